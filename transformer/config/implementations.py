@@ -1,0 +1,87 @@
+"""How attention is computed and how the layers are run: the same numbers at another cost."""
+
+import abc
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import jax
+from jax import lax
+
+from transformer.config.variant import Variant
+from transformer.functional.attention import attention
+from transformer.functional.chunked import chunked_attention
+
+
+class AttentionImplementation(Variant, abc.ABC):
+    """The attention function of every layer."""
+
+    @abc.abstractmethod
+    def __call__(self, *args, **kwargs) -> Any:
+        """`transformer.functional.attention.attention` or a function of its signature."""
+
+
+@dataclass(frozen=True)
+class Exact(AttentionImplementation):
+    """All scores at once, O(L²) memory."""
+
+    def __call__(self, *args, **kwargs):
+        return attention(*args, **kwargs)
+
+
+@dataclass(frozen=True)
+class Chunked(AttentionImplementation):
+    """Online softmax over blocks, O(L) memory."""
+
+    block: int = 256
+
+    def __call__(self, *args, **kwargs):
+        return chunked_attention(*args, block=self.block, **kwargs)
+
+
+Remat = Literal["none", "dots", "full"]
+"""What the backward pass computes again: nothing, all but the matrix products, or everything."""
+
+_POLICIES = {"dots": jax.checkpoint_policies.dots_saveable, "full": None}
+
+
+def _rematerialize(body, remat: Remat, **kwargs):
+    return body if remat == "none" else jax.checkpoint(body, policy=_POLICIES[remat], **kwargs)
+
+
+Body = Callable[[jax.Array, Any], jax.Array]
+
+
+class Layers(Variant, abc.ABC):
+    """How a stack of equal layers is run."""
+
+    @abc.abstractmethod
+    def __call__(self, body: Body, x: jax.Array, stacked: Any, num_layers: int) -> jax.Array:
+        """body(x, layer) for each slice `layer` of the leading axis of the arrays in `stacked`."""
+
+
+@dataclass(frozen=True)
+class Unrolled(Layers):
+    """A Python loop: the fastest up to about 8 layers, compile time grows with depth."""
+
+    remat: Remat = "none"
+
+    def __call__(self, body, x, stacked, num_layers):
+        body = _rematerialize(body, self.remat)
+        # lax.split transposes to one concatenation; indexing would pad every layer's gradient.
+        leaves, treedef = jax.tree.flatten(stacked)
+        columns = [[lax.squeeze(s, (0,)) for s in lax.split(leaf, (1,) * num_layers)] for leaf in leaves]
+        for layer in zip(*columns, strict=True):
+            x = body(x, jax.tree.unflatten(treedef, layer))
+        return x
+
+
+@dataclass(frozen=True)
+class Scanned(Layers):
+    """`lax.scan`: compile time does not depend on depth."""
+
+    remat: Remat = "none"
+
+    def __call__(self, body, x, stacked, num_layers):
+        body = _rematerialize(body, self.remat, prevent_cse=False)
+        return lax.scan(lambda x, layer: (body(x, layer), None), x, stacked, length=num_layers)[0]

@@ -1,0 +1,69 @@
+"""What a parameter is before it has a value: a shape and a law of initial values."""
+
+import abc
+import math
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+
+from transformer.config.variant import Variant
+
+
+class Initializer(Variant, abc.ABC):
+    """The law of a parameter's initial values."""
+
+    random = False
+    """Whether a replica's initial scale multiplies these values."""
+
+    @abc.abstractmethod
+    def __call__(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+        """float32 initial values."""
+
+
+@dataclass(frozen=True)
+class Normal(Initializer):
+    """Normal with mean 0."""
+
+    std: float = 0.02
+    random = True
+
+    def __call__(self, key, shape):
+        return self.std * jax.random.normal(key, shape, jnp.float32)
+
+
+@dataclass(frozen=True)
+class FanIn(Initializer):
+    """Normal with the variance of 1/fan-in, the fan-in being the first axis (LeCun et al. 1998)."""
+
+    random = True
+
+    def __call__(self, key, shape):
+        return jax.random.normal(key, shape, jnp.float32) / math.sqrt(shape[0])
+
+
+@dataclass(frozen=True)
+class Constant(Initializer):
+    value: float = 0.0
+
+    def __call__(self, key, shape):
+        return jnp.full(shape, self.value, jnp.float32)
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter that a variant or a module asks for.
+
+    `decay` says whether weight decay applies; None is the habit of the field: matrices only.
+    """
+
+    shape: tuple[int, ...]
+    initializer: Initializer = Normal()
+    decay: bool | None = None
+
+    @property
+    def decayed(self) -> bool:
+        return len(self.shape) >= 2 if self.decay is None else self.decay
+
+
+ZEROS, ONES = Constant(0.0), Constant(1.0)

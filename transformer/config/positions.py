@@ -1,0 +1,117 @@
+"""Positional schemes: what they add to the embedding, to queries and keys, or to the scores."""
+
+import abc
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+
+from transformer.config.parameters import Normal, Parameter
+from transformer.config.variant import ConfigError, Variant
+from transformer.functional import positions
+from transformer.functional.biases import Bias, LinearDistance, alibi_slopes
+
+
+class Position(Variant, abc.ABC):
+    """A positional scheme. Each place where positions can enter is one method; the default is nowhere.
+
+    `positions_BL` is (B or 1, L) int32.
+    """
+
+    extrapolates = True
+    """Whether positions past `max_length` have a meaning."""
+
+    def check(self, head_dim: int) -> None:
+        """Raise `ConfigError` where the scheme does not fit the head size."""
+
+    def parameters(self, d_model: int, num_heads: int, max_length: int) -> dict[str, Parameter]:
+        """The parameters it owns, by name, shared by all layers."""
+        return {}
+
+    def to_embedding(self, positions_BL: jax.Array, d_model: int, params) -> jax.Array | None:
+        """(B or 1, L, D) float32 that is added to the token embedding."""
+        return None
+
+    def to_query_key_input(self, positions_BL: jax.Array, d_model: int, params) -> jax.Array | None:
+        """(B or 1, L, D) float32 that is added to the input of the query and key projections of every layer."""
+        return None
+
+    def rotate(self, x_BLHK: jax.Array, positions_BL: jax.Array, params) -> jax.Array:
+        """Queries or keys with their position in them."""
+        return x_BLHK
+
+    def bias(self, num_heads: int, params) -> Bias | None:
+        """A value added to the scaled scores."""
+        return None
+
+
+@dataclass(frozen=True)
+class NoPosition(Position):
+    """No positional encoding; a causal mask still tells positions apart (Kazemnejad et al. 2023)."""
+
+    name = "none"
+
+
+@dataclass(frozen=True)
+class Sinusoidal(Position):
+    """Fixed sines and cosines added to the embedding (Vaswani et al. 2017, section 3.5)."""
+
+    base: float = 10_000.0
+
+    def to_embedding(self, positions_BL, d_model, params):
+        return positions.sinusoidal(positions_BL, d_model, self.base)
+
+
+@dataclass(frozen=True)
+class QueryKeySinusoidal(Position):
+    """Sinusoids that enter the queries and keys of every layer and never the values.
+
+    (Shortformer, Press et al. 2020, section 5; DETR, Carion et al. 2020.)
+    """
+
+    name = "query_key_sinusoidal"
+    base: float = 10_000.0
+
+    def to_query_key_input(self, positions_BL, d_model, params):
+        return positions.sinusoidal(positions_BL, d_model, self.base)
+
+
+@dataclass(frozen=True)
+class Learned(Position):
+    """One trained vector per position below `max_length` (Gehring et al. 2017)."""
+
+    std: float = 0.02
+    extrapolates = False
+
+    def parameters(self, d_model, num_heads, max_length):
+        return {"table": Parameter((max_length, d_model), Normal(self.std))}
+
+    def to_embedding(self, positions_BL, d_model, params):
+        return params["table"].at[positions_BL].get(mode="fill", fill_value=jnp.nan)
+
+
+@dataclass(frozen=True)
+class RoPE(Position):
+    """Rotary positions (Su et al. 2021); see `transformer.functional.positions.rotary`."""
+
+    base: float = 10_000.0
+    fraction: float = 1.0
+    interleaved: bool = False
+
+    def check(self, head_dim):
+        size = int(head_dim * self.fraction)
+        if size < 2 or size % 2:
+            raise ConfigError(f"rope: fraction {self.fraction} of head_dim {head_dim} is {size} features, not an even number")
+
+    def rotate(self, x_BLHK, positions_BL, params):
+        return positions.rotary(
+            x_BLHK, positions_BL, base=self.base, fraction=self.fraction, interleaved=self.interleaved
+        )
+
+
+@dataclass(frozen=True)
+class ALiBi(Position):
+    """A bias that falls linearly with distance (Press et al. 2021)."""
+
+    def bias(self, num_heads, params):
+        return LinearDistance(jnp.asarray(alibi_slopes(num_heads), jnp.float32))

@@ -1,0 +1,132 @@
+"""One training run: data, model, optimizer, and how long."""
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+from transformer.config.model import ModelConfig
+from transformer.config.schedules import Cosine, Schedule
+from transformer.config.variant import ConfigError, from_json, replace, to_json
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    """A text and how it becomes tokens."""
+
+    path: str | None = None
+    """A UTF-8 text file; none: the prose of Python's own documentation (pydoc_data.topics)."""
+    tokenizer: Literal["char", "byte"] = "char"
+    """One token per character of the text, or per UTF-8 byte."""
+    validation_fraction: float = 0.1
+    """The last part of the text, held out."""
+
+    def __post_init__(self):
+        if not 0 < self.validation_fraction < 1:
+            raise ConfigError(f"data.validation_fraction: {self.validation_fraction} is not between 0 and 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimizerConfig:
+    """AdamW (Loshchilov and Hutter 2019) with warm-up, a schedule and clipping."""
+
+    learning_rate: float = 1e-3
+    """Peak learning rate."""
+    weight_decay: float = 0.1
+    """Decoupled weight decay of matrices, times the learning rate."""
+    warmup_steps: int = 100
+    """Steps of linear warm-up; 0 for none."""
+    schedule: Schedule = Cosine()
+    """The factor on the learning rate after warm-up."""
+    beta1: float = 0.9
+    beta2: float = 0.99
+    eps: float = 1e-8
+    clip_norm: float | None = 1.0
+    """Largest global norm of the gradient; none: no clipping."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectiveConfig:
+    """Next-token cross-entropy."""
+
+    label_smoothing: float = 0.0
+    z_loss: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """Everything that decides the numbers of a run, save the seed."""
+
+    model: ModelConfig = ModelConfig()
+    data: DataConfig = DataConfig()
+    optimizer: OptimizerConfig = OptimizerConfig()
+    objective: ObjectiveConfig = ObjectiveConfig()
+    steps: int = 2000
+    """Updates of the parameters."""
+    batch_size: int = 12
+    """Sequences per step."""
+    accumulation: int = 1
+    """Pieces a batch is cut into, one after another; the gradient does not change."""
+    steps_per_dispatch: int = 10
+    """Steps in one call of the compiled program."""
+    evaluate_every: int | None = None
+    """Steps between evaluations of the whole validation split; none: only at the end."""
+    checkpoint_every: int | None = None
+    """Steps between checkpoints; none: only at the end."""
+
+    def __post_init__(self):
+        for name in ("steps", "batch_size", "accumulation", "steps_per_dispatch", "evaluate_every", "checkpoint_every"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"{name}: {value} is not a positive number")
+        if self.batch_size % self.accumulation:
+            raise ConfigError(f"accumulation: batch_size {self.batch_size} is not a multiple of {self.accumulation}")
+
+    def replace(self, changes: dict[str, Any] | None = None, **more: Any) -> Self:
+        """A copy with fields changed by dotted path: `replace({"model.norm": RMSNorm()}, steps=100)`."""
+        return replace(self, {**(changes or {}), **more})
+
+    def to_json(self) -> dict[str, Any]:
+        return to_json(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        return from_json(cls, data)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replica:
+    """The numbers in which runs of one compiled program may differ; None takes the config's."""
+
+    seed: int = 0
+    """Decides initial values and the order of the data."""
+    learning_rate: float | None = None
+    weight_decay: float | None = None
+    warmup_steps: int | None = None
+    initial_scale: float = 1.0
+    """Multiplies every random initial value."""
+
+    def __post_init__(self):
+        if not 0 <= self.seed < 2**31:
+            raise ConfigError(f"seed: {self.seed} is not in [0, 2³¹)")
+        for name in ("learning_rate", "weight_decay", "warmup_steps", "initial_scale"):
+            value = getattr(self, name)
+            if value is not None and value < 0:
+                raise ConfigError(f"{name}: {value} is negative")
+
+    def filled(self, optimizer: OptimizerConfig) -> "Replica":
+        """The replica with the config's numbers where it has none of its own."""
+        names = ("learning_rate", "weight_decay", "warmup_steps")
+        return dataclasses.replace(self, **{n: getattr(optimizer, n) for n in names if getattr(self, n) is None})
+
+
+def grid(seeds, learning_rates=()) -> tuple[Replica, ...]:
+    """Every learning rate with every seed, learning rate by learning rate."""
+    return tuple(Replica(seed=s, learning_rate=lr) for lr in (learning_rates or (None,)) for s in seeds)
+
+
+def fingerprint(value: Any) -> str:
+    """sha256 of the canonical JSON of a config, a tuple of replicas, or plain JSON data."""
+    text = json.dumps(to_json(value), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()

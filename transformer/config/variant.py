@@ -1,0 +1,210 @@
+"""A choice is a value: frozen dataclasses with a text form and a JSON form.
+
+A *family* (`Norm`, `Position`, …) is a direct subclass of `Variant`; a variant is a frozen dataclass
+below a family. There is no registry: every subclass that is defined, shipped or written in a
+notebook, is known to its family by its name.
+"""
+
+import ast
+import dataclasses
+import difflib
+import inspect
+import typing
+from typing import Any, ClassVar, Self
+
+
+class ConfigError(ValueError):
+    """A choice that cannot be: one line that says what was wrong, where, and the nearest valid name."""
+
+
+def nearest(word: str, known) -> str:
+    """'; did you mean X?' or the list of what is known."""
+    known = sorted(known)
+    close = difflib.get_close_matches(word, known, n=1)
+    return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(known)}"
+
+
+class Variant:
+    """Base of all swappable choices."""
+
+    name: ClassVar[str]
+    """The name in the text form: the class name in lower case unless the class sets it."""
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        if "name" not in cls.__dict__:
+            cls.name = cls.__name__.lower()
+
+    def __str__(self) -> str:
+        return to_text(self)
+
+    @classmethod
+    def family(cls) -> type["Variant"]:
+        """The direct subclass of `Variant` that this class belongs to."""
+        return next(base for base in reversed(cls.__mro__) if issubclass(base, Variant) and base is not Variant)
+
+    @classmethod
+    def variants(cls) -> dict[str, type[Self]]:
+        """All variants of the family by name; of two with one name, the one defined last."""
+        found: dict[str, type[Self]] = {}
+        for sub in cls.__subclasses__():
+            if dataclasses.is_dataclass(sub) and not inspect.isabstract(sub):
+                found[sub.name] = sub
+            found |= sub.variants()
+        return found
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The value a text form stands for, `rope(base=500000)`.
+
+        Raises:
+          ConfigError: the syntax, the name, an argument or its type is wrong.
+        """
+        try:
+            node = ast.parse(text.strip(), mode="eval").body
+        except SyntaxError:
+            raise ConfigError(f"{cls.__name__.lower()}: {text!r} is not of the form name or name(field=value)") from None
+        return _from_node(node, cls, text)
+
+
+def _from_node(node: ast.expr, family: type[Variant], text: str) -> Any:
+    label = family.__name__.lower()
+    call = node if isinstance(node, ast.Call) else None
+    head = call.func if call else node
+    if not isinstance(head, ast.Name):
+        raise ConfigError(f"{label}: {text!r} is not of the form name or name(field=value)")
+    known = family.variants()
+    if head.id not in known:
+        raise ConfigError(f"{label}: unknown name {head.id!r}{nearest(head.id, known)}")
+    cls = known[head.id]
+    fields = [f.name for f in dataclasses.fields(cls)]
+    arguments: dict[str, Any] = {}
+    if call:
+        if len(call.args) > len(fields):
+            raise ConfigError(f"{label}: {cls.name} takes {len(fields)} values, not {len(call.args)}")
+        arguments = dict(zip(fields, call.args, strict=False))
+        for keyword in call.keywords:
+            if keyword.arg not in fields:
+                raise ConfigError(f"{label}: {cls.name} has no field {keyword.arg!r}{nearest(str(keyword.arg), fields)}")
+            if keyword.arg in arguments:
+                raise ConfigError(f"{label}: {cls.name} is given {keyword.arg!r} twice")
+            arguments[keyword.arg] = keyword.value
+    types = typing.get_type_hints(cls)
+    return make(cls, {k: _argument(v, types[k], f"{cls.name}.{k}", text) for k, v in arguments.items()})
+
+
+def _argument(node: ast.expr, expected, where: str, text: str) -> Any:
+    if inspect.isclass(expected) and issubclass(expected, Variant):
+        return _from_node(node, expected, text)
+    try:
+        value = ast.literal_eval(node)
+    except ValueError:
+        raise ConfigError(f"{where}: {ast.unparse(node)!r} is not a literal") from None
+    return check_type(value, expected, where)
+
+
+def check_type(value, expected, where: str) -> Any:
+    """`value` as the field's type; an int passes for a float, nothing else is cast.
+
+    Raises:
+      ConfigError: the value has another type.
+    """
+    if expected is float and type(value) is int:
+        return float(value)
+    origin, parameters = typing.get_origin(expected), typing.get_args(expected)
+    if origin is tuple and isinstance(value, tuple | list):
+        return tuple(check_type(v, parameters[0], where) for v in value)
+    if origin is typing.Literal:
+        if value not in parameters:
+            raise ConfigError(f"{where}: unknown value {value!r}{nearest(str(value), map(str, parameters))}")
+        return value
+    options = parameters if parameters and origin is not tuple else (expected,)
+    if float in options and type(value) is int and int not in options:
+        return float(value)
+    if type(value) not in options and not any(inspect.isclass(o) and o not in (int, float) and isinstance(value, o) for o in options):
+        wanted = " or ".join("none" if o is type(None) else getattr(o, "__name__", str(o)) for o in options)
+        raise ConfigError(f"{where}: {value!r} is not {wanted}")
+    return value
+
+
+def make(cls, values: dict[str, Any]) -> Any:
+    """`cls(**values)`, with a missing or rejected value as a `ConfigError`."""
+    missing = [
+        f.name
+        for f in dataclasses.fields(cls)
+        if f.name not in values and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
+    ]
+    if missing:
+        raise ConfigError(f"{getattr(cls, 'name', cls.__name__)}: missing {', '.join(missing)}")
+    return cls(**values)
+
+
+def to_text(value: Any) -> str:
+    """The shortest text that parses back to the value: fields at their default are left out."""
+    if not isinstance(value, Variant):
+        return repr(value)
+    changed = [
+        f"{f.name}={to_text(getattr(value, f.name))}"
+        for f in dataclasses.fields(value)  # pyright: ignore[reportArgumentType]
+        if getattr(value, f.name) != f.default
+    ]
+    return f"{value.name}({', '.join(changed)})" if changed else value.name
+
+
+def to_json(value: Any) -> Any:
+    """Plain JSON of a config: every field of every value, so that a changed default is a changed config."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {"variant": value.name, **fields} if isinstance(value, Variant) else fields
+    if isinstance(value, tuple | list):
+        return [to_json(v) for v in value]
+    return value
+
+
+def from_json(cls: Any, data: Any, where: str = "config") -> Any:
+    """The inverse of `to_json` for a value of type `cls`.
+
+    Raises:
+      ConfigError: an unknown or missing field, an unknown variant, or a wrong type.
+    """
+    if inspect.isclass(cls) and issubclass(cls, Variant):
+        if not isinstance(data, dict) or "variant" not in data:
+            raise ConfigError(f"{where}: {data!r} is not a variant")
+        known = cls.variants()
+        if data["variant"] not in known:
+            raise ConfigError(f"{where}: unknown {cls.__name__.lower()} {data['variant']!r}{nearest(data['variant'], known)}")
+        cls, data = known[data["variant"]], {k: v for k, v in data.items() if k != "variant"}
+    if not dataclasses.is_dataclass(cls):
+        return check_type(data, cls, where)
+    types = typing.get_type_hints(cls)
+    fields = {f.name: f for f in dataclasses.fields(cls)}
+    if unknown := [k for k in data if k not in fields]:
+        raise ConfigError(f"{where}: unknown field {unknown[0]!r}{nearest(unknown[0], fields)}")
+    return make(cls, {k: from_json(types[k], v, f"{where}.{k}") for k, v in data.items()})
+
+
+def replace(config: Any, changes: dict[str, Any]) -> Any:
+    """A copy of a config with fields changed, named by dotted path: `{"model.norm": RMSNorm()}`.
+
+    A variant may be given as a value or as its text form.
+
+    Raises:
+      ConfigError: no such field, or a wrong type.
+    """
+    for path, value in changes.items():
+        config = _replace_one(config, path.split("."), value, path)
+    return config
+
+
+def _replace_one(config, parts, value, path: str):
+    head, *rest = parts
+    types = typing.get_type_hints(type(config))
+    if head not in types or head not in {f.name for f in dataclasses.fields(config)}:
+        raise ConfigError(f"{path}: no field {head!r}{nearest(head, [f.name for f in dataclasses.fields(config)])}")
+    if rest:
+        value = _replace_one(getattr(config, head), rest, value, path)
+    elif inspect.isclass(types[head]) and issubclass(types[head], Variant) and isinstance(value, str):
+        value = types[head].parse(value)
+    else:
+        value = check_type(value, types[head], path)
+    return dataclasses.replace(config, **{head: value})

@@ -1,0 +1,107 @@
+"""Scaled dot-product attention, exact."""
+
+import math
+
+import chex
+import jax
+import jax.numpy as jnp
+from einops import rearrange
+
+from transformer.functional.biases import Bias
+from transformer.functional.masks import MaskFunction, Tokens
+
+NEVER = float(jnp.finfo(jnp.float32).min)
+
+
+def check_shapes(q_BLHK, k_BSGK, v_BSGK, queries: Tokens, keys: Tokens) -> None:
+    """Raise one line where the arrays of an attention do not fit together."""
+    chex.assert_rank([q_BLHK, k_BSGK, v_BSGK], 4)
+    (B, L, H, K), (_, S, G, _) = q_BLHK.shape, k_BSGK.shape
+    if k_BSGK.shape[0] != B or k_BSGK.shape[3] != K or v_BSGK.shape[:3] != (B, S, G):
+        raise ValueError(f"attention: query {q_BLHK.shape}, key {k_BSGK.shape} and value {v_BSGK.shape} do not fit")
+    if H % G:
+        raise ValueError(f"attention: {H} query heads are not a multiple of {G} key-value heads")
+    if queries.length != L or keys.length != S:
+        raise ValueError(f"attention: {L} queries and {S} keys, but positions for {queries.length} and {keys.length}")
+
+
+def split_groups(q_BLHK: jax.Array, num_kv_heads: int) -> jax.Array:
+    """(B, L, H, K) to (B, G, H/G, L, K): the query heads that share a key-value head side by side."""
+    return rearrange(q_BLHK, "b l (g r) k -> b g r l k", g=num_kv_heads)
+
+
+def attention_scores(q_BGRLK, k_BGSK, queries, keys, *, scale, bias: Bias | None) -> jax.Array:
+    """scale · q·k + bias, in float32, (B, G, H/G, L, S).
+
+    The bias is added to the *scaled* product, as in ALiBi and T5.
+    """
+    scores = jnp.einsum("bgrlk,bgsk->bgrls", q_BGRLK, k_BGSK, preferred_element_type=jnp.float32) * scale
+    return scores if bias is None else scores + group_heads(bias(queries, keys), scores.shape[1])
+
+
+def group_heads(array_BHLS: jax.Array, num_kv_heads: int) -> jax.Array:
+    """A mask or bias that broadcasts to (B, H, L, S), made to broadcast to (B, G, H/G, L, S)."""
+    array_BHLS = array_BHLS.reshape((1,) * (4 - array_BHLS.ndim) + array_BHLS.shape)
+    if array_BHLS.shape[1] == 1:
+        return array_BHLS[:, None]
+    return rearrange(array_BHLS, "b (g r) l s -> b g r l s", g=num_kv_heads)
+
+
+def masked_softmax(scores: jax.Array, allowed: jax.Array | None) -> jax.Array:
+    """Softmax over the last axis where `allowed`; a row with nothing allowed is all zeros.
+
+    Values and gradients are finite for every mask.
+    """
+    if allowed is None:
+        return jax.nn.softmax(scores)
+    scores = jnp.where(allowed, scores, NEVER)
+    highest = jax.lax.stop_gradient(scores.max(-1, keepdims=True))
+    # A row that attends to nothing has the maximum NEVER; with 0 in its place every exponential is 0.
+    exponentials = jnp.exp(scores - jnp.where(highest == NEVER, 0.0, highest))
+    total = exponentials.sum(-1, keepdims=True)
+    return exponentials / jnp.where(total == 0, 1.0, total)
+
+
+def attention(
+    q_BLHK: jax.Array,
+    k_BSGK: jax.Array,
+    v_BSGK: jax.Array,
+    *,
+    queries: Tokens,
+    keys: Tokens,
+    mask: MaskFunction | None = None,
+    bias: Bias | None = None,
+    scale: float | jax.Array | None = None,
+    return_weights: bool = False,
+):
+    """softmax(scale · q·kᵀ + bias, where the mask allows) · v (Vaswani et al. 2017, equation 1).
+
+    Args:
+      q_BLHK: queries; H is a multiple of G (grouped heads, Ainslie et al. 2023).
+      k_BSGK: keys.
+      v_BSGK: values; their head size may differ from that of the keys.
+      queries: positions and segments of the queries; a cached step passes its own position here.
+      keys: the same of the keys.
+      mask: True attends; None attends everywhere. A row with nothing to attend to gives zeros.
+      bias: added to the scaled scores.
+      scale: a number or traced scalar; None is 1/√K.
+      return_weights: also return the weights, (B, H, L, S) float32.
+
+    Returns:
+      (B, L, H, K) in the dtype of the values, and the weights where asked for.
+
+    Raises:
+      ValueError: the shapes do not fit.
+    """
+    check_shapes(q_BLHK, k_BSGK, v_BSGK, queries, keys)
+    num_kv_heads = k_BSGK.shape[2]
+    scale = 1 / math.sqrt(q_BLHK.shape[-1]) if scale is None else scale
+    k_BGSK, v_BGSK = (rearrange(x, "b s g k -> b g s k") for x in (k_BSGK, v_BSGK))
+    scores = attention_scores(
+        split_groups(q_BLHK, num_kv_heads), k_BGSK, queries, keys, scale=scale, bias=bias
+    )
+    allowed = None if mask is None else group_heads(mask(queries, keys), num_kv_heads)
+    weights_BGRLS = masked_softmax(scores, allowed)
+    out = jnp.einsum("bgrls,bgsk->bgrlk", weights_BGRLS.astype(v_BGSK.dtype), v_BGSK)
+    out_BLHK = rearrange(out, "b g r l k -> b l (g r) k")
+    return (out_BLHK, rearrange(weights_BGRLS, "b g r l s -> b (g r) l s")) if return_weights else out_BLHK

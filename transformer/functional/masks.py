@@ -1,0 +1,168 @@
+"""Who may attend to whom: masks as values that combine with `&`, `|` and `~`.
+
+A mask is called with what it may know about the queries and the keys (`Tokens`) and answers with a
+boolean array that broadcasts to (B, H, L, S), True where the query attends to the key. Nothing is
+stored: an attention function asks for the whole array or for one block of it, by slicing `Tokens`.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+
+
+class Tokens(NamedTuple):
+    """One side of an attention: everything that masks and biases may ask of its tokens."""
+
+    positions: jax.Array
+    """(B or 1, L) int32: the position that relative distances are taken from."""
+    index: jax.Array
+    """(L,) int32: the row or column in an `Arbitrary` mask."""
+    segments: jax.Array | None = None
+    """(B or 1, L) int32: which packed document a token belongs to."""
+    valid: jax.Array | None = None
+    """(B or 1, L) bool: False for padding."""
+
+    @classmethod
+    def at(cls, positions, segments=None, valid=None) -> "Tokens":
+        """Tokens at the given positions, (L,) or (B, L)."""
+        positions = jnp.atleast_2d(jnp.asarray(positions, jnp.int32))
+        return cls(positions, jnp.arange(positions.shape[-1], dtype=jnp.int32), segments, valid)
+
+    @property
+    def length(self) -> int:
+        return self.index.shape[0]
+
+    def block(self, start, size: int) -> "Tokens":
+        """The tokens from `start` (may be traced) to `start + size`."""
+        return jax.tree.map(lambda a: jax.lax.dynamic_slice_in_dim(a, start, size, a.ndim - 1), self)
+
+
+class MaskFunction(Protocol):
+    def __call__(self, queries: Tokens, keys: Tokens) -> jax.Array: ...
+
+
+class Mask:
+    """Base of the mask algebra. A new mask is one frozen dataclass with `__call__`."""
+
+    def __call__(self, queries: Tokens, keys: Tokens) -> jax.Array:
+        raise NotImplementedError(f"{type(self).__name__} does not define __call__(queries, keys)")
+
+    def __and__(self, other: "Mask") -> "Mask":
+        return And(self, other)
+
+    def __or__(self, other: "Mask") -> "Mask":
+        return Or(self, other)
+
+    def __invert__(self) -> "Mask":
+        return Not(self)
+
+
+def _value(cls):
+    """A frozen dataclass that is also a pytree, so that masks can carry arrays through `jit`."""
+    return jax.tree_util.register_dataclass(dataclass(frozen=True)(cls))
+
+
+def _distance(queries: Tokens, keys: Tokens) -> jax.Array:
+    """Query position minus key position, (B or 1, 1, L, S)."""
+    return queries.positions[:, None, :, None] - keys.positions[:, None, None, :]
+
+
+@_value
+class Full(Mask):
+    """Every query attends to every key."""
+
+    def __call__(self, queries, keys):
+        return jnp.ones((1, 1, queries.length, keys.length), bool)
+
+
+@_value
+class Causal(Mask):
+    """A query attends to keys at its own position and before."""
+
+    def __call__(self, queries, keys):
+        return _distance(queries, keys) >= 0
+
+
+@_value
+class Window(Mask):
+    """A query attends to keys less than `size` positions away, on both sides (Beltagy et al. 2020).
+
+    `Causal() & Window(w)` is the sliding window of decoders: a token sees itself and w - 1 before it.
+    """
+
+    size: int = field(metadata={"static": True})
+
+    def __call__(self, queries, keys):
+        return jnp.abs(_distance(queries, keys)) < self.size
+
+
+@_value
+class Prefix(Mask):
+    """Every query attends to the keys at positions below `length`, a number or (B,) numbers.
+
+    `Causal() | Prefix(n)` is the prefix language model (Raffel et al. 2019, figure 4).
+    """
+
+    length: Any
+
+    def __call__(self, queries, keys):
+        length_B = jnp.atleast_1d(jnp.asarray(self.length, jnp.int32))
+        return keys.positions[:, None, None, :] < length_B[:, None, None, None]
+
+
+@_value
+class Padding(Mask):
+    """Keys that are padding (`Tokens.valid` False) are not attended to."""
+
+    def __call__(self, queries, keys):
+        if keys.valid is None:
+            return jnp.ones((1, 1, 1, 1), bool)
+        return keys.valid[:, None, None, :]
+
+
+@_value
+class Segment(Mask):
+    """Queries attend within their own packed document."""
+
+    def __call__(self, queries, keys):
+        if queries.segments is None or keys.segments is None:
+            return jnp.ones((1, 1, 1, 1), bool)
+        return queries.segments[:, None, :, None] == keys.segments[:, None, None, :]
+
+
+@_value
+class Arbitrary(Mask):
+    """Any boolean array that broadcasts to (B, H, L, S), looked up by token index."""
+
+    allowed: jax.Array
+
+    def __call__(self, queries, keys):
+        return self.allowed[..., queries.index[:, None], keys.index[None, :]]
+
+
+@_value
+class And(Mask):
+    left: Mask
+    right: Mask
+
+    def __call__(self, queries, keys):
+        return self.left(queries, keys) & self.right(queries, keys)
+
+
+@_value
+class Or(Mask):
+    left: Mask
+    right: Mask
+
+    def __call__(self, queries, keys):
+        return self.left(queries, keys) | self.right(queries, keys)
+
+
+@_value
+class Not(Mask):
+    mask: Mask
+
+    def __call__(self, queries, keys):
+        return ~self.mask(queries, keys)

@@ -1,0 +1,34 @@
+"""A linear layer."""
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from transformer.config.parameters import ZEROS, Initializer, Parameter
+from transformer.functional.dense import dense
+from transformer.modules.parameter import at, make_parameter
+
+
+class Dense(nnx.Module):
+    """x · kernel + bias, the kernel (D, F)."""
+
+    def __init__(self, d_in: int, d_out: int, *, initializer: Initializer, bias: bool, key: jax.Array):
+        self.kernel = make_parameter(Parameter((d_in, d_out), initializer), at(key, "kernel"))
+        self.bias = make_parameter(Parameter((d_out,), ZEROS), at(key, "bias")) if bias else None
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return fused(x, [self])[0]
+
+
+def fused(x: jax.Array, layers: Sequence[Dense]) -> list[jax.Array]:
+    """The outputs of several layers of the same input, by one product of their joined kernels."""
+    kernels = [layer.kernel[...] for layer in layers]
+    out = dense(x, jnp.concatenate(kernels, 1) if len(kernels) > 1 else kernels[0])
+    ends = [sum(k.shape[1] for k in kernels[: i + 1]) for i in range(len(kernels) - 1)]
+    parts = jnp.split(out, ends, axis=-1) if ends else [out]
+    return [
+        part if layer.bias is None else part + layer.bias[...].astype(part.dtype)
+        for part, layer in zip(parts, layers, strict=True)
+    ]

@@ -1,0 +1,18 @@
+"""A normalization with its parameters."""
+
+import jax
+from flax import nnx
+
+from transformer.config.norms import Norm
+from transformer.modules.parameter import Parameters
+
+
+class NormLayer(nnx.Module):
+    """A `Norm` of the configuration and the parameters it asks for."""
+
+    def __init__(self, norm: Norm, d_model: int, *, key: jax.Array):
+        self.norm = norm
+        self.params = Parameters(norm.parameters(d_model), key=key)
+
+    def __call__(self, x_BLD: jax.Array) -> jax.Array:
+        return self.norm(x_BLD, self.params())

@@ -1,0 +1,36 @@
+"""Parameters of modules: NNX variables that remember their law of initial values, under keys named by path."""
+
+import zlib
+from collections.abc import Mapping
+
+import jax
+from flax import nnx
+
+from transformer.config.parameters import Parameter
+
+
+def at(key: jax.Array, *names: str | int) -> jax.Array:
+    """The key of a path below `key`: folded from names, never from the order of calls.
+
+    Two models under one seed share the initial value of every parameter that has the same path and shape.
+    """
+    for name in names:
+        key = jax.random.fold_in(key, zlib.crc32(str(name).encode()))
+    return key
+
+
+def make_parameter(spec: Parameter, key: jax.Array) -> nnx.Param:
+    """The variable of one parameter; `spec` travels with it as metadata."""
+    return nnx.Param(spec.initializer(key, spec.shape), spec=spec)
+
+
+class Parameters(nnx.Module):
+    """The parameters of a variant, by name; called `params` where the variant's function takes them."""
+
+    def __init__(self, specs: Mapping[str, Parameter], *, key: jax.Array):
+        self.names = tuple(specs)
+        for name, spec in specs.items():
+            setattr(self, name, make_parameter(spec, at(key, name)))
+
+    def __call__(self) -> dict[str, jax.Array]:
+        return {name: getattr(self, name)[...] for name in self.names}

@@ -1,0 +1,39 @@
+"""A stack of equal layers whose parameters carry a leading layer axis N."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from transformer.config.implementations import Layers
+from transformer.modules.parameter import at
+
+
+class Stack(nnx.Module):
+    """`num_layers` copies of one module, stored stacked, run as `layers` says; `stack[i]` is one of them."""
+
+    def __init__(self, build: Callable[[jax.Array], nnx.Module], num_layers: int, layers: Layers, *, key: jax.Array):
+        def values(i):
+            return nnx.split(build(jax.random.fold_in(key, i)))[1]
+
+        self.num_layers, self.layers = num_layers, layers
+        graphdef, _ = nnx.split(nnx.eval_shape(lambda: build(key)))
+        self.layer = nnx.merge(graphdef, jax.vmap(values)(jnp.arange(num_layers)))
+
+    def __len__(self) -> int:
+        return self.num_layers
+
+    def __getitem__(self, i: int) -> nnx.Module:
+        if not -self.num_layers <= i < self.num_layers:
+            raise IndexError(f"layer {i} of {self.num_layers}")
+        graphdef, values = nnx.split(self.layer)
+        return nnx.merge(graphdef, jax.tree.map(lambda a: a[i], values))
+
+    def __call__(self, x: jax.Array, *args, **kwargs) -> jax.Array:
+        graphdef, values = nnx.split(self.layer)
+        # The arguments travel as arguments of the body, so that rematerialization sees them.
+        def body(x, layer):
+            return nnx.merge(graphdef, layer)(x, *args, **kwargs)
+
+        return self.layers(body, x, values, self.num_layers)

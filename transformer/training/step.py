@@ -1,0 +1,89 @@
+"""One update of the parameters, a pure function of state and batch."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import lax
+
+from transformer.models.pure import Apply, Params
+from transformer.training.objective import Batch, Objective, Sums
+from transformer.training.optimizer import Numbers
+
+
+class TrainState(NamedTuple):
+    """All that a run is at a moment."""
+
+    step: jax.Array
+    """Updates done, int32."""
+    params: Params
+    opt_state: optax.OptState
+    numbers: Numbers
+    """The replica's own hyperparameters; optimizers get them as an extra argument."""
+    diverged_at: jax.Array
+    """The step at which loss or gradient stopped being finite, int32; -1 while healthy."""
+
+
+Metrics = dict[str, jax.Array]
+Step = Callable[[TrainState, Batch], tuple[TrainState, Metrics]]
+
+
+def create_train_state(
+    params: Params, optimizer: optax.GradientTransformation, numbers: Numbers
+) -> TrainState:
+    """The state before the first step."""
+    return TrainState(jnp.int32(0), params, optimizer.init(params), numbers, jnp.int32(-1))
+
+
+def make_train_step(
+    apply: Apply, objective: Objective, optimizer: optax.GradientTransformation, *, accumulation: int = 1
+) -> Step:
+    """`(state, batch) -> (state, metrics)` with metrics `loss` (nats per token) and `grad_norm`.
+
+    The gradient is that of the sum over the whole batch divided by the number of real tokens of
+    the whole batch, however many pieces `accumulation` cuts it into. From the first step whose
+    loss or gradient is not finite the state stays as it was.
+
+    Args:
+      apply: the pure model.
+      objective: sums over the batch.
+      optimizer: any optax transformation; its `update` may take `numbers`.
+      accumulation: pieces of the batch, one after another.
+    """
+    optimizer = optax.with_extra_args_support(optimizer)
+
+    def gradient(params: Params, batch: Batch) -> tuple[Sums, Params]:
+        def total(params):
+            sums = objective(apply, params, batch)
+            return sums.loss.sum(), sums
+
+        grads, sums = jax.grad(total, has_aux=True)(params)
+        return sums, grads
+
+    def accumulated(params: Params, batch: Batch) -> tuple[Sums, Params]:
+        if accumulation == 1:
+            return gradient(params, batch)
+        pieces = jax.tree.map(lambda a: a.reshape(accumulation, -1, *a.shape[1:]), batch)
+        zeros = jax.tree.map(jnp.zeros_like, jax.eval_shape(lambda b: gradient(params, b), jax.tree.map(lambda a: a[0], pieces)))
+        return lax.scan(lambda sums, piece: (jax.tree.map(jnp.add, sums, gradient(params, piece)), None), zeros, pieces)[0]
+
+    def step(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
+        sums, grads = accumulated(state.params, batch)
+        weight = jnp.maximum(sums.weight.sum(), 1.0)
+        loss, grads = sums.loss.sum() / weight, jax.tree.map(lambda g: g / weight, grads)
+        grad_norm = optax.global_norm(grads)
+        updates, opt_state = optimizer.update(grads, state.opt_state, state.params, numbers=state.numbers)
+        finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
+        healthy = finite & (state.diverged_at < 0)
+        params, opt_state = jax.tree.map(
+            lambda new, old: jnp.where(healthy, new, old),
+            (optax.apply_updates(state.params, updates), opt_state),
+            (state.params, state.opt_state),
+        )
+        diverged_at = jnp.where(finite | (state.diverged_at >= 0), state.diverged_at, state.step)
+        new = state._replace(step=state.step + 1, params=params, opt_state=opt_state, diverged_at=diverged_at)
+        return new, {"loss": loss, "grad_norm": grad_norm}
+
+    return step
