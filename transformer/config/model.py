@@ -15,8 +15,8 @@ from transformer.config.variant import ConfigError, replace
 class ModelConfig:
     """A decoder-only transformer; every swappable choice is a value."""
 
-    vocab_size: int = 256
-    """Number of token types; the runner sets it from the tokenizer."""
+    vocab_size: int | None = None
+    """Number of token types; none: as many as the tokenizer of the data has."""
     max_length: int = 64
     """Longest sequence the model is built for, in tokens."""
     num_layers: int = 4
@@ -51,6 +51,8 @@ class ModelConfig:
     """Biases of the feed-forward sublayer."""
     tie_embeddings: bool = True
     """Whether the output projection is the transposed token embedding."""
+    dropout: float = 0.0
+    """Share of features dropped after the embedding and after each sublayer while training."""
     initial_std: float = 0.02
     """Standard deviation of initial matrices; residual outputs take it over √(2 num_layers)."""
     dtype: Literal["float32", "bfloat16"] = "float32"
@@ -58,8 +60,9 @@ class ModelConfig:
 
     def __post_init__(self):
         for name in ("vocab_size", "max_length", "num_layers", "d_model", "num_heads", "kv_heads", "head_size", "ff_width"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"model.{name}: {getattr(self, name)} is not a positive number")
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"model.{name}: {value} is not a positive number")
         if self.head_dim is None and self.d_model % self.num_heads:
             raise ConfigError(
                 f"model.num_heads: {self.num_heads} heads do not divide d_model {self.d_model}; "
@@ -70,6 +73,8 @@ class ModelConfig:
                 f"model.num_kv_heads: {self.kv_heads} key-value heads do not divide {self.num_heads} query heads; "
                 f"the nearest that does is {_nearest_divisor(self.num_heads, self.kv_heads)}"
             )
+        if not 0 <= self.dropout < 1:
+            raise ConfigError(f"model.dropout: {self.dropout} is not in [0, 1)")
         self.position.check(self.head_size)
 
     @property

@@ -16,7 +16,9 @@ class DataConfig:
     """A text and how it becomes tokens."""
 
     path: str | None = None
-    """A UTF-8 text file; none: the prose of Python's own documentation (pydoc_data.topics)."""
+    """A UTF-8 text file; none: a text that comes with Python."""
+    embedded: Literal["topics", "sources"] = "topics"
+    """Without a path: the prose of Python's documentation (pydoc_data.topics), or the standard library's sources."""
     tokenizer: Literal["char", "byte"] = "char"
     """One token per character of the text, or per UTF-8 byte."""
     validation_fraction: float = 0.1

@@ -12,7 +12,14 @@ import jax.numpy as jnp
 from einops import rearrange
 from jax import lax
 
-from transformer.functional.attention import NEVER, attention_scores, check_shapes, group_heads, split_groups
+from transformer.functional.attention import (
+    NEVER,
+    attention_scores,
+    check_shapes,
+    group_heads,
+    grouped_product,
+    split_groups,
+)
 from transformer.functional.biases import Bias
 from transformer.functional.masks import Full, Mask, Tokens
 
@@ -109,9 +116,7 @@ def _forward(q, k, v, modifiers, context, sizes):
                 reference = jnp.where(new_highest == NEVER, 0.0, new_highest)
                 weights, decay = jnp.exp(scores - reference[..., None]), jnp.exp(highest - reference)
                 values = _slice(v, j, s, 2)
-                new = jnp.einsum(
-                    "bgrls,bgsk->bgrlk", weights.astype(v.dtype), values, preferred_element_type=jnp.float32
-                )
+                new = grouped_product(weights.astype(v.dtype), values)
                 return new_highest, total * decay + weights.sum(-1), mixed * decay[..., None] + new
 
             return lax.cond(allowed.any(), update, lambda carry: carry, carry)
@@ -150,7 +155,7 @@ def _backward(sizes, residuals, dout):
                 dv_new = jnp.einsum(
                     "bgrls,bgrlk->bgsk", weights.astype(dout.dtype), dout_block, preferred_element_type=jnp.float32
                 )
-                dweights = jnp.einsum("bgrlk,bgsk->bgrls", dout_block, v_block, preferred_element_type=jnp.float32)
+                dweights = grouped_product(dout_block, rearrange(v_block, "b g s k -> b g k s"))
                 dq_new, dk_new, dmodifiers_new = pull_back(weights * (dweights - dot))
                 dq_new = _slice(dq, i, l, 3) + dq_new.astype(jnp.float32)
                 return (

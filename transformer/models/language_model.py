@@ -6,11 +6,12 @@ from flax import nnx
 
 from transformer.config.model import ModelConfig
 from transformer.config.variant import ConfigError
+from transformer.functional.dropout import dropout
 from transformer.functional.masks import Causal, Mask, Padding, Segment, Tokens
 from transformer.modules.block import Block
 from transformer.modules.embedding import Embedding
 from transformer.modules.norm import NormLayer
-from transformer.modules.parameter import Parameters, at
+from transformer.modules.parameter import Parameters, at, below
 from transformer.modules.stack import Stack
 
 
@@ -40,6 +41,7 @@ class LanguageModel(nnx.Module):
         segments_BL: jax.Array | None = None,
         valid_BL: jax.Array | None = None,
         mask: Mask | None = None,
+        key: jax.Array | None = None,
     ) -> jax.Array:
         """Logits (B, L, V), float32; those at position t are for the token at t + 1.
 
@@ -49,6 +51,7 @@ class LanguageModel(nnx.Module):
           segments_BL: packed documents do not see each other.
           valid_BL: False for padding, which nothing attends to.
           mask: instead of the causal mask; padding and segments are always respected.
+          key: turns dropout on.
 
         Raises:
           ConfigError: longer than `max_length` under a position that does not extrapolate.
@@ -71,7 +74,8 @@ class LanguageModel(nnx.Module):
         addition = config.position.to_embedding(tokens.positions, config.d_model, position_params)
         if addition is not None:
             x_BLD = x_BLD + addition.astype(x_BLD.dtype)
-        x_BLD = self.blocks(x_BLD, tokens=tokens, mask=mask, position_params=position_params)
+        x_BLD = dropout(x_BLD, config.dropout, below(key, "embedding"))
+        x_BLD = self.blocks(x_BLD, tokens=tokens, mask=mask, position_params=position_params, key=below(key, "blocks"))
         if self.final_norm is not None:
             x_BLD = self.final_norm(x_BLD)
         return self.embedding.logits(x_BLD)

@@ -6,11 +6,12 @@ import jax
 from flax import nnx
 
 from transformer.config.model import ModelConfig
+from transformer.functional.dropout import dropout
 from transformer.functional.masks import Mask, Tokens
 from transformer.modules.attention import Attention
 from transformer.modules.feed_forward import FeedForward
 from transformer.modules.norm import NormLayer
-from transformer.modules.parameter import Parameters, at
+from transformer.modules.parameter import Parameters, at, below
 
 
 class ResidualConnection(nnx.Module):
@@ -31,14 +32,19 @@ class Block(nnx.Module):
     """One layer of the stack."""
 
     def __init__(self, config: ModelConfig, *, key: jax.Array):
+        self.dropout = config.dropout
         self.attention = Attention(config, key=at(key, "attention"))
         self.attention_residual = ResidualConnection(config, key=at(key, "attention_residual"))
         self.feed_forward = FeedForward(config, key=at(key, "feed_forward"))
         self.feed_forward_residual = ResidualConnection(config, key=at(key, "feed_forward_residual"))
 
-    def __call__(self, x_BLD: jax.Array, *, tokens: Tokens, mask: Mask | None, position_params) -> jax.Array:
+    def __call__(self, x_BLD: jax.Array, *, tokens: Tokens, mask: Mask | None, position_params, key) -> jax.Array:
         def attend(x):
-            return self.attention(x, tokens=tokens, mask=mask, position_params=position_params)
+            out = self.attention(x, tokens=tokens, mask=mask, position_params=position_params)
+            return dropout(out, self.dropout, below(key, "attention"))
+
+        def feed_forward(x):
+            return dropout(self.feed_forward(x), self.dropout, below(key, "feed_forward"))
 
         x_BLD = self.attention_residual(x_BLD, attend)
-        return self.feed_forward_residual(x_BLD, self.feed_forward)
+        return self.feed_forward_residual(x_BLD, feed_forward)

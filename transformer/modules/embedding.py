@@ -6,6 +6,7 @@ from flax import nnx
 
 from transformer.config.model import ModelConfig
 from transformer.config.parameters import Normal, Parameter
+from transformer.config.variant import ConfigError
 from transformer.functional.dense import dense
 from transformer.modules.parameter import at, make_parameter
 
@@ -14,6 +15,8 @@ class Embedding(nnx.Module):
     """A (V, D) table that is read by token and, where tied, multiplied for the logits."""
 
     def __init__(self, config: ModelConfig, *, key: jax.Array):
+        if config.vocab_size is None:
+            raise ConfigError("model.vocab_size is not set: there is no tokenizer here to take it from")
         shape, std = (config.vocab_size, config.d_model), config.initial_std
         self.dtype = jnp.dtype(config.dtype)
         self.table = make_parameter(Parameter(shape, Normal(std)), at(key, "table"))

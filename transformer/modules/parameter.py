@@ -19,6 +19,11 @@ def at(key: jax.Array, *names: str | int) -> jax.Array:
     return key
 
 
+def below(key: jax.Array | None, *names: str | int) -> jax.Array | None:
+    """`at` for a key that may be absent: no key means no dropout."""
+    return None if key is None else at(key, *names)
+
+
 def make_parameter(spec: Parameter, key: jax.Array) -> nnx.Param:
     """The variable of one parameter; `spec` travels with it as metadata."""
     return nnx.Param(spec.initializer(key, spec.shape), spec=spec)

@@ -30,10 +30,13 @@ class Stack(nnx.Module):
         graphdef, values = nnx.split(self.layer)
         return nnx.merge(graphdef, jax.tree.map(lambda a: a[i], values))
 
-    def __call__(self, x: jax.Array, *args, **kwargs) -> jax.Array:
+    def __call__(self, x: jax.Array, *, key: jax.Array | None, **kwargs) -> jax.Array:
+        """The last layer's output; each layer is called with `kwargs` and its own key below `key`."""
         graphdef, values = nnx.split(self.layer)
-        # The arguments travel as arguments of the body, so that rematerialization sees them.
-        def body(x, layer):
-            return nnx.merge(graphdef, layer)(x, *args, **kwargs)
 
-        return self.layers(body, x, values, self.num_layers)
+        def body(x, layer):
+            index, values = layer
+            layer_key = None if key is None else jax.random.fold_in(key, index)
+            return nnx.merge(graphdef, values)(x, key=layer_key, **kwargs)
+
+        return self.layers(body, x, (jnp.arange(self.num_layers), values), self.num_layers)

@@ -1,9 +1,11 @@
 """AdamW whose learning rate, weight decay and warm-up are numbers of the replica."""
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from transformer.config.run import OptimizerConfig, Replica
@@ -13,16 +15,19 @@ from transformer.models.pure import Params
 class Numbers(NamedTuple):
     """What may differ between the replicas of one program; float32 scalars."""
 
-    learning_rate: jax.Array
-    weight_decay: jax.Array
-    warmup_steps: jax.Array
-
-    @classmethod
-    def of(cls, replica: Replica) -> "Numbers":
-        return cls(*(jnp.float32(getattr(replica, name)) for name in cls._fields))
+    learning_rate: Any
+    weight_decay: Any
+    warmup_steps: Any
 
 
-def learning_rate(config: OptimizerConfig, numbers: Numbers, step: jax.Array, total_steps: int) -> jax.Array:
+
+def stack_numbers(config: OptimizerConfig, replicas: Sequence[Replica]) -> Numbers:
+    """The numbers of all replicas, (R,) each; what a replica leaves open is the config's."""
+    filled = [replica.filled(config) for replica in replicas]
+    return Numbers(*(np.array([getattr(r, name) for r in filled], np.float32) for name in Numbers._fields))
+
+
+def learning_rate(config: OptimizerConfig, numbers: Numbers, step: Any, total_steps: int) -> jax.Array:
     """The learning rate of the update after `step` updates."""
     return numbers.learning_rate * config.schedule(step, numbers.warmup_steps, total_steps)
 

@@ -20,6 +20,8 @@ class TrainState(NamedTuple):
     """Updates done, int32."""
     params: Params
     opt_state: optax.OptState
+    key: jax.Array
+    """Typed key; the randomness of a step comes from `fold_in(key, step)`."""
     numbers: Numbers
     """The replica's own hyperparameters; optimizers get them as an extra argument."""
     diverged_at: jax.Array
@@ -31,10 +33,10 @@ Step = Callable[[TrainState, Batch], tuple[TrainState, Metrics]]
 
 
 def create_train_state(
-    params: Params, optimizer: optax.GradientTransformation, numbers: Numbers
+    params: Params, optimizer: optax.GradientTransformation, numbers: Numbers, key: jax.Array
 ) -> TrainState:
     """The state before the first step."""
-    return TrainState(jnp.int32(0), params, optimizer.init(params), numbers, jnp.int32(-1))
+    return TrainState(jnp.int32(0), params, optimizer.init(params), key, numbers, jnp.int32(-1))
 
 
 def make_train_step(
@@ -54,23 +56,29 @@ def make_train_step(
     """
     optimizer = optax.with_extra_args_support(optimizer)
 
-    def gradient(params: Params, batch: Batch) -> tuple[Sums, Params]:
+    def gradient(params: Params, batch: Batch, key: jax.Array) -> tuple[Sums, Params]:
         def total(params):
-            sums = objective(apply, params, batch)
+            sums = objective(apply, params, batch, key)
             return sums.loss.sum(), sums
 
         grads, sums = jax.grad(total, has_aux=True)(params)
         return sums, grads
 
-    def accumulated(params: Params, batch: Batch) -> tuple[Sums, Params]:
+    def accumulated(params: Params, batch: Batch, key: jax.Array) -> tuple[Sums, Params]:
         if accumulation == 1:
-            return gradient(params, batch)
+            return gradient(params, batch, key)
         pieces = jax.tree.map(lambda a: a.reshape(accumulation, -1, *a.shape[1:]), batch)
-        zeros = jax.tree.map(jnp.zeros_like, jax.eval_shape(lambda b: gradient(params, b), jax.tree.map(lambda a: a[0], pieces)))
-        return lax.scan(lambda sums, piece: (jax.tree.map(jnp.add, sums, gradient(params, piece)), None), zeros, pieces)[0]
+        keys = jax.random.split(key, accumulation)
+        first = jax.tree.map(lambda a: a[0], pieces)
+        zeros = jax.tree.map(jnp.zeros_like, jax.eval_shape(gradient, params, first, key))
+
+        def add(total, piece):
+            return jax.tree.map(jnp.add, total, gradient(params, *piece)), None
+
+        return lax.scan(add, zeros, (pieces, keys))[0]
 
     def step(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
-        sums, grads = accumulated(state.params, batch)
+        sums, grads = accumulated(state.params, batch, jax.random.fold_in(state.key, state.step))
         weight = jnp.maximum(sums.weight.sum(), 1.0)
         loss, grads = sums.loss.sum() / weight, jax.tree.map(lambda g: g / weight, grads)
         grad_norm = optax.global_norm(grads)

@@ -1,0 +1,28 @@
+# make install   an environment in .venv; PYTHON= chooses the interpreter (3.11 to 3.13)
+# make demo      an ablation study on the text that comes with Python, with its report
+# make test      all tests
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: install demo test lint
+
+install: $(VENV)/installed
+
+$(VENV)/installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable '.[test,dev]'
+	touch $@
+
+demo: install
+	$(BIN)/python -m experiments.norm_position --workdir results/norm_position --resume
+
+test: install
+	$(BIN)/python -m pytest -n 2
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/pyright

@@ -1,0 +1,95 @@
+"""Command lines over frozen dataclasses: variants in their text form, errors in one line, exit code 2."""
+
+import contextlib
+import dataclasses
+import io
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import tyro
+from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
+
+from transformer.config.variant import ConfigError, Variant, nearest, to_text
+from transformer.training.checkpoint import CheckpointError
+from transformer.training.signals import EXIT_INTERRUPTED, Interrupted
+
+T = TypeVar("T")
+REGISTRY = ConstructorRegistry()
+
+
+@REGISTRY.primitive_rule
+def _variant_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
+    """A variant is one word of the command line: its text form."""
+    family = info.type
+    if not (isinstance(family, type) and issubclass(family, Variant)):
+        return None
+
+    def parse(words: list[str]) -> Variant:
+        return family.parse(words[0])
+
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="{" + ",".join(sorted(family.variants())) + "}",
+        instance_from_str=parse,
+        is_instance=lambda value: isinstance(value, family),
+        str_from_instance=lambda value: [to_text(value)],
+    )
+
+
+def parse(cls: type[T], presets: Mapping[str, T], arguments: list[str] | None = None, description: str = "") -> T:
+    """The command line as a value of `cls`; its first word may name a preset to start from.
+
+    Raises:
+      ConfigError: anything wrong with it, in one line.
+    """
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    default = next(iter(presets.values()))
+    if arguments and not arguments[0].startswith("-"):
+        name = arguments.pop(0)
+        if name not in presets:
+            raise ConfigError(f"unknown preset {name!r}{nearest(name, presets)}")
+        default = presets[name]
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            return tyro.cli(
+                cls,
+                args=arguments,
+                default=default,
+                description=f"{description}\n\nA preset may come first: {', '.join(presets)}.",
+                registry=REGISTRY,
+            )
+    except SystemExit as stop:
+        if stop.code == 0:
+            raise
+        raise ConfigError(_one_line(said.getvalue())) from None
+
+
+def _one_line(box: str) -> str:
+    """The message in the box that tyro draws, without the frame and without the pointer to --help."""
+    lines = [line.strip("│ ").strip() for line in box.splitlines() if line.startswith("│")]
+    text = " ".join("" if set(line) == {"─"} else line for line in lines)
+    return text.partition("For full helptext")[0].partition("Argument helptext")[0].strip()
+
+
+def main(run: Callable[[], None]) -> None:
+    """Call `run`; a wrong choice is one line and exit code 2, a saved interruption exit code 75."""
+    try:
+        run()
+    except (ConfigError, CheckpointError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    except Interrupted as stop:
+        print(stop, file=sys.stderr)
+        sys.exit(EXIT_INTERRUPTED)
+
+
+def extend(config: Any, cls: type[T], **more: Any) -> T:
+    """A config as a command, which has more fields."""
+    return cls(**{f.name: getattr(config, f.name) for f in dataclasses.fields(config)}, **more)
+
+
+def fields_of(config: Any, cls: type[T]) -> T:
+    """The part of a config that belongs to one of its base classes."""
+    return cls(**{f.name: getattr(config, f.name) for f in dataclasses.fields(cls)})  # pyright: ignore[reportArgumentType]

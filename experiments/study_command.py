@@ -1,0 +1,78 @@
+"""The command line that all ablation studies share."""
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from experiments import cli
+from transformer import runtime
+from transformer.config.run import RunConfig
+from transformer.config.variant import ConfigError
+from transformer.study.budget import Budget, Knob
+from transformer.study.study import Study
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyCommand(RunConfig):
+    workdir: Path = Path("results/study")
+    """Folder of the study; each arm has a cell in it."""
+    seed: int = 0
+    """First seed."""
+    replicas: int = 6
+    """Seeds per learning rate; all runs of an arm are one compiled program."""
+    selection_seeds: int | None = None
+    """Seeds that only choose the learning rate; none: a third."""
+    learning_rates: tuple[float, ...] = (1e-3, 3e-3, 1e-2)
+    """Peak learning rates that every arm tries."""
+    margin: float = 0.01
+    """Differences below this, in nats per token, count as equivalent."""
+    match: Budget | None = None
+    """Give every arm as much of this as the baseline."""
+    match_by: Knob = "d_ff"
+    """What is solved for to match it."""
+    resume: bool = False
+    """Go on with the study in workdir where there is one: finished arms are read."""
+    overwrite: bool = False
+    """Delete the study in workdir."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.resume and self.overwrite:
+            raise ConfigError("resume: give either --resume or --overwrite")
+
+
+def run_study(
+    name: str,
+    arms: Mapping[str, Mapping[str, Any]],
+    presets: Mapping[str, StudyCommand],
+    description: str,
+) -> None:
+    """Parse the command line, run the study, show and write its report."""
+    command = cli.parse(StudyCommand, presets, description=description)
+    study = Study(
+        name,
+        cli.fields_of(command, RunConfig),
+        arms,
+        seeds=command.replicas,
+        learning_rates=command.learning_rates,
+        selection_seeds=command.selection_seeds,
+        margin=command.margin,
+        match=command.match,
+        match_by=command.match_by,
+        first_seed=command.seed,
+    )
+    prepare(command)
+    runtime.start()
+    study.run(command.workdir).show()
+    print(f"report.md, report.json and the pictures are in {command.workdir}")
+
+
+def prepare(command: StudyCommand) -> None:
+    """Refuse a folder that is not empty unless the command says what to do with it."""
+    if command.workdir.is_dir() and any(command.workdir.iterdir()):
+        if command.overwrite and (command.workdir / "cells").is_dir():
+            shutil.rmtree(command.workdir)
+        elif not command.resume:
+            raise ConfigError(f"workdir: {command.workdir} is not empty; --resume goes on with it, --overwrite starts again")

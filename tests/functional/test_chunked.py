@@ -1,0 +1,216 @@
+"""Chunked attention: the values and gradients of exact attention, and blocks that are never touched.
+
+Which mask and which bias is a traced number here, so that one compiled program per shape serves all.
+"""
+
+import functools
+from dataclasses import dataclass, field
+
+import chex
+import jax
+import jax.numpy as jnp
+import pytest
+
+from transformer.functional.attention import attention
+from transformer.functional.biases import LinearDistance
+from transformer.functional.chunked import chunked_attention
+from transformer.functional.masks import Arbitrary, Causal, Full, Mask, Padding, Prefix, Segment, Tokens, Window
+
+BATCH, SIZE, VALUE_SIZE = 2, 4, 3
+
+
+def normal(seed, *shape):
+    return jax.random.normal(jax.random.key(seed), shape, jnp.float32)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Choice(Mask):
+    """The mask number `which` of several."""
+
+    which: jax.Array
+    masks: list[Mask]
+
+    def __call__(self, queries, keys):
+        shape = (BATCH, self.masks[-1].allowed.shape[1], queries.length, keys.length)
+        branches = [lambda mask=mask: jnp.broadcast_to(mask(queries, keys), shape) for mask in self.masks]
+        return jax.lax.switch(self.which, branches)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Table:
+    """A learned bias per head, query index and key index; `outside` is the answer beyond the table."""
+
+    table_HLS: jax.Array
+    outside: float = field(default=0.0, metadata={"static": True})
+
+    def __call__(self, queries, keys):
+        rows, columns = queries.index[:, None], keys.index[None, :]
+        return self.table_HLS.at[:, rows, columns].get(mode="fill", fill_value=self.outside)[None]
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Weighted:
+    """A weighted sum of biases; the weights are differentiated too."""
+
+    weights: jax.Array
+    biases: list
+
+    def __call__(self, queries, keys):
+        return sum(self.weights[i] * bias(queries, keys) for i, bias in enumerate(self.biases))
+
+
+MASKS = {
+    "full": lambda heads, queries, keys: Full(),
+    "causal": lambda heads, queries, keys: Causal(),
+    "window": lambda heads, queries, keys: Window(2),
+    "sliding": lambda heads, queries, keys: Causal() & Window(3),
+    "prefix": lambda heads, queries, keys: Causal() | Prefix(jnp.array([1, 3])),
+    "padding": lambda heads, queries, keys: Causal() & Padding(),
+    "packed": lambda heads, queries, keys: Causal() & Segment(),
+    "future": lambda heads, queries, keys: ~Causal(),
+    "nothing": lambda heads, queries, keys: ~Full(),
+    "random": lambda heads, queries, keys: Arbitrary(normal(9, BATCH, heads, queries, keys) > 0.3),
+}
+BIASES = {"none": [0.0, 0.0], "alibi": [1.0, 0.0], "table": [0.0, 1.0], "both": [0.5, -1.0]}
+# heads, key-value heads, queries, keys, block: no two lengths are multiples of one block.
+SHAPES = [
+    (2, 2, 7, 7, 3),
+    (4, 2, 5, 5, 2),
+    (3, 1, 7, 7, 4),
+    (4, 2, 3, 8, 3),
+    (2, 2, 9, 4, 4),
+    (3, 1, 1, 7, 2),
+    (4, 4, 5, 5, 1),
+    (4, 1, 6, 6, 64),
+]
+
+
+def tokens(length):
+    """Two sequences: one with padding at its end, one of two packed documents with reset positions."""
+    index = jnp.arange(length)
+    positions = jnp.stack([index, jnp.where(index < 3, index, index - 3)])
+    return Tokens.at(positions, jnp.stack([index * 0, index // 3]), jnp.stack([index < 4, index >= 0]))
+
+
+@functools.cache
+def compiled(shape):
+    """(mask number, bias weights) to outputs and gradients of exact and of chunked attention."""
+    heads, kv_heads, queries, keys, block = shape
+    masks = [make(heads, queries, keys) for make in MASKS.values()]
+    biases = [LinearDistance(jnp.abs(normal(3, heads))), Table(normal(4, heads, queries, keys))]
+    q = normal(0, BATCH, queries, heads, SIZE)
+    k, v = normal(1, BATCH, keys, kv_heads, SIZE), normal(2, BATCH, keys, kv_heads, VALUE_SIZE)
+    dout = normal(5, BATCH, queries, heads, VALUE_SIZE)
+
+    def run(implementation, which, weights):
+        def function(q, k, v, bias, scale):
+            sides = {"queries": tokens(queries), "keys": tokens(keys)}
+            return implementation(q, k, v, mask=Choice(which, masks), bias=bias, scale=scale, **sides)
+
+        out, pull_back = jax.vjp(function, q, k, v, Weighted(weights, biases), jnp.float32(0.4))
+        return out, pull_back(dout)
+
+    in_blocks = functools.partial(chunked_attention, block=block)
+    return jax.jit(lambda which, weights: (run(attention, which, weights), run(in_blocks, which, weights)))
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("bias", BIASES)
+@pytest.mark.parametrize("mask", MASKS)
+def test_equals_exact(mask, bias, shape):
+    """Values and the gradients of queries, keys, values, every array of the bias, and the scale."""
+    exact, chunked = compiled(shape)(list(MASKS).index(mask), jnp.array(BIASES[bias]))
+    chex.assert_tree_all_finite(chunked)
+    chex.assert_trees_all_close(chunked, exact, atol=2e-5, rtol=1e-4)
+    # The comparison is of something: only a mask that allows nothing gives zeros.
+    assert bool(exact[0].any()) == (mask != "nothing" and not (mask == "future" and shape[2:4] == (1, 0)))
+
+
+def run_grad(function, *arguments):
+    out, pull_back = jax.vjp(function, *arguments)
+    return out, pull_back(jnp.ones_like(out))
+
+
+def sequence(length, heads=2):
+    return tuple(normal(seed, BATCH, length, heads, SIZE) for seed in range(3))
+
+
+def test_without_mask_and_bias():
+    """No mask, no bias and the default scale."""
+    side = Tokens.at(jnp.arange(5))
+    run = lambda f, **more: run_grad(lambda *qkv: f(*qkv, queries=side, keys=side, **more), *sequence(5))  # noqa: E731
+    chex.assert_trees_all_close(run(chunked_attention, block=2), run(attention), atol=1e-5)
+
+
+def test_masked_blocks_are_not_needed():
+    """A block of keys that nobody attends to may hold anything, in values and in gradients."""
+    side = Tokens.at(jnp.arange(8), valid=(jnp.arange(8) < 6)[None])
+    q, k, v = sequence(8)
+    spoiled = (q, *(x.at[:, 6:].set(jnp.nan) for x in (k, v)))
+    run = jax.jit(lambda *qkv: chunked_attention(*qkv, queries=side, keys=side, mask=Padding(), block=2))
+    clean, dirty = run_grad(run, q, k, v), run_grad(run, *spoiled)
+    chex.assert_tree_all_finite(dirty)
+    chex.assert_trees_all_equal(dirty, clean)
+    assert not dirty[1][1][:, 6:].any()
+
+
+@pytest.mark.parametrize(("mask", "untouched"), [(Causal(), slice(0, 4)), (Window(2), slice(0, 2))], ids=str)
+def test_blocks_beyond_the_mask_are_not_computed(mask, untouched):
+    """Queries whose mask ends before a block do not read it: NaN there stays there."""
+    side = Tokens.at(jnp.arange(8))
+    q, k, v = sequence(8)
+    poison = slice(4, 8) if untouched.stop == 4 else slice(4, 6)
+    out = chunked_attention(
+        q, k.at[:, poison].set(jnp.nan), v.at[:, poison].set(jnp.nan), queries=side, keys=side, mask=mask, block=2
+    )
+    assert jnp.isfinite(out[:, untouched]).all()
+    assert jnp.isnan(out[:, poison]).all()
+
+
+def test_rows_that_fill_the_last_block_have_no_say():
+    """A bias that is NaN beyond its table does not reach the gradients through the filling rows."""
+    side, bias = Tokens.at(jnp.arange(5)), Table(normal(4, 2, 5, 5), outside=jnp.nan)
+
+    def run(f, **more):
+        arguments = {"queries": side, "keys": side, "mask": Causal()}
+        return run_grad(lambda *a: f(*a[:3], bias=a[3], **arguments, **more), *sequence(5), bias)
+
+    chex.assert_trees_all_close(run(chunked_attention, block=2), run(attention), atol=1e-5)
+
+
+def test_block_size_does_not_matter():
+    """Every block size gives the same numbers."""
+    side, qkv = Tokens.at(jnp.arange(6)), sequence(6)
+    outs = [chunked_attention(*qkv, queries=side, keys=side, mask=Causal(), block=block) for block in (1, 4, 6, 256)]
+    for out in outs[1:]:
+        chex.assert_trees_all_close(out, outs[0], atol=1e-6)
+
+
+def test_under_vmap():
+    """Mapped over an axis of runs, as replicas are."""
+    side = Tokens.at(jnp.arange(5))
+    runs = jax.tree.map(lambda x: jnp.stack([x, 2 * x]), sequence(5))
+    one = lambda *qkv: chunked_attention(*qkv, queries=side, keys=side, mask=Causal(), block=2)  # noqa: E731
+    mapped = jax.vmap(one)(*runs)
+    for i in range(2):
+        chex.assert_trees_all_close(mapped[i], one(*(x[i] for x in runs)), atol=1e-6)
+
+
+def test_no_array_of_all_scores():
+    """No array of the gradient's program has both lengths as axes."""
+    length = 64
+    side = Tokens.at(jnp.arange(length))
+    run = lambda *qkv: chunked_attention(*qkv, queries=side, keys=side, mask=Causal(), block=8).sum()  # noqa: E731
+    program = str(jax.make_jaxpr(jax.grad(run, argnums=(0, 1, 2)))(*sequence(length)))
+    assert f"{length},{length}" not in program
+    assert "8,8]" in program
+
+
+def test_weights_are_never_formed():
+    """Asking for the weights is an error that names the function that has them."""
+    side, qkv = Tokens.at(jnp.arange(2)), sequence(2)
+    with pytest.raises(ValueError, match="use attention"):
+        chunked_attention(*qkv, queries=side, keys=side, return_weights=True)

@@ -1,0 +1,159 @@
+"""Masks: literal tables of who attends to whom, the algebra, and evaluation by blocks."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transformer.functional.masks import Arbitrary, Causal, Full, Mask, Padding, Prefix, Segment, Tokens, Window
+
+SEGMENTS = jnp.array([[1, 1, 2, 2, 2]])
+VALID = jnp.array([[True, True, True, True, False]])
+TOKENS = Tokens.at(jnp.arange(5), SEGMENTS, VALID)
+
+
+def table(mask, queries=TOKENS, keys=TOKENS):
+    """The mask as rows of 0 and 1, one row per query; of a batch, one block of rows per sequence."""
+    allowed = mask(queries, keys)
+    assert allowed.dtype == bool
+    allowed = np.broadcast_to(allowed, (allowed.shape[0], 1, queries.length, keys.length))
+    return [" ".join("".join(str(int(a)) for a in row) for row in rows) for rows in allowed[:, 0]]
+
+
+TABLES = [
+    (Full(), "11111 11111 11111 11111 11111"),
+    (Causal(), "10000 11000 11100 11110 11111"),
+    (Window(1), "10000 01000 00100 00010 00001"),
+    (Window(2), "11000 11100 01110 00111 00011"),
+    (Prefix(2), "11000 11000 11000 11000 11000"),
+    (Prefix(0), "00000 00000 00000 00000 00000"),
+    (Padding(), "11110 11110 11110 11110 11110"),
+    (Segment(), "11000 11000 00111 00111 00111"),
+    (Causal() & Window(2), "10000 11000 01100 00110 00011"),
+    (Causal() | Prefix(3), "11100 11100 11100 11110 11111"),
+    (Causal() & Segment(), "10000 11000 00100 00110 00111"),
+    (Causal() & Segment() & Padding(), "10000 11000 00100 00110 00110"),
+    ((Causal() | Prefix(2)) & Segment(), "11000 11000 00100 00110 00111"),
+    (~Causal(), "01111 00111 00011 00001 00000"),
+    (~Causal() & Segment(), "01000 00000 00011 00001 00000"),
+    (~(Causal() & Window(2)), "01111 00111 10011 11001 11100"),
+    (~Full(), "00000 00000 00000 00000 00000"),
+]
+
+
+@pytest.mark.parametrize(("mask", "rows"), TABLES, ids=[str(m) for m, _ in TABLES])
+def test_literal_table(mask, rows):
+    """Each mask and combination is the table a reader would draw."""
+    assert table(mask) == [rows]
+
+
+def test_positions_decide_not_indices():
+    """A cached step, a reset position and a gap in the positions are seen by causal, window and prefix."""
+    step, keys = Tokens.at(jnp.array([3])), Tokens.at(jnp.arange(5))
+    assert table(Causal(), step, keys) == ["11110"]
+    assert table(Causal() & Window(2), step, keys) == ["00110"]
+    packed = Tokens.at(jnp.array([0, 1, 0, 1]))
+    assert table(Causal(), packed, packed) == ["1010 1111 1010 1111"]
+    gaps = Tokens.at(jnp.array([0, 5, 6]))
+    assert table(Window(2), gaps, gaps) == ["100 011 011"]
+    assert table(Prefix(6), step, gaps) == ["110"]
+
+
+def test_one_table_per_sequence():
+    """Positions, segments, validity and prefix lengths may differ between the sequences of a batch."""
+    tokens = Tokens.at(jnp.array([[0, 1, 2], [0, 0, 1]]), jnp.array([[1, 1, 1], [1, 2, 2]]))
+    assert table(Causal(), tokens, tokens) == ["100 110 111", "110 110 111"]
+    assert table(Segment(), tokens, tokens) == ["111 111 111", "100 011 011"]
+    assert table(Prefix(jnp.array([0, 1])), tokens, tokens) == ["000 000 000", "110 110 110"]
+    valid = tokens._replace(valid=jnp.array([[True, True, False], [False, True, True]]))
+    assert table(Padding(), tokens, valid) == ["110 110 110", "011 011 011"]
+
+
+def test_absent_segments_and_validity_allow_everything():
+    """Tokens that do not say their segment or validity are one document without padding."""
+    plain = Tokens.at(jnp.arange(2))
+    assert table(Segment(), plain, plain) == table(Padding(), plain, plain) == ["11 11"]
+    assert table(Segment(), TOKENS, plain) == ["11 11 11 11 11"]
+
+
+@pytest.mark.parametrize("shape", [(5, 5), (2, 1, 5, 5), (2, 1, 1, 5), (1, 2, 5, 1), (1, 5)])
+def test_arbitrary_broadcasts(shape):
+    """An arbitrary mask is its array, broadcast to (B, H, L, S)."""
+    array = np.random.default_rng(0).random(shape) < 0.5
+    allowed = Arbitrary(jnp.asarray(array))(TOKENS, TOKENS)
+    np.testing.assert_array_equal(np.broadcast_to(allowed, (2, 2, 5, 5)), np.broadcast_to(array, (2, 2, 5, 5)))
+
+
+LEAVES = [
+    Causal(),
+    Window(2),
+    Prefix(jnp.array([1, 3])),
+    Padding(),
+    Segment(),
+    Arbitrary(jnp.asarray(np.random.default_rng(1).random((2, 1, 5, 5)) < 0.5)),
+    Full(),
+]
+MASKS = st.recursive(
+    st.sampled_from(LEAVES),
+    lambda inner: st.one_of(
+        inner.map(lambda m: ~m),
+        st.tuples(inner, inner).map(lambda pair: pair[0] & pair[1]),
+        st.tuples(inner, inner).map(lambda pair: pair[0] | pair[1]),
+    ),
+    max_leaves=4,
+)
+BATCH = Tokens.at(
+    jnp.array([[0, 1, 2, 3, 4], [0, 1, 0, 1, 2]]),
+    jnp.array([[1, 1, 1, 1, 1], [1, 1, 2, 2, 2]]),
+    jnp.array([[True, True, True, False, False], [True, True, True, True, True]]),
+)
+
+
+def whole(mask):
+    return np.broadcast_to(mask(BATCH, BATCH), (2, 1, 5, 5))
+
+
+@given(MASKS, st.integers(0, 3), st.integers(0, 3))
+def test_block_is_slice_of_whole(mask, i, j):
+    """Any combination, asked for one block, answers with that block of its table."""
+    block = mask(BATCH.block(i, 2), BATCH.block(j, 2))
+    expected = whole(mask)[:, :, i : i + 2, j : j + 2]
+    np.testing.assert_array_equal(np.broadcast_to(block, expected.shape), expected)
+
+
+@given(MASKS, MASKS)
+def test_algebra_is_elementwise(a, b):
+    """`&`, `|` and `~` are those of the tables."""
+    np.testing.assert_array_equal(whole(a & b), whole(a) & whole(b))
+    np.testing.assert_array_equal(whole(a | b), whole(a) | whole(b))
+    np.testing.assert_array_equal(whole(~a), ~whole(a))
+
+
+def test_masks_are_arguments_of_compiled_functions():
+    """Arrays in a mask are traced, structure and static sizes are not: one program per structure."""
+    traces = []
+    compiled = jax.jit(lambda mask: traces.append(mask) or mask(BATCH, BATCH))
+    for mask in (Causal() | Prefix(jnp.array([1, 3])), Causal() | Prefix(jnp.array([2, 0]))):
+        np.testing.assert_array_equal(np.broadcast_to(compiled(mask), (2, 1, 5, 5)), whole(mask))
+    assert len(traces) == 1
+    assert jax.tree.leaves(Window(3)) == []
+
+
+def test_block_start_may_be_traced():
+    """A loop can slice tokens by its index."""
+    starts = jnp.arange(4)
+    blocks = jax.lax.map(lambda i: Causal()(BATCH.block(i, 2), BATCH), starts)
+    for i in range(4):
+        np.testing.assert_array_equal(blocks[i], whole(Causal())[:, :, i : i + 2])
+
+
+def test_a_mask_without_call_says_so():
+    """Forgetting `__call__` in a new mask names the class."""
+
+    class Unfinished(Mask):
+        pass
+
+    with pytest.raises(NotImplementedError, match="Unfinished"):
+        Unfinished()(TOKENS, TOKENS)

@@ -1,0 +1,55 @@
+"""Equal budgets: solve one integer of a config so that arms cost the same."""
+
+from collections.abc import Callable
+from typing import Literal
+
+from transformer.analysis.counts import parameter_count, train_flops_per_token
+from transformer.config.run import RunConfig
+from transformer.config.variant import ConfigError
+
+Budget = Literal["parameters", "flops"]
+Knob = Literal["d_ff", "num_layers", "steps"]
+
+LARGEST = 2**20
+
+
+def cost(config: RunConfig, budget: Budget) -> float:
+    """The parameters of the model, or the matrix-product operations of the whole training run."""
+    if budget == "parameters":
+        return float(parameter_count(config.model))
+    tokens = config.steps * config.batch_size * config.model.max_length
+    return train_flops_per_token(config.model) * tokens
+
+
+def match(config: RunConfig, to: RunConfig, budget: Budget, knob: Knob = "d_ff") -> RunConfig:
+    """The config with `knob` set so that its cost is as near as can be to that of `to`.
+
+    Raises:
+      ConfigError: no value of the knob gets within 5 %, or the knob does not change the budget.
+    """
+    if budget == "parameters" and knob == "steps":
+        raise ConfigError("match: the number of steps does not change the number of parameters")
+    path, target = (knob if knob == "steps" else f"model.{knob}"), cost(to, budget)
+
+    def at(value: int) -> float:
+        return cost(config.replace({path: value}), budget)
+
+    above = _first(lambda value: at(value) >= target)
+    value = min((v for v in (above - 1, above) if v >= 1), key=lambda v: abs(at(v) - target))
+    if abs(at(value) - target) > 0.05 * target:
+        raise ConfigError(f"match: {knob} = {value} costs {at(value):.4g} {budget}, not {target:.4g}, and is the nearest")
+    return config.replace({path: value})
+
+
+def _first(reached: Callable[[int], bool]) -> int:
+    """The smallest number from 1 on for which a monotone condition holds."""
+    high = 1
+    while not reached(high):
+        if high > LARGEST:
+            raise ConfigError(f"match: the budget is not reached at {high}")
+        high *= 2
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if reached(middle) else (middle, high)
+    return high

@@ -1,0 +1,248 @@
+"""What a study found: selection, estimation, comparison; as JSON, Markdown, a table and pictures."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from transformer.config.run import RunConfig
+from transformer.data.corpus import Corpus
+from transformer.data.ngram import ngram_loss, usual_order
+from transformer.study import figures
+from transformer.study.cell import Cell
+from transformer.study.statistics import (
+    Interval,
+    compare_paired,
+    holm,
+    mean_interval,
+    pooled_correlation,
+    smallest_detectable_effect,
+    verdict,
+)
+from transformer.training.checkpoint import write_durably
+from transformer.training.environment import environment
+
+
+@dataclass(frozen=True)
+class ArmRuns:
+    """An arm with the results of its runs."""
+
+    config: RunConfig
+    cell: Cell
+    folder: Path
+
+    def losses(self, num_learning_rates: int) -> np.ndarray:
+        """(learning rates, seeds) final validation losses; NaN for a diverged run.
+
+        Diverged is what stopped being finite, and what ends above its loss before the first step.
+        """
+        final = np.array([np.nan if x is None else x for x in self.cell.validation_loss])
+        final[final > np.array(self.cell.initial_loss)] = np.nan
+        return final.reshape(num_learning_rates, -1)
+
+
+@dataclass(frozen=True)
+class ArmReport:
+    """One row of the report. Losses are nats per token over the whole validation split."""
+
+    name: str
+    n_ok: int
+    """Runs of the arm that did not diverge, all learning rates and seeds."""
+    n_diverged: int
+    learning_rate: float
+    """Selected on the selection seeds."""
+    loss: float | None
+    """Mean over the estimation seeds at the selected learning rate."""
+    loss_interval: Interval
+    n_pairs: int
+    """Estimation seeds on which neither the arm nor the baseline diverged."""
+    difference: float | None
+    """Mean paired difference to the baseline; negative is better."""
+    difference_interval: Interval | None
+    p_corrected: float | None
+    """Paired t test, corrected by Holm over all arms."""
+    verdict: str
+    parameters: int
+    flops_per_token: float
+    seconds: float
+    loss_by_learning_rate: dict[str, float | None]
+    """Mean over all seeds that did not diverge."""
+    estimates: list[float]
+    """The losses of the estimation seeds; NaN for a diverged run."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """A whole study; `show()` prints it, `write()` puts it in a folder."""
+
+    name: str
+    baseline: str
+    arms: list[ArmReport]
+    correlation: float
+    """Mean correlation over seeds between the arms: what pairing is worth."""
+    smallest_detectable_effect: float
+    """Nats per token found with 80 % power, from the measured spread and correlation, Bonferroni over the arms."""
+    planned_effect: float
+    """What was said before the run, in standard deviations over seeds."""
+    ngram_loss: float
+    """Interpolated Witten-Bell n-gram on the same split, for scale."""
+    margin: float
+    config: dict[str, Any]
+    data: dict[str, Any]
+    environment: dict[str, Any]
+    curves: dict[str, figures.Curves]
+    """Training loss of the estimation runs at the selected learning rate, by arm."""
+
+    def show(self) -> None:
+        """Print the table."""
+        Console().print(self.table())
+        Console().print(self.summary(), highlight=False)
+
+    def table(self) -> Table:
+        table = Table(*COLUMNS, title=self.name)
+        for arm in self.arms:
+            table.add_row(*_row(arm))
+        return table
+
+    def summary(self) -> str:
+        return (
+            f"Baseline {self.baseline}. Correlation over seeds ρ = {self.correlation:.2f}. Smallest detectable "
+            f"difference {self.smallest_detectable_effect:.4f} nats (80 % power, all comparisons). Equivalent: within "
+            f"{self.margin:g} nats. n-gram: {self.ngram_loss:.4f} nats."
+        )
+
+    def markdown(self) -> str:
+        lines = [COLUMNS, ["---"] * len(COLUMNS), *map(_row, self.arms)]
+        rows = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        pictures = "\n".join(f"![{name}]({name}.png)" for name in ("forest", "curves", "learning_rates"))
+        details = json.dumps({"config": self.config, "data": self.data, "environment": self.environment}, indent=1)
+        return f"# {self.name}\n\n{rows}\n\n{self.summary()}\n\n{pictures}\n\n```json\n{details}\n```\n"
+
+    def to_json(self) -> dict[str, Any]:
+        data = asdict(replace(self, curves={}))
+        del data["curves"]
+        return _finite(data)
+
+    def write(self, workdir: Path) -> None:
+        """report.json, report.md, forest.png, curves.png and learning_rates.png."""
+        write_durably(workdir / "report.json", json.dumps(self.to_json(), indent=1))
+        write_durably(workdir / "report.md", self.markdown())
+        figures.plot_forest(workdir / "forest.png", self.arms, self.baseline, self.margin)
+        figures.plot_curves(workdir / "curves.png", self.curves, self.ngram_loss)
+        figures.plot_learning_rates(workdir / "learning_rates.png", self.arms)
+
+
+COLUMNS = ["arm", "loss", "difference", "p (Holm)", "verdict", "learning rate", "diverged", "parameters", "MFLOP/token", "s"]
+
+
+def _row(arm: ArmReport) -> list[str]:
+    interval = arm.difference_interval
+    return [
+        arm.name,
+        "–" if arm.loss is None else f"{arm.loss:.4f} ± {(arm.loss_interval.high - arm.loss_interval.low) / 2:.4f}",
+        "–" if arm.difference is None or interval is None else f"{arm.difference:+.4f} [{interval.low:+.4f}, {interval.high:+.4f}]",
+        "–" if arm.p_corrected is None else f"{arm.p_corrected:.2g}",
+        arm.verdict,
+        f"{arm.learning_rate:g}",
+        f"{arm.n_diverged}/{arm.n_ok + arm.n_diverged}",
+        f"{arm.parameters:,}",
+        f"{arm.flops_per_token / 1e6:.2f}",
+        f"{arm.seconds:.0f}",
+    ]
+
+
+def analyse(
+    runs: Mapping[str, ArmRuns],
+    *,
+    name: str,
+    baseline: str,
+    learning_rates: Sequence[float],
+    num_selection_seeds: int,
+    margin: float,
+    planned_effect: float,
+    config: dict[str, Any],
+    corpus: Corpus,
+) -> Report:
+    """Select a learning rate per arm, estimate on the other seeds, compare with the baseline."""
+    losses = {arm: run.losses(len(learning_rates)) for arm, run in runs.items()}
+    chosen = {arm: select_learning_rate(x[:, :num_selection_seeds]) for arm, x in losses.items()}
+    estimates = {arm: x[chosen[arm], num_selection_seeds:] for arm, x in losses.items()}
+    others = [arm for arm in runs if arm != baseline]
+    comparisons = {arm: compare_paired(estimates[arm], estimates[baseline]) for arm in others}
+    corrected = dict(zip(others, holm([comparisons[arm].p for arm in others]), strict=True))
+    correlation = pooled_correlation(np.stack(list(estimates.values())))
+    spread = np.nanmean([np.nanstd(x, ddof=1) for x in estimates.values() if np.isfinite(x).sum() > 1] or [np.nan])
+    effect = smallest_detectable_effect(
+        estimates[baseline].size, comparisons=len(others), correlation=float(np.nan_to_num(np.clip(correlation, 0, 0.999)))
+    )
+
+    def row(arm: str) -> ArmReport:
+        cell, values = runs[arm].cell, estimates[arm]
+        healthy, compared = values[np.isfinite(values)], comparisons.get(arm)
+        by_rate = {
+            f"{rate:g}": float(np.nanmean(x)) if np.isfinite(x).any() else None
+            for rate, x in zip(learning_rates, losses[arm], strict=True)
+        }
+        return ArmReport(
+            name=arm,
+            n_ok=int(np.isfinite(losses[arm]).sum()),
+            n_diverged=int(np.isnan(losses[arm]).sum()),
+            learning_rate=learning_rates[chosen[arm]],
+            loss=float(healthy.mean()) if len(healthy) else None,
+            loss_interval=mean_interval(healthy),
+            n_pairs=len(healthy) if compared is None else compared.n,
+            difference=compared.difference if compared and compared.n else None,
+            difference_interval=compared.interval if compared else None,
+            p_corrected=corrected.get(arm),
+            verdict="baseline" if compared is None else verdict(compared, corrected[arm], margin),
+            parameters=cell.parameters,
+            flops_per_token=cell.flops_per_token,
+            seconds=cell.seconds,
+            loss_by_learning_rate=by_rate,
+            estimates=values.tolist(),
+        )
+
+    order = usual_order(corpus.tokenizer.vocab_size)
+    return Report(
+        name=name,
+        baseline=baseline,
+        arms=[row(arm) for arm in runs],
+        correlation=correlation,
+        smallest_detectable_effect=float(effect * spread),
+        planned_effect=planned_effect,
+        ngram_loss=ngram_loss(corpus.train, corpus.validation, corpus.tokenizer.vocab_size, order),
+        margin=margin,
+        config=config,
+        data={"source": corpus.source, "fingerprint": corpus.fingerprint},
+        environment=environment(),
+        curves={arm: _estimation_curves(run, chosen[arm], losses[arm].shape[1], num_selection_seeds) for arm, run in runs.items()},
+    )
+
+
+def select_learning_rate(losses: np.ndarray) -> int:
+    """The row of (learning rates, selection seeds) with the fewest diverged runs, and of those the lowest mean."""
+    if len(losses) == 1:
+        return 0
+    diverged = np.isnan(losses).sum(1)
+    means = [np.nanmean(x) if np.isfinite(x).any() else np.inf for x in losses]
+    return min(range(len(losses)), key=lambda i: (diverged[i], means[i]))
+
+
+def _estimation_curves(run: ArmRuns, chosen: int, num_seeds: int, num_selection_seeds: int) -> figures.Curves:
+    first = chosen * num_seeds
+    wanted = range(first + num_selection_seeds, first + num_seeds)
+    return {replica: curve for replica, curve in figures.read_curves(run.folder, "loss").items() if replica in wanted}
+
+
+def _finite(value: Any) -> Any:
+    """JSON has neither NaN nor infinity: null."""
+    if isinstance(value, dict):
+        return {k: _finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
+    return None if isinstance(value, float) and not np.isfinite(value) else value

@@ -1,0 +1,151 @@
+"""Checkpoints that are whole or not there: orbax arrays, a manifest of hashes, one atomic rename.
+
+    checkpoints/00001000/state/         arrays, written by orbax
+    checkpoints/00001000/manifest.json  sha256 of every file, shape and dtype of every array, and notes
+
+The notes hold what else the run needs to go on: the data position and its fingerprint, the size of
+the metrics file.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import warnings
+from pathlib import Path
+from typing import Any
+
+import jax
+
+KEEP = 2
+
+
+class CheckpointError(RuntimeError):
+    """A checkpoint is damaged, or belongs to another run."""
+
+
+def save(folder: Path, step: int, state: Any, notes: dict[str, Any]) -> None:
+    """Write the checkpoint of a step; older ones but the last `KEEP` are deleted once it is there."""
+    import orbax.checkpoint.experimental.v1 as ocp
+
+    partial = folder / f".{step:08d}.partial"
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    arrays = _named_arrays(state)
+    ocp.save(partial.absolute() / "state", arrays)
+    manifest = {
+        "step": step,
+        "notes": notes,
+        "arrays": {name: _kind(a) for name, a in arrays.items()},
+        "files": {str(p.relative_to(partial)): _sha256(p) for p in sorted(partial.rglob("*")) if p.is_file()},
+    }
+    write_durably(partial / "manifest.json", json.dumps(manifest, indent=1))
+    final = folder / f"{step:08d}"
+    shutil.rmtree(final, ignore_errors=True)
+    os.replace(partial, final)
+    _sync(folder)
+    for old in steps(folder)[:-KEEP]:
+        shutil.rmtree(folder / f"{old:08d}")
+
+
+def steps(folder: Path) -> list[int]:
+    """The steps that have a checkpoint, damaged or not, in order."""
+    return sorted(int(p.name) for p in folder.glob("*") if p.name.isdigit())
+
+
+def restore(folder: Path, template: Any) -> tuple[Any, dict[str, Any]] | None:
+    """The newest whole checkpoint as (state, notes), or None where there is none at all.
+
+    A damaged one is named in a warning and the one before it is taken.
+
+    Args:
+      folder: of the checkpoints.
+      template: a state, or `ShapeDtypeStruct`s with shardings; the arrays must agree with it exactly.
+
+    Raises:
+      CheckpointError: every checkpoint is damaged, or the arrays are those of another state.
+    """
+    for partial in folder.glob(".*.partial"):
+        shutil.rmtree(partial)
+    found = steps(folder)
+    for step in reversed(found):
+        path = folder / f"{step:08d}"
+        if damage := _damage(path):
+            warnings.warn(f"checkpoint {path} is damaged ({damage}); falling back to the one before", stacklevel=2)
+            continue
+        return _load(path, template)
+    if found:
+        raise CheckpointError(f"every checkpoint in {folder} is damaged; restore a copy, or start again with --overwrite")
+    return None
+
+
+def _damage(path: Path) -> str | None:
+    """What is wrong with the files of a checkpoint."""
+    try:
+        files = json.loads((path / "manifest.json").read_text())["files"]
+    except (OSError, ValueError, KeyError):
+        return "manifest.json cannot be read"
+    for name, digest in files.items():
+        if not (path / name).is_file():
+            return f"{name} is missing"
+        if _sha256(path / name) != digest:
+            return f"{name} has changed"
+    return None
+
+
+def _load(path: Path, template: Any) -> tuple[Any, dict[str, Any]]:
+    import orbax.checkpoint.experimental.v1 as ocp
+
+    manifest = json.loads((path / "manifest.json").read_text())
+    wanted = _named_arrays(template)
+    kinds = {name: _kind(a) for name, a in wanted.items()}
+    if kinds != manifest["arrays"]:
+        names = sorted(kinds.keys() | manifest["arrays"].keys())
+        name = next(n for n in names if kinds.get(n) != manifest["arrays"].get(n))
+        raise CheckpointError(f"{path}: {name} is {manifest['arrays'].get(name)}, this run has {kinds.get(name)}")
+    abstract = {n: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=a.sharding) for n, a in wanted.items()}
+    arrays: Any = ocp.load(path.absolute() / "state", abstract)
+    leaves = [
+        jax.random.wrap_key_data(arrays[name]) if _is_key(leaf) else arrays[name]
+        for name, leaf in _named_leaves(template).items()
+    ]
+    return jax.tree.unflatten(jax.tree.structure(template), leaves), manifest["notes"]
+
+
+def _named_leaves(state: Any) -> dict[str, Any]:
+    return {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(state)}
+
+
+def _named_arrays(state: Any) -> dict[str, Any]:
+    """The leaves by path; typed keys as the numbers they are made of."""
+    return {n: jax.random.key_data(a) if _is_key(a) else a for n, a in _named_leaves(state).items()}
+
+
+def _is_key(leaf: Any) -> bool:
+    return jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _kind(array: Any) -> str:
+    return f"{array.dtype}{list(array.shape)}"
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_durably(path: Path, text: str) -> None:
+    """Write a small file whole or not at all, and wait until it is on the disk."""
+    partial = path.with_name(f".{path.name}.partial")
+    with partial.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(partial, path)
+    _sync(path.parent)
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    os.fsync(descriptor)
+    os.close(descriptor)

@@ -1,0 +1,249 @@
+"""Train, evaluate, log and checkpoint all replicas of a config in one folder."""
+
+import json
+import math
+import os
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import numpy as np
+
+from transformer.config.run import Replica, RunConfig, fingerprint, to_json
+from transformer.config.variant import ConfigError
+from transformer.data.corpus import Batches, Corpus, check_length, check_tokens, stack_batches, whole_split
+from transformer.training import checkpoint
+from transformer.training.environment import environment
+from transformer.training.optimizer import learning_rate, stack_numbers
+from transformer.training.program import Program, make_program
+from transformer.training.progress import Progress
+from transformer.training.signals import Interrupted, StopRequest
+from transformer.training.step import Metrics, TrainState
+
+EVALUATION_BATCH = 64
+
+WhenNotEmpty = Literal["refuse", "resume", "overwrite"]
+"""What to do with a folder that holds an earlier run."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of the replicas; arrays have a leading axis R."""
+
+    params: Any
+    validation_loss: np.ndarray
+    """(R,) nats per token over the whole validation split; NaN where the replica diverged."""
+    loss_by_position: np.ndarray
+    """(R, L) the same at each position of a block."""
+    initial_loss: np.ndarray
+    """(R,) validation loss before the first step."""
+    tokens_per_second: float
+    """Training throughput of all replicas together, from the second dispatch on."""
+    diverged_at: np.ndarray
+    """(R,) the step whose loss or gradient was not finite; -1 for none."""
+    seconds: float
+    """Wall time of training and evaluation, all resumed parts together, compilation included."""
+    steps: int
+
+
+def train(
+    config: RunConfig,
+    replicas: Sequence[Replica],
+    corpus: Corpus,
+    workdir: Path,
+    *,
+    when_not_empty: WhenNotEmpty = "refuse",
+    title: str = "",
+) -> Outcome:
+    """Run all replicas to the end, going on from the newest checkpoint where asked to.
+
+    The folder gets config.json, environment.json, metrics.jsonl (a line per replica at the end of
+    every dispatch) and checkpoints/. The same config, replicas, machine and library versions give
+    the same numbers bit for bit, however often the run was killed in between.
+
+    Raises:
+      ConfigError: the folder is not empty, or holds another run; the corpus is too short.
+      Interrupted: a signal asked to stop; the state is saved.
+    """
+    check_length(corpus, config.model.max_length)
+    check_tokens(corpus.train, config.model.vocab_size, f"training part of {corpus.source}")
+    check_tokens(corpus.validation, config.model.vocab_size, f"validation part of {corpus.source}")
+    prepare_workdir(workdir, identity(config, replicas, corpus), when_not_empty)
+    run = _Run(config, replicas, corpus, workdir, make_program(config, replicas))
+    with ExitStack() as stack:
+        run.stop = stack.enter_context(StopRequest())
+        run.progress = stack.enter_context(Progress(title or workdir.name, config.steps, run.tokens_per_step))
+        return run.to_the_end()
+
+
+def prepare_workdir(workdir: Path, wanted: dict[str, Any], when_not_empty: WhenNotEmpty) -> None:
+    """Make the folder a run of that identity, or refuse.
+
+    Raises:
+      ConfigError: the folder is not empty and nothing was said about it, or holds another run.
+    """
+    path = workdir / "config.json"
+    if when_not_empty == "overwrite" and path.exists():
+        shutil.rmtree(workdir)
+    elif workdir.exists() and any(workdir.iterdir()):
+        if when_not_empty != "resume":
+            raise ConfigError(f"workdir: {workdir} is not empty; --resume goes on with it, --overwrite starts again")
+        if not path.exists():
+            raise ConfigError(f"workdir: {workdir} is not empty and holds no config.json of a run")
+        if differing := _differences(json.loads(path.read_text()), wanted):
+            raise ConfigError(f"workdir: {workdir} holds another run, which differs in {', '.join(differing)}")
+    if workdir.exists() and not workdir.is_dir():
+        raise ConfigError(f"workdir: {workdir} is not a folder")
+    workdir.mkdir(parents=True, exist_ok=True)
+    checkpoint.write_durably(path, json.dumps(wanted, indent=1, sort_keys=True))
+    checkpoint.write_durably(workdir / "environment.json", json.dumps(environment(), indent=1, sort_keys=True))
+
+
+def identity(config: RunConfig, replicas: Sequence[Replica], corpus: Corpus) -> dict[str, Any]:
+    """Everything that decides the numbers of a run, as JSON, and its hash."""
+    body = {"run": to_json(config), "replicas": to_json(list(replicas)), "data": corpus.fingerprint}
+    return {"sha256": fingerprint(body), **body}
+
+
+def _differences(stored: Any, wanted: Any, path: str = "") -> list[str]:
+    """The paths at which two JSON values differ, without the hash of the whole."""
+    if isinstance(stored, dict) and isinstance(wanted, dict):
+        names = sorted((stored.keys() | wanted.keys()) - {"sha256"})
+        return [d for n in names for d in _differences(stored.get(n), wanted.get(n), f"{path}.{n}" if path else n)]
+    return [] if stored == wanted else [path]
+
+
+@dataclass
+class _Run:
+    """A run under way: the state on the devices and what is still to be written of it."""
+
+    config: RunConfig
+    replicas: Sequence[Replica]
+    corpus: Corpus
+    workdir: Path
+    program: Program
+    stop: StopRequest = field(default_factory=StopRequest)
+    progress: Any = None
+    initial_loss: list[float] = field(default_factory=list)
+    seconds_before: float = 0.0
+    started: float = field(default_factory=time.monotonic)
+    unread: tuple[int, Metrics] | None = None
+
+    def __post_init__(self):
+        length, batch_size = self.config.model.max_length, self.config.batch_size
+        by_seed = {r.seed: Batches(self.corpus.train, length, batch_size, r.seed) for r in self.replicas}
+        self.batches = [by_seed[r.seed] for r in self.replicas]
+        self.tokens_per_step = length * batch_size * len(self.replicas)
+        self.numbers = stack_numbers(self.config.optimizer, self.replicas)
+        self.validation = whole_split(self.corpus.validation, length, EVALUATION_BATCH)
+
+    def to_the_end(self) -> Outcome:
+        state, step = self.restore_or_init()
+        self.metrics = (self.workdir / "metrics.jsonl").open("a", encoding="utf-8")
+        with self.metrics:
+            self.progress.update(step)
+            if step == 0:
+                self.initial_loss = self.evaluate(state, step)[0].tolist()
+            for step, end in self.chunks(step):
+                tokens = stack_batches(self.batches, step, end - step)
+                state, metrics = self.program.train(state, {"tokens": tokens})
+                self.read_metrics()
+                self.unread = (step, metrics)
+                if self.config.evaluate_every and end % self.config.evaluate_every == 0 and end < self.config.steps:
+                    self.evaluate(state, end)
+                due = self.config.checkpoint_every and end % self.config.checkpoint_every == 0
+                if due or self.stop.requested or end == self.config.steps:
+                    self.save(state, end)
+                if self.stop.requested and end < self.config.steps:
+                    raise Interrupted(f"step {end} is saved in {self.workdir}; the same command with --resume goes on")
+            loss, by_position = self.evaluate(state, self.config.steps)
+        diverged_at = np.asarray(state.diverged_at)
+        loss[diverged_at >= 0] = np.nan
+        return Outcome(
+            params=state.params,
+            validation_loss=loss,
+            loss_by_position=by_position,
+            initial_loss=np.array(self.initial_loss),
+            diverged_at=diverged_at,
+            seconds=self.seconds(),
+            tokens_per_second=self.progress.tokens_per_second,
+            steps=self.config.steps,
+        )
+
+    def chunks(self, step: int) -> Iterator[tuple[int, int]]:
+        """The dispatches from `step` on. Their ends depend on the config alone, never on where a run was cut."""
+        c = self.config
+        strides = [s for s in (c.steps_per_dispatch, c.evaluate_every, c.checkpoint_every) if s]
+        while step < c.steps:
+            end = min([c.steps, *((step // s + 1) * s for s in strides)])
+            yield step, end
+            step = end
+
+    def restore_or_init(self) -> tuple[TrainState, int]:
+        restored = checkpoint.restore(self.workdir / "checkpoints", self.program.abstract_state)
+        metrics = self.workdir / "metrics.jsonl"
+        if restored is None:
+            metrics.unlink(missing_ok=True)
+            return self.program.init(), 0
+        state, notes = restored
+        # Lines written after the checkpoint will be written again.
+        os.truncate(metrics, notes["metrics_bytes"])
+        self.initial_loss, self.seconds_before = notes["initial_loss"], notes["seconds"]
+        return state, notes["data"]["position"]
+
+    def save(self, state: TrainState, step: int) -> None:
+        self.read_metrics()
+        self.metrics.flush()
+        os.fsync(self.metrics.fileno())
+        notes = {
+            "data": {"position": step, "fingerprint": self.corpus.fingerprint},
+            "metrics_bytes": self.metrics.tell(),
+            "initial_loss": self.initial_loss,
+            "seconds": self.seconds(),
+        }
+        checkpoint.save(self.workdir / "checkpoints", step, state, notes)
+
+    def seconds(self) -> float:
+        return self.seconds_before + time.monotonic() - self.started
+
+    def evaluate(self, state: TrainState, step: int) -> tuple[np.ndarray, np.ndarray]:
+        """Validation loss (R,) and loss by position (R, L) of the state, and a line of it."""
+        self.read_metrics()
+        sums = jax.device_get(self.program.evaluate(state.params, self.validation))
+        loss = (sums.loss.sum(-1) / sums.weight.sum(-1)).astype(np.float64)
+        self.log([{"step": step, "replica": i, "validation_loss": _finite(x)} for i, x in enumerate(loss)])
+        return loss, sums.loss / np.maximum(sums.weight, 1)
+
+    def read_metrics(self) -> None:
+        """Log the dispatch before the last: its numbers are there already, so that nothing waits."""
+        if self.unread is None:
+            return
+        (first, metrics), self.unread = self.unread, None
+        loss, norm = (np.asarray(metrics[name], np.float64) for name in ("loss", "grad_norm"))
+        end = first + loss.shape[1]
+        rates = np.asarray(learning_rate(self.config.optimizer, self.numbers, end - 1, self.config.steps))
+        lines = [
+            {
+                "step": end,
+                "replica": i,
+                "loss": _finite(loss[i].mean()),
+                "grad_norm": _finite(norm[i].mean()),
+                "learning_rate": float(rates[i]),
+            }
+            for i in range(len(self.replicas))
+        ]
+        self.log(lines)
+        self.progress.update(end, loss[:, -1])
+
+    def log(self, lines: list[dict[str, Any]]) -> None:
+        self.metrics.writelines(json.dumps(line) + "\n" for line in lines)
+
+
+def _finite(value: float) -> float | None:
+    """JSON has no NaN."""
+    return float(value) if math.isfinite(value) else None

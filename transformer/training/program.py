@@ -1,0 +1,72 @@
+"""The compiled programs of a run: initial state, several steps, evaluation, each for all replicas."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from transformer.config.run import Replica, RunConfig
+from transformer.models import pure
+from transformer.models.language_model import LanguageModel
+from transformer.modules.parameter import at
+from transformer.training.objective import Sums, next_token
+from transformer.training.optimizer import adamw, stack_numbers
+from transformer.training.replicas import over_replicas, repeat, replica_mesh, sharding
+from transformer.training.step import Metrics, TrainState, create_train_state, make_train_step
+
+
+@dataclass(frozen=True)
+class Program:
+    """Pure functions of all replicas; arrays that belong to a replica have a leading axis R."""
+
+    init: Callable[[], TrainState]
+    """The state before the first step."""
+    train: Callable[[TrainState, Any], tuple[TrainState, Metrics]]
+    """(state, batches (R, T, …)) to (state, metrics (R, T)); the state is donated."""
+    evaluate: Callable[[Any, Any], Sums]
+    """(params, batches (N, …)) to sums (R, L); the batches are the same for all replicas."""
+    abstract_state: TrainState
+    """Shapes, dtypes and shardings of the state."""
+
+
+def make_program(config: RunConfig, replicas: Sequence[Replica]) -> Program:
+    """The programs of a config for replicas that differ only in numbers; nothing is compiled yet."""
+
+    def build(key):
+        return LanguageModel(config.model, key=key)
+
+    mesh = replica_mesh(len(replicas))
+    apply = pure.abstract(build)[1]
+    decayed = jax.tree.map(lambda spec: spec.decayed, pure.specs(build))
+    optimizer = adamw(config.optimizer, config.steps, decayed)
+    objective = next_token(config.objective.label_smoothing, config.objective.z_loss)
+    step = make_train_step(apply, objective, optimizer, accumulation=config.accumulation)
+
+    def init(seed, initial_scale, numbers):
+        key = jax.random.key(seed)
+        params = pure.initialize(build, at(key, "params"), initial_scale)
+        return create_train_state(params, optimizer, numbers, at(key, "training"))
+
+    def evaluate(params, batches):
+        def add(sums, batch):
+            return jax.tree.map(jnp.add, sums, next_token()(apply, params, batch, None)), None
+
+        zeros = jnp.zeros(batches["weights"].shape[-1])
+        return lax.scan(add, Sums(zeros, zeros), batches)[0]
+
+    split = sharding(mesh)
+    seeds = np.array([r.seed for r in replicas], np.int32)
+    scales = np.array([r.initial_scale for r in replicas], np.float32)
+    numbers = stack_numbers(config.optimizer, replicas)
+    compiled_init = jax.jit(over_replicas(init, mesh), out_shardings=split)
+    shapes = jax.eval_shape(compiled_init, seeds, scales, numbers)
+    return Program(
+        init=lambda: compiled_init(seeds, scales, numbers),
+        train=jax.jit(over_replicas(repeat(step), mesh), donate_argnums=0),
+        evaluate=jax.jit(over_replicas(evaluate, mesh, shared=1)),
+        abstract_state=jax.tree.map(lambda s: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=split), shapes),
+    )
