@@ -30,8 +30,6 @@ from transformer.data.ngram import usual_order, ngram_loss
 from transformer.inference.sampling import sample
 from transformer.models import pure
 from transformer.models.language_model import LanguageModel
-from transformer.study.figures import plot_run
-from transformer.study.statistics import mean_interval
 from transformer.training.checkpoint import write_durably
 from transformer.training.loop import Outcome, train
 
@@ -80,6 +78,8 @@ def main() -> None:
     outcome = train(config, replicas, corpus, command.workdir, when_not_empty=when_not_empty)
     text = write_sample(config, outcome, corpus, prompt, command)
     result = summarize(config, replicas, corpus, outcome)
+    from transformer.study.figures import plot_run  # loaded late: matplotlib takes longer than the first step
+
     write_durably(command.workdir / "result.json", json.dumps(result, indent=1))
     plot_run(command.workdir, result)
     show(result, command.prompt + text, command.workdir)
@@ -106,6 +106,8 @@ def write_sample(config: RunConfig, outcome: Outcome, corpus: Corpus, prompt: np
 
 def summarize(config: RunConfig, replicas, corpus: Corpus, outcome: Outcome) -> dict:
     """What result.json holds; losses are nats per token over the whole validation split."""
+    from transformer.study.statistics import mean_interval  # loaded late: scipy
+
     healthy = outcome.validation_loss[np.isfinite(outcome.validation_loss)]
     order = usual_order(corpus.tokenizer.vocab_size)
     return {

@@ -25,7 +25,7 @@ def start(cache: Path | None = None) -> None:
     if jax.config.jax_num_cpu_devices <= 0:
         jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)
     jax.config.update("jax_compilation_cache_dir", str(cache or Path.home() / ".cache" / "transformer" / "xla"))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 
 

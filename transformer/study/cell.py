@@ -19,7 +19,6 @@ class Cell:
     """The results of the replicas of one config, in their order; a diverged one is None."""
 
     validation_loss: list[float | None]
-    initial_loss: list[float]
     diverged_at: list[int | None]
     """The step at which a replica stopped being finite."""
     seconds: float
@@ -42,7 +41,6 @@ def run_cell(config: RunConfig, replicas: Sequence[Replica], corpus: Corpus, wor
     rate = outcome.tokens_per_second
     cell = Cell(
         validation_loss=[float(x) if np.isfinite(x) else None for x in outcome.validation_loss],
-        initial_loss=outcome.initial_loss.tolist(),
         diverged_at=[None if at < 0 else int(at) for at in outcome.diverged_at],
         seconds=outcome.seconds,
         tokens_per_second=rate if np.isfinite(rate) else None,

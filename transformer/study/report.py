@@ -39,10 +39,10 @@ class ArmRuns:
     def losses(self, num_learning_rates: int) -> np.ndarray:
         """(learning rates, seeds) final validation losses; NaN for a diverged run.
 
-        Diverged is what stopped being finite, and what ends above its loss before the first step.
+        Diverged is what stopped being finite, and what ends worse than a uniform guess.
         """
         final = np.array([np.nan if x is None else x for x in self.cell.validation_loss])
-        final[final > np.array(self.cell.initial_loss)] = np.nan
+        final[final > np.log(self.config.model.vocab_size or np.inf)] = np.nan
         return final.reshape(num_learning_rates, -1)
 
 

@@ -31,7 +31,7 @@ UNKNOWN = Interval(-math.inf, math.inf)
 def mean_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
     """The t-interval of a mean (Student 1908); the whole line for fewer than two finite values.
 
-    Of nominal 95 % intervals over 5 seeds, this one covers 94 %, a percentile bootstrap 85 %.
+    Over 5 seeds a nominal 95 % of it was measured to cover 94 %, of a percentile bootstrap 85 %.
 
     Args:
       values: (n,) independent values, one per seed.
@@ -222,4 +222,8 @@ def _noncentrality(critical: float, freedom: int, power: float) -> float:
     if critical > LARGE_CRITICAL_VALUE:  # z is nothing beside critical · s
         return critical * math.sqrt(stats.chi2.ppf(power, freedom) / freedom)
     highest = critical * math.sqrt(stats.chi2.ppf(each, freedom) / freedom) + float(stats.norm.ppf(each))
-    return float(optimize.brentq(lambda c: stats.nct.sf(critical, freedom, c) - power, 0.0, highest))
+
+    def surplus(c: float) -> float:
+        return float(stats.nct.sf(critical, freedom, c)) - power
+
+    return optimize.root_scalar(surplus, bracket=(0.0, highest), method="brentq").root

@@ -19,7 +19,6 @@ from transformer.config.variant import ConfigError
 from transformer.data.corpus import Batches, Corpus, check_length, check_tokens, stack_batches, whole_split
 from transformer.training import checkpoint
 from transformer.training.environment import environment
-from transformer.training.optimizer import learning_rate, stack_numbers
 from transformer.training.program import Program, make_program
 from transformer.training.progress import Progress
 from transformer.training.signals import Interrupted, StopRequest
@@ -40,8 +39,6 @@ class Outcome:
     """(R,) nats per token over the whole validation split; NaN where the replica diverged."""
     loss_by_position: np.ndarray
     """(R, L) the same at each position of a block."""
-    initial_loss: np.ndarray
-    """(R,) validation loss before the first step."""
     tokens_per_second: float
     """Training throughput of all replicas together, from the second dispatch on."""
     diverged_at: np.ndarray
@@ -129,7 +126,6 @@ class _Run:
     program: Program
     stop: StopRequest = field(default_factory=StopRequest)
     progress: Any = None
-    initial_loss: list[float] = field(default_factory=list)
     seconds_before: float = 0.0
     started: float = field(default_factory=time.monotonic)
     unread: tuple[int, Metrics] | None = None
@@ -139,7 +135,6 @@ class _Run:
         by_seed = {r.seed: Batches(self.corpus.train, length, batch_size, r.seed) for r in self.replicas}
         self.batches = [by_seed[r.seed] for r in self.replicas]
         self.tokens_per_step = length * batch_size * len(self.replicas)
-        self.numbers = stack_numbers(self.config.optimizer, self.replicas)
         self.validation = whole_split(self.corpus.validation, length, EVALUATION_BATCH)
 
     def to_the_end(self) -> Outcome:
@@ -147,8 +142,6 @@ class _Run:
         self.metrics = (self.workdir / "metrics.jsonl").open("a", encoding="utf-8")
         with self.metrics:
             self.progress.update(step)
-            if step == 0:
-                self.initial_loss = self.evaluate(state, step)[0].tolist()
             for step, end in self.chunks(step):
                 tokens = stack_batches(self.batches, step, end - step)
                 state, metrics = self.program.train(state, {"tokens": tokens})
@@ -168,7 +161,6 @@ class _Run:
             params=state.params,
             validation_loss=loss,
             loss_by_position=by_position,
-            initial_loss=np.array(self.initial_loss),
             diverged_at=diverged_at,
             seconds=self.seconds(),
             tokens_per_second=self.progress.tokens_per_second,
@@ -193,7 +185,7 @@ class _Run:
         state, notes = restored
         # Lines written after the checkpoint will be written again.
         os.truncate(metrics, notes["metrics_bytes"])
-        self.initial_loss, self.seconds_before = notes["initial_loss"], notes["seconds"]
+        self.seconds_before = notes["seconds"]
         return state, notes["data"]["position"]
 
     def save(self, state: TrainState, step: int) -> None:
@@ -203,7 +195,6 @@ class _Run:
         notes = {
             "data": {"position": step, "fingerprint": self.corpus.fingerprint},
             "metrics_bytes": self.metrics.tell(),
-            "initial_loss": self.initial_loss,
             "seconds": self.seconds(),
         }
         checkpoint.save(self.workdir / "checkpoints", step, state, notes)
@@ -226,7 +217,7 @@ class _Run:
         (first, metrics), self.unread = self.unread, None
         loss, norm = (np.asarray(metrics[name], np.float64) for name in ("loss", "grad_norm"))
         end = first + loss.shape[1]
-        rates = np.asarray(learning_rate(self.config.optimizer, self.numbers, end - 1, self.config.steps))
+        rates = np.asarray(self.program.learning_rate(end - 1))
         lines = [
             {
                 "step": end,

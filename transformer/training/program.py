@@ -14,7 +14,7 @@ from transformer.models import pure
 from transformer.models.language_model import LanguageModel
 from transformer.modules.parameter import at
 from transformer.training.objective import Sums, next_token
-from transformer.training.optimizer import adamw, stack_numbers
+from transformer.training.optimizer import adamw, learning_rate, stack_numbers
 from transformer.training.replicas import over_replicas, repeat, replica_mesh, sharding
 from transformer.training.step import Metrics, TrainState, create_train_state, make_train_step
 
@@ -29,6 +29,8 @@ class Program:
     """(state, batches (R, T, …)) to (state, metrics (R, T)); the state is donated."""
     evaluate: Callable[[Any, Any], Sums]
     """(params, batches (N, …)) to sums (R, L); the batches are the same for all replicas."""
+    learning_rate: Callable[[Any], jax.Array]
+    """(R,) learning rates of the update after so many updates."""
     abstract_state: TrainState
     """Shapes, dtypes and shardings of the state."""
 
@@ -66,7 +68,8 @@ def make_program(config: RunConfig, replicas: Sequence[Replica]) -> Program:
     shapes = jax.eval_shape(compiled_init, seeds, scales, numbers)
     return Program(
         init=lambda: compiled_init(seeds, scales, numbers),
-        train=jax.jit(over_replicas(repeat(step), mesh), donate_argnums=0),
+        train=jax.jit(over_replicas(repeat(step), mesh), in_shardings=split, out_shardings=split, donate_argnums=0),
         evaluate=jax.jit(over_replicas(evaluate, mesh, shared=1)),
+        learning_rate=jax.jit(lambda step: learning_rate(config.optimizer, numbers, step, config.steps)),
         abstract_state=jax.tree.map(lambda s: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=split), shapes),
     )
