@@ -25,8 +25,8 @@ from transformer.analysis.counts import parameter_count, train_flops_per_token
 from transformer.config.presets import PRESETS
 from transformer.config.run import RunConfig, grid
 from transformer.config.variant import ConfigError
-from transformer.data.corpus import Corpus, load_corpus
-from transformer.data.ngram import usual_order, ngram_loss
+from transformer.data.corpus import Corpus, load_corpus, with_vocabulary
+from transformer.data.ngram import ngram_loss, usual_order
 from transformer.inference.sampling import sample
 from transformer.models import pure
 from transformer.models.language_model import LanguageModel
@@ -66,11 +66,11 @@ class Command(RunConfig):
 
 
 def main() -> None:
-    command = cli.parse(Command, {name: cli.extend(p, Command) for name, p in PRESETS.items()}, description=__doc__)
-    config = cli.fields_of(command, RunConfig)
-    corpus = load_corpus(config.data)
-    if config.model.vocab_size is None:
-        config = config.replace({"model.vocab_size": corpus.tokenizer.vocab_size})
+    command = cli.parse(
+        Command, {name: cli.extend(p, Command) for name, p in PRESETS.items()}, description=__doc__ or ""
+    )
+    corpus = load_corpus(command.data)
+    config = with_vocabulary(cli.fields_of(command, RunConfig), corpus)
     prompt = corpus.tokenizer.encode(command.prompt)
     runtime.start()
     replicas = grid(range(command.seed, command.seed + command.replicas), command.learning_rates)
@@ -135,7 +135,9 @@ def summarize(config: RunConfig, replicas, corpus: Corpus, outcome: Outcome) -> 
 
 def show(result: dict, sample: str, workdir: Path) -> None:
     """The result as a table, and the sample."""
-    table = Table("", "validation loss (nats per token)", title=f"{result['parameters']:,} parameters, {result['steps']} steps")
+    table = Table(
+        "", "validation loss (nats per token)", title=f"{result['parameters']:,} parameters, {result['steps']} steps"
+    )
     for r in result["replicas"]:
         loss = f"diverged at step {r['diverged_at']}" if r["validation_loss"] is None else f"{r['validation_loss']:.4f}"
         table.add_row(f"seed {r['seed']}, learning rate {r['learning_rate']:g}", loss)

@@ -20,7 +20,7 @@ ARMS = {
     "sandwich": {"model.residual": SandwichNorm()},
     "none": {"model.residual": NoNormResidual()},
 }
-LAPTOP = cli.extend(PRESETS["tiny"], StudyCommand, workdir=Path("results/norm_position"))
+LAPTOP = cli.extend(PRESETS["tiny"], StudyCommand, workdir=Path("results/norm_position")).replace(steps=500)
 
 
 def main() -> None:

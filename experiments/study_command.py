@@ -75,4 +75,6 @@ def prepare(command: StudyCommand) -> None:
         if command.overwrite and (command.workdir / "cells").is_dir():
             shutil.rmtree(command.workdir)
         elif not command.resume:
-            raise ConfigError(f"workdir: {command.workdir} is not empty; --resume goes on with it, --overwrite starts again")
+            raise ConfigError(
+                f"workdir: {command.workdir} is not empty; --resume goes on with it, --overwrite starts again"
+            )

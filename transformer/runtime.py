@@ -22,7 +22,7 @@ def start(cache: Path | None = None) -> None:
       cache: folder of compiled programs; None is `~/.cache/transformer/xla`.
     """
     keep_large_buffers()
-    if jax.config.jax_num_cpu_devices <= 0:
+    if "JAX_NUM_CPU_DEVICES" not in os.environ:
         jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)
     jax.config.update("jax_compilation_cache_dir", str(cache or Path.home() / ".cache" / "transformer" / "xla"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)

@@ -59,7 +59,16 @@ class ModelConfig:
     """Compute dtype of products and the residual stream; parameters, norms, softmax and loss are float32."""
 
     def __post_init__(self):
-        for name in ("vocab_size", "max_length", "num_layers", "d_model", "num_heads", "kv_heads", "head_size", "ff_width"):
+        for name in (
+            "vocab_size",
+            "max_length",
+            "num_layers",
+            "d_model",
+            "num_heads",
+            "kv_heads",
+            "head_size",
+            "ff_width",
+        ):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"model.{name}: {value} is not a positive number")

@@ -101,7 +101,9 @@ class RoPE(Position):
     def check(self, head_dim):
         size = int(head_dim * self.fraction)
         if size < 2 or size % 2:
-            raise ConfigError(f"rope: fraction {self.fraction} of head_dim {head_dim} is {size} features, not an even number")
+            raise ConfigError(
+                f"rope: fraction {self.fraction} of head_dim {head_dim} is {size} features, not an even number"
+            )
 
     def rotate(self, x_BLHK, positions_BL, params):
         return positions.rotary(

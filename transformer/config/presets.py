@@ -1,9 +1,8 @@
 """Named configurations."""
 
-
+from transformer.config.activations import GLU, SiLU
 from transformer.config.model import ModelConfig
 from transformer.config.norms import LayerNorm, RMSNorm
-from transformer.config.activations import GLU, SiLU
 from transformer.config.positions import RoPE
 from transformer.config.run import RunConfig
 from transformer.config.variant import ConfigError, nearest

@@ -31,7 +31,9 @@ class Residual(Variant, abc.ABC):
         return {}
 
     @abc.abstractmethod
-    def __call__(self, x_BLD: jax.Array, f: Function, norms: dict[str, Function], params: dict[str, jax.Array]):
+    def __call__(
+        self, x_BLD: jax.Array, f: Function, norms: dict[str, Function], params: dict[str, jax.Array]
+    ) -> jax.Array:
         """The stream after the sublayer, (B, L, D)."""
 
 

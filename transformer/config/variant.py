@@ -24,6 +24,7 @@ def nearest(word: str, known) -> str:
     return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(known)}"
 
 
+@dataclasses.dataclass(frozen=True)
 class Variant:
     """Base of all swappable choices."""
 
@@ -48,7 +49,7 @@ class Variant:
         """All variants of the family by name; of two with one name, the one defined last."""
         found: dict[str, type[Self]] = {}
         for sub in cls.__subclasses__():
-            if dataclasses.is_dataclass(sub) and not inspect.isabstract(sub):
+            if "__dataclass_params__" in sub.__dict__ and not inspect.isabstract(sub):
                 found[sub.name] = sub
             found |= sub.variants()
         return found
@@ -63,7 +64,9 @@ class Variant:
         try:
             node = ast.parse(text.strip(), mode="eval").body
         except SyntaxError:
-            raise ConfigError(f"{cls.__name__.lower()}: {text!r} is not of the form name or name(field=value)") from None
+            raise ConfigError(
+                f"{cls.__name__.lower()}: {text!r} is not of the form name or name(field=value)"
+            ) from None
         return _from_node(node, cls, text)
 
 
@@ -85,7 +88,9 @@ def _from_node(node: ast.expr, family: type[Variant], text: str) -> Any:
         arguments = dict(zip(fields, call.args, strict=False))
         for keyword in call.keywords:
             if keyword.arg not in fields:
-                raise ConfigError(f"{label}: {cls.name} has no field {keyword.arg!r}{nearest(str(keyword.arg), fields)}")
+                raise ConfigError(
+                    f"{label}: {cls.name} has no field {keyword.arg!r}{nearest(str(keyword.arg), fields)}"
+                )
             if keyword.arg in arguments:
                 raise ConfigError(f"{label}: {cls.name} is given {keyword.arg!r} twice")
             arguments[keyword.arg] = keyword.value
@@ -121,7 +126,9 @@ def check_type(value, expected, where: str) -> Any:
     options = parameters if parameters and origin is not tuple else (expected,)
     if float in options and type(value) is int and int not in options:
         return float(value)
-    if type(value) not in options and not any(inspect.isclass(o) and o not in (int, float) and isinstance(value, o) for o in options):
+    if type(value) not in options and not any(
+        inspect.isclass(o) and o not in (int, float) and isinstance(value, o) for o in options
+    ):
         wanted = " or ".join("none" if o is type(None) else getattr(o, "__name__", str(o)) for o in options)
         raise ConfigError(f"{where}: {value!r} is not {wanted}")
     return value
@@ -145,7 +152,7 @@ def to_text(value: Any) -> str:
         return repr(value)
     changed = [
         f"{f.name}={to_text(getattr(value, f.name))}"
-        for f in dataclasses.fields(value)  # pyright: ignore[reportArgumentType]
+        for f in dataclasses.fields(value)
         if getattr(value, f.name) != f.default
     ]
     return f"{value.name}({', '.join(changed)})" if changed else value.name
@@ -172,7 +179,9 @@ def from_json(cls: Any, data: Any, where: str = "config") -> Any:
             raise ConfigError(f"{where}: {data!r} is not a variant")
         known = cls.variants()
         if data["variant"] not in known:
-            raise ConfigError(f"{where}: unknown {cls.__name__.lower()} {data['variant']!r}{nearest(data['variant'], known)}")
+            raise ConfigError(
+                f"{where}: unknown {cls.__name__.lower()} {data['variant']!r}{nearest(data['variant'], known)}"
+            )
         cls, data = known[data["variant"]], {k: v for k, v in data.items() if k != "variant"}
     if not dataclasses.is_dataclass(cls):
         return check_type(data, cls, where)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import grain
 import numpy as np
 
-from transformer.config.run import DataConfig, fingerprint
+from transformer.config.run import DataConfig, RunConfig, fingerprint
 from transformer.config.variant import ConfigError
 from transformer.data.text import load_text
 from transformer.data.tokenizers import ByteTokenizer, CharTokenizer, Tokenizer
@@ -34,14 +34,30 @@ def load_corpus(config: DataConfig) -> Corpus:
     return Corpus(tokens[:cut], tokens[cut:], tokenizer, text.source, identity)
 
 
-def check_length(corpus: Corpus, length: int) -> None:
-    """Raise `ConfigError` where a part of the corpus is shorter than one block of `length` + 1 tokens."""
+def with_vocabulary(config: RunConfig, corpus: Corpus) -> RunConfig:
+    """The config with the vocabulary of the corpus, where it leaves that open."""
+    if config.model.vocab_size is not None:
+        return config
+    return config.replace({"model.vocab_size": corpus.tokenizer.vocab_size})
+
+
+def check_corpus(corpus: Corpus, length: int, vocab_size: int) -> None:
+    """Raise `ConfigError` where blocks of `length` + 1 tokens or a vocabulary do not fit the corpus."""
     for name, tokens in (("training", corpus.train), ("validation", corpus.validation)):
         if len(tokens) <= length:
             raise ConfigError(
                 f"model.max_length: a block of {length} tokens and its label do not fit in the {name} part of "
-                f"{corpus.source}, {len(tokens)} tokens; the longest that fits is {len(tokens) - 1}"
+                f"{corpus.source}, {len(tokens)} tokens; the longest that fits is {max(len(tokens) - 1, 0)}"
             )
+        check_tokens(tokens, vocab_size, f"{name} part of {corpus.source}")
+
+
+def check_tokens(tokens: np.ndarray, vocab_size: int, what: str) -> None:
+    """Raise `ConfigError` with the first place where a token is not in [0, vocab_size)."""
+    wrong = np.argwhere((tokens < 0) | (tokens >= vocab_size))
+    if len(wrong):
+        place = tuple(int(i) for i in wrong[0])
+        raise ConfigError(f"{what}: token {tokens[place]} at {place} is not in [0, {vocab_size})")
 
 
 class Batches:
@@ -60,21 +76,13 @@ class Batches:
 
     def __getitem__(self, step: int) -> np.ndarray:
         """(B, L + 1) int32, the batch of that step."""
-        return self._batches[step]
+        return np.asarray(self._batches[step])
 
 
 def stack_batches(replicas: Sequence[Batches], first: int, count: int) -> np.ndarray:
     """(R, T, B, L + 1): the batches of `count` steps for each replica."""
     distinct = {id(b): np.stack([b[step] for step in range(first, first + count)]) for b in replicas}
     return np.stack([distinct[id(b)] for b in replicas])
-
-
-def check_tokens(tokens: np.ndarray, vocab_size: int, what: str) -> None:
-    """Raise `ConfigError` with the first place where a token is not in [0, vocab_size)."""
-    wrong = np.argwhere((tokens < 0) | (tokens >= vocab_size))
-    if len(wrong):
-        place = tuple(int(i) for i in wrong[0])
-        raise ConfigError(f"{what}: token {tokens[place]} at {place} is not in [0, {vocab_size})")
 
 
 def whole_split(tokens: np.ndarray, length: int, batch_size: int) -> dict[str, np.ndarray]:

@@ -107,9 +107,7 @@ def attention(
     num_kv_heads = k_BSGK.shape[2]
     scale = 1 / math.sqrt(q_BLHK.shape[-1]) if scale is None else scale
     k_BGSK, v_BGSK = (rearrange(x, "b s g k -> b g s k") for x in (k_BSGK, v_BSGK))
-    scores = attention_scores(
-        split_groups(q_BLHK, num_kv_heads), k_BGSK, queries, keys, scale=scale, bias=bias
-    )
+    scores = attention_scores(split_groups(q_BLHK, num_kv_heads), k_BGSK, queries, keys, scale=scale, bias=bias)
     allowed = None if mask is None else group_heads(mask(queries, keys), num_kv_heads)
     weights_BGRLS = masked_softmax(scores, allowed)
     out = grouped_product(weights_BGRLS.astype(v_BGSK.dtype), v_BGSK).astype(v_BGSK.dtype)

@@ -4,7 +4,6 @@
 normalizers, as in Dao et al. 2022.) A block in which the mask allows nothing is not computed.
 """
 
-import functools
 import math
 
 import jax
@@ -69,9 +68,9 @@ def _pad(array, multiple: int, axis: int):
 
 
 def _pad_tokens(tokens: Tokens, multiple: int) -> Tokens:
-    index = jnp.arange(tokens.length + -tokens.length % multiple, dtype=jnp.int32)
-    rest = tokens._replace(index=None)
-    return jax.tree.map(lambda a: _pad(a, multiple, a.ndim - 1), rest)._replace(index=index)
+    indices = jnp.arange(tokens.length + -tokens.length % multiple, dtype=jnp.int32)
+    rest = tokens._replace(indices=None)
+    return jax.tree.map(lambda a: _pad(a, multiple, a.ndim - 1), rest)._replace(indices=indices)
 
 
 def _slice(array, block_index, size: int, axis: int):
@@ -83,18 +82,13 @@ def _allowed(context, sizes, i, j, num_kv_heads: int):
     mask, queries, keys = context
     l, s, num_keys = sizes
     q_tokens, k_tokens = queries.block(i * l, l), keys.block(j * s, s)
-    allowed = group_heads(mask(q_tokens, k_tokens), num_kv_heads) & (k_tokens.index < num_keys)
+    allowed = group_heads(mask(q_tokens, k_tokens), num_kv_heads) & (k_tokens.indices < num_keys)
     return allowed, q_tokens, k_tokens
 
 
 def _scores(q, k, modifiers, q_tokens, k_tokens):
     bias, scale = modifiers
     return attention_scores(q, k, q_tokens, k_tokens, scale=scale, bias=bias)
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(5,))
-def _attend(q, k, v, modifiers, context, sizes):
-    return _forward(q, k, v, modifiers, context, sizes)[0]
 
 
 def _forward(q, k, v, modifiers, context, sizes):
@@ -147,7 +141,10 @@ def _backward(sizes, residuals, dout):
             def update(carry):
                 dq, dk, dv, dmodifiers = carry
                 scores, pull_back = jax.vjp(
-                    lambda *args: _scores(*args, q_tokens, k_tokens), _slice(q, i, l, 3), k_block, modifiers
+                    lambda q, k, modifiers: _scores(q, k, modifiers, q_tokens, k_tokens),
+                    _slice(q, i, l, 3),
+                    k_block,
+                    modifiers,
                 )
                 normalizer, dot = (_slice(x, i, l, 3)[..., None] for x in (log_normalizer, dot_BGRL))
                 weights = jnp.exp(jnp.where(allowed, scores - normalizer, NEVER))
@@ -178,4 +175,5 @@ def _backward(sizes, residuals, dout):
     return dq.astype(q.dtype), dk.astype(k.dtype), dv.astype(v.dtype), dmodifiers, None
 
 
+_attend = jax.custom_vjp(lambda *args: _forward(*args)[0], nondiff_argnums=(5,))
 _attend.defvjp(_forward, _backward)

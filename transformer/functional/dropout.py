@@ -11,4 +11,6 @@ def dropout(x: jax.Array, rate: float, key: jax.Array | None) -> jax.Array:
     """
     if key is None or rate == 0:
         return x
-    return jnp.where(jax.random.bernoulli(key, 1 - rate, x.shape), x / jnp.asarray(1 - rate, x.dtype), jnp.zeros_like(x))
+    return jnp.where(
+        jax.random.bernoulli(key, 1 - rate, x.shape), x / jnp.asarray(1 - rate, x.dtype), jnp.zeros_like(x)
+    )

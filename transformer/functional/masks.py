@@ -6,7 +6,7 @@ stored: an attention function asks for the whole array or for one block of it, b
 """
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, dataclass_transform
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ class Tokens(NamedTuple):
 
     positions: jax.Array
     """(B or 1, L) int32: the position that relative distances are taken from."""
-    index: jax.Array
+    indices: jax.Array
     """(L,) int32: the row or column in an `Arbitrary` mask."""
     segments: jax.Array | None = None
     """(B or 1, L) int32: which packed document a token belongs to."""
@@ -32,7 +32,7 @@ class Tokens(NamedTuple):
 
     @property
     def length(self) -> int:
-        return self.index.shape[0]
+        return self.indices.shape[0]
 
     def block(self, start, size: int) -> "Tokens":
         """The tokens from `start` (may be traced) to `start + size`."""
@@ -59,6 +59,7 @@ class Mask:
         return Not(self)
 
 
+@dataclass_transform(frozen_default=True)
 def _value(cls):
     """A frozen dataclass that is also a pytree, so that masks can carry arrays through `jit`."""
     return jax.tree_util.register_dataclass(dataclass(frozen=True)(cls))
@@ -139,7 +140,7 @@ class Arbitrary(Mask):
     allowed: jax.Array
 
     def __call__(self, queries, keys):
-        return self.allowed[..., queries.index[:, None], keys.index[None, :]]
+        return self.allowed[..., queries.indices[:, None], keys.indices[None, :]]
 
 
 @_value

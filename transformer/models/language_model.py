@@ -26,9 +26,7 @@ class LanguageModel(nnx.Module):
         self.embedding = Embedding(config, key=at(key, "embedding"))
         specs = config.position.parameters(config.d_model, config.num_heads, config.max_length)
         self.position = Parameters(specs, key=at(key, "position"))
-        self.blocks = Stack(
-            lambda key: Block(config, key=key), config.num_layers, config.layers, key=at(key, "blocks")
-        )
+        self.blocks = Stack(lambda key: Block(config, key=key), config.num_layers, config.layers, key=at(key, "blocks"))
         self.final_norm = (
             NormLayer(config.norm, config.d_model, key=at(key, "final_norm")) if config.residual.final_norm else None
         )

@@ -20,7 +20,10 @@ class ResidualConnection(nnx.Module):
     def __init__(self, config: ModelConfig, *, key: jax.Array):
         self.residual = config.residual
         self.norms = nnx.Dict(
-            {where: NormLayer(config.norm, config.d_model, key=at(key, "norms", where)) for where in config.residual.norms}
+            {
+                where: NormLayer(config.norm, config.d_model, key=at(key, "norms", where))
+                for where in config.residual.norms
+            }
         )
         self.params = Parameters(config.residual.parameters(config.d_model), key=at(key, "params"))
 

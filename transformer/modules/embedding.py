@@ -21,7 +21,9 @@ class Embedding(nnx.Module):
         self.dtype = jnp.dtype(config.dtype)
         self.table = make_parameter(Parameter(shape, Normal(std)), at(key, "table"))
         # Untied, the output projection: Press and Wolf 2017 tie the two.
-        self.output = None if config.tie_embeddings else make_parameter(Parameter(shape, Normal(std)), at(key, "output"))
+        self.output = (
+            None if config.tie_embeddings else make_parameter(Parameter(shape, Normal(std)), at(key, "output"))
+        )
 
     def __call__(self, tokens_BL: jax.Array) -> jax.Array:
         """(B, L, D). A token outside the vocabulary gives NaN; batches are checked before the step."""

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 from flax import nnx
 
 from transformer.config.implementations import Layers
-from transformer.modules.parameter import at
 
 
 class Stack(nnx.Module):

@@ -37,7 +37,9 @@ def match(config: RunConfig, to: RunConfig, budget: Budget, knob: Knob = "d_ff")
     above = _first(lambda value: at(value) >= target)
     value = min((v for v in (above - 1, above) if v >= 1), key=lambda v: abs(at(v) - target))
     if abs(at(value) - target) > 0.05 * target:
-        raise ConfigError(f"match: {knob} = {value} costs {at(value):.4g} {budget}, not {target:.4g}, and is the nearest")
+        raise ConfigError(
+            f"match: {knob} = {value} costs {at(value):.4g} {budget}, not {target:.4g}, and is the nearest"
+        )
     return config.replace({path: value})
 
 

@@ -65,7 +65,9 @@ def plot_curves(path: Path, curves: Mapping[str, Curves], ngram_loss: float) -> 
         values = [[run[step] for run in whole] for step in steps]
         if values:
             axes.plot(steps, [sum(v) / len(v) for v in values], color=f"C{i}", label=name, linewidth=1.2)
-            axes.fill_between(steps, [min(v) for v in values], [max(v) for v in values], color=f"C{i}", alpha=0.2, linewidth=0)
+            axes.fill_between(
+                steps, [min(v) for v in values], [max(v) for v in values], color=f"C{i}", alpha=0.2, linewidth=0
+            )
     axes.axhline(ngram_loss, color="grey", linestyle="--", linewidth=1, label="n-gram (validation)")
     axes.set(xlabel="step", ylabel="training loss, nats per token")
     axes.legend()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -99,15 +100,14 @@ class Report:
     """Training loss of the estimation runs at the selected learning rate, by arm."""
 
     def show(self) -> None:
-        """Print the table."""
-        Console().print(self.table())
-        Console().print(self.summary(), highlight=False)
-
-    def table(self) -> Table:
-        table = Table(*COLUMNS, title=self.name)
-        for arm in self.arms:
-            table.add_row(*_row(arm))
-        return table
+        """Print what was found and what it cost."""
+        console = Console()
+        for columns in (FOUND, COST):
+            table = Table(*columns, box=SIMPLE_HEAD, title=self.name if columns is FOUND else None)
+            for arm in self.arms:
+                table.add_row(*(_row(arm)[column] for column in columns))
+            console.print(table)
+        console.print(self.summary(), highlight=False)
 
     def summary(self) -> str:
         return (
@@ -117,7 +117,8 @@ class Report:
         )
 
     def markdown(self) -> str:
-        lines = [COLUMNS, ["---"] * len(COLUMNS), *map(_row, self.arms)]
+        columns = list(dict.fromkeys(FOUND + COST))
+        lines = [columns, ["---"] * len(columns), *([_row(arm)[c] for c in columns] for arm in self.arms)]
         rows = "\n".join(f"| {' | '.join(line)} |" for line in lines)
         pictures = "\n".join(f"![{name}]({name}.png)" for name in ("forest", "curves", "learning_rates"))
         details = json.dumps({"config": self.config, "data": self.data, "environment": self.environment}, indent=1)
@@ -137,23 +138,29 @@ class Report:
         figures.plot_learning_rates(workdir / "learning_rates.png", self.arms)
 
 
-COLUMNS = ["arm", "loss", "difference", "p (Holm)", "verdict", "learning rate", "diverged", "parameters", "MFLOP/token", "s"]
+FOUND = ["arm", "loss", "difference", "p (Holm)", "verdict"]
+COST = ["arm", "learning rate", "diverged", "parameters", "MFLOP/token", "seconds"]
 
 
-def _row(arm: ArmReport) -> list[str]:
-    interval = arm.difference_interval
-    return [
-        arm.name,
-        "–" if arm.loss is None else f"{arm.loss:.4f} ± {(arm.loss_interval.high - arm.loss_interval.low) / 2:.4f}",
-        "–" if arm.difference is None or interval is None else f"{arm.difference:+.4f} [{interval.low:+.4f}, {interval.high:+.4f}]",
-        "–" if arm.p_corrected is None else f"{arm.p_corrected:.2g}",
-        arm.verdict,
-        f"{arm.learning_rate:g}",
-        f"{arm.n_diverged}/{arm.n_ok + arm.n_diverged}",
-        f"{arm.parameters:,}",
-        f"{arm.flops_per_token / 1e6:.2f}",
-        f"{arm.seconds:.0f}",
-    ]
+def _row(arm: ArmReport) -> dict[str, str]:
+    loss, difference = "–", "–"
+    if arm.loss is not None:
+        loss = f"{arm.loss:.4f} ± {(arm.loss_interval.high - arm.loss_interval.low) / 2:.4f}"
+    if arm.difference is not None and arm.difference_interval is not None:
+        low, high = arm.difference_interval
+        difference = f"{arm.difference:+.4f} ± {(high - low) / 2:.4f}"
+    return {
+        "arm": arm.name,
+        "loss": loss,
+        "difference": difference,
+        "p (Holm)": "–" if arm.p_corrected is None else f"{arm.p_corrected:.2g}",
+        "verdict": arm.verdict,
+        "learning rate": f"{arm.learning_rate:g}",
+        "diverged": f"{arm.n_diverged}/{arm.n_ok + arm.n_diverged}",
+        "parameters": f"{arm.parameters:,}",
+        "MFLOP/token": f"{arm.flops_per_token / 1e6:.2f}",
+        "seconds": f"{arm.seconds:.0f}",
+    }
 
 
 def analyse(
@@ -178,7 +185,9 @@ def analyse(
     correlation = pooled_correlation(np.stack(list(estimates.values())))
     spread = np.nanmean([np.nanstd(x, ddof=1) for x in estimates.values() if np.isfinite(x).sum() > 1] or [np.nan])
     effect = smallest_detectable_effect(
-        estimates[baseline].size, comparisons=len(others), correlation=float(np.nan_to_num(np.clip(correlation, 0, 0.999)))
+        estimates[baseline].size,
+        comparisons=len(others),
+        correlation=float(np.nan_to_num(np.clip(correlation, 0, 0.999))),
     )
 
     def row(arm: str) -> ArmReport:
@@ -220,7 +229,10 @@ def analyse(
         config=config,
         data={"source": corpus.source, "fingerprint": corpus.fingerprint},
         environment=environment(),
-        curves={arm: _estimation_curves(run, chosen[arm], losses[arm].shape[1], num_selection_seeds) for arm, run in runs.items()},
+        curves={
+            arm: _estimation_curves(run, chosen[arm], losses[arm].shape[1], num_selection_seeds)
+            for arm, run in runs.items()
+        },
     )
 
 

@@ -93,10 +93,8 @@ def compare_paired(arm: ArrayLike, baseline: ArrayLike) -> PairedComparison:
     if n < 2:
         return PairedComparison(n, mean, UNKNOWN, 1.0, math.nan, math.nan)
     error = _standard_error(differences)
-    if error:
-        p = float(2 * stats.t.sf(abs(mean) / error, n - 1))
-    else:
-        p = 1.0 if mean == 0 else 0.0
+    t = abs(mean) / error if error else math.inf if mean else 0.0
+    p = 2 * float(stats.t.sf(t, n - 1))
     return PairedComparison(n, mean, mean_interval(differences), p, _correlation(x, y), error * math.sqrt(n))
 
 
@@ -218,9 +216,9 @@ def _noncentrality(critical: float, freedom: int, power: float) -> float:
     The bracket keeps scipy's noncentral t where it converges: each of z and s stays within its
     bound with probability (1 + power)/2, both with `power` or more.
     """
-    each = (1 + power) / 2
     if critical > LARGE_CRITICAL_VALUE:  # z is nothing beside critical · s
         return critical * math.sqrt(stats.chi2.ppf(power, freedom) / freedom)
+    each = (1 + power) / 2
     highest = critical * math.sqrt(stats.chi2.ppf(each, freedom) / freedom) + float(stats.norm.ppf(each))
 
     def surplus(c: float) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 
 from transformer.config.run import Replica, RunConfig, grid, to_json
 from transformer.config.variant import ConfigError, nearest
-from transformer.data.corpus import Corpus, load_corpus
+from transformer.data.corpus import Corpus, load_corpus, with_vocabulary
 from transformer.study import budget as budgets
 from transformer.study.cell import Cell, cell_folder, run_cell
 from transformer.study.report import ArmRuns, Report, analyse
@@ -69,9 +69,7 @@ class Study:
 
     def configs(self, corpus: Corpus) -> dict[str, RunConfig]:
         """The config of each arm, with the vocabulary of the corpus and the matched budget."""
-        base = self.base
-        if base.model.vocab_size is None:
-            base = base.replace({"model.vocab_size": corpus.tokenizer.vocab_size})
+        base = with_vocabulary(self.base, corpus)
         configs = {name: base.replace(dict(changes)) for name, changes in self.arms.items()}
         if self.match is None:
             return configs

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 KEEP = 2
 
@@ -32,7 +33,7 @@ def save(folder: Path, step: int, state: Any, notes: dict[str, Any]) -> None:
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     arrays = _named_arrays(state)
-    ocp.save(partial.absolute() / "state", arrays)
+    ocp.save(str(partial.absolute() / "state"), arrays)
     manifest = {
         "step": step,
         "notes": notes,
@@ -75,7 +76,9 @@ def restore(folder: Path, template: Any) -> tuple[Any, dict[str, Any]] | None:
             continue
         return _load(path, template)
     if found:
-        raise CheckpointError(f"every checkpoint in {folder} is damaged; restore a copy, or start again with --overwrite")
+        raise CheckpointError(
+            f"every checkpoint in {folder} is damaged; restore a copy, or start again with --overwrite"
+        )
     return None
 
 
@@ -104,7 +107,7 @@ def _load(path: Path, template: Any) -> tuple[Any, dict[str, Any]]:
         name = next(n for n in names if kinds.get(n) != manifest["arrays"].get(n))
         raise CheckpointError(f"{path}: {name} is {manifest['arrays'].get(name)}, this run has {kinds.get(name)}")
     abstract = {n: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=a.sharding) for n, a in wanted.items()}
-    arrays: Any = ocp.load(path.absolute() / "state", abstract)
+    arrays: Any = ocp.load(str(path.absolute() / "state"), abstract)
     leaves = [
         jax.random.wrap_key_data(arrays[name]) if _is_key(leaf) else arrays[name]
         for name, leaf in _named_leaves(template).items()
@@ -122,7 +125,7 @@ def _named_arrays(state: Any) -> dict[str, Any]:
 
 
 def _is_key(leaf: Any) -> bool:
-    return jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def _kind(array: Any) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 
 from transformer.config.run import Replica, RunConfig, fingerprint, to_json
 from transformer.config.variant import ConfigError
-from transformer.data.corpus import Batches, Corpus, check_length, check_tokens, stack_batches, whole_split
+from transformer.data.corpus import Batches, Corpus, check_corpus, stack_batches, whole_split, with_vocabulary
 from transformer.training import checkpoint
 from transformer.training.environment import environment
 from transformer.training.program import Program, make_program
@@ -67,9 +67,8 @@ def train(
       ConfigError: the folder is not empty, or holds another run; the corpus is too short.
       Interrupted: a signal asked to stop; the state is saved.
     """
-    check_length(corpus, config.model.max_length)
-    check_tokens(corpus.train, config.model.vocab_size, f"training part of {corpus.source}")
-    check_tokens(corpus.validation, config.model.vocab_size, f"validation part of {corpus.source}")
+    config = with_vocabulary(config, corpus)
+    check_corpus(corpus, config.model.max_length, config.model.vocab_size or 0)
     prepare_workdir(workdir, identity(config, replicas, corpus), when_not_empty)
     run = _Run(config, replicas, corpus, workdir, make_program(config, replicas))
     with ExitStack() as stack:
@@ -138,11 +137,11 @@ class _Run:
         self.validation = whole_split(self.corpus.validation, length, EVALUATION_BATCH)
 
     def to_the_end(self) -> Outcome:
-        state, step = self.restore_or_init()
+        state, done = self.restore_or_init()
         self.metrics = (self.workdir / "metrics.jsonl").open("a", encoding="utf-8")
         with self.metrics:
-            self.progress.update(step)
-            for step, end in self.chunks(step):
+            self.progress.update(done)
+            for step, end in self.chunks(done):
                 tokens = stack_batches(self.batches, step, end - step)
                 state, metrics = self.program.train(state, {"tokens": tokens})
                 self.read_metrics()

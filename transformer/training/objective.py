@@ -27,13 +27,16 @@ Objective = Callable[[Apply, Params, Batch, jax.Array | None], Sums]
 def next_token(label_smoothing: float = 0.0, z_loss: float = 0.0) -> Objective:
     """Cross-entropy of each token given those before it.
 
-    The batch holds `tokens` (B, L + 1) and may hold `weights` (B, L), 0 where a label is not real. A key turns dropout on.
+    The batch holds `tokens` (B, L + 1) and may hold `weights` (B, L), 0 where a label is not real.
+    A key turns dropout on.
     """
 
     def objective(apply: Apply, params: Params, batch: Batch, key: jax.Array | None) -> Sums:
         inputs, labels = batch["tokens"][:, :-1], batch["tokens"][:, 1:]
         weights = batch.get("weights", jnp.ones(labels.shape, jnp.float32))
-        losses_BL = cross_entropy(apply(params, inputs, key=key), labels, label_smoothing=label_smoothing, z_loss=z_loss)
+        losses_BL = cross_entropy(
+            apply(params, inputs, key=key), labels, label_smoothing=label_smoothing, z_loss=z_loss
+        )
         return Sums((losses_BL * weights).sum(0), weights.sum(0))
 
     return objective

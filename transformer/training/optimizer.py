@@ -20,7 +20,6 @@ class Numbers(NamedTuple):
     warmup_steps: Any
 
 
-
 def stack_numbers(config: OptimizerConfig, replicas: Sequence[Replica]) -> Numbers:
     """The numbers of all replicas, (R,) each; what a replica leaves open is the config's."""
     filled = [replica.filled(config) for replica in replicas]

@@ -12,7 +12,12 @@ class Progress:
     """The bar of a run; it shows nothing where standard error is not a terminal."""
 
     def __init__(self, title: str, steps: int, tokens_per_step: int):
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[state]}"))
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[state]}"),
+        )
         console = Console(stderr=True)
         self._bar = Bar(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal)
         self._task = self._bar.add_task(title, total=steps, state="compiling")

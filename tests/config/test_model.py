@@ -1,0 +1,64 @@
+"""The model's configuration: sizes that follow from others, and errors that name the nearest size that fits."""
+
+import pytest
+
+from transformer.config.model import ModelConfig
+from transformer.config.positions import RoPE
+from transformer.config.variant import ConfigError
+
+
+def test_derived_sizes():
+    """Sizes left open follow from the width and the heads; given ones are kept."""
+    config = ModelConfig(d_model=48, num_heads=6)
+    assert (config.kv_heads, config.head_size, config.ff_width) == (6, 8, 192)
+    config = ModelConfig(d_model=50, num_heads=6, num_kv_heads=3, head_dim=10, d_ff=70)
+    assert (config.kv_heads, config.head_size, config.ff_width) == (3, 10, 70)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"d_model": 128, "num_heads": 5}, "model.num_heads: 5 heads do not divide d_model 128; .* is 4"),
+        ({"d_model": 96, "num_heads": 11}, "model.num_heads: 11 heads do not divide d_model 96; .* is 12"),
+        ({"num_heads": 4, "num_kv_heads": 3}, "model.num_kv_heads: 3 key-value heads do not divide 4 .* is 2"),
+        ({"num_heads": 4, "num_kv_heads": 8}, "model.num_kv_heads: 8 key-value heads do not divide 4 .* is 4"),
+        ({"d_model": 12, "position": RoPE()}, "rope: fraction 1.0 of head_dim 3 is 3 features, not an even number"),
+        ({"position": RoPE(fraction=0.01)}, "rope: fraction 0.01 of head_dim 32 is 0 features"),
+        ({"dropout": 1.0}, r"model.dropout: 1.0 is not in \[0, 1\)"),
+        ({"dropout": -0.1}, r"model.dropout: -0.1 is not in \[0, 1\)"),
+    ],
+)
+def test_errors(fields, message):
+    """One line: what does not fit, with what, and the nearest that does."""
+    with pytest.raises(ConfigError, match=message):
+        ModelConfig(**fields)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["vocab_size", "max_length", "num_layers", "d_model", "num_heads", "num_kv_heads", "head_dim", "d_ff"],
+)
+@pytest.mark.parametrize("value", [0, -2])
+def test_sizes_are_positive(name, value):
+    """A size of zero or less is an error under the name of the field that was set."""
+    with pytest.raises(ConfigError, match=f"model.{name}: {value} is not a positive number"):
+        ModelConfig(**{name: value})
+
+
+def test_more_heads_than_width():
+    """Heads that leave no room for a feature are an error about a field that exists."""
+    with pytest.raises(ConfigError, match="model.num_heads"):
+        ModelConfig(d_model=2, num_heads=4)
+
+
+def test_rope_rotates_no_more_than_the_head():
+    """A fraction above 1 is an error of the configuration, not of the first call."""
+    with pytest.raises(ConfigError, match="rope"):
+        ModelConfig(position=RoPE(fraction=1.5))
+
+
+def test_head_dim_frees_the_width():
+    """With head_dim set, the heads need not divide the width; the position is checked against head_dim."""
+    assert ModelConfig(d_model=50, num_heads=4, head_dim=6).head_size == 6
+    with pytest.raises(ConfigError, match="head_dim 5"):
+        ModelConfig(head_dim=5, position=RoPE())

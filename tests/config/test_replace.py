@@ -1,0 +1,97 @@
+"""Replacing fields of a config by dotted path, and whole configs through JSON."""
+
+import json
+
+import pytest
+
+from transformer.config.activations import GELU, GLU
+from transformer.config.implementations import Chunked, Exact, Scanned
+from transformer.config.model import ModelConfig
+from transformer.config.norms import LayerNorm, RMSNorm
+from transformer.config.positions import RoPE
+from transformer.config.residuals import PreNorm, SandwichNorm
+from transformer.config.run import RunConfig
+from transformer.config.schedules import WarmupStableDecay
+from transformer.config.variant import ConfigError, from_json, replace, to_json
+
+
+def test_replace_by_path():
+    """Values and text forms, at any depth; the original stays as it was."""
+    config = RunConfig()
+    new = config.replace(
+        {"model.norm": RMSNorm(), "model.position": "rope(base=5)", "optimizer.schedule": "wsd", "steps": 7},
+        batch_size=3,
+    )
+    assert (new.model.norm, new.model.position) == (RMSNorm(), RoPE(base=5.0))
+    assert (new.optimizer.schedule, new.steps, new.batch_size) == (WarmupStableDecay(), 7, 3)
+    assert config == RunConfig()
+    assert new.model.residual == PreNorm()
+
+
+def test_replace_inside_a_variant():
+    """A path may go on into the fields of a variant."""
+    assert replace(ModelConfig(), {"norm.eps": 1e-3}).norm == LayerNorm(eps=1e-3)
+    config = ModelConfig(activation=GLU())
+    assert replace(config, {"activation.gate": "gelu(tanh=True)"}).activation == GLU(gate=GELU(tanh=True))
+
+
+def test_replace_casts_only_int_to_float():
+    """1 is a float where a float is wanted; none where it may be."""
+    assert type(RunConfig().replace({"optimizer.learning_rate": 1}).optimizer.learning_rate) is float
+    assert type(ModelConfig().replace(attention_scale=1).attention_scale) is float
+    assert ModelConfig(num_kv_heads=2).replace(num_kv_heads=None).num_kv_heads is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model.nrom": "rmsnorm"}, "model.nrom: no field 'nrom'; did you mean 'norm'?"),
+        ({"modell.norm": "rmsnorm"}, "modell.norm: no field 'modell'; did you mean 'model'?"),
+        ({"model.norm": "rmsnrom"}, "norm: unknown name 'rmsnrom'; did you mean 'rmsnorm'?"),
+        ({"model.norm": PreNorm()}, "model.norm: PreNorm() is not Norm"),
+        ({"model.d_model": "128"}, "model.d_model: '128' is not int"),
+        ({"model.d_model": 1.5}, "model.d_model: 1.5 is not int"),
+        ({"model.num_kv_heads": True}, "model.num_kv_heads: True is not int or none"),
+        ({"model.dtype": "float16"}, "model.dtype: unknown value 'float16'; did you mean 'bfloat16'?"),
+        ({"model.norm.epz": 1.0}, "model.norm.epz: no field 'epz'; did you mean 'eps'?"),
+        ({"model.d_model.x": 1}, "model.d_model.x: no field 'x'"),
+        ({"": 1}, "no field ''"),
+    ],
+)
+def test_replace_errors(changes, message):
+    """A wrong path or type is one line with the path and the nearest name."""
+    with pytest.raises(ConfigError) as caught:
+        RunConfig().replace(changes)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("changes", [{"d_model": 90, "num_heads": 6}, {"num_heads": 6, "d_model": 90}], ids=list)
+def test_changes_are_made_together(changes):
+    """Fields that must fit each other can be changed in one call, in any order."""
+    config = ModelConfig(d_model=128, num_heads=4).replace(**changes)
+    assert (config.d_model, config.num_heads, config.head_size) == (90, 6, 15)
+
+
+def test_whole_configs_through_json():
+    """A config with choices of every kind comes back equal, and its JSON has every field."""
+    config = RunConfig(
+        model=ModelConfig(
+            vocab_size=10,
+            norm=RMSNorm(eps=1e-4),
+            residual=SandwichNorm(),
+            activation=GLU(gate=GELU(tanh=True)),
+            position=RoPE(fraction=0.5),
+            attention=Chunked(block=8),
+            layers=Scanned(remat="full"),
+            num_kv_heads=2,
+            attention_scale=0.5,
+            dtype="bfloat16",
+        ),
+        steps=3,
+    )
+    data = json.loads(json.dumps(to_json(config)))
+    assert from_json(RunConfig, data) == config
+    assert data["model"]["norm"] == {"variant": "rmsnorm", "eps": 1e-4}
+    assert data["model"]["attention"] == {"variant": "chunked", "block": 8}
+    assert from_json(RunConfig, {}) == RunConfig()
+    assert RunConfig().model.attention == Exact()

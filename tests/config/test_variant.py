@@ -1,0 +1,221 @@
+"""Variants: text and JSON forms that come back as the same value, replacing by path, and errors that help."""
+
+import dataclasses
+import json
+import typing
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transformer.config.activations import GELU, GLU, Activation, SiLU
+from transformer.config.implementations import Layers, Scanned
+from transformer.config.model import ModelConfig
+from transformer.config.norms import LayerNorm, NoNorm, Norm, RMSNorm
+from transformer.config.parameters import Constant, Initializer
+from transformer.config.positions import ALiBi, NoPosition, Position, RoPE
+from transformer.config.residuals import PlainResidual, Residual
+from transformer.config.run import RunConfig
+from transformer.config.schedules import Schedule
+from transformer.config.variant import ConfigError, Variant, from_json, to_json
+
+SHIPPED = [
+    cls
+    for family in Variant.__subclasses__()
+    for cls in family.variants().values()
+    if cls.__module__.startswith("transformer.")
+]
+
+
+def other_value(kind, value, family):
+    """A value of the field's type that is not `value`."""
+    if isinstance(value, Variant):
+        return next(v for cls in family.variants().values() if (v := changed(cls)) != value)
+    if isinstance(value, bool):
+        return not value
+    if typing.get_origin(kind) is typing.Literal:
+        return next(v for v in typing.get_args(kind) if v != value)
+    return value + 1 if isinstance(value, int) else value / 2 + 0.125
+
+
+def changed(cls):
+    """The variant with every field away from its default; the innermost variants keep theirs."""
+    types, default = typing.get_type_hints(cls), cls()
+    values = {f.name: getattr(default, f.name) for f in dataclasses.fields(cls)}
+    if any(isinstance(v, Variant) for v in values.values()):
+        return cls(**{n: GELU(tanh=True) if isinstance(v, Variant) else v for n, v in values.items()})
+    return cls(**{name: other_value(types[name], value, None) for name, value in values.items()})
+
+
+@pytest.mark.parametrize("cls", SHIPPED, ids=lambda cls: f"{cls.family().__name__}-{cls.name}")
+def test_round_trips(cls):
+    """Default and changed values come back equal from their text and from their JSON."""
+    family = cls.family()
+    assert issubclass(cls, family)
+    for value in (cls(), changed(cls)):
+        assert family.parse(str(value)) == value
+        assert from_json(family, json.loads(json.dumps(to_json(value)))) == value
+        assert hash(family.parse(str(value))) == hash(value)
+    assert str(cls()) == cls.name
+    if dataclasses.fields(cls):
+        assert changed(cls) != cls()
+
+
+def test_every_family_has_its_variants():
+    """The shipped variants by name: a renamed or lost one changes what old files mean."""
+    names = {family: set() for family in Variant.__subclasses__()}
+    for cls in SHIPPED:
+        names[cls.family()].add(cls.name)
+    assert names[Norm] >= {"layernorm", "rmsnorm", "none"}
+    assert names[Position] >= {"none", "sinusoidal", "query_key_sinusoidal", "learned", "rope", "alibi"}
+    assert names[Residual] >= {"post", "pre", "sandwich", "none"}
+    assert names[Activation] >= {"relu", "gelu", "silu", "sigmoid", "linear", "glu"}
+    assert names[Schedule] >= {"constant", "linear", "cosine", "inverse_square_root", "wsd"}
+    assert names[Layers] >= {"unrolled", "scanned"}
+    assert names[Initializer] >= {"normal", "fanin", "constant"}
+
+
+@pytest.mark.parametrize(
+    ("family", "text", "value"),
+    [
+        (Position, "rope(base=500000)", RoPE(base=500_000.0)),
+        (Position, "  rope( 5e5 , interleaved = True ) ", RoPE(base=500_000.0, interleaved=True)),
+        (Position, "rope()", RoPE()),
+        (Position, "alibi", ALiBi()),
+        (Position, "none", NoPosition()),
+        (Norm, "none", NoNorm()),
+        (Activation, "glu(gate=silu)", GLU(gate=SiLU())),
+        (Activation, "glu(gate=gelu(tanh=True))", GLU(gate=GELU(tanh=True))),
+        (Layers, "scanned(remat='dots')", Scanned(remat="dots")),
+        (Initializer, "constant(value=-2)", Constant(-2.0)),
+    ],
+)
+def test_text(family, text, value):
+    """What a person types is the value it says."""
+    parsed = family.parse(text)
+    assert parsed == value
+    assert [type(v) for v in vars(parsed).values()] == [type(v) for v in vars(value).values()]
+
+
+def test_shortest_text():
+    """Defaults are left out of the text and kept in the JSON."""
+    assert str(RoPE(base=500_000.0)) == "rope(base=500000.0)"
+    assert str(GLU(gate=GELU(tanh=True))) == "glu(gate=gelu(tanh=True))"
+    assert to_json(RMSNorm()) == {"variant": "rmsnorm", "eps": 1e-6}
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False), st.booleans())
+def test_any_number_round_trips(number, flag):
+    """Every finite float comes back bit for bit."""
+    value = RoPE(base=number, interleaved=flag)
+    assert Position.parse(str(value)) == value
+    assert from_json(Position, json.loads(json.dumps(to_json(value)))) == value
+
+
+ERRORS = [
+    (Norm, "layernrom", "norm: unknown name 'layernrom'; did you mean 'layernorm'?"),
+    (Position, "zzz", "position: unknown name 'zzz'; known: alibi, learned, none"),
+    (Position, "rope(bse=3)", "position: rope has no field 'bse'; did you mean 'base'?"),
+    (Position, "rope(1.0, base=2.0)", "position: rope is given 'base' twice"),
+    (Position, "rope(1, 1, True, 4)", "position: rope takes 3 values, not 4"),
+    (Position, "rope(base='x')", "rope.base: 'x' is not float"),
+    (Position, "rope(interleaved=1)", "rope.interleaved: 1 is not bool"),
+    (Position, "rope(base=True)", "rope.base: True is not float"),
+    (Position, "rope(base=x)", "rope.base: 'x' is not a literal"),
+    (Position, "rope(base=__import__('os').getpid())", "is not a literal"),
+    (Position, "rope(base=2**3)", "rope.base: '2 ** 3' is not a literal"),
+    (Position, "rope(", "position: 'rope(' is not of the form name or name(field=value)"),
+    (Position, "", "position: '' is not of the form name or name(field=value)"),
+    (Position, "3", "is not of the form"),
+    (Position, "a.rope", "is not of the form"),
+    (Activation, "glu(gate=slu)", "activation: unknown name 'slu'; did you mean 'silu'?"),
+    (Activation, "glu(gate='silu')", "is not of the form"),
+    (Layers, "scanned(remat='dost')", "scanned.remat: unknown value 'dost'; did you mean 'dots'?"),
+    (Schedule, "wsd(decay_fraction=2)", "wsd.decay_fraction: 2.0 is not in (0, 1]"),
+]
+
+
+@pytest.mark.parametrize(("family", "text", "message"), ERRORS, ids=[text for _, text, _ in ERRORS])
+def test_text_errors(family, text, message):
+    """One line that says what was wrong and the nearest valid name."""
+    with pytest.raises(ConfigError) as caught:
+        family.parse(text)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+JSON_ERRORS = [
+    (Norm, {"variant": "rmsnrom"}, "config: unknown norm 'rmsnrom'; did you mean 'rmsnorm'?"),
+    (Norm, {"variant": "rmsnorm", "epz": 1.0}, "config: unknown field 'epz'; did you mean 'eps'?"),
+    (Norm, {"variant": "rmsnorm", "eps": "1"}, "config.eps: '1' is not float"),
+    (Norm, {"eps": 1.0}, "is not a variant"),
+    (Norm, "rmsnorm", "is not a variant"),
+    (RunConfig, {"modle": {}}, "config: unknown field 'modle'; did you mean 'model'?"),
+    (RunConfig, {"model": {"norm": {"variant": "x"}}}, "config.model.norm: unknown norm 'x'; known: layernorm, none"),
+    (RunConfig, {"model": {"d_model": "128"}}, "config.model.d_model: '128' is not int"),
+    (RunConfig, {"model": 5}, "config.model: 5"),
+    (RunConfig, {"model": ["d_model"]}, "config.model: ['d_model']"),
+    (Norm, {"variant": 3}, "config: unknown norm 3"),
+]
+
+
+@pytest.mark.parametrize(("cls", "data", "message"), JSON_ERRORS, ids=[str(data) for _, data, _ in JSON_ERRORS])
+def test_json_errors(cls, data, message):
+    """An unknown name or a wrong type says where in the file it is."""
+    with pytest.raises(ConfigError) as caught:
+        from_json(cls, data)
+    assert message in str(caught.value)
+
+
+def test_a_new_variant_is_known_by_its_name():
+    """A class written anywhere is parsed, stored and replaced like the shipped ones; nothing is registered."""
+
+    @dataclass(frozen=True)
+    class PowerNormOfTest(Norm):
+        power: float
+        centred: bool = False
+
+        def __call__(self, x_BLD, params):
+            return x_BLD**self.power
+
+    value = Norm.parse("powernormoftest(power=3)")
+    assert value == PowerNormOfTest(3.0)
+    assert str(value) == "powernormoftest(power=3.0)"
+    assert from_json(Norm, to_json(value)) == value
+    assert ModelConfig().replace(norm="powernormoftest(2.5, True)").norm == PowerNormOfTest(2.5, True)
+    assert PowerNormOfTest.family() is Norm
+    with pytest.raises(ConfigError, match="powernormoftest: missing power"):
+        Norm.parse("powernormoftest")
+    with pytest.raises(ConfigError, match="did you mean 'powernormoftest'"):
+        Norm.parse("powernormoftst")
+
+
+def test_of_two_with_one_name_the_last_counts():
+    """Running a notebook cell again, even with another base class, replaces the variant."""
+    for base, default in ((Residual, 1), (Residual, 2), (PlainResidual, 3)):
+
+        @dataclass(frozen=True)
+        class ResidualOfTest(base):
+            number: int = default
+
+            def __call__(self, x_BLD, f, norms, params):
+                return x_BLD
+
+        assert Residual.parse("residualoftest").number == default
+
+
+def test_abstract_classes_are_not_variants():
+    """Neither a family nor a helper in between can be named."""
+    assert "plainresidual" not in Residual.variants()
+    assert "norm" not in Norm.variants()
+    assert "pre" in PlainResidual.variants()
+
+
+def test_variants_are_values():
+    """Equal by content, usable as keys, and frozen."""
+    assert {RoPE(): 1}[RoPE(base=10_000.0)] == 1
+    assert RoPE() != RoPE(base=1.0)
+    assert LayerNorm(eps=1e-6, bias=False) != RMSNorm()
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        RoPE().base = 1.0  # pyright: ignore[reportAttributeAccessIssue]
