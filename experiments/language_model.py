@@ -33,6 +33,8 @@ from transformer.models.language_model import LanguageModel
 from transformer.training.checkpoint import write_durably
 from transformer.training.loop import Outcome, train
 
+PROMPT_TOKENS = 8
+
 
 @dataclass(frozen=True, kw_only=True)
 class Command(RunConfig):
@@ -48,8 +50,8 @@ class Command(RunConfig):
     """Go on with the run in workdir where there is one."""
     overwrite: bool = False
     """Delete the run in workdir."""
-    prompt: str = "\n"
-    """What the sample continues."""
+    prompt: str | None = None
+    """What the sample continues; none: the first tokens of the validation part."""
     sample_tokens: int = 300
     """Length of the sample."""
     temperature: float = 0.8
@@ -61,7 +63,7 @@ class Command(RunConfig):
             raise ConfigError(f"replicas: {self.replicas} is not a positive number")
         if self.resume and self.overwrite:
             raise ConfigError("resume: give either --resume or --overwrite")
-        if self.temperature <= 0 or self.sample_tokens < 1 or not self.prompt:
+        if self.temperature <= 0 or self.sample_tokens < 1 or self.prompt == "":
             raise ConfigError("sample: temperature and sample-tokens must be positive, and prompt not empty")
 
 
@@ -71,7 +73,7 @@ def main() -> None:
     )
     corpus = load_corpus(command.data)
     config = with_vocabulary(cli.fields_of(command, RunConfig), corpus)
-    prompt = corpus.tokenizer.encode(command.prompt)
+    prompt = corpus.validation[:PROMPT_TOKENS] if command.prompt is None else corpus.tokenizer.encode(command.prompt)
     runtime.start()
     replicas = grid(range(command.seed, command.seed + command.replicas), command.learning_rates)
     when_not_empty = "resume" if command.resume else "overwrite" if command.overwrite else "refuse"
@@ -82,11 +84,11 @@ def main() -> None:
 
     write_durably(command.workdir / "result.json", json.dumps(result, indent=1))
     plot_run(command.workdir, result)
-    show(result, command.prompt + text, command.workdir)
+    show(result, text, command.workdir)
 
 
 def write_sample(config: RunConfig, outcome: Outcome, corpus: Corpus, prompt: np.ndarray, command: Command) -> str:
-    """A continuation of the prompt by the best replica."""
+    """The prompt and its continuation by the best replica."""
     losses = np.nan_to_num(outcome.validation_loss, nan=np.inf)
     params = jax.tree.map(lambda a: a[int(losses.argmin())], jax.device_get(outcome.params))
     apply = pure.abstract(lambda key: LanguageModel(config.model, key=key))[1]
@@ -99,8 +101,8 @@ def write_sample(config: RunConfig, outcome: Outcome, corpus: Corpus, prompt: np
         window=config.model.max_length,
         temperature=command.temperature,
     )
-    text = corpus.tokenizer.decode(np.asarray(tokens[0]))
-    write_durably(command.workdir / "sample.txt", command.prompt + text)
+    text = corpus.tokenizer.decode(np.concatenate([prompt, tokens[0]]))
+    write_durably(command.workdir / "sample.txt", text)
     return text
 
 

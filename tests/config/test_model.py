@@ -47,7 +47,7 @@ def test_sizes_are_positive(name, value):
 
 def test_more_heads_than_width():
     """Heads that leave no room for a feature are an error about a field that exists."""
-    with pytest.raises(ConfigError, match="model.num_heads"):
+    with pytest.raises(ConfigError, match=r"model\.num_heads"):
         ModelConfig(d_model=2, num_heads=4)
 
 

@@ -65,7 +65,7 @@ def test_end(schedule, end):
         (InverseSquareRoot(), lambda step: math.sqrt(5 / (step + 1))),
         (WarmupStableDecay(decay_fraction=0.25), lambda step: 1.0 if step <= 15 else (20 - step) / 5),
     ],
-    ids=str,
+    ids=["linear", "cosine", "inverse_square_root", "wsd"],
 )
 def test_formula(schedule, formula):
     """After warm-up the factor is the formula's at every step."""

@@ -71,6 +71,7 @@ def test_gradients(norm):
     x, scale = normal(5, 2, 8), normal(6, 8)
     directions = normal(7, 2, 8), normal(8, 8)
 
+    @jax.jit
     def run(x, scale):
         return (norm(x, scale_D=scale) ** 3).sum()
 

@@ -121,7 +121,14 @@ def _named_leaves(state: Any) -> dict[str, Any]:
 
 def _named_arrays(state: Any) -> dict[str, Any]:
     """The leaves by path; typed keys as the numbers they are made of."""
-    return {n: jax.random.key_data(a) if _is_key(a) else a for n, a in _named_leaves(state).items()}
+    return {name: _key_data(leaf) if _is_key(leaf) else leaf for name, leaf in _named_leaves(state).items()}
+
+
+def _key_data(key: Any) -> Any:
+    if isinstance(key, jax.Array):
+        return jax.random.key_data(key)
+    shape = jax.eval_shape(jax.random.key_data, key)
+    return jax.ShapeDtypeStruct(shape.shape, shape.dtype, sharding=key.sharding)
 
 
 def _is_key(leaf: Any) -> bool:

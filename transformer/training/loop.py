@@ -84,17 +84,17 @@ def prepare_workdir(workdir: Path, wanted: dict[str, Any], when_not_empty: WhenN
       ConfigError: the folder is not empty and nothing was said about it, or holds another run.
     """
     path = workdir / "config.json"
-    if when_not_empty == "overwrite" and path.exists():
-        shutil.rmtree(workdir)
-    elif workdir.exists() and any(workdir.iterdir()):
-        if when_not_empty != "resume":
+    if workdir.exists() and not workdir.is_dir():
+        raise ConfigError(f"workdir: {workdir} is not a folder")
+    if workdir.exists() and any(workdir.iterdir()):
+        if when_not_empty == "refuse":
             raise ConfigError(f"workdir: {workdir} is not empty; --resume goes on with it, --overwrite starts again")
         if not path.exists():
             raise ConfigError(f"workdir: {workdir} is not empty and holds no config.json of a run")
-        if differing := _differences(json.loads(path.read_text()), wanted):
+        if when_not_empty == "overwrite":
+            shutil.rmtree(workdir)
+        elif differing := _differences(json.loads(path.read_text()), wanted):
             raise ConfigError(f"workdir: {workdir} holds another run, which differs in {', '.join(differing)}")
-    if workdir.exists() and not workdir.is_dir():
-        raise ConfigError(f"workdir: {workdir} is not a folder")
     workdir.mkdir(parents=True, exist_ok=True)
     checkpoint.write_durably(path, json.dumps(wanted, indent=1, sort_keys=True))
     checkpoint.write_durably(workdir / "environment.json", json.dumps(environment(), indent=1, sort_keys=True))

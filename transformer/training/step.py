@@ -81,7 +81,7 @@ def make_train_step(
         sums, grads = accumulated(state.params, batch, jax.random.fold_in(state.key, state.step))
         weight = jnp.maximum(sums.weight.sum(), 1.0)
         loss, grads = sums.loss.sum() / weight, jax.tree.map(lambda g: g / weight, grads)
-        grad_norm = optax.global_norm(grads)
+        grad_norm = optax.tree.norm(grads)
         updates, opt_state = optimizer.update(grads, state.opt_state, state.params, numbers=state.numbers)
         finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
         healthy = finite & (state.diverged_at < 0)

@@ -1,0 +1,48 @@
+"""Analytic counts against the compiler's."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from transformer.analysis.counts import forward_flops_per_token, parameter_count, train_flops_per_token
+from transformer.config.activations import GLU
+from transformer.config.model import ModelConfig
+from transformer.config.presets import preset
+from transformer.models import pure
+from transformer.models.language_model import LanguageModel
+
+CONFIGS = {
+    "plain": ModelConfig(vocab_size=65, max_length=32, d_model=64),
+    "grouped heads": ModelConfig(vocab_size=65, max_length=32, d_model=64, num_kv_heads=1, head_dim=32),
+    "gated, untied": ModelConfig(vocab_size=65, max_length=32, d_model=64, activation=GLU(), tie_embeddings=False),
+}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_parameters_are_those_of_the_built_model(name):
+    params, _ = pure.split(LanguageModel(CONFIGS[name], key=jax.random.key(0)))
+    assert parameter_count(CONFIGS[name]) == sum(leaf.size for leaf in jax.tree.leaves(params))
+
+
+def test_nanogpt_has_its_published_size():
+    """0.80M without the position table, as nanoGPT counts; with vocabulary 65."""
+    config = preset("nanogpt-cpu").model.replace(vocab_size=65)
+    assert parameter_count(config) - 64 * 128 == pytest.approx(0.80e6, abs=0.005e6)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_operations_agree_with_xla(name):
+    """XLA also counts what is not a matrix product: a few per cent at these widths."""
+    config = CONFIGS[name]
+    params, apply = pure.abstract(lambda key: LanguageModel(config, key=key))
+    tokens = jax.ShapeDtypeStruct((4, config.max_length), jnp.int32)
+    count = 4 * config.max_length
+    forward = jax.jit(apply).lower(params, tokens).compile().cost_analysis()["flops"] / count
+    assert forward_flops_per_token(config) == pytest.approx(forward, rel=0.1)
+    assert forward_flops_per_token(config) < forward
+
+    def loss(params, tokens):
+        return apply(params, tokens).sum()
+
+    both = jax.jit(jax.value_and_grad(loss)).lower(params, tokens).compile().cost_analysis()["flops"] / count
+    assert train_flops_per_token(config) == pytest.approx(both, rel=0.1)

@@ -1,0 +1,114 @@
+"""Texts, tokenizers, splits and batches."""
+
+import numpy as np
+import pytest
+
+from transformer.config.model import ModelConfig
+from transformer.config.run import DataConfig, RunConfig
+from transformer.config.variant import ConfigError
+from transformer.data.corpus import (
+    Batches,
+    check_corpus,
+    check_tokens,
+    load_corpus,
+    stack_batches,
+    whole_split,
+    with_vocabulary,
+)
+from transformer.data.text import load_text
+from transformer.data.tokenizers import ByteTokenizer, CharTokenizer
+
+
+@pytest.mark.parametrize("tokenizer", [ByteTokenizer(), CharTokenizer.of("naïve ∀x 𝔸")])
+def test_decoding_undoes_encoding(tokenizer):
+    tokens = tokenizer.encode("𝔸 naïve ∀x")
+    assert tokens.dtype == np.int32
+    assert tokens.max() < tokenizer.vocab_size
+    assert tokenizer.decode(tokens) == "𝔸 naïve ∀x"
+
+
+def test_a_character_without_a_token_is_named_with_its_place():
+    with pytest.raises(ConfigError, match="no token for 'z' at character 2"):
+        CharTokenizer.of("abc").encode("abz")
+
+
+def test_embedded_texts_are_real_and_fingerprinted():
+    topics, sources = load_text(None), load_text(None, "sources")
+    assert len(topics.content) > 400_000
+    assert len(sources.content) > 1_000_000
+    assert topics.fingerprint != sources.fingerprint
+    assert topics.fingerprint == load_text(None).fingerprint
+
+
+def test_wrong_files_are_one_line(tmp_path):
+    (tmp_path / "input.txt").write_text("x")
+    with pytest.raises(ConfigError, match=r"no file .*inptu\.txt; did you mean .*input\.txt\?"):
+        load_text(str(tmp_path / "inptu.txt"))
+    (tmp_path / "empty.txt").write_text("")
+    with pytest.raises(ConfigError, match="is empty"):
+        load_text(str(tmp_path / "empty.txt"))
+    (tmp_path / "latin.txt").write_bytes(b"caf\xe9")
+    with pytest.raises(ConfigError, match="not UTF-8 at byte 3"):
+        load_text(str(tmp_path / "latin.txt"))
+    with pytest.raises(ConfigError, match="cannot read"):
+        load_text(str(tmp_path))
+
+
+def test_the_last_part_is_held_out_and_the_vocabulary_comes_from_the_text(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("abcd" * 25)
+    corpus = load_corpus(DataConfig(path=str(path), validation_fraction=0.2))
+    assert (len(corpus.train), len(corpus.validation)) == (80, 20)
+    assert corpus.tokenizer.decode(corpus.validation) == "abcd" * 5
+    assert with_vocabulary(RunConfig(), corpus).model.vocab_size == 4
+    assert with_vocabulary(RunConfig(model=ModelConfig(vocab_size=9)), corpus).model.vocab_size == 9
+    other = load_corpus(DataConfig(path=str(path), validation_fraction=0.3))
+    assert other.fingerprint != corpus.fingerprint
+
+
+def test_a_corpus_shorter_than_a_block_or_beyond_the_vocabulary_is_refused(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("abcd" * 25)
+    corpus = load_corpus(DataConfig(path=str(path)))
+    check_corpus(corpus, length=9, vocab_size=4)
+    with pytest.raises(ConfigError, match=r"validation part of .*, 10 tokens; the longest that fits is 9"):
+        check_corpus(corpus, length=10, vocab_size=4)
+    with pytest.raises(ConfigError, match=r"token 3 at \(3,\) is not in \[0, 3\)"):
+        check_corpus(corpus, length=9, vocab_size=3)
+    with pytest.raises(ConfigError, match=r"token -1 at \(1, 0\)"):
+        check_tokens(np.array([[0, 1], [-1, 0]]), 4, "batch 3")
+
+
+def test_batches_are_a_pure_function_of_seed_and_step():
+    tokens = np.arange(50, dtype=np.int32)
+    first, again, other = (Batches(tokens, 8, 4, seed) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(first[7], again[7])
+    assert (first[7] != other[7]).any()
+    assert first[0].shape == (4, 9)
+    np.testing.assert_array_equal(first[3] - first[3][:, :1], np.tile(np.arange(9), (4, 1)))
+
+
+def test_every_block_is_used_once_before_any_is_used_again():
+    tokens = np.arange(24, dtype=np.int32)
+    batches = Batches(tokens, 8, 4, seed=5)
+    starts = np.concatenate([batches[step][:, 0] for step in range(4)])
+    assert sorted(starts) == list(range(16))
+
+
+def test_replicas_of_one_seed_see_the_same_batches():
+    tokens = np.arange(50, dtype=np.int32)
+    a, b = Batches(tokens, 8, 4, 0), Batches(tokens, 8, 4, 1)
+    stacked = stack_batches([a, b, a], first=3, count=2)
+    assert stacked.shape == (3, 2, 4, 9)
+    np.testing.assert_array_equal(stacked[0], stacked[2])
+    np.testing.assert_array_equal(stacked[1], np.stack([b[3], b[4]]))
+
+
+@pytest.mark.parametrize("count", [9, 16, 17, 18, 33])
+def test_the_whole_split_has_every_token_as_a_label_once(count):
+    tokens = np.arange(1, count + 1, dtype=np.int32)
+    split = whole_split(tokens, length=4, batch_size=2)
+    labels = split["tokens"][..., 1:][split["weights"] == 1]
+    np.testing.assert_array_equal(np.sort(labels), tokens[1:])
+    inputs = split["tokens"][..., :-1][split["weights"] == 1]
+    np.testing.assert_array_equal(inputs + 1, labels)

@@ -1,0 +1,116 @@
+"""Command lines: wrong input is one line and exit code 2, before anything compiles."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from experiments import cli
+from experiments.language_model import Command
+from experiments.norm_position import LAPTOP
+from experiments.study_command import StudyCommand
+from transformer.config.positions import RoPE
+from transformer.config.presets import PRESETS
+from transformer.config.variant import ConfigError
+
+COMMANDS = {name: cli.extend(preset, Command) for name, preset in PRESETS.items()}
+
+
+def parse(*arguments):
+    return cli.parse(Command, COMMANDS, list(arguments))
+
+
+def test_presets_variants_and_nested_fields():
+    command = parse("tiny", "--model.position", "rope(base=500000)", "--model.norm", "rmsnorm", "--seed", "7")
+    assert command.model.position == RoPE(base=500_000.0)
+    assert command.model.d_model == PRESETS["tiny"].model.d_model
+    assert command.seed == 7
+    assert parse("--learning-rates", "1e-3", "3e-3").learning_rates == (1e-3, 3e-3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["tinny"], "unknown preset 'tinny'; did you mean 'tiny'?"),
+        (["--stepz", "3"], "Unrecognized options: --stepz, 3 Perhaps you meant: --steps"),
+        (["--steps", "many"], "Error parsing --steps: invalid literal for int"),
+        (["--steps", "0"], "steps: 0 is not a positive number"),
+        (["--model.norm", "rmsnrm"], "norm: unknown name 'rmsnrm'; did you mean 'rmsnorm'?"),
+        (["--model.norm", "rmsnorm(eps='a')"], "rmsnorm.eps: 'a' is not float"),
+        (["--model.position", "rope(bas=3)"], "rope has no field 'bas'; did you mean 'base'?"),
+        (["--model.position", "__import__('os').abort()"], "is not of the form"),
+        (["--model.num-heads", "3"], "3 heads do not divide d_model 128; the nearest that does is 2"),
+        (["--model.num-kv-heads", "3"], "3 key-value heads do not divide 4 query heads"),
+        (["--data.tokenizer", "chars"], "invalid choice 'chars'"),
+        (["--resume", "--overwrite"], "give either --resume or --overwrite"),
+        (["--replicas", "0"], "replicas: 0 is not a positive number"),
+    ],
+)
+def test_wrong_arguments_are_one_line(arguments, message):
+    with pytest.raises(ConfigError) as error:
+        parse(*arguments)
+    said = " ".join(str(error.value).split())
+    assert message in said
+    assert "\n" not in str(error.value)
+
+
+def test_every_experiment_explains_itself(capsys):
+    for cls, presets in ((Command, COMMANDS), (StudyCommand, {"laptop": LAPTOP})):
+        with pytest.raises(SystemExit) as stop:
+            cli.parse(cls, presets, ["--help"], description="What this is.")
+        assert stop.value.code == 0
+        said = capsys.readouterr().out
+        assert "What this is." in said
+        assert "Normalization method" in said
+
+
+def run(*arguments):
+    command = [sys.executable, "-W", "error", "-m", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_wrong_input_exits_with_2_before_compilation(tmp_path):
+    missing = run(
+        "experiments.language_model", "--data.path", str(tmp_path / "no.txt"), "--workdir", str(tmp_path / "w")
+    )
+    assert missing.returncode == 2
+    assert missing.stderr.strip() == f"error: data.path: no file {tmp_path / 'no.txt'}"
+    (tmp_path / "short.txt").write_text("too short")
+    short = run(
+        "experiments.language_model", "--data.path", str(tmp_path / "short.txt"), "--workdir", str(tmp_path / "w")
+    )
+    assert short.returncode == 2
+    assert len(short.stderr.strip().splitlines()) == 1
+    assert "do not fit" in short.stderr
+    assert not (tmp_path / "w").exists()
+
+
+def test_language_model_from_text_to_result(tmp_path):
+    (tmp_path / "text.txt").write_text("abacabad" * 100)
+    workdir = tmp_path / "run"
+    shape = ["--model.num-layers", "1", "--model.d-model", "16", "--model.max-length", "8", "--model.num-heads", "2"]
+    arguments = [
+        "tiny",
+        *shape,
+        "--data.path",
+        str(tmp_path / "text.txt"),
+        "--workdir",
+        str(workdir),
+        "--replicas",
+        "2",
+    ]
+    done = run("experiments.language_model", *arguments, "--steps", "40", "--prompt", "a", "--sample-tokens", "20")
+    assert done.returncode == 0, done.stderr
+    result = json.loads((workdir / "result.json").read_text())
+    assert {"validation_loss", "parameters", "steps", "seconds", "tokens_per_second", "ngram_loss"} <= result.keys()
+    assert result["validation_loss"] < 1.4
+    assert len(result["replicas"]) == 2
+    assert len(result["loss_by_position"]) == 8
+    sample = (workdir / "sample.txt").read_text()
+    assert len(sample) == 21
+    assert set(sample) <= set("abcd")
+    assert (workdir / "loss.png").exists()
+    again = run("experiments.language_model", *arguments, "--steps", "40")
+    assert again.returncode == 2
+    assert "is not empty; --resume goes on with it" in again.stderr

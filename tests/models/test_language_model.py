@@ -1,0 +1,189 @@
+"""The language model: packing, padding, positions, dtypes, and implementations that agree."""
+
+import functools
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from transformer.config.model import ModelConfig
+from transformer.config.variant import ConfigError
+from transformer.functional.losses import cross_entropy
+from transformer.functional.masks import Arbitrary, Causal, Window
+from transformer.models.language_model import LanguageModel
+from transformer.models.pure import split
+
+POSITIONS = ["none", "sinusoidal", "query_key_sinusoidal", "learned", "rope", "alibi"]
+ATTENTION = ["exact", "chunked(block=3)"]
+TOKENS = np.array([[3, 1, 4, 1, 5, 2, 6, 0]])
+INDEX = np.arange(8)
+CAUSAL = INDEX[:, None] >= INDEX
+
+
+def model(**choices):
+    sizes = {"vocab_size": 8, "max_length": 16, "num_layers": 1, "d_model": 16, "num_heads": 2, "initial_std": 0.2}
+    return LanguageModel(ModelConfig(**sizes | choices.pop("sizes", {})).replace(**choices), key=jax.random.key(0))
+
+
+@functools.cache
+def compiled(position, attention):
+    """The logits as a function of everything that a caller may pass."""
+    params, apply = split(model(position=position, attention=attention))
+
+    @jax.jit
+    def run(tokens, positions, segments, valid, allowed):
+        arguments = {"positions_BL": positions, "segments_BL": segments, "valid_BL": valid, "mask": Arbitrary(allowed)}
+        return apply(params, tokens, **arguments)
+
+    return run
+
+
+def logits(position, attention="exact", *, tokens=TOKENS, positions=INDEX, segments=0 * INDEX, valid=True, mask=CAUSAL):
+    positions, segments, valid = (np.broadcast_to(x, (1, 8)) for x in (positions, segments, valid))
+    run = compiled(position, attention)
+    return np.asarray(run(*map(jnp.asarray, (tokens, positions, segments, valid, np.broadcast_to(mask, (8, 8))))))
+
+
+@pytest.mark.parametrize("attention", ATTENTION)
+@pytest.mark.parametrize("position", POSITIONS)
+def test_packing(position, attention):
+    """Two documents in one sequence, with segments and reset positions, are each document alone."""
+    segments, positions = (INDEX >= 5).astype(int), np.where(INDEX < 5, INDEX, INDEX - 5)
+    packed = logits(position, attention, segments=segments, positions=positions)
+    first = logits(position, attention, tokens=np.where(INDEX < 5, TOKENS, 7))
+    second = logits(position, attention, tokens=np.roll(TOKENS, -5, 1))
+    chex.assert_trees_all_close(packed[:, :5], first[:, :5], atol=1e-5)
+    chex.assert_trees_all_close(packed[:, 5:], second[:, :3], atol=1e-5)
+    assert np.abs(packed - logits(position, attention, positions=positions))[:, 5:].max() > 1e-3
+
+
+@pytest.mark.parametrize("attention", ATTENTION)
+@pytest.mark.parametrize("position", POSITIONS)
+def test_padding_on_the_left(position, attention):
+    """Padding before a sequence, with positions that ignore it, changes none of its logits."""
+    padding = {"valid": INDEX >= 3, "positions": np.maximum(INDEX - 3, 0)}
+    padded = logits(position, attention, **padding)
+    alone = logits(position, attention, tokens=np.roll(TOKENS, -3, 1))
+    chex.assert_trees_all_close(padded[:, 3:], alone[:, :5], atol=1e-5)
+    other = logits(position, attention, tokens=np.where(INDEX >= 3, TOKENS, 7), **padding)
+    np.testing.assert_array_equal(other[:, 3:], padded[:, 3:])
+    assert np.isfinite(padded).all()
+
+
+@pytest.mark.parametrize("attention", ATTENTION)
+def test_padding_and_segments_are_respected_by_any_mask(attention):
+    """A mask of the caller is cut by padding and segments: nothing leaks through a full one."""
+    run = functools.partial(logits, "rope", attention, valid=INDEX < 6, segments=INDEX // 3, mask=True)
+    before = run()
+    for changed, same in (([0, 1, 2], slice(3, 8)), ([3, 4, 5], slice(0, 3)), ([6, 7], slice(0, 6))):
+        after = run(tokens=np.where(np.isin(INDEX, changed), 7 - TOKENS, TOKENS))
+        np.testing.assert_array_equal(after[:, same], before[:, same])
+        assert np.abs(after - before)[:, changed].max() > 1e-3
+
+
+@pytest.mark.parametrize("attention", ATTENTION)
+@pytest.mark.parametrize("position", POSITIONS)
+def test_shifted_positions(position, attention):
+    """A common shift of the positions is invisible to relative schemes, and only to them."""
+    difference = np.abs(logits(position, attention) - logits(position, attention, positions=INDEX + 8)).max()
+    if position in ("none", "rope", "alibi"):
+        assert difference < 1e-4
+    else:
+        assert difference > 1e-2
+
+
+@pytest.mark.parametrize("attention", ATTENTION)
+@pytest.mark.parametrize("position", POSITIONS)
+def test_permuted_tokens(position, attention):
+    """Without positions and mask, permuted tokens have permuted logits; with positions they have not."""
+    order = np.array([4, 2, 7, 0, 6, 1, 3, 5])
+    permuted = logits(position, attention, tokens=TOKENS[:, order], mask=True)
+    difference = np.abs(logits(position, attention, mask=True)[:, order] - permuted).max()
+    if position == "none":
+        assert difference < 1e-5
+    else:
+        assert difference > 1e-3
+
+
+def test_defaults():
+    """Without arguments: causal, positions from zero, one document, nothing padded; eager or compiled."""
+    lm = model(position="rope")
+    chex.assert_trees_all_close(lm(jnp.asarray(TOKENS)), logits("rope"), atol=1e-5)
+    params, apply = split(lm)
+    both = jnp.asarray(np.concatenate([7 - TOKENS, TOKENS]))
+    chex.assert_trees_all_close(jax.jit(apply)(params, both)[1:], logits("rope"), atol=1e-5)
+    assert "table" in repr(lm)
+
+
+def test_layers_widen_the_view():
+    """Two layers of a window of 2 reach two tokens back, and a layer is taken out by its number."""
+    lm = model(position="alibi", sizes={"num_layers": 2})
+    run = jax.jit(lambda t: lm(t, mask=Causal() & Window(2)))
+    difference = run(jnp.asarray(TOKENS)) - run(jnp.asarray(np.where(INDEX == 2, 7, TOKENS)))
+    changed = np.abs(np.asarray(difference)).max((0, 2)) > 0
+    assert changed.tolist() == [False, False, True, True, True, False, False, False]
+    kernel = split(lm)[0]["blocks"]["layer"]["attention"]["query"]["kernel"]
+    chex.assert_trees_all_equal(lm.blocks[1].attention.query.kernel[...], kernel[1])
+
+
+@functools.cache
+def gradients(**choices):
+    """Loss, logits and the gradient of every parameter."""
+    params, apply = split(model(**choices))
+
+    def loss(params):
+        logits = apply(params, jnp.asarray(TOKENS))
+        return cross_entropy(logits[:, :-1], jnp.asarray(TOKENS[:, 1:])).mean(), logits
+
+    return jax.device_get(jax.jit(jax.value_and_grad(loss, has_aux=True))(params))
+
+
+CHOICES = {"position": "rope", "num_kv_heads": 1, "attention_scale": 0.2}
+
+
+def test_chunked_equals_exact():
+    """Loss, logits and the gradient of every parameter do not depend on the implementation."""
+    exact, chunked = (gradients(attention=attention, **CHOICES) for attention in ATTENTION)
+    chex.assert_trees_all_close(chunked, exact, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("attention", ATTENTION)
+def test_bfloat16(attention):
+    """Computing in bfloat16 keeps float32 logits and gradients, near those of float32."""
+    (precise, logits), exact = gradients(attention=attention, **CHOICES)
+    (rough, rough_logits), rounded = gradients(attention=attention, dtype="bfloat16", **CHOICES)
+    assert rough_logits.dtype == np.float32
+    np.testing.assert_allclose(rough, precise, rtol=2e-2)
+    np.testing.assert_allclose(rough_logits, logits, atol=3e-2 * np.abs(logits).max())
+    for got, expected in zip(jax.tree.leaves(rounded), jax.tree.leaves(exact), strict=True):
+        assert got.dtype == np.float32
+        np.testing.assert_allclose(got, expected, atol=6e-2 * np.abs(expected).max() + 1e-6)
+    assert np.abs(rough_logits - logits).max() > 0
+
+
+def test_every_parameter_gets_a_gradient():
+    """No parameter is left out of the computation; key biases are, by the symmetry of softmax."""
+    biases = {"attention_bias": True, "feed_forward_bias": True}
+    _, leaves = gradients(residual="sandwich", activation="glu", tie_embeddings=False, **biases)
+    for path, gradient in jax.tree.leaves_with_path(leaves):
+        name = jax.tree_util.keystr(path)
+        assert (np.abs(gradient).max() < 1e-6) == ("['key']['bias']" in name), name
+
+
+def test_dropout_needs_a_key():
+    """Without a key the rate is irrelevant; with one, the key decides."""
+    params, apply = split(model(position="rope", dropout=0.2))
+    np.testing.assert_allclose(apply(params, jnp.asarray(TOKENS)), logits("rope"), atol=1e-5)
+    run = jax.jit(lambda seed: apply(params, jnp.asarray(TOKENS), key=jax.random.key(seed)))
+    np.testing.assert_array_equal(run(0), run(0))
+    assert np.abs(run(0) - run(1)).max() > 1e-2
+
+
+def test_longer_than_max_length():
+    """Learned positions end at max_length with an error; the others go on."""
+    tokens = jnp.zeros((1, 9), jnp.int32)
+    with pytest.raises(ConfigError, match=r"9 tokens are more than max_length 8, and position learned"):
+        model(position="learned", max_length=8)(tokens)
+    assert np.isfinite(jax.jit(model(position="rope", max_length=8))(tokens)).all()

@@ -1,0 +1,215 @@
+"""Modules: named keys, joined products, embeddings, residual wiring, and stacks of layers."""
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from transformer.config.activations import GELU, GLU, ReLU
+from transformer.config.implementations import Unrolled
+from transformer.config.model import ModelConfig
+from transformer.config.norms import LayerNorm, NoNorm, RMSNorm
+from transformer.config.parameters import ONES, ZEROS, FanIn, Normal, Parameter
+from transformer.config.positions import QueryKeySinusoidal, RoPE
+from transformer.config.residuals import NoNormResidual, PostNorm, PreNorm, SandwichNorm
+from transformer.config.variant import ConfigError
+from transformer.functional.masks import Causal, Tokens
+from transformer.functional.norms import layer_norm
+from transformer.models.pure import split
+from transformer.modules.attention import Attention
+from transformer.modules.block import Block, ResidualConnection
+from transformer.modules.dense import Dense, fused
+from transformer.modules.embedding import Embedding
+from transformer.modules.feed_forward import FeedForward
+from transformer.modules.norm import NormLayer
+from transformer.modules.parameter import Parameters, at, below
+from transformer.modules.stack import Stack
+
+KEY = jax.random.key(0)
+X = jnp.asarray(np.random.default_rng(0).normal(size=(1, 8, 16)), jnp.float32)
+TOKENS = Tokens.at(np.arange(8))
+
+
+def config(**fields):
+    return ModelConfig(**{"vocab_size": 8, "max_length": 8, "num_layers": 2, "d_model": 16, "num_heads": 2} | fields)
+
+
+def attend(module):
+    return jax.jit(lambda x: module(x, tokens=TOKENS, mask=Causal(), position_params={}))(X)
+
+
+def test_keys_are_named():
+    """A key depends on the path alone: composed or at once, numbers or their digits, None stays None."""
+    same = [at(at(KEY, "layer"), 3, "query"), at(KEY, "layer", 3, "query"), below(KEY, "layer", "3", "query")]
+    assert len({tuple(np.asarray(jax.random.key_data(k))) for k in same}) == 1
+    names = [(), ("a",), ("b",), ("a", "b"), ("b", "a"), ("a", 0), ("a", 1), ("ab",)]
+    assert len({tuple(np.asarray(jax.random.key_data(at(KEY, *n)))) for n in names}) == len(names)
+    assert below(None, "a") is None
+
+
+def test_parameters_do_not_depend_on_the_order_of_calls():
+    """The same names in another order, or among others, have the same values."""
+    specs = {"a": Parameter((3, 2)), "b": Parameter((3, 2), FanIn()), "c": Parameter((2,), ONES)}
+    values = Parameters(specs, key=KEY)()
+    reordered = Parameters(dict(reversed(specs.items())), key=KEY)()
+    chex.assert_trees_all_equal(values, reordered)
+    chex.assert_trees_all_equal({"b": values["b"]}, Parameters({"b": specs["b"]}, key=KEY)())
+    assert np.abs(values["a"] - values["b"]).max() > 0
+    assert list(Parameters({}, key=KEY)()) == []
+
+
+@pytest.mark.parametrize(
+    ("initializer", "mean", "deviation"),
+    [(Normal(0.02), 0.0, 0.02), (FanIn(), 0.0, 0.1), (ZEROS, 0.0, 0.0), (ONES, 1.0, 0.0)],
+    ids=str,
+)
+def test_initial_values(initializer, mean, deviation):
+    """float32 with the mean and standard deviation of the law; 1/√fan-in for the first axis."""
+    values = initializer(KEY, (100, 50))
+    assert values.dtype == jnp.float32
+    np.testing.assert_allclose([values.mean(), values.std()], [mean, deviation], atol=0.05 * deviation + 1e-7)
+
+
+def test_decay_is_for_matrices():
+    """Unless it says otherwise, a parameter decays from two axes up."""
+    decayed = [Parameter(shape).decayed for shape in ((), (3,), (3, 3), (2, 3, 3))]
+    assert decayed == [False, False, True, True]
+    assert Parameter((3,), decay=True).decayed
+    assert not Parameter((3, 3), decay=False).decayed
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_joined_products(bias):
+    """Layers of one input computed together are the layers one by one, biases included."""
+    layers = [Dense(16, size, initializer=Normal(1.0), bias=bias, key=at(KEY, size)) for size in (4, 8, 2)]
+    for layer in layers if bias else []:
+        layer.bias[...] = layer.bias[...] + 2.0
+    for together, layer in zip(fused(X, layers), layers, strict=True):
+        expected = np.asarray(X) @ np.asarray(layer.kernel[...]) + (2.0 if bias else 0.0)
+        chex.assert_trees_all_close(together, expected, atol=1e-5)
+        chex.assert_trees_all_close(layer(X), expected, atol=1e-5)
+
+
+def test_norm_layer_is_its_norm():
+    """The module applies the config's function to its own parameters."""
+    for norm in (LayerNorm(), LayerNorm(bias=False, eps=0.1), RMSNorm(), NoNorm()):
+        layer = NormLayer(norm, 16, key=KEY)
+        params = {name: jnp.full(spec.shape, 3.0) for name, spec in norm.parameters(16).items()}
+        for name, value in params.items():
+            getattr(layer.params, name)[...] = value
+        chex.assert_trees_all_equal(layer(X), norm(X, params))
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_embedding(tied):
+    """Rows of the table; logits from the same table or from one of their own, always float32."""
+    embedding = Embedding(config(tie_embeddings=tied, dtype="bfloat16"), key=KEY)
+    rows = embedding(jnp.array([[3, 0, 3]]))
+    assert rows.dtype == jnp.bfloat16
+    chex.assert_trees_all_equal(rows[0], embedding.table[...][jnp.array([3, 0, 3])].astype(jnp.bfloat16))
+    table = np.asarray((embedding.table if tied else embedding.output)[...])
+    logits = embedding.logits(X.astype(jnp.bfloat16))
+    assert logits.dtype == jnp.float32
+    chex.assert_trees_all_close(logits, np.asarray(X) @ table.T, atol=2e-3, rtol=2e-2)
+
+
+@pytest.mark.parametrize("token", [8, 1000, -1])
+def test_token_outside_the_vocabulary(token):
+    """It gives NaN, and never another token's row."""
+    rows = Embedding(config(), key=KEY)(jnp.array([[1, token]]))
+    assert np.isfinite(rows[0, 0]).all()
+    assert np.isnan(rows[0, 1]).all()
+
+
+def test_embedding_needs_a_vocabulary():
+    """Without a vocabulary size the error names the field."""
+    with pytest.raises(ConfigError, match=r"model\.vocab_size"):
+        Embedding(config(vocab_size=None), key=KEY)
+
+
+def test_feed_forward():
+    """activation(x W) W_out in numpy, with one branch and with two; branch 0 is shared by both."""
+    one, two = (FeedForward(config(activation=a), key=KEY) for a in (ReLU(), GLU(gate=ReLU())))
+    w, out = (np.asarray(k[...]) for k in (one.branches[0].kernel, one.out.kernel))
+    chex.assert_trees_all_close(one(X), np.maximum(np.asarray(X) @ w, 0) @ out, atol=1e-5)
+    v = np.asarray(two.branches[1].kernel[...])
+    expected = (np.maximum(np.asarray(X) @ w, 0) * (np.asarray(X) @ v)) @ out
+    chex.assert_trees_all_close(two(X), expected, atol=1e-5)
+    assert w.shape == (16, 64)
+    assert len(two.branches) == 2
+
+
+@pytest.mark.parametrize(
+    ("residual", "expected"),
+    [
+        (NoNormResidual(), lambda x: x + np.sin(x)),
+        (PreNorm(), lambda x: x + np.sin(2 * x)),
+        (PostNorm(), lambda x: 5 * (x + np.sin(x))),
+        (SandwichNorm(), lambda x: x + 3 * np.sin(2 * x)),
+    ],
+    ids=["none", "pre", "post", "sandwich"],
+)
+def test_residual_wiring(residual, expected):
+    """Where the norms sit: multiplication by 2, 3 and 5 in place of the input, branch and output norm."""
+    connection = ResidualConnection(config(residual=residual), key=KEY)
+    assert set(connection.norms) == set(residual.norms)
+    norms = {"input": lambda x: 2 * x, "branch": lambda x: 3 * x, "output": lambda x: 5 * x}
+    out = residual(X, jnp.sin, {name: norms[name] for name in residual.norms}, {})
+    chex.assert_trees_all_close(out, expected(np.asarray(X)), atol=1e-5)
+    real = residual(X, jnp.sin, dict.fromkeys(residual.norms, layer_norm), {})
+    chex.assert_trees_all_close(connection(X, jnp.sin), real, atol=1e-6)
+
+
+def test_grouped_heads_are_repeated_heads():
+    """Two key-value heads for four query heads equal four heads with each key and value twice."""
+    grouped = Attention(config(num_heads=4, num_kv_heads=2, position=RoPE()), key=KEY)
+    full = Attention(config(num_heads=4, position=RoPE()), key=KEY)
+    assert grouped.key.kernel.shape == (16, 8)
+    for name in ("key", "value"):
+        kernel = np.asarray(getattr(grouped, name).kernel[...]).reshape(16, 2, 4)
+        getattr(full, name).kernel[...] = jnp.asarray(kernel.repeat(2, axis=1).reshape(16, 16))
+    chex.assert_trees_all_close(attend(grouped), attend(full), atol=1e-6)
+
+
+def test_positions_that_enter_queries_and_keys_only():
+    """They change the output, and with queries and keys switched off they do not reach the values."""
+    module, plain = (Attention(config(position=p), key=KEY) for p in (QueryKeySinusoidal(), RoPE()))
+    assert np.abs(attend(module) - attend(plain)).max() > 1e-6
+    for attention in (module, plain):
+        attention.query.kernel[...] = jnp.zeros((16, 16))
+    chex.assert_trees_all_close(attend(module), attend(plain), atol=1e-6)
+
+
+def test_stack_is_its_layers():
+    """Indexing gives the layer built under the key of its number; running them in turn is the stack."""
+    stack = Stack(lambda key: Block(config(), key=key), 2, Unrolled(), key=KEY)
+    run = {"tokens": TOKENS, "mask": Causal(), "position_params": {}, "key": None}
+    x = X
+    for i, layer in enumerate(stack):
+        built = Block(config(), key=jax.random.fold_in(KEY, i))
+        chex.assert_trees_all_close(split(layer)[0], split(built)[0], rtol=1e-6)
+        x = layer(x, **run)
+    chex.assert_trees_all_close(stack(X, **run), x, atol=1e-6)
+    chex.assert_trees_all_equal(split(stack[-1])[0], split(stack[1])[0])
+    assert len(stack) == 2
+    with pytest.raises(IndexError, match="layer 2 of 2"):
+        stack[2]
+
+
+def test_stack_stores_one_array_per_parameter():
+    """Every parameter carries the leading layer axis, and no two layers are equal."""
+    params, _ = split(Stack(lambda key: Block(config(activation=GELU()), key=key), 3, Unrolled(), key=KEY))
+    for path, leaf in jax.tree.leaves_with_path(params):
+        assert leaf.shape[0] == 3, path
+    kernel = params["layer"]["attention"]["query"]["kernel"]
+    assert np.abs(kernel[0] - kernel[1]).min() > 0
+
+
+def test_modules_can_be_printed():
+    """`repr` shows the names of the parameters."""
+    text = repr(Block(config(), key=KEY))
+    assert "query" in text
+    assert "feed_forward" in text
+    assert isinstance(Block(config(), key=KEY), nnx.Module)

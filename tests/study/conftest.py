@@ -1,0 +1,26 @@
+"""A tiny base config and corpus for studies."""
+
+import pytest
+
+from transformer.config.model import ModelConfig
+from transformer.config.run import DataConfig, OptimizerConfig, RunConfig
+from transformer.data.corpus import load_corpus
+
+
+@pytest.fixture
+def base(tmp_path) -> RunConfig:
+    path = tmp_path / "text.txt"
+    path.write_text("abacabad" * 40)
+    return RunConfig(
+        model=ModelConfig(max_length=8, num_layers=1, d_model=16, num_heads=2),
+        data=DataConfig(path=str(path)),
+        optimizer=OptimizerConfig(warmup_steps=2),
+        steps=10,
+        batch_size=4,
+        steps_per_dispatch=5,
+    )
+
+
+@pytest.fixture
+def corpus(base):
+    return load_corpus(base.data)

@@ -1,0 +1,43 @@
+"""Equal parameters and equal operations."""
+
+import pytest
+
+from transformer.analysis.counts import parameter_count, train_flops_per_token
+from transformer.config.activations import GLU
+from transformer.config.model import ModelConfig
+from transformer.config.run import RunConfig
+from transformer.config.variant import ConfigError
+from transformer.study.budget import cost, match
+from transformer.study.study import Study
+
+BASE = RunConfig(model=ModelConfig(vocab_size=65, d_model=48, num_layers=2))
+GATED = BASE.replace({"model.activation": GLU()})
+
+
+def test_a_gated_layer_gets_two_thirds_of_the_width():
+    """Shazeer 2020: three matrices instead of two."""
+    matched = match(GATED, BASE, "parameters")
+    assert matched.model.ff_width == 128
+    assert parameter_count(matched.model) == parameter_count(BASE.model)
+    assert match(GATED, BASE, "flops").model.ff_width == 128
+
+
+def test_depth_and_steps_are_solved_too():
+    deep = BASE.replace({"model.num_layers": 9})
+    assert match(deep, BASE, "parameters", "num_layers").model.num_layers == 2
+    matched = match(deep, BASE, "flops", "steps")
+    assert abs(cost(matched, "flops") / cost(BASE, "flops") - 1) < 1e-3
+    assert train_flops_per_token(matched.model) > 3 * train_flops_per_token(BASE.model)
+
+
+def test_what_cannot_be_matched_is_refused():
+    with pytest.raises(ConfigError, match="does not change the number of parameters"):
+        match(GATED, BASE, "parameters", "steps")
+    with pytest.raises(ConfigError, match="is the nearest"):
+        match(BASE.replace({"model.d_model": 96}), BASE, "parameters")
+
+
+def test_a_study_matches_its_arms(corpus):
+    study = Study("glu", BASE, {"gelu": {}, "glu": {"model.activation": "glu"}}, seeds=3, match="parameters")
+    assert study.configs(corpus)["glu"].model.ff_width == 128
+    assert study.configs(corpus)["gelu"].model.ff_width == 192

@@ -1,0 +1,140 @@
+"""A study: cells, selection and estimation, the report, and variants that only a script knows."""
+
+import json
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from transformer.config.norms import Norm, RMSNorm
+from transformer.config.parameters import ONES, Parameter
+from transformer.config.positions import Position
+from transformer.config.run import RunConfig
+from transformer.config.variant import ConfigError
+from transformer.study.report import select_learning_rate
+from transformer.study.study import Study
+
+
+@dataclass(frozen=True)
+class PowerNorm(Norm):
+    """A norm that the package does not know: x / (mean |x|^p)^(1/p)."""
+
+    power: float = 2.0
+
+    def parameters(self, d_model):
+        return {"gain": Parameter((d_model,), ONES)}
+
+    def __call__(self, x_BLD, params):
+        size = (jnp.abs(x_BLD) ** self.power).mean(-1, keepdims=True) ** (1 / self.power)
+        return x_BLD / (size + 1e-6) * params["gain"]
+
+
+@dataclass(frozen=True)
+class Recency(Position):
+    """A position bias that the package does not know: keys far away are a little less interesting."""
+
+    strength: float = 0.1
+
+    def bias(self, num_heads, params):
+        return lambda queries, keys: (
+            -self.strength
+            * jnp.log1p(
+                jnp.abs(queries.positions[:, None, :, None] - keys.positions[:, None, None, :]).astype(jnp.float32)
+            )
+        )
+
+
+ARMS = {
+    "layernorm": {},
+    "rmsnorm": {"model.norm": RMSNorm()},
+    "power": {"model.norm": PowerNorm(power=3.0)},
+    "recency": {"model.position": Recency(), "model.norm": PowerNorm()},
+}
+
+
+@pytest.fixture
+def study(base):
+    return Study("norms", base, ARMS, seeds=4, learning_rates=(3e-3, 1e-2))
+
+
+def test_variants_of_a_script_stand_beside_shipped_ones(study, corpus, tmp_path, capsys):
+    """Trained, saved, resumed and reported by their text form, without touching the package."""
+    report = study.run(tmp_path / "study", corpus=corpus)
+    assert "smallest detectable difference" in capsys.readouterr().out.splitlines()[0]
+    assert [arm.name for arm in report.arms] == list(ARMS)
+    assert all(arm.n_ok == 8 and arm.n_diverged == 0 for arm in report.arms)
+    stored = json.loads((tmp_path / "study" / "report.json").read_text())
+    assert stored["config"]["arms"]["power"]["model.norm"] == {"variant": "powernorm", "power": 3.0}
+    assert "powernorm(power=3.0)" in (tmp_path / "study" / "report.md").read_text()
+    cells = [json.loads(p.read_text())["run"] for p in (tmp_path / "study" / "cells").glob("*/config.json")]
+    norms = {str(RunConfig.from_json(run).model.norm) for run in cells}
+    assert norms == {"layernorm", "rmsnorm", "powernorm(power=3.0)", "powernorm"}
+
+
+def test_finished_cells_are_read_and_missing_ones_computed(study, corpus, tmp_path):
+    first = study.run(tmp_path, corpus=corpus)
+    times = {p: p.stat().st_mtime_ns for p in tmp_path.glob("cells/*/metrics.jsonl")}
+    assert len(times) == 4
+    removed = sorted(times)[0]
+    (removed.parent / "result.json").unlink()
+    second = study.run(tmp_path, corpus=corpus)
+    assert {p for p in times if p.stat().st_mtime_ns != times[p]} == {removed}
+    assert [a.estimates for a in first.arms] == [a.estimates for a in second.arms]
+
+
+def test_the_report_holds_what_a_reader_needs(study, corpus, tmp_path):
+    study.run(tmp_path, corpus=corpus)
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert {"correlation", "smallest_detectable_effect", "baseline", "config", "arms"} <= report.keys()
+    wanted = (
+        "name n_ok n_diverged learning_rate loss loss_interval difference difference_interval p_corrected verdict "
+        "parameters flops_per_token seconds"
+    )
+    for arm in report["arms"]:
+        assert set(wanted.split()) <= arm.keys()
+        assert arm["verdict"] in ("baseline", "better", "worse", "equivalent", "unresolved")
+    rms = report["arms"][1]
+    pairs = np.array(rms["estimates"]) - np.array(report["arms"][0]["estimates"])
+    assert rms["difference"] == pytest.approx(pairs.mean())
+    assert len(pairs) == rms["n_pairs"] == 3
+    for picture in ("forest", "curves", "learning_rates"):
+        assert (tmp_path / f"{picture}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_selection_prefers_learning_rates_that_do_not_diverge():
+    nan = np.nan
+    assert select_learning_rate(np.array([[3.0, 3.0], [1.0, nan], [2.0, 2.0]])) == 2
+    assert select_learning_rate(np.array([[nan, nan], [1.0, nan]])) == 1
+    assert select_learning_rate(np.empty((1, 0))) == 0
+
+
+def test_an_arm_that_always_diverges_is_counted_and_not_averaged(base, corpus, tmp_path):
+    broken = {"optimizer.learning_rate": 1e30, "optimizer.warmup_steps": 0, "optimizer.clip_norm": None}
+    study = Study("broken", base, {"good": {}, "bad": broken}, seeds=2)
+    good, bad = study.run(tmp_path, corpus=corpus).arms
+    assert (good.n_ok, good.n_diverged, bad.n_ok, bad.n_diverged) == (2, 0, 0, 2)
+    assert bad.loss is None
+    assert bad.verdict == "unresolved"
+    assert "2/2" in (tmp_path / "report.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"arms": {"a": {}}}, "a comparison needs two"),
+        ({"baseline": "rmsnrm"}, "no arm 'rmsnrm'; did you mean 'rmsnorm'?"),
+        ({"seeds": 2}, "leave 1 to estimate with"),
+        ({"margin": 0.0}, "not positive"),
+    ],
+)
+def test_impossible_studies_are_refused(base, changes, message):
+    arguments = {"arms": {"layernorm": {}, "rmsnorm": {}}, "seeds": 4, "learning_rates": (1e-3, 1e-2), **changes}
+    with pytest.raises(ConfigError) as error:
+        Study("norms", base, **arguments)
+    assert message in str(error.value)
+
+
+def test_arms_with_an_unknown_field_are_refused(base, corpus):
+    with pytest.raises(ConfigError, match="no field 'nrom'; did you mean 'norm'"):
+        Study("norms", base, {"a": {}, "b": {"model.nrom": RMSNorm()}}, seeds=3).configs(corpus)

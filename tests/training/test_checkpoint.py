@@ -1,0 +1,101 @@
+"""Checkpoints are whole or refused."""
+
+from typing import NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+import pytest
+
+from transformer.training import checkpoint
+from transformer.training.checkpoint import CheckpointError
+
+
+class State(NamedTuple):
+    weights: dict
+    key: jax.Array
+
+
+def state(value: float) -> State:
+    return State({"a": jnp.full((3, 2), value), "b": jnp.arange(4)}, jax.random.key(int(value)))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for step in (10, 20, 30):
+        checkpoint.save(tmp_path, step, state(float(step)), {"position": step})
+    return tmp_path
+
+
+def assert_is(restored, step):
+    got, notes = restored
+    chex.assert_trees_all_equal(got.weights, state(float(step)).weights)
+    assert (jax.random.key_data(got.key) == jax.random.key_data(state(float(step)).key)).all()
+    assert notes == {"position": step}
+
+
+def test_the_newest_is_restored_and_old_ones_are_deleted(folder):
+    assert checkpoint.steps(folder) == [20, 30]
+    assert_is(checkpoint.restore(folder, state(0.0)), 30)
+
+
+def test_nothing_there_is_none(tmp_path):
+    assert checkpoint.restore(tmp_path / "missing", state(0.0)) is None
+
+
+def files(folder, step):
+    return [p for p in sorted((folder / f"{step:08d}").rglob("*")) if p.is_file()]
+
+
+def damage(path, how):
+    data = path.read_bytes()
+    if how == "truncated":
+        path.write_bytes(data[: len(data) // 2])
+    elif how == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(bytes([data[0] ^ 1]) + data[1:])
+
+
+@pytest.mark.parametrize("how", ["truncated", "missing", "one bit"])
+def test_any_damaged_file_is_named_and_the_one_before_is_taken(folder, how):
+    number = len([p for p in files(folder, 30) if p.stat().st_size])
+    for i in range(number):
+        checkpoint.save(folder, 30, state(30.0), {"position": 30})
+        damage([p for p in files(folder, 30) if p.stat().st_size][i], how)
+        with pytest.warns(UserWarning, match="00000030 is damaged .*falling back"):
+            assert_is(checkpoint.restore(folder, state(0.0)), 20)
+
+
+def test_an_empty_folder_is_damage(folder):
+    for path in sorted((folder / "00000030").rglob("*"), reverse=True):
+        path.unlink() if path.is_file() else path.rmdir()
+    with pytest.warns(UserWarning, match="manifest"):
+        assert_is(checkpoint.restore(folder, state(0.0)), 20)
+
+
+def test_all_damaged_is_an_error_and_never_a_fresh_start(folder):
+    for step in (20, 30):
+        (folder / f"{step:08d}" / "manifest.json").unlink()
+    with pytest.warns(UserWarning, match="damaged"), pytest.raises(CheckpointError, match="every checkpoint"):
+        checkpoint.restore(folder, state(0.0))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        State({"a": jnp.zeros((3, 3)), "b": jnp.arange(4)}, jax.random.key(0)),
+        State({"a": jnp.zeros((3, 2), jnp.bfloat16), "b": jnp.arange(4)}, jax.random.key(0)),
+        State({"a": jnp.zeros((3, 2))}, jax.random.key(0)),
+        State({"a": jnp.zeros((3, 2)), "b": jnp.arange(4), "c": jnp.zeros(1)}, jax.random.key(0)),
+    ],
+)
+def test_another_tree_shape_or_dtype_is_refused(folder, other):
+    with pytest.raises(CheckpointError, match="this run has"):
+        checkpoint.restore(folder, other)
+
+
+def test_an_unfinished_save_is_removed_and_not_read(folder):
+    (folder / ".00000040.partial").mkdir()
+    assert_is(checkpoint.restore(folder, state(0.0)), 30)
+    assert not (folder / ".00000040.partial").exists()

@@ -1,0 +1,172 @@
+"""A run in a folder: what it writes, what it refuses, and that being killed does not change a bit of it."""
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+import warnings
+
+import jax
+import numpy as np
+import pytest
+
+from transformer.config.run import Replica
+from transformer.config.variant import ConfigError
+from transformer.training import checkpoint
+from transformer.training.loop import train
+
+REPLICAS = (Replica(seed=0), Replica(seed=1, learning_rate=3e-3))
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from experiments import cli
+from transformer import runtime
+from transformer.config.model import ModelConfig
+from transformer.config.run import DataConfig, OptimizerConfig, Replica, RunConfig
+from transformer.data.corpus import load_corpus
+from transformer.training.loop import train
+
+def main():
+    folder = Path(sys.argv[1])
+    runtime.start(cache=folder / "cache")
+    config = RunConfig(
+        model=ModelConfig(vocab_size=4, max_length=8, num_layers=1, d_model=16, num_heads=2, dropout=0.1),
+        data=DataConfig(path=str(folder / "text.txt")),
+        optimizer=OptimizerConfig(learning_rate=1e-2), steps=3000, batch_size=4, steps_per_dispatch=5,
+        evaluate_every=250, checkpoint_every=100,
+    )
+    replicas = (Replica(seed=0), Replica(seed=1, learning_rate=3e-3))
+    train(config, replicas, load_corpus(config.data), Path(sys.argv[2]), when_not_empty="resume")
+
+cli.main(main)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "text.txt").write_text("abacabad" * 40)
+    return tmp_path
+
+
+def start(folder, workdir):
+    command = [sys.executable, "-c", SCRIPT, str(folder), str(workdir)]
+    with (folder / "stderr.txt").open("w") as said:
+        return subprocess.Popen(command, stderr=said)
+
+
+def wait_for_progress(process, workdir, lines):
+    """Until metrics.jsonl has grown by some lines, or the process has ended."""
+    path = workdir / "metrics.jsonl"
+    before = path.read_bytes().count(b"\n") if path.exists() else 0
+    while process.poll() is None:
+        now = path.read_bytes().count(b"\n") if path.exists() else 0
+        if abs(now - before) >= lines:
+            return
+        time.sleep(0.002)
+
+
+def final_arrays(workdir):
+    """The bytes of the newest checkpoint, array by array."""
+    import orbax.checkpoint.experimental.v1 as ocp
+
+    step = checkpoint.steps(workdir / "checkpoints")[-1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # orbax: no shardings were given
+        arrays = ocp.load(str(workdir / "checkpoints" / f"{step:08d}" / "state"))
+    return step, {name: np.asarray(a).tobytes() for name, a in arrays.items()}
+
+
+def test_kills_at_random_moments_change_no_bit(folder):
+    """SIGKILL five times, then the same command to the end."""
+    whole, killed = folder / "whole", folder / "killed"
+    process = start(folder, whole)
+    assert process.wait() == 0, (folder / "stderr.txt").read_text()
+    rng = random.Random(0)
+    kills = 0
+    while kills < 5:
+        process = start(folder, killed)
+        wait_for_progress(process, killed, lines=rng.randrange(1, 160))
+        time.sleep(rng.random() * 0.05)
+        assert process.poll() is None, "the run ended before it was killed five times"
+        process.kill()
+        process.wait()
+        kills += 1
+    process = start(folder, killed)
+    assert process.wait() == 0, (folder / "stderr.txt").read_text()
+    assert (killed / "metrics.jsonl").read_bytes() == (whole / "metrics.jsonl").read_bytes()
+    assert final_arrays(killed) == final_arrays(whole)
+    assert not list((killed / "checkpoints").glob(".*"))
+
+
+def test_sigterm_saves_and_says_how_to_go_on(folder):
+    workdir = folder / "run"
+    process = start(folder, workdir)
+    wait_for_progress(process, workdir, lines=20)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait() == 75
+    said = (folder / "stderr.txt").read_text()
+    step = checkpoint.steps(workdir / "checkpoints")[-1]
+    assert f"step {step} is saved in {workdir}; the same command with --resume goes on" in said
+    lines = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
+    assert lines[-1]["step"] == step
+
+
+def test_a_finished_run_is_not_run_again(config, corpus, tmp_path):
+    first = train(config, REPLICAS, corpus, tmp_path / "run")
+    metrics = (tmp_path / "run" / "metrics.jsonl").read_bytes()
+    second = train(config, REPLICAS, corpus, tmp_path / "run", when_not_empty="resume")
+    np.testing.assert_array_equal(first.validation_loss, second.validation_loss)
+    assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == metrics
+
+
+def test_what_a_run_writes(config, corpus, tmp_path):
+    workdir = tmp_path / "run"
+    outcome = train(config.replace(evaluate_every=6), REPLICAS, corpus, workdir)
+    lines = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
+    training = [(line["step"], line["replica"]) for line in lines if "loss" in line]
+    assert training == [(step, i) for step in (5, 6, 10, 12) for i in (0, 1)]
+    assert [line["step"] for line in lines if "validation_loss" in line] == [6, 6, 12, 12]
+    assert lines[-1]["validation_loss"] == outcome.validation_loss[1]
+    assert lines[-3]["learning_rate"] < 3e-3
+    environment = json.loads((workdir / "environment.json").read_text())
+    assert environment["packages"]["jax"] == jax.__version__
+    assert json.loads((workdir / "config.json").read_text())["replicas"][1]["learning_rate"] == 3e-3
+
+
+def test_the_validation_loss_is_the_mean_over_the_split(config, corpus, tmp_path):
+    outcome = train(config, REPLICAS, corpus, tmp_path / "run")
+    assert outcome.loss_by_position.shape == (2, 8)
+    labels = len(corpus.validation) - 1
+    per_position = np.array([len(range(i, labels, 8)) for i in range(8)])
+    mean = (outcome.loss_by_position * per_position).sum(-1) / labels
+    np.testing.assert_allclose(mean, outcome.validation_loss, rtol=1e-6)
+    assert outcome.validation_loss.max() < np.log(4)
+
+
+def test_a_diverged_replica_is_reported_and_leaves_the_others_alone(config, corpus, tmp_path):
+    replicas = (REPLICAS[0], Replica(seed=0, learning_rate=1e30), REPLICAS[1], REPLICAS[1])
+    config = config.replace({"optimizer.warmup_steps": 0, "optimizer.clip_norm": None})
+    outcome = train(config, replicas, corpus, tmp_path / "run")
+    assert np.isnan(outcome.validation_loss[1])
+    assert outcome.diverged_at[1] > 0
+    assert (outcome.diverged_at[[0, 2, 3]] == -1).all()
+    assert np.isfinite(outcome.validation_loss[[0, 2, 3]]).all()
+
+
+def test_folders_that_are_not_empty(config, corpus, tmp_path):
+    train(config, REPLICAS, corpus, tmp_path / "run")
+    with pytest.raises(ConfigError, match="not empty; --resume goes on with it, --overwrite"):
+        train(config, REPLICAS, corpus, tmp_path / "run")
+    other = config.replace({"model.d_ff": 32})
+    with pytest.raises(ConfigError, match=r"differs in replicas, run\.model\.d_ff$"):
+        train(other, REPLICAS[:1], corpus, tmp_path / "run", when_not_empty="resume")
+    train(config, REPLICAS[:1], corpus, tmp_path / "run", when_not_empty="overwrite")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").touch()
+    for way in ("resume", "overwrite"):
+        with pytest.raises(ConfigError, match=r"holds no config\.json"):
+            train(config, REPLICAS, corpus, tmp_path / "mine", when_not_empty=way)
+    assert (tmp_path / "mine" / "thesis.tex").exists()

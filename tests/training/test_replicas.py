@@ -1,0 +1,97 @@
+"""Runs in one program are the runs alone; variants under one seed are real pairs."""
+
+import chex
+import jax
+import numpy as np
+import pytest
+
+from transformer.config.norms import RMSNorm
+from transformer.config.residuals import SandwichNorm
+from transformer.config.run import Replica
+from transformer.data.corpus import Batches, stack_batches
+from transformer.training.program import make_program
+from transformer.training.replicas import replica_mesh
+
+REPLICAS = (
+    Replica(seed=0),
+    Replica(seed=1, learning_rate=3e-2, weight_decay=0.0),
+    Replica(seed=0, warmup_steps=0, initial_scale=2.0),
+    Replica(seed=5, learning_rate=1e-3),
+)
+
+
+def run(config, corpus, replicas):
+    """Parameters and losses after one dispatch, leading axis R."""
+    program = make_program(config, replicas)
+    batches = [Batches(corpus.train, config.model.max_length, config.batch_size, r.seed) for r in replicas]
+    state, metrics = program.train(program.init(), {"tokens": stack_batches(batches, 0, config.steps_per_dispatch)})
+    return jax.device_get((state.params, metrics["loss"]))
+
+
+def replica(tree, i):
+    return jax.tree.map(lambda a: a[i], tree)
+
+
+def test_replicas_equal_single_runs(config, corpus):
+    """To float tolerance: where a device has one replica, XLA unrolls the loop over them and fuses anew."""
+    together = run(config, corpus, REPLICAS)
+    for i, one in enumerate(REPLICAS):
+        chex.assert_trees_all_close(replica(together, i), replica(run(config, corpus, [one]), 0), rtol=1e-4, atol=1e-5)
+
+
+def test_replicas_do_not_depend_on_their_company(config, corpus):
+    """Bit for bit, where a device of the CPU has two replicas or more."""
+    four = run(config, corpus, REPLICAS)
+    six = run(config, corpus, [Replica(seed=8), *REPLICAS[::-1], Replica(seed=9, learning_rate=1e6)])
+    for i in range(4):
+        chex.assert_trees_all_equal(replica(four, i), replica(six, 4 - i))
+
+
+def test_replicas_differ_in_every_number(config, corpus):
+    params, _ = run(config, corpus, [Replica(seed=3), *(Replica(seed=3, **{k: v}) for k, v in NUMBERS.items())])
+    kernel = params["blocks"]["layer"]["attention"]["query"]["kernel"]
+    for i, name in enumerate(NUMBERS, 1):
+        assert np.abs(kernel[i] - kernel[0]).max() > 1e-6, name
+
+
+NUMBERS = {"learning_rate": 1e-3, "weight_decay": 5.0, "warmup_steps": 0, "initial_scale": 0.5}
+
+
+def test_variants_under_one_seed_share_initial_values(config):
+    first = make_program(config, REPLICAS[:1]).init().params
+    changed = config.replace({"model.norm": RMSNorm(), "model.residual": SandwichNorm(), "model.tie_embeddings": False})
+    second = make_program(changed, REPLICAS[:1]).init().params
+    mine, other = (
+        {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
+        for tree in (first, second)
+    )
+    shared = mine.keys() & other.keys()
+    assert len(shared) >= 9
+    for path in shared:
+        np.testing.assert_array_equal(mine[path], other[path])
+
+
+def test_the_initial_scale_multiplies_random_values_only(config):
+    one, two = (make_program(config, [Replica(seed=0, initial_scale=s)]).init().params for s in (1.0, 2.0))
+    np.testing.assert_allclose(two["embedding"]["table"], 2 * one["embedding"]["table"], rtol=1e-6)
+    np.testing.assert_array_equal(two["final_norm"]["params"]["scale"], one["final_norm"]["params"]["scale"])
+
+
+@pytest.mark.parametrize(("replicas", "devices"), [(1, 1), (2, 2), (3, 1), (6, 2)])
+def test_as_many_devices_as_divide_the_replicas(replicas, devices):
+    assert replica_mesh(replicas).size == devices
+
+
+def test_replicas_are_spread_over_devices(config):
+    table = make_program(config, REPLICAS).init().params["embedding"]["table"]
+    assert len(table.sharding.device_set) == 2
+    assert {shard.data.shape[0] for shard in table.addressable_shards} == {2}
+
+
+def test_one_compilation_for_all_replicas_and_all_dispatches(config, corpus):
+    program = make_program(config, REPLICAS)
+    batches = [Batches(corpus.train, config.model.max_length, config.batch_size, r.seed) for r in REPLICAS]
+    state = program.init()
+    for first in (0, 5):
+        state, _ = program.train(state, {"tokens": stack_batches(batches, first, 5)})
+    assert program.train._cache_size() == 1

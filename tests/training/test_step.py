@@ -1,0 +1,114 @@
+"""One update."""
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from transformer.config.run import Replica
+from transformer.models import pure
+from transformer.models.language_model import LanguageModel
+from transformer.training.objective import next_token
+from transformer.training.optimizer import adamw, stack_numbers
+from transformer.training.step import create_train_state, make_train_step
+
+
+def build(config):
+    return lambda key: LanguageModel(config.model, key=key)
+
+
+def start(config, optimizer):
+    params, apply = pure.split(build(config)(jax.random.key(0)))
+    numbers = jax.tree.map(lambda a: jnp.asarray(a[0]), stack_numbers(config.optimizer, [Replica()]))
+    return apply, create_train_state(params, optimizer, numbers, jax.random.key(1))
+
+
+@pytest.fixture
+def batch():
+    rng = np.random.default_rng(0)
+    weights = np.ones((4, 8), np.float32)
+    weights[0, 3:] = 0
+    weights[3, 1:] = 0
+    return {"tokens": jnp.asarray(rng.integers(0, 4, (4, 9)), jnp.int32), "weights": jnp.asarray(weights)}
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_accumulation_does_not_change_the_gradient(config, batch, smoothing):
+    """Also where pieces hold different numbers of real tokens, and under label smoothing."""
+    results = []
+    for pieces in (1, 2, 4):
+        optimizer = optax.sgd(1.0)
+        apply, state = start(config, optimizer)
+        objective = next_token(label_smoothing=smoothing, z_loss=1e-3)
+        step = jax.jit(make_train_step(apply, objective, optimizer, accumulation=pieces))
+        state, metrics = step(state, batch)
+        results.append((state.params, metrics))
+    chex.assert_trees_all_close(results[0], results[1], rtol=1e-5, atol=1e-6)
+    chex.assert_trees_all_close(results[0], results[2], rtol=1e-5, atol=1e-6)
+
+
+def test_padding_does_not_change_the_gradient(config, batch):
+    optimizer = optax.sgd(1.0)
+    apply, state = start(config, optimizer)
+    step = jax.jit(make_train_step(apply, next_token(), optimizer))
+    unpadded = jax.tree.map(lambda a: a[1:3], batch)
+    padded = {**batch, "weights": batch["weights"].at[jnp.array([0, 3])].set(0)}
+    chex.assert_trees_all_close(step(state, unpadded)[0].params, step(state, padded)[0].params, rtol=1e-5, atol=1e-6)
+
+
+def test_a_run_that_stops_being_finite_is_frozen_and_remembered(config, batch):
+    optimizer = optax.sgd(0.1)
+    apply, state = start(config, optimizer)
+    step = jax.jit(make_train_step(apply, next_token(), optimizer))
+    state, _ = step(state, batch)
+    poisoned, metrics = step(state, {**batch, "weights": batch["weights"] * jnp.nan})
+    assert not np.isfinite(metrics["loss"])
+    assert int(poisoned.diverged_at) == 1
+    chex.assert_trees_all_equal(poisoned.params, state.params)
+    after, _ = step(poisoned, batch)
+    assert int(after.diverged_at) == 1
+    chex.assert_trees_all_equal(after.params, state.params)
+
+
+def test_an_empty_batch_changes_nothing_and_is_finite(config, batch):
+    optimizer = optax.sgd(1.0)
+    apply, state = start(config, optimizer)
+    step = jax.jit(make_train_step(apply, next_token(), optimizer))
+    after, metrics = step(state, {**batch, "weights": batch["weights"] * 0})
+    assert float(metrics["loss"]) == 0
+    chex.assert_trees_all_equal(after.params, state.params)
+
+
+def test_adamw_is_adamw_of_optax_on_matrices_and_does_not_decay_the_rest(config, batch):
+    decayed = jax.tree.map(lambda spec: spec.decayed, pure.specs(build(config)))
+    block = decayed["blocks"]["layer"]
+    assert block["attention"]["query"]["kernel"]
+    assert decayed["embedding"]["table"]
+    # (N, D) once stacked, and still a vector to weight decay.
+    assert not block["attention_residual"]["norms"]["input"]["params"]["scale"]
+    ours = adamw(config.optimizer, config.steps, decayed)
+    apply, state = start(config, ours)
+    o = config.optimizer
+    schedule = lambda step: o.learning_rate * o.schedule(step, jnp.float32(o.warmup_steps), config.steps)  # noqa: E731
+    theirs = optax.chain(
+        optax.clip_by_global_norm(1.0),
+        optax.adamw(schedule, o.beta1, o.beta2, o.eps, weight_decay=o.weight_decay, mask=decayed),
+    )
+    expected = create_train_state(state.params, theirs, state.numbers, state.key)
+    step, other = (jax.jit(make_train_step(apply, next_token(), x)) for x in (ours, theirs))
+    with jax.numpy_dtype_promotion("standard"):
+        for _ in range(3):
+            state, expected = step(state, batch)[0], other(expected, batch)[0]
+    chex.assert_trees_all_close(state.params, expected.params, rtol=1e-6)
+
+
+def test_dropout_follows_the_key_of_the_step(config, batch):
+    config = config.replace({"model.dropout": 0.5})
+    optimizer = optax.sgd(0.0)
+    apply, state = start(config, optimizer)
+    step = jax.jit(make_train_step(apply, next_token(), optimizer))
+    losses = [float(step(s, batch)[1]["loss"]) for s in (state, state, state._replace(step=jnp.int32(1)))]
+    assert losses[0] == losses[1]
+    assert losses[0] != losses[2]
