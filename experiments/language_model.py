@@ -91,7 +91,7 @@ def write_sample(config: RunConfig, outcome: Outcome, corpus: Corpus, prompt: np
     """The prompt and its continuation by the best replica."""
     losses = np.nan_to_num(outcome.validation_loss, nan=np.inf)
     params = jax.tree.map(lambda a: a[int(losses.argmin())], jax.device_get(outcome.params))
-    apply = pure.abstract(lambda key: LanguageModel(config.model, key=key))[1]
+    apply = pure.split(pure.abstract(lambda key: LanguageModel(config.model, key=key)))[1]
     tokens = sample(
         apply,
         params,

@@ -34,7 +34,7 @@ def test_nanogpt_has_its_published_size():
 def test_operations_agree_with_xla(name):
     """XLA also counts what is not a matrix product: a few per cent at these widths."""
     config = CONFIGS[name]
-    params, apply = pure.abstract(lambda key: LanguageModel(config, key=key))
+    params, apply = pure.split(pure.abstract(lambda key: LanguageModel(config, key=key)))
     tokens = jax.ShapeDtypeStruct((4, config.max_length), jnp.int32)
     count = 4 * config.max_length
     forward = jax.jit(apply).lower(params, tokens).compile().cost_analysis()["flops"] / count

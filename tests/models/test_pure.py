@@ -51,7 +51,7 @@ def test_parameters_are_plain():
 
 def test_abstract_computes_nothing():
     """Shapes and dtypes without arrays, and the same pure function."""
-    params, (shapes, apply) = initialize(build(), jax.random.key(0)), abstract(build())
+    params, (shapes, apply) = initialize(build(), jax.random.key(0)), split(abstract(build()))
     assert all(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(shapes))
     chex.assert_trees_all_equal_shapes_and_dtypes(params, shapes)
     assert jax.eval_shape(apply, shapes, TOKENS).shape == (1, 8, 9)
@@ -72,7 +72,7 @@ def test_initialize_is_the_module():
 def test_initial_scale():
     """The scale multiplies random values, and leaves ones and zeros."""
     one, two = (initialize(build(), jax.random.key(0), scale) for scale in (1.0, 3.0))
-    for path, spec in flat(specs(build())).items():
+    for path, spec in flat(specs(abstract(build()))).items():
         factor = 3.0 if spec.initializer.random else 1.0
         chex.assert_trees_all_close(flat(two)[path], factor * flat(one)[path], rtol=1e-6)
     assert np.array_equal(two["final_norm"]["params"]["scale"], np.ones(16))
@@ -80,7 +80,7 @@ def test_initial_scale():
 
 def test_specs_mirror_the_parameters():
     """Each leaf has its law and whether it decays: matrices do, norms and biases do not."""
-    params, laws = flat(initialize(build(), jax.random.key(0))), flat(specs(build()))
+    params, laws = flat(initialize(build(), jax.random.key(0))), flat(specs(abstract(build())))
     assert set(laws) == set(params)
     for path, law in laws.items():
         assert params[path].shape[-len(law.shape) :] == law.shape
@@ -124,7 +124,7 @@ def test_depth_shares_layers():
 
 def test_seeds_differ():
     """Another seed changes every random parameter; within a model no two random parameters are alike."""
-    laws = flat(specs(build()))
+    laws = flat(specs(abstract(build())))
     random = [path for path, law in laws.items() if law.initializer.random]
     here, there = initial(TINY, 0), initial(TINY, 1)
     for path in random:

@@ -13,7 +13,7 @@ from transformer.models.language_model import LanguageModel
 
 def parameter_count(config: ModelConfig, build: Callable[..., nnx.Module] = LanguageModel) -> int:
     """Number of parameters, tied ones once."""
-    params = pure.abstract(lambda key: build(config, key=key))[0]
+    params = pure.split(pure.abstract(lambda key: build(config, key=key)))[0]
     return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(params))
 
 

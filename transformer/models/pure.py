@@ -13,32 +13,31 @@ Params = dict[str, Any]
 Apply = Callable[..., jax.Array]
 
 
+def abstract(build: Callable[[jax.Array], nnx.Module]) -> nnx.Module:
+    """The module `build(key)` with shapes in place of arrays; nothing is computed."""
+    return nnx.eval_shape(lambda: build(jax.random.key(0)))
+
+
 def split(model: nnx.Module) -> tuple[Params, Apply]:
-    """The parameters of a module, and its call as a pure function of them.
+    """The parameters of a module, abstract or not, and its call as a pure function of them.
 
     `apply(params, *args, **kwargs)` is `model(*args, **kwargs)`, to be called under `jax.jit`.
     """
     graphdef, state = nnx.split(model)
-    return _to_dict(state), _apply(graphdef, state)
+    return _nest({path: variable.get_value() for path, variable in _variables(state)}), _apply(graphdef, state)
 
 
-def abstract(build: Callable[[jax.Array], nnx.Module]) -> tuple[Params, Apply]:
-    """`split` without computing anything: the parameters are `jax.ShapeDtypeStruct`s."""
-    graphdef, state = nnx.split(nnx.eval_shape(lambda: build(jax.random.key(0))))
-    return _to_dict(state), _apply(graphdef, state)
+def specs(model: nnx.Module) -> Params:
+    """The `Parameter` of every leaf of a module, abstract or not, in the tree of the parameters."""
+    return _nest({path: _spec(variable) for path, variable in _variables(nnx.split(model)[1])})
 
 
 def initialize(build: Callable[[jax.Array], nnx.Module], key: jax.Array, initial_scale=1.0) -> Params:
     """The parameters of `build(key)`, random values times `initial_scale`; pure, so jit or map it."""
-    state = nnx.split(build(key))[1]
-    scaled = nnx.map_state(lambda _, v: v.replace(v[...] * initial_scale) if _spec(v).initializer.random else v, state)
-    return _to_dict(scaled)
-
-
-def specs(build: Callable[[jax.Array], nnx.Module]) -> Params:
-    """The `Parameter` of every leaf, in the tree of the parameters."""
-    state = nnx.split(nnx.eval_shape(lambda: build(jax.random.key(0))))[1]
-    return _nest({path: _spec(variable) for path, variable in _variables(state)})
+    model = build(key)
+    return jax.tree.map(
+        lambda value, spec: value * initial_scale if spec.initializer.random else value, split(model)[0], specs(model)
+    )
 
 
 def _spec(variable: Any) -> Parameter:
@@ -47,10 +46,6 @@ def _spec(variable: Any) -> Parameter:
 
 def _variables(state) -> Iterator[tuple[tuple[str, ...], Any]]:
     return ((tuple(map(str, path)), variable) for path, variable in nnx.to_flat_state(state))
-
-
-def _to_dict(state) -> Params:
-    return _nest({path: variable.get_value() for path, variable in _variables(state)})
 
 
 def _nest(flat: dict[tuple[str, ...], Any]) -> Params:

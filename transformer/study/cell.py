@@ -11,7 +11,8 @@ from transformer.analysis.counts import parameter_count, train_flops_per_token
 from transformer.config.run import Replica, RunConfig
 from transformer.data.corpus import Corpus
 from transformer.training.checkpoint import write_durably
-from transformer.training.loop import identity, train
+from transformer.training.loop import train
+from transformer.training.workdir import identity
 
 
 @dataclass(frozen=True)

@@ -3,31 +3,26 @@
 import json
 import math
 import os
-import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import numpy as np
 
-from transformer.config.run import Replica, RunConfig, fingerprint, to_json
-from transformer.config.variant import ConfigError
+from transformer.config.run import Replica, RunConfig
 from transformer.data.corpus import Batches, Corpus, check_corpus, stack_batches, whole_split, with_vocabulary
 from transformer.training import checkpoint
-from transformer.training.environment import environment
 from transformer.training.program import Program, make_program
 from transformer.training.progress import Progress
 from transformer.training.signals import Interrupted, StopRequest
 from transformer.training.step import Metrics, TrainState
+from transformer.training.workdir import WhenNotEmpty, identity, prepare_workdir
 
 EVALUATION_BATCH = 64
-
-WhenNotEmpty = Literal["refuse", "resume", "overwrite"]
-"""What to do with a folder that holds an earlier run."""
 
 
 @dataclass(frozen=True)
@@ -77,43 +72,6 @@ def train(
         return run.to_the_end()
 
 
-def prepare_workdir(workdir: Path, wanted: dict[str, Any], when_not_empty: WhenNotEmpty) -> None:
-    """Make the folder a run of that identity, or refuse.
-
-    Raises:
-      ConfigError: the folder is not empty and nothing was said about it, or holds another run.
-    """
-    path = workdir / "config.json"
-    if workdir.exists() and not workdir.is_dir():
-        raise ConfigError(f"workdir: {workdir} is not a folder")
-    if workdir.exists() and any(workdir.iterdir()):
-        if when_not_empty == "refuse":
-            raise ConfigError(f"workdir: {workdir} is not empty; --resume goes on with it, --overwrite starts again")
-        if not path.exists():
-            raise ConfigError(f"workdir: {workdir} is not empty and holds no config.json of a run")
-        if when_not_empty == "overwrite":
-            shutil.rmtree(workdir)
-        elif differing := _differences(json.loads(path.read_text()), wanted):
-            raise ConfigError(f"workdir: {workdir} holds another run, which differs in {', '.join(differing)}")
-    workdir.mkdir(parents=True, exist_ok=True)
-    checkpoint.write_durably(path, json.dumps(wanted, indent=1, sort_keys=True))
-    checkpoint.write_durably(workdir / "environment.json", json.dumps(environment(), indent=1, sort_keys=True))
-
-
-def identity(config: RunConfig, replicas: Sequence[Replica], corpus: Corpus) -> dict[str, Any]:
-    """Everything that decides the numbers of a run, as JSON, and its hash."""
-    body = {"run": to_json(config), "replicas": to_json(list(replicas)), "data": corpus.fingerprint}
-    return {"sha256": fingerprint(body), **body}
-
-
-def _differences(stored: Any, wanted: Any, path: str = "") -> list[str]:
-    """The paths at which two JSON values differ, without the hash of the whole."""
-    if isinstance(stored, dict) and isinstance(wanted, dict):
-        names = sorted((stored.keys() | wanted.keys()) - {"sha256"})
-        return [d for n in names for d in _differences(stored.get(n), wanted.get(n), f"{path}.{n}" if path else n)]
-    return [] if stored == wanted else [path]
-
-
 @dataclass
 class _Run:
     """A run under way: the state on the devices and what is still to be written of it."""
@@ -139,6 +97,7 @@ class _Run:
     def to_the_end(self) -> Outcome:
         state, done = self.restore_or_init()
         self.metrics = (self.workdir / "metrics.jsonl").open("a", encoding="utf-8")
+        self.learning_rates = np.asarray(self.program.learning_rates())
         with self.metrics:
             self.progress.update(done)
             for step, end in self.chunks(done):
@@ -146,12 +105,12 @@ class _Run:
                 state, metrics = self.program.train(state, {"tokens": tokens})
                 self.read_metrics()
                 self.unread = (step, metrics)
-                if self.config.evaluate_every and end % self.config.evaluate_every == 0 and end < self.config.steps:
+                if is_multiple(end, self.config.evaluate_every) and end < self.config.steps:
                     self.evaluate(state, end)
-                due = self.config.checkpoint_every and end % self.config.checkpoint_every == 0
-                if due or self.stop.requested or end == self.config.steps:
+                due, stop = is_multiple(end, self.config.checkpoint_every), self.stop.requested
+                if due or stop or end == self.config.steps:
                     self.save(state, end)
-                if self.stop.requested and end < self.config.steps:
+                if stop and end < self.config.steps:
                     raise Interrupted(f"step {end} is saved in {self.workdir}; the same command with --resume goes on")
             loss, by_position = self.evaluate(state, self.config.steps)
         diverged_at = np.asarray(state.diverged_at)
@@ -216,14 +175,13 @@ class _Run:
         (first, metrics), self.unread = self.unread, None
         loss, norm = (np.asarray(metrics[name], np.float64) for name in ("loss", "grad_norm"))
         end = first + loss.shape[1]
-        rates = np.asarray(self.program.learning_rate(end - 1))
         lines = [
             {
                 "step": end,
                 "replica": i,
                 "loss": _finite(loss[i].mean()),
                 "grad_norm": _finite(norm[i].mean()),
-                "learning_rate": float(rates[i]),
+                "learning_rate": float(self.learning_rates[i, end - 1]),
             }
             for i in range(len(self.replicas))
         ]
@@ -232,6 +190,10 @@ class _Run:
 
     def log(self, lines: list[dict[str, Any]]) -> None:
         self.metrics.writelines(json.dumps(line) + "\n" for line in lines)
+
+
+def is_multiple(step: int, of: int | None) -> bool:
+    return of is not None and step % of == 0
 
 
 def _finite(value: float) -> float | None:

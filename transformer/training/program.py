@@ -29,8 +29,8 @@ class Program:
     """(state, batches (R, T, …)) to (state, metrics (R, T)); the state is donated."""
     evaluate: Callable[[Any, Any], Sums]
     """(params, batches (N, …)) to sums (R, L); the batches are the same for all replicas."""
-    learning_rate: Callable[[Any], jax.Array]
-    """(R,) learning rates of the update after so many updates."""
+    learning_rates: Callable[[], jax.Array]
+    """(R, steps): of every step."""
     abstract_state: TrainState
     """Shapes, dtypes and shardings of the state."""
 
@@ -42,8 +42,9 @@ def make_program(config: RunConfig, replicas: Sequence[Replica]) -> Program:
         return LanguageModel(config.model, key=key)
 
     mesh = replica_mesh(len(replicas))
-    apply = pure.abstract(build)[1]
-    decayed = jax.tree.map(lambda spec: spec.decayed, pure.specs(build))
+    model = pure.abstract(build)
+    apply = pure.split(model)[1]
+    decayed = jax.tree.map(lambda spec: spec.decayed, pure.specs(model))
     optimizer = adamw(config.optimizer, config.steps, decayed)
     objective = next_token(config.objective.label_smoothing, config.objective.z_loss)
     step = make_train_step(apply, objective, optimizer, accumulation=config.accumulation)
@@ -60,6 +61,10 @@ def make_program(config: RunConfig, replicas: Sequence[Replica]) -> Program:
         zeros = jnp.zeros(batches["weights"].shape[-1])
         return lax.scan(add, Sums(zeros, zeros), batches)[0]
 
+    def rates():
+        column = jax.tree.map(lambda x: x[:, None], numbers)
+        return learning_rate(config.optimizer, column, jnp.arange(config.steps), config.steps)
+
     split = sharding(mesh)
     seeds = np.array([r.seed for r in replicas], np.int32)
     scales = np.array([r.initial_scale for r in replicas], np.float32)
@@ -70,6 +75,6 @@ def make_program(config: RunConfig, replicas: Sequence[Replica]) -> Program:
         init=lambda: compiled_init(seeds, scales, numbers),
         train=jax.jit(over_replicas(repeat(step), mesh), in_shardings=split, out_shardings=split, donate_argnums=0),
         evaluate=jax.jit(over_replicas(evaluate, mesh, shared=1)),
-        learning_rate=jax.jit(lambda step: learning_rate(config.optimizer, numbers, step, config.steps)),
+        learning_rates=jax.jit(rates),
         abstract_state=jax.tree.map(lambda s: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=split), shapes),
     )

@@ -1,0 +1,87 @@
+"""Chunked against exact attention at length 4096, forward and backward: time, memory and agreement.
+
+python -m experiments.benchmarks.attention [--length 4096] [--rounds 5]
+"""
+
+import argparse
+import time
+
+import jax
+import jax.numpy as jnp
+
+from experiments.benchmarks.interleave import show, spread
+from transformer import runtime
+from transformer.functional.attention import attention
+from transformer.functional.biases import LinearDistance, alibi_slopes
+from transformer.functional.chunked import chunked_attention
+from transformer.functional.masks import Causal, Full, Padding, Prefix, Segment, Tokens, Window
+
+HEADS, HEAD_DIM = 4, 64
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--length", type=int, default=4096)
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
+    runtime.start()
+    length = arguments.length
+    shape = (1, length, HEADS, HEAD_DIM)
+    q, k, v, weights = (jax.random.normal(key, shape) for key in jax.random.split(jax.random.key(0), 4))
+    positions = jnp.arange(length)
+    tokens = Tokens.at(positions, segments=positions[None] // 1000, valid=positions[None] < length - 100)
+    masks = {
+        "full": Full(),
+        "causal": Causal(),
+        "causal & window(512)": Causal() & Window(512),
+        "causal | prefix(1000)": Causal() | Prefix(1000),
+        "causal & segment & padding": Causal() & Segment() & Padding(),
+    }
+    alibi = LinearDistance(jnp.asarray(alibi_slopes(HEADS), jnp.float32))
+    rows = []
+    for name, mask in masks.items():
+        for bias_name, bias in (("", None), (" + alibi", alibi)):
+            programs = [_gradient(f, tokens, mask) for f in (attention, chunked_attention)]
+            compiled = [jax.jit(p).lower(q, k, v, bias, weights).compile() for p in programs]
+            memory = [_temporary_megabytes(c) for c in compiled]
+            results = [jax.block_until_ready(c(q, k, v, bias, weights)) for c in compiled]
+            seconds: list[list[float]] = [[], []]
+            for _ in range(arguments.rounds):
+                for c, times in zip(compiled, seconds, strict=True):
+                    start = time.perf_counter()
+                    jax.block_until_ready(c(q, k, v, bias, weights))
+                    times.append(time.perf_counter() - start)
+            speedup = [a / b for a, b in zip(*seconds, strict=True)]
+            rows.append(
+                [
+                    name + bias_name,
+                    *(spread([1e3 * t for t in times], 0) for times in seconds),
+                    spread(speedup, 1),
+                    f"{memory[0]:.0f} / {memory[1]:.0f}",
+                    f"{_difference(*results):.1e}",
+                ]
+            )
+    columns = ["mask", "exact, ms", "chunked, ms", "exact / chunked", "memory, MB", "largest relative difference"]
+    show(f"attention of {length} tokens, {HEADS} heads of {HEAD_DIM}, value and gradients", columns, rows)
+
+
+def _gradient(function, tokens, mask):
+    def loss(q, k, v, bias, weights):
+        out = function(q, k, v, queries=tokens, keys=tokens, mask=mask, bias=bias)
+        return (out * weights).sum(), out
+
+    return jax.grad(loss, argnums=(0, 1, 2, 3), has_aux=True)
+
+
+def _temporary_megabytes(compiled) -> float:
+    return compiled.memory_analysis().temp_size_in_bytes / 1e6
+
+
+def _difference(exact, chunked) -> float:
+    """The largest difference of any value or gradient, relative to the largest of its array."""
+    differences = jax.tree.map(lambda a, b: jnp.abs(a - b).max() / jnp.abs(a).max(), exact, chunked)
+    return max(float(d) for d in jax.tree.leaves(differences))
+
+
+if __name__ == "__main__":
+    main()
