@@ -8,8 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from transformer.config.activations import ReLU
 from transformer.config.implementations import AttentionImplementation, Chunked, Exact
 from transformer.config.model import ModelConfig
+from transformer.config.norms import RMSNorm
 from transformer.config.positions import Position
 from transformer.config.residuals import Residual
 from transformer.models.language_model import LanguageModel
@@ -44,6 +46,8 @@ def test_nothing_from_the_future(position, residual, attention):
         position=position,
         residual=residual,
         attention=attention,
+        norm=RMSNorm(),
+        activation=ReLU(),
         initial_std=0.1,
     )
     params, apply = split(LanguageModel(config, key=jax.random.key(0)))

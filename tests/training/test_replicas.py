@@ -77,9 +77,22 @@ def test_the_initial_scale_multiplies_random_values_only(config):
     np.testing.assert_array_equal(two["final_norm"]["params"]["scale"], one["final_norm"]["params"]["scale"])
 
 
-@pytest.mark.parametrize(("replicas", "devices"), [(1, 1), (2, 2), (3, 1), (6, 2)])
-def test_as_many_devices_as_divide_the_replicas(replicas, devices):
-    assert replica_mesh(replicas).size == devices
+@pytest.mark.parametrize(
+    ("replicas", "batch_size", "shape"),
+    [(2, 4, (2, 1)), (6, 3, (2, 1)), (1, 4, (1, 2)), (3, 4, (1, 2)), (3, 5, (1, 1))],
+)
+def test_devices_take_replicas_first_and_then_parts_of_the_batch(replicas, batch_size, shape):
+    assert replica_mesh(replicas, batch_size).devices.shape == shape
+
+
+@pytest.mark.parametrize("accumulation", [1, 2])
+def test_a_batch_shared_by_devices_gives_the_gradient_of_the_whole(config, corpus, accumulation):
+    """Batches of 4 are cut over two devices, batches of 1 cannot be."""
+    config = config.replace(accumulation=accumulation, steps_per_dispatch=2)
+    whole = config.replace(accumulation=4)
+    assert (make_program(config, REPLICAS[:1]).data_devices, make_program(whole, REPLICAS[:1]).data_devices) == (2, 1)
+    results = [run(c, corpus, REPLICAS[:1]) for c in (config, whole)]
+    chex.assert_trees_all_close(*results, rtol=1e-4, atol=1e-5)
 
 
 def test_replicas_are_spread_over_devices(config):

@@ -22,7 +22,8 @@ from transformer.training.signals import Interrupted, StopRequest
 from transformer.training.step import Metrics, TrainState
 from transformer.training.workdir import WhenNotEmpty, identity, prepare_workdir
 
-EVALUATION_BATCH = 64
+EVALUATION_BATCH = 32
+"""Sequences per device."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ class _Run:
         by_seed = {r.seed: Batches(self.corpus.train, length, batch_size, r.seed) for r in self.replicas}
         self.batches = [by_seed[r.seed] for r in self.replicas]
         self.tokens_per_step = length * batch_size * len(self.replicas)
-        self.validation = whole_split(self.corpus.validation, length, EVALUATION_BATCH)
+        self.validation = whole_split(self.corpus.validation, length, EVALUATION_BATCH * self.program.data_devices)
 
     def to_the_end(self) -> Outcome:
         state, done = self.restore_or_init()

@@ -15,7 +15,16 @@ from transformer.models.language_model import LanguageModel
 from transformer.modules.parameter import at
 from transformer.training.objective import Sums, next_token
 from transformer.training.optimizer import adamw, learning_rate, stack_numbers
-from transformer.training.replicas import over_replicas, repeat, replica_mesh, sharding
+from transformer.training.replicas import (
+    BATCHES,
+    DATA,
+    SHARED_BATCHES,
+    STATE,
+    over_replicas,
+    repeat,
+    replica_mesh,
+    sharding,
+)
 from transformer.training.step import Metrics, TrainState, create_train_state, make_train_step
 
 
@@ -33,6 +42,8 @@ class Program:
     """(R, steps): of every step."""
     abstract_state: TrainState
     """Shapes, dtypes and shardings of the state."""
+    data_devices: int
+    """How many devices share a batch; batches of evaluation are a multiple of it."""
 
 
 def make_program(config: RunConfig, replicas: Sequence[Replica]) -> Program:
@@ -41,13 +52,13 @@ def make_program(config: RunConfig, replicas: Sequence[Replica]) -> Program:
     def build(key):
         return LanguageModel(config.model, key=key)
 
-    mesh = replica_mesh(len(replicas))
+    mesh = replica_mesh(len(replicas), config.batch_size // config.accumulation)
     model = pure.abstract(build)
     apply = pure.split(model)[1]
     decayed = jax.tree.map(lambda spec: spec.decayed, pure.specs(model))
     optimizer = adamw(config.optimizer, config.steps, decayed)
     objective = next_token(config.objective.label_smoothing, config.objective.z_loss)
-    step = make_train_step(apply, objective, optimizer, accumulation=config.accumulation)
+    step = make_train_step(apply, objective, optimizer, accumulation=config.accumulation, data_axis=DATA)
 
     def init(seed, initial_scale, numbers):
         key = jax.random.key(seed)
@@ -59,7 +70,7 @@ def make_program(config: RunConfig, replicas: Sequence[Replica]) -> Program:
             return jax.tree.map(jnp.add, sums, next_token()(apply, params, batch, None)), None
 
         zeros = jnp.zeros(batches["weights"].shape[-1])
-        return lax.scan(add, Sums(zeros, zeros), batches)[0]
+        return lax.psum(lax.scan(add, Sums(zeros, zeros), batches)[0], DATA)
 
     def rates():
         column = jax.tree.map(lambda x: x[:, None], numbers)
@@ -69,12 +80,13 @@ def make_program(config: RunConfig, replicas: Sequence[Replica]) -> Program:
     seeds = np.array([r.seed for r in replicas], np.int32)
     scales = np.array([r.initial_scale for r in replicas], np.float32)
     numbers = stack_numbers(config.optimizer, replicas)
-    compiled_init = jax.jit(over_replicas(init, mesh), out_shardings=split)
+    compiled_init = jax.jit(over_replicas(init, mesh, [STATE] * 3), out_shardings=split)
     shapes = jax.eval_shape(compiled_init, seeds, scales, numbers)
     return Program(
         init=lambda: compiled_init(seeds, scales, numbers),
-        train=jax.jit(over_replicas(repeat(step), mesh), in_shardings=split, out_shardings=split, donate_argnums=0),
-        evaluate=jax.jit(over_replicas(evaluate, mesh, shared=1)),
+        train=jax.jit(over_replicas(repeat(step), mesh, [STATE, BATCHES]), out_shardings=split, donate_argnums=0),
+        evaluate=jax.jit(over_replicas(evaluate, mesh, [STATE, SHARED_BATCHES])),
         learning_rates=jax.jit(rates),
         abstract_state=jax.tree.map(lambda s: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=split), shapes),
+        data_devices=mesh.shape[DATA],
     )

@@ -40,7 +40,12 @@ def create_train_state(
 
 
 def make_train_step(
-    apply: Apply, objective: Objective, optimizer: optax.GradientTransformation, *, accumulation: int = 1
+    apply: Apply,
+    objective: Objective,
+    optimizer: optax.GradientTransformation,
+    *,
+    accumulation: int = 1,
+    data_axis: str | None = None,
 ) -> Step:
     """`(state, batch) -> (state, metrics)` with metrics `loss` (nats per token) and `grad_norm`.
 
@@ -53,6 +58,7 @@ def make_train_step(
       objective: sums over the batch.
       optimizer: any optax transformation; its `update` may take `numbers`.
       accumulation: pieces of the batch, one after another.
+      data_axis: mesh axis whose devices each hold a part of the batch.
     """
     optimizer = optax.with_extra_args_support(optimizer)
 
@@ -78,7 +84,12 @@ def make_train_step(
         return lax.scan(add, zeros, (pieces, keys))[0]
 
     def step(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
-        sums, grads = accumulated(state.params, batch, jax.random.fold_in(state.key, state.step))
+        key = jax.random.fold_in(state.key, state.step)
+        if data_axis is None:
+            sums, grads = accumulated(state.params, batch, key)
+        else:
+            key = jax.random.fold_in(key, lax.axis_index(data_axis))
+            sums, grads = lax.psum(accumulated(state.params, batch, key), data_axis)
         weight = jnp.maximum(sums.weight.sum(), 1.0)
         loss, grads = sums.loss.sum() / weight, jax.tree.map(lambda g: g / weight, grads)
         grad_norm = optax.tree.norm(grads)
