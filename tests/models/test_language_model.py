@@ -10,10 +10,12 @@ import pytest
 
 from transformer.config.model import ModelConfig
 from transformer.config.variant import ConfigError
+from transformer.functional.dropout import dropout
 from transformer.functional.losses import cross_entropy
-from transformer.functional.masks import Arbitrary, Causal, Window
+from transformer.functional.masks import Arbitrary, Causal, Tokens, Window
 from transformer.models.language_model import LanguageModel
 from transformer.models.pure import split
+from transformer.modules.parameter import at
 
 POSITIONS = ["none", "sinusoidal", "query_key_sinusoidal", "learned", "rope", "alibi"]
 ATTENTION = ["exact", "chunked(block=3)"]
@@ -173,12 +175,12 @@ def test_every_parameter_gets_a_gradient():
 
 
 def test_dropout_needs_a_key():
-    """Without a key the rate is irrelevant; with one, the key decides."""
-    params, apply = split(model(position="rope", dropout=0.2))
-    np.testing.assert_allclose(apply(params, jnp.asarray(TOKENS)), logits("rope"), atol=1e-5)
-    run = jax.jit(lambda seed: apply(params, jnp.asarray(TOKENS), key=jax.random.key(seed)))
-    np.testing.assert_array_equal(run(0), run(0))
-    assert np.abs(run(0) - run(1)).max() > 1e-2
+    """Without a key the rate is irrelevant; with one, embedding and blocks drop under keys of their own."""
+    lm, key = model(position="rope", dropout=0.2), jax.random.key(1)
+    np.testing.assert_allclose(lm(jnp.asarray(TOKENS)), logits("rope"), atol=1e-5)
+    x = dropout(lm.embedding(jnp.asarray(TOKENS)), 0.2, at(key, "embedding"))
+    x = lm.blocks(x, tokens=Tokens.at(INDEX), mask=Causal(), position_params={}, key=at(key, "blocks"))
+    chex.assert_trees_all_close(lm(jnp.asarray(TOKENS), key=key), lm.embedding.logits(lm.final_norm(x)), atol=1e-5)
 
 
 def test_longer_than_max_length():

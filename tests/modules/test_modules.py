@@ -8,13 +8,14 @@ import pytest
 from flax import nnx
 
 from transformer.config.activations import GELU, GLU, ReLU
-from transformer.config.implementations import Unrolled
+from transformer.config.implementations import Scanned, Unrolled
 from transformer.config.model import ModelConfig
 from transformer.config.norms import LayerNorm, NoNorm, RMSNorm
 from transformer.config.parameters import ONES, ZEROS, FanIn, Normal, Parameter
 from transformer.config.positions import QueryKeySinusoidal, RoPE
 from transformer.config.residuals import NoNormResidual, PostNorm, PreNorm, SandwichNorm
 from transformer.config.variant import ConfigError
+from transformer.functional.dropout import dropout
 from transformer.functional.masks import Causal, Tokens
 from transformer.functional.norms import layer_norm
 from transformer.models.pure import split
@@ -24,7 +25,7 @@ from transformer.modules.dense import Dense, fused
 from transformer.modules.embedding import Embedding
 from transformer.modules.feed_forward import FeedForward
 from transformer.modules.norm import NormLayer
-from transformer.modules.parameter import Parameters, at, below
+from transformer.modules.parameter import Parameters, at, below, make_parameter
 from transformer.modules.stack import Stack
 
 KEY = jax.random.key(0)
@@ -196,6 +197,33 @@ def test_stack_is_its_layers():
     assert len(stack) == 2
     with pytest.raises(IndexError, match="layer 2 of 2"):
         stack[2]
+
+
+class Noise(nnx.Module):
+    """A layer that adds what its key draws."""
+
+    def __init__(self, *, key):
+        self.scale = make_parameter(Parameter((1,), ONES), key)
+
+    def __call__(self, x, *, key):
+        return x + self.scale[...] * jax.random.normal(key, x.shape)
+
+
+@pytest.mark.parametrize("layers", [Unrolled(), Scanned()], ids=str)
+def test_every_layer_has_its_own_key(layers):
+    """The layer of a number is called with the key of its number below that of the stack."""
+    out = Stack(lambda key: Noise(key=key), 3, layers, key=KEY)(X, key=KEY)
+    drawn = [jax.random.normal(jax.random.fold_in(KEY, i), X.shape) for i in range(3)]
+    chex.assert_trees_all_close(out, X + sum(drawn), atol=1e-5)
+
+
+def test_dropout_in_a_block():
+    """Both sublayers are dropped out, each under the key of its name, before they join the stream."""
+    block = Block(config(dropout=0.5, residual=NoNormResidual(), initial_std=1.0), key=KEY)
+    run = {"tokens": TOKENS, "mask": Causal(), "position_params": {}}
+    x = X + dropout(block.attention(X, **run), 0.5, at(KEY, "attention"))
+    x = x + dropout(block.feed_forward(x), 0.5, at(KEY, "feed_forward"))
+    chex.assert_trees_all_close(block(X, **run, key=KEY), x, rtol=1e-5, atol=1e-4)
 
 
 def test_stack_stores_one_array_per_parameter():
