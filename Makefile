@@ -25,4 +25,4 @@ lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
