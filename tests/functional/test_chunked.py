@@ -18,6 +18,8 @@ from transformer.functional.chunked import chunked_attention
 from transformer.functional.masks import Arbitrary, Causal, Full, Mask, Padding, Prefix, Segment, Tokens, Window
 
 BATCH, SIZE, VALUE_SIZE = 2, 4, 3
+# The programs here are many and run once: less work on each.
+QUICK = {"xla_backend_optimization_level": 0}
 
 
 def normal(seed, *shape):
@@ -121,7 +123,11 @@ def compiled(shape):
         return out, pull_back(dout)
 
     in_blocks = functools.partial(chunked_attention, block=block)
-    return jax.jit(lambda which, weights: (run(attention, which, weights), run(in_blocks, which, weights)))
+
+    def both(which, weights):
+        return run(attention, which, weights), run(in_blocks, which, weights)
+
+    return jax.jit(both, compiler_options=QUICK)
 
 
 @pytest.mark.parametrize("mask", MASKS)
@@ -143,7 +149,7 @@ def with_gradients(function, *arguments):
         out, pull_back = jax.vjp(function, *arguments)
         return out, pull_back(jnp.ones_like(out))
 
-    return jax.device_get(jax.jit(run)(*arguments))
+    return jax.device_get(jax.jit(run, compiler_options=QUICK)(*arguments))
 
 
 def sequence(length, heads=2):

@@ -1,6 +1,7 @@
 """Positional encodings: their formulas in numpy, and invariance under a common shift."""
 
 import chex
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -8,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transformer.functional.positions import rotary, sinusoidal
+
+turn = jax.jit(rotary, static_argnames=("base", "fraction", "interleaved"))
 
 
 def normal(seed, *shape, dtype=jnp.float32):
@@ -44,7 +47,7 @@ def rotated(x, positions, base, size, interleaved):
 def test_rotary_equals_complex_product(interleaved, fraction, base):
     """Both pairings rotate by position · base^(-2i/K); features past the fraction stay as they are."""
     x, positions = normal(0, 2, 3, 2, 8), np.array([[0, 1, 2], [7, 40, 999]])
-    out = rotary(x, jnp.asarray(positions, jnp.int32), base=base, fraction=fraction, interleaved=interleaved)
+    out = turn(x, jnp.asarray(positions, jnp.int32), base=base, fraction=fraction, interleaved=interleaved)
     expected = rotated(x, positions, base, int(8 * fraction), interleaved)
     chex.assert_trees_all_close(out, expected.astype(np.float32), atol=5e-4)
     if fraction < 1:
@@ -55,7 +58,7 @@ def test_rotary_equals_complex_product(interleaved, fraction, base):
 def products(shift, **options):
     """q·k of every pair of tokens, all positions moved by `shift`."""
     positions = jnp.asarray(np.array([[0, 1, 3, 10]]) + shift, jnp.int32)
-    q, k = (np.asarray(rotary(normal(i, 1, 4, 2, 8), positions, **options)) for i in range(2))
+    q, k = (np.asarray(turn(normal(i, 1, 4, 2, 8), positions, **options)) for i in range(2))
     return np.einsum("blhk,bshk->bhls", q, k)
 
 
@@ -70,14 +73,14 @@ def test_rotary_scores_depend_on_distance_only(shift, base, fraction, interleave
     options = {"base": base, "fraction": fraction, "interleaved": interleaved}
     chex.assert_trees_all_close(products(shift, **options), products(0, **options), atol=2e-3)
     x = normal(0, 1, 4, 2, 8)
-    turned = rotary(x, jnp.full((1, 4), shift, jnp.int32), **options)
+    turned = turn(x, jnp.full((1, 4), shift, jnp.int32), **options)
     np.testing.assert_allclose(np.linalg.norm(turned, axis=-1), np.linalg.norm(x, axis=-1), rtol=1e-5)
 
 
 def test_rotary_distance_matters():
     """The products are not constant: another distance gives another product."""
     x = normal(0, 1, 1, 1, 8)
-    one, two = (np.asarray(rotary(x, jnp.full((1, 1), p, jnp.int32))) for p in (1, 2))
+    one, two = (np.asarray(turn(x, jnp.full((1, 1), p, jnp.int32))) for p in (1, 2))
     assert np.abs(one - two).max() > 0.1
 
 

@@ -10,6 +10,8 @@ from transformer.config.positions import Learned, Position
 from transformer.config.residuals import PreNorm, Residual
 from transformer.config.variant import ConfigError, replace
 
+SIZES = ("vocab_size", "max_length", "num_layers", "d_model", "num_heads", "num_kv_heads", "head_dim", "d_ff")
+
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
@@ -59,16 +61,7 @@ class ModelConfig:
     """Compute dtype of products and the residual stream; parameters, norms, softmax and loss are float32."""
 
     def __post_init__(self):
-        for name in (
-            "vocab_size",
-            "max_length",
-            "num_layers",
-            "d_model",
-            "num_heads",
-            "kv_heads",
-            "head_size",
-            "ff_width",
-        ):
+        for name in SIZES:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"model.{name}: {value} is not a positive number")

@@ -87,7 +87,7 @@ class Learned(Position):
         return {"table": Parameter((max_length, d_model), Normal(self.std))}
 
     def to_embedding(self, positions_BL, d_model, params):
-        return params["table"].at[positions_BL].get(mode="fill", fill_value=jnp.nan)
+        return params["table"].at[positions_BL].get(mode="fill", fill_value=jnp.nan, wrap_negative_indices=False)
 
 
 @dataclass(frozen=True)
@@ -100,9 +100,9 @@ class RoPE(Position):
 
     def check(self, head_dim):
         size = int(head_dim * self.fraction)
-        if size < 2 or size % 2:
+        if size < 2 or size % 2 or size > head_dim:
             raise ConfigError(
-                f"rope: fraction {self.fraction} of head_dim {head_dim} is {size} features, not an even number"
+                f"rope: fraction {self.fraction} of head_dim {head_dim} is {size} features, not an even number up to it"
             )
 
     def rotate(self, x_BLHK, positions_BL, params):

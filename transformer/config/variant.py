@@ -9,8 +9,9 @@ import ast
 import dataclasses
 import difflib
 import inspect
+import itertools
 import typing
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 
 class ConfigError(ValueError):
@@ -24,15 +25,22 @@ def nearest(word: str, known) -> str:
     return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(known)}"
 
 
+T = TypeVar("T", bound="Variant")
+_DEFINITIONS = itertools.count()
+
+
 @dataclasses.dataclass(frozen=True)
 class Variant:
     """Base of all swappable choices."""
 
     name: ClassVar[str]
     """The name in the text form: the class name in lower case unless the class sets it."""
+    _defined: ClassVar[int]
+    """A number that grows with every definition."""
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
+        cls._defined = next(_DEFINITIONS)
         if "name" not in cls.__dict__:
             cls.name = cls.__name__.lower()
 
@@ -47,12 +55,7 @@ class Variant:
     @classmethod
     def variants(cls) -> dict[str, type[Self]]:
         """All variants of the family by name; of two with one name, the one defined last."""
-        found: dict[str, type[Self]] = {}
-        for sub in cls.__subclasses__():
-            if "__dataclass_params__" in sub.__dict__ and not inspect.isabstract(sub):
-                found[sub.name] = sub
-            found |= sub.variants()
-        return found
+        return {sub.name: sub for sub in sorted(_below(cls), key=lambda sub: sub._defined)}
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -68,6 +71,13 @@ class Variant:
                 f"{cls.__name__.lower()}: {text!r} is not of the form name or name(field=value)"
             ) from None
         return _from_node(node, cls, text)
+
+
+def _below(cls: type[T]) -> list[type[T]]:
+    """The variants among the subclasses of a class, at any depth."""
+    subclasses = cls.__subclasses__()
+    variants = [sub for sub in subclasses if "__dataclass_params__" in sub.__dict__ and not inspect.isabstract(sub)]
+    return variants + [deeper for sub in subclasses for deeper in _below(sub)]
 
 
 def _from_node(node: ast.expr, family: type[Variant], text: str) -> Any:
@@ -178,13 +188,15 @@ def from_json(cls: Any, data: Any, where: str = "config") -> Any:
         if not isinstance(data, dict) or "variant" not in data:
             raise ConfigError(f"{where}: {data!r} is not a variant")
         known = cls.variants()
-        if data["variant"] not in known:
+        if not isinstance(data["variant"], str) or data["variant"] not in known:
             raise ConfigError(
-                f"{where}: unknown {cls.__name__.lower()} {data['variant']!r}{nearest(data['variant'], known)}"
+                f"{where}: unknown {cls.__name__.lower()} {data['variant']!r}{nearest(str(data['variant']), known)}"
             )
         cls, data = known[data["variant"]], {k: v for k, v in data.items() if k != "variant"}
     if not dataclasses.is_dataclass(cls):
         return check_type(data, cls, where)
+    if not isinstance(data, dict):
+        raise ConfigError(f"{where}: {data!r} is not an object with fields")
     types = typing.get_type_hints(cls)
     fields = {f.name: f for f in dataclasses.fields(cls)}
     if unknown := [k for k in data if k not in fields]:
@@ -195,25 +207,30 @@ def from_json(cls: Any, data: Any, where: str = "config") -> Any:
 def replace(config: Any, changes: dict[str, Any]) -> Any:
     """A copy of a config with fields changed, named by dotted path: `{"model.norm": RMSNorm()}`.
 
-    A variant may be given as a value or as its text form.
+    All changes are made at once, so that fields that must fit each other can change together. A
+    variant may be given as a value or as its text form.
 
     Raises:
       ConfigError: no such field, or a wrong type.
     """
-    for path, value in changes.items():
-        config = _replace_one(config, path.split("."), value, path)
-    return config
+    return _replace(config, changes, "")
 
 
-def _replace_one(config, parts, value, path: str):
-    head, *rest = parts
+def _replace(config: Any, changes: dict[str, Any], prefix: str) -> Any:
+    fields = [f.name for f in dataclasses.fields(config)] if dataclasses.is_dataclass(config) else []
     types = typing.get_type_hints(type(config))
-    if head not in types or head not in {f.name for f in dataclasses.fields(config)}:
-        raise ConfigError(f"{path}: no field {head!r}{nearest(head, [f.name for f in dataclasses.fields(config)])}")
-    if rest:
-        value = _replace_one(getattr(config, head), rest, value, path)
-    elif inspect.isclass(types[head]) and issubclass(types[head], Variant) and isinstance(value, str):
-        value = types[head].parse(value)
-    else:
-        value = check_type(value, types[head], path)
-    return dataclasses.replace(config, **{head: value})
+    values: dict[str, Any] = {}
+    inner: dict[str, dict[str, Any]] = {}
+    for path, value in changes.items():
+        head, _, rest = path.partition(".")
+        if head not in fields:
+            raise ConfigError(f"{prefix}{path}: no field {head!r}{nearest(head, fields) if fields else ''}")
+        if rest:
+            inner.setdefault(head, {})[rest] = value
+        elif inspect.isclass(types[head]) and issubclass(types[head], Variant) and isinstance(value, str):
+            values[head] = types[head].parse(value)
+        else:
+            values[head] = check_type(value, types[head], prefix + path)
+    for head, below in inner.items():
+        values[head] = _replace(values.get(head, getattr(config, head)), below, f"{prefix}{head}.")
+    return dataclasses.replace(config, **values)  # pyright: ignore[reportArgumentType]

@@ -56,7 +56,7 @@ def chunked_attention(
         _pad(rearrange(v_BSGK, "b s g k -> b g s k"), s, axis=2),
         (bias, jnp.asarray(scale, jnp.float32)),
         (Full() if mask is None else mask, _pad_tokens(queries, l), _pad_tokens(keys, s)),
-        (l, s, S),
+        (l, s, L, S),
     )
     return rearrange(out, "b g r l k -> b l (g r) k")[:, :L]
 
@@ -78,12 +78,12 @@ def _slice(array, block_index, size: int, axis: int):
 
 
 def _allowed(context, sizes, i, j, num_kv_heads: int):
-    """The mask of query block i and key block j, without the keys that only fill the last block."""
+    """The mask of query block i and key block j, without the tokens that only fill the last block."""
     mask, queries, keys = context
-    l, s, num_keys = sizes
+    l, s, num_queries, num_keys = sizes
     q_tokens, k_tokens = queries.block(i * l, l), keys.block(j * s, s)
-    allowed = group_heads(mask(q_tokens, k_tokens), num_kv_heads) & (k_tokens.indices < num_keys)
-    return allowed, q_tokens, k_tokens
+    real = (q_tokens.indices < num_queries)[:, None] & (k_tokens.indices < num_keys)
+    return group_heads(mask(q_tokens, k_tokens), num_kv_heads) & real, q_tokens, k_tokens
 
 
 def _scores(q, k, modifiers, q_tokens, k_tokens):
@@ -92,7 +92,7 @@ def _scores(q, k, modifiers, q_tokens, k_tokens):
 
 
 def _forward(q, k, v, modifiers, context, sizes):
-    l, s, _ = sizes
+    l, s, _, _ = sizes
     num_kv_heads = k.shape[1]
 
     def query_block(i):
@@ -128,7 +128,7 @@ def _forward(q, k, v, modifiers, context, sizes):
 
 def _backward(sizes, residuals, dout):
     q, k, v, modifiers, context, out, log_normalizer = residuals
-    l, s, _ = sizes
+    l, s, _, _ = sizes
     num_kv_heads = k.shape[1]
     dot_BGRL = (dout.astype(jnp.float32) * out.astype(jnp.float32)).sum(-1)
 

@@ -19,11 +19,16 @@ def dense(x: jax.Array, kernel_DF: jax.Array) -> jax.Array:
       (..., F) in the dtype of `x`. The kernel's gradient is accumulated in float32 and comes back
       in the kernel's own dtype.
     """
+    return _product(x, kernel_DF)
+
+
+def _product(x, kernel_DF):
     return x @ kernel_DF.astype(x.dtype)
 
 
 def _forward(x, kernel_DF):
-    return dense(x, kernel_DF), (x, kernel_DF)
+    # The bare product: a call of `dense` would hide it from rematerialization policies.
+    return _product(x, kernel_DF), (x, kernel_DF)
 
 
 def _backward(residuals, dy):

@@ -27,7 +27,8 @@ class Embedding(nnx.Module):
 
     def __call__(self, tokens_BL: jax.Array) -> jax.Array:
         """(B, L, D). A token outside the vocabulary gives NaN; batches are checked before the step."""
-        return self.table.at[tokens_BL].get(mode="fill", fill_value=jnp.nan).astype(self.dtype)
+        rows = self.table[...].at[tokens_BL].get(mode="fill", fill_value=jnp.nan, wrap_negative_indices=False)
+        return rows.astype(self.dtype)
 
     def logits(self, x_BLD: jax.Array) -> jax.Array:
         """(B, L, V) float32."""

@@ -33,6 +33,7 @@ from transformer.training.environment import environment
 class ArmRuns:
     """An arm with the results of its runs."""
 
+    changes: str
     config: RunConfig
     cell: Cell
     folder: Path
@@ -52,6 +53,8 @@ class ArmReport:
     """One row of the report. Losses are nats per token over the whole validation split."""
 
     name: str
+    changes: str
+    """What the arm changes of the base, in text form."""
     n_ok: int
     """Runs of the arm that did not diverge, all learning rates and seeds."""
     n_diverged: int
@@ -120,9 +123,10 @@ class Report:
         columns = list(dict.fromkeys(FOUND + COST))
         lines = [columns, ["---"] * len(columns), *([_row(arm)[c] for c in columns] for arm in self.arms)]
         rows = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        arms = "\n".join(f"- {arm.name}: {arm.changes or 'the base'}" for arm in self.arms)
         pictures = "\n".join(f"![{name}]({name}.png)" for name in ("forest", "curves", "learning_rates"))
         details = json.dumps({"config": self.config, "data": self.data, "environment": self.environment}, indent=1)
-        return f"# {self.name}\n\n{rows}\n\n{self.summary()}\n\n{pictures}\n\n```json\n{details}\n```\n"
+        return f"# {self.name}\n\n{rows}\n\n{arms}\n\n{self.summary()}\n\n{pictures}\n\n```json\n{details}\n```\n"
 
     def to_json(self) -> dict[str, Any]:
         data = asdict(replace(self, curves={}))
@@ -199,6 +203,7 @@ def analyse(
         }
         return ArmReport(
             name=arm,
+            changes=runs[arm].changes,
             n_ok=int(np.isfinite(losses[arm]).sum()),
             n_diverged=int(np.isnan(losses[arm]).sum()),
             learning_rate=learning_rates[chosen[arm]],

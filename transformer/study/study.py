@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer.config.run import Replica, RunConfig, grid, to_json
-from transformer.config.variant import ConfigError, nearest
+from transformer.config.variant import ConfigError, nearest, to_text
 from transformer.data.corpus import Corpus, load_corpus, with_vocabulary
 from transformer.study import budget as budgets
 from transformer.study.cell import Cell, cell_folder, run_cell
@@ -105,7 +105,7 @@ class Study:
             folder = cell_folder(workdir, config, self.replicas, corpus)
             cell = run_cell(config, self.replicas, corpus, workdir, f"{name} ({number}/{len(configs)})")
             say(f"  {name}: {cell.seconds:.0f} s{_diverged(cell)}")
-            runs[name] = ArmRuns(config, cell, folder)
+            runs[name] = ArmRuns(changes_text(self.arms[name]), config, cell, folder)
         report = analyse(
             runs,
             name=self.name,
@@ -124,6 +124,11 @@ class Study:
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         arms = {name: {k: to_json(v) for k, v in changes.items()} for name, changes in self.arms.items()}
         return {**{k: to_json(v) for k, v in fields.items()}, "arms": arms}
+
+
+def changes_text(changes: Mapping[str, Any]) -> str:
+    """`model.norm=rmsnorm, model.d_ff=64`."""
+    return ", ".join(f"{path}={value if isinstance(value, str) else to_text(value)}" for path, value in changes.items())
 
 
 def _diverged(cell: Cell) -> str:
