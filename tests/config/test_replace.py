@@ -33,6 +33,7 @@ def test_replace_inside_a_variant():
     assert replace(ModelConfig(), {"norm.eps": 1e-3}).norm == LayerNorm(eps=1e-3)
     config = ModelConfig(activation=GLU())
     assert replace(config, {"activation.gate": "gelu(tanh=True)"}).activation == GLU(gate=GELU(tanh=True))
+    assert replace(config, {"norm.eps": 1e-3, "norm": "rmsnorm"}).norm == RMSNorm(eps=1e-3)
 
 
 def test_replace_casts_only_int_to_float():

@@ -1,0 +1,46 @@
+"""Positional schemes as values: where each one enters, and what lies outside a learned table."""
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from transformer.config.positions import ALiBi, Learned, NoPosition, QueryKeySinusoidal, RoPE, Sinusoidal
+
+POSITIONS = jnp.array([[0, 3, 1]])
+X = jnp.asarray(np.random.default_rng(0).normal(size=(1, 3, 2, 4)), jnp.float32)
+
+
+@pytest.mark.parametrize(
+    ("position", "places"),
+    [
+        (NoPosition(), set()),
+        (Sinusoidal(), {"embedding"}),
+        (Learned(), {"embedding"}),
+        (QueryKeySinusoidal(), {"query_key_input"}),
+        (RoPE(), {"rotate"}),
+        (ALiBi(), {"bias"}),
+    ],
+    ids=str,
+)
+def test_where_positions_enter(position, places):
+    """Each scheme enters in its own place and nowhere else."""
+    specs = position.parameters(d_model=8, num_heads=2, max_length=4)
+    params = {name: spec.initializer(jax.random.key(0), spec.shape) for name, spec in specs.items()}
+    entered = {
+        "embedding": position.to_embedding(POSITIONS, 8, params) is not None,
+        "query_key_input": position.to_query_key_input(POSITIONS, 8, params) is not None,
+        "rotate": bool(np.any(position.rotate(X, POSITIONS, params) != X)),
+        "bias": position.bias(2, params) is not None,
+    }
+    assert {place for place, does in entered.items() if does} == places
+
+
+@pytest.mark.parametrize("outside", [4, 100, -1])
+def test_outside_a_learned_table(outside):
+    """A position without a row gives NaN, and never the row of another position."""
+    table = jnp.asarray(np.random.default_rng(0).normal(size=(4, 8)), jnp.float32)
+    rows = Learned().to_embedding(jnp.array([[3, outside]]), 8, {"table": table})
+    chex.assert_trees_all_equal(rows[0, 0], table[3])
+    assert np.isnan(rows[0, 1]).all()
