@@ -12,6 +12,7 @@ from transformer.config.activations import ReLU
 from transformer.config.implementations import Scanned, Unrolled
 from transformer.config.model import ModelConfig
 from transformer.config.norms import RMSNorm
+from transformer.config.parameters import Normal
 from transformer.config.positions import NoPosition
 from transformer.models.language_model import LanguageModel
 from transformer.models.pure import split
@@ -27,7 +28,8 @@ def gradient(layers, num_layers):
     """The parameters, and the logits' square with its gradients as a function of them; dropout is on."""
     sizes = {"vocab_size": 7, "max_length": 8, "num_layers": num_layers, "d_model": 16, "num_heads": 2}
     choices = {"norm": RMSNorm(), "activation": ReLU(), "position": NoPosition(), "dropout": 0.25}
-    config = ModelConfig(**sizes, **choices, layers=layers, initial_std=0.3)
+    laws = {"initializer": Normal(0.3), "embedding_initializer": Normal(0.3)}
+    config = ModelConfig(**sizes, **choices, **laws, layers=layers)
     params, apply = split(LanguageModel(config, key=jax.random.key(0)))
 
     def loss(params):

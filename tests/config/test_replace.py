@@ -5,9 +5,12 @@ import json
 import pytest
 
 from transformer.config.activations import GELU, GLU
+from transformer.config.attention import ConstantScale
 from transformer.config.implementations import Chunked, Exact, Scanned
 from transformer.config.model import ModelConfig
 from transformer.config.norms import LayerNorm, RMSNorm
+from transformer.config.objectives import NextToken
+from transformer.config.parameters import Normal
 from transformer.config.positions import RoPE
 from transformer.config.residuals import PreNorm, SandwichNorm
 from transformer.config.run import RunConfig
@@ -39,7 +42,8 @@ def test_replace_inside_a_variant():
 def test_replace_casts_only_int_to_float():
     """1 is a float where a float is wanted; none where it may be."""
     assert type(RunConfig().replace({"optimizer.learning_rate": 1}).optimizer.learning_rate) is float
-    assert type(ModelConfig().replace(attention_scale=1).attention_scale) is float
+    assert type(RunConfig().replace({"optimizer.clip_norm": 2}).optimizer.clip_norm) is float
+    assert type(ModelConfig(scale=ConstantScale()).replace(**{"scale.value": 2}).scale.value) is float
     assert ModelConfig(num_kv_heads=2).replace(num_kv_heads=None).num_kv_heads is None
 
 
@@ -85,14 +89,18 @@ def test_whole_configs_through_json():
             attention=Chunked(block=8),
             layers=Scanned(remat="full"),
             num_kv_heads=2,
-            attention_scale=0.5,
+            scale=ConstantScale(0.5),
+            attention_bias=("query", "out"),
+            initializer=Normal(0.1),
             dtype="bfloat16",
         ),
+        objective=NextToken(label_smoothing=0.1),
         steps=3,
     )
     data = json.loads(json.dumps(to_json(config)))
     assert from_json(RunConfig, data) == config
     assert data["model"]["norm"] == {"variant": "rmsnorm", "eps": 1e-4}
+    assert data["model"]["scale"] == {"variant": "constant", "value": 0.5}
     assert data["model"]["attention"] == {"variant": "chunked", "block": 8}
     assert from_json(RunConfig, {}) == RunConfig()
     assert RunConfig().model.attention == Exact()

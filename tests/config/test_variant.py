@@ -10,15 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transformer.config.activations import GELU, GLU, Activation, SiLU
-from transformer.config.implementations import Layers, Scanned
+from transformer.config.attention import Merge, Projection, Reach, Scale
+from transformer.config.implementations import AttentionImplementation, Layers, Scanned
 from transformer.config.model import ModelConfig
 from transformer.config.norms import LayerNorm, NoNorm, Norm, RMSNorm
+from transformer.config.objectives import Objective
 from transformer.config.parameters import Constant, Initializer
+from transformer.config.pooling import Pooling
 from transformer.config.positions import ALiBi, NoPosition, Position, RoPE
 from transformer.config.residuals import PlainResidual, Residual
 from transformer.config.run import RunConfig
 from transformer.config.schedules import Schedule
+from transformer.config.tokenizers import Tokenization
 from transformer.config.variant import ConfigError, Variant, from_json, to_json
+from transformer.inference.strategies import Strategy
 
 SHIPPED = [
     cls
@@ -36,6 +41,8 @@ def another(kind, value):
         return not value
     if typing.get_origin(kind) is typing.Literal:
         return next(option for option in typing.get_args(kind) if option != value)
+    if value is None:
+        return 0.5 if float in typing.get_args(kind) else 7
     return value + 1 if isinstance(value, int) else value / 2 + 0.125
 
 
@@ -64,13 +71,37 @@ def test_every_family_has_its_variants():
     names = {family: set() for family in Variant.__subclasses__()}
     for cls in SHIPPED:
         names[cls.family()].add(cls.name)
-    assert names[Norm] >= {"layernorm", "rmsnorm", "none"}
-    assert names[Position] >= {"none", "sinusoidal", "query_key_sinusoidal", "learned", "rope", "alibi"}
+    assert names[Norm] >= {"layernorm", "sequence_layernorm", "rmsnorm", "none"}
+    assert names[Position] >= {
+        "none",
+        "sinusoidal",
+        "sinusoidal_2d",
+        "query_key_sinusoidal",
+        "learned",
+        "rope",
+        "alibi",
+    }
     assert names[Residual] >= {"post", "pre", "sandwich", "none"}
     assert names[Activation] >= {"relu", "gelu", "silu", "sigmoid", "linear", "glu"}
     assert names[Schedule] >= {"constant", "linear", "cosine", "inverse_square_root", "wsd"}
     assert names[Layers] >= {"unrolled", "scanned"}
-    assert names[Initializer] >= {"normal", "fanin", "constant"}
+    assert names[Initializer] >= {"normal", "fanin", "xavier", "constant"}
+    assert names[AttentionImplementation] >= {"exact", "chunked"}
+    assert names[Projection] >= {"separate", "tied", "none"}
+    assert names[Scale] >= {"inverse_root", "inverse", "constant", "learned"}
+    assert names[Merge] >= {"concat", "none", "sum"}
+    assert names[Reach] >= {"full", "sliding_window"}
+    assert names[Pooling] >= {"mean", "cls", "attention"}
+    assert names[Tokenization] >= {"char", "byte", "symbols", "word", "bpe", "byte_bpe", "wordpiece"}
+    assert names[Objective] >= {
+        "next_token",
+        "prefix_token",
+        "masked_token",
+        "sequence_to_sequence",
+        "classification",
+        "reconstruction",
+    }
+    assert names[Strategy] >= {"greedy", "sample", "beam"}
 
 
 @pytest.mark.parametrize(
@@ -129,6 +160,10 @@ ERRORS = [
     (Activation, "glu(gate=slu)", "activation: unknown name 'slu'; did you mean 'silu'?"),
     (Activation, "glu(gate='silu')", "is not of the form"),
     (Layers, "scanned(remat='dost')", "scanned.remat: unknown value 'dost'; did you mean 'dots'?"),
+    (Position, "rope(base={[]:1})", "rope.base: '{[]: 1}' is not a literal"),
+    (Activation, "glu(gate=glu)", "glu.gate: glu takes 2 branches, a gate takes one"),
+    (AttentionImplementation, "chunked(block=0)", "chunked.block: 0 is not a positive number"),
+    (AttentionImplementation, "chunked(block=-8)", "chunked.block: -8 is not a positive number"),
     (Schedule, "wsd(decay_fraction=2)", "wsd.decay_fraction: 2.0 is not in (0, 1]"),
 ]
 

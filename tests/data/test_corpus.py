@@ -4,17 +4,10 @@ import numpy as np
 import pytest
 
 from transformer.config.model import ModelConfig
-from transformer.config.run import DataConfig, RunConfig
+from transformer.config.run import RunConfig, TextConfig
 from transformer.config.variant import ConfigError
-from transformer.data.corpus import (
-    Batches,
-    check_corpus,
-    check_tokens,
-    load_corpus,
-    stack_batches,
-    whole_split,
-    with_vocabulary,
-)
+from transformer.data.corpus import Blocks, load_corpus, whole_split
+from transformer.data.dataset import check_tokens, stack_batches
 from transformer.data.text import load_text
 from transformer.data.tokenizers import ByteTokenizer, CharTokenizer
 
@@ -57,51 +50,59 @@ def test_wrong_files_are_one_line(tmp_path):
 def test_the_last_part_is_held_out_and_the_vocabulary_comes_from_the_text(tmp_path):
     path = tmp_path / "text.txt"
     path.write_text("abcd" * 25)
-    corpus = load_corpus(DataConfig(path=str(path), validation_fraction=0.2))
+    corpus = load_corpus(TextConfig(path=str(path), validation_fraction=0.2))
     assert (len(corpus.train), len(corpus.validation)) == (80, 20)
     assert corpus.tokenizer.decode(corpus.validation) == "abcd" * 5
-    assert with_vocabulary(RunConfig(), corpus).model.vocab_size == 4
-    assert with_vocabulary(RunConfig(model=ModelConfig(vocab_size=9)), corpus).model.vocab_size == 9
-    other = load_corpus(DataConfig(path=str(path), validation_fraction=0.3))
+    assert corpus.complete(RunConfig(model=ModelConfig(max_length=8))).model.vocab_size == 4
+    assert corpus.complete(RunConfig(model=ModelConfig(max_length=8, vocab_size=9))).model.vocab_size == 9
+    other = load_corpus(TextConfig(path=str(path), validation_fraction=0.3))
     assert other.fingerprint != corpus.fingerprint
 
 
 def test_a_corpus_shorter_than_a_block_or_beyond_the_vocabulary_is_refused(tmp_path):
     path = tmp_path / "text.txt"
     path.write_text("abcd" * 25)
-    corpus = load_corpus(DataConfig(path=str(path)))
-    check_corpus(corpus, length=9, vocab_size=4)
+    corpus = load_corpus(TextConfig(path=str(path)))
+
+    def complete(length, vocab_size):
+        return corpus.complete(RunConfig(model=ModelConfig(max_length=length, vocab_size=vocab_size)))
+
+    assert complete(9, 4) == RunConfig(model=ModelConfig(max_length=9, vocab_size=4))
     with pytest.raises(ConfigError, match=r"validation part of .*, 10 tokens; the longest that fits is 9"):
-        check_corpus(corpus, length=10, vocab_size=4)
+        complete(10, 4)
     with pytest.raises(ConfigError, match=r"token 3 at \(3,\) is not in \[0, 3\)"):
-        check_corpus(corpus, length=9, vocab_size=3)
+        complete(9, 3)
     with pytest.raises(ConfigError, match=r"token -1 at \(1, 0\)"):
         check_tokens(np.array([[0, 1], [-1, 0]]), 4, "batch 3")
 
 
 def test_batches_are_a_pure_function_of_seed_and_step():
     tokens = np.arange(50, dtype=np.int32)
-    first, again, other = (Batches(tokens, 8, 4, seed) for seed in (0, 0, 1))
-    np.testing.assert_array_equal(first[7], again[7])
-    assert (first[7] != other[7]).any()
-    assert first[0].shape == (4, 9)
-    np.testing.assert_array_equal(first[3] - first[3][:, :1], np.tile(np.arange(9), (4, 1)))
+    first, again, other = (Blocks(tokens, 8, 4, seed) for seed in (0, 0, 1))
+    assert first[7].keys() == {"tokens"}
+    np.testing.assert_array_equal(first[7]["tokens"], again[7]["tokens"])
+    assert (first[7]["tokens"] != other[7]["tokens"]).any()
+    assert first[0]["tokens"].shape == (4, 9)
+    block = first[3]["tokens"]
+    np.testing.assert_array_equal(block - block[:, :1], np.tile(np.arange(9), (4, 1)))
 
 
 def test_every_block_is_used_once_before_any_is_used_again():
     tokens = np.arange(24, dtype=np.int32)
-    batches = Batches(tokens, 8, 4, seed=5)
-    starts = np.concatenate([batches[step][:, 0] for step in range(4)])
+    batches = Blocks(tokens, 8, 4, seed=5)
+    starts = np.concatenate([batches[step]["tokens"][:, 0] for step in range(4)])
     assert sorted(starts) == list(range(16))
 
 
 def test_replicas_of_one_seed_see_the_same_batches():
     tokens = np.arange(50, dtype=np.int32)
-    a, b = Batches(tokens, 8, 4, 0), Batches(tokens, 8, 4, 1)
-    stacked = stack_batches([a, b, a], first=3, count=2)
+    a, b = Blocks(tokens, 8, 4, 0), Blocks(tokens, 8, 4, 1)
+    batches = stack_batches([a, b, a], first=3, count=2)
+    assert batches.keys() == {"tokens"}
+    stacked = batches["tokens"]
     assert stacked.shape == (3, 2, 4, 9)
     np.testing.assert_array_equal(stacked[0], stacked[2])
-    np.testing.assert_array_equal(stacked[1], np.stack([b[3], b[4]]))
+    np.testing.assert_array_equal(stacked[1], np.stack([b[3]["tokens"], b[4]["tokens"]]))
 
 
 @pytest.mark.parametrize("count", [9, 16, 17, 18, 33])

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from transformer.config.run import DataConfig
+from transformer.config.run import TextConfig
 from transformer.data.corpus import load_corpus
 from transformer.data.ngram import ngram_loss, usual_order
 
@@ -53,6 +53,6 @@ def test_tinyshakespeare():
     data = os.environ.get("TRANSFORMER_DATA")
     if data is None:
         pytest.skip("TRANSFORMER_DATA is not set: there is no tinyshakespeare here")
-    corpus = load_corpus(DataConfig(path=str(Path(data) / "tinyshakespeare" / "input.txt")))
+    corpus = load_corpus(TextConfig(path=str(Path(data) / "tinyshakespeare" / "input.txt")))
     losses = [round(ngram_loss(corpus.train, corpus.validation, 65, order), 3) for order in (3, 4, 5)]
     assert losses == [1.774, 1.669, 1.698]

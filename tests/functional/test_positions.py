@@ -98,3 +98,10 @@ def test_rotary_needs_an_even_number(size, fraction):
     """An odd or empty rotated part is an error that names both numbers."""
     with pytest.raises(ValueError, match=f"{fraction} of head_dim {size} is .* features, not an even number"):
         rotary(jnp.zeros((1, 1, 1, size)), jnp.zeros((1, 1), jnp.int32), fraction=fraction)
+
+
+@pytest.mark.parametrize(("fraction", "rotated"), [(1.25, 10), (2.0, 16)])
+def test_rotary_turns_no_more_than_the_head(fraction, rotated):
+    """A fraction above 1 is an error, also where it gives an even number."""
+    with pytest.raises(ValueError, match=f"{fraction} of head_dim 8 is {rotated} features, not an even number up to"):
+        rotary(jnp.zeros((1, 1, 1, 8)), jnp.zeros((1, 1), jnp.int32), fraction=fraction)

@@ -12,6 +12,7 @@ from transformer.config.activations import ReLU
 from transformer.config.implementations import AttentionImplementation, Chunked, Exact
 from transformer.config.model import ModelConfig
 from transformer.config.norms import RMSNorm
+from transformer.config.parameters import Normal
 from transformer.config.positions import Position
 from transformer.config.residuals import Residual
 from transformer.models.language_model import LanguageModel
@@ -50,7 +51,8 @@ def test_nothing_from_the_future(position, residual, attention):
         attention=attention,
         norm=RMSNorm(),
         activation=ReLU(),
-        initial_std=0.1,
+        initializer=Normal(0.1),
+        embedding_initializer=Normal(0.1),
     )
     params, apply = split(LanguageModel(config, key=jax.random.key(0)))
 

@@ -8,7 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from transformer.config.attention import ConstantScale
 from transformer.config.model import ModelConfig
+from transformer.config.parameters import Normal
 from transformer.config.variant import ConfigError
 from transformer.functional.dropout import dropout
 from transformer.functional.losses import cross_entropy
@@ -25,8 +27,11 @@ CAUSAL = INDEX[:, None] >= INDEX
 
 
 def model(**choices):
-    sizes = {"vocab_size": 8, "max_length": 16, "num_layers": 1, "d_model": 16, "num_heads": 2, "initial_std": 0.2}
-    return LanguageModel(ModelConfig(**sizes | choices.pop("sizes", {})).replace(**choices), key=jax.random.key(0))
+    sizes = {"vocab_size": 8, "max_length": 16, "num_layers": 1, "d_model": 16, "num_heads": 2}
+    laws = {"initializer": Normal(0.2), "embedding_initializer": Normal(0.2)}
+    return LanguageModel(
+        ModelConfig(**laws, **sizes | choices.pop("sizes", {})).replace(**choices), key=jax.random.key(0)
+    )
 
 
 @functools.cache
@@ -142,7 +147,7 @@ def gradients(**choices):
     return jax.device_get(jax.jit(jax.value_and_grad(loss, has_aux=True))(params))
 
 
-CHOICES = {"position": "rope", "num_kv_heads": 1, "attention_scale": 0.2}
+CHOICES = {"position": "rope", "num_kv_heads": 1, "scale": ConstantScale(0.2)}
 
 
 def test_chunked_equals_exact():
@@ -167,7 +172,7 @@ def test_bfloat16(attention):
 
 def test_every_parameter_gets_a_gradient():
     """No parameter is left out of the computation; key biases are, by the symmetry of softmax."""
-    biases = {"attention_bias": True, "feed_forward_bias": True}
+    biases = {"attention_bias": ("query", "key", "value", "out"), "feed_forward_bias": True}
     _, leaves = gradients(residual="sandwich", activation="glu", tie_embeddings=False, **biases)
     for path, gradient in jax.tree.leaves_with_path(leaves):
         name = jax.tree_util.keystr(path)

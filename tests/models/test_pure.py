@@ -98,7 +98,7 @@ def test_specs_mirror_the_parameters():
         {"attention": "chunked"},
         {"layers": "scanned(remat='full')"},
         {"tie_embeddings": False},
-        {"attention_bias": True, "feed_forward_bias": True},
+        {"attention_bias": ("query", "key", "value", "out"), "feed_forward_bias": True},
         {"num_kv_heads": 1},
         {"dropout": 0.1},
         {"dtype": "bfloat16"},

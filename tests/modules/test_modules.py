@@ -18,6 +18,7 @@ from transformer.config.variant import ConfigError
 from transformer.functional.dropout import dropout
 from transformer.functional.masks import Causal, Tokens
 from transformer.functional.norms import layer_norm
+from transformer.models.language_model import LanguageModel
 from transformer.models.pure import split
 from transformer.modules.attention import Attention
 from transformer.modules.block import Block, ResidualConnection
@@ -38,7 +39,7 @@ def config(**fields):
 
 
 def attend(module):
-    return jax.jit(lambda x: module(x, tokens=TOKENS, mask=Causal(), position_params={}))(X)
+    return jax.jit(lambda x: module(x, tokens=TOKENS, mask=Causal(), position_params={})[0])(X)
 
 
 def test_keys_are_named():
@@ -106,20 +107,26 @@ def test_norm_layer_is_its_norm():
 @pytest.mark.parametrize("tied", [True, False])
 def test_embedding(tied):
     """Rows of the table; logits from the same table or from one of their own, always float32."""
-    embedding = Embedding(config(tie_embeddings=tied, dtype="bfloat16"), key=KEY)
-    rows = embedding(jnp.array([[3, 0, 3]]))
+    model = LanguageModel(config(tie_embeddings=tied, dtype="bfloat16"), key=KEY)
+    embedding, tokens = model.embedding, jnp.array([[3, 0, 3]])
+    assert (model.output is None) == tied
+    rows = embedding(tokens)
     assert rows.dtype == jnp.bfloat16
     chex.assert_trees_all_equal(rows[0], embedding.table[...][jnp.array([3, 0, 3])].astype(jnp.bfloat16))
-    table = np.asarray((embedding.table if tied else embedding.output)[...])
-    logits = embedding.logits(X.astype(jnp.bfloat16))
+    output = embedding if tied else model.output
+    table = np.asarray(output.table[...])
+    logits = output.logits(X.astype(jnp.bfloat16))
     assert logits.dtype == jnp.float32
     chex.assert_trees_all_close(logits, np.asarray(X) @ table.T, atol=2e-3, rtol=2e-2)
+    states = model.transform(rows, Tokens.at(np.arange(3)))
+    chex.assert_trees_all_equal(model(tokens), output.logits(states))
+    assert tied or np.abs(table - np.asarray(embedding.table[...])).min() > 0
 
 
 @pytest.mark.parametrize("token", [8, 1000, -1])
 def test_token_outside_the_vocabulary(token):
     """It gives NaN, and never another token's row."""
-    rows = Embedding(config(), key=KEY)(jnp.array([[1, token]]))
+    rows = Embedding(8, config(), key=KEY)(jnp.array([[1, token]]))
     assert np.isfinite(rows[0, 0]).all()
     assert np.isnan(rows[0, 1]).all()
 
@@ -127,7 +134,7 @@ def test_token_outside_the_vocabulary(token):
 def test_embedding_needs_a_vocabulary():
     """Without a vocabulary size the error names the field."""
     with pytest.raises(ConfigError, match=r"model\.vocab_size"):
-        Embedding(config(vocab_size=None), key=KEY)
+        Embedding(None, config(), key=KEY)
 
 
 def test_feed_forward():
@@ -160,7 +167,9 @@ def test_residual_wiring(residual, expected):
     out = residual(X, jnp.sin, {name: norms[name] for name in residual.norms}, {})
     chex.assert_trees_all_close(out, expected(np.asarray(X)), atol=1e-5)
     real = residual(X, jnp.sin, dict.fromkeys(residual.norms, layer_norm), {})
-    chex.assert_trees_all_close(connection(X, jnp.sin), real, atol=1e-6)
+    out, rest = connection(X, lambda x: (jnp.sin(x), "rest"))
+    chex.assert_trees_all_close(out, real, atol=1e-6)
+    assert rest == "rest"
 
 
 def test_grouped_heads_are_repeated_heads():
@@ -191,7 +200,7 @@ def test_stack_is_its_layers():
     for i, layer in enumerate(stack):
         built = Block(config(), key=jax.random.fold_in(KEY, i))
         chex.assert_trees_all_close(split(layer)[0], split(built)[0], rtol=1e-6)
-        x = layer(x, **run)
+        x, _ = layer(x, layer=i, **run)
     chex.assert_trees_all_close(stack(X, **run), x, atol=1e-6)
     chex.assert_trees_all_equal(split(stack[-1])[0], split(stack[1])[0])
     assert len(stack) == 2
@@ -205,8 +214,8 @@ class Noise(nnx.Module):
     def __init__(self, *, key):
         self.scale = make_parameter(Parameter((1,), ONES), key)
 
-    def __call__(self, x, *, key):
-        return x + self.scale[...] * jax.random.normal(key, x.shape)
+    def __call__(self, x, *, layer, key):
+        return x + self.scale[...] * jax.random.normal(key, x.shape), layer
 
 
 @pytest.mark.parametrize("layers", [Unrolled(), Scanned()], ids=str)
@@ -219,11 +228,11 @@ def test_every_layer_has_its_own_key(layers):
 
 def test_dropout_in_a_block():
     """Both sublayers are dropped out, each under the key of its name, before they join the stream."""
-    block = Block(config(dropout=0.5, residual=NoNormResidual(), initial_std=1.0), key=KEY)
+    block = Block(config(dropout=0.5, residual=NoNormResidual(), initializer=Normal(1.0)), key=KEY)
     run = {"tokens": TOKENS, "mask": Causal(), "position_params": {}}
-    x = X + dropout(block.attention(X, **run), 0.5, at(KEY, "attention"))
+    x = X + dropout(block.attention(X, **run)[0], 0.5, at(KEY, "attention"))
     x = x + dropout(block.feed_forward(x), 0.5, at(KEY, "feed_forward"))
-    chex.assert_trees_all_close(block(X, **run, key=KEY), x, rtol=1e-5, atol=1e-4)
+    chex.assert_trees_all_close(block(X, layer=0, **run, key=KEY)[0], x, rtol=1e-5, atol=1e-4)
 
 
 def test_stack_stores_one_array_per_parameter():

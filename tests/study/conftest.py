@@ -3,7 +3,7 @@
 import pytest
 
 from transformer.config.model import ModelConfig
-from transformer.config.run import DataConfig, OptimizerConfig, RunConfig
+from transformer.config.run import OptimizerConfig, RunConfig, TextConfig
 from transformer.data.corpus import load_corpus
 
 
@@ -13,7 +13,7 @@ def base(tmp_path) -> RunConfig:
     path.write_text("abacabad" * 40)
     return RunConfig(
         model=ModelConfig(max_length=8, num_layers=1, d_model=16, num_heads=2),
-        data=DataConfig(path=str(path)),
+        data=TextConfig(path=str(path)),
         optimizer=OptimizerConfig(warmup_steps=2),
         steps=10,
         batch_size=4,

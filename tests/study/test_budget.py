@@ -38,6 +38,7 @@ def test_what_cannot_be_matched_is_refused():
 
 
 def test_a_study_matches_its_arms(corpus):
-    study = Study("glu", BASE, {"gelu": {}, "glu": {"model.activation": "glu"}}, seeds=3, match="parameters")
+    base = BASE.replace({"model.max_length": 8})
+    study = Study("glu", base, {"gelu": {}, "glu": {"model.activation": "glu"}}, seeds=3, match="parameters")
     assert study.configs(corpus)["glu"].model.ff_width == 128
     assert study.configs(corpus)["gelu"].model.ff_width == 192

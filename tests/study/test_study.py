@@ -60,7 +60,7 @@ def study(base):
 
 def test_variants_of_a_script_stand_beside_shipped_ones(study, corpus, tmp_path, capsys):
     """Trained, saved, resumed and reported by their text form, without touching the package."""
-    report = study.run(tmp_path / "study", corpus=corpus)
+    report = study.run(tmp_path / "study", data=corpus)
     assert "smallest detectable difference" in capsys.readouterr().out.splitlines()[0]
     assert [arm.name for arm in report.arms] == list(ARMS)
     assert all(arm.n_ok == 8 and arm.n_diverged == 0 for arm in report.arms)
@@ -73,23 +73,23 @@ def test_variants_of_a_script_stand_beside_shipped_ones(study, corpus, tmp_path,
 
 
 def test_finished_cells_are_read_and_missing_ones_computed(study, corpus, tmp_path):
-    first = study.run(tmp_path, corpus=corpus)
+    first = study.run(tmp_path, data=corpus)
     times = {p: p.stat().st_mtime_ns for p in tmp_path.glob("cells/*/metrics.jsonl")}
     assert len(times) == 4
     removed = sorted(times)[0]
     (removed.parent / "result.json").unlink()
-    second = study.run(tmp_path, corpus=corpus)
+    second = study.run(tmp_path, data=corpus)
     assert {p for p in times if p.stat().st_mtime_ns != times[p]} == {removed}
     assert [a.estimates for a in first.arms] == [a.estimates for a in second.arms]
 
 
 def test_the_report_holds_what_a_reader_needs(study, corpus, tmp_path):
-    study.run(tmp_path, corpus=corpus)
+    study.run(tmp_path, data=corpus)
     report = json.loads((tmp_path / "report.json").read_text())
     assert {"correlation", "smallest_detectable_effect", "baseline", "config", "arms"} <= report.keys()
     wanted = (
         "name n_ok n_diverged learning_rate loss loss_interval difference difference_interval p_corrected verdict "
-        "parameters flops_per_token seconds"
+        "parameters flops seconds"
     )
     for arm in report["arms"]:
         assert set(wanted.split()) <= arm.keys()
@@ -112,7 +112,7 @@ def test_selection_prefers_learning_rates_that_do_not_diverge():
 def test_an_arm_that_always_diverges_is_counted_and_not_averaged(base, corpus, tmp_path):
     broken = {"optimizer.learning_rate": 1e30, "optimizer.warmup_steps": 0, "optimizer.clip_norm": None}
     study = Study("broken", base, {"good": {}, "bad": broken}, seeds=2)
-    good, bad = study.run(tmp_path, corpus=corpus).arms
+    good, bad = study.run(tmp_path, data=corpus).arms
     assert (good.n_ok, good.n_diverged, bad.n_ok, bad.n_diverged) == (2, 0, 0, 2)
     assert bad.loss is None
     assert bad.verdict == "unresolved"

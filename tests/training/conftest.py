@@ -3,7 +3,7 @@
 import pytest
 
 from transformer.config.model import ModelConfig
-from transformer.config.run import DataConfig, OptimizerConfig, RunConfig
+from transformer.config.run import OptimizerConfig, RunConfig, TextConfig
 from transformer.data.corpus import load_corpus
 
 
@@ -22,4 +22,4 @@ def config() -> RunConfig:
 def corpus(tmp_path):
     path = tmp_path / "text.txt"
     path.write_text("abacabad" * 40)
-    return load_corpus(DataConfig(path=str(path)))
+    return load_corpus(TextConfig(path=str(path)))

@@ -25,7 +25,7 @@ from pathlib import Path
 from experiments import cli
 from transformer import runtime
 from transformer.config.model import ModelConfig
-from transformer.config.run import DataConfig, OptimizerConfig, Replica, RunConfig
+from transformer.config.run import OptimizerConfig, Replica, RunConfig, TextConfig
 from transformer.data.corpus import load_corpus
 from transformer.training.loop import train
 
@@ -34,7 +34,7 @@ def main():
     runtime.start(cache=folder / "cache")
     config = RunConfig(
         model=ModelConfig(vocab_size=4, max_length=8, num_layers=1, d_model=16, num_heads=2, dropout=0.1),
-        data=DataConfig(path=str(folder / "text.txt")),
+        data=TextConfig(path=str(folder / "text.txt")),
         optimizer=OptimizerConfig(learning_rate=1e-2), steps=3000, batch_size=4, steps_per_dispatch=5,
         evaluate_every=250, checkpoint_every=100,
     )

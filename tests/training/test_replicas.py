@@ -8,7 +8,8 @@ import pytest
 from transformer.config.norms import RMSNorm
 from transformer.config.residuals import SandwichNorm
 from transformer.config.run import Replica
-from transformer.data.corpus import Batches, stack_batches
+from transformer.data.corpus import Blocks
+from transformer.data.dataset import stack_batches
 from transformer.training.program import make_program
 from transformer.training.replicas import replica_mesh
 
@@ -23,8 +24,8 @@ REPLICAS = (
 def run(config, corpus, replicas):
     """Parameters and losses after one dispatch, leading axis R."""
     program = make_program(config, replicas)
-    batches = [Batches(corpus.train, config.model.max_length, config.batch_size, r.seed) for r in replicas]
-    state, metrics = program.train(program.init(), {"tokens": stack_batches(batches, 0, config.steps_per_dispatch)})
+    batches = [Blocks(corpus.train, config.model.max_length, config.batch_size, r.seed) for r in replicas]
+    state, metrics = program.train(program.init(), stack_batches(batches, 0, config.steps_per_dispatch))
     return jax.device_get((state.params, metrics["loss"]))
 
 
@@ -103,8 +104,8 @@ def test_replicas_are_spread_over_devices(config):
 
 def test_one_compilation_for_all_replicas_and_all_dispatches(config, corpus):
     program = make_program(config, REPLICAS)
-    batches = [Batches(corpus.train, config.model.max_length, config.batch_size, r.seed) for r in REPLICAS]
+    batches = [Blocks(corpus.train, config.model.max_length, config.batch_size, r.seed) for r in REPLICAS]
     state = program.init()
     for first in (0, 5):
-        state, _ = program.train(state, {"tokens": stack_batches(batches, first, 5)})
+        state, _ = program.train(state, stack_batches(batches, first, 5))
     assert program.train._cache_size() == 1

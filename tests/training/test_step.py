@@ -7,10 +7,10 @@ import numpy as np
 import optax
 import pytest
 
+from transformer.config.objectives import NextToken
 from transformer.config.run import Replica
 from transformer.models import pure
 from transformer.models.language_model import LanguageModel
-from transformer.training.objective import next_token
 from transformer.training.optimizer import adamw, stack_numbers
 from transformer.training.step import create_train_state, make_train_step
 
@@ -41,7 +41,7 @@ def test_accumulation_does_not_change_the_gradient(config, batch, smoothing):
     for pieces in (1, 2, 4):
         optimizer = optax.sgd(1.0)
         apply, state = start(config, optimizer)
-        objective = next_token(label_smoothing=smoothing, z_loss=1e-3)
+        objective = NextToken(label_smoothing=smoothing, z_loss=1e-3)
         step = jax.jit(make_train_step(apply, objective, optimizer, accumulation=pieces))
         state, metrics = step(state, batch)
         results.append((state.params, metrics))
@@ -52,7 +52,7 @@ def test_accumulation_does_not_change_the_gradient(config, batch, smoothing):
 def test_padding_does_not_change_the_gradient(config, batch):
     optimizer = optax.sgd(1.0)
     apply, state = start(config, optimizer)
-    step = jax.jit(make_train_step(apply, next_token(), optimizer))
+    step = jax.jit(make_train_step(apply, NextToken(), optimizer))
     unpadded = jax.tree.map(lambda a: a[1:3], batch)
     padded = {**batch, "weights": batch["weights"].at[jnp.array([0, 3])].set(0)}
     chex.assert_trees_all_close(step(state, unpadded)[0].params, step(state, padded)[0].params, rtol=1e-5, atol=1e-6)
@@ -61,7 +61,7 @@ def test_padding_does_not_change_the_gradient(config, batch):
 def test_a_run_that_stops_being_finite_is_frozen_and_remembered(config, batch):
     optimizer = optax.sgd(0.1)
     apply, state = start(config, optimizer)
-    step = jax.jit(make_train_step(apply, next_token(), optimizer))
+    step = jax.jit(make_train_step(apply, NextToken(), optimizer))
     state, _ = step(state, batch)
     poisoned, metrics = step(state, {**batch, "weights": batch["weights"] * jnp.nan})
     assert not np.isfinite(metrics["loss"])
@@ -75,7 +75,7 @@ def test_a_run_that_stops_being_finite_is_frozen_and_remembered(config, batch):
 def test_an_empty_batch_changes_nothing_and_is_finite(config, batch):
     optimizer = optax.sgd(1.0)
     apply, state = start(config, optimizer)
-    step = jax.jit(make_train_step(apply, next_token(), optimizer))
+    step = jax.jit(make_train_step(apply, NextToken(), optimizer))
     after, metrics = step(state, {**batch, "weights": batch["weights"] * 0})
     assert float(metrics["loss"]) == 0
     chex.assert_trees_all_equal(after.params, state.params)
@@ -97,7 +97,7 @@ def test_adamw_is_adamw_of_optax_on_matrices_and_does_not_decay_the_rest(config,
         optax.adamw(schedule, o.beta1, o.beta2, o.eps, weight_decay=o.weight_decay, mask=decayed),
     )
     expected = create_train_state(state.params, theirs, state.numbers, state.key)
-    step, other = (jax.jit(make_train_step(apply, next_token(), x)) for x in (ours, theirs))
+    step, other = (jax.jit(make_train_step(apply, NextToken(), x)) for x in (ours, theirs))
     with jax.numpy_dtype_promotion("standard"):
         for _ in range(3):
             state, expected = step(state, batch)[0], other(expected, batch)[0]
@@ -108,7 +108,7 @@ def test_dropout_follows_the_key_of_the_step(config, batch):
     config = config.replace({"model.dropout": 0.5})
     optimizer = optax.sgd(0.0)
     apply, state = start(config, optimizer)
-    step = jax.jit(make_train_step(apply, next_token(), optimizer))
+    step = jax.jit(make_train_step(apply, NextToken(), optimizer))
     losses = [float(step(s, batch)[1]["loss"]) for s in (state, state, state._replace(step=jnp.int32(1)))]
     assert losses[0] == losses[1]
     assert losses[0] != losses[2]

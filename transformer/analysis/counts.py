@@ -1,36 +1,73 @@
 """Parameters and floating-point operations of a model, without building it."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Iterator
+from typing import Any
 
 import jax
-from flax import nnx
+from jax.extend import core
 
 from transformer.config.model import ModelConfig
 from transformer.models import pure
-from transformer.models.language_model import LanguageModel
+from transformer.models.build import build
 
 
-def parameter_count(config: ModelConfig, build: Callable[..., nnx.Module] = LanguageModel) -> int:
+def parameter_count(config: ModelConfig) -> int:
     """Number of parameters, tied ones once."""
     params = pure.split(pure.abstract(lambda key: build(config, key=key)))[0]
     return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(params))
 
 
-def forward_flops_per_token(config: ModelConfig, length: int | None = None) -> float:
-    """Operations of the matrix products of one forward pass, per token, at `length` tokens (max_length).
+def forward_flops(config: ModelConfig) -> float:
+    """Operations of the matrix products of one forward pass of one sequence, or image, of full length.
 
-    A multiplication and an addition count as two. Exact attention computes every score, also those
-    the causal mask hides, and so they are counted; norms, activations and softmax are not.
+    A multiplication and an addition count as two. The products are those of the traced program: exact
+    attention computes every score, also those the causal mask hides, and so they are counted; of
+    alternatives the costliest counts; norms, activations and softmax are not counted.
     """
-    D, F, H, G, K = config.d_model, config.ff_width, config.num_heads, config.kv_heads, config.head_size
-    S = config.max_length if length is None else length
-    projections = D * (H + 2 * G) * K + H * K * D
-    attention = 2 * S * H * K
-    feed_forward = (config.activation.branches + 1) * D * F
-    return 2.0 * (config.num_layers * (projections + attention + feed_forward) + D * (config.vocab_size or 0))
+    model: Any = pure.abstract(lambda key: build(config, key=key))
+    params, apply = pure.split(model)
+    return _product_flops(jax.make_jaxpr(apply)(params, *model.example_inputs()).jaxpr)
+
+
+def train_flops(config: ModelConfig) -> float:
+    """Forward and backward: each product of the forward pass has two in the backward pass."""
+    return 3 * forward_flops(config)
+
+
+def forward_flops_per_token(config: ModelConfig, length: int | None = None) -> float:
+    """`forward_flops` of a language model per token, at `length` tokens (max_length)."""
+    length = config.max_length if length is None else length
+    return forward_flops(config.replace(max_length=length)) / length
 
 
 def train_flops_per_token(config: ModelConfig, length: int | None = None) -> float:
-    """Forward and backward: each product of the forward pass has two in the backward pass."""
+    """Three times `forward_flops_per_token`."""
     return 3 * forward_flops_per_token(config, length)
+
+
+def _product_flops(jaxpr: core.Jaxpr) -> float:
+    total = 0.0
+    for eqn in jaxpr.eqns:
+        inner = [_product_flops(sub) for sub in _inner(eqn.params)]
+        if eqn.primitive.name == "dot_general":
+            (contracted, _), _ = eqn.params["dimension_numbers"]
+            shape = eqn.invars[0].aval.shape  # pyright: ignore[reportAttributeAccessIssue]
+            total += 2.0 * math.prod(eqn.outvars[0].aval.shape) * math.prod(shape[i] for i in contracted)  # pyright: ignore
+        elif eqn.primitive.name == "scan":
+            total += eqn.params["length"] * sum(inner)
+        elif eqn.primitive.name == "cond":
+            total += max(inner)
+        else:
+            total += sum(inner)
+    return total
+
+
+def _inner(params: dict[str, Any]) -> Iterator[core.Jaxpr]:
+    """The programs inside an operation."""
+    for value in params.values():
+        for item in value if isinstance(value, tuple | list) else (value,):
+            if isinstance(item, core.ClosedJaxpr):
+                yield item.jaxpr
+            elif isinstance(item, core.Jaxpr):
+                yield item

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import jax
 
-from transformer.config.variant import Variant
+from transformer.config.variant import ConfigError, Variant
 from transformer.functional import activations
 
 
@@ -71,6 +71,10 @@ class GLU(Activation):
 
     gate: Activation = Sigmoid()
     branches = 2
+
+    def __post_init__(self):
+        if self.gate.branches != 1:
+            raise ConfigError(f"glu.gate: {self.gate} takes {self.gate.branches} branches, a gate takes one")
 
     def __call__(self, gate, value):
         return self.gate(gate) * value

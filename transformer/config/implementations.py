@@ -3,18 +3,21 @@
 import abc
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import jax
 from jax import lax
 
-from transformer.config.variant import Variant
+from transformer.config.variant import ConfigError, Variant
 from transformer.functional.attention import attention
 from transformer.functional.chunked import chunked_attention
 
 
 class AttentionImplementation(Variant, abc.ABC):
     """The attention function of every layer."""
+
+    forms_weights: ClassVar[bool] = True
+    """Whether the weights exist, to be returned or dropped out."""
 
     @abc.abstractmethod
     def __call__(self, *args, **kwargs) -> Any:
@@ -34,6 +37,11 @@ class Chunked(AttentionImplementation):
     """Online softmax over blocks, O(L) memory."""
 
     block: int = 256
+    forms_weights = False
+
+    def __post_init__(self):
+        if self.block < 1:
+            raise ConfigError(f"chunked.block: {self.block} is not a positive number")
 
     def __call__(self, *args, **kwargs):
         return chunked_attention(*args, block=self.block, **kwargs)

@@ -1,11 +1,24 @@
 """The shape and the choices of a transformer."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, fields
 from typing import Any, Literal, Self
 
 from transformer.config.activations import GELU, Activation
+from transformer.config.attention import (
+    Concatenate,
+    FullReach,
+    InverseRootScale,
+    Merge,
+    Projection,
+    Reach,
+    Scale,
+    SeparateProjections,
+)
 from transformer.config.implementations import AttentionImplementation, Exact, Layers, Unrolled
 from transformer.config.norms import LayerNorm, Norm
+from transformer.config.parameters import Initializer, Normal
+from transformer.config.pooling import MeanPooling, Pooling
 from transformer.config.positions import Learned, Position
 from transformer.config.residuals import PreNorm, Residual
 from transformer.config.variant import ConfigError, replace
@@ -15,7 +28,7 @@ SIZES = ("vocab_size", "max_length", "num_layers", "d_model", "num_heads", "num_
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    """A decoder-only transformer; every swappable choice is a value."""
+    """A transformer of tokens; every swappable choice is a value."""
 
     vocab_size: int | None = None
     """Number of token types; none: as many as the tokenizer of the data has."""
@@ -33,6 +46,8 @@ class ModelConfig:
     """Size of a head; none: d_model / num_heads."""
     d_ff: int | None = None
     """Width of the feed-forward sublayer; none: 4 d_model."""
+    causal: bool = True
+    """Whether a token sees only itself and those before it: a decoder; otherwise an encoder."""
     norm: Norm = LayerNorm()
     """Normalization method."""
     residual: Residual = PreNorm()
@@ -45,18 +60,38 @@ class ModelConfig:
     """How attention is computed."""
     layers: Layers = Unrolled()
     """How the stack of blocks is run."""
-    attention_scale: float | None = None
-    """Multiplies q·k; none: 1/√head_dim."""
-    attention_bias: bool = False
-    """Biases of the query, key, value and output projections."""
+    projection: Projection = SeparateProjections()
+    """Which linear layers make queries, keys and values."""
+    scale: Scale = InverseRootScale()
+    """The factor on q·k."""
+    scale_bias: bool = False
+    """Whether the factor multiplies the bias of the position too: scale · (q·k + bias)."""
+    merge: Merge = Concatenate()
+    """How the outputs of the heads become one vector."""
+    reach: Reach = FullReach()
+    """How far self-attention looks."""
+    attention_bias: tuple[Literal["query", "key", "value", "out"], ...] = ()
+    """Which projections of attention have a bias."""
     feed_forward_bias: bool = False
     """Biases of the feed-forward sublayer."""
     tie_embeddings: bool = True
     """Whether the output projection is the transposed token embedding."""
+    scale_embeddings: bool = False
+    """Multiply token embeddings by √d_model (Vaswani et al. 2017, section 3.4)."""
     dropout: float = 0.0
     """Share of features dropped after the embedding and after each sublayer while training."""
-    initial_std: float = 0.02
-    """Standard deviation of initial matrices; residual outputs take it over √(2 num_layers)."""
+    attention_dropout: float = 0.0
+    """Share of attention weights dropped."""
+    feed_forward_dropout: float = 0.0
+    """Share of features dropped after the activation."""
+    stochastic_depth: float = 0.0
+    """Share of sequences that skip a sublayer of the last layer; rises linearly from the first (Huang et al. 2016)."""
+    initializer: Initializer = Normal(0.02)
+    """Initial values of matrices."""
+    embedding_initializer: Initializer = Normal(0.02)
+    """Initial values of token embeddings."""
+    scale_residual_init: bool = True
+    """Initial values of residual outputs over √(2 num_layers) (GPT-2, Radford et al. 2019)."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Compute dtype of products and the residual stream; parameters, norms, softmax and loss are float32."""
 
@@ -75,9 +110,19 @@ class ModelConfig:
                 f"model.num_kv_heads: {self.kv_heads} key-value heads do not divide {self.num_heads} query heads; "
                 f"the nearest that does is {_nearest_divisor(self.num_heads, self.kv_heads)}"
             )
-        if not 0 <= self.dropout < 1:
-            raise ConfigError(f"model.dropout: {self.dropout} is not in [0, 1)")
+        for name in ("dropout", "attention_dropout", "feed_forward_dropout", "stochastic_depth"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ConfigError(f"model.{name}: {getattr(self, name)} is not in [0, 1)")
+        if self.attention_dropout and not self.attention.forms_weights:
+            raise ConfigError(f"model.attention_dropout: {self.attention} never forms the weights; use exact")
+        if self.causal and self.norm.mixes_tokens:
+            raise ConfigError(
+                f"model.norm: the statistics of {self.norm} are those of all tokens, later ones too, and the model is "
+                "causal; use layernorm, or an encoder"
+            )
         self.position.check(self.head_size)
+        self.projection.check(self.d_model, self.num_heads, self.kv_heads, self.head_size)
+        self.merge.check(self.d_model, self.num_heads, self.value_size)
 
     @property
     def kv_heads(self) -> int:
@@ -90,6 +135,16 @@ class ModelConfig:
         return self.d_model // self.num_heads if self.head_dim is None else self.head_dim
 
     @property
+    def value_size(self) -> int:
+        """Size of a head's values."""
+        return self.merge.value_dim(self.d_model, self.head_size)
+
+    @property
+    def residual_gain(self) -> float:
+        """The factor on initial values of residual outputs."""
+        return (2 * self.num_layers) ** -0.5 if self.scale_residual_init else 1.0
+
+    @property
     def ff_width(self) -> int:
         """F: the width of the feed-forward sublayer."""
         return 4 * self.d_model if self.d_ff is None else self.d_ff
@@ -97,6 +152,93 @@ class ModelConfig:
     def replace(self, **changes: Any) -> Self:
         """A copy with fields changed; variants as values or in their text form."""
         return replace(self, changes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderDecoderConfig(ModelConfig):
+    """An encoder of the source and a causal decoder of the target that attends to it."""
+
+    source_vocab_size: int | None = None
+    """Number of source token types; none: as many as the tokenizer of the data has."""
+    max_source_length: int = 64
+    """Longest source, in tokens; `max_length` is the longest target."""
+    num_encoder_layers: int | None = None
+    """Blocks of the encoder; none: as many as num_layers, those of the decoder."""
+    share_embeddings: bool = False
+    """Whether source and target tokens have one table (with tie_embeddings, one for all three uses)."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not self.causal:
+            raise ConfigError("model.causal: the decoder of an encoder-decoder is causal")
+        if self.share_embeddings and self.source_vocab_size != self.vocab_size:
+            raise ConfigError(
+                f"model.share_embeddings: {self.source_vocab_size} source types and {self.vocab_size} target types "
+                "are not one vocabulary"
+            )
+
+    @property
+    def encoder(self) -> ModelConfig:
+        """The encoder alone."""
+        own = {f.name: getattr(self, f.name) for f in fields(ModelConfig)}
+        return ModelConfig(
+            **own
+            | {
+                "causal": False,
+                "vocab_size": self.source_vocab_size,
+                "max_length": self.max_source_length,
+                "num_layers": self.num_encoder_layers or self.num_layers,
+            }
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassifierConfig(ModelConfig):
+    """An encoder, a pooling of its tokens, and a linear layer to the classes."""
+
+    causal: bool = False
+    num_classes: int | None = None
+    """None: as many as the data has."""
+    pooling: Pooling = MeanPooling()
+    """How the tokens of a sequence become one vector."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatchConfig(ModelConfig):
+    """A transformer of image patches (Dosovitskiy et al. 2020)."""
+
+    causal: bool = False
+    image_size: tuple[int, ...] | None = None
+    """Height, width and channels; none: those of the data."""
+    patch_size: int = 4
+    """Side of a square patch, in pixels."""
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Rows and columns of patches.
+
+        Raises:
+          ConfigError: the image size is not known, or the patches do not fill it.
+        """
+        if self.image_size is None:
+            raise ConfigError("model.image_size is not set: there is no data here to take it from")
+        height, width, _ = self.image_size
+        if height % self.patch_size or width % self.patch_size:
+            raise ConfigError(
+                f"model.patch_size: patches of {self.patch_size} do not fill images of {height} × {width}; the "
+                f"nearest that do have {_nearest_divisor(math.gcd(height, width), self.patch_size)}"
+            )
+        return height // self.patch_size, width // self.patch_size
+
+    @property
+    def patch_dim(self) -> int:
+        """Numbers in a patch."""
+        return self.patch_size**2 * (self.image_size or (0, 0, 0))[2]
+
+
+@dataclass(frozen=True, kw_only=True)
+class VisionConfig(PatchConfig, ClassifierConfig):
+    """A vision transformer: patches, encoder, pooling, classes."""
 
 
 def _nearest_divisor(number: int, wanted: int) -> int:

@@ -43,6 +43,17 @@ class FanIn(Initializer):
 
 
 @dataclass(frozen=True)
+class Xavier(Initializer):
+    """Uniform with the variance 2 / (fan-in + fan-out) (Glorot and Bengio 2010, equation 16)."""
+
+    random = True
+
+    def __call__(self, key, shape):
+        limit = math.sqrt(6 / (shape[0] + shape[-1]))
+        return jax.random.uniform(key, shape, jnp.float32, -limit, limit)
+
+
+@dataclass(frozen=True)
 class Constant(Initializer):
     value: float = 0.0
 
@@ -60,10 +71,16 @@ class Parameter:
     shape: tuple[int, ...]
     initializer: Initializer = Normal()
     decay: bool | None = None
+    gain: float = 1.0
+    """Multiplies the initial values."""
 
     @property
     def decayed(self) -> bool:
         return len(self.shape) >= 2 if self.decay is None else self.decay
+
+    def initial_value(self, key: jax.Array) -> jax.Array:
+        """float32."""
+        return self.gain * self.initializer(key, self.shape)
 
 
 ZEROS, ONES = Constant(0.0), Constant(1.0)

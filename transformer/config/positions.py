@@ -1,7 +1,7 @@
 """Positional schemes: what they add to the embedding, to queries and keys, or to the scores."""
 
 import abc
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,10 @@ class Position(Variant, abc.ABC):
 
     def check(self, head_dim: int) -> None:
         """Raise `ConfigError` where the scheme does not fit the head size."""
+
+    def on_grid(self, columns: int, first: int) -> "Position":
+        """The scheme for image patches, row by row, `columns` to a row; the first patch has position `first`."""
+        return self
 
     def parameters(self, d_model: int, num_heads: int, max_length: int) -> dict[str, Parameter]:
         """The parameters it owns, by name, shared by all layers."""
@@ -60,6 +64,28 @@ class Sinusoidal(Position):
 
     def to_embedding(self, positions_BL, d_model, params):
         return positions.sinusoidal(positions_BL, d_model, self.base)
+
+
+@dataclass(frozen=True)
+class Sinusoidal2D(Position):
+    """Sinusoids of the row in one half of the features, of the column in the other (He et al. 2021, MAE)."""
+
+    name = "sinusoidal_2d"
+    base: float = 10_000.0
+    columns: int = 1
+    """Patches in a row of the image; a vision model sets it."""
+    first: int = 0
+    """Position of the first patch; what stands before it has row -1."""
+
+    def on_grid(self, columns, first):
+        return replace(self, columns=columns, first=first)
+
+    def to_embedding(self, positions_BL, d_model, params):
+        row, column = jnp.divmod(positions_BL - self.first, self.columns)
+        half = d_model // 2
+        return jnp.concatenate(
+            [positions.sinusoidal(row, half, self.base), positions.sinusoidal(column, d_model - half, self.base)], -1
+        )
 
 
 @dataclass(frozen=True)

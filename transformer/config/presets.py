@@ -3,18 +3,29 @@
 from transformer.config.activations import GLU, SiLU
 from transformer.config.model import ModelConfig
 from transformer.config.norms import LayerNorm, RMSNorm
+from transformer.config.objectives import MaskedToken
 from transformer.config.positions import RoPE
-from transformer.config.run import RunConfig
+from transformer.config.run import OptimizerConfig, RunConfig, TextConfig
+from transformer.config.tokenizers import Char
 from transformer.config.variant import ConfigError, nearest
 
 _SCALE_FREE = LayerNorm(bias=False)
+
+_TINY = ModelConfig(norm=_SCALE_FREE, num_layers=2, d_model=64, max_length=32)
 
 PRESETS: dict[str, RunConfig] = {
     # nanoGPT's character model for a CPU (github.com/karpathy/nanoGPT, README): 4 layers, 0.80M parameters.
     "nanogpt-cpu": RunConfig(model=ModelConfig(norm=_SCALE_FREE)),
     # The sizes of a first look: about 10 seconds on two cores.
-    "tiny": RunConfig(
-        model=ModelConfig(norm=_SCALE_FREE, num_layers=2, d_model=64, max_length=32), steps=300, batch_size=8
+    "tiny": RunConfig(model=_TINY, steps=300, batch_size=8),
+    # The same as an encoder that fills in hidden characters (Devlin et al. 2018).
+    "masked": RunConfig(
+        model=_TINY.replace(causal=False, position=RoPE()),
+        data=TextConfig(tokenizer=Char(special=True)),
+        objective=MaskedToken(),
+        optimizer=OptimizerConfig(learning_rate=3e-3),
+        steps=1000,
+        batch_size=32,
     ),
     # nanogpt-cpu's size with the choices of Llama (Touvron et al. 2023).
     "llama-cpu": RunConfig(

@@ -7,26 +7,52 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from transformer.config.model import ModelConfig
+from transformer.config.objectives import NextToken, Objective
 from transformer.config.schedules import Cosine, Schedule
+from transformer.config.tokenizers import Char, Tokenization
 from transformer.config.variant import ConfigError, from_json, replace, to_json
+
+COUNTS = (
+    "steps",
+    "batch_size",
+    "average_last",
+    "accumulation",
+    "steps_per_dispatch",
+    "evaluate_every",
+    "checkpoint_every",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig:
+    """What a run trains on; a subclass for each kind of data."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextConfig(DataConfig):
     """A text and how it becomes tokens."""
 
     path: str | None = None
     """A UTF-8 text file; none: a text that comes with Python."""
     embedded: Literal["topics", "sources"] = "topics"
     """Without a path: the prose of Python's documentation (pydoc_data.topics), or the standard library's sources."""
-    tokenizer: Literal["char", "byte"] = "char"
-    """One token per character of the text, or per UTF-8 byte."""
+    tokenizer: Tokenization = Char()
+    """What a token is."""
+    document_separator: str | None = None
+    """What stands between documents, which are then packed side by side and do not see each other; none: one text."""
     validation_fraction: float = 0.1
     """The last part of the text, held out."""
 
     def __post_init__(self):
-        if not 0 < self.validation_fraction < 1:
-            raise ConfigError(f"data.validation_fraction: {self.validation_fraction} is not between 0 and 1")
+        check_fraction("validation_fraction", self.validation_fraction)
+        if self.document_separator == "":
+            raise ConfigError("data.document_separator: an empty text separates nothing")
+
+
+def check_fraction(name: str, value: float) -> None:
+    """Raise `ConfigError` where it is not between 0 and 1."""
+    if not 0 < value < 1:
+        raise ConfigError(f"data.{name}: {value} is not between 0 and 1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,25 +75,20 @@ class OptimizerConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ObjectiveConfig:
-    """Next-token cross-entropy."""
-
-    label_smoothing: float = 0.0
-    z_loss: float = 0.0
-
-
-@dataclass(frozen=True, kw_only=True)
 class RunConfig:
     """Everything that decides the numbers of a run, save the seed."""
 
     model: ModelConfig = ModelConfig()
-    data: DataConfig = DataConfig()
+    data: DataConfig = TextConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
-    objective: ObjectiveConfig = ObjectiveConfig()
+    objective: Objective = NextToken()
+    """What is minimized."""
     steps: int = 2000
     """Updates of the parameters."""
     batch_size: int = 12
     """Sequences per step."""
+    average_last: int | None = None
+    """The parameters of so many last steps are averaged for the evaluation; none: the last ones are taken."""
     accumulation: int = 1
     """Pieces a batch is cut into, one after another; the gradient does not change."""
     steps_per_dispatch: int = 10
@@ -78,12 +99,13 @@ class RunConfig:
     """Steps between checkpoints; none: only at the end."""
 
     def __post_init__(self):
-        for name in ("steps", "batch_size", "accumulation", "steps_per_dispatch", "evaluate_every", "checkpoint_every"):
+        for name in COUNTS:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"{name}: {value} is not a positive number")
         if self.batch_size % self.accumulation:
             raise ConfigError(f"accumulation: batch_size {self.batch_size} is not a multiple of {self.accumulation}")
+        self.objective.check(self.model)
 
     def replace(self, changes: dict[str, Any] | None = None, **more: Any) -> Self:
         """A copy with fields changed by dotted path: `replace({"model.norm": RMSNorm()}, steps=100)`."""

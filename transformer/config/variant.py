@@ -113,7 +113,7 @@ def _argument(node: ast.expr, expected, where: str, text: str) -> Any:
         return _from_node(node, expected, text)
     try:
         value = ast.literal_eval(node)
-    except ValueError:
+    except (ValueError, TypeError):
         raise ConfigError(f"{where}: {ast.unparse(node)!r} is not a literal") from None
     return check_type(value, expected, where)
 
@@ -134,6 +134,8 @@ def check_type(value, expected, where: str) -> Any:
             raise ConfigError(f"{where}: unknown value {value!r}{nearest(str(value), map(str, parameters))}")
         return value
     options = parameters if parameters and origin is not tuple else (expected,)
+    if isinstance(value, tuple | list) and (lists := [o for o in options if typing.get_origin(o) is tuple]):
+        return check_type(value, lists[0], where)
     if float in options and type(value) is int and int not in options:
         return float(value)
     if type(value) not in options and not any(
@@ -171,11 +173,24 @@ def to_text(value: Any) -> str:
 def to_json(value: Any) -> Any:
     """Plain JSON of a config: every field of every value, so that a changed default is a changed config."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        types = typing.get_type_hints(type(value))
+        fields = {f.name: _field_to_json(getattr(value, f.name), types[f.name]) for f in dataclasses.fields(value)}
         return {"variant": value.name, **fields} if isinstance(value, Variant) else fields
     if isinstance(value, tuple | list):
         return [to_json(v) for v in value]
     return value
+
+
+def _field_to_json(value: Any, declared: Any) -> Any:
+    """A value of a subclass of the field's type has the name of its class as `kind`."""
+    data = to_json(value)
+    plain = dataclasses.is_dataclass(value) and not isinstance(value, Variant)
+    return {"kind": type(value).__name__, **data} if plain and type(value) is not declared else data
+
+
+def _subclasses(cls: type) -> dict[str, type]:
+    """The class and all below it by name."""
+    return {cls.__name__: cls} | {name: sub for c in cls.__subclasses__() for name, sub in _subclasses(c).items()}
 
 
 def from_json(cls: Any, data: Any, where: str = "config") -> Any:
@@ -197,6 +212,11 @@ def from_json(cls: Any, data: Any, where: str = "config") -> Any:
         return check_type(data, cls, where)
     if not isinstance(data, dict):
         raise ConfigError(f"{where}: {data!r} is not an object with fields")
+    if "kind" in data and not issubclass(cls, Variant):
+        known = _subclasses(cls)
+        if data["kind"] not in known:
+            raise ConfigError(f"{where}: unknown kind {data['kind']!r}{nearest(str(data['kind']), known)}")
+        cls, data = known[data["kind"]], {k: v for k, v in data.items() if k != "kind"}
     types = typing.get_type_hints(cls)
     fields = {f.name: f for f in dataclasses.fields(cls)}
     if unknown := [k for k in data if k not in fields]:

@@ -1,15 +1,21 @@
 """A tokenized text with a held-out part, and its batches."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import grain
 import numpy as np
 
-from transformer.config.run import DataConfig, RunConfig, fingerprint
+from transformer.config.run import RunConfig, TextConfig, fingerprint
 from transformer.config.variant import ConfigError
+from transformer.data.dataset import Batch, Batches, Rows, check_tokens, load_data, whole
+from transformer.data.ngram import ngram_loss, usual_order
+from transformer.data.packing import pack
 from transformer.data.text import load_text
-from transformer.data.tokenizers import ByteTokenizer, CharTokenizer, Tokenizer
+from transformer.data.tokenizers import Tokenizer, make_tokenizer
+
+EVALUATION_BATCH = 32
+"""Sequences per device."""
 
 
 @dataclass(frozen=True)
@@ -21,50 +27,80 @@ class Corpus:
     tokenizer: Tokenizer
     source: str
     fingerprint: str
-    """sha256 of text, tokenizer and split: a checkpointed position means nothing in other data."""
+    """sha256 of text, tokenizer and split."""
+    train_ends: np.ndarray | None = None
+    """Where the documents of the training part end; None for one running text."""
+    validation_ends: np.ndarray | None = None
+
+    @property
+    def tokenizers(self) -> dict[str, Tokenizer]:
+        return {"tokenizer": self.tokenizer}
+
+    def complete(self, config: RunConfig) -> RunConfig:
+        """The config with the vocabulary of the corpus, where it leaves that open.
+
+        Raises:
+          ConfigError: blocks of `max_length` + 1 tokens or the vocabulary do not fit the corpus.
+        """
+        config = config.replace({"model.vocab_size": config.model.vocab_size or self.tokenizer.vocab_size})
+        assert config.model.vocab_size is not None
+        for name, tokens in (("training", self.train), ("validation", self.validation)):
+            if len(tokens) <= config.model.max_length:
+                raise ConfigError(
+                    f"model.max_length: a block of {config.model.max_length} tokens and its label do not fit in the "
+                    f"{name} part of {self.source}, {len(tokens)} tokens; the longest that fits is "
+                    f"{max(len(tokens) - 1, 0)}"
+                )
+            check_tokens(tokens, config.model.vocab_size, f"{name} part of {self.source}")
+        return config
+
+    def train_batches(self, config: RunConfig, seed: int) -> Batches:
+        length = config.model.max_length
+        if self.train_ends is None:
+            return Blocks(self.train, length, config.batch_size, seed)
+        return Rows(packed(self.train, self.train_ends, length), config.batch_size, seed)
+
+    def validation_batches(self, config: RunConfig, multiple: int) -> Batch:
+        """Blocks side by side, or packed documents."""
+        length, batch_size = config.model.max_length, EVALUATION_BATCH * multiple
+        if self.validation_ends is None:
+            return whole_split(self.validation, length, batch_size)
+        return whole(packed(self.validation, self.validation_ends, length), batch_size)
+
+    def reference(self) -> tuple[str, float] | None:
+        """The interpolated Witten-Bell model of the usual order."""
+        order = usual_order(self.tokenizer.vocab_size)
+        loss = ngram_loss(self.train, self.validation, self.tokenizer.vocab_size, order)
+        return f"Witten-Bell, {order} tokens of context", loss
 
 
-def load_corpus(config: DataConfig) -> Corpus:
+@load_data.register
+def load_corpus(config: TextConfig, stored: Path | None = None) -> Corpus:
     """Read, tokenize and split; the last part of the text is held out."""
     text = load_text(config.path, config.embedded)
-    tokenizer = ByteTokenizer() if config.tokenizer == "byte" else CharTokenizer.of(text.content)
-    tokens = tokenizer.encode(text.content)
+    separator = config.document_separator
+    documents = [text.content] if separator is None else [d for d in text.content.split(separator) if d]
+    tokenizer = make_tokenizer(config.tokenizer, documents, None if stored is None else stored / "tokenizer.json")
+    pieces = [tokenizer.encode(document) for document in documents]
+    tokens, ends = np.concatenate(pieces), np.cumsum([len(piece) for piece in pieces])
     cut = int(len(tokens) * (1 - config.validation_fraction))
-    identity = fingerprint([text.fingerprint, tokenizer.to_json(), cut])
-    return Corpus(tokens[:cut], tokens[cut:], tokenizer, text.source, identity)
+    if separator is None:
+        identity = fingerprint([text.fingerprint, tokenizer.to_json(), cut])
+        return Corpus(tokens[:cut], tokens[cut:], tokenizer, text.source, identity)
+    first = int(np.searchsorted(ends, cut, side="right"))
+    if not 0 < first < len(ends):
+        raise ConfigError(
+            f"data.document_separator: {len(documents)} documents of {text.source} leave a part without any"
+        )
+    cut, identity = int(ends[first - 1]), fingerprint([text.fingerprint, tokenizer.to_json(), separator, first])
+    parts = (tokens[:cut], tokens[cut:])
+    return Corpus(*parts, tokenizer, text.source, identity, ends[:first], ends[first:] - cut)
 
 
-def with_vocabulary(config: RunConfig, corpus: Corpus) -> RunConfig:
-    """The config with the vocabulary of the corpus, where it leaves that open."""
-    if config.model.vocab_size is not None:
-        return config
-    return config.replace({"model.vocab_size": corpus.tokenizer.vocab_size})
-
-
-def check_corpus(corpus: Corpus, length: int, vocab_size: int) -> None:
-    """Raise `ConfigError` where blocks of `length` + 1 tokens or a vocabulary do not fit the corpus."""
-    for name, tokens in (("training", corpus.train), ("validation", corpus.validation)):
-        if len(tokens) <= length:
-            raise ConfigError(
-                f"model.max_length: a block of {length} tokens and its label do not fit in the {name} part of "
-                f"{corpus.source}, {len(tokens)} tokens; the longest that fits is {max(len(tokens) - 1, 0)}"
-            )
-        check_tokens(tokens, vocab_size, f"{name} part of {corpus.source}")
-
-
-def check_tokens(tokens: np.ndarray, vocab_size: int, what: str) -> None:
-    """Raise `ConfigError` with the first place where a token is not in [0, vocab_size)."""
-    wrong = np.argwhere((tokens < 0) | (tokens >= vocab_size))
-    if len(wrong):
-        place = tuple(int(i) for i in wrong[0])
-        raise ConfigError(f"{what}: token {tokens[place]} at {place} is not in [0, {vocab_size})")
-
-
-class Batches:
+class Blocks:
     """Random blocks of a token array, batch by batch: a pure function of seed and step.
 
-    Blocks start anywhere; every start is used once before any is used again. The position to
-    checkpoint is the number of the step.
+    Blocks start anywhere; every start is used once before any is used again.
     """
 
     def __init__(self, tokens: np.ndarray, length: int, batch_size: int, seed: int):
@@ -74,18 +110,12 @@ class Batches:
         starts = grain.MapDataset.range(len(tokens) - length)
         self._batches = starts.shuffle(seed=seed).repeat().map(block).batch(batch_size)
 
-    def __getitem__(self, step: int) -> np.ndarray:
-        """(B, L + 1) int32, the batch of that step."""
-        return np.asarray(self._batches[step])
+    def __getitem__(self, step: int) -> Batch:
+        """`tokens` (B, L + 1) int32, the batch of that step."""
+        return {"tokens": np.asarray(self._batches[step])}
 
 
-def stack_batches(replicas: Sequence[Batches], first: int, count: int) -> np.ndarray:
-    """(R, T, B, L + 1): the batches of `count` steps for each replica."""
-    distinct = {id(b): np.stack([b[step] for step in range(first, first + count)]) for b in replicas}
-    return np.stack([distinct[id(b)] for b in replicas])
-
-
-def whole_split(tokens: np.ndarray, length: int, batch_size: int) -> dict[str, np.ndarray]:
+def whole_split(tokens: np.ndarray, length: int, batch_size: int) -> Batch:
     """All tokens of a split, cut into blocks side by side: `tokens` (N, B, L + 1), `weights` (N, B, L).
 
     Every token but the first is a label exactly once; weight 0 marks what only fills the last block.
@@ -100,3 +130,13 @@ def whole_split(tokens: np.ndarray, length: int, batch_size: int) -> dict[str, n
     weights = (inside[:, 1:] <= labels).astype(np.float32)
     shape = (batches, batch_size)
     return {"tokens": padded[inside].reshape(*shape, -1), "weights": weights.reshape(*shape, -1)}
+
+
+def packed(tokens: np.ndarray, ends: np.ndarray, length: int) -> Batch:
+    """Documents packed into rows of `length` + 1 tokens that do not see each other; positions restart.
+
+    A label counts where it belongs to the document of the token before it.
+    """
+    rows = pack(np.split(tokens, ends[:-1]), length + 1)
+    weights = rows["valid"][:, 1:] & (rows["segments"][:, 1:] == rows["segments"][:, :-1])
+    return {name: rows[name] for name in ("tokens", "segments", "positions")} | {"weights": weights.astype(np.float32)}

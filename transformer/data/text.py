@@ -36,12 +36,12 @@ def _read(path: Path) -> str:
     except UnicodeDecodeError as error:
         raise ConfigError(f"data.path: {path} is not UTF-8 at byte {error.start}") from None
     except FileNotFoundError:
-        raise ConfigError(f"data.path: no file {path}{_near(path)}") from None
+        raise ConfigError(f"data.path: no file {path}{near(path)}") from None
     except OSError as error:
         raise ConfigError(f"data.path: cannot read {path}: {error.strerror}") from None
 
 
-def _near(path: Path) -> str:
+def near(path: Path) -> str:
     names = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
     close = difflib.get_close_matches(path.name, names, n=1)
     return f"; did you mean {path.parent / close[0]}?" if close else ""

@@ -1,11 +1,19 @@
-"""Tokenizers that need no training: one token per byte or per character."""
+"""Tokenizers: bytes, characters, a closed vocabulary, or pieces of words learned from texts."""
 
-from dataclasses import dataclass
-from typing import Protocol
+import functools
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 
-from transformer.config.variant import ConfigError
+from transformer.config.tokenizers import BPE, SPECIAL, Byte, ByteBPE, Char, Symbols, Tokenization, Word, WordPiece
+from transformer.config.variant import ConfigError, nearest
+
+PAD, START, END, UNKNOWN, MASK = range(len(SPECIAL))
 
 
 class Tokenizer(Protocol):
@@ -27,16 +35,21 @@ class Tokenizer(Protocol):
 class ByteTokenizer:
     """The UTF-8 bytes of a text."""
 
-    vocab_size = 256
+    special: bool = False
+    """The special tokens come first, and decoding leaves them out."""
+
+    @property
+    def vocab_size(self) -> int:
+        return _shift(self.special) + 256
 
     def encode(self, text: str) -> np.ndarray:
-        return np.frombuffer(text.encode(), np.uint8).astype(np.int32)
+        return np.frombuffer(text.encode(), np.uint8).astype(np.int32) + _shift(self.special)
 
     def decode(self, tokens: np.ndarray) -> str:
-        return bytes(np.asarray(tokens, np.uint8)).decode(errors="replace")
+        return bytes(np.asarray(_ordinary(tokens, self.special), np.uint8)).decode(errors="replace")
 
     def to_json(self) -> dict:
-        return {"tokenizer": "byte"}
+        return {"tokenizer": "byte"} | _flag(self.special)
 
 
 @dataclass(frozen=True)
@@ -44,15 +57,17 @@ class CharTokenizer:
     """The characters of a text, numbered in the order of `characters`."""
 
     characters: str
+    special: bool = False
+    """The special tokens come first, and decoding leaves them out."""
 
     @classmethod
-    def of(cls, text: str) -> "CharTokenizer":
+    def of(cls, text: str, special: bool = False) -> "CharTokenizer":
         """All characters of the text, sorted."""
-        return cls("".join(sorted(set(text))))
+        return cls("".join(sorted(set(text))), special)
 
     @property
     def vocab_size(self) -> int:
-        return len(self.characters)
+        return _shift(self.special) + len(self.characters)
 
     def encode(self, text: str) -> np.ndarray:
         """Raises `ConfigError` for a character that has no number."""
@@ -61,10 +76,205 @@ class CharTokenizer:
         ids = np.searchsorted(known, codes).clip(max=len(known) - 1)
         if len(wrong := np.flatnonzero(known[ids] != codes)):
             raise ConfigError(f"tokenizer: no token for {text[wrong[0]]!r} at character {wrong[0]}")
-        return ids.astype(np.int32)
+        return ids.astype(np.int32) + _shift(self.special)
 
     def decode(self, tokens: np.ndarray) -> str:
-        return "".join(self.characters[t] for t in tokens)
+        return "".join(self.characters[t] for t in _ordinary(tokens, self.special))
 
     def to_json(self) -> dict:
-        return {"tokenizer": "char", "characters": self.characters}
+        return {"tokenizer": "char", "characters": self.characters} | _flag(self.special)
+
+
+def _shift(special: bool) -> int:
+    return len(SPECIAL) if special else 0
+
+
+def _ordinary(tokens: np.ndarray, special: bool) -> np.ndarray:
+    """The tokens that are not special, numbered from 0."""
+    if not special:
+        return tokens
+    ids = np.asarray(tokens, np.int32) - len(SPECIAL)
+    return ids[ids >= 0]
+
+
+def _flag(special: bool) -> dict:
+    return {"special": True} if special else {}
+
+
+@dataclass(frozen=True)
+class SymbolTokenizer:
+    """A closed vocabulary: the special tokens, then `symbols`; a text is symbols separated by spaces."""
+
+    symbols: tuple[str, ...]
+
+    def __post_init__(self):
+        seen: set[str] = set(SPECIAL)
+        for symbol in self.symbols:
+            if symbol in seen or symbol.split() != [symbol]:
+                raise ConfigError(f"tokenizer: symbol {symbol!r} is given twice, special, or not one word")
+            seen.add(symbol)
+
+    @property
+    def vocab_size(self) -> int:
+        return len(SPECIAL) + len(self.symbols)
+
+    def encode(self, text: str) -> np.ndarray:
+        """Raises `ConfigError` for a symbol that is not in the vocabulary."""
+        symbols = text.split()
+        if wrong := [i for i, symbol in enumerate(symbols) if symbol not in self._ids]:
+            symbol = symbols[wrong[0]]
+            raise ConfigError(f"tokenizer: no token for {symbol!r} at symbol {wrong[0]}{nearest(symbol, self.symbols)}")
+        return np.array([self._ids[symbol] for symbol in symbols], np.int32)
+
+    def decode(self, tokens: np.ndarray) -> str:
+        return " ".join(self.symbols[t] for t in _ordinary(tokens, special=True))
+
+    def to_json(self) -> dict:
+        return {"tokenizer": "symbol", "symbols": list(self.symbols)}
+
+    @functools.cached_property
+    def _ids(self) -> dict[str, int]:
+        return {symbol: i for i, symbol in enumerate(self.symbols, len(SPECIAL))}
+
+
+@dataclass(frozen=True)
+class TrainedTokenizer:
+    """A tokenizer of the library `tokenizers`; its JSON text is the value.
+
+    `<s>` inside a text is ordinary characters, not the special token, save where a whole word is one token.
+    """
+
+    definition: str = field(repr=False)
+
+    @property
+    def vocab_size(self) -> int:
+        return self._tokenizer.get_vocab_size()
+
+    def encode(self, text: str) -> np.ndarray:
+        return np.array(self._tokenizer.encode(text, add_special_tokens=False).ids, np.int32)
+
+    def decode(self, tokens: np.ndarray) -> str:
+        """The text without the special tokens."""
+        return self._tokenizer.decode(np.asarray(tokens, np.int32).tolist(), skip_special_tokens=True)
+
+    def to_json(self) -> dict:
+        return {"tokenizer": "trained", "sha256": hashlib.sha256(self.definition.encode()).hexdigest()}
+
+    @functools.cached_property
+    def _tokenizer(self) -> Any:
+        read = _library().Tokenizer.from_str
+        try:
+            tokenizer = read(self.definition)
+        except Exception as error:  # the library raises no narrower class
+            raise ConfigError(f"tokenizer: not a definition of the library tokenizers: {error}") from None
+        tokenizer.encode_special_tokens = True
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        return tokenizer
+
+
+def _library() -> Any:
+    try:
+        import tokenizers
+    except ImportError:
+        raise ConfigError("tokenizer: needs the library tokenizers: pip install 'transformer[text]'") from None
+    return tokenizers
+
+
+@functools.singledispatch
+def make_tokenizer(config: Tokenization, texts: Sequence[str], stored: Path | None = None) -> Tokenizer:
+    """The tokenizer of a config, trained on `texts` where it needs that.
+
+    A trained one is a function of config and texts. Where the file `stored` holds a definition, that
+    is taken as it is, whatever the config and the texts.
+
+    Raises:
+      ConfigError: the library is missing, `vocab_size` is too small for the texts, or the config has no rule.
+    """
+    if stored is not None and stored.exists():
+        return TrainedTokenizer(stored.read_text(encoding="utf-8"))
+    return TrainedTokenizer(_definition(config, texts))
+
+
+@make_tokenizer.register
+def _(config: Char, texts: Sequence[str], stored: Path | None = None) -> Tokenizer:
+    return CharTokenizer.of("".join(texts), config.special)
+
+
+@make_tokenizer.register
+def _(config: Byte, texts: Sequence[str], stored: Path | None = None) -> Tokenizer:
+    return ByteTokenizer(config.special)
+
+
+@make_tokenizer.register
+def _(config: Symbols, texts: Sequence[str], stored: Path | None = None) -> Tokenizer:
+    return SymbolTokenizer(tuple(sorted({word for text in texts for word in text.split()})))
+
+
+@functools.singledispatch
+def _definition(config: Tokenization, texts: Sequence[str]) -> str:
+    """The JSON text of a tokenizer trained on texts."""
+    raise ConfigError(f"tokenizer: {config.name} has no rule; register one with make_tokenizer.register")
+
+
+@_definition.register
+def _(config: Word, texts: Sequence[str]) -> str:
+    lib = _library()
+    tokenizer = _untrained(lib.models.WordLevel(unk_token=SPECIAL[UNKNOWN]), config.lowercase)
+    size = 2**32 if config.vocab_size is None else config.vocab_size
+    return _train(tokenizer, lib.trainers.WordLevelTrainer, texts, size, min_frequency=config.min_frequency)
+
+
+@_definition.register
+def _(config: BPE, texts: Sequence[str]) -> str:
+    lib = _library()
+    tokenizer = _untrained(lib.models.BPE(unk_token=SPECIAL[UNKNOWN]), config.lowercase)
+    tokenizer.pre_tokenizer = lib.pre_tokenizers.Sequence([tokenizer.pre_tokenizer, lib.pre_tokenizers.Metaspace()])
+    tokenizer.decoder = lib.decoders.Metaspace()
+    return _train(tokenizer, lib.trainers.BpeTrainer, texts, config.vocab_size)
+
+
+@_definition.register
+def _(config: ByteBPE, texts: Sequence[str]) -> str:
+    lib = _library()
+    tokenizer = lib.Tokenizer(lib.models.BPE())
+    tokenizer.pre_tokenizer = lib.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = lib.decoders.ByteLevel()
+    alphabet = lib.pre_tokenizers.ByteLevel.alphabet()
+    return _train(tokenizer, lib.trainers.BpeTrainer, texts, config.vocab_size, initial_alphabet=alphabet)
+
+
+@_definition.register
+def _(config: WordPiece, texts: Sequence[str]) -> str:
+    """The library numbers the characters inside words by a hash table that differs from process to process.
+
+    Given beforehand, as if they were special, they have an order, and the vocabulary is a function of the texts.
+    """
+    lib = _library()
+    tokenizer = _untrained(lib.models.WordPiece(unk_token=SPECIAL[UNKNOWN]), config.lowercase)
+    tokenizer.decoder = lib.decoders.WordPiece(prefix="##", cleanup=False)
+    normal = (tokenizer.normalizer.normalize_str(text) for text in texts)
+    words = {word for text in normal for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(text)}
+    inside = sorted({f"##{character}" for word in words for character in word[1:]})
+    trained = json.loads(_train(tokenizer, lib.trainers.WordPieceTrainer, texts, config.vocab_size, inside))
+    trained["added_tokens"] = trained["added_tokens"][: len(SPECIAL)]
+    return json.dumps(trained, ensure_ascii=False)
+
+
+def _untrained(model: Any, lowercase: bool) -> Any:
+    """A tokenizer of the words between whitespace."""
+    lib = _library()
+    tokenizer = lib.Tokenizer(model)
+    tokenizer.normalizer = lib.normalizers.Sequence([lib.normalizers.Lowercase()] if lowercase else [])
+    tokenizer.pre_tokenizer = lib.pre_tokenizers.WhitespaceSplit()
+    return tokenizer
+
+
+def _train(tokenizer: Any, trainer: Any, texts: Sequence[str], size: int, first: Sequence[str] = (), **options) -> str:
+    """The definition of a tokenizer after training, with the special tokens and then `first` before all others."""
+    special = [*SPECIAL, *first]
+    rule = trainer(vocab_size=size, special_tokens=special, show_progress=False, **options)
+    tokenizer.train_from_iterator(texts, rule)
+    if (needed := tokenizer.get_vocab_size()) > size:
+        raise ConfigError(f"tokenizer: vocab_size {size} is less than the {needed} of special tokens and characters")
+    return tokenizer.to_str()

@@ -1,6 +1,7 @@
 """Scaled dot-product attention, exact."""
 
 import math
+from collections.abc import Callable
 
 import chex
 import jax
@@ -82,6 +83,7 @@ def attention(
     mask: MaskFunction | None = None,
     bias: Bias | None = None,
     scale: float | jax.Array | None = None,
+    drop_weights: Callable[[jax.Array], jax.Array] | None = None,
     return_weights: bool = False,
 ):
     """softmax(scale · q·kᵀ + bias, where the mask allows) · v (Vaswani et al. 2017, equation 1).
@@ -95,6 +97,7 @@ def attention(
       mask: True attends; None attends everywhere. A row with nothing to attend to gives zeros.
       bias: added to the scaled scores.
       scale: a number or traced scalar; None is 1/√K.
+      drop_weights: dropout, a function of the weights.
       return_weights: also return the weights, (B, H, L, S) float32.
 
     Returns:
@@ -110,6 +113,8 @@ def attention(
     scores = attention_scores(split_groups(q_BLHK, num_kv_heads), k_BGSK, queries, keys, scale=scale, bias=bias)
     allowed = None if mask is None else group_heads(mask(queries, keys), num_kv_heads)
     weights_BGRLS = masked_softmax(scores, allowed)
+    if drop_weights is not None:
+        weights_BGRLS = drop_weights(weights_BGRLS)
     out = grouped_product(weights_BGRLS.astype(v_BGSK.dtype), v_BGSK).astype(v_BGSK.dtype)
     out_BLHK = rearrange(out, "b g r l k -> b l (g r) k")
     return (out_BLHK, rearrange(weights_BGRLS, "b g r l s -> b (g r) l s")) if return_weights else out_BLHK

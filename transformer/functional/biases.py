@@ -41,3 +41,15 @@ class LinearDistance:
     def __call__(self, queries, keys):
         distance = jnp.abs(queries.positions[:, None, :, None] - keys.positions[:, None, None, :])
         return -self.slopes_H[:, None, None] * distance.astype(jnp.float32)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Scaled:
+    """A bias times a factor: `scale · (q·k + bias)` is `scale · q·k + Scaled(bias, scale)`."""
+
+    bias: Bias
+    factor: float | jax.Array
+
+    def __call__(self, queries, keys):
+        return self.factor * self.bias(queries, keys)

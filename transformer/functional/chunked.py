@@ -33,6 +33,7 @@ def chunked_attention(
     mask: Mask | None = None,
     bias: Bias | None = None,
     scale: float | jax.Array | None = None,
+    drop_weights: None = None,
     return_weights: bool = False,
     block: int = 256,
 ) -> jax.Array:
@@ -42,10 +43,10 @@ def chunked_attention(
       block: queries and keys per block. A shorter sequence is one block.
 
     Raises:
-      ValueError: the shapes do not fit, or `return_weights` asks for what is never formed.
+      ValueError: the shapes do not fit, or the weights are asked for, which are never formed.
     """
-    if return_weights:
-        raise ValueError("chunked_attention: return_weights needs the whole array of weights; use attention")
+    if return_weights or drop_weights is not None:
+        raise ValueError("chunked_attention: the weights are never formed, to be returned or dropped; use attention")
     check_shapes(q_BLHK, k_BSGK, v_BSGK, queries, keys)
     L, S, num_kv_heads = queries.length, keys.length, k_BSGK.shape[2]
     scale = 1 / math.sqrt(q_BLHK.shape[-1]) if scale is None else scale

@@ -1,4 +1,4 @@
-"""Normalization over the feature axis. Statistics are float32 whatever the compute dtype."""
+"""Normalization over features, or over tokens and features. Statistics are float32 whatever the compute dtype."""
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +10,16 @@ def layer_norm(x: jax.Array, *, scale_D=None, bias_D=None, eps: float = 1e-5) ->
     centred = x32 - x32.mean(-1, keepdims=True)
     variance = (centred * centred).mean(-1, keepdims=True)
     return _affine(centred * jax.lax.rsqrt(variance + eps), scale_D, bias_D).astype(x.dtype)
+
+
+def sequence_layer_norm(x_BLD: jax.Array, valid_BL=None, *, scale_D=None, bias_D=None, eps: float = 1e-5) -> jax.Array:
+    """`layer_norm` with one mean and variance for all features of the valid tokens of a sequence."""
+    x32 = x_BLD.astype(jnp.float32)
+    weights = jnp.ones((1, x32.shape[1], 1)) if valid_BL is None else valid_BL[..., None].astype(jnp.float32)
+    count = jnp.maximum(weights.sum((1, 2), keepdims=True), 1.0) * x32.shape[2]
+    centred = x32 - (x32 * weights).sum((1, 2), keepdims=True) / count
+    variance = (centred * centred * weights).sum((1, 2), keepdims=True) / count
+    return _affine(centred * jax.lax.rsqrt(variance + eps), scale_D, bias_D).astype(x_BLD.dtype)
 
 
 def rms_norm(x: jax.Array, *, scale_D=None, eps: float = 1e-6) -> jax.Array:

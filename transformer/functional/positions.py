@@ -40,11 +40,13 @@ def rotary(
       The shape and dtype of `x_BLHK`.
 
     Raises:
-      ValueError: the rotated size is odd or zero.
+      ValueError: the rotated size is odd, zero, or larger than the head.
     """
     size = int(x_BLHK.shape[-1] * fraction)
-    if size < 2 or size % 2:
-        raise ValueError(f"rotary: {fraction} of head_dim {x_BLHK.shape[-1]} is {size} features, not an even number")
+    if size < 2 or size % 2 or size > x_BLHK.shape[-1]:
+        raise ValueError(
+            f"rotary: {fraction} of head_dim {x_BLHK.shape[-1]} is {size} features, not an even number up to it"
+        )
     frequencies = base ** (-jnp.arange(0, size, 2, dtype=jnp.float32) / size)
     angles_BL1F = positions_BL.astype(jnp.float32)[:, :, None, None] * frequencies
     cos, sin = jnp.cos(angles_BL1F), jnp.sin(angles_BL1F)

@@ -10,7 +10,7 @@ from transformer.config.parameters import Parameter
 
 Params = dict[str, Any]
 """A nested dict of arrays, keyed by the attribute names of the modules."""
-Apply = Callable[..., jax.Array]
+Apply = Callable[..., Any]
 
 
 def abstract(build: Callable[[jax.Array], nnx.Module]) -> nnx.Module:
@@ -21,7 +21,8 @@ def abstract(build: Callable[[jax.Array], nnx.Module]) -> nnx.Module:
 def split(model: nnx.Module) -> tuple[Params, Apply]:
     """The parameters of a module, abstract or not, and its call as a pure function of them.
 
-    `apply(params, *args, **kwargs)` is `model(*args, **kwargs)`, to be called under `jax.jit`.
+    `apply(params, *args, **kwargs)` is `model(*args, **kwargs)`, to be called under `jax.jit`; with
+    `method="name"` it is `model.name(*args, **kwargs)`.
     """
     graphdef, state = nnx.split(model)
     return _nest({path: variable.get_value() for path, variable in _variables(state)}), _apply(graphdef, state)
@@ -62,13 +63,13 @@ def _apply(graphdef, state) -> Apply:
     paths = [path for path, _ in nnx.to_flat_state(state)]
     variables = dict(nnx.to_flat_state(state))
 
-    def apply(params, *args, **kwargs):
+    def apply(params, *args, method="__call__", **kwargs):
         flat = {}
         for path in paths:
             value = params
             for name in path:
                 value = value[str(name)]
             flat[path] = variables[path].replace(value)
-        return nnx.merge(graphdef, nnx.from_flat_state(flat))(*args, **kwargs)
+        return getattr(nnx.merge(graphdef, nnx.from_flat_state(flat)), method)(*args, **kwargs)
 
     return apply

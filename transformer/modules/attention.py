@@ -1,48 +1,117 @@
 """Multi-head attention."""
 
+import functools
+from typing import Any
+
 import jax
 from einops import rearrange
 from flax import nnx
 
 from transformer.config.model import ModelConfig
-from transformer.config.parameters import Normal
+from transformer.functional.biases import Scaled
+from transformer.functional.cache import KeyValue, append
+from transformer.functional.dropout import dropout
 from transformer.functional.masks import Mask, Tokens
 from transformer.modules.dense import Dense, fused
-from transformer.modules.parameter import at
+from transformer.modules.parameter import Parameters, at
 
 
 class Attention(nnx.Module):
-    """Project, position, attend, project back; key-value heads may be fewer than query heads."""
+    """Project, position, attend, merge the heads; key-value heads may be fewer than query heads."""
 
     def __init__(self, config: ModelConfig, *, key: jax.Array):
         self.config = config
-        D, H, G, K = config.d_model, config.num_heads, config.kv_heads, config.head_size
-        std, bias = config.initial_std, config.attention_bias
+        D, H, G, K, V = config.d_model, config.num_heads, config.kv_heads, config.head_size, config.value_size
+        names = config.projection
+        self.layer_of = {"query": names.query, "key": names.key, "value": names.value}
+        for role, width in {"value": G * V, "key": G * K, "query": H * K}.items():
+            if (name := self.layer_of[role]) is not None:
+                bias = name in config.attention_bias
+                setattr(self, name, Dense(D, width, initializer=config.initializer, bias=bias, key=at(key, name)))
+        out: dict[str, Any] = {
+            "initializer": config.initializer,
+            "gain": config.residual_gain,
+            "bias": "out" in config.attention_bias,
+        }
+        self.out = Dense(H * V, D, **out, key=at(key, "out")) if config.merge.projected else None
+        self.scale = Parameters(config.scale.parameters(K), key=at(key, "scale"))
 
-        def project(name, heads):
-            return Dense(D, heads * K, initializer=Normal(std), bias=bias, key=at(key, name))
+    def __call__(
+        self,
+        x_BLD: jax.Array,
+        *,
+        tokens: Tokens,
+        mask: Mask | None,
+        position_params,
+        past: KeyValue | None = None,
+        slots: Tokens | None = None,
+        written: jax.Array | None = None,
+        key: jax.Array | None = None,
+    ) -> tuple[jax.Array, KeyValue | None]:
+        """Self-attention (B, L, D), and the keys and values of `past` with those of these tokens.
 
-        self.query, self.key, self.value = project("query", H), project("key", G), project("value", G)
-        residual_std = std / (2 * config.num_layers) ** 0.5
-        self.out = Dense(H * K, D, initializer=Normal(residual_std), bias=bias, key=at(key, "out"))
-
-    def __call__(self, x_BLD: jax.Array, *, tokens: Tokens, mask: Mask | None, position_params) -> jax.Array:
+        Args:
+          x_BLD: the input.
+          tokens: its positions.
+          mask: over `tokens` and what they attend to.
+          position_params: of the positional scheme.
+          past: keys and values of tokens read before; None attends to the input alone.
+          slots: of what is attended to, where there is a past.
+          written: tokens in the past.
+          key: turns dropout on.
+        """
         config, position = self.config, self.config.position
         addition = position.to_query_key_input(tokens.positions, config.d_model, position_params)
-        if addition is None:
-            q, k, v = fused(x_BLD, [self.query, self.key, self.value])
-        else:
-            q, k = fused(x_BLD + addition.astype(x_BLD.dtype), [self.query, self.key])
-            v = self.value(x_BLD)
-        q, k, v = (rearrange(x, "b l (h k) -> b l h k", k=config.head_size) for x in (q, k, v))
+        x_qk = x_BLD if addition is None else x_BLD + addition.astype(x_BLD.dtype)
+        q, k, v = self._heads(query=x_qk, key=x_qk, value=x_BLD)
+        q, k = (position.rotate(x, tokens.positions, position_params) for x in (q, k))
+        if past is not None:
+            assert written is not None
+            ring = config.reach.span == past.keys_BSGK.shape[1]
+            (k, keys), (v, values) = (
+                append(*pair, written, ring) for pair in ((past.keys_BSGK, k), (past.values_BSGK, v))
+            )
+            past = KeyValue(keys, values)
+        bias = position.bias(config.num_heads, position_params)
+        keys = tokens if slots is None else slots
+        return self._attend(q, KeyValue(k, v), queries=tokens, keys=keys, mask=mask, bias=bias, key=key), past
+
+    def remember(self, memory_BSD: jax.Array) -> KeyValue:
+        """The keys and values of a source."""
+        heads = self._heads(key=memory_BSD, value=memory_BSD)
+        return KeyValue(*heads)
+
+    def attend_to(
+        self, x_BLD: jax.Array, memory: KeyValue, *, queries: Tokens, keys: Tokens, mask: Mask | None, key=None
+    ) -> jax.Array:
+        """Cross-attention (B, L, D): positions of source and target are not compared."""
+        (q,) = self._heads(query=x_BLD)
+        return self._attend(q, memory, queries=queries, keys=keys, mask=mask, bias=None, key=key)
+
+    def _heads(self, **inputs: jax.Array) -> list[jax.Array]:
+        """(B, L, heads, size) of each role, all layers of one input by one product."""
+        made: dict[str, jax.Array] = {}
+        for x in {id(x): x for x in inputs.values()}.values():
+            roles = [role for role in inputs if inputs[role] is x]
+            names = list(dict.fromkeys(name for role in roles if (name := self.layer_of[role])))
+            outputs = dict(zip(names, fused(x, [getattr(self, name) for name in names]), strict=True)) if names else {}
+            made |= {role: outputs.get(self.layer_of[role] or "", x) for role in roles}
+        sizes = {"query": self.config.head_size, "key": self.config.head_size, "value": self.config.value_size}
+        return [rearrange(made[role], "b l (h k) -> b l h k", k=sizes[role]) for role in inputs]
+
+    def _attend(self, q_BLHK, memory: KeyValue, *, queries, keys, mask, bias, key) -> jax.Array:
+        config = self.config
+        scale = config.scale(config.head_size, self.scale())
+        drop = config.attention_dropout > 0 and key is not None
         out_BLHK = config.attention(
-            position.rotate(q, tokens.positions, position_params),
-            position.rotate(k, tokens.positions, position_params),
-            v,
-            queries=tokens,
-            keys=tokens,
+            q_BLHK,
+            *memory,
+            queries=queries,
+            keys=keys,
             mask=mask,
-            bias=position.bias(config.num_heads, position_params),
-            scale=config.attention_scale,
+            bias=Scaled(bias, scale) if config.scale_bias and bias is not None else bias,
+            scale=scale,
+            drop_weights=functools.partial(dropout, rate=config.attention_dropout, key=key) if drop else None,
         )
-        return self.out(rearrange(out_BLHK, "b l h k -> b l (h k)"))
+        out = config.merge(out_BLHK)
+        return out if self.out is None else self.out(out)

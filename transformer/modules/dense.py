@@ -14,8 +14,10 @@ from transformer.modules.parameter import at, make_parameter
 class Dense(nnx.Module):
     """x · kernel + bias, the kernel (D, F)."""
 
-    def __init__(self, d_in: int, d_out: int, *, initializer: Initializer, bias: bool, key: jax.Array):
-        self.kernel = make_parameter(Parameter((d_in, d_out), initializer), at(key, "kernel"))
+    def __init__(
+        self, d_in: int, d_out: int, *, initializer: Initializer, bias: bool, key: jax.Array, gain: float = 1.0
+    ):
+        self.kernel = make_parameter(Parameter((d_in, d_out), initializer, gain=gain), at(key, "kernel"))
         self.bias = make_parameter(Parameter((d_out,), ZEROS), at(key, "bias")) if bias else None
 
     def __call__(self, x: jax.Array) -> jax.Array:

@@ -14,5 +14,5 @@ class NormLayer(nnx.Module):
         self.norm = norm
         self.params = Parameters(norm.parameters(d_model), key=key)
 
-    def __call__(self, x_BLD: jax.Array) -> jax.Array:
-        return self.norm(x_BLD, self.params())
+    def __call__(self, x_BLD: jax.Array, valid_BL: jax.Array | None = None) -> jax.Array:
+        return self.norm.normalize(x_BLD, valid_BL, self.params())

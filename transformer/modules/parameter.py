@@ -26,7 +26,7 @@ def below(key: jax.Array | None, *names: str | int) -> jax.Array | None:
 
 def make_parameter(spec: Parameter, key: jax.Array) -> nnx.Param:
     """The variable of one parameter; `spec` travels with it as metadata."""
-    return nnx.Param(spec.initializer(key, spec.shape), spec=spec)
+    return nnx.Param(spec.initial_value(key), spec=spec)
 
 
 class Parameters(nnx.Module):

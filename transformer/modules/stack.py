@@ -1,6 +1,6 @@
 """A stack of equal layers whose parameters carry a leading layer axis N."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import jax
 import jax.numpy as jnp
@@ -29,13 +29,19 @@ class Stack(nnx.Module):
         graphdef, values = nnx.split(self.layer)
         return nnx.merge(graphdef, jax.tree.map(lambda a: a[i], values))
 
+    def __iter__(self) -> Iterator[nnx.Module]:
+        return (self[i] for i in range(self.num_layers))
+
     def __call__(self, x: jax.Array, *, key: jax.Array | None, **kwargs) -> jax.Array:
-        """The last layer's output; each layer is called with `kwargs` and its own key below `key`."""
+        """The last layer's output; each layer is called with `kwargs`, its number and its own key below `key`.
+
+        A layer returns its output and something that is not asked for here.
+        """
         graphdef, values = nnx.split(self.layer)
 
         def body(x, layer):
             index, values = layer
             layer_key = None if key is None else jax.random.fold_in(key, index)
-            return nnx.merge(graphdef, values)(x, key=layer_key, **kwargs)
+            return nnx.merge(graphdef, values)(x, layer=index, key=layer_key, **kwargs)[0]
 
         return self.layers(body, x, (jnp.arange(self.num_layers), values), self.num_layers)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Literal
 
-from transformer.analysis.counts import parameter_count, train_flops_per_token
+from transformer.analysis.counts import parameter_count, train_flops
 from transformer.config.run import RunConfig
 from transformer.config.variant import ConfigError
 
@@ -17,8 +17,7 @@ def cost(config: RunConfig, budget: Budget) -> float:
     """The parameters of the model, or the matrix-product operations of the whole training run."""
     if budget == "parameters":
         return float(parameter_count(config.model))
-    tokens = config.steps * config.batch_size * config.model.max_length
-    return train_flops_per_token(config.model) * tokens
+    return train_flops(config.model) * config.steps * config.batch_size
 
 
 def match(config: RunConfig, to: RunConfig, budget: Budget, knob: Knob = "d_ff") -> RunConfig:

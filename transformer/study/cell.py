@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from transformer.analysis.counts import parameter_count, train_flops_per_token
+from transformer.analysis.counts import parameter_count, train_flops
 from transformer.config.run import Replica, RunConfig
-from transformer.data.corpus import Corpus
+from transformer.data.dataset import Dataset
 from transformer.training.checkpoint import write_durably
 from transformer.training.loop import train
 from transformer.training.workdir import identity
@@ -25,20 +25,21 @@ class Cell:
     seconds: float
     tokens_per_second: float | None
     parameters: int
-    flops_per_token: float
+    flops: float
+    """Of a training step, per sequence."""
 
 
-def cell_folder(workdir: Path, config: RunConfig, replicas: Sequence[Replica], corpus: Corpus) -> Path:
-    return workdir / "cells" / identity(config, replicas, corpus)["sha256"][:16]
+def cell_folder(workdir: Path, config: RunConfig, replicas: Sequence[Replica], data: Dataset) -> Path:
+    return workdir / "cells" / identity(config, replicas, data)["sha256"][:16]
 
 
-def run_cell(config: RunConfig, replicas: Sequence[Replica], corpus: Corpus, workdir: Path, title: str) -> Cell:
+def run_cell(config: RunConfig, replicas: Sequence[Replica], data: Dataset, workdir: Path, title: str) -> Cell:
     """The cell's results: read where they exist, otherwise computed, from its checkpoint if it has one."""
-    folder = cell_folder(workdir, config, replicas, corpus)
+    folder = cell_folder(workdir, config, replicas, data)
     path = folder / "result.json"
     if path.exists():
         return Cell(**json.loads(path.read_text()))
-    outcome = train(config, replicas, corpus, folder, when_not_empty="resume", title=title)
+    outcome = train(config, replicas, data, folder, when_not_empty="resume", title=title)
     rate = outcome.tokens_per_second
     cell = Cell(
         validation_loss=[float(x) if np.isfinite(x) else None for x in outcome.validation_loss],
@@ -46,7 +47,7 @@ def run_cell(config: RunConfig, replicas: Sequence[Replica], corpus: Corpus, wor
         seconds=outcome.seconds,
         tokens_per_second=rate if np.isfinite(rate) else None,
         parameters=parameter_count(config.model),
-        flops_per_token=train_flops_per_token(config.model),
+        flops=train_flops(config.model),
     )
     write_durably(path, json.dumps(asdict(cell), indent=1))
     return cell

@@ -26,16 +26,24 @@ def read_curves(workdir: Path, name: str) -> Curves:
 
 
 def plot_run(workdir: Path, result: dict[str, Any]) -> None:
-    """loss.png: training loss of every replica, and its validation loss at the end and the n-gram's."""
+    """loss.png: training loss of every replica, its validation losses, and that of the reference."""
     figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
     for curve in read_curves(workdir, "loss").values():
         axes.plot(*zip(*curve, strict=True), color="C0", linewidth=0.8, alpha=0.6)
     for curve in read_curves(workdir, "validation_loss").values():
         axes.plot(*zip(*curve, strict=True), "o", color="C1", markersize=4)
-    axes.axhline(result["ngram_loss"], color="grey", linestyle="--", linewidth=1)
-    axes.set(xlabel="step", ylabel="nats per token", title="training (lines), validation (dots), n-gram (dashed)")
+    _draw_reference(axes, result["reference"])
+    axes.set(xlabel="step", ylabel="loss", title="training (lines), validation (dots)")
     figure.savefig(workdir / "loss.png", dpi=120)
     plt.close(figure)
+
+
+def _draw_reference(axes, reference: Sequence[Any] | None) -> None:
+    """A dashed line at the validation loss of a simple model."""
+    if reference is not None:
+        name, loss = reference
+        axes.axhline(loss, color="grey", linestyle="--", linewidth=1, label=f"{name} (validation)")
+        axes.legend()
 
 
 def plot_forest(path: Path, arms: Sequence[Any], baseline: str, margin: float) -> None:
@@ -48,7 +56,7 @@ def plot_forest(path: Path, arms: Sequence[Any], baseline: str, margin: float) -
         pairs = arm.difference - arm.difference_interval.low, arm.difference_interval.high - arm.difference
         axes.errorbar(arm.difference, y, xerr=[[pairs[0]], [pairs[1]]], fmt="o", color=COLORS[arm.verdict], capsize=3)
     axes.set_yticks(range(len(compared)), [f"{arm.name}: {arm.verdict}" for arm in reversed(compared)])
-    axes.set(xlabel=f"validation loss minus that of {baseline}, nats per token", ylim=(-0.6, len(compared) - 0.4))
+    axes.set(xlabel=f"validation loss minus that of {baseline}", ylim=(-0.6, len(compared) - 0.4))
     figure.savefig(path, dpi=120)
     plt.close(figure)
 
@@ -56,7 +64,7 @@ def plot_forest(path: Path, arms: Sequence[Any], baseline: str, margin: float) -
 COLORS = {"better": "C2", "worse": "C3", "equivalent": "C0", "unresolved": "0.4"}
 
 
-def plot_curves(path: Path, curves: Mapping[str, Curves], ngram_loss: float) -> None:
+def plot_curves(path: Path, curves: Mapping[str, Curves], reference: tuple[str, float] | None) -> None:
     """Training loss of each arm: the mean of its runs, and the band between the lowest and the highest."""
     figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
     for i, (name, runs) in enumerate(curves.items()):
@@ -68,8 +76,8 @@ def plot_curves(path: Path, curves: Mapping[str, Curves], ngram_loss: float) -> 
             axes.fill_between(
                 steps, [min(v) for v in values], [max(v) for v in values], color=f"C{i}", alpha=0.2, linewidth=0
             )
-    axes.axhline(ngram_loss, color="grey", linestyle="--", linewidth=1, label="n-gram (validation)")
-    axes.set(xlabel="step", ylabel="training loss, nats per token")
+    _draw_reference(axes, reference)
+    axes.set(xlabel="step", ylabel="training loss")
     axes.legend()
     figure.savefig(path, dpi=120)
     plt.close(figure)
@@ -81,7 +89,7 @@ def plot_learning_rates(path: Path, arms: Sequence[Any]) -> None:
     for arm in arms:
         points = [(float(rate), loss) for rate, loss in arm.loss_by_learning_rate.items() if loss is not None]
         axes.plot(*zip(*points, strict=True), "o-", label=arm.name) if points else None
-    axes.set(xlabel="peak learning rate", ylabel="validation loss, nats per token", xscale="log")
+    axes.set(xlabel="peak learning rate", ylabel="validation loss", xscale="log")
     axes.legend()
     figure.savefig(path, dpi=120)
     plt.close(figure)

@@ -12,8 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from transformer.config.run import RunConfig
-from transformer.data.corpus import Corpus
-from transformer.data.ngram import ngram_loss, usual_order
+from transformer.data.dataset import Dataset
 from transformer.study import figures
 from transformer.study.cell import Cell
 from transformer.study.statistics import (
@@ -44,7 +43,7 @@ class ArmRuns:
         Diverged is what stopped being finite, and what ends worse than a uniform guess.
         """
         final = np.array([np.nan if x is None else x for x in self.cell.validation_loss])
-        final[final > np.log(self.config.model.vocab_size or np.inf)] = np.nan
+        final[final > self.config.objective.chance(self.config.model)] = np.nan
         return final.reshape(num_learning_rates, -1)
 
 
@@ -72,7 +71,8 @@ class ArmReport:
     """Paired t test, corrected by Holm over all arms."""
     verdict: str
     parameters: int
-    flops_per_token: float
+    flops: float
+    """Of a training step, per sequence."""
     seconds: float
     loss_by_learning_rate: dict[str, float | None]
     """Mean over all seeds that did not diverge."""
@@ -93,8 +93,8 @@ class Report:
     """Nats per token found with 80 % power, from the measured spread and correlation, Bonferroni over the arms."""
     planned_effect: float
     """What was said before the run, in standard deviations over seeds."""
-    ngram_loss: float
-    """Interpolated Witten-Bell n-gram on the same split, for scale."""
+    reference: tuple[str, float] | None
+    """The name and loss of a simple model on the same split, for scale."""
     margin: float
     config: dict[str, Any]
     data: dict[str, Any]
@@ -116,8 +116,8 @@ class Report:
         return (
             f"Baseline {self.baseline}. Correlation over seeds ρ = {self.correlation:.2f}. Smallest detectable "
             f"difference {self.smallest_detectable_effect:.4f} nats (80 % power, all comparisons). Equivalent: within "
-            f"{self.margin:g} nats. n-gram: {self.ngram_loss:.4f} nats."
-        )
+            f"{self.margin:g} nats."
+        ) + (f" {self.reference[0]}: {self.reference[1]:.4f} nats." if self.reference else "")
 
     def markdown(self) -> str:
         columns = list(dict.fromkeys(FOUND + COST))
@@ -138,12 +138,12 @@ class Report:
         write_durably(workdir / "report.json", json.dumps(self.to_json(), indent=1))
         write_durably(workdir / "report.md", self.markdown())
         figures.plot_forest(workdir / "forest.png", self.arms, self.baseline, self.margin)
-        figures.plot_curves(workdir / "curves.png", self.curves, self.ngram_loss)
+        figures.plot_curves(workdir / "curves.png", self.curves, self.reference)
         figures.plot_learning_rates(workdir / "learning_rates.png", self.arms)
 
 
 FOUND = ["arm", "loss", "difference", "p (Holm)", "verdict"]
-COST = ["arm", "learning rate", "diverged", "parameters", "MFLOP/token", "seconds"]
+COST = ["arm", "learning rate", "diverged", "parameters", "MFLOP/sequence", "seconds"]
 
 
 def _row(arm: ArmReport) -> dict[str, str]:
@@ -162,7 +162,7 @@ def _row(arm: ArmReport) -> dict[str, str]:
         "learning rate": f"{arm.learning_rate:g}",
         "diverged": f"{arm.n_diverged}/{arm.n_ok + arm.n_diverged}",
         "parameters": f"{arm.parameters:,}",
-        "MFLOP/token": f"{arm.flops_per_token / 1e6:.2f}",
+        "MFLOP/sequence": f"{arm.flops / 1e6:.2f}",
         "seconds": f"{arm.seconds:.0f}",
     }
 
@@ -177,7 +177,7 @@ def analyse(
     margin: float,
     planned_effect: float,
     config: dict[str, Any],
-    corpus: Corpus,
+    data: Dataset,
 ) -> Report:
     """Select a learning rate per arm, estimate on the other seeds, compare with the baseline."""
     losses = {arm: run.losses(len(learning_rates)) for arm, run in runs.items()}
@@ -215,13 +215,12 @@ def analyse(
             p_corrected=corrected.get(arm),
             verdict="baseline" if compared is None else verdict(compared, corrected[arm], margin),
             parameters=cell.parameters,
-            flops_per_token=cell.flops_per_token,
+            flops=cell.flops,
             seconds=cell.seconds,
             loss_by_learning_rate=by_rate,
             estimates=values.tolist(),
         )
 
-    order = usual_order(corpus.tokenizer.vocab_size)
     return Report(
         name=name,
         baseline=baseline,
@@ -229,10 +228,10 @@ def analyse(
         correlation=correlation,
         smallest_detectable_effect=float(effect * spread),
         planned_effect=planned_effect,
-        ngram_loss=ngram_loss(corpus.train, corpus.validation, corpus.tokenizer.vocab_size, order),
+        reference=data.reference(),
         margin=margin,
         config=config,
-        data={"source": corpus.source, "fingerprint": corpus.fingerprint},
+        data={"source": data.source, "fingerprint": data.fingerprint},
         environment=environment(),
         curves={
             arm: _estimation_curves(run, chosen[arm], losses[arm].shape[1], num_selection_seeds)

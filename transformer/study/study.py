@@ -8,7 +8,7 @@ from typing import Any
 
 from transformer.config.run import Replica, RunConfig, grid, to_json
 from transformer.config.variant import ConfigError, nearest, to_text
-from transformer.data.corpus import Corpus, load_corpus, with_vocabulary
+from transformer.data.dataset import Dataset, load_data
 from transformer.study import budget as budgets
 from transformer.study.cell import Cell, cell_folder, run_cell
 from transformer.study.report import ArmRuns, Report, analyse
@@ -67,10 +67,10 @@ class Study:
         """Learning rate by learning rate, each with every seed."""
         return grid(range(self.first_seed, self.first_seed + self.seeds), self.learning_rates)
 
-    def configs(self, corpus: Corpus) -> dict[str, RunConfig]:
-        """The config of each arm, with the vocabulary of the corpus and the matched budget."""
-        base = with_vocabulary(self.base, corpus)
-        configs = {name: base.replace(dict(changes)) for name, changes in self.arms.items()}
+    def configs(self, data: Dataset) -> dict[str, RunConfig]:
+        """The config of each arm, with what it takes from the data and the matched budget."""
+        base = data.complete(self.base)
+        configs = {name: data.complete(base.replace(dict(changes))) for name, changes in self.arms.items()}
         if self.match is None:
             return configs
         baseline = configs[self.baseline_name]
@@ -88,22 +88,22 @@ class Study:
         n = self.seeds - self.num_selection_seeds
         return smallest_detectable_effect(n, comparisons=len(self.arms) - 1, correlation=0.5)
 
-    def run(self, workdir: str | Path, *, corpus: Corpus | None = None, say: Callable[[str], None] = print) -> Report:
+    def run(self, workdir: str | Path, *, data: Dataset | None = None, say: Callable[[str], None] = print) -> Report:
         """Run what is not there yet, write report.json, report.md and the pictures.
 
         Finished arms are read, interrupted ones go on where they stopped.
         """
         workdir = Path(workdir)
-        corpus = load_corpus(self.base.data) if corpus is None else corpus
-        configs = self.configs(corpus)
+        data = load_data(self.base.data, workdir) if data is None else data
+        configs = self.configs(data)
         say(
-            f"{self.name}: {len(configs)} arms × {len(self.replicas)} runs on {corpus.source}; smallest detectable "
+            f"{self.name}: {len(configs)} arms × {len(self.replicas)} runs on {data.source}; smallest detectable "
             f"difference {self.planned_effect():.2f} standard deviations over seeds (80 % power, ρ = 0.5 assumed)"
         )
         runs = {}
         for number, (name, config) in enumerate(configs.items(), 1):
-            folder = cell_folder(workdir, config, self.replicas, corpus)
-            cell = run_cell(config, self.replicas, corpus, workdir, f"{name} ({number}/{len(configs)})")
+            folder = cell_folder(workdir, config, self.replicas, data)
+            cell = run_cell(config, self.replicas, data, workdir, f"{name} ({number}/{len(configs)})")
             say(f"  {name}: {cell.seconds:.0f} s{_diverged(cell)}")
             runs[name] = ArmRuns(changes_text(self.arms[name]), config, cell, folder)
         report = analyse(
@@ -115,7 +115,7 @@ class Study:
             margin=self.margin,
             planned_effect=self.planned_effect(),
             config=self.to_json(),
-            corpus=corpus,
+            data=data,
         )
         report.write(workdir)
         return report

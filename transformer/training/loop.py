@@ -13,17 +13,17 @@ from typing import Any
 import jax
 import numpy as np
 
+from transformer.config.objectives import Sums
 from transformer.config.run import Replica, RunConfig
-from transformer.data.corpus import Batches, Corpus, check_corpus, stack_batches, whole_split, with_vocabulary
+from transformer.data.dataset import Dataset, stack_batches
+from transformer.data.tokenizers import TrainedTokenizer
 from transformer.training import checkpoint
+from transformer.training.checkpoint import write_durably
 from transformer.training.program import Program, make_program
 from transformer.training.progress import Progress
 from transformer.training.signals import Interrupted, StopRequest
 from transformer.training.step import Metrics, TrainState
 from transformer.training.workdir import WhenNotEmpty, identity, prepare_workdir
-
-EVALUATION_BATCH = 32
-"""Sequences per device."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,10 @@ class Outcome:
     """(R,) nats per token over the whole validation split; NaN where the replica diverged."""
     loss_by_position: np.ndarray
     """(R, L) the same at each position of a block."""
+    accuracy: np.ndarray
+    """(R,) share of the labels of the validation split that are the most likely one."""
+    exact_match: np.ndarray
+    """(R,) share of its sequences all of whose labels are: what greedy decoding gets right."""
     tokens_per_second: float
     """Training throughput of all replicas together, from the second dispatch on."""
     diverged_at: np.ndarray
@@ -47,7 +51,7 @@ class Outcome:
 def train(
     config: RunConfig,
     replicas: Sequence[Replica],
-    corpus: Corpus,
+    data: Dataset,
     workdir: Path,
     *,
     when_not_empty: WhenNotEmpty = "refuse",
@@ -60,16 +64,18 @@ def train(
     the same numbers bit for bit, however often the run was killed in between.
 
     Raises:
-      ConfigError: the folder is not empty, or holds another run; the corpus is too short.
+      ConfigError: the folder is not empty, or holds another run; the data does not fit the config.
       Interrupted: a signal asked to stop; the state is saved.
     """
-    config = with_vocabulary(config, corpus)
-    check_corpus(corpus, config.model.max_length, config.model.vocab_size or 0)
-    prepare_workdir(workdir, identity(config, replicas, corpus), when_not_empty)
-    run = _Run(config, replicas, corpus, workdir, make_program(config, replicas))
+    config = data.complete(config)
+    prepare_workdir(workdir, identity(config, replicas, data), when_not_empty)
+    for name, tokenizer in data.tokenizers.items():
+        if isinstance(tokenizer, TrainedTokenizer):
+            write_durably(workdir / f"{name}.json", tokenizer.definition)
+    run = _Run(config, replicas, data, workdir, make_program(config, replicas))
     with ExitStack() as stack:
         run.stop = stack.enter_context(StopRequest())
-        run.progress = stack.enter_context(Progress(title or workdir.name, config.steps, run.tokens_per_step))
+        run.progress = stack.enter_context(Progress(title or workdir.name, config.steps))
         return run.to_the_end()
 
 
@@ -79,21 +85,19 @@ class _Run:
 
     config: RunConfig
     replicas: Sequence[Replica]
-    corpus: Corpus
+    data: Dataset
     workdir: Path
     program: Program
     stop: StopRequest = field(default_factory=StopRequest)
     progress: Any = None
     seconds_before: float = 0.0
     started: float = field(default_factory=time.monotonic)
-    unread: tuple[int, Metrics] | None = None
+    unread: tuple[int, Metrics, int] | None = None
 
     def __post_init__(self):
-        length, batch_size = self.config.model.max_length, self.config.batch_size
-        by_seed = {r.seed: Batches(self.corpus.train, length, batch_size, r.seed) for r in self.replicas}
+        by_seed = {r.seed: self.data.train_batches(self.config, r.seed) for r in self.replicas}
         self.batches = [by_seed[r.seed] for r in self.replicas]
-        self.tokens_per_step = length * batch_size * len(self.replicas)
-        self.validation = whole_split(self.corpus.validation, length, EVALUATION_BATCH * self.program.data_devices)
+        self.validation = self.data.validation_batches(self.config, self.program.data_devices)
 
     def to_the_end(self) -> Outcome:
         state, done = self.restore_or_init()
@@ -102,10 +106,10 @@ class _Run:
         with self.metrics:
             self.progress.update(done)
             for step, end in self.chunks(done):
-                tokens = stack_batches(self.batches, step, end - step)
-                state, metrics = self.program.train(state, {"tokens": tokens})
+                batches = stack_batches(self.batches, step, end - step)
+                state, metrics = self.program.train(state, batches)
                 self.read_metrics()
-                self.unread = (step, metrics)
+                self.unread = (step, metrics, self.config.objective.labels(batches).size)
                 if is_multiple(end, self.config.evaluate_every) and end < self.config.steps:
                     self.evaluate(state, end)
                 due, stop = is_multiple(end, self.config.checkpoint_every), self.stop.requested
@@ -113,13 +117,16 @@ class _Run:
                     self.save(state, end)
                 if stop and end < self.config.steps:
                     raise Interrupted(f"step {end} is saved in {self.workdir}; the same command with --resume goes on")
-            loss, by_position = self.evaluate(state, self.config.steps)
+            sums = self.evaluate(state, self.config.steps)
+        loss = mean_loss(sums)
         diverged_at = np.asarray(state.diverged_at)
         loss[diverged_at >= 0] = np.nan
         return Outcome(
-            params=state.params,
+            params=state.evaluated,
             validation_loss=loss,
-            loss_by_position=by_position,
+            loss_by_position=sums.loss / np.maximum(sums.weight, 1),
+            accuracy=sums.correct / sums.weight.sum(-1),
+            exact_match=sums.exact / sums.sequences,
             diverged_at=diverged_at,
             seconds=self.seconds(),
             tokens_per_second=self.progress.tokens_per_second,
@@ -152,7 +159,7 @@ class _Run:
         self.metrics.flush()
         os.fsync(self.metrics.fileno())
         notes = {
-            "data": {"position": step, "fingerprint": self.corpus.fingerprint},
+            "data": {"position": step, "fingerprint": self.data.fingerprint},
             "metrics_bytes": self.metrics.tell(),
             "seconds": self.seconds(),
         }
@@ -161,19 +168,24 @@ class _Run:
     def seconds(self) -> float:
         return self.seconds_before + time.monotonic() - self.started
 
-    def evaluate(self, state: TrainState, step: int) -> tuple[np.ndarray, np.ndarray]:
-        """Validation loss (R,) and loss by position (R, L) of the state, and a line of it."""
+    def evaluate(self, state: TrainState, step: int) -> Sums:
+        """Sums over the validation split, (R, …), and a line of them."""
         self.read_metrics()
-        sums = jax.device_get(self.program.evaluate(state.params, self.validation))
-        loss = (sums.loss.sum(-1) / sums.weight.sum(-1)).astype(np.float64)
-        self.log([{"step": step, "replica": i, "validation_loss": _finite(x)} for i, x in enumerate(loss)])
-        return loss, sums.loss / np.maximum(sums.weight, 1)
+        params = state.params if step < self.config.steps else state.evaluated
+        sums = jax.device_get(self.program.evaluate(params, self.validation))
+        accuracy = sums.correct / sums.weight.sum(-1)
+        lines = [
+            {"step": step, "replica": i, "validation_loss": _finite(x), "validation_accuracy": _finite(a)}
+            for i, (x, a) in enumerate(zip(mean_loss(sums), accuracy, strict=True))
+        ]
+        self.log(lines)
+        return sums
 
     def read_metrics(self) -> None:
         """Log the dispatch before the last: its numbers are there already, so that nothing waits."""
         if self.unread is None:
             return
-        (first, metrics), self.unread = self.unread, None
+        (first, metrics, tokens), self.unread = self.unread, None
         loss, norm = (np.asarray(metrics[name], np.float64) for name in ("loss", "grad_norm"))
         end = first + loss.shape[1]
         lines = [
@@ -187,10 +199,15 @@ class _Run:
             for i in range(len(self.replicas))
         ]
         self.log(lines)
-        self.progress.update(end, loss[:, -1])
+        self.progress.update(end, loss[:, -1], tokens)
 
     def log(self, lines: list[dict[str, Any]]) -> None:
         self.metrics.writelines(json.dumps(line) + "\n" for line in lines)
+
+
+def mean_loss(sums: Sums) -> np.ndarray:
+    """(R,) nats per label."""
+    return (sums.loss.sum(-1) / sums.weight.sum(-1)).astype(np.float64)
 
 
 def is_multiple(step: int, of: int | None) -> bool:

@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from transformer.config.objectives import Sums
 from transformer.config.run import Replica, RunConfig
 from transformer.models import pure
-from transformer.models.language_model import LanguageModel
+from transformer.models.build import build
 from transformer.modules.parameter import at
-from transformer.training.objective import Sums, next_token
 from transformer.training.optimizer import adamw, learning_rate, stack_numbers
 from transformer.training.replicas import (
     BATCHES,
@@ -37,7 +37,7 @@ class Program:
     train: Callable[[TrainState, Any], tuple[TrainState, Metrics]]
     """(state, batches (R, T, …)) to (state, metrics (R, T)); the state is donated."""
     evaluate: Callable[[Any, Any], Sums]
-    """(params, batches (N, …)) to sums (R, L); the batches are the same for all replicas."""
+    """(params, batches (N, …)) to sums (R, …); the batches are the same for all replicas."""
     learning_rates: Callable[[], jax.Array]
     """(R, steps): of every step."""
     abstract_state: TrainState
@@ -49,28 +49,42 @@ class Program:
 def make_program(config: RunConfig, replicas: Sequence[Replica]) -> Program:
     """The programs of a config for replicas that differ only in numbers; nothing is compiled yet."""
 
-    def build(key):
-        return LanguageModel(config.model, key=key)
+    def make_model(key):
+        return build(config.model, key=key)
 
     mesh = replica_mesh(len(replicas), config.batch_size // config.accumulation)
-    model = pure.abstract(build)
+    model = pure.abstract(make_model)
     apply = pure.split(model)[1]
     decayed = jax.tree.map(lambda spec: spec.decayed, pure.specs(model))
     optimizer = adamw(config.optimizer, config.steps, decayed)
-    objective = next_token(config.objective.label_smoothing, config.objective.z_loss)
-    step = make_train_step(apply, objective, optimizer, accumulation=config.accumulation, data_axis=DATA)
+    average_from = None if config.average_last is None else max(config.steps - config.average_last, 0)
+    step = make_train_step(
+        apply,
+        config.objective,
+        optimizer,
+        accumulation=config.accumulation,
+        data_axis=DATA,
+        average_from=average_from,
+    )
 
     def init(seed, initial_scale, numbers):
         key = jax.random.key(seed)
-        params = pure.initialize(build, at(key, "params"), initial_scale)
-        return create_train_state(params, optimizer, numbers, at(key, "training"))
+        params = pure.initialize(make_model, at(key, "params"), initial_scale)
+        averaged = average_from is not None
+        return create_train_state(params, optimizer, numbers, at(key, "training"), averaged=averaged)
 
     def evaluate(params, batches):
-        def add(sums, batch):
-            return jax.tree.map(jnp.add, sums, next_token()(apply, params, batch, None)), None
+        objective = config.objective.plain()
 
-        zeros = jnp.zeros(batches["weights"].shape[-1])
-        return lax.psum(lax.scan(add, Sums(zeros, zeros), batches)[0], DATA)
+        def sums_of(batch):
+            return objective(apply, params, batch, None)
+
+        def add(sums, batch):
+            return jax.tree.map(jnp.add, sums, sums_of(batch)), None
+
+        first = jax.tree.map(lambda a: a[0], batches)
+        zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(sums_of, first))
+        return lax.psum(lax.scan(add, zeros, batches)[0], DATA)
 
     def rates():
         column = jax.tree.map(lambda x: x[:, None], numbers)

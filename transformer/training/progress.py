@@ -11,7 +11,7 @@ from rich.progress import Progress as Bar
 class Progress:
     """The bar of a run; it shows nothing where standard error is not a terminal."""
 
-    def __init__(self, title: str, steps: int, tokens_per_step: int):
+    def __init__(self, title: str, steps: int):
         columns = (
             TextColumn("{task.description}"),
             BarColumn(),
@@ -21,7 +21,7 @@ class Progress:
         console = Console(stderr=True)
         self._bar = Bar(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal)
         self._task = self._bar.add_task(title, total=steps, state="compiling")
-        self._tokens_per_step = tokens_per_step
+        self._tokens = 0
         self._marks: list[tuple[int, float]] = []
 
     def __enter__(self) -> "Progress":
@@ -31,11 +31,12 @@ class Progress:
     def __exit__(self, *_):
         self._bar.stop()
 
-    def update(self, step: int, losses: np.ndarray | None = None) -> None:
-        """The step reached, and the losses of the replicas there."""
+    def update(self, step: int, losses: np.ndarray | None = None, tokens: int = 0) -> None:
+        """The step reached, the losses of the replicas there, and the tokens read since the last update."""
         state = "compiling"
         if losses is not None:
-            self._marks = [*self._marks[:1], (step, time.monotonic())]
+            self._tokens += tokens
+            self._marks = [*self._marks[:1], (self._tokens, time.monotonic())]
             healthy = losses[np.isfinite(losses)]
             loss = f"{healthy.mean():.3f}" if len(healthy) else "diverged"
             state = f"loss {loss}  {self.tokens_per_second:,.0f} tokens/s"
@@ -47,4 +48,4 @@ class Progress:
         if len(self._marks) < 2:
             return float("nan")
         (first, start), (last, now) = self._marks
-        return (last - first) * self._tokens_per_step / (now - start)
+        return (last - first) / (now - start)

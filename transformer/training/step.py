@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
+from transformer.config.objectives import Batch, Objective, Sums
 from transformer.models.pure import Apply, Params
-from transformer.training.objective import Batch, Objective, Sums
 from transformer.training.optimizer import Numbers
 
 
@@ -26,6 +26,13 @@ class TrainState(NamedTuple):
     """The replica's own hyperparameters; optimizers get them as an extra argument."""
     diverged_at: jax.Array
     """The step at which loss or gradient stopped being finite, int32; -1 while healthy."""
+    average: Params | None = None
+    """Mean of the parameters after the last steps, where one is asked for."""
+
+    @property
+    def evaluated(self) -> Params:
+        """The parameters a run is judged by."""
+        return self.params if self.average is None else self.average
 
 
 Metrics = dict[str, jax.Array]
@@ -33,10 +40,16 @@ Step = Callable[[TrainState, Batch], tuple[TrainState, Metrics]]
 
 
 def create_train_state(
-    params: Params, optimizer: optax.GradientTransformation, numbers: Numbers, key: jax.Array
+    params: Params,
+    optimizer: optax.GradientTransformation,
+    numbers: Numbers,
+    key: jax.Array,
+    *,
+    averaged: bool = False,
 ) -> TrainState:
-    """The state before the first step."""
-    return TrainState(jnp.int32(0), params, optimizer.init(params), key, numbers, jnp.int32(-1))
+    """The state before the first step; `averaged` makes place for a mean of the parameters."""
+    average = jax.tree.map(jnp.zeros_like, params) if averaged else None
+    return TrainState(jnp.int32(0), params, optimizer.init(params), key, numbers, jnp.int32(-1), average)
 
 
 def make_train_step(
@@ -46,6 +59,7 @@ def make_train_step(
     *,
     accumulation: int = 1,
     data_axis: str | None = None,
+    average_from: int | None = None,
 ) -> Step:
     """`(state, batch) -> (state, metrics)` with metrics `loss` (nats per token) and `grad_norm`.
 
@@ -59,6 +73,7 @@ def make_train_step(
       optimizer: any optax transformation; its `update` may take `numbers`.
       accumulation: pieces of the batch, one after another.
       data_axis: mesh axis whose devices each hold a part of the batch.
+      average_from: the first step whose resulting parameters enter `TrainState.average`.
     """
     optimizer = optax.with_extra_args_support(optimizer)
 
@@ -103,6 +118,14 @@ def make_train_step(
         )
         diverged_at = jnp.where(finite | (state.diverged_at >= 0), state.diverged_at, state.step)
         new = state._replace(step=state.step + 1, params=params, opt_state=opt_state, diverged_at=diverged_at)
+        if average_from is not None:
+            new = new._replace(average=_add_to_mean(state.average, params, state.step - average_from))
         return new, {"loss": loss, "grad_norm": grad_norm}
 
     return step
+
+
+def _add_to_mean(mean: Params | None, params: Params, count: jax.Array) -> Params:
+    """The mean of `count` + 1 parameters, the last of which are given; while `count` is negative, the old mean."""
+    weight = jnp.where(count < 0, 0.0, 1 / (jnp.maximum(count, 0) + 1).astype(jnp.float32))
+    return jax.tree.map(lambda m, p: m + weight * (p - m), mean, params)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from transformer.config.run import Replica, RunConfig, fingerprint
 from transformer.config.variant import ConfigError, to_json
-from transformer.data.corpus import Corpus
+from transformer.data.dataset import Dataset
 from transformer.training.checkpoint import write_durably
 from transformer.training.environment import environment
 
@@ -39,9 +39,9 @@ def prepare_workdir(workdir: Path, wanted: dict[str, Any], when_not_empty: WhenN
     write_durably(workdir / "environment.json", json.dumps(environment(), indent=1, sort_keys=True))
 
 
-def identity(config: RunConfig, replicas: Sequence[Replica], corpus: Corpus) -> dict[str, Any]:
+def identity(config: RunConfig, replicas: Sequence[Replica], data: Dataset) -> dict[str, Any]:
     """Everything that decides the numbers of a run, as JSON, and its hash."""
-    body = {"run": to_json(config), "replicas": to_json(list(replicas)), "data": corpus.fingerprint}
+    body = {"run": to_json(config), "replicas": to_json(list(replicas)), "data": data.fingerprint}
     return {"sha256": fingerprint(body), **body}
 
 

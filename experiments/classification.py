@@ -1,0 +1,62 @@
+"""Train an encoder to name the class of a text: the value of a ListOps expression, or a label of your own texts.
+
+python -m experiments.classification
+python -m experiments.classification --model.pooling cls --replicas 4
+python -m experiments.classification texts --data.path reviews.tsv
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from experiments import cli
+from experiments.run_command import RunOptions, Trained, conclude, load, mean_of, summarize, train_command
+from transformer.config.model import ClassifierConfig
+from transformer.config.objectives import Classification, Objective
+from transformer.config.positions import RoPE
+from transformer.config.run import OptimizerConfig
+from transformer.data.puzzles import ClassificationRun, Labelled, LabelledConfig
+
+EXAMPLES = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command(RunOptions):
+    model: ClassifierConfig = ClassifierConfig()
+    data: LabelledConfig = LabelledConfig()
+    objective: Objective = Classification()
+    workdir: Path = Path("results/classification")
+    """Folder of the run."""
+
+
+_MODEL = ClassifierConfig(num_layers=3, d_model=96, num_heads=4, d_ff=192, max_length=48, position=RoPE())
+PRESETS = {
+    "listops": Command(model=_MODEL, optimizer=OptimizerConfig(learning_rate=1e-3), batch_size=64, steps=3000),
+    "texts": Command(model=_MODEL.replace(max_length=256, dropout=0.1), batch_size=32, steps=2000),
+}
+
+
+def main() -> None:
+    command = cli.parse(Command, PRESETS, description=__doc__ or "")
+    data = load(command)
+    assert isinstance(data, Labelled)
+    trained = train_command(command, ClassificationRun, data)
+    accuracy = trained.outcome.accuracy
+    result = summarize(trained, {"accuracy": mean_of(accuracy, trained.healthy())}, accuracy)
+    conclude(trained, result, "accuracy", examples(trained, data))
+
+
+def examples(trained: Trained, data: Labelled) -> str:
+    """A few held-out texts with the class given by the best replica, and the right one where it differs."""
+    some = {name: a[:EXAMPLES] for name, a in data.validation.items()}
+    logits = trained.apply()(trained.params(), some["inputs"], valid_BL=some["valid"])
+    lines = []
+    for tokens, given, right in zip(some["inputs"], np.asarray(logits.argmax(-1)), some["labels"], strict=True):
+        wrong = f"   (not {data.classes[right]})" if given != right else ""
+        lines.append(f"{data.tokenizer.decode(tokens)} -> {data.classes[given]}{wrong}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    cli.main(main)

@@ -1,0 +1,161 @@
+"""What all commands that train one config share: the options, the training, and result.json."""
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from experiments import cli
+from transformer import runtime
+from transformer.analysis.counts import parameter_count, train_flops
+from transformer.config.run import Replica, RunConfig, grid
+from transformer.config.variant import ConfigError
+from transformer.data.dataset import Dataset, load_data
+from transformer.models import pure
+from transformer.models.build import build
+from transformer.models.pure import Apply, Params
+from transformer.training.checkpoint import write_durably
+from transformer.training.loop import Outcome, train
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(RunConfig):
+    """Of every command that trains."""
+
+    workdir: Path = Path("results/run")
+    """Folder of the run."""
+    seed: int = 0
+    """First seed."""
+    replicas: int = 1
+    """Seeds per learning rate, all in one compiled program."""
+    learning_rates: tuple[float, ...] = ()
+    """Peak learning rates, each with every seed; none: optimizer.learning-rate."""
+    resume: bool = False
+    """Go on with the run in workdir where there is one."""
+    overwrite: bool = False
+    """Delete the run in workdir."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.replicas < 1:
+            raise ConfigError(f"replicas: {self.replicas} is not a positive number")
+        if self.resume and self.overwrite:
+            raise ConfigError("resume: give either --resume or --overwrite")
+
+    def grid(self) -> tuple[Replica, ...]:
+        return grid(range(self.seed, self.seed + self.replicas), self.learning_rates)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A finished run."""
+
+    config: RunConfig
+    data: Dataset
+    replicas: Sequence[Replica]
+    outcome: Outcome
+    workdir: Path
+
+    def healthy(self) -> np.ndarray:
+        """(R,) whether a replica did not diverge."""
+        return np.isfinite(self.outcome.validation_loss)
+
+    def apply(self) -> Apply:
+        return pure.split(pure.abstract(lambda key: build(self.config.model, key=key)))[1]
+
+    def params(self, replica: int | None = None) -> Params:
+        """Of a replica; None is the one with the lowest loss."""
+        if replica is None:
+            replica = int(np.nan_to_num(self.outcome.validation_loss, nan=np.inf).argmin())
+        return jax.tree.map(lambda a: a[replica], jax.device_get(self.outcome.params))
+
+
+def load(command: RunOptions) -> Dataset:
+    """The data of a command; a run that goes on keeps its tokenizer."""
+    return load_data(command.data, command.workdir if command.resume else None)
+
+
+def train_command(command: RunOptions, kind: type[RunConfig], data: Dataset) -> Trained:
+    """Start JAX and train what the command says."""
+    config = data.complete(cli.fields_of(command, kind))
+    runtime.start()
+    when_not_empty = "resume" if command.resume else "overwrite" if command.overwrite else "refuse"
+    replicas = command.grid()
+    outcome = train(config, replicas, data, command.workdir, when_not_empty=when_not_empty)
+    return Trained(config, data, replicas, outcome, command.workdir)
+
+
+def summarize(trained: Trained, metrics: dict[str, Any], metric_by_replica: np.ndarray) -> dict[str, Any]:
+    """What result.json holds.
+
+    Args:
+      trained: the run.
+      metrics: of the task, by name.
+      metric_by_replica: (R,) of the first of them.
+    """
+    from transformer.study.statistics import mean_interval  # loaded late: scipy
+
+    outcome, healthy = trained.outcome, trained.healthy()
+    losses = outcome.validation_loss[healthy]
+    name = next(iter(metrics))
+    return {
+        "validation_loss": float(losses.mean()) if len(losses) else None,
+        "validation_loss_interval": list(mean_interval(losses)) if len(losses) > 1 else None,
+        **metrics,
+        "reference": trained.data.reference(),
+        "parameters": parameter_count(trained.config.model),
+        "flops_per_sequence": train_flops(trained.config.model),
+        "steps": outcome.steps,
+        "seconds": outcome.seconds,
+        "tokens_per_second": outcome.tokens_per_second if np.isfinite(outcome.tokens_per_second) else None,
+        "replicas": [
+            {
+                **dataclasses.asdict(replica.filled(trained.config.optimizer)),
+                "validation_loss": float(outcome.validation_loss[i]) if healthy[i] else None,
+                "diverged_at": None if outcome.diverged_at[i] < 0 else int(outcome.diverged_at[i]),
+                name: float(metric_by_replica[i]) if healthy[i] else None,
+            }
+            for i, replica in enumerate(trained.replicas)
+        ],
+        "loss_by_position": np.nanmean(outcome.loss_by_position, 0).tolist() if len(losses) else None,
+        "data": {"source": trained.data.source, "fingerprint": trained.data.fingerprint},
+    }
+
+
+def conclude(trained: Trained, result: dict[str, Any], metric: str, sample: str) -> None:
+    """Write result.json and the picture, and show the result."""
+    from transformer.study.figures import plot_run  # loaded late: matplotlib takes longer than the first step
+
+    write_durably(trained.workdir / "result.json", json.dumps(result, indent=1))
+    write_durably(trained.workdir / "sample.txt", sample)
+    plot_run(trained.workdir, result)
+    title = f"{result['parameters']:,} parameters, {result['steps']} steps"
+    table = Table("", "validation loss", metric.replace("_", " "), title=title)
+    for r in result["replicas"]:
+        row = [f"diverged at step {r['diverged_at']}", ""]
+        if r["validation_loss"] is not None:
+            row = [f"{r['validation_loss']:.4f}", f"{r[metric]:.4f}"]
+        table.add_row(f"seed {r['seed']}, learning rate {r['learning_rate']:g}", *row)
+    if result["validation_loss_interval"]:
+        low, high = result["validation_loss_interval"]
+        mean = f"{result['validation_loss']:.4f}  [{low:.4f}, {high:.4f}]"
+        table.add_row("mean, 95 % interval", mean, f"{result[metric]:.4f}")
+    if result["reference"]:
+        name, loss = result["reference"]
+        table.add_row(name, f"{loss:.4f}", "")
+    console = Console()
+    console.print(table)
+    console.print(sample, markup=False, highlight=False)
+    console.print(f"\n{result['seconds']:.0f} s; everything is in {trained.workdir}", highlight=False)
+
+
+def mean_of(values: np.ndarray, healthy: np.ndarray) -> float | None:
+    """Over the replicas that did not diverge."""
+    return float(values[healthy].mean()) if healthy.any() else None

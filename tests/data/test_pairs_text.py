@@ -1,0 +1,75 @@
+"""Parallel texts: two files or two columns, plain or compressed, and the number of a wrong line."""
+
+import gzip
+import os
+from pathlib import Path
+
+import pytest
+
+from transformer.config.variant import ConfigError
+from transformer.data.pairs_text import fingerprint, load_parallel
+
+PAIR = (["a dog .", "", "two\u2028cats\x85 ."], ["ein Hund .", "nichts", "zwei Kätzchen ."])
+
+
+def written(path, content):
+    data = content if isinstance(content, bytes) else content.encode()
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return str(path)
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_two_files_and_two_columns_are_the_same_pair(tmp_path, suffix, end):
+    names = (tmp_path / f"x.{language}{suffix}" for language in ("en", "de"))
+    source, target = (written(n, end.join([*lines, ""])) for n, lines in zip(names, PAIR, strict=True))
+    assert load_parallel(source, target) == PAIR
+    columns = end.join(f"{s}\t{t}" for s, t in zip(*PAIR, strict=True))
+    assert load_parallel(written(tmp_path / f"x.tsv{suffix}", columns), None) == PAIR
+
+
+@pytest.mark.parametrize(("line", "columns"), [("no tab", 1), ("", 1), ("a\tb\tc", 3)])
+def test_a_line_without_two_columns_is_named_by_its_number(tmp_path, line, columns):
+    path = written(tmp_path / "x.tsv", f"a\tb\n{line}\nc\td\n")
+    with pytest.raises(ConfigError, match=rf"line 2 of .*x\.tsv has {columns} columns?, not"):
+        load_parallel(path, None)
+
+
+def test_unequal_counts_name_the_first_line_that_stands_alone(tmp_path):
+    source, target = written(tmp_path / "x.en", "a\nb\nc\n"), written(tmp_path / "x.de", "a\nb")
+    with pytest.raises(ConfigError, match=r"3 lines in .*x\.en, 2 in .*x\.de: line 3 stands alone"):
+        load_parallel(source, target)
+
+
+def test_wrong_files_are_one_line(tmp_path):
+    good = written(tmp_path / "train.en", "a")
+    with pytest.raises(ConfigError, match=r"no file .*trian\.en; did you mean .*train\.en\?"):
+        load_parallel(good, str(tmp_path / "trian.en"))
+    with pytest.raises(ConfigError, match=r"x\.de is empty"):
+        load_parallel(good, written(tmp_path / "x.de", ""))
+    with pytest.raises(ConfigError, match=r"line 2 of .*latin\.de is not UTF-8"):
+        load_parallel(good, written(tmp_path / "latin.de", b"ok\ncaf\xe9\n"))
+    for content in (b"plain text", gzip.compress(b"some text")[:-9], gzip.compress(b"x" * 99)[:12] + b"\xff" * 9):
+        (tmp_path / "bad.gz").write_bytes(content)
+        with pytest.raises(ConfigError, match=r"cannot read .*bad\.gz") as caught:
+            load_parallel(good, str(tmp_path / "bad.gz"))
+        assert "\n" not in str(caught.value)
+    with pytest.raises(ConfigError, match="cannot read"):
+        load_parallel(str(tmp_path), None)
+
+
+def test_the_fingerprint_is_of_both_sides_line_by_line():
+    pairs = [PAIR, PAIR[::-1], (["a", "b"], ["c"]), (["a"], ["b", "c"]), (["a\nb"], ["c"])]
+    assert len({fingerprint(*pair) for pair in pairs}) == len(pairs)
+    assert fingerprint(*PAIR) == fingerprint(*map(tuple, PAIR))
+    assert len(fingerprint(*PAIR)) == 64
+
+
+def test_multi30k():
+    data = os.environ.get("TRANSFORMER_DATA")
+    if data is None:
+        pytest.skip("TRANSFORMER_DATA is not set: there is no multi30k here")
+    folder = Path(data) / "multi30k"
+    english, german = load_parallel(str(folder / "train.en.gz"), str(folder / "train.de.gz"))
+    assert len(english) == len(german) == 29_000
+    assert english[0] == "Two young, White males are outside near many bushes."

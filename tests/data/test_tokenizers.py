@@ -1,0 +1,261 @@
+"""Tokenizers: round trips, special tokens, training once."""
+
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transformer.config.tokenizers import BPE, SPECIAL, Byte, ByteBPE, Char, Tokenization, Word, WordPiece
+from transformer.config.variant import ConfigError
+from transformer.data.tokenizers import (
+    END,
+    MASK,
+    PAD,
+    START,
+    UNKNOWN,
+    ByteTokenizer,
+    CharTokenizer,
+    SymbolTokenizer,
+    TrainedTokenizer,
+    make_tokenizer,
+)
+
+TEXTS = ["the cat sat on the mat", "a cat and a dog", "The end of the tale"]
+TRAINED = [Word(), BPE(60), ByteBPE(280), WordPiece(60)]
+
+
+def trained(config, texts=TEXTS, stored=None):
+    pytest.importorskip("tokenizers")
+    return make_tokenizer(config, texts, stored)
+
+
+def definition_of(config, texts):
+    tokenizer = trained(config, texts)
+    assert isinstance(tokenizer, TrainedTokenizer)
+    return tokenizer.definition
+
+
+@pytest.mark.parametrize("plain", [ByteTokenizer(), CharTokenizer("abc"), CharTokenizer.of("añ𝔸")])
+def test_special_ids_come_first_and_shift_all_others(plain):
+    kind, *fields = type(plain), *vars(plain).values()
+    special = kind(*fields[:-1], special=True)
+    text = plain.decode(plain.encode("a"))
+    np.testing.assert_array_equal(special.encode(text), plain.encode(text) + 5)
+    assert special.encode(text).dtype == plain.encode(text).dtype == np.int32
+    assert special.vocab_size == plain.vocab_size + 5
+    assert special.decode(np.array([START, *special.encode(text), UNKNOWN, MASK, END, PAD])) == text
+    assert special.decode(np.array([])) == plain.decode(np.array([])) == ""
+    assert special.to_json() == plain.to_json() | {"special": True}
+
+
+def test_json_without_special_tokens_is_that_of_old_checkpoints():
+    assert ByteTokenizer().to_json() == {"tokenizer": "byte"}
+    assert CharTokenizer("ab").to_json() == {"tokenizer": "char", "characters": "ab"}
+
+
+def test_symbols():
+    tokenizer = SymbolTokenizer(("run", "walk", "left"))
+    tokens = tokenizer.encode("walk left walk")
+    assert tokens.tolist() == [6, 7, 6]
+    assert tokens.dtype == np.int32
+    assert tokenizer.vocab_size == 8
+    assert tokenizer.decode(np.array([START, *tokens, END, PAD])) == "walk left walk"
+    assert tokenizer.encode("").shape == (0,)
+    assert tokenizer.to_json() == {"tokenizer": "symbol", "symbols": ["run", "walk", "left"]}
+    with pytest.raises(ConfigError, match=r"no token for 'wlak' at symbol 1; did you mean 'walk'\?"):
+        tokenizer.encode("run wlak")
+
+
+@pytest.mark.parametrize("symbols", [("a", "a"), ("a", "</s>"), ("a b",), ("",)])
+def test_symbols_that_cannot_be(symbols):
+    with pytest.raises(ConfigError, match="given twice, special, or not one word"):
+        SymbolTokenizer(symbols)
+
+
+def test_char_and_byte_are_built_directly():
+    assert make_tokenizer(Char(), ["cb", "a"]) == CharTokenizer("abc")
+    assert make_tokenizer(Char(special=True), ["cb", "a"]) == CharTokenizer("abc", special=True)
+    assert make_tokenizer(Byte(special=True), []) == ByteTokenizer(special=True)
+
+
+@pytest.mark.parametrize("config", TRAINED, ids=str)
+def test_trained(config):
+    """Round trip, dtype, and the special tokens as ids 0 to 4, which decoding leaves out."""
+    tokenizer = trained(config)
+    for text in [*TEXTS, ""]:
+        tokens = tokenizer.encode(text)
+        assert tokens.dtype == np.int32
+        assert tokens.min(initial=5) >= 5
+        assert tokens.max(initial=0) < tokenizer.vocab_size
+        assert tokenizer.decode(tokens) == text
+        assert tokenizer.decode(np.array([START, *tokens, END, PAD, MASK, UNKNOWN])) == text
+    assert isinstance(tokenizer, TrainedTokenizer)
+    assert [tokenizer._tokenizer.token_to_id(token) for token in SPECIAL] == [PAD, START, END, UNKNOWN, MASK]
+
+
+@pytest.mark.parametrize("config", TRAINED, ids=str)
+def test_training_is_a_function_of_the_texts(config):
+    assert len({definition_of(config, TEXTS) for _ in range(3)}) == 1
+    first, other = trained(config), trained(config, ["another text"])
+    assert first == trained(config)
+    assert first.to_json() == trained(config).to_json() != other.to_json()
+
+
+@pytest.mark.parametrize("config", TRAINED, ids=str)
+def test_a_stored_tokenizer_is_never_trained_again(config, tmp_path):
+    stored = tmp_path / "tokenizer.json"
+    assert trained(config, stored=stored) == trained(config)
+    stored.write_text(definition_of(BPE(40), ["some other text"]), encoding="utf-8")
+    tokenizer = trained(config, stored=stored)
+    assert tokenizer == trained(BPE(40), ["some other text"])
+    assert tokenizer.decode(tokenizer.encode("other text")) == "other text"
+
+
+def test_a_broken_definition_is_one_line():
+    pytest.importorskip("tokenizers")
+    with pytest.raises(ConfigError, match="not a definition of the library tokenizers: "):
+        TrainedTokenizer("{nonsense").encode("x")
+
+
+@pytest.mark.parametrize("config", [Word(), BPE(60), WordPiece(60)], ids=str)
+def test_what_no_text_had_is_unknown(config):
+    tokenizer = trained(config)
+    assert tokenizer.encode("the ξ cat").tolist().count(UNKNOWN) == 1
+    assert tokenizer.decode(tokenizer.encode("the ξ")).strip() == "the"
+
+
+def test_words_are_what_whitespace_separates():
+    tokenizer = trained(Word(), ["it's  well-known,\tisn't it?\nit's"])
+    assert tokenizer.vocab_size == 5 + 4
+    assert tokenizer.encode("it's")[0] == 5
+    assert tokenizer.encode("it 's").tolist() == [UNKNOWN, UNKNOWN]
+
+
+def test_rare_words_are_unknown():
+    texts = ["a a a b b c"]
+    assert [trained(Word(vocab_size=7), texts).encode(w)[0] for w in "abc"] == [5, 6, UNKNOWN]
+    assert [trained(Word(min_frequency=3), texts).encode(w)[0] for w in "abc"] == [5, UNKNOWN, UNKNOWN]
+
+
+@pytest.mark.parametrize(
+    "config", [Word(lowercase=True), BPE(60, lowercase=True), WordPiece(60, lowercase=True)], ids=str
+)
+def test_lower_case(config):
+    tokenizer = trained(config)
+    assert tokenizer.decode(tokenizer.encode("THE Cat")) == "the cat"
+
+
+def test_bpe_merges_the_most_frequent_pair_first():
+    """Of "ab ab ac" the pairs ▁a (3 times) and then ▁ab (2 times) are merged."""
+    tokenizer = trained(BPE(5 + 4 + 2), ["ab ab ac"])
+    assert [len(tokenizer.encode(text)) for text in ("ab", "ac", "a", "b")] == [1, 2, 1, 2]
+
+
+@given(st.text())
+def test_byte_level_bpe_round_trips_any_text(text):
+    tokenizer = trained(ByteBPE(270))
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+    assert UNKNOWN not in tokenizer.encode(text)
+
+
+@pytest.mark.parametrize("text", ["<s> a </s>", "\u2581 \x00\r\n\t  \x85\u2028", "👩‍👩‍👧 é ﬁ", "<pad><unk><mask>"])
+def test_byte_level_bpe_round_trips_awkward_text(text):
+    tokenizer = trained(ByteBPE(270), [text] * 9)
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+@given(st.text("abcde", min_size=1), st.lists(st.text("abcde", min_size=1), min_size=1))
+def test_bpe_and_wordpiece_round_trip_words_of_known_characters(word, words):
+    text = " ".join([word, *words])
+    for config in (BPE(40), WordPiece(40)):
+        tokenizer = trained(config, ["abcde eabcd", "edcba"])
+        assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+def wordpiece_of(*pieces):
+    """A WordPiece tokenizer with the given pieces as ids 5, 6, …"""
+    library = pytest.importorskip("tokenizers")
+    vocabulary = {piece: i for i, piece in enumerate([*SPECIAL, *pieces])}
+    blank = library.Tokenizer(library.models.WordPiece(vocabulary, unk_token=SPECIAL[UNKNOWN]))
+    blank.pre_tokenizer = library.pre_tokenizers.WhitespaceSplit()
+    blank.decoder = library.decoders.WordPiece(prefix="##", cleanup=False)
+    return TrainedTokenizer(blank.to_str())
+
+
+def test_wordpiece_takes_the_longest_piece_from_the_left():
+    tokenizer = wordpiece_of("un", "##happ", "##happiness", "##happy", "##s")
+    tokens = tokenizer.encode("unhappiness unhappys")
+    assert tokens.tolist() == [5, 7, 5, 8, 9]
+    assert tokenizer.decode(tokens) == "unhappiness unhappys"
+
+
+def test_wordpiece_does_not_take_a_longest_piece_back():
+    """unh + ##appiness is tried and un + ##happiness is not: the word is unknown as a whole."""
+    assert wordpiece_of("un", "unh", "##happiness").encode("unhappiness un").tolist() == [UNKNOWN, 5]
+
+
+def test_a_vocabulary_too_small_for_the_characters_is_refused():
+    with pytest.raises(ConfigError, match=r"vocab_size 6 is less than the \d+ of special tokens and characters"):
+        trained(BPE(6), ["abcdef"])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("word(vocab_size=5)", "word.vocab_size: 5 is less than 6"),
+        ("word(min_frequency=0)", "word.min_frequency: 0 is less than 1"),
+        ("bpe(vocab_size=5)", "bpe.vocab_size: 5 is less than 6"),
+        ("byte_bpe(vocab_size=260)", "byte_bpe.vocab_size: 260 is less than 261"),
+        ("wordpiece(vocab_size=0)", "wordpiece.vocab_size: 0 is less than 6"),
+        ("bpee", "unknown name 'bpee'; did you mean 'bpe'?"),
+    ],
+)
+def test_configs_that_cannot_be(text, message):
+    with pytest.raises(ConfigError) as caught:
+        Tokenization.parse(text)
+    assert message in str(caught.value)
+
+
+def test_names():
+    names = {"char", "byte", "word", "bpe", "byte_bpe", "wordpiece"}
+    assert {n for n, c in Tokenization.variants().items() if c.__module__.startswith("transformer.")} == names
+    assert Tokenization.parse("word(vocab_size=None, lowercase=True)") == Word(lowercase=True)
+
+
+def test_a_missing_library_is_named_with_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    with pytest.raises(ConfigError, match=r"pip install 'transformer\[text\]'"):
+        make_tokenizer(BPE(), TEXTS)
+    with pytest.raises(ConfigError, match=r"pip install 'transformer\[text\]'"):
+        TrainedTokenizer("{}").encode("x")
+
+
+def test_a_config_of_ones_own_needs_a_rule():
+    class Own(Tokenization):
+        name = "own_of_test"
+
+    with pytest.raises(ConfigError, match="own_of_test has no rule"):
+        make_tokenizer(Own(), TEXTS)
+
+
+@pytest.mark.parametrize("config", [BPE(4000), ByteBPE(4000), WordPiece(4000)], ids=str)
+def test_multi30k(config):
+    """Trained on the German validation captions, the test captions come back; few characters there are new."""
+    data = os.environ.get("TRANSFORMER_DATA")
+    if data is None:
+        pytest.skip("TRANSFORMER_DATA is not set: there is no multi30k here")
+    folder = Path(data) / "multi30k-bpe"
+    train, test = (
+        (folder / f"{part}.de").read_text(encoding="utf-8").replace("@@ ", "").splitlines()
+        for part in ("valid", "test.2016")
+    )
+    tokenizer = trained(config, train)
+    assert tokenizer.vocab_size == 4000
+    ids = {text: tokenizer.encode(text) for text in test}
+    known = [text for text in test if UNKNOWN not in ids[text]]
+    assert len(known) > 0.98 * len(test)
+    assert [tokenizer.decode(ids[text]) for text in known] == known

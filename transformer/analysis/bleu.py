@@ -1,0 +1,82 @@
+"""BLEU: how many n-grams of translations are in their references."""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from transformer.config.variant import ConfigError
+
+
+class Bleu(NamedTuple):
+    """Corpus BLEU-4 and its parts; score and precisions are per cent."""
+
+    score: float
+    precisions: tuple[float, float, float, float]
+    """Of 1-, 2-, 3- and 4-grams."""
+    brevity_penalty: float
+    hypothesis_length: int
+    """Tokens of all hypotheses."""
+    reference_length: int
+
+
+def bleu4(hypotheses: Sequence[str], references: Sequence[str]) -> Bleu:
+    """Corpus BLEU-4 on tokens between whitespace, one reference each, unsmoothed (Papineni et al. 2002).
+
+    Counts are of the whole corpus, so a score of 0 means that some n-gram length has no match at all.
+
+    Raises:
+      ConfigError: not as many hypotheses as references.
+    """
+    _check(hypotheses, references)
+    pairs = [(h.split(), r.split()) for h, r in zip(hypotheses, references, strict=True)]
+    one, two, three, four = (_precision(pairs, order) for order in (1, 2, 3, 4))
+    precisions = (one, two, three, four)
+    hypothesis_length, reference_length = (
+        (sum(map(len, side)) for side in zip(*pairs, strict=True)) if pairs else (0, 0)
+    )
+    penalty = _brevity_penalty(hypothesis_length, reference_length)
+    score = penalty * math.prod(precisions) ** 0.25
+    return Bleu(score, precisions, penalty, hypothesis_length, reference_length)
+
+
+def _precision(pairs: list[tuple[list[str], list[str]]], order: int) -> float:
+    """Per cent of the hypotheses' n-grams that are in their reference, each at most as often as there."""
+    grams = [(_ngrams(h, order), _ngrams(r, order)) for h, r in pairs]
+    total = sum(h.total() for h, _ in grams)
+    return 100 * sum((h & r).total() for h, r in grams) / total if total else 0.0
+
+
+def _ngrams(tokens: list[str], order: int) -> Counter[tuple[str, ...]]:
+    return Counter(zip(*(tokens[i:] for i in range(order)), strict=False))
+
+
+def _brevity_penalty(hypothesis_length: int, reference_length: int) -> float:
+    if hypothesis_length >= reference_length:
+        return 1.0
+    return math.exp(1 - reference_length / hypothesis_length) if hypothesis_length else 0.0
+
+
+def remove_bpe(text: str) -> str:
+    """Whole words from pieces joined by `@@ ` (Sennrich et al. 2016); a join that ends a line is removed too."""
+    return re.sub("@@( |$)", "", text, flags=re.MULTILINE)
+
+
+def sacrebleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
+    """Corpus BLEU-4 of plain text in per cent, with the 13a tokens and the smoothing of sacreBLEU (Post 2018).
+
+    Raises:
+      ConfigError: the library is missing, or there are not as many hypotheses as references.
+    """
+    _check(hypotheses, references)
+    try:
+        from sacrebleu import corpus_bleu
+    except ImportError:
+        raise ConfigError("bleu: needs the library sacrebleu: pip install 'transformer[text]'") from None
+    return corpus_bleu(hypotheses, [references]).score
+
+
+def _check(hypotheses: Sequence[str], references: Sequence[str]) -> None:
+    if len(hypotheses) != len(references):
+        raise ConfigError(f"bleu: {len(hypotheses)} hypotheses for {len(references)} references")

@@ -1,0 +1,210 @@
+"""The slots of multi-head attention: projections, scale, reach, and how the heads become one vector."""
+
+import abc
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import jax
+from einops import rearrange
+
+from transformer.config.parameters import Constant, Parameter
+from transformer.config.variant import ConfigError, Variant
+from transformer.functional.masks import Mask, Window
+
+
+class Projection(Variant):
+    """Which linear layer makes the queries, the keys and the values; None is the input itself, cut into heads."""
+
+    query: ClassVar[str | None] = "query"
+    key: ClassVar[str | None] = "key"
+    value: ClassVar[str | None] = "value"
+
+    def check(self, d_model: int, num_heads: int, num_kv_heads: int, head_dim: int) -> None:
+        """Raise `ConfigError` where the shapes do not fit."""
+        if self.query == self.key and num_heads != num_kv_heads:
+            raise ConfigError(
+                f"model.projection: {self} needs as many key-value heads as query heads, "
+                f"not {num_kv_heads} and {num_heads}"
+            )
+        if self.query is None and num_heads * head_dim != d_model:
+            raise ConfigError(
+                f"model.projection: {self} cuts d_model {d_model} into heads, and {num_heads} heads of {head_dim} "
+                f"are {num_heads * head_dim}"
+            )
+
+
+@dataclass(frozen=True)
+class SeparateProjections(Projection):
+    """One layer each (Vaswani et al. 2017)."""
+
+    name = "separate"
+
+
+@dataclass(frozen=True)
+class TiedProjections(Projection):
+    """Queries and keys by the same layer, so that scores are symmetric: xᵀUᵀUx (Kitaev et al. 2020, shared QK)."""
+
+    name = "tied"
+    key = "query"
+
+
+@dataclass(frozen=True)
+class NoProjections(Projection):
+    """softmax(xxᵀ)x in each head's share of the features: no parameters."""
+
+    name = "none"
+    query = key = value = None
+
+
+class Scale(Variant, abc.ABC):
+    """The factor on q·k."""
+
+    def parameters(self, head_dim: int) -> dict[str, Parameter]:
+        """The parameters it owns in every layer, by name."""
+        return {}
+
+    @abc.abstractmethod
+    def __call__(self, head_dim: int, params: dict[str, jax.Array]) -> float | jax.Array: ...
+
+
+@dataclass(frozen=True)
+class InverseRootScale(Scale):
+    """1/√K: keeps the variance of q·k at 1 where q and k have variance 1 (Vaswani et al. 2017)."""
+
+    name = "inverse_root"
+
+    def __call__(self, head_dim, params):
+        return 1 / math.sqrt(head_dim)
+
+
+@dataclass(frozen=True)
+class InverseScale(Scale):
+    """1/K (µP, Yang et al. 2022)."""
+
+    name = "inverse"
+
+    def __call__(self, head_dim, params):
+        return 1 / head_dim
+
+
+@dataclass(frozen=True)
+class ConstantScale(Scale):
+    """A number; 1 leaves q·k as it is."""
+
+    name = "constant"
+    value: float = 1.0
+
+    def __call__(self, head_dim, params):
+        return self.value
+
+
+@dataclass(frozen=True)
+class LearnedScale(Scale):
+    """A trained number per layer that starts at 1/√K."""
+
+    name = "learned"
+
+    def parameters(self, head_dim):
+        return {"scale": Parameter((), Constant(1 / math.sqrt(head_dim)))}
+
+    def __call__(self, head_dim, params):
+        return params["scale"]
+
+
+class Merge(Variant, abc.ABC):
+    """How the outputs of the heads become one vector."""
+
+    projected: ClassVar[bool] = False
+    """Whether a linear layer follows."""
+
+    def check(self, d_model: int, num_heads: int, value_dim: int) -> None:
+        """Raise `ConfigError` where the shapes do not fit."""
+
+    def value_dim(self, d_model: int, head_dim: int) -> int:
+        """Size of a head's values."""
+        return head_dim
+
+    @abc.abstractmethod
+    def __call__(self, out_BLHK: jax.Array) -> jax.Array:
+        """(B, L, ·)."""
+
+
+@dataclass(frozen=True)
+class Concatenate(Merge):
+    """Side by side, then the output projection (Vaswani et al. 2017)."""
+
+    name = "concat"
+    projected = True
+
+    def __call__(self, out_BLHK):
+        return rearrange(out_BLHK, "b l h k -> b l (h k)")
+
+
+@dataclass(frozen=True)
+class ConcatenateOnly(Merge):
+    """Side by side, no output projection."""
+
+    name = "none"
+
+    def check(self, d_model, num_heads, value_dim):
+        if num_heads * value_dim != d_model:
+            raise ConfigError(
+                f"model.merge: {self} needs heads that fill d_model {d_model}, and {num_heads} heads of {value_dim} "
+                f"are {num_heads * value_dim}"
+            )
+
+    def __call__(self, out_BLHK):
+        return rearrange(out_BLHK, "b l h k -> b l (h k)")
+
+
+@dataclass(frozen=True)
+class SumHeads(Merge):
+    """The sum of heads whose values are as wide as the model: Σ_h A_h X V_h, V_h (D, D).
+
+    The same functions as `concat` with V_h = W_V,h W_O,h (Elhage et al. 2021), of full rank.
+    """
+
+    name = "sum"
+
+    def value_dim(self, d_model, head_dim):
+        return d_model
+
+    def __call__(self, out_BLHK):
+        return out_BLHK.sum(2)
+
+
+class Reach(Variant):
+    """How far self-attention looks, whatever its direction."""
+
+    span: ClassVar[int | None] = None
+    """How many of the latest tokens a causal model needs; None: all."""
+
+    def mask(self) -> Mask | None:
+        return None
+
+
+@dataclass(frozen=True)
+class FullReach(Reach):
+    """At every token."""
+
+    name = "full"
+
+
+@dataclass(frozen=True)
+class SlidingWindow(Reach):
+    """At tokens less than `size` positions away (Beltagy et al. 2020; Mistral, Jiang et al. 2023)."""
+
+    name = "sliding_window"
+    size: int = 128
+
+    def __post_init__(self):
+        if self.size < 1:
+            raise ConfigError(f"sliding_window.size: {self.size} is not a positive number")
+
+    @property
+    def span(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.size
+
+    def mask(self):
+        return Window(self.size)

@@ -1,0 +1,250 @@
+"""What is minimized, and what a batch has to hold for it.
+
+An objective answers with sums over a batch, so that the caller alone decides what to divide by. Its
+batch is a dict of arrays; `weights` are 0 where a label is not real.
+"""
+
+import abc
+import dataclasses
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+import jax
+import jax.numpy as jnp
+
+from transformer.config.variant import ConfigError, Variant
+from transformer.functional.losses import cross_entropy
+from transformer.functional.masks import Causal, Prefix
+
+Batch = dict[str, Any]
+
+
+class Sums(NamedTuple):
+    """Sums over a batch, float32."""
+
+    loss: Any
+    """(L,) nats (or squared error) at each position, summed over sequences."""
+    weight: Any
+    """(L,) number of real labels at each position."""
+    correct: Any
+    """() number of real labels that are the most likely one."""
+    exact: Any
+    """() number of sequences all of whose real labels are."""
+    sequences: Any
+    """() number of sequences with a real label."""
+
+
+def _sums(losses_BL, weights_BL, hits_BL) -> Sums:
+    wrong_B = ((1 - hits_BL) * weights_BL).sum(1) > 0
+    real_B = weights_BL.sum(1) > 0
+    return Sums(
+        (losses_BL * weights_BL).sum(0),
+        weights_BL.sum(0),
+        (hits_BL * weights_BL).sum(),
+        (real_B & ~wrong_B).sum().astype(jnp.float32),
+        real_B.sum().astype(jnp.float32),
+    )
+
+
+def _token_sums(logits_BLV, labels_BL, weights_BL, **options) -> Sums:
+    losses_BL = cross_entropy(logits_BLV, labels_BL, **options)
+    return _sums(losses_BL, weights_BL, (logits_BLV.argmax(-1) == labels_BL).astype(jnp.float32))
+
+
+class Objective(Variant, abc.ABC):
+    """A function of the pure model, its parameters, a batch, and a key that turns dropout on."""
+
+    causal = True
+    """Whether the model has to be causal."""
+
+    def check(self, model: Any) -> None:
+        """Raise `ConfigError` where the model cannot have this objective."""
+        if model.causal != self.causal:
+            kind = "a causal" if self.causal else "an encoder (causal=False), not a causal"
+            raise ConfigError(f"objective: {self} needs {kind} model")
+
+    @abc.abstractmethod
+    def labels(self, batch: Batch) -> Any:
+        """(…, L) what is predicted; its size is the number of tokens of the batch."""
+
+    @abc.abstractmethod
+    def __call__(self, apply: Callable[..., jax.Array], params: Any, batch: Batch, key: jax.Array | None) -> Sums: ...
+
+    def chance(self, model: Any) -> float:
+        """The loss of a uniform guess; a run that ends above it has diverged."""
+        return math.log(model.vocab_size)
+
+    def plain(self) -> Self:
+        """The objective of the evaluation: no smoothing, no penalty."""
+        names = {f.name for f in dataclasses.fields(self)}
+        return dataclasses.replace(self, **{n: 0.0 for n in ("label_smoothing", "z_loss") if n in names})
+
+    def _weights(self, batch: Batch) -> jax.Array:
+        return batch["weights"] if "weights" in batch else jnp.ones(self.labels(batch).shape, jnp.float32)
+
+
+@dataclass(frozen=True)
+class NextToken(Objective):
+    """Cross-entropy of each token given those before it.
+
+    The batch holds `tokens` (B, L + 1), and may hold `weights` (B, L) of the labels and, where
+    documents are packed, `segments` and `positions` (B, L + 1).
+    """
+
+    name = "next_token"
+    label_smoothing: float = 0.0
+    z_loss: float = 0.0
+
+    def labels(self, batch):
+        return batch["tokens"][..., 1:]
+
+    def __call__(self, apply, params, batch, key):
+        inputs = {f"{name}_BL": batch[name][:, :-1] for name in ("segments", "positions") if name in batch}
+        logits = apply(params, batch["tokens"][:, :-1], key=key, **inputs, **self._mask(batch))
+        options = {"label_smoothing": self.label_smoothing, "z_loss": self.z_loss}
+        return _token_sums(logits, self.labels(batch), self._weights(batch), **options)
+
+    def _mask(self, batch: Batch) -> dict[str, Any]:
+        return {}
+
+
+@dataclass(frozen=True)
+class PrefixToken(NextToken):
+    """`next_token` of the rest of a sequence whose first tokens see each other (Raffel et al. 2019, section 3.2.1)."""
+
+    name = "prefix_token"
+    share: float = 0.5
+    """Of the sequence that is prefix, where the batch does not hold its length `prefix` (B,)."""
+
+    def _prefix(self, batch: Batch) -> jax.Array:
+        size, length = self.labels(batch).shape
+        return batch.get("prefix", jnp.full(size, int(self.share * length), jnp.int32))
+
+    def _weights(self, batch):
+        rest_BL = jnp.arange(1, self.labels(batch).shape[1] + 1) >= self._prefix(batch)[:, None]
+        return super()._weights(batch) * rest_BL.astype(jnp.float32)
+
+    def _mask(self, batch):
+        return {"mask": Causal() | Prefix(self._prefix(batch))}
+
+
+@dataclass(frozen=True)
+class MaskedToken(Objective):
+    """Cross-entropy of hidden tokens given all others (BERT, Devlin et al. 2018, section 3.1).
+
+    Of the chosen tokens a share is replaced by the mask token, a share by a random token, and the
+    rest left as it is. The batch holds `tokens` (B, L + 1), the last of which is not read. Without a
+    key the choice is always the same.
+    """
+
+    name = "masked_token"
+    rate: float = 0.15
+    """Share of tokens that are chosen."""
+    masked: float = 0.8
+    """Of the chosen: replaced by the mask token."""
+    random: float = 0.1
+    """Of the chosen: replaced by a random token."""
+    mask_token: int = 4
+    causal = False
+
+    def __post_init__(self):
+        if not 0 < self.rate <= 1 or self.masked < 0 or self.random < 0 or self.masked + self.random > 1:
+            raise ConfigError(f"masked_token: {self} does not choose and replace shares of all tokens")
+
+    def labels(self, batch):
+        return batch["tokens"][..., :-1]
+
+    def corrupt(self, tokens_BL: jax.Array, vocab_size: int, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """The tokens the model sees, and which of them were chosen."""
+        keys = jax.random.split(key, 3)
+        chosen_BL = jax.random.uniform(keys[0], tokens_BL.shape) < self.rate
+        share_BL = jax.random.uniform(keys[1], tokens_BL.shape)
+        other_BL = jax.random.randint(keys[2], tokens_BL.shape, 0, vocab_size, tokens_BL.dtype)
+        replaced_BL = jnp.where(share_BL < self.masked + self.random, other_BL, tokens_BL)
+        replaced_BL = jnp.where(share_BL < self.masked, jnp.asarray(self.mask_token, tokens_BL.dtype), replaced_BL)
+        return jnp.where(chosen_BL, replaced_BL, tokens_BL), chosen_BL
+
+    def __call__(self, apply, params, batch, key):
+        tokens = self.labels(batch)
+        vocab_size = jax.eval_shape(lambda t: apply(params, t), tokens).shape[-1]
+        choice = jax.random.key(0) if key is None else jax.random.fold_in(key, 1)
+        seen, chosen = self.corrupt(tokens, vocab_size, choice)
+        logits = apply(params, seen, key=key, valid_BL=batch.get("valid"))
+        return _token_sums(logits, tokens, self._weights(batch) * chosen.astype(jnp.float32))
+
+
+@dataclass(frozen=True)
+class SequenceToSequence(Objective):
+    """Cross-entropy of each target token given the source and the target tokens before it.
+
+    The batch holds `source` (B, S), `source_valid`, `target` (B, L + 1), which begins with the start
+    token, and `weights` (B, L).
+    """
+
+    name = "sequence_to_sequence"
+    label_smoothing: float = 0.0
+    z_loss: float = 0.0
+
+    def labels(self, batch):
+        return batch["target"][..., 1:]
+
+    def __call__(self, apply, params, batch, key):
+        inputs = (batch["source"], batch["target"][:, :-1])
+        logits = apply(params, *inputs, source_valid_BS=batch["source_valid"], key=key)
+        options = {"label_smoothing": self.label_smoothing, "z_loss": self.z_loss}
+        return _token_sums(logits, self.labels(batch), self._weights(batch), **options)
+
+
+@dataclass(frozen=True)
+class Classification(Objective):
+    """Cross-entropy of a class. The batch holds `inputs`, `labels` (B,), and may hold `valid` (B, L)."""
+
+    name = "classification"
+    label_smoothing: float = 0.0
+
+    def check(self, model):
+        """Encoders are the habit, causal ones are possible."""
+
+    def chance(self, model):
+        return math.log(model.num_classes)
+
+    def labels(self, batch):
+        return batch["labels"][..., None]
+
+    def __call__(self, apply, params, batch, key):
+        valid = {"valid_BL": batch["valid"]} if "valid" in batch else {}
+        logits_BC = apply(params, batch["inputs"], key=key, **valid)
+        options = {"label_smoothing": self.label_smoothing}
+        return _token_sums(logits_BC[:, None], self.labels(batch), self._weights(batch), **options)
+
+
+@dataclass(frozen=True)
+class Reconstruction(Objective):
+    """Squared error of the pixels of hidden patches (SimMIM, Xie et al. 2021); rate 0: of all patches.
+
+    The batch holds `inputs` (B, height, width, channels). Without a key the choice is always the same.
+    """
+
+    name = "reconstruction"
+    rate: float = 0.5
+    """Share of patches that are hidden."""
+    causal = False
+
+    def labels(self, batch):
+        return batch["inputs"].reshape(*batch["inputs"].shape[:-3], -1)
+
+    def chance(self, model):
+        return math.inf
+
+    def __call__(self, apply, params, batch, key):
+        images = batch["inputs"]
+        patches_BPX = apply(params, images, method="patches")
+        choice = jax.random.key(0) if key is None else jax.random.fold_in(key, 1)
+        hidden_BP = jax.random.uniform(choice, patches_BPX.shape[:2]) < self.rate
+        predicted_BPX = apply(params, images, hidden_BP=hidden_BP, key=key, method="predict_patches")
+        errors_BP = jnp.square(predicted_BPX - patches_BPX).mean(-1)
+        chosen_BP = hidden_BP if self.rate else ~hidden_BP
+        weights_BP = chosen_BP.astype(jnp.float32) * batch.get("weights", jnp.ones((len(images), 1)))
+        return _sums(errors_BP, weights_BP, jnp.zeros(errors_BP.shape))

@@ -1,0 +1,68 @@
+"""How the tokens of a sequence become one vector."""
+
+import abc
+from dataclasses import dataclass
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from transformer.config.parameters import Normal, Parameter
+from transformer.config.variant import Variant
+from transformer.functional.attention import masked_softmax
+
+
+class Pooling(Variant, abc.ABC):
+    """(B, L, D) to (B, D)."""
+
+    extra_token: ClassVar[bool] = False
+    """Whether a trained vector, its parameter `token`, is put before the sequence."""
+
+    def parameters(self, d_model: int) -> dict[str, Parameter]:
+        """The parameters it owns, by name."""
+        return {}
+
+    @abc.abstractmethod
+    def __call__(self, x_BLD: jax.Array, valid_BL: jax.Array | None, params: dict[str, jax.Array]) -> jax.Array:
+        """`valid_BL` is False for padding, which has no say."""
+
+
+@dataclass(frozen=True)
+class MeanPooling(Pooling):
+    """The mean of the real tokens."""
+
+    name = "mean"
+
+    def __call__(self, x_BLD, valid_BL, params):
+        weights = jnp.ones(x_BLD.shape[:2]) if valid_BL is None else valid_BL.astype(jnp.float32)
+        weights = weights / jnp.maximum(weights.sum(1, keepdims=True), 1.0)
+        return (x_BLD.astype(jnp.float32) * weights[..., None]).sum(1).astype(x_BLD.dtype)
+
+
+@dataclass(frozen=True)
+class ClassToken(Pooling):
+    """The output at a trained token before the sequence (BERT, Devlin et al. 2018; ViT)."""
+
+    name = "cls"
+    extra_token = True
+
+    def parameters(self, d_model):
+        return {"token": Parameter((d_model,), Normal(0.02))}
+
+    def __call__(self, x_BLD, valid_BL, params):
+        return x_BLD[:, 0]
+
+
+@dataclass(frozen=True)
+class AttentionPooling(Pooling):
+    """softmax(x·w) over the real tokens mixes them (sequence pooling, Hassani et al. 2021, equation 3)."""
+
+    name = "attention"
+
+    def parameters(self, d_model):
+        return {"query": Parameter((d_model,), Normal(0.02))}
+
+    def __call__(self, x_BLD, valid_BL, params):
+        scores_BL = (x_BLD.astype(jnp.float32) * params["query"]).sum(-1)
+        weights = masked_softmax(scores_BL, valid_BL)
+        return (x_BLD.astype(jnp.float32) * weights[..., None]).sum(1).astype(x_BLD.dtype)

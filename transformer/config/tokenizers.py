@@ -1,0 +1,91 @@
+"""Tokenizers: how a text becomes tokens."""
+
+import abc
+from dataclasses import dataclass
+
+from transformer.config.variant import ConfigError, Variant
+
+SPECIAL = ("<pad>", "<s>", "</s>", "<unk>", "<mask>")
+"""Padding, start, end, unknown and mask: ids 0 to 4 of every vocabulary that has them."""
+
+
+class Tokenization(Variant, abc.ABC):
+    """What a token is; those with a `vocab_size` are trained on texts, and all their vocabularies hold `SPECIAL`."""
+
+
+@dataclass(frozen=True)
+class Char(Tokenization):
+    """One token per character of the texts."""
+
+    special: bool = False
+    """The special tokens come first."""
+
+
+@dataclass(frozen=True)
+class Byte(Tokenization):
+    """One token per UTF-8 byte."""
+
+    special: bool = False
+    """The special tokens come first."""
+
+
+@dataclass(frozen=True)
+class Symbols(Tokenization):
+    """One token per word between whitespace; the words of the texts are all there are."""
+
+
+@dataclass(frozen=True)
+class Word(Tokenization):
+    """One token per word between whitespace, the most frequent words first."""
+
+    vocab_size: int | None = None
+    """Most tokens, special ones included; none: every word."""
+    min_frequency: int = 1
+    """A word seen less often is unknown."""
+    lowercase: bool = False
+
+    def __post_init__(self):
+        if self.vocab_size is not None:
+            _check(self, "vocab_size", len(SPECIAL) + 1)
+        _check(self, "min_frequency", 1)
+
+
+@dataclass(frozen=True)
+class BPE(Tokenization):
+    """Byte-pair encoding of the characters of words (Sennrich et al. 2016); a word starts with ▁."""
+
+    vocab_size: int = 8000
+    """Most tokens, special ones included."""
+    lowercase: bool = False
+
+    def __post_init__(self):
+        _check(self, "vocab_size", len(SPECIAL) + 1)
+
+
+@dataclass(frozen=True)
+class ByteBPE(Tokenization):
+    """Byte-pair encoding of UTF-8 bytes (Radford et al. 2019): no text is unknown."""
+
+    name = "byte_bpe"
+    vocab_size: int = 8000
+    """Most tokens, special ones and the 256 bytes included."""
+
+    def __post_init__(self):
+        _check(self, "vocab_size", len(SPECIAL) + 256)
+
+
+@dataclass(frozen=True)
+class WordPiece(Tokenization):
+    """The longest pieces of words, from the left (Devlin et al. 2019); pieces inside a word start with ##."""
+
+    vocab_size: int = 8000
+    """Most tokens, special ones included."""
+    lowercase: bool = False
+
+    def __post_init__(self):
+        _check(self, "vocab_size", len(SPECIAL) + 1)
+
+
+def _check(config: Tokenization, field: str, smallest: int) -> None:
+    if (value := getattr(config, field)) < smallest:
+        raise ConfigError(f"{config.name}.{field}: {value} is less than {smallest}")

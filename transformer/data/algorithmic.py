@@ -1,0 +1,378 @@
+"""Algorithmic tasks: random examples whose answers a program knows.
+
+A token is a special token (`<pad> <s> </s> <unk> <mask>`, ids 0 to 4) or a symbol of the task; symbol
+i has id 5 + i.
+"""
+
+import abc
+import itertools
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from transformer.config.variant import ConfigError, Variant, nearest
+from transformer.data.tokenizers import END, SPECIAL
+
+_DIGITS = tuple("0123456789")
+
+Examples = tuple[np.ndarray, np.ndarray]
+"""`tokens` (N, L) int32, and `scored` (N, L) bool: True at the tokens that are answers."""
+
+
+class AlgorithmicTask(Variant, abc.ABC):
+    """A task. An answer is what a causal model must predict from everything before it."""
+
+    @property
+    @abc.abstractmethod
+    def symbols(self) -> tuple[str, ...]:
+        """The symbols of the task, without the special tokens."""
+
+    @property
+    @abc.abstractmethod
+    def length(self) -> int:
+        """L, the tokens of an example; a shorter one is padded on the right."""
+
+    @abc.abstractmethod
+    def examples(self, rng: np.random.Generator, count: int) -> Examples:
+        """`count` random examples. An answer of variable length ends with `</s>`, scored too."""
+
+    def _at_least(self, **minima: float) -> None:
+        for field, minimum in minima.items():
+            if getattr(self, field) < minimum:
+                raise ConfigError(f"{self.name}.{field}: {getattr(self, field)} is less than {minimum}")
+
+
+def split(task: AlgorithmicTask, num_train: int, num_test: int, seed: int) -> tuple[Examples, Examples]:
+    """Distinct examples for training and for test, no sequence of tokens in both.
+
+    Raises:
+      ConfigError: a number is negative, or the task has too few distinct examples.
+    """
+    if num_train < 0 or num_test < 0:
+        raise ConfigError(f"split: {num_train} training and {num_test} test examples cannot be drawn")
+    rng = np.random.default_rng(seed)
+    tokens, scored = _distinct(task, rng, num_train + num_test)
+    # In the order of their discovery, the examples that are drawn most often would all be in the training part.
+    train, test = np.split(rng.permutation(len(tokens)), [num_train])
+    return (tokens[train], scored[train]), (tokens[test], scored[test])
+
+
+def _distinct(task: AlgorithmicTask, rng: np.random.Generator, count: int, rounds: int = 100) -> Examples:
+    """`count` different examples out of at most `rounds` · `count` draws.
+
+    Of n equally probable examples, each stays unseen with probability exp(-`rounds`) when all n are wanted.
+    """
+    found: dict[bytes, bytes] = {}
+    for _ in range(rounds):
+        for tokens, scored in zip(*task.examples(rng, count), strict=True):
+            found.setdefault(tokens.tobytes(), scored.tobytes())
+        if len(found) >= count:
+            tokens = np.frombuffer(b"".join(found), np.int32).reshape(-1, task.length)
+            scored = np.frombuffer(b"".join(found.values()), bool).reshape(-1, task.length)
+            return tokens[:count], scored[:count]
+    raise ConfigError(f"{task}: only {len(found)} distinct examples in {rounds * count} draws, {count} are wanted")
+
+
+@dataclass(frozen=True)
+class _Rewriting(AlgorithmicTask):
+    """`x ... x = y ... y </s>`: 1 to `items` symbols of an alphabet, every number of them equally often."""
+
+    items: int = 10
+    alphabet: int = 10
+
+    def __post_init__(self):
+        self._at_least(items=1, alphabet=1)
+
+    @property
+    def symbols(self):
+        return (*map(str, range(self.alphabet)), "=")
+
+    @property
+    def length(self):
+        return 2 * self.items + 2
+
+    def examples(self, rng, count):
+        sizes = rng.integers(1, self.items + 1, count)
+        items = rng.integers(self.alphabet, size=(count, self.items)) + len(SPECIAL)
+        questions = [row[:size].tolist() for row, size in zip(items, sizes, strict=True)]
+        equals = len(SPECIAL) + self.alphabet
+        return _side_by_side([([*q, equals], [*self._answer(q), END]) for q in questions], self.length)
+
+    @abc.abstractmethod
+    def _answer(self, items: list[int]) -> list[int]: ...
+
+
+@dataclass(frozen=True)
+class Copy(_Rewriting):
+    """`3 1 2 = 3 1 2 </s>` (Graves et al. 2014, section 4.1)."""
+
+    def _answer(self, items):
+        return items
+
+
+@dataclass(frozen=True)
+class Reverse(_Rewriting):
+    """`3 1 2 = 2 1 3 </s>` (Grefenstette et al. 2015, section 4.1)."""
+
+    def _answer(self, items):
+        return items[::-1]
+
+
+@dataclass(frozen=True)
+class Sort(_Rewriting):
+    """`3 1 2 = 1 2 3 </s>` (Graves et al. 2014, section 4.5, without priorities)."""
+
+    def _answer(self, items):
+        return sorted(items)
+
+
+@dataclass(frozen=True)
+class Addition(AlgorithmicTask):
+    """`0 1 7 + 9 8 5 = 2 0 0 1`: `digits` digits each, the sum with one more.
+
+    The sum begins with its least significant digit if `reverse` (Lee et al. 2023).
+    """
+
+    digits: int = 3
+    reverse: bool = True
+
+    def __post_init__(self):
+        self._at_least(digits=1)
+
+    @property
+    def symbols(self):
+        return (*_DIGITS, "+", "=")
+
+    @property
+    def length(self):
+        return 3 * self.digits + 3
+
+    def examples(self, rng, count):
+        a, b = rng.integers(10, size=(2, count, self.digits))
+        total = np.pad(a + b, ((0, 0), (1, 0)))
+        for i in range(self.digits, 0, -1):
+            total[:, i - 1] += total[:, i] // 10
+        total = total[:, ::-1] % 10 if self.reverse else total % 10
+        plus, equals = (np.full((count, 1), symbol) for symbol in (10, 11))
+        return _scored_from(np.concatenate([a, plus, b, equals, total], 1), 2 * self.digits + 2)
+
+
+_SIGNS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/"}
+
+
+@dataclass(frozen=True)
+class ModularArithmetic(AlgorithmicTask):
+    """`a + b = c` modulo `modulus` (Power et al. 2022); a division is by b ≠ 0 and needs a prime."""
+
+    name = "modular_arithmetic"
+    modulus: int = 97
+    operation: Literal["add", "subtract", "multiply", "divide"] = "add"
+
+    def __post_init__(self):
+        self._at_least(modulus=2)
+        if self.operation not in _SIGNS:
+            known = nearest(str(self.operation), _SIGNS)
+            raise ConfigError(f"{self.name}.operation: unknown value {self.operation!r}{known}")
+        if self.operation == "divide" and any(self.modulus % n == 0 for n in range(2, math.isqrt(self.modulus) + 1)):
+            raise ConfigError(f"{self.name}.modulus: {self.modulus} is not a prime, which a division needs")
+
+    @property
+    def symbols(self):
+        return (*map(str, range(self.modulus)), _SIGNS[self.operation], "=")
+
+    @property
+    def length(self):
+        return 5
+
+    def examples(self, rng, count):
+        p = self.modulus
+        a, b = rng.integers(p, size=count), rng.integers(int(self.operation == "divide"), p, count)
+        if self.operation == "divide":
+            a, c = a * b % p, a
+        else:
+            c = {"add": a + b, "subtract": a - b, "multiply": a * b}[self.operation] % p
+        return _scored_from(np.stack([a, np.full(count, p), b, np.full(count, p + 1), c], 1), 4)
+
+
+@dataclass(frozen=True)
+class AssociativeRecall(AlgorithmicTask):
+    """Multi-query associative recall, MQAR (Arora et al. 2023, "Zoology").
+
+    `pairs` keys with their values, and then every key once more, followed by its value: the answer. A
+    key is of the first half of the alphabet, a value of the second, and none is in two pairs. A query is
+    at gap g, of two tokens each, after the pairs with probability ∝ g^(`power` - 1); every other token
+    is random and none of the keys.
+    """
+
+    name = "associative_recall"
+    alphabet: int = 256
+    sequence_length: int = 64
+    pairs: int = 4
+    power: float = 0.01
+
+    def __post_init__(self):
+        self._at_least(pairs=1, alphabet=2 * self.pairs, sequence_length=4 * self.pairs)
+        if not self.power > 0:
+            raise ConfigError(f"{self.name}.power: {self.power} is not positive")
+
+    @property
+    def symbols(self):
+        half = self.alphabet // 2
+        return (*(f"k{i}" for i in range(half)), *(f"v{i}" for i in range(self.alphabet - half)))
+
+    @property
+    def length(self):
+        return self.sequence_length
+
+    def examples(self, rng, count):
+        half = self.alphabet // 2
+        keys = _different(rng, count, half, self.pairs)
+        values = half + _different(rng, count, self.alphabet - half, self.pairs)
+        tokens = _skipping(rng.integers(self.alphabet - self.pairs, size=(count, self.length)), keys)
+        tokens[:, : 2 * self.pairs] = np.stack([keys, values], 2).reshape(count, 2 * self.pairs)
+        queries = 2 * self.pairs + 2 * self._gaps(rng, count)
+        np.put_along_axis(tokens, queries, keys, 1)
+        np.put_along_axis(tokens, queries + 1, values, 1)
+        scored = np.zeros(tokens.shape, bool)
+        np.put_along_axis(scored, queries + 1, True, 1)
+        return (tokens + len(SPECIAL)).astype(np.int32), scored
+
+    def _gaps(self, rng: np.random.Generator, count: int) -> np.ndarray:
+        """(count, pairs): different gaps; the largest of log p + Gumbel noise are a draw without replacement."""
+        gaps = np.arange(1, (self.length - 2 * self.pairs) // 2 + 1)
+        scores = (self.power - 1) * np.log(gaps) + rng.gumbel(size=(count, len(gaps)))
+        return np.argsort(-scores, 1)[:, : self.pairs]
+
+
+@dataclass(frozen=True)
+class Induction(AlgorithmicTask):
+    """Induction heads (Gu and Dao 2023, "Mamba", section 4.1.2): random symbols of an alphabet.
+
+    The trigger `!` is once at a random place and once more before the last token, which is the answer:
+    the symbol that followed the trigger before.
+    """
+
+    sequence_length: int = 256
+    alphabet: int = 16
+
+    def __post_init__(self):
+        self._at_least(sequence_length=4, alphabet=1)
+
+    @property
+    def symbols(self):
+        return (*map(str, range(self.alphabet)), "!")
+
+    @property
+    def length(self):
+        return self.sequence_length
+
+    def examples(self, rng, count):
+        tokens = rng.integers(self.alphabet, size=(count, self.length))
+        rows, places = np.arange(count), rng.integers(self.length - 3, size=count)
+        tokens[rows, places] = tokens[:, -2] = self.alphabet
+        tokens[:, -1] = tokens[rows, places + 1]
+        return _scored_from(tokens, self.length - 1)
+
+
+def _median(values: list[int]) -> int:
+    """The middle value; of two, their mean rounded down."""
+    ordered, middle = sorted(values), len(values) // 2
+    return (ordered[middle] + ordered[-middle - 1]) // 2
+
+
+_OPERATORS = {"[MIN": min, "[MAX": max, "[MED": _median, "[SM": lambda values: sum(values) % 10}
+
+
+@dataclass(frozen=True)
+class ListOps(AlgorithmicTask):
+    """`[MAX 2 9 [MIN 4 7 ] 0 ] = 9` (Nangia and Bowman 2018): minimum, maximum, median, sum modulo 10.
+
+    An expression has 2 to `max_arguments` arguments; up to `max_depth`, an argument is an expression
+    with probability 1/4. A question of more than `max_length` tokens is drawn again.
+    """
+
+    max_depth: int = 20
+    max_arguments: int = 5
+    max_length: int = 100
+
+    def __post_init__(self):
+        self._at_least(max_depth=1, max_arguments=2, max_length=4)
+
+    @property
+    def symbols(self):
+        return (*_DIGITS, *_OPERATORS, "]", "=")
+
+    @property
+    def length(self):
+        return self.max_length + 2
+
+    def examples(self, rng, count):
+        ids = {symbol: len(SPECIAL) + i for i, symbol in enumerate(self.symbols)}
+        draw = random.Random(int(rng.integers(2**63)))
+        questions = [self._question(draw) for _ in range(count)]
+        return _side_by_side([([ids[s] for s in (*q, "=")], [ids[str(_value(q))]]) for q in questions], self.length)
+
+    def _question(self, draw: random.Random) -> list[str]:
+        while True:
+            symbols = list(itertools.islice(self._expression(draw, 1), self.max_length + 1))
+            if len(symbols) <= self.max_length:
+                return symbols
+
+    def _expression(self, draw: random.Random, depth: int) -> Iterator[str]:
+        yield draw.choice(tuple(_OPERATORS))
+        for _ in range(draw.randint(2, min(self.max_arguments, self.max_length - 2))):
+            if depth < self.max_depth and draw.random() < 0.25:
+                yield from self._expression(draw, depth + 1)
+            else:
+                yield draw.choice(_DIGITS)
+        yield "]"
+
+
+def _value(symbols: list[str]) -> int:
+    """The value of a ListOps expression."""
+    operators, values = [], [[]]
+    for symbol in symbols:
+        if symbol in _OPERATORS:
+            operators.append(_OPERATORS[symbol])
+            values.append([])
+        elif symbol == "]":
+            arguments = values.pop()
+            values[-1].append(operators.pop()(arguments))
+        else:
+            values[-1].append(int(symbol))
+    return values[0][0]
+
+
+def _scored_from(symbols: np.ndarray, start: int) -> Examples:
+    """Examples of one length, (N, L) numbers of symbols, of which everything from `start` is the answer."""
+    scored = np.broadcast_to(np.arange(symbols.shape[1]) >= start, symbols.shape)
+    return (symbols + len(SPECIAL)).astype(np.int32), scored.copy()
+
+
+def _side_by_side(rows: list[tuple[list[int], list[int]]], length: int) -> Examples:
+    """Question and answer of every row, padded on the right."""
+    tokens, scored = np.zeros((len(rows), length), np.int32), np.zeros((len(rows), length), bool)
+    for i, (question, answer) in enumerate(rows):
+        end = len(question) + len(answer)
+        tokens[i, :end] = question + answer
+        scored[i, len(question) : end] = True
+    return tokens, scored
+
+
+def _different(rng: np.random.Generator, count: int, size: int, drawn: int) -> np.ndarray:
+    """(count, drawn) numbers below `size`, different within a row."""
+    numbers = np.empty((count, 0), np.int64)
+    for i in range(drawn):
+        numbers = np.append(numbers, _skipping(rng.integers(size - i, size=(count, 1)), numbers), 1)
+    return numbers
+
+
+def _skipping(ranks: np.ndarray, taken: np.ndarray) -> np.ndarray:
+    """The numbers of these ranks (N, M) when those that are taken, (N, K), are left out."""
+    for number in np.sort(taken, 1).T:
+        ranks = ranks + (ranks >= number[:, None])
+    return ranks

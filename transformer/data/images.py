@@ -1,0 +1,113 @@
+"""Labelled images: a file of arrays, or scikit-learn's handwritten digits."""
+
+import hashlib
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from transformer.config.variant import ConfigError, nearest
+from transformer.data.text import near
+
+NAMES = ("train_images", "train_labels", "test_images", "test_labels")
+
+
+@dataclass(frozen=True)
+class Images:
+    """Training and test images and their labels."""
+
+    train_images: np.ndarray
+    """(N, H, W, C) float32."""
+    train_labels: np.ndarray
+    """(N,) int32."""
+    test_images: np.ndarray
+    test_labels: np.ndarray
+    num_classes: int
+    """One more than the largest label."""
+    source: str
+    fingerprint: str
+    """sha256 of the bytes and shapes of the four arrays."""
+
+
+def load_images(path: str | None) -> Images:
+    """The images of an .npz file, or the digits that come with scikit-learn where no path is given.
+
+    The file holds `train_images`, `train_labels`, `test_images` and `test_labels`. Images are (N, H, W)
+    or (N, H, W, C): uint8 is divided by 255, floats stay as they are. The digits are 8×8×1 in [0, 1] in
+    their own order, the first 898 for training and the last 899 for testing.
+
+    Raises:
+      ConfigError: the file or an array is missing or cannot be read; shapes do not fit each other; an
+        image is not finite; a label is negative or not an integer; scikit-learn is missing.
+    """
+    source, arrays = ("sklearn:digits", _digits()) if path is None else (path, _read(Path(path)))
+    values = {name: (_images if "images" in name else _labels)(arrays[name], name, source) for name in NAMES}
+    for part in ("train", "test"):
+        _check_pair(values[f"{part}_images"], values[f"{part}_labels"], part, source)
+    train, test = values["train_images"].shape[1:], values["test_images"].shape[1:]
+    if train != test:
+        raise ConfigError(f"data.path: {source}: train images are {train}, test images {test}")
+    num_classes = 1 + max(int(values[f"{part}_labels"].max()) for part in ("train", "test"))
+    return Images(**values, num_classes=num_classes, source=source, fingerprint=_fingerprint(values))
+
+
+def _digits() -> dict[str, np.ndarray]:
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError:
+        raise ConfigError("data.path: the digits need scikit-learn: pip install 'transformer[vision]'") from None
+    images, labels = load_digits(return_X_y=True)
+    images = images.reshape(-1, 8, 8) / 16
+    return dict(zip(NAMES, (images[:898], labels[:898], images[898:], labels[898:]), strict=True))
+
+
+def _read(path: Path) -> dict[str, np.ndarray]:
+    if not path.exists():
+        raise ConfigError(f"data.path: no file {path}{near(path)}")
+    if not path.is_file() or not zipfile.is_zipfile(path):
+        raise ConfigError(f"data.path: {path} is not an .npz file")
+    with np.load(path, allow_pickle=False) as file:
+        if missing := [name for name in NAMES if name not in file]:
+            raise ConfigError(f"data.path: {path} has no array {missing[0]!r}{nearest(missing[0], file.files)}")
+        try:
+            return {name: file[name] for name in NAMES}
+        except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+            raise ConfigError(f"data.path: cannot read {path}: {error}") from None
+
+
+def _images(images: np.ndarray, name: str, source: str) -> np.ndarray:
+    """(N, H, W, C) float32."""
+    if images.ndim not in (3, 4) or 0 in images.shape:
+        raise ConfigError(f"data.path: {source}: {name} is {images.shape}, not (N, H, W) or (N, H, W, C)")
+    if images.dtype != np.uint8 and images.dtype.kind != "f":
+        raise ConfigError(f"data.path: {source}: {name} is {images.dtype}, not uint8 or float")
+    scaled = images.astype(np.float32) / np.float32(255 if images.dtype == np.uint8 else 1)
+    if len(wrong := np.argwhere(~np.isfinite(scaled))):
+        raise ConfigError(f"data.path: {source}: {name} is not finite at {tuple(map(int, wrong[0]))}")
+    return scaled if scaled.ndim == 4 else scaled[..., None]
+
+
+def _labels(labels: np.ndarray, name: str, source: str) -> np.ndarray:
+    """(N,) int32."""
+    if labels.dtype.kind not in "iu":
+        raise ConfigError(f"data.path: {source}: {name} is {labels.dtype}, not integer")
+    if len(wrong := np.argwhere(labels < 0)):
+        place = tuple(map(int, wrong[0]))
+        raise ConfigError(f"data.path: {source}: {name} is {labels[place]} at {place}, a negative label")
+    return labels.astype(np.int32)
+
+
+def _check_pair(images: np.ndarray, labels: np.ndarray, part: str, source: str) -> None:
+    if labels.shape != images.shape[:1]:
+        raise ConfigError(f"data.path: {source}: {len(images)} {part} images, but {part}_labels is {labels.shape}")
+
+
+def _fingerprint(values: Mapping[str, np.ndarray]) -> str:
+    digest = hashlib.sha256()
+    for name in NAMES:
+        digest.update(f"{name} {values[name].shape}\n".encode())
+        digest.update(np.ascontiguousarray(values[name]).data)
+    return digest.hexdigest()

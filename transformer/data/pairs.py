@@ -1,0 +1,228 @@
+"""Pairs of a source and a target text: parallel files, or SCAN."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from transformer.config.model import EncoderDecoderConfig
+from transformer.config.objectives import Objective, SequenceToSequence
+from transformer.config.run import DataConfig, RunConfig, check_fraction, fingerprint
+from transformer.config.tokenizers import Symbols, Tokenization
+from transformer.config.variant import ConfigError
+from transformer.data.dataset import Batch, Batches, Rows, check_tokens, load_data, pad_rows, whole
+from transformer.data.pairs_text import load_parallel
+from transformer.data.scan import scan_split
+from transformer.data.tokenizers import END, START, Tokenizer, make_tokenizer
+
+EVALUATION_BATCH = 64
+"""Pairs per device."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairsConfig(DataConfig):
+    """Parallel text, line by line, and how it becomes tokens."""
+
+    source: str | None = None
+    """Text file of the source language, or with no target a file of source<TAB>target lines; none: SCAN."""
+    target: str | None = None
+    """Text file of the target language."""
+    validation_source: str | None = None
+    """The same of the validation part; none: held out of the training pairs."""
+    validation_target: str | None = None
+    test_source: str | None = None
+    """The same of the test part; none: the validation part."""
+    test_target: str | None = None
+    validation_fraction: float = 0.05
+    """Without validation files: the last part of the training pairs."""
+    split: Literal["simple", "length", "add_jump"] = "simple"
+    """Of SCAN, whose test part is the validation part."""
+    tokenizer: Tokenization = Symbols()
+    """What a token is."""
+    shared_vocabulary: bool = False
+    """Whether source and target have one tokenizer, trained on both."""
+    buckets: int = 4
+    """Groups of pairs of similar length; a batch comes from one, padded to its longest."""
+    batch_tokens: int | None = None
+    """Target tokens per step: batches are multiples of batch_size with about so many; none: batch_size pairs."""
+
+    def __post_init__(self):
+        check_fraction("validation_fraction", self.validation_fraction)
+        for name in ("buckets", "batch_tokens"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"data.{name}: {value} is not a positive number")
+        for name in ("source", "validation_source", "test_source"):
+            if getattr(self, name) is None and getattr(self, name.replace("source", "target")) is not None:
+                raise ConfigError(f"data.{name}: a target is given and no source")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslationRun(RunConfig):
+    """A run that trains an encoder-decoder on pairs."""
+
+    model: EncoderDecoderConfig = EncoderDecoderConfig()
+    data: PairsConfig = PairsConfig()
+    objective: Objective = SequenceToSequence()
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Token ids of sources and targets, each with its end token, and the texts of the test part."""
+
+    train: tuple[Sequence[np.ndarray], Sequence[np.ndarray]]
+    validation: tuple[Sequence[np.ndarray], Sequence[np.ndarray]]
+    test: tuple[Sequence[str], Sequence[str]]
+    source_tokenizer: Tokenizer
+    tokenizer: Tokenizer
+    """Of the target."""
+    source: str
+    fingerprint: str
+
+    @property
+    def tokenizers(self) -> dict[str, Tokenizer]:
+        return {"source_tokenizer": self.source_tokenizer, "tokenizer": self.tokenizer}
+
+    def complete(self, config: RunConfig) -> RunConfig:
+        """The config with both vocabularies, where it leaves them open.
+
+        Raises:
+          ConfigError: a text is longer than the model allows, or a token is not in the vocabulary.
+        """
+        assert isinstance(config.model, EncoderDecoderConfig)
+        sizes = {
+            "model.vocab_size": config.model.vocab_size or self.tokenizer.vocab_size,
+            "model.source_vocab_size": config.model.source_vocab_size or self.source_tokenizer.vocab_size,
+        }
+        config = config.replace(sizes)
+        longest = {
+            "max_source_length": max(map(len, (*self.train[0], *self.validation[0]))),
+            "max_length": max(map(len, (*self.train[1], *self.validation[1]))),
+        }
+        for name, length in longest.items():
+            if length > getattr(config.model, name):
+                raise ConfigError(
+                    f"model.{name}: {getattr(config.model, name)}, but the longest text of {self.source} has "
+                    f"{length} tokens, its end included"
+                )
+        for side, size in zip((1, 0), sizes.values(), strict=True):
+            for part, name in ((self.train, "training"), (self.validation, "validation")):
+                check_tokens(np.concatenate(part[side]), size, f"{name} part of {self.source}")
+        return config
+
+    def train_batches(self, config: RunConfig, seed: int) -> Batches:
+        return BucketedBatches(self.train, config, seed)
+
+    def validation_batches(self, config: RunConfig, multiple: int) -> Batch:
+        return whole(pair_arrays(*self.validation), EVALUATION_BATCH * multiple)
+
+    def reference(self) -> None:
+        return None
+
+    def test_sources(self) -> tuple[np.ndarray, np.ndarray]:
+        """`source_BS` and `source_valid_BS` of the test part."""
+        ids = [with_end(self.source_tokenizer, text) for text in self.test[0]]
+        padded = pad_rows(ids, max(map(len, ids)))
+        return padded, _valid(ids, padded.shape[1])
+
+    def text(self, tokens: np.ndarray) -> str:
+        """A target without its special tokens."""
+        return self.tokenizer.decode(tokens)
+
+
+@load_data.register
+def load_pairs(config: PairsConfig, stored: Path | None = None) -> Pairs:
+    """Read, tokenize and split."""
+    train, validation, test = _scan(config) if config.source is None else _files(config)
+    source_texts, target_texts = ([pair[side] for pair in train] for side in (0, 1))
+
+    def trained(texts, name):
+        return make_tokenizer(config.tokenizer, texts, None if stored is None else stored / f"{name}.json")
+
+    tokenizer = trained(source_texts + target_texts if config.shared_vocabulary else target_texts, "tokenizer")
+    source_tokenizer = tokenizer if config.shared_vocabulary else trained(source_texts, "source_tokenizer")
+
+    def encode(pairs):
+        return [with_end(source_tokenizer, s) for s, _ in pairs], [with_end(tokenizer, t) for _, t in pairs]
+
+    identity = fingerprint([train, validation, test, source_tokenizer.to_json(), tokenizer.to_json()])
+    name = f"SCAN, {config.split} split" if config.source is None else config.source
+    texts = ([s for s, _ in test], [t for _, t in test])
+    return Pairs(encode(train), encode(validation), texts, source_tokenizer, tokenizer, name, identity)
+
+
+def _scan(config: PairsConfig) -> tuple[list, list, list]:
+    train, test = scan_split(config.split)
+    return train, test, test
+
+
+def _files(config: PairsConfig) -> tuple[list, list, list]:
+    assert config.source is not None
+    train = list(zip(*load_parallel(config.source, config.target), strict=True))
+    if config.validation_source is not None:
+        validation = list(zip(*load_parallel(config.validation_source, config.validation_target), strict=True))
+    else:
+        cut = int(len(train) * (1 - config.validation_fraction))
+        train, validation = train[:cut], train[cut:]
+        if not train or not validation:
+            raise ConfigError(f"data.validation_fraction: {len(train) + len(validation)} pairs leave a part empty")
+    if config.test_source is None:
+        return train, validation, validation
+    return train, validation, list(zip(*load_parallel(config.test_source, config.test_target), strict=True))
+
+
+def with_end(tokenizer: Tokenizer, text: str) -> np.ndarray:
+    """The tokens of a text and the end token."""
+    return np.append(tokenizer.encode(text), END).astype(np.int32)
+
+
+def _valid(rows: Sequence[np.ndarray], length: int) -> np.ndarray:
+    return np.arange(length) < np.array([len(row) for row in rows])[:, None]
+
+
+def pair_arrays(sources: Sequence[np.ndarray], targets: Sequence[np.ndarray]) -> Batch:
+    """Padded to the longest: `source` (N, S), `source_valid`, `target` (N, L + 1) from the start token, `weights`."""
+    source_length, length = max(map(len, sources)), max(map(len, targets))
+    return {
+        "source": pad_rows(sources, source_length),
+        "source_valid": _valid(sources, source_length),
+        "target": np.pad(pad_rows(targets, length), ((0, 0), (1, 0)), constant_values=START),
+        "weights": _valid(targets, length).astype(np.float32),
+    }
+
+
+class BucketedBatches:
+    """Batches of pairs of similar length, a pure function of seed and step.
+
+    All steps of a dispatch, and all replicas, take theirs from the same bucket, for the compiled
+    program depends on its lengths; which one is drawn at random, by its share of all batches.
+    """
+
+    def __init__(self, pairs: tuple[Sequence[np.ndarray], Sequence[np.ndarray]], config: RunConfig, seed: int):
+        assert isinstance(config.data, PairsConfig)
+        sources, targets = pairs
+        self._stride = config.steps_per_dispatch
+        by_length = np.lexsort(([len(s) for s in sources], [len(t) for t in targets]))
+        self._buckets, shares = [], []
+        for bucket, rows in enumerate(np.array_split(by_length, min(config.data.buckets, len(by_length)))):
+            arrays = pair_arrays([sources[i] for i in rows], [targets[i] for i in rows])
+            size = _batch_size(config.batch_size, config.data.batch_tokens, arrays["weights"].shape[1])
+            self._buckets.append(Rows(arrays, size, seed + bucket))
+            shares.append(len(rows) / size)
+        dispatches = -(-config.steps // self._stride)
+        draw = np.random.default_rng(0).choice(len(shares), dispatches, p=np.array(shares) / sum(shares))
+        self._bucket_of = draw
+        self._dispatches_before = np.array([(draw[:i] == bucket).sum() for i, bucket in enumerate(draw)])
+
+    def __getitem__(self, step: int) -> Batch:
+        """`source` (B, S), `source_valid`, `target` (B, L + 1), `weights` (B, L)."""
+        dispatch, place = divmod(step, self._stride)
+        return self._buckets[self._bucket_of[dispatch]][self._dispatches_before[dispatch] * self._stride + place]
+
+
+def _batch_size(batch_size: int, batch_tokens: int | None, length: int) -> int:
+    if batch_tokens is None:
+        return batch_size
+    return max(1, round(batch_tokens / length / batch_size)) * batch_size

@@ -1,0 +1,63 @@
+"""Parallel texts: a line and its translation."""
+
+import gzip
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from transformer.config import run
+from transformer.config.variant import ConfigError
+from transformer.data.text import near
+
+
+def load_parallel(source: str, target: str | None) -> tuple[list[str], list[str]]:
+    """The lines of two UTF-8 files, or with no `target` the two columns of one file of tab-separated values.
+
+    A file whose name ends in .gz is decompressed. A line may be empty: its place still counts.
+
+    Raises:
+      ConfigError: a file is missing, unreadable, empty, or not UTF-8; one is longer than the other; a
+        line of the single file has not exactly one tab.
+    """
+    if target is None:
+        pairs = [_columns(line, number, source) for number, line in enumerate(_lines(Path(source)), 1)]
+        return [s for s, _ in pairs], [t for _, t in pairs]
+    sources, targets = _lines(Path(source)), _lines(Path(target))
+    if len(sources) != len(targets):
+        counts = f"{len(sources)} lines in {source}, {len(targets)} in {target}"
+        raise ConfigError(f"data: {counts}: line {min(len(sources), len(targets)) + 1} stands alone")
+    return sources, targets
+
+
+def fingerprint(sources: Sequence[str], targets: Sequence[str]) -> str:
+    """sha256 of a parallel text, line by line."""
+    return run.fingerprint([list(sources), list(targets)])
+
+
+def _columns(line: str, number: int, path: str) -> tuple[str, str]:
+    columns = line.split("\t")
+    if len(columns) != 2:
+        raise ConfigError(f"data: line {number} of {path} has {len(columns)} columns, not source<TAB>target")
+    return columns[0], columns[1]
+
+
+def _lines(path: Path) -> list[str]:
+    content = _bytes(path)
+    try:
+        text = content.decode().replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"data: line {line} of {path} is not UTF-8") from None
+    if not text:
+        raise ConfigError(f"data: {path} is empty")
+    return text.removesuffix("\n").split("\n")
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        content = path.read_bytes()
+        return gzip.decompress(content) if path.suffix == ".gz" else content
+    except FileNotFoundError:
+        raise ConfigError(f"data: no file {path}{near(path)}") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise ConfigError(f"data: cannot read {path}: {error}") from None

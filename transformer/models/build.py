@@ -1,0 +1,30 @@
+"""From a config to its model."""
+
+import functools
+
+import jax
+from flax import nnx
+
+from transformer.config.model import (
+    ClassifierConfig,
+    EncoderDecoderConfig,
+    ModelConfig,
+    PatchConfig,
+    VisionConfig,
+)
+from transformer.models.classifier import Classifier, VisionTransformer
+from transformer.models.encoder_decoder import EncoderDecoder
+from transformer.models.image_to_image import ImageToImage
+from transformer.models.language_model import LanguageModel
+
+
+@functools.singledispatch
+def build(config: ModelConfig, *, key: jax.Array) -> nnx.Module:
+    """The model that a config describes: its type says which kind."""
+    return LanguageModel(config, key=key)
+
+
+build.register(EncoderDecoderConfig)(EncoderDecoder)
+build.register(ClassifierConfig)(Classifier)
+build.register(PatchConfig)(ImageToImage)
+build.register(VisionConfig)(VisionTransformer)

@@ -1,0 +1,78 @@
+"""Encoders that end in a class: of a text, or of an image."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+from einops import repeat
+from flax import nnx
+
+from transformer.config.model import ClassifierConfig, VisionConfig
+from transformer.config.parameters import Normal
+from transformer.config.variant import ConfigError
+from transformer.functional.masks import Tokens
+from transformer.modules.dense import Dense
+from transformer.modules.embedding import Embedding
+from transformer.modules.parameter import Parameters, at
+from transformer.modules.patches import PatchEmbedding
+from transformer.modules.transformer import Transformer
+
+
+class Classifier(Transformer):
+    """Tokens in, logits of classes out."""
+
+    def __init__(self, config: ClassifierConfig, *, max_length: int | None = None, key: jax.Array):
+        if config.num_classes is None:
+            raise ConfigError("model.num_classes is not set: there is no data here to take it from")
+        length = config.max_length if max_length is None else max_length
+        super().__init__(config, max_length=length + config.pooling.extra_token, key=key)
+        self.pooling = config.pooling
+        self.pooling_params = Parameters(config.pooling.parameters(config.d_model), key=at(key, "pooling"))
+        self.embedding = self.make_embedding(config, key=at(key, "embedding"))
+        self.head = Dense(config.d_model, config.num_classes, initializer=Normal(0.02), bias=True, key=at(key, "head"))
+
+    def make_embedding(self, config, *, key: jax.Array) -> nnx.Module:
+        """Of the inputs, (B, …) to (B, L, D)."""
+        return Embedding(config.vocab_size, config, key=key)
+
+    def __call__(
+        self, inputs: jax.Array, *, valid_BL: jax.Array | None = None, key: jax.Array | None = None
+    ) -> jax.Array:
+        """Logits (B, classes), float32.
+
+        Args:
+          inputs: tokens (B, L), integers in [0, V).
+          valid_BL: False for padding, which has no say.
+          key: turns dropout on.
+        """
+        x_BLD = self.embedding(inputs)  # pyright: ignore[reportCallIssue]
+        params = self.pooling_params()
+        if self.pooling.extra_token:
+            token = repeat(params["token"].astype(x_BLD.dtype), "d -> b 1 d", b=len(x_BLD))
+            x_BLD = jnp.concatenate([token, x_BLD], 1)
+            valid_BL = None if valid_BL is None else jnp.pad(valid_BL, ((0, 0), (1, 0)), constant_values=True)
+        tokens = Tokens.at(jnp.arange(x_BLD.shape[1]), valid=valid_BL)
+        pooled_BD = self.pooling(self.transform(x_BLD, tokens, key=key), valid_BL, params)
+        return self.head(pooled_BD).astype(jnp.float32)
+
+    def example_inputs(self) -> tuple[jax.ShapeDtypeStruct, ...]:
+        """Shapes of the arguments of a call with one text of full length."""
+        return (jax.ShapeDtypeStruct((1, self.config.max_length), jnp.int32),)
+
+
+class VisionTransformer(Classifier):
+    """Images (B, height, width, channels) in, logits of classes out (Dosovitskiy et al. 2020)."""
+
+    def __init__(self, config: VisionConfig, *, key: jax.Array):
+        rows, columns = config.grid
+        position = config.position.on_grid(columns, first=int(config.pooling.extra_token))
+        super().__init__(dataclasses.replace(config, position=position), max_length=rows * columns, key=key)
+
+    def make_embedding(self, config, *, key):
+        return PatchEmbedding(config, key=key)
+
+    def example_inputs(self):
+        """Shape of one image."""
+        assert isinstance(self.config, VisionConfig)
+        assert self.config.image_size is not None
+        return (jax.ShapeDtypeStruct((1, *self.config.image_size), jnp.float32),)

@@ -1,0 +1,29 @@
+"""Tokens in, a vector for each out."""
+
+import jax
+import jax.numpy as jnp
+
+from transformer.config.model import ModelConfig
+from transformer.functional.masks import Tokens
+from transformer.modules.embedding import Embedding
+from transformer.modules.parameter import at
+from transformer.modules.transformer import Transformer
+
+
+class Encoder(Transformer):
+    """The states of tokens, for whatever is read off them."""
+
+    def __init__(self, config: ModelConfig, *, key: jax.Array):
+        super().__init__(config, key=key)
+        self.embedding = Embedding(config.vocab_size, config, key=at(key, "embedding"))
+
+    def __call__(
+        self, tokens_BL: jax.Array, *, valid_BL: jax.Array | None = None, key: jax.Array | None = None
+    ) -> jax.Array:
+        """(B, L, D); padding, where `valid_BL` is False, is not attended to."""
+        tokens = Tokens.at(jnp.arange(tokens_BL.shape[1]), valid=valid_BL)
+        return self.transform(self.embedding(tokens_BL), tokens, key=key)
+
+    def example_inputs(self) -> tuple[jax.ShapeDtypeStruct, ...]:
+        """Shapes of the arguments of a call with one sequence of full length."""
+        return (jax.ShapeDtypeStruct((1, self.config.max_length), jnp.int32),)

@@ -1,0 +1,82 @@
+"""An encoder of a source and a decoder of the target that attends to it."""
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from transformer.config.model import EncoderDecoderConfig
+from transformer.functional.cache import Cache
+from transformer.functional.masks import Tokens
+from transformer.modules.block import Memory
+from transformer.modules.embedding import Embedding
+from transformer.modules.parameter import at, below
+from transformer.modules.transformer import Transformer
+
+
+class EncoderDecoder(nnx.Module):
+    """The transformer of Vaswani et al. 2017."""
+
+    def __init__(self, config: EncoderDecoderConfig, *, key: jax.Array):
+        self.config = config
+        self.encoder = Transformer(config.encoder, key=at(key, "encoder"))
+        self.decoder = Transformer(config, cross=True, key=at(key, "decoder"))
+
+        def table(name, vocab_size):
+            return Embedding(vocab_size, config, key=at(key, name))
+
+        self.embedding = table("embedding", config.vocab_size)
+        self.source_embedding = None if config.share_embeddings else table("source_embedding", config.source_vocab_size)
+        self.output = None if config.tie_embeddings else table("output", config.vocab_size)
+
+    def __call__(
+        self,
+        source_BS: jax.Array,
+        target_BL: jax.Array,
+        *,
+        source_valid_BS: jax.Array | None = None,
+        valid_BL: jax.Array | None = None,
+        key: jax.Array | None = None,
+    ) -> jax.Array:
+        """Logits (B, L, V), float32; those at position t are for the target token at t + 1.
+
+        Args:
+          source_BS: integers in [0, source vocabulary).
+          target_BL: integers in [0, V).
+          source_valid_BS: False for padding of the source.
+          valid_BL: the same of the target.
+          key: turns dropout on.
+        """
+        memory = self.encode(source_BS, source_valid_BS, key=below(key, "encoder"))
+        tokens = Tokens.at(jnp.arange(target_BL.shape[1]), valid=valid_BL)
+        x_BLD = self.decoder.transform(self.embedding(target_BL), tokens, memory=memory, key=below(key, "decoder"))
+        return self._logits(x_BLD)
+
+    def example_inputs(self) -> tuple[jax.ShapeDtypeStruct, ...]:
+        """Shapes of the arguments of a call with one source and one target of full length."""
+        lengths = (self.config.max_source_length, self.config.max_length)
+        return tuple(jax.ShapeDtypeStruct((1, length), jnp.int32) for length in lengths)
+
+    def encode(self, source_BS: jax.Array, source_valid_BS: jax.Array | None = None, *, key=None) -> Memory:
+        """The states of the source, for the decoder."""
+        tokens = Tokens.at(jnp.arange(source_BS.shape[1]), valid=source_valid_BS)
+        embedding = self.embedding if self.source_embedding is None else self.source_embedding
+        return Memory(tokens, self.encoder.transform(embedding(source_BS), tokens, key=key))
+
+    def start(
+        self, batch_size: int, capacity: int, source_BS: jax.Array, source_valid_BS: jax.Array | None = None
+    ) -> Cache:
+        """A cache without target tokens; keys and values of the source are computed here, once."""
+        memory = self.encode(source_BS, source_valid_BS)
+        cache = self.decoder.empty_cache(batch_size, capacity, self.embedding.dtype)
+        remembered = tuple(block.cross_attention.remember(memory.states_BSD) for block in self.decoder.blocks)  # pyright: ignore
+        return cache._replace(memory=remembered, memory_tokens=memory.tokens)
+
+    def extend(
+        self, tokens_BL: jax.Array, cache: Cache, *, valid_BL: jax.Array | None = None
+    ) -> tuple[jax.Array, Cache]:
+        """Logits (B, L, V) of target tokens that follow those in the cache, and the cache with them."""
+        x_BLD, cache = self.decoder.transform_next(self.embedding(tokens_BL), cache, valid_BL)
+        return self._logits(x_BLD), cache
+
+    def _logits(self, x_BLD: jax.Array) -> jax.Array:
+        return (self.embedding if self.output is None else self.output).logits(x_BLD)

@@ -1,0 +1,51 @@
+"""Patches in, patches out: images are reconstructed from those patches that are shown."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+
+from transformer.config.model import PatchConfig
+from transformer.config.parameters import Normal, Parameter
+from transformer.functional.masks import Tokens
+from transformer.modules.dense import Dense
+from transformer.modules.parameter import Parameters, at
+from transformer.modules.patches import PatchEmbedding, cut, join
+from transformer.modules.transformer import Transformer
+
+
+class ImageToImage(Transformer):
+    """An encoder of patches and a linear map back to pixels (SimMIM, Xie et al. 2021)."""
+
+    def __init__(self, config: PatchConfig, *, key: jax.Array):
+        rows, columns = config.grid
+        placed = dataclasses.replace(config, position=config.position.on_grid(columns, first=0))
+        super().__init__(placed, max_length=rows * columns, key=key)
+        self.size, self.columns = config.patch_size, columns
+        self.embedding = PatchEmbedding(config, key=at(key, "embedding"))
+        self.hidden = Parameters({"token": Parameter((config.d_model,), Normal(0.02))}, key=at(key, "hidden"))
+        self.head = Dense(
+            config.d_model, config.patch_dim, initializer=config.initializer, bias=True, key=at(key, "head")
+        )
+
+    def __call__(self, images_BYXC: jax.Array, *, hidden_BP: jax.Array | None = None, key=None) -> jax.Array:
+        """Images of the same shape, float32; `hidden_BP` is True for patches that are not shown."""
+        return join(self.predict_patches(images_BYXC, hidden_BP=hidden_BP, key=key), self.size, self.columns)
+
+    def patches(self, images_BYXC: jax.Array) -> jax.Array:
+        """(B, patches, numbers of a patch)."""
+        return cut(images_BYXC, self.size)
+
+    def predict_patches(self, images_BYXC: jax.Array, *, hidden_BP: jax.Array | None = None, key=None) -> jax.Array:
+        """(B, patches, numbers of a patch), float32."""
+        x_BPD = self.embedding(images_BYXC)
+        if hidden_BP is not None:
+            x_BPD = jnp.where(hidden_BP[..., None], self.hidden()["token"].astype(x_BPD.dtype), x_BPD)
+        x_BPD = self.transform(x_BPD, Tokens.at(jnp.arange(x_BPD.shape[1])), key=key)
+        return self.head(x_BPD).astype(jnp.float32)
+
+    def example_inputs(self) -> tuple[jax.ShapeDtypeStruct, ...]:
+        """Shape of one image."""
+        assert isinstance(self.config, PatchConfig)
+        assert self.config.image_size is not None
+        return (jax.ShapeDtypeStruct((1, *self.config.image_size), jnp.float32),)

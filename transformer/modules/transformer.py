@@ -1,0 +1,123 @@
+"""The part that all models share: positions, a stack of blocks, a final norm."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from transformer.config.model import ModelConfig
+from transformer.config.variant import ConfigError
+from transformer.functional.cache import Cache, KeyValue, append_tokens, empty_tokens
+from transformer.functional.dropout import dropout
+from transformer.functional.masks import Causal, Full, Mask, Padding, Segment, Tokens
+from transformer.modules.block import Block, Memory
+from transformer.modules.norm import NormLayer
+from transformer.modules.parameter import Parameters, at, below
+from transformer.modules.stack import Stack
+
+
+class Transformer(nnx.Module):
+    """Vectors in, vectors out; its subclasses say what is embedded and what is read off."""
+
+    def __init__(self, config: ModelConfig, *, max_length: int | None = None, cross: bool = False, key: jax.Array):
+        self.config = config
+        self.max_length = config.max_length if max_length is None else max_length
+        specs = config.position.parameters(config.d_model, config.num_heads, self.max_length)
+        self.position = Parameters(specs, key=at(key, "position"))
+        self.blocks = Stack(
+            lambda key: Block(config, cross=cross, key=key), config.num_layers, config.layers, key=at(key, "blocks")
+        )
+        self.final_norm = (
+            NormLayer(config.norm, config.d_model, key=at(key, "final_norm")) if config.residual.final_norm else None
+        )
+
+    def check_length(self, length: int) -> None:
+        """Raise `ConfigError` where there are more tokens than the positions have a meaning for."""
+        if length > self.max_length and not self.config.position.extrapolates:
+            raise ConfigError(
+                f"model: {length} tokens are more than max_length {self.max_length}, and position "
+                f"{self.config.position} does not extrapolate"
+            )
+
+    def mask_of(self, tokens: Tokens, mask: Mask | None = None) -> Mask:
+        """The mask of self-attention: `mask` instead of the model's direction; padding and segments always."""
+        mask = (Causal() if self.config.causal else Full()) if mask is None else mask
+        reach = self.config.reach.mask()
+        mask = mask if reach is None else mask & reach
+        mask = mask if tokens.valid is None else mask & Padding()
+        return mask if tokens.segments is None else mask & Segment()
+
+    def transform(
+        self, x_BLD: jax.Array, tokens: Tokens, *, mask: Mask | None = None, memory: Memory | None = None, key=None
+    ) -> jax.Array:
+        """(B, L, D) to (B, L, D)."""
+        self.check_length(tokens.length)
+        x_BLD = dropout(self._add_positions(x_BLD, tokens), self.config.dropout, below(key, "embedding"))
+        x_BLD = self.blocks(
+            x_BLD,
+            tokens=tokens,
+            mask=self.mask_of(tokens, mask),
+            position_params=self.position(),
+            memory=memory,
+            key=below(key, "blocks"),
+        )
+        return x_BLD if self.final_norm is None else self.final_norm(x_BLD, tokens.valid)
+
+    def empty_cache(self, batch_size: int, capacity: int, dtype) -> Cache:
+        """Slots for `capacity` tokens, or for as many as the reach needs.
+
+        Raises:
+          ConfigError: there are more than the positions have a meaning for, or the model is not causal.
+        """
+        config = self.config
+        if not config.causal:
+            raise ConfigError("model: only a causal model has a cache, and this one sees later tokens")
+        self.check_length(capacity)
+        slots = min(capacity, config.reach.span or capacity)
+        keys = jnp.zeros((batch_size, slots, config.kv_heads, config.head_size), dtype)
+        values = jnp.zeros((batch_size, slots, config.kv_heads, config.value_size), dtype)
+        return Cache(
+            (KeyValue(keys, values),) * config.num_layers,
+            empty_tokens(batch_size, slots),
+            jnp.int32(0),
+            jnp.zeros(batch_size, jnp.int32),
+        )
+
+    def transform_next(self, x_BLD: jax.Array, cache: Cache, valid_BL: jax.Array | None) -> tuple[jax.Array, Cache]:
+        """`transform` of the tokens after those in the cache, and the cache with them.
+
+        A token past the capacity of a cache that is no ring gives NaN.
+        """
+        ring = self.config.reach.span == cache.capacity
+        valid_BL = jnp.ones(x_BLD.shape[:2], jnp.bool) if valid_BL is None else valid_BL
+        steps_BL = jnp.cumsum(valid_BL, axis=1, dtype=jnp.int32)
+        positions_BL = cache.next_position_B[:, None] + jnp.maximum(steps_BL - 1, 0)
+        tokens = Tokens.at(positions_BL, valid=valid_BL)
+        slots, after = append_tokens(cache.tokens, tokens, cache.written, ring)
+        shared: dict[str, Any] = {
+            "tokens": tokens,
+            "mask": self.mask_of(slots),
+            "position_params": self.position(),
+            "slots": slots,
+            "written": cache.written,
+            "key": None,
+        }
+        x_BLD = self._add_positions(x_BLD, tokens)
+        layers = []
+        for i, block in enumerate(self.blocks):
+            memory = Memory(cache.memory_tokens, keys_values=cache.memory[i]) if cache.memory_tokens else None
+            x_BLD, layer = block(x_BLD, layer=i, memory=memory, past=cache.layers[i], **shared)
+            layers.append(layer)
+        written = cache.written + x_BLD.shape[1]
+        if not ring:
+            x_BLD = jnp.where(written > cache.capacity, jnp.asarray(jnp.nan, x_BLD.dtype), x_BLD)
+        x_BLD = x_BLD if self.final_norm is None else self.final_norm(x_BLD, valid_BL)
+        next_position_B = cache.next_position_B + steps_BL[:, -1]
+        return x_BLD, cache._replace(
+            layers=tuple(layers), tokens=after, written=written, next_position_B=next_position_B
+        )
+
+    def _add_positions(self, x_BLD: jax.Array, tokens: Tokens) -> jax.Array:
+        addition = self.config.position.to_embedding(tokens.positions, self.config.d_model, self.position())
+        return x_BLD if addition is None else x_BLD + addition.astype(x_BLD.dtype)
