@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from rich.console import Console
 from rich.table import Table
@@ -74,7 +75,7 @@ class Trained:
         """Of a replica; None is the one with the lowest loss."""
         if replica is None:
             replica = int(np.nan_to_num(self.outcome.validation_loss, nan=np.inf).argmin())
-        return jax.tree.map(lambda a: a[replica], jax.device_get(self.outcome.params))
+        return jax.tree.map(lambda a: jnp.asarray(a[replica]), jax.device_get(self.outcome.params))
 
 
 def load(command: RunOptions) -> Dataset:

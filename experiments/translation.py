@@ -61,12 +61,12 @@ class Command(RunOptions):
 
 SCAN = Command(
     model=EncoderDecoderConfig(
-        num_layers=2, d_model=96, num_heads=4, d_ff=192, position=RoPE(), dropout=0.1, max_length=50,
+        num_layers=2, d_model=96, num_heads=4, d_ff=192, position=RoPE(), initializer=Xavier(), max_length=50,
         max_source_length=10,
     ),
-    optimizer=OptimizerConfig(learning_rate=2e-3, warmup_steps=200, weight_decay=0.01, schedule=Cosine(final=0.02)),
+    optimizer=OptimizerConfig(learning_rate=1e-3, warmup_steps=200, weight_decay=0.01, schedule=Cosine(final=0.02)),
     batch_size=64,
-    steps=4000,
+    steps=6000,
     also="length",
 )  # fmt: skip
 MULTI30K_TINY = Command(

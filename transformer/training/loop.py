@@ -173,10 +173,14 @@ class _Run:
         self.read_metrics()
         params = state.params if step < self.config.steps else state.evaluated
         sums = jax.device_get(self.program.evaluate(params, self.validation))
-        accuracy = sums.correct / sums.weight.sum(-1)
+        values = {
+            "validation_loss": mean_loss(sums),
+            "validation_accuracy": sums.correct / sums.weight.sum(-1),
+            "validation_exact_match": sums.exact / sums.sequences,
+        }
         lines = [
-            {"step": step, "replica": i, "validation_loss": _finite(x), "validation_accuracy": _finite(a)}
-            for i, (x, a) in enumerate(zip(mean_loss(sums), accuracy, strict=True))
+            {"step": step, "replica": i} | {name: _finite(value[i]) for name, value in values.items()}
+            for i in range(len(self.replicas))
         ]
         self.log(lines)
         return sums
