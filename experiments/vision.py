@@ -47,13 +47,13 @@ class Reconstruct(RunOptions):
 
 _SIZES: dict[str, Any] = {"num_layers": 4, "d_model": 64, "num_heads": 4, "d_ff": 128}
 _DIGITS: dict[str, Any] = {
-    "data": ImageConfig(shift=1),
+    "data": ImageConfig(shift=1, rotation=12, scaling=0.12),
     "optimizer": OptimizerConfig(learning_rate=2e-3, weight_decay=0.1),
     "batch_size": 64,
     "steps": 2000,
 }
 _MNIST: dict[str, Any] = {
-    "data": ImageConfig(path="mnist.npz", shift=2),
+    "data": ImageConfig(path="mnist.npz", shift=2, rotation=10, scaling=0.1),
     "optimizer": OptimizerConfig(learning_rate=2e-3, weight_decay=0.1, warmup_steps=200),
     "batch_size": 128,
     "steps": 4000,

@@ -23,12 +23,21 @@ class ImageConfig(DataConfig):
 
     path: str | None = None
     """An .npz with train_images, train_labels, test_images and test_labels; none: scikit-learn's digits."""
-    shift: int = 0
+    shift: float = 0.0
     """Pixels a training image may be moved in each direction, zeros behind it."""
+    rotation: float = 0.0
+    """Degrees it may be turned in each direction."""
+    scaling: float = 0.0
+    """Share by which it may grow or shrink."""
 
     def __post_init__(self):
-        if self.shift < 0:
-            raise ConfigError(f"data.shift: {self.shift} is negative")
+        for name in ("shift", "rotation", "scaling"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"data.{name}: {getattr(self, name)} is negative")
+
+    @property
+    def distorts(self) -> bool:
+        return self.shift > 0 or self.rotation > 0 or self.scaling > 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +63,7 @@ class Pictures:
     """Images for training and, as the validation part, for testing."""
 
     images: Images
-    shift: int
+    config: ImageConfig
 
     @property
     def source(self) -> str:
@@ -91,7 +100,7 @@ class Pictures:
 
     def train_batches(self, config: RunConfig, seed: int) -> Batches:
         rows = Rows({"inputs": self.images.train_images, "labels": self.images.train_labels}, config.batch_size, seed)
-        return Shifted(rows, self.shift, seed) if self.shift else rows
+        return Distorted(rows, self.config, seed) if self.config.distorts else rows
 
     def validation_batches(self, config: RunConfig, multiple: int) -> Batch:
         weights = np.ones((len(self.images.test_labels), 1), np.float32)
@@ -102,22 +111,47 @@ class Pictures:
         return None
 
 
-class Shifted:
-    """Batches whose images are moved by a few random pixels."""
+class Distorted:
+    """Batches whose images are moved, turned and scaled at random, a pure function of seed and step."""
 
-    def __init__(self, batches: Batches, shift: int, seed: int):
-        self._batches, self._shift, self._seed = batches, shift, seed
+    def __init__(self, batches: Batches, config: ImageConfig, seed: int):
+        self._batches, self._config, self._seed = batches, config, seed
 
     def __getitem__(self, step: int) -> Batch:
-        batch, s = self._batches[step], self._shift
-        images = np.pad(batch["inputs"], ((0, 0), (s, s), (s, s), (0, 0)))
-        height, width = batch["inputs"].shape[1:3]
-        corners = np.random.default_rng([self._seed, step]).integers(0, 2 * s + 1, (len(images), 2))
-        moved = [i[y : y + height, x : x + width] for i, (y, x) in zip(images, corners, strict=True)]
-        return batch | {"inputs": np.stack(moved)}
+        batch, c = self._batches[step], self._config
+        rng, count = np.random.default_rng([self._seed, step]), len(batch["inputs"])
+        angles = np.radians(rng.uniform(-c.rotation, c.rotation, count))
+        factors = 1 + rng.uniform(-c.scaling, c.scaling, count)
+        turns = np.array([[np.cos(angles), -np.sin(angles)], [np.sin(angles), np.cos(angles)]]) / factors
+        moves = rng.uniform(-c.shift, c.shift, (count, 2))
+        return batch | {"inputs": affine(batch["inputs"], turns.transpose(2, 0, 1), moves)}
+
+
+def affine(images_BYXC: np.ndarray, matrices: np.ndarray, moves: np.ndarray) -> np.ndarray:
+    """Pixel p of an image from matrix · (p - centre) + centre + move of the old one, bilinear, zeros outside.
+
+    Args:
+      images_BYXC: float32.
+      matrices: (B, 2, 2).
+      moves: (B, 2) pixels.
+    """
+    height, width = images_BYXC.shape[1:3]
+    centre = np.array([height - 1, width - 1]) / 2
+    pixels = np.stack(np.meshgrid(np.arange(height), np.arange(width), indexing="ij"), -1).reshape(-1, 2) - centre
+    places = np.einsum("bij,pj->bpi", matrices, pixels) + centre + moves[:, None]
+    corners = np.floor(places).astype(int)
+    rest = (places - corners).astype(np.float32)
+    padded = np.pad(images_BYXC, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    made = 0.0
+    for dy, dx in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        y = np.clip(corners[..., 0] + dy + 1, 0, height + 1)
+        x = np.clip(corners[..., 1] + dx + 1, 0, width + 1)
+        share = np.abs(1 - dy - rest[..., 0]) * np.abs(1 - dx - rest[..., 1])
+        made = made + share[..., None] * padded[np.arange(len(padded))[:, None], y, x]
+    return np.reshape(made, images_BYXC.shape).astype(np.float32)
 
 
 @load_data.register
 def load_pictures(config: ImageConfig, stored: Path | None = None) -> Pictures:
     """Read the images."""
-    return Pictures(load_images(config.path), config.shift)
+    return Pictures(load_images(config.path), config)

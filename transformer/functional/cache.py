@@ -5,6 +5,7 @@ slots as on any keys: sequences of one batch may have prompts of different lengt
 shorter than the sequence is a ring of the latest tokens.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -15,10 +16,15 @@ from transformer.functional.masks import Tokens
 
 
 class KeyValue(NamedTuple):
-    """Keys and values of one layer."""
+    """Keys and values of one layer, each in the shape in which it is multiplied, heads of all sequences in one axis.
 
-    keys_BSGK: jax.Array
-    values_BSGK: jax.Array
+    XLA on CPU would copy any other shape at every step.
+    """
+
+    keys_XKS: jax.Array
+    """(B · G, K, S)."""
+    values_XSK: jax.Array
+    """(B · G, S, K)."""
 
 
 class Cache(NamedTuple):
@@ -40,40 +46,45 @@ class Cache(NamedTuple):
         return self.tokens.length
 
 
+Reader = Callable[..., tuple[jax.Array, Cache]]
+"""(tokens (B, L), cache) to (logits (B, L, V), cache)."""
+
+
 def empty_tokens(batch_size: int, capacity: int) -> Tokens:
     """Slots without tokens."""
     shape = (batch_size, capacity)
     return Tokens(jnp.zeros(shape, jnp.int32), jnp.arange(capacity, dtype=jnp.int32), valid=jnp.zeros(shape, jnp.bool))
 
 
-def write(slots_BS: jax.Array, new_BL: jax.Array, written: jax.Array) -> jax.Array:
-    """The slots with new entries after the first `written`, over the oldest where the end is reached."""
-    capacity, length = slots_BS.shape[1], new_BL.shape[1]
-    new_BL = new_BL.astype(slots_BS.dtype)
+def write(slots: jax.Array, new: jax.Array, written: jax.Array, axis: int) -> jax.Array:
+    """The slots of an axis with new entries after the first `written`, over the oldest where the end is reached."""
+    capacity, length = slots.shape[axis], new.shape[axis]
+    new = new.astype(slots.dtype)
     if length == 1:
-        return lax.dynamic_update_slice_in_dim(slots_BS, new_BL, written % capacity, 1)
+        return lax.dynamic_update_slice_in_dim(slots, new, written % capacity, axis)
     kept = min(length, capacity)
     places = (written + length - kept + jnp.arange(kept)) % capacity
-    return slots_BS.at[:, places].set(new_BL[:, length - kept :])
+    latest = lax.slice_in_dim(new, length - kept, length, axis=axis)
+    return slots.at[(slice(None),) * axis + (places,)].set(latest)
 
 
-def append(slots_BS: jax.Array, new_BL: jax.Array, written: jax.Array, ring: bool) -> tuple[jax.Array, jax.Array]:
+def append(slots: jax.Array, new: jax.Array, written: jax.Array, *, axis: int, ring: bool):
     """What the new tokens may attend to, and the slots with them.
 
     Several tokens at once may push out of a ring what the first of them still needs: they see the
     old slots and themselves.
     """
-    after = write(slots_BS, new_BL, written)
-    if ring and new_BL.shape[1] > 1:
-        return jnp.concatenate([slots_BS, new_BL.astype(slots_BS.dtype)], 1), after
+    after = write(slots, new, written, axis)
+    if ring and new.shape[axis] > 1:
+        return jnp.concatenate([slots, new.astype(slots.dtype)], axis), after
     return after, after
 
 
 def append_tokens(slots: Tokens, new: Tokens, written: jax.Array, ring: bool) -> tuple[Tokens, Tokens]:
     """`append` for the positions of the slots and whether they hold a token."""
-    seen_positions, positions = append(slots.positions, new.positions, written, ring)
+    seen_positions, positions = append(slots.positions, new.positions, written, axis=1, ring=ring)
     assert slots.valid is not None
     assert new.valid is not None
-    seen_valid, valid = append(slots.valid, new.valid, written, ring)
+    seen_valid, valid = append(slots.valid, new.valid, written, axis=1, ring=ring)
     indices = jnp.arange(seen_positions.shape[1], dtype=jnp.int32)
     return Tokens(seen_positions, indices, valid=seen_valid), slots._replace(positions=positions, valid=valid)

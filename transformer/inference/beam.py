@@ -41,7 +41,7 @@ def beam_search(
     """
     W, B = strategy.size, len(prompt.tokens_BL)
     logits_BV, cache = read_prompt(apply, params, prompt, num_tokens)
-    V = logits_BV.shape[-1]
+    read, V = apply(params, method="reader"), logits_BV.shape[-1]
     cache = _repeat_rows(cache, W)
     start = BeamState(
         jnp.int32(0),
@@ -86,7 +86,7 @@ def beam_search(
         parents_BW, tokens_BW = _take(parents_BC, order_BL), _take(tokens_BC, order_BL)
         rows = rearrange(jnp.arange(B)[:, None] * W + parents_BW, "b w -> (b w)")
         cache = _of_rows(lambda a: a[rows], state.cache)
-        logits, cache = apply(params, rearrange(tokens_BW, "b w -> (b w) 1"), cache, method="extend")
+        logits, cache = read(rearrange(tokens_BW, "b w -> (b w) 1"), cache)
         return BeamState(
             length,
             rearrange(jax.nn.log_softmax(logits[:, 0]), "(b w) v -> b w v", w=W),
@@ -119,15 +119,24 @@ def _repeat_rows(cache: Cache, count: int) -> Cache:
     def again(a):
         return repeat(a, "b ... -> (b w) ...", w=count)
 
+    B = len(cache.next_position_B)
+    memory = jax.tree.map(lambda heads: _of_heads(again, heads, B), cache.memory)
     memory_tokens = cache.memory_tokens
     if memory_tokens is not None and memory_tokens.valid is not None:
         memory_tokens = memory_tokens._replace(valid=again(memory_tokens.valid))
-    return _of_rows(again, cache)._replace(memory=jax.tree.map(again, cache.memory), memory_tokens=memory_tokens)
+    return _of_rows(again, cache)._replace(memory=memory, memory_tokens=memory_tokens)
 
 
 def _of_rows(function: Callable[[jax.Array], jax.Array], cache: Cache) -> Cache:
     """`function` of all that grows with a sequence; beams of one sequence have one source, which stays in order."""
     assert cache.tokens.valid is not None
+    B = len(cache.next_position_B)
     tokens = cache.tokens._replace(positions=function(cache.tokens.positions), valid=function(cache.tokens.valid))
-    layers = jax.tree.map(function, cache.layers)
+    layers = jax.tree.map(lambda heads: _of_heads(function, heads, B), cache.layers)
     return cache._replace(layers=layers, tokens=tokens, next_position_B=function(cache.next_position_B))
+
+
+def _of_heads(function: Callable[[jax.Array], jax.Array], heads: jax.Array, batch_size: int) -> jax.Array:
+    """`function` of the sequences in an array (B · G, …)."""
+    made = function(heads.reshape(batch_size, -1, *heads.shape[1:]))
+    return made.reshape(-1, *heads.shape[1:])

@@ -1,8 +1,8 @@
 """Decoding in one compiled program: a state, a condition, and a step.
 
-A model that can be decoded has two methods: `start(batch_size, capacity, **inputs)`, an empty cache
-with whatever the model is given besides the prompt, and `extend(tokens, cache, valid_BL=…)`, logits
-and the cache after more tokens.
+A model that can be decoded has three methods: `start(batch_size, capacity, **inputs)`, an empty cache
+with whatever the model is given besides the prompt; `extend(tokens, cache, valid_BL=…)`, logits and
+the cache after more tokens; and `reader()`, the same prepared for a loop.
 """
 
 import functools
@@ -79,6 +79,7 @@ def generate(
             raise ConfigError(f"generate: {strategy} is random and needs a key")
         key = jax.random.key(0)
     logits_BV, cache = read_prompt(apply, params, prompt, num_tokens)
+    read = apply(params, method="reader")
     B = len(prompt_BL)
     start = DecodingState(
         jnp.int32(0),
@@ -100,7 +101,7 @@ def generate(
         chosen_B = jnp.take_along_axis(log_probabilities_BV, token_B[:, None], 1)[:, 0]
         running_B = ~state.finished_B
         finished_B = state.finished_B if stop is None else state.finished_B | (token_B == stop)
-        logits_BLV, cache = apply(params, token_B[:, None], state.cache, method="extend")
+        logits_BLV, cache = read(token_B[:, None], state.cache)
         return DecodingState(
             state.step + 1,
             logits_BLV[:, 0],

@@ -1,11 +1,13 @@
 """An encoder of a source and a decoder of the target that attends to it."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 from flax import nnx
 
 from transformer.config.model import EncoderDecoderConfig
-from transformer.functional.cache import Cache
+from transformer.functional.cache import Cache, Reader
 from transformer.functional.masks import Tokens
 from transformer.modules.block import Memory
 from transformer.modules.embedding import Embedding
@@ -72,11 +74,15 @@ class EncoderDecoder(nnx.Module):
         return cache._replace(memory=remembered, memory_tokens=memory.tokens)
 
     def extend(
-        self, tokens_BL: jax.Array, cache: Cache, *, valid_BL: jax.Array | None = None
+        self, tokens_BL: jax.Array, cache: Cache, *, valid_BL: jax.Array | None = None, blocks=None
     ) -> tuple[jax.Array, Cache]:
         """Logits (B, L, V) of target tokens that follow those in the cache, and the cache with them."""
-        x_BLD, cache = self.decoder.transform_next(self.embedding(tokens_BL), cache, valid_BL)
+        x_BLD, cache = self.decoder.transform_next(self.embedding(tokens_BL), cache, valid_BL, blocks)
         return self._logits(x_BLD), cache
+
+    def reader(self) -> Reader:
+        """`extend` for use in a loop: the layers are taken apart here, once."""
+        return functools.partial(self.extend, blocks=list(self.decoder.blocks))
 
     def _logits(self, x_BLD: jax.Array) -> jax.Array:
         return (self.embedding if self.output is None else self.output).logits(x_BLD)

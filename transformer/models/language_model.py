@@ -1,10 +1,12 @@
 """Tokens in, logits of tokens out: decoder-only, masked or prefix language models."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 
 from transformer.config.model import ModelConfig
-from transformer.functional.cache import Cache
+from transformer.functional.cache import Cache, Reader
 from transformer.functional.masks import Mask, Tokens
 from transformer.modules.embedding import Embedding
 from transformer.modules.parameter import at
@@ -60,11 +62,15 @@ class LanguageModel(Transformer):
         return self.empty_cache(batch_size, capacity, self.embedding.dtype)
 
     def extend(
-        self, tokens_BL: jax.Array, cache: Cache, *, valid_BL: jax.Array | None = None
+        self, tokens_BL: jax.Array, cache: Cache, *, valid_BL: jax.Array | None = None, blocks=None
     ) -> tuple[jax.Array, Cache]:
         """Logits (B, L, V) of tokens that follow those in the cache, and the cache with them."""
-        x_BLD, cache = self.transform_next(self.embedding(tokens_BL), cache, valid_BL)
+        x_BLD, cache = self.transform_next(self.embedding(tokens_BL), cache, valid_BL, blocks)
         return self._logits(x_BLD), cache
+
+    def reader(self) -> Reader:
+        """`extend` for use in a loop: the layers are taken apart here, once."""
+        return functools.partial(self.extend, blocks=list(self.blocks))
 
     def _logits(self, x_BLD: jax.Array) -> jax.Array:
         return (self.embedding if self.output is None else self.output).logits(x_BLD)

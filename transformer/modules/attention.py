@@ -67,19 +67,19 @@ class Attention(nnx.Module):
         q, k = (position.rotate(x, tokens.positions, position_params) for x in (q, k))
         if past is not None:
             assert written is not None
-            ring = config.reach.span == past.keys_BSGK.shape[1]
-            (k, keys), (v, values) = (
-                append(*pair, written, ring) for pair in ((past.keys_BSGK, k), (past.values_BSGK, v))
-            )
-            past = KeyValue(keys, values)
+            ring, new = config.reach.span == past.keys_XKS.shape[2], in_order(k, v)
+            keys_seen, keys_kept = append(past.keys_XKS, new.keys_XKS, written, axis=2, ring=ring)
+            values_seen, values_kept = append(past.values_XSK, new.values_XSK, written, axis=1, ring=ring)
+            memory, past = KeyValue(keys_seen, values_seen), KeyValue(keys_kept, values_kept)
+        else:
+            memory = in_order(k, v)
         bias = position.bias(config.num_heads, position_params)
         keys = tokens if slots is None else slots
-        return self._attend(q, KeyValue(k, v), queries=tokens, keys=keys, mask=mask, bias=bias, key=key), past
+        return self._attend(q, memory, queries=tokens, keys=keys, mask=mask, bias=bias, key=key), past
 
     def remember(self, memory_BSD: jax.Array) -> KeyValue:
         """The keys and values of a source."""
-        heads = self._heads(key=memory_BSD, value=memory_BSD)
-        return KeyValue(*heads)
+        return in_order(*self._heads(key=memory_BSD, value=memory_BSD))
 
     def attend_to(
         self, x_BLD: jax.Array, memory: KeyValue, *, queries: Tokens, keys: Tokens, mask: Mask | None, key=None
@@ -105,7 +105,9 @@ class Attention(nnx.Module):
         drop = config.attention_dropout > 0 and key is not None
         out_BLHK = config.attention(
             q_BLHK,
-            *memory,
+            # XLA cancels these transpositions against those of the attention function.
+            rearrange(memory.keys_XKS, "(b g) k s -> b s g k", g=config.kv_heads),
+            rearrange(memory.values_XSK, "(b g) s k -> b s g k", g=config.kv_heads),
             queries=queries,
             keys=keys,
             mask=mask,
@@ -115,3 +117,8 @@ class Attention(nnx.Module):
         )
         out = config.merge(out_BLHK)
         return out if self.out is None else self.out(out)
+
+
+def in_order(k_BSGK: jax.Array, v_BSGK: jax.Array) -> KeyValue:
+    """Keys and values as a cache keeps them."""
+    return KeyValue(rearrange(k_BSGK, "b s g k -> (b g) k s"), rearrange(v_BSGK, "b s g k -> (b g) s k"))

@@ -1,5 +1,6 @@
 """The part that all models share: positions, a stack of blocks, a final norm."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -75,8 +76,9 @@ class Transformer(nnx.Module):
             raise ConfigError("model: only a causal model has a cache, and this one sees later tokens")
         self.check_length(capacity)
         slots = min(capacity, config.reach.span or capacity)
-        keys = jnp.zeros((batch_size, slots, config.kv_heads, config.head_size), dtype)
-        values = jnp.zeros((batch_size, slots, config.kv_heads, config.value_size), dtype)
+        heads = batch_size * config.kv_heads
+        keys = jnp.zeros((heads, config.head_size, slots), dtype)
+        values = jnp.zeros((heads, slots, config.value_size), dtype)
         return Cache(
             (KeyValue(keys, values),) * config.num_layers,
             empty_tokens(batch_size, slots),
@@ -84,9 +86,12 @@ class Transformer(nnx.Module):
             jnp.zeros(batch_size, jnp.int32),
         )
 
-    def transform_next(self, x_BLD: jax.Array, cache: Cache, valid_BL: jax.Array | None) -> tuple[jax.Array, Cache]:
+    def transform_next(
+        self, x_BLD: jax.Array, cache: Cache, valid_BL: jax.Array | None, blocks: Sequence[nnx.Module] | None
+    ) -> tuple[jax.Array, Cache]:
         """`transform` of the tokens after those in the cache, and the cache with them.
 
+        `blocks` are those of the stack where they were taken apart before, outside of a loop.
         A token past the capacity of a cache that is no ring gives NaN.
         """
         ring = self.config.reach.span == cache.capacity
@@ -105,7 +110,7 @@ class Transformer(nnx.Module):
         }
         x_BLD = self._add_positions(x_BLD, tokens)
         layers = []
-        for i, block in enumerate(self.blocks):
+        for i, block in enumerate(self.blocks if blocks is None else blocks):
             memory = Memory(cache.memory_tokens, keys_values=cache.memory[i]) if cache.memory_tokens else None
             x_BLD, layer = block(x_BLD, layer=i, memory=memory, past=cache.layers[i], **shared)
             layers.append(layer)

@@ -1,0 +1,23 @@
+"""Does bfloat16 compute cost loss? The same runs, seed by seed, in float32 and in bfloat16.
+
+Parameters, norms, softmax and loss are float32 in both; `experiments.benchmarks.training` has the speed.
+
+    python -m experiments.precision --data.path input.txt
+"""
+
+from pathlib import Path
+
+from experiments import cli
+from experiments.study_command import StudyCommand, run_study
+from transformer.config.presets import PRESETS
+
+ARMS = {"float32": {}, "bfloat16": {"model.dtype": "bfloat16"}}
+CPU = cli.extend(PRESETS["nanogpt-cpu"], StudyCommand, workdir=Path("results/precision"), replicas=4, learning_rates=())
+
+
+def main() -> None:
+    run_study("precision", ARMS, {"nanogpt-cpu": CPU}, __doc__ or "")
+
+
+if __name__ == "__main__":
+    cli.main(main)
