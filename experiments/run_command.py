@@ -23,7 +23,7 @@ from transformer.models import pure
 from transformer.models.build import build
 from transformer.models.pure import Apply, Params
 from transformer.training.checkpoint import write_durably
-from transformer.training.loop import Outcome, train
+from transformer.training.loop import Observer, Outcome, train
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,13 +83,15 @@ def load(command: RunOptions) -> Dataset:
     return load_data(command.data, command.workdir if command.resume else None)
 
 
-def train_command(command: RunOptions, kind: type[RunConfig], data: Dataset) -> Trained:
+def train_command(
+    command: RunOptions, kind: type[RunConfig], data: Dataset, observe: Observer | None = None
+) -> Trained:
     """Start JAX and train what the command says."""
     config = data.complete(cli.fields_of(command, kind))
     runtime.start()
     when_not_empty = "resume" if command.resume else "overwrite" if command.overwrite else "refuse"
     replicas = command.grid()
-    outcome = train(config, replicas, data, command.workdir, when_not_empty=when_not_empty)
+    outcome = train(config, replicas, data, command.workdir, when_not_empty=when_not_empty, observe=observe)
     return Trained(config, data, replicas, outcome, command.workdir)
 
 

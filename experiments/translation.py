@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments import cli
-from experiments.run_command import RunOptions, Trained, conclude, load, mean_of, summarize, train_command
+from experiments.run_command import RunOptions, conclude, load, mean_of, summarize, train_command
 from transformer.analysis.bleu import bleu4, remove_bpe
 from transformer.config.activations import ReLU
 from transformer.config.model import EncoderDecoderConfig
@@ -32,16 +32,21 @@ from transformer.config.objectives import Objective, SequenceToSequence
 from transformer.config.parameters import Normal, Xavier
 from transformer.config.positions import RoPE, Sinusoidal
 from transformer.config.residuals import PostNorm
-from transformer.config.run import OptimizerConfig
+from transformer.config.run import OptimizerConfig, RunConfig
 from transformer.config.schedules import Cosine, InverseSquareRoot
 from transformer.config.tokenizers import Word
 from transformer.data.pairs import Pairs, PairsConfig, TranslationRun
 from transformer.data.tokenizers import END, START
 from transformer.inference.generate import generate
-from transformer.inference.strategies import Strategy
+from transformer.inference.strategies import Greedy, Strategy
+from transformer.models import pure
+from transformer.models.build import build
+from transformer.models.pure import Apply, Params
+from transformer.training.loop import Observer
 
 ROWS = 100
 """Sentences decoded at once."""
+GREEDY = Greedy()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +60,8 @@ class Command(RunOptions):
     """Of the test part: translations that are right in every token, or tokenised BLEU4."""
     decoding: tuple[str, ...] = ("greedy",)
     """Strategies in text form; the last one gives the metric."""
+    observed: int = 0
+    """Test sentences that are translated greedily at every evaluation, for the metric against minutes."""
     also: Literal["none", "length", "add_jump"] = "none"
     """Another split of SCAN that is trained and printed beside."""
 
@@ -88,7 +95,12 @@ MULTI30K_TINY = Command(
     metric="bleu",
     decoding=("greedy", "beam(size=5)"),
 )  # fmt: skip
-PRESETS = {"scan": SCAN, "multi30k-tiny": MULTI30K_TINY}
+# For two cores: smaller batches, a shorter schedule, BLEU on the way.
+MULTI30K_CPU = MULTI30K_TINY.replace(
+    {"data.batch_tokens": 2000, "optimizer.learning_rate": 3e-3, "optimizer.warmup_steps": 400, "model.dropout": 0.1},
+    steps=2500, average_last=250, evaluate_every=500, observed=200,
+)  # fmt: skip
+PRESETS = {"scan": SCAN, "multi30k-tiny": MULTI30K_TINY, "multi30k-cpu": MULTI30K_CPU}
 
 
 def main() -> None:
@@ -104,12 +116,12 @@ def run(command: Command, strategies: Sequence[Strategy]) -> None:
     """Train, translate the test part with every replica and strategy, and write what came of it."""
     data = load(command)
     assert isinstance(data, Pairs)
-    trained = train_command(command, TranslationRun, data)
+    trained = train_command(command, TranslationRun, data, observer(command, data) if command.observed else None)
     values, metrics, sample = np.full(len(trained.replicas), np.nan), {}, ""
     for strategy in strategies:
         start = time.monotonic()
         for i in np.flatnonzero(trained.healthy()):
-            texts = translate(trained, data, trained.params(int(i)), strategy)
+            texts = translate(trained.config, trained.apply(), trained.params(int(i)), data, strategy)
             values[i] = METRICS[command.metric](texts, data.test[1])
             sample = "\n".join(f"{s}\n  {t}" for s, t in list(zip(data.test[0], texts, strict=True))[:3])
         metrics[f"{command.metric} {strategy}"] = mean_of(values, trained.healthy())
@@ -121,18 +133,33 @@ def run(command: Command, strategies: Sequence[Strategy]) -> None:
         print(f"{name}: {value}")
 
 
-def translate(trained: Trained, data: Pairs, params, strategy: Strategy) -> list[str]:
-    """The test sources in the target language, shortest first inside, in order outside."""
+def observer(command: Command, data: Pairs) -> Observer:
+    """The metric of the first test sentences, of every replica."""
+    config = data.complete(cli.fields_of(command, TranslationRun))
+    apply = pure.split(pure.abstract(lambda key: build(config.model, key=key)))[1]
+    some = replace(data, test=(data.test[0][: command.observed], data.test[1][: command.observed]))
+
+    def observe(params) -> dict[str, np.ndarray]:
+        values = []
+        for i in range(len(command.grid())):
+            own = jax.tree.map(lambda a, i=i: jnp.asarray(a[i]), jax.device_get(params))
+            values.append(METRICS[command.metric](translate(config, apply, own, some, GREEDY), some.test[1]))
+        return {f"test_{command.metric}": np.array(values)}
+
+    return observe
+
+
+def translate(config: RunConfig, apply: Apply, params: Params, data: Pairs, strategy: Strategy) -> list[str]:
+    """The test sources in the target language; those of similar length are decoded together."""
     sources, valid = data.test_sources()
     order = np.argsort(valid.sum(1), kind="stable")
-    apply, texts = trained.apply(), [""] * len(sources)
-    model = trained.config.model
+    texts = [""] * len(sources)
     for rows in np.split(order, range(ROWS, len(order), ROWS)):
         padded = np.resize(rows, ROWS)  # a last, smaller group is filled up, so that one program decodes all
         length = min(-(-int(valid[rows].sum(1).max()) // 8) * 8, sources.shape[1])
         inputs = {"source_BS": sources[padded, :length], "source_valid_BS": valid[padded, :length]}
         start = jnp.full((ROWS, 1), START, jnp.int32)
-        limit = min(model.max_length, 2 * length + 50)
+        limit = min(config.model.max_length, 2 * length + 50)
         made = generate(apply, params, start, num_tokens=limit, strategy=strategy, stop=END, inputs=inputs)
         for row, tokens in zip(rows, jax.device_get(made.tokens_BT), strict=False):
             texts[row] = data.text(tokens)

@@ -4,7 +4,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +24,8 @@ from transformer.training.progress import Progress
 from transformer.training.signals import Interrupted, StopRequest
 from transformer.training.step import Metrics, TrainState
 from transformer.training.workdir import WhenNotEmpty, identity, prepare_workdir
+
+Observer = Callable[[Any], Mapping[str, np.ndarray]]
 
 
 @dataclass(frozen=True)
@@ -56,12 +58,17 @@ def train(
     *,
     when_not_empty: WhenNotEmpty = "refuse",
     title: str = "",
+    observe: Observer | None = None,
 ) -> Outcome:
     """Run all replicas to the end, going on from the newest checkpoint where asked to.
 
     The folder gets config.json, environment.json, metrics.jsonl (a line per replica at the end of
     every dispatch) and checkpoints/. The same config, replicas, machine and library versions give
     the same numbers bit for bit, however often the run was killed in between.
+
+    `observe` may measure more at every evaluation: it is called with the parameters of all replicas
+    (leading axis R) and answers with arrays (R,) by name, which go to metrics.jsonl beside the seconds
+    the run has taken.
 
     Raises:
       ConfigError: the folder is not empty, or holds another run; the data does not fit the config.
@@ -72,7 +79,7 @@ def train(
     for name, tokenizer in data.tokenizers.items():
         if isinstance(tokenizer, TrainedTokenizer):
             write_durably(workdir / f"{name}.json", tokenizer.definition)
-    run = _Run(config, replicas, data, workdir, make_program(config, replicas))
+    run = _Run(config, replicas, data, workdir, make_program(config, replicas), observe)
     with ExitStack() as stack:
         run.stop = stack.enter_context(StopRequest())
         run.progress = stack.enter_context(Progress(title or workdir.name, config.steps))
@@ -88,6 +95,7 @@ class _Run:
     data: Dataset
     workdir: Path
     program: Program
+    observe: Observer | None = None
     stop: StopRequest = field(default_factory=StopRequest)
     progress: Any = None
     seconds_before: float = 0.0
@@ -178,6 +186,8 @@ class _Run:
             "validation_accuracy": sums.correct / sums.weight.sum(-1),
             "validation_exact_match": sums.exact / sums.sequences,
         }
+        if self.observe is not None:
+            values |= {"seconds": np.full(len(self.replicas), self.seconds()), **self.observe(params)}
         lines = [
             {"step": step, "replica": i} | {name: _finite(value[i]) for name, value in values.items()}
             for i in range(len(self.replicas))
