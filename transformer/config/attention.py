@@ -20,8 +20,13 @@ class Projection(Variant):
     key: ClassVar[str | None] = "key"
     value: ClassVar[str | None] = "value"
 
-    def check(self, d_model: int, num_heads: int, num_kv_heads: int, head_dim: int) -> None:
+    def check(self, d_model: int, num_heads: int, num_kv_heads: int, head_dim: int, value_dim: int) -> None:
         """Raise `ConfigError` where the shapes do not fit."""
+        if self.value is None and value_dim != head_dim:
+            raise ConfigError(
+                f"model.projection: {self} cuts values of {head_dim} features, and model.merge wants {value_dim}; "
+                "use concat or none"
+            )
         if self.query == self.key and num_heads != num_kv_heads:
             raise ConfigError(
                 f"model.projection: {self} needs as many key-value heads as query heads, "

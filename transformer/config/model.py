@@ -121,7 +121,7 @@ class ModelConfig:
                 "causal; use layernorm, or an encoder"
             )
         self.position.check(self.head_size)
-        self.projection.check(self.d_model, self.num_heads, self.kv_heads, self.head_size)
+        self.projection.check(self.d_model, self.num_heads, self.kv_heads, self.head_size, self.value_size)
         self.merge.check(self.d_model, self.num_heads, self.value_size)
 
     @property
@@ -201,6 +201,14 @@ class ClassifierConfig(ModelConfig):
     """None: as many as the data has."""
     pooling: Pooling = MeanPooling()
     """How the tokens of a sequence become one vector."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.causal and self.pooling.extra_token:
+            raise ConfigError(
+                f"model.pooling: the token of {self.pooling} stands before all others and in a causal model sees none "
+                "of them; use mean"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,16 +9,18 @@ import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
 
+from transformer.config.model import ClassifierConfig, EncoderDecoderConfig, ModelConfig, PatchConfig
 from transformer.config.variant import ConfigError, Variant
 from transformer.functional.losses import cross_entropy
 from transformer.functional.masks import Causal, Prefix
 
 Batch = dict[str, Any]
+_KINDS = (EncoderDecoderConfig, ClassifierConfig, PatchConfig, ModelConfig)
 
 
 class Sums(NamedTuple):
@@ -53,15 +55,26 @@ def _token_sums(logits_BLV, labels_BL, weights_BL, **options) -> Sums:
     return _sums(losses_BL, weights_BL, (logits_BLV.argmax(-1) == labels_BL).astype(jnp.float32))
 
 
+def _packing(batch: Batch) -> dict[str, Any]:
+    """Which document the input tokens belong to, and where in it, where documents are packed."""
+    return {f"{name}_BL": batch[name][:, :-1] for name in ("segments", "positions") if name in batch}
+
+
 class Objective(Variant, abc.ABC):
     """A function of the pure model, its parameters, a batch, and a key that turns dropout on."""
 
-    causal = True
-    """Whether the model has to be causal."""
+    causal: ClassVar[bool | None] = True
+    """Whether the model has to be causal; None: as it likes."""
+    needs: ClassVar[type[ModelConfig]] = ModelConfig
+    """The kind of model, the first of `_KINDS` that its config is."""
 
     def check(self, model: Any) -> None:
         """Raise `ConfigError` where the model cannot have this objective."""
-        if model.causal != self.causal:
+        if next(kind for kind in _KINDS if isinstance(model, kind)) is not self.needs:
+            raise ConfigError(
+                f"objective: {self} needs a model of a {self.needs.__name__}, not a {type(model).__name__}"
+            )
+        if self.causal is not None and model.causal != self.causal:
             kind = "a causal" if self.causal else "an encoder (causal=False), not a causal"
             raise ConfigError(f"objective: {self} needs {kind} model")
 
@@ -101,8 +114,7 @@ class NextToken(Objective):
         return batch["tokens"][..., 1:]
 
     def __call__(self, apply, params, batch, key):
-        inputs = {f"{name}_BL": batch[name][:, :-1] for name in ("segments", "positions") if name in batch}
-        logits = apply(params, batch["tokens"][:, :-1], key=key, **inputs, **self._mask(batch))
+        logits = apply(params, batch["tokens"][:, :-1], key=key, **_packing(batch), **self._mask(batch))
         options = {"label_smoothing": self.label_smoothing, "z_loss": self.z_loss}
         return _token_sums(logits, self.labels(batch), self._weights(batch), **options)
 
@@ -118,12 +130,19 @@ class PrefixToken(NextToken):
     share: float = 0.5
     """Of the sequence that is prefix, where the batch does not hold its length `prefix` (B,)."""
 
+    def __post_init__(self):
+        if not 0 <= self.share <= 1:
+            raise ConfigError(f"prefix_token.share: {self.share} is not in [0, 1]")
+
     def _prefix(self, batch: Batch) -> jax.Array:
         size, length = self.labels(batch).shape
         return batch.get("prefix", jnp.full(size, int(self.share * length), jnp.int32))
 
     def _weights(self, batch):
-        rest_BL = jnp.arange(1, self.labels(batch).shape[1] + 1) >= self._prefix(batch)[:, None]
+        positions_BL = (
+            batch["positions"][:, 1:] if "positions" in batch else jnp.arange(1, self.labels(batch).shape[1] + 1)
+        )
+        rest_BL = positions_BL >= self._prefix(batch)[:, None]
         return super()._weights(batch) * rest_BL.astype(jnp.float32)
 
     def _mask(self, batch):
@@ -171,7 +190,7 @@ class MaskedToken(Objective):
         vocab_size = jax.eval_shape(lambda t: apply(params, t), tokens).shape[-1]
         choice = jax.random.key(0) if key is None else jax.random.fold_in(key, 1)
         seen, chosen = self.corrupt(tokens, vocab_size, choice)
-        logits = apply(params, seen, key=key, valid_BL=batch.get("valid"))
+        logits = apply(params, seen, key=key, valid_BL=batch.get("valid"), **_packing(batch))
         return _token_sums(logits, tokens, self._weights(batch) * chosen.astype(jnp.float32))
 
 
@@ -184,6 +203,7 @@ class SequenceToSequence(Objective):
     """
 
     name = "sequence_to_sequence"
+    needs = EncoderDecoderConfig
     label_smoothing: float = 0.0
     z_loss: float = 0.0
 
@@ -203,9 +223,8 @@ class Classification(Objective):
 
     name = "classification"
     label_smoothing: float = 0.0
-
-    def check(self, model):
-        """Encoders are the habit, causal ones are possible."""
+    causal = None
+    needs = ClassifierConfig
 
     def chance(self, model):
         return math.log(model.num_classes)
@@ -231,6 +250,11 @@ class Reconstruction(Objective):
     rate: float = 0.5
     """Share of patches that are hidden."""
     causal = False
+    needs = PatchConfig
+
+    def __post_init__(self):
+        if not 0 <= self.rate <= 1:
+            raise ConfigError(f"reconstruction.rate: {self.rate} is not in [0, 1]")
 
     def labels(self, batch):
         return batch["inputs"].reshape(*batch["inputs"].shape[:-3], -1)

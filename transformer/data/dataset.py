@@ -85,7 +85,7 @@ class Rows:
 
     def __getitem__(self, step: int) -> Batch:
         """Arrays (B, …)."""
-        return dict(self._batches[step] or {})
+        return dict(self._batches[int(step)] or {})
 
 
 def whole(arrays: Mapping[str, np.ndarray], batch_size: int) -> Batch:

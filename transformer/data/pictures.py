@@ -34,6 +34,8 @@ class ImageConfig(DataConfig):
         for name in ("shift", "rotation", "scaling"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"data.{name}: {getattr(self, name)} is negative")
+        if self.scaling >= 1:
+            raise ConfigError(f"data.scaling: {self.scaling} is not less than 1: an image would shrink to nothing")
 
     @property
     def distorts(self) -> bool:

@@ -54,6 +54,11 @@ class Transformer(nnx.Module):
     ) -> jax.Array:
         """(B, L, D) to (B, L, D)."""
         self.check_length(tokens.length)
+        if tokens.segments is not None and self.config.norm.mixes_tokens:
+            raise ConfigError(
+                f"model.norm: the statistics of {self.config.norm} are those of all tokens, and packed documents "
+                "would see each other; use layernorm"
+            )
         x_BLD = dropout(self._add_positions(x_BLD, tokens), self.config.dropout, below(key, "embedding"))
         x_BLD = self.blocks(
             x_BLD,

@@ -1,0 +1,292 @@
+"""Pairs: what a batch holds, buckets of similar length, vocabularies, and what does not fit."""
+
+import itertools
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from transformer.config.model import EncoderDecoderConfig
+from transformer.config.tokenizers import Word
+from transformer.config.variant import ConfigError
+from transformer.data.dataset import load_data, stack_batches
+from transformer.data.pairs import EVALUATION_BATCH, PairsConfig, TranslationRun, load_pairs, pair_arrays
+from transformer.data.tokenizers import END, START
+
+RNG = np.random.default_rng(0)
+# The number of a pair is its first two words on both sides; sources of 2 to 7 words, targets of 2 to 9.
+COUNT = 60
+TARGETS = [" ".join([*f"{i:02}", *["x"] * (i % 8)]) for i in range(COUNT)]
+SOURCES = [" ".join([*f"{i:02}", *["y"] * int(RNG.integers(0, 6))]) for i in range(COUNT)]
+
+
+def written(tmp_path, sources=SOURCES, targets=TARGETS, name="train"):
+    paths = tmp_path / f"{name}.src", tmp_path / f"{name}.tgt"
+    for path, lines in zip(paths, (sources, targets), strict=True):
+        path.write_text("\n".join(lines) + "\n")
+    return {"source": str(paths[0]), "target": str(paths[1])}
+
+
+def as_part(files, part):
+    return {f"{part}_{side}": path for side, path in files.items()}
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    return load_pairs(PairsConfig(**written(tmp_path), validation_fraction=0.1))
+
+
+def run_config(*, data=None, model=None, **fields):
+    sizes = {"max_length": 10, "max_source_length": 10} | (model or {})
+    numbers = {"steps": 40, "batch_size": 4, "steps_per_dispatch": 2} | fields
+    return TranslationRun(model=EncoderDecoderConfig(**sizes), data=PairsConfig(**(data or {})), **numbers)
+
+
+def test_files_become_pairs(pairs):
+    """Both sides end with the end token; the last part is held out, and is the test part too."""
+    assert [len(part[0]) for part in (pairs.train, pairs.validation)] == [54, 6]
+    for part, texts in ((pairs.train[0], SOURCES[:54]), (pairs.validation[0], SOURCES[54:])):
+        assert [pairs.source_tokenizer.decode(row) for row in part] == texts
+    for part, texts in ((pairs.train[1], TARGETS[:54]), (pairs.test[1], TARGETS[54:])):
+        assert [pairs.text(row) if part is pairs.train[1] else row for row in part] == texts
+    assert all(row[-1] == END and row.dtype == np.int32 for row in (*pairs.train[0], *pairs.train[1]))
+
+
+@pytest.fixture
+def known(tmp_path):
+    """Files whose validation and test parts use the words of the training part only."""
+    train = written(tmp_path)
+    validation = as_part(written(tmp_path, SOURCES[:5], TARGETS[:5], "valid"), "validation")
+    test = as_part(written(tmp_path, SOURCES[5:8], TARGETS[5:8], "test"), "test")
+    return train, validation, test
+
+
+def test_files_of_their_own_for_validation_and_test(known):
+    """All training pairs are trained on; without test files the validation part is the test part."""
+    train, validation, test = known
+    loaded = load_pairs(PairsConfig(**train, **validation, **test))
+    assert len(loaded.train[0]) == COUNT
+    assert [loaded.text(row) for row in loaded.validation[1]] == TARGETS[:5]
+    assert loaded.test == (SOURCES[5:8], TARGETS[5:8])
+    assert load_pairs(PairsConfig(**train, **validation)).test == (SOURCES[:5], TARGETS[:5])
+
+
+def test_the_fingerprint_changes_with_content(tmp_path, known):
+    """Of any part, of the split, and of the tokenizers; not with the place of the files."""
+    train, validation, test = known
+    other = written(tmp_path, [*SOURCES[:-1], "5 9 y y y y y y y"], name="other")
+    other_test = as_part(written(tmp_path, SOURCES[6:9], TARGETS[6:9], "other_test"), "test")
+    configs = [
+        PairsConfig(**train),
+        PairsConfig(**train, validation_fraction=0.2),
+        PairsConfig(**other),
+        PairsConfig(**train, **validation),
+        PairsConfig(**train, **validation, **test),
+        PairsConfig(**train, **validation, **other_test),
+        PairsConfig(**train, shared_vocabulary=True),
+    ]
+    prints = [load_pairs(config).fingerprint for config in configs]
+    assert len(set(prints)) == len(prints)
+    (tmp_path / "copy").mkdir()
+    assert load_pairs(PairsConfig(**written(tmp_path / "copy"))).fingerprint == prints[0]
+
+
+def test_scan_splits_have_their_own_fingerprints():
+    """The simple and the length split; commands are sources, actions are targets."""
+    simple, length = (load_data(PairsConfig(split=split)) for split in ("simple", "length"))
+    assert simple.fingerprint != length.fingerprint
+    assert simple.source == "SCAN, simple split"
+    assert (simple.source_tokenizer.vocab_size, simple.tokenizer.vocab_size) == (5 + 13, 5 + 6)
+    assert "I_" in simple.test[1][0]
+    assert "I_" not in simple.test[0][0]
+
+
+def test_arrays_of_pairs():
+    """Targets from the start token to the end token; padding is not valid and has no weight."""
+    rows = [np.array([7, 8, END], np.int32), np.array([9, END], np.int32)]
+    arrays = pair_arrays(rows, rows[::-1])
+    assert arrays["source"].tolist() == [[7, 8, END], [9, END, 0]]
+    assert arrays["source_valid"].tolist() == [[True] * 3, [True, True, False]]
+    assert arrays["target"].tolist() == [[START, 9, END, 0], [START, 7, 8, END]]
+    assert arrays["weights"].tolist() == [[1.0, 1.0, 0.0], [1.0, 1.0, 1.0]]
+
+
+def numbers(pairs, batch):
+    """Which pairs are in a batch, by the first words of both sides, which must agree."""
+    sources = [pairs.source_tokenizer.decode(row[:2]) for row in batch["source"]]
+    targets = [pairs.tokenizer.decode(row[1:3]) for row in batch["target"]]
+    assert sources == targets
+    return [int(n.replace(" ", "")) for n in sources]
+
+
+@pytest.mark.parametrize("buckets", [1, 3, 100])
+def test_batches_are_pure_functions_of_the_step(pairs, buckets):
+    """Any step at any time, in any order, twice."""
+    config = run_config(data={"buckets": buckets})
+    batches, again, other = (pairs.train_batches(config, seed) for seed in (0, 0, 1))
+    forward = [batches[step] for step in range(40)]
+    for step in (39, 0, 17, 17):
+        for name, a in again[step].items():
+            np.testing.assert_array_equal(a, forward[step][name])
+    if buckets < 100:
+        assert any(numbers(pairs, other[step]) != numbers(pairs, forward[step]) for step in range(40))
+
+
+@pytest.mark.parametrize("stride", [1, 3, 7])
+def test_a_dispatch_is_one_bucket_for_all_seeds(pairs, stride):
+    """So that its arrays stack, over steps and over replicas; other dispatches have other buckets."""
+    config = run_config(data={"buckets": 3}, steps_per_dispatch=stride)
+    replicas = [pairs.train_batches(config, seed) for seed in (0, 1, 5)]
+    shapes = set()
+    for first in range(0, 40, stride):
+        stacked = stack_batches(replicas, first, min(stride, 40 - first))
+        assert stacked["target"].shape[:3] == (3, min(stride, 40 - first), 4)
+        assert stacked["weights"].shape[-1] == stacked["target"].shape[-1] - 1
+        shapes.add((stacked["source"].shape[-1], stacked["target"].shape[-1]))
+    assert len(shapes) == 3
+
+
+def rows_by_bucket(pairs, config, seed=0):
+    """The pairs of all steps, in order, by the shape of their bucket."""
+    batches, found = pairs.train_batches(config, seed), {}
+    for step in range(config.steps):
+        batch = batches[step]
+        shape = batch["source"].shape[1], batch["target"].shape[1] - 1
+        found.setdefault(shape, []).extend(numbers(pairs, batch))
+    return found
+
+
+def test_every_pair_appears_in_an_epoch_of_its_bucket(pairs):
+    """Once before any appears twice; a pair is always in the same bucket, and each in one."""
+    config = run_config(data={"buckets": 3}, steps=120, steps_per_dispatch=3)
+    found = rows_by_bucket(pairs, config)
+    epochs = [set(rows) for rows in found.values()]
+    assert [len(e) for e in epochs] == [18] * 3
+    assert set.union(*epochs) == set(range(54))
+    for rows, epoch in zip(found.values(), epochs, strict=True):
+        assert set(rows[:18]) == epoch
+        if len(rows) >= 36:
+            assert set(rows[18:36]) == epoch
+
+
+def test_a_bucket_is_padded_to_its_longest(pairs):
+    """And no further, on either side; buckets are groups of similar target length."""
+    config = run_config(data={"buckets": 3}, steps=120)
+    ranges = []
+    for (source, target), rows in rows_by_bucket(pairs, config).items():
+        lengths = [len(TARGETS[i].split()) + 1 for i in set(rows)]
+        assert max(lengths) == target
+        assert max(len(SOURCES[i].split()) + 1 for i in set(rows)) == source
+        ranges.append((min(lengths), max(lengths)))
+    ranges.sort()
+    assert all(low[1] <= high[0] for low, high in itertools.pairwise(ranges))
+
+
+def test_buckets_are_drawn_by_their_share_of_batches(pairs):
+    """Every pair is seen about equally often."""
+    config = run_config(data={"buckets": 3}, steps=300, steps_per_dispatch=1, batch_size=2)
+    batches = pairs.train_batches(config, 0)
+    shapes = [batches[step]["target"].shape for step in range(300)]
+    counts = [shapes.count(shape) for shape in set(shapes)]
+    assert len(counts) == 3
+    assert max(counts) < 1.6 * min(counts)
+
+
+def test_batches_of_one_pair(pairs):
+    """The smallest batch is one too."""
+    batches = pairs.train_batches(run_config(batch_size=1), 0)
+    assert len({numbers(pairs, batches[step])[0] for step in range(40)}) > 20
+
+
+@pytest.mark.parametrize("tokens", [8, 40, 90])
+def test_batches_of_about_so_many_tokens(pairs, tokens):
+    """Pairs of a step are a multiple of batch_size, at least one, nearest to the wanted number of target tokens."""
+    config = run_config(data={"buckets": 3, "batch_tokens": tokens}, batch_size=2)
+    batches = pairs.train_batches(config, 0)
+    for step in range(0, 40, 2):
+        size, length = batches[step]["weights"].shape
+        assert size % 2 == 0
+        assert size == 2 or abs(size * length - tokens) <= length
+
+
+def test_validation_batches_hold_each_pair_once(pairs):
+    """In order; what fills the last batch has no weight."""
+    batch = pairs.validation_batches(run_config(), multiple=2)
+    assert batch["source"].shape[:2] == (1, 2 * EVALUATION_BATCH)
+    real = batch["weights"].sum(-1) > 0
+    assert real.sum() == 6
+    held_out = {name: a[real] for name, a in batch.items()}
+    assert numbers(pairs, held_out) == list(range(54, 60))
+    assert held_out["weights"].sum() == sum(len(row) for row in pairs.validation[1])
+    assert not batch["source_valid"][~real].any()
+
+
+def test_vocabularies_come_from_the_data(pairs, tmp_path):
+    """One for each side, or one for both; those that are given stay."""
+    model = pairs.complete(run_config()).model
+    assert (model.source_vocab_size, model.vocab_size) == (5 + 11, 5 + 11)
+    shared = load_pairs(PairsConfig(**written(tmp_path), shared_vocabulary=True))
+    model = shared.complete(run_config(model={"share_embeddings": True})).model
+    assert model.vocab_size == model.source_vocab_size == 5 + 12
+    assert shared.tokenizer is shared.source_tokenizer
+    assert pairs.complete(run_config(model={"vocab_size": 99})).model.vocab_size == 99
+    with pytest.raises(ConfigError, match="is not in"):
+        pairs.complete(run_config(model={"vocab_size": 9}))
+
+
+@pytest.mark.parametrize(("field", "longest"), [("max_source_length", 8), ("max_length", 10)])
+def test_texts_that_are_too_long(pairs, field, longest):
+    """The error has the number of tokens that are needed, and just so many are enough."""
+    with pytest.raises(ConfigError, match=rf"model.{field}: {longest - 1}, but the longest text .* has {longest} tok"):
+        pairs.complete(run_config(model={field: longest - 1}))
+    assert getattr(pairs.complete(run_config(model={field: longest})).model, field) == longest
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"buckets": 0}, "data.buckets: 0 is not a positive number"),
+        ({"batch_tokens": 0}, "data.batch_tokens: 0 is not a positive number"),
+        ({"validation_fraction": 1.0}, "data.validation_fraction: 1.0 is not between 0 and 1"),
+        ({"target": "x"}, "data.source: a target is given and no source"),
+        ({"test_target": "x"}, "data.test_source: a target is given and no source"),
+    ],
+)
+def test_configs_that_cannot_be(fields, message):
+    """One line each."""
+    with pytest.raises(ConfigError, match=message):
+        PairsConfig(**fields)
+
+
+def test_a_part_without_pairs(tmp_path):
+    """A fraction that leaves nothing to train on, or to validate on."""
+    files = written(tmp_path, SOURCES[:3], TARGETS[:3])
+    with pytest.raises(ConfigError, match=r"data\.validation_fraction: 3 pairs leave a part empty"):
+        load_pairs(PairsConfig(**files, validation_fraction=0.9))
+
+
+def test_test_sources(pairs):
+    """Padded sources of the test part, for decoding."""
+    sources, valid = pairs.test_sources()
+    texts = [pairs.source_tokenizer.decode(row[real]) for row, real in zip(sources, valid, strict=True)]
+    assert texts == list(pairs.test[0])
+    assert sources.shape[1] == valid.sum(1).max()
+
+
+def test_multi30k():
+    """Wu 2021: 9,708 types on both sides together, and a reference of 12,103 tokens."""
+    pytest.importorskip("tokenizers")
+    data = os.environ.get("TRANSFORMER_DATA")
+    if data is None:
+        pytest.skip("TRANSFORMER_DATA is not set: there is no multi30k here")
+    folder = Path(data) / "multi30k-bpe"
+    files = {
+        f"{part}{side}": str(folder / f"{name}.{language}")
+        for part, name in (("", "train"), ("validation_", "valid"), ("test_", "test.2016"))
+        for side, language in (("source", "en"), ("target", "de"))
+    }
+    loaded = load_pairs(PairsConfig(**files, tokenizer=Word(), shared_vocabulary=True))
+    assert [len(part[0]) for part in (loaded.train, loaded.validation, loaded.test)] == [29_000, 1_014, 1_000]
+    assert sum(len(text.replace("@@ ", "").split()) for text in loaded.test[1]) == 12_103
+    assert loaded.tokenizer.vocab_size == 9_708 + 5

@@ -1,0 +1,509 @@
+"""Models beside the language model: padding, directions, tables, pooling, patches, and layers that are skipped."""
+
+import dataclasses
+import functools
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from transformer.analysis.counts import parameter_count
+from transformer.config.activations import ReLU
+from transformer.config.implementations import Chunked, Exact, Layers, Scanned, Unrolled
+from transformer.config.model import (
+    ClassifierConfig,
+    EncoderDecoderConfig,
+    ModelConfig,
+    PatchConfig,
+    VisionConfig,
+)
+from transformer.config.norms import RMSNorm
+from transformer.config.parameters import Normal
+from transformer.config.pooling import AttentionPooling, ClassToken, MeanPooling, Pooling
+from transformer.config.positions import (
+    ALiBi,
+    Learned,
+    NoPosition,
+    Position,
+    QueryKeySinusoidal,
+    RoPE,
+    Sinusoidal2D,
+)
+from transformer.config.residuals import NoNormResidual
+from transformer.config.variant import ConfigError
+from transformer.functional.dropout import drop_sequences
+from transformer.functional.losses import cross_entropy
+from transformer.functional.masks import Causal, Prefix, Tokens
+from transformer.models.build import build
+from transformer.models.classifier import Classifier, VisionTransformer
+from transformer.models.encoder_decoder import EncoderDecoder
+from transformer.models.image_to_image import ImageToImage
+from transformer.models.language_model import LanguageModel
+from transformer.models.pure import split
+from transformer.modules.block import Block
+from transformer.modules.parameter import at
+from transformer.modules.patches import cut, join, resize_positions
+
+KEY = jax.random.key(0)
+SIZES = {"vocab_size": 11, "max_length": 6, "num_layers": 1, "d_model": 8, "num_heads": 2, "d_ff": 8}
+LAWS = {"initializer": Normal(0.4), "embedding_initializer": Normal(0.4), "scale_residual_init": False}
+SIMPLE = {"norm": RMSNorm(), "activation": ReLU()}
+# The programs here are many and run a few times: less work on each.
+QUICK = {"xla_backend_optimization_level": 0}
+CLOSE = {"rtol": 1e-5, "atol": 1e-5}
+SOURCE, TARGET = np.array([[7, 3, 9, 5]]), np.array([[1, 6, 2, 8, 4]])
+
+
+def shipped(family):
+    return [cls() for cls in family.variants().values() if cls.__module__.startswith("transformer.")]
+
+
+def pairs(**fields):
+    sizes = SIZES | {"source_vocab_size": 11, "max_source_length": 6}
+    return EncoderDecoderConfig(**sizes | LAWS | SIMPLE | {"position": RoPE()} | fields)
+
+
+def classes(**fields):
+    return ClassifierConfig(**SIZES | LAWS | SIMPLE | {"num_classes": 3} | fields)
+
+
+def patches(kind=PatchConfig, **fields):
+    return kind(**SIZES | LAWS | SIMPLE | {"image_size": (4, 6, 2), "patch_size": 2} | fields)
+
+
+def pure(config):
+    """The model's parameters and its compiled call."""
+    params, apply = split(build(config, key=KEY))
+    return params, jax.jit(apply, static_argnames="method", compiler_options=QUICK)
+
+
+def gradient_of_tables(config, loss, *names):
+    """Of `loss(apply, params)`: the size of the gradient of each row of the tables with these names."""
+    params, apply = split(build(config, key=KEY))
+
+    def total(tables):
+        return loss(apply, params | {name: {"table": table} for name, table in tables.items()})
+
+    tables = {name: params[name]["table"] for name in names}
+    gradients = jax.jit(jax.grad(total), compiler_options=QUICK)(tables)
+    return [np.abs(np.asarray(gradients[name])).max(-1) for name in names]
+
+
+def images(count=2, size=(4, 6, 2), seed=0):
+    return np.random.default_rng(seed).normal(size=(count, *size)).astype(np.float32)
+
+
+# From a config to its model.
+
+
+@pytest.mark.parametrize(
+    ("config", "kind"),
+    [
+        (ModelConfig(**SIZES), LanguageModel),
+        (ModelConfig(**SIZES, causal=False), LanguageModel),
+        (pairs(), EncoderDecoder),
+        (classes(), Classifier),
+        (patches(), ImageToImage),
+        (patches(VisionConfig, num_classes=3), VisionTransformer),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, ModelConfig) else "",
+)
+def test_the_type_of_a_config_says_which_model(config, kind):
+    """`build` picks the class, and the example inputs are what it can be called with."""
+    model = build(config, key=KEY)
+    assert type(model) is kind
+    assert jax.eval_shape(model, *model.example_inputs()).dtype == jnp.float32
+    assert parameter_count(config) == sum(leaf.size for leaf in jax.tree.leaves(split(model)[0]))
+
+
+@pytest.mark.parametrize(
+    ("config", "field"),
+    [
+        (dataclasses.replace(pairs(), vocab_size=None), "vocab_size"),
+        (dataclasses.replace(pairs(), source_vocab_size=None), "vocab_size"),
+        (classes(num_classes=None), "num_classes"),
+        (patches(image_size=None), "image_size"),
+        (patches(VisionConfig, num_classes=None), "num_classes"),
+    ],
+)
+def test_what_no_data_has_filled_in_is_an_error(config, field):
+    """Sizes that are still open are named when the model is built."""
+    with pytest.raises(ConfigError, match=rf"model\.{field} is not set"):
+        build(config, key=KEY)
+
+
+# Encoder-decoder.
+
+
+@pytest.mark.parametrize("position", [Learned(), QueryKeySinusoidal(), RoPE(), ALiBi()], ids=str)
+def test_source_padding_has_no_influence(position):
+    """Neither on encoder nor on decoder: any tokens in the padding give the logits of the source alone."""
+    params, run = pure(pairs(position=position))
+    alone = run(params, jnp.asarray(SOURCE), jnp.asarray(TARGET))
+    valid = jnp.array([[True] * 4 + [False] * 2])
+    padded = [np.append(SOURCE, [rest], 1) for rest in ([0, 0], [2, 10])]
+    outs = [run(params, jnp.asarray(p), jnp.asarray(TARGET), source_valid_BS=valid) for p in padded]
+    chex.assert_trees_all_close(outs[0], alone, **CLOSE)
+    np.testing.assert_array_equal(*outs)
+    unmasked = run(params, jnp.asarray(padded[0]), jnp.asarray(TARGET), source_valid_BS=jnp.ones((1, 6), bool))
+    assert np.abs(unmasked - alone).max() > 1e-3
+
+
+@pytest.mark.parametrize("attention", [Exact(), Chunked(block=3)], ids=str)
+def test_the_target_is_causal_and_sees_the_whole_source(attention):
+    """By the gradient of one position's logits with respect to both tables."""
+    now = 2
+
+    def loss(apply, params):
+        return (apply(params, jnp.asarray(SOURCE), jnp.asarray(TARGET))[0, now] ** 2).sum()
+
+    config = pairs(tie_embeddings=False, attention=attention)
+    source, target = gradient_of_tables(config, loss, "source_embedding", "embedding")
+    assert set(np.flatnonzero(source > 1e-7)) == set(SOURCE[0])
+    assert set(np.flatnonzero(target > 1e-7)) == set(TARGET[0, : now + 1])
+    assert not target[TARGET[0, now + 1 :]].any()
+
+
+def test_the_source_is_read_in_both_directions():
+    """The first state of the encoder depends on the last token of the source."""
+    model = build(pairs(), key=KEY)
+    states = [model.encode(jnp.asarray(s)).states_BSD for s in (SOURCE, np.where(SOURCE == 5, 6, SOURCE))]
+    assert np.abs(states[0] - states[1])[0, 0].max() > 1e-3
+
+
+def test_positions_of_source_and_target_are_not_compared():
+    """Cross-attention has no relative positions: a longer padded source moves nothing under RoPE."""
+    params, run = pure(pairs(num_encoder_layers=1))
+    shifted = np.append([[10]], SOURCE, 1)
+    valid = jnp.array([[False] + [True] * 4])
+    logits = run(params, jnp.asarray(shifted), jnp.asarray(TARGET), source_valid_BS=valid)
+    chex.assert_trees_all_close(logits, run(params, jnp.asarray(SOURCE), jnp.asarray(TARGET)), **CLOSE)
+
+
+@pytest.mark.parametrize(
+    ("share", "tie", "tables"), [(False, False, 3), (False, True, 2), (True, False, 2), (True, True, 1)]
+)
+def test_embedding_tables(share, tie, tables):
+    """One table for each use, or for all three; each less is one vocabulary times the width less."""
+    config = pairs(share_embeddings=share, tie_embeddings=tie)
+    params, _ = split(build(config, key=KEY))
+    names = [name for name in ("embedding", "source_embedding", "output") if name in params]
+    assert len(names) == tables
+    every = pairs(share_embeddings=False, tie_embeddings=False)
+    assert parameter_count(every) - parameter_count(config) == (3 - tables) * 11 * 8
+
+
+def test_a_shared_table_is_read_by_source_and_target():
+    """The same tokens have the same vectors on both sides; vocabularies of two sizes cannot be shared."""
+    shared, own = (build(pairs(share_embeddings=share), key=KEY) for share in (True, False))
+    assert shared.source_embedding is None
+    assert np.abs(own.embedding.table[...] - own.source_embedding.table[...]).max() > 0.1
+    before = shared.encode(jnp.asarray(SOURCE)).states_BSD
+    shared.embedding.table[...] = 2 * shared.embedding.table[...] + 1
+    assert np.abs(shared.encode(jnp.asarray(SOURCE)).states_BSD - before).max() > 1e-3
+    with pytest.raises(ConfigError, match=r"model\.share_embeddings: 7 source types and 11 target types"):
+        pairs(share_embeddings=True, source_vocab_size=7)
+
+
+def test_scaled_embeddings():
+    """√D times the rows on both sides; the logits by the tied table are not scaled."""
+    scaled, plain = (build(pairs(scale_embeddings=s), key=KEY) for s in (True, False))
+    for name, tokens in (("embedding", TARGET), ("source_embedding", SOURCE)):
+        expected = 8**0.5 * getattr(plain, name)(jnp.asarray(tokens))
+        chex.assert_trees_all_close(getattr(scaled, name)(jnp.asarray(tokens)), expected, rtol=1e-6)
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(1, 2, 8)), jnp.float32)
+    chex.assert_trees_all_equal(scaled.embedding.logits(x), plain.embedding.logits(x))
+
+
+def test_encoder_and_decoder_have_their_own_sizes():
+    """Layers and lengths of either side; what else there is they share."""
+    config = pairs(num_encoder_layers=3, num_layers=2, max_source_length=5, source_vocab_size=7)
+    encoder = config.encoder
+    assert (encoder.num_layers, encoder.max_length, encoder.vocab_size, encoder.causal) == (3, 5, 7, False)
+    assert encoder == dataclasses.replace(encoder, norm=config.norm, residual=config.residual)
+    assert pairs(num_layers=2).encoder.num_layers == 2
+    with pytest.raises(ConfigError, match="the decoder of an encoder-decoder is causal"):
+        pairs(causal=False)
+
+
+@functools.cache
+def translation_gradient(layers: Layers):
+    params, apply = split(build(pairs(num_layers=2, layers=layers, position=NoPosition()), key=KEY))
+
+    def loss(params):
+        logits = apply(params, jnp.asarray(SOURCE), jnp.asarray(TARGET))
+        return cross_entropy(logits[:, :-1], jnp.asarray(TARGET[:, 1:])).mean()
+
+    return jax.jit(jax.value_and_grad(loss), compiler_options=QUICK)(params)
+
+
+@pytest.mark.parametrize("layers", [Scanned(), Scanned(remat="full"), Unrolled(remat="dots")], ids=str)
+def test_how_layers_are_run_changes_nothing(layers):
+    """Scanned or unrolled, with or without rematerialization: one loss and one gradient."""
+    chex.assert_trees_all_close(translation_gradient(layers), translation_gradient(Unrolled()), rtol=1e-5, atol=1e-6)
+
+
+# Classes of texts.
+
+
+@pytest.mark.parametrize("pooling", shipped(Pooling), ids=str)
+def test_padding_has_no_influence_on_a_class(pooling):
+    """The logits of a padded text are those of the text alone, whatever stands in the padding."""
+    params, run = pure(classes(pooling=pooling))
+    alone = run(params, jnp.asarray(SOURCE))
+    assert alone.shape == (1, 3)
+    valid = jnp.array([[True] * 4 + [False] * 2])
+    padded = [np.append(SOURCE, [rest], 1) for rest in ([0, 0], [2, 10])]
+    outs = [run(params, jnp.asarray(p), valid_BL=valid) for p in padded]
+    chex.assert_trees_all_close(outs[0], alone, **CLOSE)
+    np.testing.assert_array_equal(*outs)
+    assert np.abs(run(params, jnp.asarray(padded[0])) - alone).max() > 1e-4
+
+
+@pytest.mark.parametrize("pooling", shipped(Pooling), ids=str)
+def test_every_real_token_has_a_say(pooling):
+    """By the gradient of the logits with respect to the table."""
+    valid = jnp.array([[True, True, True, False]])
+
+    def loss(apply, params):
+        return (apply(params, jnp.asarray(SOURCE), valid_BL=valid) ** 2).sum()
+
+    (seen,) = gradient_of_tables(classes(pooling=pooling), loss, "embedding")
+    assert set(np.flatnonzero(seen)) == set(SOURCE[0, :3])
+
+
+@pytest.mark.parametrize("pooling", shipped(Pooling), ids=str)
+def test_a_causal_classifier_reads_its_text(pooling):
+    """Where tokens see only those before them, a pooling sees the text or is refused."""
+    try:
+        params, run = pure(classes(pooling=pooling, causal=True))
+    except ConfigError:
+        return
+    outs = [run(params, jnp.asarray(tokens)) for tokens in (SOURCE, 10 - SOURCE)]
+    assert np.abs(outs[0] - outs[1]).max() > 1e-4
+
+
+@pytest.mark.parametrize("pooling", shipped(Pooling), ids=str)
+def test_texts_of_full_length(pooling):
+    """A token of the pooling's own has a position of its own, and takes none from the text."""
+    params, run = pure(classes(pooling=pooling))
+    assert params["position"]["table"].shape == (6 + pooling.extra_token, 8)
+    assert np.isfinite(run(params, jnp.arange(6, dtype=jnp.int32)[None])).all()
+    with pytest.raises(ConfigError, match="more than max_length"):
+        run(params, jnp.zeros((1, 7), jnp.int32))
+
+
+def test_poolings_by_hand():
+    """Mean and attention over the real tokens, and the first of all."""
+    x = np.random.default_rng(0).normal(size=(2, 4, 8)).astype(np.float32)
+    valid, query = np.array([[1, 1, 1, 0], [1, 0, 0, 0]], bool), x[0, 0]
+    pooled = {
+        p: p(jnp.asarray(x), jnp.asarray(valid), {"query": jnp.asarray(query)})
+        for p in (MeanPooling(), AttentionPooling(), ClassToken())
+    }
+    for i, (row, real) in enumerate(zip(x, valid, strict=True)):
+        weights = np.exp(row[real] @ query) / np.exp(row[real] @ query).sum()
+        chex.assert_trees_all_close(pooled[MeanPooling()][i], row[real].mean(0), **CLOSE)
+        chex.assert_trees_all_close(pooled[AttentionPooling()][i], weights @ row[real], **CLOSE)
+        chex.assert_trees_all_equal(pooled[ClassToken()][i], jnp.asarray(row[0]))
+
+
+@pytest.mark.parametrize("pooling", [MeanPooling(), AttentionPooling()], ids=str)
+def test_pooling_of_nothing_is_zero(pooling):
+    """A text without a real token gives zeros, not NaN."""
+    out = pooling(jnp.ones((1, 3, 8)), jnp.zeros((1, 3), bool), {"query": jnp.ones(8)})
+    assert not np.asarray(out).any()
+
+
+def test_the_class_token_is_a_parameter_before_the_text():
+    """It is what the logits are read from: with another value of it they are others, at the first position."""
+    model = build(classes(pooling=ClassToken(), residual=NoNormResidual()), key=KEY)
+    x = jnp.concatenate([model.pooling_params.token[...][None, None], model.embedding(jnp.asarray(SOURCE))], 1)
+    states = model.transform(x, Tokens.at(np.arange(5)))
+    chex.assert_trees_all_close(model(jnp.asarray(SOURCE)), model.head(states[:, 0]), **CLOSE)
+
+
+# Images.
+
+
+def test_patches_are_cut_row_by_row():
+    """The second patch is to the right of the first; joined again they are the images, bit for bit."""
+    x = images()
+    cut_up = cut(jnp.asarray(x), 2)
+    assert cut_up.shape == (2, 6, 8)
+    np.testing.assert_array_equal(cut_up[:, 1], x[:, 0:2, 2:4].reshape(2, -1))
+    np.testing.assert_array_equal(cut_up[:, 3], x[:, 2:4, 0:2].reshape(2, -1))
+    np.testing.assert_array_equal(join(cut_up, 2, 3), x)
+
+
+def test_a_patch_is_embedded_by_a_linear_map():
+    """Pixels times a kernel plus a bias (Dosovitskiy et al. 2020, equation 1)."""
+    layer = build(patches(VisionConfig, num_classes=3), key=KEY).embedding
+    layer.projection.bias[...] = layer.projection.bias[...] + 0.5
+    pixels = images()[:, 2:4, 4:6].reshape(2, -1)
+    expected = pixels @ np.asarray(layer.projection.kernel[...]) + 0.5
+    chex.assert_trees_all_close(np.asarray(layer(jnp.asarray(images()))[:, 5]), expected, **CLOSE)
+
+
+@pytest.mark.parametrize("kind", [PatchConfig, VisionConfig])
+def test_patches_that_do_not_fill_an_image(kind):
+    """The error names the nearest size that does; height and width need not be equal."""
+    with pytest.raises(ConfigError, match=r"model.patch_size: patches of 4 do not fill images of 4 × 6; .* have 2"):
+        build(patches(kind, patch_size=4), key=KEY)
+    assert patches(kind, patch_size=2).grid == (2, 3)
+    assert patches(kind, patch_size=1).patch_dim == 2
+
+
+EYES = [(MeanPooling(), p) for p in shipped(Position)] + [(p, Sinusoidal2D()) for p in shipped(Pooling)[1:]]
+
+
+@pytest.mark.parametrize(("pooling", "position"), EYES, ids=str)
+def test_vision_transformer(pooling, position):
+    """Finite logits of classes from every pooling and position; whole patches may change places only without one."""
+    params, run = pure(patches(VisionConfig, num_classes=3, pooling=pooling, position=position))
+    x = images()
+    swapped = np.concatenate([x[:, :, 4:], x[:, :, 2:4], x[:, :, :2]], 2)
+    out, other = (run(params, jnp.asarray(i)) for i in (x, swapped))
+    assert out.shape == (2, 3)
+    assert np.isfinite(out).all()
+    difference = np.abs(out - other).max()
+    assert difference < 1e-5 if isinstance(position, NoPosition) else difference > 1e-5
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_rows_and_columns_are_told_apart(first):
+    """Half of the features are the row's, half the column's; what stands before the patches is nowhere in the grid."""
+    grid = Sinusoidal2D().on_grid(columns=3, first=first)
+    x = np.asarray(grid.to_embedding(jnp.arange(first + 6)[None], 8, {})[0])
+    before, patch = x[:first], x[first:].reshape(2, 3, 8)
+    assert (patch[..., :4] == patch[:, :1, :4]).all()
+    assert (patch[..., 4:] == patch[:1, :, 4:]).all()
+    assert len(np.unique(patch[:, 0, :4], axis=0)) == 2
+    assert len(np.unique(patch[0, :, 4:], axis=0)) == 3
+    assert len(np.unique(x.round(5), axis=0)) == first + 6
+    assert not any((patch[..., :4] == b[:4]).all(-1).any() for b in before)
+
+
+def test_a_model_knows_its_grid():
+    """Columns come from the image, and a token before the patches moves the first one."""
+    for pooling in (MeanPooling(), ClassToken()):
+        model = build(patches(VisionConfig, num_classes=3, pooling=pooling, position=Sinusoidal2D()), key=KEY)
+        assert model.config.position == Sinusoidal2D(columns=3, first=int(pooling.extra_token))
+    assert build(patches(position=Sinusoidal2D()), key=KEY).config.position == Sinusoidal2D(columns=3)
+
+
+@pytest.mark.parametrize("before", [0, 1])
+def test_resized_positions(before):
+    """The same grid gives the same table, what stands before is kept, and a linear slope stays one."""
+    table = np.random.default_rng(0).normal(size=(before + 6, 4)).astype(np.float32)
+    same = resize_positions(jnp.asarray(table), (2, 3), (2, 3))
+    chex.assert_trees_all_close(np.asarray(same), table, **CLOSE)
+    larger = resize_positions(jnp.asarray(table), (2, 3), (4, 6))
+    assert larger.shape == (before + 24, 4)
+    np.testing.assert_array_equal(larger[:before], table[:before])
+    slope = np.broadcast_to(np.arange(4.0, dtype=np.float32)[None, :, None], (4, 4, 1)).reshape(16, 1)
+    finer = np.asarray(resize_positions(jnp.asarray(slope), (4, 4), (4, 8))).reshape(4, 8)
+    np.testing.assert_allclose(np.diff(finer, axis=1)[:, 1:-1], 0.5, rtol=1e-5)
+    np.testing.assert_allclose(finer, finer[:1].repeat(4, 0), rtol=1e-5, atol=1e-6)
+
+
+def test_hidden_patches_have_no_influence():
+    """Pixels of hidden patches leave the output as it is, bit for bit; those of shown ones do not."""
+    params, run = pure(patches())
+    hidden = np.array([[True, False, False, False, True, False]])
+    x, other = images(1), images(1, seed=1)
+    where = np.asarray(join(jnp.asarray(np.broadcast_to(hidden[..., None], (1, 6, 8))), 2, 3))
+    arguments = {"hidden_BP": jnp.asarray(hidden)}
+    out = run(params, jnp.asarray(x), **arguments)
+    assert out.shape == x.shape
+    np.testing.assert_array_equal(run(params, jnp.asarray(np.where(where, other, x)), **arguments), out)
+    assert np.abs(run(params, jnp.asarray(np.where(where, x, other)), **arguments) - out).max() > 1e-3
+    assert np.abs(run(params, jnp.asarray(x)) - out).max() > 1e-3
+
+
+def test_images_are_joined_patches():
+    """The output image is the predicted patches in their places; hidden places are told apart by position."""
+    params, run = pure(patches())
+    x, hidden = jnp.asarray(images(1)), jnp.ones((1, 6), bool)
+    predicted = run(params, x, hidden_BP=hidden, method="predict_patches")
+    np.testing.assert_array_equal(cut(run(params, x, hidden_BP=hidden), 2), predicted)
+    np.testing.assert_array_equal(run(params, x, method="patches"), cut(x, 2))
+    assert np.abs(predicted[0, 0] - predicted[0, 1]).max() > 1e-3
+
+
+# Layers and weights that are skipped.
+
+
+def test_dropped_sequences_keep_their_mean():
+    """Whole sequences are zero or divided by 1 - rate; over many keys the mean is the input. No key: the input."""
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(500, 2, 3)) + 2, jnp.float32)
+    assert drop_sequences(x, 0.3, None) is x
+    out = np.asarray(drop_sequences(x, 0.3, KEY))
+    kept = (out != 0).all((1, 2))
+    assert (kept | (out == 0).all((1, 2))).all()
+    np.testing.assert_allclose(out[kept], np.asarray(x)[kept] / 0.7, rtol=1e-5)
+    keys = jax.random.split(KEY, 2000)
+    mean = jax.vmap(lambda key: drop_sequences(x[:4], jnp.float32(0.3), key))(keys).mean(0)
+    np.testing.assert_allclose(mean, x[:4], rtol=0.08)
+
+
+@pytest.mark.parametrize("layer", [0, 1, 3])
+def test_the_rate_of_a_layer_rises_to_that_of_the_last(layer):
+    """A sequence skips both sublayers of layer l of N with probability (rate · (l + 1)/N)²."""
+    config = ModelConfig(**SIZES | LAWS | SIMPLE | {"num_layers": 4}, stochastic_depth=0.8, residual=NoNormResidual())
+    block = Block(config, key=KEY)
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(3000, 2, 8)), jnp.float32)
+    run = {"tokens": Tokens.at(np.arange(2)), "mask": Causal(), "position_params": {}}
+    out, _ = jax.jit(lambda key: block(x, layer=layer, key=key, **run))(KEY)
+    skipped = (np.asarray(out) == np.asarray(x)).all((1, 2)).mean()
+    rate = 0.8 * (layer + 1) / 4
+    np.testing.assert_allclose(skipped, rate**2, atol=4 * (rate**2 / 3000) ** 0.5)
+
+
+def test_stochastic_depth_without_a_key():
+    """Evaluation skips nothing; with a key something is skipped."""
+    plain, deep = (build(classes(stochastic_depth=rate), key=KEY) for rate in (0.0, 0.9))
+    expected = plain(jnp.asarray(SOURCE))
+    chex.assert_trees_all_close(deep(jnp.asarray(SOURCE)), expected, rtol=1e-6)
+    chex.assert_trees_all_close(plain(jnp.asarray(SOURCE), key=KEY), expected, rtol=1e-6)
+    outs = [deep(jnp.asarray(SOURCE), key=at(KEY, i)) for i in range(3)]
+    assert max(np.abs(out - expected).max() for out in outs) > 1e-3
+
+
+def test_attention_dropout_needs_weights():
+    """An implementation that never forms them is refused; exact attention drops them under a key."""
+    with pytest.raises(ConfigError, match=r"model.attention_dropout: chunked.* never forms the weights; use exact"):
+        classes(attention_dropout=0.1, attention=Chunked())
+    model, plain = (build(classes(attention_dropout=rate), key=KEY) for rate in (0.5, 0.0))
+    chex.assert_trees_all_close(model(jnp.asarray(SOURCE)), plain(jnp.asarray(SOURCE)), rtol=1e-6)
+    assert np.abs(model(jnp.asarray(SOURCE), key=KEY) - plain(jnp.asarray(SOURCE))).max() > 1e-4
+
+
+# Prefix language models.
+
+
+@pytest.mark.parametrize("attention", [Exact(), Chunked(block=2)], ids=str)
+@pytest.mark.parametrize("now", range(6))
+def test_a_prefix_is_read_in_both_directions(attention, now):
+    """By the gradient: a token of the prefix sees all of it, one behind sees what came before, and nobody more."""
+    length, prefix = 6, 3
+    seen = prefix_gradients(attention, length, prefix)[now]
+    assert np.flatnonzero(seen > 1e-7).tolist() == list(range(max(prefix, now + 1)))
+    assert not seen[max(prefix, now + 1) :].any()
+
+
+@functools.cache
+def prefix_gradients(attention, length, prefix):
+    """(L, L): how much the logits of each position depend on each token."""
+    config = ModelConfig(**SIZES | LAWS | SIMPLE | {"tie_embeddings": False, "attention": attention})
+    params, apply = split(LanguageModel(config, key=KEY))
+    tokens, mask = jnp.arange(length)[None], Causal() | Prefix(jnp.array([prefix]))
+
+    def totals(table):
+        logits = apply(params | {"embedding": {"table": table}}, tokens, mask=mask)
+        return (logits[0] ** 2).sum(-1)
+
+    jacobian = jax.jit(jax.jacrev(totals))(params["embedding"]["table"])
+    return np.abs(np.asarray(jacobian)).max(-1)[:, :length]

@@ -1,0 +1,87 @@
+"""The mean of the parameters after the last steps."""
+
+import functools
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from transformer.config.objectives import NextToken
+from transformer.config.run import Replica
+from transformer.training import program
+from transformer.training.optimizer import Numbers
+from transformer.training.step import create_train_state, make_train_step
+
+STEPS, SGD = 5, optax.sgd(0.5)
+
+
+def bigram(params, tokens_BL, *, key):
+    """The smallest language model: a table of logits."""
+    return params["table"][tokens_BL]
+
+
+def start(averaged):
+    """A state before the first step, for plain gradient descent."""
+    params = {"table": jnp.asarray(np.random.default_rng(1).normal(size=(4, 4)), jnp.float32)}
+    return create_train_state(params, SGD, Numbers(*(jnp.float32(0),) * 3), jax.random.key(1), averaged=averaged)
+
+
+@functools.cache
+def trajectory(average_from):
+    """The state after each step."""
+    state = start(average_from is not None)
+    step = jax.jit(make_train_step(bigram, NextToken(), SGD, average_from=average_from))
+    states = []
+    for batch in np.random.default_rng(0).integers(0, 4, (STEPS, 4, 9)).astype(np.int32):
+        state, _ = step(state, {"tokens": jnp.asarray(batch)})
+        states.append(state)
+    return states
+
+
+@pytest.mark.parametrize("average_from", [0, 2, 4])
+def test_the_average_is_the_mean_of_the_last_parameters(average_from):
+    """By hand; the parameters themselves are as without, and before there is a mean it is zero."""
+    states, plain = trajectory(average_from), trajectory(None)
+    chex.assert_trees_all_equal(states[-1].params, plain[-1].params)
+    assert plain[-1].average is None
+    for i, state in enumerate(states):
+        taken = [s.params for s in states[average_from : i + 1]]
+        mean = jax.tree.map(lambda *leaves: np.mean(leaves, 0), *taken) if taken else None
+        expected = jax.tree.map(np.zeros_like, state.params) if mean is None else mean
+        chex.assert_trees_all_close(state.average, expected, rtol=1e-5, atol=1e-7)
+    chex.assert_trees_all_equal(states[-1].evaluated, states[-1].average)
+    chex.assert_trees_all_equal(plain[-1].evaluated, plain[-1].params)
+
+
+def test_the_mean_of_one_is_the_parameters():
+    """Bit for bit; the mean of two is not."""
+    chex.assert_trees_all_equal(trajectory(STEPS - 1)[-1].evaluated, trajectory(None)[-1].params)
+    two = trajectory(STEPS - 2)[-1]
+    assert any(np.abs(a - b).max() > 0 for a, b in zip(*map(jax.tree.leaves, (two.average, two.params)), strict=True))
+
+
+@pytest.mark.parametrize(("last", "average_from"), [(None, None), (1, 11), (3, 9), (12, 0), (99, 0)])
+def test_so_many_last_steps(config, monkeypatch, last, average_from):
+    """A run of twelve steps: the program takes the last ones, all where there are not so many."""
+    given = []
+
+    def make(*arguments, **options):
+        given.append(options["average_from"])
+        return make_train_step(*arguments, **options)
+
+    monkeypatch.setattr(program, "make_train_step", make)
+    made = program.make_program(config.replace(average_last=last), [Replica()])
+    assert given == [average_from]
+    assert (made.abstract_state.average is None) == (last is None)
+
+
+def test_a_frozen_run_keeps_a_finite_mean():
+    """From the first loss that is not finite the parameters stay, and the mean is of what they were."""
+    state = start(averaged=True)
+    step = jax.jit(make_train_step(bigram, NextToken(), SGD, average_from=0))
+    after, _ = step(state, {"tokens": jnp.zeros((4, 9), jnp.int32), "weights": jnp.full((4, 8), jnp.nan)})
+    assert int(after.diverged_at) == 0
+    chex.assert_trees_all_equal(after.average, state.params)
