@@ -221,7 +221,7 @@ def test_configs_that_cannot_be(text, message):
 
 
 def test_names():
-    names = {"char", "byte", "word", "bpe", "byte_bpe", "wordpiece"}
+    names = {"char", "byte", "symbols", "word", "bpe", "byte_bpe", "wordpiece"}
     assert {n for n, c in Tokenization.variants().items() if c.__module__.startswith("transformer.")} == names
     assert Tokenization.parse("word(vocab_size=None, lowercase=True)") == Word(lowercase=True)
 

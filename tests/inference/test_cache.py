@@ -1,6 +1,12 @@
-"""The cache: a sequence that is read in pieces has the logits of the same sequence read at once."""
+"""The cache: a sequence that is read in pieces has the logits of the same sequence read at once.
 
+Which position the model has is a traced number where all are tried, so that one compiled program serves all.
+"""
+
+import functools
 import itertools
+from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,35 +18,33 @@ from transformer.config.attention import FullReach, Merge, Projection, Reach, Sc
 from transformer.config.implementations import AttentionImplementation, Chunked, Layers
 from transformer.config.model import EncoderDecoderConfig, ModelConfig
 from transformer.config.norms import Norm, RMSNorm
-from transformer.config.parameters import Normal
-from transformer.config.positions import Position, Sinusoidal2D
+from transformer.config.parameters import ZEROS, Normal, Parameter
+from transformer.config.positions import Learned, Position, Sinusoidal2D
 from transformer.config.residuals import Residual
 from transformer.config.variant import ConfigError
 from transformer.models.encoder_decoder import EncoderDecoder
 from transformer.models.language_model import LanguageModel
 from transformer.models.pure import split
 
-LENGTH, SPAN, VOCAB, HEADS = 10, 3, 8, 4
+LENGTH, CAPACITY, SPAN, VOCAB = 8, 16, 3, 8
 # The programs here are many and run once: less work on each.
 QUICK = {"xla_backend_optimization_level": 0}
 # Large weights and no tied embeddings: every token and every position matters.
-SIZES = {"vocab_size": VOCAB, "max_length": LENGTH, "num_layers": 2, "d_model": 16, "num_heads": HEADS, "d_ff": 16}
+SIZES = {"vocab_size": VOCAB, "max_length": CAPACITY, "num_layers": 2, "d_model": 16, "num_heads": 4, "d_ff": 16}
 LAWS = {"initializer": Normal(0.3), "embedding_initializer": Normal(0.3), "tie_embeddings": False}
 CHEAP = {"norm": RMSNorm(), "activation": ReLU()}
 TOKENS = np.random.default_rng(0).integers(0, VOCAB, (2, LENGTH))
 
-# Which tokens of each piece are real, for both sequences: first more than the window holds, then two
-# at once, then one by one. In the second schedule the prompts differ in length and each sequence pauses.
-PLAIN = [np.ones((2, width), bool) for width in (4, 2, 1, 1, 1, 1)]
-PADDED = [
-    np.array(rows, bool)
-    for rows in ([[1, 1, 1, 1], [1, 1, 0, 0]], [[1, 1], [1, 0]], [[0], [1]], [[1], [1]], [[1], [0]], [[1], [1]])
-]
+# Which tokens of each piece are real, for both sequences. Plain: two at once, then one by one. Padded: pieces
+# longer than the window, prompts that are not of one length, and a pause.
+PLAIN = [np.ones((2, width), bool) for width in (2, 2, 1, 1, 1, 1)]
+PADDED = [np.arange(4) < np.array(lengths)[:, None] for lengths in ([4, 2], [2, 3], [0, 1], [1, 1])]
+SCHEDULES = {"plain": PLAIN, "padded": PADDED}
 
 
 def shipped(family):
-    """The variants of a family that tokens can have, small."""
-    small = {Chunked(): Chunked(block=2), SlidingWindow(): SlidingWindow(SPAN)}
+    """The variants of a family that tokens can have, in sizes that matter here."""
+    small = {Chunked(): Chunked(block=2), SlidingWindow(): SlidingWindow(SPAN), Learned(): Learned(std=0.3)}
     values = [cls() for cls in family.variants().values() if cls.__module__.startswith("transformer.")]
     return [small.get(value, value) for value in values if value != Sinusoidal2D()]
 
@@ -67,7 +71,7 @@ def language_model(**choices):
 
 
 def encoder_decoder(**choices):
-    more = {"source_vocab_size": VOCAB, "max_source_length": LENGTH}
+    more = {"source_vocab_size": VOCAB, "max_source_length": 5}
     return split(EncoderDecoder(EncoderDecoderConfig(**SIZES | LAWS | CHEAP | more | choices), key=jax.random.key(0)))
 
 
@@ -86,20 +90,19 @@ def read(apply, params, cache, schedule):
 
     def extend(cache, piece):
         tokens, valid = piece
-        padding = {} if schedule is PLAIN else {"valid_BL": valid}
-        return apply(params, tokens, cache, method="extend", **padding)[::-1]
+        return apply(params, tokens, cache, method="extend", **{} if schedule is PLAIN else {"valid_BL": valid})[::-1]
 
     # Padding is a token like any other, so that it would matter if it were seen.
     padded = np.concatenate([TOKENS, np.full((len(TOKENS), 1), VOCAB - 1)], 1)
     tokens = jnp.asarray(np.take_along_axis(padded, places(schedule), 1))
-    ends = np.cumsum([valid.shape[1] for valid in schedule])
-    pieces = [*zip(jnp.split(tokens, ends[:-1], 1), map(jnp.asarray, schedule), strict=True)]
-    outputs = []
-    for piece in pieces[:2]:
-        cache, logits = extend(cache, piece)
-        outputs.append(logits)
-    cache, logits = jax.lax.scan(extend, cache, jax.tree.map(lambda *steps: jnp.stack(steps), *pieces[2:]))
-    return jnp.concatenate([*outputs, *logits], 1), cache
+    outputs, at = [], 0
+    for width, group in itertools.groupby(schedule, lambda valid: valid.shape[1]):
+        valid = jnp.stack([*group])
+        pieces = jnp.stack([tokens[:, at + i * width : at + (i + 1) * width] for i in range(len(valid))])
+        cache, logits = jax.lax.scan(extend, cache, (pieces, valid))
+        at += len(valid) * width
+        outputs += [*logits]
+    return jnp.concatenate(outputs, 1), cache
 
 
 def assert_same(got, expected):
@@ -114,39 +117,105 @@ def assert_pieces_are_the_whole(pieces, whole, schedule):
     assert np.abs(np.diff(whole, axis=1)).max(-1).min() > 1e-3
 
 
-def check(params, apply, schedule):
-    """The pieces are the whole; the cache after them."""
+@functools.cache
+def both_ways(apply, prompts):
+    """The logits of the whole, those of the pieces, and the cache behind them."""
 
     def run(params, tokens):
-        pieces, cache = read(apply, params, apply(params, *tokens.shape, method="start"), schedule)
+        pieces, cache = read(apply, params, apply(params, 2, CAPACITY, method="start"), SCHEDULES[prompts])
         return apply(params, tokens), pieces, cache
 
-    whole, pieces, cache = quickly(run, params, TOKENS)
-    assert_pieces_are_the_whole(pieces, whole, schedule)
-    np.testing.assert_array_equal(cache.next_position_B, np.concatenate(schedule, 1).sum(1))
+    return jax.jit(run, compiler_options=QUICK)
+
+
+def check(params, apply, prompts):
+    """The pieces are the whole; the cache after them."""
+    whole, pieces, cache = jax.device_get(both_ways(apply, prompts)(params, TOKENS))
+    assert_pieces_are_the_whole(pieces, whole, SCHEDULES[prompts])
+    np.testing.assert_array_equal(cache.next_position_B, np.concatenate(SCHEDULES[prompts], 1).sum(1))
     return cache
 
 
-COMBINATIONS = pairwise(*map(shipped, (Position, AttentionImplementation, Reach)), [1, 2, 4], ["plain", "padded"])
+POSITIONS = shipped(Position)
 
 
-@pytest.mark.parametrize(("position", "attention", "reach", "num_kv_heads", "prompts"), COMBINATIONS, ids=str)
-def test_pieces_are_the_whole(position, attention, reach, num_kv_heads, prompts):
-    """A prompt, two tokens at once and single tokens have the logits of one pass; padding is as if it were not there.
+def chosen(which, answers):
+    """Answer number `which`; None is nothing added."""
+    arrays = [jnp.zeros((), jnp.float32) if answer is None else answer for answer in answers]
+    return jnp.stack(jnp.broadcast_arrays(*arrays))[which]
 
-    A cache has one slot per token, or only as many as the model looks back, and no more heads than keys have.
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class OneOfBiases:
+    """The bias number `which`."""
+
+    which: jax.Array
+    biases: tuple[Any, ...]
+
+    def __call__(self, queries, keys):
+        return chosen(self.which, [bias and bias(queries, keys) for bias in self.biases])
+
+
+@dataclass(frozen=True)
+class OneOfAll(Position):
+    """The shipped position whose number the parameter `which` is."""
+
+    name = "one_of_all"
+
+    def parameters(self, *sizes):
+        own = {f"{i}_{name}": p for i, one in enumerate(POSITIONS) for name, p in one.parameters(*sizes).items()}
+        return {"which": Parameter((), ZEROS)} | own
+
+    def answers(self, method, params, *arguments):
+        """What each position says."""
+        own = [
+            {k.partition("_")[2]: v for k, v in params.items() if k.startswith(f"{i}_")} for i in range(len(POSITIONS))
+        ]
+        return [getattr(one, method)(*arguments, p) for one, p in zip(POSITIONS, own, strict=True)]
+
+    def to_embedding(self, positions_BL, d_model, params):
+        return chosen(params["which"], self.answers("to_embedding", params, positions_BL, d_model))
+
+    def to_query_key_input(self, positions_BL, d_model, params):
+        return chosen(params["which"], self.answers("to_query_key_input", params, positions_BL, d_model))
+
+    def rotate(self, x_BLHK, positions_BL, params):
+        return chosen(params["which"], self.answers("rotate", params, x_BLHK, positions_BL))
+
+    def bias(self, num_heads, params):
+        return OneOfBiases(params["which"], tuple(self.answers("bias", params, num_heads)))
+
+
+@functools.cache
+def model_of_all_positions(**choices):
+    return language_model(position=OneOfAll(), **choices)
+
+
+COMBINATIONS = pairwise(*map(shipped, (AttentionImplementation, Reach)), [1, 2, 4], [*SCHEDULES])
+
+
+@pytest.mark.parametrize("position", range(len(POSITIONS)), ids=lambda i: str(POSITIONS[i]))
+@pytest.mark.parametrize(("attention", "reach", "num_kv_heads", "prompts"), COMBINATIONS, ids=str)
+def test_pieces_are_the_whole(attention, reach, num_kv_heads, prompts, position):
+    """A prompt, more tokens at once and single tokens have the logits of one pass; padding is as if it were not there.
+
+    A cache has one slot per token, or only as many as the model looks back, and the heads of keys and values.
     """
-    choices = {"position": position, "attention": attention, "reach": reach, "num_kv_heads": num_kv_heads}
-    cache = check(*language_model(**choices), {"plain": PLAIN, "padded": PADDED}[prompts])
-    assert cache.capacity == (reach.span or LENGTH)
-    for layer in cache.layers:
-        assert {array.shape[:3] for array in layer} == {(2, cache.capacity, num_kv_heads)}
+    params, apply = model_of_all_positions(attention=attention, reach=reach, num_kv_heads=num_kv_heads)
+    params = params | {"position": params["position"] | {"which": jnp.int32(position)}}
+    cache = check(params, apply, prompts)
+    assert cache.capacity == (reach.span or CAPACITY)
+    assert [array.size for array in jax.tree.leaves(cache.layers)] == [2 * cache.capacity * num_kv_heads * 4] * 4
 
 
 VARIANTS = in_turn(
+    position=POSITIONS,
+    attention=shipped(AttentionImplementation),
+    reach=shipped(Reach),
     residual=shipped(Residual),
     projection=shipped(Projection),
-    merge=shipped(Merge),
+    merge=shipped(Merge)[::-1],
     scale=shipped(Scale),
     layers=shipped(Layers),
     norm=[norm for norm in shipped(Norm) if not norm.mixes_tokens],
@@ -155,15 +224,15 @@ VARIANTS = in_turn(
 
 @pytest.mark.parametrize("choices", VARIANTS, ids=lambda choices: "-".join(map(str, choices.values())))
 def test_every_choice_has_a_cache(choices):
-    """Residuals, projections, merges, scales, layers and norms are the same in pieces."""
-    check(*language_model(position=Position.parse("rope"), **choices), PADDED)
+    """Residuals, projections, merges, scales, layers and norms are the same in pieces, and each position by itself."""
+    check(*language_model(**choices), "padded")
 
 
 def test_every_switch_has_a_cache():
     """Biases, a scaled positional bias, scaled and tied embeddings."""
     biases = {"attention_bias": ("query", "key", "value", "out"), "feed_forward_bias": True}
     switches = {"scale_bias": True, "scale_embeddings": True, "tie_embeddings": True}
-    check(*language_model(position=Position.parse("alibi"), **biases, **switches), PLAIN)
+    check(*language_model(position=Position.parse("alibi"), **biases, **switches), "plain")
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -208,7 +277,7 @@ def test_the_source_is_read_once(choices):
     assert 0 < len(gone) < len(jax.tree.leaves(params))
 
     def run(params, rest, tokens, sources, valid):
-        cache = apply(params, *tokens.shape, sources, valid, method="start")
+        cache = apply(params, 2, CAPACITY, sources, valid, method="start")
         pieces, after = read(apply, rest, cache, schedule)
         return apply(params, sources, tokens, source_valid_BS=valid), pieces, (cache.memory, after.memory)
 
@@ -217,33 +286,32 @@ def test_the_source_is_read_once(choices):
     jax.tree.map(np.testing.assert_array_equal, before, after)
 
 
-def test_past_the_capacity():
-    """A token without a slot has no logits but NaN; a ring goes on and is still right."""
-    for reach, capacity, good in ((FullReach(), 4, 4), (SlidingWindow(6), 4, 4), (SlidingWindow(SPAN), 4, LENGTH)):
-        params, apply = language_model(position=Position.parse("rope"), reach=reach)
+@pytest.mark.parametrize("reach", [FullReach(), SlidingWindow(6)], ids=str)
+def test_past_the_capacity(reach):
+    """A token without a slot has no logits but NaN; a cache shorter than the window is no ring."""
+    params, apply = language_model(position=Position.parse("rope"), reach=reach, num_layers=1)
 
-        def run(params, tokens, apply=apply, capacity=capacity):
-            def step(cache, token_B):
-                return apply(params, token_B[:, None], cache, method="extend")[::-1]
+    def run(params, tokens):
+        def step(cache, token_B):
+            return apply(params, token_B[:, None], cache, method="extend")[::-1]
 
-            _, steps = jax.lax.scan(step, apply(params, len(tokens), capacity, method="start"), tokens.T)
-            return apply(params, tokens), jnp.concatenate([*steps], 1)
+        return jax.lax.scan(step, apply(params, len(tokens), 4, method="start"), tokens.T)[1]
 
-        whole, steps = quickly(run, params, TOKENS)
-        assert_same(steps[:, :good], whole[:, :good])
-        assert np.isnan(steps[:, good:]).all()
+    steps = quickly(run, params, TOKENS)
+    assert np.isfinite(steps[:4]).all()
+    assert np.isnan(steps[4:]).all()
 
 
 def test_past_the_positions():
     """A cache longer than a table of positions is refused when it is made; other positions go on."""
     params, apply = language_model(position=Position.parse("learned"))
     with pytest.raises(
-        ConfigError, match=f"{LENGTH + 1} tokens are more than max_length {LENGTH}, and position learned"
+        ConfigError, match=f"{CAPACITY + 1} tokens are more than max_length {CAPACITY}, and position learned"
     ):
-        apply(params, 1, LENGTH + 1, method="start")
-    assert apply(params, 1, LENGTH, method="start").capacity == LENGTH
+        apply(params, 1, CAPACITY + 1, method="start")
+    assert apply(params, 1, CAPACITY, method="start").capacity == CAPACITY
     params, apply = language_model(position=Position.parse("rope"))
-    assert apply(params, 1, LENGTH + 1, method="start").capacity == LENGTH + 1
+    assert apply(params, 1, CAPACITY + 1, method="start").capacity == CAPACITY + 1
 
 
 def test_an_encoder_has_no_cache():

@@ -56,35 +56,42 @@ def empty_tokens(batch_size: int, capacity: int) -> Tokens:
     return Tokens(jnp.zeros(shape, jnp.int32), jnp.arange(capacity, dtype=jnp.int32), valid=jnp.zeros(shape, jnp.bool))
 
 
-def write(slots: jax.Array, new: jax.Array, written: jax.Array, axis: int) -> jax.Array:
-    """The slots of an axis with new entries after the first `written`, over the oldest where the end is reached."""
-    capacity, length = slots.shape[axis], new.shape[axis]
-    new = new.astype(slots.dtype)
-    if length == 1:
-        return lax.dynamic_update_slice_in_dim(slots, new, written % capacity, axis)
-    kept = min(length, capacity)
-    places = (written + length - kept + jnp.arange(kept)) % capacity
-    latest = lax.slice_in_dim(new, length - kept, length, axis=axis)
-    return slots.at[(slice(None),) * axis + (places,)].set(latest)
+def places_of(new: Tokens, capacity: int, written: jax.Array, ring: bool) -> jax.Array:
+    """Where new tokens go: the first slot () of all sequences side by side, or in a ring (B, L) slots of their own.
+
+    In a ring a sequence keeps its latest real tokens, each at its position modulo the capacity;
+    padding has the slot `capacity`, which does not exist.
+    """
+    if not ring:
+        return written
+    assert new.valid is not None
+    last_B1 = jnp.where(new.valid, new.positions, -1).max(1, keepdims=True)
+    kept_BL = new.valid & (new.positions > last_B1 - capacity)
+    return jnp.where(kept_BL, new.positions % capacity, capacity)
 
 
-def append(slots: jax.Array, new: jax.Array, written: jax.Array, *, axis: int, ring: bool):
-    """What the new tokens may attend to, and the slots with them.
+def append(slots: jax.Array, new: jax.Array, places: jax.Array, *, axis: int) -> tuple[jax.Array, jax.Array]:
+    """What the new tokens may attend to, and the slots with them (`places_of`).
 
     Several tokens at once may push out of a ring what the first of them still needs: they see the
     old slots and themselves.
     """
-    after = write(slots, new, written, axis)
-    if ring and new.shape[axis] > 1:
-        return jnp.concatenate([slots, new.astype(slots.dtype)], axis), after
-    return after, after
+    new = new.astype(slots.dtype)
+    if places.ndim == 0:
+        after = lax.dynamic_update_slice_in_dim(slots, new, places, axis)
+        return after, after
+    own = jnp.repeat(places, slots.shape[0] // places.shape[0], axis=0)
+    rows = jnp.arange(len(slots))[:, None]
+    after = jnp.moveaxis(slots, axis, 1).at[rows, own].set(jnp.moveaxis(new, axis, 1), mode="drop")
+    after = jnp.moveaxis(after, 1, axis)
+    return (after if new.shape[axis] == 1 else jnp.concatenate([slots, new], axis)), after
 
 
-def append_tokens(slots: Tokens, new: Tokens, written: jax.Array, ring: bool) -> tuple[Tokens, Tokens]:
+def append_tokens(slots: Tokens, new: Tokens, places: jax.Array) -> tuple[Tokens, Tokens]:
     """`append` for the positions of the slots and whether they hold a token."""
-    seen_positions, positions = append(slots.positions, new.positions, written, axis=1, ring=ring)
     assert slots.valid is not None
     assert new.valid is not None
-    seen_valid, valid = append(slots.valid, new.valid, written, axis=1, ring=ring)
+    seen_positions, positions = append(slots.positions, new.positions, places, axis=1)
+    seen_valid, valid = append(slots.valid, new.valid, places, axis=1)
     indices = jnp.arange(seen_positions.shape[1], dtype=jnp.int32)
     return Tokens(seen_positions, indices, valid=seen_valid), slots._replace(positions=positions, valid=valid)

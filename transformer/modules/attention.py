@@ -45,7 +45,7 @@ class Attention(nnx.Module):
         position_params,
         past: KeyValue | None = None,
         slots: Tokens | None = None,
-        written: jax.Array | None = None,
+        places: jax.Array | None = None,
         key: jax.Array | None = None,
     ) -> tuple[jax.Array, KeyValue | None]:
         """Self-attention (B, L, D), and the keys and values of `past` with those of these tokens.
@@ -57,7 +57,7 @@ class Attention(nnx.Module):
           position_params: of the positional scheme.
           past: keys and values of tokens read before; None attends to the input alone.
           slots: of what is attended to, where there is a past.
-          written: tokens in the past.
+          places: the slots of these tokens, from `transformer.functional.cache.places_of`.
           key: turns dropout on.
         """
         config, position = self.config, self.config.position
@@ -66,10 +66,10 @@ class Attention(nnx.Module):
         q, k, v = self._heads(query=x_qk, key=x_qk, value=x_BLD)
         q, k = (position.rotate(x, tokens.positions, position_params) for x in (q, k))
         if past is not None:
-            assert written is not None
-            ring, new = config.reach.span == past.keys_XKS.shape[2], in_order(k, v)
-            keys_seen, keys_kept = append(past.keys_XKS, new.keys_XKS, written, axis=2, ring=ring)
-            values_seen, values_kept = append(past.values_XSK, new.values_XSK, written, axis=1, ring=ring)
+            assert places is not None
+            new = in_order(k, v)
+            keys_seen, keys_kept = append(past.keys_XKS, new.keys_XKS, places, axis=2)
+            values_seen, values_kept = append(past.values_XSK, new.values_XSK, places, axis=1)
             memory, past = KeyValue(keys_seen, values_seen), KeyValue(keys_kept, values_kept)
         else:
             memory = in_order(k, v)

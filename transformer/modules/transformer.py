@@ -9,7 +9,7 @@ from flax import nnx
 
 from transformer.config.model import ModelConfig
 from transformer.config.variant import ConfigError
-from transformer.functional.cache import Cache, KeyValue, append_tokens, empty_tokens
+from transformer.functional.cache import Cache, KeyValue, append_tokens, empty_tokens, places_of
 from transformer.functional.dropout import dropout
 from transformer.functional.masks import Causal, Full, Mask, Padding, Segment, Tokens
 from transformer.modules.block import Block, Memory
@@ -104,13 +104,14 @@ class Transformer(nnx.Module):
         steps_BL = jnp.cumsum(valid_BL, axis=1, dtype=jnp.int32)
         positions_BL = cache.next_position_B[:, None] + jnp.maximum(steps_BL - 1, 0)
         tokens = Tokens.at(positions_BL, valid=valid_BL)
-        slots, after = append_tokens(cache.tokens, tokens, cache.written, ring)
+        places = places_of(tokens, cache.capacity, cache.written, ring)
+        slots, after = append_tokens(cache.tokens, tokens, places)
         shared: dict[str, Any] = {
             "tokens": tokens,
             "mask": self.mask_of(slots),
             "position_params": self.position(),
             "slots": slots,
-            "written": cache.written,
+            "places": places,
             "key": None,
         }
         x_BLD = self._add_positions(x_BLD, tokens)
