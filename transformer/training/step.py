@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
-from transformer.config.objectives import Batch, Objective, Sums
+from transformer.config.objectives import Batch, Objective
 from transformer.models.pure import Apply, Params
 from transformer.training.optimizer import Numbers
 
@@ -33,6 +33,13 @@ class TrainState(NamedTuple):
     def evaluated(self) -> Params:
         """The parameters a run is judged by."""
         return self.params if self.average is None else self.average
+
+
+class Total(NamedTuple):
+    """Of a batch, or of a piece of it."""
+
+    loss: jax.Array
+    weight: jax.Array
 
 
 Metrics = dict[str, jax.Array]
@@ -77,15 +84,16 @@ def make_train_step(
     """
     optimizer = optax.with_extra_args_support(optimizer)
 
-    def gradient(params: Params, batch: Batch, key: jax.Array) -> tuple[Sums, Params]:
+    def gradient(params: Params, batch: Batch, key: jax.Array) -> tuple[Total, Params]:
         def total(params):
             sums = objective(apply, params, batch, key)
-            return sums.loss.sum(), sums
+            loss = sums.loss.sum()
+            return loss, Total(loss, sums.weight.sum())
 
         grads, sums = jax.grad(total, has_aux=True)(params)
         return sums, grads
 
-    def accumulated(params: Params, batch: Batch, key: jax.Array) -> tuple[Sums, Params]:
+    def accumulated(params: Params, batch: Batch, key: jax.Array) -> tuple[Total, Params]:
         if accumulation == 1:
             return gradient(params, batch, key)
         pieces = jax.tree.map(lambda a: a.reshape(accumulation, -1, *a.shape[1:]), batch)
@@ -105,8 +113,8 @@ def make_train_step(
         else:
             key = jax.random.fold_in(key, lax.axis_index(data_axis))
             sums, grads = lax.psum(accumulated(state.params, batch, key), data_axis)
-        weight = jnp.maximum(sums.weight.sum(), 1.0)
-        loss, grads = sums.loss.sum() / weight, jax.tree.map(lambda g: g / weight, grads)
+        weight = jnp.maximum(sums.weight, 1.0)
+        loss, grads = sums.loss / weight, jax.tree.map(lambda g: g / weight, grads)
         grad_norm = optax.tree.norm(grads)
         updates, opt_state = optimizer.update(grads, state.opt_state, state.params, numbers=state.numbers)
         finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
