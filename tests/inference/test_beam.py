@@ -1,5 +1,7 @@
-"""Beam search against greedy decoding, exhaustive search, and a plain search without a cache."""
+"""Beam search: greedy where it is narrow, exhaustive where it is wide, and a plain search without cache in between."""
 
+import dataclasses
+import functools
 import itertools
 
 import jax
@@ -7,129 +9,227 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from transformer.config.activations import ReLU
 from transformer.config.model import EncoderDecoderConfig, ModelConfig
-from transformer.config.norms import NoNorm
-from transformer.config.parameters import Constant, Normal
-from transformer.config.positions import NoPosition, RoPE
-from transformer.config.residuals import NoNormResidual
+from transformer.config.norms import RMSNorm
+from transformer.config.parameters import Normal
 from transformer.inference.generate import generate
 from transformer.inference.scoring import sequence_log_probability
-from transformer.inference.strategies import Beam
-from transformer.models.build import build
+from transformer.inference.strategies import Beam, Greedy
+from transformer.models.encoder_decoder import EncoderDecoder
+from transformer.models.language_model import LanguageModel
 from transformer.models.pure import split
 
-V, STOP = 4, 2
-LAW = {"initializer": Normal(0.4), "embedding_initializer": Normal(0.4)}
-SIZES = {"vocab_size": V, "num_layers": 1, "d_model": 16, "num_heads": 2, "position": RoPE(), "max_length": 16, **LAW}
-PROMPTS = jnp.asarray([[0, 1], [3, 3], [1, 0]], jnp.int32)
+VOCAB, PROMPT, TOKENS, STOP = 5, 3, 5, 4
+LENGTH = PROMPT + TOKENS
+# The programs here are many and run once: less work on each.
+QUICK = {"xla_backend_optimization_level": 0}
+# Large weights and no tied embeddings: what was read decides what is likely.
+CONFIG = ModelConfig(
+    vocab_size=VOCAB,
+    max_length=LENGTH,
+    num_layers=2,
+    d_model=16,
+    num_heads=4,
+    d_ff=16,
+    norm=RMSNorm(),
+    activation=ReLU(),
+    initializer=Normal(0.4),
+    embedding_initializer=Normal(0.4),
+    tie_embeddings=False,
+).replace(position="rope")
+PROMPTS = np.random.default_rng(0).integers(0, STOP, (4, PROMPT))
+LENGTHS = np.array([3, 1, 2, 3])
+SEEDS = range(4)
 
 
-def model(seed):
-    return split(build(ModelConfig(**SIZES), key=jax.random.key(seed)))
+@functools.cache
+def language_model(config=CONFIG, seed=0):
+    """Parameters of a seed; the function is the same for all."""
+    params, apply = split(LanguageModel(config, key=jax.random.key(seed)))
+    return params, apply if seed == 0 else language_model(config)[1]
 
 
-@pytest.mark.parametrize("seed", range(2))
+@functools.cache
+def program(apply, strategy, num_tokens, stop):
+    run = functools.partial(generate, apply, num_tokens=num_tokens, strategy=strategy, stop=stop)
+    return jax.jit(run, compiler_options=QUICK)
+
+
+def decode(model, prompts, strategy, *, num_tokens=TOKENS, stop=STOP, **more):
+    params, apply = model
+    return jax.device_get(program(apply, strategy, num_tokens, stop)(params, jnp.asarray(prompts), **more))
+
+
+@functools.cache
+def whole(apply):
+    return jax.jit(lambda *args: jax.nn.log_softmax(apply(*args)), compiler_options=QUICK)
+
+
+def following(model, sequences, rows, *sources):
+    """log P of the token after each sequence, (number of sequences, V), by one pass over `rows` of one length."""
+    params, apply = model
+    padded = np.zeros((rows, LENGTH), int)
+    for row, sequence in enumerate(sequences):
+        padded[row, : len(sequence)] = sequence
+    sources = [jnp.broadcast_to(source, (rows, len(source))) for source in sources]
+    logs = np.asarray(whole(apply)(params, *sources, jnp.asarray(padded)))
+    return [logs[row, len(sequence) - 1] for row, sequence in enumerate(sequences)]
+
+
+def penalty(strategy, length):
+    return ((5 + length) / 6 if strategy.gnmt else length) ** strategy.alpha
+
+
+def plain_beam_search(model, prompt, strategy, *sources):
+    """(tokens, log P) by lists of sequences that are read again and again."""
+    live, done = [(0.0, ())], []
+    for length in range(1, TOKENS + 1):
+        logs = following(model, [(*prompt, *tokens) for _, tokens in live], strategy.size, *sources)
+        extended = [
+            (so_far + more, (*tokens, token))
+            for (so_far, tokens), row in zip(live, logs, strict=True)
+            for token, more in enumerate(row.astype(float))
+        ]
+        best = sorted(extended, reverse=True)[: 2 * strategy.size]
+        ended = [
+            (p / penalty(strategy, length), p, tokens) for p, tokens in best[: strategy.size] if tokens[-1] == STOP
+        ]
+        done = sorted(done + ended, reverse=True)[: strategy.size]
+        live = [(p, tokens) for p, tokens in best if tokens[-1] != STOP][: strategy.size]
+        attainable = live[0][0] / penalty(strategy, TOKENS)
+        if len(done) == strategy.size and (strategy.early_stopping or attainable <= done[-1][0]):
+            break
+    return (done[0][2], done[0][1]) if done else live[0][::-1]
+
+
+def assert_found(got, row, tokens, log_probability):
+    """Row of what was generated: these tokens with 0 behind them, their number and their probability."""
+    assert got.tokens_BT[row].tolist() == [*tokens, *[0] * (got.tokens_BT.shape[1] - len(tokens))]
+    assert got.lengths_B[row] == len(tokens)
+    np.testing.assert_allclose(got.log_probability_B[row], log_probability, rtol=1e-5)
+
+
 @pytest.mark.parametrize("stop", [None, STOP])
-def test_a_beam_of_one_is_greedy(seed, stop):
-    """Tokens, lengths and log-probabilities."""
-    params, apply = model(seed)
-    beam = generate(apply, params, PROMPTS, num_tokens=6, strategy=Beam(1), stop=stop)
-    greedy = generate(apply, params, PROMPTS, num_tokens=6, stop=stop)
-    np.testing.assert_array_equal(beam.tokens_BT, greedy.tokens_BT)
-    np.testing.assert_array_equal(beam.lengths_B, greedy.lengths_B)
-    np.testing.assert_allclose(beam.log_probability_B, greedy.log_probability_B, rtol=1e-5)
+def test_a_beam_of_one_is_greedy(stop):
+    """One beam keeps the most likely token of each step and ends with the stop token."""
+    lengths = set()
+    for seed in range(12):
+        beam, greedy = (
+            decode(language_model(seed=seed), PROMPTS, strategy, stop=stop) for strategy in (Beam(1), Greedy())
+        )
+        np.testing.assert_array_equal(beam.tokens_BT, greedy.tokens_BT)
+        np.testing.assert_array_equal(beam.lengths_B, greedy.lengths_B)
+        np.testing.assert_allclose(beam.log_probability_B, greedy.log_probability_B, rtol=1e-5)
+        lengths |= set(greedy.lengths_B.tolist())
+    assert len(lengths) > 2 if stop else lengths == {TOKENS}
 
 
-def sequences(length):
-    """All continuations that end with the end token, up to `length` tokens."""
-    others = [t for t in range(V) if t != STOP]
-    return [(*body, STOP) for n in range(length) for body in itertools.product(others, repeat=n)]
+def every_sequence(model, prompt, vocab_size, num_tokens):
+    """{tokens: log P} of all beginnings of all continuations."""
+    continuations = list(itertools.product(range(vocab_size), repeat=num_tokens))
+    params, apply = model
+    sequences = jnp.asarray([(*prompt, *tokens) for tokens in continuations])
+    logs = np.asarray(whole(apply)(params, sequences)).astype(float)
+    found = {}
+    for row, tokens in enumerate(continuations):
+        steps = [logs[row, len(prompt) - 1 + t, token] for t, token in enumerate(tokens)]
+        found |= {tokens[:length]: sum(steps[:length]) for length in range(1, num_tokens + 1)}
+    return found
 
 
-@pytest.mark.parametrize(
-    "beam", [Beam(64, 0.0, False, False), Beam(64, 0.6, True, False), Beam(64, 1.0, False, False)], ids=str
-)
-def test_a_beam_as_wide_as_the_tree_is_exhaustive_search(beam):
-    """The best of all finished sequences of up to three tokens, by log-probability over penalty."""
-    params, apply = model(5)
-    made = generate(apply, params, PROMPTS, num_tokens=3, strategy=beam, stop=STOP)
-    endings = sequences(3)
-    lengths = np.array([len(s) for s in endings])
-    padded = np.array([(*s, 0, 0)[:3] for s in endings])
-    weights = np.concatenate([np.zeros((len(endings), 1)), np.arange(3) < lengths[:, None]], 1).astype(np.float32)
-    score = jax.jit(lambda tokens: sequence_log_probability(apply, params, tokens, weights_BL=weights))
-    for row, prompt in enumerate(np.asarray(PROMPTS)):
-        log_p = score(np.concatenate([np.tile(prompt, (len(endings), 1)), padded], 1))
-        scores = np.asarray(log_p / beam.penalty(jnp.asarray(lengths)))
-        best = int(scores.argmax())
-        assert tuple(made.tokens_BT[row, : made.lengths_B[row]].tolist()) == endings[best]
-        given = made.log_probability_B[row] / beam.penalty(made.lengths_B[row])
-        np.testing.assert_allclose(given, scores[best], rtol=1e-4)
+def test_wide_beams_are_exhaustive():
+    """With as many beams as there are sequences the best of all that end is found, under every penalty.
+
+    Without a stop token it is the likeliest of the full length.
+    """
+    vocab_size, num_tokens, stop = 3, 3, 2
+    config = CONFIG.replace(vocab_size=vocab_size, num_layers=1)
+    prompts, size = np.array([[0, 1], [1, 1]]), vocab_size**num_tokens
+    penalties = [(0.0, False), (0.6, False), (1.0, False), (0.6, True)]
+    lengths = set()
+    logs_of = {
+        (seed, row): every_sequence(language_model(config, seed), prompt, vocab_size, num_tokens)
+        for seed in SEEDS
+        for row, prompt in enumerate(prompts)
+    }
+    for alpha, gnmt in penalties:
+        strategy = Beam(size, alpha, gnmt, early_stopping=False)
+        for seed in SEEDS:
+            got = decode(language_model(config, seed), prompts, strategy, num_tokens=num_tokens, stop=stop)
+            for row in range(len(prompts)):
+                logs = logs_of[seed, row]
+                ending = [tokens for tokens in logs if tokens[-1] == stop and stop not in tokens[:-1]]
+                best = max(ending, key=lambda tokens: logs[tokens] / penalty(strategy, len(tokens)))
+                assert_found(got, row, best, logs[best])
+                lengths.add((seed, row, len(best)))
+    # The penalties do not agree.
+    assert len(lengths) > len(prompts) * len(SEEDS)
+    got = decode(language_model(config), prompts, Beam(size), num_tokens=num_tokens, stop=None)
+    for row in range(len(prompts)):
+        logs = logs_of[0, row]
+        best = max((tokens for tokens in logs if len(tokens) == num_tokens), key=logs.__getitem__)
+        assert_found(got, row, best, logs[best])
 
 
-def plain_search(logits_of, prompt, size, count):
-    """The best beginning of `count` tokens among `size` at each step, without an end, a cache or a batch."""
-    log_probabilities = jax.jit(lambda tokens: jax.nn.log_softmax(logits_of(tokens)[0]))
-    beams = [((), 0.0)]
-    for _ in range(count):
-        grown = []
-        for tokens, score in beams:
-            read = [*prompt, *tokens]
-            padded = np.array([[*read, *[0] * (len(prompt) + count - len(read))]])
-            log_p = np.asarray(log_probabilities(padded)[len(read) - 1])
-            grown += [((*tokens, t), score + float(log_p[t])) for t in range(V)]
-        beams = sorted(grown, key=lambda b: -b[1])[:size]
-    return beams[0]
+@pytest.mark.parametrize("early_stopping", [True, False])
+@pytest.mark.parametrize("choices", [{"position": "alibi"}, {"reach": "sliding_window(3)", "num_kv_heads": 2}], ids=str)
+def test_beams_in_the_cache(choices, early_stopping):
+    """Each of a batch of prompts gets what a plain search finds for it alone, whose beams are read anew each step.
+
+    So beams are reordered with their keys and values, and a search that is over waits for the others.
+    """
+    strategy, config = Beam(3, early_stopping=early_stopping), CONFIG.replace(**choices)
+    lengths = set()
+    for seed in range(12):
+        model = language_model(config, seed)
+        got = decode(model, PROMPTS, strategy, lengths_B=jnp.asarray(LENGTHS))
+        for row, length in enumerate(LENGTHS):
+            assert_found(got, row, *plain_beam_search(model, PROMPTS[row, :length], strategy))
+        lengths |= set(got.lengths_B.tolist())
+    assert len(lengths) > 2
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_beams_are_reordered_in_the_cache(seed):
-    """A batch of searches with a cache finds what a plain search by whole forward passes finds."""
-    params, apply = model(seed)
-    made = generate(apply, params, PROMPTS, num_tokens=5, strategy=Beam(3))
-    for row, prompt in enumerate(PROMPTS):
-        tokens, score = plain_search(lambda t: apply(params, t), prompt.tolist(), 3, 5)
-        assert tuple(made.tokens_BT[row].tolist()) == tokens
-        np.testing.assert_allclose(made.log_probability_B[row], score, rtol=1e-4)
+def test_early_stopping():
+    """It ends the search at the first `size` finished sequences; without it a better one may come, never a worse."""
+    better = []
+    for seed in SEEDS:
+        early, late = (
+            decode(
+                language_model(CONFIG.replace(position="alibi"), seed),
+                PROMPTS,
+                Beam(3, early_stopping=early),
+                lengths_B=jnp.asarray(LENGTHS),
+            )
+            for early in (True, False)
+        )
+        better += [*(late.log_probability_B / late.lengths_B - early.log_probability_B / early.lengths_B)]
+    assert min(better) > -1e-6
+    assert max(better) > 1e-2
 
 
-def test_translations_keep_their_own_source():
-    """Beams of sentences with padded sources, together and each alone by a plain search."""
-    config = EncoderDecoderConfig(**SIZES, source_vocab_size=6, max_source_length=8)
-    params, apply = split(build(config, key=jax.random.key(2)))
-    source, valid = jnp.asarray([[1, 5, 3, 0], [4, 5, 1, 2]]), jnp.asarray([[True] * 3 + [False], [True] * 4])
-    start = jnp.ones((2, 1), jnp.int32)
-    inputs = {"source_BS": source, "source_valid_BS": valid}
-    made = generate(apply, params, start, num_tokens=4, strategy=Beam(3), inputs=inputs)
-    for row, length in ((0, 3), (1, 4)):
-        own = source[row : row + 1, :length]
-        tokens, _ = plain_search(lambda t, own=own: apply(params, own, t), [1], 3, 4)
-        assert tuple(made.tokens_BT[row].tolist()) == tokens
+def test_beams_of_an_encoder_decoder():
+    """All beams of a target attend to its source, which may be padded: as each source alone, unpadded.
 
+    The probability is the one of scoring.
+    """
+    own = {field.name: getattr(CONFIG, field.name) for field in dataclasses.fields(CONFIG)}
+    config = EncoderDecoderConfig(**own, source_vocab_size=VOCAB, max_source_length=4)
+    sources, lengths = np.random.default_rng(1).integers(0, VOCAB, (3, 4)), [4, 2, 4]
+    inputs = {"source_BS": jnp.asarray(sources), "source_valid_BS": np.arange(4) < np.array(lengths)[:, None]}
+    start, apply, found = np.ones((3, 1), int), None, set()
+    for seed in SEEDS:
+        params, made = split(EncoderDecoder(config, key=jax.random.key(seed)))
+        apply = apply or made
+        got = decode((params, apply), start, Beam(3), inputs=inputs)
+        for row, length in enumerate(lengths):
+            assert_found(got, row, *plain_beam_search((params, apply), [1], Beam(3), sources[row, :length]))
+        found |= {(seed, *row) for row in got.tokens_BT.tolist()}
+    assert len(found) > 2 * len(SEEDS)
 
-def markov_chain(transitions):
-    """A language model whose next token depends on the last one alone: blocks that do nothing between two tables."""
-    config = ModelConfig(
-        **{**SIZES, "d_model": V, "num_heads": 1, "position": NoPosition(), "initializer": Constant(0.0)},
-        norm=NoNorm(),
-        residual=NoNormResidual(),
-        tie_embeddings=False,
-    )
-    params, apply = split(build(config, key=jax.random.key(0)))
-    tables = {"embedding": {"table": jnp.eye(V)}, "output": {"table": jnp.log(jnp.asarray(transitions)).T}}
-    return params | tables, apply
-
-
-def test_early_stopping_takes_the_first_that_are_finished():
-    """Two sequences end within two steps; a later end is ranked higher, and is found only without early stopping."""
-    params, apply = markov_chain(
-        [[0.01, 0.5, 0.4, 0.09], [0.01, 0.75, 0.2, 0.04], [0.25] * 4, [0.02, 0.02, 0.95, 0.01]]
-    )
-    start = jnp.zeros((1, 1), jnp.int32)
-    early, late = (
-        generate(apply, params, start, num_tokens=8, strategy=Beam(2, 3.0, early_stopping=e), stop=STOP)
-        for e in (True, False)
-    )
-    assert early.tokens_BT[0, : early.lengths_B[0]].tolist() in ([2], [1, 2])
-    assert late.tokens_BT[0].tolist() == [1] * 7 + [STOP]
-    np.testing.assert_allclose(late.log_probability_B[0], np.log(0.5 * 0.75**6 * 0.2), rtol=1e-5)
+    sequences = jnp.asarray(np.concatenate([start, got.tokens_BT], 1))
+    weights = jnp.asarray(np.arange(TOKENS) < got.lengths_B[:, None], jnp.float32)
+    score = jax.jit(functools.partial(sequence_log_probability, apply), compiler_options=QUICK)
+    valid = inputs["source_valid_BS"]
+    scored = score(params, sequences, inputs["source_BS"], weights_BL=weights, source_valid_BS=valid)
+    np.testing.assert_allclose(got.log_probability_B, scored, rtol=1e-5)

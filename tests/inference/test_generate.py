@@ -1,151 +1,334 @@
-"""Decoding token by token: what is chosen, when it stops, and that neither padding nor company matter."""
+"""Decoding token by token: greedy and random choices, stop tokens, prompts of several lengths, exact probabilities."""
+
+import functools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from transformer.config.activations import ReLU
+from transformer.config.attention import FullReach, SlidingWindow
 from transformer.config.model import EncoderDecoderConfig, ModelConfig
+from transformer.config.norms import RMSNorm
 from transformer.config.parameters import Normal
-from transformer.config.positions import RoPE
+from transformer.config.positions import Position
 from transformer.config.variant import ConfigError
 from transformer.inference.generate import generate
 from transformer.inference.scoring import sequence_log_probability
-from transformer.inference.strategies import NEVER, Beam, Greedy, Sample, Strategy
-from transformer.models.build import build
+from transformer.inference.strategies import NEVER, Beam, Greedy, Sample, Strategy, TokenStrategy
+from transformer.models.encoder_decoder import EncoderDecoder
+from transformer.models.language_model import LanguageModel
 from transformer.models.pure import split
 
-LAW = {"initializer": Normal(0.3), "embedding_initializer": Normal(0.3)}
-SIZES = {"vocab_size": 7, "num_layers": 2, "d_model": 16, "num_heads": 2, "position": RoPE(), "max_length": 32, **LAW}
-PARAMS, APPLY = split(build(ModelConfig(**SIZES), key=jax.random.key(0)))
-PROMPTS = jnp.asarray(np.random.default_rng(0).integers(0, 7, (4, 3)), jnp.int32)
+VOCAB, PROMPT, TOKENS, BATCH = 8, 5, 6, 3
+# Tokens that are read: all but the last one chosen. No table of positions is longer.
+LENGTH = PROMPT + TOKENS - 1
+# The programs here are many and run once: less work on each.
+QUICK = {"xla_backend_optimization_level": 0}
+# Large weights and no tied embeddings: what was read decides what is likely, and nothing is repeated forever.
+CONFIG = {
+    "vocab_size": VOCAB,
+    "max_length": LENGTH,
+    "num_layers": 2,
+    "d_model": 16,
+    "num_heads": 2,
+    "d_ff": 16,
+    "norm": RMSNorm(),
+    "activation": ReLU(),
+    "position": Position.parse("rope"),
+    "initializer": Normal(0.4),
+    "embedding_initializer": Normal(0.4),
+    "tie_embeddings": False,
+}
+PROMPTS = np.random.default_rng(0).integers(0, VOCAB, (BATCH, PROMPT))
+SOURCES = np.random.default_rng(1).integers(0, VOCAB, (BATCH, 4))
+INPUTS = {"source_BS": SOURCES, "source_valid_BS": np.arange(4) < np.array([[4], [2], [3]])}
+KEY, GREEDY = jax.random.key(5), Greedy()
+# Greedy decoding of the language model below chooses it early, late and never.
+STOP = 6
 
 
-def continued(apply, params, prompt, count, *inputs):
-    """The most likely token again and again, by whole forward passes."""
-    tokens = prompt
-    for _ in range(count):
-        best = apply(params, *inputs, tokens)[:, -1].argmax(-1)
-        tokens = jnp.concatenate([tokens, best[:, None].astype(jnp.int32)], 1)
-    return tokens[:, prompt.shape[1] :]
+@functools.cache
+def language_model(**choices):
+    return split(LanguageModel(ModelConfig(**CONFIG | choices), key=jax.random.key(7)))
 
 
-def test_greedy_is_the_most_likely_token_again_and_again():
-    """With a cache as without."""
-    made = generate(APPLY, PARAMS, PROMPTS, num_tokens=8)
-    np.testing.assert_array_equal(made.tokens_BT, continued(APPLY, PARAMS, PROMPTS, 8))
-    np.testing.assert_array_equal(made.lengths_B, 8)
+@functools.cache
+def encoder_decoder():
+    more = {"source_vocab_size": VOCAB, "max_source_length": 4}
+    return split(EncoderDecoder(EncoderDecoderConfig(**CONFIG | more), key=jax.random.key(8)))
 
 
-def test_greedy_translation():
-    """The same with a source of which a part is padding."""
-    config = EncoderDecoderConfig(**SIZES, source_vocab_size=7, max_source_length=8)
-    params, apply = split(build(config, key=jax.random.key(1)))
-    source, valid = jnp.asarray([[1, 2, 3, 0], [4, 5, 6, 2]]), jnp.asarray([[True] * 3 + [False], [True] * 4])
-    start = jnp.ones((2, 1), jnp.int32)
-    made = generate(apply, params, start, num_tokens=6, inputs={"source_BS": source, "source_valid_BS": valid})
-    for row, length in ((0, 3), (1, 4)):
-        alone = continued(apply, params, start[:1], 6, source[row : row + 1, :length])
-        np.testing.assert_array_equal(made.tokens_BT[row], alone[0])
+@functools.cache
+def program(apply, strategy, num_tokens, stop):
+    run = functools.partial(generate, apply, num_tokens=num_tokens, strategy=strategy, stop=stop)
+    return jax.jit(run, compiler_options=QUICK)
 
 
-def test_the_end_token_ends_a_sequence():
-    """Behind it there are zeros; the length counts it, and so does the log-probability, by the chain rule."""
-    free = np.asarray(generate(APPLY, PARAMS, PROMPTS, num_tokens=8).tokens_BT)
-    stop = int(free[0, 2])
-    made = generate(APPLY, PARAMS, PROMPTS, num_tokens=8, stop=stop)
-    for row, tokens in enumerate(free):
-        ends = np.flatnonzero(tokens == stop)
-        length = int(ends[0]) + 1 if len(ends) else 8
-        assert made.lengths_B[row] == length
-        np.testing.assert_array_equal(made.tokens_BT[row], np.where(np.arange(8) < length, tokens, 0))
-    whole = jnp.concatenate([PROMPTS, made.tokens_BT], 1)
-    weights = (jnp.arange(1, 11) >= 3) & (jnp.arange(1, 11) < 3 + made.lengths_B[:, None])
-    scored = sequence_log_probability(APPLY, PARAMS, whole, weights_BL=weights.astype(jnp.float32))
-    np.testing.assert_allclose(made.log_probability_B, scored, rtol=1e-5)
+def decode(model, prompts=PROMPTS, *, strategy=GREEDY, num_tokens=TOKENS, stop=None, **more):
+    """`generate`, compiled once for every choice of strategy."""
+    params, apply = model
+    return jax.device_get(program(apply, strategy, num_tokens, stop)(params, jnp.asarray(prompts), **more))
 
 
-def test_the_chain_rule():
-    """The log-probability of a sequence is the sum of those of its tokens, one forward pass for each."""
-    tokens = PROMPTS[:1]
-    by_hand = sum(
-        float(jax.nn.log_softmax(APPLY(PARAMS, tokens[:, :t])[0, -1])[int(tokens[0, t])])
-        for t in range(1, tokens.shape[1])
-    )
-    np.testing.assert_allclose(sequence_log_probability(APPLY, PARAMS, tokens)[0], by_hand, rtol=1e-5)
+@functools.cache
+def whole(apply):
+    return jax.jit(apply, compiler_options=QUICK)
 
 
-def test_all_continuations_have_probability_one():
-    """Σ P(x₁ x₂ | x₀) over the whole tree."""
-    tree = jnp.stack(jnp.meshgrid(jnp.asarray([3]), jnp.arange(7), jnp.arange(7)), -1).reshape(-1, 3)
-    np.testing.assert_allclose(jnp.exp(sequence_log_probability(APPLY, PARAMS, tree)).sum(), 1.0, rtol=1e-5)
+@functools.cache
+def score(apply):
+    return jax.jit(functools.partial(sequence_log_probability, apply), compiler_options=QUICK)
 
 
-@pytest.mark.parametrize("strategy", [Greedy(), Beam(3)], ids=str)
-def test_prompts_of_several_lengths(strategy):
-    """A batch of padded prompts is continued as each prompt alone."""
-    lengths = jnp.asarray([3, 1, 2, 3])
-    together = generate(APPLY, PARAMS, PROMPTS, num_tokens=5, lengths_B=lengths, strategy=strategy, stop=2)
-    for row, length in enumerate(lengths):
-        alone = generate(APPLY, PARAMS, PROMPTS[row : row + 1, :length], num_tokens=5, strategy=strategy, stop=2)
-        np.testing.assert_array_equal(together.tokens_BT[row], alone.tokens_BT[0])
-        np.testing.assert_allclose(together.log_probability_B[row], alone.log_probability_B[0], rtol=1e-5)
+def log_probabilities(model, sequences, sources=(), **more):
+    """(B, L, V) of the next token after each, by one pass without a cache; sequences are padded to one shape."""
+    params, apply = model
+    sequences = np.asarray(sequences)[:, :LENGTH]
+    padded = np.pad(sequences, ((0, 0), (0, LENGTH - sequences.shape[1])))
+    return np.asarray(jax.nn.log_softmax(whole(apply)(params, *map(jnp.asarray, sources), jnp.asarray(padded), **more)))
 
 
-def test_one_candidate_is_greedy():
-    """Sampling among the one most likely token."""
-    sampled = generate(APPLY, PARAMS, PROMPTS, num_tokens=6, strategy=Sample(top_k=1), key=jax.random.key(3))
-    np.testing.assert_array_equal(sampled.tokens_BT, generate(APPLY, PARAMS, PROMPTS, num_tokens=6).tokens_BT)
+def repeated_argmax(model, prompts, **more):
+    """The most likely next token, again and again."""
+    sequences = np.asarray(prompts)
+    for _ in range(TOKENS):
+        now = log_probabilities(model, sequences, **more)[:, sequences.shape[1] - 1]
+        sequences = np.concatenate([sequences, now.argmax(-1)[:, None]], 1)
+    return sequences[:, np.shape(prompts)[1] :]
+
+
+def summed(logs, prompt_length, tokens, lengths):
+    """log P of the first tokens of each continuation, by hand."""
+    return [
+        sum(logs[row, prompt_length - 1 + t, tokens[row, t]] for t in range(length))
+        for row, length in enumerate(lengths)
+    ]
+
+
+@pytest.mark.parametrize("kind", ["language model", "encoder-decoder"])
+def test_greedy_is_the_repeated_argmax(kind):
+    """Decoding with a cache chooses what passes over the whole sequence choose, and knows its probability."""
+    if kind == "language model":
+        model, inputs, given = language_model(), {}, {}
+    else:
+        model, inputs = encoder_decoder(), {"inputs": INPUTS}
+        given = {"sources": [SOURCES], "source_valid_BS": jnp.asarray(INPUTS["source_valid_BS"])}
+    expected = repeated_argmax(model, PROMPTS, **given)
+    got = decode(model, **inputs)
+    np.testing.assert_array_equal(got.tokens_BT, expected)
+    assert got.lengths_B.tolist() == [TOKENS] * BATCH
+    logs = log_probabilities(model, np.concatenate([PROMPTS, expected], 1), **given)
+    np.testing.assert_allclose(got.log_probability_B, summed(logs, PROMPT, expected, got.lengths_B), rtol=1e-5)
+    # The comparison is of something: continuations differ, and no token is repeated all the time.
+    assert len({tuple(row) for row in expected}) == BATCH
+    assert min(len(set(row)) for row in expected.tolist()) > 1
+
+
+def test_stop():
+    """A sequence ends with its first stop token: 0 behind it, its length and its probability are those up to it.
+
+    The others go on as if nothing had happened.
+    """
+    model = language_model()
+    free = decode(model).tokens_BT
+    logs = log_probabilities(model, np.concatenate([PROMPTS, free], 1))
+    lengths = np.array([[*row, STOP].index(STOP) + 1 for row in free.tolist()]).clip(max=TOKENS)
+    assert sorted(lengths) == [2, 5, TOKENS]
+    got = decode(model, stop=STOP)
+    np.testing.assert_array_equal(got.lengths_B, lengths)
+    np.testing.assert_array_equal(got.tokens_BT, np.where(np.arange(TOKENS) < lengths[:, None], free, 0))
+    np.testing.assert_allclose(got.log_probability_B, summed(logs, PROMPT, free, lengths), rtol=1e-5)
+
+
+@pytest.mark.parametrize("strategy", [GREEDY, Sample()], ids=str)
+def test_the_chain_rule(strategy):
+    """log P of a continuation is the sum of its tokens' given all before them, whatever the strategy."""
+    model = language_model()
+    got = decode(model, strategy=strategy, stop=STOP, key=KEY)
+    sequences = np.concatenate([PROMPTS, got.tokens_BT], 1)
+    logs = log_probabilities(model, sequences)
+    by_hand = summed(logs, PROMPT, got.tokens_BT, got.lengths_B)
+    place = np.arange(1, LENGTH + 1)
+    chosen = (place >= PROMPT) & (place < PROMPT + got.lengths_B[:, None])
+    scored = score(model[1])(model[0], jnp.asarray(sequences), weights_BL=jnp.asarray(chosen, jnp.float32))
+    np.testing.assert_allclose(scored, by_hand, rtol=1e-5)
+    np.testing.assert_allclose(got.log_probability_B, by_hand, rtol=1e-5)
+    everything = score(model[1])(model[0], jnp.asarray(sequences))
+    np.testing.assert_allclose(everything, summed(logs, 1, sequences[:, 1:], [LENGTH] * BATCH), rtol=1e-5)
 
 
 @pytest.mark.parametrize(
-    ("strategy", "kept"),
-    [
-        (Sample(), [1, 1, 1, 1]),
-        (Sample(top_k=2), [1, 1, 0, 0]),
-        (Sample(top_k=9), [1, 1, 1, 1]),
-        (Sample(top_p=0.5), [1, 0, 0, 0]),
-        (Sample(top_p=0.51), [1, 1, 0, 0]),
-        (Sample(top_p=0.8), [1, 1, 1, 0]),
-        (Sample(min_p=0.5), [1, 1, 0, 0]),
-        (Sample(min_p=0.3), [1, 1, 1, 0]),
-        (Sample(top_k=3, min_p=0.45), [1, 1, 0, 0]),
-        (Sample(temperature=0.5, top_p=0.72), [1, 0, 0, 0]),
-    ],
-    ids=str,
+    ("position", "reach"), [("learned(std=0.4)", FullReach()), ("rope", SlidingWindow(3))], ids=str
 )
-def test_cuts(strategy, kept):
-    """Which of four tokens of probability 0.5, 0.25, 0.16 and 0.09 remain."""
-    logits = jnp.log(jnp.asarray([[0.5, 0.25, 0.16, 0.09]]))
-    np.testing.assert_array_equal(strategy.cut(logits)[0] > NEVER, np.asarray(kept, bool))
+def test_prompts_of_several_lengths(position, reach):
+    """A padded prompt is continued as if it were alone, whatever the padding is."""
+    model = language_model(position=Position.parse(position), reach=reach)
+    lengths = np.array([5, 1, 3])
+    junk = np.where(np.arange(PROMPT) < lengths[:, None], PROMPTS, VOCAB - 1 - PROMPTS)
+    together = decode(model, junk, lengths_B=jnp.asarray(lengths))
+    for row, length in enumerate(lengths):
+        alone = repeated_argmax(model, PROMPTS[row : row + 1, :length])
+        np.testing.assert_array_equal(together.tokens_BT[row], alone[0])
+        logs = log_probabilities(model, np.concatenate([PROMPTS[row : row + 1, :length], alone], 1))
+        np.testing.assert_allclose(together.log_probability_B[row], *summed(logs, length, alone, [TOKENS]), rtol=1e-5)
 
 
-def test_samples_have_the_distribution_of_the_model():
-    """20,000 draws at temperature 2."""
-    logits = jnp.log(jnp.asarray([0.5, 0.25, 0.16, 0.09]))
-    draws = Sample(temperature=2.0)(jnp.tile(logits, (20_000, 1)), jax.random.key(0))
-    expected = np.sqrt([0.5, 0.25, 0.16, 0.09])
-    np.testing.assert_allclose(np.bincount(draws) / 20_000, expected / expected.sum(), atol=0.012)
+def test_one_of_one_is_greedy():
+    """Sampling from the most likely token alone is greedy decoding, at any temperature and with any key."""
+    expected = decode(language_model(), stop=STOP)
+    for key in (KEY, jax.random.key(6)):
+        got = decode(language_model(), strategy=Sample(2.0, top_k=1), stop=STOP, key=key)
+        jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-6), got, expected)
 
 
-def test_random_strategies_need_a_key():
-    """There is no hidden seed."""
-    with pytest.raises(ConfigError, match="sample is random and needs a key"):
-        generate(APPLY, PARAMS, PROMPTS, num_tokens=2, strategy=Sample())
+# Tokens are not in the order of their probability.
+PROBABILITIES = np.array([0.2, 0.4, 0.1, 0.3])
+TIED = np.array([0.2, 0.4, 0.2, 0.2])
+CUTS = [
+    ("sample", PROBABILITIES, {0, 1, 2, 3}),
+    ("sample(top_k=1)", PROBABILITIES, {1}),
+    ("sample(top_k=2)", PROBABILITIES, {1, 3}),
+    ("sample(top_k=4)", PROBABILITIES, {0, 1, 2, 3}),
+    ("sample(top_k=9)", PROBABILITIES, {0, 1, 2, 3}),
+    ("sample(top_k=1)", TIED, {1}),
+    ("sample(top_k=2)", TIED, {0, 1, 2, 3}),
+    ("sample(top_p=0.01)", PROBABILITIES, {1}),
+    ("sample(top_p=0.39)", PROBABILITIES, {1}),
+    ("sample(top_p=0.41)", PROBABILITIES, {1, 3}),
+    ("sample(top_p=0.69)", PROBABILITIES, {1, 3}),
+    ("sample(top_p=0.71)", PROBABILITIES, {0, 1, 3}),
+    ("sample(top_p=0.91)", PROBABILITIES, {0, 1, 2, 3}),
+    ("sample(top_p=1.0)", PROBABILITIES, {0, 1, 2, 3}),
+    ("sample(min_p=0.01)", PROBABILITIES, {0, 1, 2, 3}),
+    ("sample(min_p=0.26)", PROBABILITIES, {0, 1, 3}),
+    ("sample(min_p=0.51)", PROBABILITIES, {1, 3}),
+    ("sample(min_p=0.76)", PROBABILITIES, {1}),
+    ("sample(min_p=1.0)", PROBABILITIES, {1}),
+    # Of the two most likely, 4/7 and 3/7, the first has 0.55: a cut counts what the cut before it left.
+    ("sample(top_k=2, top_p=0.55)", PROBABILITIES, {1}),
+    ("sample(top_k=3, top_p=0.55)", PROBABILITIES, {1, 3}),
+    ("sample(top_k=3, min_p=0.2)", PROBABILITIES, {0, 1, 3}),
+    ("sample(top_p=0.91, min_p=0.51)", PROBABILITIES, {1, 3}),
+    ("sample(top_k=3, top_p=0.8, min_p=0.7)", PROBABILITIES, {1, 3}),
+    # Temperature comes first: at 1/2 the probabilities are 4, 16, 1, 9 of 30, at 2 they are nearer to each other.
+    ("sample(temperature=0.5, top_p=0.5)", PROBABILITIES, {1}),
+    ("sample(temperature=0.5, min_p=0.51)", PROBABILITIES, {1, 3}),
+    ("sample(temperature=0.5, min_p=0.3)", PROBABILITIES, {1, 3}),
+    ("sample(temperature=2, min_p=0.51)", PROBABILITIES, {0, 1, 3}),
+    ("sample(temperature=2, top_p=0.41)", PROBABILITIES, {1, 3}),
+]
+
+
+@pytest.mark.parametrize(("text", "probabilities", "kept"), CUTS, ids=lambda value: value if type(value) is str else "")
+def test_cuts(text, probabilities, kept):
+    """Which tokens remain; their logits are those of the temperature, and each row is cut by itself."""
+    strategy = Strategy.parse(text)
+    logits = np.log(np.stack([probabilities, probabilities[::-1]])).astype(np.float32)
+    cut = np.asarray(strategy.cut(jnp.asarray(logits)))
+    for row, expected in ((0, kept), (1, {3 - token for token in kept})):
+        assert {token for token in range(4) if cut[row, token] > NEVER} == expected
+    np.testing.assert_array_equal(cut[cut > NEVER], (logits / np.float32(strategy.temperature))[cut > NEVER])
+
+
+@pytest.mark.parametrize(
+    ("text", "law"),
+    [
+        ("sample", [0.2, 0.4, 0.1, 0.3]),
+        ("sample(temperature=0.5)", [4 / 30, 16 / 30, 1 / 30, 9 / 30]),
+        ("sample(temperature=2)", np.sqrt(PROBABILITIES) / np.sqrt(PROBABILITIES).sum()),
+        ("sample(top_k=2)", [0, 4 / 7, 0, 3 / 7]),
+        ("sample(top_p=0.8)", [2 / 9, 4 / 9, 0, 3 / 9]),
+        ("sample(temperature=0.5, min_p=0.5)", [0, 16 / 25, 0, 9 / 25]),
+        ("greedy", [0, 1, 0, 0]),
+    ],
+)
+def test_the_law_of_a_strategy(text, law):
+    """Frequencies of many draws are within 4 standard deviations; what is cut off is never drawn."""
+    draws, law = 100_000, np.array(law)
+    logits = jnp.broadcast_to(jnp.log(jnp.asarray(PROBABILITIES, jnp.float32)), (draws, 4))
+    tokens = Strategy.parse(text)(logits, KEY)
+    assert tokens.dtype == jnp.int32
+    frequencies = np.bincount(tokens, minlength=4) / draws
+    assert (np.abs(frequencies - law) <= 4 * np.sqrt(law * (1 - law) / draws)).all()
+
+
+def test_the_law_of_a_continuation():
+    """Sampled pairs of tokens have the frequencies that scoring gives them: every draw is independent."""
+    draws, model = 20_000, language_model(position=Position.parse("rope"), num_layers=1, vocab_size=4)
+    prompt = np.array([[1, 2]])
+    got = decode(model, np.repeat(prompt, draws, 0), strategy=Sample(), num_tokens=2, key=KEY)
+    pairs = np.stack(np.divmod(np.arange(16), 4), 1)
+    law = np.exp(
+        log_of_pairs := np.array(
+            summed(log_probabilities(model, np.concatenate([prompt.repeat(16, 0), pairs], 1)), 2, pairs, [2] * 16)
+        )
+    )
+    drawn = got.tokens_BT @ [4, 1]
+    assert np.isclose(law.sum(), 1, rtol=1e-5)
+    frequencies = np.bincount(drawn, minlength=16) / draws
+    assert (np.abs(frequencies - law) <= 4 * np.sqrt(law * (1 - law) / draws)).all()
+    np.testing.assert_allclose(got.log_probability_B, log_of_pairs[drawn], rtol=1e-5)
+
+
+def test_randomness_is_that_of_the_key():
+    """The same key gives the same tokens, another one others; a random strategy without one is an error."""
+    model, strategy = language_model(), Sample()
+    first, again = (decode(model, strategy=strategy, stop=STOP, key=KEY) for _ in range(2))
+    jax.tree.map(np.testing.assert_array_equal, first, again)
+    other = decode(model, strategy=strategy, stop=STOP, key=jax.random.key(6))
+    assert (other.tokens_BT != first.tokens_BT).any()
+    for strategy in (Sample(), Sample(top_k=1)):
+        with pytest.raises(ConfigError, match=r"generate: sample.* is random and needs a key"):
+            decode(model, strategy=strategy)
+
+
+def test_longer_than_the_positions():
+    """Every token that is read needs a position; the last one chosen is not read."""
+    model = language_model(position=Position.parse("learned(std=0.4)"))
+    with pytest.raises(ConfigError, match=f"{LENGTH + 1} tokens are more than max_length {LENGTH}"):
+        decode(model, num_tokens=TOKENS + 1)
+    assert np.isfinite(decode(model, lengths_B=jnp.asarray([5, 1, 3])).log_probability_B).all()
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("greedy", Greedy()),
+        ("sample", Sample()),
+        ("sample(temperature=0.7, top_k=5)", Sample(0.7, 5)),
+        ("sample(top_p=0.9, min_p=0.1)", Sample(top_p=0.9, min_p=0.1)),
+        ("beam", Beam()),
+        ("beam(size=8, alpha=0.6, gnmt=True, early_stopping=False)", Beam(8, 0.6, True, False)),
+    ],
+)
+def test_text(text, value):
+    """A strategy has a text form that says what is not at its default."""
+    assert Strategy.parse(text) == value
+    assert str(value) == text
+    assert isinstance(value, TokenStrategy) == (value.name != "beam")
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("sample(temperature=0)", "sample.temperature: 0.0 is not positive"),
-        ("sample(top_k=0)", "sample.top_k: 0 is not"),
-        ("sample(top_p=1.5)", r"sample.top_p: 1.5 is not in \(0, 1\]"),
-        ("beam(size=0)", "beam.size: 0 is not"),
-        ("beam(alpha=-1)", "beam.alpha: -1.0 is negative"),
-        ("greddy", "did you mean 'greedy'"),
+        ("sample(temperature=0)", "sample.temperature: 0.0 is not positive; greedy is its limit at 0"),
+        ("sample(temperature=-1)", "sample.temperature: -1.0 is not positive"),
+        ("sample(top_k=0)", "sample.top_k: 0 is not a positive number"),
+        ("sample(top_p=0)", "sample.top_p: 0.0 is not in (0, 1]"),
+        ("sample(top_p=1.1)", "sample.top_p: 1.1 is not in (0, 1]"),
+        ("sample(min_p=0)", "sample.min_p: 0.0 is not in (0, 1]"),
+        ("sample(min_p=2)", "sample.min_p: 2.0 is not in (0, 1]"),
+        ("sample(top_k=0.5)", "sample.top_k: 0.5 is not int"),
+        ("beam(size=0)", "beam.size: 0 is not a positive number"),
+        ("beam(alpha=-0.1)", "beam.alpha: -0.1 is negative"),
+        ("bean", "strategy: unknown name 'bean'; did you mean 'beam'?"),
+        ("sample(topk=1)", "sample has no field 'topk'; did you mean 'top_k'?"),
     ],
 )
-def test_strategies_that_cannot_be(text, message):
-    """One line."""
-    with pytest.raises(ConfigError, match=message):
+def test_wrong_values(text, message):
+    """A strategy that cannot be is one line that says why."""
+    with pytest.raises(ConfigError) as caught:
         Strategy.parse(text)
+    assert message in str(caught.value)

@@ -55,13 +55,17 @@ def beam_search(
         jnp.zeros((B, W), jnp.int32),
     )
 
-    def go_on(state: BeamState) -> jax.Array:
+    def settled(state: BeamState) -> jax.Array:
+        """(B,) whether the search of a sequence is over; others of the batch may go on."""
         finished_B = state.done_scores_BW[:, -1] > NEVER
         if not strategy.early_stopping:
             # Scores only fall, and the longest sequence has the mildest penalty.
             attainable_B = state.live_scores_BW[:, 0] / strategy.penalty(jnp.int32(num_tokens))
             finished_B &= attainable_B <= state.done_scores_BW[:, -1]
-        return (state.step < num_tokens) & ~finished_B.all()
+        return finished_B
+
+    def go_on(state: BeamState) -> jax.Array:
+        return (state.step < num_tokens) & ~settled(state).all()
 
     def step(state: BeamState) -> BeamState:
         scores_BX = rearrange(state.live_scores_BW[..., None] + state.log_probabilities_BWV, "b w v -> b (w v)")
@@ -72,7 +76,7 @@ def beam_search(
         length = state.step + 1
 
         # Finished: those that end now, among the W best of the step, and those that ended before.
-        counted_BC = ends_BC & (jnp.arange(best_BC.shape[1]) < W) & (best_BC > NEVER)
+        counted_BC = ends_BC & (jnp.arange(best_BC.shape[1]) < W) & (best_BC > NEVER) & ~settled(state)[:, None]
         ended_BC = jnp.where(counted_BC, best_BC / strategy.penalty(length), NEVER)
         done_scores, order_BW = lax.top_k(jnp.concatenate([state.done_scores_BW, ended_BC], 1), W)
 
