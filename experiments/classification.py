@@ -16,7 +16,7 @@ from transformer.config.model import ClassifierConfig
 from transformer.config.objectives import Classification, Objective
 from transformer.config.positions import RoPE
 from transformer.config.run import OptimizerConfig
-from transformer.data.puzzles import ClassificationRun, Labelled, LabelledConfig
+from transformer.data.labelled import ClassificationRun, Labelled, LabelledConfig
 
 EXAMPLES = 5
 

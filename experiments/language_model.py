@@ -25,7 +25,8 @@ from transformer.config.run import RunConfig, TextConfig
 from transformer.config.variant import ConfigError
 from transformer.data.corpus import Corpus
 from transformer.inference.generate import generate
-from transformer.inference.strategies import Sample, Strategy
+from transformer.inference.strategies import Strategy
+from transformer.inference.tokenwise import Sample
 
 PROMPT_TOKENS = 8
 

@@ -38,7 +38,8 @@ from transformer.config.tokenizers import Word
 from transformer.data.pairs import Pairs, PairsConfig, TranslationRun
 from transformer.data.tokenizers import END, START
 from transformer.inference.generate import generate
-from transformer.inference.strategies import Greedy, Strategy
+from transformer.inference.strategies import Strategy
+from transformer.inference.tokenwise import Greedy
 from transformer.models import pure
 from transformer.models.build import build
 from transformer.models.pure import Apply, Params

@@ -88,8 +88,8 @@ def classify(command: Classify) -> None:
     trained, data = train_on_pictures(command, VisionRun)
     accuracy = trained.outcome.accuracy
     result = summarize(trained, {"accuracy": mean_of(accuracy, trained.healthy())}, accuracy)
-    some = spread_out(len(data.images.test_labels))
-    images, labels = data.images.test_images[some], data.images.test_labels[some]
+    some = spread_out(len(data.validation["labels"]))
+    images, labels = data.validation["inputs"][some], data.validation["labels"][some]
     given = np.asarray(trained.apply()(trained.params(), images).argmax(-1))
     titles = [f"{g}" if g == r else f"{g}, not {r}" for g, r in zip(given, labels, strict=True)]
     show_pictures(command.workdir / "predictions.png", [images], titles)
@@ -101,7 +101,7 @@ def reconstruct(command: Reconstruct) -> None:
     trained, data = train_on_pictures(command, ReconstructionRun)
     losses = trained.outcome.validation_loss
     result = summarize(trained, {"squared_error": mean_of(losses, trained.healthy())}, losses)
-    images = data.images.test_images[spread_out(len(data.images.test_images))]
+    images = data.validation["inputs"][spread_out(len(data.validation["inputs"]))]
     objective, model = command.objective, trained.config.model
     assert isinstance(objective, Reconstruction)
     assert isinstance(model, PatchConfig)

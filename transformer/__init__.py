@@ -87,19 +87,22 @@ from transformer.data.algorithmic import (
 )
 from transformer.data.corpus import Blocks, Corpus, load_corpus
 from transformer.data.dataset import Batches, Dataset, load_data
+from transformer.data.labelled import ClassificationRun, LabelledConfig
 from transformer.data.packing import pack
 from transformer.data.pairs import Pairs, PairsConfig, TranslationRun
 from transformer.data.pictures import ImageConfig, ReconstructionRun, VisionRun
-from transformer.data.puzzles import AlgorithmicConfig, AlgorithmicRun, ClassificationRun, LabelledConfig
+from transformer.data.puzzles import AlgorithmicConfig, AlgorithmicRun
 from transformer.data.tokenizers import ByteTokenizer, CharTokenizer, SymbolTokenizer, TrainedTokenizer, make_tokenizer
 from transformer.functional.attention import attention
 from transformer.functional.biases import LinearDistance
 from transformer.functional.cache import Cache
 from transformer.functional.chunked import chunked_attention
 from transformer.functional.masks import Arbitrary, Causal, Full, Mask, Padding, Prefix, Segment, Tokens, Window
+from transformer.inference.beam import Beam
 from transformer.inference.generate import generate
 from transformer.inference.scoring import sequence_log_probability
-from transformer.inference.strategies import Beam, Greedy, Sample, Strategy
+from transformer.inference.strategies import Strategy
+from transformer.inference.tokenwise import Greedy, Sample
 from transformer.models.build import build
 from transformer.models.classifier import Classifier, VisionTransformer
 from transformer.models.encoder import Encoder

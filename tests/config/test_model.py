@@ -2,7 +2,7 @@
 
 import pytest
 
-from transformer.config.model import ModelConfig
+from transformer.config.model import ClassifierConfig, EncoderDecoderConfig, ModelConfig, VisionConfig
 from transformer.config.positions import RoPE
 from transformer.config.variant import ConfigError
 
@@ -35,14 +35,20 @@ def test_errors(fields, message):
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["vocab_size", "max_length", "num_layers", "d_model", "num_heads", "num_kv_heads", "head_dim", "d_ff"],
+    ("kind", "name"),
+    [
+        *((ModelConfig, name) for name in ("vocab_size", "max_length", "num_layers", "d_model", "num_heads")),
+        *((ModelConfig, name) for name in ("num_kv_heads", "head_dim", "d_ff")),
+        *((EncoderDecoderConfig, name) for name in ("source_vocab_size", "max_source_length", "num_encoder_layers")),
+        (ClassifierConfig, "num_classes"),
+        *((VisionConfig, name) for name in ("patch_size", "num_classes", "d_ff")),
+    ],
 )
 @pytest.mark.parametrize("value", [0, -2])
-def test_sizes_are_positive(name, value):
+def test_sizes_are_positive(kind, name, value):
     """A size of zero or less is an error under the name of the field that was set."""
     with pytest.raises(ConfigError, match=f"model.{name}: {value} is not a positive number"):
-        ModelConfig(**{name: value})
+        kind(**{name: value})
 
 
 def test_more_heads_than_width():

@@ -6,8 +6,8 @@ import pytest
 from transformer.config.model import PatchConfig, VisionConfig
 from transformer.config.variant import ConfigError
 from transformer.data import pictures
-from transformer.data.dataset import load_data, stack_batches
-from transformer.data.pictures import EVALUATION_BATCH, ImageConfig, ReconstructionRun, VisionRun, affine
+from transformer.data.dataset import EVALUATION_BATCH, load_data, stack_batches
+from transformer.data.pictures import ImageConfig, ReconstructionRun, VisionRun, affine
 
 
 @pytest.fixture
@@ -63,6 +63,7 @@ def test_the_fingerprint_changes_with_content(path, tmp_path):
         load_data(ImageConfig(path=str(p))).fingerprint for p in (path, tmp_path / "copy.npz", tmp_path / "other.npz")
     )
     assert first == copy != other
+    assert load_data(ImageConfig(path=path, shift=1.0)).fingerprint != first  # a position in other images
 
 
 @pytest.mark.parametrize("shift", [0, 1])

@@ -1,21 +1,14 @@
-"""Algorithmic tasks and labelled texts as data: what is scored, what is held out, what does not fit."""
+"""Algorithmic tasks as data: what is scored, what is held out, what does not fit."""
 
 import numpy as np
 import pytest
 
-from transformer.config.model import ClassifierConfig, ModelConfig
+from transformer.config.model import ModelConfig
 from transformer.config.run import RunConfig
-from transformer.config.tokenizers import Symbols
 from transformer.config.variant import ConfigError
 from transformer.data.algorithmic import Addition, AlgorithmicTask, AssociativeRecall, Copy, Induction, ListOps
-from transformer.data.dataset import load_data, stack_batches
-from transformer.data.puzzles import (
-    EVALUATION_BATCH,
-    AlgorithmicConfig,
-    AlgorithmicRun,
-    ClassificationRun,
-    LabelledConfig,
-)
+from transformer.data.dataset import EVALUATION_BATCH, load_data, stack_batches
+from transformer.data.puzzles import AlgorithmicConfig, AlgorithmicRun
 from transformer.data.tokenizers import PAD, SPECIAL
 
 SMALL = {"examples": 60, "validation_examples": 20}
@@ -39,9 +32,6 @@ def run_config(task=None, length=64, **model):
 
 def rows(array):
     return {bytes(row) for row in array}
-
-
-# Puzzles.
 
 
 @pytest.mark.parametrize("task", TASKS, ids=str)
@@ -119,6 +109,7 @@ def test_more_rows_than_a_batch():
 def test_a_model_for_a_puzzle():
     """The vocabulary is the task's; a model that is too short or too small is refused with the number."""
     data = puzzles()
+    assert data.reference() is None
     assert data.complete(run_config()).model.vocab_size == len(SPECIAL) + 12
     assert data.complete(run_config(length=11)).model.max_length == 11
     with pytest.raises(ConfigError, match=r"model.max_length: 10, but addition.* has 11 tokens"):
@@ -127,139 +118,6 @@ def test_a_model_for_a_puzzle():
         data.complete(run_config(vocab_size=9))
     with pytest.raises(ConfigError, match="only 4 distinct examples"):
         puzzles(Copy(items=4, alphabet=1), examples=4, validation_examples=1)
-
-
-# Labelled texts.
-
-
-def test_list_operations_as_classes():
-    """The expression without `=` and answer is the input, its value the class."""
-    data = load_data(LabelledConfig(task=LISTOPS, **SMALL))
-    train = data.train
-    assert train["inputs"].shape == train["valid"].shape == (60, LISTOPS.max_length)
-    assert (train["labels"].dtype, train["labels"].shape) == (np.int32, (60,))
-    assert data.classes == tuple("0123456789")
-    np.testing.assert_array_equal(train["valid"], train["inputs"] != PAD)
-    compute = {"[MIN": min, "[MAX": max, "[SM": lambda v: sum(v) % 10, "[MED": lambda v: int(np.median(v))}
-    flat = 0
-    for inputs, valid, label in zip(train["inputs"], train["valid"], train["labels"], strict=True):
-        symbols = data.tokenizer.decode(inputs[valid]).split()
-        assert symbols[0] in compute
-        assert symbols[-1] == "]"
-        assert "=" not in symbols
-        if sum(s in compute for s in symbols) == 1:
-            assert compute[symbols[0]]([int(s) for s in symbols[1:-1]]) == label
-            flat += 1
-    assert flat > 10
-    assert not rows(train["inputs"]) & rows(data.validation["inputs"])
-    assert len(rows(train["inputs"])) == 60
-
-
-def test_fingerprints_of_list_operations():
-    """Of the expressions and of the split."""
-    configs = [{}, {"examples": 61}, {"validation_examples": 21}, {"task": ListOps(2, 3, 15)}]
-    prints = [load_data(LabelledConfig(**{"task": LISTOPS} | SMALL | fields)).fingerprint for fields in configs]
-    assert len(set(prints)) == len(prints)
-    assert load_data(LabelledConfig(task=LISTOPS, **SMALL)).fingerprint == prints[0]
-
-
-LINES = [f"{label}\t{' '.join(text * n)}" for label, text in (("good", "ab"), ("bad", "cd")) for n in (1, 2, 3)]
-
-
-def labelled(tmp_path, lines=LINES, name="train.tsv", **fields):
-    path = tmp_path / name
-    path.write_text("\n".join(lines))
-    return LabelledConfig(path=str(path), tokenizer=Symbols(), **fields)
-
-
-def validated(tmp_path, lines=LINES[:2]):
-    path = tmp_path / "validation.tsv"
-    path.write_text("\n".join(lines))
-    return {"validation_path": str(path)}
-
-
-def test_labelled_files(tmp_path):
-    """Texts are padded to the longest of both parts, and classes are numbered in order of their names."""
-    data = load_data(labelled(tmp_path, **validated(tmp_path)))
-    assert data.classes == ("bad", "good")
-    assert data.train["labels"].tolist() == [1, 1, 1, 0, 0, 0]
-    assert data.train["valid"].sum(1).tolist() == [2, 4, 6, 2, 4, 6]
-    assert data.tokenizer.decode(data.train["inputs"][1]) == "a b a b"
-    assert data.validation["inputs"].shape == (2, 6)
-    assert not data.train["inputs"][~data.train["valid"]].any()
-
-
-def test_the_last_lines_are_held_out(tmp_path):
-    """A share of the file, in its order."""
-    lines = LINES * 5
-    data = load_data(labelled(tmp_path, lines, validation_fraction=0.2))
-    assert len(data.train["labels"]) == 24
-    assert data.validation["labels"].tolist() == [1, 1, 1, 0, 0, 0]
-
-
-def test_fingerprints_of_files(tmp_path):
-    """Of training and validation texts, labels and split."""
-    twice = LINES * 5
-    swapped = ["good\ta b", "bad\ta b", *twice[2:]]
-    configs = [
-        labelled(tmp_path, twice),
-        labelled(tmp_path, swapped, "swapped.tsv"),
-        labelled(tmp_path, twice, validation_fraction=0.3),
-        labelled(tmp_path, twice, **validated(tmp_path)),
-    ]
-    prints = [load_data(config).fingerprint for config in configs]
-    assert len(set(prints)) == len(prints)
-    assert load_data(labelled(tmp_path, twice, "copy.tsv")).fingerprint == prints[0]
-
-
-def test_a_class_without_training_texts(tmp_path):
-    """It is named, and so is a part without texts."""
-    with pytest.raises(ConfigError, match="the class 'new' of the validation part has no text for training"):
-        load_data(labelled(tmp_path, **validated(tmp_path, ["new\ta"])))
-    with pytest.raises(ConfigError, match="leaves a part without texts"):
-        load_data(labelled(tmp_path, LINES[:1]))
-
-
-def classifier(**model):
-    return ClassificationRun(model=ClassifierConfig(**model))
-
-
-def test_a_model_for_labelled_texts(tmp_path):
-    """Vocabulary and classes come from the data; what does not fit is refused with the number."""
-    data = load_data(labelled(tmp_path, **validated(tmp_path)))
-    model = data.complete(classifier()).model
-    assert (model.vocab_size, model.num_classes) == (len(SPECIAL) + 4, 2)
-    assert data.complete(classifier(num_classes=5)).model.num_classes == 5
-    assert data.complete(classifier(max_length=6)).model.max_length == 6
-    with pytest.raises(ConfigError, match=r"model.max_length: 5, but .* has 6 tokens"):
-        data.complete(classifier(max_length=5))
-    with pytest.raises(ConfigError, match=r"model.num_classes: 1, but 2 in the data"):
-        data.complete(classifier(num_classes=1))
-    with pytest.raises(ConfigError, match=r"is not in \[0, 6\)"):
-        data.complete(classifier(vocab_size=6))
-
-
-def test_batches_of_labelled_texts(tmp_path):
-    """Training batches by step; the validation part once, with a weight for each text."""
-    data = load_data(labelled(tmp_path, **validated(tmp_path)))
-    config = classifier().replace(batch_size=3)
-    one, again = (data.train_batches(config, 4) for _ in range(2))
-    np.testing.assert_array_equal(one[5]["inputs"], again[5]["inputs"])
-    epoch = np.concatenate([one[step]["inputs"] for step in range(2)])
-    assert rows(epoch) == rows(data.train["inputs"])
-    batch = data.validation_batches(config, 2)
-    assert batch["weights"].shape == (1, 2 * EVALUATION_BATCH, 1)
-    assert batch["weights"].sum() == 2
-    np.testing.assert_array_equal(batch["labels"][batch["weights"][..., 0] == 1], data.validation["labels"])
-
-
-def test_reference_of_labelled_texts(tmp_path):
-    """The loss of a guess by the frequency of the classes, counted from one."""
-    data = load_data(labelled(tmp_path, LINES[:4], **validated(tmp_path)))
-    name, loss = data.reference()
-    assert name == "frequency of the classes"
-    assert loss == pytest.approx(-np.log((3 + 1) / (4 + 2)))
-    assert puzzles().reference() is None
 
 
 def test_a_config_nobody_loads():

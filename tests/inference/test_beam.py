@@ -13,9 +13,10 @@ from transformer.config.activations import ReLU
 from transformer.config.model import EncoderDecoderConfig, ModelConfig
 from transformer.config.norms import RMSNorm
 from transformer.config.parameters import Normal
+from transformer.inference.beam import Beam
 from transformer.inference.generate import generate
 from transformer.inference.scoring import sequence_log_probability
-from transformer.inference.strategies import Beam, Greedy
+from transformer.inference.tokenwise import Greedy
 from transformer.models.encoder_decoder import EncoderDecoder
 from transformer.models.language_model import LanguageModel
 from transformer.models.pure import split

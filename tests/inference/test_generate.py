@@ -14,9 +14,12 @@ from transformer.config.norms import RMSNorm
 from transformer.config.parameters import Normal
 from transformer.config.positions import Position
 from transformer.config.variant import ConfigError
+from transformer.functional.attention import NEVER
+from transformer.inference.beam import Beam
 from transformer.inference.generate import generate
 from transformer.inference.scoring import sequence_log_probability
-from transformer.inference.strategies import NEVER, Beam, Greedy, Sample, Strategy, TokenStrategy
+from transformer.inference.strategies import Strategy
+from transformer.inference.tokenwise import Greedy, Sample, TokenStrategy
 from transformer.models.encoder_decoder import EncoderDecoder
 from transformer.models.language_model import LanguageModel
 from transformer.models.pure import split

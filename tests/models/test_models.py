@@ -114,7 +114,7 @@ def test_the_type_of_a_config_says_which_model(config, kind):
     """`build` picks the class, and the example inputs are what it can be called with."""
     model = build(config, key=KEY)
     assert type(model) is kind
-    assert jax.eval_shape(model, *model.example_inputs()).dtype == jnp.float32
+    assert jax.eval_shape(model, *model.config.example_inputs()).dtype == jnp.float32
     assert parameter_count(config) == sum(leaf.size for leaf in jax.tree.leaves(split(model)[0]))
 
 

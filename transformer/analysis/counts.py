@@ -25,9 +25,8 @@ def forward_flops(config: ModelConfig) -> float:
     attention computes every score, also those the causal mask hides, and so they are counted; of
     alternatives the costliest counts; norms, activations and softmax are not counted.
     """
-    model: Any = pure.abstract(lambda key: build(config, key=key))
-    params, apply = pure.split(model)
-    return _product_flops(jax.make_jaxpr(apply)(params, *model.example_inputs()).jaxpr)
+    params, apply = pure.split(pure.abstract(lambda key: build(config, key=key)))
+    return _product_flops(jax.make_jaxpr(apply)(params, *config.example_inputs()).jaxpr)
 
 
 def train_flops(config: ModelConfig) -> float:

@@ -2,7 +2,10 @@
 
 import math
 from dataclasses import dataclass, fields
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
+
+import jax
+import jax.numpy as jnp
 
 from transformer.config.activations import GELU, Activation
 from transformer.config.attention import (
@@ -23,13 +26,22 @@ from transformer.config.positions import Learned, Position
 from transformer.config.residuals import PreNorm, Residual
 from transformer.config.variant import ConfigError, replace
 
-SIZES = ("vocab_size", "max_length", "num_layers", "d_model", "num_heads", "num_kv_heads", "head_dim", "d_ff")
-
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
     """A transformer of tokens; every swappable choice is a value."""
 
+    sizes: ClassVar[tuple[str, ...]] = (
+        "vocab_size",
+        "max_length",
+        "num_layers",
+        "d_model",
+        "num_heads",
+        "num_kv_heads",
+        "head_dim",
+        "d_ff",
+    )
+    """Fields that are positive numbers, or none."""
     vocab_size: int | None = None
     """Number of token types; none: as many as the tokenizer of the data has."""
     max_length: int = 64
@@ -96,7 +108,7 @@ class ModelConfig:
     """Compute dtype of products and the residual stream; parameters, norms, softmax and loss are float32."""
 
     def __post_init__(self):
-        for name in SIZES:
+        for name in self.sizes:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"model.{name}: {value} is not a positive number")
@@ -149,6 +161,10 @@ class ModelConfig:
         """F: the width of the feed-forward sublayer."""
         return 4 * self.d_model if self.d_ff is None else self.d_ff
 
+    def example_inputs(self) -> tuple[jax.ShapeDtypeStruct, ...]:
+        """Shapes of what the model is called with: one sequence of full length."""
+        return (jax.ShapeDtypeStruct((1, self.max_length), jnp.int32),)
+
     def replace(self, **changes: Any) -> Self:
         """A copy with fields changed; variants as values or in their text form."""
         return replace(self, changes)
@@ -158,6 +174,7 @@ class ModelConfig:
 class EncoderDecoderConfig(ModelConfig):
     """An encoder of the source and a causal decoder of the target that attends to it."""
 
+    sizes = (*ModelConfig.sizes, "source_vocab_size", "max_source_length", "num_encoder_layers")
     source_vocab_size: int | None = None
     """Number of source token types; none: as many as the tokenizer of the data has."""
     max_source_length: int = 64
@@ -176,6 +193,10 @@ class EncoderDecoderConfig(ModelConfig):
                 f"model.share_embeddings: {self.source_vocab_size} source types and {self.vocab_size} target types "
                 "are not one vocabulary"
             )
+
+    def example_inputs(self):
+        """A source and a target of full length."""
+        return (jax.ShapeDtypeStruct((1, self.max_source_length), jnp.int32), *super().example_inputs())
 
     @property
     def encoder(self) -> ModelConfig:
@@ -196,6 +217,7 @@ class EncoderDecoderConfig(ModelConfig):
 class ClassifierConfig(ModelConfig):
     """An encoder, a pooling of its tokens, and a linear layer to the classes."""
 
+    sizes = (*ModelConfig.sizes, "num_classes")
     causal: bool = False
     num_classes: int | None = None
     """None: as many as the data has."""
@@ -215,6 +237,7 @@ class ClassifierConfig(ModelConfig):
 class PatchConfig(ModelConfig):
     """A transformer of image patches (Dosovitskiy et al. 2020)."""
 
+    sizes = (*ModelConfig.sizes, "patch_size")
     causal: bool = False
     image_size: tuple[int, ...] | None = None
     """Height, width and channels; none: those of the data."""
@@ -243,10 +266,18 @@ class PatchConfig(ModelConfig):
         """Numbers in a patch."""
         return self.patch_size**2 * (self.image_size or (0, 0, 0))[2]
 
+    def example_inputs(self):
+        """One image."""
+        _ = self.grid
+        assert self.image_size is not None
+        return (jax.ShapeDtypeStruct((1, *self.image_size), jnp.float32),)
+
 
 @dataclass(frozen=True, kw_only=True)
 class VisionConfig(PatchConfig, ClassifierConfig):
     """A vision transformer: patches, encoder, pooling, classes."""
+
+    sizes = (*PatchConfig.sizes, "num_classes")
 
 
 def _nearest_divisor(number: int, wanted: int) -> int:

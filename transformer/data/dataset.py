@@ -3,6 +3,7 @@
 import functools
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,6 +15,8 @@ from transformer.config.variant import ConfigError
 from transformer.data.tokenizers import Tokenizer
 
 Batch = dict[str, np.ndarray]
+EVALUATION_BATCH = 128
+"""Examples per device."""
 
 
 class Batches(Protocol):
@@ -96,6 +99,36 @@ def whole(arrays: Mapping[str, np.ndarray], batch_size: int) -> Batch:
         name: np.concatenate([a, np.zeros((missing, *a.shape[1:]), a.dtype)]).reshape(-1, batch_size, *a.shape[1:])
         for name, a in arrays.items()
     }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Examples:
+    """A data set of arrays with one row for each example; a subclass completes the config."""
+
+    train: Batch
+    validation: Batch
+    """With `weights` of its labels."""
+    source: str
+    fingerprint: str
+    tokenizer: Tokenizer | None
+
+    @property
+    def tokenizers(self) -> dict[str, Tokenizer]:
+        return {} if self.tokenizer is None else {"tokenizer": self.tokenizer}
+
+    def train_batches(self, config: RunConfig, seed: int) -> Batches:
+        return Rows(self.train, config.batch_size, seed)
+
+    def validation_batches(self, config: RunConfig, multiple: int) -> Batch:
+        return whole(self.validation, EVALUATION_BATCH * multiple)
+
+    def reference(self) -> tuple[str, float] | None:
+        return None
+
+
+def weighted(arrays: Batch) -> Batch:
+    """Arrays with `labels` (N,), all of them real."""
+    return arrays | {"weights": np.ones((len(arrays["labels"]), 1), np.float32)}
 
 
 def stack_batches(replicas: Sequence[Batches], first: int, count: int) -> Batch:

@@ -1,7 +1,136 @@
-"""Texts with labels."""
+"""Texts with labels: a file of them, or ListOps expressions with their values."""
 
+import dataclasses
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from transformer.config.model import ClassifierConfig
+from transformer.config.objectives import Classification, Objective
+from transformer.config.run import DataConfig, RunConfig, check_fraction, fingerprint
+from transformer.config.tokenizers import Tokenization, Word
 from transformer.config.variant import ConfigError
+from transformer.data.algorithmic import ListOps, split
+from transformer.data.dataset import Examples, check_tokens, fingerprint_arrays, load_data, pad_rows, weighted
 from transformer.data.text import load_text
+from transformer.data.tokenizers import PAD, SPECIAL, SymbolTokenizer, Tokenizer, make_tokenizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelledConfig(DataConfig):
+    """Texts and their classes."""
+
+    path: str | None = None
+    """Lines of label<TAB>text; none: ListOps, whose value is the class."""
+    validation_path: str | None = None
+    """The same, held out; none: the last part of the file."""
+    validation_fraction: float = 0.1
+    tokenizer: Tokenization = Word()
+    """What a token is; ListOps has its own symbols."""
+    task: ListOps = field(default_factory=lambda: ListOps(max_depth=4, max_arguments=4, max_length=48))
+    """The expressions, without a path."""
+    examples: int = 40_000
+    """Expressions for training."""
+    validation_examples: int = 2_000
+    """Expressions held out."""
+
+    def __post_init__(self):
+        check_fraction("validation_fraction", self.validation_fraction)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassificationRun(RunConfig):
+    """A run that trains a classifier of texts."""
+
+    model: ClassifierConfig = ClassifierConfig()
+    data: LabelledConfig = LabelledConfig()
+    objective: Objective = Classification()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Labelled(Examples):
+    """`inputs` (N, L), `valid` and `labels` (N,) of texts."""
+
+    tokenizer: Tokenizer
+    classes: tuple[str, ...]
+
+    def complete(self, config: RunConfig) -> RunConfig:
+        """The config with the vocabulary and the classes of the data, where it leaves them open."""
+        assert isinstance(config.model, ClassifierConfig)
+        sizes = {
+            "model.vocab_size": config.model.vocab_size or self.tokenizer.vocab_size,
+            "model.num_classes": config.model.num_classes or len(self.classes),
+        }
+        config = config.replace(sizes)
+        if (length := self.train["inputs"].shape[1]) > config.model.max_length:
+            raise ConfigError(f"model.max_length: {config.model.max_length}, but {self.source} has {length} tokens")
+        if len(self.classes) > sizes["model.num_classes"]:
+            raise ConfigError(f"model.num_classes: {sizes['model.num_classes']}, but {len(self.classes)} in the data")
+        check_tokens(self.train["inputs"], sizes["model.vocab_size"], self.source)
+        return config
+
+    def reference(self) -> tuple[str, float]:
+        """A guess by the frequency of the classes."""
+        counts = np.bincount(self.train["labels"], minlength=len(self.classes)) + 1
+        share = counts / counts.sum()
+        return "frequency of the classes", float(-np.log(share)[self.validation["labels"]].mean())
+
+
+@load_data.register
+def load_labelled(config: LabelledConfig, stored: Path | None = None) -> Labelled:
+    """Read or draw, tokenize and split."""
+    if config.path is None:
+        return _expressions(config)
+    train = parse_labelled(config.path)
+    if config.validation_path is None:
+        cut = int(len(train) * (1 - config.validation_fraction))
+        train, validation = train[:cut], train[cut:]
+    else:
+        validation = parse_labelled(config.validation_path)
+    if not train or not validation:
+        raise ConfigError(f"data.path: {config.path} leaves a part without texts")
+    classes = tuple(sorted({label for label, _ in train}))
+    if unknown := {label for label, _ in validation} - set(classes):
+        raise ConfigError(f"data.path: the class {min(unknown)!r} of the validation part has no text for training")
+    texts = [text for _, text in train]
+    tokenizer = make_tokenizer(config.tokenizer, texts, None if stored is None else stored / "tokenizer.json")
+    length = max(len(tokenizer.encode(text)) for _, text in (*train, *validation))
+
+    def arrays(part):
+        rows = [tokenizer.encode(text) for _, text in part]
+        valid = np.arange(length) < np.array([len(row) for row in rows])[:, None]
+        labels = np.array([classes.index(label) for label, _ in part], np.int32)
+        return {"inputs": pad_rows(rows, length), "valid": valid, "labels": labels}
+
+    return Labelled(
+        train=arrays(train),
+        validation=weighted(arrays(validation)),
+        classes=classes,
+        tokenizer=tokenizer,
+        source=config.path,
+        fingerprint=fingerprint([train, validation, tokenizer.to_json()]),
+    )
+
+
+def _expressions(config: LabelledConfig) -> Labelled:
+    """ListOps: the question without `=` and its value."""
+    parts = split(config.task, config.examples, config.validation_examples, 0)
+    equals = len(SPECIAL) + config.task.symbols.index("=")
+
+    def arrays(tokens, scored):
+        inputs = np.where(scored | (tokens == equals), PAD, tokens)[:, : config.task.max_length]
+        return {"inputs": inputs, "valid": inputs != PAD, "labels": tokens[scored] - len(SPECIAL)}
+
+    train, validation = (arrays(*part) for part in parts)
+    return Labelled(
+        train=train,
+        validation=weighted(validation),
+        classes=tuple("0123456789"),
+        tokenizer=SymbolTokenizer(config.task.symbols),
+        source=str(config.task),
+        fingerprint=fingerprint([dataclasses.replace(config, path=None), fingerprint_arrays(train)]),
+    )
 
 
 def parse_labelled(path: str) -> list[tuple[str, str]]:

@@ -1,20 +1,16 @@
 """Images as data: classes of images, or images to reconstruct."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from transformer.config.model import PatchConfig, VisionConfig
 from transformer.config.objectives import Classification, Objective, Reconstruction
-from transformer.config.run import DataConfig, RunConfig
+from transformer.config.run import DataConfig, RunConfig, fingerprint
 from transformer.config.variant import ConfigError
-from transformer.data.dataset import Batch, Batches, Rows, load_data, whole
-from transformer.data.images import Images, load_images
-from transformer.data.tokenizers import Tokenizer
-
-EVALUATION_BATCH = 128
-"""Images per device."""
+from transformer.data.dataset import Batch, Batches, Examples, load_data, weighted
+from transformer.data.images import load_images
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,24 +56,12 @@ class ReconstructionRun(RunConfig):
     objective: Objective = Reconstruction()
 
 
-@dataclass(frozen=True)
-class Pictures:
-    """Images for training and, as the validation part, for testing."""
+@dataclass(frozen=True, kw_only=True)
+class Pictures(Examples):
+    """Images and labels for training and, as the validation part, for testing."""
 
-    images: Images
     config: ImageConfig
-
-    @property
-    def source(self) -> str:
-        return self.images.source
-
-    @property
-    def fingerprint(self) -> str:
-        return self.images.fingerprint
-
-    @property
-    def tokenizers(self) -> dict[str, Tokenizer]:
-        return {}
+    num_classes: int
 
     def complete(self, config: RunConfig) -> RunConfig:
         """The config with the size of the images and the number of classes, where it leaves them open.
@@ -85,32 +69,24 @@ class Pictures:
         Raises:
           ConfigError: they do not fit.
         """
-        model, size = config.model, self.images.train_images.shape[1:]
+        model, size = config.model, self.train["inputs"].shape[1:]
         assert isinstance(model, PatchConfig)
         if model.image_size is None:
             config = config.replace({"model.image_size": size})
         elif model.image_size != size:
             raise ConfigError(f"model.image_size: {model.image_size}, but the images of {self.source} are {size}")
         if isinstance(model, VisionConfig):
-            classes = model.num_classes or self.images.num_classes
-            if classes < self.images.num_classes:
-                raise ConfigError(f"model.num_classes: {classes}, but {self.images.num_classes} in {self.source}")
+            classes = model.num_classes or self.num_classes
+            if classes < self.num_classes:
+                raise ConfigError(f"model.num_classes: {classes}, but {self.num_classes} in {self.source}")
             config = config.replace({"model.num_classes": classes})
         assert isinstance(config.model, PatchConfig)
         _ = config.model.grid
         return config
 
     def train_batches(self, config: RunConfig, seed: int) -> Batches:
-        rows = Rows({"inputs": self.images.train_images, "labels": self.images.train_labels}, config.batch_size, seed)
+        rows = super().train_batches(config, seed)
         return Distorted(rows, self.config, seed) if self.config.distorts else rows
-
-    def validation_batches(self, config: RunConfig, multiple: int) -> Batch:
-        weights = np.ones((len(self.images.test_labels), 1), np.float32)
-        arrays = {"inputs": self.images.test_images, "labels": self.images.test_labels, "weights": weights}
-        return whole(arrays, EVALUATION_BATCH * multiple)
-
-    def reference(self) -> None:
-        return None
 
 
 class Distorted:
@@ -156,4 +132,13 @@ def affine(images_BYXC: np.ndarray, matrices: np.ndarray, moves: np.ndarray) -> 
 @load_data.register
 def load_pictures(config: ImageConfig, stored: Path | None = None) -> Pictures:
     """Read the images."""
-    return Pictures(load_images(config.path), config)
+    images = load_images(config.path)
+    return Pictures(
+        train={"inputs": images.train_images, "labels": images.train_labels},
+        validation=weighted({"inputs": images.test_images, "labels": images.test_labels}),
+        config=config,
+        tokenizer=None,
+        num_classes=images.num_classes,
+        source=images.source,
+        fingerprint=fingerprint([replace(config, path=None), images.fingerprint]),
+    )

@@ -1,6 +1,8 @@
 """Beam search: batched, in one compiled program, beams reordered in the cache."""
 
+import functools
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import jax
@@ -8,10 +10,11 @@ import jax.numpy as jnp
 from einops import rearrange, repeat
 from jax import lax
 
-from transformer.functional.cache import Cache
-from transformer.inference.results import Generated, Prompt, read_prompt
-from transformer.inference.strategies import NEVER, Beam
-from transformer.models.pure import Apply, Params
+from transformer.config.variant import ConfigError
+from transformer.functional.attention import NEVER
+from transformer.functional.cache import Cache, Reader
+from transformer.inference.prompt import Generated
+from transformer.inference.strategies import Strategy
 
 
 class BeamState(NamedTuple):
@@ -31,85 +34,113 @@ class BeamState(NamedTuple):
     done_lengths_BW: jax.Array
 
 
-def beam_search(
-    apply: Apply, params: Params, prompt: Prompt, *, num_tokens: int, strategy: Beam, stop: int | None
-) -> Generated:
-    """The best sequence found for each prompt; one without an end token only where none was finished.
+@dataclass(frozen=True)
+class Beam(Strategy):
+    """The likeliest whole sequence, searched among the `size` best beginnings (Sutskever et al. 2014).
 
-    A candidate that ends counts as finished only if it is among the `size` best of its step, so
-    that a beam of one is greedy decoding.
+    Sequences are ranked by log-probability / penalty, the penalty being length^alpha, or
+    ((5 + length) / 6)^alpha (Wu et al. 2016, equation 14).
     """
-    W, B = strategy.size, len(prompt.tokens_BL)
-    logits_BV, cache = read_prompt(apply, params, prompt, num_tokens)
-    read, V = apply(params, method="reader"), logits_BV.shape[-1]
-    cache = _repeat_rows(cache, W)
-    start = BeamState(
-        jnp.int32(0),
-        repeat(jax.nn.log_softmax(logits_BV), "b v -> b w v", w=W),
-        cache,
-        jnp.zeros((B, W, num_tokens), jnp.int32),
-        jnp.where(jnp.arange(W) == 0, 0.0, NEVER) * jnp.ones((B, 1)),  # all beams are the same at first
-        jnp.zeros((B, W, num_tokens), jnp.int32),
-        jnp.full((B, W), NEVER),
-        jnp.full((B, W), NEVER),
-        jnp.zeros((B, W), jnp.int32),
-    )
 
-    def settled(state: BeamState) -> jax.Array:
+    size: int = 4
+    alpha: float = 1.0
+    gnmt: bool = False
+    """The penalty of Wu et al. 2016."""
+    early_stopping: bool = True
+    """Stop at `size` finished sequences; otherwise when no unfinished one can still be ranked among them."""
+
+    def __post_init__(self):
+        if self.size < 1:
+            raise ConfigError(f"beam.size: {self.size} is not a positive number")
+        if self.alpha < 0:
+            raise ConfigError(f"beam.alpha: {self.alpha} is negative")
+
+    def penalty(self, length: jax.Array) -> jax.Array:
+        """What a log-probability is divided by; `length` counts the end token."""
+        length = length.astype(jnp.float32)
+        return ((5 + length) / 6 if self.gnmt else length) ** self.alpha
+
+    def decode(self, prompt, key):
+        """The best sequence found for each prompt; one without an end token only where none was finished."""
+        logits_BV, cache = prompt.read()
+        shape = (len(logits_BV), self.size)
+        start = BeamState(
+            jnp.int32(0),
+            repeat(jax.nn.log_softmax(logits_BV), "b v -> b w v", w=self.size),
+            _repeat_rows(cache, self.size),
+            jnp.zeros((*shape, prompt.num_tokens), jnp.int32),
+            jnp.where(jnp.arange(self.size) == 0, 0.0, NEVER) * jnp.ones(shape),  # all beams are the same at first
+            jnp.zeros((*shape, prompt.num_tokens), jnp.int32),
+            jnp.full(shape, NEVER),
+            jnp.full(shape, NEVER),
+            jnp.zeros(shape, jnp.int32),
+        )
+
+        def go_on(state: BeamState) -> jax.Array:
+            return (state.step < prompt.num_tokens) & ~self.settled(state).all()
+
+        step = functools.partial(self.step, read=prompt.reader(), stop=prompt.stop)
+        end = lax.while_loop(go_on, step, start)
+        none_B = end.done_scores_BW[:, 0] == NEVER
+        return Generated(
+            jnp.where(none_B[:, None], end.live_tokens_BWT[:, 0], end.done_tokens_BWT[:, 0]),
+            jnp.where(none_B, end.step, end.done_lengths_BW[:, 0]),
+            jnp.where(none_B, end.live_scores_BW[:, 0], end.done_log_probabilities_BW[:, 0]),
+        )
+
+    def settled(self, state: BeamState) -> jax.Array:
         """(B,) whether the search of a sequence is over; others of the batch may go on."""
         finished_B = state.done_scores_BW[:, -1] > NEVER
-        if not strategy.early_stopping:
+        if not self.early_stopping:
             # Scores only fall, and the longest sequence has the mildest penalty.
-            attainable_B = state.live_scores_BW[:, 0] / strategy.penalty(jnp.int32(num_tokens))
+            attainable_B = state.live_scores_BW[:, 0] / self.penalty(jnp.int32(state.live_tokens_BWT.shape[-1]))
             finished_B &= attainable_B <= state.done_scores_BW[:, -1]
         return finished_B
 
-    def go_on(state: BeamState) -> jax.Array:
-        return (state.step < num_tokens) & ~settled(state).all()
+    def step(self, state: BeamState, *, read: Reader, stop: int | None) -> BeamState:
+        """Extend all live beams by a token: those that end may be finished, of the others the best live on.
 
-    def step(state: BeamState) -> BeamState:
+        A candidate that ends counts as finished only if it is among the `size` best of its step, so
+        that a beam of one is greedy decoding.
+        """
+        W, V = self.size, state.log_probabilities_BWV.shape[-1]
         scores_BX = rearrange(state.live_scores_BW[..., None] + state.log_probabilities_BWV, "b w v -> b (w v)")
         best_BC, places_BC = lax.top_k(jnp.maximum(scores_BX, NEVER), min(2 * W, W * V))
         parents_BC, tokens_BC = places_BC // V, (places_BC % V).astype(jnp.int32)
         ends_BC = jnp.zeros(tokens_BC.shape, jnp.bool) if stop is None else tokens_BC == stop
         sequences_BCT = _take(state.live_tokens_BWT, parents_BC).at[:, :, state.step].set(tokens_BC)
-        length = state.step + 1
+        state = self.finish(state, best_BC, ends_BC, sequences_BCT)
 
-        # Finished: those that end now, among the W best of the step, and those that ended before.
-        counted_BC = ends_BC & (jnp.arange(best_BC.shape[1]) < W) & (best_BC > NEVER) & ~settled(state)[:, None]
-        ended_BC = jnp.where(counted_BC, best_BC / strategy.penalty(length), NEVER)
-        done_scores, order_BW = lax.top_k(jnp.concatenate([state.done_scores_BW, ended_BC], 1), W)
-
-        def best_done(old_BW, new_BC):
-            return _take(jnp.concatenate([old_BW, new_BC], 1), order_BW)
-
-        lengths_BC = jnp.full(tokens_BC.shape, length, jnp.int32)
-
-        # Live: the W best that do not end; there are as many, for at most W of 2 W candidates end.
+        # There are W that do not end, for at most W of 2 W candidates end.
         live_scores, order_BL = lax.top_k(jnp.where(ends_BC, NEVER, best_BC), W)
         parents_BW, tokens_BW = _take(parents_BC, order_BL), _take(tokens_BC, order_BL)
-        rows = rearrange(jnp.arange(B)[:, None] * W + parents_BW, "b w -> (b w)")
-        cache = _of_rows(lambda a: a[rows], state.cache)
-        logits, cache = read(rearrange(tokens_BW, "b w -> (b w) 1"), cache)
-        return BeamState(
-            length,
-            rearrange(jax.nn.log_softmax(logits[:, 0]), "(b w) v -> b w v", w=W),
-            cache,
-            _take(sequences_BCT, order_BL),
-            live_scores,
-            best_done(state.done_tokens_BWT, sequences_BCT),
-            done_scores,
-            best_done(state.done_log_probabilities_BW, best_BC),
-            best_done(state.done_lengths_BW, lengths_BC),
+        rows = rearrange(jnp.arange(len(parents_BW))[:, None] * W + parents_BW, "b w -> (b w)")
+        logits, cache = read(rearrange(tokens_BW, "b w -> (b w) 1"), _of_rows(lambda a: a[rows], state.cache))
+        return state._replace(
+            step=state.step + 1,
+            log_probabilities_BWV=rearrange(jax.nn.log_softmax(logits[:, 0]), "(b w) v -> b w v", w=W),
+            cache=cache,
+            live_tokens_BWT=_take(sequences_BCT, order_BL),
+            live_scores_BW=live_scores,
         )
 
-    end = lax.while_loop(go_on, step, start)
-    none_B = end.done_scores_BW[:, 0] == NEVER
-    return Generated(
-        jnp.where(none_B[:, None], end.live_tokens_BWT[:, 0], end.done_tokens_BWT[:, 0]),
-        jnp.where(none_B, end.step, end.done_lengths_BW[:, 0]),
-        jnp.where(none_B, end.live_scores_BW[:, 0], end.done_log_probabilities_BW[:, 0]),
-    )
+    def finish(self, state: BeamState, best_BC, ends_BC, sequences_BCT) -> BeamState:
+        """Rank candidates that end with the sequences that ended before."""
+        length = state.step + 1
+        counted_BC = ends_BC & (jnp.arange(best_BC.shape[1]) < self.size) & (best_BC > NEVER)
+        counted_BC &= ~self.settled(state)[:, None]
+        ended_BC = jnp.where(counted_BC, best_BC / self.penalty(length), NEVER)
+        done_scores, order_BW = lax.top_k(jnp.concatenate([state.done_scores_BW, ended_BC], 1), self.size)
+
+        def best(old_BW, new_BC):
+            return _take(jnp.concatenate([old_BW, new_BC], 1), order_BW)
+
+        return state._replace(
+            done_tokens_BWT=best(state.done_tokens_BWT, sequences_BCT),
+            done_scores_BW=done_scores,
+            done_log_probabilities_BW=best(state.done_log_probabilities_BW, best_BC),
+            done_lengths_BW=best(state.done_lengths_BW, jnp.full(best_BC.shape, length, jnp.int32)),
+        )
 
 
 def _take(array: jax.Array, index_BC: jax.Array) -> jax.Array:

@@ -55,10 +55,6 @@ class Classifier(Transformer):
         pooled_BD = self.pooling(self.transform(x_BLD, tokens, key=key), valid_BL, params)
         return self.head(pooled_BD).astype(jnp.float32)
 
-    def example_inputs(self) -> tuple[jax.ShapeDtypeStruct, ...]:
-        """Shapes of the arguments of a call with one text of full length."""
-        return (jax.ShapeDtypeStruct((1, self.config.max_length), jnp.int32),)
-
 
 class VisionTransformer(Classifier):
     """Images (B, height, width, channels) in, logits of classes out (Dosovitskiy et al. 2020)."""
@@ -70,9 +66,3 @@ class VisionTransformer(Classifier):
 
     def make_embedding(self, config, *, key):
         return PatchEmbedding(config, key=key)
-
-    def example_inputs(self):
-        """Shape of one image."""
-        assert isinstance(self.config, VisionConfig)
-        assert self.config.image_size is not None
-        return (jax.ShapeDtypeStruct((1, *self.config.image_size), jnp.float32),)

@@ -23,7 +23,3 @@ class Encoder(Transformer):
         """(B, L, D); padding, where `valid_BL` is False, is not attended to."""
         tokens = Tokens.at(jnp.arange(tokens_BL.shape[1]), valid=valid_BL)
         return self.transform(self.embedding(tokens_BL), tokens, key=key)
-
-    def example_inputs(self) -> tuple[jax.ShapeDtypeStruct, ...]:
-        """Shapes of the arguments of a call with one sequence of full length."""
-        return (jax.ShapeDtypeStruct((1, self.config.max_length), jnp.int32),)

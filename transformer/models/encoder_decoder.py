@@ -53,11 +53,6 @@ class EncoderDecoder(nnx.Module):
         x_BLD = self.decoder.transform(self.embedding(target_BL), tokens, memory=memory, key=below(key, "decoder"))
         return self._logits(x_BLD)
 
-    def example_inputs(self) -> tuple[jax.ShapeDtypeStruct, ...]:
-        """Shapes of the arguments of a call with one source and one target of full length."""
-        lengths = (self.config.max_source_length, self.config.max_length)
-        return tuple(jax.ShapeDtypeStruct((1, length), jnp.int32) for length in lengths)
-
     def encode(self, source_BS: jax.Array, source_valid_BS: jax.Array | None = None, *, key=None) -> Memory:
         """The states of the source, for the decoder."""
         tokens = Tokens.at(jnp.arange(source_BS.shape[1]), valid=source_valid_BS)

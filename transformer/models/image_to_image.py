@@ -43,9 +43,3 @@ class ImageToImage(Transformer):
             x_BPD = jnp.where(hidden_BP[..., None], self.hidden()["token"].astype(x_BPD.dtype), x_BPD)
         x_BPD = self.transform(x_BPD, Tokens.at(jnp.arange(x_BPD.shape[1])), key=key)
         return self.head(x_BPD).astype(jnp.float32)
-
-    def example_inputs(self) -> tuple[jax.ShapeDtypeStruct, ...]:
-        """Shape of one image."""
-        assert isinstance(self.config, PatchConfig)
-        assert self.config.image_size is not None
-        return (jax.ShapeDtypeStruct((1, *self.config.image_size), jnp.float32),)

@@ -53,10 +53,6 @@ class LanguageModel(Transformer):
         tokens = Tokens.at(positions, segments_BL, valid_BL)
         return self._logits(self.transform(self.embedding(tokens_BL), tokens, mask=mask, key=key))
 
-    def example_inputs(self) -> tuple[jax.ShapeDtypeStruct, ...]:
-        """Shapes of the arguments of a call with one sequence of full length."""
-        return (jax.ShapeDtypeStruct((1, self.config.max_length), jnp.int32),)
-
     def start(self, batch_size: int, capacity: int) -> Cache:
         """An empty cache for sequences of `capacity` tokens."""
         return self.empty_cache(batch_size, capacity, self.embedding.dtype)

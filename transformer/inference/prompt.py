@@ -1,0 +1,53 @@
+"""What decoding starts from and what it returns."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from transformer.functional.cache import Cache, Reader
+from transformer.models.pure import Apply, Params
+
+
+class Generated(NamedTuple):
+    """Continuations."""
+
+    tokens_BT: jax.Array
+    """(B, T) int32; 0 behind the end of a sequence."""
+    lengths_B: jax.Array
+    """Tokens of each, the end token included."""
+    log_probability_B: jax.Array
+    """log P of each continuation given its prompt, in nats; the end token included."""
+
+
+class Prompt(NamedTuple):
+    """A model and what it reads before it chooses."""
+
+    apply: Apply
+    params: Params
+    tokens_BL: jax.Array
+    num_tokens: int
+    """The most tokens to choose."""
+    stop: int | None
+    """The token that ends a sequence."""
+    lengths_B: jax.Array | None
+    """None: all of them are as long as the array."""
+    inputs: Mapping[str, Any]
+    """Further arguments of the model's `start`."""
+
+    def read(self) -> tuple[jax.Array, Cache]:
+        """Logits (B, V) of the token after each prompt, and the cache with room for `num_tokens` more."""
+        B, L = self.tokens_BL.shape
+        # The last token chosen is never read, so it needs no slot.
+        cache = self.apply(self.params, B, L + self.num_tokens - 1, method="start", **self.inputs)
+        if self.lengths_B is None:
+            logits_BLV, cache = self.apply(self.params, self.tokens_BL, cache, method="extend")
+            return logits_BLV[:, -1], cache
+        valid_BL = jnp.arange(L) < self.lengths_B[:, None]
+        logits_BLV, cache = self.apply(self.params, self.tokens_BL, cache, method="extend", valid_BL=valid_BL)
+        return jnp.take_along_axis(logits_BLV, self.lengths_B[:, None, None] - 1, 1)[:, 0], cache
+
+    def reader(self) -> Reader:
+        """The model, prepared to read token after token."""
+        return self.apply(self.params, method="reader")

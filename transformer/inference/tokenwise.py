@@ -1,0 +1,139 @@
+"""Token after token: a state, a condition, and a step."""
+
+import abc
+import functools
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from transformer.config.variant import ConfigError
+from transformer.functional.attention import NEVER
+from transformer.functional.cache import Cache, Reader
+from transformer.inference.prompt import Generated
+from transformer.inference.strategies import Strategy
+
+
+class DecodingState(NamedTuple):
+    """Where decoding is."""
+
+    step: jax.Array
+    """Tokens chosen so far, int32."""
+    logits_BV: jax.Array
+    """Of the next token."""
+    cache: Cache
+    tokens_BT: jax.Array
+    """The chosen tokens; 0 where none is."""
+    log_probability_B: jax.Array
+    """Of the chosen tokens under the model, whatever the strategy."""
+    lengths_B: jax.Array
+    """Tokens of each sequence, the end token included."""
+    finished_B: jax.Array
+
+
+class TokenStrategy(Strategy):
+    """Chooses one token from the logits, for every sequence by itself."""
+
+    random: ClassVar[bool] = True
+    """Whether the choice depends on the key."""
+
+    @abc.abstractmethod
+    def __call__(self, logits_BV: jax.Array, key: jax.Array) -> jax.Array:
+        """(B,) int32."""
+
+    def decode(self, prompt, key):
+        if key is None and self.random:
+            raise ConfigError(f"generate: {self} is random and needs a key")
+        logits_BV, cache = prompt.read()
+        B, T = len(logits_BV), prompt.num_tokens
+        start = DecodingState(
+            jnp.int32(0),
+            logits_BV,
+            cache,
+            jnp.zeros((B, T), jnp.int32),
+            jnp.zeros(B),
+            jnp.zeros(B, jnp.int32),
+            jnp.zeros(B, jnp.bool),
+        )
+
+        def go_on(state: DecodingState) -> jax.Array:
+            return (state.step < T) & ~state.finished_B.all()
+
+        step = functools.partial(
+            self.step, read=prompt.reader(), stop=prompt.stop, key=jax.random.key(0) if key is None else key
+        )
+        end = lax.while_loop(go_on, step, start)
+        return Generated(end.tokens_BT, end.lengths_B, end.log_probability_B)
+
+    def step(self, state: DecodingState, *, read: Reader, stop: int | None, key: jax.Array) -> DecodingState:
+        """Choose a token for every sequence that is not finished, and read it."""
+        token_B = self(state.logits_BV, jax.random.fold_in(key, state.step))
+        token_B = jnp.where(state.finished_B, 0, token_B)
+        log_probabilities_BV = jax.nn.log_softmax(state.logits_BV)
+        chosen_B = jnp.take_along_axis(log_probabilities_BV, token_B[:, None], 1)[:, 0]
+        running_B = ~state.finished_B
+        logits_BLV, cache = read(token_B[:, None], state.cache)
+        return DecodingState(
+            state.step + 1,
+            logits_BLV[:, 0],
+            cache,
+            lax.dynamic_update_slice_in_dim(state.tokens_BT, token_B[:, None], state.step, 1),
+            state.log_probability_B + jnp.where(running_B, chosen_B, 0.0),
+            state.lengths_B + running_B.astype(jnp.int32),
+            state.finished_B if stop is None else state.finished_B | (token_B == stop),
+        )
+
+
+@dataclass(frozen=True)
+class Greedy(TokenStrategy):
+    """The most likely token; of equal ones the first."""
+
+    random = False
+
+    def __call__(self, logits_BV, key):
+        return logits_BV.argmax(-1).astype(jnp.int32)
+
+
+@dataclass(frozen=True)
+class Sample(TokenStrategy):
+    """A random token from softmax(logits / temperature), cut to the likely ones; the cuts combine."""
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    """The k most likely tokens (Fan et al. 2018); tokens as likely as the k-th count too."""
+    top_p: float | None = None
+    """The fewest most likely tokens that have this probability together (Holtzman et al. 2019)."""
+    min_p: float | None = None
+    """Tokens with at least this share of the highest probability (Nguyen et al. 2024)."""
+
+    def __post_init__(self):
+        if self.temperature <= 0:
+            raise ConfigError(f"sample.temperature: {self.temperature} is not positive; greedy is its limit at 0")
+        if self.top_k is not None and self.top_k < 1:
+            raise ConfigError(f"sample.top_k: {self.top_k} is not a positive number")
+        for name in ("top_p", "min_p"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value <= 1:
+                raise ConfigError(f"sample.{name}: {value} is not in (0, 1]")
+
+    def cut(self, logits_BV: jax.Array) -> jax.Array:
+        """The logits of softmax, NEVER for tokens that are cut off."""
+        logits_BV = logits_BV / self.temperature
+        if self.top_k is not None and self.top_k < logits_BV.shape[-1]:
+            lowest = jax.lax.top_k(logits_BV, self.top_k)[0][:, -1:]
+            logits_BV = jnp.where(logits_BV >= lowest, logits_BV, NEVER)
+        if self.top_p is not None:
+            descending = -jnp.sort(-logits_BV)
+            probabilities = jax.nn.softmax(descending)
+            before = jnp.cumsum(probabilities, -1) - probabilities
+            lowest = jnp.where(before < self.top_p, descending, jnp.inf).min(-1, keepdims=True)
+            logits_BV = jnp.where(logits_BV >= lowest, logits_BV, NEVER)
+        if self.min_p is not None:
+            highest = logits_BV.max(-1, keepdims=True)
+            logits_BV = jnp.where(logits_BV >= highest + jnp.log(self.min_p), logits_BV, NEVER)
+        return logits_BV
+
+    def __call__(self, logits_BV, key):
+        return jax.random.categorical(key, self.cut(logits_BV)).astype(jnp.int32)
