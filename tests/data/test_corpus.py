@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from transformer.config.model import ModelConfig
+from transformer.config.presets import preset
 from transformer.config.run import RunConfig, TextConfig
 from transformer.config.variant import ConfigError
 from transformer.data.corpus import Blocks, load_corpus, whole_split
-from transformer.data.dataset import check_tokens, stack_batches
+from transformer.data.dataset import check_tokens, load_data, stack_batches
 from transformer.data.text import load_text
 from transformer.data.tokenizers import ByteTokenizer, CharTokenizer
 
@@ -113,3 +114,13 @@ def test_the_whole_split_has_every_token_as_a_label_once(count):
     np.testing.assert_array_equal(np.sort(labels), tokens[1:])
     inputs = split["tokens"][..., :-1][split["weights"] == 1]
     np.testing.assert_array_equal(inputs + 1, labels)
+
+
+def test_a_mask_token_that_is_no_character(tmp_path):
+    """An objective that hides tokens is refused where its mask would be an ordinary character."""
+    (tmp_path / "text.txt").write_text("abcdefgh" * 200)
+    config = preset("masked").replace({"data.path": str(tmp_path / "text.txt")})
+    assert load_data(config.data).complete(config).model.vocab_size == 8 + 5
+    plain = config.replace({"data.tokenizer": "char"})
+    with pytest.raises(ConfigError, match=r"data\.tokenizer: masked_token needs the special tokens"):
+        load_data(plain.data).complete(plain)

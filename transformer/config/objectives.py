@@ -65,6 +65,8 @@ class Objective(Variant, abc.ABC):
 
     causal: ClassVar[bool | None] = True
     """Whether the model has to be causal; None: as it likes."""
+    special: ClassVar[bool] = False
+    """Whether it needs the special tokens of a tokenizer."""
     needs: ClassVar[type[ModelConfig]] = ModelConfig
     """The kind of model, the first of `_KINDS` that its config is."""
 
@@ -167,6 +169,7 @@ class MaskedToken(Objective):
     """Of the chosen: replaced by a random token."""
     mask_token: int = 4
     causal = False
+    special = True
 
     def __post_init__(self):
         if not 0 < self.rate <= 1 or self.masked < 0 or self.random < 0 or self.masked + self.random > 1:

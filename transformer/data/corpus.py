@@ -40,10 +40,12 @@ class Corpus:
         """The config with the vocabulary of the corpus, where it leaves that open.
 
         Raises:
-          ConfigError: blocks of `max_length` + 1 tokens or the vocabulary do not fit the corpus.
+          ConfigError: blocks of `max_length` + 1 tokens, the vocabulary or the objective do not fit the corpus.
         """
         config = config.replace({"model.vocab_size": config.model.vocab_size or self.tokenizer.vocab_size})
         assert config.model.vocab_size is not None
+        if config.objective.special and not self.tokenizer.special:
+            raise ConfigError(f"data.tokenizer: {config.objective} needs the special tokens; use char(special=True)")
         for name, tokens in (("training", self.train), ("validation", self.validation)):
             if len(tokens) <= config.model.max_length:
                 raise ConfigError(

@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -59,8 +60,8 @@ def _digits() -> dict[str, np.ndarray]:
         from sklearn.datasets import load_digits
     except ImportError:
         raise ConfigError("data.path: the digits need scikit-learn: pip install 'transformer[vision]'") from None
-    images, labels = load_digits(return_X_y=True)
-    images = images.reshape(-1, 8, 8) / 16
+    digits: Any = load_digits()
+    images, labels = digits.images / 16, digits.target
     return dict(zip(NAMES, (images[:898], labels[:898], images[898:], labels[898:]), strict=True))
 
 

@@ -7,11 +7,14 @@ from pathlib import Path
 
 from transformer.config import run
 from transformer.config.variant import ConfigError
+from transformer.data.hub import PREFIX, hub_lines
 from transformer.data.text import near
 
 
 def load_parallel(source: str, target: str | None) -> tuple[list[str], list[str]]:
     """The lines of two UTF-8 files, or with no `target` the two columns of one file of tab-separated values.
+
+    Either may be a data set of the hub, as in `hub_lines`.
 
     A file whose name ends in .gz is decompressed. A line may be empty: its place still counts.
 
@@ -20,9 +23,9 @@ def load_parallel(source: str, target: str | None) -> tuple[list[str], list[str]
         line of the single file has not exactly one tab.
     """
     if target is None:
-        pairs = [_columns(line, number, source) for number, line in enumerate(_lines(Path(source)), 1)]
+        pairs = [_columns(line, number, source) for number, line in enumerate(_lines(source), 1)]
         return [s for s, _ in pairs], [t for _, t in pairs]
-    sources, targets = _lines(Path(source)), _lines(Path(target))
+    sources, targets = _lines(source), _lines(target)
     if len(sources) != len(targets):
         counts = f"{len(sources)} lines in {source}, {len(targets)} in {target}"
         raise ConfigError(f"data: {counts}: line {min(len(sources), len(targets)) + 1} stands alone")
@@ -41,7 +44,10 @@ def _columns(line: str, number: int, path: str) -> tuple[str, str]:
     return columns[0], columns[1]
 
 
-def _lines(path: Path) -> list[str]:
+def _lines(name: str) -> list[str]:
+    if name.startswith(PREFIX):
+        return hub_lines(name)
+    path = Path(name)
     content = _bytes(path)
     try:
         text = content.decode().replace("\r\n", "\n")

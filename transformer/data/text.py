@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from transformer.config.variant import ConfigError
+from transformer.data.hub import PREFIX, hub_lines
 
 
 @dataclass(frozen=True)
@@ -19,18 +20,21 @@ class Text:
 
 
 def load_text(path: str | None, embedded: Literal["topics", "sources"] = "topics") -> Text:
-    """The text of a file, or one that comes with Python where no path is given.
+    """The text of a file or of a data set of the hub, or one that comes with Python where no path is given.
 
     Raises:
       ConfigError: the file is missing, empty, or not UTF-8.
     """
-    content, source = (_embedded(embedded), f"python:{embedded}") if path is None else (_read(Path(path)), str(path))
+    content, source = (_embedded(embedded), f"python:{embedded}") if path is None else (_read(path), path)
     if not content:
         raise ConfigError(f"data.path: {source} is empty")
     return Text(content, source, hashlib.sha256(content.encode()).hexdigest())
 
 
-def _read(path: Path) -> str:
+def _read(name: str) -> str:
+    if name.startswith(PREFIX):
+        return "\n".join(hub_lines(name))
+    path = Path(name)
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:

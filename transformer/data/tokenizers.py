@@ -20,6 +20,11 @@ class Tokenizer(Protocol):
     """Text to token ids and back."""
 
     @property
+    def special(self) -> bool:
+        """Whether the first tokens are the special ones."""
+        ...
+
+    @property
     def vocab_size(self) -> int: ...
 
     def encode(self, text: str) -> np.ndarray:
@@ -107,6 +112,10 @@ class SymbolTokenizer:
 
     symbols: tuple[str, ...]
 
+    @property
+    def special(self) -> bool:
+        return True
+
     def __post_init__(self):
         seen: set[str] = set(SPECIAL)
         for symbol in self.symbols:
@@ -145,6 +154,10 @@ class TrainedTokenizer:
     """
 
     definition: str = field(repr=False)
+
+    @property
+    def special(self) -> bool:
+        return True
 
     @property
     def vocab_size(self) -> int:

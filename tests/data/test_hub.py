@@ -1,0 +1,74 @@
+"""Data sets of the hub: the same lines as from files, from a folder in the hub's format."""
+
+import json
+
+import pytest
+
+from transformer.config.variant import ConfigError
+from transformer.data.hub import hub_lines
+from transformer.data.labelled import parse_labelled
+from transformer.data.pairs_text import load_parallel
+from transformer.data.text import load_text
+
+pytest.importorskip("datasets")
+pytestmark = pytest.mark.filterwarnings("ignore")  # of the library and its dependencies
+ROWS = [{"text": "a b", "label": 1, "pair": {"en": "hi", "de": "hallo"}}, {"text": "c", "label": 0, "pair": None}]
+ROWS[1]["pair"] = {"en": "you", "de": "du"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("hub")
+    (path / "train.jsonl").write_text("\n".join(map(json.dumps, ROWS)))
+    return path
+
+
+@pytest.fixture(autouse=True)
+def offline(monkeypatch, tmp_path_factory):
+    import datasets
+
+    datasets.disable_progress_bars()
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path_factory.mktemp("cache"))
+
+
+def test_lines(folder):
+    """A line for each row, columns side by side, fields by dots, numbers as text."""
+    assert hub_lines(f"hub:{folder}:train:text") == ["a b", "c"]
+    assert hub_lines(f"hub:{folder}:train:label,text") == ["1\ta b", "0\tc"]
+    assert hub_lines(f"hub:{folder}:train:pair.de") == ["hallo", "du"]
+
+
+def test_the_same_path_as_files(folder):
+    """Texts, labelled texts and pairs read them where they read a file."""
+    assert load_text(f"hub:{folder}:train:text").content == "a b\nc"
+    assert parse_labelled(f"hub:{folder}:train:label,text") == [("1", "a b"), ("0", "c")]
+    both = load_parallel(f"hub:{folder}:train:pair.en", f"hub:{folder}:train:pair.de")
+    assert both == (["hi", "you"], ["hallo", "du"])
+    assert load_parallel(f"hub:{folder}:train:pair.en,pair.de", None) == both
+
+
+def test_names_of_classes(folder, monkeypatch):
+    """A class is written by its name where the data set has one."""
+    import datasets
+
+    rows = datasets.Dataset.from_list([{"label": 0}, {"label": 1}]).cast_column(
+        "label", datasets.ClassLabel(names=["bad", "good"])
+    )
+    monkeypatch.setattr(datasets, "load_dataset", lambda *name, split: rows)
+    assert hub_lines("hub:x:train:label") == ["bad", "good"]
+
+
+@pytest.mark.parametrize(
+    ("rest", "message"),
+    [
+        ("train", "is not of the form hub:NAME:SPLIT:COLUMN"),
+        ("train:tex", "has no column 'tex'; did you mean 'text'"),
+        ("train:pair.fr", r"has no column 'pair.fr'; known: de, en"),
+        ("tain:text", "cannot load hub:"),
+    ],
+)
+def test_wrong_names(folder, rest, message):
+    """One line each."""
+    with pytest.raises(ConfigError, match=message) as error:
+        hub_lines(f"hub:{folder}:{rest}")
+    assert "\n" not in str(error.value)
