@@ -377,12 +377,12 @@ def test_the_wrong_direction_is_named():
 @pytest.mark.parametrize(
     ("objective", "plain"),
     [
-        (NextToken(label_smoothing=0.1, z_loss=0.1), NextToken()),
-        (PrefixToken(label_smoothing=0.1, z_loss=0.1, share=0.3), PrefixToken(share=0.3)),
-        (SequenceToSequence(label_smoothing=0.1, z_loss=0.1), SequenceToSequence()),
-        (Classification(label_smoothing=0.1), Classification()),
-        (MaskedToken(rate=0.3), MaskedToken(rate=0.3)),
-        (Reconstruction(rate=0.3), Reconstruction(rate=0.3)),
+        (NextToken(label_smoothing=0.1, z_loss=0.1), NextToken(auxiliary=0.0)),
+        (PrefixToken(label_smoothing=0.1, z_loss=0.1, share=0.3), PrefixToken(share=0.3, auxiliary=0.0)),
+        (SequenceToSequence(label_smoothing=0.1, z_loss=0.1), SequenceToSequence(auxiliary=0.0)),
+        (Classification(label_smoothing=0.1), Classification(auxiliary=0.0)),
+        (MaskedToken(rate=0.3), MaskedToken(rate=0.3, auxiliary=0.0)),
+        (Reconstruction(rate=0.3), Reconstruction(rate=0.3, auxiliary=0.0)),
     ],
     ids=str,
 )

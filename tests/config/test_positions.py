@@ -31,8 +31,8 @@ def test_where_positions_enter(position, places):
     entered = {
         "embedding": position.to_embedding(POSITIONS, 8, params) is not None,
         "query_key_input": position.to_query_key_input(POSITIONS, 8, params) is not None,
-        "rotate": bool(np.any(position.rotate(X, POSITIONS, params) != X)),
-        "bias": position.bias(2, params) is not None,
+        "rotate": bool(np.any(position.to_query(X, POSITIONS, params) != X)),
+        "bias": position.bias(X, True, params) is not None,
     }
     assert {place for place, does in entered.items() if does} == places
 

@@ -12,10 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from transformer.config.weightings import SoftCap
 from transformer.functional.attention import attention
 from transformer.functional.biases import LinearDistance
 from transformer.functional.chunked import chunked_attention
 from transformer.functional.masks import Arbitrary, Causal, Full, Mask, Padding, Prefix, Segment, Tokens, Window
+from transformer.functional.weights import Softmax
 
 BATCH, SIZE, VALUE_SIZE = 2, 4, 3
 # The programs here are many and run once: less work on each.
@@ -240,8 +242,21 @@ def test_no_array_of_all_scores():
     assert "8,8]" in program
 
 
-def test_weights_are_never_formed():
-    """Asking for the weights is an error that names the function that has them."""
-    side, qkv = line(2), sequence(2)
-    with pytest.raises(ValueError, match="use attention"):
-        chunked_attention(*qkv, queries=side, keys=side, return_weights=True)
+@pytest.mark.parametrize("mask", [None, Causal()], ids=str)
+def test_scores_are_capped_and_sinks_take_their_share(mask):
+    """A function of the scores and a sink in every head: values and all gradients as in exact attention."""
+    side, qkv = line(7), sequence(7)
+    sink = jnp.asarray(np.random.default_rng(3).normal(size=qkv[0].shape[2]), jnp.float32)
+
+    def run(function, q, k, v, sink, **more):
+        out = function(
+            q, k, v, queries=side, keys=side, mask=mask, score=SoftCap(0.5).function(), weigh=Softmax(sink), **more
+        )
+        return (out**2).sum(), out
+
+    ours, exact = (
+        jax.jit(jax.value_and_grad(functools.partial(run, *f), argnums=(0, 1, 2, 3), has_aux=True))(*qkv, sink)
+        for f in ((functools.partial(chunked_attention, block=3),), (attention,))
+    )
+    chex.assert_trees_all_close(ours, exact, atol=1e-5)
+    assert np.abs(exact[1][3]).min() > 1e-4

@@ -1,5 +1,7 @@
 """Positional encodings: their formulas in numpy, and invariance under a common shift."""
 
+import functools
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -8,9 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformer.functional.positions import rotary, sinusoidal
+from transformer.functional.positions import frequencies, rotary, sinusoidal, xpos_decay, yarn_ramp
 
-turn = jax.jit(rotary, static_argnames=("base", "fraction", "interleaved"))
+
+@functools.partial(jax.jit, static_argnames=("base", "fraction", "interleaved"))
+def turn(x, positions, base=10_000.0, fraction=1.0, interleaved=False):
+    return rotary(x, positions, frequencies(int(x.shape[-1] * fraction), base), interleaved=interleaved)
 
 
 def normal(seed, *shape, dtype=jnp.float32):
@@ -87,21 +92,44 @@ def test_rotary_distance_matters():
 def test_angles_are_float32():
     """In bfloat16 position 1001 is not 1000: only the result is rounded, never the angle."""
     x, positions = normal(0, 1, 2, 1, 8, dtype=jnp.bfloat16), jnp.array([[1000, 1001]])
-    out = rotary(x, positions)
+    out = rotary(x, positions, frequencies(8))
     assert out.dtype == jnp.bfloat16
-    chex.assert_trees_all_equal(out, rotary(x.astype(jnp.float32), positions).astype(jnp.bfloat16))
+    chex.assert_trees_all_equal(out, rotary(x.astype(jnp.float32), positions, frequencies(8)).astype(jnp.bfloat16))
     assert sinusoidal(positions, 4).dtype == jnp.float32
 
 
-@pytest.mark.parametrize(("size", "fraction"), [(7, 1.0), (8, 0.4), (8, 0.1)])
-def test_rotary_needs_an_even_number(size, fraction):
-    """An odd or empty rotated part is an error that names both numbers."""
-    with pytest.raises(ValueError, match=f"{fraction} of head_dim {size} is .* features, not an even number"):
-        rotary(jnp.zeros((1, 1, 1, size)), jnp.zeros((1, 1), jnp.int32), fraction=fraction)
+def test_rotary_turns_no_more_than_the_head():
+    """More pairs than there are features are an error with both numbers."""
+    with pytest.raises(ValueError, match="5 pairs of features are more than head_dim 8 has"):
+        rotary(jnp.zeros((1, 1, 1, 8)), jnp.zeros((1, 1), jnp.int32), frequencies(10))
 
 
-@pytest.mark.parametrize(("fraction", "rotated"), [(1.25, 10), (2.0, 16)])
-def test_rotary_turns_no_more_than_the_head(fraction, rotated):
-    """A fraction above 1 is an error, also where it gives an even number."""
-    with pytest.raises(ValueError, match=f"{fraction} of head_dim 8 is {rotated} features, not an even number up to"):
-        rotary(jnp.zeros((1, 1, 1, 8)), jnp.zeros((1, 1), jnp.int32), fraction=fraction)
+def test_xpos_products_depend_on_distance_and_fade():
+    """Queries grow and keys shrink with their position: only the distance is left, and far keys weigh less."""
+    q, k = (normal(i, 1, 4, 2, 8) for i in range(2))
+
+    def products(shift):
+        at = jnp.asarray([[0, 1, 3, 10]]) + shift
+        return jnp.einsum(
+            "blhk,bshk->bhls",
+            xpos_decay(q, at, base=20.0, sign=1),
+            xpos_decay(k, at, base=20.0, sign=-1),
+        )
+
+    chex.assert_trees_all_close(products(37), products(0), rtol=1e-4, atol=1e-5)
+    ones = jnp.ones((1, 4, 1, 8))
+    at = jnp.asarray([[0, 1, 3, 10]])
+    weights = jnp.einsum(
+        "lk,sk->ls", xpos_decay(ones, at, base=20.0, sign=1)[0, :, 0], xpos_decay(ones, at, base=20.0, sign=-1)[0, :, 0]
+    )
+    assert (np.diff(weights[3]) > 0).all()
+
+
+def test_the_ramp_of_yarn():
+    """Pairs that turn less than once over the length are 0, those that turn 32 times 1, and it is monotone."""
+    rates = frequencies(64)
+    ramp = np.asarray(yarn_ramp(rates, 2048))
+    turns = 2048 * np.asarray(rates) / (2 * np.pi)
+    assert (ramp[turns < 1] == 0).all()
+    assert (ramp[turns > 32] == 1).all()
+    assert (np.diff(ramp) <= 0).all()

@@ -14,7 +14,7 @@ from transformer.config.norms import RMSNorm
 from transformer.config.parameters import Normal
 from transformer.config.positions import Position
 from transformer.config.variant import ConfigError
-from transformer.functional.attention import NEVER
+from transformer.functional.weights import NEVER
 from transformer.inference.beam import Beam
 from transformer.inference.generate import generate
 from transformer.inference.scoring import sequence_log_probability

@@ -17,6 +17,7 @@ from transformer.functional.losses import cross_entropy
 from transformer.functional.masks import Arbitrary, Causal, Tokens, Window
 from transformer.models.language_model import LanguageModel
 from transformer.models.pure import split
+from transformer.modules.context import Context
 from transformer.modules.parameter import at
 
 POSITIONS = ["none", "sinusoidal", "query_key_sinusoidal", "learned", "rope", "alibi"]
@@ -184,7 +185,7 @@ def test_dropout_needs_a_key():
     lm, key = model(position="rope", dropout=0.2), jax.random.key(1)
     np.testing.assert_allclose(lm(jnp.asarray(TOKENS)), logits("rope"), atol=1e-5)
     x = dropout(lm.embedding(jnp.asarray(TOKENS)), 0.2, at(key, "embedding"))
-    x = lm.blocks(x, tokens=Tokens.at(INDEX), mask=Causal(), position_params={}, key=at(key, "blocks"))
+    x, _ = lm.blocks(x, context=Context(Tokens.at(INDEX), Causal()), key=at(key, "blocks"))
     chex.assert_trees_all_close(lm(jnp.asarray(TOKENS), key=key), lm.embedding.logits(lm.final_norm(x)), atol=1e-5)
 
 

@@ -13,7 +13,7 @@ from transformer.config.model import ModelConfig
 from transformer.config.norms import LayerNorm, NoNorm, RMSNorm
 from transformer.config.parameters import ONES, ZEROS, FanIn, Normal, Parameter
 from transformer.config.positions import QueryKeySinusoidal, RoPE
-from transformer.config.residuals import NoNormResidual, PostNorm, PreNorm, SandwichNorm
+from transformer.config.residuals import NoNormResidual, Place, PostNorm, PreNorm, SandwichNorm
 from transformer.config.variant import ConfigError
 from transformer.functional.dropout import dropout
 from transformer.functional.masks import Causal, Tokens
@@ -22,6 +22,7 @@ from transformer.models.language_model import LanguageModel
 from transformer.models.pure import split
 from transformer.modules.attention import Attention
 from transformer.modules.block import Block, ResidualConnection
+from transformer.modules.context import Context, Kept
 from transformer.modules.dense import Dense, fused
 from transformer.modules.embedding import Embedding
 from transformer.modules.feed_forward import FeedForward
@@ -39,7 +40,7 @@ def config(**fields):
 
 
 def attend(module):
-    return jax.jit(lambda x: module(x, tokens=TOKENS, mask=Causal(), position_params={})[0])(X)
+    return jax.jit(lambda x: module(x, context=Context(TOKENS, Causal()))[0])(X)
 
 
 def test_keys_are_named():
@@ -118,7 +119,7 @@ def test_embedding(tied):
     logits = output.logits(X.astype(jnp.bfloat16))
     assert logits.dtype == jnp.float32
     chex.assert_trees_all_close(logits, np.asarray(X) @ table.T, atol=2e-3, rtol=2e-2)
-    states = model.transform(rows, Tokens.at(np.arange(3)))
+    states, _ = model.transform(rows, Tokens.at(np.arange(3)))
     chex.assert_trees_all_equal(model(tokens), output.logits(states))
     assert tied or np.abs(table - np.asarray(embedding.table[...])).min() > 0
 
@@ -141,10 +142,10 @@ def test_feed_forward():
     """activation(x W) W_out in numpy, with one branch and with two; branch 0 is shared by both."""
     one, two = (FeedForward(config(activation=a), key=KEY) for a in (ReLU(), GLU(gate=ReLU())))
     w, out = (np.asarray(k[...]) for k in (one.branches[0].kernel, one.out.kernel))
-    chex.assert_trees_all_close(one(X), np.maximum(np.asarray(X) @ w, 0) @ out, atol=1e-5)
+    chex.assert_trees_all_close(one(X)[0], np.maximum(np.asarray(X) @ w, 0) @ out, atol=1e-5)
     v = np.asarray(two.branches[1].kernel[...])
     expected = (np.maximum(np.asarray(X) @ w, 0) * (np.asarray(X) @ v)) @ out
-    chex.assert_trees_all_close(two(X), expected, atol=1e-5)
+    chex.assert_trees_all_close(two(X)[0], expected, atol=1e-5)
     assert w.shape == (16, 64)
     assert len(two.branches) == 2
 
@@ -161,13 +162,13 @@ def test_feed_forward():
 )
 def test_residual_wiring(residual, expected):
     """Where the norms sit: multiplication by 2, 3 and 5 in place of the input, branch and output norm."""
-    connection = ResidualConnection(config(residual=residual), key=KEY)
+    connection, place = ResidualConnection(residual, config(), key=KEY), Place(0, 2, 0, 2)
     assert set(connection.norms) == set(residual.norms)
     norms = {"input": lambda x: 2 * x, "branch": lambda x: 3 * x, "output": lambda x: 5 * x}
-    out = residual(X, jnp.sin, {name: norms[name] for name in residual.norms}, {})
+    out = residual(X, jnp.sin, {name: norms[name] for name in residual.norms}, {}, place)
     chex.assert_trees_all_close(out, expected(np.asarray(X)), atol=1e-5)
-    real = residual(X, jnp.sin, dict.fromkeys(residual.norms, layer_norm), {})
-    out, rest = connection(X, lambda x: (jnp.sin(x), "rest"))
+    real = residual(X, jnp.sin, dict.fromkeys(residual.norms, layer_norm), {}, place)
+    out, rest = connection(X, lambda x: (jnp.sin(x), "rest"), place)
     chex.assert_trees_all_close(out, real, atol=1e-6)
     assert rest == "rest"
 
@@ -195,13 +196,13 @@ def test_positions_that_enter_queries_and_keys_only():
 def test_stack_is_its_layers():
     """Indexing gives the layer built under the key of its number; running them in turn is the stack."""
     stack = Stack(lambda key: Block(config(), key=key), 2, Unrolled(), key=KEY)
-    run = {"tokens": TOKENS, "mask": Causal(), "position_params": {}, "key": None}
+    run = {"context": Context(TOKENS, Causal()), "key": None}
     x = X
     for i, layer in enumerate(stack):
         built = Block(config(), key=jax.random.fold_in(KEY, i))
         chex.assert_trees_all_close(split(layer)[0], split(built)[0], rtol=1e-6)
         x, _ = layer(x, layer=i, **run)
-    chex.assert_trees_all_close(stack(X, **run), x, atol=1e-6)
+    chex.assert_trees_all_close(stack(X, **run), (x, jnp.float32(0)), atol=1e-6)
     chex.assert_trees_all_equal(split(stack[-1])[0], split(stack[1])[0])
     assert len(stack) == 2
     with pytest.raises(IndexError, match="layer 2 of 2"):
@@ -215,23 +216,23 @@ class Noise(nnx.Module):
         self.scale = make_parameter(Parameter((1,), ONES), key)
 
     def __call__(self, x, *, layer, key):
-        return x + self.scale[...] * jax.random.normal(key, x.shape), layer
+        return x + self.scale[...] * jax.random.normal(key, x.shape), Kept(penalty=(1 + layer).astype(jnp.float32))
 
 
 @pytest.mark.parametrize("layers", [Unrolled(), Scanned()], ids=str)
 def test_every_layer_has_its_own_key(layers):
-    """The layer of a number is called with the key of its number below that of the stack."""
+    """The layer of a number is called with the key of its number below that of the stack; penalties are summed."""
     out = Stack(lambda key: Noise(key=key), 3, layers, key=KEY)(X, key=KEY)
     drawn = [jax.random.normal(jax.random.fold_in(KEY, i), X.shape) for i in range(3)]
-    chex.assert_trees_all_close(out, X + sum(drawn), atol=1e-5)
+    chex.assert_trees_all_close(out, (X + sum(drawn), jnp.float32(1 + 2 + 3)), atol=1e-5)
 
 
 def test_dropout_in_a_block():
     """Both sublayers are dropped out, each under the key of its name, before they join the stream."""
     block = Block(config(dropout=0.5, residual=NoNormResidual(), initializer=Normal(1.0)), key=KEY)
-    run = {"tokens": TOKENS, "mask": Causal(), "position_params": {}}
+    run = {"context": Context(TOKENS, Causal())}
     x = X + dropout(block.attention(X, **run)[0], 0.5, at(KEY, "attention"))
-    x = x + dropout(block.feed_forward(x), 0.5, at(KEY, "feed_forward"))
+    x = x + dropout(block.feed_forward(x)[0], 0.5, at(KEY, "feed_forward"))
     chex.assert_trees_all_close(block(X, layer=0, **run, key=KEY)[0], x, rtol=1e-5, atol=1e-4)
 
 

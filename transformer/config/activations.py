@@ -38,11 +38,106 @@ class GELU(Activation):
 
 
 @dataclass(frozen=True)
-class SiLU(Activation):
-    """x·σ(x) (Elfwing et al. 2017)."""
+class QuickGELU(Activation):
+    """x·σ(1.702x), the sigmoid approximation of GELU (Hendrycks and Gimpel 2016, section 2; CLIP)."""
+
+    name = "quick_gelu"
 
     def __call__(self, x):
-        return activations.silu(x)
+        return activations.swish(x, 1.702)
+
+
+@dataclass(frozen=True)
+class Swish(Activation):
+    """x·σ(βx) with a fixed β (Ramachandran et al. 2017)."""
+
+    beta: float = 1.0
+
+    def __call__(self, x):
+        return activations.swish(x, self.beta)
+
+
+@dataclass(frozen=True)
+class SiLU(Activation):
+    """x·σ(x), `swish` with β = 1 (Elfwing et al. 2017)."""
+
+    def __call__(self, x):
+        return activations.swish(x)
+
+
+@dataclass(frozen=True)
+class SquaredReLU(Activation):
+    """max(0, x)² (So et al. 2021, Primer)."""
+
+    name = "squared_relu"
+
+    def __call__(self, x):
+        return activations.squared_relu(x)
+
+
+@dataclass(frozen=True)
+class LeakyReLU(Activation):
+    """x, or slope · x below 0 (Maas et al. 2013)."""
+
+    name = "leaky_relu"
+    slope: float = 0.01
+
+    def __call__(self, x):
+        return activations.leaky_relu(x, self.slope)
+
+
+@dataclass(frozen=True)
+class Mish(Activation):
+    """x·tanh(softplus(x)) (Misra 2019)."""
+
+    def __call__(self, x):
+        return activations.mish(x)
+
+
+@dataclass(frozen=True)
+class ELU(Activation):
+    """x, or α(eˣ - 1) below 0 (Clevert et al. 2015)."""
+
+    alpha: float = 1.0
+
+    def __call__(self, x):
+        return activations.elu(x, self.alpha)
+
+
+@dataclass(frozen=True)
+class CELU(Activation):
+    """x, or α(e^(x/α) - 1) below 0 (Barron 2017)."""
+
+    alpha: float = 2.0
+
+    def __call__(self, x):
+        return activations.celu(x, self.alpha)
+
+
+@dataclass(frozen=True)
+class SELU(Activation):
+    """The ELU that keeps mean 0 and variance 1 (Klambauer et al. 2017)."""
+
+    def __call__(self, x):
+        return activations.selu(x)
+
+
+@dataclass(frozen=True)
+class Softplus(Activation):
+    """log(1 + eˣ)."""
+
+    def __call__(self, x):
+        return activations.softplus(x)
+
+
+@dataclass(frozen=True)
+class Squareplus(Activation):
+    """(x + √(x² + b)) / 2 (Barron 2021)."""
+
+    b: float = 4.0
+
+    def __call__(self, x):
+        return activations.squareplus(x, self.b)
 
 
 @dataclass(frozen=True)
@@ -51,6 +146,22 @@ class Sigmoid(Activation):
 
     def __call__(self, x):
         return activations.sigmoid(x)
+
+
+@dataclass(frozen=True)
+class Tanh(Activation):
+    """tanh(x)."""
+
+    def __call__(self, x):
+        return activations.tanh(x)
+
+
+@dataclass(frozen=True)
+class SoLU(Activation):
+    """x ⊙ softmax(x) over the features of the sublayer (Elhage et al. 2022)."""
+
+    def __call__(self, x):
+        return activations.solu(x)
 
 
 @dataclass(frozen=True)

@@ -106,12 +106,14 @@ class ConstantScale(Scale):
 
 @dataclass(frozen=True)
 class LearnedScale(Scale):
-    """A trained number per layer that starts at 1/√K."""
+    """A trained number per layer that starts at 1/√K; with `qk_norm` the g of cosine attention (Henry et al. 2020)."""
 
     name = "learned"
+    initial: float | None = None
+    """Where it starts instead."""
 
     def parameters(self, head_dim):
-        return {"scale": Parameter((), Constant(1 / math.sqrt(head_dim)))}
+        return {"scale": Parameter((), Constant(1 / math.sqrt(head_dim) if self.initial is None else self.initial))}
 
     def __call__(self, head_dim, params):
         return params["scale"]
@@ -129,6 +131,10 @@ class Merge(Variant, abc.ABC):
     def value_dim(self, d_model: int, head_dim: int) -> int:
         """Size of a head's values."""
         return head_dim
+
+    def width(self, num_heads: int, value_dim: int) -> int:
+        """Size of the one vector."""
+        return num_heads * value_dim
 
     @abc.abstractmethod
     def __call__(self, out_BLHK: jax.Array) -> jax.Array:
@@ -174,6 +180,9 @@ class SumHeads(Merge):
 
     def value_dim(self, d_model, head_dim):
         return d_model
+
+    def width(self, num_heads, value_dim):
+        return value_dim
 
     def __call__(self, out_BLHK):
         return out_BLHK.sum(2)

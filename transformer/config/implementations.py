@@ -17,7 +17,7 @@ class AttentionImplementation(Variant, abc.ABC):
     """The attention function of every layer."""
 
     forms_weights: ClassVar[bool] = True
-    """Whether the weights exist, to be returned or dropped out."""
+    """Whether the weights exist, to be returned, dropped out, or made in another way than by softmax."""
 
     @abc.abstractmethod
     def __call__(self, *args, **kwargs) -> Any:
@@ -57,14 +57,14 @@ def _rematerialize(body, remat: Remat, **kwargs):
     return body if remat == "none" else jax.checkpoint(body, policy=_POLICIES[remat], **kwargs)
 
 
-Body = Callable[[jax.Array, Any], jax.Array]
+Body = Callable[[Any, Any], Any]
 
 
 class Layers(Variant, abc.ABC):
     """How a stack of equal layers is run."""
 
     @abc.abstractmethod
-    def __call__(self, body: Body, x: jax.Array, stacked: Any, num_layers: int) -> jax.Array:
+    def __call__(self, body: Body, x: Any, stacked: Any, num_layers: int) -> Any:
         """body(x, layer) for each slice `layer` of the leading axis of the arrays in `stacked`."""
 
 

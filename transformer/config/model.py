@@ -18,13 +18,17 @@ from transformer.config.attention import (
     Scale,
     SeparateProjections,
 )
+from transformer.config.blocks import BlockLayout, Sequential
+from transformer.config.feed_forwards import DenseFeedForward, FeedForwardKind
+from transformer.config.heads import Heads, PlainHeads
 from transformer.config.implementations import AttentionImplementation, Exact, Layers, Unrolled
-from transformer.config.norms import LayerNorm, Norm
+from transformer.config.norms import LayerNorm, NoNorm, Norm
 from transformer.config.parameters import Initializer, Normal
 from transformer.config.pooling import MeanPooling, Pooling
 from transformer.config.positions import Learned, Position
 from transformer.config.residuals import PreNorm, Residual
 from transformer.config.variant import ConfigError, replace
+from transformer.config.weightings import PlainScore, Score, SoftmaxWeighting, Weighting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,9 +67,15 @@ class ModelConfig:
     norm: Norm = LayerNorm()
     """Normalization method."""
     residual: Residual = PreNorm()
-    """Where the norms sit around a sublayer."""
+    """How sublayers are connected to the stream, and where the norms sit."""
+    feed_forward_residual: Residual | None = None
+    """The same of feed-forward sublayers; none: as residual."""
+    block: BlockLayout = Sequential()
+    """Sublayers of a block and their order."""
     activation: Activation = GELU()
     """Activation of the feed-forward sublayer."""
+    feed_forward: FeedForwardKind = DenseFeedForward()
+    """One feed-forward network, or several experts."""
     position: Position = Learned()
     """Positional scheme."""
     attention: AttentionImplementation = Exact()
@@ -74,14 +84,32 @@ class ModelConfig:
     """How the stack of blocks is run."""
     projection: Projection = SeparateProjections()
     """Which linear layers make queries, keys and values."""
+    heads: Heads = PlainHeads()
+    """What a head is."""
     scale: Scale = InverseRootScale()
     """The factor on q·k."""
+    score: Score = PlainScore()
+    """A function of every scaled score by itself."""
+    weighting: Weighting = SoftmaxWeighting()
+    """How scores become weights."""
     scale_bias: bool = False
     """Whether the factor multiplies the bias of the position too: scale · (q·k + bias)."""
     merge: Merge = Concatenate()
     """How the outputs of the heads become one vector."""
     reach: Reach = FullReach()
     """How far self-attention looks."""
+    qk_norm: Norm = NoNorm()
+    """Norm of the queries and keys of each head (Henry et al. 2020; Dehghani et al. 2023)."""
+    embedding_norm: Norm = NoNorm()
+    """Norm of the embedded tokens (BLOOM, 2022)."""
+    attention_inner_norm: Norm = NoNorm()
+    """Norm before the output projection of attention (Wang H. et al. 2022b, Sub-LN)."""
+    feed_forward_inner_norm: Norm = NoNorm()
+    """Norm before the output projection of the feed-forward sublayer (the same; NormFormer)."""
+    final_norm: bool | None = None
+    """Whether the stream is normalized after the last layer; none: as residual says."""
+    attention_gate: bool = False
+    """Multiply the heads' outputs by σ(xW) (Qiu et al. 2025)."""
     attention_bias: tuple[Literal["query", "key", "value", "out"], ...] = ()
     """Which projections of attention have a bias."""
     feed_forward_bias: bool = False
@@ -103,7 +131,7 @@ class ModelConfig:
     embedding_initializer: Initializer = Normal(0.02)
     """Initial values of token embeddings."""
     scale_residual_init: bool = True
-    """Initial values of residual outputs over √(2 num_layers) (GPT-2, Radford et al. 2019)."""
+    """Initial values of residual outputs over √branches, two in a block (GPT-2, Radford et al. 2019)."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Compute dtype of products and the residual stream; parameters, norms, softmax and loss are float32."""
 
@@ -125,16 +153,57 @@ class ModelConfig:
         for name in ("dropout", "attention_dropout", "feed_forward_dropout", "stochastic_depth"):
             if not 0 <= getattr(self, name) < 1:
                 raise ConfigError(f"model.{name}: {getattr(self, name)} is not in [0, 1)")
+        self._check_norms()
+        self._check_attention()
+        if self.feed_forward.num_experts and (self.feed_forward_bias or self.feed_forward_inner_norm != NoNorm()):
+            raise ConfigError(f"model.feed_forward: {self.feed_forward} has no biases and no inner norm; use dense")
+        if self.causal and self.feed_forward.mixes_tokens:
+            raise ConfigError(
+                f"model.feed_forward: in {self.feed_forward} the way of a token depends on later ones, and the model "
+                "is causal; use top_k, or an encoder"
+            )
+        if self.residual_of("feed_forward").streams != self.residual.streams:
+            raise ConfigError(
+                f"model.feed_forward_residual: {self.feed_forward_residual} and {self.residual} keep other streams"
+            )
+
+    def _check_norms(self) -> None:
+        widths = {
+            "norm": self.d_model,
+            "embedding_norm": self.d_model,
+            "qk_norm": self.heads.key_size(self.head_size),
+            "attention_inner_norm": self.merge.width(self.num_heads, self.value_size),
+            "feed_forward_inner_norm": self.ff_width,
+        }
+        for name, width in widths.items():
+            norm: Norm = getattr(self, name)
+            norm.check(width)
+            if norm.mixes_tokens and self.causal:
+                raise ConfigError(
+                    f"model.{name}: the statistics of {norm} are those of all tokens, later ones too, and the model is "
+                    "causal; use layernorm, or an encoder"
+                )
+            if norm.mixes_tokens and name not in ("norm", "embedding_norm"):
+                raise ConfigError(f"model.{name}: {norm} is a norm of whole sequences; use layernorm")
+
+    def _check_attention(self) -> None:
         if self.attention_dropout and not self.attention.forms_weights:
             raise ConfigError(f"model.attention_dropout: {self.attention} never forms the weights; use exact")
-        if self.causal and self.norm.mixes_tokens:
-            raise ConfigError(
-                f"model.norm: the statistics of {self.norm} are those of all tokens, later ones too, and the model is "
-                "causal; use layernorm, or an encoder"
-            )
-        self.position.check(self.head_size)
+        if not (self.weighting.online or self.attention.forms_weights):
+            raise ConfigError(f"model.weighting: {self.attention} computes a softmax, not {self.weighting}; use exact")
+        if not self.weighting.biased and self.position.biased:
+            raise ConfigError(f"model.weighting: {self.weighting} takes no bias, and {self.position} is one; use rope")
+        if not self.weighting.biased and self.score != PlainScore():
+            raise ConfigError(f"model.score: the products of {self.weighting} are no scores of {self.score}; use plain")
+        self.heads.check(self.head_size)
+        self.position.check(self.heads.key_size(self.head_size))
         self.projection.check(self.d_model, self.num_heads, self.kv_heads, self.head_size, self.value_size)
         self.merge.check(self.d_model, self.num_heads, self.value_size)
+
+    def residual_of(self, kind: str) -> Residual:
+        """The residual connection of a kind of sublayer."""
+        own = {"feed_forward": self.feed_forward_residual}.get(kind)
+        return self.residual if own is None else own
 
     @property
     def kv_heads(self) -> int:
@@ -152,9 +221,26 @@ class ModelConfig:
         return self.merge.value_dim(self.d_model, self.head_size)
 
     @property
+    def branches(self) -> int:
+        """Residual branches of the stack."""
+        return self.num_layers * len(self.block.connections)
+
+    @property
+    def inner_gain(self) -> float:
+        """The factor on initial values of values and of what leads into the feed-forward sublayer."""
+        return self.residual.inner_gain(self.branches)
+
+    @property
     def residual_gain(self) -> float:
         """The factor on initial values of residual outputs."""
-        return (2 * self.num_layers) ** -0.5 if self.scale_residual_init else 1.0
+        usual = self.branches**-0.5 if self.scale_residual_init else 1.0
+        own = self.residual.output_gain(self.branches)
+        return usual if own is None else own
+
+    @property
+    def has_final_norm(self) -> bool:
+        """Whether the stream is normalized after the last layer."""
+        return self.residual.final_norm if self.final_norm is None else self.final_norm
 
     @property
     def ff_width(self) -> int:
@@ -188,6 +274,10 @@ class EncoderDecoderConfig(ModelConfig):
         super().__post_init__()
         if not self.causal:
             raise ConfigError("model.causal: the decoder of an encoder-decoder is causal")
+        if not any(sublayer.kind == "attention" for sublayers in self.block.connections for sublayer in sublayers):
+            raise ConfigError(f"model.block: the decoder of {self.block} has no attention; use sequential")
+        if self.weighting.relative:
+            raise ConfigError(f"model.weighting: {self.weighting} compares positions of source and target; use softmax")
         if self.share_embeddings and self.source_vocab_size != self.vocab_size:
             raise ConfigError(
                 f"model.share_embeddings: {self.source_vocab_size} source types and {self.vocab_size} target types "
@@ -197,6 +287,10 @@ class EncoderDecoderConfig(ModelConfig):
     def example_inputs(self):
         """A source and a target of full length."""
         return (jax.ShapeDtypeStruct((1, self.max_source_length), jnp.int32), *super().example_inputs())
+
+    @property
+    def branches(self) -> int:
+        return self.num_layers * (len(self.block.connections) + 1)
 
     @property
     def encoder(self) -> ModelConfig:

@@ -1,14 +1,18 @@
 """Normalization methods."""
 
 import abc
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 import jax
+import jax.numpy as jnp
 
-from transformer.config.parameters import ONES, ZEROS, Parameter
-from transformer.config.variant import Variant
+from transformer.config.parameters import ONES, ZEROS, Constant, Parameter
+from transformer.config.variant import ConfigError, Variant
 from transformer.functional import norms
+
+Params = dict[str, jax.Array]
 
 
 class Norm(Variant, abc.ABC):
@@ -17,32 +21,61 @@ class Norm(Variant, abc.ABC):
     mixes_tokens: ClassVar[bool] = False
     """Whether its statistics run over tokens: such a norm cannot stand in a causal model."""
 
+    def check(self, d_model: int) -> None:
+        """Raise `ConfigError` where it does not fit so many features."""
+
     def parameters(self, d_model: int) -> dict[str, Parameter]:
         """The parameters it owns, by name."""
         return {}
 
     @abc.abstractmethod
-    def __call__(self, x_BLD: jax.Array, params: dict[str, jax.Array]) -> jax.Array:
-        """(B, L, D) to (B, L, D) in the same dtype."""
+    def __call__(self, x_BLD: jax.Array, params: Params) -> jax.Array:
+        """(…, D) to (…, D) in the same dtype."""
 
-    def normalize(self, x_BLD: jax.Array, valid_BL: jax.Array | None, params: dict[str, jax.Array]) -> jax.Array:
+    def normalize(self, x_BLD: jax.Array, valid_BL: jax.Array | None, params: Params) -> jax.Array:
         """The same where padding matters: `valid_BL` is False there."""
         return self(x_BLD, params)
 
 
+def _gain(d_model: int, scale: bool, zero_centered: bool) -> dict[str, Parameter]:
+    return {"scale": Parameter((d_model,), ZEROS if zero_centered else ONES)} if scale else {}
+
+
+def _scale(params: Params, zero_centered: bool) -> jax.Array | None:
+    scale = params.get("scale")
+    return 1 + scale if zero_centered and scale is not None else scale
+
+
 @dataclass(frozen=True)
 class LayerNorm(Norm):
-    """Ba, Kiros and Hinton 2016; `bias=False` as in Xu et al. 2019."""
+    """scale · (x - mean) / √(variance + eps) + bias (Ba, Kiros and Hinton 2016).
+
+    Without the bias as in Xu et al. 2019 and PaLM; without both as in OLMo (Groeneveld et al. 2024).
+    """
 
     eps: float = 1e-5
     bias: bool = True
+    scale: bool = True
+    zero_centered: bool = False
+    """The gain is 1 + scale, and scale begins at 0, where weight decay draws it (Gemma, 2024)."""
+    eps_outside: bool = False
+    """Divide by √variance + eps."""
+    cast_first: bool = False
+    """Round to the compute dtype before the gain, not after."""
 
     def parameters(self, d_model):
-        scale = {"scale": Parameter((d_model,), ONES)}
-        return scale | {"bias": Parameter((d_model,), ZEROS)} if self.bias else scale
+        bias = {"bias": Parameter((d_model,), ZEROS)} if self.bias else {}
+        return _gain(d_model, self.scale, self.zero_centered) | bias
 
     def __call__(self, x_BLD, params):
-        return norms.layer_norm(x_BLD, scale_D=params["scale"], bias_D=params.get("bias"), eps=self.eps)
+        return norms.layer_norm(
+            x_BLD,
+            scale_D=_scale(params, self.zero_centered),
+            bias_D=params.get("bias"),
+            eps=self.eps,
+            eps_outside=self.eps_outside,
+            cast_first=self.cast_first,
+        )
 
 
 @dataclass(frozen=True)
@@ -69,15 +102,99 @@ class SequenceLayerNorm(Norm):
 
 @dataclass(frozen=True)
 class RMSNorm(Norm):
-    """Zhang and Sennrich 2019."""
+    """scale · x / √(mean x² + eps) (Zhang and Sennrich 2019); without scale as in TransNormer (Qin et al. 2023)."""
+
+    eps: float = 1e-6
+    scale: bool = True
+    zero_centered: bool = False
+    """The gain is 1 + scale, and scale begins at 0 (Gemma, 2024)."""
+    fraction: float = 1.0
+    """The mean is that of the first features alone (pRMSNorm, section 4.2)."""
+    eps_outside: bool = False
+    """Divide by √mean x² + eps."""
+    cast_first: bool = False
+    """Round to the compute dtype before the gain, not after (Llama)."""
+
+    def __post_init__(self):
+        if not 0 < self.fraction <= 1:
+            raise ConfigError(f"rmsnorm.fraction: {self.fraction} is not in (0, 1]")
+
+    def parameters(self, d_model):
+        return _gain(d_model, self.scale, self.zero_centered)
+
+    def __call__(self, x_BLD, params):
+        return norms.rms_norm(
+            x_BLD,
+            scale_D=_scale(params, self.zero_centered),
+            eps=self.eps,
+            fraction=self.fraction,
+            eps_outside=self.eps_outside,
+            cast_first=self.cast_first,
+        )
+
+
+@dataclass(frozen=True)
+class ScaleNorm(Norm):
+    """g · x / ‖x‖ with one number g that begins at √D (Nguyen and Salazar 2019, equation 5)."""
 
     eps: float = 1e-6
 
     def parameters(self, d_model):
-        return {"scale": Parameter((d_model,), ONES)}
+        return {"scale": Parameter((), Constant(math.sqrt(d_model)))}
 
     def __call__(self, x_BLD, params):
-        return norms.rms_norm(x_BLD, scale_D=params["scale"], eps=self.eps)
+        return norms.unit_norm(x_BLD, scale=params["scale"], eps=self.eps)
+
+
+@dataclass(frozen=True)
+class GroupNorm(Norm):
+    """LayerNorm of each of `groups` equal parts of a token's features (Wu and He 2018)."""
+
+    groups: int = 2
+    eps: float = 1e-5
+
+    def check(self, d_model):
+        if self.groups < 1 or d_model % self.groups:
+            raise ConfigError(f"groupnorm.groups: {self.groups} do not divide {d_model} features")
+
+    def parameters(self, d_model):
+        return {"scale": Parameter((d_model,), ONES), "bias": Parameter((d_model,), ZEROS)}
+
+    def __call__(self, x_BLD, params):
+        return norms.group_norm(x_BLD, self.groups, scale_D=params["scale"], bias_D=params["bias"], eps=self.eps)
+
+
+@dataclass(frozen=True)
+class DyT(Norm):
+    """scale · tanh(αx) + bias: no statistics (dynamic tanh, Zhu et al. 2025, equation 1)."""
+
+    alpha: float = 0.5
+    """Where α begins."""
+
+    def parameters(self, d_model):
+        return {
+            "alpha": Parameter((), Constant(self.alpha)),
+            "scale": Parameter((d_model,), ONES),
+            "bias": Parameter((d_model,), ZEROS),
+        }
+
+    def squash(self, x, params):
+        return jnp.tanh(params["alpha"] * x)
+
+    def __call__(self, x_BLD, params):
+        squashed = self.squash(x_BLD.astype(jnp.float32), params)
+        return (params["scale"] * squashed + params["bias"]).astype(x_BLD.dtype)
+
+
+@dataclass(frozen=True)
+class Derf(DyT):
+    """scale · erf(αx + s) + bias (Chen et al. 2025)."""
+
+    def parameters(self, d_model):
+        return super().parameters(d_model) | {"shift": Parameter((), ZEROS)}
+
+    def squash(self, x, params):
+        return jax.lax.erf(params["alpha"] * x + params["shift"])
 
 
 @dataclass(frozen=True)

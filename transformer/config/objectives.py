@@ -50,8 +50,8 @@ def _sums(losses_BL, weights_BL, hits_BL) -> Sums:
     )
 
 
-def _token_sums(logits_BLV, labels_BL, weights_BL, **options) -> Sums:
-    losses_BL = cross_entropy(logits_BLV, labels_BL, **options)
+def _token_sums(logits_BLV, labels_BL, weights_BL, penalty, **options) -> Sums:
+    losses_BL = cross_entropy(logits_BLV, labels_BL, **options) + penalty
     return _sums(losses_BL, weights_BL, (logits_BLV.argmax(-1) == labels_BL).astype(jnp.float32))
 
 
@@ -60,9 +60,12 @@ def _packing(batch: Batch) -> dict[str, Any]:
     return {f"{name}_BL": batch[name][:, :-1] for name in ("segments", "positions") if name in batch}
 
 
+@dataclass(frozen=True, kw_only=True)
 class Objective(Variant, abc.ABC):
     """A function of the pure model, its parameters, a batch, and a key that turns dropout on."""
 
+    auxiliary: float = 1.0
+    """Factor on what the layers of the model add to the loss, such as the imbalance of experts."""
     causal: ClassVar[bool | None] = True
     """Whether the model has to be causal; None: as it likes."""
     special: ClassVar[bool] = False
@@ -94,7 +97,14 @@ class Objective(Variant, abc.ABC):
     def plain(self) -> Self:
         """The objective of the evaluation: no smoothing, no penalty."""
         names = {f.name for f in dataclasses.fields(self)}
-        return dataclasses.replace(self, **{n: 0.0 for n in ("label_smoothing", "z_loss") if n in names})
+        return dataclasses.replace(self, **{n: 0.0 for n in ("label_smoothing", "z_loss", "auxiliary") if n in names})
+
+    def answer(self, apply: Callable[..., Any], params: Any, *inputs: Any, **more: Any) -> tuple[jax.Array, Any]:
+        """What the model says, and `auxiliary` times what its layers add to the loss."""
+        if not self.auxiliary:
+            return apply(params, *inputs, **more), 0.0
+        answer, penalty = apply(params, *inputs, with_penalty=True, **more)
+        return answer, self.auxiliary * penalty
 
     def _weights(self, batch: Batch) -> jax.Array:
         return batch["weights"] if "weights" in batch else jnp.ones(self.labels(batch).shape, jnp.float32)
@@ -116,9 +126,10 @@ class NextToken(Objective):
         return batch["tokens"][..., 1:]
 
     def __call__(self, apply, params, batch, key):
-        logits = apply(params, batch["tokens"][:, :-1], key=key, **_packing(batch), **self._mask(batch))
+        inputs, more = batch["tokens"][:, :-1], _packing(batch) | self._mask(batch)
+        logits, penalty = self.answer(apply, params, inputs, key=key, **more)
         options = {"label_smoothing": self.label_smoothing, "z_loss": self.z_loss}
-        return _token_sums(logits, self.labels(batch), self._weights(batch), **options)
+        return _token_sums(logits, self.labels(batch), self._weights(batch), penalty, **options)
 
     def _mask(self, batch: Batch) -> dict[str, Any]:
         return {}
@@ -193,8 +204,9 @@ class MaskedToken(Objective):
         vocab_size = jax.eval_shape(lambda t: apply(params, t), tokens).shape[-1]
         choice = jax.random.key(0) if key is None else jax.random.fold_in(key, 1)
         seen, chosen = self.corrupt(tokens, vocab_size, choice)
-        logits = apply(params, seen, key=key, valid_BL=batch.get("valid"), **_packing(batch))
-        return _token_sums(logits, tokens, self._weights(batch) * chosen.astype(jnp.float32))
+        more = {"valid_BL": batch.get("valid")} | _packing(batch)
+        logits, penalty = self.answer(apply, params, seen, key=key, **more)
+        return _token_sums(logits, tokens, self._weights(batch) * chosen.astype(jnp.float32), penalty)
 
 
 @dataclass(frozen=True)
@@ -215,9 +227,9 @@ class SequenceToSequence(Objective):
 
     def __call__(self, apply, params, batch, key):
         inputs = (batch["source"], batch["target"][:, :-1])
-        logits = apply(params, *inputs, source_valid_BS=batch["source_valid"], key=key)
+        logits, penalty = self.answer(apply, params, *inputs, source_valid_BS=batch["source_valid"], key=key)
         options = {"label_smoothing": self.label_smoothing, "z_loss": self.z_loss}
-        return _token_sums(logits, self.labels(batch), self._weights(batch), **options)
+        return _token_sums(logits, self.labels(batch), self._weights(batch), penalty, **options)
 
 
 @dataclass(frozen=True)
@@ -237,9 +249,9 @@ class Classification(Objective):
 
     def __call__(self, apply, params, batch, key):
         valid = {"valid_BL": batch["valid"]} if "valid" in batch else {}
-        logits_BC = apply(params, batch["inputs"], key=key, **valid)
+        logits_BC, penalty = self.answer(apply, params, batch["inputs"], key=key, **valid)
         options = {"label_smoothing": self.label_smoothing}
-        return _token_sums(logits_BC[:, None], self.labels(batch), self._weights(batch), **options)
+        return _token_sums(logits_BC[:, None], self.labels(batch), self._weights(batch), penalty, **options)
 
 
 @dataclass(frozen=True)
@@ -270,8 +282,9 @@ class Reconstruction(Objective):
         patches_BPX = apply(params, images, method="patches")
         choice = jax.random.key(0) if key is None else jax.random.fold_in(key, 1)
         hidden_BP = jax.random.uniform(choice, patches_BPX.shape[:2]) < self.rate
-        predicted_BPX = apply(params, images, hidden_BP=hidden_BP, key=key, method="predict_patches")
-        errors_BP = jnp.square(predicted_BPX - patches_BPX).mean(-1)
+        more = {"hidden_BP": hidden_BP, "key": key, "method": "predict_patches"}
+        predicted_BPX, penalty = self.answer(apply, params, images, **more)
+        errors_BP = jnp.square(predicted_BPX - patches_BPX).mean(-1) + penalty
         chosen_BP = hidden_BP if self.rate else ~hidden_BP
         weights_BP = chosen_BP.astype(jnp.float32) * batch.get("weights", jnp.ones((len(images), 1)))
         return _sums(errors_BP, weights_BP, jnp.zeros(errors_BP.shape))

@@ -62,6 +62,14 @@ class Constant(Initializer):
 
 
 @dataclass(frozen=True)
+class Identity(Initializer):
+    """The identity matrix."""
+
+    def __call__(self, key, shape):
+        return jnp.eye(*shape, dtype=jnp.float32)
+
+
+@dataclass(frozen=True)
 class Parameter:
     """A parameter that a variant or a module asks for.
 
@@ -73,6 +81,8 @@ class Parameter:
     decay: bool | None = None
     gain: float = 1.0
     """Multiplies the initial values."""
+    stacked: bool = False
+    """Whether the first axis counts arrays, each of which has the law by itself."""
 
     @property
     def decayed(self) -> bool:
@@ -80,7 +90,10 @@ class Parameter:
 
     def initial_value(self, key: jax.Array) -> jax.Array:
         """float32."""
-        return self.gain * self.initializer(key, self.shape)
+        if not self.stacked:
+            return self.gain * self.initializer(key, self.shape)
+        keys = jax.random.split(key, self.shape[0])
+        return self.gain * jax.vmap(lambda key: self.initializer(key, self.shape[1:]))(keys)
 
 
 ZEROS, ONES = Constant(0.0), Constant(1.0)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from transformer.config.parameters import Normal, Parameter
 from transformer.config.variant import Variant
-from transformer.functional.attention import masked_softmax
+from transformer.functional.weights import masked_softmax
 
 
 class Pooling(Variant, abc.ABC):

@@ -1,15 +1,17 @@
 """Positional schemes: what they add to the embedding, to queries and keys, or to the scores."""
 
 import abc
+import math
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 
-from transformer.config.parameters import Normal, Parameter
+from transformer.config.parameters import ZEROS, Constant, FanIn, Normal, Parameter
 from transformer.config.variant import ConfigError, Variant
-from transformer.functional import positions
-from transformer.functional.biases import Bias, LinearDistance, alibi_slopes
+from transformer.functional import biases, positions
+from transformer.functional.biases import Bias
 
 
 class Position(Variant, abc.ABC):
@@ -18,8 +20,10 @@ class Position(Variant, abc.ABC):
     `positions_BL` is (B or 1, L) int32.
     """
 
-    extrapolates = True
+    extrapolates: ClassVar[bool] = True
     """Whether positions past `max_length` have a meaning."""
+    biased: ClassVar[bool] = False
+    """Whether it adds a bias to the scores."""
 
     def check(self, head_dim: int) -> None:
         """Raise `ConfigError` where the scheme does not fit the head size."""
@@ -32,6 +36,14 @@ class Position(Variant, abc.ABC):
         """The parameters it owns, by name, shared by all layers."""
         return {}
 
+    def layer_parameters(self, num_heads: int, head_dim: int) -> dict[str, Parameter]:
+        """The parameters it owns in every layer, by name."""
+        return {}
+
+    def training_positions(self, max_length: int, key: jax.Array) -> jax.Array | None:
+        """What positions 0, 1, … are replaced by while training, (max_length,) int32; None: nothing."""
+        return None
+
     def to_embedding(self, positions_BL: jax.Array, d_model: int, params) -> jax.Array | None:
         """(B or 1, L, D) float32 that is added to the token embedding."""
         return None
@@ -40,12 +52,16 @@ class Position(Variant, abc.ABC):
         """(B or 1, L, D) float32 that is added to the input of the query and key projections of every layer."""
         return None
 
-    def rotate(self, x_BLHK: jax.Array, positions_BL: jax.Array, params) -> jax.Array:
-        """Queries or keys with their position in them."""
-        return x_BLHK
+    def to_query(self, q_BLHK: jax.Array, positions_BL: jax.Array, params) -> jax.Array:
+        """Queries with their position in them."""
+        return q_BLHK
 
-    def bias(self, num_heads: int, params) -> Bias | None:
-        """A value added to the scaled scores."""
+    def to_key(self, k_BLHK: jax.Array, positions_BL: jax.Array, params) -> jax.Array:
+        """Keys with their position in them."""
+        return k_BLHK
+
+    def bias(self, q_BLHK: jax.Array, causal: bool, params) -> Bias | None:
+        """A value added to the scaled scores, one number a head; it may depend on the queries."""
         return None
 
 
@@ -116,13 +132,86 @@ class Learned(Position):
         return params["table"].at[positions_BL].get(mode="fill", fill_value=jnp.nan, wrap_negative_indices=False)
 
 
+class RoPEScaling(Variant):
+    """How rotary frequencies are changed for texts longer than those of the training."""
+
+    def __call__(self, frequencies_F: jax.Array, base: float, size: int) -> jax.Array:
+        return frequencies_F
+
+    def temperature(self) -> float:
+        """The factor on rotated queries and keys."""
+        return 1.0
+
+
+@dataclass(frozen=True)
+class NoScaling(RoPEScaling):
+    """Frequencies as they are."""
+
+    name = "none"
+
+
+@dataclass(frozen=True)
+class LinearScaling(RoPEScaling):
+    """Positions over `factor` (position interpolation, Chen S. et al. 2023, equation 4)."""
+
+    name = "linear"
+    factor: float = 2.0
+
+    def __call__(self, frequencies_F, base, size):
+        return frequencies_F / self.factor
+
+
+@dataclass(frozen=True)
+class NTKScaling(RoPEScaling):
+    """The base times factor^(K/(K-2)): the slowest pair is interpolated, the fastest stays (bloc97, 2023)."""
+
+    name = "ntk"
+    factor: float = 2.0
+
+    def __call__(self, frequencies_F, base, size):
+        return positions.frequencies(size, base * self.factor ** (size / max(size - 2, 1)))
+
+
+@dataclass(frozen=True)
+class YaRN(RoPEScaling):
+    """Slow pairs are interpolated, fast ones stay, and scores are sharpened (Peng et al. 2023, equations 18 to 22)."""
+
+    factor: float = 2.0
+    original_length: int = 2048
+    """Length of the training, in tokens."""
+    slow: float = 1.0
+    fast: float = 32.0
+
+    def __call__(self, frequencies_F, base, size):
+        ramp = positions.yarn_ramp(frequencies_F, self.original_length, self.slow, self.fast)
+        return frequencies_F * (ramp + (1 - ramp) / self.factor)
+
+    def temperature(self):
+        return 0.1 * math.log(self.factor) + 1
+
+
+@dataclass(frozen=True)
+class Llama3Scaling(YaRN):
+    """The passage of `yarn` with other constants, scores as they are (Llama 3.1, 2024)."""
+
+    name = "llama3"
+    factor: float = 8.0
+    original_length: int = 8192
+    fast: float = 4.0
+
+    def temperature(self):
+        return 1.0
+
+
 @dataclass(frozen=True)
 class RoPE(Position):
     """Rotary positions (Su et al. 2021); see `transformer.functional.positions.rotary`."""
 
     base: float = 10_000.0
     fraction: float = 1.0
+    """Share of a head's features that is rotated, from the first (GPT-NeoX)."""
     interleaved: bool = False
+    scaling: RoPEScaling = NoScaling()
 
     def check(self, head_dim):
         size = int(head_dim * self.fraction)
@@ -131,15 +220,261 @@ class RoPE(Position):
                 f"rope: fraction {self.fraction} of head_dim {head_dim} is {size} features, not an even number up to it"
             )
 
-    def rotate(self, x_BLHK, positions_BL, params):
-        return positions.rotary(
-            x_BLHK, positions_BL, base=self.base, fraction=self.fraction, interleaved=self.interleaved
-        )
+    def _rotate(self, x_BLHK, positions_BL):
+        size = int(x_BLHK.shape[-1] * self.fraction)
+        frequencies_F = self.scaling(positions.frequencies(size, self.base), self.base, size)
+        rotated = positions.rotary(x_BLHK, positions_BL, frequencies_F, interleaved=self.interleaved)
+        temperature = self.scaling.temperature()
+        return rotated if temperature == 1.0 else rotated * jnp.asarray(temperature, rotated.dtype)
+
+    def to_query(self, q_BLHK, positions_BL, params):
+        return self._rotate(q_BLHK, positions_BL)
+
+    def to_key(self, k_BLHK, positions_BL, params):
+        return self._rotate(k_BLHK, positions_BL)
+
+
+@dataclass(frozen=True)
+class XPos(Position):
+    """Rotary positions whose products fade with distance (Sun Y. et al. 2022)."""
+
+    base: float = 10_000.0
+    decay_base: float = 512.0
+    """Tokens over which they fade."""
+
+    def check(self, head_dim):
+        if head_dim % 2:
+            raise ConfigError(f"xpos: head_dim {head_dim} is not even")
+
+    def _rotate(self, x_BLHK, positions_BL, sign):
+        rotated = positions.rotary(x_BLHK, positions_BL, positions.frequencies(x_BLHK.shape[-1], self.base))
+        return positions.xpos_decay(rotated, positions_BL, base=self.decay_base, sign=sign)
+
+    def to_query(self, q_BLHK, positions_BL, params):
+        return self._rotate(q_BLHK, positions_BL, 1)
+
+    def to_key(self, k_BLHK, positions_BL, params):
+        return self._rotate(k_BLHK, positions_BL, -1)
+
+
+@dataclass(frozen=True)
+class RoPE2D(Position):
+    """Half of a head's features rotated by the row of a patch, half by its column (Heo et al. 2024, section 3.1)."""
+
+    name = "rope_2d"
+    base: float = 100.0
+    columns: int = 1
+    """Patches in a row of the image; a vision model sets it."""
+    first: int = 0
+    """Position of the first patch; what stands before it has row -1."""
+
+    def check(self, head_dim):
+        if head_dim % 4:
+            raise ConfigError(f"rope_2d: head_dim {head_dim} is not a multiple of 4")
+
+    def on_grid(self, columns, first):
+        return replace(self, columns=columns, first=first)
+
+    def _rotate(self, x_BLHK, positions_BL):
+        half = x_BLHK.shape[-1] // 2
+        places = jnp.divmod(positions_BL - self.first, self.columns)
+        parts = (x_BLHK[..., :half], x_BLHK[..., half:])
+        rates = positions.frequencies(half, self.base)
+        rotated = [positions.rotary(part, place, rates) for part, place in zip(parts, places, strict=True)]
+        return jnp.concatenate(rotated, -1)
+
+    def to_query(self, q_BLHK, positions_BL, params):
+        return self._rotate(q_BLHK, positions_BL)
+
+    def to_key(self, k_BLHK, positions_BL, params):
+        return self._rotate(k_BLHK, positions_BL)
 
 
 @dataclass(frozen=True)
 class ALiBi(Position):
     """A bias that falls linearly with distance (Press et al. 2021)."""
 
-    def bias(self, num_heads, params):
-        return LinearDistance(jnp.asarray(alibi_slopes(num_heads), jnp.float32))
+    biased = True
+
+    def bias(self, q_BLHK, causal, params):
+        return biases.LinearDistance(jnp.asarray(biases.alibi_slopes(q_BLHK.shape[2]), jnp.float32))
+
+
+@dataclass(frozen=True)
+class T5Bias(Position):
+    """A trained bias for each bucket of distances and each head (Raffel et al. 2019)."""
+
+    name = "t5_bias"
+    num_buckets: int = 32
+    max_distance: int = 128
+    """Further tokens are in the last bucket."""
+    shared: bool = True
+    """Whether all layers have the same; otherwise each its own."""
+    biased = True
+
+    def __post_init__(self):
+        if self.num_buckets < 4 or self.max_distance <= self.num_buckets // 2:
+            raise ConfigError(f"t5_bias: {self.num_buckets} buckets do not reach {self.max_distance} tokens")
+
+    def _table(self, num_heads):
+        return {"table": Parameter((self.num_buckets, num_heads), Normal(0.02), decay=False)}
+
+    def parameters(self, d_model, num_heads, max_length):
+        return self._table(num_heads) if self.shared else {}
+
+    def layer_parameters(self, num_heads, head_dim):
+        return {} if self.shared else self._table(num_heads)
+
+    def bias(self, q_BLHK, causal, params):
+        return biases.Bucketed(params["table"], self.max_distance, causal)
+
+
+@dataclass(frozen=True)
+class KERPLE(Position):
+    """-r₁ log(1 + r₂ |i - j|) with trained positive r₁ and r₂ in every head (Chi et al. 2022)."""
+
+    biased = True
+
+    def parameters(self, d_model, num_heads, max_length):
+        return {"first": Parameter((num_heads,), Constant(0.5)), "second": Parameter((num_heads,), Constant(0.5))}
+
+    def bias(self, q_BLHK, causal, params):
+        return biases.LogDistance(jax.nn.softplus(params["first"]), jax.nn.softplus(params["second"]))
+
+
+@dataclass(frozen=True)
+class FIRE(Position):
+    """A trained function of the distance over the query's position (Li S. et al. 2023)."""
+
+    hidden: int = 32
+    slope: float = 0.1
+    """Where c begins."""
+    threshold: float = 16.0
+    """Where the threshold T begins, in tokens."""
+    biased = True
+
+    def parameters(self, d_model, num_heads, max_length):
+        return {
+            "slope": Parameter((), Constant(self.slope)),
+            "threshold": Parameter((), Constant(self.threshold)),
+            "into": Parameter((self.hidden,), Normal(1.0)),
+            "bias": Parameter((self.hidden,), Normal(0.1)),
+            "out": Parameter((self.hidden, num_heads), FanIn(), decay=False),
+        }
+
+    def bias(self, q_BLHK, causal, params):
+        names = ("slope", "threshold", "into", "bias", "out")
+        return biases.Interpolated(*(params[name] for name in names))
+
+
+@dataclass(frozen=True)
+class RelativeKeys(Position):
+    """q·a for a trained vector a of each clipped distance, in every layer (Shaw et al. 2018, equations 2 and 4).
+
+    The paper's vectors for values are left out: it found no loss without them (table 3).
+    """
+
+    name = "relative_keys"
+    limit: int = 16
+    """Tokens further away count as this far."""
+    biased = True
+
+    def __post_init__(self):
+        if self.limit < 1:
+            raise ConfigError(f"relative_keys.limit: {self.limit} is not a positive number")
+
+    def layer_parameters(self, num_heads, head_dim):
+        return {"table": Parameter((2 * self.limit + 1, head_dim), Normal(0.02))}
+
+    def bias(self, q_BLHK, causal, params):
+        scale = q_BLHK.shape[-1] ** -0.5
+        return biases.ByDistance(scale * (q_BLHK.astype(jnp.float32) @ params["table"].T))
+
+
+@dataclass(frozen=True)
+class TransformerXL(Position):
+    """(q + u)·k + (q + v)·W r of the distance, r sinusoidal (Dai et al. 2019, section 3.3), in every layer.
+
+    Distances up to `limit`, further ones as the limit.
+    """
+
+    name = "transformer_xl"
+    limit: int = 64
+    base: float = 10_000.0
+    biased = True
+
+    def __post_init__(self):
+        if self.limit < 1:
+            raise ConfigError(f"transformer_xl.limit: {self.limit} is not a positive number")
+
+    def layer_parameters(self, num_heads, head_dim):
+        return {
+            "content": Parameter((num_heads, head_dim), ZEROS, decay=False),
+            "place": Parameter((num_heads, head_dim), ZEROS, decay=False),
+            "relative": Parameter((head_dim, num_heads * head_dim), FanIn()),
+        }
+
+    def to_query(self, q_BLHK, positions_BL, params):
+        return q_BLHK + params["content"].astype(q_BLHK.dtype)
+
+    def bias(self, q_BLHK, causal, params):
+        q = q_BLHK.astype(jnp.float32) - params["content"] + params["place"]
+        head_dim = q.shape[-1]
+        distances = jnp.arange(-self.limit, self.limit + 1)
+        r_XK = positions.sinusoidal(jnp.abs(distances)[None], head_dim, self.base)[0]
+        # Sines are odd: keys on either side of the query differ.
+        sign = jnp.where(jnp.arange(head_dim) % 2 == 0, jnp.sign(distances)[:, None], 1).astype(jnp.float32)
+        r_XHK = ((r_XK * sign) @ params["relative"]).reshape(len(distances), -1, head_dim)
+        return biases.ByDistance(head_dim**-0.5 * jnp.einsum("blhk,xhk->blhx", q, r_XHK))
+
+
+@dataclass(frozen=True)
+class Randomized(Position):
+    """While training, positions are a sorted random choice from a longer range (Ruoss et al. 2023, section 3).
+
+    The scheme inside sees distances in training that it meets again in longer texts.
+    """
+
+    scheme: Position = ALiBi()
+    longest: int = 2048
+    """Positions are drawn below this number."""
+
+    @property
+    def extrapolates(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.scheme.extrapolates
+
+    @property
+    def biased(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.scheme.biased
+
+    def check(self, head_dim):
+        self.scheme.check(head_dim)
+
+    def on_grid(self, columns, first):
+        raise ConfigError(f"model.position: {self} has no meaning on a grid of patches; use {self.scheme}")
+
+    def parameters(self, d_model, num_heads, max_length):
+        return self.scheme.parameters(d_model, num_heads, max(max_length, self.longest))
+
+    def layer_parameters(self, num_heads, head_dim):
+        return self.scheme.layer_parameters(num_heads, head_dim)
+
+    def training_positions(self, max_length, key):
+        if self.longest < max_length:
+            raise ConfigError(f"randomized.longest: {self.longest} positions are fewer than max_length {max_length}")
+        return jnp.sort(jax.random.permutation(key, self.longest)[:max_length])
+
+    def to_embedding(self, positions_BL, d_model, params):
+        return self.scheme.to_embedding(positions_BL, d_model, params)
+
+    def to_query_key_input(self, positions_BL, d_model, params):
+        return self.scheme.to_query_key_input(positions_BL, d_model, params)
+
+    def to_query(self, q_BLHK, positions_BL, params):
+        return self.scheme.to_query(q_BLHK, positions_BL, params)
+
+    def to_key(self, k_BLHK, positions_BL, params):
+        return self.scheme.to_key(k_BLHK, positions_BL, params)
+
+    def bias(self, q_BLHK, causal, params):
+        return self.scheme.bias(q_BLHK, causal, params)

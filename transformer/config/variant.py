@@ -108,9 +108,16 @@ def _from_node(node: ast.expr, family: type[Variant], text: str) -> Any:
     return make(cls, {k: _argument(v, types[k], f"{cls.name}.{k}", text) for k, v in arguments.items()})
 
 
+def variant_of(expected: Any) -> type[Variant] | None:
+    """The class of variants that a field's type allows, whether or not it also allows None."""
+    options = [o for o in typing.get_args(expected) or (expected,) if inspect.isclass(o) and issubclass(o, Variant)]
+    return options[0] if options and typing.get_origin(expected) is not tuple else None
+
+
 def _argument(node: ast.expr, expected, where: str, text: str) -> Any:
-    if inspect.isclass(expected) and issubclass(expected, Variant):
-        return _from_node(node, expected, text)
+    family = variant_of(expected)
+    if family is not None and not (isinstance(node, ast.Constant) and node.value is None):
+        return _from_node(node, family, text)
     try:
         value = ast.literal_eval(node)
     except (ValueError, TypeError):
@@ -199,7 +206,9 @@ def from_json(cls: Any, data: Any, where: str = "config") -> Any:
     Raises:
       ConfigError: an unknown or missing field, an unknown variant, or a wrong type.
     """
-    if inspect.isclass(cls) and issubclass(cls, Variant):
+    family: Any = variant_of(cls)
+    if family is not None and (data is not None or family is cls):
+        cls = family
         if not isinstance(data, dict) or "variant" not in data:
             raise ConfigError(f"{where}: {data!r} is not a variant")
         known = cls.variants()
@@ -212,7 +221,7 @@ def from_json(cls: Any, data: Any, where: str = "config") -> Any:
         return check_type(data, cls, where)
     if not isinstance(data, dict):
         raise ConfigError(f"{where}: {data!r} is not an object with fields")
-    if "kind" in data and not issubclass(cls, Variant):
+    if "kind" in data and family is None:
         known = _subclasses(cls)
         if data["kind"] not in known:
             raise ConfigError(f"{where}: unknown kind {data['kind']!r}{nearest(str(data['kind']), known)}")
@@ -247,8 +256,8 @@ def _replace(config: Any, changes: dict[str, Any], prefix: str) -> Any:
             raise ConfigError(f"{prefix}{path}: no field {head!r}{nearest(head, fields) if fields else ''}")
         if rest:
             inner.setdefault(head, {})[rest] = value
-        elif inspect.isclass(types[head]) and issubclass(types[head], Variant) and isinstance(value, str):
-            values[head] = types[head].parse(value)
+        elif (family := variant_of(types[head])) is not None and isinstance(value, str):
+            values[head] = family.parse(value)
         else:
             values[head] = check_type(value, types[head], prefix + path)
     for head, below in inner.items():

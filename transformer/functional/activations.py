@@ -6,8 +6,30 @@ import jax
 import jax.numpy as jnp
 
 relu = jax.nn.relu
-silu = jax.nn.silu
 sigmoid = jax.nn.sigmoid
+mish = jax.nn.mish
+elu = jax.nn.elu
+celu = jax.nn.celu
+selu = jax.nn.selu
+softplus = jax.nn.softplus
+squareplus = jax.nn.squareplus
+leaky_relu = jax.nn.leaky_relu
+tanh = jnp.tanh
+
+
+def swish(x: jax.Array, beta: float = 1.0) -> jax.Array:
+    """x·σ(βx) (Ramachandran et al. 2017)."""
+    return x * jax.nn.sigmoid(beta * x)
+
+
+def squared_relu(x: jax.Array) -> jax.Array:
+    """max(0, x)² (So et al. 2021)."""
+    return jnp.square(jax.nn.relu(x))
+
+
+def solu(x: jax.Array) -> jax.Array:
+    """x ⊙ softmax(x) over the features (Elhage et al. 2022); the softmax is float32."""
+    return x * jax.nn.softmax(x.astype(jnp.float32)).astype(x.dtype)
 
 
 def gelu(x: jax.Array) -> jax.Array:

@@ -10,8 +10,9 @@ from einops import rearrange
 
 from transformer.functional.biases import Bias
 from transformer.functional.masks import MaskFunction, Tokens
+from transformer.functional.weights import Softmax, Weigh
 
-NEVER = float(jnp.finfo(jnp.float32).min)
+SOFTMAX = Softmax()
 
 
 def check_shapes(q_BLHK, k_BSGK, v_BSGK, queries: Tokens, keys: Tokens) -> None:
@@ -31,12 +32,13 @@ def split_groups(q_BLHK: jax.Array, num_kv_heads: int) -> jax.Array:
     return rearrange(q_BLHK, "b l (g r) k -> b g r l k", g=num_kv_heads)
 
 
-def attention_scores(q_BGRLK, k_BGSK, queries, keys, *, scale, bias: Bias | None) -> jax.Array:
-    """scale · q·k + bias, in float32, (B, G, H/G, L, S).
+def attention_scores(q_BGRLK, k_BGSK, queries, keys, *, scale, score=None, bias: Bias | None) -> jax.Array:
+    """score(scale · q·k) + bias, in float32, (B, G, H/G, L, S).
 
     The bias is added to the *scaled* product, as in ALiBi and T5.
     """
     scores = grouped_product(q_BGRLK, rearrange(k_BGSK, "b g s k -> b g k s")) * scale
+    scores = scores if score is None else score(scores)
     return scores if bias is None else scores + group_heads(bias(queries, keys), scores.shape[1])
 
 
@@ -60,21 +62,6 @@ def group_heads(array_BHLS: jax.Array, num_kv_heads: int) -> jax.Array:
     return rearrange(array_BHLS, "b (g r) l s -> b g r l s", g=num_kv_heads)
 
 
-def masked_softmax(scores: jax.Array, allowed: jax.Array | None) -> jax.Array:
-    """Softmax over the last axis where `allowed`; a row with nothing allowed is all zeros.
-
-    Values and gradients are finite for every mask.
-    """
-    if allowed is None:
-        return jax.nn.softmax(scores)
-    scores = jnp.where(allowed, scores, NEVER)
-    highest = jax.lax.stop_gradient(scores.max(-1, keepdims=True))
-    # A row that attends to nothing has the maximum NEVER; with 0 in its place every exponential is 0.
-    exponentials = jnp.exp(scores - jnp.where(highest == NEVER, 0.0, highest))
-    total = exponentials.sum(-1, keepdims=True)
-    return exponentials / jnp.where(total == 0, 1.0, total)
-
-
 def attention(
     q_BLHK: jax.Array,
     k_BSGK: jax.Array,
@@ -85,10 +72,12 @@ def attention(
     mask: MaskFunction | None = None,
     bias: Bias | None = None,
     scale: float | jax.Array | None = None,
+    score: Callable[[jax.Array], jax.Array] | None = None,
+    weigh: Weigh = SOFTMAX,
     drop_weights: Callable[[jax.Array], jax.Array] | None = None,
     return_weights: bool = False,
 ):
-    """softmax(scale · q·kᵀ + bias, where the mask allows) · v (Vaswani et al. 2017, equation 1).
+    """weigh(score(scale · q·kᵀ) + bias, where the mask allows) · v (Vaswani et al. 2017, equation 1).
 
     Args:
       q_BLHK: queries; H is a multiple of G (grouped heads, Ainslie et al. 2023).
@@ -99,6 +88,8 @@ def attention(
       mask: True attends; None attends everywhere. A row with nothing to attend to gives zeros.
       bias: added to the scaled scores.
       scale: a number or traced scalar; None is 1/√K.
+      score: a function of every scaled score by itself.
+      weigh: how scores become weights, see `transformer.functional.weights`.
       drop_weights: dropout, a function of the weights.
       return_weights: also return the weights, (B, H, L, S) float32.
 
@@ -112,9 +103,11 @@ def attention(
     num_kv_heads = k_BSGK.shape[2]
     scale = 1 / math.sqrt(q_BLHK.shape[-1]) if scale is None else scale
     k_BGSK, v_BGSK = (rearrange(x, "b s g k -> b g s k") for x in (k_BSGK, v_BSGK))
-    scores = attention_scores(split_groups(q_BLHK, num_kv_heads), k_BGSK, queries, keys, scale=scale, bias=bias)
+    scores = attention_scores(
+        split_groups(q_BLHK, num_kv_heads), k_BGSK, queries, keys, scale=scale, score=score, bias=bias
+    )
     allowed = None if mask is None else group_heads(mask(queries, keys), num_kv_heads)
-    weights_BGRLS = masked_softmax(scores, allowed)
+    weights_BGRLS = weigh(scores, allowed, queries, keys)
     if drop_weights is not None:
         weights_BGRLS = drop_weights(weights_BGRLS)
     out = grouped_product(weights_BGRLS.astype(v_BGSK.dtype), v_BGSK).astype(v_BGSK.dtype)

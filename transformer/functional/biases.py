@@ -1,7 +1,7 @@
 """Numbers added to attention scores: the same arguments as a mask, one number per head."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import jax
@@ -39,8 +39,112 @@ class LinearDistance:
     slopes_H: jax.Array
 
     def __call__(self, queries, keys):
-        distance = jnp.abs(queries.positions[:, None, :, None] - keys.positions[:, None, None, :])
-        return -self.slopes_H[:, None, None] * distance.astype(jnp.float32)
+        return -self.slopes_H[:, None, None] * jnp.abs(_distance(queries, keys))[:, None]
+
+
+def _distance(queries: Tokens, keys: Tokens) -> jax.Array:
+    """Query position minus key position, (B or 1, L, S) float32."""
+    return (queries.positions[:, :, None] - keys.positions[:, None, :]).astype(jnp.float32)
+
+
+def buckets(distance: jax.Array, num_buckets: int, max_distance: int, causal: bool) -> jax.Array:
+    """The bucket of query position minus key position (T5, Raffel et al. 2019, section 2.1).
+
+    Half of the buckets are for one distance each, half for ranges that grow logarithmically up to
+    `max_distance`. Unless `causal`, half of all are for keys that come later.
+    """
+    distance = distance.astype(jnp.int32)
+    first = jnp.int32(0)
+    if not causal:
+        num_buckets //= 2
+        first = jnp.where(distance < 0, num_buckets, 0)
+        distance = jnp.abs(distance)
+    distance = jnp.maximum(distance, 0)
+    exact = num_buckets // 2
+    share = jnp.log(jnp.maximum(distance, 1) / exact) / math.log(max_distance / exact)
+    far = exact + (share * (num_buckets - exact)).astype(jnp.int32)
+    return first + jnp.where(distance < exact, distance, jnp.minimum(far, num_buckets - 1))
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Bucketed:
+    """One number for each bucket of distances and each head (T5)."""
+
+    table_XH: jax.Array
+    max_distance: int = field(metadata={"static": True})
+    causal: bool = field(metadata={"static": True})
+
+    def __call__(self, queries, keys):
+        index_BLS = buckets(_distance(queries, keys), len(self.table_XH), self.max_distance, self.causal)
+        return jnp.moveaxis(self.table_XH[index_BLS], -1, 1)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class LogDistance:
+    """-r₁ log(1 + r₂ |i - j|), both positive (KERPLE, Chi et al. 2022, section 4)."""
+
+    first_H: jax.Array
+    second_H: jax.Array
+
+    def __call__(self, queries, keys):
+        distance = jnp.abs(_distance(queries, keys))[:, None]
+        first, second = (r[:, None, None] for r in (self.first_H, self.second_H))
+        return -first * jnp.log1p(second * distance)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Interpolated:
+    """A small network of log(1 + c·|i - j|) / log(1 + c·max(i, T)) (FIRE, Li S. et al. 2023, equation 7).
+
+    i is the position of the query and T a trained threshold; one hidden layer with ReLU.
+    """
+
+    slope: jax.Array
+    threshold: jax.Array
+    into_X: jax.Array
+    bias_X: jax.Array
+    out_XH: jax.Array
+
+    def __call__(self, queries, keys):
+        c = jnp.abs(self.slope)
+        reach = jnp.maximum(queries.positions.astype(jnp.float32), jnp.abs(self.threshold))
+        share_BLS = jnp.log1p(c * jnp.abs(_distance(queries, keys))) / jnp.log1p(c * reach + 1e-6)[:, :, None]
+        hidden = jax.nn.relu(share_BLS[..., None] * self.into_X + self.bias_X)
+        return jnp.moveaxis(hidden @ self.out_XH, -1, 1)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class ByDistance:
+    """A number for each query and each distance from -limit to limit; what is further counts as the limit.
+
+    (Shaw et al. 2018, equation 5, where the numbers are products of queries and trained vectors.)
+    """
+
+    scores_BLHX: jax.Array
+    """(B, L, H, 2 limit + 1), the first for keys `limit` behind the query."""
+
+    def __call__(self, queries, keys):
+        limit = self.scores_BLHX.shape[-1] // 2
+        own = self.scores_BLHX[:, queries.indices]
+        index_BLS = jnp.clip(-_distance(queries, keys), -limit, limit).astype(jnp.int32) + limit
+        index_BLHS = jnp.broadcast_to(index_BLS[:, :, None], (own.shape[0], *own.shape[1:3], index_BLS.shape[-1]))
+        return jnp.swapaxes(jnp.take_along_axis(own, index_BLHS, -1), 1, 2)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Placed:
+    """A bias that sees other positions: p is replaced by the p-th number of a table."""
+
+    bias: Bias
+    table_P: jax.Array
+
+    def __call__(self, queries, keys):
+        return self.bias(*(t._replace(positions=self.table_P[t.positions]) for t in (queries, keys)))
 
 
 @jax.tree_util.register_dataclass

@@ -5,6 +5,7 @@ normalizers, as in Dao et al. 2022.) A block in which the mask allows nothing is
 """
 
 import math
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +13,7 @@ from einops import rearrange
 from jax import lax
 
 from transformer.functional.attention import (
-    NEVER,
+    SOFTMAX,
     attention_scores,
     check_shapes,
     group_heads,
@@ -21,6 +22,7 @@ from transformer.functional.attention import (
 )
 from transformer.functional.biases import Bias
 from transformer.functional.masks import Full, Mask, Tokens
+from transformer.functional.weights import NEVER, Softmax
 
 
 def chunked_attention(
@@ -33,20 +35,20 @@ def chunked_attention(
     mask: Mask | None = None,
     bias: Bias | None = None,
     scale: float | jax.Array | None = None,
-    drop_weights: None = None,
-    return_weights: bool = False,
+    score: Callable[[jax.Array], jax.Array] | None = None,
+    weigh: Softmax = SOFTMAX,
     block: int = 256,
 ) -> jax.Array:
     """The values and gradients of `attention` without the (L, S) arrays; the same arguments.
+
+    The weights are never formed, so they can be neither returned nor dropped.
 
     Args:
       block: queries and keys per block. A shorter sequence is one block.
 
     Raises:
-      ValueError: the shapes do not fit, or the weights are asked for, which are never formed.
+      ValueError: the shapes do not fit.
     """
-    if return_weights or drop_weights is not None:
-        raise ValueError("chunked_attention: the weights are never formed, to be returned or dropped; use attention")
     check_shapes(q_BLHK, k_BSGK, v_BSGK, queries, keys)
     L, S, num_kv_heads = queries.length, keys.length, k_BSGK.shape[2]
     scale = 1 / math.sqrt(q_BLHK.shape[-1]) if scale is None else scale
@@ -55,9 +57,9 @@ def chunked_attention(
         _pad(split_groups(q_BLHK, num_kv_heads), l, axis=3),
         _pad(rearrange(k_BSGK, "b s g k -> b g s k"), s, axis=2),
         _pad(rearrange(v_BSGK, "b s g k -> b g s k"), s, axis=2),
-        (bias, jnp.asarray(scale, jnp.float32)),
+        (bias, jnp.asarray(scale, jnp.float32), weigh.sink_H),
         (Full() if mask is None else mask, _pad_tokens(queries, l), _pad_tokens(keys, s)),
-        (l, s, L, S),
+        (l, s, L, S, score),
     )
     return rearrange(out, "b g r l k -> b l (g r) k")[:, :L]
 
@@ -81,19 +83,25 @@ def _slice(array, block_index, size: int, axis: int):
 def _allowed(context, sizes, i, j, num_kv_heads: int):
     """The mask of query block i and key block j, without the tokens that only fill the last block."""
     mask, queries, keys = context
-    l, s, num_queries, num_keys = sizes
+    l, s, num_queries, num_keys, _ = sizes
     q_tokens, k_tokens = queries.block(i * l, l), keys.block(j * s, s)
     real = (q_tokens.indices < num_queries)[:, None] & (k_tokens.indices < num_keys)
     return group_heads(mask(q_tokens, k_tokens), num_kv_heads) & real, q_tokens, k_tokens
 
 
-def _scores(q, k, modifiers, q_tokens, k_tokens):
-    bias, scale = modifiers
-    return attention_scores(q, k, q_tokens, k_tokens, scale=scale, bias=bias)
+def _scores(q, k, modifiers, q_tokens, k_tokens, score):
+    bias, scale, _ = modifiers
+    return attention_scores(q, k, q_tokens, k_tokens, scale=scale, score=score, bias=bias)
+
+
+def _sink(modifiers, num_kv_heads: int):
+    """The sinks as (G, R, 1), or None."""
+    sink_H = modifiers[2]
+    return None if sink_H is None else sink_H.astype(jnp.float32).reshape(num_kv_heads, -1, 1)
 
 
 def _forward(q, k, v, modifiers, context, sizes):
-    l, s, _, _ = sizes
+    l, s, _, _, score = sizes
     num_kv_heads = k.shape[1]
 
     def query_block(i):
@@ -104,7 +112,7 @@ def _forward(q, k, v, modifiers, context, sizes):
 
             def update(carry):
                 highest, total, mixed = carry
-                scores = _scores(q_block, _slice(k, j, s, 2), modifiers, q_tokens, k_tokens)
+                scores = _scores(q_block, _slice(k, j, s, 2), modifiers, q_tokens, k_tokens, score)
                 scores = jnp.where(allowed, scores, NEVER)
                 new_highest = jnp.maximum(highest, scores.max(-1))
                 # As in masked_softmax: 0 stands in for the maximum of a row that allows nothing.
@@ -118,6 +126,8 @@ def _forward(q, k, v, modifiers, context, sizes):
 
         rows = q_block.shape[:-1]
         start = (jnp.full(rows, NEVER), jnp.zeros(rows), jnp.zeros((*rows, v.shape[-1])))
+        if (sink := _sink(modifiers, num_kv_heads)) is not None:
+            start = (jnp.broadcast_to(sink, rows), jnp.ones(rows), start[2])
         highest, total, mixed = lax.fori_loop(0, k.shape[2] // s, key_block, start)
         total = jnp.where(total == 0, 1.0, total)
         return (mixed / total[..., None]).astype(v.dtype), highest + jnp.log(total)
@@ -129,7 +139,7 @@ def _forward(q, k, v, modifiers, context, sizes):
 
 def _backward(sizes, residuals, dout):
     q, k, v, modifiers, context, out, log_normalizer = residuals
-    l, s, _, _ = sizes
+    l, s, _, _, score = sizes
     num_kv_heads = k.shape[1]
     dot_BGRL = (dout.astype(jnp.float32) * out.astype(jnp.float32)).sum(-1)
 
@@ -142,7 +152,7 @@ def _backward(sizes, residuals, dout):
             def update(carry):
                 dq, dk, dv, dmodifiers = carry
                 scores, pull_back = jax.vjp(
-                    lambda q, k, modifiers: _scores(q, k, modifiers, q_tokens, k_tokens),
+                    lambda q, k, modifiers: _scores(q, k, modifiers, q_tokens, k_tokens, score),
                     _slice(q, i, l, 3),
                     k_block,
                     modifiers,
@@ -173,6 +183,10 @@ def _backward(sizes, residuals, dout):
     start = (jnp.zeros(q.shape), jax.tree.map(jnp.zeros_like, modifiers))
     (dq, dmodifiers), (dk, dv) = lax.scan(key_block, start, jnp.arange(k.shape[2] // s))
     dk, dv = (rearrange(x, "n b g s k -> b g (n s) k") for x in (dk, dv))
+    if (sink := _sink(modifiers, num_kv_heads)) is not None:
+        # The weight of the sink takes from all others, and its value is 0. Filling rows have no gradient.
+        dsink_GR = -(jnp.exp(sink - log_normalizer) * dot_BGRL).sum((0, 3))
+        dmodifiers = (*dmodifiers[:2], dsink_GR.reshape(-1).astype(modifiers[2].dtype))
     return dq.astype(q.dtype), dk.astype(k.dtype), dv.astype(v.dtype), dmodifiers, None
 
 

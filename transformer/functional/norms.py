@@ -4,12 +4,23 @@ import jax
 import jax.numpy as jnp
 
 
-def layer_norm(x: jax.Array, *, scale_D=None, bias_D=None, eps: float = 1e-5) -> jax.Array:
-    """scale · (x - mean) / √(variance + eps) + bias (Ba, Kiros and Hinton 2016, equation 4)."""
+def layer_norm(
+    x: jax.Array, *, scale_D=None, bias_D=None, eps: float = 1e-5, eps_outside: bool = False, cast_first: bool = False
+) -> jax.Array:
+    """scale · (x - mean) / √(variance + eps) + bias (Ba, Kiros and Hinton 2016, equation 4).
+
+    Args:
+      x: (…, D), any float dtype; the result has the same.
+      scale_D: None for 1.
+      bias_D: None for 0.
+      eps: keeps the quotient finite.
+      eps_outside: divide by √variance + eps instead.
+      cast_first: round to the dtype of `x` before scale and bias, not after.
+    """
     x32 = x.astype(jnp.float32)
     centred = x32 - x32.mean(-1, keepdims=True)
-    variance = (centred * centred).mean(-1, keepdims=True)
-    return _affine(centred * jax.lax.rsqrt(variance + eps), scale_D, bias_D).astype(x.dtype)
+    out = centred * _inverse_root((centred * centred).mean(-1, keepdims=True), eps, eps_outside)
+    return _affine(_cast(out, x, cast_first), scale_D, bias_D).astype(x.dtype)
 
 
 def sequence_layer_norm(x_BLD: jax.Array, valid_BL=None, *, scale_D=None, bias_D=None, eps: float = 1e-5) -> jax.Array:
@@ -22,10 +33,45 @@ def sequence_layer_norm(x_BLD: jax.Array, valid_BL=None, *, scale_D=None, bias_D
     return _affine(centred * jax.lax.rsqrt(variance + eps), scale_D, bias_D).astype(x_BLD.dtype)
 
 
-def rms_norm(x: jax.Array, *, scale_D=None, eps: float = 1e-6) -> jax.Array:
-    """scale · x / √(mean x² + eps) (Zhang and Sennrich 2019, equation 4)."""
+def rms_norm(
+    x: jax.Array,
+    *,
+    scale_D=None,
+    eps: float = 1e-6,
+    fraction: float = 1.0,
+    eps_outside: bool = False,
+    cast_first: bool = False,
+) -> jax.Array:
+    """scale · x / √(mean x² + eps) (Zhang and Sennrich 2019, equation 4); arguments as in `layer_norm`.
+
+    `fraction` takes the mean over the first features alone (the same, section 4.2: pRMSNorm).
+    """
     x32 = x.astype(jnp.float32)
-    return _affine(x32 * jax.lax.rsqrt((x32 * x32).mean(-1, keepdims=True) + eps), scale_D, None).astype(x.dtype)
+    seen = x32[..., : max(1, round(x.shape[-1] * fraction))]
+    out = x32 * _inverse_root((seen * seen).mean(-1, keepdims=True), eps, eps_outside)
+    return _affine(_cast(out, x, cast_first), scale_D, None).astype(x.dtype)
+
+
+def group_norm(x: jax.Array, num_groups: int, *, scale_D=None, bias_D=None, eps: float = 1e-5) -> jax.Array:
+    """`layer_norm` of each of `num_groups` equal parts of the features of a token (Wu and He 2018)."""
+    parts = layer_norm(x.astype(jnp.float32).reshape(*x.shape[:-1], num_groups, -1), eps=eps)
+    return _affine(parts.reshape(x.shape), scale_D, bias_D).astype(x.dtype)
+
+
+def unit_norm(x: jax.Array, *, scale=None, eps: float = 1e-6) -> jax.Array:
+    """scale · x / ‖x‖ with one scale for all features (ScaleNorm, Nguyen and Salazar 2019, equation 5)."""
+    x32 = x.astype(jnp.float32)
+    size = jnp.sqrt((x32 * x32).sum(-1, keepdims=True) + eps * eps)
+    return _affine(x32 / size, scale, None).astype(x.dtype)
+
+
+def _inverse_root(square, eps: float, eps_outside: bool):
+    # The tiny number keeps the gradient of the root finite where all features are equal.
+    return 1 / (jnp.sqrt(square + 1e-30) + eps) if eps_outside else jax.lax.rsqrt(square + eps)
+
+
+def _cast(out, x, cast_first: bool):
+    return out.astype(x.dtype).astype(jnp.float32) if cast_first else out
 
 
 def _affine(x, scale_D, bias_D):

@@ -11,8 +11,8 @@ from einops import rearrange, repeat
 from jax import lax
 
 from transformer.config.variant import ConfigError
-from transformer.functional.attention import NEVER
 from transformer.functional.cache import Cache, Reader
+from transformer.functional.weights import NEVER
 from transformer.inference.prompt import Generated
 from transformer.inference.strategies import Strategy
 

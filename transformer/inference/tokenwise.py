@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from transformer.config.variant import ConfigError
-from transformer.functional.attention import NEVER
 from transformer.functional.cache import Cache, Reader
+from transformer.functional.weights import NEVER
 from transformer.inference.prompt import Generated
 from transformer.inference.strategies import Strategy
 

@@ -36,14 +36,20 @@ class Classifier(Transformer):
         return Embedding(config.vocab_size, config, key=key)
 
     def __call__(
-        self, inputs: jax.Array, *, valid_BL: jax.Array | None = None, key: jax.Array | None = None
-    ) -> jax.Array:
+        self,
+        inputs: jax.Array,
+        *,
+        valid_BL: jax.Array | None = None,
+        key: jax.Array | None = None,
+        with_penalty: bool = False,
+    ):
         """Logits (B, classes), float32.
 
         Args:
           inputs: tokens (B, L), integers in [0, V).
           valid_BL: False for padding, which has no say.
           key: turns dropout on.
+          with_penalty: also return what the layers add to the loss, a scalar.
         """
         x_BLD = self.embedding(inputs)  # pyright: ignore[reportCallIssue]
         params = self.pooling_params()
@@ -52,8 +58,9 @@ class Classifier(Transformer):
             x_BLD = jnp.concatenate([token, x_BLD], 1)
             valid_BL = None if valid_BL is None else jnp.pad(valid_BL, ((0, 0), (1, 0)), constant_values=True)
         tokens = Tokens.at(jnp.arange(x_BLD.shape[1]), valid=valid_BL)
-        pooled_BD = self.pooling(self.transform(x_BLD, tokens, key=key), valid_BL, params)
-        return self.head(pooled_BD).astype(jnp.float32)
+        x_BLD, penalty = self.transform(x_BLD, tokens, key=key)
+        logits_BC = self.head(self.pooling(x_BLD, valid_BL, params)).astype(jnp.float32)
+        return (logits_BC, penalty) if with_penalty else logits_BC
 
 
 class VisionTransformer(Classifier):

@@ -22,4 +22,4 @@ class Encoder(Transformer):
     ) -> jax.Array:
         """(B, L, D); padding, where `valid_BL` is False, is not attended to."""
         tokens = Tokens.at(jnp.arange(tokens_BL.shape[1]), valid=valid_BL)
-        return self.transform(self.embedding(tokens_BL), tokens, key=key)
+        return self.transform(self.embedding(tokens_BL), tokens, key=key)[0]

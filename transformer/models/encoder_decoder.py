@@ -9,7 +9,7 @@ from flax import nnx
 from transformer.config.model import EncoderDecoderConfig
 from transformer.functional.cache import Cache, Reader
 from transformer.functional.masks import Tokens
-from transformer.modules.block import Memory
+from transformer.modules.context import Memory
 from transformer.modules.embedding import Embedding
 from transformer.modules.parameter import at, below
 from transformer.modules.transformer import Transformer
@@ -38,7 +38,8 @@ class EncoderDecoder(nnx.Module):
         source_valid_BS: jax.Array | None = None,
         valid_BL: jax.Array | None = None,
         key: jax.Array | None = None,
-    ) -> jax.Array:
+        with_penalty: bool = False,
+    ):
         """Logits (B, L, V), float32; those at position t are for the target token at t + 1.
 
         Args:
@@ -47,23 +48,28 @@ class EncoderDecoder(nnx.Module):
           source_valid_BS: False for padding of the source.
           valid_BL: the same of the target.
           key: turns dropout on.
+          with_penalty: also return what the layers add to the loss, a scalar.
         """
-        memory = self.encode(source_BS, source_valid_BS, key=below(key, "encoder"))
-        tokens = Tokens.at(jnp.arange(target_BL.shape[1]), valid=valid_BL)
-        x_BLD = self.decoder.transform(self.embedding(target_BL), tokens, memory=memory, key=below(key, "decoder"))
-        return self._logits(x_BLD)
+        memory, penalty = self.encode(source_BS, source_valid_BS, key=below(key, "encoder"))
+        tokens, own = Tokens.at(jnp.arange(target_BL.shape[1]), valid=valid_BL), below(key, "decoder")
+        x_BLD, more = self.decoder.transform(self.embedding(target_BL), tokens, memory=memory, key=own)
+        logits_BLV = self._logits(x_BLD)
+        return (logits_BLV, penalty + more) if with_penalty else logits_BLV
 
-    def encode(self, source_BS: jax.Array, source_valid_BS: jax.Array | None = None, *, key=None) -> Memory:
-        """The states of the source, for the decoder."""
+    def encode(
+        self, source_BS: jax.Array, source_valid_BS: jax.Array | None = None, *, key=None
+    ) -> tuple[Memory, jax.Array]:
+        """The states of the source, for the decoder, and what the layers add to the loss."""
         tokens = Tokens.at(jnp.arange(source_BS.shape[1]), valid=source_valid_BS)
         embedding = self.embedding if self.source_embedding is None else self.source_embedding
-        return Memory(tokens, self.encoder.transform(embedding(source_BS), tokens, key=key))
+        states_BSD, penalty = self.encoder.transform(embedding(source_BS), tokens, key=key)
+        return Memory(tokens, states_BSD), penalty
 
     def start(
         self, batch_size: int, capacity: int, source_BS: jax.Array, source_valid_BS: jax.Array | None = None
     ) -> Cache:
         """A cache without target tokens; keys and values of the source are computed here, once."""
-        memory = self.encode(source_BS, source_valid_BS)
+        memory, _ = self.encode(source_BS, source_valid_BS)
         cache = self.decoder.empty_cache(batch_size, capacity, self.embedding.dtype)
         remembered = tuple(block.cross_attention.remember(memory.states_BSD) for block in self.decoder.blocks)  # pyright: ignore
         return cache._replace(memory=remembered, memory_tokens=memory.tokens)

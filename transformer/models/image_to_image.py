@@ -1,6 +1,7 @@
 """Patches in, patches out: images are reconstructed from those patches that are shown."""
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -30,16 +31,20 @@ class ImageToImage(Transformer):
 
     def __call__(self, images_BYXC: jax.Array, *, hidden_BP: jax.Array | None = None, key=None) -> jax.Array:
         """Images of the same shape, float32; `hidden_BP` is True for patches that are not shown."""
-        return join(self.predict_patches(images_BYXC, hidden_BP=hidden_BP, key=key), self.size, self.columns)
+        patches_BPX = self.predict_patches(images_BYXC, hidden_BP=hidden_BP, key=key)
+        return join(patches_BPX, self.size, self.columns)
 
     def patches(self, images_BYXC: jax.Array) -> jax.Array:
         """(B, patches, numbers of a patch)."""
         return cut(images_BYXC, self.size)
 
-    def predict_patches(self, images_BYXC: jax.Array, *, hidden_BP: jax.Array | None = None, key=None) -> jax.Array:
-        """(B, patches, numbers of a patch), float32."""
+    def predict_patches(
+        self, images_BYXC: jax.Array, *, hidden_BP: jax.Array | None = None, key=None, with_penalty: bool = False
+    ) -> Any:
+        """(B, patches, numbers of a patch), float32; and what the layers add to the loss where asked for."""
         x_BPD = self.embedding(images_BYXC)
         if hidden_BP is not None:
             x_BPD = jnp.where(hidden_BP[..., None], self.hidden()["token"].astype(x_BPD.dtype), x_BPD)
-        x_BPD = self.transform(x_BPD, Tokens.at(jnp.arange(x_BPD.shape[1])), key=key)
-        return self.head(x_BPD).astype(jnp.float32)
+        x_BPD, penalty = self.transform(x_BPD, Tokens.at(jnp.arange(x_BPD.shape[1])), key=key)
+        patches_BPX = self.head(x_BPD).astype(jnp.float32)
+        return (patches_BPX, penalty) if with_penalty else patches_BPX

@@ -34,7 +34,8 @@ class LanguageModel(Transformer):
         valid_BL: jax.Array | None = None,
         mask: Mask | None = None,
         key: jax.Array | None = None,
-    ) -> jax.Array:
+        with_penalty: bool = False,
+    ):
         """Logits (B, L, V), float32; of a causal model those at position t are for the token at t + 1.
 
         Args:
@@ -45,13 +46,16 @@ class LanguageModel(Transformer):
           mask: instead of the model's own direction, `Causal() | Prefix(n)` for a prefix language
             model; padding and segments are always respected.
           key: turns dropout on.
+          with_penalty: also return what the layers add to the loss, a scalar.
 
         Raises:
           ConfigError: longer than `max_length` under a position that does not extrapolate.
         """
         positions = jnp.arange(tokens_BL.shape[1]) if positions_BL is None else positions_BL
         tokens = Tokens.at(positions, segments_BL, valid_BL)
-        return self._logits(self.transform(self.embedding(tokens_BL), tokens, mask=mask, key=key))
+        x_BLD, penalty = self.transform(self.embedding(tokens_BL), tokens, mask=mask, key=key)
+        logits_BLV = self._logits(x_BLD)
+        return (logits_BLV, penalty) if with_penalty else logits_BLV
 
     def start(self, batch_size: int, capacity: int) -> Cache:
         """An empty cache for sequences of `capacity` tokens."""

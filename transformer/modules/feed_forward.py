@@ -5,22 +5,28 @@ from flax import nnx
 
 from transformer.config.model import ModelConfig
 from transformer.functional.dropout import dropout
+from transformer.modules.context import Context, Kept
 from transformer.modules.dense import Dense, fused
+from transformer.modules.norm import NormLayer
 from transformer.modules.parameter import at
 
 
 class FeedForward(nnx.Module):
-    """activation(x W₁, x W₂, …) · W_out, with as many branches as the activation takes."""
+    """norm(activation(x W₁, x W₂, …)) · W_out, with as many branches as the activation takes."""
 
     def __init__(self, config: ModelConfig, *, key: jax.Array):
         self.activation, self.dropout = config.activation, config.feed_forward_dropout
         D, F, law, bias = config.d_model, config.ff_width, config.initializer, config.feed_forward_bias
         self.branches = nnx.List(
-            Dense(D, F, initializer=law, bias=bias, key=at(key, "branches", i))
+            Dense(D, F, initializer=law, gain=config.inner_gain, bias=bias, key=at(key, "branches", i))
             for i in range(config.activation.branches)
         )
+        self.inner_norm = NormLayer(config.feed_forward_inner_norm, F, key=at(key, "inner_norm"))
         self.out = Dense(F, D, initializer=law, gain=config.residual_gain, bias=bias, key=at(key, "out"))
 
-    def __call__(self, x_BLD: jax.Array, *, key: jax.Array | None = None) -> jax.Array:
-        """(B, L, D); a key turns dropout on."""
-        return self.out(dropout(self.activation(*fused(x_BLD, self.branches)), self.dropout, key))
+    def __call__(
+        self, x_BLD: jax.Array, *, context: Context | None = None, key: jax.Array | None = None
+    ) -> tuple[jax.Array, Kept]:
+        """(B, L, D), and nothing else; a key turns dropout on."""
+        hidden = self.inner_norm(self.activation(*fused(x_BLD, self.branches)))
+        return self.out(dropout(hidden, self.dropout, key)), Kept()

@@ -1,6 +1,7 @@
 """A stack of equal layers whose parameters carry a leading layer axis N."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -32,16 +33,19 @@ class Stack(nnx.Module):
     def __iter__(self) -> Iterator[nnx.Module]:
         return (self[i] for i in range(self.num_layers))
 
-    def __call__(self, x: jax.Array, *, key: jax.Array | None, **kwargs) -> jax.Array:
-        """The last layer's output; each layer is called with `kwargs`, its number and its own key below `key`.
+    def __call__(self, x: Any, *, key: jax.Array | None, **kwargs) -> tuple[Any, jax.Array]:
+        """The last layer's output and the sum of the penalties of all.
 
-        A layer returns its output and something that is not asked for here.
+        Each layer is called with `kwargs`, its number and its own key below `key`.
         """
         graphdef, values = nnx.split(self.layer)
 
-        def body(x, layer):
+        def body(carry, layer):
+            x, penalty = carry
             index, values = layer
             layer_key = None if key is None else jax.random.fold_in(key, index)
-            return nnx.merge(graphdef, values)(x, layer=index, key=layer_key, **kwargs)[0]
+            x, kept = nnx.merge(graphdef, values)(x, layer=index, key=layer_key, **kwargs)
+            return x, penalty + jnp.asarray(kept.penalty, jnp.float32)
 
-        return self.layers(body, x, (jnp.arange(self.num_layers), values), self.num_layers)
+        carry = (x, jnp.float32(0))
+        return self.layers(body, carry, (jnp.arange(self.num_layers), values), self.num_layers)

@@ -1,18 +1,19 @@
 """The part that all models share: positions, a stack of blocks, a final norm."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
 
 from transformer.config.model import ModelConfig
+from transformer.config.norms import NoNorm
 from transformer.config.variant import ConfigError
 from transformer.functional.cache import Cache, KeyValue, append_tokens, empty_tokens, places_of
 from transformer.functional.dropout import dropout
 from transformer.functional.masks import Causal, Full, Mask, Padding, Segment, Tokens
-from transformer.modules.block import Block, Memory
+from transformer.modules.block import Block
+from transformer.modules.context import Context, Memory
 from transformer.modules.norm import NormLayer
 from transformer.modules.parameter import Parameters, at, below
 from transformer.modules.stack import Stack
@@ -29,9 +30,17 @@ class Transformer(nnx.Module):
         self.blocks = Stack(
             lambda key: Block(config, cross=cross, key=key), config.num_layers, config.layers, key=at(key, "blocks")
         )
-        self.final_norm = (
-            NormLayer(config.norm, config.d_model, key=at(key, "final_norm")) if config.residual.final_norm else None
-        )
+        law = NoNorm() if config.embedding_norm == NoNorm() and not config.residual.embedding_norm else config.norm
+        law = law if config.embedding_norm == NoNorm() else config.embedding_norm
+        self.embedding_norm = NormLayer(law, config.d_model, key=at(key, "embedding_norm"))
+        final = config.norm if config.has_final_norm else NoNorm()
+        self.final_norm = NormLayer(final, config.d_model, key=at(key, "final_norm"))
+
+    @property
+    def mixes_tokens(self) -> str:
+        """The name of a choice that looks at all tokens whatever the mask; empty for none."""
+        kinds = (self.config.norm, self.config.embedding_norm, self.config.feed_forward)
+        return next((str(kind) for kind in kinds if kind.mixes_tokens), "")
 
     def check_length(self, length: int) -> None:
         """Raise `ConfigError` where there are more tokens than the positions have a meaning for."""
@@ -51,24 +60,34 @@ class Transformer(nnx.Module):
 
     def transform(
         self, x_BLD: jax.Array, tokens: Tokens, *, mask: Mask | None = None, memory: Memory | None = None, key=None
-    ) -> jax.Array:
-        """(B, L, D) to (B, L, D)."""
+    ) -> tuple[jax.Array, jax.Array]:
+        """(B, L, D) to (B, L, D), and what the layers add to the loss."""
+        config = self.config
         self.check_length(tokens.length)
-        if tokens.segments is not None and self.config.norm.mixes_tokens:
+        if tokens.segments is not None and self.mixes_tokens:
             raise ConfigError(
-                f"model.norm: the statistics of {self.config.norm} are those of all tokens, and packed documents "
-                "would see each other; use layernorm"
+                f"model: {self.mixes_tokens} looks at all tokens of a row, and packed documents would see each other; "
+                "use another, or a row for each document"
             )
-        x_BLD = dropout(self._add_positions(x_BLD, tokens), self.config.dropout, below(key, "embedding"))
-        x_BLD = self.blocks(
-            x_BLD,
-            tokens=tokens,
-            mask=self.mask_of(tokens, mask),
-            position_params=self.position(),
-            memory=memory,
-            key=below(key, "blocks"),
-        )
-        return x_BLD if self.final_norm is None else self.final_norm(x_BLD, tokens.valid)
+        places = None
+        if key is not None:
+            places = config.position.training_positions(self.max_length, at(key, "positions"))
+        stream = self._start(x_BLD, tokens, places)
+        stream = jax.tree.map(lambda x: dropout(x, config.dropout, below(key, "embedding")), stream)
+        context = Context(tokens, self.mask_of(tokens, mask), self.position(), places, memory)
+        stream, penalty = self.blocks(stream, context=context, key=below(key, "blocks"))
+        return self._end(stream, tokens.valid), penalty
+
+    def _start(self, x_BLD: jax.Array, tokens: Tokens, places: jax.Array | None = None):
+        """The stream before the first block."""
+        positions_BL = tokens.positions if places is None else places[tokens.positions]
+        addition = self.config.position.to_embedding(positions_BL, self.config.d_model, self.position())
+        x_BLD = x_BLD if addition is None else x_BLD + addition.astype(x_BLD.dtype)
+        return self.config.residual.start(self.embedding_norm(x_BLD, tokens.valid))
+
+    def _end(self, stream, valid_BL: jax.Array | None) -> jax.Array:
+        """What is read off the stream after the last block."""
+        return self.config.residual.end(stream, lambda x: self.final_norm(x, valid_BL))
 
     def empty_cache(self, batch_size: int, capacity: int, dtype) -> Cache:
         """Slots for `capacity` tokens, or for as many as the reach needs.
@@ -81,8 +100,8 @@ class Transformer(nnx.Module):
             raise ConfigError("model: only a causal model has a cache, and this one sees later tokens")
         self.check_length(capacity)
         slots = min(capacity, config.reach.span or capacity)
-        heads = batch_size * config.kv_heads
-        keys = jnp.zeros((heads, config.head_size, slots), dtype)
+        heads = batch_size * config.heads.count(config.kv_heads)
+        keys = jnp.zeros((heads, config.heads.key_size(config.head_size), slots), dtype)
         values = jnp.zeros((heads, slots, config.value_size), dtype)
         return Cache(
             (KeyValue(keys, values),) * config.num_layers,
@@ -106,29 +125,17 @@ class Transformer(nnx.Module):
         tokens = Tokens.at(positions_BL, valid=valid_BL)
         places = places_of(tokens, cache.capacity, cache.written, ring)
         slots, after = append_tokens(cache.tokens, tokens, places)
-        shared: dict[str, Any] = {
-            "tokens": tokens,
-            "mask": self.mask_of(slots),
-            "position_params": self.position(),
-            "slots": slots,
-            "places": places,
-            "key": None,
-        }
-        x_BLD = self._add_positions(x_BLD, tokens)
-        layers = []
+        context = Context(tokens, self.mask_of(slots), self.position(), slots=slots, slot_places=places)
+        stream, layers = self._start(x_BLD, tokens), []
         for i, block in enumerate(self.blocks if blocks is None else blocks):
             memory = Memory(cache.memory_tokens, keys_values=cache.memory[i]) if cache.memory_tokens else None
-            x_BLD, layer = block(x_BLD, layer=i, memory=memory, past=cache.layers[i], **shared)
-            layers.append(layer)
-        written = cache.written + x_BLD.shape[1]
+            own = context._replace(memory=memory, past=cache.layers[i])
+            stream, kept = block(stream, context=own, layer=i, key=None)
+            layers.append(cache.layers[i] if kept.past is None else kept.past)
+        x_BLD, written = self._end(stream, valid_BL), cache.written + x_BLD.shape[1]
         if not ring:
             x_BLD = jnp.where(written > cache.capacity, jnp.asarray(jnp.nan, x_BLD.dtype), x_BLD)
-        x_BLD = x_BLD if self.final_norm is None else self.final_norm(x_BLD, valid_BL)
         next_position_B = cache.next_position_B + steps_BL[:, -1]
         return x_BLD, cache._replace(
             layers=tuple(layers), tokens=after, written=written, next_position_B=next_position_B
         )
-
-    def _add_positions(self, x_BLD: jax.Array, tokens: Tokens) -> jax.Array:
-        addition = self.config.position.to_embedding(tokens.positions, self.config.d_model, self.position())
-        return x_BLD if addition is None else x_BLD + addition.astype(x_BLD.dtype)

@@ -1,0 +1,68 @@
+"""What a block is made of: its sublayers, and which of them share a residual connection."""
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from transformer.config.variant import Variant
+
+
+class Sublayer(NamedTuple):
+    """A part of a block."""
+
+    name: str
+    """Of its parameters."""
+    kind: str
+    """Of its module: attention or feed_forward."""
+    factor: float = 1.0
+    """On what it adds to the stream."""
+
+
+_ATTENTION, _FEED_FORWARD = Sublayer("attention", "attention"), Sublayer("feed_forward", "feed_forward")
+
+
+class BlockLayout(Variant):
+    """The sublayers of a block in their order."""
+
+    connections: ClassVar[tuple[tuple[Sublayer, ...], ...]] = ()
+    """Sublayers of one connection read the same input, and their outputs are summed."""
+
+
+@dataclass(frozen=True)
+class Sequential(BlockLayout):
+    """Attention, then feed-forward (Vaswani et al. 2017)."""
+
+    connections = ((_ATTENTION,), (_FEED_FORWARD,))
+
+
+@dataclass(frozen=True)
+class Parallel(BlockLayout):
+    """Attention and feed-forward of the same input (GPT-J, Wang and Komatsuzaki 2021; PaLM 2022)."""
+
+    connections = ((_ATTENTION, _FEED_FORWARD),)
+
+
+@dataclass(frozen=True)
+class Macaron(BlockLayout):
+    """Half a feed-forward step, attention, half a feed-forward step (Lu et al. 2019, equation 10)."""
+
+    connections = (
+        (Sublayer("feed_forward_before", "feed_forward", 0.5),),
+        (_ATTENTION,),
+        (Sublayer("feed_forward", "feed_forward", 0.5),),
+    )
+
+
+@dataclass(frozen=True)
+class AttentionOnly(BlockLayout):
+    """No feed-forward sublayer (Elhage et al. 2021)."""
+
+    name = "attention_only"
+    connections = ((_ATTENTION,),)
+
+
+@dataclass(frozen=True)
+class FeedForwardOnly(BlockLayout):
+    """No attention: tokens do not see each other."""
+
+    name = "feed_forward_only"
+    connections = ((_FEED_FORWARD,),)

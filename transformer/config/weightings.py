@@ -1,0 +1,196 @@
+"""What is done to the scores, and how they become weights."""
+
+import abc
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from transformer.config.parameters import ZEROS, Identity, Parameter
+from transformer.config.variant import ConfigError, Variant
+from transformer.functional import weights
+from transformer.functional.weights import Weigh
+
+Params = dict[str, jax.Array]
+
+
+class Score(Variant):
+    """A function of scale · q·k, of every score by itself, before the bias of the position is added."""
+
+    def function(self) -> Callable[[jax.Array], jax.Array] | None:
+        """It, or None for the score as it is."""
+        return None
+
+
+@dataclass(frozen=True)
+class PlainScore(Score):
+    """The score as it is."""
+
+    name = "plain"
+
+
+@dataclass(frozen=True)
+class SoftCap(Score):
+    """c · tanh(s / c) (Gemma 2, 2024)."""
+
+    name = "soft_cap"
+    cap: float = 50.0
+
+    def __post_init__(self):
+        if self.cap <= 0:
+            raise ConfigError(f"soft_cap.cap: {self.cap} is not positive")
+
+    def function(self):
+        return self._cap
+
+    def _cap(self, scores):
+        return self.cap * jnp.tanh(scores / self.cap)
+
+
+class Weighting(Variant, abc.ABC):
+    """How the scores of a query become weights of the values."""
+
+    online: ClassVar[bool] = False
+    """Whether it is a softmax, which can be computed block by block."""
+    biased: ClassVar[bool] = True
+    """Whether a bias of the position may be added to the scores."""
+    relative: ClassVar[bool] = False
+    """Whether it depends on the distance of query and key."""
+
+    def parameters(self, num_heads: int) -> dict[str, Parameter]:
+        """The parameters it owns in every layer, by name."""
+        return {}
+
+    def features(self, x_BLHK: jax.Array) -> jax.Array:
+        """Queries or keys as they are multiplied."""
+        return x_BLHK
+
+    @abc.abstractmethod
+    def __call__(self, num_heads: int, params: Params) -> Weigh: ...
+
+
+@dataclass(frozen=True)
+class SoftmaxWeighting(Weighting):
+    """exp(s) / Σ exp(s) (Vaswani et al. 2017)."""
+
+    name = "softmax"
+    online = True
+
+    def __call__(self, num_heads, params):
+        return weights.Softmax()
+
+
+@dataclass(frozen=True)
+class SoftmaxOne(Weighting):
+    """exp(s) / (1 + Σ exp(s)): a head may attend to nothing (Miller 2023)."""
+
+    name = "softmax_one"
+    online = True
+
+    def __call__(self, num_heads, params):
+        return weights.Softmax(jnp.zeros(num_heads))
+
+
+@dataclass(frozen=True)
+class Sink(Weighting):
+    """exp(s) / (exp(z) + Σ exp(s)) with one trained z a head (gpt-oss, 2025)."""
+
+    online = True
+
+    def parameters(self, num_heads):
+        return {"sink": Parameter((num_heads,), ZEROS)}
+
+    def __call__(self, num_heads, params):
+        return weights.Softmax(params["sink"])
+
+
+@dataclass(frozen=True)
+class SigmoidWeighting(Weighting):
+    """σ(s - log n): each weight by itself (Ramapuram et al. 2024)."""
+
+    name = "sigmoid"
+
+    def __call__(self, num_heads, params):
+        return weights.SigmoidWeigh()
+
+
+@dataclass(frozen=True)
+class ReLUWeighting(Weighting):
+    """max(0, s) / n (Wortsman et al. 2023b)."""
+
+    name = "relu"
+
+    def __call__(self, num_heads, params):
+        return weights.ReLUWeigh()
+
+
+@dataclass(frozen=True)
+class TalkingHeads(Weighting):
+    """Heads mixed by trained matrices before and after softmax, which begin as the identity (Shazeer et al. 2020)."""
+
+    name = "talking_heads"
+
+    def parameters(self, num_heads):
+        square = Parameter((num_heads, num_heads), Identity(), decay=False)
+        return {"before": square, "after": square}
+
+    def __call__(self, num_heads, params):
+        return weights.TalkingHeads(params["before"], params["after"])
+
+
+@dataclass(frozen=True)
+class LinearWeighting(Weighting):
+    """φ(q)·φ(k) / Σ φ(q)·φ(k) with φ(x) = elu(x) + 1 (Katharopoulos et al. 2020)."""
+
+    name = "linear"
+    biased = False
+
+    def features(self, x_BLHK):
+        return weights.elu_features(x_BLHK)
+
+    def __call__(self, num_heads, params):
+        return weights.Normalized()
+
+
+@dataclass(frozen=True)
+class Performer(Weighting):
+    """`linear` with positive random features, which approximate softmax (FAVOR+, Choromanski et al. 2020)."""
+
+    num_features: int = 64
+    seed: int = 0
+    """Of the directions, which are orthogonal and not trained."""
+    biased = False
+
+    def __post_init__(self):
+        if self.num_features < 1:
+            raise ConfigError(f"performer.num_features: {self.num_features} is not a positive number")
+
+    def features(self, x_BLHK):
+        head_dim = x_BLHK.shape[-1]
+        rng, blocks = np.random.default_rng(self.seed), -(-self.num_features // head_dim)
+        normal = [rng.normal(size=(head_dim, head_dim)) for _ in range(blocks)]
+        sizes = [np.linalg.norm(rng.normal(size=(head_dim, head_dim)), axis=1, keepdims=True) for _ in range(blocks)]
+        directions = np.concatenate([np.linalg.qr(n)[0] * size for n, size in zip(normal, sizes, strict=True)])
+        directions_FK = jnp.asarray(directions[: self.num_features], jnp.float32)
+        # Each of q and k carries the fourth root of K, so that their product stands for exp(q·k/√K).
+        return weights.random_features(x_BLHK * jnp.asarray(head_dim**-0.25, x_BLHK.dtype), directions_FK)
+
+    def __call__(self, num_heads, params):
+        return weights.Normalized()
+
+
+@dataclass(frozen=True)
+class Retention(Weighting):
+    """q·k γ^(i-j) without normalization, γ = 1 - 2^(-5-h) (RetNet, Sun Y. et al. 2023, equations 5 and 8).
+
+    The paper normalizes each head's output: `model.attention_inner_norm` `groupnorm`.
+    """
+
+    biased = False
+    relative = True
+
+    def __call__(self, num_heads, params):
+        return weights.Decay(1 - 2.0 ** (-5 - jnp.arange(num_heads, dtype=jnp.float32)))

@@ -1,0 +1,71 @@
+"""Which expert a token goes to, and the product of tokens with the experts they go to."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+
+class Routes(NamedTuple):
+    """X pairs of a token and an expert, in the order of the experts."""
+
+    tokens_X: jax.Array
+    """Number of the token among all B · L, int32."""
+    weights_X: jax.Array
+    """What the expert's output is multiplied by, float32."""
+    sizes_E: jax.Array
+    """Pairs of each expert, int32."""
+
+
+def token_choice(logits_BLE: jax.Array, top: int) -> Routes:
+    """Every token with its `top` likeliest experts, weighted by softmax; no token is dropped."""
+    logits_TE = logits_BLE.reshape(-1, logits_BLE.shape[-1])
+    chosen, experts_TX = lax.top_k(logits_TE, top)
+    # Over the chosen ones, or with one expert over all, so that the router has a gradient.
+    weights_TX = jnp.exp(chosen - jax.nn.logsumexp(logits_TE if top == 1 else chosen, -1, keepdims=True))
+    experts_X = experts_TX.reshape(-1)
+    order = jnp.argsort(experts_X, stable=True)
+    sizes_E = jnp.bincount(experts_X, length=logits_TE.shape[-1]).astype(jnp.int32)
+    return Routes((order // top).astype(jnp.int32), weights_TX.reshape(-1)[order], sizes_E)
+
+
+def expert_choice(logits_BLE: jax.Array, share: float, valid_BL: jax.Array | None) -> Routes:
+    """Every expert with its likeliest `share` · n / E of the n real tokens of each sequence, rounded up."""
+    B, L, E = logits_BLE.shape
+    probabilities_BEL = jnp.moveaxis(jax.nn.softmax(logits_BLE), -1, 1)
+    valid_BL = jnp.ones((B, L), jnp.bool) if valid_BL is None else jnp.broadcast_to(valid_BL, (B, L))
+    most = min(L, -int(-share * L // E))
+    likeliest_BEX, places_BEX = lax.top_k(jnp.where(valid_BL[:, None], probabilities_BEL, -1.0), most)
+    allowed_B = jnp.ceil(valid_BL.sum(1) * (share / E))
+    taken_BEX = (jnp.arange(most) < allowed_B[:, None, None]) & (likeliest_BEX >= 0)
+    tokens_EBX = jnp.swapaxes(places_BEX + jnp.arange(B)[:, None, None] * L, 0, 1)
+    weights_EBX = jnp.swapaxes(jnp.where(taken_BEX, likeliest_BEX, 0.0), 0, 1)
+    sizes_E = jnp.full(E, B * most, jnp.int32)
+    return Routes(tokens_EBX.reshape(-1).astype(jnp.int32), weights_EBX.reshape(-1), sizes_E)
+
+
+def imbalance(logits_BLE: jax.Array, top: int, valid_BL: jax.Array | None) -> jax.Array:
+    """E Σ fₑ Pₑ over the real tokens, at least 1 (Fedus et al. 2021, equation 4)."""
+    E = logits_BLE.shape[-1]
+    _, experts_BLX = lax.top_k(logits_BLE, top)
+    chosen_BLE = jax.nn.one_hot(experts_BLX, E).sum(-2) / top
+    return E * (_mean(chosen_BLE, valid_BL) * _mean(jax.nn.softmax(logits_BLE), valid_BL)).sum()
+
+
+def router_z(logits_BLE: jax.Array, valid_BL: jax.Array | None) -> jax.Array:
+    """The mean of (log Σ exp logits)² (Zoph et al. 2022, equation 5)."""
+    return _mean(jnp.square(jax.nn.logsumexp(logits_BLE, -1, keepdims=True)), valid_BL)[0]
+
+
+def _mean(x_BLX: jax.Array, valid_BL: jax.Array | None) -> jax.Array:
+    """(X,) over the real tokens."""
+    if valid_BL is None:
+        return x_BLX.mean((0, 1))
+    weights = jnp.broadcast_to(valid_BL, x_BLX.shape[:2])[..., None].astype(jnp.float32)
+    return (x_BLX * weights).sum((0, 1)) / jnp.maximum(weights.sum(), 1.0)
+
+
+def expert_products(x_XD: jax.Array, kernels_EDF: jax.Array, sizes_E: jax.Array) -> jax.Array:
+    """Row by row x · kernel of its expert, (X, F) in the dtype of `x_XD`; rows in the order of the experts."""
+    return lax.ragged_dot(x_XD, kernels_EDF.astype(x_XD.dtype), sizes_E).astype(x_XD.dtype)

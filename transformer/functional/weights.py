@@ -1,0 +1,142 @@
+"""From scores to weights: softmax and what stands in its place.
+
+A weighing is called with scores (B, G, R, L, S), float32, R query heads in each of G groups, with the
+mask that broadcasts to them, and with queries and keys. It is a pytree: its arrays may be parameters.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import jax
+import jax.numpy as jnp
+
+from transformer.functional.masks import Tokens
+
+NEVER = float(jnp.finfo(jnp.float32).min)
+
+
+class Weigh(Protocol):
+    """Answers with float32 weights of the shape of the scores, 0 where nothing is allowed."""
+
+    def __call__(self, scores: jax.Array, allowed: jax.Array | None, queries: Tokens, keys: Tokens) -> jax.Array: ...
+
+
+def masked_softmax(scores: jax.Array, allowed: jax.Array | None, sink: jax.Array | None = None) -> jax.Array:
+    """Softmax over the last axis where `allowed`; a row with nothing allowed is all zeros.
+
+    Values and gradients are finite for every mask. `sink` is one more score, whose weight goes nowhere.
+    """
+    if allowed is None and sink is None:
+        return jax.nn.softmax(scores)
+    scores = scores if allowed is None else jnp.where(allowed, scores, NEVER)
+    highest = scores.max(-1, keepdims=True)
+    highest = jax.lax.stop_gradient(highest if sink is None else jnp.maximum(highest, sink))
+    # A row that attends to nothing has the maximum NEVER; with 0 in its place every exponential is 0.
+    reference = jnp.where(highest == NEVER, 0.0, highest)
+    exponentials = jnp.exp(scores - reference)
+    total = exponentials.sum(-1, keepdims=True)
+    total = total if sink is None else total + jnp.exp(sink - reference)
+    return exponentials / jnp.where(total == 0, 1.0, total)
+
+
+def of_heads(array_H: jax.Array, scores: jax.Array) -> jax.Array:
+    """One number per head, made to broadcast to the scores."""
+    return array_H.reshape(*scores.shape[1:3], 1, 1)
+
+
+def _count(allowed: jax.Array | None, scores: jax.Array) -> jax.Array:
+    """How many keys a query may attend to, at least 1."""
+    if allowed is None:
+        return jnp.asarray(scores.shape[-1], jnp.float32)
+    allowed = jnp.broadcast_to(allowed, (*allowed.shape[:-1], scores.shape[-1]))
+    return jnp.maximum(allowed.sum(-1, keepdims=True), 1).astype(jnp.float32)
+
+
+def _where(allowed: jax.Array | None, weights: jax.Array) -> jax.Array:
+    return weights if allowed is None else jnp.where(allowed, weights, 0.0)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Softmax:
+    """exp(s) / Σ exp(s); with sinks exp(s) / (exp(sink) + Σ exp(s))."""
+
+    sink_H: jax.Array | None = None
+
+    def __call__(self, scores, allowed, queries, keys):
+        return masked_softmax(scores, allowed, None if self.sink_H is None else of_heads(self.sink_H, scores))
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class SigmoidWeigh:
+    """σ(s - log n), n the number of keys the query may attend to (Ramapuram et al. 2024, equation 3)."""
+
+    def __call__(self, scores, allowed, queries, keys):
+        return _where(allowed, jax.nn.sigmoid(scores - jnp.log(_count(allowed, scores))))
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class ReLUWeigh:
+    """max(0, s) / n (Wortsman et al. 2023b, equation 2)."""
+
+    def __call__(self, scores, allowed, queries, keys):
+        return _where(allowed, jax.nn.relu(scores) / _count(allowed, scores))
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class TalkingHeads:
+    """Softmax of scores mixed over heads, its weights mixed over heads (Shazeer et al. 2020)."""
+
+    before_HH: jax.Array
+    after_HH: jax.Array
+
+    def __call__(self, scores, allowed, queries, keys):
+        weights = masked_softmax(_over_heads(scores, self.before_HH), allowed)
+        return _where(allowed, _over_heads(weights, self.after_HH))
+
+
+def _over_heads(scores: jax.Array, mix_HH: jax.Array) -> jax.Array:
+    heads = scores.reshape(scores.shape[0], -1, *scores.shape[3:])
+    return jnp.einsum("bhls,hi->bils", heads, mix_HH).reshape(scores.shape)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Normalized:
+    """s / Σ s of scores that are not negative: linear attention (Katharopoulos et al. 2020, equation 4)."""
+
+    def __call__(self, scores, allowed, queries, keys):
+        weights = _where(allowed, scores)
+        total = weights.sum(-1, keepdims=True)
+        return weights / jnp.where(total == 0, 1.0, total)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Decay:
+    """s · γ^|i-j|, one γ a head (RetNet, Sun Y. et al. 2023, equation 5)."""
+
+    gamma_H: jax.Array
+
+    def __call__(self, scores, allowed, queries, keys):
+        distance = jnp.abs(queries.positions[:, None, None, :, None] - keys.positions[:, None, None, None, :])
+        return _where(allowed, scores * of_heads(self.gamma_H, scores) ** distance.astype(jnp.float32))
+
+
+def elu_features(x: jax.Array) -> jax.Array:
+    """elu(x) + 1 (Katharopoulos et al. 2020, equation 7)."""
+    return jax.nn.elu(x) + 1
+
+
+def random_features(x_BLHK: jax.Array, directions_FK: jax.Array) -> jax.Array:
+    """exp(ωx - ‖x‖²/2) / √F: positive features whose products are exp(q·k) on average (Choromanski et al. 2020).
+
+    Equation 7 of the paper (FAVOR+), float32; the directions ω are standard normal.
+    """
+    x = x_BLHK.astype(jnp.float32)
+    exponent = x @ directions_FK.T - (x * x).sum(-1, keepdims=True) / 2
+    return jnp.exp(exponent) / math.sqrt(len(directions_FK))

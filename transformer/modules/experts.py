@@ -1,0 +1,53 @@
+"""A feed-forward sublayer of several networks, of which each token goes through some."""
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from transformer.config.model import ModelConfig
+from transformer.config.parameters import FanIn, Initializer, Parameter
+from transformer.functional.dropout import dropout
+from transformer.functional.routing import expert_products
+from transformer.modules.context import Context, Kept
+from transformer.modules.dense import Dense
+from transformer.modules.feed_forward import FeedForward
+from transformer.modules.parameter import at, make_parameter
+
+
+def make_feed_forward(config: ModelConfig, *, key: jax.Array) -> nnx.Module:
+    """The sublayer of the configuration."""
+    return (Experts if config.feed_forward.num_experts else FeedForward)(config, key=key)
+
+
+class Experts(nnx.Module):
+    """Σ weight · expert(x) over the experts that a token is sent to, and those that all tokens share."""
+
+    def __init__(self, config: ModelConfig, *, key: jax.Array):
+        self.config, self.kind = config, config.feed_forward
+        E, D, F, law = self.kind.num_experts, config.d_model, config.ff_width, config.initializer
+        self.router = Dense(D, E, initializer=FanIn(), bias=False, key=at(key, "router"))
+        self.branches = nnx.List(
+            make_parameter(_stacked(E, D, F, law, config.inner_gain), at(key, "branches", i))
+            for i in range(config.activation.branches)
+        )
+        self.out = make_parameter(_stacked(E, F, D, law, config.residual_gain), at(key, "out"))
+        self.shared = nnx.List(FeedForward(config, key=at(key, "shared", i)) for i in range(self.kind.shared))
+
+    def __call__(self, x_BLD: jax.Array, *, context: Context, key: jax.Array | None = None) -> tuple[jax.Array, Kept]:
+        """(B, L, D), and what imbalance adds to the loss; a key turns dropout on."""
+        x_TD = x_BLD.reshape(-1, x_BLD.shape[-1])
+        logits_BLE = self.router(x_BLD.astype(jnp.float32))
+        routes, penalty = self.kind.route(logits_BLE, context.tokens.valid)
+        x_XD = x_TD[routes.tokens_X]
+        branches = [expert_products(x_XD, kernels[...], routes.sizes_E) for kernels in self.branches]
+        hidden_XF = dropout(self.config.activation(*branches), self.config.feed_forward_dropout, key)
+        out_XD = expert_products(hidden_XF, self.out[...], routes.sizes_E) * routes.weights_X[:, None].astype(
+            x_XD.dtype
+        )
+        y_BLD = jnp.zeros_like(x_TD).at[routes.tokens_X].add(out_XD).reshape(x_BLD.shape)
+        return sum((one(x_BLD, key=key)[0] for one in self.shared), y_BLD), Kept(penalty=penalty)
+
+
+def _stacked(count: int, d_in: int, d_out: int, law: Initializer, gain: float) -> Parameter:
+    """Matrices (E, D, F), each by the law of one."""
+    return Parameter((count, d_in, d_out), law, gain=gain, stacked=True)
