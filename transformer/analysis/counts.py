@@ -53,6 +53,9 @@ def _product_flops(jaxpr: core.Jaxpr) -> float:
             (contracted, _), _ = eqn.params["dimension_numbers"]
             shape = eqn.invars[0].aval.shape  # pyright: ignore[reportAttributeAccessIssue]
             total += 2.0 * math.prod(eqn.outvars[0].aval.shape) * math.prod(shape[i] for i in contracted)  # pyright: ignore
+        elif eqn.primitive.name.startswith("ragged_dot"):  # every row times the matrix of its group
+            rows, matrices = (v.aval.shape for v in eqn.invars[:2])  # pyright: ignore[reportAttributeAccessIssue]
+            total += 2.0 * math.prod(rows) * matrices[-1]
         elif eqn.primitive.name == "scan":
             total += eqn.params["length"] * sum(inner)
         elif eqn.primitive.name == "cond":

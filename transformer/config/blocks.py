@@ -26,6 +26,11 @@ class BlockLayout(Variant):
     connections: ClassVar[tuple[tuple[Sublayer, ...], ...]] = ()
     """Sublayers of one connection read the same input, and their outputs are summed."""
 
+    @property
+    def attends(self) -> bool:
+        """Whether there is attention among them."""
+        return any(sublayer.kind == "attention" for sublayers in self.connections for sublayer in sublayers)
+
 
 @dataclass(frozen=True)
 class Sequential(BlockLayout):

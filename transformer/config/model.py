@@ -195,6 +195,8 @@ class ModelConfig:
             raise ConfigError(f"model.weighting: {self.weighting} takes no bias, and {self.position} is one; use rope")
         if not self.weighting.biased and self.score != PlainScore():
             raise ConfigError(f"model.score: the products of {self.weighting} are no scores of {self.score}; use plain")
+        if not self.weighting.scaled and self.scale != InverseRootScale():
+            raise ConfigError(f"model.scale: in {self.weighting} the factor {self.scale} cancels; use inverse_root")
         self.heads.check(self.head_size)
         self.position.check(self.heads.key_size(self.head_size))
         self.projection.check(self.d_model, self.num_heads, self.kv_heads, self.head_size, self.value_size)
@@ -274,7 +276,7 @@ class EncoderDecoderConfig(ModelConfig):
         super().__post_init__()
         if not self.causal:
             raise ConfigError("model.causal: the decoder of an encoder-decoder is causal")
-        if not any(sublayer.kind == "attention" for sublayers in self.block.connections for sublayer in sublayers):
+        if not self.block.attends:
             raise ConfigError(f"model.block: the decoder of {self.block} has no attention; use sequential")
         if self.weighting.relative:
             raise ConfigError(f"model.weighting: {self.weighting} compares positions of source and target; use softmax")

@@ -24,6 +24,10 @@ class Position(Variant, abc.ABC):
     """Whether positions past `max_length` have a meaning."""
     biased: ClassVar[bool] = False
     """Whether it adds a bias to the scores."""
+    relative: ClassVar[bool] = False
+    """Whether only distances count: all positions may be moved together."""
+    orders: ClassVar[bool] = True
+    """Whether it tells tokens apart by their position."""
 
     def check(self, head_dim: int) -> None:
         """Raise `ConfigError` where the scheme does not fit the head size."""
@@ -70,6 +74,8 @@ class NoPosition(Position):
     """No positional encoding; a causal mask still tells positions apart (Kazemnejad et al. 2023)."""
 
     name = "none"
+    relative = True
+    orders = False
 
 
 @dataclass(frozen=True)
@@ -212,6 +218,7 @@ class RoPE(Position):
     """Share of a head's features that is rotated, from the first (GPT-NeoX)."""
     interleaved: bool = False
     scaling: RoPEScaling = NoScaling()
+    relative = True
 
     def check(self, head_dim):
         size = int(head_dim * self.fraction)
@@ -241,6 +248,7 @@ class XPos(Position):
     base: float = 10_000.0
     decay_base: float = 512.0
     """Tokens over which they fade."""
+    relative = True
 
     def check(self, head_dim):
         if head_dim % 2:
@@ -267,6 +275,7 @@ class RoPE2D(Position):
     """Patches in a row of the image; a vision model sets it."""
     first: int = 0
     """Position of the first patch; what stands before it has row -1."""
+    relative = True
 
     def check(self, head_dim):
         if head_dim % 4:
@@ -295,6 +304,7 @@ class ALiBi(Position):
     """A bias that falls linearly with distance (Press et al. 2021)."""
 
     biased = True
+    relative = True
 
     def bias(self, q_BLHK, causal, params):
         return biases.LinearDistance(jnp.asarray(biases.alibi_slopes(q_BLHK.shape[2]), jnp.float32))
@@ -311,6 +321,7 @@ class T5Bias(Position):
     shared: bool = True
     """Whether all layers have the same; otherwise each its own."""
     biased = True
+    relative = True
 
     def __post_init__(self):
         if self.num_buckets < 4 or self.max_distance <= self.num_buckets // 2:
@@ -334,6 +345,7 @@ class KERPLE(Position):
     """-r₁ log(1 + r₂ |i - j|) with trained positive r₁ and r₂ in every head (Chi et al. 2022)."""
 
     biased = True
+    relative = True
 
     def parameters(self, d_model, num_heads, max_length):
         return {"first": Parameter((num_heads,), Constant(0.5)), "second": Parameter((num_heads,), Constant(0.5))}
@@ -378,6 +390,7 @@ class RelativeKeys(Position):
     limit: int = 16
     """Tokens further away count as this far."""
     biased = True
+    relative = True
 
     def __post_init__(self):
         if self.limit < 1:
@@ -402,6 +415,7 @@ class TransformerXL(Position):
     limit: int = 64
     base: float = 10_000.0
     biased = True
+    relative = True
 
     def __post_init__(self):
         if self.limit < 1:
@@ -446,6 +460,14 @@ class Randomized(Position):
     @property
     def biased(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.scheme.biased
+
+    @property
+    def relative(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.scheme.relative
+
+    @property
+    def orders(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.scheme.orders
 
     def check(self, head_dim):
         self.scheme.check(head_dim)

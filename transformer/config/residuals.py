@@ -298,6 +298,7 @@ class HyperConnections(Residual):
     """
 
     name = "hyper"
+    begins_as = "pre"
     streams: int = 2  # pyright: ignore[reportIncompatibleVariableOverride]
     dynamic: bool = True
     norms = ("input",)

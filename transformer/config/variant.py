@@ -33,6 +33,8 @@ _DEFINITIONS = itertools.count()
 class Variant:
     """Base of all swappable choices."""
 
+    begins_as: ClassVar[str | None] = None
+    """The text form of a simpler variant that the initial parameters make of it, where the paper promises one."""
     name: ClassVar[str]
     """The name in the text form: the class name in lower case unless the class sets it."""
     _defined: ClassVar[int]
@@ -222,7 +224,7 @@ def from_json(cls: Any, data: Any, where: str = "config") -> Any:
     if not isinstance(data, dict):
         raise ConfigError(f"{where}: {data!r} is not an object with fields")
     if "kind" in data and family is None:
-        known = _subclasses(cls)
+        known = _subclasses(typing.cast(type, cls))
         if data["kind"] not in known:
             raise ConfigError(f"{where}: unknown kind {data['kind']!r}{nearest(str(data['kind']), known)}")
         cls, data = known[data["kind"]], {k: v for k, v in data.items() if k != "kind"}

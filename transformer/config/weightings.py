@@ -59,6 +59,8 @@ class Weighting(Variant, abc.ABC):
     """Whether a bias of the position may be added to the scores."""
     relative: ClassVar[bool] = False
     """Whether it depends on the distance of query and key."""
+    scaled: ClassVar[bool] = True
+    """Whether a factor on the scores changes the weights."""
 
     def parameters(self, num_heads: int) -> dict[str, Parameter]:
         """The parameters it owns in every layer, by name."""
@@ -99,6 +101,7 @@ class Sink(Weighting):
     """exp(s) / (exp(z) + Σ exp(s)) with one trained z a head (gpt-oss, 2025)."""
 
     online = True
+    begins_as = "softmax_one"
 
     def parameters(self, num_heads):
         return {"sink": Parameter((num_heads,), ZEROS)}
@@ -132,6 +135,7 @@ class TalkingHeads(Weighting):
     """Heads mixed by trained matrices before and after softmax, which begin as the identity (Shazeer et al. 2020)."""
 
     name = "talking_heads"
+    begins_as = "softmax"
 
     def parameters(self, num_heads):
         square = Parameter((num_heads, num_heads), Identity(), decay=False)
@@ -147,6 +151,7 @@ class LinearWeighting(Weighting):
 
     name = "linear"
     biased = False
+    scaled = False
 
     def features(self, x_BLHK):
         return weights.elu_features(x_BLHK)
@@ -163,6 +168,7 @@ class Performer(Weighting):
     seed: int = 0
     """Of the directions, which are orthogonal and not trained."""
     biased = False
+    scaled = False
 
     def __post_init__(self):
         if self.num_features < 1:

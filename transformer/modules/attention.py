@@ -93,8 +93,8 @@ class HeadAttention(nnx.Module):
         )
         out_BLHV = config.heads.join(out_BLHV, config.kv_heads, self.head_params())
         if self.gate is not None:
-            gate_BLHV = jax.nn.sigmoid(self.gate(x_BLD).astype(jnp.float32)).reshape(out_BLHV.shape)
-            out_BLHV = (out_BLHV * gate_BLHV).astype(out_BLHV.dtype)
+            gate = jax.nn.sigmoid(self.gate(x_BLD).astype(jnp.float32)).astype(out_BLHV.dtype)
+            out_BLHV = out_BLHV * gate.reshape(out_BLHV.shape)
         out = self.inner_norm(config.merge(out_BLHV))
         return out if self.out is None else self.out(out)
 

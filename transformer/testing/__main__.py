@@ -1,0 +1,86 @@
+"""Check every option of the six families in every context, and every pair of options from two families.
+
+python -m transformer.testing              everything, on all cores
+python -m transformer.testing --rows 30    some of the combinations, drawn by seed
+python -m transformer.testing --catalogue  write transformer/CATALOGUE.md
+"""
+
+import argparse
+import concurrent.futures
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from transformer.testing.catalogue import PATH, catalogue
+from transformer.testing.check import Checked, check_choices, check_company
+from transformer.testing.covering import Covering, cover, merged
+from transformer.testing.options import FAMILIES
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, help="combinations to check; all by default")
+    parser.add_argument("--seed", type=int, default=0, help="of the draw")
+    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes")
+    parser.add_argument("--catalogue", action="store_true", help="write the catalogue and check nothing")
+    arguments = parser.parse_args()
+    covering = cover(FAMILIES)
+    if arguments.catalogue:
+        PATH.write_text(catalogue(covering))
+        return
+    start = time.monotonic()
+    options = {str(option): option for values in FAMILIES.values() for option in values}
+    rows = covering.rows
+    if arguments.rows is not None:
+        drawn = np.random.default_rng(arguments.seed).permutation(len(rows))[: arguments.rows]
+        rows = tuple(rows[i] for i in sorted(drawn))
+    companies = [merged(FAMILIES, row) for row in rows]
+    done = [
+        *run(check_choices, list(options.values()), "options", arguments.workers),
+        *run(check_company, companies, "combinations", arguments.workers),
+    ]
+    report(covering, len(rows), done, time.monotonic() - start)
+    sys.exit(any(one.failed for one in done))
+
+
+def run(check: Callable[[Any], Checked], choices: Sequence[Any], what: str, workers: int) -> list[Checked]:
+    """Check them side by side, each process on its own."""
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(workers, context, initializer=_strict) as pool:
+        return list(track(pool.map(check, choices), description=what, total=len(choices)))
+
+
+def _strict() -> None:
+    jax.config.update("jax_numpy_dtype_promotion", "strict")
+
+
+def report(covering: Covering, num_rows: int, done: Sequence[Checked], seconds: float) -> None:
+    """Print what there is, what was checked, and what failed."""
+    console = Console()
+    table = Table("family", "options", title="The catalogue")
+    for name, values in FAMILIES.items():
+        table.add_row(name, str(len(values)))
+    console.print(table)
+    console.print(
+        f"{covering.pairs} pairs of options from two families in {len(covering.rows)} combinations, of which "
+        f"{num_rows} were checked; {len(covering.refused)} more pairs are refused with a reason",
+        highlight=False,
+    )
+    for one in done:
+        for failure in one.failed:
+            console.print(f"FAILED {' '.join(f'{n}={v}' for n, v in one.choices.items())}: {failure}", markup=False)
+    passed, failed = (sum(len(getattr(one, name)) for one in done) for name in ("passed", "failed"))
+    console.print(f"{passed + failed} checks, {failed} failed, {seconds:.0f} s", highlight=False)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""The catalogue as a page, from the values themselves."""
+
+import functools
+import inspect
+from pathlib import Path
+from typing import Any
+
+from transformer.analysis.counts import forward_flops, parameter_count
+from transformer.config.implementations import Chunked, Scanned
+from transformer.config.model import EncoderDecoderConfig, ModelConfig
+from transformer.config.variant import ConfigError, Variant
+from transformer.testing.covering import Covering, Option
+from transformer.testing.options import FAMILIES, Changes
+from transformer.testing.subject import small
+
+PATH = Path(__file__).parents[1] / "CATALOGUE.md"
+_PLACES: dict[str, tuple[type[ModelConfig], dict[str, Any]]] = {
+    "causal": (ModelConfig, {}),
+    "encoder": (ModelConfig, {"causal": False}),
+    "cross": (EncoderDecoderConfig, {}),
+    "chunked": (ModelConfig, {"causal": False, "attention": Chunked()}),
+    "scan": (ModelConfig, {"causal": False, "layers": Scanned()}),
+}
+
+
+def catalogue(covering: Covering) -> str:
+    """Markdown: a table for each family, then the pairs that are refused."""
+    plain = small()
+    parts = [
+        "# Catalogue\n\nWritten by `python -m transformer.testing --catalogue` from the values themselves; a test "
+        "fails when it is stale. Parameters and operations are those added to a plain decoder of "
+        f"{parameter_count(plain):,} parameters ({plain.num_layers} layers, d_model {plain.d_model}, d_ff "
+        f"{plain.ff_width}, {plain.num_heads} heads of which {plain.kv_heads} have keys and values, "
+        f"{plain.max_length} tokens). A cache works wherever `causal` does.\n"
+    ]
+    parts += [_family(name, options) for name, options in FAMILIES.items()]
+    return "\n".join([*parts, _refused(covering)])
+
+
+def _family(name: str, options: list[Changes]) -> str:
+    rows = [
+        f"## {name.capitalize()}\n",
+        "| option | what it is | parameters | operations | works with |",
+        "|---|---|---|---|---|",
+        *(_row(option) for option in options),
+    ]
+    return "\n".join(rows) + "\n"
+
+
+def _row(option: Changes) -> str:
+    works = [place for place in _PLACES if _fits(place, option)]
+    causal = "causal" in works
+    config, plain = small(**{"causal": causal, **option}), small(causal=causal)
+    parameters = parameter_count(config) - parameter_count(plain)
+    flops = forward_flops(config) / forward_flops(plain) - 1
+    cells = (_name(option), _words(option), f"{parameters:+,}", f"{flops:+.1%}", ", ".join(works))
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _fits(place: str, option: Changes) -> bool:
+    kind, more = _PLACES[place]
+    try:
+        small(kind, **{**more, **option})
+    except ConfigError:
+        return False
+    return True
+
+
+def _name(option: Changes) -> str:
+    return " ".join(f"`{field}={value}`" for field, value in option.items()) or "(plain)"
+
+
+def _words(option: Changes) -> str:
+    """The first sentence of the docstring of each value."""
+    docs = [inspect.getdoc(type(value)) or "" for value in option.values() if isinstance(value, Variant)]
+    return " ".join(" ".join(doc.split("\n\n")[0].split()) for doc in docs)
+
+
+def _refused(covering: Covering) -> str:
+    """By reason, so that a line serves many pairs."""
+    lines: dict[str, list[str]] = {}
+    for (left, right), reason in covering.refused.items():
+        pair = " with ".join(_name(_changes(option)) for option in (left, right))
+        lines.setdefault(reason, []).append(pair)
+    alone = [
+        f"- {_name(option)} in a decoder: {reason}"
+        for values in FAMILIES.values()
+        for option in values
+        if (reason := _reason(str(option)))
+    ]
+    pairs = [f"- {', '.join(names)}: {reason}" for reason, names in lines.items()]
+    return "\n".join(["## Refused\n", *alone, *pairs]) + "\n"
+
+
+def _changes(option: Option) -> Changes:
+    name, i = option
+    return FAMILIES[name][i]
+
+
+@functools.cache
+def _reason(text: str) -> str:
+    option = next(o for values in FAMILIES.values() for o in values if str(o) == text)
+    try:
+        small(**option)
+    except ConfigError as error:
+        return str(error)
+    return ""

@@ -1,0 +1,100 @@
+"""A choice, checked in every context."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from transformer.config.model import EncoderDecoderConfig
+from transformer.config.variant import ConfigError, Variant
+from transformer.testing import properties
+from transformer.testing.cross import translates
+from transformer.testing.options import field_of
+from transformer.testing.subject import Subject, small
+
+
+@dataclass
+class Checked:
+    """What was checked, what was refused, and what failed."""
+
+    choices: Mapping[str, Any]
+    passed: list[str] = field(default_factory=list)
+    """Context and property."""
+    refused: dict[str, str] = field(default_factory=dict)
+    """Why, by context."""
+    failed: list[str] = field(default_factory=list)
+    """Context, property and reason."""
+
+    def run(self, context: str, name: str, check) -> None:
+        try:
+            check()
+        except AssertionError as error:
+            self.failed.append(f"{context}, {name}: {error}")
+        else:
+            self.passed.append(f"{context}, {name}")
+
+
+def check_variant(value: Variant, **choices: Any) -> Checked:
+    """Put a value in its place in tiny models and check what has to be true of it there.
+
+    As a causal decoder, as an encoder, as an encoder-decoder; scanned, rounded, in replicas; cached,
+    padded and packed: see `transformer.testing.properties`.
+
+    Args:
+      value: any variant that a model's config has a field for, shipped or your own.
+      choices: further fields of the config.
+
+    Raises:
+      AssertionError: the list of what is not true.
+    """
+    checked = check_choices({field_of(value): value} | choices)
+    checked.run("text", "described", lambda: properties.described(value))
+    if checked.failed:
+        raise AssertionError(f"{value}: " + "; ".join(checked.failed))
+    return checked
+
+
+def check_choices(choices: Mapping[str, Any]) -> Checked:
+    """All contexts of a model with some fields changed; the caller looks at `failed`."""
+    checked = Checked(choices)
+    contexts = {
+        "decoder": (*properties.DECODER, *properties.TWINS),
+        "encoder": properties.ENCODER,
+    }
+    for context, wanted in contexts.items():
+        try:
+            subject = Subject(small(**{"causal": context == "decoder", **choices}))
+        except ConfigError as error:
+            checked.refused[context] = str(error)
+            continue
+        for check in wanted:
+            checked.run(context, check.__name__, lambda check=check, subject=subject: check(subject))
+    try:
+        config = small(EncoderDecoderConfig, **choices)
+    except ConfigError as error:
+        checked.refused["cross"] = str(error)
+    else:
+        assert isinstance(config, EncoderDecoderConfig)
+        checked.run("cross", "translates", lambda: translates(config))
+    return checked
+
+
+def check_company(choices: Mapping[str, Any]) -> Checked:
+    """A model of many choices at once: run forward and backward, trained a little, decoded, checked for causality."""
+    checked = Checked(choices)
+    causal = "decoder" not in refusals(choices)
+    subject = Subject(small(**{"causal": causal, **choices}))
+    wanted = properties.COMPANY if causal else (properties.finite, properties.alive)
+    for check in wanted:
+        checked.run("decoder" if causal else "encoder", check.__name__, lambda check=check: check(subject))
+    return checked
+
+
+def refusals(choices: Mapping[str, Any]) -> dict[str, str]:
+    """Why a config with these choices is refused, by context."""
+    reasons = {}
+    for context in ("decoder", "encoder"):
+        try:
+            small(**{"causal": context == "decoder", **choices})
+        except ConfigError as error:
+            reasons[context] = str(error)
+    return reasons

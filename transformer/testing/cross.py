@@ -1,0 +1,58 @@
+"""What has to be true of an encoder-decoder of any choices."""
+
+import functools
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from transformer.config.model import EncoderDecoderConfig
+from transformer.models import pure
+from transformer.models.build import build
+from transformer.testing.properties import TOKENS, close, differ
+from transformer.testing.subject import LENGTH, NOW, compiled, drawn, shaken
+
+VALID = np.arange(LENGTH) < np.array([[LENGTH], [NOW]])
+"""The second source is padded."""
+
+
+class Pair:
+    """An encoder-decoder under test, every number of it random."""
+
+    def __init__(self, config: EncoderDecoderConfig):
+        self.config = config
+        model = pure.abstract(lambda key: build(config, key=key))
+        shapes, self.apply = pure.split(model)
+        self.params = shaken(jax.tree.map(drawn, pure.specs(model), shapes))
+
+    @functools.cached_property
+    def both(self) -> Callable[..., tuple[np.ndarray, np.ndarray]]:
+        """(source, target, source_valid) to the logits of the target at once, and token by token with a cache."""
+
+        def run(source_BS, target_BL, valid_BS):
+            logits_BLV = self.apply(self.params, source_BS, target_BL, source_valid_BS=valid_BS)
+            cache = self.apply(self.params, *target_BL.shape, source_BS, valid_BS, method="start")
+            read = self.apply(self.params, method="reader")
+
+            def one(cache, token_B):
+                logits_B1V, cache = read(token_B[:, None], cache)
+                return cache, logits_B1V[:, 0]
+
+            _, cached_LBV = jax.lax.scan(one, cache, target_BL.T)
+            return logits_BLV, jnp.moveaxis(cached_LBV, 0, 1)
+
+        return compiled(run)
+
+
+def translates(config: EncoderDecoderConfig) -> None:
+    """Logits are finite, cached or not; they depend on the source and not on its padding or on later tokens."""
+    pair, target = Pair(config), TOKENS[:, ::-1]
+    logits, cached = pair.both(TOKENS, target, VALID)
+    assert np.isfinite(logits).all(), "logits are not finite"
+    close(cached, logits, "cached logits are others")
+    other = np.where(VALID, TOKENS, TOKENS[:, ::-1])
+    close(pair.both(other, target, VALID)[0], logits, "logits change with the padding of the source", 1e-6)
+    differ(pair.both(target, target, VALID)[0], logits, "the source does not matter")
+    later = np.where(np.arange(LENGTH) < NOW, target, TOKENS)
+    assert (pair.both(TOKENS, later, VALID)[0][:, :NOW] == logits[:, :NOW]).all(), "logits change with a later token"

@@ -1,0 +1,140 @@
+"""The options of the six families: every shipped value in its place, and what is checked beside its default."""
+
+import dataclasses
+import typing
+from typing import Any
+
+from transformer.config.activations import GELU, GLU, Activation, Linear, ReLU, SiLU, SquaredReLU
+from transformer.config.attention import Merge, Projection, Reach, Scale, SlidingWindow
+from transformer.config.blocks import BlockLayout
+from transformer.config.feed_forwards import ExpertChoice, FeedForwardKind, TopKExperts
+from transformer.config.heads import Heads
+from transformer.config.implementations import AttentionImplementation, Chunked, Layers, Scanned
+from transformer.config.model import ModelConfig
+from transformer.config.norms import GroupNorm, LayerNorm, Norm, RMSNorm
+from transformer.config.positions import (
+    LinearScaling,
+    Llama3Scaling,
+    NTKScaling,
+    Position,
+    Randomized,
+    RelativeKeys,
+    RoPE,
+    T5Bias,
+    TransformerXL,
+    YaRN,
+)
+from transformer.config.residuals import HyperConnections, LayerScale, PostNorm, PreNorm, Residual, ReZero, SandwichNorm
+from transformer.config.variant import ConfigError, Variant, variant_of
+from transformer.config.weightings import Score, Weighting
+from transformer.testing.subject import small
+
+Changes = dict[str, Any]
+"""Fields of a `ModelConfig`."""
+
+
+def shipped(family: type[Variant]) -> list[Variant]:
+    """All variants of a family that come with the library, at their defaults."""
+    return [cls() for cls in family.variants().values() if cls.__module__.startswith("transformer.")]
+
+
+def field_of(value: Variant) -> str:
+    """The field of a model's config that takes such a value.
+
+    Raises:
+      ConfigError: there is none.
+    """
+    types = typing.get_type_hints(ModelConfig)
+    for field in dataclasses.fields(ModelConfig):
+        if variant_of(types[field.name]) is value.family():
+            return field.name
+    raise ConfigError(f"{value}: no field of a model takes a {value.family().__name__.lower()}")
+
+
+def _each(family: type[Variant], *more: Variant) -> list[Changes]:
+    values = [*shipped(family), *more]
+    return [{field_of(value): value} for value in dict.fromkeys(values)]
+
+
+SIZED: dict[type[Variant], Variant] = {
+    SlidingWindow: SlidingWindow(3),
+    Chunked: Chunked(block=3),
+    Randomized: Randomized(longest=20),
+    T5Bias: T5Bias(num_buckets=8, max_distance=16),
+    RelativeKeys: RelativeKeys(limit=3),
+    TransformerXL: TransformerXL(limit=6),
+}
+"""In place of a default that tiny models would never feel."""
+
+
+def _sized(options: list[Changes]) -> list[Changes]:
+    return [{name: SIZED.get(type(value), value) for name, value in changes.items()} for changes in options]
+
+
+FAMILIES: dict[str, list[Changes]] = {
+    "normalization": _each(
+        Norm,
+        LayerNorm(bias=False),
+        LayerNorm(scale=False, bias=False),
+        LayerNorm(zero_centered=True),
+        RMSNorm(zero_centered=True),
+        RMSNorm(fraction=0.25),
+        RMSNorm(eps_outside=True, cast_first=True),
+    ),
+    "placement": [
+        *_each(
+            Residual,
+            ReZero(placement=PreNorm()),
+            LayerScale(placement=PostNorm(), initial=0.1),
+            HyperConnections(streams=3, dynamic=False),
+        ),
+        {"residual": PreNorm(), "final_norm": False},
+        {"residual": SandwichNorm(), "feed_forward_residual": PreNorm()},
+        {"embedding_norm": LayerNorm()},
+    ],
+    "activation": _each(Activation, *(GLU(gate=gate) for gate in (ReLU(), GELU(), SiLU(), SquaredReLU(), Linear()))),
+    "position": _each(
+        Position,
+        RoPE(fraction=0.5),
+        RoPE(interleaved=True),
+        *(
+            RoPE(scaling=scaling)
+            for scaling in (LinearScaling(), NTKScaling(), YaRN(original_length=8), Llama3Scaling(original_length=8))
+        ),
+        T5Bias(num_buckets=8, max_distance=16, shared=False),
+        Randomized(scheme=RoPE(), longest=20),
+    ),
+    "attention": [
+        *_each(Weighting),
+        *_each(Score),
+        *_each(Heads),
+        *_each(Scale),
+        *({"projection": projection, "num_kv_heads": None} for projection in shipped(Projection)),
+        *_each(Merge),
+        *_each(Reach),
+        *_each(AttentionImplementation),
+        {"qk_norm": RMSNorm()},
+        {"attention_gate": True},
+        {"num_kv_heads": 1},
+        {"num_kv_heads": None, "head_dim": 4},
+    ],
+    "structure": [
+        *_each(BlockLayout),
+        *_each(FeedForwardKind, TopKExperts(top=1), TopKExperts(shared=1), ExpertChoice(shared=1)),
+        *_each(Layers, Scanned(remat="full")),
+        {"tie_embeddings": True},
+        {"attention_inner_norm": GroupNorm(4), "feed_forward_inner_norm": RMSNorm()},
+        {"attention_bias": ("query", "value", "out"), "feed_forward_bias": True},
+    ],
+}
+"""Family by family, what is changed in a plain model."""
+
+
+def _distinct(options: list[Changes]) -> list[Changes]:
+    """Each model once; the plain one first, as no changes."""
+    plain = small()
+    changes = [{n: v for n, v in option.items() if getattr(plain, n) != v} for option in _sized(options)]
+    return list({str(option): option for option in ({}, *changes)}.values())
+
+
+FAMILIES = {name: _distinct(options) for name, options in FAMILIES.items()}

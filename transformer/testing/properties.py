@@ -1,0 +1,207 @@
+"""What has to be true of a model, whatever its choices. Each property raises AssertionError with one line."""
+
+import dataclasses
+import json
+from collections.abc import Callable
+
+import jax
+import numpy as np
+
+from transformer.config.implementations import Scanned, Unrolled
+from transformer.config.variant import Variant, from_json, to_json
+from transformer.testing.subject import LENGTH, NOW, VOCAB, Subject, compiled, shaken, tokens_of
+
+TOKENS = tokens_of(2)
+ONES = np.ones(TOKENS.shape, np.float32)
+
+CLOSE = 2e-4
+"""Largest difference of logits that were computed in another order, relative to the largest of them."""
+
+
+def close(left, right, what: str, tolerance: float = CLOSE) -> None:
+    """Fail where two arrays differ by more than rounding."""
+    left, right = np.asarray(left, np.float64), np.asarray(right, np.float64)
+    size = np.abs(right).max() + 1e-6
+    difference = np.abs(left - right).max() / size
+    assert difference <= tolerance, f"{what}: differs by {difference:.1e} of the largest value"
+
+
+def differ(left, right, what: str) -> None:
+    """Fail where two arrays are the same up to rounding."""
+    assert np.abs(np.asarray(left) - np.asarray(right)).max() > 1e-6, f"{what}: no difference"
+
+
+def finite(subject: Subject) -> None:
+    """Logits are float32 and finite, with the initial parameters and with random ones."""
+    for params in (subject.initial, subject.params):
+        (_, logits), _ = subject.gradient(params, TOKENS, ONES)
+        assert logits.dtype == np.float32, f"logits are {logits.dtype}"
+        assert np.isfinite(logits).all(), "logits are not finite"
+
+
+def causal(subject: Subject) -> None:
+    """A token's logits depend on no later token: by value, bit for bit, and by gradient."""
+    now = np.zeros(TOKENS.shape, np.float32)
+    now[0, NOW] = 1
+    (_, logits), gradient = subject.gradient(subject.params, TOKENS, now)
+    (_, changed), _ = subject.gradient(subject.params, _with_others(TOKENS, slice(NOW, None)), now)
+    assert (logits[:, :NOW] == changed[:, :NOW]).all(), "logits change with a later token"
+    if subject.config.tie_embeddings:
+        return  # the output table gives every row a gradient
+    seen = np.abs(gradient["embedding"]["table"][TOKENS[0]]).max(-1)
+    assert not seen[NOW + 1 :].any(), "the gradient reaches a later token"
+    if subject.config.block.attends and subject.config.reach.span is None:
+        assert (seen[: NOW + 1] > 0).all(), "an earlier token is not seen"
+
+
+def sees_everything(subject: Subject) -> None:
+    """In an encoder the first token's logits depend on the last token."""
+    if subject.config.block.attends and subject.config.reach.span is None:
+        logits, changed = (subject.logits(t)[:, 0] for t in (TOKENS, _with_others(TOKENS, slice(-1, None))))
+        differ(logits, changed, "the last token is not seen by the first")
+
+
+def padding(subject: Subject) -> None:
+    """What stands in the padding, and how much there is, changes nothing."""
+    valid = np.arange(LENGTH) < np.full((2, 1), NOW)
+    other = _with_others(TOKENS, slice(NOW, None))
+    logits, changed = (subject.logits(t, valid=valid)[:, :NOW] for t in (TOKENS, other))
+    close(logits, changed, "logits change with padding", 1e-6)
+    assert np.isfinite(logits).all(), "padding makes logits infinite"
+    close(logits, subject.logits(TOKENS[:, :NOW]), "a padded sequence is not the sequence alone")
+
+
+def packing(subject: Subject) -> None:
+    """Documents side by side are the documents alone, and do not see each other."""
+    if subject.mixes_tokens:
+        return
+    segments = np.broadcast_to((np.arange(LENGTH) >= NOW).astype(np.int32), TOKENS.shape)
+    positions = np.concatenate([np.arange(NOW), np.arange(LENGTH - NOW)])
+    packed = subject.logits(TOKENS, positions=positions, segments=segments)
+    for place in (slice(0, NOW), slice(NOW, None)):
+        close(packed[:, place], subject.logits(TOKENS[:, place]), "a packed document is not the document alone")
+
+
+def one_by_one(subject: Subject) -> None:
+    """A sequence does not depend on the others of its batch."""
+    other = np.stack([TOKENS[0], _with_others(TOKENS, slice(None))[1]])
+    close(subject.logits(TOKENS)[0], subject.logits(other)[0], "a sequence depends on its batch")
+
+
+def _with_others(tokens: np.ndarray, place: slice) -> np.ndarray:
+    """Tokens with others in some places, which are nowhere else in the sequence."""
+    changed = tokens.copy()
+    for row in changed:
+        unused = np.setdiff1d(np.arange(VOCAB), row)
+        row[place] = unused[: len(row[place])]
+    return changed
+
+
+def shifted(subject: Subject) -> None:
+    """Under a relative scheme all positions may be moved together; under another one they may not."""
+    tokens, logits = TOKENS, subject.logits(TOKENS)
+    if subject.config.position.extrapolates:
+        moved = subject.logits(tokens, positions=np.arange(LENGTH) + 40)
+        if subject.config.position.relative:
+            close(moved, logits, "a relative scheme changes with a shift")
+        else:
+            differ(moved, logits, "an absolute scheme does not change with a shift")
+
+
+def ordered(subject: Subject) -> None:
+    """Order matters under every scheme but `none`, under which an encoder is equivariant."""
+    if not subject.config.block.attends:
+        return
+    tokens, order = TOKENS, np.random.default_rng(1).permutation(LENGTH)
+    logits, mixed = subject.logits(tokens)[:, order], subject.logits(tokens[:, order])
+    blind = not subject.config.position.orders and subject.config.reach.span is None
+    if blind and not subject.config.weighting.relative:
+        close(mixed, logits, "an encoder without positions sees the order")
+    else:
+        differ(mixed, logits, "the order of tokens does not matter")
+
+
+def alive(subject: Subject) -> None:
+    """Every parameter gets a gradient within three steps from its initial value, and moves."""
+    params = subject.initial
+    dead = {jax.tree_util.keystr(path) for path, _ in jax.tree.leaves_with_path(params)}
+    for _ in range(3):
+        (loss, _), gradient = subject.gradient(params, TOKENS, ONES)
+        assert np.isfinite(loss), "the loss is not finite"
+        for path, leaf in jax.tree.leaves_with_path(gradient):
+            assert np.isfinite(leaf).all(), f"the gradient of {jax.tree_util.keystr(path)} is not finite"
+            if np.abs(leaf).max() > 1e-12:
+                dead.discard(jax.tree_util.keystr(path))
+        params = jax.tree.map(lambda p, g: p - 0.02 * np.sign(g).astype(p.dtype), params, gradient)
+    assert not dead, f"no gradient reaches {', '.join(sorted(dead))}"
+
+
+def cached(subject: Subject) -> None:
+    """Token by token with a cache, the logits are those of the whole sequence."""
+    (_, logits), _ = subject.gradient(subject.params, TOKENS, ONES)
+    close(subject.steps(subject.params, TOKENS), logits, "cached logits are others")
+
+
+def scanned(subject: Subject) -> None:
+    """Scanned layers, recomputed in the backward pass, are the loop over layers, values and gradients."""
+    other = Scanned(remat="full") if isinstance(subject.config.layers, Unrolled) else Unrolled()
+    twin, tokens, weights = (
+        Subject(subject.config.replace(layers=other)),
+        tokens_of(1),
+        np.ones((1, LENGTH), np.float32),
+    )
+    (loss, gradient), (expected, own) = (s.gradient(subject.params, tokens, weights) for s in (twin, subject))
+    close(loss, expected, f"{other}: another loss")
+    for (path, left), right in zip(jax.tree.leaves_with_path(gradient), jax.tree.leaves(own), strict=True):
+        size = max(float(np.abs(leaf).max()) for leaf in jax.tree.leaves(own))
+        assert np.abs(left - right).max() <= CLOSE * size, f"{other}: another gradient of {jax.tree_util.keystr(path)}"
+
+
+def rounded(subject: Subject) -> None:
+    """In bfloat16 the logits are float32 and near those of float32, and every parameter stays float32."""
+    twin = subject.changed(dtype="bfloat16")
+    logits, exact = (one.logits(TOKENS, params=subject.initial) for one in (twin, subject))
+    close(logits, exact, "bfloat16", 0.1)
+
+
+def replicated(subject: Subject) -> None:
+    """Two runs in one program are the two runs."""
+    tokens = TOKENS
+    others = [subject.params, shaken(subject.params, seed=1)]
+    stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *others)
+    both = compiled(jax.vmap(subject.apply, in_axes=(0, None)))(stacked, tokens)
+    for logits, params in zip(both, others, strict=True):
+        close(logits, subject.logits(tokens, params=params), "a replica is not the single run")
+
+
+def begins_as(subject: Subject) -> None:
+    """Where the paper promises it, the model begins as a simpler one."""
+    for field in dataclasses.fields(subject.config):
+        value = getattr(subject.config, field.name)
+        if isinstance(value, Variant) and (simpler := value.begins_as) is not None:
+            twin = Subject(subject.config.replace(**{field.name: simpler}))
+            logits = twin.logits(TOKENS, params=_shared(twin.initial, subject.initial))
+            close(subject.logits(TOKENS, params=subject.initial), logits, f"{value} does not begin as {simpler}")
+
+
+def _shared(own: dict, other: dict) -> dict:
+    """The tree of `own` with the values of `other` where it has them."""
+    return {k: _shared(v, other[k]) if isinstance(v, dict) else other[k] for k, v in own.items() if k in other}
+
+
+def described(value: Variant) -> None:
+    """Text and JSON come back as the same value."""
+    family = value.family()
+    assert family.parse(str(value)) == value, f"{value} is parsed as another value"
+    assert from_json(family, json.loads(json.dumps(to_json(value)))) == value, f"{value} comes back from JSON changed"
+
+
+Property = Callable[[Subject], None]
+COMPANY: tuple[Property, ...] = (finite, causal, alive, cached)
+"""Of a causal model of any choices: two programs."""
+DECODER: tuple[Property, ...] = (*COMPANY, padding, packing, one_by_one)
+"""Of every causal model."""
+ENCODER: tuple[Property, ...] = (finite, alive, sees_everything, padding, packing, one_by_one, ordered)
+"""Of every encoder."""
+TWINS: tuple[Property, ...] = (scanned, rounded, replicated, shifted, begins_as)
+"""Against another program: once for every choice."""

@@ -1,0 +1,157 @@
+"""A tiny model under test: every number of it random, each of its programs compiled once."""
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from transformer.config.model import EncoderDecoderConfig, ModelConfig
+from transformer.config.parameters import Normal, Parameter
+from transformer.models import pure
+from transformer.models.build import build
+from transformer.models.pure import Params
+
+LENGTH, NOW, VOCAB = 8, 4, 19
+SMALL: dict[str, Any] = {
+    "vocab_size": VOCAB,
+    "max_length": LENGTH,
+    "num_layers": 2,
+    "d_model": 32,
+    "num_heads": 4,
+    "num_kv_heads": 2,
+    "d_ff": 24,
+    "initializer": Normal(0.2),
+    "embedding_initializer": Normal(0.5),
+    "tie_embeddings": False,
+}
+"""Sizes in which no two axes are equal by chance save those that have to be."""
+QUICK: list[dict[str, Any]] = [
+    {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False},
+    {"xla_backend_optimization_level": 0},
+]
+"""The programs are many and run a few times: compiled in little time, by the first options this JAX knows."""
+
+
+def small(kind: type[ModelConfig] = ModelConfig, **choices: Any) -> ModelConfig:
+    """A config of the sizes of the tests."""
+    more: dict[str, Any] = {}
+    if kind is EncoderDecoderConfig:
+        more = {"source_vocab_size": VOCAB, "max_source_length": LENGTH}
+    return kind(**SMALL | more | choices)
+
+
+def tokens_of(batch_size: int, length: int = LENGTH, seed: int = 0) -> np.ndarray:
+    """Different tokens in every sequence, so that each has a row of the embedding table to itself."""
+    rng = np.random.default_rng(seed)
+    return np.stack([rng.permutation(VOCAB)[:length] for _ in range(batch_size)]).astype(np.int32)
+
+
+class Subject:
+    """A model and its pure programs; `params` are random in every place, `initial` as they are initialized."""
+
+    def __init__(self, config: ModelConfig, initial: Params | None = None):
+        self.config = config
+        model = pure.abstract(lambda key: build(config, key=key))
+        shapes, self.apply = pure.split(model)
+        self.initial = jax.tree.map(drawn, pure.specs(model), shapes) if initial is None else initial
+        self.params = shaken(self.initial)
+
+    def changed(self, **choices: Any) -> "Subject":
+        """The same parameters under other choices."""
+        return Subject(self.config.replace(**choices), self.initial)
+
+    @functools.cached_property
+    def forward(self) -> Callable[..., np.ndarray]:
+        """(params, tokens (B, L), positions, segments, valid) to logits."""
+
+        def run(params, tokens_BL, positions_BL, segments_BL, valid_BL):
+            more = {"positions_BL": positions_BL, "valid_BL": valid_BL}
+            segments = {} if self.mixes_tokens else {"segments_BL": segments_BL}
+            return self.apply(params, tokens_BL, **more, **segments)
+
+        return compiled(run)
+
+    def logits(self, tokens_BL, *, positions=None, segments=None, valid=None, params=None) -> np.ndarray:
+        """`forward` with what is left out as it is for plain sequences."""
+        shape = np.shape(tokens_BL)
+        positions = np.broadcast_to(np.arange(shape[1]) if positions is None else positions, shape)
+        segments = np.zeros(shape, np.int32) if segments is None else segments
+        valid = np.ones(shape, bool) if valid is None else valid
+        params = self.params if params is None else params
+        return np.asarray(self.forward(params, *map(jnp.asarray, (tokens_BL, positions, segments, valid))))
+
+    @functools.cached_property
+    def mixes_tokens(self) -> bool:
+        """Whether a choice of the config looks at all tokens whatever the mask, so that packing is refused."""
+        kinds = (self.config.norm, self.config.embedding_norm, self.config.feed_forward)
+        return any(kind.mixes_tokens for kind in kinds)
+
+    @functools.cached_property
+    def gradient(self) -> Callable[..., tuple[tuple[np.ndarray, np.ndarray], Params]]:
+        """(params, tokens (B, L), weights (B, L)) to ((loss, logits), gradients).
+
+        The loss is the weighted sum of squared logits, and the penalty, which is about all tokens at
+        once, where all have a weight.
+        """
+
+        def loss(params, tokens_BL, weights_BL):
+            logits_BLV, penalty = self.apply(params, tokens_BL, with_penalty=True)
+            counted = weights_BL.all().astype(jnp.float32)
+            return (jnp.square(logits_BLV).mean(-1) * weights_BL).sum() + penalty * counted, logits_BLV
+
+        return compiled(jax.value_and_grad(loss, has_aux=True))
+
+    @functools.cached_property
+    def steps(self) -> Callable[[Params, np.ndarray], np.ndarray]:
+        """(params, prompt and continuation (B, L)) to logits after the prompt of NOW tokens, token by token, cached."""
+
+        def run(params, tokens_BL):
+            cache = self.apply(params, len(tokens_BL), tokens_BL.shape[1], method="start")
+            first_BLV, cache = self.apply(params, tokens_BL[:, :NOW], cache, method="extend")
+            read = self.apply(params, method="reader")
+
+            def one(cache, token_B):
+                logits_B1V, cache = read(token_B[:, None], cache)
+                return cache, logits_B1V[:, 0]
+
+            _, rest_LBV = lax.scan(one, cache, tokens_BL[:, NOW:].T)
+            return jnp.concatenate([first_BLV, jnp.moveaxis(rest_LBV, 0, 1)], 1)
+
+        return compiled(run)
+
+
+def drawn(spec: Parameter, shape: jax.ShapeDtypeStruct) -> jax.Array:
+    """Initial values by the law of a parameter, for each layer where they are stacked."""
+    keys = jax.random.split(jax.random.key(math.prod(shape.shape)), shape.shape[0] if shape.shape else 1)
+    if shape.shape == spec.shape:
+        return spec.initial_value(keys[0])
+    return jnp.stack([spec.initial_value(key) for key in keys])
+
+
+@functools.cache
+def _options() -> dict[str, Any]:
+    for options in QUICK[:-1]:
+        try:
+            jax.jit(jnp.negative, compiler_options=options)(jnp.float32(1))
+        except jax.errors.JaxRuntimeError:
+            continue
+        return options
+    return QUICK[-1]
+
+
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compiled with little optimization."""
+    return jax.jit(function, compiler_options=_options())
+
+
+def shaken(params: Params, seed: int = 0, size: float = 0.2) -> Params:
+    """Every number moved at random, so that nothing is zero, one, or like its neighbour."""
+    leaves, treedef = jax.tree.flatten(params)
+    rng = np.random.default_rng(seed)
+    moved = [leaf + jnp.asarray(size * rng.normal(size=leaf.shape), leaf.dtype) for leaf in leaves]
+    return jax.tree.unflatten(treedef, moved)
