@@ -28,6 +28,8 @@ class Position(Variant, abc.ABC):
     """Whether only distances count: all positions may be moved together."""
     orders: ClassVar[bool] = True
     """Whether it tells tokens apart by their position."""
+    fades: ClassVar[bool] = False
+    """Whether its bias falls with distance from the beginning."""
 
     def check(self, head_dim: int) -> None:
         """Raise `ConfigError` where the scheme does not fit the head size."""
@@ -305,6 +307,7 @@ class ALiBi(Position):
 
     biased = True
     relative = True
+    fades = True
 
     def bias(self, q_BLHK, causal, params):
         return biases.LinearDistance(jnp.asarray(biases.alibi_slopes(q_BLHK.shape[2]), jnp.float32))
@@ -346,6 +349,7 @@ class KERPLE(Position):
 
     biased = True
     relative = True
+    fades = True
 
     def parameters(self, d_model, num_heads, max_length):
         return {"first": Parameter((num_heads,), Constant(0.5)), "second": Parameter((num_heads,), Constant(0.5))}

@@ -48,6 +48,8 @@ class Residual(Variant, abc.ABC):
     """Whether the stream is normalized before the first layer."""
     streams: ClassVar[int] = 1
     """Vectors a token has in the stream."""
+    begins_silent: ClassVar[bool] = False
+    """Whether every branch begins with a factor of 0."""
 
     def parameters(self, d_model: int) -> dict[str, Parameter]:
         """The parameters it owns besides those of its norms, by name."""
@@ -198,6 +200,10 @@ class ReZero(Algebra):
     def __post_init__(self):
         if type(self.placement).__call__ is not Algebra.__call__ or "branch" in self.placement.parameters(1):
             raise ConfigError(f"{self.name}.placement: {self.placement} has no plain branch; use pre, post or none")
+
+    @property
+    def begins_silent(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.initial == 0 and "output" not in self.norms
 
     @property
     def norms(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -6,24 +6,20 @@ python -m transformer.testing --catalogue  write transformer/CATALOGUE.md
 """
 
 import argparse
-import concurrent.futures
-import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-import jax
 import numpy as np
 from rich.console import Console
-from rich.progress import track
 from rich.table import Table
 
 from transformer.testing.catalogue import PATH, catalogue
 from transformer.testing.check import Checked, check_choices, check_company
 from transformer.testing.covering import Covering, cover, merged
 from transformer.testing.options import FAMILIES
+from transformer.testing.pool import run
 
 
 def main() -> None:
@@ -50,17 +46,6 @@ def main() -> None:
     ]
     report(covering, len(rows), done, time.monotonic() - start)
     sys.exit(any(one.failed for one in done))
-
-
-def run(check: Callable[[Any], Checked], choices: Sequence[Any], what: str, workers: int) -> list[Checked]:
-    """Check them side by side, each process on its own."""
-    context = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(workers, context, initializer=_strict) as pool:
-        return list(track(pool.map(check, choices), description=what, total=len(choices)))
-
-
-def _strict() -> None:
-    jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 
 def report(covering: Covering, num_rows: int, done: Sequence[Checked], seconds: float) -> None:

@@ -29,6 +29,8 @@ class Checked:
             check()
         except AssertionError as error:
             self.failed.append(f"{context}, {name}: {error}")
+        except Exception as error:  # a choice that cannot even run has failed, and the others are still checked
+            self.failed.append(f"{context}, {name}: {type(error).__name__}: {str(error).splitlines()[0]}")
         else:
             self.passed.append(f"{context}, {name}")
 

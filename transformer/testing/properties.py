@@ -2,13 +2,20 @@
 
 import dataclasses
 import json
+import math
+import re
 from collections.abc import Callable
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
+from transformer.analysis.counts import forward_flops, parameter_count
 from transformer.config.implementations import Scanned, Unrolled
+from transformer.config.residuals import Place
 from transformer.config.variant import Variant, from_json, to_json
+from transformer.functional.masks import Tokens
+from transformer.functional.norms import layer_norm
 from transformer.testing.subject import LENGTH, NOW, VOCAB, Subject, compiled, shaken, tokens_of
 
 TOKENS = tokens_of(2)
@@ -145,12 +152,8 @@ def cached(subject: Subject) -> None:
 def scanned(subject: Subject) -> None:
     """Scanned layers, recomputed in the backward pass, are the loop over layers, values and gradients."""
     other = Scanned(remat="full") if isinstance(subject.config.layers, Unrolled) else Unrolled()
-    twin, tokens, weights = (
-        Subject(subject.config.replace(layers=other)),
-        tokens_of(1),
-        np.ones((1, LENGTH), np.float32),
-    )
-    (loss, gradient), (expected, own) = (s.gradient(subject.params, tokens, weights) for s in (twin, subject))
+    twins = (subject.changed(layers=other), subject)
+    ((loss, _), gradient), ((expected, _), own) = (one.gradient(subject.params, TOKENS, ONES) for one in twins)
     close(loss, expected, f"{other}: another loss")
     for (path, left), right in zip(jax.tree.leaves_with_path(gradient), jax.tree.leaves(own), strict=True):
         size = max(float(np.abs(leaf).max()) for leaf in jax.tree.leaves(own))
@@ -184,6 +187,72 @@ def begins_as(subject: Subject) -> None:
             close(subject.logits(TOKENS, params=subject.initial), logits, f"{value} does not begin as {simpler}")
 
 
+def begins_silent(subject: Subject) -> None:
+    """Where every branch begins with a factor of 0, the layers do nothing at first, whatever is in them."""
+    if not subject.config.residual.begins_silent:
+        return
+
+    def moved(path, old, new):
+        return old if "'branch'" in jax.tree_util.keystr(path) else new
+
+    blocks = subject.initial["blocks"]
+    others = jax.tree.map_with_path(moved, blocks, shaken(blocks))
+    params = subject.initial | {"blocks": others}
+    logits, expected = (subject.logits(TOKENS, params=p) for p in (params, subject.initial))
+    close(logits, expected, "a layer does something at first")
+
+
+def passes_through(subject: Subject) -> None:
+    """A sublayer that answers 0 leaves a stream as it is, unless the stream itself is normalized."""
+    residual = subject.config.residual
+    if "output" in residual.norms:
+        return
+    rng = np.random.default_rng(0)
+    x_BLD = jnp.asarray(rng.normal(size=(1, 3, subject.config.d_model)) + 1, jnp.float32)
+    specs = residual.parameters(subject.config.d_model)
+    params = {name: spec.initial_value(jax.random.key(0)) for name, spec in specs.items()}
+    stream = residual.start(x_BLD)
+    after = residual(stream, jnp.zeros_like, dict.fromkeys(residual.norms, layer_norm), params, Place(0, 2, 0, 2))
+    close(after, stream, f"{residual} changes the stream by itself")
+
+
+def fades(subject: Subject) -> None:
+    """Where a scheme promises it, a key weighs less the further away it is."""
+    position, heads = subject.config.position, subject.config.num_heads
+    if not position.fades:
+        return
+    specs = position.parameters(subject.config.d_model, heads, LENGTH)
+    params = {name: spec.initial_value(jax.random.key(0)) for name, spec in specs.items()}
+    bias = position.bias(jnp.zeros((1, LENGTH, heads, subject.config.head_size)), True, params)
+    assert bias is not None, f"{position} fades and has no bias"
+    places = Tokens.at(np.arange(LENGTH))
+    last = np.asarray(bias(places, places))[0, :, -1]
+    assert (np.diff(last) > 0).all(), f"{position}: a key does not weigh less the further away it is"
+
+
+def counted(subject: Subject) -> None:
+    """Operations are those of the products in the program that XLA gets, parameters those of the tree."""
+    config = subject.config
+    tree = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(subject.initial))
+    assert parameter_count(config) == tree, f"{parameter_count(config)} parameters are counted, there are {tree}"
+    if not (
+        config.attention.forms_weights and isinstance(config.layers, Unrolled) and not config.feed_forward.num_experts
+    ):
+        return  # the text of a loop does not say how often it runs
+    program = jax.jit(subject.apply).lower(subject.initial, *config.example_inputs()).as_text()
+    flops = sum(_product_flops(line) for line in program.splitlines() if "stablehlo.dot_general" in line)
+    assert forward_flops(config) == flops, f"{forward_flops(config):.0f} operations are counted, XLA gets {flops:.0f}"
+
+
+def _product_flops(line: str) -> float:
+    """Of one product in the text of a program."""
+    shapes = [[int(n) for n in re.findall(r"(\d+)x", shape)] for shape in re.findall(r"tensor<([^>]*)>", line)]
+    contracted = re.search(r"contracting_dims = \[([^\]]*)\]", line)
+    assert contracted is not None, line
+    inner = [shapes[0][int(axis)] for axis in contracted[1].split(",")]
+    return 2.0 * math.prod(shapes[-1]) * math.prod(inner)
+
+
 def _shared(own: dict, other: dict) -> dict:
     """The tree of `own` with the values of `other` where it has them."""
     return {k: _shared(v, other[k]) if isinstance(v, dict) else other[k] for k, v in own.items() if k in other}
@@ -203,5 +272,15 @@ DECODER: tuple[Property, ...] = (*COMPANY, padding, packing, one_by_one)
 """Of every causal model."""
 ENCODER: tuple[Property, ...] = (finite, alive, sees_everything, padding, packing, one_by_one, ordered)
 """Of every encoder."""
-TWINS: tuple[Property, ...] = (scanned, rounded, replicated, shifted, begins_as)
-"""Against another program: once for every choice."""
+TWINS: tuple[Property, ...] = (
+    scanned,
+    rounded,
+    replicated,
+    shifted,
+    begins_as,
+    begins_silent,
+    passes_through,
+    fades,
+    counted,
+)
+"""Against another program, or of a choice by itself: once for every choice."""

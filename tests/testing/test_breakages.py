@@ -1,0 +1,95 @@
+"""A test of the tests: the code is broken in ten places, and the suite finds each."""
+
+import inspect
+import sys
+import textwrap
+
+import jax
+import pytest
+
+from transformer.analysis import counts
+from transformer.config.implementations import Chunked
+from transformer.config.norms import DyT
+from transformer.config.positions import ALiBi, RoPE, Sinusoidal
+from transformer.config.residuals import Algebra, ReZero
+from transformer.functional import biases, chunked, masks, norms
+from transformer.modules.attention import Attention
+from transformer.modules.transformer import Transformer
+from transformer.testing import properties
+from transformer.testing.subject import Subject, small
+
+BREAKAGES = {
+    "an off-by-one in the cache position": (
+        (Transformer, "empty_cache", "jnp.zeros(batch_size, jnp.int32)", "jnp.ones(batch_size, jnp.int32)"),
+        {"position": Sinusoidal()},
+        properties.cached,
+    ),
+    "a mask that leaks one step": (
+        (masks.Causal, "__call__", ">= 0", ">= -1"),
+        {},
+        properties.causal,
+    ),
+    "ALiBi slopes of the wrong sign": (
+        (biases.LinearDistance, "__call__", "-self.slopes_H", "self.slopes_H"),
+        {"position": ALiBi()},
+        properties.fades,
+    ),
+    "RoPE on values": (
+        (Attention, "__call__", "k = position", "v = position.to_key(v, places_BL, params)\n    k = position"),
+        {"position": RoPE()},
+        properties.shifted,
+    ),
+    "a norm over the batch axis": (
+        (norms, "layer_norm", "x32.mean(-1, keepdims=True)", "x32.mean(0, keepdims=True)"),
+        {},
+        properties.one_by_one,
+    ),
+    "a dropped segment id in the chunked path": (
+        (chunked, "_pad_tokens", "indices=None)", "indices=None, segments=None)"),
+        {"attention": Chunked(block=3)},
+        properties.packing,
+    ),
+    "a gate that starts at 1": (
+        (ReZero, "parameters", "Constant(self.initial)", "Constant(1.0)"),
+        {"residual": ReZero()},
+        properties.begins_silent,
+    ),
+    "a dead parameter": (
+        (DyT, "squash", 'params["alpha"]', "self.alpha"),
+        {"norm": DyT()},
+        properties.alive,
+    ),
+    "a residual taken after the norm": (
+        (Algebra, "__call__", "self.a(place), stream", 'self.a(place), norms["input"](stream)'),
+        {},
+        properties.passes_through,
+    ),
+    "a FLOP formula that forgets the groups": (
+        (counts, "_product_flops", "eqn.outvars[0].aval.shape)", "eqn.outvars[0].aval.shape[1:])"),
+        {},
+        properties.counted,
+    ),
+}
+
+
+def broken(owner, name, old, new):
+    """A function with a piece of its text replaced."""
+    function = getattr(owner, name)
+    source = textwrap.dedent(inspect.getsource(function))
+    assert source.count(old) == 1, f"{old!r} is {source.count(old)} times in {name}"
+    namespace = dict(vars(sys.modules[function.__module__]))
+    exec(source.replace(old, textwrap.dedent(new)), namespace)
+    return namespace[name]
+
+
+@pytest.mark.parametrize(("place", "choices", "finds"), BREAKAGES.values(), ids=BREAKAGES)
+def test_found(monkeypatch, place, choices, finds):
+    """The property holds for the code as it is, and fails for the broken one."""
+    config = small(**choices)
+    finds(Subject(config))
+    jax.clear_caches()
+    monkeypatch.setattr(place[0], place[1], broken(*place))
+    with pytest.raises(AssertionError):
+        finds(Subject(config))
+    monkeypatch.undo()
+    jax.clear_caches()

@@ -1,0 +1,111 @@
+"""A draw of what `python -m transformer.testing` checks in full, and that its page is up to date."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from transformer.config.norms import Norm
+from transformer.config.parameters import Constant, Parameter
+from transformer.config.positions import Position
+from transformer.config.variant import ConfigError
+from transformer.testing import check_variant
+from transformer.testing.catalogue import PATH, catalogue
+from transformer.testing.check import check_choices, check_company
+from transformer.testing.covering import cover, merged, pairs_of
+from transformer.testing.options import FAMILIES
+
+OPTIONS = [option for options in FAMILIES.values() for option in options]
+COVERING = cover(FAMILIES)
+
+
+def drawn(values, count):
+    """So many of them, always the same."""
+    return [values[i] for i in np.random.default_rng(0).permutation(len(values))[:count]]
+
+
+def name(changes):
+    return ",".join(f"{field}={value}" for field, value in changes.items()) or "plain"
+
+
+@pytest.mark.parametrize("option", drawn(OPTIONS, 24), ids=name)
+def test_an_option_in_every_context(option):
+    """Nothing fails, and at least one context takes it."""
+    checked = check_choices(option)
+    assert not checked.failed
+    assert checked.passed
+
+
+@pytest.mark.parametrize("choices", [merged(FAMILIES, row) for row in drawn(COVERING.rows, 16)], ids=name)
+def test_a_combination(choices):
+    """One option of each family, together."""
+    assert not check_company(choices).failed
+
+
+def test_every_pair_is_covered():
+    """Each pair of options of two families is in a row, or is refused with a reason, and never both."""
+    held = set().union(*(pairs_of(row) for row in COVERING.rows))
+    every = {
+        ((left, i), (right, j))
+        for a, left in enumerate(FAMILIES)
+        for right in list(FAMILIES)[a + 1 :]
+        for i in range(len(FAMILIES[left]))
+        for j in range(len(FAMILIES[right]))
+    }
+    refused = {pair for pair in every if pair in COVERING.refused or pair[::-1] in COVERING.refused}
+    assert every - refused <= held
+    assert not refused & held
+    assert COVERING.pairs == len(every - refused)
+
+
+def test_the_catalogue_is_up_to_date():
+    """`python -m transformer.testing --catalogue` writes what is there."""
+    assert PATH.read_text() == catalogue(COVERING)
+
+
+@dataclass(frozen=True)
+class PowerNorm(Norm):
+    power: float = 2.0
+
+    def parameters(self, d_model):
+        return {"gain": Parameter((d_model,), Constant(1.0))}
+
+    def __call__(self, x_BLD, params):
+        size = (jnp.abs(x_BLD.astype(jnp.float32)) ** self.power).mean(-1, keepdims=True) ** (1 / self.power)
+        return (x_BLD / (size + 1e-6) * params["gain"]).astype(x_BLD.dtype)
+
+
+@dataclass(frozen=True)
+class LeakyNorm(PowerNorm):
+    """Wrong: its mean is over tokens."""
+
+    def __call__(self, x_BLD, params):
+        return x_BLD / (jnp.abs(x_BLD).mean((1, 2), keepdims=True) + 1e-6) * params["gain"]
+
+
+@dataclass(frozen=True)
+class Nowhere(Position):
+    """Wrong: it says that it orders tokens, and does not."""
+
+    relative: ClassVar[bool] = False
+
+
+def test_a_variant_from_outside():
+    """A right one passes in every context; a wrong one is told what is wrong with it."""
+    checked = check_variant(PowerNorm(3.0))
+    assert {text.split(",")[0] for text in checked.passed} == {"decoder", "encoder", "cross", "text"}
+    assert not checked.refused
+    with pytest.raises(AssertionError, match=r"leakynorm: decoder, causal: logits change with a later token"):
+        check_variant(LeakyNorm())
+    with pytest.raises(AssertionError, match=r"the order of tokens does not matter"):
+        check_variant(Nowhere())
+
+
+def test_a_variant_that_no_model_takes():
+    """A value without a place is named."""
+    from transformer.config.schedules import Cosine
+
+    with pytest.raises(ConfigError, match="no field of a model takes a schedule"):
+        check_variant(Cosine())
