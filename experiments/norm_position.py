@@ -4,6 +4,7 @@ Expected (Xiong et al. 2020): deep post-norm models need warm-up and small learn
 ones do not; at few layers with warm-up the placements are close.
 
     python -m experiments.norm_position                      two cores: 3 minutes
+    python -m experiments.norm_position full                 a GPU: 12 layers, eleven placements
     python -m experiments.norm_position --data.path input.txt --optimizer.warmup-steps 0
 
 Found with the first command (2 layers, d 64, 500 steps, 4 estimation seeds of 6, learning rate
@@ -18,12 +19,24 @@ Sign reproduced for post against pre, at a schedule so short that it measures sp
 end points. No run diverged. Seeds hardly correlated over arms (ρ = 0.01): pairing gained nothing here.
 """
 
-from pathlib import Path
+import sys
 
 from experiments import cli
-from experiments.study_command import StudyCommand, run_study
-from transformer.config.presets import PRESETS
-from transformer.config.residuals import NoNormResidual, PostNorm, PreNorm, SandwichNorm
+from experiments.study_command import budgets, run_study
+from transformer.config.parameters import Xavier
+from transformer.config.residuals import (
+    BranchNorm,
+    DeepNorm,
+    HyperConnections,
+    LayerScale,
+    NoNormResidual,
+    PeriNorm,
+    PostNorm,
+    PreNorm,
+    ResiDual,
+    ReZero,
+    SandwichNorm,
+)
 
 ARMS = {
     "pre": {"model.residual": PreNorm()},
@@ -31,12 +44,22 @@ ARMS = {
     "sandwich": {"model.residual": SandwichNorm()},
     "none": {"model.residual": NoNormResidual()},
 }
-LAPTOP = cli.extend(PRESETS["tiny"], StudyCommand, workdir=Path("results/norm_position")).replace(steps=500)
+MORE = {
+    "peri": {"model.residual": PeriNorm()},
+    "branch": {"model.residual": BranchNorm()},
+    "deepnorm": {"model.residual": DeepNorm(), "model.initializer": Xavier()},
+    "rezero": {"model.residual": ReZero()},
+    "layerscale": {"model.residual": LayerScale(initial=0.1)},
+    "residual": {"model.residual": ResiDual()},
+    "hyper": {"model.residual": HyperConnections()},
+}
 
 
 def main() -> None:
-    presets = {"laptop": LAPTOP}
-    run_study("norm position", ARMS, presets, __doc__ or "")
+    presets = budgets("norm_position", steps=500)
+    full = presets["full"].replace({"model.num_layers": 12})
+    arms = ARMS | MORE if "full" in sys.argv[1:2] else ARMS
+    run_study("norm position", arms, presets | {"full": full}, __doc__ or "")
 
 
 if __name__ == "__main__":

@@ -8,9 +8,11 @@ from typing import Any
 
 from experiments import cli
 from transformer import runtime
+from transformer.config.presets import PRESETS
 from transformer.config.run import RunConfig
 from transformer.config.variant import ConfigError
 from transformer.study.budget import Budget, Knob
+from transformer.study.probes import Probe
 from transformer.study.study import Study
 
 
@@ -43,14 +45,31 @@ class StudyCommand(RunConfig):
             raise ConfigError("resume: give either --resume or --overwrite")
 
 
+def budgets(name: str, steps: int = 300, **laptop: Any) -> dict[str, StudyCommand]:
+    """The presets of a study: minutes on two cores, or hours on a GPU."""
+    workdir = Path("results") / name
+    small, large = PRESETS["tiny"], PRESETS["nanogpt-gpu"]
+    return {
+        "laptop": cli.extend(small, StudyCommand, workdir=workdir).replace(steps=steps, **laptop),
+        "full": cli.extend(large, StudyCommand, workdir=workdir, learning_rates=(3e-4, 1e-3, 3e-3), replicas=8),
+    }
+
+
 def run_study(
     name: str,
     arms: Mapping[str, Mapping[str, Any]],
     presets: Mapping[str, StudyCommand],
     description: str,
+    probes: tuple[Probe, ...] = (),
 ) -> None:
     """Parse the command line, run the study, show and write its report."""
-    command = cli.parse(StudyCommand, presets, description=description)
+    run_parsed(name, arms, cli.parse(StudyCommand, presets, description=description), probes)
+
+
+def run_parsed(
+    name: str, arms: Mapping[str, Mapping[str, Any]], command: StudyCommand, probes: tuple[Probe, ...] = ()
+) -> None:
+    """The same of a command that is parsed already."""
     study = Study(
         name,
         cli.fields_of(command, RunConfig),
@@ -62,6 +81,7 @@ def run_study(
         match=command.match,
         match_by=command.match_by,
         first_seed=command.seed,
+        probes=probes,
     )
     prepare(command)
     runtime.start()

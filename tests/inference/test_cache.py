@@ -167,6 +167,9 @@ class OneOfAll(Position):
         own = {f"{i}_{name}": p for i, one in enumerate(POSITIONS) for name, p in one.parameters(*sizes).items()}
         return {"which": Parameter((), ZEROS)} | own
 
+    def layer_parameters(self, *sizes):
+        return {f"{i}_{n}": p for i, one in enumerate(POSITIONS) for n, p in one.layer_parameters(*sizes).items()}
+
     def answers(self, method, params, *arguments):
         """What each position says."""
         own = [
@@ -180,11 +183,14 @@ class OneOfAll(Position):
     def to_query_key_input(self, positions_BL, d_model, params):
         return chosen(params["which"], self.answers("to_query_key_input", params, positions_BL, d_model))
 
-    def rotate(self, x_BLHK, positions_BL, params):
-        return chosen(params["which"], self.answers("rotate", params, x_BLHK, positions_BL))
+    def to_query(self, q_BLHK, positions_BL, params):
+        return chosen(params["which"], self.answers("to_query", params, q_BLHK, positions_BL))
 
-    def bias(self, num_heads, params):
-        return OneOfBiases(params["which"], tuple(self.answers("bias", params, num_heads)))
+    def to_key(self, k_BLHK, positions_BL, params):
+        return chosen(params["which"], self.answers("to_key", params, k_BLHK, positions_BL))
+
+    def bias(self, q_BLHK, causal, params):
+        return OneOfBiases(params["which"], tuple(self.answers("bias", params, q_BLHK, causal)))
 
 
 @functools.cache

@@ -36,7 +36,7 @@ class Recency(Position):
 
     strength: float = 0.1
 
-    def bias(self, num_heads, params):
+    def bias(self, q_BLHK, causal, params):
         return lambda queries, keys: (
             -self.strength
             * jnp.log1p(

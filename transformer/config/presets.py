@@ -16,6 +16,13 @@ _TINY = ModelConfig(norm=_SCALE_FREE, num_layers=2, d_model=64, max_length=32)
 PRESETS: dict[str, RunConfig] = {
     # nanoGPT's character model for a CPU (github.com/karpathy/nanoGPT, README): 4 layers, 0.80M parameters.
     "nanogpt-cpu": RunConfig(model=ModelConfig(norm=_SCALE_FREE)),
+    # The same for a GPU (its train_shakespeare_char.py): 6 layers, 10.7M parameters.
+    "nanogpt-gpu": RunConfig(
+        model=ModelConfig(norm=_SCALE_FREE, num_layers=6, num_heads=6, d_model=384, max_length=256, dropout=0.2),
+        steps=5000,
+        batch_size=64,
+        evaluate_every=500,
+    ),
     # The sizes of a first look: about 10 seconds on two cores.
     "tiny": RunConfig(model=_TINY, steps=300, batch_size=8),
     # The same as an encoder that fills in hidden characters (Devlin et al. 2018).

@@ -10,6 +10,7 @@ import numpy as np
 from transformer.analysis.counts import parameter_count, train_flops
 from transformer.config.run import Replica, RunConfig
 from transformer.data.dataset import Dataset
+from transformer.study.probes import Probe
 from transformer.training.checkpoint import write_durably
 from transformer.training.loop import train
 from transformer.training.workdir import identity
@@ -27,27 +28,44 @@ class Cell:
     parameters: int
     flops: float
     """Of a training step, per sequence."""
+    exact_match: list[float | None]
+    """Share of held-out sequences that are right in every label."""
+    probes: dict[str, list[float | None]]
+    """By label, for each replica."""
 
 
 def cell_folder(workdir: Path, config: RunConfig, replicas: Sequence[Replica], data: Dataset) -> Path:
     return workdir / "cells" / identity(config, replicas, data)["sha256"][:16]
 
 
-def run_cell(config: RunConfig, replicas: Sequence[Replica], data: Dataset, workdir: Path, title: str) -> Cell:
+def run_cell(
+    config: RunConfig,
+    replicas: Sequence[Replica],
+    data: Dataset,
+    workdir: Path,
+    title: str,
+    probes: Sequence[Probe] = (),
+) -> Cell:
     """The cell's results: read where they exist, otherwise computed, from its checkpoint if it has one."""
     folder = cell_folder(workdir, config, replicas, data)
     path = folder / "result.json"
-    if path.exists():
-        return Cell(**json.loads(path.read_text()))
+    if path.exists() and {p.label for p in probes} <= set((cell := Cell(**json.loads(path.read_text()))).probes):
+        return cell
     outcome = train(config, replicas, data, folder, when_not_empty="resume", title=title)
     rate = outcome.tokens_per_second
     cell = Cell(
-        validation_loss=[float(x) if np.isfinite(x) else None for x in outcome.validation_loss],
+        validation_loss=_finite(outcome.validation_loss),
         diverged_at=[None if at < 0 else int(at) for at in outcome.diverged_at],
         seconds=outcome.seconds,
         tokens_per_second=rate if np.isfinite(rate) else None,
         parameters=parameter_count(config.model),
         flops=train_flops(config.model),
+        exact_match=_finite(outcome.exact_match),
+        probes={probe.label: _finite(probe(config, outcome.params, data)) for probe in probes},
     )
     write_durably(path, json.dumps(asdict(cell), indent=1))
     return cell
+
+
+def _finite(values: np.ndarray) -> list[float | None]:
+    return [float(x) if np.isfinite(x) else None for x in values]

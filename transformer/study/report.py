@@ -76,6 +76,12 @@ class ArmReport:
     seconds: float
     loss_by_learning_rate: dict[str, float | None]
     """Mean over all seeds that did not diverge."""
+    sensitivity: float | None
+    """Mean over learning rates of min(loss, uniform guess), less the best (Wortsman et al. 2023, section 2.3)."""
+    exact_match: float | None
+    """Mean over the estimation seeds at the selected learning rate."""
+    probes: dict[str, float | None]
+    """The same of each probe."""
     estimates: list[float]
     """The losses of the estimation seeds; NaN for a diverged run."""
 
@@ -105,12 +111,16 @@ class Report:
     def show(self) -> None:
         """Print what was found and what it cost."""
         console = Console()
-        for columns in (FOUND, COST):
+        for columns in (FOUND, self.beside(), COST):
             table = Table(*columns, box=SIMPLE_HEAD, title=self.name if columns is FOUND else None)
             for arm in self.arms:
                 table.add_row(*(_row(arm)[column] for column in columns))
             console.print(table)
         console.print(self.summary(), highlight=False)
+
+    def beside(self) -> list[str]:
+        """The columns of what the loss hides."""
+        return ["arm", "sensitivity", "exact match", *self.arms[0].probes]
 
     def summary(self) -> str:
         return (
@@ -120,7 +130,7 @@ class Report:
         ) + (f" {self.reference[0]}: {self.reference[1]:.4f} nats." if self.reference else "")
 
     def markdown(self) -> str:
-        columns = list(dict.fromkeys(FOUND + COST))
+        columns = list(dict.fromkeys(FOUND + self.beside() + COST))
         lines = [columns, ["---"] * len(columns), *([_row(arm)[c] for c in columns] for arm in self.arms)]
         rows = "\n".join(f"| {' | '.join(line)} |" for line in lines)
         arms = "\n".join(f"- {arm.name}: {arm.changes or 'the base'}" for arm in self.arms)
@@ -164,7 +174,13 @@ def _row(arm: ArmReport) -> dict[str, str]:
         "parameters": f"{arm.parameters:,}",
         "MFLOP/sequence": f"{arm.flops / 1e6:.2f}",
         "seconds": f"{arm.seconds:.0f}",
-    }
+        "sensitivity": _number(arm.sensitivity),
+        "exact match": _number(arm.exact_match),
+    } | {label: _number(value) for label, value in arm.probes.items()}
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4f}"
 
 
 def analyse(
@@ -197,10 +213,17 @@ def analyse(
     def row(arm: str) -> ArmReport:
         cell, values = runs[arm].cell, estimates[arm]
         healthy, compared = values[np.isfinite(values)], comparisons.get(arm)
+
+        def of_estimates(numbers: Sequence[float | None]) -> float | None:
+            by_rate = np.array(numbers, np.float64).reshape(len(learning_rates), -1)
+            own = by_rate[chosen[arm], num_selection_seeds:]
+            return float(np.nanmean(own)) if np.isfinite(own).any() else None
+
         by_rate = {
             f"{rate:g}": float(np.nanmean(x)) if np.isfinite(x).any() else None
             for rate, x in zip(learning_rates, losses[arm], strict=True)
         }
+        guess = runs[arm].config.objective.chance(runs[arm].config.model)
         return ArmReport(
             name=arm,
             changes=runs[arm].changes,
@@ -218,6 +241,9 @@ def analyse(
             flops=cell.flops,
             seconds=cell.seconds,
             loss_by_learning_rate=by_rate,
+            sensitivity=sensitivity(losses[arm], guess) if len(learning_rates) > 1 else None,
+            exact_match=of_estimates(cell.exact_match),
+            probes={label: of_estimates(x) for label, x in cell.probes.items()},
             estimates=values.tolist(),
         )
 
@@ -238,6 +264,12 @@ def analyse(
             for arm, run in runs.items()
         },
     )
+
+
+def sensitivity(losses: np.ndarray, guess: float) -> float:
+    """Of (learning rates, seeds) losses, NaN where a run diverged."""
+    capped = np.nan_to_num(np.minimum(losses, guess), nan=guess).mean(1)
+    return float(capped.mean() - capped.min())
 
 
 def select_learning_rate(losses: np.ndarray) -> int:

@@ -11,6 +11,7 @@ from transformer.config.variant import ConfigError, nearest, to_text
 from transformer.data.dataset import Dataset, load_data
 from transformer.study import budget as budgets
 from transformer.study.cell import Cell, cell_folder, run_cell
+from transformer.study.probes import Probe
 from transformer.study.report import ArmRuns, Report, analyse
 from transformer.study.statistics import smallest_detectable_effect
 
@@ -42,6 +43,8 @@ class Study:
     match_by: budgets.Knob = "d_ff"
     """What is solved for."""
     first_seed: int = 0
+    probes: tuple[Probe, ...] = ()
+    """What is measured on the trained parameters beside the loss."""
 
     def __post_init__(self):
         if len(self.arms) < 2:
@@ -103,7 +106,7 @@ class Study:
         runs = {}
         for number, (name, config) in enumerate(configs.items(), 1):
             folder = cell_folder(workdir, config, self.replicas, data)
-            cell = run_cell(config, self.replicas, data, workdir, f"{name} ({number}/{len(configs)})")
+            cell = run_cell(config, self.replicas, data, workdir, f"{name} ({number}/{len(configs)})", self.probes)
             say(f"  {name}: {cell.seconds:.0f} s{_diverged(cell)}")
             runs[name] = ArmRuns(changes_text(self.arms[name]), config, cell, folder)
         report = analyse(
