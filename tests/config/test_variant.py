@@ -40,6 +40,8 @@ def another(kind, value):
         return others[type(value).family()]
     if isinstance(value, bool):
         return not value
+    if isinstance(value, tuple):
+        return tuple(option() for option in list(typing.get_args(kind)[0].variants().values())[:2])
     if typing.get_origin(kind) is typing.Literal:
         return next(option for option in typing.get_args(kind) if option != value)
     if value is None:

@@ -132,7 +132,7 @@ def test_layers_widen_the_view():
     difference = run(jnp.asarray(TOKENS)) - run(jnp.asarray(np.where(INDEX == 2, 7, TOKENS)))
     changed = np.abs(np.asarray(difference)).max((0, 2)) > 0
     assert changed.tolist() == [False, False, True, True, True, False, False, False]
-    kernel = split(lm)[0]["blocks"]["layer"]["attention"]["query"]["kernel"]
+    kernel = split(lm)[0]["blocks"]["kinds"]["0"]["attention"]["query"]["kernel"]
     chex.assert_trees_all_equal(lm.blocks[1].attention.query.kernel[...], kernel[1])
 
 

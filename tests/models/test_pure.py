@@ -44,7 +44,7 @@ def test_parameters_are_plain():
     """A nested dict of float32 arrays, keyed by attribute names."""
     params, _ = split(build()(jax.random.key(0)))
     assert set(params) == {"embedding", "position", "blocks", "final_norm"}
-    assert params["blocks"]["layer"]["feed_forward"]["out"]["kernel"].shape == (2, 64, 16)
+    assert params["blocks"]["kinds"]["0"]["feed_forward"]["out"]["kernel"].shape == (2, 64, 16)
     leaves = jax.tree.leaves(params, is_leaf=lambda x: isinstance(x, nnx.Variable))
     assert all(isinstance(leaf, jax.Array) and leaf.dtype == jnp.float32 for leaf in leaves)
 

@@ -195,7 +195,7 @@ def test_positions_that_enter_queries_and_keys_only():
 
 def test_stack_is_its_layers():
     """Indexing gives the layer built under the key of its number; running them in turn is the stack."""
-    stack = Stack(lambda key: Block(config(), key=key), 2, Unrolled(), key=KEY)
+    stack = Stack([lambda key: Block(config(), key=key)], 2, Unrolled(), key=KEY)
     run = {"context": Context(TOKENS, Causal()), "key": None}
     x = X
     for i, layer in enumerate(stack):
@@ -222,7 +222,7 @@ class Noise(nnx.Module):
 @pytest.mark.parametrize("layers", [Unrolled(), Scanned()], ids=str)
 def test_every_layer_has_its_own_key(layers):
     """The layer of a number is called with the key of its number below that of the stack; penalties are summed."""
-    out = Stack(lambda key: Noise(key=key), 3, layers, key=KEY)(X, key=KEY)
+    out = Stack([lambda key: Noise(key=key)], 3, layers, key=KEY)(X, key=KEY)
     drawn = [jax.random.normal(jax.random.fold_in(KEY, i), X.shape) for i in range(3)]
     chex.assert_trees_all_close(out, (X + sum(drawn), jnp.float32(1 + 2 + 3)), atol=1e-5)
 
@@ -238,10 +238,10 @@ def test_dropout_in_a_block():
 
 def test_stack_stores_one_array_per_parameter():
     """Every parameter carries the leading layer axis, and no two layers are equal."""
-    params, _ = split(Stack(lambda key: Block(config(activation=GELU()), key=key), 3, Unrolled(), key=KEY))
+    params, _ = split(Stack([lambda key: Block(config(activation=GELU()), key=key)], 3, Unrolled(), key=KEY))
     for path, leaf in jax.tree.leaves_with_path(params):
         assert leaf.shape[0] == 3, path
-    kernel = params["layer"]["attention"]["query"]["kernel"]
+    kernel = params["kinds"]["0"]["attention"]["query"]["kernel"]
     assert np.abs(kernel[0] - kernel[1]).min() > 0
 
 

@@ -50,7 +50,7 @@ def test_replicas_do_not_depend_on_their_company(config, corpus):
 
 def test_replicas_differ_in_every_number(config, corpus):
     params, _ = run(config, corpus, [Replica(seed=3), *(Replica(seed=3, **{k: v}) for k, v in NUMBERS.items())])
-    kernel = params["blocks"]["layer"]["attention"]["query"]["kernel"]
+    kernel = params["blocks"]["kinds"]["0"]["attention"]["query"]["kernel"]
     for i, name in enumerate(NUMBERS, 1):
         assert np.abs(kernel[i] - kernel[0]).max() > 1e-6, name
 

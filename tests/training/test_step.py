@@ -83,7 +83,7 @@ def test_an_empty_batch_changes_nothing_and_is_finite(config, batch):
 
 def test_adamw_is_adamw_of_optax_on_matrices_and_does_not_decay_the_rest(config, batch):
     decayed = jax.tree.map(lambda spec: spec.decayed, pure.specs(pure.abstract(build(config))))
-    block = decayed["blocks"]["layer"]
+    block = decayed["blocks"]["kinds"]["0"]
     assert block["attention"]["query"]["kernel"]
     assert decayed["embedding"]["table"]
     # (N, D) once stacked, and still a vector to weight decay.

@@ -24,6 +24,7 @@ from transformer.config.heads import Heads, PlainHeads
 from transformer.config.implementations import AttentionImplementation, Exact, Layers, Unrolled
 from transformer.config.norms import LayerNorm, NoNorm, Norm
 from transformer.config.parameters import Initializer, Normal
+from transformer.config.patterns import Pattern
 from transformer.config.pooling import MeanPooling, Pooling
 from transformer.config.positions import Learned, Position
 from transformer.config.residuals import PreNorm, Residual
@@ -44,6 +45,7 @@ class ModelConfig:
         "num_kv_heads",
         "head_dim",
         "d_ff",
+        "distinct_layers",
     )
     """Fields that are positive numbers, or none."""
     vocab_size: int | None = None
@@ -82,6 +84,10 @@ class ModelConfig:
     """How attention is computed."""
     layers: Layers = Unrolled()
     """How the stack of blocks is run."""
+    pattern: Pattern = Pattern()
+    """What changes from layer to layer."""
+    distinct_layers: int | None = None
+    """Blocks with parameters of their own, gone through again and again (Lan et al. 2020, ALBERT); none: all."""
     projection: Projection = SeparateProjections()
     """Which linear layers make queries, keys and values."""
     heads: Heads = PlainHeads()
@@ -153,6 +159,7 @@ class ModelConfig:
         for name in ("dropout", "attention_dropout", "feed_forward_dropout", "stochastic_depth"):
             if not 0 <= getattr(self, name) < 1:
                 raise ConfigError(f"model.{name}: {getattr(self, name)} is not in [0, 1)")
+        self._check_layers()
         self._check_norms()
         self._check_attention()
         if self.feed_forward.num_experts and (self.feed_forward_bias or self.feed_forward_inner_norm != NoNorm()):
@@ -166,6 +173,31 @@ class ModelConfig:
             raise ConfigError(
                 f"model.feed_forward_residual: {self.feed_forward_residual} and {self.residual} keep other streams"
             )
+
+    def _check_layers(self) -> None:
+        period, distinct = self.pattern.period, self.num_distinct_layers
+        if self.num_layers % period or distinct % period or distinct > self.num_layers:
+            raise ConfigError(
+                f"model.pattern: {self.num_layers} layers, {distinct} of them distinct, are not whole turns of "
+                f"{period} layers"
+            )
+        if period > 1 or self.pattern.changes(0):
+            for layer in range(period):
+                self._check_layer(self.layer_config(layer))
+
+    def _check_layer(self, config: "ModelConfig") -> None:
+        if config.residual.streams != self.residual.streams:
+            raise ConfigError(f"model.pattern: {config.residual} and {self.residual} keep other streams")
+        if config.position == self.position:
+            return
+        specs = config.position.parameters(self.d_model, self.num_heads, self.max_length)
+        if specs or config.position.to_embedding(jnp.zeros((1, 1), jnp.int32), self.d_model, {}) is not None:
+            raise ConfigError(f"model.pattern: {config.position} does not enter in each layer by itself; use rope")
+
+    def layer_config(self, layer: int) -> "ModelConfig":
+        """The config as one layer sees it."""
+        changes = self.pattern.changes(layer)
+        return replace(self, {"pattern": Pattern(), "distinct_layers": None, **changes}) if changes else self
 
     def _check_norms(self) -> None:
         widths = {
@@ -221,6 +253,11 @@ class ModelConfig:
     def value_size(self) -> int:
         """Size of a head's values."""
         return self.merge.value_dim(self.d_model, self.head_size)
+
+    @property
+    def num_distinct_layers(self) -> int:
+        """Blocks with parameters of their own."""
+        return self.num_layers if self.distinct_layers is None else self.distinct_layers
 
     @property
     def branches(self) -> int:

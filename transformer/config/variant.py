@@ -57,7 +57,7 @@ class Variant:
     @classmethod
     def variants(cls) -> dict[str, type[Self]]:
         """All variants of the family by name; of two with one name, the one defined last."""
-        return {sub.name: sub for sub in sorted(_below(cls), key=lambda sub: sub._defined)}
+        return {sub.name: sub for sub in sorted(_concrete(cls), key=lambda sub: sub._defined)}
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -75,11 +75,11 @@ class Variant:
         return _from_node(node, cls, text)
 
 
-def _below(cls: type[T]) -> list[type[T]]:
-    """The variants among the subclasses of a class, at any depth."""
-    subclasses = cls.__subclasses__()
-    variants = [sub for sub in subclasses if "__dataclass_params__" in sub.__dict__ and not inspect.isabstract(sub)]
-    return variants + [deeper for sub in subclasses for deeper in _below(sub)]
+def _concrete(cls: type[T]) -> list[type[T]]:
+    """The variants among a class, which may be its own family, and the subclasses of it at any depth."""
+    own = [cls] if "__dataclass_params__" in cls.__dict__ and not inspect.isabstract(cls) else []
+    own = [] if cls is Variant else own
+    return own + [deeper for sub in cls.__subclasses__() for deeper in _concrete(sub)]
 
 
 def _from_node(node: ast.expr, family: type[Variant], text: str) -> Any:
@@ -112,14 +112,23 @@ def _from_node(node: ast.expr, family: type[Variant], text: str) -> Any:
 
 def variant_of(expected: Any) -> type[Variant] | None:
     """The class of variants that a field's type allows, whether or not it also allows None."""
+    if typing.get_origin(expected) is tuple:
+        return None
     options = [o for o in typing.get_args(expected) or (expected,) if inspect.isclass(o) and issubclass(o, Variant)]
-    return options[0] if options and typing.get_origin(expected) is not tuple else None
+    return options[0] if options else None
+
+
+def _item_of(expected: Any) -> type[Variant] | None:
+    """The class of the variants in a tuple of them."""
+    return variant_of(typing.get_args(expected)[0]) if typing.get_origin(expected) is tuple else None
 
 
 def _argument(node: ast.expr, expected, where: str, text: str) -> Any:
     family = variant_of(expected)
     if family is not None and not (isinstance(node, ast.Constant) and node.value is None):
         return _from_node(node, family, text)
+    if (family := _item_of(expected)) is not None and isinstance(node, ast.Tuple | ast.List):
+        return tuple(_from_node(item, family, text) for item in node.elts)
     try:
         value = ast.literal_eval(node)
     except (ValueError, TypeError):
@@ -169,6 +178,8 @@ def make(cls, values: dict[str, Any]) -> Any:
 
 def to_text(value: Any) -> str:
     """The shortest text that parses back to the value: fields at their default are left out."""
+    if isinstance(value, tuple) and any(isinstance(item, Variant) for item in value):
+        return "[" + ", ".join(map(to_text, value)) + "]"
     if not isinstance(value, Variant):
         return repr(value)
     changed = [
@@ -208,6 +219,8 @@ def from_json(cls: Any, data: Any, where: str = "config") -> Any:
     Raises:
       ConfigError: an unknown or missing field, an unknown variant, or a wrong type.
     """
+    if (item := _item_of(cls)) is not None and isinstance(data, list):
+        return tuple(from_json(item, one, where) for one in data)
     family: Any = variant_of(cls)
     if family is not None and (data is not None or family is cls):
         cls = family

@@ -127,7 +127,10 @@ class Attention(HeadAttention):
             keys_seen, keys_kept = append(past.keys_XKS, memory.keys_XKS, context.slot_places, axis=2)
             values_seen, values_kept = append(past.values_XSK, memory.values_XSK, context.slot_places, axis=1)
             memory, past, keys = KeyValue(keys_seen, values_seen), KeyValue(keys_kept, values_kept), context.slots
-        out = self.attend(x_BLD, q, memory, queries=tokens, keys=keys, mask=context.mask, bias=bias, key=key)
+        mask, reach = context.mask, config.reach.mask()
+        if reach is not None:
+            mask = reach if mask is None else mask & reach
+        out = self.attend(x_BLD, q, memory, queries=tokens, keys=keys, mask=mask, bias=bias, key=key)
         return out, Kept(past)
 
 

@@ -1,6 +1,6 @@
-"""A stack of equal layers whose parameters carry a leading layer axis N."""
+"""A stack of layers whose parameters carry a leading layer axis N."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -11,15 +11,31 @@ from transformer.config.implementations import Layers
 
 
 class Stack(nnx.Module):
-    """`num_layers` copies of one module, stored stacked, run as `layers` says; `stack[i]` is one of them."""
+    """Layers stored stacked, run as `layers` says; `stack[i]` is one of them.
 
-    def __init__(self, build: Callable[[jax.Array], nnx.Module], num_layers: int, layers: Layers, *, key: jax.Array):
+    Layers of several kinds take turns, and each kind is a stack of its own. Where fewer layers than
+    `num_layers` are distinct, they are gone through again.
+    """
+
+    def __init__(
+        self,
+        builds: Sequence[Callable[[jax.Array], nnx.Module]],
+        num_layers: int,
+        layers: Layers,
+        *,
+        distinct: int | None = None,
+        key: jax.Array,
+    ):
+        self.num_layers, self.layers = num_layers, layers
+        self.distinct = num_layers if distinct is None else distinct
+        self.kinds = nnx.List(self._stacked(build, kind, len(builds), key) for kind, build in enumerate(builds))
+
+    def _stacked(self, build, kind: int, period: int, key: jax.Array) -> nnx.Module:
         def values(i):
             return nnx.split(build(jax.random.fold_in(key, i)))[1]
 
-        self.num_layers, self.layers = num_layers, layers
         graphdef, _ = nnx.split(nnx.eval_shape(lambda: build(key)))
-        self.layer = nnx.merge(graphdef, jax.vmap(values)(jnp.arange(num_layers)))
+        return nnx.merge(graphdef, jax.vmap(values)(jnp.arange(kind, self.distinct, period)))
 
     def __len__(self) -> int:
         return self.num_layers
@@ -27,8 +43,9 @@ class Stack(nnx.Module):
     def __getitem__(self, i: int) -> nnx.Module:
         if not -self.num_layers <= i < self.num_layers:
             raise IndexError(f"layer {i} of {self.num_layers}")
-        graphdef, values = nnx.split(self.layer)
-        return nnx.merge(graphdef, jax.tree.map(lambda a: a[i], values))
+        row, kind = divmod(i % self.num_layers % self.distinct, len(self.kinds))
+        graphdef, values = nnx.split(self.kinds[kind])
+        return nnx.merge(graphdef, jax.tree.map(lambda a: a[row], values))
 
     def __iter__(self) -> Iterator[nnx.Module]:
         return (self[i] for i in range(self.num_layers))
@@ -38,14 +55,20 @@ class Stack(nnx.Module):
 
         Each layer is called with `kwargs`, its number and its own key below `key`.
         """
-        graphdef, values = nnx.split(self.layer)
+        period = len(self.kinds)
+        turns = self.num_layers // period
+        graphdefs, values = zip(*(nnx.split(kind) for kind in self.kinds), strict=True)
+        if self.distinct < self.num_layers:
+            values = jax.tree.map(lambda a: a[jnp.arange(turns) % (self.distinct // period)], values)
 
-        def body(carry, layer):
-            x, penalty = carry
-            index, values = layer
-            layer_key = None if key is None else jax.random.fold_in(key, index)
-            x, kept = nnx.merge(graphdef, values)(x, layer=index, key=layer_key, **kwargs)
-            return x, penalty + jnp.asarray(kept.penalty, jnp.float32)
+        def body(carry, turn):
+            number, of_kinds = turn
+            for kind, (graphdef, own) in enumerate(zip(graphdefs, of_kinds, strict=True)):
+                x, penalty = carry
+                index = number * period + kind
+                layer_key = None if key is None else jax.random.fold_in(key, index)
+                x, kept = nnx.merge(graphdef, own)(x, layer=index, key=layer_key, **kwargs)
+                carry = x, penalty + jnp.asarray(kept.penalty, jnp.float32)
+            return carry
 
-        carry = (x, jnp.float32(0))
-        return self.layers(body, carry, (jnp.arange(self.num_layers), values), self.num_layers)
+        return self.layers(body, (x, jnp.float32(0)), (jnp.arange(turns), values), turns)

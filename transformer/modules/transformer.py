@@ -27,8 +27,13 @@ class Transformer(nnx.Module):
         self.max_length = config.max_length if max_length is None else max_length
         specs = config.position.parameters(config.d_model, config.num_heads, self.max_length)
         self.position = Parameters(specs, key=at(key, "position"))
+        kinds = [config.layer_config(layer) for layer in range(config.pattern.period)]
         self.blocks = Stack(
-            lambda key: Block(config, cross=cross, key=key), config.num_layers, config.layers, key=at(key, "blocks")
+            [lambda key, kind=kind: Block(kind, cross=cross, key=key) for kind in kinds],
+            config.num_layers,
+            config.layers,
+            distinct=config.num_distinct_layers,
+            key=at(key, "blocks"),
         )
         law = NoNorm() if config.embedding_norm == NoNorm() and not config.residual.embedding_norm else config.norm
         law = law if config.embedding_norm == NoNorm() else config.embedding_norm
@@ -37,9 +42,16 @@ class Transformer(nnx.Module):
         self.final_norm = NormLayer(final, config.d_model, key=at(key, "final_norm"))
 
     @property
+    def span(self) -> int | None:
+        """How many of the latest tokens some layer needs; None: all."""
+        spans = [self.config.layer_config(i).reach.span for i in range(self.config.pattern.period)]
+        return None if None in spans else max(span for span in spans if span is not None)
+
+    @property
     def mixes_tokens(self) -> str:
         """The name of a choice that looks at all tokens whatever the mask; empty for none."""
-        kinds = (self.config.norm, self.config.embedding_norm, self.config.feed_forward)
+        own = [self.config.layer_config(i).feed_forward for i in range(self.config.pattern.period)]
+        kinds = (self.config.norm, self.config.embedding_norm, *own)
         return next((str(kind) for kind in kinds if kind.mixes_tokens), "")
 
     def check_length(self, length: int) -> None:
@@ -51,10 +63,11 @@ class Transformer(nnx.Module):
             )
 
     def mask_of(self, tokens: Tokens, mask: Mask | None = None) -> Mask:
-        """The mask of self-attention: `mask` instead of the model's direction; padding and segments always."""
+        """The mask of self-attention: `mask` instead of the model's direction; padding and segments always.
+
+        How far a layer looks it knows itself.
+        """
         mask = (Causal() if self.config.causal else Full()) if mask is None else mask
-        reach = self.config.reach.mask()
-        mask = mask if reach is None else mask & reach
         mask = mask if tokens.valid is None else mask & Padding()
         return mask if tokens.segments is None else mask & Segment()
 
@@ -99,7 +112,7 @@ class Transformer(nnx.Module):
         if not config.causal:
             raise ConfigError("model: only a causal model has a cache, and this one sees later tokens")
         self.check_length(capacity)
-        slots = min(capacity, config.reach.span or capacity)
+        slots = min(capacity, self.span or capacity)
         heads = batch_size * config.heads.count(config.kv_heads)
         keys = jnp.zeros((heads, config.heads.key_size(config.head_size), slots), dtype)
         values = jnp.zeros((heads, slots, config.value_size), dtype)
@@ -118,7 +131,7 @@ class Transformer(nnx.Module):
         `blocks` are those of the stack where they were taken apart before, outside of a loop.
         A token past the capacity of a cache that is no ring gives NaN.
         """
-        ring = self.config.reach.span == cache.capacity
+        ring = self.span == cache.capacity
         valid_BL = jnp.ones(x_BLD.shape[:2], jnp.bool) if valid_BL is None else valid_BL
         steps_BL = jnp.cumsum(valid_BL, axis=1, dtype=jnp.int32)
         positions_BL = cache.next_position_B[:, None] + jnp.maximum(steps_BL - 1, 0)

@@ -5,16 +5,18 @@ import typing
 from typing import Any
 
 from transformer.config.activations import GELU, GLU, Activation, Linear, ReLU, SiLU, SquaredReLU
-from transformer.config.attention import Merge, Projection, Reach, Scale, SlidingWindow
-from transformer.config.blocks import BlockLayout
-from transformer.config.feed_forwards import ExpertChoice, FeedForwardKind, TopKExperts
+from transformer.config.attention import FullReach, Merge, Projection, Reach, Scale, SlidingWindow
+from transformer.config.blocks import AttentionOnly, BlockLayout, Sequential
+from transformer.config.feed_forwards import DenseFeedForward, ExpertChoice, FeedForwardKind, TopKExperts
 from transformer.config.heads import Heads
 from transformer.config.implementations import AttentionImplementation, Chunked, Layers, Scanned
 from transformer.config.model import ModelConfig
 from transformer.config.norms import GroupNorm, LayerNorm, Norm, RMSNorm
+from transformer.config.patterns import Pattern
 from transformer.config.positions import (
     LinearScaling,
     Llama3Scaling,
+    NoPosition,
     NTKScaling,
     Position,
     Randomized,
@@ -123,6 +125,11 @@ FAMILIES: dict[str, list[Changes]] = {
         *_each(FeedForwardKind, TopKExperts(top=1), TopKExperts(shared=1), ExpertChoice(shared=1)),
         *_each(Layers, Scanned(remat="full")),
         {"tie_embeddings": True},
+        {"distinct_layers": 1},
+        {"pattern": Pattern(reach=(SlidingWindow(3), FullReach()))},
+        {"pattern": Pattern(position=(RoPE(), NoPosition()))},
+        {"pattern": Pattern(residual=(PostNorm(), PreNorm()))},
+        {"pattern": Pattern(feed_forward=(DenseFeedForward(), TopKExperts()), block=(AttentionOnly(), Sequential()))},
         {"attention_inner_norm": GroupNorm(4), "feed_forward_inner_norm": RMSNorm()},
         {"attention_bias": ("query", "value", "out"), "feed_forward_bias": True},
     ],

@@ -88,8 +88,8 @@ class Subject:
     @functools.cached_property
     def mixes_tokens(self) -> bool:
         """Whether a choice of the config looks at all tokens whatever the mask, so that packing is refused."""
-        kinds = (self.config.norm, self.config.embedding_norm, self.config.feed_forward)
-        return any(kind.mixes_tokens for kind in kinds)
+        own = [self.config.layer_config(i).feed_forward for i in range(self.config.pattern.period)]
+        return any(kind.mixes_tokens for kind in (self.config.norm, self.config.embedding_norm, *own))
 
     @functools.cached_property
     def gradient(self) -> Callable[..., tuple[tuple[np.ndarray, np.ndarray], Params]]:

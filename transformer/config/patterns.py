@@ -1,0 +1,45 @@
+"""What changes from layer to layer."""
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from transformer.config.attention import Reach
+from transformer.config.blocks import BlockLayout
+from transformer.config.feed_forwards import FeedForwardKind
+from transformer.config.positions import Position
+from transformer.config.residuals import Residual
+from transformer.config.variant import Variant
+
+
+@dataclass(frozen=True)
+class Pattern(Variant):
+    """Choices of layers in turn, from the first layer on and again from the beginning; empty: as the model says.
+
+    Local and global attention are `pattern(reach=[sliding_window(8), full])` (Gemma 2), layers without
+    positions `pattern(position=[rope, rope, rope, none])` (Yang et al. 2025), experts in every second layer
+    `pattern(feed_forward=[dense, top_k])`, Mix-LN of four layers (Li P. et al. 2024)
+    `pattern(residual=[post, pre, pre, pre])`, and sublayers reordered (Press et al. 2020)
+    `pattern(block=[attention_only, sequential, feed_forward_only])`.
+    """
+
+    reach: tuple[Reach, ...] = ()
+    position: tuple[Position, ...] = ()
+    """Of schemes that enter in attention and share no parameters between layers."""
+    residual: tuple[Residual, ...] = ()
+    """Of as many streams as the model's."""
+    block: tuple[BlockLayout, ...] = ()
+    feed_forward: tuple[FeedForwardKind, ...] = ()
+
+    @property
+    def period(self) -> int:
+        """Layers after which it begins again."""
+        return math.lcm(*(len(values) or 1 for values in self._values().values()))
+
+    def changes(self, layer: int) -> dict[str, Any]:
+        """Fields of the model's config that the layer has of its own."""
+        return {name: values[layer % len(values)] for name, values in self._values().items() if values}
+
+    def _values(self) -> dict[str, tuple[Variant, ...]]:
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
