@@ -227,6 +227,9 @@ class ModelConfig:
             raise ConfigError(f"model.weighting: {self.weighting} takes no bias, and {self.position} is one; use rope")
         if not self.weighting.biased and self.score != PlainScore():
             raise ConfigError(f"model.score: the products of {self.weighting} are no scores of {self.score}; use plain")
+        layers = [self.layer_config(layer).block for layer in range(self.pattern.period)]
+        if self.position.biased and not any(block.attends for block in layers):
+            raise ConfigError(f"model.position: {self.position} is a bias of scores, and {self.block} has no attention")
         if not self.weighting.scaled and self.scale != InverseRootScale():
             raise ConfigError(f"model.scale: in {self.weighting} the factor {self.scale} cancels; use inverse_root")
         self.heads.check(self.head_size)

@@ -135,8 +135,9 @@ def elu_features(x: jax.Array) -> jax.Array:
 def random_features(x_BLHK: jax.Array, directions_FK: jax.Array) -> jax.Array:
     """exp(ωx - ‖x‖²/2) / √F: positive features whose products are exp(q·k) on average (Choromanski et al. 2020).
 
-    Equation 7 of the paper (FAVOR+), float32; the directions ω are standard normal.
+    Equation 7 of the paper (FAVOR+), float32; the directions ω are standard normal. As in the authors'
+    code 1e-6 is added to the exponential: features that vanish all together would leave 0/0.
     """
     x = x_BLHK.astype(jnp.float32)
     exponent = x @ directions_FK.T - (x * x).sum(-1, keepdims=True) / 2
-    return jnp.exp(exponent) / math.sqrt(len(directions_FK))
+    return (jnp.exp(exponent) + 1e-6) / math.sqrt(len(directions_FK))
