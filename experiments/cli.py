@@ -5,35 +5,37 @@ import dataclasses
 import io
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from types import NoneType
+from typing import Any, TypeVar, get_args
 
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from transformer.config.variant import ConfigError, Variant, nearest, to_text
+from transformer.config.variant import ConfigError, Variant, nearest, to_text, variant_of
 from transformer.training.checkpoint import CheckpointError
 from transformer.training.signals import EXIT_INTERRUPTED, Interrupted
 
 T = TypeVar("T")
 REGISTRY = ConstructorRegistry()
+UNSET = "unset"
 
 
 @REGISTRY.primitive_rule
 def _variant_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
-    """A variant is one word of the command line: its text form."""
-    family = info.type
-    if not (isinstance(family, type) and issubclass(family, Variant)):
+    """A variant is one word of the command line: its text form; `unset` where there need not be one."""
+    family, optional = variant_of(info.type), NoneType in get_args(info.type)
+    if family is None:
         return None
 
-    def parse(words: list[str]) -> Variant:
-        return family.parse(words[0])
+    def parse(words: list[str]) -> Variant | None:
+        return None if optional and words[0] == UNSET else family.parse(words[0])
 
     return PrimitiveConstructorSpec(
         nargs=1,
-        metavar="{" + ",".join(sorted(family.variants())) + "}",
+        metavar="{" + ",".join([*sorted(family.variants()), *[UNSET] * optional]) + "}",
         instance_from_str=parse,
-        is_instance=lambda value: isinstance(value, family),
-        str_from_instance=lambda value: [to_text(value)],
+        is_instance=lambda value: isinstance(value, family) or (optional and value is None),
+        str_from_instance=lambda value: [UNSET if value is None else to_text(value)],
     )
 
 

@@ -1,8 +1,9 @@
 """Which norm? LayerNorm with less and less of it, RMSNorm, and what claims to do without statistics.
 
-Expected: LayerNorm without bias, RMSNorm (Narang et al. 2021: 2.167 against 2.182 of T5's loss) and DyT (Zhu
-et al. 2025) are as good as LayerNorm; without any norm training is slower and bears fewer learning
-rates. What the loss hides is in the columns `sensitivity` to the learning rate and `diverged`.
+Expected: LayerNorm without bias, RMSNorm (Narang et al. 2021: 2.167 against 2.182 of T5's loss) and DyT with
+embeddings times √d (Zhu et al. 2025, appendix; small inputs leave tanh linear) are as good as LayerNorm;
+without any norm training is slower and bears fewer learning rates. What the loss hides is in the columns
+`sensitivity` to the learning rate and `diverged`.
 
     python -m experiments.norm_method                  two cores: minutes
     python -m experiments.norm_method full             a GPU
@@ -19,6 +20,7 @@ ARMS = {
     "rmsnorm": {"model.norm": RMSNorm()},
     "scalenorm": {"model.norm": ScaleNorm()},
     "dyt": {"model.norm": DyT()},
+    "dyt, embeddings √d": {"model.norm": DyT(), "model.scale_embeddings": True},
     "none": {"model.norm": NoNorm()},
 }
 

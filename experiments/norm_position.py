@@ -5,6 +5,7 @@ ones do not; at few layers with warm-up the placements are close.
 
     python -m experiments.norm_position                      two cores: 3 minutes
     python -m experiments.norm_position full                 a GPU: 12 layers, eleven placements
+    python -m experiments.norm_position --arms pre deepnorm hyper
     python -m experiments.norm_position --data.path input.txt --optimizer.warmup-steps 0
 
 Found with the first command (2 layers, d 64, 500 steps, 4 estimation seeds of 6, learning rate
@@ -18,8 +19,6 @@ chosen of 1e-3, 3e-3, 1e-2 on the other 2; jax 0.10.2, two cores, 2026-11-20), n
 Sign reproduced for post against pre, at a schedule so short that it measures speed of learning, not
 end points. No run diverged. Seeds hardly correlated over arms (ρ = 0.01): pairing gained nothing here.
 """
-
-import sys
 
 from experiments import cli
 from experiments.study_command import budgets, run_study
@@ -43,8 +42,6 @@ ARMS = {
     "post": {"model.residual": PostNorm()},
     "sandwich": {"model.residual": SandwichNorm()},
     "none": {"model.residual": NoNormResidual()},
-}
-MORE = {
     "peri": {"model.residual": PeriNorm()},
     "branch": {"model.residual": BranchNorm()},
     "deepnorm": {"model.residual": DeepNorm(), "model.initializer": Xavier()},
@@ -56,10 +53,9 @@ MORE = {
 
 
 def main() -> None:
-    presets = budgets("norm_position", steps=500)
+    presets = budgets("norm_position", steps=500, arms=("pre", "post", "sandwich", "none"))
     full = presets["full"].replace({"model.num_layers": 12})
-    arms = ARMS | MORE if "full" in sys.argv[1:2] else ARMS
-    run_study("norm position", arms, presets | {"full": full}, __doc__ or "")
+    run_study("norm position", ARMS, presets | {"full": full}, __doc__ or "")
 
 
 if __name__ == "__main__":

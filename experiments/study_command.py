@@ -10,7 +10,7 @@ from experiments import cli
 from transformer import runtime
 from transformer.config.presets import PRESETS
 from transformer.config.run import RunConfig
-from transformer.config.variant import ConfigError
+from transformer.config.variant import ConfigError, nearest
 from transformer.study.budget import Budget, Knob
 from transformer.study.probes import Probe
 from transformer.study.study import Study
@@ -28,6 +28,8 @@ class StudyCommand(RunConfig):
     """Seeds that only choose the learning rate; none: a third."""
     learning_rates: tuple[float, ...] = (1e-3, 3e-3, 1e-2)
     """Peak learning rates that every arm tries."""
+    arms: tuple[str, ...] = ()
+    """Arms to run, by name, the first one the baseline; none: all."""
     margin: float = 0.01
     """Differences below this, in nats per token, count as equivalent."""
     match: Budget | None = None
@@ -70,6 +72,9 @@ def run_parsed(
     name: str, arms: Mapping[str, Mapping[str, Any]], command: StudyCommand, probes: tuple[Probe, ...] = ()
 ) -> None:
     """The same of a command that is parsed already."""
+    if unknown := [arm for arm in command.arms if arm not in arms]:
+        raise ConfigError(f"arms: no arm {unknown[0]!r}{nearest(unknown[0], arms)}")
+    arms = {arm: arms[arm] for arm in command.arms} if command.arms else arms
     study = Study(
         name,
         cli.fields_of(command, RunConfig),

@@ -1,5 +1,6 @@
 """Command lines: wrong input is one line and exit code 2, before anything compiles."""
 
+import importlib
 import json
 import subprocess
 import sys
@@ -8,10 +9,12 @@ import pytest
 
 from experiments import cli
 from experiments.language_model import Command
-from experiments.norm_position import LAPTOP
-from experiments.study_command import StudyCommand
+from experiments.study_command import StudyCommand, budgets, run_parsed
+from transformer.config.attention import FullReach, SlidingWindow
+from transformer.config.patterns import Pattern
 from transformer.config.positions import RoPE
 from transformer.config.presets import PRESETS
+from transformer.config.residuals import PostNorm
 from transformer.config.variant import ConfigError
 
 COMMANDS = {name: cli.extend(preset, Command) for name, preset in PRESETS.items()}
@@ -56,13 +59,40 @@ def test_wrong_arguments_are_one_line(arguments, message):
 
 
 def test_every_experiment_explains_itself(capsys):
-    for cls, presets in ((Command, COMMANDS), (StudyCommand, {"laptop": LAPTOP})):
+    for cls, presets in ((Command, COMMANDS), (StudyCommand, budgets("norm_position"))):
         with pytest.raises(SystemExit) as stop:
             cli.parse(cls, presets, ["--help"], description="What this is.")
         assert stop.value.code == 0
         said = capsys.readouterr().out
         assert "What this is." in said
         assert "Normalization method" in said
+
+
+def test_choices_that_need_not_be_and_patterns():
+    """`unset` leaves a choice open; a pattern is one word."""
+    assert parse("--model.feed-forward-residual", "post").model.feed_forward_residual == PostNorm()
+    both = parse("--model.feed-forward-residual", "post", "--model.feed-forward-residual", "unset")
+    assert both.model.feed_forward_residual is None
+    pattern = parse("--model.pattern", "pattern(reach=[sliding_window(8), full])").model.pattern
+    assert pattern == Pattern(reach=(SlidingWindow(8), FullReach()))
+
+
+def test_arms_are_chosen_by_name():
+    """A wrong name has the nearest one."""
+    command = budgets("norm_position", arms=("pre", "pst"))["laptop"]
+    with pytest.raises(ConfigError, match="arms: no arm 'pst'; did you mean 'post'"):
+        run_parsed("x", {"pre": {}, "post": {}}, command)
+
+
+@pytest.mark.parametrize("name", ["norm_method", "norm_position", "activation", "position", "attention", "structure"])
+@pytest.mark.parametrize("preset", ["laptop", "full"])
+def test_every_arm_of_the_six_questions_is_a_config(name, preset):
+    """At either budget, before anything is compiled."""
+    arms = importlib.import_module(f"experiments.{name}").ARMS
+    base = budgets(name)[preset]
+    assert len(arms) >= 5
+    for changes in arms.values():
+        base.replace({"model.vocab_size": 10, **changes})
 
 
 def run(*arguments):

@@ -1,5 +1,6 @@
 """A study: cells, selection and estimation, the report, and variants that only a script knows."""
 
+import dataclasses
 import json
 from dataclasses import dataclass
 
@@ -9,10 +10,11 @@ import pytest
 
 from transformer.config.norms import Norm, RMSNorm
 from transformer.config.parameters import ONES, Parameter
-from transformer.config.positions import Position
+from transformer.config.positions import ALiBi, Position
 from transformer.config.run import RunConfig
 from transformer.config.variant import ConfigError
-from transformer.study.report import select_learning_rate
+from transformer.study.probes import LongerText
+from transformer.study.report import select_learning_rate, sensitivity
 from transformer.study.study import Study
 
 
@@ -107,6 +109,28 @@ def test_selection_prefers_learning_rates_that_do_not_diverge():
     assert select_learning_rate(np.array([[3.0, 3.0], [1.0, nan], [2.0, 2.0]])) == 2
     assert select_learning_rate(np.array([[nan, nan], [1.0, nan]])) == 1
     assert select_learning_rate(np.empty((1, 0))) == 0
+
+
+def test_sensitivity_to_the_learning_rate():
+    """The mean over learning rates less the best, a diverged or hopeless run counting as a guess."""
+    losses = np.array([[2.0, 2.0], [1.0, 1.0], [np.nan, 9.0]])
+    assert sensitivity(losses, guess=3.0) == pytest.approx((2 + 1 + 3) / 3 - 1)
+    assert sensitivity(np.full((3, 2), 1.5), guess=3.0) == 0
+
+
+def test_probes_are_measured_on_trained_parameters(base, corpus, tmp_path):
+    """On text longer than in training: no number for learned positions; later read from the cells."""
+    arms = {"learned": {}, "alibi": {"model.position": ALiBi()}}
+    study = Study("positions", base, arms, seeds=2, probes=(LongerText(2, batches=1),))
+    learned, alibi = study.run(tmp_path, data=corpus).arms
+    assert learned.probes == {"loss at 2x length": None}
+    assert 0 < alibi.probes["loss at 2x length"] < 2 * np.log(corpus.tokenizer.vocab_size)
+    assert "loss at 2x length" in (tmp_path / "report.md").read_text()
+    times = {p: p.stat().st_mtime_ns for p in tmp_path.glob("cells/*/result.json")}
+    assert study.run(tmp_path, data=corpus).arms[1].probes == alibi.probes
+    assert {p: p.stat().st_mtime_ns for p in times} == times
+    more = dataclasses.replace(study, probes=(LongerText(2, batches=1), LongerText(3, batches=1)))
+    assert more.run(tmp_path, data=corpus).arms[1].probes.keys() == {"loss at 2x length", "loss at 3x length"}
 
 
 def test_an_arm_that_always_diverges_is_counted_and_not_averaged(base, corpus, tmp_path):

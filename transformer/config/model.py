@@ -280,9 +280,16 @@ class ModelConfig:
         return usual if own is None else own
 
     @property
-    def has_final_norm(self) -> bool:
-        """Whether the stream is normalized after the last layer."""
-        return self.residual.final_norm if self.final_norm is None else self.final_norm
+    def first_norm(self) -> Norm:
+        """Norm of the embedded tokens, which some residual connections ask for."""
+        asked = self.residual.embedding_norm and self.embedding_norm == NoNorm()
+        return self.norm if asked else self.embedding_norm
+
+    @property
+    def last_norm(self) -> Norm:
+        """Norm after the last layer."""
+        wanted = self.residual.final_norm if self.final_norm is None else self.final_norm
+        return self.norm if wanted else NoNorm()
 
     @property
     def ff_width(self) -> int:

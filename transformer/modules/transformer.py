@@ -7,7 +7,6 @@ import jax.numpy as jnp
 from flax import nnx
 
 from transformer.config.model import ModelConfig
-from transformer.config.norms import NoNorm
 from transformer.config.variant import ConfigError
 from transformer.functional.cache import Cache, KeyValue, append_tokens, empty_tokens, places_of
 from transformer.functional.dropout import dropout
@@ -35,11 +34,8 @@ class Transformer(nnx.Module):
             distinct=config.num_distinct_layers,
             key=at(key, "blocks"),
         )
-        law = NoNorm() if config.embedding_norm == NoNorm() and not config.residual.embedding_norm else config.norm
-        law = law if config.embedding_norm == NoNorm() else config.embedding_norm
-        self.embedding_norm = NormLayer(law, config.d_model, key=at(key, "embedding_norm"))
-        final = config.norm if config.has_final_norm else NoNorm()
-        self.final_norm = NormLayer(final, config.d_model, key=at(key, "final_norm"))
+        self.embedding_norm = NormLayer(config.first_norm, config.d_model, key=at(key, "embedding_norm"))
+        self.final_norm = NormLayer(config.last_norm, config.d_model, key=at(key, "final_norm"))
 
     @property
     def span(self) -> int | None:
