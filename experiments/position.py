@@ -17,6 +17,7 @@ ARMS = {
     "learned": {"model.position": Learned()},
     "none": {"model.position": NoPosition()},
     "sinusoidal": {"model.position": Sinusoidal()},
+    "sinusoidal, embeddings √d": {"model.position": Sinusoidal(), "model.scale_embeddings": True},
     "rope": {"model.position": RoPE()},
     "alibi": {"model.position": ALiBi()},
     "t5 bias": {"model.position": T5Bias()},

@@ -121,7 +121,7 @@ def test_sensitivity_to_the_learning_rate():
 def test_probes_are_measured_on_trained_parameters(base, corpus, tmp_path):
     """On text longer than in training: no number for learned positions; later read from the cells."""
     arms = {"learned": {}, "alibi": {"model.position": ALiBi()}}
-    study = Study("positions", base, arms, seeds=2, probes=(LongerText(2, batches=1),))
+    study = Study("positions", base, arms, seeds=2, probes=(LongerText(2),))
     learned, alibi = study.run(tmp_path, data=corpus).arms
     assert learned.probes == {"loss at 2x length": None}
     assert 0 < alibi.probes["loss at 2x length"] < 2 * np.log(corpus.tokenizer.vocab_size)
@@ -129,7 +129,7 @@ def test_probes_are_measured_on_trained_parameters(base, corpus, tmp_path):
     times = {p: p.stat().st_mtime_ns for p in tmp_path.glob("cells/*/result.json")}
     assert study.run(tmp_path, data=corpus).arms[1].probes == alibi.probes
     assert {p: p.stat().st_mtime_ns for p in times} == times
-    more = dataclasses.replace(study, probes=(LongerText(2, batches=1), LongerText(3, batches=1)))
+    more = dataclasses.replace(study, probes=(LongerText(2), LongerText(3)))
     assert more.run(tmp_path, data=corpus).arms[1].probes.keys() == {"loss at 2x length", "loss at 3x length"}
 
 

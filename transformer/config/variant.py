@@ -152,6 +152,8 @@ def check_type(value, expected, where: str) -> Any:
             raise ConfigError(f"{where}: unknown value {value!r}{nearest(str(value), map(str, parameters))}")
         return value
     options = parameters if parameters and origin is not tuple else (expected,)
+    if any(typing.get_origin(o) is typing.Literal and value in typing.get_args(o) for o in options):
+        return value
     if isinstance(value, tuple | list) and (lists := [o for o in options if typing.get_origin(o) is tuple]):
         return check_type(value, lists[0], where)
     if float in options and type(value) is int and int not in options:

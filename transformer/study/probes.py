@@ -36,11 +36,11 @@ class LongerText(Probe):
     """
 
     factor: int = 2
-    batches: int = 4
-    """Of the validation part, 32 sequences each."""
+    tokens: int = 32_768
+    """Of the validation part, from its beginning; whole batches."""
 
     def __post_init__(self):
-        if self.factor < 2 or self.batches < 1:
+        if self.factor < 2 or self.tokens < 1:
             raise ConfigError(f"longertext: {self} is no longer text")
 
     @property
@@ -53,7 +53,9 @@ class LongerText(Probe):
             return np.full(count, np.nan)
         length = config.model.max_length
         longer = config.replace({"model.max_length": self.factor * length})
-        batches = {n: a[: self.batches] for n, a in data.validation_batches(longer, 1).items()}
+        whole = data.validation_batches(longer, 1)
+        num_batches = max(1, self.tokens // config.objective.labels(whole)[0].size)
+        batches = {name: array[:num_batches] for name, array in whole.items()}
         _, apply = pure.split(pure.abstract(lambda key: build(config.model, key=key)))
         objective = config.objective.plain()
 
