@@ -1,12 +1,13 @@
 # make install   an environment in .venv; PYTHON= chooses the interpreter (3.11 to 3.13)
 # make demo      an ablation study on the text that comes with Python, with its report
 # make test      all tests
+# make conformance   every option and every pair of options; ROWS=100 for a draw of the combinations
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: install demo test lint
+.PHONY: install demo test conformance lint
 
 install: $(VENV)/installed
 
@@ -20,6 +21,9 @@ demo: install
 
 test: install
 	$(BIN)/python -m pytest -n 2
+
+conformance: install
+	$(BIN)/python -m transformer.testing $(if $(ROWS),--rows $(ROWS))
 
 lint: install
 	$(BIN)/ruff check .

@@ -5,8 +5,22 @@ embeddings times √d (Zhu et al. 2025, appendix; small inputs leave tanh linear
 without any norm training is slower and bears fewer learning rates. What the loss hides is in the columns
 `sensitivity` to the learning rate and `diverged`.
 
-    python -m experiments.norm_method                  two cores: minutes
+    python -m experiments.norm_method                  two cores: 4 minutes
     python -m experiments.norm_method full             a GPU
+
+Found with the first command (2 layers, d 64, 300 steps, 4 estimation seeds of 6, learning rate chosen of
+1e-3, 3e-3, 1e-2 on the other 2; jax 0.10.2, two cores, 2026-11-21), nats per token, and sensitivity:
+
+    layernorm      2.2856 ± 0.0230                                0.074
+    no bias        2.2943 ± 0.0254   +0.0087 ± 0.0123  unresolved  0.069
+    no parameters  2.3108 ± 0.0256   +0.0252 ± 0.0161  worse       0.087
+    rmsnorm        2.2925 ± 0.0272   +0.0068 ± 0.0175  unresolved  0.079
+    scalenorm      2.3052 ± 0.0273   +0.0196 ± 0.0097  worse       0.089
+    dyt            3.2353 ± 0.0329   +0.9497 ± 0.0395  worse       0.005
+    none           2.4562 ± 0.0298   +0.1705 ± 0.0417  worse       0.326
+
+RMSNorm and no bias: as expected, not resolved. Without a norm the sensitivity is four times as large.
+No run diverged. DyT does not learn to look at the context from embeddings of standard deviation 0.02.
 """
 
 from experiments import cli
