@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transformer.functional.attention import attention
-from transformer.functional.biases import LinearDistance, alibi_slopes
+from transformer.functional.biases import (
+    ByDistance,
+    Interpolated,
+    LinearDistance,
+    LogDistance,
+    alibi_slopes,
+    buckets,
+)
 from transformer.functional.masks import Causal, Tokens
 
 
@@ -55,3 +62,40 @@ def test_attention_sees_distances_only(shift):
     outs = [attention(q, k, v, queries=t, keys=t, mask=Causal(), bias=bias) for t in (here, there)]
     chex.assert_trees_all_equal(*outs)
     assert np.abs(outs[0] - attention(q, k, v, queries=here, keys=here, mask=Causal())).max() > 1e-3
+
+
+def test_buckets_of_t5():
+    """One for each of the nearest 16 distances, then logarithmic ranges up to 128 (Raffel et al. 2019)."""
+    distances = jnp.array([-3, 0, 1, 15, 16, 20, 32, 64, 127, 128, 5000], jnp.float32)
+    assert buckets(distances, 32, 128, causal=True).tolist() == [0, 0, 1, 15, 16, 17, 21, 26, 31, 31, 31]
+    both = buckets(jnp.array([-5000, -1, 0, 1, 7, 8, 5000], jnp.float32), 32, 128, causal=False)
+    assert both.tolist() == [31, 17, 0, 1, 7, 8, 15]
+
+
+def test_numbers_by_distance():
+    """A query's number for the clipped distance of each key, looked up by the query's own row."""
+    scores = jnp.asarray(np.random.default_rng(0).normal(size=(1, 5, 2, 5)), jnp.float32)
+    tokens = Tokens.at(np.arange(5))
+    out = np.asarray(ByDistance(scores)(tokens, tokens))
+    for head, query, key in np.ndindex(2, 5, 5):
+        assert out[0, head, query, key] == scores[0, query, head, np.clip(key - query, -2, 2) + 2]
+    part = ByDistance(scores)(tokens.block(2, 2), tokens)
+    np.testing.assert_array_equal(part, out[:, :, 2:4])
+
+
+def test_logarithmic_distance():
+    """-r₁ log(1 + r₂ |i - j|), a pair of numbers a head."""
+    tokens = Tokens.at(np.arange(4))
+    out = LogDistance(jnp.array([1.0, 2.0]), jnp.array([0.5, 3.0]))(tokens, tokens)
+    np.testing.assert_allclose(out[0, 1, 3, 0], -2 * np.log(1 + 3 * 3), rtol=1e-6)
+    np.testing.assert_allclose(out[0, 0, 0, 2], -np.log(1 + 0.5 * 2), rtol=1e-6)
+
+
+def test_interpolated_distance():
+    """The network sees log(1 + c·distance) / log(1 + c·max(i, T)) (FIRE, equation 7)."""
+    names = (jnp.float32(0.3), jnp.float32(2.0), jnp.array([1.0]), jnp.array([0.0]), jnp.array([[1.0, -2.0]]))
+    tokens = Tokens.at(np.arange(6))
+    out = Interpolated(*names)(tokens, tokens)
+    share = np.log1p(0.3 * 4) / np.log1p(0.3 * 5)
+    np.testing.assert_allclose(out[0, :, 5, 1], [share, -2 * share], rtol=1e-4)
+    np.testing.assert_allclose(out[0, 0, 1, 0], np.log1p(0.3) / np.log1p(0.6), rtol=1e-4)

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from transformer.functional.norms import layer_norm, rms_norm
+from transformer.functional.norms import group_norm, layer_norm, rms_norm, unit_norm
 
 
 def normal(seed, *shape, dtype=jnp.float32):
@@ -78,3 +78,42 @@ def test_gradients(norm):
     slope = sum((g * d).sum() for g, d in zip(jax.grad(run, argnums=(0, 1))(x, scale), directions, strict=True))
     ahead, behind = (run(x + s * directions[0], scale + s * directions[1]) for s in (1e-2, -1e-2))
     np.testing.assert_allclose(slope, (ahead - behind) / 2e-2, rtol=2e-2)
+
+
+def test_epsilon_outside_the_root():
+    """x / (√variance + ε), finite where a token is constant, and so is its gradient."""
+    x = np.asarray(X, np.float64)
+    centred = x - x.mean(-1, keepdims=True)
+    expected = centred / (x.std(-1, keepdims=True) + 0.5)
+    chex.assert_trees_all_close(layer_norm(X, eps=0.5, eps_outside=True), expected.astype(np.float32), atol=1e-5)
+    expected = x / (np.sqrt((x**2).mean(-1, keepdims=True)) + 0.5)
+    chex.assert_trees_all_close(rms_norm(X, eps=0.5, eps_outside=True), expected.astype(np.float32), atol=1e-5)
+    for norm in (layer_norm, rms_norm):
+        gradient = jax.grad(lambda x, norm=norm: norm(x, eps_outside=True).sum())(jnp.zeros((1, 4)))
+        assert np.isfinite(gradient).all()
+
+
+def test_the_first_features_alone():
+    """pRMSNorm: the mean of x² over a share of the features."""
+    x = np.asarray(X, np.float64)
+    expected = x / np.sqrt((x[..., :2] ** 2).mean(-1, keepdims=True) + 1e-6)
+    chex.assert_trees_all_close(rms_norm(X, fraction=0.25), expected.astype(np.float32), atol=1e-4)
+
+
+def test_groups_and_lengths():
+    """Each group of features by itself; the length of a token alone."""
+    parts = [layer_norm(X[..., i : i + 4]) for i in (0, 4)]
+    chex.assert_trees_all_close(group_norm(X, 2), jnp.concatenate(parts, -1), atol=1e-6)
+    expected = 3 * np.asarray(X) / np.linalg.norm(X, axis=-1, keepdims=True)
+    chex.assert_trees_all_close(unit_norm(X, scale=jnp.float32(3)), expected, atol=1e-5)
+
+
+def test_rounding_before_the_gain():
+    """In bfloat16 the order is seen; in float32 there is none."""
+    x = normal(5, 4, 64, dtype=jnp.bfloat16)
+    gain = jnp.asarray(1 + normal(6, 64) / 7)
+    for norm in (layer_norm, rms_norm):
+        first, last = (norm(x, scale_D=gain, cast_first=c) for c in (True, False))
+        assert (first != last).any()
+        expected = (norm(x).astype(jnp.float32) * gain).astype(jnp.bfloat16)
+        chex.assert_trees_all_equal(first, expected)

@@ -1,0 +1,77 @@
+"""Experts: who goes where, and what comes of it, by hand."""
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from transformer.functional.routing import expert_choice, expert_products, imbalance, router_z, token_choice
+
+B, L, E = 2, 5, 3
+LOGITS = jnp.asarray(np.random.default_rng(0).normal(size=(B, L, E)), jnp.float32)
+
+
+def pairs(routes):
+    """(token, expert) to weight."""
+    experts = np.repeat(np.arange(E), routes.sizes_E)
+    return dict(zip(zip(routes.tokens_X.tolist(), experts.tolist(), strict=True), routes.weights_X, strict=True))
+
+
+@pytest.mark.parametrize("top", [1, 2, 3])
+def test_every_token_has_its_likeliest_experts(top):
+    """None is dropped; the weights are the softmax over the chosen ones, or the probability of the only one."""
+    found, logits = pairs(token_choice(LOGITS, top)), np.asarray(LOGITS).reshape(-1, E)
+    expected = {}
+    for token, own in enumerate(logits):
+        chosen = np.argsort(-own)[:top]
+        weights = np.exp(own[chosen]) / np.exp(own if top == 1 else own[chosen]).sum()
+        expected |= {(token, int(e)): w for e, w in zip(chosen, weights, strict=True)}
+    assert found.keys() == expected.keys()
+    for pair, weight in expected.items():
+        np.testing.assert_allclose(found[pair], weight, rtol=1e-5)
+
+
+def test_every_expert_has_its_likeliest_tokens():
+    """As many of each sequence as its share, real ones only; the others of the fixed number weigh nothing."""
+    valid = jnp.arange(L) < jnp.array([[5], [2]])
+    found = {pair: w for pair, w in pairs(expert_choice(LOGITS, 1.5, valid)).items() if w > 0}
+    probabilities = np.asarray(jax.nn.softmax(LOGITS))
+    expected = {}
+    for b, count in enumerate((5, 2)):
+        for e in range(E):
+            own = probabilities[b, :count, e]
+            for token in np.argsort(-own)[: int(np.ceil(count * 1.5 / E))]:
+                expected[(b * L + int(token), e)] = own[token]
+    assert found.keys() == expected.keys()
+    for pair, probability in expected.items():
+        np.testing.assert_allclose(found[pair], probability, rtol=1e-5)
+
+
+def test_products_with_the_own_expert():
+    """Row by row, values and gradients."""
+    x = jnp.asarray(np.random.default_rng(1).normal(size=(6, 4)), jnp.float32)
+    kernels = jnp.asarray(np.random.default_rng(2).normal(size=(E, 4, 3)), jnp.float32)
+    experts = np.repeat(np.arange(E), [1, 3, 2])
+
+    def ours(x, kernels):
+        return expert_products(x, kernels, jnp.array([1, 3, 2], jnp.int32))
+
+    def by_hand(x, kernels):
+        return jnp.einsum("xd,xdf->xf", x, kernels[experts])
+
+    for f in (lambda f: f(x, kernels), lambda f: jax.grad(lambda *a: (f(*a) ** 2).sum(), argnums=(0, 1))(x, kernels)):
+        chex.assert_trees_all_close(f(ours), f(by_hand), rtol=1e-5, atol=1e-5)
+
+
+def test_penalties():
+    """Balance is 1 where all experts are as likely; all on one expert is E. Padding has no say."""
+    uniform = jnp.zeros((B, L, E)) + 1e-6 * LOGITS
+    np.testing.assert_allclose(imbalance(uniform, E, None), 1.0, rtol=1e-4)
+    one = jnp.zeros((B, L, E)).at[..., 0].set(50.0)
+    np.testing.assert_allclose(imbalance(one, 1, None), E, rtol=1e-4)
+    valid = jnp.arange(L) < jnp.array([[5], [2]])
+    other = jnp.where(valid[..., None], LOGITS, 9.0)
+    for penalty in (lambda x: imbalance(x, 1, valid), lambda x: router_z(x, valid)):
+        np.testing.assert_allclose(penalty(LOGITS), penalty(other), rtol=1e-6)
+    np.testing.assert_allclose(router_z(jnp.zeros((B, L, E)), None), np.log(E) ** 2, rtol=1e-6)
