@@ -73,8 +73,9 @@ class PowerNorm(Norm):
         return {"gain": Parameter((d_model,), Constant(1.0))}
 
     def __call__(self, x_BLD, params):
-        size = (jnp.abs(x_BLD.astype(jnp.float32)) ** self.power).mean(-1, keepdims=True) ** (1 / self.power)
-        return (x_BLD / (size + 1e-6) * params["gain"]).astype(x_BLD.dtype)
+        x = x_BLD.astype(jnp.float32)
+        size = (jnp.abs(x) ** self.power).mean(-1, keepdims=True) ** (1 / self.power)
+        return (x / (size + 1e-6) * params["gain"]).astype(x_BLD.dtype)
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ def start(averaged):
 def trajectory(average_from):
     """The state after each step."""
     state = start(average_from is not None)
-    step = jax.jit(make_train_step(bigram, NextToken(), SGD, average_from=average_from))
+    step = jax.jit(make_train_step(bigram, NextToken(auxiliary=0.0), SGD, average_from=average_from))
     states = []
     for batch in np.random.default_rng(0).integers(0, 4, (STEPS, 4, 9)).astype(np.int32):
         state, _ = step(state, {"tokens": jnp.asarray(batch)})
@@ -81,7 +81,7 @@ def test_so_many_last_steps(config, monkeypatch, last, average_from):
 def test_a_frozen_run_keeps_a_finite_mean():
     """From the first loss that is not finite the parameters stay, and the mean is of what they were."""
     state = start(averaged=True)
-    step = jax.jit(make_train_step(bigram, NextToken(), SGD, average_from=0))
+    step = jax.jit(make_train_step(bigram, NextToken(auxiliary=0.0), SGD, average_from=0))
     after, _ = step(state, {"tokens": jnp.zeros((4, 9), jnp.int32), "weights": jnp.full((4, 8), jnp.nan)})
     assert int(after.diverged_at) == 0
     chex.assert_trees_all_equal(after.average, state.params)

@@ -235,9 +235,9 @@ def counted(subject: Subject) -> None:
     config = subject.config
     tree = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(subject.initial))
     assert parameter_count(config) == tree, f"{parameter_count(config)} parameters are counted, there are {tree}"
-    if not (
-        config.attention.forms_weights and isinstance(config.layers, Unrolled) and not config.feed_forward.num_experts
-    ):
+    layers = [config.layer_config(layer) for layer in range(config.pattern.period)]
+    loops = not config.attention.forms_weights or not isinstance(config.layers, Unrolled)
+    if loops or any(layer.feed_forward.num_experts for layer in layers):
         return  # the text of a loop does not say how often it runs
     program = jax.jit(subject.apply).lower(subject.initial, *config.example_inputs()).as_text()
     flops = sum(_product_flops(line) for line in program.splitlines() if "stablehlo.dot_general" in line)
