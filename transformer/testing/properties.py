@@ -35,7 +35,8 @@ def close(left, right, what: str, tolerance: float = CLOSE) -> None:
 
 def differ(left, right, what: str) -> None:
     """Fail where two arrays are the same up to rounding."""
-    assert np.abs(np.asarray(left) - np.asarray(right)).max() > 1e-6, f"{what}: no difference"
+    left, right = np.asarray(left, np.float64), np.asarray(right, np.float64)
+    assert np.abs(left - right).max() > CLOSE / 10 * np.abs(right).max(), f"{what}: no difference"
 
 
 def finite(subject: Subject) -> None:
