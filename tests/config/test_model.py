@@ -2,8 +2,11 @@
 
 import pytest
 
+from transformer.config.attention import FullReach, SlidingWindow
 from transformer.config.model import ClassifierConfig, EncoderDecoderConfig, ModelConfig, VisionConfig
+from transformer.config.patterns import Pattern
 from transformer.config.positions import RoPE
+from transformer.config.residuals import Fixup
 from transformer.config.variant import ConfigError
 
 
@@ -68,3 +71,26 @@ def test_head_dim_frees_the_width():
     assert ModelConfig(d_model=50, num_heads=4, head_dim=6).head_size == 6
     with pytest.raises(ConfigError, match="head_dim 5"):
         ModelConfig(head_dim=5, position=RoPE())
+
+
+def test_each_kind_of_sublayer_has_the_gains_of_its_own_connection():
+    """Fixup's feed-forward sublayers begin at 0; attention beside it begins as usual."""
+    config = ModelConfig(feed_forward_residual=Fixup())
+    assert config.residual_gain("feed_forward") == 0
+    assert config.residual_gain("attention") == ModelConfig().residual_gain("attention") > 0
+    assert config.inner_gain("feed_forward") == config.branches**-0.5
+    assert config.inner_gain("attention") == 1
+
+
+def test_a_pattern_and_the_model_do_not_contradict():
+    """What the pattern says of every layer, the model does not say too."""
+    pattern = Pattern(reach=(SlidingWindow(2), FullReach()))
+    assert [str(ModelConfig(pattern=pattern).layer_config(i).reach) for i in range(3)] == [
+        "sliding_window(size=2)",
+        "full",
+        "sliding_window(size=2)",
+    ]
+    with pytest.raises(ConfigError, match=r"model\.pattern: it says reach of every layer, so sliding_window\(size=3\)"):
+        ModelConfig(pattern=pattern, reach=SlidingWindow(3))
+    with pytest.raises(ConfigError, match="3 layers, 3 of them distinct, are not whole turns of 2"):
+        ModelConfig(pattern=pattern, num_layers=3)

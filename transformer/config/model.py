@@ -181,6 +181,11 @@ class ModelConfig:
                 f"model.pattern: {self.num_layers} layers, {distinct} of them distinct, are not whole turns of "
                 f"{period} layers"
             )
+        for name in ("reach", "block", "feed_forward"):  # position and residual also act outside of the layers
+            if name in self.pattern.changes(0) and getattr(self, name) != getattr(ModelConfig, name):
+                raise ConfigError(
+                    f"model.pattern: it says {name} of every layer, so {getattr(self, name)} has no place"
+                )
         if period > 1 or self.pattern.changes(0):
             for layer in range(period):
                 self._check_layer(self.layer_config(layer))
@@ -267,16 +272,14 @@ class ModelConfig:
         """Residual branches of the stack."""
         return self.num_layers * len(self.block.connections)
 
-    @property
-    def inner_gain(self) -> float:
-        """The factor on initial values of values and of what leads into the feed-forward sublayer."""
-        return self.residual.inner_gain(self.branches)
+    def inner_gain(self, kind: str) -> float:
+        """The factor on initial values of attention's values or of what leads into the feed-forward sublayer."""
+        return self.residual_of(kind).inner_gain(self.branches)
 
-    @property
-    def residual_gain(self) -> float:
-        """The factor on initial values of residual outputs."""
+    def residual_gain(self, kind: str) -> float:
+        """The factor on initial values of what a kind of sublayer adds to the stream."""
         usual = self.branches**-0.5 if self.scale_residual_init else 1.0
-        own = self.residual.output_gain(self.branches)
+        own = self.residual_of(kind).output_gain(self.branches)
         return usual if own is None else own
 
     @property

@@ -29,13 +29,13 @@ class HeadAttention(nnx.Module):
         self.layer_of = {"query": names.query, "key": names.key, "value": names.value}
         for role, width in {"value": G * V, "key": G * K, "query": H * K}.items():
             if (name := self.layer_of[role]) is not None:
-                bias, gain = name in config.attention_bias, config.inner_gain if role == "value" else 1.0
+                bias, gain = name in config.attention_bias, config.inner_gain("attention") if role == "value" else 1.0
                 layer = Dense(D, width, initializer=config.initializer, gain=gain, bias=bias, key=at(key, name))
                 setattr(self, name, layer)
         law: dict[str, Any] = {"initializer": config.initializer}
         self.gate = Dense(D, H * V, **law, bias=False, key=at(key, "gate")) if config.attention_gate else None
         self.inner_norm = NormLayer(config.attention_inner_norm, config.merge.width(H, V), key=at(key, "inner_norm"))
-        law |= {"gain": config.residual_gain, "bias": "out" in config.attention_bias}
+        law |= {"gain": config.residual_gain("attention"), "bias": "out" in config.attention_bias}
         self.out = Dense(H * V, D, **law, key=at(key, "out")) if config.merge.projected else None
         size = config.heads.key_size(K)
         self.query_norm = NormLayer(config.qk_norm, size, key=at(key, "query_norm"))
@@ -111,7 +111,7 @@ class Attention(HeadAttention):
     def __call__(self, x_BLD: jax.Array, *, context: Context, key: jax.Array | None = None) -> tuple[jax.Array, Kept]:
         """(B, L, D), and the keys and values of the past with those of these tokens; a key turns dropout on."""
         config, position, tokens, past = self.config, self.config.position, context.tokens, context.past
-        params = dict(context.position_params) | self.position()
+        params = (context.position_params or {}) | self.position()
         places_BL = tokens.positions if context.places is None else context.places[tokens.positions]
         addition = position.to_query_key_input(places_BL, config.d_model, params)
         x_qk = x_BLD if addition is None else x_BLD + addition.astype(x_BLD.dtype)

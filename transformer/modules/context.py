@@ -23,7 +23,7 @@ class Context(NamedTuple):
     """Of the input."""
     mask: Mask | None = None
     """Of self-attention."""
-    position_params: Any = {}  # noqa: RUF012
+    position_params: Any = None
     """Parameters of the positional scheme that all layers share."""
     places: jax.Array | None = None
     """What positions 0, 1, … are replaced by in the positional scheme, where training randomizes them."""

@@ -27,10 +27,10 @@ class Experts(nnx.Module):
         E, D, F, law = self.kind.num_experts, config.d_model, config.ff_width, config.initializer
         self.router = Dense(D, E, initializer=FanIn(), bias=False, key=at(key, "router"))
         self.branches = nnx.List(
-            make_parameter(_stacked(E, D, F, law, config.inner_gain), at(key, "branches", i))
+            make_parameter(_stacked(E, D, F, law, config.inner_gain("feed_forward")), at(key, "branches", i))
             for i in range(config.activation.branches)
         )
-        self.out = make_parameter(_stacked(E, F, D, law, config.residual_gain), at(key, "out"))
+        self.out = make_parameter(_stacked(E, F, D, law, config.residual_gain("feed_forward")), at(key, "out"))
         self.shared = nnx.List(FeedForward(config, key=at(key, "shared", i)) for i in range(self.kind.shared))
 
     def __call__(self, x_BLD: jax.Array, *, context: Context, key: jax.Array | None = None) -> tuple[jax.Array, Kept]:

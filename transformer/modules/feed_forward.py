@@ -18,11 +18,13 @@ class FeedForward(nnx.Module):
         self.activation, self.dropout = config.activation, config.feed_forward_dropout
         D, F, law, bias = config.d_model, config.ff_width, config.initializer, config.feed_forward_bias
         self.branches = nnx.List(
-            Dense(D, F, initializer=law, gain=config.inner_gain, bias=bias, key=at(key, "branches", i))
+            Dense(D, F, initializer=law, gain=config.inner_gain("feed_forward"), bias=bias, key=at(key, "branches", i))
             for i in range(config.activation.branches)
         )
         self.inner_norm = NormLayer(config.feed_forward_inner_norm, F, key=at(key, "inner_norm"))
-        self.out = Dense(F, D, initializer=law, gain=config.residual_gain, bias=bias, key=at(key, "out"))
+        self.out = Dense(
+            F, D, initializer=law, gain=config.residual_gain("feed_forward"), bias=bias, key=at(key, "out")
+        )
 
     def __call__(
         self, x_BLD: jax.Array, *, context: Context | None = None, key: jax.Array | None = None
