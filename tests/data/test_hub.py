@@ -10,7 +10,7 @@ from transformer.data.labelled import parse_labelled
 from transformer.data.pairs_text import load_parallel
 from transformer.data.text import load_text
 
-pytest.importorskip("datasets")
+pytest.importorskip("datasets", reason="the extra hub is not installed")
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the library and its dependencies
 ROWS = [{"text": "a b", "label": 1, "pair": {"en": "hi", "de": "hallo"}}, {"text": "c", "label": 0, "pair": None}]
 ROWS[1]["pair"] = {"en": "you", "de": "du"}
