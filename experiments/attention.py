@@ -14,10 +14,10 @@ import dataclasses
 
 from experiments import cli
 from experiments.study_command import StudyCommand, budgets, run_parsed
-from transformer.config.attention import SlidingWindow
 from transformer.config.heads import DifferentialHeads
 from transformer.config.norms import RMSNorm
 from transformer.config.positions import RoPE
+from transformer.config.reaches import SlidingWindow
 from transformer.config.weightings import LinearWeighting, SigmoidWeighting, SoftmaxOne
 from transformer.data.algorithmic import AssociativeRecall
 from transformer.data.puzzles import AlgorithmicConfig

@@ -2,10 +2,10 @@
 
 import pytest
 
-from transformer.config.attention import FullReach, SlidingWindow
 from transformer.config.model import ClassifierConfig, EncoderDecoderConfig, ModelConfig, VisionConfig
 from transformer.config.patterns import Pattern
 from transformer.config.positions import RoPE
+from transformer.config.reaches import FullReach, SlidingWindow
 from transformer.config.residuals import Fixup
 from transformer.config.variant import ConfigError
 

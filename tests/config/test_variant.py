@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transformer.config.activations import GELU, GLU, Activation, SiLU
-from transformer.config.attention import Merge, Projection, Reach, Scale
+from transformer.config.attention import Merge, Projection, Scale
 from transformer.config.implementations import AttentionImplementation, Layers, Scanned
 from transformer.config.model import ModelConfig
 from transformer.config.norms import LayerNorm, NoNorm, Norm, RMSNorm
@@ -18,6 +18,7 @@ from transformer.config.objectives import Objective
 from transformer.config.parameters import Constant, Initializer
 from transformer.config.pooling import Pooling
 from transformer.config.positions import ALiBi, LinearScaling, NoPosition, Position, RoPE, RoPEScaling
+from transformer.config.reaches import Reach
 from transformer.config.residuals import Algebra, PostNorm, Residual
 from transformer.config.run import RunConfig
 from transformer.config.schedules import Schedule

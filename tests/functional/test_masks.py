@@ -7,7 +7,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformer.functional.masks import Arbitrary, Causal, Full, Mask, Padding, Prefix, Segment, Tokens, Window
+from transformer.functional.masks import (
+    Arbitrary,
+    Blocks,
+    Causal,
+    Columns,
+    First,
+    Full,
+    Mask,
+    Padding,
+    Prefix,
+    RandomBlocks,
+    Segment,
+    Strides,
+    Tokens,
+    Window,
+)
 
 SEGMENTS = jnp.array([[1, 1, 2, 2, 2]])
 VALID = jnp.array([[True, True, True, True, False]])
@@ -27,6 +42,13 @@ TABLES = [
     (Causal(), "10000 11000 11100 11110 11111"),
     (Window(1), "10000 01000 00100 00010 00001"),
     (Window(2), "11000 11100 01110 00111 00011"),
+    (Strides(2), "10101 01010 10101 01010 10101"),
+    (Blocks(2, 0), "11000 11000 00110 00110 00001"),
+    (Blocks(2, 1), "11110 11110 11111 11111 00111"),
+    (Columns(3, 1), "00100 00100 00100 00100 00100"),
+    (First(1), "11111 10000 10000 10000 10000"),
+    (RandomBlocks(2, 0.0, 0), "00000 00000 00000 00000 00000"),
+    (RandomBlocks(2, 1.0, 0), "11111 11111 11111 11111 11111"),
     (Prefix(2), "11000 11000 11000 11000 11000"),
     (Prefix(0), "00000 00000 00000 00000 00000"),
     (Padding(), "11110 11110 11110 11110 11110"),
@@ -47,6 +69,17 @@ TABLES = [
 def test_literal_table(mask, rows):
     """Each mask and combination is the table a reader would draw."""
     assert table(mask) == [rows]
+
+
+def test_random_blocks():
+    """The share is that of the pairs of blocks; a block is allowed whole; another seed draws others."""
+    tokens = Tokens.at(jnp.arange(800))
+    allowed, other = (np.asarray(RandomBlocks(4, 0.3, seed)(tokens, tokens))[0, 0] for seed in (0, 1))
+    blocks = allowed.reshape(200, 4, 200, 4).any((1, 3))
+    np.testing.assert_array_equal(allowed, np.kron(blocks, np.ones((4, 4), bool)))
+    assert abs(blocks.mean() - 0.3) < 0.01
+    assert abs((allowed & other).mean() - 0.09) < 0.01
+    assert not np.array_equal(blocks, blocks.T)
 
 
 def test_positions_decide_not_indices():
@@ -90,6 +123,8 @@ LEAVES = [
     Causal(),
     Window(2),
     Prefix(jnp.array([1, 3])),
+    Blocks(2, 1),
+    RandomBlocks(2, 0.5, 0),
     Padding(),
     Segment(),
     Arbitrary(jnp.asarray(np.random.default_rng(1).random((2, 1, 5, 5)) < 0.5)),

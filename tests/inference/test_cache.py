@@ -14,12 +14,23 @@ import numpy as np
 import pytest
 
 from transformer.config.activations import ReLU
-from transformer.config.attention import FullReach, Merge, Projection, Reach, Scale, SlidingWindow
+from transformer.config.attention import Merge, Projection, Scale
 from transformer.config.implementations import AttentionImplementation, Chunked, Layers
 from transformer.config.model import EncoderDecoderConfig, ModelConfig
 from transformer.config.norms import Norm, RMSNorm
 from transformer.config.parameters import ZEROS, Normal, Parameter
 from transformer.config.positions import Learned, Position, Sinusoidal2D
+from transformer.config.reaches import (
+    BigBird,
+    DilatedWindow,
+    Fixed,
+    FullReach,
+    GlobalTokens,
+    LocalBlocks,
+    Reach,
+    SlidingWindow,
+    Strided,
+)
 from transformer.config.residuals import Residual
 from transformer.config.variant import ConfigError
 from transformer.models.encoder_decoder import EncoderDecoder
@@ -46,6 +57,8 @@ SCHEDULES = {"plain": PLAIN, "padded": PADDED}
 def shipped(family):
     """The variants of a family that tokens can have, in sizes that matter here."""
     small = {Chunked(): Chunked(block=2), SlidingWindow(): SlidingWindow(SPAN), Learned(): Learned(std=0.3)}
+    small |= {DilatedWindow(): DilatedWindow(2), LocalBlocks(): LocalBlocks(2, neighbours=1), Strided(): Strided(3)}
+    small |= {Fixed(): Fixed(3, summary=1), GlobalTokens(): GlobalTokens(2, first=1), BigBird(): BigBird(2)}
     values = [cls() for cls in family.variants().values() if cls.__module__.startswith("transformer.")]
     return [small.get(value, value) for value in values if value != Sinusoidal2D()]
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from transformer.config.activations import ReLU
-from transformer.config.attention import FullReach, SlidingWindow
 from transformer.config.model import EncoderDecoderConfig, ModelConfig
 from transformer.config.norms import RMSNorm
 from transformer.config.parameters import Normal
 from transformer.config.positions import Position
+from transformer.config.reaches import FullReach, SlidingWindow
 from transformer.config.variant import ConfigError
 from transformer.functional.weights import NEVER
 from transformer.inference.beam import Beam

@@ -1,4 +1,4 @@
-"""The slots of multi-head attention: projections, scale, reach, and how the heads become one vector."""
+"""The slots of multi-head attention: projections, scale, and how the heads become one vector."""
 
 import abc
 import math
@@ -10,7 +10,6 @@ from einops import rearrange
 
 from transformer.config.parameters import Constant, Parameter
 from transformer.config.variant import ConfigError, Variant
-from transformer.functional.masks import Mask, Window
 
 
 class Projection(Variant):
@@ -186,39 +185,3 @@ class SumHeads(Merge):
 
     def __call__(self, out_BLHK):
         return out_BLHK.sum(2)
-
-
-class Reach(Variant):
-    """How far self-attention looks, whatever its direction."""
-
-    span: ClassVar[int | None] = None
-    """How many of the latest tokens a causal model needs; None: all."""
-
-    def mask(self) -> Mask | None:
-        return None
-
-
-@dataclass(frozen=True)
-class FullReach(Reach):
-    """At every token."""
-
-    name = "full"
-
-
-@dataclass(frozen=True)
-class SlidingWindow(Reach):
-    """At tokens less than `size` positions away (Beltagy et al. 2020; Mistral, Jiang et al. 2023)."""
-
-    name = "sliding_window"
-    size: int = 128
-
-    def __post_init__(self):
-        if self.size < 1:
-            raise ConfigError(f"sliding_window.size: {self.size} is not a positive number")
-
-    @property
-    def span(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.size
-
-    def mask(self):
-        return Window(self.size)

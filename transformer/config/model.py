@@ -10,11 +10,9 @@ import jax.numpy as jnp
 from transformer.config.activations import GELU, Activation
 from transformer.config.attention import (
     Concatenate,
-    FullReach,
     InverseRootScale,
     Merge,
     Projection,
-    Reach,
     Scale,
     SeparateProjections,
 )
@@ -27,6 +25,7 @@ from transformer.config.parameters import Initializer, Normal
 from transformer.config.patterns import Pattern
 from transformer.config.pooling import MeanPooling, Pooling
 from transformer.config.positions import Learned, Position
+from transformer.config.reaches import FullReach, Reach
 from transformer.config.residuals import PreNorm, Residual
 from transformer.config.variant import ConfigError, replace
 from transformer.config.weightings import PlainScore, Score, SoftmaxWeighting, Weighting

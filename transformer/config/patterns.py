@@ -5,10 +5,10 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from transformer.config.attention import Reach
 from transformer.config.blocks import BlockLayout
 from transformer.config.feed_forwards import FeedForwardKind
 from transformer.config.positions import Position
+from transformer.config.reaches import Reach
 from transformer.config.residuals import Residual
 from transformer.config.variant import Variant
 

@@ -100,6 +100,74 @@ class Window(Mask):
 
 
 @_value
+class Strides(Mask):
+    """A query attends to keys a multiple of `stride` positions away (Child et al. 2019)."""
+
+    stride: int = field(metadata={"static": True})
+
+    def __call__(self, queries, keys):
+        return _distance(queries, keys) % self.stride == 0
+
+
+@_value
+class Blocks(Mask):
+    """A query attends to keys of its own block of `size` positions, and of `neighbours` blocks on each side."""
+
+    size: int = field(metadata={"static": True})
+    neighbours: int = field(metadata={"static": True})
+
+    def __call__(self, queries, keys):
+        return jnp.abs(_blocks(queries, self.size, -1) - _blocks(keys, self.size, -2)) <= self.neighbours
+
+
+@_value
+class Columns(Mask):
+    """Every query attends to the last `width` keys of each `stride` positions (Child et al. 2019)."""
+
+    stride: int = field(metadata={"static": True})
+    width: int = field(metadata={"static": True})
+
+    def __call__(self, queries, keys):
+        return keys.positions[:, None, None, :] % self.stride >= self.stride - self.width
+
+
+@_value
+class First(Mask):
+    """Tokens at positions below `count` attend to all and are attended to by all (Beltagy et al. 2020)."""
+
+    count: int = field(metadata={"static": True})
+
+    def __call__(self, queries, keys):
+        return (queries.positions[:, None, :, None] < self.count) | (keys.positions[:, None, None, :] < self.count)
+
+
+@_value
+class RandomBlocks(Mask):
+    """A query attends to keys of a random `share` of blocks, drawn for each pair of blocks by their numbers."""
+
+    size: int = field(metadata={"static": True})
+    share: float = field(metadata={"static": True})
+    seed: int = field(metadata={"static": True})
+
+    def __call__(self, queries, keys):
+        query, key = (b.astype(jnp.uint32) for b in (_blocks(queries, self.size, -1), _blocks(keys, self.size, -2)))
+        mixed = _mix(_mix(query + jnp.uint32(self.seed)) ^ key)
+        return mixed.astype(jnp.float32) < self.share * 2.0**32
+
+
+def _blocks(tokens: Tokens, size: int, axis: int) -> jax.Array:
+    """Numbers of blocks, (B or 1, 1, L, 1) with `axis` -1, (B or 1, 1, 1, L) with -2."""
+    return jnp.expand_dims(tokens.positions[:, None] // size, axis)
+
+
+def _mix(x: jax.Array) -> jax.Array:
+    """A hash of uint32 in which every bit of the argument changes about half of the result's (MurmurHash3)."""
+    x = (x ^ (x >> 16)) * jnp.uint32(0x85EBCA6B)
+    x = (x ^ (x >> 13)) * jnp.uint32(0xC2B2AE35)
+    return x ^ (x >> 16)
+
+
+@_value
 class Prefix(Mask):
     """Every query attends to the keys at positions below `length`, a number or (B,) numbers.
 

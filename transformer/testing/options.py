@@ -5,7 +5,7 @@ import typing
 from typing import Any
 
 from transformer.config.activations import GELU, GLU, Activation, Linear, ReLU, SiLU, SquaredReLU
-from transformer.config.attention import FullReach, Merge, Projection, Reach, Scale, SlidingWindow
+from transformer.config.attention import Merge, Projection, Scale
 from transformer.config.blocks import AttentionOnly, BlockLayout, Sequential
 from transformer.config.feed_forwards import DenseFeedForward, ExpertChoice, FeedForwardKind, TopKExperts
 from transformer.config.heads import Heads
@@ -25,6 +25,17 @@ from transformer.config.positions import (
     T5Bias,
     TransformerXL,
     YaRN,
+)
+from transformer.config.reaches import (
+    BigBird,
+    DilatedWindow,
+    Fixed,
+    FullReach,
+    GlobalTokens,
+    LocalBlocks,
+    Reach,
+    SlidingWindow,
+    Strided,
 )
 from transformer.config.residuals import HyperConnections, LayerScale, PostNorm, PreNorm, Residual, ReZero, SandwichNorm
 from transformer.config.variant import ConfigError, Variant, variant_of
@@ -60,6 +71,12 @@ def _each(family: type[Variant], *more: Variant) -> list[Changes]:
 
 SIZED: dict[type[Variant], Variant] = {
     SlidingWindow: SlidingWindow(3),
+    DilatedWindow: DilatedWindow(2, dilation=2),
+    LocalBlocks: LocalBlocks(3, neighbours=1),
+    Strided: Strided(3),
+    Fixed: Fixed(3, summary=1),
+    GlobalTokens: GlobalTokens(2, first=1),
+    BigBird: BigBird(2, share=0.3),
     Chunked: Chunked(block=3),
     Randomized: Randomized(longest=20),
     T5Bias: T5Bias(num_buckets=8, max_distance=16),

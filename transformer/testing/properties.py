@@ -58,13 +58,13 @@ def causal(subject: Subject) -> None:
         return  # the output table gives every row a gradient
     seen = np.abs(gradient["embedding"]["table"][TOKENS[0]]).max(-1)
     assert not seen[NOW + 1 :].any(), "the gradient reaches a later token"
-    if subject.config.block.attends and subject.config.reach.span is None:
+    if subject.config.block.attends and subject.config.reach.everywhere:
         assert (seen[: NOW + 1] > 0).all(), "an earlier token is not seen"
 
 
 def sees_everything(subject: Subject) -> None:
     """In an encoder the first token's logits depend on the last token."""
-    if subject.config.block.attends and subject.config.reach.span is None:
+    if subject.config.block.attends and subject.config.reach.everywhere:
         logits, changed = (subject.logits(t)[:, 0] for t in (TOKENS, _with_others(TOKENS, slice(-1, None))))
         differ(logits, changed, "the last token is not seen by the first")
 
@@ -108,7 +108,7 @@ def _with_others(tokens: np.ndarray, place: slice) -> np.ndarray:
 def shifted(subject: Subject) -> None:
     """Under a relative scheme all positions may be moved together; under another one they may not."""
     tokens, logits = TOKENS, subject.logits(TOKENS)
-    if subject.config.position.extrapolates:
+    if subject.config.position.extrapolates and subject.config.reach.relative:
         moved = subject.logits(tokens, positions=np.arange(LENGTH) + 40)
         if subject.config.position.relative:
             close(moved, logits, "a relative scheme changes with a shift")
@@ -122,7 +122,7 @@ def ordered(subject: Subject) -> None:
         return
     tokens, order = TOKENS, np.random.default_rng(1).permutation(LENGTH)
     logits, mixed = subject.logits(tokens)[:, order], subject.logits(tokens[:, order])
-    blind = not subject.config.position.orders and subject.config.reach.span is None
+    blind = not subject.config.position.orders and subject.config.reach.everywhere
     if blind and not subject.config.weighting.relative:
         close(mixed, logits, "an encoder without positions sees the order")
     else:

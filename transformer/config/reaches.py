@@ -1,0 +1,149 @@
+"""How far self-attention looks."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from transformer.config.variant import ConfigError, Variant
+from transformer.functional.masks import Blocks, Columns, First, Mask, RandomBlocks, Strides, Window
+
+
+class Reach(Variant):
+    """How far self-attention looks, whatever its direction."""
+
+    everywhere: ClassVar[bool] = False
+    """Whether it looks at every token."""
+    relative: ClassVar[bool] = True
+    """Whether only the distance of two tokens counts."""
+
+    def __post_init__(self):
+        for name, value in vars(self).items():
+            least = 0 if name in ("neighbours", "seed", "first", "share") else 1
+            if value < least:
+                raise ConfigError(f"{self.name}.{name}: {value} is less than {least}")
+
+    @property
+    def span(self) -> int | None:
+        """How many of the latest tokens a causal model needs; None: all."""
+        return None
+
+    def mask(self) -> Mask | None:
+        return None
+
+
+@dataclass(frozen=True)
+class FullReach(Reach):
+    """At every token."""
+
+    name = "full"
+    everywhere = True
+
+
+@dataclass(frozen=True)
+class SlidingWindow(Reach):
+    """At tokens less than `size` positions away (Beltagy et al. 2020; Mistral, Jiang et al. 2023)."""
+
+    name = "sliding_window"
+    size: int = 128
+
+    @property
+    def span(self):
+        return self.size
+
+    def mask(self):
+        return Window(self.size)
+
+
+@dataclass(frozen=True)
+class DilatedWindow(Reach):
+    """At `size` tokens on each side, every `dilation`-th, its own among them (Beltagy et al. 2020, figure 2c)."""
+
+    name = "dilated_window"
+    size: int = 64
+    dilation: int = 2
+
+    @property
+    def span(self):
+        return (self.size - 1) * self.dilation + 1
+
+    def mask(self):
+        return Window(self.size * self.dilation) & Strides(self.dilation)
+
+
+@dataclass(frozen=True)
+class LocalBlocks(Reach):
+    """At its own block of `size` positions and `neighbours` on each side (Llama 4, 2025; LongT5, Guo et al. 2021)."""
+
+    name = "blocks"
+    size: int = 128
+    neighbours: int = 0
+    relative = False
+
+    @property
+    def span(self):
+        return self.size * (1 + self.neighbours)
+
+    def mask(self):
+        return Blocks(self.size, self.neighbours)
+
+
+@dataclass(frozen=True)
+class Strided(Reach):
+    """At tokens less than `stride` positions away and at every `stride`-th token (Child et al. 2019, section 4.3)."""
+
+    stride: int = 32
+
+    def mask(self):
+        return Window(self.stride) | Strides(self.stride)
+
+
+@dataclass(frozen=True)
+class Fixed(Reach):
+    """At its own block of `stride` positions and at the last `summary` of every block (Child et al. 2019, the same)."""
+
+    stride: int = 32
+    summary: int = 4
+    relative = False
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.summary > self.stride:
+            raise ConfigError(f"fixed.summary: {self.summary} is more than the stride {self.stride}")
+
+    def mask(self):
+        return Blocks(self.stride, 0) | Columns(self.stride, self.summary)
+
+
+@dataclass(frozen=True)
+class GlobalTokens(Reach):
+    """A window, and the first tokens, which see all and are seen by all (Longformer, Beltagy et al. 2020; ETC).
+
+    In a decoder the first tokens are the sinks of StreamingLLM (Xiao G. et al. 2023).
+    """
+
+    name = "global_tokens"
+    size: int = 128
+    first: int = 4
+    relative = False
+
+    def mask(self):
+        return Window(self.size) | First(self.first)
+
+
+@dataclass(frozen=True)
+class BigBird(Reach):
+    """Blocks: its own and its neighbours, the first ones, and a random share of the others (Zaheer et al. 2020).
+
+    Each pair of blocks is drawn by itself, by its numbers and the seed, so that nothing depends on the
+    length; the paper draws the same number of blocks for every query.
+    """
+
+    name = "big_bird"
+    size: int = 64
+    first: int = 1
+    """Blocks that see all and are seen by all."""
+    share: float = 0.1
+    seed: int = 0
+    relative = False
+
+    def mask(self):
+        return Blocks(self.size, 1) | First(self.first * self.size) | RandomBlocks(self.size, self.share, self.seed)
