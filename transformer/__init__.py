@@ -53,9 +53,18 @@ from transformer.config.attention import (
     SumHeads,
     TiedProjections,
 )
-from transformer.config.blocks import AttentionOnly, BlockLayout, FeedForwardOnly, Macaron, Parallel, Sequential
+from transformer.config.blocks import (
+    AttentionOnly,
+    BlockLayout,
+    FeedForwardOnly,
+    Fourier,
+    Macaron,
+    Parallel,
+    Sequential,
+)
+from transformer.config.carries import Carry, NoCarry, ScoreResidual, SharedKeyValues, ValueResidual
 from transformer.config.feed_forwards import DenseFeedForward, ExpertChoice, FeedForwardKind, TopKExperts
-from transformer.config.heads import DifferentialHeads, Heads, PlainHeads
+from transformer.config.heads import DifferentialHeads, Heads, HeadSizes, LatentHeads, PlainHeads
 from transformer.config.implementations import AttentionImplementation, Chunked, Exact, Layers, Scanned, Unrolled
 from transformer.config.model import ClassifierConfig, EncoderDecoderConfig, ModelConfig, PatchConfig, VisionConfig
 from transformer.config.norms import (
@@ -113,6 +122,7 @@ from transformer.config.reaches import (
     Fixed,
     FullReach,
     GlobalTokens,
+    Linformer,
     LocalBlocks,
     Reach,
     SlidingWindow,
@@ -144,6 +154,7 @@ from transformer.config.schedules import (
     Schedule,
     WarmupStableDecay,
 )
+from transformer.config.synthesizers import DenseSynthesizer, RandomSynthesizer, Synthesizer
 from transformer.config.tokenizers import BPE, Byte, ByteBPE, Char, Symbols, Tokenization, Word, WordPiece
 from transformer.config.variant import ConfigError, Variant, from_json, replace, to_json, to_text
 from transformer.config.weightings import (
@@ -241,6 +252,7 @@ __all__ = [
     "ByteBPE",
     "ByteTokenizer",
     "Cache",
+    "Carry",
     "Causal",
     "Char",
     "CharTokenizer",
@@ -263,6 +275,7 @@ __all__ = [
     "Dataset",
     "DeepNorm",
     "DenseFeedForward",
+    "DenseSynthesizer",
     "Derf",
     "DifferentialHeads",
     "DilatedWindow",
@@ -277,11 +290,13 @@ __all__ = [
     "FeedForwardOnly",
     "Fixed",
     "Fixup",
+    "Fourier",
     "Full",
     "FullReach",
     "GlobalTokens",
     "Greedy",
     "GroupNorm",
+    "HeadSizes",
     "Heads",
     "HyperConnections",
     "Identity",
@@ -294,6 +309,7 @@ __all__ = [
     "InverseSquareRoot",
     "LabelledConfig",
     "LanguageModel",
+    "LatentHeads",
     "LayerNorm",
     "LayerScale",
     "Layers",
@@ -305,6 +321,7 @@ __all__ = [
     "LinearDistance",
     "LinearScaling",
     "LinearWeighting",
+    "Linformer",
     "ListOps",
     "Llama3Scaling",
     "LocalBlocks",
@@ -318,6 +335,7 @@ __all__ = [
     "ModularArithmetic",
     "NTKScaling",
     "NextToken",
+    "NoCarry",
     "NoNorm",
     "NoNormResidual",
     "NoPosition",
@@ -350,6 +368,7 @@ __all__ = [
     "QueryKeySinusoidal",
     "QuickGELU",
     "RMSNorm",
+    "RandomSynthesizer",
     "Randomized",
     "ReLU",
     "ReLUWeighting",
@@ -376,11 +395,13 @@ __all__ = [
     "Scanned",
     "Schedule",
     "Score",
+    "ScoreResidual",
     "Segment",
     "SeparateProjections",
     "SequenceLayerNorm",
     "SequenceToSequence",
     "Sequential",
+    "SharedKeyValues",
     "SiLU",
     "Sigmoid",
     "SigmoidWeighting",
@@ -404,6 +425,7 @@ __all__ = [
     "Swish",
     "SymbolTokenizer",
     "Symbols",
+    "Synthesizer",
     "T5Bias",
     "TalkingHeads",
     "Tanh",
@@ -417,6 +439,7 @@ __all__ = [
     "TransformerXL",
     "TranslationRun",
     "Unrolled",
+    "ValueResidual",
     "Variant",
     "VisionConfig",
     "VisionRun",

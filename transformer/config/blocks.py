@@ -12,7 +12,7 @@ class Sublayer(NamedTuple):
     name: str
     """Of its parameters."""
     kind: str
-    """Of its module: attention or feed_forward."""
+    """Of its module: attention, fourier or feed_forward."""
     factor: float = 1.0
     """On what it adds to the stream."""
 
@@ -25,6 +25,9 @@ class BlockLayout(Variant):
 
     connections: ClassVar[tuple[tuple[Sublayer, ...], ...]] = ()
     """Sublayers of one connection read the same input, and their outputs are summed."""
+
+    mixes_tokens: ClassVar[bool] = False
+    """Whether a token is mixed with all others, whatever the mask."""
 
     @property
     def attends(self) -> bool:
@@ -55,6 +58,14 @@ class Macaron(BlockLayout):
         (_ATTENTION,),
         (Sublayer("feed_forward", "feed_forward", 0.5),),
     )
+
+
+@dataclass(frozen=True)
+class Fourier(BlockLayout):
+    """A Fourier transform over tokens and features in place of attention (FNet, Lee-Thorp et al. 2021)."""
+
+    connections = ((Sublayer("fourier", "fourier"),), (_FEED_FORWARD,))
+    mixes_tokens = True
 
 
 @dataclass(frozen=True)

@@ -1,44 +1,97 @@
-"""What a head is."""
+"""What a head is: how queries, keys and values are made of what is projected."""
 
 from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from einops import rearrange, repeat
 
-from transformer.config.parameters import ONES, Normal, Parameter
+from transformer.config.parameters import ONES, FanIn, Normal, Parameter
 from transformer.config.variant import ConfigError, Variant
 from transformer.functional.norms import rms_norm
 
+Params = dict[str, jax.Array]
+
+
+class HeadSizes(NamedTuple):
+    """Numbers and sizes of the heads of a model, as its config has them."""
+
+    num_heads: int
+    """H: query heads."""
+    num_kv_heads: int
+    """G: key-value heads."""
+    head_dim: int
+    """K."""
+    value_dim: int
+    """V: size of a head's output."""
+
 
 class Heads(Variant):
-    """How projected vectors are cut into heads, and how the outputs of the heads are joined."""
+    """How projected vectors become the queries, keys and values of maps of attention, and outputs those of heads."""
 
-    def check(self, head_dim: int) -> None:
-        """Raise `ConfigError` where the head size does not fit."""
+    shares_keys: ClassVar[bool] = True
+    """Whether groups of query heads may share key-value heads."""
 
-    def count(self, num_heads: int) -> int:
-        """Maps of attention that so many heads have."""
-        return num_heads
+    @property
+    def longest(self) -> int | None:
+        """Tokens of the longest sequence; None: any."""
+        return None
 
-    def key_size(self, head_dim: int) -> int:
-        """Size of the queries and keys of a map."""
-        return head_dim
+    @property
+    def compares(self) -> bool:
+        """Whether scores are products of projected queries and keys, into which a position may enter."""
+        return True
 
-    def parameters(self, num_heads: int, head_dim: int, value_dim: int) -> dict[str, Parameter]:
+    def check(self, sizes: HeadSizes) -> None:
+        """Raise `ConfigError` where the sizes do not fit."""
+
+    def widths(self, sizes: HeadSizes) -> dict[str, int]:
+        """Width of the projections `query`, `key` and `value`; 0 for none."""
+        H, G, K, V = sizes
+        return {"query": H * K, "key": G * K, "value": G * V}
+
+    def parameters(self, sizes: HeadSizes) -> dict[str, Parameter]:
         """The parameters it owns in every layer, by name."""
         return {}
 
-    def cut(self, x_BLHK: jax.Array, num_kv_heads: int) -> jax.Array:
-        """Queries or keys of each map."""
-        return x_BLHK
+    def count(self, num_heads: int) -> int:
+        """Maps of attention that so many query heads have."""
+        return num_heads
 
-    def cut_values(self, v_BSGV: jax.Array) -> jax.Array:
-        """Values of each map."""
-        return v_BSGV
+    def memory_heads(self, sizes: HeadSizes) -> int:
+        """Key-value heads in the cache."""
+        return sizes.num_kv_heads
 
-    def join(self, out_BLHV: jax.Array, num_kv_heads: int, params: dict[str, jax.Array]) -> jax.Array:
-        """The output of each head from those of its maps."""
+    def key_size(self, sizes: HeadSizes) -> int:
+        """Size of queries and keys."""
+        return sizes.head_dim
+
+    def value_size(self, sizes: HeadSizes) -> int:
+        """Size of values."""
+        return sizes.value_dim
+
+    def compared_size(self, sizes: HeadSizes) -> int:
+        """Size of the vectors whose product a score is, for the factor on it."""
+        return self.key_size(sizes)
+
+    def placed_size(self, sizes: HeadSizes) -> int:
+        """Into so many features of queries and keys, from the first, the position may enter."""
+        return self.key_size(sizes)
+
+    def queries(self, q_BLX: jax.Array, positions_BL: jax.Array, sizes: HeadSizes, params: Params) -> jax.Array:
+        """(B, L, maps, key size)."""
+        return rearrange(q_BLX, "b l (h k) -> b l h k", k=sizes.head_dim)
+
+    def memory(
+        self, k_BSX: jax.Array, v_BSX: jax.Array, positions_BS: jax.Array, sizes: HeadSizes, params: Params
+    ) -> tuple[jax.Array, jax.Array]:
+        """Keys (B, S, memory heads, key size) and values (B, S, memory heads, value size)."""
+        k = rearrange(k_BSX, "b s (g k) -> b s g k", k=sizes.head_dim)
+        return k, rearrange(v_BSX, "b s (g v) -> b s g v", v=sizes.value_dim)
+
+    def join(self, out_BLHV: jax.Array, sizes: HeadSizes, params: Params) -> jax.Array:
+        """The output (B, L, H, V) of each head from those of its maps."""
         return out_BLHV
 
 
@@ -60,29 +113,95 @@ class DifferentialHeads(Heads):
     name = "differential"
     initial: float = 0.8
 
-    def check(self, head_dim):
-        if head_dim % 2:
-            raise ConfigError(f"model.heads: {self} halves head_dim, and {head_dim} is not even")
+    def check(self, sizes):
+        if sizes.head_dim % 2:
+            raise ConfigError(f"model.heads: {self} halves head_dim, and {sizes.head_dim} is not even")
 
     def count(self, num_heads):
         return 2 * num_heads
 
-    def key_size(self, head_dim):
-        return head_dim // 2
+    def memory_heads(self, sizes):
+        return 2 * sizes.num_kv_heads
 
-    def parameters(self, num_heads, head_dim, value_dim):
-        vector = Parameter((head_dim // 2,), Normal(0.1))
+    def key_size(self, sizes):
+        return sizes.head_dim // 2
+
+    def parameters(self, sizes):
+        vector = Parameter((sizes.head_dim // 2,), Normal(0.1))
         names = ("query_1", "key_1", "query_2", "key_2")
-        return dict.fromkeys(names, vector) | {"scale": Parameter((value_dim,), ONES)}
+        return dict.fromkeys(names, vector) | {"scale": Parameter((sizes.value_dim,), ONES)}
 
-    def cut(self, x_BLHK, num_kv_heads):
-        return rearrange(x_BLHK, "b l (g r) (two k) -> b l (g two r) k", g=num_kv_heads, two=2)
+    def queries(self, q_BLX, positions_BL, sizes, params):
+        return self._halved(super().queries(q_BLX, positions_BL, sizes, params), sizes)
 
-    def cut_values(self, v_BSGV):
-        return repeat(v_BSGV, "b s g v -> b s (g two) v", two=2)
+    def memory(self, k_BSX, v_BSX, positions_BS, sizes, params):
+        k, v = super().memory(k_BSX, v_BSX, positions_BS, sizes, params)
+        return self._halved(k, sizes), repeat(v, "b s g v -> b s (g two) v", two=2)
 
-    def join(self, out_BLHV, num_kv_heads, params):
-        first, second = rearrange(out_BLHV, "b l (g two r) v -> two b l (g r) v", g=num_kv_heads, two=2)
+    def _halved(self, x_BLHK: jax.Array, sizes: HeadSizes) -> jax.Array:
+        return rearrange(x_BLHK, "b l (g r) (two k) -> b l (g two r) k", g=sizes.num_kv_heads, two=2)
+
+    def join(self, out_BLHV, sizes, params):
+        first, second = rearrange(out_BLHV, "b l (g two r) v -> two b l (g r) v", g=sizes.num_kv_heads, two=2)
         products = [jnp.exp((params[f"query_{i}"] * params[f"key_{i}"]).sum()) for i in (1, 2)]
         factor = (products[0] - products[1] + self.initial).astype(first.dtype)
         return rms_norm(first - factor * second, scale_D=(1 - self.initial) * params["scale"])
+
+
+@dataclass(frozen=True)
+class LatentHeads(Heads):
+    """Keys and values of all heads from one small vector c of a token (DeepSeek-V2, 2024, section 2.1).
+
+    c is normalized and kept in the cache; beside it stands a key of `rotary` features that all heads
+    share and into which alone the position enters. What would make a head's keys of c is multiplied
+    into its queries, and what would make its values of c into its output, so keys are never made.
+    """
+
+    name = "latent"
+    rank: int = 32
+    """Size of c."""
+    rotary: int = 8
+    shares_keys = False
+
+    def __post_init__(self):
+        for name in ("rank", "rotary"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"latent.{name}: {getattr(self, name)} is not a positive number")
+
+    def widths(self, sizes):
+        return {"query": sizes.num_heads * (self.rotary + sizes.head_dim), "key": self.rotary + self.rank, "value": 0}
+
+    def memory_heads(self, sizes):
+        return 1
+
+    def key_size(self, sizes):
+        return self.rotary + self.rank
+
+    def value_size(self, sizes):
+        return self.rank
+
+    def compared_size(self, sizes):
+        return self.rotary + sizes.head_dim
+
+    def placed_size(self, sizes):
+        return self.rotary
+
+    def parameters(self, sizes):
+        H, _, K, V = sizes
+        return {
+            "norm": Parameter((self.rank,), ONES),
+            "keys": Parameter((H, self.rank, K), FanIn(), stacked=True),
+            "values": Parameter((H, self.rank, V), FanIn(), stacked=True),
+        }
+
+    def queries(self, q_BLX, positions_BL, sizes, params):
+        q = rearrange(q_BLX, "b l (h k) -> b l h k", h=sizes.num_heads)
+        latent = jnp.einsum("blhk,hrk->blhr", q[..., self.rotary :], params["keys"].astype(q.dtype))
+        return jnp.concatenate([q[..., : self.rotary], latent], -1)
+
+    def memory(self, k_BSX, v_BSX, positions_BS, sizes, params):
+        latent = rms_norm(k_BSX[..., self.rotary :], scale_D=params["norm"])[:, :, None]
+        return jnp.concatenate([k_BSX[:, :, None, : self.rotary], latent], -1), latent
+
+    def join(self, out_BLHV, sizes, params):
+        return jnp.einsum("blhr,hrv->blhv", out_BLHV, params["values"].astype(out_BLHV.dtype))

@@ -1,5 +1,6 @@
 """The shape and the choices of a transformer."""
 
+import copy
 import math
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, Self
@@ -17,8 +18,9 @@ from transformer.config.attention import (
     SeparateProjections,
 )
 from transformer.config.blocks import BlockLayout, Sequential
+from transformer.config.carries import Carry, NoCarry
 from transformer.config.feed_forwards import DenseFeedForward, FeedForwardKind
-from transformer.config.heads import Heads, PlainHeads
+from transformer.config.heads import Heads, HeadSizes, PlainHeads
 from transformer.config.implementations import AttentionImplementation, Exact, Layers, Unrolled
 from transformer.config.norms import LayerNorm, NoNorm, Norm
 from transformer.config.parameters import Initializer, Normal
@@ -103,6 +105,8 @@ class ModelConfig:
     """How the outputs of the heads become one vector."""
     reach: Reach = FullReach()
     """How far self-attention looks."""
+    carry: Carry = NoCarry()
+    """What attention takes over from the layers before."""
     qk_norm: Norm = NoNorm()
     """Norm of the queries and keys of each head (Henry et al. 2020; Dehghani et al. 2023)."""
     embedding_norm: Norm = NoNorm()
@@ -158,56 +162,59 @@ class ModelConfig:
         for name in ("dropout", "attention_dropout", "feed_forward_dropout", "stochastic_depth"):
             if not 0 <= getattr(self, name) < 1:
                 raise ConfigError(f"model.{name}: {getattr(self, name)} is not in [0, 1)")
-        self._check_layers()
-        self._check_norms()
-        self._check_attention()
-        if self.feed_forward.num_experts and (self.feed_forward_bias or self.feed_forward_inner_norm != NoNorm()):
-            raise ConfigError(f"model.feed_forward: {self.feed_forward} has no biases and no inner norm; use dense")
-        if self.causal and self.feed_forward.mixes_tokens:
-            raise ConfigError(
-                f"model.feed_forward: in {self.feed_forward} the way of a token depends on later ones, and the model "
-                "is causal; use top_k, or an encoder"
-            )
-        if self.residual_of("feed_forward").streams != self.residual.streams:
+        self._check_pattern()
+        for layer in range(self.pattern.period):
+            self.layer_config(layer)._check_layer()
+        if self.feed_forward_residual is not None and self.feed_forward_residual.streams != self.residual.streams:
             raise ConfigError(
                 f"model.feed_forward_residual: {self.feed_forward_residual} and {self.residual} keep other streams"
             )
 
-    def _check_layers(self) -> None:
+    def _check_pattern(self) -> None:
         period, distinct = self.pattern.period, self.num_distinct_layers
         if self.num_layers % period or distinct % period or distinct > self.num_layers:
             raise ConfigError(
                 f"model.pattern: {self.num_layers} layers, {distinct} of them distinct, are not whole turns of "
                 f"{period} layers"
             )
-        for name in ("reach", "block", "feed_forward"):  # position and residual also act outside of the layers
-            if name in self.pattern.changes(0) and getattr(self, name) != getattr(ModelConfig, name):
+        for name in self.pattern.changes(0):
+            own = name in ("position", "residual")  # these also act outside of the layers
+            if not own and getattr(self, name) != getattr(ModelConfig, name):
                 raise ConfigError(
                     f"model.pattern: it says {name} of every layer, so {getattr(self, name)} has no place"
                 )
-        if period > 1 or self.pattern.changes(0):
-            for layer in range(period):
-                self._check_layer(self.layer_config(layer))
-
-    def _check_layer(self, config: "ModelConfig") -> None:
-        if config.residual.streams != self.residual.streams:
-            raise ConfigError(f"model.pattern: {config.residual} and {self.residual} keep other streams")
-        if config.position == self.position:
-            return
-        specs = config.position.parameters(self.d_model, self.num_heads, self.max_length)
-        if specs or config.position.to_embedding(jnp.zeros((1, 1), jnp.int32), self.d_model, {}) is not None:
-            raise ConfigError(f"model.pattern: {config.position} does not enter in each layer by itself; use rope")
+        layers = [self.layer_config(layer) for layer in range(period)]
+        for layer in layers:
+            if layer.residual.streams != self.residual.streams:
+                raise ConfigError(f"model.pattern: {layer.residual} and {self.residual} keep other streams")
+            if layer.position != self.position and not layer.position.enters_layers(self):
+                raise ConfigError(f"model.pattern: {layer.position} does not enter in each layer by itself; use rope")
+        if self.carries and not (layers[0].carry.own_memory and layers[0].block.attends):
+            raise ConfigError(
+                f"model.carry: the first layer, of {layers[0].carry} and {layers[0].block}, has nothing to hand on; "
+                "use pattern(carry=[none, keys_values])"
+            )
+        if self.position.biased and not any(layer.block.attends for layer in layers):
+            raise ConfigError(f"model.position: {self.position} is a bias of scores, and {self.block} has no attention")
 
     def layer_config(self, layer: int) -> "ModelConfig":
-        """The config as one layer sees it."""
-        changes = self.pattern.changes(layer)
-        return replace(self, {"pattern": Pattern(), "distinct_layers": None, **changes}) if changes else self
+        """The config as one layer sees it; some of its choices can only be in a pattern."""
+        view = copy.copy(self)
+        for name, value in self.pattern.changes(layer).items():
+            object.__setattr__(view, name, value)
+        return view
+
+    def _check_layer(self) -> None:
+        self._check_norms()
+        self._check_attention()
+        self._check_heads()
+        self._check_sublayers()
 
     def _check_norms(self) -> None:
         widths = {
             "norm": self.d_model,
             "embedding_norm": self.d_model,
-            "qk_norm": self.heads.key_size(self.head_size),
+            "qk_norm": self.heads.key_size(self.head_sizes),
             "attention_inner_norm": self.merge.width(self.num_heads, self.value_size),
             "feed_forward_inner_norm": self.ff_width,
         }
@@ -225,21 +232,59 @@ class ModelConfig:
     def _check_attention(self) -> None:
         if self.attention_dropout and not self.attention.forms_weights:
             raise ConfigError(f"model.attention_dropout: {self.attention} never forms the weights; use exact")
+        if self.carry.takes == "scores" and not self.attention.forms_weights:
+            raise ConfigError(f"model.carry: {self.attention} never forms the scores; use exact")
         if not (self.weighting.online or self.attention.forms_weights):
             raise ConfigError(f"model.weighting: {self.attention} computes a softmax, not {self.weighting}; use exact")
         if not self.weighting.biased and self.position.biased:
             raise ConfigError(f"model.weighting: {self.weighting} takes no bias, and {self.position} is one; use rope")
         if not self.weighting.biased and self.score != PlainScore():
             raise ConfigError(f"model.score: the products of {self.weighting} are no scores of {self.score}; use plain")
-        layers = [self.layer_config(layer).block for layer in range(self.pattern.period)]
-        if self.position.biased and not any(block.attends for block in layers):
-            raise ConfigError(f"model.position: {self.position} is a bias of scores, and {self.block} has no attention")
         if not self.weighting.scaled and self.scale != InverseRootScale():
             raise ConfigError(f"model.scale: in {self.weighting} the factor {self.scale} cancels; use inverse_root")
-        self.heads.check(self.head_size)
-        self.position.check(self.heads.key_size(self.head_size))
+        if not self.reach.mixes_tokens:
+            return
+        if self.causal:
+            raise ConfigError(
+                f"model.reach: what {self.reach} attends to is mixed of all tokens, and the model is causal; use full, "
+                "or an encoder"
+            )
+        if self.position.biased or self.weighting.relative:
+            raise ConfigError(f"model.reach: the mixtures of {self.reach} have no position; use rope and softmax")
+
+    def _check_heads(self) -> None:
+        heads, sizes = self.heads, self.head_sizes
+        heads.check(sizes)
         self.projection.check(self.d_model, self.num_heads, self.kv_heads, self.head_size, self.value_size)
         self.merge.check(self.d_model, self.num_heads, self.value_size)
+        if heads.longest is not None and heads.longest < self.max_length:
+            raise ConfigError(f"model.heads: {heads} has no scores for {self.max_length} tokens (max_length)")
+        if not heads.shares_keys and self.num_kv_heads not in (None, self.num_heads):
+            raise ConfigError(f"model.num_kv_heads: in {heads} all heads share one memory, not {self.num_kv_heads}")
+        whole = heads.placed_size(sizes) == heads.key_size(sizes)
+        if not whole and self.qk_norm != NoNorm():
+            raise ConfigError(f"model.qk_norm: queries and keys of {heads} are not projections alone; use none")
+        if not whole and self.projection != SeparateProjections():
+            raise ConfigError(f"model.projection: {heads} needs layers of other widths than {self.projection}")
+        if heads.compares:
+            self.position.check(heads.placed_size(sizes))
+        elif self.position.enters_queries or not self.weighting.biased:
+            choice = self.position if self.position.enters_queries else self.weighting
+            raise ConfigError(f"model.heads: {choice} enters in products of queries and keys, and {heads} has none")
+
+    def _check_sublayers(self) -> None:
+        if self.feed_forward.num_experts and (self.feed_forward_bias or self.feed_forward_inner_norm != NoNorm()):
+            raise ConfigError(f"model.feed_forward: {self.feed_forward} has no biases and no inner norm; use dense")
+        if self.causal and self.feed_forward.mixes_tokens:
+            raise ConfigError(
+                f"model.feed_forward: in {self.feed_forward} the way of a token depends on later ones, and the model "
+                "is causal; use top_k, or an encoder"
+            )
+        if self.causal and self.block.mixes_tokens:
+            raise ConfigError(
+                f"model.block: {self.block} mixes each token with all others, and the model is causal; use sequential, "
+                "or an encoder"
+            )
 
     def residual_of(self, kind: str) -> Residual:
         """The residual connection of a kind of sublayer."""
@@ -260,6 +305,17 @@ class ModelConfig:
     def value_size(self) -> int:
         """Size of a head's values."""
         return self.merge.value_dim(self.d_model, self.head_size)
+
+    @property
+    def head_sizes(self) -> HeadSizes:
+        """H, G, K and the size of a head's output."""
+        return HeadSizes(self.num_heads, self.kv_heads, self.head_size, self.value_size)
+
+    @property
+    def carries(self) -> tuple[str, ...]:
+        """What layers take over from those before."""
+        takes = [self.layer_config(layer).carry.takes for layer in range(self.pattern.period)]
+        return tuple(dict.fromkeys(name for name in takes if name is not None))
 
     @property
     def num_distinct_layers(self) -> int:
@@ -325,6 +381,7 @@ class EncoderDecoderConfig(ModelConfig):
         super().__post_init__()
         if not self.causal:
             raise ConfigError("model.causal: the decoder of an encoder-decoder is causal")
+        _ = self.encoder  # has its own checks
         if not self.block.attends:
             raise ConfigError(f"model.block: the decoder of {self.block} has no attention; use sequential")
         if self.weighting.relative:

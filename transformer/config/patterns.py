@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from transformer.config.blocks import BlockLayout
+from transformer.config.carries import Carry
 from transformer.config.feed_forwards import FeedForwardKind
 from transformer.config.positions import Position
 from transformer.config.reaches import Reach
@@ -31,6 +32,7 @@ class Pattern(Variant):
     """Of as many streams as the model's."""
     block: tuple[BlockLayout, ...] = ()
     feed_forward: tuple[FeedForwardKind, ...] = ()
+    carry: tuple[Carry, ...] = ()
 
     @property
     def period(self) -> int:

@@ -3,7 +3,7 @@
 import abc
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -24,12 +24,19 @@ class Position(Variant, abc.ABC):
     """Whether positions past `max_length` have a meaning."""
     biased: ClassVar[bool] = False
     """Whether it adds a bias to the scores."""
+    enters_queries: ClassVar[bool] = False
+    """Whether it enters in products of queries."""
     relative: ClassVar[bool] = False
     """Whether only distances count: all positions may be moved together."""
     orders: ClassVar[bool] = True
     """Whether it tells tokens apart by their position."""
     fades: ClassVar[bool] = False
     """Whether its bias falls with distance from the beginning."""
+
+    def enters_layers(self, config: Any) -> bool:
+        """Whether a layer can have it and others not: nothing of it stands outside of the layers."""
+        shared = self.parameters(config.d_model, config.num_heads, config.max_length)
+        return not shared and self.to_embedding(jnp.zeros((1, 1), jnp.int32), config.d_model, {}) is None
 
     def check(self, head_dim: int) -> None:
         """Raise `ConfigError` where the scheme does not fit the head size."""
@@ -121,6 +128,7 @@ class QueryKeySinusoidal(Position):
 
     name = "query_key_sinusoidal"
     base: float = 10_000.0
+    enters_queries = True
 
     def to_query_key_input(self, positions_BL, d_model, params):
         return positions.sinusoidal(positions_BL, d_model, self.base)
@@ -220,6 +228,7 @@ class RoPE(Position):
     """Share of a head's features that is rotated, from the first (GPT-NeoX)."""
     interleaved: bool = False
     scaling: RoPEScaling = NoScaling()
+    enters_queries = True
     relative = True
 
     def check(self, head_dim):
@@ -250,6 +259,7 @@ class XPos(Position):
     base: float = 10_000.0
     decay_base: float = 512.0
     """Tokens over which they fade."""
+    enters_queries = True
     relative = True
 
     def check(self, head_dim):
@@ -277,6 +287,7 @@ class RoPE2D(Position):
     """Patches in a row of the image; a vision model sets it."""
     first: int = 0
     """Position of the first patch; what stands before it has row -1."""
+    enters_queries = True
     relative = True
 
     def check(self, head_dim):
@@ -394,6 +405,7 @@ class RelativeKeys(Position):
     limit: int = 16
     """Tokens further away count as this far."""
     biased = True
+    enters_queries = True
     relative = True
 
     def __post_init__(self):
@@ -419,6 +431,7 @@ class TransformerXL(Position):
     limit: int = 64
     base: float = 10_000.0
     biased = True
+    enters_queries = True
     relative = True
 
     def __post_init__(self):
@@ -464,6 +477,10 @@ class Randomized(Position):
     @property
     def biased(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.scheme.biased
+
+    @property
+    def enters_queries(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.scheme.enters_queries
 
     @property
     def relative(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -3,8 +3,14 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+import jax
+import jax.numpy as jnp
+from einops import rearrange
+
+from transformer.config.parameters import FanIn, Parameter
 from transformer.config.variant import ConfigError, Variant
-from transformer.functional.masks import Blocks, Columns, First, Mask, RandomBlocks, Strides, Window
+from transformer.functional.cache import KeyValue
+from transformer.functional.masks import Blocks, Columns, First, Mask, RandomBlocks, Strides, Tokens, Window
 
 
 class Reach(Variant):
@@ -14,6 +20,8 @@ class Reach(Variant):
     """Whether it looks at every token."""
     relative: ClassVar[bool] = True
     """Whether only the distance of two tokens counts."""
+    mixes_tokens: ClassVar[bool] = False
+    """Whether what is attended to depends on all tokens, whatever the mask."""
 
     def __post_init__(self):
         for name, value in vars(self).items():
@@ -26,8 +34,23 @@ class Reach(Variant):
         """How many of the latest tokens a causal model needs; None: all."""
         return None
 
+    @property
+    def longest(self) -> int | None:
+        """Tokens of the longest sequence; None: any."""
+        return None
+
+    def parameters(self) -> dict[str, Parameter]:
+        """The parameters it owns in every layer, by name."""
+        return {}
+
     def mask(self) -> Mask | None:
         return None
+
+    def condense(
+        self, memory: KeyValue, keys: Tokens, batch_size: int, params: dict[str, jax.Array]
+    ) -> tuple[KeyValue, Tokens]:
+        """What is attended to in place of the keys and values of the tokens."""
+        return memory, keys
 
 
 @dataclass(frozen=True)
@@ -147,3 +170,36 @@ class BigBird(Reach):
 
     def mask(self):
         return Blocks(self.size, 1) | First(self.first * self.size) | RandomBlocks(self.size, self.share, self.seed)
+
+
+@dataclass(frozen=True)
+class Linformer(Reach):
+    """At `rank` trained mixtures of all keys and values (Wang S. et al. 2020, equation 7), the same for all heads."""
+
+    rank: int = 16
+    length: int = 64
+    """Tokens of the longest sequence."""
+    everywhere = True
+    relative = False
+    mixes_tokens = True
+
+    @property
+    def longest(self):
+        return self.length
+
+    def parameters(self):
+        return dict.fromkeys(("keys", "values"), Parameter((self.length, self.rank), FanIn()))
+
+    def condense(self, memory, keys, batch_size, params):
+        mixtures = {name: self._rows(table, keys) for name, table in params.items()}
+        keys_XKS = rearrange(memory.keys_XKS, "(b g) k s -> b g k s", b=batch_size)
+        values_XSK = rearrange(memory.values_XSK, "(b g) s k -> b g s k", b=batch_size)
+        keys_XKR = jnp.einsum("bgks,bsr->bgkr", keys_XKS, mixtures["keys"].astype(keys_XKS.dtype))
+        values_XRK = jnp.einsum("bgsk,bsr->bgrk", values_XSK, mixtures["values"].astype(values_XSK.dtype))
+        mixed = KeyValue(rearrange(keys_XKR, "b g k r -> (b g) k r"), rearrange(values_XRK, "b g r k -> (b g) r k"))
+        return mixed, Tokens.at(jnp.arange(self.rank))
+
+    def _rows(self, table: jax.Array, keys: Tokens) -> jax.Array:
+        """(B, S, rank): the row of each position, 0 for padding."""
+        rows = table[keys.positions]
+        return rows if keys.valid is None else rows * keys.valid[..., None].astype(rows.dtype)

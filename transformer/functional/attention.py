@@ -32,13 +32,14 @@ def split_groups(q_BLHK: jax.Array, num_kv_heads: int) -> jax.Array:
     return rearrange(q_BLHK, "b l (g r) k -> b g r l k", g=num_kv_heads)
 
 
-def attention_scores(q_BGRLK, k_BGSK, queries, keys, *, scale, score=None, bias: Bias | None) -> jax.Array:
-    """score(scale · q·k) + bias, in float32, (B, G, H/G, L, S).
-
-    The bias is added to the *scaled* product, as in ALiBi and T5.
-    """
+def attention_scores(q_BGRLK, k_BGSK, *, scale, score=None) -> jax.Array:
+    """score(scale · q·k), in float32, (B, G, H/G, L, S)."""
     scores = grouped_product(q_BGRLK, rearrange(k_BGSK, "b g s k -> b g k s")) * scale
-    scores = scores if score is None else score(scores)
+    return scores if score is None else score(scores)
+
+
+def add_bias(scores: jax.Array, bias: Bias | None, queries: Tokens, keys: Tokens) -> jax.Array:
+    """Scores and a bias, which is added to the *scaled* product, as in ALiBi and T5."""
     return scores if bias is None else scores + group_heads(bias(queries, keys), scores.shape[1])
 
 
@@ -75,6 +76,7 @@ def attention(
     score: Callable[[jax.Array], jax.Array] | None = None,
     weigh: Weigh = SOFTMAX,
     drop_weights: Callable[[jax.Array], jax.Array] | None = None,
+    return_scores: bool = False,
     return_weights: bool = False,
 ):
     """weigh(score(scale · q·kᵀ) + bias, where the mask allows) · v (Vaswani et al. 2017, equation 1).
@@ -91,10 +93,11 @@ def attention(
       score: a function of every scaled score by itself.
       weigh: how scores become weights, see `transformer.functional.weights`.
       drop_weights: dropout, a function of the weights.
+      return_scores: also return what `score` answered, (B, G, H/G, L, S) float32.
       return_weights: also return the weights, (B, H, L, S) float32.
 
     Returns:
-      (B, L, H, K) in the dtype of the values, and the weights where asked for.
+      (B, L, H, K) in the dtype of the values, and scores and weights where asked for.
 
     Raises:
       ValueError: the shapes do not fit.
@@ -103,13 +106,14 @@ def attention(
     num_kv_heads = k_BSGK.shape[2]
     scale = 1 / math.sqrt(q_BLHK.shape[-1]) if scale is None else scale
     k_BGSK, v_BGSK = (rearrange(x, "b s g k -> b g s k") for x in (k_BSGK, v_BSGK))
-    scores = attention_scores(
-        split_groups(q_BLHK, num_kv_heads), k_BGSK, queries, keys, scale=scale, score=score, bias=bias
-    )
+    scored = attention_scores(split_groups(q_BLHK, num_kv_heads), k_BGSK, scale=scale, score=score)
+    scores = add_bias(scored, bias, queries, keys)
     allowed = None if mask is None else group_heads(mask(queries, keys), num_kv_heads)
     weights_BGRLS = weigh(scores, allowed, queries, keys)
     if drop_weights is not None:
         weights_BGRLS = drop_weights(weights_BGRLS)
     out = grouped_product(weights_BGRLS.astype(v_BGSK.dtype), v_BGSK).astype(v_BGSK.dtype)
     out_BLHK = rearrange(out, "b g r l k -> b l (g r) k")
-    return (out_BLHK, rearrange(weights_BGRLS, "b g r l s -> b (g r) l s")) if return_weights else out_BLHK
+    more = (scored,) if return_scores else ()
+    more += (rearrange(weights_BGRLS, "b g r l s -> b (g r) l s"),) if return_weights else ()
+    return (out_BLHK, *more) if more else out_BLHK

@@ -30,7 +30,8 @@ class KeyValue(NamedTuple):
 class Cache(NamedTuple):
     """All layers of a decoder."""
 
-    layers: tuple[KeyValue, ...]
+    layers: tuple[KeyValue | None, ...]
+    """None for a layer that reads those of the one before."""
     tokens: Tokens
     """(B, S) positions of the slots, valid where there is a token."""
     written: jax.Array

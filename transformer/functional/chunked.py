@@ -14,6 +14,7 @@ from jax import lax
 
 from transformer.functional.attention import (
     SOFTMAX,
+    add_bias,
     attention_scores,
     check_shapes,
     group_heads,
@@ -91,7 +92,7 @@ def _allowed(context, sizes, i, j, num_kv_heads: int):
 
 def _scores(q, k, modifiers, q_tokens, k_tokens, score):
     bias, scale, _ = modifiers
-    return attention_scores(q, k, q_tokens, k_tokens, scale=scale, score=score, bias=bias)
+    return add_bias(attention_scores(q, k, scale=scale, score=score), bias, q_tokens, k_tokens)
 
 
 def _sink(modifiers, num_kv_heads: int):

@@ -1,6 +1,7 @@
 """Multi-head attention."""
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -9,54 +10,63 @@ from einops import rearrange
 from flax import nnx
 
 from transformer.config.model import ModelConfig
+from transformer.config.norms import NoNorm
 from transformer.functional.biases import Bias, Placed, Scaled
 from transformer.functional.cache import KeyValue, append
 from transformer.functional.dropout import dropout
 from transformer.functional.masks import Mask, Padding, Tokens
-from transformer.modules.context import Context, Kept
+from transformer.modules.context import Carried, Context, Kept
 from transformer.modules.dense import Dense, fused
 from transformer.modules.norm import NormLayer
 from transformer.modules.parameter import Parameters, at
 
 
 class HeadAttention(nnx.Module):
-    """What self- and cross-attention share: project, cut into heads, attend, gate, merge, project."""
+    """What self- and cross-attention share: project, make heads, attend, gate, merge, project."""
 
-    def __init__(self, config: ModelConfig, *, key: jax.Array):
-        self.config = config
-        D, H, G, K, V = config.d_model, config.num_heads, config.kv_heads, config.head_size, config.value_size
-        names = config.projection
-        self.layer_of = {"query": names.query, "key": names.key, "value": names.value}
-        for role, width in {"value": G * V, "key": G * K, "query": H * K}.items():
+    def __init__(self, config: ModelConfig, *, own_memory: bool = True, key: jax.Array):
+        self.config, self.heads, self.sizes = config, config.heads, config.head_sizes
+        D, (H, _, _, V) = config.d_model, self.sizes
+        widths = self.heads.widths(self.sizes) | ({} if own_memory else {"key": 0, "value": 0})
+        self.layer_of = {role: getattr(config.projection, role) if widths[role] else None for role in widths}
+        self.given = {role: width > 0 for role, width in widths.items()}
+        for role in ("value", "key", "query"):
             if (name := self.layer_of[role]) is not None:
                 bias, gain = name in config.attention_bias, config.inner_gain("attention") if role == "value" else 1.0
-                layer = Dense(D, width, initializer=config.initializer, gain=gain, bias=bias, key=at(key, name))
+                layer = Dense(D, widths[role], initializer=config.initializer, gain=gain, bias=bias, key=at(key, name))
                 setattr(self, name, layer)
         law: dict[str, Any] = {"initializer": config.initializer}
         self.gate = Dense(D, H * V, **law, bias=False, key=at(key, "gate")) if config.attention_gate else None
         self.inner_norm = NormLayer(config.attention_inner_norm, config.merge.width(H, V), key=at(key, "inner_norm"))
         law |= {"gain": config.residual_gain("attention"), "bias": "out" in config.attention_bias}
         self.out = Dense(H * V, D, **law, key=at(key, "out")) if config.merge.projected else None
-        size = config.heads.key_size(K)
+        size = self.heads.key_size(self.sizes)
         self.query_norm = NormLayer(config.qk_norm, size, key=at(key, "query_norm"))
-        self.key_norm = NormLayer(config.qk_norm, size, key=at(key, "key_norm"))
-        self.scale = Parameters(config.scale.parameters(size), key=at(key, "scale"))
-        self.weighting = Parameters(config.weighting.parameters(config.heads.count(H)), key=at(key, "weighting"))
-        self.head_params = Parameters(config.heads.parameters(H, K, V), key=at(key, "heads"))
+        self.key_norm = NormLayer(config.qk_norm if own_memory else NoNorm(), size, key=at(key, "key_norm"))
+        scale = config.scale.parameters(self.heads.compared_size(self.sizes))
+        self.scale = Parameters(scale, key=at(key, "scale"))
+        self.weighting = Parameters(config.weighting.parameters(self.heads.count(H)), key=at(key, "weighting"))
+        self.head_params = Parameters(self.heads.parameters(self.sizes), key=at(key, "heads"))
 
-    def heads_of(self, **inputs: jax.Array) -> list[jax.Array]:
-        """(B, L, heads, size) of each role, all layers of one input by one product."""
+    def project(self, **inputs: jax.Array) -> list[jax.Array]:
+        """(B, L, width) of each role, all layers of one input by one product; of width 0 where heads ask for none."""
         made: dict[str, jax.Array] = {}
         for x in {id(x): x for x in inputs.values()}.values():
             roles = [role for role in inputs if inputs[role] is x]
             names = list(dict.fromkeys(name for role in roles if (name := self.layer_of[role])))
             outputs = dict(zip(names, fused(x, [getattr(self, name) for name in names]), strict=True)) if names else {}
-            made |= {role: outputs.get(self.layer_of[role] or "", x) for role in roles}
-        sizes = {"query": self.config.head_size, "key": self.config.head_size, "value": self.config.value_size}
-        heads = {role: rearrange(made[role], "b l (h k) -> b l h k", k=sizes[role]) for role in inputs}
-        cut = functools.partial(self.config.heads.cut, num_kv_heads=self.config.kv_heads)
-        cuts = {"query": cut, "key": cut, "value": self.config.heads.cut_values}
-        return [cuts[role](heads[role]) for role in inputs]
+            bare = {role: x if self.given[role] else x[..., :0] for role in roles}
+            made |= {role: outputs.get(self.layer_of[role] or "", bare[role]) for role in roles}
+        return [made[role] for role in inputs]
+
+    def queries(self, q_BLX: jax.Array, positions_BL: jax.Array) -> jax.Array:
+        """(B, L, maps, key size) of what was projected."""
+        return self.query_norm(self.heads.queries(q_BLX, positions_BL, self.sizes, self.head_params()))
+
+    def memory(self, k_BSX: jax.Array, v_BSX: jax.Array, positions_BS: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Keys and values of what was projected."""
+        k, v = self.heads.memory(k_BSX, v_BSX, positions_BS, self.sizes, self.head_params())
+        return self.key_norm(k), v
 
     def attend(
         self,
@@ -68,17 +78,20 @@ class HeadAttention(nnx.Module):
         keys: Tokens,
         mask: Mask | None,
         bias: Bias | None,
+        scores_before: jax.Array | None = None,
         key: jax.Array | None,
-    ) -> jax.Array:
-        """(B, L, D): what the queries find in the memory."""
+    ) -> tuple[jax.Array, jax.Array | None]:
+        """(B, L, D): what the queries find in the memory; and the scores, where they are formed."""
         config, more = self.config, {}
         if config.attention_dropout > 0 and key is not None:
             more["drop_weights"] = functools.partial(dropout, rate=config.attention_dropout, key=key)
-        scale = config.scale(q_BLHK.shape[-1], self.scale())
+        if config.attention.forms_weights:
+            more["return_scores"] = True
+        scale = config.scale(self.heads.compared_size(self.sizes), self.scale())
         heads = memory.keys_XKS.shape[0] // len(x_BLD)
         # XLA cancels these transpositions against those of the attention function.
         k_BSGK = rearrange(memory.keys_XKS, "(b g) k s -> b s g k", g=heads)
-        out_BLHV = config.attention(
+        answer = config.attention(
             config.weighting.features(q_BLHK),
             config.weighting.features(k_BSGK),
             rearrange(memory.values_XSK, "(b g) s k -> b s g k", g=heads),
@@ -87,51 +100,88 @@ class HeadAttention(nnx.Module):
             mask=mask,
             bias=Scaled(bias, scale) if config.scale_bias and bias is not None else bias,
             scale=scale,
-            score=config.score.function(),
+            score=self._score(scores_before),
             weigh=config.weighting(q_BLHK.shape[2], self.weighting()),
             **more,
         )
-        out_BLHV = config.heads.join(out_BLHV, config.kv_heads, self.head_params())
+        out_BLHV, scores = answer if config.attention.forms_weights else (answer, None)
+        out_BLHV = self.heads.join(out_BLHV, self.sizes, self.head_params())
         if self.gate is not None:
             gate = jax.nn.sigmoid(self.gate(x_BLD).astype(jnp.float32)).astype(out_BLHV.dtype)
             out_BLHV = out_BLHV * gate.reshape(out_BLHV.shape)
         out = self.inner_norm(config.merge(out_BLHV))
-        return out if self.out is None else self.out(out)
+        return out if self.out is None else self.out(out), scores
+
+    def _score(self, before: jax.Array | None) -> Callable[[jax.Array], jax.Array] | None:
+        """The function of every scaled score."""
+        own = self.config.score.function()
+        if before is None:
+            return own
+        return lambda scores: self.config.carry.scores(scores if own is None else own(scores), before)
 
 
 class Attention(HeadAttention):
     """Self-attention; key-value heads may be fewer than query heads."""
 
     def __init__(self, config: ModelConfig, *, key: jax.Array):
-        super().__init__(config, key=key)
-        size = config.heads.key_size(config.head_size)
-        own = config.position.layer_parameters(config.heads.count(config.num_heads), size)
+        super().__init__(config, own_memory=config.carry.own_memory, key=key)
+        self.placed = self.heads.placed_size(self.sizes)
+        own = config.position.layer_parameters(self.heads.count(config.num_heads), self.placed)
         self.position = Parameters(own, key=at(key, "position"))
+        self.carry = Parameters(config.carry.parameters(), key=at(key, "carry"))
+        self.reach = Parameters(config.reach.parameters(), key=at(key, "reach"))
 
     def __call__(self, x_BLD: jax.Array, *, context: Context, key: jax.Array | None = None) -> tuple[jax.Array, Kept]:
         """(B, L, D), and the keys and values of the past with those of these tokens; a key turns dropout on."""
-        config, position, tokens, past = self.config, self.config.position, context.tokens, context.past
+        config, position, tokens = self.config, self.config.position, context.tokens
         params = (context.position_params or {}) | self.position()
         places_BL = tokens.positions if context.places is None else context.places[tokens.positions]
         addition = position.to_query_key_input(places_BL, config.d_model, params)
         x_qk = x_BLD if addition is None else x_BLD + addition.astype(x_BLD.dtype)
-        q, k, v = self.heads_of(query=x_qk, key=x_qk, value=x_BLD)
-        q = position.to_query(self.query_norm(q), places_BL, params)
-        k = position.to_key(self.key_norm(k), places_BL, params)
-        bias = position.bias(q, config.causal, params)
+        q, k, v = self.project(query=x_qk, key=x_qk, value=x_BLD)
+        q = self.queries(q, tokens.positions)
+        q = self._placed(functools.partial(position.to_query, positions_BL=places_BL, params=params), q)
+        bias = position.bias(q[..., : self.placed], config.causal, params)
         bias = bias if bias is None or context.places is None else Placed(bias, context.places)
-        memory, keys = in_order(k, v), tokens
-        if past is not None:
-            assert context.slots is not None
-            assert context.slot_places is not None
-            keys_seen, keys_kept = append(past.keys_XKS, memory.keys_XKS, context.slot_places, axis=2)
-            values_seen, values_kept = append(past.values_XSK, memory.values_XSK, context.slot_places, axis=1)
-            memory, past, keys = KeyValue(keys_seen, values_seen), KeyValue(keys_kept, values_kept), context.slots
+        past, values = context.past, None
+        if config.carry.own_memory:
+            k, v = self.memory(k, v, tokens.positions)
+            k = self._placed(functools.partial(position.to_key, positions_BL=places_BL, params=params), k)
+            memory, past, values = self._remember(k, v, context)
+        else:
+            memory = context.carried.memory
+            assert memory is not None
+        keys = tokens if context.slots is None else context.slots
+        reached, keys = config.reach.condense(memory, keys, len(x_BLD), self.reach())
         mask, reach = context.mask, config.reach.mask()
         if reach is not None:
             mask = reach if mask is None else mask & reach
-        out = self.attend(x_BLD, q, memory, queries=tokens, keys=keys, mask=mask, bias=bias, key=key)
-        return out, Kept(past)
+        before = context.carried.scores if config.carry.takes == "scores" else None
+        sides: dict[str, Any] = {"queries": tokens, "keys": keys, "mask": mask, "bias": bias}
+        out, scores = self.attend(x_BLD, q, reached, **sides, scores_before=before, key=key)
+        return out, Kept(past, Carried(scores, values, memory))
+
+    def _placed(self, place: Callable[[jax.Array], jax.Array], x_BLHK: jax.Array) -> jax.Array:
+        """Queries or keys with their position in those features that it may enter."""
+        if self.placed == x_BLHK.shape[-1]:
+            return place(x_BLHK)
+        if self.placed == 0:
+            return x_BLHK
+        return jnp.concatenate([place(x_BLHK[..., : self.placed]), x_BLHK[..., self.placed :]], -1)
+
+    def _remember(self, k_BSGK: jax.Array, v_BSGK: jax.Array, context: Context):
+        """What is attended to, the past with it, and the values that later layers may take over."""
+        first = v_BSGK
+        if context.carried.values is not None:
+            first = jnp.where(context.first, v_BSGK, context.carried.values)
+        own = self.config.carry.values(v_BSGK, first, self.carry())
+        memory, past = in_order(k_BSGK, own), context.past
+        if past is None:
+            return memory, None, first
+        assert context.slot_places is not None
+        keys_seen, keys_kept = append(past.keys_XKS, memory.keys_XKS, context.slot_places, axis=2)
+        values_seen, values_kept = append(past.values_XSK, memory.values_XSK, context.slot_places, axis=1)
+        return KeyValue(keys_seen, values_seen), KeyValue(keys_kept, values_kept), first
 
 
 class CrossAttention(HeadAttention):
@@ -139,8 +189,8 @@ class CrossAttention(HeadAttention):
 
     def remember(self, memory_BSD: jax.Array) -> KeyValue:
         """The keys and values of a source."""
-        k, v = self.heads_of(key=memory_BSD, value=memory_BSD)
-        return in_order(self.key_norm(k), v)
+        k, v = self.project(key=memory_BSD, value=memory_BSD)
+        return in_order(*self.memory(k, v, jnp.arange(memory_BSD.shape[1])[None]))
 
     def __call__(self, x_BLD: jax.Array, *, context: Context, key: jax.Array | None = None) -> tuple[jax.Array, Kept]:
         """(B, L, D); a key turns dropout on."""
@@ -150,10 +200,10 @@ class CrossAttention(HeadAttention):
         if keys_values is None:
             assert memory.states_BSD is not None
             keys_values = self.remember(memory.states_BSD)
-        (q,) = self.heads_of(query=x_BLD)
-        sides = {"queries": context.tokens, "keys": memory.tokens}
-        out = self.attend(x_BLD, self.query_norm(q), keys_values, **sides, mask=Padding(), bias=None, key=key)
-        return out, Kept()
+        (q,) = self.project(query=x_BLD)
+        q = self.queries(q, context.tokens.positions)
+        sides: dict[str, Any] = {"queries": context.tokens, "keys": memory.tokens, "mask": Padding(), "bias": None}
+        return self.attend(x_BLD, q, keys_values, **sides, key=key)[0], Kept()
 
 
 def in_order(k_BSGK: jax.Array, v_BSGK: jax.Array) -> KeyValue:

@@ -12,8 +12,9 @@ from transformer.config.model import ModelConfig
 from transformer.config.residuals import Place, Residual, Stream
 from transformer.functional.dropout import drop_sequences, dropout
 from transformer.modules.attention import Attention, CrossAttention
-from transformer.modules.context import Context, Kept
+from transformer.modules.context import Carried, Context, Kept
 from transformer.modules.experts import make_feed_forward
+from transformer.modules.fourier import FourierMixing
 from transformer.modules.norm import NormLayer
 from transformer.modules.parameter import Parameters, at, below
 
@@ -21,6 +22,7 @@ SUBLAYERS: dict[str, Callable[..., Any]] = {
     "attention": Attention,
     "cross_attention": CrossAttention,
     "feed_forward": make_feed_forward,
+    "fourier": FourierMixing,
 }
 _CROSS = (Sublayer("cross_attention", "cross_attention"),)
 
@@ -71,9 +73,12 @@ class Block(nnx.Module):
             residual = config.residual_of(connection[0].kind)
             setattr(self, name, ResidualConnection(residual, config, key=at(key, name)))
 
-    def __call__(self, stream: Stream, *, context: Context, layer, key) -> tuple[Stream, Kept]:
+    def __call__(
+        self, stream: Stream, *, context: Context, carried: Carried | None = None, layer, key
+    ) -> tuple[Stream, Kept]:
         """The stream after the block, and what its sublayers hand back; a key turns dropout on."""
-        kept = Kept()
+        kept = Kept(carried=Carried() if carried is None else carried)
+        context = context._replace(carried=kept.carried, first=layer == 0)
         for number, connection in enumerate(self.connections):
             place = Place(layer, self.config.num_layers, number, len(self.connections))
 
@@ -84,7 +89,11 @@ class Block(nnx.Module):
             residual = getattr(self, f"{connection[0].name}_residual")
             stream, handed_back = residual(stream, run, place, context.tokens.valid)
             for one in handed_back:
-                kept = Kept(kept.past if one.past is None else one.past, kept.penalty + one.penalty)
+                kept = Kept(
+                    kept.past if one.past is None else one.past,
+                    kept.carried if one.carried is None else one.carried,
+                    kept.penalty + one.penalty,
+                )
         return stream, kept
 
     def _sublayer(self, sublayer: Sublayer, x_BLD: jax.Array, context: Context, layer, key) -> tuple[jax.Array, Kept]:

@@ -16,6 +16,17 @@ class Memory(NamedTuple):
     keys_values: KeyValue | None = None
 
 
+class Carried(NamedTuple):
+    """What the attention of one layer leaves to those after it."""
+
+    scores: jax.Array | None = None
+    """As `transformer.functional.attention` returns them, of the layer before."""
+    values: jax.Array | None = None
+    """(B, L, G, K) of the first layer."""
+    memory: KeyValue | None = None
+    """What the layer before attended to."""
+
+
 class Context(NamedTuple):
     """Of one pass through a stack."""
 
@@ -32,6 +43,10 @@ class Context(NamedTuple):
     """Keys and values of tokens read before; None attends to the input alone."""
     slots: Tokens | None = None
     """Of what is attended to, where there is a past."""
+    carried: Carried = Carried()
+    """From the layers before."""
+    first: jax.Array | bool = True
+    """Whether there are none."""
     slot_places: jax.Array | None = None
     """The slots of these tokens, from `transformer.functional.cache.places_of`."""
 
@@ -41,5 +56,7 @@ class Kept(NamedTuple):
 
     past: KeyValue | None = None
     """The past with the keys and values of these tokens."""
+    carried: Carried | None = None
+    """What later layers may take over."""
     penalty: jax.Array | float = 0.0
     """What is added to the loss, such as the imbalance of experts."""

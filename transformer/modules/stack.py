@@ -8,13 +8,15 @@ import jax.numpy as jnp
 from flax import nnx
 
 from transformer.config.implementations import Layers
+from transformer.modules.context import Carried
 
 
 class Stack(nnx.Module):
     """Layers stored stacked, run as `layers` says; `stack[i]` is one of them.
 
     Layers of several kinds take turns, and each kind is a stack of its own. Where fewer layers than
-    `num_layers` are distinct, they are gone through again.
+    `num_layers` are distinct, they are gone through again. `carries` names what a layer leaves to
+    those after it, fields of `Carried`.
     """
 
     def __init__(
@@ -24,9 +26,10 @@ class Stack(nnx.Module):
         layers: Layers,
         *,
         distinct: int | None = None,
+        carries: Sequence[str] = (),
         key: jax.Array,
     ):
-        self.num_layers, self.layers = num_layers, layers
+        self.num_layers, self.layers, self.carries = num_layers, layers, tuple(carries)
         self.distinct = num_layers if distinct is None else distinct
         self.kinds = nnx.List(self._stacked(build, kind, len(builds), key) for kind, build in enumerate(builds))
 
@@ -64,11 +67,19 @@ class Stack(nnx.Module):
         def body(carry, turn):
             number, of_kinds = turn
             for kind, (graphdef, own) in enumerate(zip(graphdefs, of_kinds, strict=True)):
-                x, penalty = carry
+                x, penalty, carried = carry
                 index = number * period + kind
                 layer_key = None if key is None else jax.random.fold_in(key, index)
-                x, kept = nnx.merge(graphdef, own)(x, layer=index, key=layer_key, **kwargs)
-                carry = x, penalty + jnp.asarray(kept.penalty, jnp.float32)
+                x, kept = nnx.merge(graphdef, own)(x, carried=carried, layer=index, key=layer_key, **kwargs)
+                carry = x, penalty + jnp.asarray(kept.penalty, jnp.float32), self._kept(kept.carried)
             return carry
 
-        return self.layers(body, (x, jnp.float32(0)), (jnp.arange(turns), values), turns)
+        start = (x, jnp.float32(0), Carried())
+        turns_of = (jnp.arange(turns), values)
+        if self.carries:  # a loop carries arrays of the same shapes from its beginning
+            shapes = jax.eval_shape(lambda turn: body(start, turn), jax.tree.map(lambda a: a[0], turns_of))
+            start = (*start[:2], jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes[2]))
+        return self.layers(body, start, turns_of, turns)[:2]
+
+    def _kept(self, carried: Carried) -> Carried:
+        return Carried(**{name: getattr(carried, name) for name in self.carries})

@@ -12,7 +12,7 @@ from transformer.functional.cache import Cache, KeyValue, append_tokens, empty_t
 from transformer.functional.dropout import dropout
 from transformer.functional.masks import Causal, Full, Mask, Padding, Segment, Tokens
 from transformer.modules.block import Block
-from transformer.modules.context import Context, Memory
+from transformer.modules.context import Carried, Context, Memory
 from transformer.modules.norm import NormLayer
 from transformer.modules.parameter import Parameters, at, below
 from transformer.modules.stack import Stack
@@ -32,6 +32,7 @@ class Transformer(nnx.Module):
             config.num_layers,
             config.layers,
             distinct=config.num_distinct_layers,
+            carries=config.carries,
             key=at(key, "blocks"),
         )
         self.embedding_norm = NormLayer(config.first_norm, config.d_model, key=at(key, "embedding_norm"))
@@ -46,8 +47,8 @@ class Transformer(nnx.Module):
     @property
     def mixes_tokens(self) -> str:
         """The name of a choice that looks at all tokens whatever the mask; empty for none."""
-        own = [self.config.layer_config(i).feed_forward for i in range(self.config.pattern.period)]
-        kinds = (self.config.norm, self.config.embedding_norm, *own)
+        own = [self.config.layer_config(i) for i in range(self.config.pattern.period)]
+        kinds = (self.config.norm, self.config.embedding_norm, *(c.feed_forward for c in own), *(c.reach for c in own))
         return next((str(kind) for kind in kinds if kind.mixes_tokens), "")
 
     def check_length(self, length: int) -> None:
@@ -57,6 +58,9 @@ class Transformer(nnx.Module):
                 f"model: {length} tokens are more than max_length {self.max_length}, and position "
                 f"{self.config.position} does not extrapolate"
             )
+        for choice in (self.config.heads, self.config.reach):
+            if choice.longest is not None and length > choice.longest:
+                raise ConfigError(f"model: {length} tokens are more than the {choice.longest} of {choice}")
 
     def mask_of(self, tokens: Tokens, mask: Mask | None = None) -> Mask:
         """The mask of self-attention: `mask` instead of the model's direction; padding and segments always.
@@ -109,11 +113,13 @@ class Transformer(nnx.Module):
             raise ConfigError("model: only a causal model has a cache, and this one sees later tokens")
         self.check_length(capacity)
         slots = min(capacity, self.span or capacity)
-        heads = batch_size * config.heads.count(config.kv_heads)
-        keys = jnp.zeros((heads, config.heads.key_size(config.head_size), slots), dtype)
-        values = jnp.zeros((heads, slots, config.value_size), dtype)
+        sizes = config.head_sizes
+        heads = batch_size * config.heads.memory_heads(sizes)
+        keys = jnp.zeros((heads, config.heads.key_size(sizes), slots), dtype)
+        values = jnp.zeros((heads, slots, config.heads.value_size(sizes)), dtype)
+        own = [config.layer_config(layer).carry.own_memory for layer in range(config.num_layers)]
         return Cache(
-            (KeyValue(keys, values),) * config.num_layers,
+            tuple(KeyValue(keys, values) if keeps else None for keeps in own),
             empty_tokens(batch_size, slots),
             jnp.int32(0),
             jnp.zeros(batch_size, jnp.int32),
@@ -135,11 +141,12 @@ class Transformer(nnx.Module):
         places = places_of(tokens, cache.capacity, cache.written, ring)
         slots, after = append_tokens(cache.tokens, tokens, places)
         context = Context(tokens, self.mask_of(slots), self.position(), slots=slots, slot_places=places)
-        stream, layers = self._start(x_BLD, tokens), []
+        stream, carried, layers = self._start(x_BLD, tokens), Carried(), []
         for i, block in enumerate(self.blocks if blocks is None else blocks):
             memory = Memory(cache.memory_tokens, keys_values=cache.memory[i]) if cache.memory_tokens else None
             own = context._replace(memory=memory, past=cache.layers[i])
-            stream, kept = block(stream, context=own, layer=i, key=None)
+            stream, kept = block(stream, context=own, carried=carried, layer=i, key=None)
+            carried = kept.carried
             layers.append(cache.layers[i] if kept.past is None else kept.past)
         x_BLD, written = self._end(stream, valid_BL), cache.written + x_BLD.shape[1]
         if not ring:

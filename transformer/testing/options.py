@@ -7,8 +7,9 @@ from typing import Any
 from transformer.config.activations import GELU, GLU, Activation, Linear, ReLU, SiLU, SquaredReLU
 from transformer.config.attention import Merge, Projection, Scale
 from transformer.config.blocks import AttentionOnly, BlockLayout, Sequential
+from transformer.config.carries import NoCarry, ScoreResidual, SharedKeyValues, ValueResidual
 from transformer.config.feed_forwards import DenseFeedForward, ExpertChoice, FeedForwardKind, TopKExperts
-from transformer.config.heads import Heads
+from transformer.config.heads import Heads, LatentHeads
 from transformer.config.implementations import AttentionImplementation, Chunked, Layers, Scanned
 from transformer.config.model import ModelConfig
 from transformer.config.norms import GroupNorm, LayerNorm, Norm, RMSNorm
@@ -32,12 +33,14 @@ from transformer.config.reaches import (
     Fixed,
     FullReach,
     GlobalTokens,
+    Linformer,
     LocalBlocks,
     Reach,
     SlidingWindow,
     Strided,
 )
 from transformer.config.residuals import HyperConnections, LayerScale, PostNorm, PreNorm, Residual, ReZero, SandwichNorm
+from transformer.config.synthesizers import DenseSynthesizer, RandomSynthesizer
 from transformer.config.variant import ConfigError, Variant, variant_of
 from transformer.config.weightings import Score, Weighting
 from transformer.testing.subject import small
@@ -77,6 +80,9 @@ SIZED: dict[type[Variant], Variant] = {
     Fixed: Fixed(3, summary=1),
     GlobalTokens: GlobalTokens(2, first=1),
     BigBird: BigBird(2, share=0.3),
+    Linformer: Linformer(rank=3, length=8),
+    DenseSynthesizer: DenseSynthesizer(length=8),
+    RandomSynthesizer: RandomSynthesizer(length=8),
     Chunked: Chunked(block=3),
     Randomized: Randomized(longest=20),
     T5Bias: T5Bias(num_buckets=8, max_distance=16),
@@ -87,7 +93,11 @@ SIZED: dict[type[Variant], Variant] = {
 
 
 def _sized(options: list[Changes]) -> list[Changes]:
-    return [{name: SIZED.get(type(value), value) for name, value in changes.items()} for changes in options]
+    defaults = {kind(): value for kind, value in SIZED.items()}
+    return [
+        {name: defaults.get(value, value) if isinstance(value, Variant) else value for name, value in changes.items()}
+        for changes in options
+    ]
 
 
 FAMILIES: dict[str, list[Changes]] = {
@@ -126,12 +136,19 @@ FAMILIES: dict[str, list[Changes]] = {
     "attention": [
         *_each(Weighting),
         *_each(Score),
-        *_each(Heads),
+        *({"heads": heads} for heads in shipped(Heads) if heads != LatentHeads()),
         *_each(Scale),
         *({"projection": projection, "num_kv_heads": None} for projection in shipped(Projection)),
         *_each(Merge),
         *_each(Reach),
         *_each(AttentionImplementation),
+        {"heads": LatentHeads(rank=6, rotary=4), "num_kv_heads": None},
+        {"heads": RandomSynthesizer(length=8, rank=3)},
+        {"heads": DenseSynthesizer(length=8, dot_product=True)},
+        {"heads": RandomSynthesizer(length=8, dot_product=True)},
+        {"carry": ScoreResidual()},
+        {"carry": ValueResidual()},
+        {"pattern": Pattern(carry=(NoCarry(), SharedKeyValues()))},
         {"qk_norm": RMSNorm()},
         {"attention_gate": True},
         {"num_kv_heads": 1},

@@ -88,7 +88,8 @@ class Subject:
     @functools.cached_property
     def mixes_tokens(self) -> bool:
         """Whether a choice of the config looks at all tokens whatever the mask, so that packing is refused."""
-        own = [self.config.layer_config(i).feed_forward for i in range(self.config.pattern.period)]
+        layers = [self.config.layer_config(i) for i in range(self.config.pattern.period)]
+        own = [kind for layer in layers for kind in (layer.feed_forward, layer.reach)]
         return any(kind.mixes_tokens for kind in (self.config.norm, self.config.embedding_norm, *own))
 
     @functools.cached_property

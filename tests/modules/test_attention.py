@@ -1,0 +1,181 @@
+"""Slots of attention against the formulas of their papers, written out."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from transformer.config.carries import NoCarry, ScoreResidual, SharedKeyValues, ValueResidual
+from transformer.config.heads import LatentHeads
+from transformer.config.model import EncoderDecoderConfig, ModelConfig
+from transformer.config.norms import RMSNorm
+from transformer.config.parameters import Normal
+from transformer.config.patterns import Pattern
+from transformer.config.positions import ALiBi, NoPosition, RoPE
+from transformer.config.reaches import Linformer
+from transformer.config.synthesizers import DenseSynthesizer, RandomSynthesizer
+from transformer.config.variant import ConfigError
+from transformer.functional.fourier import fourier_mix
+from transformer.functional.masks import Causal, Full, Padding, Segment, Tokens
+from transformer.functional.norms import rms_norm
+from transformer.models.language_model import LanguageModel
+from transformer.models.pure import split
+from transformer.modules.attention import Attention
+from transformer.modules.context import Carried, Context
+
+LENGTH, D = 6, 8
+SIZES = {"vocab_size": 11, "max_length": LENGTH, "d_model": D, "num_heads": 2, "num_layers": 2}
+X = jnp.asarray(np.random.default_rng(0).normal(size=(2, LENGTH, D)), jnp.float32)
+
+
+def config(**choices):
+    return ModelConfig(**SIZES | {"position": NoPosition(), "initializer": Normal(0.5)} | choices)
+
+
+def attention(**choices):
+    return Attention(config(**choices), key=jax.random.key(0))
+
+
+def run(module, x=X, mask=None, **more):
+    tokens = Tokens.at(jnp.arange(LENGTH))
+    return module(x, context=Context(tokens, Causal() if mask is None else mask, **more))
+
+
+def heads(x):
+    return np.asarray(x).reshape(*x.shape[:2], 2, -1)
+
+
+def mixed(scores_BHLS, v_BSHK, allowed=None):
+    """softmax(scores) V, heads side by side."""
+    allowed = np.tri(LENGTH, dtype=bool) if allowed is None else allowed
+    weights = jax.nn.softmax(jnp.where(allowed, scores_BHLS, -jnp.inf))
+    return jnp.einsum("bhls,bshk->blhk", weights, v_BSHK).reshape(2, LENGTH, -1)
+
+
+def test_latent_heads_are_heads_whose_keys_and_values_come_of_one_vector():
+    """The products moved into queries and outputs change nothing; a rotary key is shared by all heads."""
+    module = attention(heads=LatentHeads(rank=3, rotary=4), position=RoPE())
+    position, params = RoPE(), module.head_params()
+    q = module.query(X).reshape(2, LENGTH, 2, 8)
+    k, places = module.key(X), jnp.arange(LENGTH)[None]
+    latent = rms_norm(k[..., 4:], scale_D=params["norm"])
+    keys, values = (jnp.einsum("bsr,hrk->bshk", latent, params[name]) for name in ("keys", "values"))
+    shared = position.to_key(k[:, :, None, :4], places, {})[:, :, 0]
+    scores = jnp.einsum("blhk,bshk->bhls", q[..., 4:], keys)
+    scores += jnp.einsum("blhk,bsk->bhls", position.to_query(q[..., :4], places, {}), shared)
+    expected = module.out(mixed(scores / np.sqrt(4 + 4), values))
+    np.testing.assert_allclose(run(module)[0], expected, rtol=2e-4, atol=1e-5)
+
+
+def test_the_latent_vector_is_all_that_is_kept():
+    """The cache has one head of rank + rotary features, whatever the number of heads."""
+    model = LanguageModel(config(heads=LatentHeads(rank=3, rotary=4)), key=jax.random.key(0))
+    layer = model.start(2, LENGTH).layers[0]
+    assert layer is not None
+    assert (layer.keys_XKS.shape, layer.values_XSK.shape) == ((2, 7, LENGTH), (2, LENGTH, 3))
+
+
+@pytest.mark.parametrize("dot_product", [False, True])
+def test_dense_synthesizer(dot_product):
+    """The scores of a token are a network of it; with `dot_product` those of queries and keys beside them."""
+    module = attention(heads=DenseSynthesizer(length=LENGTH, dot_product=dot_product))
+    projected = module.query(X)
+    hidden = jax.nn.relu(projected[..., :D].reshape(2, LENGTH, 2, 4))
+    scores = jnp.einsum("blhk,hkn->bhln", hidden, module.head_params()["scores"])
+    if dot_product:
+        scores += jnp.einsum("blhk,bshk->bhls", heads(projected[..., D:]), heads(module.key(X))) / 2
+    np.testing.assert_allclose(run(module)[0], module.out(mixed(scores, heads(module.value(X)))), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("rank", [None, 2])
+def test_random_synthesizer(rank):
+    """Scores are a trained matrix, or the product of two, and no token has a say."""
+    module = attention(heads=RandomSynthesizer(length=LENGTH, rank=rank))
+    params = module.head_params()
+    scores = params["queries"] if rank is None else jnp.einsum("hlr,hsr->hls", params["queries"], params["keys"])
+    scores = jnp.broadcast_to(scores, (2, *scores.shape))
+    np.testing.assert_allclose(run(module)[0], module.out(mixed(scores, heads(module.value(X)))), rtol=1e-4, atol=1e-5)
+    assert not hasattr(module, "query")
+
+
+def test_linformer_of_full_rank_is_attention():
+    """With identities for its mixtures it attends to the tokens; padding is in no mixture."""
+    module, plain = attention(reach=Linformer(rank=LENGTH, length=LENGTH), causal=False), attention(causal=False)
+    for name in ("keys", "values"):
+        getattr(module.reach, name)[...] = jnp.eye(LENGTH)
+    np.testing.assert_allclose(run(module, mask=Full())[0], run(plain, mask=Full())[0], rtol=1e-5, atol=1e-6)
+    module = attention(reach=Linformer(rank=2, length=LENGTH), causal=False)
+    valid = jnp.arange(LENGTH)[None] < 4
+    tokens = Tokens.at(jnp.arange(LENGTH), valid=valid)
+    changed = X.at[:, 4:].add(1.0)
+    outputs = [module(x, context=Context(tokens, Full() & Padding()))[0][:, :4] for x in (X, changed)]
+    np.testing.assert_array_equal(*outputs)
+
+
+def test_scores_of_the_layer_before_are_added():
+    """softmax(q·k/√K + scores before), and the sum is handed on."""
+    module = attention(carry=ScoreResidual())
+    before = jnp.asarray(np.random.default_rng(1).normal(size=(2, 2, 1, LENGTH, LENGTH)), jnp.float32)
+    out, kept = run(module, carried=Carried(scores=before), first=False)
+    scores = jnp.einsum("blhk,bshk->bhls", heads(module.query(X)), heads(module.key(X))) / 2 + before[:, :, 0]
+    np.testing.assert_allclose(out, module.out(mixed(scores, heads(module.value(X)))), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(kept.carried.scores[:, :, 0], scores, rtol=1e-5, atol=1e-5)
+
+
+def test_values_of_the_first_layer_are_mixed_in():
+    """½ V + ½ V₁; in the first layer V₁ is its own; V₁ is handed on."""
+    module = attention(carry=ValueResidual())
+    first = jnp.ones((2, LENGTH, 2, 4))
+    plain = attention()
+    np.testing.assert_allclose(run(module, carried=Carried())[0], run(plain)[0], rtol=1e-5, atol=1e-6)
+    out, kept = run(module, carried=Carried(values=first), first=False)
+    q, k, v = (heads(layer(X)) for layer in (module.query, module.key, module.value))
+    scores = jnp.einsum("blhk,bshk->bhls", q, k) / 2
+    np.testing.assert_allclose(out, module.out(mixed(scores, 0.5 * v + 0.5)), rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(kept.carried.values, first)
+
+
+def test_shared_keys_and_values_have_no_cache():
+    """A layer that reads those before it has neither projections nor slots."""
+    shared = config(pattern=Pattern(carry=(NoCarry(), SharedKeyValues())))
+    params, apply = split(LanguageModel(shared, key=jax.random.key(0)))
+    own, other = (params["blocks"]["kinds"][str(i)]["attention"] for i in (0, 1))
+    assert set(own) - set(other) == {"key", "value"}
+    assert [layer is None for layer in apply(params, 2, LENGTH, method="start").layers] == [False, True]
+
+
+REFUSED = {
+    "model.carry: the first layer": {"carry": SharedKeyValues()},
+    "model.heads: rope": {"heads": RandomSynthesizer(), "position": RoPE()},
+    "model.heads: dense_synthesizer": {"heads": DenseSynthesizer(length=5)},
+    "model.qk_norm: queries and keys of latent": {"heads": LatentHeads(), "qk_norm": RMSNorm()},
+    "model.num_kv_heads: in latent": {"heads": LatentHeads(), "num_kv_heads": 1},
+    "model.reach: what linformer": {"reach": Linformer()},
+    "model.reach: the mixtures": {"reach": Linformer(), "causal": False, "position": ALiBi()},
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_what_cannot_be(message):
+    """One line before anything is built."""
+    with pytest.raises(ConfigError, match=f"^{message.replace('(', '.')}"):
+        config(**REFUSED[message])
+
+
+def test_a_source_longer_than_the_scores():
+    """The encoder of an encoder-decoder has its own length to fit."""
+    sizes = {"source_vocab_size": 11, "max_source_length": 9}
+    with pytest.raises(ConfigError, match="9 tokens"):
+        EncoderDecoderConfig(**SIZES | sizes, heads=DenseSynthesizer(length=8))
+
+
+def test_fourier_is_the_transform_of_each_document():
+    """Alone it is the real part of the two-dimensional transform; packed or padded, the same of each document."""
+    alone = np.fft.fft2(np.asarray(X[0])).real
+    full = jnp.ones((1, LENGTH, LENGTH), bool)
+    np.testing.assert_allclose(fourier_mix(X, full)[0], alone, rtol=1e-4, atol=1e-4)
+    tokens = Tokens.at(jnp.array([0, 1, 0, 1, 2, 3]), jnp.array([[0, 0, 1, 1, 1, 1]]), jnp.arange(LENGTH)[None] < 5)
+    packed = fourier_mix(X, (Segment() & Padding())(tokens, tokens)[:, 0])[0]
+    for place in (slice(0, 2), slice(2, 5)):
+        expected = np.fft.fft2(np.asarray(X[0, place])).real
+        np.testing.assert_allclose(packed[place], expected, rtol=1e-4, atol=1e-4)

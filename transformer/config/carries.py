@@ -1,0 +1,76 @@
+"""What attention takes over from the layers before."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from transformer.config.parameters import Constant, Parameter
+from transformer.config.variant import Variant
+
+
+class Carry(Variant):
+    """What attention takes over from the layers before; the first layer has nothing to take."""
+
+    takes: ClassVar[str | None] = None
+    """The field of `transformer.modules.context.Carried` that it reads; None: nothing."""
+    own_memory: ClassVar[bool] = True
+    """Whether the layer makes keys and values of its own."""
+
+    def parameters(self) -> dict[str, Parameter]:
+        """The parameters it owns in every layer, by name."""
+        return {}
+
+    def scores(self, own: jax.Array, before: jax.Array) -> jax.Array:
+        """Scores from those of this layer and of the one before."""
+        return own
+
+    def values(self, own: jax.Array, first: jax.Array, params: dict[str, jax.Array]) -> jax.Array:
+        """Values from those of this layer and of the first one."""
+        return own
+
+
+@dataclass(frozen=True)
+class NoCarry(Carry):
+    """Nothing."""
+
+    name = "none"
+
+
+@dataclass(frozen=True)
+class ScoreResidual(Carry):
+    """The scores of the layer before are added to its own (RealFormer, He R. et al. 2020, equation 5)."""
+
+    name = "scores"
+    takes = "scores"
+
+    def scores(self, own, before):
+        return own + before
+
+
+@dataclass(frozen=True)
+class ValueResidual(Carry):
+    """λ₁ V + λ₂ V of the first layer, both trained from ½ (ResFormer, Zhou Z. et al. 2024, equation 4)."""
+
+    name = "values"
+    takes = "values"
+
+    def parameters(self):
+        return {"own": Parameter((), Constant(0.5)), "first": Parameter((), Constant(0.5))}
+
+    def values(self, own, first, params):
+        mixed = params["own"] * own.astype(jnp.float32) + params["first"] * first.astype(jnp.float32)
+        return mixed.astype(own.dtype)
+
+
+@dataclass(frozen=True)
+class SharedKeyValues(Carry):
+    """The keys and values of the layer before in place of its own (cross-layer attention, Brandon et al. 2024).
+
+    Pairs of layers share theirs by `pattern(carry=[none, keys_values])`, and half of the cache is not there.
+    """
+
+    name = "keys_values"
+    takes = "memory"
+    own_memory = False

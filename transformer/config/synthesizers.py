@@ -1,0 +1,127 @@
+"""Heads whose scores do not compare tokens (Synthesizer, Tay et al. 2020).
+
+The score of a query for the key at position p is the p-th number of a vector that the query has by
+itself. So keys are unit vectors of their positions, and everything else is as in any attention.
+"""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+from einops import rearrange
+
+from transformer.config.heads import Heads, HeadSizes, Params
+from transformer.config.parameters import FanIn, Normal, Parameter
+from transformer.config.variant import ConfigError
+
+
+class Synthesizer(Heads):
+    """Scores that a query has for positions; `dot_product` adds that of queries and keys."""
+
+    length: int
+    dot_product: bool
+
+    def __post_init__(self):
+        if self.length < 1:
+            raise ConfigError(f"{self.name}.length: {self.length} is not a positive number")
+
+    @property
+    def longest(self):
+        return self.length
+
+    @property
+    def compares(self):
+        return self.dot_product
+
+    def key_size(self, sizes):
+        return self.placed_size(sizes) + self.vector_size()
+
+    def compared_size(self, sizes):
+        return 1  # the product of queries and keys has its factor before the scores are added
+
+    def placed_size(self, sizes):
+        return sizes.head_dim if self.dot_product else 0
+
+    def vector_size(self) -> int:
+        """Numbers of a query."""
+        return self.length
+
+    def vectors(self, positions_BS: jax.Array, sizes: HeadSizes, params: Params) -> jax.Array:
+        """(B or 1, S, 1 or G, numbers) of each key."""
+        return jax.nn.one_hot(positions_BS, self.length)[:, :, None]
+
+    def joined(self, q_BLX: jax.Array, vectors_BLHX: jax.Array, sizes: HeadSizes) -> jax.Array:
+        """The vectors behind the queries of the dot product, where there is one."""
+        vectors = jnp.broadcast_to(vectors_BLHX, (*q_BLX.shape[:2], *vectors_BLHX.shape[2:])).astype(q_BLX.dtype)
+        if not self.dot_product:
+            return vectors
+        q = rearrange(q_BLX, "b l (h k) -> b l h k", k=sizes.head_dim) * jnp.asarray(sizes.head_dim**-0.5, q_BLX.dtype)
+        return jnp.concatenate([q, vectors], -1)
+
+    def memory(self, k_BSX, v_BSX, positions_BS, sizes, params):
+        v = rearrange(v_BSX, "b s (g v) -> b s g v", v=sizes.value_dim)
+        vectors = self.vectors(positions_BS, sizes, params).astype(v.dtype)
+        keys = jnp.broadcast_to(vectors, (*v.shape[:3], vectors.shape[-1]))
+        if not self.dot_product:
+            return keys, v
+        return jnp.concatenate([rearrange(k_BSX, "b s (g k) -> b s g k", k=sizes.head_dim), keys], -1), v
+
+
+@dataclass(frozen=True)
+class DenseSynthesizer(Synthesizer):
+    """The scores of a token are a small network of it: W₂ relu(W₁ x) (Tay et al. 2020, section 3.1)."""
+
+    name = "dense_synthesizer"
+    length: int = 64
+    dot_product: bool = False
+
+    def widths(self, sizes):
+        H, G, K, V = sizes
+        more = self.dot_product
+        return {"query": H * K * (1 + more), "key": G * K * more, "value": G * V}
+
+    def parameters(self, sizes):
+        return {"scores": Parameter((sizes.num_heads, sizes.head_dim, self.length), FanIn(), stacked=True)}
+
+    def queries(self, q_BLX, positions_BL, sizes, params):
+        hidden, q = jnp.split(q_BLX, [sizes.num_heads * sizes.head_dim], -1)
+        hidden = jax.nn.relu(rearrange(hidden, "b l (h k) -> b l h k", k=sizes.head_dim))
+        scores = jnp.einsum("blhk,hkn->blhn", hidden, params["scores"].astype(hidden.dtype))
+        return self.joined(q if self.dot_product else q_BLX, scores, sizes)
+
+
+@dataclass(frozen=True)
+class RandomSynthesizer(Synthesizer):
+    """A trained matrix of scores for all tokens alike (Tay et al. 2020, section 3.2)."""
+
+    name = "random_synthesizer"
+    length: int = 64
+    rank: int | None = None
+    """Rank of the matrix, which is then the product of two (the same, section 3.3.2); none: a matrix of its own."""
+    dot_product: bool = False
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.rank is not None and self.rank < 1:
+            raise ConfigError(f"random_synthesizer.rank: {self.rank} is not a positive number")
+
+    def widths(self, sizes):
+        H, G, K, V = sizes
+        return {"query": H * K * self.dot_product, "key": G * K * self.dot_product, "value": G * V}
+
+    def vector_size(self):
+        return self.length if self.rank is None else self.rank
+
+    def parameters(self, sizes):
+        size = self.vector_size()
+        queries, keys = (Parameter((n, self.length, size), Normal(1.0), decay=False) for n in sizes[:2])
+        return {"queries": queries} if self.rank is None else {"queries": queries, "keys": keys}
+
+    def vectors(self, positions_BS, sizes, params):
+        if self.rank is None:
+            return super().vectors(positions_BS, sizes, params)
+        return rearrange(params["keys"][:, positions_BS], "g b s r -> b s g r")
+
+    def queries(self, q_BLX, positions_BL, sizes, params):
+        rows = rearrange(params["queries"][:, positions_BL], "h b l n -> b l h n")
+        return self.joined(q_BLX, rows, sizes)

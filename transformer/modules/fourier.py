@@ -1,0 +1,21 @@
+"""Mixing by a Fourier transform: no parameters."""
+
+import jax
+from flax import nnx
+
+from transformer.config.model import ModelConfig
+from transformer.functional.fourier import fourier_mix
+from transformer.modules.context import Context, Kept
+
+
+class FourierMixing(nnx.Module):
+    """The real part of the transform over the tokens of a sequence and over features (Lee-Thorp et al. 2021)."""
+
+    def __init__(self, config: ModelConfig, *, key: jax.Array):
+        pass
+
+    def __call__(self, x_BLD: jax.Array, *, context: Context, key: jax.Array | None = None) -> tuple[jax.Array, Kept]:
+        """(B, L, D)."""
+        assert context.mask is not None
+        together_BLL = context.mask(context.tokens, context.tokens)[:, 0]
+        return fourier_mix(x_BLD, together_BLL), Kept()
