@@ -132,6 +132,7 @@ from transformer.config.residuals import (
     Algebra,
     BranchNorm,
     DeepNorm,
+    EmbeddingSkip,
     Fixup,
     HyperConnections,
     LayerScale,
@@ -144,6 +145,7 @@ from transformer.config.residuals import (
     ReZero,
     SandwichNorm,
     ScaledPreNorm,
+    UNet,
 )
 from transformer.config.run import DataConfig, OptimizerConfig, Replica, RunConfig, TextConfig, fingerprint, grid
 from transformer.config.schedules import (
@@ -280,6 +282,7 @@ __all__ = [
     "DifferentialHeads",
     "DilatedWindow",
     "DyT",
+    "EmbeddingSkip",
     "Encoder",
     "EncoderDecoder",
     "EncoderDecoderConfig",
@@ -438,6 +441,7 @@ __all__ = [
     "TrainedTokenizer",
     "TransformerXL",
     "TranslationRun",
+    "UNet",
     "Unrolled",
     "ValueResidual",
     "Variant",

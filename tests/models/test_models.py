@@ -209,6 +209,20 @@ def test_a_shared_table_is_read_by_source_and_target():
         pairs(share_embeddings=True, source_vocab_size=7)
 
 
+def test_factorized_and_unit_embeddings():
+    """A narrow table and a matrix are the wide table that is their product; unit rows have one length."""
+    factors, wide = (ModelConfig(**SIZES | LAWS | SIMPLE, embedding_dim=e) for e in (3, None))
+    (params, apply), (other, plain) = (split(build(config, key=KEY)) for config in (factors, wide))
+    narrow = params["embedding"]
+    assert narrow["table"].shape[1] == 3
+    other = params | {"embedding": {"table": narrow["table"] @ narrow["projection"]}}
+    chex.assert_trees_all_close(apply(params, TARGET), plain(other, TARGET), rtol=1e-4, atol=1e-5)
+    model = build(ModelConfig(**SIZES | LAWS | SIMPLE, unit_embeddings=True), key=KEY)
+    model.embedding.gain[...] = jnp.float32(3.0)
+    np.testing.assert_allclose(np.linalg.norm(model.embedding(TARGET), axis=-1), 3.0, rtol=1e-4)
+    np.testing.assert_allclose(np.linalg.norm(model.embedding.logits(jnp.eye(8)[None])[0], axis=0), 3.0, rtol=1e-4)
+
+
 def test_scaled_embeddings():
     """√D times the rows on both sides; the logits by the tied table are not scaled."""
     scaled, plain = (build(pairs(scale_embeddings=s), key=KEY) for s in (True, False))
@@ -250,10 +264,11 @@ def test_how_layers_are_run_changes_nothing(layers):
 # Classes of texts.
 
 
+@pytest.mark.parametrize("registers", [0, 2])
 @pytest.mark.parametrize("pooling", shipped(Pooling), ids=str)
-def test_padding_has_no_influence_on_a_class(pooling):
+def test_padding_has_no_influence_on_a_class(pooling, registers):
     """The logits of a padded text are those of the text alone, whatever stands in the padding."""
-    params, run = pure(classes(pooling=pooling))
+    params, run = pure(classes(pooling=pooling, registers=registers))
     alone = run(params, jnp.asarray(SOURCE))
     assert alone.shape == (1, 3)
     valid = jnp.array([[True] * 4 + [False] * 2])
@@ -274,6 +289,17 @@ def test_every_real_token_has_a_say(pooling):
 
     (seen,) = gradient_of_tables(classes(pooling=pooling), loss, "embedding")
     assert set(np.flatnonzero(seen)) == set(SOURCE[0, :3])
+
+
+def test_registers_are_seen_and_not_read():
+    """Attention alone reads them: without any they change nothing, with it they do; none in a causal model."""
+    for block, seen in (("sequential", True), ("feed_forward_only", False)):
+        params, run = pure(classes(registers=2).replace(block=block))
+        other = params | {"extra": {"registers": params["extra"]["registers"] + 1.0}}
+        outs = [run(p, jnp.asarray(SOURCE)) for p in (params, other)]
+        assert (np.abs(outs[0] - outs[1]).max() > 1e-5) == seen
+    with pytest.raises(ConfigError, match=r"model\.registers"):
+        classes(registers=1, causal=True)
 
 
 @pytest.mark.parametrize("pooling", shipped(Pooling), ids=str)

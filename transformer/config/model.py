@@ -46,6 +46,7 @@ class ModelConfig:
         "num_kv_heads",
         "head_dim",
         "d_ff",
+        "embedding_dim",
         "distinct_layers",
     )
     """Fields that are positive numbers, or none."""
@@ -125,6 +126,10 @@ class ModelConfig:
     """Biases of the feed-forward sublayer."""
     tie_embeddings: bool = True
     """Whether the output projection is the transposed token embedding."""
+    embedding_dim: int | None = None
+    """E: width of the tables of tokens, which a matrix then widens to d_model (Lan et al. 2020); none: d_model."""
+    unit_embeddings: bool = False
+    """Rows of these tables have one length, a trained number (FixNorm, Nguyen and Chiang 2018)."""
     scale_embeddings: bool = False
     """Multiply token embeddings by √d_model (Vaswani et al. 2017, section 3.4)."""
     dropout: float = 0.0
@@ -423,11 +428,22 @@ class ClassifierConfig(ModelConfig):
     causal: bool = False
     num_classes: int | None = None
     """None: as many as the data has."""
+    registers: int = 0
+    """Trained vectors before the tokens, which have no say at the end (Burtsev et al. 2020; Darcet et al. 2023)."""
     pooling: Pooling = MeanPooling()
     """How the tokens of a sequence become one vector."""
 
+    @property
+    def extra_tokens(self) -> int:
+        """Trained vectors before the tokens: the registers, and the token of the pooling where it has one."""
+        return self.registers + self.pooling.extra_token
+
     def __post_init__(self):
         super().__post_init__()
+        if self.registers < 0:
+            raise ConfigError(f"model.registers: {self.registers} is negative")
+        if self.causal and self.registers:
+            raise ConfigError("model.registers: they stand before all tokens and in a causal model see none of them")
         if self.causal and self.pooling.extra_token:
             raise ConfigError(
                 f"model.pooling: the token of {self.pooling} stands before all others and in a causal model sees none "

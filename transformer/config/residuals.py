@@ -66,7 +66,7 @@ class Residual(Variant, abc.ABC):
         """The factor on initial values of what leads back to the stream; None: as `scale_residual_init` says."""
         return None
 
-    def start(self, x_BLD: jax.Array) -> Stream:
+    def start(self, x_BLD: jax.Array, num_layers: int) -> Stream:
         return x_BLD
 
     def end(self, stream: Stream, final_norm: Function) -> jax.Array:
@@ -280,7 +280,7 @@ class ResiDual(Residual):
     final_norm = True
     streams: ClassVar[int] = 2
 
-    def start(self, x_BLD):
+    def start(self, x_BLD, num_layers):
         return x_BLD, x_BLD
 
     def end(self, stream, final_norm):
@@ -291,6 +291,61 @@ class ResiDual(Residual):
         x, dual = stream
         branch = f(x)
         return norms["output"](x + branch), dual + branch
+
+
+@dataclass(frozen=True)
+class EmbeddingSkip(PreNorm):
+    """`pre`, and every sublayer begins from λ₁x + λ₂x₀, x₀ the embedded tokens (modded-nanogpt, 2024)."""
+
+    name = "embedding_skip"
+    begins_as = "pre"
+    streams: ClassVar[int] = 2
+
+    def parameters(self, d_model):
+        return {"own": Parameter((), ONES), "first": Parameter((), ZEROS)}
+
+    def start(self, x_BLD, num_layers):
+        return x_BLD, x_BLD
+
+    def end(self, stream, final_norm):
+        return final_norm(stream[0])
+
+    def __call__(self, stream, f, norms, params, place):
+        x, first = stream
+        x = _times(params["own"], x) + _times(params["first"], first)
+        return super().__call__(x, f, norms, params, place), first
+
+
+@dataclass(frozen=True)
+class UNet(PreNorm):
+    """`pre`, and the last half of the blocks begin with what the first half ended with, the last with the first.
+
+    (U-ViT, Bao et al. 2022; modded-nanogpt, 2024.) A trained factor is on what is left and one on what is added.
+    """
+
+    name = "u_net"
+    streams: ClassVar[int] = 2
+
+    def parameters(self, d_model):
+        return {"skip": Parameter((), ONES)}
+
+    def start(self, x_BLD, num_layers):
+        return x_BLD, jnp.zeros((max(num_layers // 2, 1), *x_BLD.shape), x_BLD.dtype)
+
+    def end(self, stream, final_norm):
+        return final_norm(stream[0])
+
+    def __call__(self, stream, f, norms, params, place):
+        x, left = stream
+        half, mirror = place.num_layers // 2, place.num_layers - 1 - place.layer
+        if place.connection == 0:
+            added = _times(params["skip"], left[jnp.clip(mirror, 0, len(left) - 1)])
+            x = x + jnp.where(mirror < half, added, jnp.zeros_like(added))
+        x = super().__call__(x, f, norms, params, place)
+        if place.connection == place.connections - 1:
+            row = jnp.clip(place.layer, 0, len(left) - 1)
+            left = left.at[row].set(jnp.where(place.layer < half, _times(params["skip"], x), left[row]))
+        return x, left
 
 
 @dataclass(frozen=True)
@@ -330,7 +385,7 @@ class HyperConnections(Residual):
             "dynamic_write_factor": Parameter((), Constant(0.01)),
         }
 
-    def start(self, x_BLD):
+    def start(self, x_BLD, num_layers):
         return jnp.repeat(x_BLD[:, :, None], self.streams, axis=2)
 
     def end(self, stream, final_norm):

@@ -8,7 +8,7 @@ from einops import repeat
 from flax import nnx
 
 from transformer.config.model import ClassifierConfig, VisionConfig
-from transformer.config.parameters import Normal
+from transformer.config.parameters import Normal, Parameter
 from transformer.config.variant import ConfigError
 from transformer.functional.masks import Tokens
 from transformer.modules.dense import Dense
@@ -25,9 +25,12 @@ class Classifier(Transformer):
         if config.num_classes is None:
             raise ConfigError("model.num_classes is not set: there is no data here to take it from")
         length = config.max_length if max_length is None else max_length
-        super().__init__(config, max_length=length + config.pooling.extra_token, key=key)
-        self.pooling = config.pooling
+        super().__init__(config, max_length=length + config.extra_tokens, key=key)
+        self.pooling, self.registers, self.num_extra = config.pooling, config.registers, config.extra_tokens
         self.pooling_params = Parameters(config.pooling.parameters(config.d_model), key=at(key, "pooling"))
+        registers = Parameter((config.registers, config.d_model), Normal(0.02), decay=False)
+        specs = {"registers": registers} if config.registers else {}
+        self.extra = Parameters(specs, key=at(key, "extra"))
         self.embedding = self.make_embedding(config, key=at(key, "embedding"))
         self.head = Dense(config.d_model, config.num_classes, initializer=Normal(0.02), bias=True, key=at(key, "head"))
 
@@ -53,13 +56,17 @@ class Classifier(Transformer):
         """
         x_BLD = self.embedding(inputs)  # pyright: ignore[reportCallIssue]
         params = self.pooling_params()
-        if self.pooling.extra_token:
-            token = repeat(params["token"].astype(x_BLD.dtype), "d -> b 1 d", b=len(x_BLD))
-            x_BLD = jnp.concatenate([token, x_BLD], 1)
-            valid_BL = None if valid_BL is None else jnp.pad(valid_BL, ((0, 0), (1, 0)), constant_values=True)
+        if self.num_extra:
+            extra = [*self.extra().values(), *([params["token"][None]] if self.pooling.extra_token else [])]
+            extra_ED = jnp.concatenate(extra).astype(x_BLD.dtype)
+            x_BLD = jnp.concatenate([repeat(extra_ED, "e d -> b e d", b=len(x_BLD)), x_BLD], 1)
+        if valid_BL is not None:
+            valid_BL = jnp.pad(valid_BL, ((0, 0), (self.num_extra, 0)), constant_values=True)
         tokens = Tokens.at(jnp.arange(x_BLD.shape[1]), valid=valid_BL)
         x_BLD, penalty = self.transform(x_BLD, tokens, key=key)
-        logits_BC = self.head(self.pooling(x_BLD, valid_BL, params)).astype(jnp.float32)
+        read_BLD = x_BLD[:, self.registers :]
+        valid_BL = None if valid_BL is None else valid_BL[:, self.registers :]
+        logits_BC = self.head(self.pooling(read_BLD, valid_BL, params)).astype(jnp.float32)
         return (logits_BC, penalty) if with_penalty else logits_BC
 
 
@@ -68,7 +75,7 @@ class VisionTransformer(Classifier):
 
     def __init__(self, config: VisionConfig, *, key: jax.Array):
         rows, columns = config.grid
-        position = config.position.on_grid(columns, first=int(config.pooling.extra_token))
+        position = config.position.on_grid(columns, first=config.extra_tokens)
         super().__init__(dataclasses.replace(config, position=position), max_length=rows * columns, key=key)
 
     def make_embedding(self, config, *, key):

@@ -5,28 +5,40 @@ import jax.numpy as jnp
 from flax import nnx
 
 from transformer.config.model import ModelConfig
-from transformer.config.parameters import Parameter
+from transformer.config.parameters import ONES, Parameter
 from transformer.config.variant import ConfigError
 from transformer.functional.dense import dense
 from transformer.modules.parameter import at, make_parameter
 
 
 class Embedding(nnx.Module):
-    """A (V, D) table that is read by token."""
+    """A (V, D) table that is read by token; with `embedding_dim` the product of (V, E) and (E, D)."""
 
     def __init__(self, vocab_size: int | None, config: ModelConfig, *, key: jax.Array):
         if vocab_size is None:
             raise ConfigError("model.vocab_size is not set: there is no tokenizer here to take it from")
-        self.dtype = jnp.dtype(config.dtype)
-        self.scale = config.d_model**0.5 if config.scale_embeddings else 1.0
-        spec = Parameter((vocab_size, config.d_model), config.embedding_initializer)
+        self.dtype, D, E = jnp.dtype(config.dtype), config.d_model, config.embedding_dim
+        self.scale = D**0.5 if config.scale_embeddings else 1.0
+        spec = Parameter((vocab_size, E or D), config.embedding_initializer)
         self.table = make_parameter(spec, at(key, "table"))
+        widen = None if E is None else Parameter((E, D), config.initializer)
+        self.projection = None if widen is None else make_parameter(widen, at(key, "projection"))
+        self.gain = make_parameter(Parameter((), ONES), at(key, "gain")) if config.unit_embeddings else None
+
+    def _rows(self) -> jax.Array:
+        """The table, its rows of one length where the config says so."""
+        table = self.table[...]
+        if self.gain is None:
+            return table
+        return self.gain[...] * table * jax.lax.rsqrt(jnp.square(table).sum(-1, keepdims=True) + 1e-12)
 
     def __call__(self, tokens_BL: jax.Array) -> jax.Array:
         """(B, L, D). A token outside the vocabulary gives NaN; batches are checked before the step."""
-        rows = self.table[...].at[tokens_BL].get(mode="fill", fill_value=jnp.nan, wrap_negative_indices=False)
-        return (rows * self.scale).astype(self.dtype)
+        rows = self._rows().at[tokens_BL].get(mode="fill", fill_value=jnp.nan, wrap_negative_indices=False)
+        rows = (rows * self.scale).astype(self.dtype)
+        return rows if self.projection is None else dense(rows, self.projection[...])
 
     def logits(self, x_BLD: jax.Array) -> jax.Array:
         """x · tableᵀ, (B, L, V) float32."""
-        return dense(x_BLD, self.table[...].T).astype(jnp.float32)
+        x = x_BLD if self.projection is None else dense(x_BLD, self.projection[...].T)
+        return dense(x, self._rows().T).astype(jnp.float32)

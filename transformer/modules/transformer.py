@@ -96,7 +96,7 @@ class Transformer(nnx.Module):
         positions_BL = tokens.positions if places is None else places[tokens.positions]
         addition = self.config.position.to_embedding(positions_BL, self.config.d_model, self.position())
         x_BLD = x_BLD if addition is None else x_BLD + addition.astype(x_BLD.dtype)
-        return self.config.residual.start(self.embedding_norm(x_BLD, tokens.valid))
+        return self.config.residual.start(self.embedding_norm(x_BLD, tokens.valid), self.config.num_layers)
 
     def _end(self, stream, valid_BL: jax.Array | None) -> jax.Array:
         """What is read off the stream after the last block."""

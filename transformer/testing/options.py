@@ -159,6 +159,8 @@ FAMILIES: dict[str, list[Changes]] = {
         *_each(FeedForwardKind, TopKExperts(top=1), TopKExperts(shared=1), ExpertChoice(shared=1)),
         *_each(Layers, Scanned(remat="full")),
         {"tie_embeddings": True},
+        {"embedding_dim": 6},
+        {"unit_embeddings": True},
         {"distinct_layers": 1},
         {"pattern": Pattern(reach=(SlidingWindow(3), FullReach()))},
         {"pattern": Pattern(position=(RoPE(), NoPosition()))},

@@ -212,9 +212,10 @@ def passes_through(subject: Subject) -> None:
     x_BLD = jnp.asarray(rng.normal(size=(1, 3, subject.config.d_model)) + 1, jnp.float32)
     specs = residual.parameters(subject.config.d_model)
     params = {name: spec.initial_value(jax.random.key(0)) for name, spec in specs.items()}
-    stream = residual.start(x_BLD)
+    stream = residual.start(x_BLD, 2)
     after = residual(stream, jnp.zeros_like, dict.fromkeys(residual.norms, layer_norm), params, Place(0, 2, 0, 2))
-    close(after, stream, f"{residual} changes the stream by itself")
+    for left, right in zip(jax.tree.leaves(after), jax.tree.leaves(stream), strict=True):
+        close(left, right, f"{residual} changes the stream by itself")
 
 
 def fades(subject: Subject) -> None:
