@@ -39,9 +39,9 @@ def main() -> None:
     presets = {name: command.replace(base) for name, command in budgets("attention").items()}
     command = cli.parse(StudyCommand, presets, description=__doc__ or "")
     run_parsed("attention", ARMS, command)
-    task = AlgorithmicConfig(task=AssociativeRecall())
+    task = AlgorithmicConfig(task=AssociativeRecall(alphabet=32, sequence_length=32))
     # The task is learned all at once, after some hundred steps without any progress.
-    recall = command.replace({"data": task, "model.max_length": 64}, steps=4 * command.steps, batch_size=32)
+    recall = command.replace({"data": task, "model.max_length": 32}, steps=4 * command.steps, batch_size=32)
     run_parsed("associative recall", ARMS, dataclasses.replace(recall, workdir=command.workdir / "recall"))
 
 
