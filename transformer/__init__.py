@@ -58,6 +58,7 @@ from transformer.config.attention import (
 )
 from transformer.config.blocks import AttentionOnly, BlockLayout, FeedForwardOnly, Macaron, Parallel, Sequential
 from transformer.config.feed_forwards import DenseFeedForward, ExpertChoice, FeedForwardKind, TopKExperts
+from transformer.config.groups import ParameterGroup
 from transformer.config.heads import DifferentialHeads, Heads, PlainHeads
 from transformer.config.implementations import AttentionImplementation, Chunked, Exact, Layers, Scanned, Unrolled
 from transformer.config.model import ClassifierConfig, EncoderDecoderConfig, ModelConfig, PatchConfig, VisionConfig
@@ -127,6 +128,7 @@ from transformer.config.residuals import (
     SandwichNorm,
     ScaledPreNorm,
 )
+from transformer.config.rules import SGD, Adafactor, AdamW, Lion, Muon, ScheduleFree, UpdateRule
 from transformer.config.run import DataConfig, OptimizerConfig, Replica, RunConfig, TextConfig, fingerprint, grid
 from transformer.config.schedules import (
     ConstantRate,
@@ -191,7 +193,7 @@ from transformer.models.language_model import LanguageModel
 from transformer.models.pure import abstract, initialize, specs, split
 from transformer.modules.patches import resize_positions
 from transformer.training.loop import Outcome, train
-from transformer.training.optimizer import Numbers, adamw, stack_numbers
+from transformer.training.optimizer import Numbers, make_optimizer, stack_numbers
 from transformer.training.replicas import over_replicas, repeat, replica_mesh
 from transformer.training.step import TrainState, create_train_state, make_train_step
 
@@ -210,8 +212,11 @@ __all__ = [
     "KERPLE",
     "PRESETS",
     "SELU",
+    "SGD",
     "ALiBi",
     "Activation",
+    "Adafactor",
+    "AdamW",
     "Addition",
     "Algebra",
     "AlgorithmicConfig",
@@ -293,6 +298,7 @@ __all__ = [
     "LinearDistance",
     "LinearScaling",
     "LinearWeighting",
+    "Lion",
     "ListOps",
     "Llama3Scaling",
     "Macaron",
@@ -303,6 +309,7 @@ __all__ = [
     "Mish",
     "ModelConfig",
     "ModularArithmetic",
+    "Muon",
     "NTKScaling",
     "NextToken",
     "NoNorm",
@@ -321,6 +328,7 @@ __all__ = [
     "PairsConfig",
     "Parallel",
     "Parameter",
+    "ParameterGroup",
     "PatchConfig",
     "Pattern",
     "Performer",
@@ -362,6 +370,7 @@ __all__ = [
     "ScaledPreNorm",
     "Scanned",
     "Schedule",
+    "ScheduleFree",
     "Score",
     "Segment",
     "SeparateProjections",
@@ -403,6 +412,7 @@ __all__ = [
     "TransformerXL",
     "TranslationRun",
     "Unrolled",
+    "UpdateRule",
     "Variant",
     "VisionConfig",
     "VisionRun",
@@ -416,7 +426,6 @@ __all__ = [
     "Xavier",
     "YaRN",
     "abstract",
-    "adamw",
     "attention",
     "bleu4",
     "build",
@@ -431,6 +440,7 @@ __all__ = [
     "initialize",
     "load_corpus",
     "load_data",
+    "make_optimizer",
     "make_tokenizer",
     "make_train_step",
     "over_replicas",
