@@ -62,6 +62,7 @@ from transformer.config.groups import ParameterGroup
 from transformer.config.heads import DifferentialHeads, Heads, PlainHeads
 from transformer.config.implementations import AttentionImplementation, Chunked, Exact, Layers, Scanned, Unrolled
 from transformer.config.model import ClassifierConfig, EncoderDecoderConfig, ModelConfig, PatchConfig, VisionConfig
+from transformer.config.mup import mup
 from transformer.config.norms import (
     Derf,
     DyT,
@@ -443,6 +444,7 @@ __all__ = [
     "make_optimizer",
     "make_tokenizer",
     "make_train_step",
+    "mup",
     "over_replicas",
     "pack",
     "parameter_count",

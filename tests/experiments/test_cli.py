@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from experiments import cli
+from experiments import cli, mup
 from experiments.language_model import Command
 from experiments.study_command import StudyCommand, budgets, run_parsed
 from transformer.config.attention import FullReach, SlidingWindow
@@ -105,6 +105,17 @@ def test_every_arm_of_the_six_questions_is_a_config(name, preset):
     assert len(arms) >= 5
     for changes in arms.values():
         base.replace({"model.vocab_size": 10, **changes})
+
+
+@pytest.mark.parametrize("preset", mup.BUDGETS)
+def test_the_arms_of_mup_share_the_smallest_width(preset):
+    """At either budget: three widths, and of the smallest both have one learning rate for all parameters."""
+    command = mup.BUDGETS[preset]
+    configs = {name: command.replace(changes) for name, changes in mup.arms(command).items()}
+    smallest = f"µP {command.model.d_model // 4}"
+    assert len(configs) == 6
+    assert configs[smallest].model.logit_scale == 1
+    assert all(group.rate == 1 for group in configs[smallest].optimizer.groups)
 
 
 def run(*arguments):

@@ -26,7 +26,7 @@ PLAIN = {"warmup_steps": 0, "schedule": ConstantRate(), "weight_decay": 0.0}
 SPECS = {
     "blocks": {
         "kernel": Parameter((4, 6)),
-        "experts": Parameter((2, 5, 3), stacked=True),
+        "experts": Parameter((2, 9, 2), stacked=True),
         "scale": Parameter((4,)),
         "gate": Parameter(()),
     },

@@ -122,6 +122,8 @@ class ModelConfig:
     """Biases of the feed-forward sublayer."""
     tie_embeddings: bool = True
     """Whether the output projection is the transposed token embedding."""
+    logit_scale: float = 1.0
+    """Factor on the states that the output projection reads, and so on logits."""
     scale_embeddings: bool = False
     """Multiply token embeddings by √d_model (Vaswani et al. 2017, section 3.4)."""
     dropout: float = 0.0

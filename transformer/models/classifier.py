@@ -59,7 +59,8 @@ class Classifier(Transformer):
             valid_BL = None if valid_BL is None else jnp.pad(valid_BL, ((0, 0), (1, 0)), constant_values=True)
         tokens = Tokens.at(jnp.arange(x_BLD.shape[1]), valid=valid_BL)
         x_BLD, penalty = self.transform(x_BLD, tokens, key=key)
-        logits_BC = self.head(self.pooling(x_BLD, valid_BL, params)).astype(jnp.float32)
+        pooled_BD = self.pooling(x_BLD, valid_BL, params) * self.config.logit_scale
+        logits_BC = self.head(pooled_BD).astype(jnp.float32)
         return (logits_BC, penalty) if with_penalty else logits_BC
 
 

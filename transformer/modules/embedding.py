@@ -19,6 +19,7 @@ class Embedding(nnx.Module):
             raise ConfigError("model.vocab_size is not set: there is no tokenizer here to take it from")
         self.dtype = jnp.dtype(config.dtype)
         self.scale = config.d_model**0.5 if config.scale_embeddings else 1.0
+        self.logit_scale = config.logit_scale
         spec = Parameter((vocab_size, config.d_model), config.embedding_initializer)
         self.table = make_parameter(spec, at(key, "table"))
 
@@ -28,5 +29,5 @@ class Embedding(nnx.Module):
         return (rows * self.scale).astype(self.dtype)
 
     def logits(self, x_BLD: jax.Array) -> jax.Array:
-        """x · tableᵀ, (B, L, V) float32."""
-        return dense(x_BLD, self.table[...].T).astype(jnp.float32)
+        """logit_scale · x · tableᵀ, (B, L, V) float32."""
+        return dense(x_BLD * self.logit_scale, self.table[...].T).astype(jnp.float32)
