@@ -46,7 +46,7 @@ class GPT(nn.Module):
             if parameter.ndim == 2:
                 residual = name.endswith(("attention_out.weight", "down.weight"))
                 scale = math.sqrt(2 * model.num_layers) if residual else 1.0
-                nn.init.normal_(parameter, std=model.initial_std / scale)
+                nn.init.normal_(parameter, std=model.initializer.std / scale)
 
     def forward(self, tokens):
         x = self.tokens(tokens) + self.positions.weight[: tokens.shape[1]]
