@@ -10,7 +10,7 @@ class ParameterGroup(Variant):
     """A rule by path: `group('embedding*', rate=0.1, decay=0)`."""
 
     name = "group"
-    pattern: str
+    pattern: str = "*"
     """Of dotted paths, `*` for anything: `*blocks*kernel`."""
     rate: float = 1.0
     """Factor on the learning rate; 0 holds the parameters where they are."""

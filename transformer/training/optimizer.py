@@ -83,14 +83,14 @@ def make_optimizer(config: OptimizerConfig, total_steps: int, specs: Params) -> 
 
 
 def group_of(groups: Sequence[ParameterGroup], specs: Params) -> Params:
-    """The first group whose pattern fits the path of each leaf; `group('*')` where there is none.
+    """The first group whose pattern fits the path of each leaf; `group` where there is none.
 
     Raises:
       ConfigError: a group is left without a parameter.
     """
     leaves, tree = jax.tree.flatten_with_path(specs)
     paths = [".".join(entry.key for entry in path) for path, _ in leaves]
-    rest = ParameterGroup("*")
+    rest = ParameterGroup()
     found = [next((group for group in groups if fnmatchcase(path, group.pattern)), rest) for path in paths]
     if left := [group.pattern for group in groups if group not in found]:
         raise ConfigError(f"optimizer.groups: no parameter is left for {left[0]!r}{nearest(left[0], paths)}")
