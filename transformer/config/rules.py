@@ -101,7 +101,7 @@ class Adafactor(UpdateRule):
 
     Each matrix has one number a row and one a column in place of one an entry; the means forget with
     1 - step^-decay. The step is clipped where its root mean square is more than `clip`, and is relative:
-    times the root mean square of the parameters, at least `eps`. No momentum.
+    times the root mean square of the parameters, at least `eps`. No momentum. Wants learning rates of 0.01 and more.
     """
 
     decay: float = 0.8
