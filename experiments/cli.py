@@ -11,7 +11,7 @@ from typing import Any, TypeVar, get_args
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from transformer.config.variant import ConfigError, Variant, nearest, to_text, variant_of
+from transformer.config.variant import ConfigError, Variant, item_of, nearest, to_text, variant_of
 from transformer.training.checkpoint import CheckpointError
 from transformer.training.signals import EXIT_INTERRUPTED, Interrupted
 
@@ -36,6 +36,21 @@ def _variant_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
         instance_from_str=parse,
         is_instance=lambda value: isinstance(value, family) or (optional and value is None),
         str_from_instance=lambda value: [UNSET if value is None else to_text(value)],
+    )
+
+
+@REGISTRY.primitive_rule
+def _variants_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
+    """Several variants are as many words."""
+    family = item_of(info.type)
+    if family is None:
+        return None
+    return PrimitiveConstructorSpec(
+        nargs="*",
+        metavar="[{" + ",".join(sorted(family.variants())) + "} ...]",
+        instance_from_str=lambda words: tuple(family.parse(word) for word in words),
+        is_instance=lambda value: isinstance(value, tuple) and all(isinstance(item, family) for item in value),
+        str_from_instance=lambda value: [to_text(item) for item in value],
     )
 
 

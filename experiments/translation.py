@@ -35,6 +35,7 @@ from transformer.config.objectives import Objective, SequenceToSequence
 from transformer.config.parameters import Normal, Xavier
 from transformer.config.positions import RoPE, Sinusoidal
 from transformer.config.residuals import PostNorm, PreNorm
+from transformer.config.rules import AdamW
 from transformer.config.run import OptimizerConfig, RunConfig
 from transformer.config.schedules import Cosine, InverseSquareRoot
 from transformer.config.tokenizers import Word
@@ -89,8 +90,8 @@ MULTI30K_TINY = Command(
     ),
     data=PairsConfig(tokenizer=Word(), shared_vocabulary=True, batch_tokens=8000, buckets=8),
     optimizer=OptimizerConfig(
-        learning_rate=5e-3, warmup_steps=2000, weight_decay=0.0, beta2=0.98, clip_norm=None,
-        schedule=InverseSquareRoot(),
+        learning_rate=5e-3, warmup_steps=2000, weight_decay=0.0, rule=AdamW(beta2=0.98),
+        clip_norm=None, schedule=InverseSquareRoot(),
     ),
     objective=SequenceToSequence(label_smoothing=0.1),
     batch_size=16,

@@ -64,9 +64,11 @@ from transformer.config.blocks import (
 )
 from transformer.config.carries import Carry, NoCarry, ScoreResidual, SharedKeyValues, ValueResidual
 from transformer.config.feed_forwards import DenseFeedForward, ExpertChoice, FeedForwardKind, TopKExperts
+from transformer.config.groups import ParameterGroup
 from transformer.config.heads import DifferentialHeads, Heads, HeadSizes, LatentHeads, PlainHeads
 from transformer.config.implementations import AttentionImplementation, Chunked, Exact, Layers, Scanned, Unrolled
 from transformer.config.model import ClassifierConfig, EncoderDecoderConfig, ModelConfig, PatchConfig, VisionConfig
+from transformer.config.mup import mup
 from transformer.config.norms import (
     Derf,
     DyT,
@@ -147,6 +149,7 @@ from transformer.config.residuals import (
     ScaledPreNorm,
     UNet,
 )
+from transformer.config.rules import SGD, Adafactor, AdamW, Lion, Muon, ScheduleFree, UpdateRule
 from transformer.config.run import DataConfig, OptimizerConfig, Replica, RunConfig, TextConfig, fingerprint, grid
 from transformer.config.schedules import (
     ConstantRate,
@@ -212,7 +215,7 @@ from transformer.models.language_model import LanguageModel
 from transformer.models.pure import abstract, initialize, specs, split
 from transformer.modules.patches import resize_positions
 from transformer.training.loop import Outcome, train
-from transformer.training.optimizer import Numbers, adamw, stack_numbers
+from transformer.training.optimizer import Numbers, make_optimizer, stack_numbers
 from transformer.training.replicas import over_replicas, repeat, replica_mesh
 from transformer.training.step import TrainState, create_train_state, make_train_step
 
@@ -231,8 +234,11 @@ __all__ = [
     "KERPLE",
     "PRESETS",
     "SELU",
+    "SGD",
     "ALiBi",
     "Activation",
+    "Adafactor",
+    "AdamW",
     "Addition",
     "Algebra",
     "AlgorithmicConfig",
@@ -325,6 +331,7 @@ __all__ = [
     "LinearScaling",
     "LinearWeighting",
     "Linformer",
+    "Lion",
     "ListOps",
     "Llama3Scaling",
     "LocalBlocks",
@@ -336,6 +343,7 @@ __all__ = [
     "Mish",
     "ModelConfig",
     "ModularArithmetic",
+    "Muon",
     "NTKScaling",
     "NextToken",
     "NoCarry",
@@ -355,6 +363,7 @@ __all__ = [
     "PairsConfig",
     "Parallel",
     "Parameter",
+    "ParameterGroup",
     "PatchConfig",
     "Pattern",
     "Performer",
@@ -397,6 +406,7 @@ __all__ = [
     "ScaledPreNorm",
     "Scanned",
     "Schedule",
+    "ScheduleFree",
     "Score",
     "ScoreResidual",
     "Segment",
@@ -443,6 +453,7 @@ __all__ = [
     "TranslationRun",
     "UNet",
     "Unrolled",
+    "UpdateRule",
     "ValueResidual",
     "Variant",
     "VisionConfig",
@@ -457,7 +468,6 @@ __all__ = [
     "Xavier",
     "YaRN",
     "abstract",
-    "adamw",
     "attention",
     "bleu4",
     "build",
@@ -472,8 +482,10 @@ __all__ = [
     "initialize",
     "load_corpus",
     "load_data",
+    "make_optimizer",
     "make_tokenizer",
     "make_train_step",
+    "mup",
     "over_replicas",
     "pack",
     "parameter_count",

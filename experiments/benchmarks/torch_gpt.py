@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
+from transformer.config.rules import AdamW
 from transformer.config.run import RunConfig
 
 
@@ -45,7 +46,7 @@ class GPT(nn.Module):
             if parameter.ndim == 2:
                 residual = name.endswith(("attention_out.weight", "down.weight"))
                 scale = math.sqrt(2 * model.num_layers) if residual else 1.0
-                nn.init.normal_(parameter, std=model.initial_std / scale)
+                nn.init.normal_(parameter, std=model.initializer.std / scale)
 
     def forward(self, tokens):
         x = self.tokens(tokens) + self.positions.weight[: tokens.shape[1]]
@@ -56,11 +57,12 @@ class GPT(nn.Module):
 
 def adamw(model: nn.Module, config: RunConfig) -> torch.optim.Optimizer:
     """Fused AdamW that decays matrices only."""
-    o = config.optimizer
+    o, rule = config.optimizer, config.optimizer.rule
+    assert isinstance(rule, AdamW)
     matrices = [p for p in model.parameters() if p.ndim >= 2]
     vectors = [p for p in model.parameters() if p.ndim < 2]
     groups = [{"params": matrices, "weight_decay": o.weight_decay}, {"params": vectors, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=o.learning_rate, betas=(o.beta1, o.beta2), eps=o.eps, fused=True)
+    return torch.optim.AdamW(groups, lr=o.learning_rate, betas=(rule.beta1, rule.beta2), eps=rule.eps, fused=True)
 
 
 def learning_rate(config: RunConfig, step: int) -> float:

@@ -20,6 +20,7 @@ from transformer.config.pooling import Pooling
 from transformer.config.positions import ALiBi, LinearScaling, NoPosition, Position, RoPE, RoPEScaling
 from transformer.config.reaches import Reach
 from transformer.config.residuals import Algebra, PostNorm, Residual
+from transformer.config.rules import AdamW, UpdateRule
 from transformer.config.run import RunConfig
 from transformer.config.schedules import Schedule
 from transformer.config.tokenizers import Tokenization
@@ -37,8 +38,16 @@ SHIPPED = [
 def another(kind, value):
     """A value of a field's type that is not `value`."""
     if isinstance(value, Variant):
-        others = {Activation: GELU(tanh=True), RoPEScaling: LinearScaling(3.0), Position: RoPE(), Residual: PostNorm()}
+        others = {
+            Activation: GELU(tanh=True),
+            RoPEScaling: LinearScaling(3.0),
+            Position: RoPE(),
+            Residual: PostNorm(),
+            UpdateRule: AdamW(beta1=0.5),
+        }
         return others[type(value).family()]
+    if kind is str:
+        return value + "x"
     if isinstance(value, bool):
         return not value
     if isinstance(value, tuple):
@@ -88,6 +97,7 @@ def test_every_family_has_its_variants():
     assert names[Residual] >= {"post", "pre", "sandwich", "none"}
     assert names[Activation] >= {"relu", "gelu", "silu", "sigmoid", "linear", "glu"}
     assert names[Schedule] >= {"constant", "linear", "cosine", "inverse_square_root", "wsd"}
+    assert names[UpdateRule] >= {"adamw", "sgd", "lion", "adafactor", "muon", "schedule_free"}
     assert names[Layers] >= {"unrolled", "scanned"}
     assert names[Initializer] >= {"normal", "fanin", "xavier", "constant"}
     assert names[AttentionImplementation] >= {"exact", "chunked"}

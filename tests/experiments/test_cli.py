@@ -7,14 +7,16 @@ import sys
 
 import pytest
 
-from experiments import cli
+from experiments import cli, mup
 from experiments.language_model import Command
 from experiments.study_command import StudyCommand, budgets, run_parsed
+from transformer.config.groups import ParameterGroup
 from transformer.config.patterns import Pattern
 from transformer.config.positions import RoPE
 from transformer.config.presets import PRESETS
 from transformer.config.reaches import FullReach, SlidingWindow
 from transformer.config.residuals import PostNorm
+from transformer.config.rules import Lion
 from transformer.config.variant import ConfigError
 
 COMMANDS = {name: cli.extend(preset, Command) for name, preset in PRESETS.items()}
@@ -46,6 +48,8 @@ def test_presets_variants_and_nested_fields():
         (["--model.num-heads", "3"], "3 heads do not divide d_model 128; the nearest that does is 2"),
         (["--model.num-kv-heads", "3"], "3 key-value heads do not divide 4 query heads"),
         (["--data.tokenizer", "chars"], "tokenization: unknown name 'chars'; did you mean 'char'?"),
+        (["--optimizer.rule", "lyon"], "unknown name 'lyon'; did you mean 'lion'?"),
+        (["--optimizer.groups", "group('*', rat=2)"], "group has no field 'rat'; did you mean 'rate'?"),
         (["--resume", "--overwrite"], "give either --resume or --overwrite"),
         (["--replicas", "0"], "replicas: 0 is not a positive number"),
     ],
@@ -77,6 +81,14 @@ def test_choices_that_need_not_be_and_patterns():
     assert pattern == Pattern(reach=(SlidingWindow(8), FullReach()))
 
 
+def test_update_rules_and_groups():
+    """A group is a word, as many as there are."""
+    assert parse("--optimizer.rule", "lion(beta2=0.98)").optimizer.rule == Lion(beta2=0.98)
+    words = ["group('embedding*', rate=0.1, decay=0)", "group('*kernel', 2)"]
+    groups = (ParameterGroup("embedding*", rate=0.1, decay=0.0), ParameterGroup("*kernel", rate=2.0))
+    assert parse("--optimizer.groups", *words).optimizer.groups == groups
+
+
 def test_arms_are_chosen_by_name():
     """A wrong name has the nearest one."""
     command = budgets("norm_position", arms=("pre", "pst"))["laptop"]
@@ -93,6 +105,17 @@ def test_every_arm_of_the_six_questions_is_a_config(name, preset):
     assert len(arms) >= 5
     for changes in arms.values():
         base.replace({"model.vocab_size": 10, **changes})
+
+
+@pytest.mark.parametrize("preset", mup.BUDGETS)
+def test_the_arms_of_mup_share_the_smallest_width(preset):
+    """At either budget: three widths, and of the smallest both have one learning rate for all parameters."""
+    command = mup.BUDGETS[preset]
+    configs = {name: command.replace(changes) for name, changes in mup.arms(command).items()}
+    smallest = f"µP {command.model.d_model // 4}"
+    assert len(configs) == 6
+    assert configs[smallest].model.logit_scale == 1
+    assert all(group.rate == 1 for group in configs[smallest].optimizer.groups)
 
 
 def run(*arguments):

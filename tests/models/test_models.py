@@ -233,6 +233,25 @@ def test_scaled_embeddings():
     chex.assert_trees_all_equal(scaled.embedding.logits(x), plain.embedding.logits(x))
 
 
+IMAGE = np.random.default_rng(0).normal(size=(1, 4, 6, 2)).astype(np.float32)
+LOGITS = {
+    "tied": (lambda **more: ModelConfig(**SIZES | LAWS | more), (TARGET,)),
+    "untied": (lambda **more: ModelConfig(**SIZES | LAWS | {"tie_embeddings": False} | more), (TARGET,)),
+    "pairs": (pairs, (SOURCE, TARGET)),
+    "classes": (classes, (TARGET,)),
+    "patches": (patches, (IMAGE,)),
+}
+
+
+@pytest.mark.parametrize("kind", LOGITS)
+def test_the_scale_of_logits(kind):
+    """A factor on what every model has in its output; biases are zero as yet."""
+    make, inputs = LOGITS[kind]
+    scaled, plain = (build(make(**more), key=KEY)(*map(jnp.asarray, inputs)) for more in ({"logit_scale": 0.25}, {}))
+    chex.assert_trees_all_close(4 * scaled, plain, rtol=1e-6)
+    assert np.abs(plain).max() > 1e-2
+
+
 def test_encoder_and_decoder_have_their_own_sizes():
     """Layers and lengths of either side; what else there is they share."""
     config = pairs(num_encoder_layers=3, num_layers=2, max_source_length=5, source_vocab_size=7)

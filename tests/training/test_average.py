@@ -43,14 +43,13 @@ def trajectory(average_from):
 
 @pytest.mark.parametrize("average_from", [0, 2, 4])
 def test_the_average_is_the_mean_of_the_last_parameters(average_from):
-    """By hand; the parameters themselves are as without, and before there is a mean it is zero."""
+    """By hand; the parameters themselves are as without, and before there is a mean they are it."""
     states, plain = trajectory(average_from), trajectory(None)
     chex.assert_trees_all_equal(states[-1].params, plain[-1].params)
     assert plain[-1].average is None
     for i, state in enumerate(states):
         taken = [s.params for s in states[average_from : i + 1]]
-        mean = jax.tree.map(lambda *leaves: np.mean(leaves, 0), *taken) if taken else None
-        expected = jax.tree.map(np.zeros_like, state.params) if mean is None else mean
+        expected = jax.tree.map(lambda *leaves: np.mean(leaves, 0), *(taken or [state.params]))
         chex.assert_trees_all_close(state.average, expected, rtol=1e-5, atol=1e-7)
     chex.assert_trees_all_equal(states[-1].evaluated, states[-1].average)
     chex.assert_trees_all_equal(plain[-1].evaluated, plain[-1].params)

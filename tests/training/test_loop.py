@@ -8,14 +8,17 @@ import sys
 import time
 import warnings
 
+import chex
 import jax
 import numpy as np
 import pytest
 
 from transformer.config.run import Replica
 from transformer.config.variant import ConfigError
+from transformer.data.dataset import stack_batches
 from transformer.training import checkpoint
 from transformer.training.loop import train
+from transformer.training.program import make_program
 
 REPLICAS = (Replica(seed=0), Replica(seed=1, learning_rate=3e-3))
 
@@ -154,6 +157,17 @@ def test_a_diverged_replica_is_reported_and_leaves_the_others_alone(config, corp
     assert outcome.diverged_at[1] > 0
     assert (outcome.diverged_at[[0, 2, 3]] == -1).all()
     assert np.isfinite(outcome.validation_loss[[0, 2, 3]]).all()
+
+
+def test_a_rule_that_keeps_a_mean_is_judged_by_it_on_the_way_too(config, corpus, tmp_path):
+    config, seen = config.replace({"optimizer.rule": "schedule_free"}, evaluate_every=5), []
+    train(config, REPLICAS, corpus, tmp_path / "run", observe=lambda params: seen.append(jax.device_get(params)) or {})
+    program = make_program(config, REPLICAS)
+    batches = [corpus.train_batches(config, r.seed) for r in REPLICAS]
+    state, _ = program.train(program.init(), stack_batches(batches, 0, 5))
+    chex.assert_trees_all_equal(seen[0], state.evaluated)
+    table, parameters = seen[0]["embedding"]["table"], state.params["embedding"]["table"]
+    assert np.abs(table - parameters).max() > 1e-3
 
 
 def test_folders_that_are_not_empty(config, corpus, tmp_path):

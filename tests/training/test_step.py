@@ -7,11 +7,13 @@ import numpy as np
 import optax
 import pytest
 
+from transformer.config.feed_forwards import TopKExperts
 from transformer.config.objectives import NextToken
+from transformer.config.rules import Adafactor, Muon
 from transformer.config.run import Replica
 from transformer.models import pure
 from transformer.models.language_model import LanguageModel
-from transformer.training.optimizer import adamw, stack_numbers
+from transformer.training.optimizer import make_optimizer, stack_numbers
 from transformer.training.step import create_train_state, make_train_step
 
 
@@ -82,19 +84,20 @@ def test_an_empty_batch_changes_nothing_and_is_finite(config, batch):
 
 
 def test_adamw_is_adamw_of_optax_on_matrices_and_does_not_decay_the_rest(config, batch):
-    decayed = jax.tree.map(lambda spec: spec.decayed, pure.specs(pure.abstract(build(config))))
+    specs = pure.specs(pure.abstract(build(config)))
+    decayed = jax.tree.map(lambda spec: spec.decayed, specs)
     block = decayed["blocks"]["kinds"]["0"]
     assert block["attention"]["query"]["kernel"]
     assert decayed["embedding"]["table"]
     # (N, D) once stacked, and still a vector to weight decay.
     assert not block["attention_residual"]["norms"]["input"]["params"]["scale"]
-    ours = adamw(config.optimizer, config.steps, decayed)
+    ours = make_optimizer(config.optimizer, config.steps, specs)
     apply, state = start(config, ours)
-    o = config.optimizer
+    o, rule = config.optimizer, config.optimizer.rule
     schedule = lambda step: o.learning_rate * o.schedule(step, jnp.float32(o.warmup_steps), config.steps)  # noqa: E731
     theirs = optax.chain(
         optax.clip_by_global_norm(1.0),
-        optax.adamw(schedule, o.beta1, o.beta2, o.eps, weight_decay=o.weight_decay, mask=decayed),
+        optax.adamw(schedule, rule.beta1, rule.beta2, rule.eps, weight_decay=o.weight_decay, mask=decayed),
     )
     expected = create_train_state(state.params, theirs, state.numbers, state.key)
     step, other = (jax.jit(make_train_step(apply, NextToken(), x)) for x in (ours, theirs))
@@ -102,6 +105,21 @@ def test_adamw_is_adamw_of_optax_on_matrices_and_does_not_decay_the_rest(config,
         for _ in range(3):
             state, expected = step(state, batch)[0], other(expected, batch)[0]
     chex.assert_trees_all_close(state.params, expected.params, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("rule", "rate"), [(Adafactor(), 0.1), (Muon(), 0.01)], ids=["adafactor", "muon"])
+def test_a_model_learns_by_a_rule_of_matrices(config, batch, rule, rate):
+    """Vectors, tables, layers and experts together; steps of Adafactor are relative to parameters of size 0.02."""
+    config = config.replace({"optimizer.rule": rule, "optimizer.learning_rate": rate})
+    config = config.replace({"model.feed_forward": TopKExperts(num_experts=2, top=1)})
+    specs = pure.specs(pure.abstract(build(config)))
+    optimizer = make_optimizer(config.optimizer, config.steps, specs)
+    apply, state = start(config, optimizer)
+    step, losses = jax.jit(make_train_step(apply, NextToken(), optimizer)), []
+    for _ in range(config.steps):
+        state, metrics = step(state, batch)
+        losses.append(float(metrics["loss"]))
+    assert losses[-1] < losses[0] - 0.1
 
 
 def test_dropout_follows_the_key_of_the_step(config, batch):

@@ -130,6 +130,8 @@ class ModelConfig:
     """E: width of the tables of tokens, which a matrix then widens to d_model (Lan et al. 2020); none: d_model."""
     unit_embeddings: bool = False
     """Rows of these tables have one length, a trained number (FixNorm, Nguyen and Chiang 2018)."""
+    logit_scale: float = 1.0
+    """Factor on the states that the output projection reads, and so on logits."""
     scale_embeddings: bool = False
     """Multiply token embeddings by √d_model (Vaswani et al. 2017, section 3.4)."""
     dropout: float = 0.0

@@ -88,6 +88,11 @@ class Parameter:
     def decayed(self) -> bool:
         return len(self.shape) >= 2 if self.decay is None else self.decay
 
+    @property
+    def single(self) -> tuple[int, ...]:
+        """The shape of one array."""
+        return self.shape[1:] if self.stacked else self.shape
+
     def initial_value(self, key: jax.Array) -> jax.Array:
         """float32."""
         if not self.stacked:

@@ -6,8 +6,10 @@ import json
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
+from transformer.config.groups import ParameterGroup
 from transformer.config.model import ModelConfig
 from transformer.config.objectives import NextToken, Objective
+from transformer.config.rules import AdamW, UpdateRule
 from transformer.config.schedules import Cosine, Schedule
 from transformer.config.tokenizers import Char, Tokenization
 from transformer.config.variant import ConfigError, from_json, replace, to_json
@@ -57,8 +59,10 @@ def check_fraction(name: str, value: float) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerConfig:
-    """AdamW (Loshchilov and Hutter 2019) with warm-up, a schedule and clipping."""
+    """An update rule with decoupled weight decay, warm-up, a schedule and clipping."""
 
+    rule: UpdateRule = AdamW()
+    """From a gradient to a step."""
     learning_rate: float = 1e-3
     """Peak learning rate."""
     weight_decay: float = 0.1
@@ -67,11 +71,10 @@ class OptimizerConfig:
     """Steps of linear warm-up; 0 for none."""
     schedule: Schedule = Cosine()
     """The factor on the learning rate after warm-up."""
-    beta1: float = 0.9
-    beta2: float = 0.99
-    eps: float = 1e-8
     clip_norm: float | None = 1.0
     """Largest global norm of the gradient; none: no clipping."""
+    groups: tuple[ParameterGroup, ...] = ()
+    """Parameters with other learning rates and decays; the first group whose pattern fits a path has it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +108,8 @@ class RunConfig:
                 raise ConfigError(f"{name}: {value} is not a positive number")
         if self.batch_size % self.accumulation:
             raise ConfigError(f"accumulation: batch_size {self.batch_size} is not a multiple of {self.accumulation}")
+        if self.average_last is not None and self.optimizer.rule.averages:
+            raise ConfigError(f"average_last: {self.optimizer.rule} is judged by a mean of its own; use none, or adamw")
         self.objective.check(self.model)
 
     def replace(self, changes: dict[str, Any] | None = None, **more: Any) -> Self:

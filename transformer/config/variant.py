@@ -118,7 +118,7 @@ def variant_of(expected: Any) -> type[Variant] | None:
     return options[0] if options else None
 
 
-def _item_of(expected: Any) -> type[Variant] | None:
+def item_of(expected: Any) -> type[Variant] | None:
     """The class of the variants in a tuple of them."""
     return variant_of(typing.get_args(expected)[0]) if typing.get_origin(expected) is tuple else None
 
@@ -127,7 +127,7 @@ def _argument(node: ast.expr, expected, where: str, text: str) -> Any:
     family = variant_of(expected)
     if family is not None and not (isinstance(node, ast.Constant) and node.value is None):
         return _from_node(node, family, text)
-    if (family := _item_of(expected)) is not None and isinstance(node, ast.Tuple | ast.List):
+    if (family := item_of(expected)) is not None and isinstance(node, ast.Tuple | ast.List):
         return tuple(_from_node(item, family, text) for item in node.elts)
     try:
         value = ast.literal_eval(node)
@@ -221,7 +221,7 @@ def from_json(cls: Any, data: Any, where: str = "config") -> Any:
     Raises:
       ConfigError: an unknown or missing field, an unknown variant, or a wrong type.
     """
-    if (item := _item_of(cls)) is not None and isinstance(data, list):
+    if (item := item_of(cls)) is not None and isinstance(data, list):
         return tuple(from_json(item, one, where) for one in data)
     family: Any = variant_of(cls)
     if family is not None and (data is not None or family is cls):

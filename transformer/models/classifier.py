@@ -66,7 +66,8 @@ class Classifier(Transformer):
         x_BLD, penalty = self.transform(x_BLD, tokens, key=key)
         read_BLD = x_BLD[:, self.registers :]
         valid_BL = None if valid_BL is None else valid_BL[:, self.registers :]
-        logits_BC = self.head(self.pooling(read_BLD, valid_BL, params)).astype(jnp.float32)
+        pooled_BD = self.pooling(read_BLD, valid_BL, params) * self.config.logit_scale
+        logits_BC = self.head(pooled_BD).astype(jnp.float32)
         return (logits_BC, penalty) if with_penalty else logits_BC
 
 

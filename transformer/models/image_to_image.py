@@ -46,5 +46,5 @@ class ImageToImage(Transformer):
         if hidden_BP is not None:
             x_BPD = jnp.where(hidden_BP[..., None], self.hidden()["token"].astype(x_BPD.dtype), x_BPD)
         x_BPD, penalty = self.transform(x_BPD, Tokens.at(jnp.arange(x_BPD.shape[1])), key=key)
-        patches_BPX = self.head(x_BPD).astype(jnp.float32)
+        patches_BPX = self.head(x_BPD * self.config.logit_scale).astype(jnp.float32)
         return (patches_BPX, penalty) if with_penalty else patches_BPX

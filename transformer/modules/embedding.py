@@ -19,6 +19,7 @@ class Embedding(nnx.Module):
             raise ConfigError("model.vocab_size is not set: there is no tokenizer here to take it from")
         self.dtype, D, E = jnp.dtype(config.dtype), config.d_model, config.embedding_dim
         self.scale = D**0.5 if config.scale_embeddings else 1.0
+        self.logit_scale = config.logit_scale
         spec = Parameter((vocab_size, E or D), config.embedding_initializer)
         self.table = make_parameter(spec, at(key, "table"))
         widen = None if E is None else Parameter((E, D), config.initializer)
@@ -39,6 +40,7 @@ class Embedding(nnx.Module):
         return rows if self.projection is None else dense(rows, self.projection[...])
 
     def logits(self, x_BLD: jax.Array) -> jax.Array:
-        """x · tableᵀ, (B, L, V) float32."""
-        x = x_BLD if self.projection is None else dense(x_BLD, self.projection[...].T)
+        """logit_scale · x · tableᵀ, (B, L, V) float32."""
+        x = x_BLD * self.logit_scale
+        x = x if self.projection is None else dense(x, self.projection[...].T)
         return dense(x, self._rows().T).astype(jnp.float32)

@@ -179,7 +179,7 @@ class _Run:
     def evaluate(self, state: TrainState, step: int) -> Sums:
         """Sums over the validation split, (R, …), and a line of them."""
         self.read_metrics()
-        params = state.params if step < self.config.steps else state.evaluated
+        params = state.evaluated
         sums = jax.device_get(self.program.evaluate(params, self.validation))
         values = {
             "validation_loss": mean_loss(sums),

@@ -1,6 +1,7 @@
-"""AdamW whose learning rate, weight decay and warm-up are numbers of the replica."""
+"""An update rule whose learning rate, weight decay and warm-up are numbers of the replica."""
 
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 import jax
@@ -8,7 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from transformer.config.groups import ParameterGroup
 from transformer.config.run import OptimizerConfig, Replica
+from transformer.config.variant import ConfigError, nearest
 from transformer.models.pure import Params
 
 
@@ -31,19 +34,42 @@ def learning_rate(config: OptimizerConfig, numbers: Numbers, step: Any, total_st
     return numbers.learning_rate * config.schedule(step, numbers.warmup_steps, total_steps)
 
 
-def adamw(config: OptimizerConfig, total_steps: int, decayed: Params) -> optax.GradientTransformationExtraArgs:
-    """AdamW with global-norm clipping, a schedule, and decay where `decayed` is True.
+def make_optimizer(config: OptimizerConfig, total_steps: int, specs: Params) -> optax.GradientTransformationExtraArgs:
+    """The config's rule after clipping by the global norm, with weight decay, a schedule and groups.
 
-    `update` takes the replica's `numbers` beside the parameters. `decayed` is a tree of booleans;
-    `transformer.models.pure.specs` knows which parameters are matrices.
+    `update` takes the replica's `numbers` beside the parameters.
+
+    Args:
+      config: the choices.
+      total_steps: where the schedule ends.
+      specs: `transformer.models.pure.specs` of the model.
+
+    Raises:
+      ConfigError: a group is left without a parameter.
     """
+    groups = group_of(config.groups, specs)
+    rates = jax.tree.map(lambda group: group.rate, groups)
+    decays = jax.tree.map(
+        lambda spec, group: float(spec.decayed) if group.decay is None else group.decay, specs, groups
+    )
 
     def chain(numbers: Numbers) -> optax.GradientTransformation:
+        def rate(step):
+            return learning_rate(config, numbers, step, total_steps)
+
+        def decayed(updates, params):
+            return jax.tree.map(lambda u, p, d: u + numbers.weight_decay * d * p, updates, params, decays)
+
+        def of_groups(updates, _):
+            return jax.tree.map(lambda u, factor: factor * u, updates, rates)
+
         return optax.chain(
             optax.identity() if config.clip_norm is None else optax.clip_by_global_norm(config.clip_norm),
-            optax.scale_by_adam(config.beta1, config.beta2, config.eps),
-            optax.add_decayed_weights(numbers.weight_decay, decayed),  # pyright: ignore[reportArgumentType]
-            optax.scale_by_learning_rate(lambda step: learning_rate(config, numbers, step, total_steps)),
+            config.rule.direction(specs),
+            optax.stateless(decayed),
+            optax.scale_by_learning_rate(rate),
+            optax.stateless(of_groups),
+            config.rule.averaging(rate),
         )
 
     def init(params):
@@ -54,3 +80,18 @@ def adamw(config: OptimizerConfig, total_steps: int, decayed: Params) -> optax.G
             return chain(numbers).update(updates, state, params)
 
     return optax.GradientTransformationExtraArgs(init, update)  # pyright: ignore[reportArgumentType]
+
+
+def group_of(groups: Sequence[ParameterGroup], specs: Params) -> Params:
+    """The first group whose pattern fits the path of each leaf; `group` where there is none.
+
+    Raises:
+      ConfigError: a group is left without a parameter.
+    """
+    leaves, tree = jax.tree.flatten_with_path(specs)
+    paths = [".".join(entry.key for entry in path) for path, _ in leaves]
+    rest = ParameterGroup()
+    found = [next((group for group in groups if fnmatchcase(path, group.pattern)), rest) for path in paths]
+    if left := [group.pattern for group in groups if group not in found]:
+        raise ConfigError(f"optimizer.groups: no parameter is left for {left[0]!r}{nearest(left[0], paths)}")
+    return jax.tree.unflatten(tree, found)

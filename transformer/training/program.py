@@ -14,7 +14,7 @@ from transformer.config.run import Replica, RunConfig
 from transformer.models import pure
 from transformer.models.build import build
 from transformer.modules.parameter import at
-from transformer.training.optimizer import adamw, learning_rate, stack_numbers
+from transformer.training.optimizer import learning_rate, make_optimizer, stack_numbers
 from transformer.training.replicas import (
     BATCHES,
     DATA,
@@ -55,8 +55,7 @@ def make_program(config: RunConfig, replicas: Sequence[Replica]) -> Program:
     mesh = replica_mesh(len(replicas), config.batch_size // config.accumulation)
     model = pure.abstract(make_model)
     apply = pure.split(model)[1]
-    decayed = jax.tree.map(lambda spec: spec.decayed, pure.specs(model))
-    optimizer = adamw(config.optimizer, config.steps, decayed)
+    optimizer = make_optimizer(config.optimizer, config.steps, pure.specs(model))
     average_from = None if config.average_last is None else max(config.steps - config.average_last, 0)
     step = make_train_step(
         apply,

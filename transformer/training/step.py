@@ -1,7 +1,7 @@
 """One update of the parameters, a pure function of state and batch."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,12 +27,18 @@ class TrainState(NamedTuple):
     diverged_at: jax.Array
     """The step at which loss or gradient stopped being finite, int32; -1 while healthy."""
     average: Params | None = None
-    """Mean of the parameters after the last steps, where one is asked for."""
+    """Mean of the parameters after the last steps, where one is asked for; before those, the parameters."""
 
     @property
     def evaluated(self) -> Params:
-        """The parameters a run is judged by."""
-        return self.params if self.average is None else self.average
+        """The parameters a run is judged by: the mean of the last ones, or of an update rule that keeps one."""
+        own = optax.tree.get(self.opt_state, "average", self.params, filtering=_is_field)
+        return own if self.average is None else self.average
+
+
+def _is_field(path: jax.tree_util.KeyPath, _: Any) -> bool:
+    """Whether a value belongs to the state of a rule, and is no parameter of that name."""
+    return isinstance(path[-1], optax.tree_utils.NamedTupleKey)
 
 
 class Total(NamedTuple):
@@ -55,7 +61,7 @@ def create_train_state(
     averaged: bool = False,
 ) -> TrainState:
     """The state before the first step; `averaged` makes place for a mean of the parameters."""
-    average = jax.tree.map(jnp.zeros_like, params) if averaged else None
+    average = jax.tree.map(jnp.copy, params) if averaged else None
     return TrainState(jnp.int32(0), params, optimizer.init(params), key, numbers, jnp.int32(-1), average)
 
 
@@ -134,6 +140,6 @@ def make_train_step(
 
 
 def _add_to_mean(mean: Params | None, params: Params, count: jax.Array) -> Params:
-    """The mean of `count` + 1 parameters, the last of which are given; while `count` is negative, the old mean."""
-    weight = jnp.where(count < 0, 0.0, 1 / (jnp.maximum(count, 0) + 1).astype(jnp.float32))
-    return jax.tree.map(lambda m, p: m + weight * (p - m), mean, params)
+    """The mean of `count` + 1 parameters, the last of which are given; while `count` is negative, those alone."""
+    weight = 1 / (jnp.maximum(count, 0) + 1).astype(jnp.float32)
+    return jax.tree.map(lambda m, p: (1 - weight) * m + weight * p, mean, params)

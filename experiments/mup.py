@@ -1,0 +1,41 @@
+"""Does the best learning rate stay where it is when the model is widened? The standard parametrization beside µP.
+
+Expected (Yang et al. 2022, Tensor Programs V, figure 1): under µP all widths are best at one learning rate, and
+wider is better at each; under the standard parametrization the best learning rate falls with the width. In
+both, matrices begin with the variance 1/fan-in, so that at the smallest width the two differ in the scale of
+attention alone. `learning_rates.png` shows loss against learning rate.
+
+    python -m experiments.mup                          two cores: minutes
+    python -m experiments.mup full                     a GPU
+
+Found: not yet run. The first command has three widths, six learning rates and three seeds, 300 steps each.
+"""
+
+from typing import Any
+
+from experiments import cli
+from experiments.study_command import StudyCommand, budgets, run_parsed
+from transformer.config.mup import mup
+from transformer.config.parameters import FanIn
+
+BUDGETS = budgets("mup", replicas=3, learning_rates=(1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2), **{"model.d_model": 128})
+PARTS = (4, 2, 1)
+
+
+def arms(command: StudyCommand) -> dict[str, dict[str, Any]]:
+    """A quarter and a half of the command's width, and all of it, both ways; µP goes from the smallest."""
+    made: dict[str, dict[str, Any]] = {}
+    for width in (command.model.d_model // part for part in PARTS):
+        changes = {"model.d_model": width, "model.initializer": FanIn()}
+        made[f"standard {width}"] = changes
+        made[f"µP {width}"] = changes | mup(command.replace(changes), command.model.d_model // max(PARTS))
+    return made
+
+
+def main() -> None:
+    command = cli.parse(StudyCommand, BUDGETS, description=__doc__ or "")
+    run_parsed("µP", arms(command), command)
+
+
+if __name__ == "__main__":
+    cli.main(main)

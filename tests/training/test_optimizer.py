@@ -1,0 +1,232 @@
+"""Update rules: their formulas, layer by layer, replica by replica, and groups of parameters."""
+
+import functools
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax import lax
+
+from transformer.config.groups import ParameterGroup
+from transformer.config.parameters import Parameter
+from transformer.config.rules import SGD, Adafactor, AdamW, Lion, Muon, ScheduleFree, UpdateRule
+from transformer.config.run import OptimizerConfig, Replica
+from transformer.config.schedules import ConstantRate
+from transformer.config.variant import ConfigError
+from transformer.training.optimizer import make_optimizer, stack_numbers
+from transformer.training.step import create_train_state
+
+RULES = [rule() for rule in UpdateRule.variants().values() if rule.__module__.startswith("transformer.")]
+each_rule = pytest.mark.parametrize("rule", RULES, ids=str)
+STEPS, LAYERS = 6, 3
+PLAIN = {"warmup_steps": 0, "schedule": ConstantRate(), "weight_decay": 0.0}
+SPECS = {
+    "blocks": {
+        "kernel": Parameter((4, 6)),
+        "experts": Parameter((2, 9, 2), stacked=True),
+        "scale": Parameter((4,)),
+        "gate": Parameter(()),
+    },
+    "embedding": {"table": Parameter((5, 4))},
+}
+
+
+def random(seed, specs=SPECS, layers=LAYERS):
+    """Values of all parameters; those of blocks have a leading axis of layers."""
+    rng = np.random.default_rng(seed)
+
+    def value(path, spec):
+        shape = (layers, *spec.shape) if path[0].key == "blocks" else spec.shape
+        return jnp.asarray(rng.normal(size=shape), jnp.float32)
+
+    return jax.tree.map_with_path(value, specs)
+
+
+def config_of(rule, **more):
+    return OptimizerConfig(**{"rule": rule, "warmup_steps": 2, "learning_rate": 0.03, "clip_norm": None} | more)
+
+
+def numbers_of(config, *replicas):
+    stacked = stack_numbers(config, replicas or [Replica()])
+    return jax.tree.map(jnp.asarray, stacked if replicas else jax.tree.map(lambda a: a[0], stacked))
+
+
+GRADIENTS = [random(seed) for seed in range(1, STEPS + 1)]
+
+
+def descend(optimizer, params, numbers, gradients=GRADIENTS):
+    """The states after each of some steps with given gradients."""
+    state, states = create_train_state(params, optimizer, numbers, jax.random.key(0)), []
+    for gradient in gradients:
+        updates, opt_state = optimizer.update(gradient, state.opt_state, state.params, numbers=numbers)
+        state = state._replace(params=optax.apply_updates(state.params, updates), opt_state=opt_state)
+        states.append(state)
+    return states
+
+
+def trained(config, numbers=None):
+    """Parameters and what is evaluated after all steps."""
+    made = make_optimizer(config, STEPS, SPECS)
+    last = descend(made, random(0), numbers_of(config) if numbers is None else numbers)[-1]
+    return last.params, last.evaluated
+
+
+def layer(i, params):
+    """The parameters of a model that has only this layer."""
+    return params | {"blocks": jax.tree.map(lambda a: a[i : i + 1], params["blocks"])}
+
+
+@each_rule
+def test_each_layer_is_updated_by_itself(rule):
+    """A stack of layers moves as its layers do, each in a model of one layer."""
+    config = config_of(rule)
+    made = make_optimizer(config, STEPS, SPECS)
+    together = descend(made, random(0), numbers_of(config))[-1].params
+    for i in range(LAYERS):
+        alone = functools.partial(layer, i)
+        one = descend(made, alone(random(0)), numbers_of(config), list(map(alone, GRADIENTS)))[-1].params
+        chex.assert_trees_all_close(one["blocks"], alone(together)["blocks"], rtol=1e-5, atol=1e-6)
+
+
+@each_rule
+@pytest.mark.parametrize("over", [jax.vmap, lambda f: functools.partial(lax.map, f)], ids=["vmap", "loop"])
+def test_replicas_are_single_runs(rule, over):
+    """Mapped over numbers, the rule gives what it gives for each of them; and every number matters."""
+    config = config_of(rule)
+    replicas = [Replica(), Replica(learning_rate=0.01), Replica(weight_decay=3.0), Replica(warmup_steps=0)]
+    run = jax.jit(functools.partial(trained, config))
+    together = jax.jit(over(functools.partial(trained, config)))(numbers_of(config, *replicas))
+    first = run(numbers_of(config))
+    for i, one in enumerate(replicas):
+        single = run(jax.tree.map(lambda a: a[0], numbers_of(config, one)))
+        chex.assert_trees_all_close(jax.tree.map(lambda a, i=i: a[i], together), single, rtol=1e-4, atol=1e-6)
+        assert i == 0 or np.abs(single[0]["blocks"]["kernel"] - first[0]["blocks"]["kernel"]).max() > 1e-4
+
+
+@each_rule
+def test_every_rule_goes_down_hill(rule):
+    """To the bottom of a bowl: the mean square falls to less than a tenth."""
+    config = config_of(rule, learning_rate=0.1, weight_decay=0.0, clip_norm=1.0)
+    made, bottom = make_optimizer(config, 200, SPECS), random(7)
+
+    def step(state, _):
+        gradient = jax.tree.map(jnp.subtract, state.params, bottom)
+        updates, opt_state = made.update(gradient, state.opt_state, state.params, numbers=state.numbers)
+        return state._replace(params=optax.apply_updates(state.params, updates), opt_state=opt_state), None
+
+    def height(params):
+        return float(optax.tree.norm(jax.tree.map(jnp.subtract, params, bottom), squared=True))
+
+    start = create_train_state(random(0), made, numbers_of(config), jax.random.key(0))
+    end = jax.jit(lambda state: lax.scan(step, state, None, 200)[0])(start)
+    assert height(end.evaluated) < 0.1 * height(start.evaluated)
+
+
+ALIKE = {
+    SGD(): optax.sgd(0.03, 0.9),
+    SGD(nesterov=True): optax.sgd(0.03, 0.9, nesterov=True),
+    Lion(): optax.lion(0.03, 0.9, 0.99, weight_decay=0.0),
+}
+
+
+@pytest.mark.parametrize("rule", ALIKE, ids=str)
+def test_a_rule_is_that_of_optax(rule):
+    config = config_of(rule, **PLAIN)
+    expected = descend(optax.with_extra_args_support(ALIKE[rule]), random(0), numbers_of(config))
+    chex.assert_trees_all_close(trained(config)[0], expected[-1].params, rtol=1e-5, atol=1e-6)
+
+
+def test_muon_is_orthogonal_in_the_layers_and_adamw_elsewhere():
+    """Steps of matrices, expert by expert too, have singular values near rms · √(larger side)."""
+    config = config_of(Muon(), **PLAIN)
+    params, adamw = trained(config)[0], trained(config_of(AdamW(), **PLAIN))[0]
+    for name in ("scale", "gate"):
+        chex.assert_trees_all_close(params["blocks"][name], adamw["blocks"][name], rtol=1e-6)
+    chex.assert_trees_all_close(params["embedding"], adamw["embedding"], rtol=1e-6)
+    states = descend(make_optimizer(config, STEPS, SPECS), random(0), numbers_of(config))
+    for name in ("kernel", "experts"):
+        step = (states[-2].params["blocks"][name] - states[-1].params["blocks"][name]) / 0.03
+        singular = np.linalg.svd(np.asarray(step), compute_uv=False) / (0.2 * max(step.shape[-2:]) ** 0.5)
+        assert singular.min() > 0.5
+        assert singular.max() < 1.5
+
+
+def test_adafactor_remembers_rows_and_columns():
+    """The first step by the paper's formulas, and as many numbers as rows and columns."""
+    config = config_of(Adafactor(), **PLAIN)
+    made = make_optimizer(config, STEPS, SPECS)
+    params, gradient = random(0), GRADIENTS[0]
+    p, g = (np.asarray(tree["blocks"]["kernel"][1], np.float64) for tree in (params, gradient))
+    v = np.outer((g**2).mean(1), (g**2).mean(0)) / (g**2).mean()
+    u = g / np.sqrt(v)
+    u /= max(1, np.sqrt((u**2).mean()))
+    expected = p - 0.03 * np.sqrt((p**2).mean()) * u
+    moved = descend(made, params, numbers_of(config), [gradient])[0]
+    np.testing.assert_allclose(moved.params["blocks"]["kernel"][1], expected, rtol=1e-5)
+    small = {"blocks": {"kernel": Parameter((40, 60))}}
+    state = make_optimizer(config, STEPS, small).init(random(0, small))
+    assert sum(a.size for a in jax.tree.leaves(state)) < LAYERS * 120
+
+
+def test_schedule_free_is_judged_by_the_mean_of_where_its_steps_go():
+    """Weighted by squared learning rates; gradients are taken between the mean and the last step."""
+    config = config_of(ScheduleFree(beta=0.8), schedule=ConstantRate(), warmup_steps=3)
+    states = descend(make_optimizer(config, STEPS, SPECS), random(0), numbers_of(config))
+    bases = [optax.tree.get(state.opt_state, "base")["embedding"]["table"] for state in states]
+    for count, state in enumerate(states, 1):
+        weights = np.minimum(np.arange(1, count + 1) / 4, 1) ** 2
+        mean = np.average(bases[:count], axis=0, weights=weights)
+        np.testing.assert_allclose(state.evaluated["embedding"]["table"], mean, rtol=1e-4, atol=1e-5)
+        between = 0.2 * bases[count - 1] + 0.8 * mean
+        np.testing.assert_allclose(state.params["embedding"]["table"], between, rtol=1e-4, atol=1e-5)
+
+
+def test_schedule_free_is_that_of_optax():
+    config = config_of(ScheduleFree(), **PLAIN)
+    theirs = optax.contrib.schedule_free_adamw(0.03, b1=0.9, b2=0.99)
+    with jax.numpy_dtype_promotion("standard"):
+        last = descend(theirs, random(0), numbers_of(config))[-1]
+        evaluated = optax.contrib.schedule_free_eval_params(last.opt_state, last.params)
+    chex.assert_trees_all_close(trained(config), (last.params, evaluated), rtol=1e-4, atol=1e-5)
+
+
+def test_a_parameter_named_average_is_no_average():
+    specs = {"average": Parameter((2, 3))}
+    made = make_optimizer(config_of(AdamW()), STEPS, specs)
+    state = create_train_state(random(0, specs), made, numbers_of(config_of(AdamW())), jax.random.key(0))
+    chex.assert_trees_all_equal(state.evaluated, state.params)
+
+
+def with_groups(*groups, **more):
+    return trained(config_of(AdamW(), **{"weight_decay": 0.5} | more, groups=groups))[0]
+
+
+def test_the_first_group_that_fits_has_a_parameter():
+    """Rates are factors on the learning rate; the rest is as without groups."""
+    plain = with_groups()
+    grouped = with_groups(ParameterGroup("*.kernel", rate=0.0), ParameterGroup("blocks.*", rate=0.5))
+    chex.assert_trees_all_equal(grouped["embedding"], plain["embedding"])
+    chex.assert_trees_all_equal(grouped["blocks"]["kernel"], random(0)["blocks"]["kernel"])
+    half = with_groups(learning_rate=0.015)
+    chex.assert_trees_all_close(grouped["blocks"]["experts"], half["blocks"]["experts"], rtol=1e-6)
+
+
+def test_a_group_has_its_own_decay():
+    """A factor on the weight decay, also of what is not decayed otherwise; none leaves it."""
+    grouped = with_groups(ParameterGroup("*.table", decay=0.5), ParameterGroup("*.scale", decay=1), ParameterGroup("*"))
+    plain, quarter, none = with_groups(), with_groups(weight_decay=0.25), with_groups(weight_decay=0.0)
+    chex.assert_trees_all_close(grouped["embedding"], quarter["embedding"], rtol=1e-6)
+    chex.assert_trees_all_equal(grouped["blocks"]["kernel"], plain["blocks"]["kernel"])
+    chex.assert_trees_all_equal(grouped["blocks"]["gate"], none["blocks"]["gate"])
+    assert np.abs(grouped["blocks"]["scale"] - none["blocks"]["scale"]).max() > 1e-3
+
+
+@pytest.mark.parametrize("groups", [("embeding.table",), ("embedding.*", "embedding.table")])
+def test_a_group_without_a_parameter_is_refused(groups):
+    """Whether nothing fits or all that fits is another's."""
+    config = config_of(AdamW(), groups=tuple(map(ParameterGroup, groups)))
+    with pytest.raises(ConfigError, match=r"^optimizer.groups: no parameter is left for 'embed.*; did you mean 'emb"):
+        make_optimizer(config, STEPS, SPECS)
