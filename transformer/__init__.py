@@ -179,6 +179,7 @@ from transformer.functional.chunked import chunked_attention
 from transformer.functional.masks import Arbitrary, Causal, Full, Mask, Padding, Prefix, Segment, Tokens, Window
 from transformer.inference.beam import Beam
 from transformer.inference.generate import generate
+from transformer.inference.processors import Forbidden, History, MinimumLength, NoRepeat, Processor, RepetitionPenalty
 from transformer.inference.scoring import sequence_log_probability
 from transformer.inference.strategies import Strategy
 from transformer.inference.tokenwise import Greedy, Sample
@@ -266,11 +267,13 @@ __all__ = [
     "FeedForwardKind",
     "FeedForwardOnly",
     "Fixup",
+    "Forbidden",
     "Full",
     "FullReach",
     "Greedy",
     "GroupNorm",
     "Heads",
+    "History",
     "HyperConnections",
     "Identity",
     "ImageConfig",
@@ -300,6 +303,7 @@ __all__ = [
     "MaskedToken",
     "MeanPooling",
     "Merge",
+    "MinimumLength",
     "Mish",
     "ModelConfig",
     "ModularArithmetic",
@@ -309,6 +313,7 @@ __all__ = [
     "NoNormResidual",
     "NoPosition",
     "NoProjections",
+    "NoRepeat",
     "NoScaling",
     "Norm",
     "Normal",
@@ -333,6 +338,7 @@ __all__ = [
     "PreNorm",
     "Prefix",
     "PrefixToken",
+    "Processor",
     "Projection",
     "QueryKeySinusoidal",
     "QuickGELU",
@@ -345,6 +351,7 @@ __all__ = [
     "Reconstruction",
     "ReconstructionRun",
     "RelativeKeys",
+    "RepetitionPenalty",
     "Replica",
     "Report",
     "ResiDual",

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from transformer.functional.cache import Cache, Reader
+from transformer.inference.processors import History
 from transformer.models.pure import Apply, Params
 
 
@@ -51,3 +52,14 @@ class Prompt(NamedTuple):
     def reader(self) -> Reader:
         """The model, prepared to read token after token."""
         return self.apply(self.params, method="reader")
+
+    def history(self, tokens_BT: jax.Array, chosen: jax.Array) -> History:
+        """Each prompt, and behind it the tokens chosen so far, of which there are `chosen`, () or (B,)."""
+        B, L = self.tokens_BL.shape
+        lengths_B = jnp.full(B, L, jnp.int32) if self.lengths_B is None else self.lengths_B
+        tokens_BS = jnp.concatenate([self.tokens_BL, tokens_BT], 1)
+        place_S = jnp.arange(tokens_BS.shape[1])
+        padding_B1 = L - lengths_B[:, None]
+        place_BS = jnp.where(place_S < lengths_B[:, None], place_S, place_S + padding_B1)
+        tokens_BS = jnp.take_along_axis(tokens_BS, place_BS, 1, mode="clip")
+        return History(tokens_BS, lengths_B + chosen, jnp.broadcast_to(chosen, B), self.stop)
