@@ -181,6 +181,7 @@ from transformer.inference.beam import Beam
 from transformer.inference.generate import generate
 from transformer.inference.processors import Forbidden, History, MinimumLength, NoRepeat, Processor, RepetitionPenalty
 from transformer.inference.scoring import sequence_log_probability
+from transformer.inference.speculative import speculate
 from transformer.inference.strategies import Strategy
 from transformer.inference.tokenwise import Greedy, Sample
 from transformer.models.build import build
@@ -450,6 +451,7 @@ __all__ = [
     "resize_positions",
     "sequence_log_probability",
     "specs",
+    "speculate",
     "split",
     "stack_numbers",
     "to_json",

@@ -37,11 +37,14 @@ class Prompt(NamedTuple):
     inputs: Mapping[str, Any]
     """Further arguments of the model's `start`."""
 
-    def read(self) -> tuple[jax.Array, Cache]:
-        """Logits (B, V) of the token after each prompt, and the cache with room for `num_tokens` more."""
+    def read(self, ahead: int = 0) -> tuple[jax.Array, Cache]:
+        """Logits (B, V) of the token after each prompt, and the cache with room for `num_tokens` more.
+
+        The latest `ahead` tokens of that cache may be taken back.
+        """
         B, L = self.tokens_BL.shape
         # The last token chosen is never read, so it needs no slot.
-        cache = self.apply(self.params, B, L + self.num_tokens - 1, method="start", **self.inputs)
+        cache = self.apply(self.params, B, L + self.num_tokens - 1, method="start", ahead=ahead, **self.inputs)
         if self.lengths_B is None:
             logits_BLV, cache = self.apply(self.params, self.tokens_BL, cache, method="extend")
             return logits_BLV[:, -1], cache

@@ -43,6 +43,10 @@ class TokenStrategy(Strategy):
     def __call__(self, logits_BV: jax.Array, key: jax.Array) -> jax.Array:
         """(B,) int32."""
 
+    @abc.abstractmethod
+    def law(self, logits_BV: jax.Array) -> jax.Array:
+        """(B, V) the probability with which each token is chosen."""
+
     def decode(self, prompt, key):
         if key is None and self.random:
             raise ConfigError(f"generate: {self} is random and needs a key")
@@ -95,6 +99,9 @@ class Greedy(TokenStrategy):
     def __call__(self, logits_BV, key):
         return logits_BV.argmax(-1).astype(jnp.int32)
 
+    def law(self, logits_BV):
+        return jax.nn.one_hot(logits_BV.argmax(-1), logits_BV.shape[-1])
+
 
 @dataclass(frozen=True)
 class Sample(TokenStrategy):
@@ -137,3 +144,6 @@ class Sample(TokenStrategy):
 
     def __call__(self, logits_BV, key):
         return jax.random.categorical(key, self.cut(logits_BV)).astype(jnp.int32)
+
+    def law(self, logits_BV):
+        return jax.nn.softmax(self.cut(logits_BV))

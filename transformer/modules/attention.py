@@ -124,8 +124,9 @@ class Attention(HeadAttention):
         if past is not None:
             assert context.slots is not None
             assert context.slot_places is not None
-            keys_seen, keys_kept = append(past.keys_XKS, memory.keys_XKS, context.slot_places, axis=2)
-            values_seen, values_kept = append(past.values_XSK, memory.values_XSK, context.slot_places, axis=1)
+            places, crowded = context.slot_places, context.crowded
+            keys_seen, keys_kept = append(past.keys_XKS, memory.keys_XKS, places, axis=2, crowded=crowded)
+            values_seen, values_kept = append(past.values_XSK, memory.values_XSK, places, axis=1, crowded=crowded)
             memory, past, keys = KeyValue(keys_seen, values_seen), KeyValue(keys_kept, values_kept), context.slots
         mask, reach = context.mask, config.reach.mask()
         if reach is not None:

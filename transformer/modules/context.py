@@ -34,6 +34,8 @@ class Context(NamedTuple):
     """Of what is attended to, where there is a past."""
     slot_places: jax.Array | None = None
     """The slots of these tokens, from `transformer.functional.cache.places_of`."""
+    crowded: bool = False
+    """Whether they push out of the slots what some of them still need (`append`)."""
 
 
 class Kept(NamedTuple):
