@@ -180,7 +180,7 @@ from transformer.functional.masks import Arbitrary, Causal, Full, Mask, Padding,
 from transformer.inference.beam import Beam
 from transformer.inference.generate import generate
 from transformer.inference.processors import Forbidden, History, MinimumLength, NoRepeat, Processor, RepetitionPenalty
-from transformer.inference.scoring import sequence_log_probability
+from transformer.inference.scoring import sequence_log_probability, sliding_log_probabilities
 from transformer.inference.speculative import speculate
 from transformer.inference.strategies import Strategy
 from transformer.inference.tokenwise import Greedy, Sample
@@ -450,6 +450,7 @@ __all__ = [
     "replica_mesh",
     "resize_positions",
     "sequence_log_probability",
+    "sliding_log_probabilities",
     "specs",
     "speculate",
     "split",
