@@ -5,6 +5,7 @@ Reference: nanoGPT's character model for a CPU (`nanogpt-cpu`, the default prese
 
     python -m experiments.language_model nanogpt-cpu --data.path input.txt --workdir results/shakespeare
     python -m experiments.language_model tiny --model.norm rmsnorm --model.position 'rope(base=500000)'
+    python -m experiments.language_model tiny --stride 8
     python -m experiments.language_model masked
 
 Exit codes: 0 done, 2 a wrong choice, 75 interrupted and saved (the same command with --resume goes on).
@@ -25,6 +26,7 @@ from transformer.config.run import RunConfig, TextConfig
 from transformer.config.variant import ConfigError
 from transformer.data.corpus import Corpus
 from transformer.inference.generate import generate
+from transformer.inference.scoring import sliding_log_probabilities
 from transformer.inference.strategies import Strategy
 from transformer.inference.tokenwise import Sample
 
@@ -42,11 +44,17 @@ class Command(RunOptions):
     """Length of the sample; a position that does not extrapolate ends it at max_length."""
     decoding: Strategy = Sample(temperature=0.8)
     """How the sample is drawn."""
+    stride: int | None = None
+    """The validation part is scored again by windows of max_length tokens so far apart; none: only block by block."""
 
     def __post_init__(self):
         super().__post_init__()
         if self.sample_tokens < 1 or self.prompt == "":
             raise ConfigError("sample: sample-tokens must be positive, and prompt not empty")
+        if self.stride is not None and not 1 <= self.stride <= self.model.max_length:
+            raise ConfigError(f"stride: {self.stride} is not in [1, {self.model.max_length}], model.max_length")
+        if self.stride is not None and (not self.model.causal or self.data.document_separator is not None):
+            raise ConfigError("stride: windows slide over one running text, and with a causal model")
 
 
 def main() -> None:
@@ -57,9 +65,24 @@ def main() -> None:
     prompt = corpus.validation[:PROMPT_TOKENS] if command.prompt is None else corpus.tokenizer.encode(command.prompt)
     trained = train_command(command, RunConfig, corpus)
     accuracy = trained.outcome.accuracy
-    result = summarize(trained, {"token_accuracy": mean_of(accuracy, trained.healthy())}, accuracy)
+    metrics = {"token_accuracy": mean_of(accuracy, trained.healthy())}
+    if command.stride is not None:
+        metrics["sliding_window_loss"] = sliding_window_loss(trained, corpus, command.stride)
+    result = summarize(trained, metrics, accuracy)
     write = fill_in if isinstance(command.objective, MaskedToken) else continue_prompt
     conclude(trained, result, "token_accuracy", write(trained, corpus, prompt, command))
+    if command.stride is not None:
+        print(f"validation loss with windows {command.stride} tokens apart: {result['sliding_window_loss']}")
+
+
+def sliding_window_loss(trained: Trained, corpus: Corpus, stride: int) -> float | None:
+    """Nats per token of the validation part, each with the most of its past that `stride` allows; mean of the seeds."""
+    losses, tokens = np.full(len(trained.replicas), np.nan), jnp.asarray(corpus.validation)
+    how = {"window": trained.config.model.max_length, "stride": stride}
+    apply = trained.apply()
+    for i in np.flatnonzero(trained.healthy()):
+        losses[i] = -sliding_log_probabilities(apply, trained.params(int(i)), tokens, **how).mean()
+    return mean_of(losses, trained.healthy())
 
 
 def continue_prompt(trained: Trained, corpus: Corpus, prompt: np.ndarray, command: Command) -> str:

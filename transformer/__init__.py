@@ -203,7 +203,9 @@ from transformer.functional.chunked import chunked_attention
 from transformer.functional.masks import Arbitrary, Causal, Full, Mask, Padding, Prefix, Segment, Tokens, Window
 from transformer.inference.beam import Beam
 from transformer.inference.generate import generate
-from transformer.inference.scoring import sequence_log_probability
+from transformer.inference.processors import Forbidden, History, MinimumLength, NoRepeat, Processor, RepetitionPenalty
+from transformer.inference.scoring import sequence_log_probability, sliding_log_probabilities
+from transformer.inference.speculative import speculate
 from transformer.inference.strategies import Strategy
 from transformer.inference.tokenwise import Greedy, Sample
 from transformer.models.build import build
@@ -299,6 +301,7 @@ __all__ = [
     "FeedForwardOnly",
     "Fixed",
     "Fixup",
+    "Forbidden",
     "Fourier",
     "Full",
     "FullReach",
@@ -307,6 +310,7 @@ __all__ = [
     "GroupNorm",
     "HeadSizes",
     "Heads",
+    "History",
     "HyperConnections",
     "Identity",
     "ImageConfig",
@@ -340,6 +344,7 @@ __all__ = [
     "MaskedToken",
     "MeanPooling",
     "Merge",
+    "MinimumLength",
     "Mish",
     "ModelConfig",
     "ModularArithmetic",
@@ -351,6 +356,7 @@ __all__ = [
     "NoNormResidual",
     "NoPosition",
     "NoProjections",
+    "NoRepeat",
     "NoScaling",
     "Norm",
     "Normal",
@@ -376,6 +382,7 @@ __all__ = [
     "PreNorm",
     "Prefix",
     "PrefixToken",
+    "Processor",
     "Projection",
     "QueryKeySinusoidal",
     "QuickGELU",
@@ -389,6 +396,7 @@ __all__ = [
     "Reconstruction",
     "ReconstructionRun",
     "RelativeKeys",
+    "RepetitionPenalty",
     "Replica",
     "Report",
     "ResiDual",
@@ -495,7 +503,9 @@ __all__ = [
     "replica_mesh",
     "resize_positions",
     "sequence_log_probability",
+    "sliding_log_probabilities",
     "specs",
+    "speculate",
     "split",
     "stack_numbers",
     "to_json",

@@ -14,7 +14,7 @@ from transformer.config.attention import Merge, Projection, Scale
 from transformer.config.implementations import AttentionImplementation, Layers, Scanned
 from transformer.config.model import ModelConfig
 from transformer.config.norms import LayerNorm, NoNorm, Norm, RMSNorm
-from transformer.config.objectives import Objective
+from transformer.config.objectives import NextToken, Objective
 from transformer.config.parameters import Constant, Initializer
 from transformer.config.pooling import Pooling
 from transformer.config.positions import ALiBi, LinearScaling, NoPosition, Position, RoPE, RoPEScaling
@@ -25,6 +25,7 @@ from transformer.config.run import RunConfig
 from transformer.config.schedules import Schedule
 from transformer.config.tokenizers import Tokenization
 from transformer.config.variant import ConfigError, Variant, from_json, to_json
+from transformer.inference.processors import Processor
 from transformer.inference.strategies import Strategy
 
 SHIPPED = [
@@ -51,7 +52,8 @@ def another(kind, value):
     if isinstance(value, bool):
         return not value
     if isinstance(value, tuple):
-        return tuple(option() for option in list(typing.get_args(kind)[0].variants().values())[:2])
+        item = typing.get_args(kind)[0]
+        return (7,) if item is int else tuple(option() for option in list(item.variants().values())[:2])
     if typing.get_origin(kind) is typing.Literal:
         return next(option for option in typing.get_args(kind) if option != value)
     if value is None:
@@ -116,6 +118,7 @@ def test_every_family_has_its_variants():
         "reconstruction",
     }
     assert names[Strategy] >= {"greedy", "sample", "beam"}
+    assert names[Processor] >= {"repetition_penalty", "no_repeat", "minimum_length", "forbidden"}
 
 
 @pytest.mark.parametrize(
@@ -131,6 +134,7 @@ def test_every_family_has_its_variants():
         (Activation, "glu(gate=gelu(tanh=True))", GLU(gate=GELU(tanh=True))),
         (Layers, "scanned(remat='dots')", Scanned(remat="dots")),
         (Initializer, "constant(value=-2)", Constant(-2.0)),
+        (Objective, "next_token(0.1)", NextToken(0.1)),
     ],
 )
 def test_text(family, text, value):

@@ -17,6 +17,7 @@ from transformer.config.variant import ConfigError
 from transformer.functional.weights import NEVER
 from transformer.inference.beam import Beam
 from transformer.inference.generate import generate
+from transformer.inference.processors import Forbidden, NoRepeat
 from transformer.inference.scoring import sequence_log_probability
 from transformer.inference.strategies import Strategy
 from transformer.inference.tokenwise import Greedy, Sample, TokenStrategy
@@ -295,6 +296,9 @@ def test_longer_than_the_positions():
     assert np.isfinite(decode(model, lengths_B=jnp.asarray([5, 1, 3])).log_probability_B).all()
 
 
+PROCESSORS = (NoRepeat(2), Forbidden((1,)))
+
+
 @pytest.mark.parametrize(
     ("text", "value"),
     [
@@ -302,6 +306,7 @@ def test_longer_than_the_positions():
         ("sample", Sample()),
         ("sample(temperature=0.7, top_k=5)", Sample(0.7, 5)),
         ("sample(top_p=0.9, min_p=0.1)", Sample(top_p=0.9, min_p=0.1)),
+        ("sample(processors=[no_repeat(size=2), forbidden(tokens=(1,))])", Sample(processors=PROCESSORS)),
         ("beam", Beam()),
         ("beam(size=8, alpha=0.6, gnmt=True, early_stopping=False)", Beam(8, 0.6, True, False)),
     ],
@@ -326,6 +331,11 @@ def test_text(text, value):
         ("sample(top_k=0.5)", "sample.top_k: 0.5 is not int"),
         ("beam(size=0)", "beam.size: 0 is not a positive number"),
         ("beam(alpha=-0.1)", "beam.alpha: -0.1 is negative"),
+        ("beam(1, 2, False, True, 5)", "strategy: beam takes 4 values, not 5"),
+        ("greedy(processors=[no_repat])", "processor: unknown name 'no_repat'; did you mean 'no_repeat'?"),
+        ("greedy(processors=[no_repeat(0)])", "no_repeat.size: 0 is not a positive number"),
+        ("greedy(processors=[minimum_length(0)])", "minimum_length.length: 0 is not a positive number"),
+        ("greedy(processors=[repetition_penalty(0)])", "repetition_penalty.penalty: 0.0 is not positive"),
         ("bean", "strategy: unknown name 'bean'; did you mean 'beam'?"),
         ("sample(topk=1)", "sample has no field 'topk'; did you mean 'top_k'?"),
     ],

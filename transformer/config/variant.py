@@ -95,9 +95,10 @@ def _from_node(node: ast.expr, family: type[Variant], text: str) -> Any:
     fields = [f.name for f in dataclasses.fields(cls)]
     arguments: dict[str, Any] = {}
     if call:
-        if len(call.args) > len(fields):
-            raise ConfigError(f"{label}: {cls.name} takes {len(fields)} values, not {len(call.args)}")
-        arguments = dict(zip(fields, call.args, strict=False))
+        ordered = [f.name for f in dataclasses.fields(cls) if not f.kw_only]
+        if len(call.args) > len(ordered):
+            raise ConfigError(f"{label}: {cls.name} takes {len(ordered)} values, not {len(call.args)}")
+        arguments = dict(zip(ordered, call.args, strict=False))
         for keyword in call.keywords:
             if keyword.arg not in fields:
                 raise ConfigError(

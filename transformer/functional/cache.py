@@ -34,8 +34,8 @@ class Cache(NamedTuple):
     """None for a layer that reads those of the one before."""
     tokens: Tokens
     """(B, S) positions of the slots, valid where there is a token."""
-    written: jax.Array
-    """Tokens written so far, padding included, int32."""
+    written: jax.Array | None
+    """Tokens written so far, padding included, int32; None: each sequence has slots of its own (`places_of`)."""
     next_position_B: jax.Array
     """(B,) position of each sequence's next token, int32."""
     memory: tuple[KeyValue, ...] = ()
@@ -57,13 +57,13 @@ def empty_tokens(batch_size: int, capacity: int) -> Tokens:
     return Tokens(jnp.zeros(shape, jnp.int32), jnp.arange(capacity, dtype=jnp.int32), valid=jnp.zeros(shape, jnp.bool))
 
 
-def places_of(new: Tokens, capacity: int, written: jax.Array, ring: bool) -> jax.Array:
-    """Where new tokens go: the first slot () of all sequences side by side, or in a ring (B, L) slots of their own.
+def places_of(new: Tokens, capacity: int, written: jax.Array | None) -> jax.Array:
+    """Where new tokens go: the first slot () of all sequences side by side, or (B, L) slots of their own.
 
-    In a ring a sequence keeps its latest real tokens, each at its position modulo the capacity;
-    padding has the slot `capacity`, which does not exist.
+    A sequence with slots of its own keeps its latest real tokens, each at its position modulo the
+    capacity, so that the cache may be a ring; padding has the slot `capacity`, which does not exist.
     """
-    if not ring:
+    if written is not None:
         return written
     assert new.valid is not None
     last_B1 = jnp.where(new.valid, new.positions, -1).max(1, keepdims=True)
@@ -71,28 +71,38 @@ def places_of(new: Tokens, capacity: int, written: jax.Array, ring: bool) -> jax
     return jnp.where(kept_BL, new.positions % capacity, capacity)
 
 
-def append(slots: jax.Array, new: jax.Array, places: jax.Array, *, axis: int) -> tuple[jax.Array, jax.Array]:
+def rewind(cache: Cache, next_position_B: jax.Array) -> Cache:
+    """The cache without its latest tokens, those at `next_position_B` and behind; it was made for that (`ahead`)."""
+    assert cache.written is None
+    assert cache.tokens.valid is not None
+    valid = cache.tokens.valid & (cache.tokens.positions < next_position_B[:, None])
+    return cache._replace(tokens=cache.tokens._replace(valid=valid), next_position_B=next_position_B)
+
+
+def append(
+    slots: jax.Array, new: jax.Array, places: jax.Array, *, axis: int, crowded: bool
+) -> tuple[jax.Array, jax.Array]:
     """What the new tokens may attend to, and the slots with them (`places_of`).
 
-    Several tokens at once may push out of a ring what the first of them still needs: they see the
-    old slots and themselves.
+    Crowded, the new tokens push out of a ring what the first of them still needs: they see the old
+    slots and themselves.
     """
     new = new.astype(slots.dtype)
     if places.ndim == 0:
         after = lax.dynamic_update_slice_in_dim(slots, new, places, axis)
         return after, after
     own = jnp.repeat(places, slots.shape[0] // places.shape[0], axis=0)
-    rows = jnp.arange(len(slots))[:, None]
-    after = jnp.moveaxis(slots, axis, 1).at[rows, own].set(jnp.moveaxis(new, axis, 1), mode="drop")
-    after = jnp.moveaxis(after, 1, axis)
-    return (after if new.shape[axis] == 1 else jnp.concatenate([slots, new], axis)), after
+    index = (jnp.arange(len(slots))[:, None], *[slice(None)] * (axis - 1), own)
+    after = slots.at[index].set(jnp.moveaxis(new, axis, 1), mode="drop")
+    return (jnp.concatenate([slots, new], axis) if crowded else after), after
 
 
-def append_tokens(slots: Tokens, new: Tokens, places: jax.Array) -> tuple[Tokens, Tokens]:
+def append_tokens(slots: Tokens, new: Tokens, places: jax.Array, *, crowded: bool) -> tuple[Tokens, Tokens]:
     """`append` for the positions of the slots and whether they hold a token."""
     assert slots.valid is not None
     assert new.valid is not None
-    seen_positions, positions = append(slots.positions, new.positions, places, axis=1)
-    seen_valid, valid = append(slots.valid, new.valid, places, axis=1)
+    how = {"axis": 1, "crowded": crowded}
+    seen_positions, positions = append(slots.positions, new.positions, places, **how)
+    seen_valid, valid = append(slots.valid, new.valid, places, **how)
     indices = jnp.arange(seen_positions.shape[1], dtype=jnp.int32)
     return Tokens(seen_positions, indices, valid=seen_valid), slots._replace(positions=positions, valid=valid)

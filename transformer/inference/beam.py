@@ -13,7 +13,7 @@ from jax import lax
 from transformer.config.variant import ConfigError
 from transformer.functional.cache import Cache, Reader
 from transformer.functional.weights import NEVER
-from transformer.inference.prompt import Generated
+from transformer.inference.prompt import Generated, Prompt
 from transformer.inference.strategies import Strategy
 
 
@@ -21,15 +21,17 @@ class BeamState(NamedTuple):
     """Where the search is. W beams a sequence; in the cache they are rows, (B · W)."""
 
     step: jax.Array
-    log_probabilities_BWV: jax.Array
+    logits_BWV: jax.Array
     """Of the next token of each beam."""
     cache: Cache
     live_tokens_BWT: jax.Array
     live_scores_BW: jax.Array
-    """log P of each unfinished sequence."""
+    """log P of each unfinished sequence, as processed."""
+    live_log_probabilities_BW: jax.Array
+    """The same under the model itself."""
     done_tokens_BWT: jax.Array
     done_scores_BW: jax.Array
-    """log P / penalty of the best finished sequences, best first; NEVER where there is none."""
+    """Score / penalty of the best finished sequences, best first; NEVER where there is none."""
     done_log_probabilities_BW: jax.Array
     done_lengths_BW: jax.Array
 
@@ -39,7 +41,7 @@ class Beam(Strategy):
     """The likeliest whole sequence, searched among the `size` best beginnings (Sutskever et al. 2014).
 
     Sequences are ranked by log-probability / penalty, the penalty being length^alpha, or
-    ((5 + length) / 6)^alpha (Wu et al. 2016, equation 14).
+    ((5 + length) / 6)^alpha (Wu et al. 2016, equation 14); it is the one of the processed logits.
     """
 
     size: int = 4
@@ -64,12 +66,14 @@ class Beam(Strategy):
         """The best sequence found for each prompt; one without an end token only where none was finished."""
         logits_BV, cache = prompt.read()
         shape = (len(logits_BV), self.size)
+        scores_BW = jnp.where(jnp.arange(self.size) == 0, 0.0, NEVER) * jnp.ones(shape)
         start = BeamState(
             jnp.int32(0),
-            repeat(jax.nn.log_softmax(logits_BV), "b v -> b w v", w=self.size),
+            repeat(logits_BV, "b v -> b w v", w=self.size),
             _repeat_rows(cache, self.size),
             jnp.zeros((*shape, prompt.num_tokens), jnp.int32),
-            jnp.where(jnp.arange(self.size) == 0, 0.0, NEVER) * jnp.ones(shape),  # all beams are the same at first
+            scores_BW,  # all beams are the same at first
+            scores_BW,
             jnp.zeros((*shape, prompt.num_tokens), jnp.int32),
             jnp.full(shape, NEVER),
             jnp.full(shape, NEVER),
@@ -79,13 +83,13 @@ class Beam(Strategy):
         def go_on(state: BeamState) -> jax.Array:
             return (state.step < prompt.num_tokens) & ~self.settled(state).all()
 
-        step = functools.partial(self.step, read=prompt.reader(), stop=prompt.stop)
+        step = functools.partial(self.step, prompt=prompt, read=prompt.reader())
         end = lax.while_loop(go_on, step, start)
         none_B = end.done_scores_BW[:, 0] == NEVER
         return Generated(
             jnp.where(none_B[:, None], end.live_tokens_BWT[:, 0], end.done_tokens_BWT[:, 0]),
             jnp.where(none_B, end.step, end.done_lengths_BW[:, 0]),
-            jnp.where(none_B, end.live_scores_BW[:, 0], end.done_log_probabilities_BW[:, 0]),
+            jnp.where(none_B, end.live_log_probabilities_BW[:, 0], end.done_log_probabilities_BW[:, 0]),
         )
 
     def settled(self, state: BeamState) -> jax.Array:
@@ -97,19 +101,24 @@ class Beam(Strategy):
             finished_B &= attainable_B <= state.done_scores_BW[:, -1]
         return finished_B
 
-    def step(self, state: BeamState, *, read: Reader, stop: int | None) -> BeamState:
+    def step(self, state: BeamState, *, prompt: Prompt, read: Reader) -> BeamState:
         """Extend all live beams by a token: those that end may be finished, of the others the best live on.
 
         A candidate that ends counts as finished only if it is among the `size` best of its step, so
         that a beam of one is greedy decoding.
         """
-        W, V = self.size, state.log_probabilities_BWV.shape[-1]
-        scores_BX = rearrange(state.live_scores_BW[..., None] + state.log_probabilities_BWV, "b w v -> b (w v)")
+        W, V = self.size, state.logits_BWV.shape[-1]
+        model_BWV, ranked_BWV = self.log_probabilities(state, prompt)
+        scores_BX = rearrange(state.live_scores_BW[..., None] + ranked_BWV, "b w v -> b (w v)")
         best_BC, places_BC = lax.top_k(jnp.maximum(scores_BX, NEVER), min(2 * W, W * V))
         parents_BC, tokens_BC = places_BC // V, (places_BC % V).astype(jnp.int32)
-        ends_BC = jnp.zeros(tokens_BC.shape, jnp.bool) if stop is None else tokens_BC == stop
+        log_probabilities_BC = best_BC
+        if self.processors:
+            sums_BX = rearrange(state.live_log_probabilities_BW[..., None] + model_BWV, "b w v -> b (w v)")
+            log_probabilities_BC = _take(sums_BX, places_BC)
+        ends_BC = jnp.zeros(tokens_BC.shape, jnp.bool) if prompt.stop is None else tokens_BC == prompt.stop
         sequences_BCT = _take(state.live_tokens_BWT, parents_BC).at[:, :, state.step].set(tokens_BC)
-        state = self.finish(state, best_BC, ends_BC, sequences_BCT)
+        state = self.finish(state, best_BC, log_probabilities_BC, ends_BC, sequences_BCT)
 
         # There are W that do not end, for at most W of 2 W candidates end.
         live_scores, order_BL = lax.top_k(jnp.where(ends_BC, NEVER, best_BC), W)
@@ -118,13 +127,26 @@ class Beam(Strategy):
         logits, cache = read(rearrange(tokens_BW, "b w -> (b w) 1"), _of_rows(lambda a: a[rows], state.cache))
         return state._replace(
             step=state.step + 1,
-            log_probabilities_BWV=rearrange(jax.nn.log_softmax(logits[:, 0]), "(b w) v -> b w v", w=W),
+            logits_BWV=rearrange(logits[:, 0], "(b w) v -> b w v", w=W),
             cache=cache,
             live_tokens_BWT=_take(sequences_BCT, order_BL),
             live_scores_BW=live_scores,
+            live_log_probabilities_BW=_take(log_probabilities_BC, order_BL) if self.processors else live_scores,
         )
 
-    def finish(self, state: BeamState, best_BC, ends_BC, sequences_BCT) -> BeamState:
+    def log_probabilities(self, state: BeamState, prompt: Prompt) -> tuple[jax.Array, jax.Array]:
+        """(B, W, V) of the next token, under the model and as processed, NEVER where it is forbidden."""
+        model_BWV = jax.nn.log_softmax(state.logits_BWV)
+        if not self.processors:
+            return model_BWV, model_BWV
+
+        def process(logits_BV, tokens_BT):
+            return self.process(logits_BV, prompt, tokens_BT, state.step)
+
+        logits_BWV = jax.vmap(process, 1, 1)(state.logits_BWV, state.live_tokens_BWT)
+        return model_BWV, jnp.where(logits_BWV > NEVER, jax.nn.log_softmax(logits_BWV), NEVER)
+
+    def finish(self, state: BeamState, best_BC, log_probabilities_BC, ends_BC, sequences_BCT) -> BeamState:
         """Rank candidates that end with the sequences that ended before."""
         length = state.step + 1
         counted_BC = ends_BC & (jnp.arange(best_BC.shape[1]) < self.size) & (best_BC > NEVER)
@@ -138,7 +160,7 @@ class Beam(Strategy):
         return state._replace(
             done_tokens_BWT=best(state.done_tokens_BWT, sequences_BCT),
             done_scores_BW=done_scores,
-            done_log_probabilities_BW=best(state.done_log_probabilities_BW, best_BC),
+            done_log_probabilities_BW=best(state.done_log_probabilities_BW, log_probabilities_BC),
             done_lengths_BW=best(state.done_lengths_BW, jnp.full(best_BC.shape, length, jnp.int32)),
         )
 

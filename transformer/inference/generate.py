@@ -1,8 +1,9 @@
 """Decoding in one compiled program.
 
-A model that can be decoded has three methods: `start(batch_size, capacity, **inputs)`, an empty cache
-with whatever the model is given besides the prompt; `extend(tokens, cache, valid_BL=…)`, logits and
-the cache after more tokens; and `reader()`, the same prepared for a loop.
+A model that can be decoded has three methods: `start(batch_size, capacity, ahead=…, **inputs)`, an
+empty cache with whatever the model is given besides the prompt, whose latest `ahead` tokens may be
+taken back; `extend(tokens, cache, valid_BL=…)`, logits and the cache after more tokens; and
+`reader()`, the same prepared for a loop.
 """
 
 import functools

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from transformer.functional.cache import Cache, Reader
+from transformer.inference.processors import History
 from transformer.models.pure import Apply, Params
 
 
@@ -36,11 +37,14 @@ class Prompt(NamedTuple):
     inputs: Mapping[str, Any]
     """Further arguments of the model's `start`."""
 
-    def read(self) -> tuple[jax.Array, Cache]:
-        """Logits (B, V) of the token after each prompt, and the cache with room for `num_tokens` more."""
+    def read(self, ahead: int = 0) -> tuple[jax.Array, Cache]:
+        """Logits (B, V) of the token after each prompt, and the cache with room for `num_tokens` more.
+
+        The latest `ahead` tokens of that cache may be taken back.
+        """
         B, L = self.tokens_BL.shape
         # The last token chosen is never read, so it needs no slot.
-        cache = self.apply(self.params, B, L + self.num_tokens - 1, method="start", **self.inputs)
+        cache = self.apply(self.params, B, L + self.num_tokens - 1, method="start", ahead=ahead, **self.inputs)
         if self.lengths_B is None:
             logits_BLV, cache = self.apply(self.params, self.tokens_BL, cache, method="extend")
             return logits_BLV[:, -1], cache
@@ -51,3 +55,14 @@ class Prompt(NamedTuple):
     def reader(self) -> Reader:
         """The model, prepared to read token after token."""
         return self.apply(self.params, method="reader")
+
+    def history(self, tokens_BT: jax.Array, chosen: jax.Array) -> History:
+        """Each prompt, and behind it the tokens chosen so far, of which there are `chosen`, () or (B,)."""
+        B, L = self.tokens_BL.shape
+        lengths_B = jnp.full(B, L, jnp.int32) if self.lengths_B is None else self.lengths_B
+        tokens_BS = jnp.concatenate([self.tokens_BL, tokens_BT], 1)
+        place_S = jnp.arange(tokens_BS.shape[1])
+        padding_B1 = L - lengths_B[:, None]
+        place_BS = jnp.where(place_S < lengths_B[:, None], place_S, place_S + padding_B1)
+        tokens_BS = jnp.take_along_axis(tokens_BS, place_BS, 1, mode="clip")
+        return History(tokens_BS, lengths_B + chosen, jnp.broadcast_to(chosen, B), self.stop)

@@ -1,8 +1,13 @@
 """The exact probability of given sequences."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax import lax
 
+from transformer.config.variant import ConfigError
 from transformer.models.pure import Apply, Params
 
 
@@ -23,3 +28,42 @@ def sequence_log_probability(
     log_probabilities = jax.nn.log_softmax(logits_BLV)
     chosen_BL = jnp.take_along_axis(log_probabilities, tokens_BL[:, 1:, None], -1)[..., 0]
     return (chosen_BL if weights_BL is None else chosen_BL * weights_BL).sum(-1)
+
+
+@functools.partial(jax.jit, static_argnames=("apply", "window", "stride", "batch_size"))
+def sliding_log_probabilities(
+    apply: Apply, params: Params, tokens_L: jax.Array, *, window: int, stride: int, batch_size: int = 32
+) -> jax.Array:
+    """(L - 1,) log p of each token but the first given those before it in its window, in nats.
+
+    Every token is a label once (Press et al. 2021, appendix B): all of the first window, of each further
+    one, `stride` tokens on, the last `stride`, which have at least `window` - `stride` + 1 tokens before
+    them. With a stride of `window` these are blocks side by side. exp(-mean) is the perplexity.
+
+    Args:
+      apply: a pure causal model.
+      params: its parameters.
+      tokens_L: (L,), at least two.
+      window: tokens that the model reads at once, its `max_length`.
+      stride: tokens from the start of one window to the next.
+      batch_size: windows that are read side by side.
+
+    Raises:
+      ConfigError: the stride is not in [1, window], or there is nothing to predict.
+    """
+    if not 1 <= stride <= window:
+        raise ConfigError(f"sliding_log_probabilities: stride {stride} is not in [1, {window}], the window")
+    if (labels := len(tokens_L) - 1) < 1:
+        raise ConfigError(f"sliding_log_probabilities: {labels + 1} tokens leave nothing to predict")
+    windows = 1 + max(0, -(-(labels - window) // stride))
+    starts = np.arange(-(-windows // batch_size) * batch_size) * stride
+    # What only fills the last window, or the last batch, comes after all real tokens and is cut off in the end.
+    padded = jnp.pad(tokens_L, (0, int(starts[-1]) + window + 1 - len(tokens_L)))
+
+    def read(starts_B):
+        tokens_BW = padded[starts_B[:, None] + jnp.arange(window + 1)]
+        logs_BWV = jax.nn.log_softmax(apply(params, tokens_BW[:, :-1]))
+        return jnp.take_along_axis(logs_BWV, tokens_BW[:, 1:, None], 2)[..., 0]
+
+    logs = lax.map(read, starts.reshape(-1, batch_size)).reshape(-1, window)
+    return jnp.concatenate([logs[0], logs[1:, window - stride :].reshape(-1)])[:labels]

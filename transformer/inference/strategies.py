@@ -1,15 +1,21 @@
 """How a sequence is chosen: strategies as values."""
 
 import abc
+from dataclasses import dataclass
 
 import jax
 
 from transformer.config.variant import Variant
+from transformer.inference.processors import Processor
 from transformer.inference.prompt import Generated, Prompt
 
 
+@dataclass(frozen=True, kw_only=True)
 class Strategy(Variant, abc.ABC):
     """How sequences are decoded."""
+
+    processors: tuple[Processor, ...] = ()
+    """What is done to the logits before, in this order."""
 
     @abc.abstractmethod
     def decode(self, prompt: Prompt, key: jax.Array | None) -> Generated:
@@ -18,3 +24,9 @@ class Strategy(Variant, abc.ABC):
         Raises:
           ConfigError: the strategy is random and has no key.
         """
+
+    def process(self, logits_BV: jax.Array, prompt: Prompt, tokens_BT: jax.Array, chosen: jax.Array) -> jax.Array:
+        """The logits after all processors; `chosen`, () or (B,), counts the tokens chosen so far."""
+        for processor in self.processors:
+            logits_BV = processor(logits_BV, prompt.history(tokens_BT, chosen))
+        return logits_BV

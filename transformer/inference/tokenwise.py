@@ -12,7 +12,7 @@ from jax import lax
 from transformer.config.variant import ConfigError
 from transformer.functional.cache import Cache, Reader
 from transformer.functional.weights import NEVER
-from transformer.inference.prompt import Generated
+from transformer.inference.prompt import Generated, Prompt
 from transformer.inference.strategies import Strategy
 
 
@@ -43,6 +43,10 @@ class TokenStrategy(Strategy):
     def __call__(self, logits_BV: jax.Array, key: jax.Array) -> jax.Array:
         """(B,) int32."""
 
+    @abc.abstractmethod
+    def law(self, logits_BV: jax.Array) -> jax.Array:
+        """(B, V) the probability with which each token is chosen."""
+
     def decode(self, prompt, key):
         if key is None and self.random:
             raise ConfigError(f"generate: {self} is random and needs a key")
@@ -61,15 +65,15 @@ class TokenStrategy(Strategy):
         def go_on(state: DecodingState) -> jax.Array:
             return (state.step < T) & ~state.finished_B.all()
 
-        step = functools.partial(
-            self.step, read=prompt.reader(), stop=prompt.stop, key=jax.random.key(0) if key is None else key
-        )
+        key = jax.random.key(0) if key is None else key
+        step = functools.partial(self.step, prompt=prompt, read=prompt.reader(), key=key)
         end = lax.while_loop(go_on, step, start)
         return Generated(end.tokens_BT, end.lengths_B, end.log_probability_B)
 
-    def step(self, state: DecodingState, *, read: Reader, stop: int | None, key: jax.Array) -> DecodingState:
+    def step(self, state: DecodingState, *, prompt: Prompt, read: Reader, key: jax.Array) -> DecodingState:
         """Choose a token for every sequence that is not finished, and read it."""
-        token_B = self(state.logits_BV, jax.random.fold_in(key, state.step))
+        logits_BV = self.process(state.logits_BV, prompt, state.tokens_BT, state.step)
+        token_B = self(logits_BV, jax.random.fold_in(key, state.step))
         token_B = jnp.where(state.finished_B, 0, token_B)
         log_probabilities_BV = jax.nn.log_softmax(state.logits_BV)
         chosen_B = jnp.take_along_axis(log_probabilities_BV, token_B[:, None], 1)[:, 0]
@@ -82,7 +86,7 @@ class TokenStrategy(Strategy):
             lax.dynamic_update_slice_in_dim(state.tokens_BT, token_B[:, None], state.step, 1),
             state.log_probability_B + jnp.where(running_B, chosen_B, 0.0),
             state.lengths_B + running_B.astype(jnp.int32),
-            state.finished_B if stop is None else state.finished_B | (token_B == stop),
+            state.finished_B if prompt.stop is None else state.finished_B | (token_B == prompt.stop),
         )
 
 
@@ -94,6 +98,9 @@ class Greedy(TokenStrategy):
 
     def __call__(self, logits_BV, key):
         return logits_BV.argmax(-1).astype(jnp.int32)
+
+    def law(self, logits_BV):
+        return jax.nn.one_hot(logits_BV.argmax(-1), logits_BV.shape[-1])
 
 
 @dataclass(frozen=True)
@@ -137,3 +144,6 @@ class Sample(TokenStrategy):
 
     def __call__(self, logits_BV, key):
         return jax.random.categorical(key, self.cut(logits_BV)).astype(jnp.int32)
+
+    def law(self, logits_BV):
+        return jax.nn.softmax(self.cut(logits_BV))

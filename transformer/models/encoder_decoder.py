@@ -66,11 +66,20 @@ class EncoderDecoder(nnx.Module):
         return Memory(tokens, states_BSD), penalty
 
     def start(
-        self, batch_size: int, capacity: int, source_BS: jax.Array, source_valid_BS: jax.Array | None = None
+        self,
+        batch_size: int,
+        capacity: int,
+        source_BS: jax.Array,
+        source_valid_BS: jax.Array | None = None,
+        *,
+        ahead: int = 0,
     ) -> Cache:
-        """A cache without target tokens; keys and values of the source are computed here, once."""
+        """A cache without target tokens, the latest `ahead` of which may be taken back.
+
+        Keys and values of the source are computed here, once.
+        """
         memory, _ = self.encode(source_BS, source_valid_BS)
-        cache = self.decoder.empty_cache(batch_size, capacity, self.embedding.dtype)
+        cache = self.decoder.empty_cache(batch_size, capacity, ahead, self.embedding.dtype)
         remembered = tuple(block.cross_attention.remember(memory.states_BSD) for block in self.decoder.blocks)  # pyright: ignore
         return cache._replace(memory=remembered, memory_tokens=memory.tokens)
 

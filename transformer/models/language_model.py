@@ -57,9 +57,9 @@ class LanguageModel(Transformer):
         logits_BLV = self._logits(x_BLD)
         return (logits_BLV, penalty) if with_penalty else logits_BLV
 
-    def start(self, batch_size: int, capacity: int) -> Cache:
-        """An empty cache for sequences of `capacity` tokens."""
-        return self.empty_cache(batch_size, capacity, self.embedding.dtype)
+    def start(self, batch_size: int, capacity: int, *, ahead: int = 0) -> Cache:
+        """An empty cache for sequences of `capacity` tokens, the latest `ahead` of which may be taken back."""
+        return self.empty_cache(batch_size, capacity, ahead, self.embedding.dtype)
 
     def extend(
         self, tokens_BL: jax.Array, cache: Cache, *, valid_BL: jax.Array | None = None, blocks=None

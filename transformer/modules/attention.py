@@ -179,8 +179,9 @@ class Attention(HeadAttention):
         if past is None:
             return memory, None, first
         assert context.slot_places is not None
-        keys_seen, keys_kept = append(past.keys_XKS, memory.keys_XKS, context.slot_places, axis=2)
-        values_seen, values_kept = append(past.values_XSK, memory.values_XSK, context.slot_places, axis=1)
+        places, crowded = context.slot_places, context.crowded
+        keys_seen, keys_kept = append(past.keys_XKS, memory.keys_XKS, places, axis=2, crowded=crowded)
+        values_seen, values_kept = append(past.values_XSK, memory.values_XSK, places, axis=1, crowded=crowded)
         return KeyValue(keys_seen, values_seen), KeyValue(keys_kept, values_kept), first
 
 

@@ -49,6 +49,8 @@ class Context(NamedTuple):
     """Whether there are none."""
     slot_places: jax.Array | None = None
     """The slots of these tokens, from `transformer.functional.cache.places_of`."""
+    crowded: bool = False
+    """Whether they push out of the slots what some of them still need (`append`)."""
 
 
 class Kept(NamedTuple):

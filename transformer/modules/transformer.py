@@ -102,8 +102,8 @@ class Transformer(nnx.Module):
         """What is read off the stream after the last block."""
         return self.config.residual.end(stream, lambda x: self.final_norm(x, valid_BL))
 
-    def empty_cache(self, batch_size: int, capacity: int, dtype) -> Cache:
-        """Slots for `capacity` tokens, or for as many as the reach needs.
+    def empty_cache(self, batch_size: int, capacity: int, ahead: int, dtype) -> Cache:
+        """Slots for `capacity` tokens, or for as many as the reach needs and the `ahead` latest that may be taken back.
 
         Raises:
           ConfigError: there are more than the positions have a meaning for, or the model is not causal.
@@ -112,7 +112,7 @@ class Transformer(nnx.Module):
         if not config.causal:
             raise ConfigError("model: only a causal model has a cache, and this one sees later tokens")
         self.check_length(capacity)
-        slots = min(capacity, self.span or capacity)
+        slots = min(capacity, (self.span or capacity) + ahead)
         sizes = config.head_sizes
         heads = batch_size * config.heads.memory_heads(sizes)
         keys = jnp.zeros((heads, config.heads.key_size(sizes), slots), dtype)
@@ -121,9 +121,13 @@ class Transformer(nnx.Module):
         return Cache(
             tuple(KeyValue(keys, values) if keeps else None for keeps in own),
             empty_tokens(batch_size, slots),
-            jnp.int32(0),
+            None if ahead or self.is_ring(slots) else jnp.int32(0),
             jnp.zeros(batch_size, jnp.int32),
         )
+
+    def is_ring(self, slots: int) -> bool:
+        """Whether a later token may take the slot of an earlier one, which is out of reach."""
+        return self.span is not None and slots >= self.span
 
     def transform_next(
         self, x_BLD: jax.Array, cache: Cache, valid_BL: jax.Array | None, blocks: Sequence[nnx.Module] | None
@@ -133,14 +137,16 @@ class Transformer(nnx.Module):
         `blocks` are those of the stack where they were taken apart before, outside of a loop.
         A token past the capacity of a cache that is no ring gives NaN.
         """
-        ring = self.span == cache.capacity
         valid_BL = jnp.ones(x_BLD.shape[:2], jnp.bool) if valid_BL is None else valid_BL
         steps_BL = jnp.cumsum(valid_BL, axis=1, dtype=jnp.int32)
         positions_BL = cache.next_position_B[:, None] + jnp.maximum(steps_BL - 1, 0)
         tokens = Tokens.at(positions_BL, valid=valid_BL)
-        places = places_of(tokens, cache.capacity, cache.written, ring)
-        slots, after = append_tokens(cache.tokens, tokens, places)
-        context = Context(tokens, self.mask_of(slots), self.position(), slots=slots, slot_places=places)
+        places = places_of(tokens, cache.capacity, cache.written)
+        # One more token than the slots beyond the span, and the first of them misses what the last pushes out.
+        crowded = self.is_ring(cache.capacity) and tokens.length > cache.capacity - (self.span or 0) + 1
+        slots, after = append_tokens(cache.tokens, tokens, places, crowded=crowded)
+        slotted = {"slots": slots, "slot_places": places, "crowded": crowded}
+        context = Context(tokens, self.mask_of(slots), self.position(), **slotted)
         stream, carried, layers = self._start(x_BLD, tokens), Carried(), []
         for i, block in enumerate(self.blocks if blocks is None else blocks):
             memory = Memory(cache.memory_tokens, keys_values=cache.memory[i]) if cache.memory_tokens else None
@@ -148,10 +154,11 @@ class Transformer(nnx.Module):
             stream, kept = block(stream, context=own, carried=carried, layer=i, key=None)
             carried = kept.carried
             layers.append(cache.layers[i] if kept.past is None else kept.past)
-        x_BLD, written = self._end(stream, valid_BL), cache.written + x_BLD.shape[1]
-        if not ring:
-            x_BLD = jnp.where(written > cache.capacity, jnp.asarray(jnp.nan, x_BLD.dtype), x_BLD)
-        next_position_B = cache.next_position_B + steps_BL[:, -1]
+        x_BLD, next_position_B = self._end(stream, valid_BL), cache.next_position_B + steps_BL[:, -1]
+        written = None if cache.written is None else cache.written + x_BLD.shape[1]
+        if not self.is_ring(cache.capacity):
+            filled = next_position_B[:, None, None] if written is None else written
+            x_BLD = jnp.where(filled > cache.capacity, jnp.asarray(jnp.nan, x_BLD.dtype), x_BLD)
         return x_BLD, cache._replace(
             layers=tuple(layers), tokens=after, written=written, next_position_B=next_position_B
         )

@@ -1,0 +1,195 @@
+"""Speculative decoding: whatever the draft is, the continuations are those of the model alone."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+
+from transformer.config.activations import ReLU
+from transformer.config.attention import FullReach, SlidingWindow
+from transformer.config.model import EncoderDecoderConfig, ModelConfig
+from transformer.config.norms import RMSNorm
+from transformer.config.parameters import Normal
+from transformer.config.positions import Position
+from transformer.config.variant import ConfigError
+from transformer.inference.beam import Beam
+from transformer.inference.generate import generate
+from transformer.inference.processors import Forbidden, MinimumLength, NoRepeat, RepetitionPenalty
+from transformer.inference.speculative import speculate
+from transformer.inference.tokenwise import Greedy, Sample
+from transformer.models.encoder_decoder import EncoderDecoder
+from transformer.models.language_model import LanguageModel
+from transformer.models.pure import split
+
+VOCAB, PROMPT, TOKENS, STOP = 5, 4, 9, 4
+# Tokens that are read: all but the last one chosen. No table of positions is longer.
+LENGTH = PROMPT + TOKENS - 1
+# The programs here are many and run once: less work on each.
+QUICK = {"xla_backend_optimization_level": 0}
+# Large weights and no tied embeddings: what was read decides what is likely.
+CONFIG = {
+    "vocab_size": VOCAB,
+    "max_length": LENGTH,
+    "num_layers": 2,
+    "d_model": 16,
+    "num_heads": 2,
+    "d_ff": 16,
+    "norm": RMSNorm(),
+    "activation": ReLU(),
+    "position": Position.parse("rope"),
+    "initializer": Normal(0.4),
+    "embedding_initializer": Normal(0.4),
+    "tie_embeddings": False,
+}
+PROMPTS = np.random.default_rng(0).integers(0, VOCAB, (6, PROMPT))
+LENGTHS = np.array([4, 1, 2, 3, 4, 1])
+GREEDY = Greedy()
+SOURCES = np.random.default_rng(1).integers(0, VOCAB, (6, 4))
+
+
+def language_model(seed, **choices):
+    return split(LanguageModel(ModelConfig(**CONFIG | choices), key=jax.random.key(seed)))
+
+
+def nearly(model, share):
+    """Another model that often agrees: every number moved a little."""
+    params, apply = model
+    rng = np.random.default_rng(0)
+    return jax.tree.map(lambda a: a * jnp.asarray(1 + share * rng.normal(size=a.shape), a.dtype), params), apply
+
+
+def run(function, *models, prompts=PROMPTS, strategy=GREEDY, num_tokens=TOKENS, stop=STOP, ahead=None, **more):
+    static = {"strategy": strategy, "num_tokens": num_tokens, "stop": stop}
+    static |= {} if ahead is None else {"ahead": ahead}
+
+    def call(params, prompts, more):
+        given = [argument for own, (_, apply) in zip(params, models, strict=True) for argument in (apply, own)]
+        return function(*given, prompts, **static, **more)
+
+    compiled = jax.jit(call, compiler_options=QUICK)
+    return jax.device_get(compiled([params for params, _ in models], jnp.asarray(prompts), more))
+
+
+def assert_same(got, expected):
+    np.testing.assert_array_equal(got.tokens_BT, expected.tokens_BT)
+    np.testing.assert_array_equal(got.lengths_B, expected.lengths_B)
+    np.testing.assert_allclose(got.log_probability_B, expected.log_probability_B, rtol=1e-4)
+
+
+def fewest(lengths, ahead):
+    """Rounds where every guess is right; the first token is the model's own."""
+    return -(-(lengths - 1) // (ahead + 1))
+
+
+@pytest.mark.parametrize("ahead", [1, 3])
+@pytest.mark.parametrize(
+    ("position", "reach"),
+    [("learned(std=0.4)", FullReach()), ("alibi", FullReach()), ("rope", SlidingWindow(3))],
+    ids=str,
+)
+def test_greedy_is_greedy(position, reach, ahead):
+    """With any draft, prompts of several lengths and a stop token: the tokens of the model, in fewer rounds.
+
+    A rejected token leaves no trace in either cache, nor where it took the slot of one out of reach.
+    """
+    model = language_model(7, position=Position.parse(position), reach=reach)
+    more = {"lengths_B": jnp.asarray(LENGTHS)}
+    expected = run(generate, model, **more)
+    assert len(set(expected.lengths_B.tolist())) > 1
+    rounds = {}
+    for name, draft in {"other": language_model(8, num_layers=1), "near": nearly(model, 0.2), "same": model}.items():
+        got, rounds[name] = run(speculate, model, draft, ahead=ahead, **more)
+        assert_same(got, expected)
+    np.testing.assert_array_equal(rounds["same"], fewest(expected.lengths_B, ahead))
+    assert (rounds["other"] <= expected.lengths_B - 1).all()
+    assert rounds["same"].sum() < rounds["near"].sum() < rounds["other"].sum()
+
+
+def test_greedy_of_an_encoder_decoder():
+    """Both models read the source, which may be padded."""
+
+    def encoder_decoder(seed):
+        config = EncoderDecoderConfig(**CONFIG, source_vocab_size=VOCAB, max_source_length=4)
+        return split(EncoderDecoder(config, key=jax.random.key(seed)))
+
+    inputs = {"source_BS": SOURCES, "source_valid_BS": np.arange(4) < np.array([4, 2, 3, 4, 1, 4])[:, None]}
+    model, start = encoder_decoder(7), np.ones((6, 1), int)
+    more = {"prompts": start, "stop": None, "inputs": inputs}
+    expected = run(generate, model, **more)
+    got, rounds = run(speculate, model, nearly(model, 0.3), ahead=2, **more)
+    assert_same(got, expected)
+    assert fewest(expected.lengths_B, 2).sum() < rounds.sum() < (expected.lengths_B - 1).sum()
+
+
+def test_processors():
+    """Each guess is judged by what may follow all tokens before it, the guessed ones included."""
+    processors = (RepetitionPenalty(1.5), NoRepeat(2), MinimumLength(5), Forbidden((1,)))
+    model, more = language_model(7), {"strategy": Greedy(processors=processors), "lengths_B": jnp.asarray(LENGTHS)}
+    expected = run(generate, model, **more)
+    assert (expected.tokens_BT != run(generate, model, lengths_B=more["lengths_B"]).tokens_BT).any()
+    for draft in (language_model(8), model):
+        got, rounds = run(speculate, model, draft, ahead=3, **more)
+        assert_same(got, expected)
+    np.testing.assert_array_equal(rounds, fewest(expected.lengths_B, 3))
+
+
+@pytest.mark.parametrize("strategy", [Sample(), Sample(0.7, top_k=3), Sample(processors=(NoRepeat(1),))], ids=str)
+def test_the_law_of_samples(strategy):
+    """Draws of three tokens have the frequencies that the model gives them, though the draft has others."""
+    vocab_size, draws, num_tokens = 5, 20_000, 3
+    model, draft = (language_model(seed, num_layers=1, vocab_size=vocab_size) for seed in (7, 8))
+    drawing = {"prompts": np.repeat([[1, 2]], draws, 0), "num_tokens": num_tokens, "stop": None, "strategy": strategy}
+    got, rounds = run(speculate, model, draft, ahead=2, key=jax.random.key(5), **drawing)
+    assert 1 < rounds.mean() < 2
+    exact = law_of(model, strategy, vocab_size, num_tokens)
+    counts = np.bincount(got.tokens_BT @ [vocab_size**2, vocab_size, 1], minlength=len(exact))
+    assert not counts[exact == 0].any()
+    assert chisquare(counts[exact > 0], exact[exact > 0] * draws).pvalue > 0.01
+    # The draft by itself would be found out.
+    other = law_of(draft, strategy, vocab_size, num_tokens)
+    assert chisquare(counts[other > 0], other[other > 0] * counts[other > 0].sum()).pvalue < 1e-6
+
+
+def law_of(model, strategy, vocab_size, num_tokens):
+    """The probability of every continuation of [1, 2], in the order of its digits."""
+    params, apply = model
+    law, apply = np.ones(1), jax.jit(apply, compiler_options=QUICK)
+    for length in range(num_tokens):
+        chosen = np.array(list(np.ndindex(*[vocab_size] * length)), np.int32).reshape(vocab_size**length, length)
+        sequences = np.concatenate([np.repeat([[1, 2]], len(chosen), 0), chosen], 1)
+        logits = np.asarray(apply(params, jnp.asarray(sequences)))[:, -1].copy()
+        if strategy.processors:
+            logits[np.arange(len(chosen))[:, None], sequences] = np.finfo(np.float32).min
+        law = (law[:, None] * np.asarray(strategy.law(jnp.asarray(logits)))).reshape(-1)
+    return law / law.sum()
+
+
+def test_the_model_accepts_itself():
+    """With the model as its own draft no guess is refused, and log P is that of scoring token by token."""
+    model = language_model(7)
+    key = jax.random.key(5)
+    got, rounds = run(speculate, model, model, strategy=Sample(0.8, top_p=0.9), stop=None, ahead=3, key=key)
+    np.testing.assert_array_equal(rounds, np.full(6, fewest(TOKENS, 3)))
+    params, apply = model
+    sequences = np.concatenate([PROMPTS, got.tokens_BT], 1)[:, :-1]
+    logs = np.asarray(jax.nn.log_softmax(jax.jit(apply)(params, jnp.asarray(sequences))))[:, PROMPT - 1 :]
+    chosen = np.take_along_axis(logs, got.tokens_BT[..., None], 2)[..., 0]
+    np.testing.assert_allclose(got.log_probability_B, chosen.sum(1), rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [
+        ({"ahead": 0}, "speculate: ahead 0 is not a positive number"),
+        ({"strategy": Sample()}, "speculate: sample is random and needs a key"),
+        ({"strategy": Beam(2)}, r"speculate: beam\(size=2\) does not choose token by token; use greedy or sample"),
+        ({"num_tokens": TOKENS + 1}, f"{LENGTH + 1} tokens are more than max_length {LENGTH}"),
+        ({"draft": {"vocab_size": 6}}, "speculate: vocabularies of 5 and 6 tokens differ"),
+    ],
+)
+def test_what_cannot_be(choices, message):
+    learned = {"position": Position.parse("learned"), "num_layers": 1}
+    model, draft = language_model(7, **learned), language_model(8, **learned | choices.pop("draft", {}))
+    with pytest.raises(ConfigError, match=message):
+        run(speculate, model, draft, **choices)

@@ -1,0 +1,111 @@
+"""What is done to logits before a token is chosen, given the tokens so far: processors as values."""
+
+import abc
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from transformer.config.variant import ConfigError, Variant
+from transformer.functional.weights import NEVER
+
+
+class History(NamedTuple):
+    """The tokens of each sequence so far: its prompt and, right behind it, what was chosen."""
+
+    tokens_BS: jax.Array
+    """(B, S) int32; what stands at `lengths_B` and behind is not part of it."""
+    lengths_B: jax.Array
+    chosen_B: jax.Array
+    """How many of them were chosen."""
+    stop: int | None
+    """The token that ends a sequence."""
+
+
+class Processor(Variant, abc.ABC):
+    """New logits for old ones; NEVER forbids a token. Where all are forbidden, any token may come."""
+
+    @abc.abstractmethod
+    def __call__(self, logits_BV: jax.Array, history: History) -> jax.Array:
+        """(B, V)."""
+
+
+def _marked(tokens_BS: jax.Array, where_BS: jax.Array, vocab_size: int) -> jax.Array:
+    """(B, V) bool: the tokens that stand in one of those places."""
+    rows = jnp.arange(len(tokens_BS))[:, None]
+    none_BV = jnp.zeros((len(tokens_BS), vocab_size), jnp.bool)
+    return none_BV.at[rows, jnp.where(where_BS, tokens_BS, vocab_size)].set(True, mode="drop")
+
+
+@dataclass(frozen=True)
+class RepetitionPenalty(Processor):
+    """Logits of tokens that are there already are divided by a number, negative ones multiplied.
+
+    Keskar et al. 2019, section 4.1, by the sign of the logit, so that a token never gains.
+    """
+
+    name = "repetition_penalty"
+    penalty: float = 1.2
+
+    def __post_init__(self):
+        if self.penalty <= 0:
+            raise ConfigError(f"repetition_penalty.penalty: {self.penalty} is not positive; 1 changes nothing")
+
+    def __call__(self, logits_BV, history):
+        there_BS = jnp.arange(history.tokens_BS.shape[1]) < history.lengths_B[:, None]
+        seen_BV = _marked(history.tokens_BS, there_BS, logits_BV.shape[1])
+        lower_BV = jnp.where(logits_BV > 0, logits_BV / self.penalty, logits_BV * self.penalty)
+        return jnp.where(seen_BV & (logits_BV > NEVER), lower_BV, logits_BV)
+
+
+@dataclass(frozen=True)
+class NoRepeat(Processor):
+    """No `size` tokens in a row come twice (Paulus et al. 2017, section 2.5)."""
+
+    name = "no_repeat"
+    size: int = 3
+
+    def __post_init__(self):
+        if self.size < 1:
+            raise ConfigError(f"no_repeat.size: {self.size} is not a positive number")
+
+    def __call__(self, logits_BV, history):
+        tokens_BS, lengths_B1 = history.tokens_BS, history.lengths_B[:, None]
+        last_BS = jnp.arange(tokens_BS.shape[1])  # each place as the last of `size` tokens
+        again_BS = (last_BS >= self.size - 1) & (last_BS < lengths_B1)
+        for back in range(1, self.size):
+            latest_B1 = jnp.take_along_axis(tokens_BS, jnp.maximum(lengths_B1 - back, 0), 1)
+            again_BS &= jnp.roll(tokens_BS, back, 1) == latest_B1
+        return jnp.where(_marked(tokens_BS, again_BS, logits_BV.shape[1]), NEVER, logits_BV)
+
+
+@dataclass(frozen=True)
+class MinimumLength(Processor):
+    """The stop token does not come before so many other tokens were chosen."""
+
+    name = "minimum_length"
+    length: int = 1
+
+    def __post_init__(self):
+        if self.length < 1:
+            raise ConfigError(f"minimum_length.length: {self.length} is not a positive number")
+
+    def __call__(self, logits_BV, history):
+        if history.stop is None:
+            raise ConfigError(f"generate: {self} is about the stop token, and there is none; give `stop`")
+        early_B1 = (history.chosen_B < self.length)[:, None]
+        return jnp.where(early_B1 & (jnp.arange(logits_BV.shape[1]) == history.stop), NEVER, logits_BV)
+
+
+@dataclass(frozen=True)
+class Forbidden(Processor):
+    """Tokens that never come."""
+
+    tokens: tuple[int, ...] = ()
+
+    def __call__(self, logits_BV, history):
+        vocab_size = logits_BV.shape[1]
+        if wrong := [token for token in self.tokens if not 0 <= token < vocab_size]:
+            raise ConfigError(f"forbidden.tokens: {wrong[0]} is not in [0, {vocab_size})")
+        return logits_BV.at[:, jnp.asarray(self.tokens, jnp.int32)].set(NEVER)

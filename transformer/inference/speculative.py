@@ -1,0 +1,206 @@
+"""Speculative decoding: a small model guesses some tokens, and the large one reads them all at once."""
+
+import functools
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from transformer.config.variant import ConfigError
+from transformer.functional.cache import Cache, Reader, rewind
+from transformer.inference.generate import GREEDY
+from transformer.inference.prompt import Generated, Prompt
+from transformer.inference.tokenwise import TokenStrategy
+from transformer.models.pure import Apply, Params
+
+
+@functools.partial(jax.jit, static_argnames=("apply", "draft_apply", "num_tokens", "ahead", "strategy", "stop"))
+def speculate(
+    apply: Apply,
+    params: Params,
+    draft_apply: Apply,
+    draft_params: Params,
+    prompt_BL: jax.Array,
+    *,
+    num_tokens: int,
+    ahead: int = 4,
+    strategy: TokenStrategy = GREEDY,
+    stop: int | None = None,
+    lengths_B: jax.Array | None = None,
+    inputs: Mapping[str, Any] | None = None,
+    key: jax.Array | None = None,
+) -> tuple[Generated, jax.Array]:
+    """What `generate` does, by the same law, with fewer passes of the model (Leviathan et al. 2023, algorithm 1).
+
+    Args:
+      apply: the pure model whose continuations are wanted.
+      params: its parameters.
+      draft_apply: a faster model of the same vocabulary.
+      draft_params: its parameters.
+      prompt_BL: (B, L) int32, L at least 1.
+      num_tokens: the most tokens to choose.
+      ahead: tokens that are guessed before the model reads them, γ in the paper.
+      strategy: `Greedy()` or `Sample(…)`, of both models.
+      stop: as all that follows, what it is for `generate`; `inputs` are those of both models.
+
+    Returns:
+      The continuations, and (B,) how often the model was asked to read guesses: `num_tokens` - 1 times
+      where all are wrong, and ⌈(`num_tokens` - 1) / (`ahead` + 1)⌉ where all are right.
+
+    Raises:
+      ConfigError: what `generate` raises; the strategy is no such, or the vocabularies differ.
+    """
+    if ahead < 1:
+        raise ConfigError(f"speculate: ahead {ahead} is not a positive number")
+    if not isinstance(strategy, TokenStrategy):
+        raise ConfigError(f"speculate: {strategy} does not choose token by token; use greedy or sample")
+    if key is None and strategy.random:
+        raise ConfigError(f"speculate: {strategy} is random and needs a key")
+    key = jax.random.key(0) if key is None else key
+    model, draft = (
+        Prompt(own, of, prompt_BL, num_tokens, stop, lengths_B, inputs or {})
+        for own, of in ((apply, params), (draft_apply, draft_params))
+    )
+    return Speculation(model, draft, strategy, ahead, key).run()
+
+
+class SpeculativeState(NamedTuple):
+    """Where decoding is. The latest token of each sequence is chosen and not yet read."""
+
+    round: jax.Array
+    """() int32."""
+    cache: Cache
+    draft_cache: Cache
+    tokens_BT: jax.Array
+    """The chosen tokens; 0 where none is."""
+    log_probability_B: jax.Array
+    lengths_B: jax.Array
+    """Tokens of each sequence, the end token included."""
+    finished_B: jax.Array
+    rounds_B: jax.Array
+    """In which a sequence was not finished."""
+
+
+class Guesses(NamedTuple):
+    """What the draft says in a round; A is one more than the tokens that are guessed."""
+
+    cache: Cache
+    read_BA: jax.Array
+    """The latest token and the guesses behind it, each of which was read."""
+    laws_BAV: jax.Array
+    """Of the token behind each."""
+    tokens_BT: jax.Array
+    """All tokens so far with the guesses in their places."""
+
+
+class Speculation(NamedTuple):
+    """Two models and what they are to do."""
+
+    model: Prompt
+    draft: Prompt
+    strategy: TokenStrategy
+    ahead: int
+    key: jax.Array
+
+    def run(self) -> tuple[Generated, jax.Array]:
+        """Continuations, and the rounds each of them took."""
+        (logits_BV, cache), (draft_BV, draft_cache) = self.model.read(self.ahead), self.draft.read(self.ahead)
+        if logits_BV.shape != draft_BV.shape:
+            raise ConfigError(f"speculate: vocabularies of {logits_BV.shape[1]} and {draft_BV.shape[1]} tokens differ")
+        B = len(logits_BV)
+        none_B, tokens_BT = jnp.zeros(B, jnp.int32), jnp.zeros((B, self.model.num_tokens), jnp.int32)
+        empty = SpeculativeState(
+            jnp.int32(0), cache, draft_cache, tokens_BT, jnp.zeros(B), none_B, jnp.zeros(B, jnp.bool), none_B
+        )
+        processed_BV = self.strategy.process(logits_BV, self.model, tokens_BT, jnp.int32(0))
+        first_B1 = self.strategy(processed_BV, jax.random.fold_in(self.key, 0))[:, None]
+        step = functools.partial(self.step, read=self.model.reader(), draft_read=self.draft.reader())
+        start = self.append(empty, first_B1, logits_BV[:, None], none_B + 1)
+        end = lax.while_loop(lambda state: ~state.finished_B.all(), step, start)
+        return Generated(end.tokens_BT, end.lengths_B, end.log_probability_B), end.rounds_B
+
+    def step(self, state: SpeculativeState, *, read: Reader, draft_read: Reader) -> SpeculativeState:
+        """Guess, read the guesses, keep those that the model accepts and one token of its own behind them."""
+        draft_key, accept_key, own_key = jax.random.split(jax.random.fold_in(self.key, state.round + 1), 3)
+        # The last token that may be chosen is never read.
+        missing_B1 = jnp.where(state.finished_B, 0, self.model.num_tokens - state.lengths_B)[:, None]
+        readable_BA = jnp.arange(self.ahead + 1) < missing_B1
+        guesses = self.guess(state, readable_BA, draft_read, draft_key)
+        logits_BAV, cache = read(guesses.read_BA, state.cache, valid_BL=readable_BA)
+        laws_BAV = self.laws(logits_BAV, guesses.tokens_BT, state.lengths_B)
+        accepted_B, refused_B = self.accept(guesses, laws_BAV, readable_BA, accept_key)
+
+        def behind_accepted(array_BAV):
+            return jnp.take_along_axis(array_BAV, accepted_B[:, None, None], 1)[:, 0]
+
+        # Where a guess was refused, what the draft made too likely is not drawn again.
+        surplus_BV = jnp.where(refused_B[:, None], behind_accepted(guesses.laws_BAV), 0.0)
+        left_BV = jnp.maximum(behind_accepted(laws_BAV) - surplus_BV, 0.0)
+        own_B1 = jax.random.categorical(own_key, jnp.log(left_BV)).astype(jnp.int32)[:, None]
+        guessed_BA = jnp.roll(guesses.read_BA, -1, 1)
+        new_BA = jnp.where(jnp.arange(self.ahead + 1) < accepted_B[:, None], guessed_BA, own_B1)
+        count_B = jnp.where(state.finished_B, 0, accepted_B + 1)
+        # Of what was read in this round stays the token before it and the accepted ones.
+        next_position_B = state.cache.next_position_B + count_B
+        state = self.append(state, new_BA, logits_BAV, count_B)
+        caches = {"cache": rewind(cache, next_position_B), "draft_cache": rewind(guesses.cache, next_position_B)}
+        return state._replace(
+            **caches, round=state.round + 1, rounds_B=state.rounds_B + (count_B > 0).astype(jnp.int32)
+        )
+
+    def guess(self, state: SpeculativeState, readable_BA: jax.Array, read: Reader, key: jax.Array) -> Guesses:
+        """Let the draft continue by itself; it reads its last guess too, so that it has read what the model has."""
+        rows_B = jnp.arange(len(readable_BA))
+
+        def one(carry, inputs):
+            (token_B, tokens_BT, cache), (i, readable_B) = carry, inputs
+            logits_B1V, cache = read(token_B[:, None], cache, valid_BL=readable_B[:, None])
+            place_B = state.lengths_B + i
+            logits_BV = self.strategy.process(logits_B1V[:, 0], self.model, tokens_BT, place_B)
+            guess_B = self.strategy(logits_BV, jax.random.fold_in(key, i))
+            tokens_BT = tokens_BT.at[rows_B, place_B].set(guess_B, mode="drop")
+            return (guess_B, tokens_BT, cache), (token_B, self.strategy.law(logits_BV))
+
+        latest_B = state.tokens_BT[rows_B, state.lengths_B - 1]
+        start = (latest_B, state.tokens_BT, state.draft_cache)
+        (_, tokens_BT, cache), (read_AB, laws_ABV) = lax.scan(one, start, (jnp.arange(self.ahead + 1), readable_BA.T))
+        return Guesses(cache, read_AB.T, jnp.moveaxis(laws_ABV, 0, 1), tokens_BT)
+
+    def laws(self, logits_BAV: jax.Array, tokens_BT: jax.Array, lengths_B: jax.Array) -> jax.Array:
+        """(B, A, V) of the strategy behind every token that was read."""
+
+        def law(logits_BV, i):
+            return self.strategy.law(self.strategy.process(logits_BV, self.model, tokens_BT, lengths_B + i))
+
+        return jax.vmap(law, (1, 0), 1)(logits_BAV, jnp.arange(self.ahead + 1))
+
+    def accept(
+        self, guesses: Guesses, laws_BAV: jax.Array, readable_BA: jax.Array, key: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """(B,) how many guesses are kept, each with probability min(1, p / q), and whether one was refused."""
+        guessed_BG, offered_BG = guesses.read_BA[:, 1:, None], readable_BA[:, 1:]
+        p_BG, q_BG = (jnp.take_along_axis(laws[:, :-1], guessed_BG, 2)[..., 0] for laws in (laws_BAV, guesses.laws_BAV))
+        kept_BG = offered_BG & (jax.random.uniform(key, p_BG.shape) * q_BG < p_BG)
+        accepted_B = jnp.cumprod(kept_BG.astype(jnp.int32), 1).sum(1)
+        return accepted_B, accepted_B < offered_BG.sum(1)
+
+    def append(
+        self, state: SpeculativeState, new_BA: jax.Array, logits_BAV: jax.Array, count_B: jax.Array
+    ) -> SpeculativeState:
+        """The state with the first `count_B` of new tokens, up to a stop token."""
+        rows_B1, place_A, T = jnp.arange(len(new_BA))[:, None], jnp.arange(new_BA.shape[1]), self.model.num_tokens
+        inside_BA = place_A < count_B[:, None]
+        ends_BA = jnp.zeros(new_BA.shape, jnp.bool) if self.model.stop is None else new_BA == self.model.stop
+        ended_BA = jnp.pad(ends_BA, ((0, 0), (1, 0)))[:, :-1]
+        inside_BA &= ~lax.cummax(ended_BA.astype(jnp.int32), 1).astype(jnp.bool)
+        places_BA = jnp.where(inside_BA, state.lengths_B[:, None] + place_A, T)
+        chosen_BA = jnp.take_along_axis(jax.nn.log_softmax(logits_BAV), new_BA[..., None], 2)[..., 0]
+        lengths_B = state.lengths_B + inside_BA.sum(1)
+        return state._replace(
+            tokens_BT=state.tokens_BT.at[rows_B1, places_BA].set(new_BA, mode="drop"),
+            log_probability_B=state.log_probability_B + jnp.where(inside_BA, chosen_BA, 0.0).sum(1),
+            lengths_B=lengths_B,
+            finished_B=state.finished_B | (lengths_B == T) | (inside_BA & ends_BA).any(1),
+        )
