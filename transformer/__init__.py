@@ -195,6 +195,7 @@ from transformer.data.packing import pack
 from transformer.data.pairs import Pairs, PairsConfig, TranslationRun
 from transformer.data.pictures import ImageConfig, ReconstructionRun, VisionRun
 from transformer.data.puzzles import AlgorithmicConfig, AlgorithmicRun
+from transformer.data.spans import SpanConfig, SpanRun
 from transformer.data.tokenizers import ByteTokenizer, CharTokenizer, SymbolTokenizer, TrainedTokenizer, make_tokenizer
 from transformer.functional.attention import attention
 from transformer.functional.biases import LinearDistance
@@ -436,6 +437,8 @@ __all__ = [
     "SoftmaxWeighting",
     "Softplus",
     "Sort",
+    "SpanConfig",
+    "SpanRun",
     "SquaredReLU",
     "Squareplus",
     "Strategy",

@@ -1,0 +1,64 @@
+"""Train an encoder-decoder to say what is hidden in a text (span corruption of T5, Raffel et al. 2019).
+
+python -m experiments.span_corruption
+python -m experiments.span_corruption --data.path input.txt --data.rate 0.3 --data.mean-span 5
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+
+from experiments import cli
+from experiments.run_command import RunOptions, Trained, conclude, load, mean_of, summarize, train_command
+from transformer.config.model import EncoderDecoderConfig
+from transformer.config.objectives import Objective, SequenceToSequence
+from transformer.config.positions import RoPE
+from transformer.config.run import OptimizerConfig
+from transformer.data.spans import SpanConfig, SpanRun, Spans
+from transformer.data.tokenizers import END, START
+from transformer.inference.generate import generate
+
+EXAMPLES = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command(RunOptions):
+    model: EncoderDecoderConfig = EncoderDecoderConfig()
+    data: SpanConfig = SpanConfig()
+    objective: Objective = SequenceToSequence()
+    workdir: Path = Path("results/span_corruption")
+    """Folder of the run."""
+
+
+_MODEL = EncoderDecoderConfig(
+    num_layers=2, d_model=96, num_heads=4, d_ff=192, position=RoPE(), max_length=32, max_source_length=96,
+    share_embeddings=True,
+)  # fmt: skip
+PRESETS = {"tiny": Command(model=_MODEL, optimizer=OptimizerConfig(learning_rate=2e-3), batch_size=32, steps=2000)}
+
+
+def main() -> None:
+    command = cli.parse(Command, PRESETS, description=__doc__ or "")
+    data = load(command)
+    assert isinstance(data, Spans)
+    trained = train_command(command, SpanRun, data)
+    accuracy = trained.outcome.accuracy
+    result = summarize(trained, {"token_accuracy": mean_of(accuracy, trained.healthy())}, accuracy)
+    conclude(trained, result, "token_accuracy", examples(trained, data))
+
+
+def examples(trained: Trained, data: Spans) -> str:
+    """Held-out texts with holes, what the best replica puts into them, and what stood there."""
+    batch = {name: a[0, :EXAMPLES] for name, a in data.validation_batches(trained.config, 1).items()}
+    inputs = {"source_BS": jnp.asarray(batch["source"])}
+    start = jnp.full((len(batch["source"]), 1), START, jnp.int32)
+    length = trained.config.model.max_length
+    made = generate(trained.apply(), trained.params(), start, num_tokens=length, stop=END, inputs=inputs)
+    rows = zip(batch["source"], jax.device_get(made.tokens_BT), batch["target"], strict=True)
+    return "\n\n".join("\n".join(map(data.text, row)) for row in rows)
+
+
+if __name__ == "__main__":
+    cli.main(main)
