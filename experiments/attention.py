@@ -16,7 +16,8 @@ from experiments import cli
 from experiments.study_command import StudyCommand, budgets, run_parsed
 from transformer.config.heads import DifferentialHeads
 from transformer.config.norms import RMSNorm
-from transformer.config.positions import RoPE
+from transformer.config.parameters import Normal
+from transformer.config.positions import Learned, RoPE
 from transformer.config.reaches import SlidingWindow
 from transformer.config.weightings import LinearWeighting, SigmoidWeighting, SoftmaxOne
 from transformer.data.algorithmic import AssociativeRecall
@@ -39,10 +40,20 @@ def main() -> None:
     presets = {name: command.replace(base) for name, command in budgets("attention").items()}
     command = cli.parse(StudyCommand, presets, description=__doc__ or "")
     run_parsed("attention", ARMS, command)
-    task = AlgorithmicConfig(task=AssociativeRecall(alphabet=32, sequence_length=32))
-    # The task is learned all at once, after some hundred steps without any progress.
-    recall = command.replace({"data": task, "model.max_length": 32}, steps=4 * command.steps, batch_size=32)
-    run_parsed("associative recall", ARMS, dataclasses.replace(recall, workdir=command.workdir / "recall"))
+    run_parsed("associative recall", ARMS, recall(command))
+
+
+def recall(command: StudyCommand) -> StudyCommand:
+    """The study of the task: learned all at once after some hundred steps, and by rotary positions much later."""
+    changes = {
+        "data": AlgorithmicConfig(task=AssociativeRecall(alphabet=32, sequence_length=32)),
+        "model.max_length": 32,
+        "model.position": Learned(),
+        "model.tie_embeddings": False,
+        "model.embedding_initializer": Normal(0.3),
+    }
+    few = {"learning_rates": command.learning_rates[:2], "replicas": 4, "workdir": command.workdir / "recall"}
+    return dataclasses.replace(command.replace(changes, steps=3 * command.steps, batch_size=32), **few)
 
 
 if __name__ == "__main__":

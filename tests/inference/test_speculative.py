@@ -7,11 +7,11 @@ import pytest
 from scipy.stats import chisquare
 
 from transformer.config.activations import ReLU
-from transformer.config.attention import FullReach, SlidingWindow
 from transformer.config.model import EncoderDecoderConfig, ModelConfig
 from transformer.config.norms import RMSNorm
 from transformer.config.parameters import Normal
 from transformer.config.positions import Position
+from transformer.config.reaches import FullReach, SlidingWindow
 from transformer.config.variant import ConfigError
 from transformer.inference.beam import Beam
 from transformer.inference.generate import generate
