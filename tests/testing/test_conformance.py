@@ -15,10 +15,10 @@ from transformer.testing import check_variant
 from transformer.testing.catalogue import PATH, catalogue
 from transformer.testing.check import check_choices, check_company
 from transformer.testing.covering import cover, merged, pairs_of
-from transformer.testing.options import FAMILIES
+from transformer.testing.options import FACTORS, FAMILIES
 
 OPTIONS = [option for options in FAMILIES.values() for option in options]
-COVERING = cover(FAMILIES)
+COVERING = cover(FACTORS)
 
 
 def drawn(values, count):
@@ -38,21 +38,21 @@ def test_an_option_in_every_context(option):
     assert checked.passed
 
 
-@pytest.mark.parametrize("choices", [merged(FAMILIES, row) for row in drawn(COVERING.rows, 12)], ids=name)
+@pytest.mark.parametrize("choices", [merged(FACTORS, row) for row in drawn(COVERING.rows, 12)], ids=name)
 def test_a_combination(choices):
     """One option of each family, together."""
     assert not check_company(choices).failed
 
 
 def test_every_pair_is_covered():
-    """Each pair of options of two families is in a row, or is refused with a reason, and never both."""
+    """Each pair of options of two kinds is in a row, or is refused with a reason, and never both."""
     held = set().union(*(pairs_of(row) for row in COVERING.rows))
     every = {
         ((left, i), (right, j))
-        for a, left in enumerate(FAMILIES)
-        for right in list(FAMILIES)[a + 1 :]
-        for i in range(len(FAMILIES[left]))
-        for j in range(len(FAMILIES[right]))
+        for a, left in enumerate(FACTORS)
+        for right in list(FACTORS)[a + 1 :]
+        for i in range(len(FACTORS[left]))
+        for j in range(len(FACTORS[right]))
     }
     refused = {pair for pair in every if pair in COVERING.refused or pair[::-1] in COVERING.refused}
     assert every - refused <= held

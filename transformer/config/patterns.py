@@ -34,6 +34,10 @@ class Pattern(Variant):
     feed_forward: tuple[FeedForwardKind, ...] = ()
     carry: tuple[Carry, ...] = ()
 
+    def __or__(self, other: "Pattern") -> "Pattern":
+        """The choices of both; where both have one, the other's."""
+        return dataclasses.replace(self, **{name: values for name, values in other._values().items() if values})
+
     @property
     def period(self) -> int:
         """Layers after which it begins again."""

@@ -18,7 +18,7 @@ from rich.table import Table
 from transformer.testing.catalogue import PATH, catalogue
 from transformer.testing.check import Checked, check_choices, check_company
 from transformer.testing.covering import Covering, cover, merged
-from transformer.testing.options import FAMILIES
+from transformer.testing.options import FACTORS, FAMILIES
 from transformer.testing.pool import run
 
 
@@ -28,7 +28,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes")
     parser.add_argument("--catalogue", action="store_true", help="write the catalogue and check nothing")
     arguments = parser.parse_args()
-    covering = cover(FAMILIES)
+    covering = cover(FACTORS)
     if arguments.catalogue:
         PATH.write_text(catalogue(covering))
         return
@@ -38,7 +38,7 @@ def main() -> None:
     if arguments.rows is not None:
         drawn = np.random.default_rng(0).permutation(len(rows))[: arguments.rows]
         rows = tuple(rows[i] for i in sorted(drawn))
-    companies = [merged(FAMILIES, row) for row in rows]
+    companies = [merged(FACTORS, row) for row in rows]
     done = [
         *run(check_choices, list(options.values()), "options", arguments.workers),
         *run(check_company, companies, "combinations", arguments.workers),
@@ -55,7 +55,7 @@ def report(covering: Covering, num_rows: int, done: Sequence[Checked], seconds: 
         table.add_row(name, str(len(values)))
     console.print(table)
     console.print(
-        f"{covering.pairs} pairs of options from two families in {len(covering.rows)} combinations, of which "
+        f"{covering.pairs} pairs of options of different kinds in {len(covering.rows)} combinations, of which "
         f"{num_rows} were checked; {len(covering.refused)} more pairs are refused with a reason",
         highlight=False,
     )

@@ -10,7 +10,7 @@ from transformer.config.implementations import Chunked, Scanned
 from transformer.config.model import EncoderDecoderConfig, ModelConfig
 from transformer.config.variant import ConfigError, Variant
 from transformer.testing.covering import Covering, Option
-from transformer.testing.options import FAMILIES, Changes
+from transformer.testing.options import FACTORS, FAMILIES, Changes
 from transformer.testing.subject import small
 
 PATH = Path(__file__).parents[1] / "CATALOGUE.md"
@@ -94,7 +94,7 @@ def _refused(covering: Covering) -> str:
 
 def _changes(option: Option) -> Changes:
     name, i = option
-    return FAMILIES[name][i]
+    return FACTORS[name][i]
 
 
 @functools.cache

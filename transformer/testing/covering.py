@@ -77,5 +77,9 @@ def pairs_of(row: Mapping[str, int]) -> set[tuple[Option, Option]]:
 
 
 def merged(families: Mapping[str, Sequence[Changes]], row: Mapping[str, int]) -> dict[str, Any]:
-    """The changes that the options of a row make together."""
-    return {field: value for name, i in row.items() for field, value in families[name][i].items()}
+    """The changes that the options of a row make together; patterns of different choices are one pattern."""
+    changes: dict[str, Any] = {}
+    for name, i in row.items():
+        for field, value in families[name][i].items():
+            changes[field] = value | changes[field] if field == "pattern" and field in changes else value
+    return changes

@@ -181,3 +181,19 @@ def _distinct(options: list[Changes]) -> list[Changes]:
 
 
 FAMILIES = {name: _distinct(options) for name, options in FAMILIES.items()}
+
+
+def _factors(families: dict[str, list[Changes]]) -> dict[str, list[Changes]]:
+    """Families taken apart where options of one can be in a model together."""
+    parts = {
+        "reach": lambda o: "reach" in o,
+        "carry": lambda o: "carry" in o or "pattern" in o,
+        "heads": lambda o: bool({"heads", "projection", "merge", "num_kv_heads", "attention_gate", "qk_norm"} & set(o)),
+    }
+    taken = {n: [{}, *(o for o in families["attention"] if o and fits(o))] for n, fits in parts.items()}
+    rest = [o for o in families["attention"] if not any(o in options for name, options in taken.items() if o)]
+    return families | {"attention": rest} | taken
+
+
+FACTORS = _factors(FAMILIES)
+"""What is combined: the families, attention in four parts (weights, heads, reach, carry)."""
