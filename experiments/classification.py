@@ -12,7 +12,7 @@ import numpy as np
 
 from experiments import cli
 from experiments.run_command import RunOptions, Trained, conclude, load, mean_of, summarize, train_command
-from transformer.config.model import ClassifierConfig
+from transformer.config.architectures import ClassifierConfig
 from transformer.config.objectives import Classification, Objective
 from transformer.config.positions import RoPE
 from transformer.config.run import OptimizerConfig

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from experiments import cli
 from experiments.run_command import RunOptions, Trained, conclude, load, mean_of, summarize, train_command
-from transformer.config.model import EncoderDecoderConfig
+from transformer.config.architectures import EncoderDecoderConfig
 from transformer.config.objectives import Objective, SequenceToSequence
 from transformer.config.positions import RoPE
 from transformer.config.run import OptimizerConfig

@@ -30,7 +30,7 @@ from experiments import cli
 from experiments.run_command import RunOptions, conclude, load, mean_of, summarize, train_command
 from transformer.analysis.bleu import bleu4, remove_bpe
 from transformer.config.activations import ReLU
-from transformer.config.model import EncoderDecoderConfig
+from transformer.config.architectures import EncoderDecoderConfig
 from transformer.config.objectives import Objective, SequenceToSequence
 from transformer.config.parameters import Normal, Xavier
 from transformer.config.positions import RoPE, Sinusoidal

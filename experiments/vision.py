@@ -21,7 +21,7 @@ import numpy as np
 
 from experiments import cli
 from experiments.run_command import RunOptions, Trained, conclude, load, mean_of, summarize, train_command
-from transformer.config.model import PatchConfig, VisionConfig
+from transformer.config.architectures import PatchConfig, VisionConfig
 from transformer.config.objectives import Classification, Objective, Reconstruction
 from transformer.config.parameters import Xavier
 from transformer.config.run import OptimizerConfig, RunConfig

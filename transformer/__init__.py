@@ -38,6 +38,7 @@ from transformer.config.activations import (
     Swish,
     Tanh,
 )
+from transformer.config.architectures import ClassifierConfig, EncoderDecoderConfig, PatchConfig, VisionConfig
 from transformer.config.attention import (
     Concatenate,
     ConcatenateOnly,
@@ -67,7 +68,7 @@ from transformer.config.feed_forwards import DenseFeedForward, ExpertChoice, Fee
 from transformer.config.groups import ParameterGroup
 from transformer.config.heads import DifferentialHeads, Heads, HeadSizes, LatentHeads, PlainHeads
 from transformer.config.implementations import AttentionImplementation, Chunked, Exact, Layers, Scanned, Unrolled
-from transformer.config.model import ClassifierConfig, EncoderDecoderConfig, ModelConfig, PatchConfig, VisionConfig
+from transformer.config.model import ModelConfig
 from transformer.config.mup import mup
 from transformer.config.norms import (
     Derf,

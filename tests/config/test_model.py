@@ -2,7 +2,8 @@
 
 import pytest
 
-from transformer.config.model import ClassifierConfig, EncoderDecoderConfig, ModelConfig, VisionConfig
+from transformer.config.architectures import ClassifierConfig, EncoderDecoderConfig, VisionConfig
+from transformer.config.model import ModelConfig
 from transformer.config.patterns import Pattern
 from transformer.config.positions import RoPE
 from transformer.config.reaches import FullReach, SlidingWindow

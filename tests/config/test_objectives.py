@@ -10,13 +10,8 @@ import numpy as np
 import pytest
 
 from transformer.config.activations import ReLU
-from transformer.config.model import (
-    ClassifierConfig,
-    EncoderDecoderConfig,
-    ModelConfig,
-    PatchConfig,
-    VisionConfig,
-)
+from transformer.config.architectures import ClassifierConfig, EncoderDecoderConfig, PatchConfig, VisionConfig
+from transformer.config.model import ModelConfig
 from transformer.config.norms import RMSNorm
 from transformer.config.objectives import (
     Classification,

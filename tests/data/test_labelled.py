@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from transformer.config.model import ClassifierConfig
+from transformer.config.architectures import ClassifierConfig
 from transformer.config.tokenizers import Symbols
 from transformer.config.variant import ConfigError
 from transformer.data.algorithmic import ListOps

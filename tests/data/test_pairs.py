@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from transformer.config.model import EncoderDecoderConfig
+from transformer.config.architectures import EncoderDecoderConfig
 from transformer.config.tokenizers import Word
 from transformer.config.variant import ConfigError
 from transformer.data.dataset import load_data, stack_batches

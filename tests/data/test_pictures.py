@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from transformer.config.model import PatchConfig, VisionConfig
+from transformer.config.architectures import PatchConfig, VisionConfig
 from transformer.config.variant import ConfigError
 from transformer.data import pictures
 from transformer.data.dataset import EVALUATION_BATCH, load_data, stack_batches

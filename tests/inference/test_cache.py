@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 from transformer.config.activations import ReLU
+from transformer.config.architectures import EncoderDecoderConfig
 from transformer.config.attention import Merge, Projection, Scale
 from transformer.config.implementations import AttentionImplementation, Chunked, Layers
-from transformer.config.model import EncoderDecoderConfig, ModelConfig
+from transformer.config.model import ModelConfig
 from transformer.config.norms import Norm, RMSNorm
 from transformer.config.parameters import ZEROS, Normal, Parameter
 from transformer.config.positions import Learned, Position, Sinusoidal2D

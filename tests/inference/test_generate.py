@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from transformer.config.activations import ReLU
-from transformer.config.model import EncoderDecoderConfig, ModelConfig
+from transformer.config.architectures import EncoderDecoderConfig
+from transformer.config.model import ModelConfig
 from transformer.config.norms import RMSNorm
 from transformer.config.parameters import Normal
 from transformer.config.positions import Position

@@ -7,7 +7,8 @@ import pytest
 from scipy.stats import chisquare
 
 from transformer.config.activations import ReLU
-from transformer.config.model import EncoderDecoderConfig, ModelConfig
+from transformer.config.architectures import EncoderDecoderConfig
+from transformer.config.model import ModelConfig
 from transformer.config.norms import RMSNorm
 from transformer.config.parameters import Normal
 from transformer.config.positions import Position

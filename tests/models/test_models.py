@@ -11,14 +11,9 @@ import pytest
 
 from transformer.analysis.counts import parameter_count
 from transformer.config.activations import ReLU
+from transformer.config.architectures import ClassifierConfig, EncoderDecoderConfig, PatchConfig, VisionConfig
 from transformer.config.implementations import Chunked, Exact, Layers, Scanned, Unrolled
-from transformer.config.model import (
-    ClassifierConfig,
-    EncoderDecoderConfig,
-    ModelConfig,
-    PatchConfig,
-    VisionConfig,
-)
+from transformer.config.model import ModelConfig
 from transformer.config.norms import RMSNorm
 from transformer.config.parameters import Normal
 from transformer.config.pooling import AttentionPooling, ClassToken, MeanPooling, Pooling

@@ -11,6 +11,7 @@ import pytest
 from einops import rearrange
 
 from transformer.analysis.counts import parameter_count
+from transformer.config.architectures import EncoderDecoderConfig
 from transformer.config.attention import (
     ConcatenateOnly,
     ConstantScale,
@@ -25,7 +26,7 @@ from transformer.config.attention import (
     TiedProjections,
 )
 from transformer.config.implementations import AttentionImplementation, Chunked, Exact
-from transformer.config.model import EncoderDecoderConfig, ModelConfig
+from transformer.config.model import ModelConfig
 from transformer.config.norms import LayerNorm, Norm, SequenceLayerNorm
 from transformer.config.parameters import Normal
 from transformer.config.positions import (

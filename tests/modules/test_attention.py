@@ -5,9 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from transformer.config.architectures import EncoderDecoderConfig
 from transformer.config.carries import NoCarry, ScoreResidual, SharedKeyValues, ValueResidual
 from transformer.config.heads import LatentHeads
-from transformer.config.model import EncoderDecoderConfig, ModelConfig
+from transformer.config.model import ModelConfig
 from transformer.config.norms import RMSNorm
 from transformer.config.parameters import Normal
 from transformer.config.patterns import Pattern

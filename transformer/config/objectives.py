@@ -14,7 +14,8 @@ from typing import Any, ClassVar, NamedTuple, Self
 import jax
 import jax.numpy as jnp
 
-from transformer.config.model import ClassifierConfig, EncoderDecoderConfig, ModelConfig, PatchConfig
+from transformer.config.architectures import ClassifierConfig, EncoderDecoderConfig, PatchConfig
+from transformer.config.model import ModelConfig
 from transformer.config.variant import ConfigError, Variant
 from transformer.functional.losses import cross_entropy
 from transformer.functional.masks import Causal, Prefix

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from transformer.config.model import ClassifierConfig
+from transformer.config.architectures import ClassifierConfig
 from transformer.config.objectives import Classification, Objective
 from transformer.config.run import DataConfig, RunConfig, check_fraction, fingerprint
 from transformer.config.tokenizers import Tokenization, Word

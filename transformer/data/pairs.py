@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from transformer.config.model import EncoderDecoderConfig
+from transformer.config.architectures import EncoderDecoderConfig
 from transformer.config.objectives import Objective, SequenceToSequence
 from transformer.config.run import DataConfig, RunConfig, check_fraction, fingerprint
 from transformer.config.tokenizers import Symbols, Tokenization

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from transformer.config.model import PatchConfig, VisionConfig
+from transformer.config.architectures import PatchConfig, VisionConfig
 from transformer.config.objectives import Classification, Objective, Reconstruction
 from transformer.config.run import DataConfig, RunConfig, fingerprint
 from transformer.config.variant import ConfigError

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from transformer.config.model import EncoderDecoderConfig
+from transformer.config.architectures import EncoderDecoderConfig
 from transformer.config.objectives import Objective, SequenceToSequence
 from transformer.config.run import RunConfig, TextConfig, check_fraction, fingerprint
 from transformer.config.tokenizers import Char, Tokenization

@@ -5,13 +5,8 @@ import functools
 import jax
 from flax import nnx
 
-from transformer.config.model import (
-    ClassifierConfig,
-    EncoderDecoderConfig,
-    ModelConfig,
-    PatchConfig,
-    VisionConfig,
-)
+from transformer.config.architectures import ClassifierConfig, EncoderDecoderConfig, PatchConfig, VisionConfig
+from transformer.config.model import ModelConfig
 from transformer.models.classifier import Classifier, VisionTransformer
 from transformer.models.encoder_decoder import EncoderDecoder
 from transformer.models.image_to_image import ImageToImage

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from einops import repeat
 from flax import nnx
 
-from transformer.config.model import ClassifierConfig, VisionConfig
+from transformer.config.architectures import ClassifierConfig, VisionConfig
 from transformer.config.parameters import Normal, Parameter
 from transformer.config.variant import ConfigError
 from transformer.functional.masks import Tokens

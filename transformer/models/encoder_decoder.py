@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from transformer.config.model import EncoderDecoderConfig
+from transformer.config.architectures import EncoderDecoderConfig
 from transformer.functional.cache import Cache, Reader
 from transformer.functional.masks import Tokens
 from transformer.modules.context import Memory

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from transformer.config.model import PatchConfig
+from transformer.config.architectures import PatchConfig
 from transformer.config.parameters import Normal, Parameter
 from transformer.functional.masks import Tokens
 from transformer.modules.dense import Dense

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from einops import rearrange
 from flax import nnx
 
-from transformer.config.model import PatchConfig
+from transformer.config.architectures import PatchConfig
 from transformer.modules.dense import Dense
 from transformer.modules.parameter import at
 

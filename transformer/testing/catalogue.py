@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from transformer.analysis.counts import forward_flops, parameter_count
+from transformer.config.architectures import EncoderDecoderConfig
 from transformer.config.implementations import Chunked, Scanned
-from transformer.config.model import EncoderDecoderConfig, ModelConfig
+from transformer.config.model import ModelConfig
 from transformer.config.variant import ConfigError, Variant
 from transformer.testing.covering import Covering, Option
 from transformer.testing.options import FACTORS, FAMILIES, Changes

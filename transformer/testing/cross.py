@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from transformer.config.model import EncoderDecoderConfig
+from transformer.config.architectures import EncoderDecoderConfig
 from transformer.models import pure
 from transformer.models.build import build
 from transformer.testing.properties import TOKENS, close, differ

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from transformer.config.model import EncoderDecoderConfig, ModelConfig
+from transformer.config.architectures import EncoderDecoderConfig
+from transformer.config.model import ModelConfig
 from transformer.config.parameters import Normal, Parameter
 from transformer.models import pure
 from transformer.models.build import build

@@ -1,0 +1,142 @@
+"""Transformers of more than tokens in and tokens out: encoder-decoder, classifier, patches of images."""
+
+import math
+from dataclasses import dataclass, fields
+
+import jax
+import jax.numpy as jnp
+
+from transformer.config.checks import nearest_divisor
+from transformer.config.model import ModelConfig
+from transformer.config.pooling import MeanPooling, Pooling
+from transformer.config.variant import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderDecoderConfig(ModelConfig):
+    """An encoder of the source and a causal decoder of the target that attends to it."""
+
+    sizes = (*ModelConfig.sizes, "source_vocab_size", "max_source_length", "num_encoder_layers")
+    source_vocab_size: int | None = None
+    """Number of source token types; none: as many as the tokenizer of the data has."""
+    max_source_length: int = 64
+    """Longest source, in tokens; `max_length` is the longest target."""
+    num_encoder_layers: int | None = None
+    """Blocks of the encoder; none: as many as num_layers, those of the decoder."""
+    share_embeddings: bool = False
+    """Whether source and target tokens have one table (with tie_embeddings, one for all three uses)."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not self.causal:
+            raise ConfigError("model.causal: the decoder of an encoder-decoder is causal")
+        _ = self.encoder  # has its own checks
+        if not self.block.attends:
+            raise ConfigError(f"model.block: the decoder of {self.block} has no attention; use sequential")
+        if self.weighting.relative:
+            raise ConfigError(f"model.weighting: {self.weighting} compares positions of source and target; use softmax")
+        if self.share_embeddings and self.source_vocab_size != self.vocab_size:
+            raise ConfigError(
+                f"model.share_embeddings: {self.source_vocab_size} source types and {self.vocab_size} target types "
+                "are not one vocabulary"
+            )
+
+    def example_inputs(self):
+        """A source and a target of full length."""
+        return (jax.ShapeDtypeStruct((1, self.max_source_length), jnp.int32), *super().example_inputs())
+
+    @property
+    def branches(self) -> int:
+        return self.num_layers * (len(self.block.connections) + 1)
+
+    @property
+    def encoder(self) -> ModelConfig:
+        """The encoder alone."""
+        own = {f.name: getattr(self, f.name) for f in fields(ModelConfig)}
+        return ModelConfig(
+            **own
+            | {
+                "causal": False,
+                "vocab_size": self.source_vocab_size,
+                "max_length": self.max_source_length,
+                "num_layers": self.num_encoder_layers or self.num_layers,
+            }
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassifierConfig(ModelConfig):
+    """An encoder, a pooling of its tokens, and a linear layer to the classes."""
+
+    sizes = (*ModelConfig.sizes, "num_classes")
+    causal: bool = False
+    num_classes: int | None = None
+    """None: as many as the data has."""
+    registers: int = 0
+    """Trained vectors before the tokens, which have no say at the end (Burtsev et al. 2020; Darcet et al. 2023)."""
+    pooling: Pooling = MeanPooling()
+    """How the tokens of a sequence become one vector."""
+
+    @property
+    def extra_tokens(self) -> int:
+        """Trained vectors before the tokens: the registers, and the token of the pooling where it has one."""
+        return self.registers + self.pooling.extra_token
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.registers < 0:
+            raise ConfigError(f"model.registers: {self.registers} is negative")
+        if self.causal and self.registers:
+            raise ConfigError("model.registers: they stand before all tokens and in a causal model see none of them")
+        if self.causal and self.pooling.extra_token:
+            raise ConfigError(
+                f"model.pooling: the token of {self.pooling} stands before all others and in a causal model sees none "
+                "of them; use mean"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatchConfig(ModelConfig):
+    """A transformer of image patches (Dosovitskiy et al. 2020)."""
+
+    sizes = (*ModelConfig.sizes, "patch_size")
+    causal: bool = False
+    image_size: tuple[int, ...] | None = None
+    """Height, width and channels; none: those of the data."""
+    patch_size: int = 4
+    """Side of a square patch, in pixels."""
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Rows and columns of patches.
+
+        Raises:
+          ConfigError: the image size is not known, or the patches do not fill it.
+        """
+        if self.image_size is None:
+            raise ConfigError("model.image_size is not set: there is no data here to take it from")
+        height, width, _ = self.image_size
+        if height % self.patch_size or width % self.patch_size:
+            raise ConfigError(
+                f"model.patch_size: patches of {self.patch_size} do not fill images of {height} × {width}; the "
+                f"nearest that do have {nearest_divisor(math.gcd(height, width), self.patch_size)}"
+            )
+        return height // self.patch_size, width // self.patch_size
+
+    @property
+    def patch_dim(self) -> int:
+        """Numbers in a patch."""
+        return self.patch_size**2 * (self.image_size or (0, 0, 0))[2]
+
+    def example_inputs(self):
+        """One image."""
+        _ = self.grid
+        assert self.image_size is not None
+        return (jax.ShapeDtypeStruct((1, *self.image_size), jnp.float32),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VisionConfig(PatchConfig, ClassifierConfig):
+    """A vision transformer: patches, encoder, pooling, classes."""
+
+    sizes = (*PatchConfig.sizes, "num_classes")

@@ -1,0 +1,157 @@
+"""What a model's config is checked for, before anything is built."""
+
+from typing import TYPE_CHECKING
+
+from transformer.config.attention import InverseRootScale, SeparateProjections
+from transformer.config.norms import NoNorm, Norm
+from transformer.config.variant import ConfigError
+from transformer.config.weightings import PlainScore
+
+if TYPE_CHECKING:
+    from transformer.config.model import ModelConfig
+
+
+def check_model(config: "ModelConfig") -> None:
+    """Raise `ConfigError` where sizes or choices do not fit each other."""
+    for name in config.sizes:
+        value = getattr(config, name)
+        if value is not None and value < 1:
+            raise ConfigError(f"model.{name}: {value} is not a positive number")
+    if config.head_dim is None and config.d_model % config.num_heads:
+        raise ConfigError(
+            f"model.num_heads: {config.num_heads} heads do not divide d_model {config.d_model}; "
+            f"the nearest that does is {nearest_divisor(config.d_model, config.num_heads)}, or set head_dim"
+        )
+    if config.num_heads % config.kv_heads:
+        raise ConfigError(
+            f"model.num_kv_heads: {config.kv_heads} key-value heads do not divide {config.num_heads} query heads; "
+            f"the nearest that does is {nearest_divisor(config.num_heads, config.kv_heads)}"
+        )
+    for name in ("dropout", "attention_dropout", "feed_forward_dropout", "stochastic_depth"):
+        if not 0 <= getattr(config, name) < 1:
+            raise ConfigError(f"model.{name}: {getattr(config, name)} is not in [0, 1)")
+    _check_pattern(config)
+    for layer in range(config.pattern.period):
+        _check_layer(config.layer_config(layer))
+    if config.feed_forward_residual is not None and config.feed_forward_residual.streams != config.residual.streams:
+        raise ConfigError(
+            f"model.feed_forward_residual: {config.feed_forward_residual} and {config.residual} keep other streams"
+        )
+
+
+def _check_pattern(config: "ModelConfig") -> None:
+    period, distinct = config.pattern.period, config.num_distinct_layers
+    if config.num_layers % period or distinct % period or distinct > config.num_layers:
+        raise ConfigError(
+            f"model.pattern: {config.num_layers} layers, {distinct} of them distinct, are not whole turns of "
+            f"{period} layers"
+        )
+    for name in config.pattern.changes(0):
+        own = name in ("position", "residual")  # these also act outside of the layers
+        if not own and getattr(config, name) != getattr(type(config), name):
+            raise ConfigError(f"model.pattern: it says {name} of every layer, so {getattr(config, name)} has no place")
+    layers = [config.layer_config(layer) for layer in range(period)]
+    for layer in layers:
+        if layer.residual.streams != config.residual.streams:
+            raise ConfigError(f"model.pattern: {layer.residual} and {config.residual} keep other streams")
+        if layer.position != config.position and not layer.position.enters_layers(config):
+            raise ConfigError(f"model.pattern: {layer.position} does not enter in each layer by itself; use rope")
+    if config.carries and not (layers[0].carry.own_memory and layers[0].block.attends):
+        raise ConfigError(
+            f"model.carry: the first layer, of {layers[0].carry} and {layers[0].block}, has nothing to hand on; "
+            "use pattern(carry=[none, keys_values])"
+        )
+    if config.position.biased and not any(layer.block.attends for layer in layers):
+        raise ConfigError(f"model.position: {config.position} is a bias of scores, and {config.block} has no attention")
+
+
+def _check_layer(config: "ModelConfig") -> None:
+    _check_norms(config)
+    _check_attention(config)
+    _check_heads(config)
+    _check_sublayers(config)
+
+
+def _check_norms(config: "ModelConfig") -> None:
+    widths = {
+        "norm": config.d_model,
+        "embedding_norm": config.d_model,
+        "qk_norm": config.heads.key_size(config.head_sizes),
+        "attention_inner_norm": config.merge.width(config.num_heads, config.value_size),
+        "feed_forward_inner_norm": config.ff_width,
+    }
+    for name, width in widths.items():
+        norm: Norm = getattr(config, name)
+        norm.check(width)
+        if norm.mixes_tokens and config.causal:
+            raise ConfigError(
+                f"model.{name}: the statistics of {norm} are those of all tokens, later ones too, and the model is "
+                "causal; use layernorm, or an encoder"
+            )
+        if norm.mixes_tokens and name not in ("norm", "embedding_norm"):
+            raise ConfigError(f"model.{name}: {norm} is a norm of whole sequences; use layernorm")
+
+
+def _check_attention(config: "ModelConfig") -> None:
+    if config.attention_dropout and not config.attention.forms_weights:
+        raise ConfigError(f"model.attention_dropout: {config.attention} never forms the weights; use exact")
+    if config.carry.takes == "scores" and not config.attention.forms_weights:
+        raise ConfigError(f"model.carry: {config.attention} never forms the scores; use exact")
+    if not (config.weighting.online or config.attention.forms_weights):
+        raise ConfigError(f"model.weighting: {config.attention} computes a softmax, not {config.weighting}; use exact")
+    if not config.weighting.biased and config.position.biased:
+        raise ConfigError(f"model.weighting: {config.weighting} takes no bias, and {config.position} is one; use rope")
+    if not config.weighting.biased and config.score != PlainScore():
+        raise ConfigError(f"model.score: the products of {config.weighting} are no scores of {config.score}; use plain")
+    if not config.weighting.scaled and config.scale != InverseRootScale():
+        raise ConfigError(f"model.scale: in {config.weighting} the factor {config.scale} cancels; use inverse_root")
+    if not config.reach.mixes_tokens:
+        return
+    if config.causal:
+        raise ConfigError(
+            f"model.reach: what {config.reach} attends to is mixed of all tokens, and the model is causal; use full, "
+            "or an encoder"
+        )
+    if config.position.biased or config.weighting.relative:
+        raise ConfigError(f"model.reach: the mixtures of {config.reach} have no position; use rope and softmax")
+
+
+def _check_heads(config: "ModelConfig") -> None:
+    heads, sizes = config.heads, config.head_sizes
+    heads.check(sizes)
+    config.projection.check(config.d_model, config.num_heads, config.kv_heads, config.head_size, config.value_size)
+    config.merge.check(config.d_model, config.num_heads, config.value_size)
+    if heads.longest is not None and heads.longest < config.max_length:
+        raise ConfigError(f"model.heads: {heads} has no scores for {config.max_length} tokens (max_length)")
+    if not heads.shares_keys and config.num_kv_heads not in (None, config.num_heads):
+        raise ConfigError(f"model.num_kv_heads: in {heads} all heads share one memory, not {config.num_kv_heads}")
+    whole = heads.placed_size(sizes) == heads.key_size(sizes)
+    if not whole and config.qk_norm != NoNorm():
+        raise ConfigError(f"model.qk_norm: queries and keys of {heads} are not projections alone; use none")
+    if not whole and config.projection != SeparateProjections():
+        raise ConfigError(f"model.projection: {heads} needs layers of other widths than {config.projection}")
+    if heads.compares:
+        config.position.check(heads.placed_size(sizes))
+    elif config.position.enters_queries or not config.weighting.biased:
+        choice = config.position if config.position.enters_queries else config.weighting
+        raise ConfigError(f"model.heads: {choice} enters in products of queries and keys, and {heads} has none")
+
+
+def _check_sublayers(config: "ModelConfig") -> None:
+    if config.feed_forward.num_experts and (config.feed_forward_bias or config.feed_forward_inner_norm != NoNorm()):
+        raise ConfigError(f"model.feed_forward: {config.feed_forward} has no biases and no inner norm; use dense")
+    if config.causal and config.feed_forward.mixes_tokens:
+        raise ConfigError(
+            f"model.feed_forward: in {config.feed_forward} the way of a token depends on later ones, and the model "
+            "is causal; use top_k, or an encoder"
+        )
+    if config.causal and config.block.mixes_tokens:
+        raise ConfigError(
+            f"model.block: {config.block} mixes each token with all others, and the model is causal; use sequential, "
+            "or an encoder"
+        )
+
+
+def nearest_divisor(number: int, wanted: int) -> int:
+    """Of the divisors of a number, the one nearest to another."""
+    return min((d for d in range(1, number + 1) if number % d == 0), key=lambda d: abs(d - wanted))
