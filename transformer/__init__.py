@@ -84,6 +84,7 @@ from transformer.config.norms import (
 from transformer.config.objectives import (
     Classification,
     MaskedToken,
+    MultiToken,
     NextToken,
     Objective,
     PrefixToken,
@@ -350,6 +351,7 @@ __all__ = [
     "Mish",
     "ModelConfig",
     "ModularArithmetic",
+    "MultiToken",
     "Muon",
     "NTKScaling",
     "NextToken",

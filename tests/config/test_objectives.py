@@ -16,6 +16,7 @@ from transformer.config.norms import RMSNorm
 from transformer.config.objectives import (
     Classification,
     MaskedToken,
+    MultiToken,
     NextToken,
     Objective,
     PrefixToken,
@@ -47,6 +48,7 @@ COMMON = {
 }
 CONFIGS = {
     "decoder": ModelConfig(**COMMON, dropout=0.2),
+    "foreseeing": ModelConfig(**COMMON, future_tokens=2),
     "encoder": ModelConfig(**COMMON, causal=False),
     "pairs": EncoderDecoderConfig(**COMMON, source_vocab_size=V),
     "classifier": ClassifierConfig(**COMMON, num_classes=3),
@@ -81,7 +83,7 @@ def run(objective, name, batch, key=None):
 
 @functools.cache
 def forward(name):
-    return jax.jit(model(name)[1])
+    return jax.jit(model(name)[1], static_argnames="method")
 
 
 def logits_of(name, *inputs, **more):
@@ -120,6 +122,38 @@ def test_next_token(options):
     """Cross-entropy of each token given those before it, where the weights are 1."""
     expected = sums_by_hand(logits_of("decoder", TOKENS[:, :-1]), TOKENS[:, 1:], WEIGHTS, **options)
     check(run(NextToken(**options), "decoder", {"tokens": TOKENS, "weights": WEIGHTS}), expected)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_multi_token(packed):
+    """The loss of the next token, and the mean of those after it, of the same document alone."""
+    batch = {"tokens": TOKENS, "weights": WEIGHTS}
+    more = {}
+    if packed:
+        segments = np.broadcast_to(np.arange(L + 1) >= 3, TOKENS.shape).astype(np.int32)
+        batch |= {"segments": segments, "positions": np.broadcast_to(np.r_[:3, : L - 2], TOKENS.shape)}
+        more = {f"{name}_BL": jnp.asarray(batch[name][:, :-1]) for name in ("segments", "positions")}
+    logits = logits_of("foreseeing", TOKENS[:, :-1], method="foresee", **more)
+    expected = sums_by_hand(logits[0], TOKENS[:, 1:], WEIGHTS)
+    for ahead in (1, 2):
+        weights = WEIGHTS[:, ahead:]
+        if packed:
+            weights = weights * (segments[:, : -1 - ahead] == segments[:, 1 + ahead :])
+        later = sums_by_hand(logits[ahead][:, :-ahead], TOKENS[:, 1 + ahead :], weights)
+        expected.loss[:-ahead] += 0.5 * later.loss / 2
+    check(run(MultiToken(weight=0.5), "foreseeing", batch), expected)
+
+
+def test_the_next_token_is_that_of_the_model():
+    """Further predictions do not touch the first; the evaluation is that of the next token; training them is said."""
+    first = logits_of("foreseeing", TOKENS[:, :-1], method="foresee")[0]
+    np.testing.assert_allclose(first, logits_of("foreseeing", TOKENS[:, :-1]), rtol=1e-5, atol=1e-6)
+    assert MultiToken(label_smoothing=0.1).plain() == NextToken(auxiliary=0.0)
+    for objective, name in ((NextToken(), "foreseeing"), (MultiToken(), "decoder")):
+        with pytest.raises(ConfigError, match=r"model\.future_tokens"):
+            RunConfig(model=CONFIGS[name], objective=objective)
+    with pytest.raises(ConfigError, match=r"model\.future_tokens"):
+        CONFIGS["encoder"].replace(future_tokens=1)
 
 
 def test_without_weights_every_label_counts():
@@ -334,6 +368,7 @@ def test_a_key_turns_dropout_on():
 
 FITTING = {
     "next_token": {"decoder"},
+    "multi_token": {"foreseeing"},
     "prefix_token": {"decoder"},
     "masked_token": {"encoder"},
     "sequence_to_sequence": {"pairs"},

@@ -30,6 +30,8 @@ def check_model(config: "ModelConfig") -> None:
     for name in ("dropout", "attention_dropout", "feed_forward_dropout", "stochastic_depth"):
         if not 0 <= getattr(config, name) < 1:
             raise ConfigError(f"model.{name}: {getattr(config, name)} is not in [0, 1)")
+    if config.future_tokens < 0 or (config.future_tokens and not config.causal):
+        raise ConfigError(f"model.future_tokens: {config.future_tokens} is not a number of tokens behind those read")
     _check_pattern(config)
     for layer in range(config.pattern.period):
         _check_layer(config.layer_config(layer))

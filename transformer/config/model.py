@@ -123,6 +123,8 @@ class ModelConfig:
     """Which projections of attention have a bias."""
     feed_forward_bias: bool = False
     """Biases of the feed-forward sublayer."""
+    future_tokens: int = 0
+    """Tokens beyond the next one that are predicted, each by a block of its own (Gloeckle et al. 2024)."""
     tie_embeddings: bool = True
     """Whether the output projection is the transposed token embedding."""
     embedding_dim: int | None = None

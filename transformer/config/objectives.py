@@ -61,6 +61,16 @@ def _packing(batch: Batch) -> dict[str, Any]:
     return {f"{name}_BL": batch[name][:, :-1] for name in ("segments", "positions") if name in batch}
 
 
+def _there(batch: Batch, ahead: int) -> jax.Array:
+    """(B, L - ahead) 1 where the label `ahead` tokens after the next one is real and of the same document."""
+    size, length = batch["tokens"].shape
+    weights = batch["weights"][:, ahead:] if "weights" in batch else jnp.ones((size, length - 1 - ahead), jnp.float32)
+    if "segments" not in batch:
+        return weights
+    same = batch["segments"][:, : -1 - ahead] == batch["segments"][:, 1 + ahead :]
+    return weights * same.astype(jnp.float32)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Objective(Variant, abc.ABC):
     """A function of the pure model, its parameters, a batch, and a key that turns dropout on."""
@@ -71,6 +81,8 @@ class Objective(Variant, abc.ABC):
     """Whether the model has to be causal; None: as it likes."""
     special: ClassVar[bool] = False
     """Whether it needs the special tokens of a tokenizer."""
+    foresees: ClassVar[bool] = False
+    """Whether it trains the predictions of tokens beyond the next one."""
     needs: ClassVar[type[ModelConfig]] = ModelConfig
     """The kind of model, the first of `_KINDS` that its config is."""
 
@@ -79,6 +91,10 @@ class Objective(Variant, abc.ABC):
         if next(kind for kind in _KINDS if isinstance(model, kind)) is not self.needs:
             raise ConfigError(
                 f"objective: {self} needs a model of a {self.needs.__name__}, not a {type(model).__name__}"
+            )
+        if bool(model.future_tokens) != self.foresees:
+            raise ConfigError(
+                f"model.future_tokens: {model.future_tokens} does not fit the objective {self}; multi_token trains them"
             )
         if self.causal is not None and model.causal != self.causal:
             kind = "a causal" if self.causal else "an encoder (causal=False), not a causal"
@@ -134,6 +150,36 @@ class NextToken(Objective):
 
     def _mask(self, batch: Batch) -> dict[str, Any]:
         return {}
+
+
+@dataclass(frozen=True)
+class MultiToken(NextToken):
+    """`next_token`, and `weight` times the mean cross-entropy of tokens after it (Gloeckle et al. 2024, equation 2).
+
+    The paper's own loss is their plain sum: `weight` is then the number of further tokens. Counts and
+    the loss of an evaluation are those of the next token alone.
+    """
+
+    name = "multi_token"
+    weight: float = 1.0
+    foresees = True
+
+    def plain(self):
+        return NextToken(auxiliary=0.0)
+
+    def __call__(self, apply, params, batch, key):
+        inputs, more = batch["tokens"][:, :-1], _packing(batch)
+        logits_ABLV, penalty = self.answer(apply, params, inputs, method="foresee", key=key, **more)
+        options = {"label_smoothing": self.label_smoothing, "z_loss": self.z_loss}
+        labels_BL, weights_BL = self.labels(batch), self._weights(batch)
+        sums = _token_sums(logits_ABLV[0], labels_BL, weights_BL, penalty, **options)
+        for ahead, logits_BLV in enumerate(logits_ABLV[1:], 1):
+            there_BL = _there(batch, ahead)
+            later = _token_sums(logits_BLV[:, :-ahead], labels_BL[:, ahead:], there_BL, 0.0, **options)
+            # Each position counts as often as the next token does, so that what is divided by is one number.
+            share = self.weight / (len(logits_ABLV) - 1)
+            sums = sums._replace(loss=sums.loss.at[:-ahead].add(share * later.loss))
+        return sums
 
 
 @dataclass(frozen=True)

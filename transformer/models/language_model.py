@@ -1,15 +1,21 @@
 """Tokens in, logits of tokens out: decoder-only, masked or prefix language models."""
 
+import dataclasses
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+from flax import nnx
 
+from transformer.config.carries import NoCarry
 from transformer.config.model import ModelConfig
+from transformer.config.patterns import Pattern
 from transformer.functional.cache import Cache, Reader
 from transformer.functional.masks import Mask, Tokens
+from transformer.modules.block import Block
 from transformer.modules.embedding import Embedding
-from transformer.modules.parameter import at
+from transformer.modules.parameter import at, below
 from transformer.modules.transformer import Transformer
 
 
@@ -22,6 +28,8 @@ class LanguageModel(Transformer):
     def __init__(self, config: ModelConfig, *, key: jax.Array):
         super().__init__(config, key=key)
         self.embedding = Embedding(config.vocab_size, config, key=at(key, "embedding"))
+        ahead = [dataclasses.replace(config, pattern=Pattern(), carry=NoCarry())] * config.future_tokens
+        self.future = nnx.List(Block(c, key=at(key, "future", i)) for i, c in enumerate(ahead))
         # Untied, a table of its own for the output: Press and Wolf 2017 tie the two.
         self.output = None if config.tie_embeddings else Embedding(config.vocab_size, config, key=at(key, "output"))
 
@@ -56,6 +64,29 @@ class LanguageModel(Transformer):
         x_BLD, penalty = self.transform(self.embedding(tokens_BL), tokens, mask=mask, key=key)
         logits_BLV = self._logits(x_BLD)
         return (logits_BLV, penalty) if with_penalty else logits_BLV
+
+    def foresee(
+        self,
+        tokens_BL: jax.Array,
+        *,
+        positions_BL: jax.Array | None = None,
+        segments_BL: jax.Array | None = None,
+        key: jax.Array | None = None,
+        with_penalty: bool = False,
+    ) -> Any:
+        """Logits (1 + future_tokens, B, L, V): of the next token as `__call__` has them, then of each one further.
+
+        A block for each reads what the last block wrote (Gloeckle et al. 2024, section 2).
+        """
+        positions = jnp.arange(tokens_BL.shape[1]) if positions_BL is None else positions_BL
+        tokens = Tokens.at(positions, segments_BL)
+        stream, penalty, context = self._through_blocks(self.embedding(tokens_BL), tokens, key=key)
+        streams, last = [stream], self.config.num_layers - 1
+        for i, block in enumerate(self.future):
+            ahead, kept = block(stream, context=context, layer=last, key=below(key, "future", i))
+            streams, penalty = [*streams, ahead], penalty + kept.penalty
+        logits = jnp.stack([self._logits(self._end(stream, tokens.valid)) for stream in streams])
+        return (logits, penalty) if with_penalty else logits
 
     def start(self, batch_size: int, capacity: int, *, ahead: int = 0) -> Cache:
         """An empty cache for sequences of `capacity` tokens, the latest `ahead` of which may be taken back."""

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from transformer.config.model import ModelConfig
+from transformer.config.residuals import Stream
 from transformer.config.variant import ConfigError
 from transformer.functional.cache import Cache, KeyValue, append_tokens, empty_tokens, places_of
 from transformer.functional.dropout import dropout
@@ -75,6 +76,13 @@ class Transformer(nnx.Module):
         self, x_BLD: jax.Array, tokens: Tokens, *, mask: Mask | None = None, memory: Memory | None = None, key=None
     ) -> tuple[jax.Array, jax.Array]:
         """(B, L, D) to (B, L, D), and what the layers add to the loss."""
+        stream, penalty, _ = self._through_blocks(x_BLD, tokens, mask=mask, memory=memory, key=key)
+        return self._end(stream, tokens.valid), penalty
+
+    def _through_blocks(
+        self, x_BLD: jax.Array, tokens: Tokens, *, mask: Mask | None = None, memory: Memory | None = None, key=None
+    ) -> tuple[Stream, jax.Array, Context]:
+        """The stream after the last block, the penalty, and what the blocks knew."""
         config = self.config
         self.check_length(tokens.length)
         if tokens.segments is not None and self.mixes_tokens:
@@ -89,7 +97,7 @@ class Transformer(nnx.Module):
         stream = jax.tree.map(lambda x: dropout(x, config.dropout, below(key, "embedding")), stream)
         context = Context(tokens, self.mask_of(tokens, mask), self.position(), places, memory)
         stream, penalty = self.blocks(stream, context=context, key=below(key, "blocks"))
-        return self._end(stream, tokens.valid), penalty
+        return stream, penalty, context
 
     def _start(self, x_BLD: jax.Array, tokens: Tokens, places: jax.Array | None = None):
         """The stream before the first block."""
