@@ -12,7 +12,7 @@ from transformer.config.model import ModelConfig
 from transformer.config.norms import RMSNorm
 from transformer.config.parameters import Normal
 from transformer.config.patterns import Pattern
-from transformer.config.positions import ALiBi, NoPosition, RoPE
+from transformer.config.positions import ALiBi, Forgetting, NoPosition, RoPE
 from transformer.config.reaches import Linformer
 from transformer.config.synthesizers import DenseSynthesizer, RandomSynthesizer
 from transformer.config.variant import ConfigError
@@ -134,6 +134,20 @@ def test_values_of_the_first_layer_are_mixed_in():
     scores = jnp.einsum("blhk,bshk->bhls", q, k) / 2
     np.testing.assert_allclose(out, module.out(mixed(scores, 0.5 * v + 0.5)), rtol=1e-4, atol=1e-5)
     np.testing.assert_array_equal(kept.carried.values, first)
+
+
+def test_forgetting():
+    """A key weighs as much as its score says, times the gates of all tokens after it up to the query."""
+    module = attention(position=Forgetting())
+    params = module.position()
+    gates = jax.nn.sigmoid(X @ params["forget"] + params["forget_bias"])
+    kept = np.ones((2, 2, LENGTH, LENGTH))
+    for query in range(LENGTH):
+        for key in range(query):
+            kept[:, :, query, key] = np.prod(gates[:, key + 1 : query + 1], 1)
+    scores = jnp.einsum("blhk,bshk->bhls", heads(module.query(X)), heads(module.key(X))) / 2 + np.log(kept)
+    expected = module.out(mixed(scores, heads(module.value(X))))
+    np.testing.assert_allclose(run(module)[0], expected, rtol=1e-4, atol=1e-5)
 
 
 def test_shared_keys_and_values_have_no_cache():

@@ -63,6 +63,10 @@ def _check_pattern(config: "ModelConfig") -> None:
             f"model.carry: the first layer, of {layers[0].carry} and {layers[0].block}, has nothing to hand on; "
             "use pattern(carry=[none, keys_values])"
         )
+    if "memory" in config.carries and any(layer.position.remembers for layer in layers):
+        raise ConfigError(
+            f"model.carry: {config.position} keeps numbers with the keys of every layer, and some have none of their own"
+        )
     if config.position.biased and not any(layer.block.attends for layer in layers):
         raise ConfigError(f"model.position: {config.position} is a bias of scores, and {config.block} has no attention")
 

@@ -12,6 +12,7 @@ from transformer.config.parameters import ZEROS, Constant, FanIn, Normal, Parame
 from transformer.config.variant import ConfigError, Variant
 from transformer.functional import biases, positions
 from transformer.functional.biases import Bias
+from transformer.functional.masks import Tokens
 
 
 class Position(Variant, abc.ABC):
@@ -30,6 +31,8 @@ class Position(Variant, abc.ABC):
     """Whether only distances count: all positions may be moved together."""
     orders: ClassVar[bool] = True
     """Whether it tells tokens apart by their position."""
+    remembers: ClassVar[bool] = False
+    """Whether a number for each map of attention is kept with every key (`key_features`)."""
     fades: ClassVar[bool] = False
     """Whether its bias falls with distance from the beginning."""
 
@@ -49,7 +52,7 @@ class Position(Variant, abc.ABC):
         """The parameters it owns, by name, shared by all layers."""
         return {}
 
-    def layer_parameters(self, num_heads: int, head_dim: int) -> dict[str, Parameter]:
+    def layer_parameters(self, num_heads: int, head_dim: int, d_model: int) -> dict[str, Parameter]:
         """The parameters it owns in every layer, by name."""
         return {}
 
@@ -76,6 +79,18 @@ class Position(Variant, abc.ABC):
     def bias(self, q_BLHK: jax.Array, causal: bool, params) -> Bias | None:
         """A value added to the scaled scores, one number a head; it may depend on the queries."""
         return None
+
+    def key_features(self, x_BLD: jax.Array, params) -> jax.Array:
+        """(B, L, H) float32 of every token, which are kept with its keys."""
+        raise NotImplementedError(f"{self.name} remembers, and does not define key_features")
+
+    def memory_bias(self, features_BSH: jax.Array, queries: Tokens, keys: Tokens, in_slots: bool) -> Bias:
+        """A value added to the scaled scores, made of what was kept.
+
+        `in_slots`: the keys lie in the slots of a cache, in any order, and the queries are among them; otherwise
+        queries and keys are the same tokens in their order.
+        """
+        raise NotImplementedError(f"{self.name} remembers, and does not define memory_bias")
 
 
 @dataclass(frozen=True)
@@ -347,7 +362,7 @@ class T5Bias(Position):
     def parameters(self, d_model, num_heads, max_length):
         return self._table(num_heads) if self.shared else {}
 
-    def layer_parameters(self, num_heads, head_dim):
+    def layer_parameters(self, num_heads, head_dim, d_model):
         return {} if self.shared else self._table(num_heads)
 
     def bias(self, q_BLHK, causal, params):
@@ -412,7 +427,7 @@ class RelativeKeys(Position):
         if self.limit < 1:
             raise ConfigError(f"relative_keys.limit: {self.limit} is not a positive number")
 
-    def layer_parameters(self, num_heads, head_dim):
+    def layer_parameters(self, num_heads, head_dim, d_model):
         return {"table": Parameter((2 * self.limit + 1, head_dim), Normal(0.02))}
 
     def bias(self, q_BLHK, causal, params):
@@ -438,7 +453,7 @@ class TransformerXL(Position):
         if self.limit < 1:
             raise ConfigError(f"transformer_xl.limit: {self.limit} is not a positive number")
 
-    def layer_parameters(self, num_heads, head_dim):
+    def layer_parameters(self, num_heads, head_dim, d_model):
         return {
             "content": Parameter((num_heads, head_dim), ZEROS, decay=False),
             "place": Parameter((num_heads, head_dim), ZEROS, decay=False),
@@ -457,6 +472,41 @@ class TransformerXL(Position):
         sign = jnp.where(jnp.arange(head_dim) % 2 == 0, jnp.sign(distances)[:, None], 1).astype(jnp.float32)
         r_XHK = ((r_XK * sign) @ params["relative"]).reshape(len(distances), -1, head_dim)
         return biases.ByDistance(head_dim**-0.5 * jnp.einsum("blhk,xhk->blhx", q, r_XHK))
+
+
+@dataclass(frozen=True)
+class Forgetting(Position):
+    """The sum of log f of all tokens from the key to the query, f = σ(w·x + b) of each head (Lin Z. et al. 2025).
+
+    The forgetting transformer (FoX, equation 5), ALiBi whose slope depends on the data. In an encoder the
+    sum of those between the two, in either direction.
+    """
+
+    initial: float = 2.0
+    """Where b begins; the paper's is 0."""
+    biased = True
+    relative = True
+    remembers = True
+
+    def layer_parameters(self, num_heads, head_dim, d_model):
+        return {
+            "forget": Parameter((d_model, num_heads), FanIn()),
+            "forget_bias": Parameter((num_heads,), Constant(self.initial)),
+        }
+
+    def key_features(self, x_BLD, params):
+        return jax.nn.log_sigmoid(x_BLD.astype(jnp.float32) @ params["forget"] + params["forget_bias"])
+
+    def memory_bias(self, features_BSH, queries, keys, in_slots):
+        features = features_BSH if keys.valid is None else features_BSH * keys.valid[..., None].astype(jnp.float32)
+        if not in_slots:
+            sums_BSH = jnp.cumsum(features, 1)
+            return biases.Cumulated(sums_BSH, sums_BSH)
+        earlier_BSS = keys.positions[:, None, :] <= keys.positions[:, :, None]
+        sums_BSH = earlier_BSS.astype(jnp.float32) @ features
+        same_BLS = queries.positions[:, :, None] == keys.positions[:, None, :]
+        same_BLS = same_BLS if keys.valid is None else same_BLS & keys.valid[:, None]
+        return biases.Cumulated(same_BLS.astype(jnp.float32) @ sums_BSH, sums_BSH)
 
 
 @dataclass(frozen=True)
@@ -487,6 +537,10 @@ class Randomized(Position):
         return self.scheme.relative
 
     @property
+    def remembers(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.scheme.remembers
+
+    @property
     def orders(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.scheme.orders
 
@@ -499,8 +553,8 @@ class Randomized(Position):
     def parameters(self, d_model, num_heads, max_length):
         return self.scheme.parameters(d_model, num_heads, max(max_length, self.longest))
 
-    def layer_parameters(self, num_heads, head_dim):
-        return self.scheme.layer_parameters(num_heads, head_dim)
+    def layer_parameters(self, num_heads, head_dim, d_model):
+        return self.scheme.layer_parameters(num_heads, head_dim, d_model)
 
     def training_positions(self, max_length, key):
         if self.longest < max_length:
@@ -521,3 +575,9 @@ class Randomized(Position):
 
     def bias(self, q_BLHK, causal, params):
         return self.scheme.bias(q_BLHK, causal, params)
+
+    def key_features(self, x_BLD, params):
+        return self.scheme.key_features(x_BLD, params)
+
+    def memory_bias(self, features_BSH, queries, keys, in_slots):
+        return self.scheme.memory_bias(features_BSH, queries, keys, in_slots)

@@ -137,6 +137,19 @@ class ByDistance:
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
+class Cumulated:
+    """-|c of the query - c of the key|: what fell between the two, of a sum over tokens that only falls."""
+
+    queries_BLH: jax.Array
+    keys_BSH: jax.Array
+
+    def __call__(self, queries, keys):
+        c_BLH, c_BSH = self.queries_BLH[:, queries.indices], self.keys_BSH[:, keys.indices]
+        return -jnp.abs(jnp.moveaxis(c_BLH, -1, 1)[..., None] - jnp.moveaxis(c_BSH, -1, 1)[:, :, None])
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
 class Placed:
     """A bias that sees other positions: p is replaced by the p-th number of a table."""
 

@@ -125,8 +125,8 @@ class Attention(HeadAttention):
 
     def __init__(self, config: ModelConfig, *, key: jax.Array):
         super().__init__(config, own_memory=config.carry.own_memory, key=key)
-        self.placed = self.heads.placed_size(self.sizes)
-        own = config.position.layer_parameters(self.heads.count(config.num_heads), self.placed)
+        self.placed, self.maps = self.heads.placed_size(self.sizes), self.heads.count(config.num_heads)
+        own = config.position.layer_parameters(self.maps, self.placed, config.d_model)
         self.position = Parameters(own, key=at(key, "position"))
         self.carry = Parameters(config.carry.parameters(), key=at(key, "carry"))
         self.reach = Parameters(config.reach.parameters(), key=at(key, "reach"))
@@ -147,12 +147,20 @@ class Attention(HeadAttention):
         if config.carry.own_memory:
             k, v = self.memory(k, v, tokens.positions)
             k = self._placed(functools.partial(position.to_key, positions_BL=places_BL, params=params), k)
+            if position.remembers:
+                features = rearrange(position.key_features(x_BLD, params), "b s (m r) -> b s m r", m=k.shape[2])
+                k = jnp.concatenate([k, features.astype(k.dtype)], -1)
             memory, past, values = self._remember(k, v, context)
         else:
             memory = context.carried.memory
             assert memory is not None
-        keys = tokens if context.slots is None else context.slots
-        reached, keys = config.reach.condense(memory, keys, len(x_BLD), self.reach())
+        keys, seen = tokens if context.slots is None else context.slots, memory
+        if position.remembers:
+            bare, features = jnp.split(memory.keys_XKS, [self.heads.key_size(self.sizes)], 1)
+            features_BSH = rearrange(features, "(b m) r s -> b s (m r)", b=len(x_BLD)).astype(jnp.float32)
+            bias = position.memory_bias(features_BSH, tokens, keys, context.slots is not None)
+            seen = memory._replace(keys_XKS=bare)
+        reached, keys = config.reach.condense(seen, keys, len(x_BLD), self.reach())
         mask, reach = context.mask, config.reach.mask()
         if reach is not None:
             mask = reach if mask is None else mask & reach

@@ -121,13 +121,8 @@ class Transformer(nnx.Module):
             raise ConfigError("model: only a causal model has a cache, and this one sees later tokens")
         self.check_length(capacity)
         slots = min(capacity, (self.span or capacity) + ahead)
-        sizes = config.head_sizes
-        heads = batch_size * config.heads.memory_heads(sizes)
-        keys = jnp.zeros((heads, config.heads.key_size(sizes), slots), dtype)
-        values = jnp.zeros((heads, slots, config.heads.value_size(sizes)), dtype)
-        own = [config.layer_config(layer).carry.own_memory for layer in range(config.num_layers)]
         return Cache(
-            tuple(KeyValue(keys, values) if keeps else None for keeps in own),
+            tuple(_empty(config.layer_config(layer), batch_size, slots, dtype) for layer in range(config.num_layers)),
             empty_tokens(batch_size, slots),
             None if ahead or self.is_ring(slots) else jnp.int32(0),
             jnp.zeros(batch_size, jnp.int32),
@@ -170,3 +165,16 @@ class Transformer(nnx.Module):
         return x_BLD, cache._replace(
             layers=tuple(layers), tokens=after, written=written, next_position_B=next_position_B
         )
+
+
+def _empty(layer: ModelConfig, batch_size: int, slots: int, dtype) -> KeyValue | None:
+    """The slots of a layer; None where it has no keys and values of its own."""
+    if not layer.carry.own_memory:
+        return None
+    sizes, heads = layer.head_sizes, layer.heads
+    count = heads.memory_heads(sizes)
+    size = heads.key_size(sizes) + layer.position.remembers * heads.count(sizes.num_heads) // count
+    return KeyValue(
+        jnp.zeros((batch_size * count, size, slots), dtype),
+        jnp.zeros((batch_size * count, slots, heads.value_size(sizes)), dtype),
+    )
