@@ -17,10 +17,12 @@ Found with the first command (2 layers, d 64, 300 steps, 4 estimation seeds of 6
     rmsnorm        2.2925 ± 0.0272   +0.0068 ± 0.0175  unresolved  0.079
     scalenorm      2.3052 ± 0.0273   +0.0196 ± 0.0097  worse       0.089
     dyt            3.2353 ± 0.0329   +0.9497 ± 0.0395  worse       0.005
+    dyt, emb. √d   3.2403 ± 0.0292   +0.9546 ± 0.0382  worse       0.013
     none           2.4562 ± 0.0298   +0.1705 ± 0.0417  worse       0.326
 
 RMSNorm and no bias: as expected, not resolved. Without a norm the sensitivity is four times as large.
-No run diverged. DyT does not learn to look at the context from embeddings of standard deviation 0.02.
+No run diverged. DyT does not learn to look at the context, and embeddings times √d do not help at this size and
+number of steps: against the paper's expectation.
 """
 
 from experiments import cli

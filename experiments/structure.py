@@ -19,6 +19,19 @@ Found at equal parameters (2 layers, d 64, 300 steps, 4 estimation seeds of 6; j
 Parallel costs little: sign as expected, not resolved. Macaron gains nothing here. 300 steps measure
 speed of learning, and narrow networks learn more slowly.
 
+Found at equal operations (the same; steps solved for):
+
+    sequential         2.2943 ± 0.0254
+    parallel           2.3057 ± 0.0134   +0.0114 ± 0.0191   unresolved
+    macaron            2.4114 ± 0.0441   +0.1171 ± 0.0339   worse
+    experts            2.3085 ± 0.0333   +0.0142 ± 0.0143   unresolved
+    twice as deep      2.4548 ± 0.0203   +0.1604 ± 0.0177   worse
+    attention only     2.1959 ± 0.0291   -0.0985 ± 0.0183   better
+    feed-forward only  2.3884 ± 0.0318   +0.0940 ± 0.0442   worse
+
+What costs less a step gets more steps, and that decides here: attention only had 2.4 times as many, macaron
+and deep ones two thirds and half. Experts are no gain yet, against the expectation.
+
 Two studies, in the folders `parameters` and `flops`: d_ff is solved for so that every arm has as many
 parameters as the baseline, or number of steps so that it costs as many operations in all.
 """

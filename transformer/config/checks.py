@@ -65,7 +65,7 @@ def _check_pattern(config: "ModelConfig") -> None:
         )
     if "memory" in config.carries and any(layer.position.remembers for layer in layers):
         raise ConfigError(
-            f"model.carry: {config.position} keeps numbers with the keys of every layer, and some have none of their own"
+            f"model.carry: {config.position} keeps numbers with the keys of every layer, and some have no own ones"
         )
     if config.position.biased and not any(layer.block.attends for layer in layers):
         raise ConfigError(f"model.position: {config.position} is a bias of scores, and {config.block} has no attention")
