@@ -92,7 +92,7 @@ from transformer.config.objectives import (
     SequenceToSequence,
     Sums,
 )
-from transformer.config.parameters import Constant, FanIn, Identity, Initializer, Normal, Parameter, Xavier
+from transformer.config.parameters import Constant, FanIn, FirstRow, Identity, Initializer, Normal, Parameter, Xavier
 from transformer.config.patterns import Pattern
 from transformer.config.pooling import AttentionPooling, ClassToken, MeanPooling, Pooling
 from transformer.config.positions import (
@@ -303,6 +303,7 @@ __all__ = [
     "FanIn",
     "FeedForwardKind",
     "FeedForwardOnly",
+    "FirstRow",
     "Fixed",
     "Fixup",
     "Forbidden",

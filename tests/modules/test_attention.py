@@ -16,6 +16,7 @@ from transformer.config.positions import ALiBi, Forgetting, NoPosition, RoPE
 from transformer.config.reaches import Linformer
 from transformer.config.synthesizers import DenseSynthesizer, RandomSynthesizer
 from transformer.config.variant import ConfigError
+from transformer.functional.convolution import convolve, convolve_slots
 from transformer.functional.fourier import fourier_mix
 from transformer.functional.masks import Causal, Full, Padding, Segment, Tokens
 from transformer.functional.norms import rms_norm
@@ -194,3 +195,27 @@ def test_fourier_is_the_transform_of_each_document():
     for place in (slice(0, 2), slice(2, 5)):
         expected = np.fft.fft2(np.asarray(X[0, place])).real
         np.testing.assert_allclose(packed[place], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_convolution_of_each_document():
+    """Alone it is numpy's of every feature; packed, padded or out of the slots of a cache the same of each document."""
+    rng = np.random.default_rng(0)
+    kernel = jnp.asarray(rng.normal(size=(3, D)), jnp.float32)
+
+    def alone(x):
+        return np.stack([np.convolve(x[:, i], kernel[:, i])[: len(x)] for i in range(D)], 1)
+
+    tokens = Tokens.at(jnp.array([0, 1, 0, 1, 2, 3]), jnp.array([[0, 0, 1, 1, 1, 1]]), jnp.arange(LENGTH)[None] < 5)
+    packed = convolve(X, kernel, tokens)[0]
+    for place in (slice(0, 2), slice(2, 5)):
+        np.testing.assert_allclose(packed[place], alone(np.asarray(X[0, place])), rtol=1e-5, atol=1e-5)
+    order = rng.permutation(LENGTH)
+    slots = Tokens.at(jnp.asarray(order), valid=jnp.ones((1, LENGTH), bool))
+    last = Tokens.at(jnp.array([4, 5]))
+    found = convolve_slots(X[:1, order], kernel, last, slots)[0]
+    np.testing.assert_allclose(found, alone(np.asarray(X[0]))[4:], rtol=1e-5, atol=1e-5)
+
+
+def test_a_convolution_begins_as_none():
+    """The kernel is 1 at the token itself and 0 before it."""
+    np.testing.assert_allclose(run(attention(convolution=3))[0], run(attention())[0], rtol=1e-5, atol=1e-6)

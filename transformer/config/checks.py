@@ -67,6 +67,8 @@ def _check_pattern(config: "ModelConfig") -> None:
         raise ConfigError(
             f"model.carry: {config.position} keeps numbers with the keys of every layer, and some have no own ones"
         )
+    if "memory" in config.carries and config.convolution is not None:
+        raise ConfigError("model.carry: layers without keys of their own keep nothing for model.convolution")
     if config.position.biased and not any(layer.block.attends for layer in layers):
         raise ConfigError(f"model.position: {config.position} is a bias of scores, and {config.block} has no attention")
 

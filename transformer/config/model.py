@@ -46,6 +46,7 @@ class ModelConfig:
         "head_dim",
         "d_ff",
         "embedding_dim",
+        "convolution",
         "distinct_layers",
     )
     """Fields that are positive numbers, or none."""
@@ -117,6 +118,8 @@ class ModelConfig:
     """Norm before the output projection of the feed-forward sublayer (the same; NormFormer)."""
     final_norm: bool | None = None
     """Whether the stream is normalized after the last layer; none: as residual says."""
+    convolution: int | None = None
+    """Tokens that a causal convolution of each feature of queries, keys and values spans (Primer, So et al. 2021)."""
     attention_gate: bool = False
     """Multiply the heads' outputs by σ(xW) (Qiu et al. 2025)."""
     attention_bias: tuple[Literal["query", "key", "value", "out"], ...] = ()

@@ -70,6 +70,16 @@ class Identity(Initializer):
 
 
 @dataclass(frozen=True)
+class FirstRow(Initializer):
+    """1 in the first row, 0 in all others."""
+
+    name = "first_row"
+
+    def __call__(self, key, shape):
+        return jnp.zeros(shape, jnp.float32).at[0].set(1.0)
+
+
+@dataclass(frozen=True)
 class Parameter:
     """A parameter that a variant or a module asks for.
 

@@ -25,6 +25,8 @@ class KeyValue(NamedTuple):
     """(B · G, K, S)."""
     values_XSK: jax.Array
     """(B · G, S, K)."""
+    projected_BSX: jax.Array | None = None
+    """What queries, keys and values were convolved of, side by side, where a model does so."""
 
 
 class Cache(NamedTuple):

@@ -6,13 +6,16 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from einops import rearrange
 from flax import nnx
 
 from transformer.config.model import ModelConfig
 from transformer.config.norms import NoNorm
+from transformer.config.parameters import FirstRow, Parameter
 from transformer.functional.biases import Bias, Placed, Scaled
 from transformer.functional.cache import KeyValue, append
+from transformer.functional.convolution import convolve, convolve_slots
 from transformer.functional.dropout import dropout
 from transformer.functional.masks import Mask, Padding, Tokens
 from transformer.modules.context import Carried, Context, Kept
@@ -27,7 +30,7 @@ class HeadAttention(nnx.Module):
     def __init__(self, config: ModelConfig, *, own_memory: bool = True, key: jax.Array):
         self.config, self.heads, self.sizes = config, config.heads, config.head_sizes
         D, (H, _, _, V) = config.d_model, self.sizes
-        widths = self.heads.widths(self.sizes) | ({} if own_memory else {"key": 0, "value": 0})
+        widths = self.widths = self.heads.widths(self.sizes) | ({} if own_memory else {"key": 0, "value": 0})
         self.layer_of = {role: getattr(config.projection, role) if widths[role] else None for role in widths}
         self.given = {role: width > 0 for role, width in widths.items()}
         for role in ("value", "key", "query"):
@@ -130,6 +133,9 @@ class Attention(HeadAttention):
         self.position = Parameters(own, key=at(key, "position"))
         self.carry = Parameters(config.carry.parameters(), key=at(key, "carry"))
         self.reach = Parameters(config.reach.parameters(), key=at(key, "reach"))
+        kernel = Parameter((config.convolution or 0, sum(self.widths.values())), FirstRow(), decay=False)
+        specs = {} if config.convolution is None else {"kernel": kernel}
+        self.convolution = Parameters(specs, key=at(key, "convolution"))
 
     def __call__(self, x_BLD: jax.Array, *, context: Context, key: jax.Array | None = None) -> tuple[jax.Array, Kept]:
         """(B, L, D), and the keys and values of the past with those of these tokens; a key turns dropout on."""
@@ -138,7 +144,7 @@ class Attention(HeadAttention):
         places_BL = tokens.positions if context.places is None else context.places[tokens.positions]
         addition = position.to_query_key_input(places_BL, config.d_model, params)
         x_qk = x_BLD if addition is None else x_BLD + addition.astype(x_BLD.dtype)
-        q, k, v = self.project(query=x_qk, key=x_qk, value=x_BLD)
+        (q, k, v), projected = self._convolved(self.project(query=x_qk, key=x_qk, value=x_BLD), context)
         q = self.queries(q, tokens.positions)
         q = self._placed(functools.partial(position.to_query, positions_BL=places_BL, params=params), q)
         bias = position.bias(q[..., : self.placed], config.causal, params)
@@ -151,6 +157,7 @@ class Attention(HeadAttention):
                 features = rearrange(position.key_features(x_BLD, params), "b s (m r) -> b s m r", m=k.shape[2])
                 k = jnp.concatenate([k, features.astype(k.dtype)], -1)
             memory, past, values = self._remember(k, v, context)
+            past = None if past is None else past._replace(projected_BSX=projected)
         else:
             memory = context.carried.memory
             assert memory is not None
@@ -168,6 +175,23 @@ class Attention(HeadAttention):
         sides: dict[str, Any] = {"queries": tokens, "keys": keys, "mask": mask, "bias": bias}
         out, scores = self.attend(x_BLD, q, reached, **sides, scores_before=before, key=key)
         return out, Kept(past, Carried(scores, values, memory))
+
+    def _convolved(self, parts: list[jax.Array], context: Context) -> tuple[list[jax.Array], jax.Array | None]:
+        """Queries, keys and values of the tokens and those before them, and what the past keeps for the next ones."""
+        kernel, tokens = self.convolution().get("kernel"), context.tokens
+        if kernel is None:
+            return parts, None
+        joined, kept = jnp.concatenate(parts, -1), None
+        if context.past is None:
+            mixed = convolve(joined, kernel, tokens)
+        else:
+            assert context.past.projected_BSX is not None
+            assert context.slots is not None
+            assert context.slot_places is not None
+            places, crowded = context.slot_places, context.crowded
+            seen, kept = append(context.past.projected_BSX, joined, places, axis=1, crowded=crowded)
+            mixed = convolve_slots(seen, kernel, tokens, context.slots)
+        return jnp.split(mixed, np.cumsum([part.shape[-1] for part in parts])[:-1], -1), kept
 
     def _placed(self, place: Callable[[jax.Array], jax.Array], x_BLHK: jax.Array) -> jax.Array:
         """Queries or keys with their position in those features that it may enter."""

@@ -43,6 +43,7 @@ class Transformer(nnx.Module):
     def span(self) -> int | None:
         """How many of the latest tokens some layer needs; None: all."""
         spans = [self.config.layer_config(i).reach.span for i in range(self.config.pattern.period)]
+        spans.append(self.config.convolution or 1)
         return None if None in spans else max(span for span in spans if span is not None)
 
     @property
@@ -174,7 +175,9 @@ def _empty(layer: ModelConfig, batch_size: int, slots: int, dtype) -> KeyValue |
     sizes, heads = layer.head_sizes, layer.heads
     count = heads.memory_heads(sizes)
     size = heads.key_size(sizes) + layer.position.remembers * heads.count(sizes.num_heads) // count
+    width = sum(heads.widths(sizes).values())
     return KeyValue(
         jnp.zeros((batch_size * count, size, slots), dtype),
         jnp.zeros((batch_size * count, slots, heads.value_size(sizes)), dtype),
+        None if layer.convolution is None else jnp.zeros((batch_size, slots, width), dtype),
     )

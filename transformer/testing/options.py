@@ -151,6 +151,7 @@ FAMILIES: dict[str, list[Changes]] = {
         {"pattern": Pattern(carry=(NoCarry(), SharedKeyValues()))},
         {"qk_norm": RMSNorm()},
         {"attention_gate": True},
+        {"convolution": 3},
         {"num_kv_heads": 1},
         {"num_kv_heads": None, "head_dim": 4},
     ],
@@ -185,12 +186,9 @@ FAMILIES = {name: _distinct(options) for name, options in FAMILIES.items()}
 
 def _factors(families: dict[str, list[Changes]]) -> dict[str, list[Changes]]:
     """Families taken apart where options of one can be in a model together."""
-    parts = {
-        "reach": lambda o: "reach" in o,
-        "carry": lambda o: "carry" in o or "pattern" in o,
-        "heads": lambda o: bool({"heads", "projection", "merge", "num_kv_heads", "attention_gate", "qk_norm"} & set(o)),
-    }
-    taken = {n: [{}, *(o for o in families["attention"] if o and fits(o))] for n, fits in parts.items()}
+    of_heads = {"heads", "projection", "merge", "num_kv_heads", "attention_gate", "qk_norm", "convolution"}
+    fields = {"reach": {"reach"}, "carry": {"carry", "pattern"}, "heads": of_heads}
+    taken = {n: [{}, *(o for o in families["attention"] if set(o) & own)] for n, own in fields.items()}
     rest = [o for o in families["attention"] if not any(o in options for name, options in taken.items() if o)]
     return families | {"attention": rest} | taken
 
