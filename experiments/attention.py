@@ -4,10 +4,26 @@ Expected: on text at this size most mechanisms are close; on associative recall 
 Zoology, figure 2) softmax attention answers everything and linear attention of small states does not.
 Fewer key-value heads cost little (Ainslie et al. 2023).
 
-    python -m experiments.attention                    two cores: minutes
+    python -m experiments.attention                    two cores: 20 minutes
     python -m experiments.attention full               a GPU
 
 The second study, in the folder `recall`, is the task: `exact match` counts examples with every answer right.
+
+Found with the first command (2 layers, d 64; text: 300 steps, 4 estimation seeds of 6, three learning rates;
+recall: 900 steps, 3 estimation seeds of 4, two learning rates; jax 0.10.2, two cores, 2026-11-21): nats per
+token of text, then of recall and the share of examples with all four answers right:
+
+    softmax             2.0801 ± 0.0338                                0.0001           1.000
+    one key-value head  2.0978 ± 0.0435  +0.0177 ± 0.0250  unresolved  0.0001           1.000
+    window of 8         2.0753 ± 0.0299  -0.0048 ± 0.0153  unresolved  1.9303 ± 0.0071  0.001
+    softmax one         2.0846 ± 0.0408  +0.0045 ± 0.0276  unresolved  0.0002 ± 0.0002  1.000
+    sigmoid             2.1266 ± 0.0263  +0.0464 ± 0.0438  unresolved  0.0723 ± 0.0253  0.953
+    linear              2.2407 ± 0.0249  +0.1605 ± 0.0153  worse       1.3671 ± 0.0565  0.005
+    differential        2.1174 ± 0.0606  +0.0373 ± 0.0371  unresolved  0.0001           1.000
+    qk norm             2.0815 ± 0.0322  +0.0014 ± 0.0202  unresolved  0.0001           1.000
+
+As expected: on text a window of 8 tokens costs nothing that 4 seeds resolve, on recall it fails altogether, as
+does linear attention.
 """
 
 import dataclasses
