@@ -8,7 +8,16 @@ attention alone. `learning_rates.png` shows loss against learning rate.
     python -m experiments.mup                          two cores: minutes
     python -m experiments.mup full                     a GPU
 
-Found: not yet run. The first command has three widths, six learning rates and three seeds, 300 steps each.
+Found with `--steps 200` (2 layers, 2 estimation seeds of 3; jax 0.10.2, two cores, 3 min 44 s, 2026-11-21), nats
+per token and the best of six learning rates:
+
+    width   standard                    µP
+       32   2.5251 ± 0.2358   0.016     2.5275 ± 0.0061   0.016
+       64   2.4337 ± 0.1199   0.008     2.5181 ± 0.2895   0.008
+      128   2.3404 ± 0.0979   0.002     2.6471 ± 0.2532   0.004
+
+Not as expected: µP halves the drift of the best learning rate and does not stop it, and wider is not better
+in so few steps. The seeds are too few to say more; what grows with the width and what does not is tested.
 """
 
 from typing import Any
