@@ -20,7 +20,7 @@ from transformer.config.implementations import AttentionImplementation, Chunked,
 from transformer.config.model import ModelConfig
 from transformer.config.norms import Norm, RMSNorm
 from transformer.config.parameters import ZEROS, Normal, Parameter
-from transformer.config.positions import Learned, Position, Sinusoidal2D
+from transformer.config.positions import Contextual, Forgetting, Learned, Position, Sinusoidal2D
 from transformer.config.reaches import (
     BigBird,
     DilatedWindow,
@@ -151,7 +151,7 @@ def check(params, apply, prompts):
     return cache
 
 
-POSITIONS = shipped(Position)
+POSITIONS = [position for position in shipped(Position) if not (position.remembers or position.rescores)]
 
 
 def chosen(which, answers):
@@ -248,6 +248,14 @@ def test_every_choice_has_a_cache(choices):
     """Residuals, projections, merges, scales, layers and norms are the same in pieces, and each position by itself."""
     params, apply = language_model(**choices)
     check(shaken(params), apply, "padded")  # some residual connections begin by doing nothing
+
+
+@pytest.mark.parametrize("prompts", SCHEDULES)
+@pytest.mark.parametrize("reach", [FullReach(), SlidingWindow(SPAN)], ids=str)
+@pytest.mark.parametrize("position", [Contextual(limit=3), Forgetting()], ids=str)
+def test_positions_that_look_at_all_keys_have_a_cache(position, reach, prompts):
+    """What is summed over keys is the same in slots of any order, with padding among them."""
+    check(*language_model(position=position, reach=reach), prompts)
 
 
 def test_every_switch_has_a_cache():

@@ -12,7 +12,7 @@ from transformer.config.model import ModelConfig
 from transformer.config.norms import RMSNorm
 from transformer.config.parameters import Normal
 from transformer.config.patterns import Pattern
-from transformer.config.positions import ALiBi, Forgetting, NoPosition, RoPE
+from transformer.config.positions import ALiBi, Contextual, Forgetting, NoPosition, RoPE
 from transformer.config.reaches import Linformer
 from transformer.config.synthesizers import DenseSynthesizer, RandomSynthesizer
 from transformer.config.variant import ConfigError
@@ -151,6 +151,24 @@ def test_forgetting():
     np.testing.assert_allclose(run(module)[0], expected, rtol=1e-4, atol=1e-5)
 
 
+def test_contextual_positions():
+    """The distance of a key is the sum of the gates up to the query, and between whole distances the score is mixed."""
+    module = attention(position=Contextual(limit=2))
+    q, k, table = heads(module.query(X)), heads(module.key(X)), np.asarray(module.position()["table"])
+    scores = np.array(jnp.einsum("blhk,bshk->bhls", q, k) / 2)
+    gates, added = np.asarray(jax.nn.sigmoid(scores)), np.zeros(scores.shape)
+    for query in range(LENGTH):
+        for key in range(query + 1):
+            place = np.minimum(gates[:, :, query, key : query + 1].sum(-1), 2)
+            low = np.floor(place).astype(int)
+            vector = (
+                table[low] * (low + 1 - place)[..., None] + table[np.minimum(low + 1, 2)] * (place - low)[..., None]
+            )
+            added[:, :, query, key] = (vector * q[:, query]).sum(-1) / 2
+    expected = module.out(mixed(scores + added, heads(module.value(X))))
+    np.testing.assert_allclose(run(module)[0], expected, rtol=1e-4, atol=1e-5)
+
+
 def test_shared_keys_and_values_have_no_cache():
     """A layer that reads those before it has neither projections nor slots."""
     shared = config(pattern=Pattern(carry=(NoCarry(), SharedKeyValues())))
@@ -166,6 +184,7 @@ REFUSED = {
     "model.heads: dense_synthesizer": {"heads": DenseSynthesizer(length=5)},
     "model.qk_norm: queries and keys of latent": {"heads": LatentHeads(), "qk_norm": RMSNorm()},
     "model.num_kv_heads: in latent": {"heads": LatentHeads(), "num_kv_heads": 1},
+    "model.position: contextual": {"position": Contextual(), "causal": False},
     "model.reach: what linformer": {"reach": Linformer()},
     "model.reach: the mixtures": {"reach": Linformer(), "causal": False, "position": ALiBi()},
 }

@@ -103,6 +103,11 @@ def _check_norms(config: "ModelConfig") -> None:
 def _check_attention(config: "ModelConfig") -> None:
     if config.attention_dropout and not config.attention.forms_weights:
         raise ConfigError(f"model.attention_dropout: {config.attention} never forms the weights; use exact")
+    if config.position.rescores and not (config.attention.forms_weights and config.causal):
+        raise ConfigError(
+            f"model.position: {config.position} counts tokens up to the query by their scores; use exact attention in "
+            "a causal model, or rope"
+        )
     if config.carry.takes == "scores" and not config.attention.forms_weights:
         raise ConfigError(f"model.carry: {config.attention} never forms the scores; use exact")
     if not (config.weighting.online or config.attention.forms_weights):

@@ -1,7 +1,9 @@
 """Positional schemes: what they add to the embedding, to queries and keys, or to the scores."""
 
 import abc
+import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -13,6 +15,8 @@ from transformer.config.variant import ConfigError, Variant
 from transformer.functional import biases, positions
 from transformer.functional.biases import Bias
 from transformer.functional.masks import Tokens
+
+ScoreFunction = Callable[[jax.Array], jax.Array]
 
 
 class Position(Variant, abc.ABC):
@@ -33,6 +37,8 @@ class Position(Variant, abc.ABC):
     """Whether it tells tokens apart by their position."""
     remembers: ClassVar[bool] = False
     """Whether a number for each map of attention is kept with every key (`key_features`)."""
+    rescores: ClassVar[bool] = False
+    """Whether it changes scores by what all scores of a query are (`score`), which then have to be formed."""
     fades: ClassVar[bool] = False
     """Whether its bias falls with distance from the beginning."""
 
@@ -78,6 +84,10 @@ class Position(Variant, abc.ABC):
 
     def bias(self, q_BLHK: jax.Array, causal: bool, params) -> Bias | None:
         """A value added to the scaled scores, one number a head; it may depend on the queries."""
+        return None
+
+    def score(self, q_BLHK: jax.Array, queries: Tokens, keys: Tokens, in_slots: bool, params) -> ScoreFunction | None:
+        """A function of all scaled scores (B, G, H/G, L, S) before the bias; `in_slots` as in `memory_bias`."""
         return None
 
     def key_features(self, x_BLD: jax.Array, params) -> jax.Array:
@@ -510,6 +520,32 @@ class Forgetting(Position):
 
 
 @dataclass(frozen=True)
+class Contextual(Position):
+    """A key is as far away as the gates between it and the query say, Σ σ(q·k) (CoPE, Golovneva et al. 2024).
+
+    q·e is added to the score, e a trained vector for each whole distance up to `limit`, interpolated between
+    two (equations 3 to 5). Gates are of scaled scores, and so are the added ones.
+    """
+
+    limit: int = 32
+    biased = True
+    rescores = True
+    relative = True
+
+    def __post_init__(self):
+        if self.limit < 1:
+            raise ConfigError(f"contextual.limit: {self.limit} is not a positive number")
+
+    def layer_parameters(self, num_heads, head_dim, d_model):
+        return {"table": Parameter((self.limit + 1, head_dim), Normal(0.02))}
+
+    def score(self, q_BLHK, queries, keys, in_slots, params):
+        scale = q_BLHK.shape[-1] ** -0.5
+        own_BLHX = scale * (q_BLHK.astype(jnp.float32) @ params["table"].T)
+        return functools.partial(biases.add_contextual, own_BLHX, queries, keys, in_slots)
+
+
+@dataclass(frozen=True)
 class Randomized(Position):
     """While training, positions are a sorted random choice from a longer range (Ruoss et al. 2023, section 3).
 
@@ -539,6 +575,10 @@ class Randomized(Position):
     @property
     def remembers(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.scheme.remembers
+
+    @property
+    def rescores(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.scheme.rescores
 
     @property
     def orders(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -575,6 +615,9 @@ class Randomized(Position):
 
     def bias(self, q_BLHK, causal, params):
         return self.scheme.bias(q_BLHK, causal, params)
+
+    def score(self, q_BLHK, queries, keys, in_slots, params):
+        return self.scheme.score(q_BLHK, queries, keys, in_slots, params)
 
     def key_features(self, x_BLD, params):
         return self.scheme.key_features(x_BLD, params)

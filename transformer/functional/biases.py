@@ -148,6 +148,40 @@ class Cumulated:
         return -jnp.abs(jnp.moveaxis(c_BLH, -1, 1)[..., None] - jnp.moveaxis(c_BSH, -1, 1)[:, :, None])
 
 
+def add_contextual(
+    own_BLHX: jax.Array, queries: Tokens, keys: Tokens, in_slots: bool, scores_BGRLS: jax.Array
+) -> jax.Array:
+    """Scores and what the query has for the distance of each key (CoPE, Golovneva et al. 2024, equations 3 to 5).
+
+    The distance is the sum of σ(score) over the keys from this one up to the query, at most X - 1; between
+    whole distances the numbers are interpolated.
+
+    Args:
+      own_BLHX: a number of every query for each whole distance.
+      in_slots: the keys lie in the slots of a cache, in any order.
+      scores_BGRLS: scaled, (B, G, H/G, L, S).
+    """
+    behind_BLS = keys.positions[:, None, :] <= queries.positions[:, :, None]
+    if keys.valid is not None:
+        behind_BLS &= keys.valid[:, None]
+    if queries.segments is not None and keys.segments is not None:
+        behind_BLS &= queries.segments[:, :, None] == keys.segments[:, None, :]
+    gates = jax.nn.sigmoid(scores_BGRLS) * behind_BLS[:, None, None].astype(jnp.float32)
+    if in_slots:
+        later_BSS = (keys.positions[:, :, None] >= keys.positions[:, None, :]).astype(jnp.float32)
+        distance = gates @ later_BSS[:, None, None]
+    else:
+        distance = jnp.flip(jnp.cumsum(jnp.flip(gates, -1), -1), -1)
+    distance = jnp.minimum(distance, own_BLHX.shape[-1] - 1)
+    own = jnp.moveaxis(own_BLHX, 2, 1).reshape(*scores_BGRLS.shape[:4], -1)
+    below = jnp.floor(distance)
+    low, high = (
+        jnp.take_along_axis(own, jnp.minimum(place, own.shape[-1] - 1).astype(jnp.int32), -1)
+        for place in (below, below + 1)
+    )
+    return scores_BGRLS + low + (distance - below) * (high - low)
+
+
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Placed:

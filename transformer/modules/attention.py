@@ -1,7 +1,7 @@
 """Multi-head attention."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -13,6 +13,7 @@ from flax import nnx
 from transformer.config.model import ModelConfig
 from transformer.config.norms import NoNorm
 from transformer.config.parameters import FirstRow, Parameter
+from transformer.config.positions import ScoreFunction
 from transformer.functional.biases import Bias, Placed, Scaled
 from transformer.functional.cache import KeyValue, append
 from transformer.functional.convolution import convolve, convolve_slots
@@ -81,10 +82,13 @@ class HeadAttention(nnx.Module):
         keys: Tokens,
         mask: Mask | None,
         bias: Bias | None,
-        scores_before: jax.Array | None = None,
+        more_scores: Sequence[ScoreFunction | None] = (),
         key: jax.Array | None,
     ) -> tuple[jax.Array, jax.Array | None]:
-        """(B, L, D): what the queries find in the memory; and the scores, where they are formed."""
+        """(B, L, D): what the queries find in the memory; and the scores, where they are formed.
+
+        `more_scores` are functions of scaled scores after that of the config.
+        """
         config, more = self.config, {}
         if config.attention_dropout > 0 and key is not None:
             more["drop_weights"] = functools.partial(dropout, rate=config.attention_dropout, key=key)
@@ -103,7 +107,7 @@ class HeadAttention(nnx.Module):
             mask=mask,
             bias=Scaled(bias, scale) if config.scale_bias and bias is not None else bias,
             scale=scale,
-            score=self._score(scores_before),
+            score=_in_turn(config.score.function(), *more_scores),
             weigh=config.weighting(q_BLHK.shape[2], self.weighting()),
             **more,
         )
@@ -114,13 +118,6 @@ class HeadAttention(nnx.Module):
             out_BLHV = out_BLHV * gate.reshape(out_BLHV.shape)
         out = self.inner_norm(config.merge(out_BLHV))
         return out if self.out is None else self.out(out), scores
-
-    def _score(self, before: jax.Array | None) -> Callable[[jax.Array], jax.Array] | None:
-        """The function of every scaled score."""
-        own = self.config.score.function()
-        if before is None:
-            return own
-        return lambda scores: self.config.carry.scores(scores if own is None else own(scores), before)
 
 
 class Attention(HeadAttention):
@@ -171,9 +168,11 @@ class Attention(HeadAttention):
         mask, reach = context.mask, config.reach.mask()
         if reach is not None:
             mask = reach if mask is None else mask & reach
+        rescored = position.score(q[..., : self.placed], tokens, keys, context.slots is not None, params)
         before = context.carried.scores if config.carry.takes == "scores" else None
+        carried = None if before is None else functools.partial(config.carry.scores, before=before)
         sides: dict[str, Any] = {"queries": tokens, "keys": keys, "mask": mask, "bias": bias}
-        out, scores = self.attend(x_BLD, q, reached, **sides, scores_before=before, key=key)
+        out, scores = self.attend(x_BLD, q, reached, **sides, more_scores=(rescored, carried), key=key)
         return out, Kept(past, Carried(scores, values, memory))
 
     def _convolved(self, parts: list[jax.Array], context: Context) -> tuple[list[jax.Array], jax.Array | None]:
@@ -242,3 +241,11 @@ class CrossAttention(HeadAttention):
 def in_order(k_BSGK: jax.Array, v_BSGK: jax.Array) -> KeyValue:
     """Keys and values as a cache keeps them."""
     return KeyValue(rearrange(k_BSGK, "b s g k -> (b g) k s"), rearrange(v_BSGK, "b s g k -> (b g) s k"))
+
+
+def _in_turn(*functions: ScoreFunction | None) -> ScoreFunction | None:
+    """One after the other those that are there; None where none is."""
+    there = [function for function in functions if function is not None]
+    if len(there) < 2:
+        return there[0] if there else None
+    return lambda scores: functools.reduce(lambda scores, function: function(scores), there, scores)

@@ -15,6 +15,7 @@ from transformer.config.model import ModelConfig
 from transformer.config.norms import GroupNorm, LayerNorm, Norm, RMSNorm
 from transformer.config.patterns import Pattern
 from transformer.config.positions import (
+    Contextual,
     LinearScaling,
     Llama3Scaling,
     NoPosition,
@@ -88,6 +89,7 @@ SIZED: dict[type[Variant], Variant] = {
     T5Bias: T5Bias(num_buckets=8, max_distance=16),
     RelativeKeys: RelativeKeys(limit=3),
     TransformerXL: TransformerXL(limit=6),
+    Contextual: Contextual(limit=3),
 }
 """In place of a default that tiny models would never feel."""
 
