@@ -22,8 +22,8 @@ from transformer.functional.masks import Causal, Full, Padding, Segment, Tokens
 from transformer.functional.norms import rms_norm
 from transformer.models.language_model import LanguageModel
 from transformer.models.pure import split
-from transformer.modules.attention import Attention
 from transformer.modules.context import Carried, Context
+from transformer.modules.self_attention import Attention
 
 LENGTH, D = 6, 8
 SIZES = {"vocab_size": 11, "max_length": LENGTH, "d_model": D, "num_heads": 2, "num_layers": 2}

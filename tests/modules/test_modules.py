@@ -20,7 +20,6 @@ from transformer.functional.masks import Causal, Tokens
 from transformer.functional.norms import layer_norm
 from transformer.models.language_model import LanguageModel
 from transformer.models.pure import split
-from transformer.modules.attention import Attention
 from transformer.modules.block import Block, ResidualConnection
 from transformer.modules.context import Context, Kept
 from transformer.modules.dense import Dense, fused
@@ -28,6 +27,7 @@ from transformer.modules.embedding import Embedding
 from transformer.modules.feed_forward import FeedForward
 from transformer.modules.norm import NormLayer
 from transformer.modules.parameter import Parameters, at, below, make_parameter
+from transformer.modules.self_attention import Attention
 from transformer.modules.stack import Stack
 
 KEY = jax.random.key(0)
@@ -215,7 +215,7 @@ class Noise(nnx.Module):
     def __init__(self, *, key):
         self.scale = make_parameter(Parameter((1,), ONES), key)
 
-    def __call__(self, x, *, layer, key):
+    def __call__(self, x, *, carried, layer, key):
         return x + self.scale[...] * jax.random.normal(key, x.shape), Kept(penalty=(1 + layer).astype(jnp.float32))
 
 

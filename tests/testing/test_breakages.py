@@ -13,7 +13,7 @@ from transformer.config.norms import DyT
 from transformer.config.positions import ALiBi, RoPE, Sinusoidal
 from transformer.config.residuals import Algebra, ReZero
 from transformer.functional import biases, chunked, masks, norms
-from transformer.modules.attention import Attention
+from transformer.modules.self_attention import Attention
 from transformer.modules.transformer import Transformer
 from transformer.testing import properties
 from transformer.testing.subject import Subject, small
@@ -35,7 +35,7 @@ BREAKAGES = {
         properties.fades,
     ),
     "RoPE on values": (
-        (Attention, "__call__", "k = position", "v = position.to_key(v, places_BL, params)\n    k = position"),
+        (Attention, "__call__", "_remember(k, v,", "_remember(k, position.to_key(v, places_BL, params),"),
         {"position": RoPE()},
         properties.shifted,
     ),

@@ -1,25 +1,22 @@
 """Multi-head attention."""
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from einops import rearrange
 from flax import nnx
 
 from transformer.config.model import ModelConfig
 from transformer.config.norms import NoNorm
-from transformer.config.parameters import FirstRow, Parameter
 from transformer.config.positions import ScoreFunction
-from transformer.functional.biases import Bias, Placed, Scaled
-from transformer.functional.cache import KeyValue, append
-from transformer.functional.convolution import convolve, convolve_slots
+from transformer.functional.biases import Bias, Scaled
+from transformer.functional.cache import KeyValue
 from transformer.functional.dropout import dropout
 from transformer.functional.masks import Mask, Padding, Tokens
-from transformer.modules.context import Carried, Context, Kept
+from transformer.modules.context import Context, Kept
 from transformer.modules.dense import Dense, fused
 from transformer.modules.norm import NormLayer
 from transformer.modules.parameter import Parameters, at
@@ -118,102 +115,6 @@ class HeadAttention(nnx.Module):
             out_BLHV = out_BLHV * gate.reshape(out_BLHV.shape)
         out = self.inner_norm(config.merge(out_BLHV))
         return out if self.out is None else self.out(out), scores
-
-
-class Attention(HeadAttention):
-    """Self-attention; key-value heads may be fewer than query heads."""
-
-    def __init__(self, config: ModelConfig, *, key: jax.Array):
-        super().__init__(config, own_memory=config.carry.own_memory, key=key)
-        self.placed, self.maps = self.heads.placed_size(self.sizes), self.heads.count(config.num_heads)
-        own = config.position.layer_parameters(self.maps, self.placed, config.d_model)
-        self.position = Parameters(own, key=at(key, "position"))
-        self.carry = Parameters(config.carry.parameters(), key=at(key, "carry"))
-        self.reach = Parameters(config.reach.parameters(), key=at(key, "reach"))
-        kernel = Parameter((config.convolution or 0, sum(self.widths.values())), FirstRow(), decay=False)
-        specs = {} if config.convolution is None else {"kernel": kernel}
-        self.convolution = Parameters(specs, key=at(key, "convolution"))
-
-    def __call__(self, x_BLD: jax.Array, *, context: Context, key: jax.Array | None = None) -> tuple[jax.Array, Kept]:
-        """(B, L, D), and the keys and values of the past with those of these tokens; a key turns dropout on."""
-        config, position, tokens = self.config, self.config.position, context.tokens
-        params = (context.position_params or {}) | self.position()
-        places_BL = tokens.positions if context.places is None else context.places[tokens.positions]
-        addition = position.to_query_key_input(places_BL, config.d_model, params)
-        x_qk = x_BLD if addition is None else x_BLD + addition.astype(x_BLD.dtype)
-        (q, k, v), projected = self._convolved(self.project(query=x_qk, key=x_qk, value=x_BLD), context)
-        q = self.queries(q, tokens.positions)
-        q = self._placed(functools.partial(position.to_query, positions_BL=places_BL, params=params), q)
-        bias = position.bias(q[..., : self.placed], config.causal, params)
-        bias = bias if bias is None or context.places is None else Placed(bias, context.places)
-        past, values = context.past, None
-        if config.carry.own_memory:
-            k, v = self.memory(k, v, tokens.positions)
-            k = self._placed(functools.partial(position.to_key, positions_BL=places_BL, params=params), k)
-            if position.remembers:
-                features = rearrange(position.key_features(x_BLD, params), "b s (m r) -> b s m r", m=k.shape[2])
-                k = jnp.concatenate([k, features.astype(k.dtype)], -1)
-            memory, past, values = self._remember(k, v, context)
-            past = None if past is None else past._replace(projected_BSX=projected)
-        else:
-            memory = context.carried.memory
-            assert memory is not None
-        keys, seen = tokens if context.slots is None else context.slots, memory
-        if position.remembers:
-            bare, features = jnp.split(memory.keys_XKS, [self.heads.key_size(self.sizes)], 1)
-            features_BSH = rearrange(features, "(b m) r s -> b s (m r)", b=len(x_BLD)).astype(jnp.float32)
-            bias = position.memory_bias(features_BSH, tokens, keys, context.slots is not None)
-            seen = memory._replace(keys_XKS=bare)
-        reached, keys = config.reach.condense(seen, keys, len(x_BLD), self.reach())
-        mask, reach = context.mask, config.reach.mask()
-        if reach is not None:
-            mask = reach if mask is None else mask & reach
-        rescored = position.score(q[..., : self.placed], tokens, keys, context.slots is not None, params)
-        before = context.carried.scores if config.carry.takes == "scores" else None
-        carried = None if before is None else functools.partial(config.carry.scores, before=before)
-        sides: dict[str, Any] = {"queries": tokens, "keys": keys, "mask": mask, "bias": bias}
-        out, scores = self.attend(x_BLD, q, reached, **sides, more_scores=(rescored, carried), key=key)
-        return out, Kept(past, Carried(scores, values, memory))
-
-    def _convolved(self, parts: list[jax.Array], context: Context) -> tuple[list[jax.Array], jax.Array | None]:
-        """Queries, keys and values of the tokens and those before them, and what the past keeps for the next ones."""
-        kernel, tokens = self.convolution().get("kernel"), context.tokens
-        if kernel is None:
-            return parts, None
-        joined, kept = jnp.concatenate(parts, -1), None
-        if context.past is None:
-            mixed = convolve(joined, kernel, tokens)
-        else:
-            assert context.past.projected_BSX is not None
-            assert context.slots is not None
-            assert context.slot_places is not None
-            places, crowded = context.slot_places, context.crowded
-            seen, kept = append(context.past.projected_BSX, joined, places, axis=1, crowded=crowded)
-            mixed = convolve_slots(seen, kernel, tokens, context.slots)
-        return jnp.split(mixed, np.cumsum([part.shape[-1] for part in parts])[:-1], -1), kept
-
-    def _placed(self, place: Callable[[jax.Array], jax.Array], x_BLHK: jax.Array) -> jax.Array:
-        """Queries or keys with their position in those features that it may enter."""
-        if self.placed == x_BLHK.shape[-1]:
-            return place(x_BLHK)
-        if self.placed == 0:
-            return x_BLHK
-        return jnp.concatenate([place(x_BLHK[..., : self.placed]), x_BLHK[..., self.placed :]], -1)
-
-    def _remember(self, k_BSGK: jax.Array, v_BSGK: jax.Array, context: Context):
-        """What is attended to, the past with it, and the values that later layers may take over."""
-        first = v_BSGK
-        if context.carried.values is not None:
-            first = jnp.where(context.first, v_BSGK, context.carried.values)
-        own = self.config.carry.values(v_BSGK, first, self.carry())
-        memory, past = in_order(k_BSGK, own), context.past
-        if past is None:
-            return memory, None, first
-        assert context.slot_places is not None
-        places, crowded = context.slot_places, context.crowded
-        keys_seen, keys_kept = append(past.keys_XKS, memory.keys_XKS, places, axis=2, crowded=crowded)
-        values_seen, values_kept = append(past.values_XSK, memory.values_XSK, places, axis=1, crowded=crowded)
-        return KeyValue(keys_seen, values_seen), KeyValue(keys_kept, values_kept), first
 
 
 class CrossAttention(HeadAttention):

@@ -11,12 +11,13 @@ from transformer.config.blocks import Sublayer
 from transformer.config.model import ModelConfig
 from transformer.config.residuals import Place, Residual, Stream
 from transformer.functional.dropout import drop_sequences, dropout
-from transformer.modules.attention import Attention, CrossAttention
+from transformer.modules.attention import CrossAttention
 from transformer.modules.context import Carried, Context, Kept
 from transformer.modules.experts import make_feed_forward
 from transformer.modules.fourier import FourierMixing
 from transformer.modules.norm import NormLayer
 from transformer.modules.parameter import Parameters, at, below
+from transformer.modules.self_attention import Attention
 
 SUBLAYERS: dict[str, Callable[..., Any]] = {
     "attention": Attention,
