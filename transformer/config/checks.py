@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from transformer.config.attention import InverseRootScale, SeparateProjections
 from transformer.config.norms import NoNorm, Norm
+from transformer.config.positions import NoPosition
 from transformer.config.variant import ConfigError
 from transformer.config.weightings import PlainScore
 
@@ -58,6 +59,9 @@ def _check_pattern(config: "ModelConfig") -> None:
             raise ConfigError(f"model.pattern: {layer.residual} and {config.residual} keep other streams")
         if layer.position != config.position and not layer.position.enters_layers(config):
             raise ConfigError(f"model.pattern: {layer.position} does not enter in each layer by itself; use rope")
+    positions = config.pattern.position
+    if positions and config.position not in (*positions, NoPosition()) and not config.position.enters_embedding():
+        raise ConfigError(f"model.pattern: it says position of every layer, so {config.position} has no place")
     if config.carries and not (layers[0].carry.own_memory and layers[0].block.attends):
         raise ConfigError(
             f"model.carry: the first layer, of {layers[0].carry} and {layers[0].block}, has nothing to hand on; "
@@ -139,6 +143,8 @@ def _check_heads(config: "ModelConfig") -> None:
     if not heads.shares_keys and config.num_kv_heads not in (None, config.num_heads):
         raise ConfigError(f"model.num_kv_heads: in {heads} all heads share one memory, not {config.num_kv_heads}")
     whole = heads.placed_size(sizes) == heads.key_size(sizes)
+    if not whole and not config.carry.own_memory:
+        raise ConfigError(f"model.carry: {config.heads} makes keys and values in its own way; use plain heads")
     if not whole and config.qk_norm != NoNorm():
         raise ConfigError(f"model.qk_norm: queries and keys of {heads} are not projections alone; use none")
     if not whole and config.projection != SeparateProjections():

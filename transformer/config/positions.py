@@ -45,7 +45,11 @@ class Position(Variant, abc.ABC):
     def enters_layers(self, config: Any) -> bool:
         """Whether a layer can have it and others not: nothing of it stands outside of the layers."""
         shared = self.parameters(config.d_model, config.num_heads, config.max_length)
-        return not shared and self.to_embedding(jnp.zeros((1, 1), jnp.int32), config.d_model, {}) is None
+        return not shared and not self.enters_embedding()
+
+    def enters_embedding(self) -> bool:
+        """Whether it is added to the embedding."""
+        return type(self).to_embedding is not Position.to_embedding
 
     def check(self, head_dim: int) -> None:
         """Raise `ConfigError` where the scheme does not fit the head size."""
@@ -529,6 +533,7 @@ class Contextual(Position):
 
     limit: int = 32
     biased = True
+    enters_queries = True
     rescores = True
     relative = True
 
@@ -586,6 +591,9 @@ class Randomized(Position):
 
     def check(self, head_dim):
         self.scheme.check(head_dim)
+
+    def enters_embedding(self):
+        return self.scheme.enters_embedding()
 
     def on_grid(self, columns, first):
         raise ConfigError(f"model.position: {self} has no meaning on a grid of patches; use {self.scheme}")

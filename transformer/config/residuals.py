@@ -318,16 +318,13 @@ class EmbeddingSkip(PreNorm):
 
 @dataclass(frozen=True)
 class UNet(PreNorm):
-    """`pre`, and the last half of the blocks begin with what the first half ended with, the last with the first.
+    """`pre`, and the blocks of the last half begin with what those of the first half ended with added, in reverse.
 
-    (U-ViT, Bao et al. 2022; modded-nanogpt, 2024.) A trained factor is on what is left and one on what is added.
+    (U-ViT, Bao et al. 2022, figure 2b, "add"; modded-nanogpt, 2024.)
     """
 
     name = "u_net"
     streams: ClassVar[int] = 2
-
-    def parameters(self, d_model):
-        return {"skip": Parameter((), ONES)}
 
     def start(self, x_BLD, num_layers):
         return x_BLD, jnp.zeros((max(num_layers // 2, 1), *x_BLD.shape), x_BLD.dtype)
@@ -339,12 +336,12 @@ class UNet(PreNorm):
         x, left = stream
         half, mirror = place.num_layers // 2, place.num_layers - 1 - place.layer
         if place.connection == 0:
-            added = _times(params["skip"], left[jnp.clip(mirror, 0, len(left) - 1)])
+            added = left[jnp.clip(mirror, 0, len(left) - 1)]
             x = x + jnp.where(mirror < half, added, jnp.zeros_like(added))
         x = super().__call__(x, f, norms, params, place)
         if place.connection == place.connections - 1:
             row = jnp.clip(place.layer, 0, len(left) - 1)
-            left = left.at[row].set(jnp.where(place.layer < half, _times(params["skip"], x), left[row]))
+            left = left.at[row].set(jnp.where(place.layer < half, x, left[row]))
         return x, left
 
 
