@@ -238,3 +238,11 @@ def test_a_convolution_of_each_document():
 def test_a_convolution_begins_as_none():
     """The kernel is 1 at the token itself and 0 before it."""
     np.testing.assert_allclose(run(attention(convolution=3))[0], run(attention())[0], rtol=1e-5, atol=1e-6)
+
+
+def test_a_factor_for_each_head():
+    """Doubling one head's factor adds that head's part of the output once more."""
+    module, without = attention(head_scale=True), attention(head_scale=True)
+    module.head_scale.factors[...], without.head_scale.factors[...] = jnp.array([2.0, 1.0]), jnp.array([0.0, 1.0])
+    both = run(attention())[0]
+    np.testing.assert_allclose(run(module)[0] - both, both - run(without)[0], rtol=1e-4, atol=1e-5)

@@ -120,6 +120,8 @@ class ModelConfig:
     """Whether the stream is normalized after the last layer; none: as residual says."""
     convolution: int | None = None
     """Tokens that a causal convolution of each feature of queries, keys and values spans (Primer, So et al. 2021)."""
+    head_scale: bool = False
+    """Multiply the output of each head by a trained number (NormFormer, Shleifer et al. 2021, equation 2)."""
     attention_gate: bool = False
     """Multiply the heads' outputs by σ(xW) (Qiu et al. 2025)."""
     attention_bias: tuple[Literal["query", "key", "value", "out"], ...] = ()

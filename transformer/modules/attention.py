@@ -11,6 +11,7 @@ from flax import nnx
 
 from transformer.config.model import ModelConfig
 from transformer.config.norms import NoNorm
+from transformer.config.parameters import ONES, Parameter
 from transformer.config.positions import ScoreFunction
 from transformer.functional.biases import Bias, Scaled
 from transformer.functional.cache import KeyValue
@@ -37,6 +38,8 @@ class HeadAttention(nnx.Module):
                 layer = Dense(D, widths[role], initializer=config.initializer, gain=gain, bias=bias, key=at(key, name))
                 setattr(self, name, layer)
         law: dict[str, Any] = {"initializer": config.initializer}
+        factors = {"factors": Parameter((H,), ONES)} if config.head_scale else {}
+        self.head_scale = Parameters(factors, key=at(key, "head_scale"))
         self.gate = Dense(D, H * V, **law, bias=False, key=at(key, "gate")) if config.attention_gate else None
         self.inner_norm = NormLayer(config.attention_inner_norm, config.merge.width(H, V), key=at(key, "inner_norm"))
         law |= {"gain": config.residual_gain("attention"), "bias": "out" in config.attention_bias}
@@ -110,6 +113,8 @@ class HeadAttention(nnx.Module):
         )
         out_BLHV, scores = answer if config.attention.forms_weights else (answer, None)
         out_BLHV = self.heads.join(out_BLHV, self.sizes, self.head_params())
+        for factors_H in self.head_scale().values():
+            out_BLHV = out_BLHV * factors_H[:, None].astype(out_BLHV.dtype)
         if self.gate is not None:
             gate = jax.nn.sigmoid(self.gate(x_BLD).astype(jnp.float32)).astype(out_BLHV.dtype)
             out_BLHV = out_BLHV * gate.reshape(out_BLHV.shape)

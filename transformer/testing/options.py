@@ -153,6 +153,7 @@ FAMILIES: dict[str, list[Changes]] = {
         {"pattern": Pattern(carry=(NoCarry(), SharedKeyValues()))},
         {"qk_norm": RMSNorm()},
         {"attention_gate": True},
+        {"head_scale": True},
         {"convolution": 3},
         {"num_kv_heads": 1},
         {"num_kv_heads": None, "head_dim": 4},
@@ -188,7 +189,16 @@ FAMILIES = {name: _distinct(options) for name, options in FAMILIES.items()}
 
 def _factors(families: dict[str, list[Changes]]) -> dict[str, list[Changes]]:
     """Families taken apart where options of one can be in a model together."""
-    of_heads = {"heads", "projection", "merge", "num_kv_heads", "attention_gate", "qk_norm", "convolution"}
+    of_heads = {
+        "heads",
+        "projection",
+        "merge",
+        "num_kv_heads",
+        "attention_gate",
+        "head_scale",
+        "qk_norm",
+        "convolution",
+    }
     fields = {"reach": {"reach"}, "carry": {"carry", "pattern"}, "heads": of_heads}
     taken = {n: [{}, *(o for o in families["attention"] if set(o) & own)] for n, own in fields.items()}
     rest = [o for o in families["attention"] if not any(o in options for name, options in taken.items() if o)]
