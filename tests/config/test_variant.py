@@ -161,7 +161,7 @@ def test_any_number_round_trips(number, flag):
 
 ERRORS = [
     (Norm, "layernrom", "norm: unknown name 'layernrom'; did you mean 'layernorm'?"),
-    (Position, "zzz", "position: unknown name 'zzz'; known: alibi, fire, kerple, learned, none"),
+    (Position, "zzz", "position: unknown name 'zzz'; known: alibi, contextual, fire, forgetting, kerple, learned"),
     (Position, "rope(bse=3)", "position: rope has no field 'bse'; did you mean 'base'?"),
     (Position, "rope(1.0, base=2.0)", "position: rope is given 'base' twice"),
     (Position, "rope(1, 1, True, none, 4)", "position: rope takes 4 values, not 5"),
