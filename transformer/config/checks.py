@@ -31,8 +31,10 @@ def check_model(config: "ModelConfig") -> None:
     for name in ("dropout", "attention_dropout", "feed_forward_dropout", "stochastic_depth"):
         if not 0 <= getattr(config, name) < 1:
             raise ConfigError(f"model.{name}: {getattr(config, name)} is not in [0, 1)")
-    if config.future_tokens < 0 or (config.future_tokens and not config.causal):
-        raise ConfigError(f"model.future_tokens: {config.future_tokens} is not a number of tokens behind those read")
+    if config.future_tokens < 0:
+        raise ConfigError(f"model.future_tokens: {config.future_tokens} is negative")
+    if config.future_tokens and not config.causal:
+        raise ConfigError(f"model.future_tokens: {config.future_tokens}, but in an encoder no token is a future one")
     _check_pattern(config)
     for layer in range(config.pattern.period):
         _check_layer(config.layer_config(layer))
@@ -138,8 +140,9 @@ def _check_heads(config: "ModelConfig") -> None:
     heads.check(sizes)
     config.projection.check(config.d_model, config.num_heads, config.kv_heads, config.head_size, config.value_size)
     config.merge.check(config.d_model, config.num_heads, config.value_size)
-    if heads.longest is not None and heads.longest < config.max_length:
-        raise ConfigError(f"model.heads: {heads} has no scores for {config.max_length} tokens (max_length)")
+    for name, choice in (("heads", heads), ("reach", config.reach)):
+        if choice.longest is not None and choice.longest < config.max_length:
+            raise ConfigError(f"model.{name}: {choice} is made for fewer than {config.max_length} tokens (max_length)")
     if not heads.shares_keys and config.num_kv_heads not in (None, config.num_heads):
         raise ConfigError(f"model.num_kv_heads: in {heads} all heads share one memory, not {config.num_kv_heads}")
     whole = heads.placed_size(sizes) == heads.key_size(sizes)

@@ -204,6 +204,13 @@ class ModelConfig:
         return self.num_layers if self.distinct_layers is None else self.distinct_layers
 
     @property
+    def mixes_tokens(self) -> str:
+        """The name of a choice that looks at all tokens whatever the mask; empty for none."""
+        layers = [self.layer_config(layer) for layer in range(self.pattern.period)]
+        own = [choice for layer in layers for choice in (layer.feed_forward, layer.reach)]
+        return next((str(choice) for choice in (self.norm, self.embedding_norm, *own) if choice.mixes_tokens), "")
+
+    @property
     def branches(self) -> int:
         """Residual branches of the stack."""
         return self.num_layers * len(self.block.connections)

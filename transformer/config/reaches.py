@@ -23,9 +23,12 @@ class Reach(Variant):
     mixes_tokens: ClassVar[bool] = False
     """Whether what is attended to depends on all tokens, whatever the mask."""
 
+    may_be_zero: ClassVar[tuple[str, ...]] = ()
+    """Which of its numbers; all others are positive."""
+
     def __post_init__(self):
         for name, value in vars(self).items():
-            least = 0 if name in ("neighbours", "seed", "first", "share") else 1
+            least = 0 if name in self.may_be_zero else 1
             if value < least:
                 raise ConfigError(f"{self.name}.{name}: {value} is less than {least}")
 
@@ -100,6 +103,7 @@ class LocalBlocks(Reach):
     size: int = 128
     neighbours: int = 0
     relative = False
+    may_be_zero = ("neighbours",)
 
     @property
     def span(self):
@@ -147,6 +151,7 @@ class GlobalTokens(Reach):
     size: int = 128
     first: int = 4
     relative = False
+    may_be_zero = ("first",)
 
     def mask(self):
         return Window(self.size) | First(self.first)
@@ -167,6 +172,12 @@ class BigBird(Reach):
     share: float = 0.1
     seed: int = 0
     relative = False
+    may_be_zero = ("first", "share", "seed")
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.share > 1:
+            raise ConfigError(f"big_bird.share: {self.share} is more than 1")
 
     def mask(self):
         return Blocks(self.size, 1) | First(self.first * self.size) | RandomBlocks(self.size, self.share, self.seed)

@@ -31,7 +31,6 @@ class HeadAttention(nnx.Module):
         D, (H, _, _, V) = config.d_model, self.sizes
         widths = self.widths = self.heads.widths(self.sizes) | ({} if own_memory else {"key": 0, "value": 0})
         self.layer_of = {role: getattr(config.projection, role) if widths[role] else None for role in widths}
-        self.given = {role: width > 0 for role, width in widths.items()}
         for role in ("value", "key", "query"):
             if (name := self.layer_of[role]) is not None:
                 bias, gain = name in config.attention_bias, config.inner_gain("attention") if role == "value" else 1.0
@@ -59,7 +58,7 @@ class HeadAttention(nnx.Module):
             roles = [role for role in inputs if inputs[role] is x]
             names = list(dict.fromkeys(name for role in roles if (name := self.layer_of[role])))
             outputs = dict(zip(names, fused(x, [getattr(self, name) for name in names]), strict=True)) if names else {}
-            bare = {role: x if self.given[role] else x[..., :0] for role in roles}
+            bare = {role: x if self.widths[role] else x[..., :0] for role in roles}
             made |= {role: outputs.get(self.layer_of[role] or "", bare[role]) for role in roles}
         return [made[role] for role in inputs]
 

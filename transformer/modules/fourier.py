@@ -12,7 +12,7 @@ class FourierMixing(nnx.Module):
     """The real part of the transform over the tokens of a sequence and over features (Lee-Thorp et al. 2021)."""
 
     def __init__(self, config: ModelConfig, *, key: jax.Array):
-        pass
+        """It has no parameters."""
 
     def __call__(self, x_BLD: jax.Array, *, context: Context, key: jax.Array | None = None) -> tuple[jax.Array, Kept]:
         """(B, L, D)."""

@@ -46,13 +46,6 @@ class Transformer(nnx.Module):
         spans.append(self.config.convolution or 1)
         return None if None in spans else max(span for span in spans if span is not None)
 
-    @property
-    def mixes_tokens(self) -> str:
-        """The name of a choice that looks at all tokens whatever the mask; empty for none."""
-        own = [self.config.layer_config(i) for i in range(self.config.pattern.period)]
-        kinds = (self.config.norm, self.config.embedding_norm, *(c.feed_forward for c in own), *(c.reach for c in own))
-        return next((str(kind) for kind in kinds if kind.mixes_tokens), "")
-
     def check_length(self, length: int) -> None:
         """Raise `ConfigError` where there are more tokens than the positions have a meaning for."""
         if length > self.max_length and not self.config.position.extrapolates:
@@ -86,10 +79,10 @@ class Transformer(nnx.Module):
         """The stream after the last block, the penalty, and what the blocks knew."""
         config = self.config
         self.check_length(tokens.length)
-        if tokens.segments is not None and self.mixes_tokens:
+        if tokens.segments is not None and config.mixes_tokens:
             raise ConfigError(
-                f"model: {self.mixes_tokens} looks at all tokens of a row, and packed documents would see each other; "
-                "use another, or a row for each document"
+                f"model: {config.mixes_tokens} looks at all tokens of a row, and packed documents would see each "
+                "other; use another, or a row for each document"
             )
         places = None
         if key is not None:

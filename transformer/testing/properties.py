@@ -81,7 +81,7 @@ def padding(subject: Subject) -> None:
 
 def packing(subject: Subject) -> None:
     """Documents side by side are the documents alone, and do not see each other."""
-    if subject.mixes_tokens:
+    if subject.config.mixes_tokens:
         return
     segments = np.broadcast_to((np.arange(LENGTH) >= NOW).astype(np.int32), TOKENS.shape)
     positions = np.concatenate([np.arange(NOW), np.arange(LENGTH - NOW)])

@@ -72,7 +72,7 @@ class Subject:
 
         def run(params, tokens_BL, positions_BL, segments_BL, valid_BL):
             more = {"positions_BL": positions_BL, "valid_BL": valid_BL}
-            segments = {} if self.mixes_tokens else {"segments_BL": segments_BL}
+            segments = {} if self.config.mixes_tokens else {"segments_BL": segments_BL}
             return self.apply(params, tokens_BL, **more, **segments)
 
         return compiled(run)
@@ -85,13 +85,6 @@ class Subject:
         valid = np.ones(shape, bool) if valid is None else valid
         params = self.params if params is None else params
         return np.asarray(self.forward(params, *map(jnp.asarray, (tokens_BL, positions, segments, valid))))
-
-    @functools.cached_property
-    def mixes_tokens(self) -> bool:
-        """Whether a choice of the config looks at all tokens whatever the mask, so that packing is refused."""
-        layers = [self.config.layer_config(i) for i in range(self.config.pattern.period)]
-        own = [kind for layer in layers for kind in (layer.feed_forward, layer.reach)]
-        return any(kind.mixes_tokens for kind in (self.config.norm, self.config.embedding_norm, *own))
 
     @functools.cached_property
     def gradient(self) -> Callable[..., tuple[tuple[np.ndarray, np.ndarray], Params]]:
