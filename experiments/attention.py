@@ -33,8 +33,9 @@ from experiments.study_command import StudyCommand, budgets, run_parsed
 from transformer.config.heads import DifferentialHeads
 from transformer.config.norms import RMSNorm
 from transformer.config.parameters import Normal
-from transformer.config.positions import Learned, RoPE
+from transformer.config.positions import Learned
 from transformer.config.reaches import SlidingWindow
+from transformer.config.rotary_positions import RoPE
 from transformer.config.weightings import LinearWeighting, SigmoidWeighting, SoftmaxOne
 from transformer.data.algorithmic import AssociativeRecall
 from transformer.data.puzzles import AlgorithmicConfig

@@ -14,7 +14,7 @@ from experiments import cli
 from experiments.run_command import RunOptions, Trained, conclude, load, mean_of, summarize, train_command
 from transformer.config.architectures import ClassifierConfig
 from transformer.config.objectives import Classification, Objective
-from transformer.config.positions import RoPE
+from transformer.config.rotary_positions import RoPE
 from transformer.config.run import OptimizerConfig
 from transformer.data.labelled import ClassificationRun, Labelled, LabelledConfig
 

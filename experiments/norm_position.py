@@ -26,16 +26,15 @@ from transformer.config.parameters import Xavier
 from transformer.config.residuals import (
     BranchNorm,
     DeepNorm,
-    HyperConnections,
     LayerScale,
     NoNormResidual,
     PeriNorm,
     PostNorm,
     PreNorm,
-    ResiDual,
     ReZero,
     SandwichNorm,
 )
+from transformer.config.streams import HyperConnections, ResiDual
 
 ARMS = {
     "pre": {"model.residual": PreNorm()},

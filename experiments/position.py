@@ -25,7 +25,9 @@ goes on as it is. Sinusoids of unit size drown embeddings of standard deviation 
 
 from experiments import cli
 from experiments.study_command import budgets, run_study
-from transformer.config.positions import ALiBi, Learned, NoPosition, RoPE, Sinusoidal, T5Bias
+from transformer.config.positions import Learned, NoPosition, Sinusoidal
+from transformer.config.relative_positions import ALiBi, T5Bias
+from transformer.config.rotary_positions import RoPE
 from transformer.study.probes import LongerText
 
 ARMS = {

@@ -14,7 +14,7 @@ from experiments import cli
 from experiments.run_command import RunOptions, Trained, conclude, load, mean_of, summarize, train_command
 from transformer.config.architectures import EncoderDecoderConfig
 from transformer.config.objectives import Objective, SequenceToSequence
-from transformer.config.positions import RoPE
+from transformer.config.rotary_positions import RoPE
 from transformer.config.run import OptimizerConfig
 from transformer.data.spans import SpanConfig, SpanRun, Spans
 from transformer.data.tokenizers import END, START

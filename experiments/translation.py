@@ -33,8 +33,9 @@ from transformer.config.activations import ReLU
 from transformer.config.architectures import EncoderDecoderConfig
 from transformer.config.objectives import Objective, SequenceToSequence
 from transformer.config.parameters import Normal, Xavier
-from transformer.config.positions import RoPE, Sinusoidal
+from transformer.config.positions import Sinusoidal
 from transformer.config.residuals import PostNorm, PreNorm
+from transformer.config.rotary_positions import RoPE
 from transformer.config.rules import AdamW
 from transformer.config.run import OptimizerConfig, RunConfig
 from transformer.config.schedules import Cosine, InverseSquareRoot

@@ -65,6 +65,7 @@ from transformer.config.blocks import (
 )
 from transformer.config.carries import Carry, NoCarry, ScoreResidual, SharedKeyValues, ValueResidual
 from transformer.config.feed_forwards import DenseFeedForward, ExpertChoice, FeedForwardKind, TopKExperts
+from transformer.config.gated_positions import Contextual, Forgetting
 from transformer.config.groups import ParameterGroup
 from transformer.config.heads import DifferentialHeads, Heads, HeadSizes, LatentHeads, PlainHeads
 from transformer.config.implementations import AttentionImplementation, Chunked, Exact, Layers, Scanned, Unrolled
@@ -95,33 +96,9 @@ from transformer.config.objectives import (
 from transformer.config.parameters import Constant, FanIn, FirstRow, Identity, Initializer, Normal, Parameter, Xavier
 from transformer.config.patterns import Pattern
 from transformer.config.pooling import AttentionPooling, ClassToken, MeanPooling, Pooling
-from transformer.config.positions import (
-    FIRE,
-    KERPLE,
-    ALiBi,
-    Contextual,
-    Forgetting,
-    Learned,
-    LinearScaling,
-    Llama3Scaling,
-    NoPosition,
-    NoScaling,
-    NTKScaling,
-    Position,
-    QueryKeySinusoidal,
-    Randomized,
-    RelativeKeys,
-    RoPE,
-    RoPE2D,
-    RoPEScaling,
-    Sinusoidal,
-    Sinusoidal2D,
-    T5Bias,
-    TransformerXL,
-    XPos,
-    YaRN,
-)
+from transformer.config.positions import Learned, NoPosition, Position, QueryKeySinusoidal, Sinusoidal, Sinusoidal2D
 from transformer.config.presets import PRESETS, preset
+from transformer.config.randomized_positions import Randomized
 from transformer.config.reaches import (
     BigBird,
     DilatedWindow,
@@ -134,24 +111,32 @@ from transformer.config.reaches import (
     SlidingWindow,
     Strided,
 )
+from transformer.config.relative_positions import FIRE, KERPLE, ALiBi, RelativeKeys, T5Bias, TransformerXL
 from transformer.config.residuals import (
     Algebra,
     BranchNorm,
     DeepNorm,
-    EmbeddingSkip,
     Fixup,
-    HyperConnections,
     LayerScale,
     NoNormResidual,
     PeriNorm,
     PostNorm,
     PreNorm,
-    ResiDual,
     Residual,
     ReZero,
     SandwichNorm,
     ScaledPreNorm,
-    UNet,
+)
+from transformer.config.rotary_positions import (
+    LinearScaling,
+    Llama3Scaling,
+    NoScaling,
+    NTKScaling,
+    RoPE,
+    RoPE2D,
+    RoPEScaling,
+    XPos,
+    YaRN,
 )
 from transformer.config.rules import SGD, Adafactor, AdamW, Lion, Muon, ScheduleFree, UpdateRule
 from transformer.config.run import DataConfig, OptimizerConfig, Replica, RunConfig, TextConfig, fingerprint, grid
@@ -163,6 +148,7 @@ from transformer.config.schedules import (
     Schedule,
     WarmupStableDecay,
 )
+from transformer.config.streams import EmbeddingSkip, HyperConnections, ResiDual, UNet
 from transformer.config.synthesizers import DenseSynthesizer, RandomSynthesizer, Synthesizer
 from transformer.config.tokenizers import BPE, Byte, ByteBPE, Char, Symbols, Tokenization, Word, WordPiece
 from transformer.config.variant import ConfigError, Variant, from_json, replace, to_json, to_text

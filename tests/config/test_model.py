@@ -5,9 +5,9 @@ import pytest
 from transformer.config.architectures import ClassifierConfig, EncoderDecoderConfig, VisionConfig
 from transformer.config.model import ModelConfig
 from transformer.config.patterns import Pattern
-from transformer.config.positions import RoPE
 from transformer.config.reaches import FullReach, SlidingWindow
 from transformer.config.residuals import Fixup
+from transformer.config.rotary_positions import RoPE
 from transformer.config.variant import ConfigError
 
 

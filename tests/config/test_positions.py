@@ -6,7 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from transformer.config.positions import ALiBi, Learned, NoPosition, QueryKeySinusoidal, RoPE, Sinusoidal
+from transformer.config.positions import Learned, NoPosition, QueryKeySinusoidal, Sinusoidal
+from transformer.config.relative_positions import ALiBi
+from transformer.config.rotary_positions import RoPE
 
 POSITIONS = jnp.array([[0, 3, 1]])
 X = jnp.asarray(np.random.default_rng(0).normal(size=(1, 3, 2, 4)), jnp.float32)

@@ -11,8 +11,8 @@ from transformer.config.model import ModelConfig
 from transformer.config.norms import LayerNorm, RMSNorm
 from transformer.config.objectives import NextToken
 from transformer.config.parameters import Normal
-from transformer.config.positions import RoPE
 from transformer.config.residuals import PreNorm, SandwichNorm
+from transformer.config.rotary_positions import RoPE
 from transformer.config.run import RunConfig
 from transformer.config.schedules import WarmupStableDecay
 from transformer.config.variant import ConfigError, from_json, replace, to_json

@@ -17,9 +17,11 @@ from transformer.config.norms import LayerNorm, NoNorm, Norm, RMSNorm
 from transformer.config.objectives import NextToken, Objective
 from transformer.config.parameters import Constant, Initializer
 from transformer.config.pooling import Pooling
-from transformer.config.positions import ALiBi, LinearScaling, NoPosition, Position, RoPE, RoPEScaling
+from transformer.config.positions import NoPosition, Position
 from transformer.config.reaches import Reach
+from transformer.config.relative_positions import ALiBi
 from transformer.config.residuals import Algebra, PostNorm, Residual
+from transformer.config.rotary_positions import LinearScaling, RoPE, RoPEScaling
 from transformer.config.rules import AdamW, UpdateRule
 from transformer.config.run import RunConfig
 from transformer.config.schedules import Schedule

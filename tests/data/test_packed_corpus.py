@@ -10,7 +10,8 @@ import pytest
 from transformer.config.model import ModelConfig
 from transformer.config.objectives import NextToken
 from transformer.config.parameters import Normal
-from transformer.config.positions import ALiBi, Learned
+from transformer.config.positions import Learned
+from transformer.config.relative_positions import ALiBi
 from transformer.config.run import RunConfig, TextConfig
 from transformer.config.variant import ConfigError
 from transformer.data.corpus import load_corpus, packed

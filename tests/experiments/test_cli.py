@@ -12,10 +12,10 @@ from experiments.language_model import Command
 from experiments.study_command import StudyCommand, budgets, run_parsed
 from transformer.config.groups import ParameterGroup
 from transformer.config.patterns import Pattern
-from transformer.config.positions import RoPE
 from transformer.config.presets import PRESETS
 from transformer.config.reaches import FullReach, SlidingWindow
 from transformer.config.residuals import PostNorm
+from transformer.config.rotary_positions import RoPE
 from transformer.config.rules import Lion
 from transformer.config.variant import ConfigError
 

@@ -16,11 +16,12 @@ import pytest
 from transformer.config.activations import ReLU
 from transformer.config.architectures import EncoderDecoderConfig
 from transformer.config.attention import Merge, Projection, Scale
+from transformer.config.gated_positions import Contextual, Forgetting
 from transformer.config.implementations import AttentionImplementation, Chunked, Layers
 from transformer.config.model import ModelConfig
 from transformer.config.norms import Norm, RMSNorm
 from transformer.config.parameters import ZEROS, Normal, Parameter
-from transformer.config.positions import Contextual, Forgetting, Learned, Position, Sinusoidal2D
+from transformer.config.positions import Learned, Position, Sinusoidal2D
 from transformer.config.reaches import (
     BigBird,
     DilatedWindow,

@@ -14,7 +14,7 @@ from transformer.config.activations import ReLU
 from transformer.config.model import ModelConfig
 from transformer.config.norms import RMSNorm
 from transformer.config.parameters import Normal
-from transformer.config.positions import RoPE
+from transformer.config.rotary_positions import RoPE
 from transformer.config.variant import ConfigError
 from transformer.functional.weights import NEVER
 from transformer.inference.beam import Beam

@@ -17,17 +17,11 @@ from transformer.config.model import ModelConfig
 from transformer.config.norms import RMSNorm
 from transformer.config.parameters import Normal
 from transformer.config.pooling import AttentionPooling, ClassToken, MeanPooling, Pooling
-from transformer.config.positions import (
-    ALiBi,
-    Learned,
-    NoPosition,
-    Position,
-    QueryKeySinusoidal,
-    Randomized,
-    RoPE,
-    Sinusoidal2D,
-)
+from transformer.config.positions import Learned, NoPosition, Position, QueryKeySinusoidal, Sinusoidal2D
+from transformer.config.randomized_positions import Randomized
+from transformer.config.relative_positions import ALiBi
 from transformer.config.residuals import NoNormResidual
+from transformer.config.rotary_positions import RoPE
 from transformer.config.variant import ConfigError
 from transformer.functional.dropout import drop_sequences
 from transformer.functional.losses import cross_entropy

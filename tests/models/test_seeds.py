@@ -29,16 +29,10 @@ from transformer.config.implementations import AttentionImplementation, Chunked,
 from transformer.config.model import ModelConfig
 from transformer.config.norms import LayerNorm, Norm, SequenceLayerNorm
 from transformer.config.parameters import Normal
-from transformer.config.positions import (
-    ALiBi,
-    Learned,
-    NoPosition,
-    Position,
-    QueryKeySinusoidal,
-    RoPE,
-    Sinusoidal,
-)
+from transformer.config.positions import Learned, NoPosition, Position, QueryKeySinusoidal, Sinusoidal
+from transformer.config.relative_positions import ALiBi
 from transformer.config.residuals import NoNormResidual
+from transformer.config.rotary_positions import RoPE
 from transformer.config.variant import ConfigError
 from transformer.functional.attention import attention, attention_scores
 from transformer.functional.biases import LinearDistance, Scaled, alibi_slopes

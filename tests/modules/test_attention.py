@@ -7,13 +7,16 @@ import pytest
 
 from transformer.config.architectures import EncoderDecoderConfig
 from transformer.config.carries import NoCarry, ScoreResidual, SharedKeyValues, ValueResidual
+from transformer.config.gated_positions import Contextual, Forgetting
 from transformer.config.heads import LatentHeads
 from transformer.config.model import ModelConfig
 from transformer.config.norms import RMSNorm
 from transformer.config.parameters import Normal
 from transformer.config.patterns import Pattern
-from transformer.config.positions import ALiBi, Contextual, Forgetting, NoPosition, RoPE
+from transformer.config.positions import NoPosition
 from transformer.config.reaches import Linformer
+from transformer.config.relative_positions import ALiBi
+from transformer.config.rotary_positions import RoPE
 from transformer.config.synthesizers import DenseSynthesizer, RandomSynthesizer
 from transformer.config.variant import ConfigError
 from transformer.functional.convolution import convolve, convolve_slots

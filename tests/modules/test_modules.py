@@ -12,8 +12,9 @@ from transformer.config.implementations import Scanned, Unrolled
 from transformer.config.model import ModelConfig
 from transformer.config.norms import LayerNorm, NoNorm, RMSNorm
 from transformer.config.parameters import ONES, ZEROS, FanIn, Normal, Parameter
-from transformer.config.positions import QueryKeySinusoidal, RoPE
+from transformer.config.positions import QueryKeySinusoidal
 from transformer.config.residuals import NoNormResidual, Place, PostNorm, PreNorm, SandwichNorm
+from transformer.config.rotary_positions import RoPE
 from transformer.config.variant import ConfigError
 from transformer.functional.dropout import dropout
 from transformer.functional.masks import Causal, Tokens

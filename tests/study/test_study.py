@@ -10,7 +10,8 @@ import pytest
 
 from transformer.config.norms import Norm, RMSNorm
 from transformer.config.parameters import ONES, Parameter
-from transformer.config.positions import ALiBi, Position
+from transformer.config.positions import Position
+from transformer.config.relative_positions import ALiBi
 from transformer.config.run import RunConfig
 from transformer.config.variant import ConfigError
 from transformer.study.probes import LongerText

@@ -10,8 +10,10 @@ import pytest
 from transformer.analysis import counts
 from transformer.config.implementations import Chunked
 from transformer.config.norms import DyT
-from transformer.config.positions import ALiBi, RoPE, Sinusoidal
+from transformer.config.positions import Sinusoidal
+from transformer.config.relative_positions import ALiBi
 from transformer.config.residuals import Algebra, ReZero
+from transformer.config.rotary_positions import RoPE
 from transformer.functional import biases, chunked, masks, norms
 from transformer.modules.self_attention import Attention
 from transformer.modules.transformer import Transformer

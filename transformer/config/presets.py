@@ -4,7 +4,7 @@ from transformer.config.activations import GLU, SiLU
 from transformer.config.model import ModelConfig
 from transformer.config.norms import LayerNorm, RMSNorm
 from transformer.config.objectives import MaskedToken
-from transformer.config.positions import RoPE
+from transformer.config.rotary_positions import RoPE
 from transformer.config.run import OptimizerConfig, RunConfig, TextConfig
 from transformer.config.tokenizers import Char
 from transformer.config.variant import ConfigError, nearest

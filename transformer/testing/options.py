@@ -9,25 +9,14 @@ from transformer.config.attention import Merge, Projection, Scale
 from transformer.config.blocks import AttentionOnly, BlockLayout, Sequential
 from transformer.config.carries import NoCarry, ScoreResidual, SharedKeyValues, ValueResidual
 from transformer.config.feed_forwards import DenseFeedForward, ExpertChoice, FeedForwardKind, TopKExperts
+from transformer.config.gated_positions import Contextual
 from transformer.config.heads import Heads, LatentHeads
 from transformer.config.implementations import AttentionImplementation, Chunked, Layers, Scanned
 from transformer.config.model import ModelConfig
 from transformer.config.norms import GroupNorm, LayerNorm, Norm, RMSNorm
 from transformer.config.patterns import Pattern
-from transformer.config.positions import (
-    Contextual,
-    LinearScaling,
-    Llama3Scaling,
-    NoPosition,
-    NTKScaling,
-    Position,
-    Randomized,
-    RelativeKeys,
-    RoPE,
-    T5Bias,
-    TransformerXL,
-    YaRN,
-)
+from transformer.config.positions import NoPosition, Position
+from transformer.config.randomized_positions import Randomized
 from transformer.config.reaches import (
     BigBird,
     DilatedWindow,
@@ -40,7 +29,10 @@ from transformer.config.reaches import (
     SlidingWindow,
     Strided,
 )
-from transformer.config.residuals import HyperConnections, LayerScale, PostNorm, PreNorm, Residual, ReZero, SandwichNorm
+from transformer.config.relative_positions import RelativeKeys, T5Bias, TransformerXL
+from transformer.config.residuals import LayerScale, PostNorm, PreNorm, Residual, ReZero, SandwichNorm
+from transformer.config.rotary_positions import LinearScaling, Llama3Scaling, NTKScaling, RoPE, YaRN
+from transformer.config.streams import HyperConnections
 from transformer.config.synthesizers import DenseSynthesizer, RandomSynthesizer
 from transformer.config.variant import ConfigError, Variant, variant_of
 from transformer.config.weightings import Score, Weighting

@@ -1,0 +1,74 @@
+"""Positions whose distances depend on the tokens in between."""
+
+import functools
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+
+from transformer.config.parameters import Constant, FanIn, Normal, Parameter
+from transformer.config.positions import Position
+from transformer.config.variant import ConfigError
+from transformer.functional import biases
+
+
+@dataclass(frozen=True)
+class Forgetting(Position):
+    """The sum of log f of all tokens from the key to the query, f = σ(w·x + b) of each head (Lin Z. et al. 2025).
+
+    The forgetting transformer (FoX, equation 5), ALiBi whose slope depends on the data. In an encoder the
+    sum of those between the two, in either direction.
+    """
+
+    initial: float = 2.0
+    """Where b begins; the paper's is 0."""
+    biased = True
+    relative = True
+    remembers = True
+
+    def layer_parameters(self, num_heads, head_dim, d_model):
+        return {
+            "forget": Parameter((d_model, num_heads), FanIn()),
+            "forget_bias": Parameter((num_heads,), Constant(self.initial)),
+        }
+
+    def key_features(self, x_BLD, params):
+        return jax.nn.log_sigmoid(x_BLD.astype(jnp.float32) @ params["forget"] + params["forget_bias"])
+
+    def memory_bias(self, features_BSH, queries, keys, in_slots):
+        features = features_BSH if keys.valid is None else features_BSH * keys.valid[..., None].astype(jnp.float32)
+        if not in_slots:
+            sums_BSH = jnp.cumsum(features, 1)
+            return biases.Cumulated(sums_BSH, sums_BSH)
+        earlier_BSS = keys.positions[:, None, :] <= keys.positions[:, :, None]
+        sums_BSH = earlier_BSS.astype(jnp.float32) @ features
+        same_BLS = queries.positions[:, :, None] == keys.positions[:, None, :]
+        same_BLS = same_BLS if keys.valid is None else same_BLS & keys.valid[:, None]
+        return biases.Cumulated(same_BLS.astype(jnp.float32) @ sums_BSH, sums_BSH)
+
+
+@dataclass(frozen=True)
+class Contextual(Position):
+    """A key is as far away as the gates between it and the query say, Σ σ(q·k) (CoPE, Golovneva et al. 2024).
+
+    q·e is added to the score, e a trained vector for each whole distance up to `limit`, interpolated between
+    two (equations 3 to 5). Gates are of scaled scores, and so are the added ones.
+    """
+
+    limit: int = 32
+    biased = True
+    enters_queries = True
+    rescores = True
+    relative = True
+
+    def __post_init__(self):
+        if self.limit < 1:
+            raise ConfigError(f"contextual.limit: {self.limit} is not a positive number")
+
+    def layer_parameters(self, num_heads, head_dim, d_model):
+        return {"table": Parameter((self.limit + 1, head_dim), Normal(0.02))}
+
+    def score(self, q_BLHK, queries, keys, in_slots, params):
+        scale = q_BLHK.shape[-1] ** -0.5
+        own_BLHX = scale * (q_BLHK.astype(jnp.float32) @ params["table"].T)
+        return functools.partial(biases.add_contextual, own_BLHX, queries, keys, in_slots)

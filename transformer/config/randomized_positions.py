@@ -1,0 +1,94 @@
+"""Any scheme, trained at positions of longer texts."""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+
+from transformer.config.positions import Position
+from transformer.config.relative_positions import ALiBi
+from transformer.config.variant import ConfigError
+
+
+@dataclass(frozen=True)
+class Randomized(Position):
+    """While training, positions are a sorted random choice from a longer range (Ruoss et al. 2023, section 3).
+
+    The scheme inside sees distances in training that it meets again in longer texts.
+    """
+
+    scheme: Position = ALiBi()
+    longest: int = 2048
+    """Positions are drawn below this number."""
+
+    @property
+    def extrapolates(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.scheme.extrapolates
+
+    @property
+    def biased(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.scheme.biased
+
+    @property
+    def enters_queries(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.scheme.enters_queries
+
+    @property
+    def relative(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.scheme.relative
+
+    @property
+    def remembers(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.scheme.remembers
+
+    @property
+    def rescores(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.scheme.rescores
+
+    @property
+    def orders(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.scheme.orders
+
+    def check(self, head_dim):
+        self.scheme.check(head_dim)
+
+    def enters_embedding(self):
+        return self.scheme.enters_embedding()
+
+    def on_grid(self, columns, first):
+        raise ConfigError(f"model.position: {self} has no meaning on a grid of patches; use {self.scheme}")
+
+    def parameters(self, d_model, num_heads, max_length):
+        return self.scheme.parameters(d_model, num_heads, max(max_length, self.longest))
+
+    def layer_parameters(self, num_heads, head_dim, d_model):
+        return self.scheme.layer_parameters(num_heads, head_dim, d_model)
+
+    def training_positions(self, max_length, key):
+        if self.longest < max_length:
+            raise ConfigError(f"randomized.longest: {self.longest} positions are fewer than max_length {max_length}")
+        return jnp.sort(jax.random.permutation(key, self.longest)[:max_length])
+
+    def to_embedding(self, positions_BL, d_model, params):
+        return self.scheme.to_embedding(positions_BL, d_model, params)
+
+    def to_query_key_input(self, positions_BL, d_model, params):
+        return self.scheme.to_query_key_input(positions_BL, d_model, params)
+
+    def to_query(self, q_BLHK, positions_BL, params):
+        return self.scheme.to_query(q_BLHK, positions_BL, params)
+
+    def to_key(self, k_BLHK, positions_BL, params):
+        return self.scheme.to_key(k_BLHK, positions_BL, params)
+
+    def bias(self, q_BLHK, causal, params):
+        return self.scheme.bias(q_BLHK, causal, params)
+
+    def score(self, q_BLHK, queries, keys, in_slots, params):
+        return self.scheme.score(q_BLHK, queries, keys, in_slots, params)
+
+    def key_features(self, x_BLD, params):
+        return self.scheme.key_features(x_BLD, params)
+
+    def memory_bias(self, features_BSH, queries, keys, in_slots):
+        return self.scheme.memory_bias(features_BSH, queries, keys, in_slots)

@@ -1,0 +1,158 @@
+"""Positions that add to scores what the distance of two tokens says."""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+
+from transformer.config.parameters import ZEROS, Constant, FanIn, Normal, Parameter
+from transformer.config.positions import Position
+from transformer.config.variant import ConfigError
+from transformer.functional import biases, positions
+
+
+@dataclass(frozen=True)
+class ALiBi(Position):
+    """A bias that falls linearly with distance (Press et al. 2021)."""
+
+    biased = True
+    relative = True
+    fades = True
+
+    def bias(self, q_BLHK, causal, params):
+        return biases.LinearDistance(jnp.asarray(biases.alibi_slopes(q_BLHK.shape[2]), jnp.float32))
+
+
+@dataclass(frozen=True)
+class T5Bias(Position):
+    """A trained bias for each bucket of distances and each head (Raffel et al. 2019)."""
+
+    name = "t5_bias"
+    num_buckets: int = 32
+    max_distance: int = 128
+    """Further tokens are in the last bucket."""
+    shared: bool = True
+    """Whether all layers have the same; otherwise each its own."""
+    biased = True
+    relative = True
+
+    def __post_init__(self):
+        if self.num_buckets < 4 or self.max_distance <= self.num_buckets // 2:
+            raise ConfigError(f"t5_bias: {self.num_buckets} buckets do not reach {self.max_distance} tokens")
+
+    def _table(self, num_heads):
+        return {"table": Parameter((self.num_buckets, num_heads), Normal(0.02), decay=False)}
+
+    def parameters(self, d_model, num_heads, max_length):
+        return self._table(num_heads) if self.shared else {}
+
+    def layer_parameters(self, num_heads, head_dim, d_model):
+        return {} if self.shared else self._table(num_heads)
+
+    def bias(self, q_BLHK, causal, params):
+        return biases.Bucketed(params["table"], self.max_distance, causal)
+
+
+@dataclass(frozen=True)
+class KERPLE(Position):
+    """-r₁ log(1 + r₂ |i - j|) with trained positive r₁ and r₂ in every head (Chi et al. 2022)."""
+
+    biased = True
+    relative = True
+    fades = True
+
+    def parameters(self, d_model, num_heads, max_length):
+        return {"first": Parameter((num_heads,), Constant(0.5)), "second": Parameter((num_heads,), Constant(0.5))}
+
+    def bias(self, q_BLHK, causal, params):
+        return biases.LogDistance(jax.nn.softplus(params["first"]), jax.nn.softplus(params["second"]))
+
+
+@dataclass(frozen=True)
+class FIRE(Position):
+    """A trained function of the distance over the query's position (Li S. et al. 2023)."""
+
+    hidden: int = 32
+    slope: float = 0.1
+    """Where c begins."""
+    threshold: float = 16.0
+    """Where the threshold T begins, in tokens."""
+    biased = True
+
+    def parameters(self, d_model, num_heads, max_length):
+        return {
+            "slope": Parameter((), Constant(self.slope)),
+            "threshold": Parameter((), Constant(self.threshold)),
+            "into": Parameter((self.hidden,), Normal(1.0)),
+            "bias": Parameter((self.hidden,), Normal(0.1)),
+            "out": Parameter((self.hidden, num_heads), FanIn(), decay=False),
+        }
+
+    def bias(self, q_BLHK, causal, params):
+        names = ("slope", "threshold", "into", "bias", "out")
+        return biases.Interpolated(*(params[name] for name in names))
+
+
+@dataclass(frozen=True)
+class RelativeKeys(Position):
+    """q·a for a trained vector a of each clipped distance, in every layer (Shaw et al. 2018, equations 2 and 4).
+
+    The paper's vectors for values are left out: it found no loss without them (table 3).
+    """
+
+    name = "relative_keys"
+    limit: int = 16
+    """Tokens further away count as this far."""
+    biased = True
+    enters_queries = True
+    relative = True
+
+    def __post_init__(self):
+        if self.limit < 1:
+            raise ConfigError(f"relative_keys.limit: {self.limit} is not a positive number")
+
+    def layer_parameters(self, num_heads, head_dim, d_model):
+        return {"table": Parameter((2 * self.limit + 1, head_dim), Normal(0.02))}
+
+    def bias(self, q_BLHK, causal, params):
+        scale = q_BLHK.shape[-1] ** -0.5
+        return biases.ByDistance(scale * (q_BLHK.astype(jnp.float32) @ params["table"].T))
+
+
+@dataclass(frozen=True)
+class TransformerXL(Position):
+    """(q + u)·k + (q + v)·W r of the distance, r sinusoidal (Dai et al. 2019, section 3.3), in every layer.
+
+    Distances up to `limit`, further ones as the limit.
+    """
+
+    name = "transformer_xl"
+    limit: int = 64
+    base: float = 10_000.0
+    biased = True
+    enters_queries = True
+    relative = True
+
+    def __post_init__(self):
+        if self.limit < 1:
+            raise ConfigError(f"transformer_xl.limit: {self.limit} is not a positive number")
+
+    def layer_parameters(self, num_heads, head_dim, d_model):
+        return {
+            "content": Parameter((num_heads, head_dim), ZEROS, decay=False),
+            "place": Parameter((num_heads, head_dim), ZEROS, decay=False),
+            "relative": Parameter((head_dim, num_heads * head_dim), FanIn()),
+        }
+
+    def to_query(self, q_BLHK, positions_BL, params):
+        return q_BLHK + params["content"].astype(q_BLHK.dtype)
+
+    def bias(self, q_BLHK, causal, params):
+        q = q_BLHK.astype(jnp.float32) - params["content"] + params["place"]
+        head_dim = q.shape[-1]
+        distances = jnp.arange(-self.limit, self.limit + 1)
+        r_XK = positions.sinusoidal(jnp.abs(distances)[None], head_dim, self.base)[0]
+        # Sines are odd: keys on either side of the query differ.
+        sign = jnp.where(jnp.arange(head_dim) % 2 == 0, jnp.sign(distances)[:, None], 1).astype(jnp.float32)
+        r_XHK = ((r_XK * sign) @ params["relative"]).reshape(len(distances), -1, head_dim)
+        return biases.ByDistance(head_dim**-0.5 * jnp.einsum("blhk,xhk->blhx", q, r_XHK))

@@ -1,0 +1,175 @@
+"""Positions that turn queries and keys."""
+
+import math
+from dataclasses import dataclass, replace
+
+import jax
+import jax.numpy as jnp
+
+from transformer.config.positions import Position
+from transformer.config.variant import ConfigError, Variant
+from transformer.functional import positions
+
+
+class RoPEScaling(Variant):
+    """How rotary frequencies are changed for texts longer than those of the training."""
+
+    def __call__(self, frequencies_F: jax.Array, base: float, size: int) -> jax.Array:
+        return frequencies_F
+
+    def temperature(self) -> float:
+        """The factor on rotated queries and keys."""
+        return 1.0
+
+
+@dataclass(frozen=True)
+class NoScaling(RoPEScaling):
+    """Frequencies as they are."""
+
+    name = "none"
+
+
+@dataclass(frozen=True)
+class LinearScaling(RoPEScaling):
+    """Positions over `factor` (position interpolation, Chen S. et al. 2023, equation 4)."""
+
+    name = "linear"
+    factor: float = 2.0
+
+    def __call__(self, frequencies_F, base, size):
+        return frequencies_F / self.factor
+
+
+@dataclass(frozen=True)
+class NTKScaling(RoPEScaling):
+    """The base times factor^(K/(K-2)): the slowest pair is interpolated, the fastest stays (bloc97, 2023)."""
+
+    name = "ntk"
+    factor: float = 2.0
+
+    def __call__(self, frequencies_F, base, size):
+        return positions.frequencies(size, base * self.factor ** (size / max(size - 2, 1)))
+
+
+@dataclass(frozen=True)
+class YaRN(RoPEScaling):
+    """Slow pairs are interpolated, fast ones stay, and scores are sharpened (Peng et al. 2023, equations 18 to 22)."""
+
+    factor: float = 2.0
+    original_length: int = 2048
+    """Length of the training, in tokens."""
+    slow: float = 1.0
+    fast: float = 32.0
+
+    def __call__(self, frequencies_F, base, size):
+        ramp = positions.yarn_ramp(frequencies_F, self.original_length, self.slow, self.fast)
+        return frequencies_F * (ramp + (1 - ramp) / self.factor)
+
+    def temperature(self):
+        return 0.1 * math.log(self.factor) + 1
+
+
+@dataclass(frozen=True)
+class Llama3Scaling(YaRN):
+    """The passage of `yarn` with other constants, scores as they are (Llama 3.1, 2024)."""
+
+    name = "llama3"
+    factor: float = 8.0
+    original_length: int = 8192
+    fast: float = 4.0
+
+    def temperature(self):
+        return 1.0
+
+
+@dataclass(frozen=True)
+class RoPE(Position):
+    """Rotary positions (Su et al. 2021); see `transformer.functional.positions.rotary`."""
+
+    base: float = 10_000.0
+    fraction: float = 1.0
+    """Share of a head's features that is rotated, from the first (GPT-NeoX)."""
+    interleaved: bool = False
+    scaling: RoPEScaling = NoScaling()
+    enters_queries = True
+    relative = True
+
+    def check(self, head_dim):
+        size = int(head_dim * self.fraction)
+        if size < 2 or size % 2 or size > head_dim:
+            raise ConfigError(
+                f"rope: fraction {self.fraction} of head_dim {head_dim} is {size} features, not an even number up to it"
+            )
+
+    def _rotate(self, x_BLHK, positions_BL):
+        size = int(x_BLHK.shape[-1] * self.fraction)
+        frequencies_F = self.scaling(positions.frequencies(size, self.base), self.base, size)
+        rotated = positions.rotary(x_BLHK, positions_BL, frequencies_F, interleaved=self.interleaved)
+        temperature = self.scaling.temperature()
+        return rotated if temperature == 1.0 else rotated * jnp.asarray(temperature, rotated.dtype)
+
+    def to_query(self, q_BLHK, positions_BL, params):
+        return self._rotate(q_BLHK, positions_BL)
+
+    def to_key(self, k_BLHK, positions_BL, params):
+        return self._rotate(k_BLHK, positions_BL)
+
+
+@dataclass(frozen=True)
+class XPos(Position):
+    """Rotary positions whose products fade with distance (Sun Y. et al. 2022)."""
+
+    base: float = 10_000.0
+    decay_base: float = 512.0
+    """Tokens over which they fade."""
+    enters_queries = True
+    relative = True
+
+    def check(self, head_dim):
+        if head_dim % 2:
+            raise ConfigError(f"xpos: head_dim {head_dim} is not even")
+
+    def _rotate(self, x_BLHK, positions_BL, sign):
+        rotated = positions.rotary(x_BLHK, positions_BL, positions.frequencies(x_BLHK.shape[-1], self.base))
+        return positions.xpos_decay(rotated, positions_BL, base=self.decay_base, sign=sign)
+
+    def to_query(self, q_BLHK, positions_BL, params):
+        return self._rotate(q_BLHK, positions_BL, 1)
+
+    def to_key(self, k_BLHK, positions_BL, params):
+        return self._rotate(k_BLHK, positions_BL, -1)
+
+
+@dataclass(frozen=True)
+class RoPE2D(Position):
+    """Half of a head's features rotated by the row of a patch, half by its column (Heo et al. 2024, section 3.1)."""
+
+    name = "rope_2d"
+    base: float = 100.0
+    columns: int = 1
+    """Patches in a row of the image; a vision model sets it."""
+    first: int = 0
+    """Position of the first patch; what stands before it has row -1."""
+    enters_queries = True
+    relative = True
+
+    def check(self, head_dim):
+        if head_dim % 4:
+            raise ConfigError(f"rope_2d: head_dim {head_dim} is not a multiple of 4")
+
+    def on_grid(self, columns, first):
+        return replace(self, columns=columns, first=first)
+
+    def _rotate(self, x_BLHK, positions_BL):
+        half = x_BLHK.shape[-1] // 2
+        places = jnp.divmod(positions_BL - self.first, self.columns)
+        parts = (x_BLHK[..., :half], x_BLHK[..., half:])
+        rates = positions.frequencies(half, self.base)
+        rotated = [positions.rotary(part, place, rates) for part, place in zip(parts, places, strict=True)]
+        return jnp.concatenate(rotated, -1)
+
+    def to_query(self, q_BLHK, positions_BL, params):
+        return self._rotate(q_BLHK, positions_BL)
+
+    def to_key(self, k_BLHK, positions_BL, params):
+        return self._rotate(k_BLHK, positions_BL)
