@@ -260,6 +260,13 @@ def test_positions_that_look_at_all_keys_have_a_cache(position, reach, prompts):
     check(*language_model(position=position, reach=reach), prompts)
 
 
+@pytest.mark.parametrize("prompts", SCHEDULES)
+def test_a_convolution_wider_than_the_window_has_a_cache(prompts):
+    """The ring keeps what the convolution spans, also where attention looks less far."""
+    params, apply = language_model(reach=SlidingWindow(2), convolution=4)
+    check(shaken(params), apply, prompts)  # the kernel begins by doing nothing
+
+
 def test_every_switch_has_a_cache():
     """Biases, a scaled positional bias, scaled and tied embeddings."""
     biases = {"attention_bias": ("query", "key", "value", "out"), "feed_forward_bias": True}

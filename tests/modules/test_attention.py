@@ -231,6 +231,8 @@ def test_a_convolution_of_each_document():
     packed = convolve(X, kernel, tokens)[0]
     for place in (slice(0, 2), slice(2, 5)):
         np.testing.assert_allclose(packed[place], alone(np.asarray(X[0, place])), rtol=1e-5, atol=1e-5)
+    running = tokens._replace(positions=jnp.arange(LENGTH)[None])  # a document may go on counting
+    np.testing.assert_array_equal(convolve(X, kernel, running)[0, :5], packed[:5])
     order = rng.permutation(LENGTH)
     slots = Tokens.at(jnp.asarray(order), valid=jnp.ones((1, LENGTH), bool))
     last = Tokens.at(jnp.array([4, 5]))
@@ -248,4 +250,5 @@ def test_a_factor_for_each_head():
     module, without = attention(head_scale=True), attention(head_scale=True)
     module.head_scale.factors[...], without.head_scale.factors[...] = jnp.array([2.0, 1.0]), jnp.array([0.0, 1.0])
     both = run(attention())[0]
+    assert np.abs(both - run(without)[0]).max() > 0.1
     np.testing.assert_allclose(run(module)[0] - both, both - run(without)[0], rtol=1e-4, atol=1e-5)
