@@ -61,6 +61,7 @@ from transformer.config.blocks import (
     Fourier,
     Macaron,
     Parallel,
+    ParallelNorms,
     Sequential,
 )
 from transformer.config.carries import Carry, NoCarry, ScoreResidual, SharedKeyValues, ValueResidual
@@ -95,7 +96,7 @@ from transformer.config.objectives import (
 )
 from transformer.config.parameters import Constant, FanIn, FirstRow, Identity, Initializer, Normal, Parameter, Xavier
 from transformer.config.patterns import Pattern
-from transformer.config.pooling import AttentionPooling, ClassToken, MeanPooling, Pooling
+from transformer.config.pooling import AttentionPooling, ClassToken, FirstToken, MeanPooling, Pooling
 from transformer.config.positions import Learned, NoPosition, Position, QueryKeySinusoidal, Sinusoidal, Sinusoidal2D
 from transformer.config.presets import PRESETS, preset
 from transformer.config.randomized_positions import Randomized
@@ -111,6 +112,7 @@ from transformer.config.reaches import (
     SlidingWindow,
     Strided,
 )
+from transformer.config.readouts import DenseReadout, PlainReadout, Readout
 from transformer.config.relative_positions import FIRE, KERPLE, ALiBi, RelativeKeys, T5Bias, TransformerXL
 from transformer.config.residuals import (
     Algebra,
@@ -277,6 +279,7 @@ __all__ = [
     "Dataset",
     "DeepNorm",
     "DenseFeedForward",
+    "DenseReadout",
     "DenseSynthesizer",
     "Derf",
     "DifferentialHeads",
@@ -292,6 +295,7 @@ __all__ = [
     "FeedForwardKind",
     "FeedForwardOnly",
     "FirstRow",
+    "FirstToken",
     "Fixed",
     "Fixup",
     "Forbidden",
@@ -363,6 +367,7 @@ __all__ = [
     "Pairs",
     "PairsConfig",
     "Parallel",
+    "ParallelNorms",
     "Parameter",
     "ParameterGroup",
     "PatchConfig",
@@ -370,6 +375,7 @@ __all__ = [
     "Performer",
     "PeriNorm",
     "PlainHeads",
+    "PlainReadout",
     "PlainScore",
     "Pooling",
     "Position",
@@ -388,6 +394,7 @@ __all__ = [
     "ReLUWeighting",
     "ReZero",
     "Reach",
+    "Readout",
     "Reconstruction",
     "ReconstructionRun",
     "RelativeKeys",

@@ -43,6 +43,7 @@ def another(kind, value):
     if isinstance(value, Variant):
         others = {
             Activation: GELU(tanh=True),
+            Norm: RMSNorm(),
             RoPEScaling: LinearScaling(3.0),
             Position: RoPE(),
             Residual: PostNorm(),

@@ -31,6 +31,8 @@ class EncoderDecoderConfig(ModelConfig):
         if not self.causal:
             raise ConfigError("model.causal: the decoder of an encoder-decoder is causal")
         _ = self.encoder  # has its own checks
+        if self.token_types is not None:
+            raise ConfigError("model.token_types: an encoder-decoder has a table for each side, and no types")
         if not self.block.attends:
             raise ConfigError(f"model.block: the decoder of {self.block} has no attention; use sequential")
         if self.weighting.relative:
@@ -88,11 +90,17 @@ class ClassifierConfig(ModelConfig):
             raise ConfigError(f"model.registers: {self.registers} is negative")
         if self.causal and self.registers:
             raise ConfigError("model.registers: they stand before all tokens and in a causal model see none of them")
-        if self.causal and self.pooling.extra_token:
+        if self.causal and self.pooling.reads_first:
             raise ConfigError(
-                f"model.pooling: the token of {self.pooling} stands before all others and in a causal model sees none "
-                "of them; use mean"
+                f"model.pooling: the first token, which {self.pooling} reads, sees no other in a causal model; use mean"
             )
+        if used := _changed(self, "readout", "output_bias", "logit_score"):
+            raise ConfigError(f"model.{used}: it is of logits of tokens, and this model has those of classes")
+
+
+def _changed(config: ModelConfig, *names: str) -> str:
+    """The first of the fields that is not at its default; empty for none."""
+    return next((name for name in names if getattr(config, name) != getattr(ModelConfig, name)), "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +113,11 @@ class PatchConfig(ModelConfig):
     """Height, width and channels; none: those of the data."""
     patch_size: int = 4
     """Side of a square patch, in pixels."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        if used := _changed(self, "readout", "output_bias", "logit_score", "token_types"):
+            raise ConfigError(f"model.{used}: it is of tokens, and this model reads patches")
 
     @property
     def grid(self) -> tuple[int, int]:

@@ -26,6 +26,8 @@ class BlockLayout(Variant):
     connections: ClassVar[tuple[tuple[Sublayer, ...], ...]] = ()
     """Sublayers of one connection read the same input, and their outputs are summed."""
 
+    own_norms: ClassVar[bool] = False
+    """Whether the sublayers of one connection normalize their input each by itself."""
     mixes_tokens: ClassVar[bool] = False
     """Whether a token is mixed with all others, whatever the mask."""
 
@@ -47,6 +49,14 @@ class Parallel(BlockLayout):
     """Attention and feed-forward of the same input (GPT-J, Wang and Komatsuzaki 2021; PaLM 2022)."""
 
     connections = ((_ATTENTION, _FEED_FORWARD),)
+
+
+@dataclass(frozen=True)
+class ParallelNorms(Parallel):
+    """`parallel` with a norm of the input for each of the two (GPT-NeoX, Black et al. 2022, section 2.1)."""
+
+    name = "parallel_norms"
+    own_norms = True
 
 
 @dataclass(frozen=True)

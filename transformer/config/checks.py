@@ -35,6 +35,7 @@ def check_model(config: "ModelConfig") -> None:
         raise ConfigError(f"model.future_tokens: {config.future_tokens} is negative")
     if config.future_tokens and not config.causal:
         raise ConfigError(f"model.future_tokens: {config.future_tokens}, but in an encoder no token is a future one")
+    config.readout.check(config.d_model)
     _check_pattern(config)
     for layer in range(config.pattern.period):
         _check_layer(config.layer_config(layer))
@@ -160,6 +161,13 @@ def _check_heads(config: "ModelConfig") -> None:
 
 
 def _check_sublayers(config: "ModelConfig") -> None:
+    if config.block.own_norms and any(
+        "input" not in config.residual_of(c[0].kind).norms for c in config.block.connections
+    ):
+        raise ConfigError(
+            f"model.block: the sublayers of {config.block} normalize their input each by itself, and {config.residual} "
+            "has no norm there; use parallel"
+        )
     if config.feed_forward.num_experts and (config.feed_forward_bias or config.feed_forward_inner_norm != NoNorm()):
         raise ConfigError(f"model.feed_forward: {config.feed_forward} has no biases and no inner norm; use dense")
     if config.causal and config.feed_forward.mixes_tokens:

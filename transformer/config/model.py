@@ -27,6 +27,7 @@ from transformer.config.parameters import Initializer, Normal
 from transformer.config.patterns import Pattern
 from transformer.config.positions import Learned, Position
 from transformer.config.reaches import FullReach, Reach
+from transformer.config.readouts import PlainReadout, Readout
 from transformer.config.residuals import PreNorm, Residual
 from transformer.config.variant import replace
 from transformer.config.weightings import PlainScore, Score, SoftmaxWeighting, Weighting
@@ -46,6 +47,7 @@ class ModelConfig:
         "head_dim",
         "d_ff",
         "embedding_dim",
+        "token_types",
         "convolution",
         "distinct_layers",
     )
@@ -136,6 +138,14 @@ class ModelConfig:
     """E: width of the tables of tokens, which a matrix then widens to d_model (Lan et al. 2020); none: d_model."""
     unit_embeddings: bool = False
     """Rows of these tables have one length, a trained number (FixNorm, Nguyen and Chiang 2018)."""
+    readout: Readout = PlainReadout()
+    """What is done to states before the output projection."""
+    output_bias: bool = False
+    """Add a trained number to the logit of each token."""
+    logit_score: Score = PlainScore()
+    """A function of every logit, such as a soft cap (Gemma 2, 2024)."""
+    token_types: int | None = None
+    """Kinds of tokens, each with a vector added to the embedding (the segments of BERT); none: no such vectors."""
     logit_scale: float = 1.0
     """Factor on the states that the output projection reads, and so on logits."""
     scale_embeddings: bool = False

@@ -7,8 +7,9 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from transformer.config.parameters import Normal, Parameter
+from transformer.config.parameters import ZEROS, Normal, Parameter
 from transformer.config.variant import Variant
+from transformer.functional.dense import dense
 from transformer.functional.weights import masked_softmax
 
 
@@ -17,6 +18,8 @@ class Pooling(Variant, abc.ABC):
 
     extra_token: ClassVar[bool] = False
     """Whether a trained vector, its parameter `token`, is put before the sequence."""
+    reads_first: ClassVar[bool] = False
+    """Whether the output at the first place alone is read."""
 
     def parameters(self, d_model: int) -> dict[str, Parameter]:
         """The parameters it owns, by name."""
@@ -45,12 +48,28 @@ class ClassToken(Pooling):
 
     name = "cls"
     extra_token = True
+    reads_first = True
 
     def parameters(self, d_model):
         return {"token": Parameter((d_model,), Normal(0.02))}
 
     def __call__(self, x_BLD, valid_BL, params):
         return x_BLD[:, 0]
+
+
+@dataclass(frozen=True)
+class FirstToken(Pooling):
+    """tanh(xW + b) of the output at the first token of the text (the pooler of BERT, Devlin et al. 2018)."""
+
+    name = "first"
+    reads_first = True
+
+    def parameters(self, d_model):
+        return {"kernel": Parameter((d_model, d_model), Normal(0.02)), "bias": Parameter((d_model,), ZEROS)}
+
+    def __call__(self, x_BLD, valid_BL, params):
+        x_BD = dense(x_BLD[:, 0], params["kernel"])
+        return jnp.tanh(x_BD + params["bias"].astype(x_BD.dtype))
 
 
 @dataclass(frozen=True)

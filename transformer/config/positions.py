@@ -119,9 +119,11 @@ class Sinusoidal(Position):
     """Fixed sines and cosines added to the embedding (Vaswani et al. 2017, section 3.5)."""
 
     base: float = 10_000.0
+    interleaved: bool = True
+    """Whether sines and cosines take turns, as in the paper; otherwise sines come first (its authors' code; Marian)."""
 
     def to_embedding(self, positions_BL, d_model, params):
-        return positions.sinusoidal(positions_BL, d_model, self.base)
+        return positions.sinusoidal(positions_BL, d_model, self.base, interleaved=self.interleaved)
 
 
 @dataclass(frozen=True)

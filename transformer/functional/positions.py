@@ -7,17 +7,20 @@ import jax.numpy as jnp
 from einops import rearrange
 
 
-def sinusoidal(positions_BL: jax.Array, d_model: int, base: float = 10_000.0) -> jax.Array:
+def sinusoidal(positions_BL: jax.Array, d_model: int, base: float = 10_000.0, *, interleaved: bool = True) -> jax.Array:
     """sin and cos interleaved: PE[2i] = sin(p/base^(2i/D)), PE[2i+1] = cos of the same.
 
-    (Vaswani et al. 2017, section 3.5.)
+    (Vaswani et al. 2017, section 3.5.) Otherwise all sines stand before all cosines.
 
     Returns:
       (B, L, D) float32.
     """
     frequencies = base ** (-jnp.arange(0, d_model, 2, dtype=jnp.float32) / d_model)
     angles = positions_BL.astype(jnp.float32)[..., None] * frequencies
-    return rearrange(jnp.stack([jnp.sin(angles), jnp.cos(angles)], -1), "... f two -> ... (f two)")[..., :d_model]
+    sin, cos = jnp.sin(angles), jnp.cos(angles)
+    if not interleaved:
+        return jnp.concatenate([sin, cos], -1)[..., :d_model]
+    return rearrange(jnp.stack([sin, cos], -1), "... f two -> ... (f two)")[..., :d_model]
 
 
 def frequencies(size: int, base: float = 10_000.0) -> jax.Array:

@@ -36,13 +36,14 @@ class Classifier(Transformer):
 
     def make_embedding(self, config, *, key: jax.Array) -> nnx.Module:
         """Of the inputs, (B, …) to (B, L, D)."""
-        return Embedding(config.vocab_size, config, key=key)
+        return Embedding(config.vocab_size, config, types=config.token_types, key=key)
 
     def __call__(
         self,
         inputs: jax.Array,
         *,
         valid_BL: jax.Array | None = None,
+        types_BL: jax.Array | None = None,
         key: jax.Array | None = None,
         with_penalty: bool = False,
     ):
@@ -51,10 +52,12 @@ class Classifier(Transformer):
         Args:
           inputs: tokens (B, L), integers in [0, V).
           valid_BL: False for padding, which has no say.
+          types_BL: the type of each token, of a model with `token_types`; None: 0.
           key: turns dropout on.
           with_penalty: also return what the layers add to the loss, a scalar.
         """
-        x_BLD = self.embedding(inputs)  # pyright: ignore[reportCallIssue]
+        types = {} if types_BL is None else {"types_BL": types_BL}
+        x_BLD = self.embedding(inputs, **types)  # pyright: ignore[reportCallIssue]
         params = self.pooling_params()
         if self.num_extra:
             extra = [*self.extra().values(), *([params["token"][None]] if self.pooling.extra_token else [])]

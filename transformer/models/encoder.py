@@ -15,11 +15,16 @@ class Encoder(Transformer):
 
     def __init__(self, config: ModelConfig, *, key: jax.Array):
         super().__init__(config, key=key)
-        self.embedding = Embedding(config.vocab_size, config, key=at(key, "embedding"))
+        self.embedding = Embedding(config.vocab_size, config, types=config.token_types, key=at(key, "embedding"))
 
     def __call__(
-        self, tokens_BL: jax.Array, *, valid_BL: jax.Array | None = None, key: jax.Array | None = None
+        self,
+        tokens_BL: jax.Array,
+        *,
+        valid_BL: jax.Array | None = None,
+        types_BL: jax.Array | None = None,
+        key: jax.Array | None = None,
     ) -> jax.Array:
-        """(B, L, D); padding, where `valid_BL` is False, is not attended to."""
+        """(B, L, D); padding, where `valid_BL` is False, is not attended to; `types_BL` as in a language model."""
         tokens = Tokens.at(jnp.arange(tokens_BL.shape[1]), valid=valid_BL)
-        return self.transform(self.embedding(tokens_BL), tokens, key=key)[0]
+        return self.transform(self.embedding(tokens_BL, types_BL), tokens, key=key)[0]

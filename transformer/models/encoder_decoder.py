@@ -11,6 +11,7 @@ from transformer.functional.cache import Cache, Reader
 from transformer.functional.masks import Tokens
 from transformer.modules.context import Memory
 from transformer.modules.embedding import Embedding
+from transformer.modules.logits import Logits
 from transformer.modules.parameter import at, below
 from transformer.modules.transformer import Transformer
 
@@ -29,6 +30,7 @@ class EncoderDecoder(nnx.Module):
         self.embedding = table("embedding", config.vocab_size)
         self.source_embedding = None if config.share_embeddings else table("source_embedding", config.source_vocab_size)
         self.output = None if config.tie_embeddings else table("output", config.vocab_size)
+        self.logits = Logits(config, key=at(key, "logits"))
 
     def __call__(
         self,
@@ -95,4 +97,4 @@ class EncoderDecoder(nnx.Module):
         return functools.partial(self.extend, blocks=list(self.decoder.blocks))
 
     def _logits(self, x_BLD: jax.Array) -> jax.Array:
-        return (self.embedding if self.output is None else self.output).logits(x_BLD)
+        return self.logits(x_BLD, self.embedding if self.output is None else self.output)

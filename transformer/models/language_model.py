@@ -15,6 +15,7 @@ from transformer.functional.cache import Cache, Reader
 from transformer.functional.masks import Mask, Tokens
 from transformer.modules.block import Block
 from transformer.modules.embedding import Embedding
+from transformer.modules.logits import Logits
 from transformer.modules.parameter import at, below
 from transformer.modules.transformer import Transformer
 
@@ -27,11 +28,12 @@ class LanguageModel(Transformer):
 
     def __init__(self, config: ModelConfig, *, key: jax.Array):
         super().__init__(config, key=key)
-        self.embedding = Embedding(config.vocab_size, config, key=at(key, "embedding"))
+        self.embedding = Embedding(config.vocab_size, config, types=config.token_types, key=at(key, "embedding"))
         ahead = [dataclasses.replace(config, pattern=Pattern(), carry=NoCarry())] * config.future_tokens
         self.future = nnx.List(Block(c, key=at(key, "future", i)) for i, c in enumerate(ahead))
         # Untied, a table of its own for the output: Press and Wolf 2017 tie the two.
         self.output = None if config.tie_embeddings else Embedding(config.vocab_size, config, key=at(key, "output"))
+        self.logits = Logits(config, key=at(key, "logits"))
 
     def __call__(
         self,
@@ -40,6 +42,7 @@ class LanguageModel(Transformer):
         positions_BL: jax.Array | None = None,
         segments_BL: jax.Array | None = None,
         valid_BL: jax.Array | None = None,
+        types_BL: jax.Array | None = None,
         mask: Mask | None = None,
         key: jax.Array | None = None,
         with_penalty: bool = False,
@@ -51,6 +54,7 @@ class LanguageModel(Transformer):
           positions_BL: (B or 1, L); None counts from 0.
           segments_BL: packed documents do not see each other.
           valid_BL: False for padding, which nothing attends to.
+          types_BL: the type of each token, of a model with `token_types`; None: 0.
           mask: instead of the model's own direction, `Causal() | Prefix(n)` for a prefix language
             model; padding and segments are always respected.
           key: turns dropout on.
@@ -61,7 +65,7 @@ class LanguageModel(Transformer):
         """
         positions = jnp.arange(tokens_BL.shape[1]) if positions_BL is None else positions_BL
         tokens = Tokens.at(positions, segments_BL, valid_BL)
-        x_BLD, penalty = self.transform(self.embedding(tokens_BL), tokens, mask=mask, key=key)
+        x_BLD, penalty = self.transform(self.embedding(tokens_BL, types_BL), tokens, mask=mask, key=key)
         logits_BLV = self._logits(x_BLD)
         return (logits_BLV, penalty) if with_penalty else logits_BLV
 
@@ -104,4 +108,4 @@ class LanguageModel(Transformer):
         return functools.partial(self.extend, blocks=list(self.blocks))
 
     def _logits(self, x_BLD: jax.Array) -> jax.Array:
-        return (self.embedding if self.output is None else self.output).logits(x_BLD)
+        return self.logits(x_BLD, self.embedding if self.output is None else self.output)

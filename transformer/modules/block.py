@@ -1,6 +1,6 @@
 """A block: its sublayers, each in a residual connection."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -29,19 +29,25 @@ _CROSS = (Sublayer("cross_attention", "cross_attention"),)
 
 
 class ResidualConnection(nnx.Module):
-    """A residual connection with the norms and parameters it asks for."""
+    """A residual connection with the norms and parameters it asks for.
 
-    def __init__(self, residual: Residual, config: ModelConfig, *, key: jax.Array):
-        self.residual = residual
-        self.norms = nnx.Dict(
-            {where: NormLayer(config.norm, config.d_model, key=at(key, "norms", where)) for where in residual.norms}
-        )
+    Where several `sublayers` are named, each has a norm of the input by itself.
+    """
+
+    def __init__(self, residual: Residual, config: ModelConfig, sublayers: Sequence[str] = (), *, key: jax.Array):
+        self.residual, self.sublayers = residual, tuple(sublayers)
+        names = [name for where in residual.norms for name in (self.sublayers if where == "input" else ()) or (where,)]
+        norms = {name: NormLayer(config.norm, config.d_model, key=at(key, "norms", name)) for name in names}
+        self.norms = nnx.Dict(norms)
         self.params = Parameters(residual.parameters(config.d_model), key=at(key, "params"))
 
     def __call__(
         self, stream: Stream, sublayer: Callable[[jax.Array], tuple[jax.Array, Any]], place: Place, valid_BL=None
     ) -> tuple[Stream, Any]:
-        """The stream after the sublayer, and what else the sublayer returned."""
+        """The stream after the sublayer, and what else the sublayer returned.
+
+        With norms for several sublayers it is called with their inputs, (sublayers, B, L, D).
+        """
         rest: Any = None
 
         def f(x):
@@ -53,6 +59,9 @@ class ResidualConnection(nnx.Module):
             return lambda x: norm(x, valid_BL)
 
         norms = {where: normalizer(norm) for where, norm in dict(self.norms).items()}
+        own = [norms.pop(name) for name in self.sublayers]
+        if own:
+            norms["input"] = lambda x: jnp.stack([norm(x) for norm in own])
         return self.residual(stream, f, norms, self.params(), place), rest
 
 
@@ -72,7 +81,8 @@ class Block(nnx.Module):
                 setattr(self, sublayer.name, module)
             name = f"{connection[0].name}_residual"
             residual = config.residual_of(connection[0].kind)
-            setattr(self, name, ResidualConnection(residual, config, key=at(key, name)))
+            own = [s.name for s in connection] if config.block.own_norms and len(connection) > 1 else []
+            setattr(self, name, ResidualConnection(residual, config, own, key=at(key, name)))
 
     def __call__(
         self, stream: Stream, *, context: Context, carried: Carried | None = None, layer, key
@@ -83,11 +93,13 @@ class Block(nnx.Module):
         for number, connection in enumerate(self.connections):
             place = Place(layer, self.config.num_layers, number, len(self.connections))
 
-            def run(x, connection=connection):
-                outputs = [self._sublayer(s, x, context, layer, key) for s in connection]
+            residual = getattr(self, f"{connection[0].name}_residual")
+
+            def run(x, connection=connection, residual=residual):
+                inputs = x if residual.sublayers else [x] * len(connection)
+                outputs = [self._sublayer(s, x, context, layer, key) for s, x in zip(connection, inputs, strict=True)]
                 return sum(y for y, _ in outputs), [k for _, k in outputs]
 
-            residual = getattr(self, f"{connection[0].name}_residual")
             stream, handed_back = residual(stream, run, place, context.tokens.valid)
             for one in handed_back:
                 kept = Kept(

@@ -12,9 +12,12 @@ from transformer.modules.parameter import at, make_parameter
 
 
 class Embedding(nnx.Module):
-    """A (V, D) table that is read by token; with `embedding_dim` the product of (V, E) and (E, D)."""
+    """A (V, D) table that is read by token; with `embedding_dim` the product of (V, E) and (E, D).
 
-    def __init__(self, vocab_size: int | None, config: ModelConfig, *, key: jax.Array):
+    Where there are `types` of tokens, each has a vector that is added.
+    """
+
+    def __init__(self, vocab_size: int | None, config: ModelConfig, *, types: int | None = None, key: jax.Array):
         if vocab_size is None:
             raise ConfigError("model.vocab_size is not set: there is no tokenizer here to take it from")
         self.dtype, D, E = jnp.dtype(config.dtype), config.d_model, config.embedding_dim
@@ -24,6 +27,8 @@ class Embedding(nnx.Module):
         self.table = make_parameter(spec, at(key, "table"))
         widen = None if E is None else Parameter((E, D), config.initializer)
         self.projection = None if widen is None else make_parameter(widen, at(key, "projection"))
+        kinds = None if types is None else Parameter((types, D), config.embedding_initializer)
+        self.types = None if kinds is None else make_parameter(kinds, at(key, "types"))
         self.gain = make_parameter(Parameter((), ONES), at(key, "gain")) if config.unit_embeddings else None
 
     def _rows(self) -> jax.Array:
@@ -33,14 +38,32 @@ class Embedding(nnx.Module):
             return table
         return self.gain[...] * table * jax.lax.rsqrt(jnp.square(table).sum(-1, keepdims=True) + 1e-12)
 
-    def __call__(self, tokens_BL: jax.Array) -> jax.Array:
-        """(B, L, D). A token outside the vocabulary gives NaN; batches are checked before the step."""
-        rows = self._rows().at[tokens_BL].get(mode="fill", fill_value=jnp.nan, wrap_negative_indices=False)
-        rows = (rows * self.scale).astype(self.dtype)
-        return rows if self.projection is None else dense(rows, self.projection[...])
+    def __call__(self, tokens_BL: jax.Array, types_BL: jax.Array | None = None) -> jax.Array:
+        """(B, L, D). A token outside the vocabulary gives NaN; batches are checked before the step.
+
+        Args:
+          tokens_BL: integers in [0, V).
+          types_BL: integers in [0, types); None: all are of type 0.
+
+        Raises:
+          ConfigError: types are given, and the model has none.
+        """
+        rows = (_at(self._rows(), tokens_BL) * self.scale).astype(self.dtype)
+        rows = rows if self.projection is None else dense(rows, self.projection[...])
+        if self.types is None:
+            if types_BL is not None:
+                raise ConfigError("model.token_types is not set, and types of tokens are given")
+            return rows
+        own = self.types[0] if types_BL is None else _at(self.types[...], types_BL)
+        return rows + own.astype(self.dtype)
 
     def logits(self, x_BLD: jax.Array) -> jax.Array:
         """logit_scale · x · tableᵀ, (B, L, V) float32."""
         x = x_BLD * self.logit_scale
         x = x if self.projection is None else dense(x, self.projection[...].T)
         return dense(x, self._rows().T).astype(jnp.float32)
+
+
+def _at(table_VD: jax.Array, index_BL: jax.Array) -> jax.Array:
+    """Rows of a table; NaN outside of it."""
+    return table_VD.at[index_BL].get(mode="fill", fill_value=jnp.nan, wrap_negative_indices=False)

@@ -30,12 +30,13 @@ from transformer.config.reaches import (
     Strided,
 )
 from transformer.config.relative_positions import RelativeKeys, T5Bias, TransformerXL
+from transformer.config.readouts import Readout
 from transformer.config.residuals import LayerScale, PostNorm, PreNorm, Residual, ReZero, SandwichNorm
 from transformer.config.rotary_positions import LinearScaling, Llama3Scaling, NTKScaling, RoPE, YaRN
 from transformer.config.streams import HyperConnections
 from transformer.config.synthesizers import DenseSynthesizer, RandomSynthesizer
 from transformer.config.variant import ConfigError, Variant, variant_of
-from transformer.config.weightings import Score, Weighting
+from transformer.config.weightings import Score, SoftCap, Weighting
 from transformer.testing.subject import small
 
 Changes = dict[str, Any]
@@ -154,6 +155,10 @@ FAMILIES: dict[str, list[Changes]] = {
         *_each(BlockLayout),
         *_each(FeedForwardKind, TopKExperts(top=1), TopKExperts(shared=1), ExpertChoice(shared=1)),
         *_each(Layers, Scanned(remat="full")),
+        *_each(Readout),
+        {"output_bias": True},
+        {"logit_score": SoftCap(2.0)},
+        {"token_types": 2},
         {"tie_embeddings": True},
         {"embedding_dim": 6},
         {"unit_embeddings": True},

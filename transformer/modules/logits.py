@@ -1,0 +1,27 @@
+"""Logits of tokens."""
+
+import jax
+from flax import nnx
+
+from transformer.config.model import ModelConfig
+from transformer.config.parameters import ZEROS, Parameter
+from transformer.modules.embedding import Embedding
+from transformer.modules.parameter import Parameters, at
+
+
+class Logits(nnx.Module):
+    """score(readout(x) · tableᵀ + bias), the table being that of an embedding."""
+
+    def __init__(self, config: ModelConfig, *, key: jax.Array):
+        self.config = config
+        self.readout = Parameters(config.readout.parameters(config.d_model), key=at(key, "readout"))
+        specs = {"bias": Parameter((config.vocab_size or 0,), ZEROS)} if config.output_bias else {}
+        self.output = Parameters(specs, key=at(key, "output"))
+
+    def __call__(self, x_BLD: jax.Array, table: Embedding) -> jax.Array:
+        """(B, L, V) float32."""
+        logits_BLV = table.logits(self.config.readout(x_BLD, self.readout()))
+        for bias_V in self.output().values():
+            logits_BLV = logits_BLV + bias_V
+        score = self.config.logit_score.function()
+        return logits_BLV if score is None else score(logits_BLV)
