@@ -29,8 +29,8 @@ from transformer.config.reaches import (
     SlidingWindow,
     Strided,
 )
-from transformer.config.relative_positions import RelativeKeys, T5Bias, TransformerXL
 from transformer.config.readouts import Readout
+from transformer.config.relative_positions import RelativeKeys, T5Bias, TransformerXL
 from transformer.config.residuals import LayerScale, PostNorm, PreNorm, Residual, ReZero, SandwichNorm
 from transformer.config.rotary_positions import LinearScaling, Llama3Scaling, NTKScaling, RoPE, YaRN
 from transformer.config.streams import HyperConnections

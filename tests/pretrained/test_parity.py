@@ -1,0 +1,406 @@
+"""Published architectures: the same weights give the same numbers here and in `transformers`.
+
+Sizes expose mistakes: 6 heads, 2 key-value heads, heads that do not fill d_model, odd lengths, padding
+on both sides; every tensor of the reference is randomized again. Needs the extra `parity`.
+"""
+
+import copy
+import functools
+import warnings
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from transformer import pretrained
+from transformer.config.architectures import EncoderDecoderConfig, VisionConfig
+from transformer.inference.beam import Beam
+from transformer.inference.generate import generate
+from transformer.models.build import build
+from transformer.models.pure import abstract, split
+from transformer.modules.block import Block
+from transformer.modules.transformer import Transformer
+from transformer.pretrained.names import flat
+
+torch = pytest.importorskip("torch", reason="parity needs the extra: pip install '.[parity]'")
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    transformers = pytest.importorskip("transformers", reason="parity needs the extra: pip install '.[parity]'")
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
+
+B, L, S, V = 3, 9, 7, 97
+LLAMA_LIKE = {
+    "vocab_size": V,
+    "hidden_size": 48,
+    "intermediate_size": 40,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "head_dim": 12,
+    "max_position_embeddings": 80,
+    "bos_token_id": None,
+    "eos_token_id": None,
+    "pad_token_id": None,
+}
+BERT_LIKE = {
+    "hidden_size": 48,
+    "intermediate_size": 40,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 6,
+}
+BART_LIKE = {
+    "vocab_size": V,
+    "d_model": 48,
+    "encoder_layers": 2,
+    "decoder_layers": 3,
+    "encoder_attention_heads": 6,
+    "decoder_attention_heads": 6,
+    "encoder_ffn_dim": 40,
+    "decoder_ffn_dim": 40,
+    "max_position_embeddings": 80,
+    "pad_token_id": 96,
+    "bos_token_id": None,
+    "eos_token_id": None,
+    "forced_eos_token_id": None,
+    "decoder_start_token_id": 5,
+}
+T5_LIKE = {
+    "vocab_size": V,
+    "d_model": 48,
+    "d_kv": 12,
+    "d_ff": 40,
+    "num_layers": 2,
+    "num_decoder_layers": 3,
+    "num_heads": 6,
+    "relative_attention_num_buckets": 8,
+    "relative_attention_max_distance": 12,
+    "eos_token_id": None,
+    "decoder_start_token_id": 5,
+}
+LLAMA_3 = {
+    "rope_type": "llama3",
+    "rope_theta": 500.0,
+    "factor": 4.0,
+    "original_max_position_embeddings": 16,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+}
+
+
+class Case(NamedTuple):
+    """A class of the reference and the fields of its config."""
+
+    model: str
+    config: str
+    fields: dict[str, Any]
+    normed: bool = True
+    """Whether the last of its hidden states is what the final norm makes of it."""
+    noise: float = 0.15
+    """What is added to every number; less where scores have no factor, and a softmax of large ones is all rounding."""
+
+
+CASES = {
+    "gpt2": Case(
+        "GPT2LMHeadModel",
+        "GPT2Config",
+        {"vocab_size": V, "n_embd": 48, "n_layer": 2, "n_head": 6, "n_positions": 80, "n_inner": 40}
+        | {"bos_token_id": None, "eos_token_id": None},
+    ),
+    "bert": Case("BertForMaskedLM", "BertConfig", BERT_LIKE | {"vocab_size": V, "max_position_embeddings": 20}),
+    "bert-classifier": Case(
+        "BertForSequenceClassification",
+        "BertConfig",
+        BERT_LIKE | {"vocab_size": V, "max_position_embeddings": 20, "type_vocab_size": 3, "num_labels": 5},
+    ),
+    "t5": Case("T5ForConditionalGeneration", "T5Config", T5_LIKE, noise=0.05),
+    "t5-v1.1": Case(
+        "T5ForConditionalGeneration",
+        "T5Config",
+        T5_LIKE | {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
+        noise=0.05,
+    ),
+    "bart": Case("BartForConditionalGeneration", "BartConfig", BART_LIKE | {"scale_embedding": True}),
+    "marian": Case(
+        "MarianMTModel", "MarianConfig", BART_LIKE | {"activation_function": "swish", "scale_embedding": True}
+    ),
+    "llama": Case("LlamaForCausalLM", "LlamaConfig", LLAMA_LIKE | {"attention_bias": True, "mlp_bias": True}),
+    "llama-3": Case("LlamaForCausalLM", "LlamaConfig", LLAMA_LIKE | {"rope_parameters": LLAMA_3}),
+    "gpt-neox": Case(
+        "GPTNeoXForCausalLM",
+        "GPTNeoXConfig",
+        BERT_LIKE
+        | {"vocab_size": V, "max_position_embeddings": 80, "bos_token_id": None, "eos_token_id": None}
+        | {"rope_parameters": {"rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.5}},
+    ),
+    "gpt-neox-sequential": Case(
+        "GPTNeoXForCausalLM",
+        "GPTNeoXConfig",
+        BERT_LIKE
+        | {"vocab_size": V, "max_position_embeddings": 80, "bos_token_id": None, "eos_token_id": None}
+        | {"use_parallel_residual": False, "attention_bias": False},
+    ),
+    "bloom": Case(
+        "BloomForCausalLM",
+        "BloomConfig",
+        {"vocab_size": V, "hidden_size": 48, "n_layer": 2, "n_head": 6, "bos_token_id": None, "eos_token_id": None},
+    ),
+    "gemma2": Case(
+        "Gemma2ForCausalLM",
+        "Gemma2Config",
+        LLAMA_LIKE
+        | {"num_hidden_layers": 4, "sliding_window": 4, "query_pre_attn_scalar": 20}
+        | {"attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0},
+    ),
+    "qwen3": Case("Qwen3ForCausalLM", "Qwen3Config", LLAMA_LIKE | {"tie_word_embeddings": True}),
+    "mixtral": Case(
+        "MixtralForCausalLM",
+        "MixtralConfig",
+        LLAMA_LIKE | {"num_local_experts": 5, "num_experts_per_tok": 2, "sliding_window": 5},
+    ),
+    "vit": Case(
+        "ViTForImageClassification",
+        "ViTConfig",
+        BERT_LIKE | {"image_size": [6, 10], "patch_size": 2, "num_labels": 5},
+        normed=False,
+    ),
+}
+
+
+class Pair(NamedTuple):
+    """A model of the reference, and what was loaded of its folder."""
+
+    theirs: Any
+    config: Any
+    params: Any
+    model: Any
+    apply: Any
+
+
+@functools.cache
+def reference(name: str):
+    """The model, all of whose tensors are away from where they begin."""
+    case = CASES[name]
+    torch.manual_seed(0)
+    config = getattr(transformers, case.config)(**case.fields, attn_implementation="eager")
+    model = getattr(transformers, case.model)(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                parameter.add_(case.noise * torch.randn_like(parameter))
+        for buffer_name, buffer in model.named_buffers():
+            if buffer_name.endswith("final_logits_bias"):
+                buffer.add_(torch.randn_like(buffer))
+    return model
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory):
+    """By name, each loaded once."""
+
+    @functools.cache
+    def pair(name: str) -> Pair:
+        folder = tmp_path_factory.mktemp(name)
+        reference(name).save_pretrained(folder)
+        config, params = pretrained.load(folder)
+        model = abstract(lambda key: build(config, key=key))
+        return Pair(reference(name), config, params, model, split(model)[1])
+
+    return pair
+
+
+class Call(NamedTuple):
+    """The same inputs for both, and where outputs are compared."""
+
+    theirs: dict[str, Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    real: np.ndarray
+
+
+def call(pair: Pair) -> Call:
+    """Tokens padded on the left, on the right, and not at all; or images."""
+    rng = np.random.default_rng(1)
+    if isinstance(pair.config, VisionConfig):
+        images = rng.normal(size=(B, *pair.config.image_size)).astype(np.float32)
+        theirs = {"pixel_values": torch.tensor(images.transpose(0, 3, 1, 2))}
+        return Call(theirs, (jnp.asarray(images),), {}, np.ones(B, bool))
+    tokens, valid = rng.integers(0, V, (B, L)), _padding(L)
+    theirs = {"input_ids": torch.tensor(tokens), "attention_mask": torch.tensor(valid.astype(int))}
+    if isinstance(pair.config, EncoderDecoderConfig):
+        source, source_valid = rng.integers(0, V, (B, S)), _padding(S)
+        theirs = {"decoder_input_ids": theirs["input_ids"], "decoder_attention_mask": theirs["attention_mask"]}
+        theirs |= {"input_ids": torch.tensor(source), "attention_mask": torch.tensor(source_valid.astype(int))}
+        ours = {"source_valid_BS": jnp.asarray(source_valid), "valid_BL": jnp.asarray(valid)}
+        return Call(theirs, (_ints(source), _ints(tokens)), ours, valid)
+    ours = {"valid_BL": jnp.asarray(valid)}
+    if pair.config.token_types is not None:
+        types = rng.integers(0, pair.config.token_types, (B, L))
+        theirs["token_type_ids"], ours["types_BL"] = torch.tensor(types), _ints(types)
+    elif pair.config.causal:
+        positions = np.maximum(np.cumsum(valid, 1) - 1, 0)
+        ours["positions_BL"] = _ints(positions)
+        if pair.theirs.config.model_type != "bloom":  # it takes them from the mask
+            theirs["position_ids"] = torch.tensor(positions)
+    real = valid if hasattr(pair.model, "extend") else np.ones(B, bool)
+    return Call(theirs, (_ints(tokens),), ours, real)
+
+
+def _padding(length: int) -> np.ndarray:
+    valid = np.ones((B, length), bool)
+    valid[0, :2], valid[1, -3:] = False, False
+    return valid
+
+
+def _ints(array) -> jax.Array:
+    return jnp.asarray(array, jnp.int32)
+
+
+def close(ours, theirs, what: str, scale: float = 0.0) -> None:
+    """Equal to 1e-5 of the largest number of theirs, or of `scale` where that is more."""
+    ours, theirs = np.asarray(ours, np.float64), np.asarray(theirs, np.float64)
+    assert ours.shape == theirs.shape, what
+    error = np.abs(ours - theirs).max() / max(np.abs(theirs).max(), scale)
+    assert error < 1e-5, f"{what}: {error:.1e}"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_logits(name, pairs):
+    pair = pairs(name)
+    inputs = call(pair)
+    with torch.no_grad():
+        expected = pair.theirs(**inputs.theirs, **_no_cache(pair)).logits.numpy()
+    logits = jax.jit(pair.apply)(pair.params, *inputs.args, **inputs.kwargs)
+    close(np.asarray(logits)[inputs.real], expected[inputs.real], name)
+
+
+def _no_cache(pair: Pair) -> dict[str, Any]:
+    return {} if isinstance(pair.config, VisionConfig) else {"use_cache": False} if pair.config.causal else {}
+
+
+@pytest.fixture
+def recorded(monkeypatch):
+    """What enters the first layer of a stack, what leaves each, and what its end makes of the last, in this order."""
+    states = []
+
+    def record(owner, method):
+        original = getattr(owner, method)
+
+        def wrapped(self, *args, **kwargs):
+            out = original(self, *args, **kwargs)
+            states.append(out[0] if method == "__call__" else out)
+            return out
+
+        monkeypatch.setattr(owner, method, wrapped)
+
+    record(Transformer, "_start")
+    record(Block, "__call__")
+    record(Transformer, "_end")
+    return states
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_states_after_every_layer(name, pairs, recorded):
+    pair = pairs(name)
+    inputs = call(pair)
+    with torch.no_grad():
+        expected = pair.theirs(**inputs.theirs, **_no_cache(pair), output_hidden_states=True)
+    pair.apply(pair.params, *inputs.args, **inputs.kwargs)
+    if isinstance(pair.config, EncoderDecoderConfig):
+        sides = [(expected.encoder_hidden_states, inputs.kwargs["source_valid_BS"])]
+        sides.append((expected.decoder_hidden_states, inputs.kwargs["valid_BL"]))
+    else:
+        sides = [(expected.hidden_states, inputs.kwargs.get("valid_BL"))]
+    for theirs, valid in sides:
+        *states, end = recorded[: len(theirs) + 1]
+        del recorded[: len(theirs) + 1]
+        states = [*states[:-1], end if CASES[name].normed else states[-1]]
+        for number, (a, b) in enumerate(zip(states, theirs, strict=True)):
+            real = np.ones(b.shape[:2], bool) if valid is None else np.asarray(valid)
+            close(np.asarray(a)[real], b.numpy()[real], f"{name}, layer {number}")
+    assert not recorded
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_gradients(name, pairs, tmp_path):
+    """Of a random sum of the logits, stored under the names of the reference and read by our table of names."""
+    pair = pairs(name)
+    inputs = call(pair)
+    weights = np.random.default_rng(2).normal(size=inputs.real.shape)[..., None] * inputs.real[..., None]
+    logits = pair.theirs(**inputs.theirs, **_no_cache(pair)).logits
+    mixture = np.random.default_rng(3).normal(size=logits.shape) * weights
+    model = copy.deepcopy(pair.theirs)
+    (model(**inputs.theirs, **_no_cache(pair)).logits * torch.tensor(mixture, dtype=torch.float32)).sum().backward()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.zeros_like(parameter) if parameter.grad is None else parameter.grad)
+    model.save_pretrained(tmp_path)
+    expected = flat(pretrained.load(tmp_path)[1])
+
+    def loss(params):
+        return (pair.apply(params, *inputs.args, **inputs.kwargs) * mixture.astype(np.float32)).sum()
+
+    gradients = flat(jax.jit(jax.grad(loss))(pair.params))
+    # A bias that softmax cancels has a gradient of rounding alone.
+    scale = 1e-2 * max(np.abs(np.asarray(g)).max() for g in expected.values())
+    for path, gradient in gradients.items():
+        if "final_logits_bias" not in dict(pair.theirs.named_buffers()) or path[:2] != ("logits", "output"):
+            close(gradient, expected[path], f"{name}, {'/'.join(path)}", scale)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_we_save_is_read_there(name, pairs, tmp_path):
+    """Bit for bit, in one file and in several, with nothing missing and nothing to spare."""
+    pair = pairs(name)
+    ids = {k: v for k, v in pair.theirs.config.to_dict().items() if k.endswith("_token_id")}
+    for folder, size in ((tmp_path / "one", 10**9), (tmp_path / "many", 40_000)):
+        pretrained.save(folder, pair.config, pair.params, fields=ids, shard_bytes=size)
+        assert len(list(folder.glob("*.safetensors"))) > (size == 40_000)
+        model, notes = type(pair.theirs).from_pretrained(folder, attn_implementation="eager", output_loading_info=True)
+        assert not any(notes[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys")), notes
+        inputs = call(pair)
+        with torch.no_grad():
+            theirs = [m.eval()(**inputs.theirs, **_no_cache(pair)).logits.numpy() for m in (model, pair.theirs)]
+        np.testing.assert_array_equal(*theirs)
+        config, params = pretrained.load(folder)
+        assert config == pair.config
+        jax.tree.map(np.testing.assert_array_equal, params, pair.params)
+
+
+DECODERS = [name for name, case in CASES.items() if "CausalLM" in case.model or case.model == "GPT2LMHeadModel"]
+TRANSLATORS = [name for name, case in CASES.items() if case.config in ("T5Config", "BartConfig", "MarianConfig")]
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_greedy_decoding(name, pairs):
+    """64 tokens, token for token, with a cache."""
+    pair = pairs(name)
+    prompt = np.random.default_rng(4).integers(0, V, (B, 6))
+    settings = {"max_new_tokens": 64, "do_sample": False, "pad_token_id": 0}
+    theirs = pair.theirs.generate(torch.tensor(prompt), attention_mask=torch.ones(B, 6, dtype=int), **settings)
+    ours = generate(pair.apply, pair.params, _ints(prompt), num_tokens=64)
+    np.testing.assert_array_equal(ours.tokens_BT, theirs.numpy()[:, 6:])
+
+
+@pytest.mark.parametrize("beams", [1, 4])
+@pytest.mark.parametrize("name", TRANSLATORS)
+def test_translations(name, beams, pairs):
+    """Greedy and with beams, of a padded source."""
+    pair = pairs(name)
+    inputs = call(pair)
+    source = {k: inputs.theirs[k] for k in ("input_ids", "attention_mask")}
+    length = 64 if beams == 1 else 16
+    settings = {"max_new_tokens": length, "do_sample": False, "num_beams": beams, "pad_token_id": 0}
+    settings["use_cache"] = False  # theirs of T5 has as many layers as the encoder
+    theirs = pair.theirs.generate(**source, **settings)
+    ours = generate(
+        pair.apply,
+        pair.params,
+        jnp.full((B, 1), 5, jnp.int32),
+        num_tokens=length,
+        strategy=Beam(size=beams),
+        inputs={"source_BS": inputs.args[0], "source_valid_BS": inputs.kwargs["source_valid_BS"]},
+    )
+    np.testing.assert_array_equal(ours.tokens_BT, theirs.numpy()[:, 1:])

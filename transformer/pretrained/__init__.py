@@ -1,0 +1,11 @@
+"""Models that others published: their folders to a config and parameters of ours, and back.
+
+config, params = pretrained.load("folder")
+pretrained.save("another", config, params)
+"""
+
+from transformer.pretrained.architecture import Architecture, Row
+from transformer.pretrained.architectures import ARCHITECTURES
+from transformer.pretrained.store import load, save
+
+__all__ = ["ARCHITECTURES", "Architecture", "Row", "load", "save"]

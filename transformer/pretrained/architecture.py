@@ -1,0 +1,106 @@
+"""What a published architecture is: a config, the fields of its config.json, and the names of its tensors."""
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from transformer.config.model import ModelConfig
+from transformer.config.variant import ConfigError, replace
+from transformer.pretrained.fields import NEUTRAL, Field, Json
+
+PRACTICE = (
+    "dropout",
+    "attention_dropout",
+    "feed_forward_dropout",
+    "stochastic_depth",
+    "initializer",
+    "embedding_initializer",
+    "scale_residual_init",
+    "attention",
+    "layers",
+    "dtype",
+)
+"""Fields of our config that say how a model is computed or trained, and not which function it is."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A stored tensor and the parameters of ours that it holds."""
+
+    ours: str | tuple[str, ...]
+    """Paths in the tree of parameters; those below `blocks` are of one layer."""
+    theirs: str
+    """Its name; `{layer}` and `{expert}` are numbers from 0."""
+    layout: str = ""
+    """How its axes are ours (`transformer.pretrained.layouts`); empty: the same."""
+    skip: int = 0
+    """Rows at its beginning that nothing reads; they are written as zeros."""
+    also: tuple[str, ...] = ()
+    """Other names under which a file may hold the same tensor again."""
+    optional: bool = False
+    """Whether a file may lack it: zeros."""
+    when: Callable[[ModelConfig], bool] = lambda config: True
+    """Which configs have it under this name."""
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """One class of models as others publish them; `transformer.pretrained.llama` is a whole one."""
+
+    names: tuple[str, ...]
+    """Classes under `architectures` in config.json; the first is written."""
+    model_type: str
+    base: ModelConfig
+    """What all models of it have in common."""
+    fields: tuple[Field, ...]
+    """Of config.json; every other one has to be neutral."""
+    neutral: str = r"(?!)"
+    """Pattern of fields of its own that no logit depends on."""
+    rows: tuple[Row, ...] = ()
+    """Those whose parameters a config does not have are not in its file."""
+    renames: tuple[tuple[str, str], ...] = ()
+    """(pattern, replacement) for tensors that other files name otherwise."""
+    ignored: str = r"(?!)"
+    """Pattern of tensors that a file may have and no logit depends on."""
+
+    def read_config(self, fields: Json) -> ModelConfig:
+        """Our config of a config.json.
+
+        Raises:
+          ConfigError: a field that is not known here, or a value that we do not have.
+        """
+        known = {name for field in self.fields for name in field.theirs}
+        neutral = re.compile(f"{NEUTRAL}|{self.neutral}")
+        if unknown := sorted(name for name in fields if name not in known and not neutral.fullmatch(name)):
+            raise ConfigError(f"not supported: {', '.join(unknown)}")
+        return replace(self.base, {path: value for field in self.fields for path, value in field.read(fields).items()})
+
+    def write_config(self, config: ModelConfig) -> dict[str, Any]:
+        """The config.json of one of our configs."""
+        written = {name: value for field in self.fields for name, value in field.write(config).items()}
+        return {"architectures": [self.names[0]], "model_type": self.model_type, **written}
+
+    def differences(self, config: ModelConfig) -> list[str]:
+        """What keeps a config from being one of this architecture; empty where it is one."""
+        if type(config) is not type(self.base):
+            return [type(config).__name__]
+        try:
+            back = self.read_config(self.write_config(config))
+        except (ConfigError, AttributeError) as error:  # a field is written from a value that has no such number
+            return [str(error)]
+        names = [f.name for f in dataclasses.fields(config) if f.name not in PRACTICE]
+        return [name for name in names if getattr(back, name) != getattr(config, name)]
+
+
+def dense(ours: str, theirs: str) -> Iterator[Row]:
+    """A linear layer whose kernel is stored (out, in)."""
+    yield Row(f"{ours}/kernel", f"{theirs}.weight", "F D -> D F")
+    yield Row(f"{ours}/bias", f"{theirs}.bias")
+
+
+def norm(ours: str, theirs: str) -> Iterator[Row]:
+    """The gain of a norm, and its bias."""
+    yield Row(f"{ours}/params/scale", f"{theirs}.weight")
+    yield Row(f"{ours}/params/bias", f"{theirs}.bias")

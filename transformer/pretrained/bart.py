@@ -1,0 +1,84 @@
+"""BART (Lewis et al. 2019)."""
+
+from transformer.config.activations import GELU
+from transformer.config.architectures import EncoderDecoderConfig
+from transformer.config.norms import LayerNorm
+from transformer.config.positions import Learned
+from transformer.config.residuals import PostNorm
+from transformer.pretrained.architecture import Architecture, Row, dense, norm
+from transformer.pretrained.fields import ACTIVATIONS, BIASES, alike, choice, fixed, same
+
+BASE = EncoderDecoderConfig(
+    norm=LayerNorm(),
+    residual=PostNorm(),
+    activation=GELU(),
+    attention_bias=BIASES,
+    feed_forward_bias=True,
+    share_embeddings=True,
+    output_bias=True,
+)
+FIELDS = (
+    same("max_position_embeddings", "max_length", "max_source_length", default=1024),
+    same("d_model", "d_model", default=1024),
+    same("encoder_layers", "num_encoder_layers", default=12),
+    same("decoder_layers", "num_layers", default=12),
+    alike(("decoder_attention_heads", "encoder_attention_heads"), "num_heads", default=16),
+    alike(("decoder_ffn_dim", "encoder_ffn_dim"), "d_ff", default=4096),
+    choice("activation_function", "activation", ACTIVATIONS, default="gelu"),
+    same("scale_embedding", "scale_embeddings", default=False),
+    same("tie_word_embeddings", "tie_embeddings", default=True),
+    fixed("normalize_before", False),
+    fixed("add_final_layer_norm", False),
+    fixed("add_bias_logits", False),
+    fixed("is_encoder_decoder", True),
+    fixed("is_decoder", False),
+)
+NEUTRAL = r"num_hidden_layers|id2label|label2id|num_labels|gradient_checkpointing"
+RENAMES = ((r"^(shared|encoder|decoder)\.", r"model.\1."),)
+
+
+def side(ours: str):
+    """The layers of the encoder, or of the decoder."""
+    layer = f"model.{ours}.layers.{{layer}}"
+    for name, theirs in {"attention": "self_attn", "cross_attention": "encoder_attn"}.items():
+        for role, letters in {"query": "q_proj", "key": "k_proj", "value": "v_proj", "out": "out_proj"}.items():
+            yield from dense(f"{ours}/blocks/{name}/{role}", f"{layer}.{theirs}.{letters}")
+        yield from norm(f"{ours}/blocks/{name}_residual/norms/output", f"{layer}.{theirs}_layer_norm")
+    yield from dense(f"{ours}/blocks/feed_forward/branches/0", f"{layer}.fc1")
+    yield from dense(f"{ours}/blocks/feed_forward/out", f"{layer}.fc2")
+    yield from norm(f"{ours}/blocks/feed_forward_residual/norms/output", f"{layer}.final_layer_norm")
+
+
+ROWS = (
+    Row("logits/output/bias", "final_logits_bias", "1 V -> V", optional=True),
+    *side("encoder"),
+    *side("decoder"),
+)
+
+BART = Architecture(
+    names=("BartForConditionalGeneration", "BartModel"),
+    model_type="bart",
+    base=BASE.replace(position=Learned(), embedding_norm=LayerNorm()),
+    fields=(
+        same("vocab_size", "vocab_size", "source_vocab_size", default=50_265),
+        fixed("normalize_embedding", True),
+        fixed("static_position_embeddings", False),
+        *FIELDS,
+    ),
+    neutral=NEUTRAL,
+    rows=(
+        Row(
+            "embedding/table",
+            "model.shared.weight",
+            also=("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight"),
+        ),
+        # The first two places were those of padding.
+        Row("encoder/position/table", "model.encoder.embed_positions.weight", skip=2),
+        Row("decoder/position/table", "model.decoder.embed_positions.weight", skip=2),
+        *norm("encoder/embedding_norm", "model.encoder.layernorm_embedding"),
+        *norm("decoder/embedding_norm", "model.decoder.layernorm_embedding"),
+        *ROWS,
+    ),
+    renames=RENAMES,
+    ignored=r"model\.(encoder|decoder)\.version",
+)

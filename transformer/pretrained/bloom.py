@@ -1,0 +1,55 @@
+"""BLOOM (BigScience 2022)."""
+
+from transformer.config.activations import GELU
+from transformer.config.model import ModelConfig
+from transformer.config.norms import LayerNorm
+from transformer.config.relative_positions import ALiBi
+from transformer.pretrained.architecture import Architecture, Row, dense, norm
+from transformer.pretrained.fields import BIASES, fixed, same
+
+_LAYER = "transformer.h.{layer}"
+_JOINED = tuple(f"blocks/attention/{role}" for role in ("query", "key", "value"))
+
+BLOOM = Architecture(
+    names=("BloomForCausalLM", "BloomModel"),
+    model_type="bloom",
+    base=ModelConfig(
+        norm=LayerNorm(),
+        embedding_norm=LayerNorm(),
+        position=ALiBi(),
+        activation=GELU(tanh=True),
+        attention_bias=BIASES,
+        feed_forward_bias=True,
+    ),
+    fields=(
+        same("vocab_size", "vocab_size", default=250_880),
+        same("seq_length", "max_length", default=2048),
+        same(("hidden_size", "n_embed"), "d_model", default=64),
+        same(("n_layer", "num_hidden_layers"), "num_layers", default=2),
+        same(("n_head", "num_attention_heads"), "num_heads", default=8),
+        same("layer_norm_epsilon", "norm.eps", "embedding_norm.eps", default=1e-5),
+        same("tie_word_embeddings", "tie_embeddings", default=True),
+        fixed("n_inner", None),
+        fixed("apply_residual_connection_post_layernorm", False),
+    ),
+    neutral=r"slow_but_exact|attention_softmax_in_fp32|(bias_dropout|masked_softmax)_fusion|offset_alibi|skip_bias_\w+",
+    rows=(
+        Row("embedding/table", "transformer.word_embeddings.weight", also=("lm_head.weight",)),
+        *norm("embedding_norm", "transformer.word_embeddings_layernorm"),
+        *norm("final_norm", "transformer.ln_f"),
+        *norm("blocks/attention_residual/norms/input", f"{_LAYER}.input_layernorm"),
+        Row(
+            tuple(f"{p}/kernel" for p in _JOINED),
+            f"{_LAYER}.self_attention.query_key_value.weight",
+            "(H [n] K) D -> D (H n K)",
+        ),
+        Row(
+            tuple(f"{p}/bias" for p in _JOINED), f"{_LAYER}.self_attention.query_key_value.bias", "(H [n] K) -> (H n K)"
+        ),
+        *dense("blocks/attention/out", f"{_LAYER}.self_attention.dense"),
+        *norm("blocks/feed_forward_residual/norms/input", f"{_LAYER}.post_attention_layernorm"),
+        *dense("blocks/feed_forward/branches/0", f"{_LAYER}.mlp.dense_h_to_4h"),
+        *dense("blocks/feed_forward/out", f"{_LAYER}.mlp.dense_4h_to_h"),
+    ),
+    renames=((r"^(word_embeddings|word_embeddings_layernorm|h|ln_f)\.", r"transformer.\1."),),
+)

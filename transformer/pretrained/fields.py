@@ -1,0 +1,188 @@
+"""Fields of a config.json as others publish it, and what they are in our config, both ways."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from transformer.config.activations import GELU, GLU, Activation, QuickGELU, ReLU, Sigmoid, SiLU, SquaredReLU, Tanh
+from transformer.config.rotary_positions import LinearScaling, Llama3Scaling, NoScaling, RoPE, RoPEScaling
+from transformer.config.variant import ConfigError, nearest
+
+Json = Mapping[str, Any]
+
+NEUTRAL = (
+    # where a file comes from and how it was made
+    r"architectures|model_type|_name_or_path|(torch_)?dtype|transformers_version|tokenizer_class|finetuning_task"
+    r"|initializer_(range|factor)|init_std|gradient_checkpointing|pretraining_tp|problem_type"
+    # rates of dropout and terms of the loss, which are the training's choice
+    r"|.*(dropout|pdrop|layerdrop).*|router_(aux_loss_coef|jitter_noise)"
+    # tokens with a meaning, and habits of decoding
+    r"|(\w+_)?(bos|eos|pad|unk|sep|cls|mask|decoder_start)_token_id|task_specific_params|prefix|bad_words_ids"
+    r"|max_length|min_length|num_beams|early_stopping|length_penalty|no_repeat_ngram_size|do_sample"
+    # what is returned besides logits
+    r"|output_(attentions|hidden_states|router_logits|past)|return_dict|use_cache|cache_implementation"
+)
+"""Pattern of fields of any config.json that no logit depends on."""
+
+ACTIVATIONS: dict[str, Activation] = {
+    "relu": ReLU(),
+    "gelu": GELU(),
+    "gelu_new": GELU(tanh=True),
+    "gelu_pytorch_tanh": GELU(tanh=True),
+    "gelu_fast": GELU(tanh=True),
+    "quick_gelu": QuickGELU(),
+    "silu": SiLU(),
+    "swish": SiLU(),
+    "relu2": SquaredReLU(),
+    "sigmoid": Sigmoid(),
+    "tanh": Tanh(),
+}
+BIASES = ("query", "key", "value", "out")
+"""All projections of attention."""
+GATED: dict[str, Activation] = {name: GLU(gate=gate) for name, gate in ACTIVATIONS.items()}
+"""The same names where the architecture multiplies them with another branch."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """One or more fields of theirs that say one thing."""
+
+    theirs: tuple[str, ...]
+    """All that are read; absent ones have the default of the architecture."""
+    read: Callable[[Json], dict[str, Any]]
+    """To changes of our config, by dotted path."""
+    write: Callable[[Any], dict[str, Any]]
+    """From our config."""
+
+
+def same(theirs: str | tuple[str, ...], *ours: str, default: Any) -> Field:
+    """One value under another name, in one or more places of ours; of several of theirs the first that is not null."""
+    names = (theirs,) if isinstance(theirs, str) else theirs
+
+    def read(fields):
+        value = next((fields[name] for name in names if fields.get(name) is not None), default)
+        return dict.fromkeys(ours, float(value) if isinstance(default, float) else value)
+
+    return Field(names, read, lambda config: {names[0]: value_at(config, ours[0])})
+
+
+def alike(theirs: tuple[str, ...], ours: str, *, default: Any) -> Field:
+    """Several of theirs that have to be equal, because we have one for all."""
+
+    def read(fields):
+        values = {name: fields.get(name, default) for name in theirs}
+        if len(set(values.values())) > 1:
+            said = ", ".join(f"{name} {value}" for name, value in values.items())
+            raise ConfigError(f"{theirs[0]}: not supported where they differ: {said}")
+        return {ours: values[theirs[0]]}
+
+    return Field(theirs, read, lambda config: dict.fromkeys(theirs, value_at(config, ours)))
+
+
+def choice(theirs: str, ours: str, options: Mapping[Any, Any], *, default: Any) -> Field:
+    """A word of theirs that stands for a value of ours."""
+
+    def read(fields):
+        value = fields.get(theirs, default)
+        if value not in options:
+            raise ConfigError(f"{theirs}: no {value!r}{nearest(str(value), map(str, options))}")
+        return {ours: options[value]}
+
+    def write(config):
+        value = value_at(config, ours)
+        return {theirs: next((word for word in (default, *options) if options[word] == value), str(value))}
+
+    return Field((theirs,), read, write)
+
+
+def fixed(name: str, value: Any) -> Field:
+    """A field that has to have one value, because we have no other."""
+
+    def read(fields):
+        if fields.get(name, value) != value:
+            raise ConfigError(f"{name}: {fields[name]!r} is not supported, only {value!r}")
+        return {}
+
+    return Field((name,), read, lambda config: {})
+
+
+def rope(*, base: float = 10_000.0, fraction: float = 1.0) -> Field:
+    """Rotary positions as files have them since version 5, and as they had them before."""
+
+    def read(fields):
+        values = dict(fields.get("rope_parameters") or fields.get("rope_scaling") or {})
+        old_base = fields.get("rope_theta", fields.get("rotary_emb_base", base))
+        old_fraction = fields.get("partial_rotary_factor", fields.get("rotary_pct", fraction))
+        position = RoPE(
+            base=float(values.pop("rope_theta", old_base)),
+            fraction=float(values.pop("partial_rotary_factor", old_fraction)),
+            scaling=_read_scaling(values),
+        )
+        if values:
+            raise ConfigError(f"rope_parameters: not supported: {', '.join(sorted(values))}")
+        return {"position": position}
+
+    def write(config):
+        position = config.position
+        values = {"rope_theta": position.base, "partial_rotary_factor": position.fraction}
+        return {"rope_parameters": values | _write_scaling(position.scaling)}
+
+    older = ("rope_scaling", "rope_theta", "rotary_emb_base", "partial_rotary_factor", "rotary_pct")
+    return Field(("rope_parameters", *older), read, write)
+
+
+def _read_scaling(values: dict[str, Any]) -> RoPEScaling:
+    """Of the values, which are taken out."""
+    word = values.pop("rope_type", None) or values.pop("type", "default")
+    values.pop("type", None)
+    if word == "default":
+        return NoScaling()
+    if word == "linear":
+        return LinearScaling(float(values.pop("factor")))
+    if word == "llama3":
+        return Llama3Scaling(
+            factor=float(values.pop("factor")),
+            original_length=values.pop("original_max_position_embeddings"),
+            slow=float(values.pop("low_freq_factor")),
+            fast=float(values.pop("high_freq_factor")),
+        )
+    raise ConfigError(f"rope_parameters: no rope_type {word!r}{nearest(word, ['default', 'linear', 'llama3'])}")
+
+
+def _write_scaling(scaling: RoPEScaling) -> dict[str, Any]:
+    if isinstance(scaling, LinearScaling):
+        return {"rope_type": "linear", "factor": scaling.factor}
+    if isinstance(scaling, Llama3Scaling):
+        return {
+            "rope_type": "llama3",
+            "factor": scaling.factor,
+            "original_max_position_embeddings": scaling.original_length,
+            "low_freq_factor": scaling.slow,
+            "high_freq_factor": scaling.fast,
+        }
+    return {"rope_type": "default"}
+
+
+def attention_bias(theirs: str, *, default: bool, always: tuple[str, ...] = ()) -> Field:
+    """Whether all projections of attention have a bias, or only some."""
+    return choice(theirs, "attention_bias", {True: BIASES, False: always}, default=default)
+
+
+def labels() -> Field:
+    """The classes, which files have by name."""
+
+    def read(fields):
+        return {"num_classes": len(fields["id2label"]) if "id2label" in fields else fields.get("num_labels", 2)}
+
+    def write(config):
+        names = [f"LABEL_{i}" for i in range(config.num_classes)]
+        return {"id2label": dict(enumerate(names)), "label2id": {name: i for i, name in enumerate(names)}}
+
+    return Field(("id2label", "label2id", "num_labels"), read, write)
+
+
+def value_at(config: Any, path: str) -> Any:
+    """The value at a dotted path."""
+    for name in path.split("."):
+        config = getattr(config, name)
+    return config

@@ -1,0 +1,116 @@
+"""Tensors by name in the safetensors files of a folder; nothing else is ever read, and nothing pickled."""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from transformer.config.variant import ConfigError
+
+SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.msgpack", "*.h5")
+SHARD = 5 * 10**9
+"""Bytes of the largest file that is written."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A tensor in a file, not yet read."""
+
+    file: Any
+    name: str
+    shape: tuple[int, ...]
+
+    def read(self) -> np.ndarray:
+        """The numbers, copied out of the mapped file, in the dtype they are stored in."""
+        return self.file.get_tensor(self.name)
+
+
+class TensorFiles(ExitStack):
+    """All tensors of a folder, in one file or in several that an index names; a context.
+
+    Raises:
+      ConfigError: there are none, a file is missing, damaged or no safetensors at all.
+    """
+
+    def __init__(self, folder: Path):
+        super().__init__()
+        self.tensors: dict[str, Stored] = {}
+        for path in _paths(folder):
+            file = self.enter_context(_opened(path))
+            for name in file.keys():  # noqa: SIM118 (no mapping)
+                self.tensors[name] = Stored(file, name, tuple(file.get_slice(name).get_shape()))
+
+
+def _paths(folder: Path) -> list[Path]:
+    if (folder / INDEX).is_file():
+        try:
+            names = sorted(set(json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"].values()))
+        except (ValueError, KeyError, AttributeError):
+            raise ConfigError(f"{folder / INDEX}: no index of files") from None
+        if missing := [name for name in names if Path(name).name != name or not (folder / name).is_file()]:
+            raise ConfigError(f"{folder}: missing {', '.join(missing)}, which {INDEX} names")
+        return [folder / name for name in names]
+    if (folder / SINGLE).is_file():
+        return [folder / SINGLE]
+    if pickled := sorted(path.name for pattern in PICKLES for path in folder.glob(pattern)):
+        raise ConfigError(f"{folder}: {', '.join(pickled)} could run any code when read; only safetensors are")
+    raise ConfigError(f"{folder}: no {SINGLE} and no {INDEX}")
+
+
+def _opened(path: Path) -> Any:
+    safetensors = _library()
+    try:
+        return safetensors.safe_open(path, framework="np")
+    except safetensors.SafetensorError as error:
+        raise ConfigError(f"{path}: damaged, or no safetensors: {error}") from None
+
+
+def write_tensors(folder: Path, tensors: Iterator[tuple[str, np.ndarray]], shard_bytes: int = SHARD) -> None:
+    """Write tensors one after another, in several files with an index where one would be too large."""
+    shards: list[dict[str, np.ndarray]] = [{}]
+    written: list[tuple[Path, list[str]]] = []
+    size = total = 0
+
+    def flush() -> None:
+        path = folder / f"part-{len(written):05d}.safetensors"
+        _library_numpy().save_file(shards[0], path, metadata={"format": "pt"})
+        written.append((path, list(shards[0])))
+        shards[0] = {}
+
+    for name, tensor in tensors:
+        if shards[0] and size + tensor.nbytes > shard_bytes:
+            flush()
+            size = 0
+        shards[0][name] = np.ascontiguousarray(tensor)
+        size, total = size + tensor.nbytes, total + tensor.nbytes
+    flush()
+    if len(written) == 1:
+        written[0][0].rename(folder / SINGLE)
+        return
+    weight_map: dict[str, str] = {}
+    for i, (path, names) in enumerate(written):
+        final = f"model-{i + 1:05d}-of-{len(written):05d}.safetensors"
+        path.rename(folder / final)
+        weight_map |= dict.fromkeys(names, final)
+    index: Mapping[str, Any] = {"metadata": {"total_size": total}, "weight_map": weight_map}
+    (folder / INDEX).write_text(json.dumps(index, indent=2, sort_keys=True), encoding="utf-8")
+
+
+def _library() -> Any:
+    try:
+        import safetensors
+    except ImportError:
+        raise ConfigError("pretrained: needs the library safetensors: pip install 'transformer[pretrained]'") from None
+    return safetensors
+
+
+def _library_numpy() -> Any:
+    _library()
+    import safetensors.numpy
+
+    return safetensors.numpy

@@ -1,0 +1,90 @@
+"""Gemma 2 (2024)."""
+
+from transformer.config.activations import GELU, GLU
+from transformer.config.attention import ConstantScale
+from transformer.config.norms import RMSNorm
+from transformer.config.patterns import Pattern
+from transformer.config.reaches import FullReach, SlidingWindow
+from transformer.config.residuals import SandwichNorm
+from transformer.config.weightings import PlainScore, SoftCap
+from transformer.pretrained import llama
+from transformer.pretrained.architecture import Architecture, norm
+from transformer.pretrained.fields import GATED, Field, attention_bias, choice, fixed, rope, same
+
+
+def _cap(theirs: str, ours: str, default: float) -> Field:
+    def read(fields):
+        cap = fields.get(theirs, default)
+        return {ours: PlainScore() if cap is None else SoftCap(float(cap))}
+
+    return Field((theirs,), read, lambda config: {theirs: getattr(getattr(config, ours), "cap", None)})
+
+
+def _scale() -> Field:
+    def read(fields):
+        return {"scale": ConstantScale(fields.get("query_pre_attn_scalar", 256) ** -0.5)}
+
+    return Field(("query_pre_attn_scalar",), read, lambda c: {"query_pre_attn_scalar": round(c.scale.value**-2)})
+
+
+def _windows() -> Field:
+    """Which layers have a sliding window: every second one, from the first, where the file does not say."""
+    kinds = ("sliding_attention", "full_attention")
+
+    def read(fields):
+        window = SlidingWindow(fields.get("sliding_window", 4096))
+        types = fields.get("layer_types") or kinds
+        period = next(n for n in range(1, len(types) + 1) if types == types[:n] * (len(types) // n))
+        return {"pattern": Pattern(reach=tuple(window if kind == kinds[0] else FullReach() for kind in types[:period]))}
+
+    def write(config):
+        reaches = [config.layer_config(layer).reach for layer in range(config.num_layers)]
+        sizes = [reach.size for reach in reaches if isinstance(reach, SlidingWindow)]
+        types = [kinds[0] if isinstance(reach, SlidingWindow) else kinds[1] for reach in reaches]
+        return {"sliding_window": max(sizes, default=4096), "layer_types": types}
+
+    return Field(("sliding_window", "layer_types"), read, write)
+
+
+_LAYER = "model.layers.{layer}"
+
+GEMMA2 = Architecture(
+    names=("Gemma2ForCausalLM",),
+    model_type="gemma2",
+    base=llama.BASE.replace(
+        norm=RMSNorm(zero_centered=True),
+        residual=SandwichNorm(),
+        activation=GLU(gate=GELU(tanh=True)),
+        scale_embeddings=True,
+    ),
+    fields=(
+        same("vocab_size", "vocab_size", default=256_000),
+        same("hidden_size", "d_model", default=2304),
+        same("intermediate_size", "d_ff", default=9216),
+        same("num_hidden_layers", "num_layers", default=26),
+        same("num_attention_heads", "num_heads", default=8),
+        same("num_key_value_heads", "num_kv_heads", default=4),
+        same("head_dim", "head_dim", default=256),
+        same("max_position_embeddings", "max_length", default=8192),
+        same("rms_norm_eps", "norm.eps", default=1e-6),
+        same("tie_word_embeddings", "tie_embeddings", default=True),
+        choice("hidden_activation", "activation", GATED, default="gelu_pytorch_tanh"),
+        _cap("attn_logit_softcapping", "score", 50.0),
+        _cap("final_logit_softcapping", "logit_score", 30.0),
+        _scale(),
+        _windows(),
+        attention_bias("attention_bias", default=False),
+        rope(),
+        fixed("use_bidirectional_attention", None),
+    ),
+    neutral="hidden_act|sliding_window_size",
+    rows=(
+        *llama.EMBEDDINGS,
+        *llama.ATTENTION,
+        *llama.FEED_FORWARD,
+        *norm("blocks/attention_residual/norms/input", f"{_LAYER}.input_layernorm"),
+        *norm("blocks/attention_residual/norms/branch", f"{_LAYER}.post_attention_layernorm"),
+        *norm("blocks/feed_forward_residual/norms/input", f"{_LAYER}.pre_feedforward_layernorm"),
+        *norm("blocks/feed_forward_residual/norms/branch", f"{_LAYER}.post_feedforward_layernorm"),
+    ),
+)

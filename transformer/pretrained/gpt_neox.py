@@ -1,0 +1,51 @@
+"""GPT-NeoX (Black et al. 2022), and Pythia."""
+
+from transformer.config.activations import GELU
+from transformer.config.blocks import ParallelNorms, Sequential
+from transformer.config.model import ModelConfig
+from transformer.config.norms import LayerNorm
+from transformer.pretrained.architecture import Architecture, Row, dense, norm
+from transformer.pretrained.fields import ACTIVATIONS, attention_bias, choice, fixed, rope, same
+
+_LAYER = "gpt_neox.layers.{layer}"
+_JOINED = tuple(f"blocks/attention/{role}" for role in ("query", "key", "value"))
+
+GPT_NEOX = Architecture(
+    names=("GPTNeoXForCausalLM",),
+    model_type="gpt_neox",
+    base=ModelConfig(norm=LayerNorm(), activation=GELU(), feed_forward_bias=True),
+    fields=(
+        same("vocab_size", "vocab_size", default=50_432),
+        same("max_position_embeddings", "max_length", default=2048),
+        same("hidden_size", "d_model", default=6144),
+        same("num_hidden_layers", "num_layers", default=44),
+        same("num_attention_heads", "num_heads", default=64),
+        same("intermediate_size", "d_ff", default=24_576),
+        same("layer_norm_eps", "norm.eps", default=1e-5),
+        same("tie_word_embeddings", "tie_embeddings", default=False),
+        choice("hidden_act", "activation", ACTIVATIONS, default="gelu"),
+        choice("use_parallel_residual", "block", {True: ParallelNorms(), False: Sequential()}, default=True),
+        attention_bias("attention_bias", default=True),
+        rope(fraction=0.25),
+        fixed("is_decoder", False),
+    ),
+    rows=(
+        Row("embedding/table", "gpt_neox.embed_in.weight"),
+        Row("output/table", "embed_out.weight"),
+        *norm("final_norm", "gpt_neox.final_layer_norm"),
+        *norm("blocks/attention_residual/norms/attention", f"{_LAYER}.input_layernorm"),
+        *norm("blocks/attention_residual/norms/feed_forward", f"{_LAYER}.post_attention_layernorm"),
+        *norm("blocks/attention_residual/norms/input", f"{_LAYER}.input_layernorm"),
+        *norm("blocks/feed_forward_residual/norms/input", f"{_LAYER}.post_attention_layernorm"),
+        Row(
+            tuple(f"{p}/kernel" for p in _JOINED),
+            f"{_LAYER}.attention.query_key_value.weight",
+            "(H [n] K) D -> D (H n K)",
+        ),
+        Row(tuple(f"{p}/bias" for p in _JOINED), f"{_LAYER}.attention.query_key_value.bias", "(H [n] K) -> (H n K)"),
+        *dense("blocks/attention/out", f"{_LAYER}.attention.dense"),
+        *dense("blocks/feed_forward/branches/0", f"{_LAYER}.mlp.dense_h_to_4h"),
+        *dense("blocks/feed_forward/out", f"{_LAYER}.mlp.dense_4h_to_h"),
+    ),
+    ignored=r".*\.attention\.((masked_)?bias|rotary_emb\.inv_freq)",
+)

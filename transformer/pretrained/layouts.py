@@ -1,0 +1,62 @@
+"""How the axes of a stored tensor are those of one or more of our parameters: a pattern that reads both ways.
+
+    "F D -> D F"                     a transposed matrix
+    "D [F] -> D F"                   several matrices side by side along F
+    "(H [n] K) D -> D (H n K)"       several in turns within every head
+
+Letters are axes of one stored tensor; on the right stand those of each of our parameters. The axis in
+brackets is the one along which several of ours lie next to each other, each with its own share.
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from einops import rearrange
+
+Sizes = Mapping[str, int]
+"""Of axes by letter, as far as they do not follow from shapes."""
+
+
+def to_ours(stored: np.ndarray, layout: str, shapes: Sequence[tuple[int, ...]], sizes: Sizes) -> list[np.ndarray]:
+    """The parameters of these shapes that a stored tensor holds."""
+    if not layout:
+        return [stored]
+    left, right, axes, joined = _parse(layout)
+    whole = rearrange(stored, f"{left} -> {' '.join(axes)}", **_known(left, sizes))
+    if joined is None:
+        return [rearrange(whole, f"{' '.join(axes)} -> {right}")]
+    others = math.prod(size for axis, size in enumerate(whole.shape) if axis != joined)
+    shares = [math.prod(shape) // others for shape in shapes]
+    parts = np.split(whole, np.cumsum(shares)[:-1], joined)
+    return [rearrange(part, f"{' '.join(axes)} -> {right}") for part in parts]
+
+
+def to_stored(ours: Sequence[np.ndarray], layout: str, sizes: Sizes) -> np.ndarray:
+    """The inverse of `to_ours`."""
+    if not layout:
+        return ours[0]
+    left, right, axes, joined = _parse(layout)
+    parts = [rearrange(part, f"{right} -> {' '.join(axes)}", **_known(right, sizes)) for part in ours]
+    whole = parts[0] if joined is None else np.concatenate(parts, joined)
+    return rearrange(whole, f"{' '.join(axes)} -> {left}")
+
+
+def stored_shape(shapes: Sequence[tuple[int, ...]], layout: str, sizes: Sizes) -> tuple[int, ...]:
+    """The shape of the tensor that holds parameters of these shapes."""
+    return to_stored([np.broadcast_to(np.int8(0), shape) for shape in shapes], layout, sizes).shape
+
+
+def _parse(layout: str) -> tuple[str, str, list[str], int | None]:
+    """Both sides for einops, the single axes, and the place of the bracketed one."""
+    left, right = (side.strip() for side in layout.split("->"))
+    axes = re.findall(r"\w+", left)
+    bracketed = re.search(r"\[(\w+)\]", left)
+    return re.sub(r"[\[\]]", "", left), right, axes, axes.index(bracketed[1]) if bracketed else None
+
+
+def _known(side: str, sizes: Sizes) -> dict[str, int]:
+    """Sizes of the axes that are joined to others on this side."""
+    grouped = re.findall(r"\w+", " ".join(re.findall(r"\(([^)]*)\)", side)))
+    return {axis: sizes[axis] for axis in grouped if axis in sizes}

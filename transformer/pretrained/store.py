@@ -1,0 +1,219 @@
+"""Models of other libraries: their folders to a config and parameters of ours, and back."""
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from transformer.config.model import ModelConfig
+from transformer.config.variant import ConfigError, nearest
+from transformer.models import pure
+from transformer.models.build import build
+from transformer.models.pure import Params
+from transformer.pretrained.architecture import Architecture
+from transformer.pretrained.architectures import ARCHITECTURES
+from transformer.pretrained.files import SHARD, Stored, TensorFiles, write_tensors
+from transformer.pretrained.layouts import to_ours, to_stored
+from transformer.pretrained.names import Entry, Leaves, entries, flat, nested
+
+CONFIG = "config.json"
+
+
+def load(
+    path: str | Path, *, architecture: Architecture | None = None, dtype: jax.typing.DTypeLike | None = None
+) -> tuple[ModelConfig, Params]:
+    """The config and the parameters of a published model.
+
+    Everything is compared before anything is read: either the whole model is loaded, or nothing.
+
+    Args:
+      path: a folder with config.json and safetensors files; or a name on the Hugging Face hub, where
+        `huggingface_hub` is installed.
+      architecture: one of your own; None: the one that config.json names, of those that come with
+        the library.
+      dtype: of the parameters; None: as they are stored.
+
+    Raises:
+      ConfigError: the folder has no such files or damaged ones, the architecture is not known, a field
+        of config.json is not supported, or tensors are missing, surplus or of other shapes: all by name.
+    """
+    folder = _folder(path)
+    fields = _fields(folder)
+    architecture = _named(fields, folder) if architecture is None else architecture
+    try:
+        config = architecture.read_config(fields)
+    except ConfigError as error:
+        raise ConfigError(f"{folder / CONFIG}: {error}") from None
+    leaves = _abstract(config)
+    wanted = entries(architecture, config, leaves)
+    with TensorFiles(folder) as files:
+        stored = _matched(architecture, wanted, files.tensors, folder)
+        arrays = _read(wanted, stored, leaves, None if dtype is None else jnp.dtype(dtype))
+    return config, nested({path: jnp.asarray(array) for path, array in arrays.items()})
+
+
+def save(
+    path: str | Path,
+    config: ModelConfig,
+    params: Params,
+    *,
+    architecture: Architecture | None = None,
+    fields: Mapping[str, Any] | None = None,
+    shard_bytes: int = SHARD,
+) -> None:
+    """Write a model as a folder that other libraries read; `load` gives it back.
+
+    Args:
+      path: a folder, new or empty; it is whole or not there.
+      config: of the model.
+      params: in the tree of `transformer.split`, in the dtype they are to be stored in.
+      architecture: one of your own; None: the one of the library's that the config is.
+      fields: further ones of config.json, such as the ids of tokens with a meaning.
+      shard_bytes: of the largest file.
+
+    Raises:
+      ConfigError: the folder is not empty, the config is of no such architecture, or the parameters are
+        not those of the config.
+    """
+    path = Path(path)
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise ConfigError(f"{path} is not empty")
+    architecture = _of_config(config, [architecture] if architecture else ARCHITECTURES)
+    leaves = {name: np.asarray(leaf) for name, leaf in flat(params).items()}
+    wanted = entries(architecture, config, _same_tree(_abstract(config), leaves))
+    partial = path.parent / f".{path.name}.partial"
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    text = json.dumps(architecture.write_config(config) | dict(fields or {}), indent=2, sort_keys=True)
+    (partial / CONFIG).write_text(text + "\n", encoding="utf-8")
+    write_tensors(partial, _stored(wanted, leaves), shard_bytes)
+    os.replace(partial, path)
+
+
+def _folder(path: str | Path) -> Path:
+    folder = Path(path)
+    if folder.is_dir():
+        return folder
+    try:
+        import huggingface_hub
+    except ImportError:
+        raise ConfigError(f"pretrained: no folder {path}; for a name on the hub, pip install huggingface_hub") from None
+    if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", str(path)):
+        raise ConfigError(f"pretrained: no folder {path}, and no name on the hub")
+    wanted = ["*.json", "*.safetensors"]
+    try:
+        return Path(huggingface_hub.snapshot_download(str(path), allow_patterns=wanted))
+    except Exception as error:  # the library and what it is built on raise many kinds
+        reason = str(error).strip().splitlines()[0]
+        raise ConfigError(f"pretrained: no folder {path}, and the hub answers: {reason}") from None
+
+
+def _fields(folder: Path) -> dict[str, Any]:
+    path = folder / CONFIG
+    try:
+        fields = json.loads(path.read_text(encoding="utf-8"))
+    except OSError:
+        raise ConfigError(f"{folder}: no {CONFIG}") from None
+    except ValueError as error:
+        raise ConfigError(f"{path}: no JSON: {error}") from None
+    if not isinstance(fields, dict):
+        raise ConfigError(f"{path}: not an object with fields")
+    return fields
+
+
+def _named(fields: dict[str, Any], folder: Path) -> Architecture:
+    """The architecture of a config.json: by its class, or where none is named the first of its type."""
+    names = [name for architecture in ARCHITECTURES for name in architecture.names]
+    classes = fields.get("architectures") or []
+    for architecture in ARCHITECTURES:
+        of_type = not classes and architecture.model_type == fields.get("model_type")
+        if of_type or any(name in architecture.names for name in classes):
+            return architecture
+    asked = str((classes or [fields.get("model_type")])[0])
+    raise ConfigError(f"{folder / CONFIG}: no architecture {asked!r}{nearest(asked, names)}")
+
+
+def _of_config(config: ModelConfig, candidates) -> Architecture:
+    differences = {architecture.names[0]: architecture.differences(config) for architecture in candidates}
+    for architecture in candidates:
+        if not differences[architecture.names[0]]:
+            return architecture
+    name = min(differences, key=lambda name: len(differences[name]))
+    raise ConfigError(f"pretrained: the config is no architecture here; of {name} it differs in {differences[name]}")
+
+
+def _abstract(config: ModelConfig) -> Leaves:
+    """Shapes of the parameters of a config."""
+    return flat(pure.split(pure.abstract(lambda key: build(config, key=key)))[0])
+
+
+def _same_tree(expected: Leaves, leaves: Leaves) -> Leaves:
+    wrong = [path for path in expected.keys() | leaves.keys() if path not in expected or path not in leaves]
+    wrong += [path for path in expected if path in leaves and expected[path].shape != leaves[path].shape]
+    if wrong:
+        raise ConfigError(f"pretrained: not the parameters of the config: {', '.join(sorted(map('/'.join, wrong)))}")
+    return leaves
+
+
+def _matched(
+    architecture: Architecture, wanted: list[Entry], tensors: Mapping[str, Stored], folder: Path
+) -> dict[str, Stored]:
+    """The stored tensor of every entry that has one, by name."""
+    found = {_canonical(architecture, name): tensor for name, tensor in tensors.items()}
+    own = {entry.name for entry in wanted}
+    again = {name: entry.name for entry in wanted for name in entry.row.also if name in found and name not in own}
+    first = {entry_name: name for name, entry_name in reversed(again.items())}
+    stored = {name: found.get(name) or found[first[name]] for name in own if name in found or name in first}
+    missing = [e.name for e in wanted if e.name not in stored and not e.row.optional]
+    surplus = [n for n in found if n not in own and n not in again and not re.fullmatch(architecture.ignored, n)]
+    shapes = [
+        f"{entry.name} {list(stored[entry.name].shape)}, not {list(entry.shape)}"
+        for entry in wanted
+        if entry.name in stored and stored[entry.name].shape != entry.shape
+    ]
+    wrong = {"missing": missing, "not of this architecture": sorted(surplus), "of another shape": shapes}
+    if any(wrong.values()):
+        lists = "; ".join(f"{what}: {', '.join(names)}" for what, names in wrong.items() if names)
+        raise ConfigError(f"{folder}: tensors {lists}")
+    for name, entry_name in again.items():
+        if not np.array_equal(found[name].read(), stored[entry_name].read()):
+            raise ConfigError(f"{folder}: {name} is not {entry_name}, and this model has one table for both")
+    return stored
+
+
+def _canonical(architecture: Architecture, name: str) -> str:
+    """The name of a tensor as the rows have it."""
+    for pattern, replacement in architecture.renames:
+        name = re.sub(pattern, replacement, name)
+    return name
+
+
+def _read(
+    wanted: list[Entry], stored: Mapping[str, Stored], leaves: Leaves, dtype
+) -> dict[tuple[str, ...], np.ndarray]:
+    arrays: dict[tuple[str, ...], np.ndarray] = {}
+    for entry in wanted:
+        tensor = stored[entry.name].read() if entry.name in stored else np.zeros(entry.shape, np.float32)
+        parts = to_ours(tensor[entry.row.skip :], entry.row.layout, entry.shapes, entry.sizes)
+        for (path, index), part in zip(entry.places, parts, strict=True):
+            kind = part.dtype if dtype is None else dtype
+            array = arrays.setdefault(path, np.empty(leaves[path].shape, kind))
+            if array.dtype != kind:
+                raise ConfigError(f"{entry.name}: {kind}, and other layers are {array.dtype}; give a dtype")
+            array[index] = part.astype(kind)
+    return arrays
+
+
+def _stored(wanted: list[Entry], leaves: Leaves) -> Iterator[tuple[str, np.ndarray]]:
+    for entry in wanted:
+        parts = [leaves[path][index] for path, index in entry.places]
+        tensor = to_stored(parts, entry.row.layout, entry.sizes)
+        unread = np.zeros((entry.row.skip, *tensor.shape[1:]), tensor.dtype)
+        yield entry.name, np.concatenate([unread, tensor]) if entry.row.skip else tensor
