@@ -1,5 +1,6 @@
 """What a published architecture is: a config, the fields of its config.json, and the names of its tensors."""
 
+import contextlib
 import dataclasses
 import re
 from collections.abc import Callable, Iterator
@@ -8,7 +9,7 @@ from typing import Any
 
 from transformer.config.model import ModelConfig
 from transformer.config.variant import ConfigError, replace
-from transformer.pretrained.fields import NEUTRAL, Field, Json
+from transformer.pretrained.fields import NEUTRAL, Field, Json, value_at
 
 PRACTICE = (
     "dropout",
@@ -86,12 +87,20 @@ class Architecture:
         """What keeps a config from being one of this architecture; empty where it is one."""
         if type(config) is not type(self.base):
             return [type(config).__name__]
+        written: dict[str, Any] = {}
+        changes: dict[str, Any] = {}
+        for field in self.fields:
+            with contextlib.suppress(ConfigError, AttributeError):  # of another choice, which has no such number
+                written |= field.write(config)
+        for field in self.fields:
+            with contextlib.suppress(ConfigError):
+                changes |= field.read(written)
         try:
-            back = self.read_config(self.write_config(config))
-        except (ConfigError, AttributeError) as error:  # a field is written from a value that has no such number
+            back = replace(self.base, changes)
+        except ConfigError as error:
             return [str(error)]
         names = [f.name for f in dataclasses.fields(config) if f.name not in PRACTICE]
-        return [name for name in names if getattr(back, name) != getattr(config, name)]
+        return [name for name in names if value_at(back, name) != value_at(config, name)]
 
 
 def dense(ours: str, theirs: str) -> Iterator[Row]:

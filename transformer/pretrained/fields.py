@@ -181,8 +181,18 @@ def labels() -> Field:
     return Field(("id2label", "label2id", "num_labels"), read, write)
 
 
+OPEN = {
+    "num_kv_heads": "kv_heads",
+    "head_dim": "head_size",
+    "d_ff": "ff_width",
+    "num_encoder_layers": "encoder.num_layers",
+}
+"""Sizes that our config may leave open, and where the number is that follows from the others."""
+
+
 def value_at(config: Any, path: str) -> Any:
-    """The value at a dotted path."""
+    """The value at a dotted path; never an open size."""
+    value = config
     for name in path.split("."):
-        config = getattr(config, name)
-    return config
+        value = getattr(value, name)
+    return value_at(config, OPEN[path]) if value is None and path in OPEN else value

@@ -145,8 +145,12 @@ def _of_config(config: ModelConfig, candidates) -> Architecture:
     for architecture in candidates:
         if not differences[architecture.names[0]]:
             return architecture
-    name = min(differences, key=lambda name: len(differences[name]))
-    raise ConfigError(f"pretrained: the config is no architecture here; of {name} it differs in {differences[name]}")
+    of_kind = [a.names[0] for a in candidates if type(a.base) is type(config)]
+    if not of_kind:
+        raise ConfigError(f"pretrained: no architecture here is a {type(config).__name__}")
+    name = min(of_kind, key=lambda name: len(differences[name]))
+    said = ", ".join(differences[name])
+    raise ConfigError(f"pretrained: the config is no architecture here; of {name}, the nearest, it differs in {said}")
 
 
 def _abstract(config: ModelConfig) -> Leaves:

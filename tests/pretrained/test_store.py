@@ -1,0 +1,302 @@
+"""Folders of published models: read and written whole, or refused with the names of what is wrong."""
+
+import builtins
+import json
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+
+from transformer import pretrained
+from transformer.config.activations import GLU, ReLU
+from transformer.config.model import ModelConfig
+from transformer.config.norms import RMSNorm
+from transformer.config.rotary_positions import LinearScaling, RoPE, YaRN
+from transformer.config.variant import ConfigError
+from transformer.models.build import build
+from transformer.models.pure import split
+from transformer.pretrained.bert import BERT, BERT_CLASSIFIER
+from transformer.pretrained.files import Stored
+from transformer.pretrained.gpt2 import GPT2
+from transformer.pretrained.layouts import stored_shape, to_ours, to_stored
+from transformer.pretrained.llama import LLAMA
+from transformer.pretrained.names import flat
+from transformer.pretrained.t5 import T5
+
+safetensors = pytest.importorskip("safetensors.numpy")
+
+SIZES = {"vocab_size": 11, "max_length": 6, "d_model": 8, "num_heads": 2, "num_layers": 2, "d_ff": 12}
+CONFIG = LLAMA.base.replace(**SIZES, num_kv_heads=1, head_dim=6)
+
+
+def parameters(config, dtype=np.float32):
+    params, _ = split(build(config, key=jax.random.key(0)))
+    rng = np.random.default_rng(0)
+    return jax.tree.map(lambda a: jnp.asarray(rng.normal(size=a.shape).astype(dtype)), params)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    pretrained.save(tmp_path / "model", CONFIG, parameters(CONFIG))
+    return tmp_path / "model"
+
+
+def rewrite(folder, change):
+    """The tensors of a folder, changed in place."""
+    path = folder / "model.safetensors"
+    tensors = safetensors.load_file(path)
+    change(tensors)
+    safetensors.save_file(tensors, path)
+
+
+def refused(folder, match, **options):
+    with pytest.raises(ConfigError, match=match) as caught:
+        pretrained.load(folder, **options)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("layout", "shapes", "stored"),
+    [
+        ("", [(3, 4)], (3, 4)),
+        ("F D -> D F", [(3, 4)], (4, 3)),
+        ("D [F] -> D F", [(3, 4), (3, 2)], (3, 6)),
+        ("(H [n] K) D -> D (H n K)", [(3, 10), (3, 10), (3, 10)], (30, 3)),
+        ("(G [n] K) -> (G n K)", [(20,), (10,)], (30,)),
+        ("D C Y X -> (Y X C) D", [(12, 5)], (5, 3, 2, 2)),
+        ("1 1 D -> D", [(7,)], (1, 1, 7)),
+    ],
+)
+def test_layouts_read_both_ways(layout, shapes, stored):
+    sizes = {"H": 2, "G": 2, "K": 5, "Y": 2, "X": 2}
+    parts = [np.random.default_rng(i).normal(size=shape) for i, shape in enumerate(shapes)]
+    whole = to_stored(parts, layout, sizes)
+    assert whole.shape == stored == stored_shape(shapes, layout, sizes)
+    for part, back in zip(parts, to_ours(whole, layout, shapes, sizes), strict=True):
+        np.testing.assert_array_equal(part, back)
+
+
+def test_parts_in_turns_within_heads():
+    """Query, key and value of the first head, then those of the second (GPT-NeoX)."""
+    whole = np.arange(12)[:, None]
+    parts = to_ours(whole, "(H [n] K) D -> D (H n K)", [(1, 4)] * 3, {"H": 2, "K": 2})
+    assert [part.tolist() for part in parts] == [[[0, 1, 6, 7]], [[2, 3, 8, 9]], [[4, 5, 10, 11]]]
+
+
+def test_several_files(tmp_path):
+    """The same model, with the index that names the file of each tensor."""
+    params = parameters(CONFIG)
+    pretrained.save(tmp_path / "model", CONFIG, params, shard_bytes=500)
+    files = sorted(p.name for p in (tmp_path / "model").glob("*.safetensors"))
+    assert len(files) > 3
+    assert files[0] == f"model-00001-of-{len(files):05d}.safetensors"
+    config, loaded = pretrained.load(tmp_path / "model")
+    assert config == CONFIG
+    jax.tree.map(np.testing.assert_array_equal, loaded, params)
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16, np.float32])
+def test_dtypes_are_kept_or_cast_when_asked(tmp_path, dtype):
+    params = parameters(CONFIG, dtype)
+    pretrained.save(tmp_path / "model", CONFIG, params)
+    _, kept = pretrained.load(tmp_path / "model")
+    _, cast = pretrained.load(tmp_path / "model", dtype=jnp.float32)
+    for name, leaf in flat(kept).items():
+        assert leaf.dtype == dtype
+        assert flat(cast)[name].dtype == jnp.float32
+        np.testing.assert_array_equal(leaf.astype(jnp.float32), flat(cast)[name])
+    logits = split(build(CONFIG, key=jax.random.key(0)))[1](kept, jnp.arange(6)[None])
+    assert logits.dtype == jnp.float32
+    assert np.isfinite(logits).all()
+
+
+def test_layers_of_other_dtypes(folder):
+    """One array cannot be both, so somebody has to say which."""
+
+    def change(tensors):
+        name = "model.layers.1.self_attn.q_proj.weight"
+        tensors[name] = tensors[name].astype(np.float16)
+
+    rewrite(folder, change)
+    refused(folder, r"model.layers.1.self_attn.q_proj.weight: float16, and other layers are float32; give a dtype")
+    assert flat(pretrained.load(folder, dtype="float32")[1])
+
+
+def test_wrong_tensors_are_refused_with_all_names(folder, monkeypatch):
+    """Missing, surplus and mis-shaped ones in one message, and nothing is read."""
+
+    def change(tensors):
+        del tensors["model.norm.weight"], tensors["model.layers.1.mlp.up_proj.weight"]
+        tensors["model.layers.2.mlp.up_proj.weight"] = np.zeros((12, 8), np.float32)
+        tensors["model.layers.0.self_attn.q_proj.bias"] = np.zeros(12, np.float32)
+        tensors["lm_head.weight"] = np.zeros((12, 8), np.float32)
+
+    rewrite(folder, change)
+    monkeypatch.setattr(Stored, "read", lambda self: pytest.fail("read"))
+    with pytest.raises(ConfigError) as caught:
+        pretrained.load(folder)
+    missing, surplus, shapes = str(caught.value).split("tensors ")[1].split("; ")
+    assert missing == "missing: model.norm.weight, model.layers.1.mlp.up_proj.weight"
+    assert surplus.endswith("model.layers.0.self_attn.q_proj.bias, model.layers.2.mlp.up_proj.weight")
+    assert shapes == "of another shape: lm_head.weight [12, 8], not [11, 8]"
+
+
+def test_damaged_files_are_refused(folder):
+    path = folder / "model.safetensors"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-7])
+    refused(folder, r"model.safetensors: damaged, or no safetensors")
+    path.write_bytes(b"\x80\x04\x95 a pickle under another name")
+    refused(folder, r"model.safetensors: damaged, or no safetensors")
+
+
+def test_a_pickle_is_never_read(folder):
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    refused(folder, r"pytorch_model.bin could run any code when read; only safetensors are")
+    (folder / "pytorch_model.bin").unlink()
+    refused(folder, r"no model.safetensors and no model.safetensors.index.json")
+
+
+@pytest.mark.parametrize(
+    ("index", "match"),
+    [
+        ('{"weight_map": {"a": "gone.safetensors"}}', "missing gone.safetensors"),
+        ('{"weight_map": {"a": "../elsewhere.safetensors"}}', "missing ../elsewhere.safetensors"),
+        ('{"weights": {}}', "no index of files"),
+        ("{", "no index of files"),
+    ],
+)
+def test_an_index_of_what_is_not_there(folder, index, match):
+    (folder / "model.safetensors.index.json").write_text(index)
+    refused(folder, match)
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"use_qk_norm": True, "zeta": 1}, r"config.json: not supported: use_qk_norm, zeta"),
+        ({"hidden_act": "sillu"}, r"hidden_act: no 'sillu'; did you mean 'silu'"),
+        (
+            {"architectures": ["LlamaForCausalLMs"]},
+            r"no architecture 'LlamaForCausalLMs'; did you mean 'LlamaForCausal",
+        ),
+        ({"architectures": None, "model_type": "mamba"}, r"no architecture 'mamba'"),
+        ({"rope_parameters": {"rope_type": "yarn", "factor": 2.0}}, r"no rope_type 'yarn'"),
+        ({"rope_parameters": {"rope_theta": 1e4, "mrope": 1}}, r"rope_parameters: not supported: mrope"),
+        ({"num_attention_heads": 5, "num_key_value_heads": 2}, r"config.json: model.num_kv_heads: 2"),
+        ({"hidden_size": "8"}, r"config.json: .*d_model.*"),
+    ],
+)
+def test_what_a_config_cannot_say(folder, change, match):
+    fields = json.loads((folder / "config.json").read_text()) | change
+    (folder / "config.json").write_text(json.dumps(fields))
+    refused(folder, match)
+
+
+def test_no_config(folder):
+    (folder / "config.json").write_text("[1]")
+    refused(folder, "not an object")
+    (folder / "config.json").write_text("{")
+    refused(folder, "no JSON")
+    (folder / "config.json").unlink()
+    refused(folder, "no config.json")
+
+
+def test_by_type_where_no_class_is_named(folder):
+    fields = json.loads((folder / "config.json").read_text())
+    del fields["architectures"]
+    (folder / "config.json").write_text(json.dumps(fields))
+    assert pretrained.load(folder)[0] == CONFIG
+
+
+def test_names_that_are_no_folders(tmp_path, monkeypatch):
+    real = builtins.__import__
+
+    def without_hub(name, *args, **kwargs):
+        if name.startswith("huggingface_hub"):
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without_hub)
+    refused(tmp_path / "nowhere", "no folder .*nowhere; for a name on the hub, pip install huggingface_hub")
+
+
+def test_rotary_positions_of_older_files():
+    """Fields that stood by themselves before version 5 of the reference."""
+    old = {"rope_theta": 500, "rope_scaling": {"type": "linear", "factor": 3}}
+    assert LLAMA.read_config(old).position == RoPE(base=500.0, scaling=LinearScaling(3.0))
+    assert LLAMA.read_config({}).position == RoPE()
+    new = LLAMA.write_config(CONFIG.replace(position=RoPE(base=7.0, scaling=LinearScaling(3.0))))
+    assert LLAMA.read_config(new).position == RoPE(base=7.0, scaling=LinearScaling(3.0))
+
+
+def test_names_of_older_files(tmp_path):
+    """GPT-2 without its prefix and with its masks, BERT with gamma and beta and heads that nothing here reads."""
+    config = GPT2.base.replace(**SIZES)
+    pretrained.save(tmp_path / "gpt2", config, parameters(config))
+
+    def older(tensors):
+        for name in list(tensors):
+            tensors[name.removeprefix("transformer.")] = tensors.pop(name)
+        tensors["h.0.attn.bias"] = np.ones((1, 1, 6, 6), np.float32)
+
+    rewrite(tmp_path / "gpt2", older)
+    jax.tree.map(np.testing.assert_array_equal, pretrained.load(tmp_path / "gpt2")[1], parameters(config))
+
+    config = BERT.base.replace(**SIZES, token_types=2)
+    pretrained.save(tmp_path / "bert", config, parameters(config))
+
+    def greek(tensors):
+        for name in list(tensors):
+            new = name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
+            tensors[new] = tensors.pop(name)
+        tensors["bert.pooler.dense.weight"] = np.ones((8, 8), np.float32)
+        tensors["cls.seq_relationship.weight"] = np.ones((2, 8), np.float32)
+
+    rewrite(tmp_path / "bert", greek)
+    jax.tree.map(np.testing.assert_array_equal, pretrained.load(tmp_path / "bert")[1], parameters(config))
+
+
+def test_a_tensor_stored_twice_is_one(tmp_path):
+    """And two that should be one and differ are refused."""
+    config = T5.base.replace(**SIZES, source_vocab_size=11, max_source_length=6, head_dim=4, logit_scale=8**-0.5)
+    pretrained.save(tmp_path / "t5", config, parameters(config))
+
+    def again(tensors):
+        tensors["encoder.embed_tokens.weight"] = tensors["shared.weight"].copy()
+
+    rewrite(tmp_path / "t5", again)
+    jax.tree.map(np.testing.assert_array_equal, pretrained.load(tmp_path / "t5")[1], parameters(config))
+
+    def another(tensors):
+        tensors["encoder.embed_tokens.weight"] += 1
+
+    rewrite(tmp_path / "t5", another)
+    refused(tmp_path / "t5", "encoder.embed_tokens.weight is not shared.weight")
+
+
+def test_what_cannot_be_saved(tmp_path):
+    params = parameters(CONFIG)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="is not empty"):
+        pretrained.save(tmp_path, CONFIG, params)
+    another = CONFIG.replace(position=RoPE(scaling=YaRN()))
+    with pytest.raises(
+        ConfigError, match=r"no architecture here; of LlamaForCausalLM, the nearest, it differs in position"
+    ):
+        pretrained.save(tmp_path / "a", another, params)
+    with pytest.raises(ConfigError, match=r"not the parameters of the config: .*final_norm/params/scale"):
+        pretrained.save(tmp_path / "a", CONFIG, {name: p for name, p in params.items() if name != "final_norm"})
+    assert not (tmp_path / "a").exists()
+
+
+def test_how_a_model_is_trained_does_not_say_what_it_is():
+    """Dropout and the like are no part of an architecture; an activation is."""
+    assert LLAMA.differences(CONFIG.replace(dropout=0.1, dtype="bfloat16")) == []
+    assert LLAMA.differences(CONFIG.replace(num_kv_heads=None, head_dim=None, d_ff=None)) == []
+    assert LLAMA.differences(CONFIG.replace(activation=GLU(gate=ReLU()), norm=RMSNorm(eps=1e-3))) == []
+    assert LLAMA.differences(CONFIG.replace(norm=RMSNorm(zero_centered=True))) == ["norm"]
+    assert LLAMA.differences(BERT_CLASSIFIER.base) == ["ClassifierConfig"]
+    assert isinstance(CONFIG, ModelConfig)
