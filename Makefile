@@ -1,13 +1,14 @@
 # make install   an environment in .venv; PYTHON= chooses the interpreter (3.11 to 3.13)
 # make demo      an ablation study on the text that comes with Python, with its report
 # make test      all tests
+# make parity   published architectures against the library transformers, which it installs
 # make conformance   every option and every pair of options; ROWS=100 for a draw of the combinations
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: install demo test conformance lint
+.PHONY: install demo test conformance parity lint
 
 install: $(VENV)/installed
 
@@ -24,6 +25,10 @@ test: install
 
 conformance: install
 	$(BIN)/python -m transformer.testing $(if $(ROWS),--rows $(ROWS))
+
+parity: install
+	$(BIN)/python -m pip install --quiet --editable '.[parity]'
+	$(BIN)/python -m pytest -n 2 tests/pretrained
 
 lint: install
 	$(BIN)/ruff check .

@@ -152,7 +152,7 @@ from transformer.config.schedules import (
 )
 from transformer.config.streams import EmbeddingSkip, HyperConnections, ResiDual, UNet
 from transformer.config.synthesizers import DenseSynthesizer, RandomSynthesizer, Synthesizer
-from transformer.config.tokenizers import BPE, Byte, ByteBPE, Char, Symbols, Tokenization, Word, WordPiece
+from transformer.config.tokenizers import BPE, Byte, ByteBPE, Char, FromFile, Symbols, Tokenization, Word, WordPiece
 from transformer.config.variant import ConfigError, Variant, from_json, replace, to_json, to_text
 from transformer.config.weightings import (
     LinearWeighting,
@@ -301,6 +301,7 @@ __all__ = [
     "Forbidden",
     "Forgetting",
     "Fourier",
+    "FromFile",
     "Full",
     "FullReach",
     "GlobalTokens",

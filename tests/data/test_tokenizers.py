@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformer.config.tokenizers import BPE, SPECIAL, Byte, ByteBPE, Char, Tokenization, Word, WordPiece
+from transformer.config.tokenizers import BPE, SPECIAL, Byte, ByteBPE, Char, FromFile, Tokenization, Word, WordPiece
 from transformer.config.variant import ConfigError
 from transformer.data.tokenizers import (
     END,
@@ -221,7 +221,7 @@ def test_configs_that_cannot_be(text, message):
 
 
 def test_names():
-    names = {"char", "byte", "symbols", "word", "bpe", "byte_bpe", "wordpiece"}
+    names = {"char", "byte", "symbols", "word", "bpe", "byte_bpe", "wordpiece", "file"}
     assert {n for n, c in Tokenization.variants().items() if c.__module__.startswith("transformer.")} == names
     assert Tokenization.parse("word(vocab_size=None, lowercase=True)") == Word(lowercase=True)
 
@@ -259,3 +259,22 @@ def test_multi30k(config):
     known = [text for text in test if UNKNOWN not in ids[text]]
     assert len(known) > 0.98 * len(test)
     assert [tokenizer.decode(ids[text]) for text in known] == known
+
+
+def test_the_file_of_a_published_model(tmp_path):
+    """Its own ids, with or without the tokens that it puts around a text; a run's own copy comes before it."""
+    library = pytest.importorskip("tokenizers")
+    published = library.Tokenizer(library.models.WordLevel({"[CLS]": 0, "[SEP]": 1, "a": 2, "b": 3}, "a"))
+    published.pre_tokenizer = library.pre_tokenizers.WhitespaceSplit()
+    around = [("[CLS]", 0), ("[SEP]", 1)]
+    published.post_processor = library.processors.TemplateProcessing("[CLS] $A [SEP]", special_tokens=around)
+    published.save(str(tmp_path / "tokenizer.json"))
+    plain, special = (make_tokenizer(FromFile(str(tmp_path / "tokenizer.json"), special=s), []) for s in (False, True))
+    assert plain.encode("b a").tolist() == [3, 2]
+    assert special.encode("b a").tolist() == [0, 3, 2, 1]
+    assert not plain.special  # its ids 0 to 4 mean something else
+    assert plain.to_json() != special.to_json()
+    kept = make_tokenizer(FromFile("gone.json", special=True), [], tmp_path / "tokenizer.json")
+    assert kept.encode("b a").tolist() == [0, 3, 2, 1]
+    with pytest.raises(ConfigError, match=r"cannot read gone.json"):
+        make_tokenizer(FromFile("gone.json"), [])

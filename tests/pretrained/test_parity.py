@@ -6,7 +6,9 @@ on both sides; every tensor of the reference is randomized again. Needs the extr
 
 import copy
 import functools
+import re
 import warnings
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -14,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import transformer
 from transformer import pretrained
 from transformer.config.architectures import EncoderDecoderConfig, VisionConfig
 from transformer.inference.beam import Beam
@@ -98,8 +101,19 @@ class Case(NamedTuple):
     fields: dict[str, Any]
     normed: bool = True
     """Whether the last of its hidden states is what the final norm makes of it."""
+    architecture: pretrained.Architecture | None = None
+    """Where it does not come with the library."""
     noise: float = 0.15
     """What is added to every number; less where scores have no factor, and a softmax of large ones is all rounding."""
+
+
+def of_the_readme(name: str) -> pretrained.Architecture:
+    """What its example defines, without the last line, which reads a folder."""
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    code = next(block for block in re.findall(r"```python\n(.*?)```", readme, re.DOTALL) if f"{name} = " in block)
+    defined: dict[str, Any] = {"T": transformer}
+    exec(code.partition("config, params")[0], defined)
+    return defined[name]
 
 
 CASES = {
@@ -160,6 +174,13 @@ CASES = {
         "MixtralConfig",
         LLAMA_LIKE | {"num_local_experts": 5, "num_experts_per_tok": 2, "sliding_window": 5},
     ),
+    "stablelm": Case(
+        "StableLmForCausalLM",
+        "StableLmConfig",
+        {name: value for name, value in LLAMA_LIKE.items() if name != "head_dim"}
+        | {"use_qkv_bias": True, "use_parallel_residual": True},
+        architecture=of_the_readme("STABLELM"),
+    ),
     "vit": Case(
         "ViTForImageClassification",
         "ViTConfig",
@@ -204,7 +225,7 @@ def pairs(tmp_path_factory):
     def pair(name: str) -> Pair:
         folder = tmp_path_factory.mktemp(name)
         reference(name).save_pretrained(folder)
-        config, params = pretrained.load(folder)
+        config, params = pretrained.load(folder, architecture=CASES[name].architecture)
         model = abstract(lambda key: build(config, key=key))
         return Pair(reference(name), config, params, model, split(model)[1])
 
@@ -337,7 +358,7 @@ def test_gradients(name, pairs, tmp_path):
         for parameter in model.parameters():
             parameter.copy_(torch.zeros_like(parameter) if parameter.grad is None else parameter.grad)
     model.save_pretrained(tmp_path)
-    expected = flat(pretrained.load(tmp_path)[1])
+    expected = flat(pretrained.load(tmp_path, architecture=CASES[name].architecture)[1])
 
     def loss(params):
         return (pair.apply(params, *inputs.args, **inputs.kwargs) * mixture.astype(np.float32)).sum()
@@ -354,9 +375,10 @@ def test_gradients(name, pairs, tmp_path):
 def test_what_we_save_is_read_there(name, pairs, tmp_path):
     """Bit for bit, in one file and in several, with nothing missing and nothing to spare."""
     pair = pairs(name)
+    own = CASES[name].architecture
     ids = {k: v for k, v in pair.theirs.config.to_dict().items() if k.endswith("_token_id")}
     for folder, size in ((tmp_path / "one", 10**9), (tmp_path / "many", 40_000)):
-        pretrained.save(folder, pair.config, pair.params, fields=ids, shard_bytes=size)
+        pretrained.save(folder, pair.config, pair.params, fields=ids, shard_bytes=size, architecture=own)
         assert len(list(folder.glob("*.safetensors"))) > (size == 40_000)
         model, notes = type(pair.theirs).from_pretrained(folder, attn_implementation="eager", output_loading_info=True)
         assert not any(notes[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys")), notes
@@ -364,7 +386,7 @@ def test_what_we_save_is_read_there(name, pairs, tmp_path):
         with torch.no_grad():
             theirs = [m.eval()(**inputs.theirs, **_no_cache(pair)).logits.numpy() for m in (model, pair.theirs)]
         np.testing.assert_array_equal(*theirs)
-        config, params = pretrained.load(folder)
+        config, params = pretrained.load(folder, architecture=own)
         assert config == pair.config
         jax.tree.map(np.testing.assert_array_equal, params, pair.params)
 

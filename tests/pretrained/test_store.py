@@ -2,6 +2,7 @@
 
 import builtins
 import json
+import statistics
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +18,7 @@ from transformer.config.rotary_positions import LinearScaling, RoPE, YaRN
 from transformer.config.variant import ConfigError
 from transformer.models.build import build
 from transformer.models.pure import split
+from transformer.pretrained.__main__ import lines_of_code, sizes
 from transformer.pretrained.bert import BERT, BERT_CLASSIFIER
 from transformer.pretrained.files import Stored
 from transformer.pretrained.gpt2 import GPT2
@@ -300,3 +302,9 @@ def test_how_a_model_is_trained_does_not_say_what_it_is():
     assert LLAMA.differences(CONFIG.replace(norm=RMSNorm(zero_centered=True))) == ["norm"]
     assert LLAMA.differences(BERT_CLASSIFIER.base) == ["ClassifierConfig"]
     assert isinstance(CONFIG, ModelConfig)
+
+
+def test_an_architecture_is_short():
+    """Config and table of names: the median under 60 lines of code."""
+    assert lines_of_code('"""A docstring."""\n\n# a comment\nx = (\n    1,\n)\n') == 3
+    assert statistics.median(lines for _, lines in sizes().values()) < 60

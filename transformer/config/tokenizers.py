@@ -86,6 +86,16 @@ class WordPiece(Tokenization):
         _check(self, "vocab_size", len(SPECIAL) + 1)
 
 
+@dataclass(frozen=True)
+class FromFile(Tokenization):
+    """As a file of the library `tokenizers` says, such as the tokenizer.json of a published model."""
+
+    name = "file"
+    path: str = "tokenizer.json"
+    special: bool = False
+    """Add the tokens that the file puts around a text, such as [CLS] and [SEP]."""
+
+
 def _check(config: Tokenization, field: str, smallest: int) -> None:
     if (value := getattr(config, field)) < smallest:
         raise ConfigError(f"{config.name}.{field}: {value} is less than {smallest}")

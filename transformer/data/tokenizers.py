@@ -10,7 +10,18 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from transformer.config.tokenizers import BPE, SPECIAL, Byte, ByteBPE, Char, Symbols, Tokenization, Word, WordPiece
+from transformer.config.tokenizers import (
+    BPE,
+    SPECIAL,
+    Byte,
+    ByteBPE,
+    Char,
+    FromFile,
+    Symbols,
+    Tokenization,
+    Word,
+    WordPiece,
+)
 from transformer.config.variant import ConfigError, nearest
 
 PAD, START, END, UNKNOWN, MASK = range(len(SPECIAL))
@@ -154,24 +165,28 @@ class TrainedTokenizer:
     """
 
     definition: str = field(repr=False)
+    around: bool = False
+    """Whether a text is encoded with the tokens that the definition puts around it."""
 
     @property
     def special(self) -> bool:
-        return True
+        """Whether ids 0 to 4 are the special tokens, which in files of others they may not be."""
+        return [self._tokenizer.id_to_token(i) for i in range(len(SPECIAL))] == list(SPECIAL)
 
     @property
     def vocab_size(self) -> int:
         return self._tokenizer.get_vocab_size()
 
     def encode(self, text: str) -> np.ndarray:
-        return np.array(self._tokenizer.encode(text, add_special_tokens=False).ids, np.int32)
+        return np.array(self._tokenizer.encode(text, add_special_tokens=self.around).ids, np.int32)
 
     def decode(self, tokens: np.ndarray) -> str:
         """The text without the special tokens."""
         return self._tokenizer.decode(np.asarray(tokens, np.int32).tolist(), skip_special_tokens=True)
 
     def to_json(self) -> dict:
-        return {"tokenizer": "trained", "sha256": hashlib.sha256(self.definition.encode()).hexdigest()}
+        digest = hashlib.sha256(self.definition.encode()).hexdigest()
+        return {"tokenizer": "trained", "sha256": digest} | ({"around": True} if self.around else {})
 
     @functools.cached_property
     def _tokenizer(self) -> Any:
@@ -222,6 +237,15 @@ def _(config: Byte, texts: Sequence[str], stored: Path | None = None) -> Tokeniz
 @make_tokenizer.register
 def _(config: Symbols, texts: Sequence[str], stored: Path | None = None) -> Tokenizer:
     return SymbolTokenizer(tuple(sorted({word for text in texts for word in text.split()})))
+
+
+@make_tokenizer.register
+def _(config: FromFile, texts: Sequence[str], stored: Path | None = None) -> Tokenizer:
+    path = Path(config.path) if stored is None or not stored.exists() else stored
+    try:
+        return TrainedTokenizer(path.read_text(encoding="utf-8"), config.special)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"tokenizer: cannot read {path}: {error}") from None
 
 
 @functools.singledispatch

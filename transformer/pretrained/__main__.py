@@ -1,0 +1,50 @@
+"""What an architecture costs: lines of code of its config and its table of names."""
+
+import importlib
+import inspect
+import io
+import statistics
+import tokenize
+
+from rich.console import Console
+from rich.table import Table
+
+from transformer.pretrained.architectures import ARCHITECTURES
+
+SILENT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+
+
+def lines_of_code(source: str) -> int:
+    """Lines with something on them besides comments and docstrings."""
+    lines: set[int] = set()
+    before = tokenize.NEWLINE
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        docstring = token.type == tokenize.STRING and before in (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
+        if token.type not in SILENT and not docstring:
+            lines |= set(range(token.start[0], token.end[0] + 1))
+        if token.type not in (tokenize.COMMENT, tokenize.NL):
+            before = token.type
+    return len(lines)
+
+
+def sizes() -> dict[str, tuple[list[str], int]]:
+    """Classes and lines of code by file."""
+    by_file: dict[str, tuple[list[str], int]] = {}
+    for architecture in ARCHITECTURES:
+        name = architecture.model_type
+        source = inspect.getsource(importlib.import_module(f"transformer.pretrained.{name}"))
+        classes = [*by_file.get(name, ([], 0))[0], architecture.names[0]]
+        by_file[name] = (classes, lines_of_code(source))
+    return by_file
+
+
+def main() -> None:
+    table = Table("file", "classes", "lines")
+    for name, (classes, lines) in sizes().items():
+        table.add_row(f"{name}.py", ", ".join(classes), str(lines))
+    Console().print(table)
+    print(f"median {statistics.median(lines for _, lines in sizes().values()):g} lines")
+
+
+if __name__ == "__main__":
+    main()
