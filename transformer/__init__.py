@@ -67,6 +67,7 @@ from transformer.config.carries import Carry, NoCarry, ScoreResidual, SharedKeyV
 from transformer.config.feed_forwards import DenseFeedForward, ExpertChoice, FeedForwardKind, TopKExperts
 from transformer.config.gated_positions import Contextual, Forgetting
 from transformer.config.groups import ParameterGroup
+from transformer.config.mesh import MeshConfig, Shard
 from transformer.config.heads import DifferentialHeads, Heads, HeadSizes, LatentHeads, PlainHeads
 from transformer.config.implementations import AttentionImplementation, Chunked, Exact, Layers, Scanned, Unrolled
 from transformer.config.model import ModelConfig
@@ -209,7 +210,8 @@ from transformer.models.pure import abstract, initialize, specs, split
 from transformer.modules.patches import resize_positions
 from transformer.training.loop import Outcome, train
 from transformer.training.optimizer import Numbers, make_optimizer, stack_numbers
-from transformer.training.replicas import over_replicas, repeat, replica_mesh
+from transformer.training.replicas import over_replicas, repeat
+from transformer.training.sharding import make_mesh
 from transformer.training.step import TrainState, create_train_state, make_train_step
 
 if TYPE_CHECKING:
@@ -497,7 +499,6 @@ __all__ = [
     "preset",
     "repeat",
     "replace",
-    "replica_mesh",
     "resize_positions",
     "sequence_log_probability",
     "sliding_log_probabilities",

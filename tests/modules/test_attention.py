@@ -77,7 +77,7 @@ def test_the_latent_vector_is_all_that_is_kept():
     model = LanguageModel(config(heads=LatentHeads(rank=3, rotary=4)), key=jax.random.key(0))
     layer = model.start(2, LENGTH).layers[0]
     assert layer is not None
-    assert (layer.keys_XKS.shape, layer.values_XSK.shape) == ((2, 7, LENGTH), (2, LENGTH, 3))
+    assert (layer.keys_BGKS.shape, layer.values_BGSK.shape) == ((2, 1, 7, LENGTH), (2, 1, LENGTH, 3))
 
 
 @pytest.mark.parametrize("dot_product", [False, True])

@@ -5,7 +5,6 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
-from einops import rearrange
 
 from transformer.config.parameters import FanIn, Parameter
 from transformer.config.variant import ConfigError, Variant
@@ -49,9 +48,7 @@ class Reach(Variant):
     def mask(self) -> Mask | None:
         return None
 
-    def condense(
-        self, memory: KeyValue, keys: Tokens, batch_size: int, params: dict[str, jax.Array]
-    ) -> tuple[KeyValue, Tokens]:
+    def condense(self, memory: KeyValue, keys: Tokens, params: dict[str, jax.Array]) -> tuple[KeyValue, Tokens]:
         """What is attended to in place of the keys and values of the tokens."""
         return memory, keys
 
@@ -201,14 +198,12 @@ class Linformer(Reach):
     def parameters(self):
         return dict.fromkeys(("keys", "values"), Parameter((self.length, self.rank), FanIn()))
 
-    def condense(self, memory, keys, batch_size, params):
+    def condense(self, memory, keys, params):
         mixtures = {name: self._rows(table, keys) for name, table in params.items()}
-        keys_XKS = rearrange(memory.keys_XKS, "(b g) k s -> b g k s", b=batch_size)
-        values_XSK = rearrange(memory.values_XSK, "(b g) s k -> b g s k", b=batch_size)
-        keys_XKR = jnp.einsum("bgks,bsr->bgkr", keys_XKS, mixtures["keys"].astype(keys_XKS.dtype))
-        values_XRK = jnp.einsum("bgsk,bsr->bgrk", values_XSK, mixtures["values"].astype(values_XSK.dtype))
-        mixed = KeyValue(rearrange(keys_XKR, "b g k r -> (b g) k r"), rearrange(values_XRK, "b g r k -> (b g) r k"))
-        return mixed, Tokens.at(jnp.arange(self.rank))
+        keys, values = memory.keys_BGKS, memory.values_BGSK
+        keys_BGKR = jnp.einsum("bgks,bsr->bgkr", keys, mixtures["keys"].astype(keys.dtype))
+        values_BGRK = jnp.einsum("bgsk,bsr->bgrk", values, mixtures["values"].astype(values.dtype))
+        return KeyValue(keys_BGKR, values_BGRK), Tokens.at(jnp.arange(self.rank))
 
     def _rows(self, table: jax.Array, keys: Tokens) -> jax.Array:
         """(B, S, rank): the row of each position, 0 for padding."""

@@ -16,15 +16,15 @@ from transformer.functional.masks import Tokens
 
 
 class KeyValue(NamedTuple):
-    """Keys and values of one layer, each in the shape in which it is multiplied, heads of all sequences in one axis.
+    """Keys and values of one layer, each in the shape in which it is multiplied.
 
     XLA on CPU would copy any other shape at every step.
     """
 
-    keys_XKS: jax.Array
-    """(B · G, K, S)."""
-    values_XSK: jax.Array
-    """(B · G, S, K)."""
+    keys_BGKS: jax.Array
+    """(B, G, K, S)."""
+    values_BGSK: jax.Array
+    """(B, G, S, K)."""
     projected_BSX: jax.Array | None = None
     """What queries, keys and values were convolved of, side by side, where a model does so."""
 
@@ -93,8 +93,7 @@ def append(
     if places.ndim == 0:
         after = lax.dynamic_update_slice_in_dim(slots, new, places, axis)
         return after, after
-    own = jnp.repeat(places, slots.shape[0] // places.shape[0], axis=0)
-    index = (jnp.arange(len(slots))[:, None], *[slice(None)] * (axis - 1), own)
+    index = (jnp.arange(len(slots))[:, None], *[slice(None)] * (axis - 1), places)
     after = slots.at[index].set(jnp.moveaxis(new, axis, 1), mode="drop")
     return (jnp.concatenate([slots, new], axis) if crowded else after), after
 

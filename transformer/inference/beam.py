@@ -176,8 +176,7 @@ def _repeat_rows(cache: Cache, count: int) -> Cache:
     def again(a):
         return repeat(a, "b ... -> (b w) ...", w=count)
 
-    B = len(cache.next_position_B)
-    memory = jax.tree.map(lambda heads: _of_heads(again, heads, B), cache.memory)
+    memory = jax.tree.map(again, cache.memory)
     memory_tokens = cache.memory_tokens
     if memory_tokens is not None and memory_tokens.valid is not None:
         memory_tokens = memory_tokens._replace(valid=again(memory_tokens.valid))
@@ -187,13 +186,6 @@ def _repeat_rows(cache: Cache, count: int) -> Cache:
 def _of_rows(function: Callable[[jax.Array], jax.Array], cache: Cache) -> Cache:
     """`function` of all that grows with a sequence; beams of one sequence have one source, which stays in order."""
     assert cache.tokens.valid is not None
-    B = len(cache.next_position_B)
     tokens = cache.tokens._replace(positions=function(cache.tokens.positions), valid=function(cache.tokens.valid))
-    layers = jax.tree.map(lambda heads: _of_heads(function, heads, B), cache.layers)
+    layers = jax.tree.map(function, cache.layers)
     return cache._replace(layers=layers, tokens=tokens, next_position_B=function(cache.next_position_B))
-
-
-def _of_heads(function: Callable[[jax.Array], jax.Array], heads: jax.Array, batch_size: int) -> jax.Array:
-    """`function` of the sequences in an array (B · G, …)."""
-    made = function(heads.reshape(batch_size, -1, *heads.shape[1:]))
-    return made.reshape(-1, *heads.shape[1:])

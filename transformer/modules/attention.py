@@ -94,13 +94,12 @@ class HeadAttention(nnx.Module):
         if config.attention.forms_weights:
             more["return_scores"] = True
         scale = config.scale(self.heads.compared_size(self.sizes), self.scale())
-        heads = memory.keys_XKS.shape[0] // len(x_BLD)
         # XLA cancels these transpositions against those of the attention function.
-        k_BSGK = rearrange(memory.keys_XKS, "(b g) k s -> b s g k", g=heads)
+        k_BSGK = rearrange(memory.keys_BGKS, "b g k s -> b s g k")
         answer = config.attention(
             config.weighting.features(q_BLHK),
             config.weighting.features(k_BSGK),
-            rearrange(memory.values_XSK, "(b g) s k -> b s g k", g=heads),
+            rearrange(memory.values_BGSK, "b g s k -> b s g k"),
             queries=queries,
             keys=keys,
             mask=mask,
@@ -145,7 +144,7 @@ class CrossAttention(HeadAttention):
 
 def in_order(k_BSGK: jax.Array, v_BSGK: jax.Array) -> KeyValue:
     """Keys and values as a cache keeps them."""
-    return KeyValue(rearrange(k_BSGK, "b s g k -> (b g) k s"), rearrange(v_BSGK, "b s g k -> (b g) s k"))
+    return KeyValue(rearrange(k_BSGK, "b s g k -> b g k s"), rearrange(v_BSGK, "b s g k -> b g s k"))
 
 
 def _in_turn(*functions: ScoreFunction | None) -> ScoreFunction | None:

@@ -8,6 +8,7 @@ from transformer.config.model import ModelConfig
 from transformer.config.parameters import ONES, Parameter
 from transformer.config.variant import ConfigError
 from transformer.functional.dense import dense
+from transformer.functional.devices import whole_rows
 from transformer.modules.parameter import at, make_parameter
 
 
@@ -35,7 +36,7 @@ class Embedding(nnx.Module):
 
     def __call__(self, tokens_BL: jax.Array) -> jax.Array:
         """(B, L, D). A token outside the vocabulary gives NaN; batches are checked before the step."""
-        rows = self._rows().at[tokens_BL].get(mode="fill", fill_value=jnp.nan, wrap_negative_indices=False)
+        rows = whole_rows(self._rows()).at[tokens_BL].get(mode="fill", fill_value=jnp.nan, wrap_negative_indices=False)
         rows = (rows * self.scale).astype(self.dtype)
         return rows if self.projection is None else dense(rows, self.projection[...])
 

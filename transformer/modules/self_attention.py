@@ -53,7 +53,7 @@ class Attention(HeadAttention):
         assert memory is not None
         keys = tokens if context.slots is None else context.slots
         memory_seen, bias, rescored = self._scoring(q[..., : self.placed], memory, keys, context, params)
-        memory_seen, keys = config.reach.condense(memory_seen, keys, len(x_BLD), self.reach())
+        memory_seen, keys = config.reach.condense(memory_seen, keys, self.reach())
         before = context.carried.scores if config.carry.takes == "scores" else None
         carried = None if before is None else functools.partial(config.carry.scores, before=before)
         sides: dict[str, Any] = {"queries": tokens, "keys": keys, "mask": self._mask(context), "bias": bias}
@@ -78,10 +78,10 @@ class Attention(HeadAttention):
         position, tokens, in_slots = self.config.position, context.tokens, context.slots is not None
         score = position.score(q_BLHK, tokens, keys, in_slots, params)
         if position.remembers:
-            bare, features = jnp.split(memory.keys_XKS, [self.heads.key_size(self.sizes)], 1)
-            features_BSH = rearrange(features, "(b g) r s -> b s (g r)", b=len(q_BLHK)).astype(jnp.float32)
+            bare, features = jnp.split(memory.keys_BGKS, [self.heads.key_size(self.sizes)], 2)
+            features_BSH = rearrange(features, "b g r s -> b s (g r)").astype(jnp.float32)
             bias = position.memory_bias(features_BSH, tokens, keys, in_slots)
-            return memory._replace(keys_XKS=bare), bias, score
+            return memory._replace(keys_BGKS=bare), bias, score
         bias = position.bias(q_BLHK, self.config.causal, params)
         return memory, bias if bias is None or context.places is None else Placed(bias, context.places), score
 
@@ -121,6 +121,6 @@ class Attention(HeadAttention):
             return memory, None, first
         assert context.slot_places is not None
         places, crowded = context.slot_places, context.crowded
-        keys_seen, keys_kept = append(past.keys_XKS, memory.keys_XKS, places, axis=2, crowded=crowded)
-        values_seen, values_kept = append(past.values_XSK, memory.values_XSK, places, axis=1, crowded=crowded)
+        keys_seen, keys_kept = append(past.keys_BGKS, memory.keys_BGKS, places, axis=3, crowded=crowded)
+        values_seen, values_kept = append(past.values_BGSK, memory.values_BGSK, places, axis=2, crowded=crowded)
         return KeyValue(keys_seen, values_seen), KeyValue(keys_kept, values_kept, projected), first

@@ -10,6 +10,7 @@ from transformer.config.model import ModelConfig
 from transformer.config.residuals import Stream
 from transformer.config.variant import ConfigError
 from transformer.functional.cache import Cache, KeyValue, append_tokens, empty_tokens, places_of
+from transformer.functional.devices import constrain
 from transformer.functional.dropout import dropout
 from transformer.functional.masks import Causal, Full, Mask, Padding, Segment, Tokens
 from transformer.modules.block import Block
@@ -87,7 +88,7 @@ class Transformer(nnx.Module):
         places = None
         if key is not None:
             places = config.position.training_positions(self.max_length, at(key, "positions"))
-        stream = self._start(x_BLD, tokens, places)
+        stream = self._start(constrain(x_BLD), tokens, places)
         stream = jax.tree.map(lambda x: dropout(x, config.dropout, below(key, "embedding")), stream)
         context = Context(tokens, self.mask_of(tokens, mask), self.position(), places, memory)
         stream, penalty = self.blocks(stream, context=context, key=below(key, "blocks"))
@@ -170,7 +171,7 @@ def _empty(layer: ModelConfig, batch_size: int, slots: int, dtype) -> KeyValue |
     size = heads.key_size(sizes) + layer.position.remembers * heads.count(sizes.num_heads) // count
     width = sum(heads.widths(sizes).values())
     return KeyValue(
-        jnp.zeros((batch_size * count, size, slots), dtype),
-        jnp.zeros((batch_size * count, slots, heads.value_size(sizes)), dtype),
+        jnp.zeros((batch_size, count, size, slots), dtype),
+        jnp.zeros((batch_size, count, slots, heads.value_size(sizes)), dtype),
         None if layer.convolution is None else jnp.zeros((batch_size, slots, width), dtype),
     )

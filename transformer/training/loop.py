@@ -13,13 +13,14 @@ from typing import Any
 import jax
 import numpy as np
 
+from transformer.config.mesh import MeshConfig
 from transformer.config.objectives import Sums
 from transformer.config.run import Replica, RunConfig
 from transformer.data.dataset import Dataset, stack_batches
 from transformer.data.tokenizers import TrainedTokenizer
 from transformer.training import checkpoint
 from transformer.training.checkpoint import write_durably
-from transformer.training.program import Program, make_program
+from transformer.training.program import SHARED_BATCHES, Program, make_program
 from transformer.training.progress import Progress
 from transformer.training.signals import Interrupted, StopRequest
 from transformer.training.step import Metrics, TrainState
@@ -59,6 +60,7 @@ def train(
     when_not_empty: WhenNotEmpty = "refuse",
     title: str = "",
     observe: Observer | None = None,
+    mesh: MeshConfig = MeshConfig(),
 ) -> Outcome:
     """Run all replicas to the end, going on from the newest checkpoint where asked to.
 
@@ -79,7 +81,7 @@ def train(
     for name, tokenizer in data.tokenizers.items():
         if isinstance(tokenizer, TrainedTokenizer):
             write_durably(workdir / f"{name}.json", tokenizer.definition)
-    run = _Run(config, replicas, data, workdir, make_program(config, replicas), observe)
+    run = _Run(config, replicas, data, workdir, make_program(config, replicas, mesh), observe)
     with ExitStack() as stack:
         run.stop = stack.enter_context(StopRequest())
         run.progress = stack.enter_context(Progress(title or workdir.name, config.steps))
@@ -105,7 +107,8 @@ class _Run:
     def __post_init__(self):
         by_seed = {r.seed: self.data.train_batches(self.config, r.seed) for r in self.replicas}
         self.batches = [by_seed[r.seed] for r in self.replicas]
-        self.validation = self.data.validation_batches(self.config, self.program.data_devices)
+        validation = self.data.validation_batches(self.config, self.program.data_devices)
+        self.validation = self.program.put(validation, SHARED_BATCHES)
 
     def to_the_end(self) -> Outcome:
         state, done = self.restore_or_init()
@@ -115,7 +118,7 @@ class _Run:
             self.progress.update(done)
             for step, end in self.chunks(done):
                 batches = stack_batches(self.batches, step, end - step)
-                state, metrics = self.program.train(state, batches)
+                state, metrics = self.program.train(state, self.program.put(batches))
                 self.read_metrics()
                 self.unread = (step, metrics, self.config.objective.labels(batches).size)
                 if is_multiple(end, self.config.evaluate_every) and end < self.config.steps:
