@@ -1,13 +1,16 @@
 """What each mesh makes of each model on eight simulated devices, as JSON; run by test_sharding.py."""
 
+import functools
 import json
 import os
 import re
 import sys
+from typing import Any
 
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from transformer.config.architectures import EncoderDecoderConfig
@@ -21,12 +24,12 @@ from transformer.config.run import OptimizerConfig, RunConfig, grid
 from transformer.testing.subject import small
 from transformer.training.program import make_program
 
-SIZES = {"num_kv_heads": None, "d_ff": 64, "vocab_size": 32}
+SIZES: dict[str, Any] = {"num_layers": 1, "num_kv_heads": None, "d_ff": 64, "vocab_size": 32}
 MODELS = {
     "decoder": small(**SIZES),
     "encoder-decoder": small(EncoderDecoderConfig, **SIZES, source_vocab_size=32),
     "experts": small(**SIZES, feed_forward=TopKExperts()),
-    "recomputed": small(**SIZES, layers=Scanned(remat="full")),
+    "recomputed": small(**SIZES | {"num_layers": 2}, layers=Scanned(remat="full")),
 }
 MESHES = {
     "data": MeshConfig(replica=1, data=8),
@@ -35,10 +38,10 @@ MESHES = {
     "all": MeshConfig(replica=2, data=2, model=2, fully_sharded=True),
     "replicas": MeshConfig(replica=8),
 }
-ONE = MeshConfig(replica=1, data=1)
 
 
-def run_of(name: str, model: ModelConfig) -> RunConfig:
+def run_of(name: str) -> RunConfig:
+    model = MODELS[name]
     return RunConfig(
         model=model,
         objective=SequenceToSequence() if isinstance(model, EncoderDecoderConfig) else NextToken(),
@@ -60,16 +63,24 @@ def batches(model: ModelConfig, replicas: int) -> dict[str, np.ndarray]:
     return {"tokens": tokens(9)}
 
 
-def bytes_on_a_device(tree) -> int:
-    return sum(leaf.addressable_shards[0].data.nbytes for leaf in jax.tree.leaves(tree))
+def bytes_on_a_device(params) -> int:
+    return sum(leaf.addressable_shards[0].data.nbytes for leaf in jax.tree.leaves(params))
 
 
-def trained(run: RunConfig, mesh: MeshConfig, replicas: int):
-    """State and losses after two steps, and the text of the program."""
-    program = make_program(run, grid(range(replicas)), mesh)
-    data = batches(run.model, replicas)
-    text = program.train.lower(program.abstract_state, data).compile().as_text()
-    return *program.train(program.init(), program.put(data)), text
+def bytes_of_matrices(params) -> int:
+    """Of what the tables cut."""
+    names = {jax.tree_util.keystr(path): leaf.nbytes for path, leaf in jax.tree.leaves_with_path(params)}
+    whole = ("norm", "position", "router")
+    return sum(size for name, size in names.items() if not any(word in name for word in whole))
+
+
+@functools.cache
+def on_one_device(name: str, replicas: int):
+    """The state before the first step, the state and losses after two."""
+    program = make_program(run_of(name), grid(range(replicas)), MeshConfig(replica=1, data=1))
+    initial = program.init()
+    start = jax.tree.map(jnp.copy, initial)
+    return start, *program.train(initial, batches(MODELS[name], replicas))
 
 
 def difference(left, right) -> float:
@@ -77,20 +88,33 @@ def difference(left, right) -> float:
     return max(float(np.abs(np.asarray(a) - np.asarray(b)).max()) for a, b in pairs)
 
 
+def compared(name: str, mesh: MeshConfig, replicas: int) -> dict[str, Any]:
+    """Two steps from the same state on the mesh and on one device."""
+    start, expected, expected_metrics = on_one_device(name, replicas)
+    program = make_program(run_of(name), grid(range(replicas)), mesh)
+    data = batches(MODELS[name], replicas)
+    compiled = program.train.lower(program.abstract_state, data).compile()
+    there = jax.device_put(
+        jax.tree.map(jnp.copy, start), jax.tree.map(lambda leaf: leaf.sharding, program.abstract_state)
+    )
+    sizes = [bytes_on_a_device(tree) for tree in (there.params, there.opt_state)]
+    state, metrics = compiled(there, program.put(data))
+    collectives = r"\b(all-[a-z]+|reduce-scatter|collective-permute)\b"
+    return {
+        "loss": difference(metrics["loss"], expected_metrics["loss"]),
+        "params": difference(state.params, expected.params),
+        "bytes": sizes,
+        "whole": bytes_on_a_device(start.params),
+        "matrices": bytes_of_matrices(start.params),
+        "collectives": sorted(set(re.findall(collectives, compiled.as_text()))),
+    }
+
+
 def main() -> None:
     report = {}
     for name, wanted in json.loads(sys.argv[1]):
-        run, replicas = run_of(name, MODELS[name]), 8 if wanted == "replicas" else 2
-        state, metrics, text = trained(run, MESHES[wanted], replicas)
-        expected, expected_metrics, _ = trained(run, ONE, replicas)
-        report[f"{name}, {wanted}"] = {
-            "loss": difference(metrics["loss"], expected_metrics["loss"]),
-            "params": difference(state.params, expected.params),
-            "bytes": [bytes_on_a_device(tree) for tree in (state.params, state.opt_state)],
-            "whole": [bytes_on_a_device(tree) for tree in (expected.params, expected.opt_state)],
-            "collectives": sorted(set(re.findall(r"\b(all-[a-z]+|reduce-scatter|collective-permute)\b", text))),
-        }
-        print(name, wanted, file=sys.stderr)
+        replicas = 8 if wanted == "replicas" else 2
+        report[f"{name}, {wanted}"] = compared(name, MESHES[wanted], replicas)
     print(json.dumps(report))
 
 

@@ -38,3 +38,41 @@ class MeshConfig:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"mesh.{name}: {value} is not a positive number")
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostsConfig:
+    """The processes of one run; nothing given: this one alone."""
+
+    launcher: bool = False
+    """Whether Slurm, Open MPI, Kubernetes or a TPU's environment says who the others are."""
+    address: str | None = None
+    """host:port of the first process, where no launcher says it."""
+    count: int | None = None
+    """Number of processes."""
+    index: int | None = None
+    """Number of this one, from 0."""
+    patience: int = 300
+    """Seconds without a step, or without a sign of another process, after which this one ends."""
+
+    def __post_init__(self):
+        given = [value is not None for value in (self.address, self.count, self.index)]
+        if self.launcher and any(given):
+            raise ConfigError("hosts: give either --hosts.launcher or address, count and index")
+        if any(given) and not all(given):
+            raise ConfigError("hosts: address, count and index belong together")
+        if self.count is not None and self.index is not None and not 0 <= self.index < self.count:
+            raise ConfigError(f"hosts.index: {self.index} is not in [0, {self.count})")
+        if self.patience < 1:
+            raise ConfigError(f"hosts.patience: {self.patience} is not a positive number of seconds")
+
+    @property
+    def several(self) -> bool:
+        """Whether there are others."""
+        return self.launcher or self.count is not None
+
+
+ALONE = HostsConfig()
+
+AUTOMATIC = MeshConfig()
+"""Replicas over the devices, then each batch over those that are left."""

@@ -14,7 +14,7 @@ import numpy as np
 from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from transformer.config.mesh import MeshConfig
+from transformer.config.mesh import AUTOMATIC, MeshConfig
 from transformer.config.objectives import Sums
 from transformer.config.run import Replica, RunConfig
 from transformer.functional.devices import DATA, REPLICA
@@ -25,7 +25,6 @@ from transformer.training.optimizer import learning_rate, make_optimizer, stack_
 from transformer.training.replicas import over_replicas, repeat
 from transformer.training.sharding import make_mesh, parameter_axes, state_shardings
 from transformer.training.step import Metrics, TrainState, create_train_state, make_train_step
-
 
 BATCHES = PartitionSpec(REPLICA, None, DATA)
 """Of the batches of several steps, (R, T, B, …)."""
@@ -61,7 +60,7 @@ class Program:
         return jax.tree.map(lambda a: jax.make_array_from_callback(a.shape, sharding, a.__getitem__), batches)
 
 
-def make_program(config: RunConfig, replicas: Sequence[Replica], mesh_config: MeshConfig = MeshConfig()) -> Program:
+def make_program(config: RunConfig, replicas: Sequence[Replica], mesh_config: MeshConfig = AUTOMATIC) -> Program:
     """The programs of a config for replicas that differ only in numbers; nothing is compiled yet.
 
     Raises:

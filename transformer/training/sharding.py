@@ -116,9 +116,9 @@ def make_mesh(config: MeshConfig, num_replicas: int, batch_size: int) -> Mesh:
     devices = jax.devices()
     groups = len(devices) // config.model
     replica = config.replica or _largest_divisor(num_replicas, groups // (config.data or 1))
-    data = config.data or _largest_divisor(batch_size, groups // replica)
+    data = config.data or _largest_divisor(batch_size, groups // max(replica, 1))
     shape = (replica, data, config.model)
-    if (needed := math.prod(shape)) > len(devices) or min(shape) < 1:
+    if (needed := math.prod(shape)) > len(devices) or not needed:
         what = " × ".join(str(n or "…") for n in (config.replica, config.data, config.model))
         raise ConfigError(f"mesh: {what} is more than the {len(devices)} devices there are")
     for name, size, number, of in (
