@@ -22,6 +22,9 @@ from transformer.config.variant import ConfigError
 EXIT_PEER_LOST = 76
 """Exit code of a process whose peer has ended or hangs: all together go on with --resume."""
 
+_SIGNS = ("Gloo", "NCCL", "UNAVAILABLE", "DEADLINE_EXCEEDED", "coordination service")
+"""What the message of a collective operation or barrier says when a process does not answer."""
+
 
 def connect(config: HostsConfig) -> None:
     """Join the other processes; call it before the first array.
@@ -110,8 +113,10 @@ def watched(patience: float) -> Iterator[Watchdog]:
     threading.Thread(target=dog.watch, daemon=True).start()
     try:
         yield dog
-    except jax.errors.JaxRuntimeError as error:
-        lost(str(error).splitlines()[0])
+    except (jax.errors.JaxRuntimeError, ValueError) as error:
+        if any(sign in str(error) for sign in _SIGNS):
+            lost(str(error).splitlines()[0])
+        raise
     finally:
         dog.end()
 
