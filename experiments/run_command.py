@@ -16,12 +16,14 @@ from rich.table import Table
 from experiments import cli
 from transformer import runtime
 from transformer.analysis.counts import parameter_count, train_flops
+from transformer.config.mesh import ALONE, AUTOMATIC, HostsConfig, MeshConfig
 from transformer.config.run import Replica, RunConfig, grid
 from transformer.config.variant import ConfigError
 from transformer.data.dataset import Dataset, load_data
 from transformer.models import pure
 from transformer.models.build import build
 from transformer.models.pure import Apply, Params
+from transformer.training import hosts
 from transformer.training.checkpoint import write_durably
 from transformer.training.loop import Observer, Outcome, train
 
@@ -42,6 +44,10 @@ class RunOptions(RunConfig):
     """Go on with the run in workdir where there is one."""
     overwrite: bool = False
     """Delete the run in workdir."""
+    mesh: MeshConfig = AUTOMATIC
+    """How the devices share the work."""
+    hosts: HostsConfig = ALONE
+    """The processes of the run."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -75,7 +81,7 @@ class Trained:
         """Of a replica; None is the one with the lowest loss."""
         if replica is None:
             replica = int(np.nan_to_num(self.outcome.validation_loss, nan=np.inf).argmin())
-        return jax.tree.map(lambda a: jnp.asarray(a[replica]), jax.device_get(self.outcome.params))
+        return jax.tree.map(lambda a: jnp.asarray(a[replica]), hosts.fetch(self.outcome.params))
 
 
 def load(command: RunOptions) -> Dataset:
@@ -89,9 +95,11 @@ def train_command(
     """Start JAX and train what the command says."""
     config = data.complete(cli.fields_of(command, kind))
     runtime.start()
+    hosts.connect(command.hosts)
     when_not_empty = "resume" if command.resume else "overwrite" if command.overwrite else "refuse"
     replicas = command.grid()
-    outcome = train(config, replicas, data, command.workdir, when_not_empty=when_not_empty, observe=observe)
+    how = {"when_not_empty": when_not_empty, "observe": observe, "mesh": command.mesh, "processes": command.hosts}
+    outcome = train(config, replicas, data, command.workdir, **how)
     return Trained(config, data, replicas, outcome, command.workdir)
 
 
@@ -136,6 +144,8 @@ def conclude(trained: Trained, result: dict[str, Any], metric: str, sample: str)
     """Write result.json and the picture, and show the result."""
     from transformer.study.figures import plot_run  # loaded late: matplotlib takes longer than the first step
 
+    if not hosts.is_writer():
+        return
     write_durably(trained.workdir / "result.json", json.dumps(result, indent=1))
     write_durably(trained.workdir / "sample.txt", sample)
     plot_run(trained.workdir, result)

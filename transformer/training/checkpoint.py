@@ -18,6 +18,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from transformer.training import hosts
+
 KEEP = 2
 
 
@@ -30,10 +32,21 @@ def save(folder: Path, step: int, state: Any, notes: dict[str, Any]) -> None:
     import orbax.checkpoint.experimental.v1 as ocp
 
     partial = folder / f".{step:08d}.partial"
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
+    if hosts.is_writer():
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+    hosts.barrier("partial")
     arrays = _named_arrays(state)
     ocp.save(str(partial.absolute() / "state"), arrays)
+    hosts.barrier("saved")
+    if hosts.is_writer():
+        _publish(folder, step, arrays, notes)
+    hosts.barrier("published")
+
+
+def _publish(folder: Path, step: int, arrays: dict[str, Any], notes: dict[str, Any]) -> None:
+    """Make what all processes have written a checkpoint."""
+    partial = folder / f".{step:08d}.partial"
     manifest = {
         "step": step,
         "notes": notes,
@@ -66,8 +79,10 @@ def restore(folder: Path, template: Any) -> tuple[Any, dict[str, Any]] | None:
     Raises:
       CheckpointError: every checkpoint is damaged, or the arrays are those of another state.
     """
-    for partial in folder.glob(".*.partial"):
-        shutil.rmtree(partial)
+    if hosts.is_writer():
+        for partial in folder.glob(".*.partial"):
+            shutil.rmtree(partial)
+    hosts.barrier("restore")
     found = steps(folder)
     for step in reversed(found):
         path = folder / f"{step:08d}"

@@ -4,22 +4,23 @@ import json
 import math
 import os
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
+from transformer.config.mesh import ALONE, AUTOMATIC, HostsConfig, MeshConfig
 from transformer.config.objectives import Sums
 from transformer.config.run import Replica, RunConfig
 from transformer.data.dataset import Dataset, stack_batches
 from transformer.data.tokenizers import TrainedTokenizer
-from transformer.training import checkpoint
+from transformer.training import checkpoint, hosts
 from transformer.training.checkpoint import write_durably
-from transformer.training.program import Program, make_program
+from transformer.training.program import SHARED_BATCHES, Program, make_program
 from transformer.training.progress import Progress
 from transformer.training.signals import Interrupted, StopRequest
 from transformer.training.step import Metrics, TrainState
@@ -59,6 +60,8 @@ def train(
     when_not_empty: WhenNotEmpty = "refuse",
     title: str = "",
     observe: Observer | None = None,
+    mesh: MeshConfig = AUTOMATIC,
+    processes: HostsConfig = ALONE,
 ) -> Outcome:
     """Run all replicas to the end, going on from the newest checkpoint where asked to.
 
@@ -75,13 +78,18 @@ def train(
       Interrupted: a signal asked to stop; the state is saved.
     """
     config = data.complete(config)
-    prepare_workdir(workdir, identity(config, replicas, data), when_not_empty)
-    for name, tokenizer in data.tokenizers.items():
-        if isinstance(tokenizer, TrainedTokenizer):
-            write_durably(workdir / f"{name}.json", tokenizer.definition)
-    run = _Run(config, replicas, data, workdir, make_program(config, replicas), observe)
+    own = identity(config, replicas, data)
+    hosts.check_same(own["sha256"])
+    if hosts.is_writer():
+        prepare_workdir(workdir, own, when_not_empty)
+        for name, tokenizer in data.tokenizers.items():
+            if isinstance(tokenizer, TrainedTokenizer):
+                write_durably(workdir / f"{name}.json", tokenizer.definition)
+    hosts.barrier("folder")
+    run = _Run(config, replicas, data, workdir, make_program(config, replicas, mesh), observe)
     with ExitStack() as stack:
         run.stop = stack.enter_context(StopRequest())
+        run.watchdog = stack.enter_context(hosts.watched(processes.patience))
         run.progress = stack.enter_context(Progress(title or workdir.name, config.steps))
         return run.to_the_end()
 
@@ -97,6 +105,7 @@ class _Run:
     program: Program
     observe: Observer | None = None
     stop: StopRequest = field(default_factory=StopRequest)
+    watchdog: Any = None
     progress: Any = None
     seconds_before: float = 0.0
     started: float = field(default_factory=time.monotonic)
@@ -105,29 +114,36 @@ class _Run:
     def __post_init__(self):
         by_seed = {r.seed: self.data.train_batches(self.config, r.seed) for r in self.replicas}
         self.batches = [by_seed[r.seed] for r in self.replicas]
-        self.validation = self.data.validation_batches(self.config, self.program.data_devices)
+        validation = self.data.validation_batches(self.config, self.program.data_devices)
+        self.validation = self.program.put(validation, SHARED_BATCHES)
+
+    @property
+    def metrics_path(self) -> Path:
+        """What is logged; the other processes' lines go nowhere."""
+        return self.workdir / "metrics.jsonl" if hosts.is_writer() else Path(os.devnull)
 
     def to_the_end(self) -> Outcome:
         state, done = self.restore_or_init()
-        self.metrics = (self.workdir / "metrics.jsonl").open("a", encoding="utf-8")
+        self.metrics = self.metrics_path.open("a", encoding="utf-8")
         self.learning_rates = np.asarray(self.program.learning_rates())
         with self.metrics:
             self.progress.update(done)
             for step, end in self.chunks(done):
                 batches = stack_batches(self.batches, step, end - step)
-                state, metrics = self.program.train(state, batches)
+                state, metrics = self.program.train(state, self.program.put(batches))
                 self.read_metrics()
+                self.watchdog.beat()
                 self.unread = (step, metrics, self.config.objective.labels(batches).size)
                 if is_multiple(end, self.config.evaluate_every) and end < self.config.steps:
                     self.evaluate(state, end)
-                due, stop = is_multiple(end, self.config.checkpoint_every), self.stop.requested
+                due, stop = is_multiple(end, self.config.checkpoint_every), hosts.any_host(self.stop.requested)
                 if due or stop or end == self.config.steps:
                     self.save(state, end)
                 if stop and end < self.config.steps:
                     raise Interrupted(f"step {end} is saved in {self.workdir}; the same command with --resume goes on")
             sums = self.evaluate(state, self.config.steps)
         loss = mean_loss(sums)
-        diverged_at = np.asarray(state.diverged_at)
+        diverged_at = np.array(hosts.fetch(state.diverged_at))
         loss[diverged_at >= 0] = np.nan
         return Outcome(
             params=state.evaluated,
@@ -152,24 +168,33 @@ class _Run:
 
     def restore_or_init(self) -> tuple[TrainState, int]:
         restored = checkpoint.restore(self.workdir / "checkpoints", self.program.abstract_state)
-        metrics = self.workdir / "metrics.jsonl"
+        metrics = self.metrics_path
         if restored is None:
-            metrics.unlink(missing_ok=True)
+            metrics.write_bytes(b"")
             return self.program.init(), 0
         state, notes = restored
+        if notes["mesh"] != dict(self.program.mesh.shape):
+            warnings.warn(
+                f"{self.workdir} goes on with {_text(self.program.mesh.shape)} devices after {_text(notes['mesh'])}: "
+                "the same up to rounding, not bit for bit",
+                stacklevel=2,
+            )
         # Lines written after the checkpoint will be written again.
-        os.truncate(metrics, notes["metrics_bytes"])
+        if hosts.is_writer():
+            os.truncate(metrics, notes["metrics_bytes"])
         self.seconds_before = notes["seconds"]
         return state, notes["data"]["position"]
 
     def save(self, state: TrainState, step: int) -> None:
         self.read_metrics()
         self.metrics.flush()
-        os.fsync(self.metrics.fileno())
+        if hosts.is_writer():
+            os.fsync(self.metrics.fileno())
         notes = {
             "data": {"position": step, "fingerprint": self.data.fingerprint},
             "metrics_bytes": self.metrics.tell(),
             "seconds": self.seconds(),
+            "mesh": dict(self.program.mesh.shape),
         }
         checkpoint.save(self.workdir / "checkpoints", step, state, notes)
 
@@ -180,7 +205,8 @@ class _Run:
         """Sums over the validation split, (R, …), and a line of them."""
         self.read_metrics()
         params = state.evaluated
-        sums = jax.device_get(self.program.evaluate(params, self.validation))
+        sums = hosts.fetch(self.program.evaluate(params, self.validation))
+        self.watchdog.beat()
         values = {
             "validation_loss": mean_loss(sums),
             "validation_accuracy": sums.correct / sums.weight.sum(-1),
@@ -200,6 +226,7 @@ class _Run:
         if self.unread is None:
             return
         (first, metrics, tokens), self.unread = self.unread, None
+        metrics = hosts.fetch(metrics)
         loss, norm = (np.asarray(metrics[name], np.float64) for name in ("loss", "grad_norm"))
         end = first + loss.shape[1]
         lines = [
@@ -226,6 +253,10 @@ def mean_loss(sums: Sums) -> np.ndarray:
 
 def is_multiple(step: int, of: int | None) -> bool:
     return of is not None and step % of == 0
+
+
+def _text(shape: Mapping[str, int]) -> str:
+    return " × ".join(map(str, shape.values()))
 
 
 def _finite(value: float) -> float | None:
