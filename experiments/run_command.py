@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from experiments import cli
 from transformer import runtime
 from transformer.analysis.counts import parameter_count, train_flops
 from transformer.config.mesh import ALONE, AUTOMATIC, HostsConfig, MeshConfig
+from transformer.config.model import ModelConfig
 from transformer.config.run import Replica, RunConfig, grid
 from transformer.config.variant import ConfigError
 from transformer.data.dataset import Dataset, load_data
@@ -90,15 +91,26 @@ def load(command: RunOptions) -> Dataset:
 
 
 def train_command(
-    command: RunOptions, kind: type[RunConfig], data: Dataset, observe: Observer | None = None
+    command: RunOptions,
+    kind: type[RunConfig],
+    data: Dataset,
+    observe: Observer | None = None,
+    initial: Callable[[ModelConfig], Params] | None = None,
 ) -> Trained:
-    """Start JAX and train what the command says."""
+    """Start JAX and train what the command says; `initial` makes parameters that the model begins with."""
     config = data.complete(cli.fields_of(command, kind))
     runtime.start()
     hosts.connect(command.hosts)
     when_not_empty = "resume" if command.resume else "overwrite" if command.overwrite else "refuse"
     replicas = command.grid()
-    how = {"when_not_empty": when_not_empty, "observe": observe, "mesh": command.mesh, "processes": command.hosts}
+    given = None if initial is None else initial(config.model)
+    how = {
+        "initial": given,
+        "when_not_empty": when_not_empty,
+        "observe": observe,
+        "mesh": command.mesh,
+        "processes": command.hosts,
+    }
     outcome = train(config, replicas, data, command.workdir, **how)
     return Trained(config, data, replicas, outcome, command.workdir)
 

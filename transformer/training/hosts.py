@@ -6,6 +6,7 @@ end too, within `patience` seconds, and all are started again together with `--r
 """
 
 import contextlib
+import functools
 import os
 import sys
 import threading
@@ -26,15 +27,16 @@ _SIGNS = ("Gloo", "NCCL", "UNAVAILABLE", "DEADLINE_EXCEEDED", "coordination serv
 """What the message of a collective operation or barrier says when a process does not answer."""
 
 
+@functools.cache
 def connect(config: HostsConfig) -> None:
-    """Join the other processes; call it before the first array.
+    """Join the other processes; call it before the first array. Called again, it does nothing.
 
     Raises:
       ConfigError: the launcher says nothing about others, or they cannot be reached.
     """
     if not config.several:
         return
-    explicit = {} if config.launcher else {"num_processes": config.count, "process_id": config.index}
+    explicit: dict[str, Any] = {} if config.launcher else {"num_processes": config.count, "process_id": config.index}
     try:
         jax.distributed.initialize(config.address, heartbeat_timeout_seconds=config.patience, **explicit)
     except (ValueError, RuntimeError) as error:

@@ -18,6 +18,7 @@ from transformer.config.objectives import Sums
 from transformer.config.run import Replica, RunConfig
 from transformer.data.dataset import Dataset, stack_batches
 from transformer.data.tokenizers import TrainedTokenizer
+from transformer.models.pure import Params
 from transformer.training import checkpoint, hosts
 from transformer.training.checkpoint import write_durably
 from transformer.training.program import SHARED_BATCHES, Program, make_program
@@ -60,6 +61,7 @@ def train(
     when_not_empty: WhenNotEmpty = "refuse",
     title: str = "",
     observe: Observer | None = None,
+    initial: Params | None = None,
     mesh: MeshConfig = AUTOMATIC,
     processes: HostsConfig = ALONE,
 ) -> Outcome:
@@ -73,12 +75,15 @@ def train(
     (leading axis R) and answers with arrays (R,) by name, which go to metrics.jsonl beside the seconds
     the run has taken.
 
+    `initial` are parameters that all replicas begin with, such as those of a published model; what the
+    model has besides them begins as usual.
+
     Raises:
       ConfigError: the folder is not empty, or holds another run; the data does not fit the config.
       Interrupted: a signal asked to stop; the state is saved.
     """
     config = data.complete(config)
-    own = identity(config, replicas, data)
+    own = identity(config, replicas, data, initial)
     hosts.check_same(own["sha256"])
     if hosts.is_writer():
         prepare_workdir(workdir, own, when_not_empty)
@@ -86,7 +91,7 @@ def train(
             if isinstance(tokenizer, TrainedTokenizer):
                 write_durably(workdir / f"{name}.json", tokenizer.definition)
     hosts.barrier("folder")
-    run = _Run(config, replicas, data, workdir, make_program(config, replicas, mesh), observe)
+    run = _Run(config, replicas, data, workdir, make_program(config, replicas, mesh, initial), observe)
     with ExitStack() as stack:
         run.stop = stack.enter_context(StopRequest())
         run.watchdog = stack.enter_context(hosts.watched(processes.patience))

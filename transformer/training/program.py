@@ -20,6 +20,7 @@ from transformer.config.run import Replica, RunConfig
 from transformer.functional.devices import DATA, REPLICA
 from transformer.models import pure
 from transformer.models.build import build
+from transformer.models.pure import Params
 from transformer.modules.parameter import at
 from transformer.training.optimizer import learning_rate, make_optimizer, stack_numbers
 from transformer.training.replicas import over_replicas, repeat
@@ -60,11 +61,18 @@ class Program:
         return jax.tree.map(lambda a: jax.make_array_from_callback(a.shape, sharding, a.__getitem__), batches)
 
 
-def make_program(config: RunConfig, replicas: Sequence[Replica], mesh_config: MeshConfig = AUTOMATIC) -> Program:
+def make_program(
+    config: RunConfig,
+    replicas: Sequence[Replica],
+    mesh_config: MeshConfig = AUTOMATIC,
+    initial: Params | None = None,
+) -> Program:
     """The programs of a config for replicas that differ only in numbers; nothing is compiled yet.
 
+    `initial` has the parameters that do not begin at random, in the tree of all.
+
     Raises:
-      ConfigError: the mesh does not fit the devices, the batch or the model.
+      ConfigError: the mesh does not fit the devices, the batch or the model; `initial` is of another model.
     """
 
     def make_model(key):
@@ -80,9 +88,9 @@ def make_program(config: RunConfig, replicas: Sequence[Replica], mesh_config: Me
         apply, config.objective, optimizer, accumulation=config.accumulation, average_from=average_from
     )
 
-    def init(seed, initial_scale, numbers):
+    def init(seed, initial_scale, numbers, given):
         key = jax.random.key(seed)
-        params = pure.initialize(make_model, at(key, "params"), initial_scale)
+        params = pure.overlay(pure.initialize(make_model, at(key, "params"), initial_scale), given)
         averaged = average_from is not None
         return create_train_state(params, optimizer, numbers, at(key, "training"), averaged=averaged)
 
@@ -106,15 +114,15 @@ def make_program(config: RunConfig, replicas: Sequence[Replica], mesh_config: Me
     seeds = np.array([r.seed for r in replicas], np.int32)
     scales = np.array([r.initial_scale for r in replicas], np.float32)
     numbers = stack_numbers(config.optimizer, replicas)
-    init_all = over_replicas(init, mesh)
-    states = jax.eval_shape(init_all, seeds, scales, numbers)
+    init_all, given = over_replicas(init, mesh, shared=(3,)), initial or {}
+    states = jax.eval_shape(init_all, seeds, scales, numbers, given)
     split = state_shardings(states, axes, shapes, mesh)
     of_replica, batches, shared_batches, whole = (
         NamedSharding(mesh, spec) for spec in (PartitionSpec(REPLICA), BATCHES, SHARED_BATCHES, PartitionSpec())
     )
     compiled_init = jax.jit(init_all, out_shardings=split)
     return Program(
-        init=lambda: compiled_init(seeds, scales, numbers),
+        init=lambda: compiled_init(seeds, scales, numbers, given),
         train=jax.jit(
             over_replicas(repeat(step), mesh),
             in_shardings=(split, batches),

@@ -6,9 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+import jax
+import numpy as np
+
 from transformer.config.run import Replica, RunConfig, fingerprint
 from transformer.config.variant import ConfigError, to_json
-from transformer.data.dataset import Dataset
+from transformer.data.dataset import Dataset, fingerprint_arrays
+from transformer.models.pure import Params
 from transformer.training.checkpoint import write_durably
 from transformer.training.environment import environment
 
@@ -39,9 +43,14 @@ def prepare_workdir(workdir: Path, wanted: dict[str, Any], when_not_empty: WhenN
     write_durably(workdir / "environment.json", json.dumps(environment(), indent=1, sort_keys=True))
 
 
-def identity(config: RunConfig, replicas: Sequence[Replica], data: Dataset) -> dict[str, Any]:
+def identity(
+    config: RunConfig, replicas: Sequence[Replica], data: Dataset, initial: Params | None = None
+) -> dict[str, Any]:
     """Everything that decides the numbers of a run, as JSON, and its hash."""
     body = {"run": to_json(config), "replicas": to_json(list(replicas)), "data": data.fingerprint}
+    if initial is not None:
+        leaves = jax.tree.leaves_with_path(initial)
+        body["initial"] = fingerprint_arrays({jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves})
     return {"sha256": fingerprint(body), **body}
 
 
