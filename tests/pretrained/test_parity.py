@@ -426,3 +426,31 @@ def test_translations(name, beams, pairs):
         inputs={"source_BS": inputs.args[0], "source_valid_BS": inputs.kwargs["source_valid_BS"]},
     )
     np.testing.assert_array_equal(ours.tokens_BT, theirs.numpy()[:, 1:])
+
+
+@pytest.mark.parametrize("name", ["bart"])
+def test_translations_that_end(name, pairs):
+    """Beams of other lengths are ranked alike: by log-probability over length, until four have ended.
+
+    Where fewer have ended at the last token, theirs ranks unfinished ones among them, and ours does not.
+    """
+    pair = pairs(name)
+    inputs = call(pair)
+    source = {k: inputs.theirs[k] for k in ("input_ids", "attention_mask")}
+    settings = {"do_sample": False, "num_beams": 4, "pad_token_id": 0, "use_cache": False, "early_stopping": True}
+    end = int(pair.theirs.generate(**source, max_new_tokens=6, **settings)[0, -1])
+    theirs = pair.theirs.generate(**source, max_new_tokens=20, eos_token_id=end, **settings)[:, 1:].numpy()
+    ours = generate(
+        pair.apply,
+        pair.params,
+        jnp.full((B, 1), 5, jnp.int32),
+        num_tokens=20,
+        stop=end,
+        strategy=Beam(size=4),
+        inputs={"source_BS": inputs.args[0], "source_valid_BS": inputs.kwargs["source_valid_BS"]},
+    )
+    ended = (theirs == end).any(1)
+    assert ended.any()
+    tokens = np.asarray(ours.tokens_BT)
+    np.testing.assert_array_equal(tokens[ended, : theirs.shape[1]], theirs[ended])
+    assert not tokens[ended, theirs.shape[1] :].any()
