@@ -110,7 +110,7 @@ def test_every_family_has_its_variants():
     assert names[Scale] >= {"inverse_root", "inverse", "constant", "learned"}
     assert names[Merge] >= {"concat", "none", "sum"}
     assert names[Reach] >= {"full", "sliding_window"}
-    assert names[Pooling] >= {"mean", "cls", "attention"}
+    assert names[Pooling] >= {"mean", "cls", "attention", "none"}
     assert names[Tokenization] >= {"char", "byte", "symbols", "word", "bpe", "byte_bpe", "wordpiece"}
     assert names[Objective] >= {
         "next_token",
@@ -118,6 +118,7 @@ def test_every_family_has_its_variants():
         "masked_token",
         "sequence_to_sequence",
         "classification",
+        "token_classification",
         "reconstruction",
     }
     assert names[Strategy] >= {"greedy", "sample", "beam"}
