@@ -34,8 +34,9 @@ class Command(RunOptions):
     """Folder of the run."""
 
 
-_SIZES = {"num_layers": 3, "d_model": 96, "num_heads": 4, "d_ff": 192, "max_length": 48}
-_MODEL = ClassifierConfig(**_SIZES, position=RoPE(), pooling=NoPooling())
+_MODEL = ClassifierConfig(
+    num_layers=3, d_model=96, num_heads=4, d_ff=192, max_length=48, position=RoPE(), pooling=NoPooling()
+)
 PRESETS = {
     "listops": Command(model=_MODEL, optimizer=OptimizerConfig(learning_rate=1e-3), batch_size=64, steps=3000),
     "tags": Command(model=_MODEL.replace(max_length=256, dropout=0.1), batch_size=32, steps=2000),

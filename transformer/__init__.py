@@ -69,7 +69,15 @@ from transformer.config.feed_forwards import DenseFeedForward, ExpertChoice, Fee
 from transformer.config.gated_positions import Contextual, Forgetting
 from transformer.config.groups import ParameterGroup
 from transformer.config.heads import DifferentialHeads, Heads, HeadSizes, LatentHeads, PlainHeads
-from transformer.config.implementations import AttentionImplementation, Chunked, Exact, Layers, Scanned, Unrolled
+from transformer.config.implementations import (
+    AttentionImplementation,
+    Chunked,
+    Exact,
+    Layers,
+    Recurrent,
+    Scanned,
+    Unrolled,
+)
 from transformer.config.mesh import HostsConfig, MeshConfig, Shard
 from transformer.config.model import ModelConfig
 from transformer.config.mup import mup
@@ -408,6 +416,7 @@ __all__ = [
     "Readout",
     "Reconstruction",
     "ReconstructionRun",
+    "Recurrent",
     "RelativeKeys",
     "RepetitionPenalty",
     "Replica",

@@ -336,7 +336,8 @@ class ListOps(AlgorithmicTask):
 
 def expression_values(symbols: Sequence[str]) -> list[int]:
     """Symbol by symbol of a ListOps expression the value of what it is, begins or ends."""
-    found, begun, arguments = [0] * len(symbols), [], [[]]
+    found, begun = [0] * len(symbols), list[int]()
+    arguments: list[list[int]] = [[]]
     for place, symbol in enumerate(symbols):
         if symbol in _OPERATORS:
             begun.append(place)

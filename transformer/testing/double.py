@@ -69,7 +69,8 @@ def _done(step: JaxprEqn, inputs: list[jax.Array]) -> Sequence[jax.Array]:
 
 def _wide_parameter(value: Any) -> Any:
     if isinstance(value, Jaxpr):  # what a scatter does with two numbers
-        shapes = [jax.ShapeDtypeStruct(variable.aval.shape, _wide(variable.aval.dtype)) for variable in value.invars]
+        avals: list[Any] = [variable.aval for variable in value.invars]
+        shapes = [jax.ShapeDtypeStruct(aval.shape, _wide(aval.dtype)) for aval in avals]
         return jax.make_jaxpr(lambda *inputs: _open(value, inputs))(*shapes).jaxpr
     is_dtype = isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic))
     return _wide(value) if is_dtype else value
