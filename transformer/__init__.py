@@ -69,7 +69,15 @@ from transformer.config.feed_forwards import DenseFeedForward, ExpertChoice, Fee
 from transformer.config.gated_positions import Contextual, Forgetting
 from transformer.config.groups import ParameterGroup
 from transformer.config.heads import DifferentialHeads, Heads, HeadSizes, LatentHeads, PlainHeads
-from transformer.config.implementations import AttentionImplementation, Chunked, Exact, Layers, Scanned, Unrolled
+from transformer.config.implementations import (
+    AttentionImplementation,
+    Chunked,
+    Exact,
+    Layers,
+    Recurrent,
+    Scanned,
+    Unrolled,
+)
 from transformer.config.mesh import HostsConfig, MeshConfig, Shard
 from transformer.config.model import ModelConfig
 from transformer.config.mup import mup
@@ -94,10 +102,11 @@ from transformer.config.objectives import (
     Reconstruction,
     SequenceToSequence,
     Sums,
+    TokenClassification,
 )
 from transformer.config.parameters import Constant, FanIn, FirstRow, Identity, Initializer, Normal, Parameter, Xavier
 from transformer.config.patterns import Pattern
-from transformer.config.pooling import AttentionPooling, ClassToken, FirstToken, MeanPooling, Pooling
+from transformer.config.pooling import AttentionPooling, ClassToken, FirstToken, MeanPooling, NoPooling, Pooling
 from transformer.config.positions import Learned, NoPosition, Position, QueryKeySinusoidal, Sinusoidal, Sinusoidal2D
 from transformer.config.presets import PRESETS, preset
 from transformer.config.randomized_positions import Randomized
@@ -189,6 +198,7 @@ from transformer.data.pairs import Pairs, PairsConfig, TranslationRun
 from transformer.data.pictures import ImageConfig, ReconstructionRun, VisionRun
 from transformer.data.puzzles import AlgorithmicConfig, AlgorithmicRun
 from transformer.data.spans import SpanConfig, SpanRun
+from transformer.data.tagged import TaggedConfig, TaggingRun
 from transformer.data.tokenizers import ByteTokenizer, CharTokenizer, SymbolTokenizer, TrainedTokenizer, make_tokenizer
 from transformer.functional.attention import attention
 from transformer.functional.biases import LinearDistance
@@ -361,6 +371,7 @@ __all__ = [
     "NoCarry",
     "NoNorm",
     "NoNormResidual",
+    "NoPooling",
     "NoPosition",
     "NoProjections",
     "NoRepeat",
@@ -405,6 +416,7 @@ __all__ = [
     "Readout",
     "Reconstruction",
     "ReconstructionRun",
+    "Recurrent",
     "RelativeKeys",
     "RepetitionPenalty",
     "Replica",
@@ -461,10 +473,13 @@ __all__ = [
     "Symbols",
     "Synthesizer",
     "T5Bias",
+    "TaggedConfig",
+    "TaggingRun",
     "TalkingHeads",
     "Tanh",
     "TextConfig",
     "TiedProjections",
+    "TokenClassification",
     "Tokenization",
     "Tokens",
     "TopKExperts",

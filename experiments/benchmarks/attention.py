@@ -1,10 +1,13 @@
-"""Chunked against exact attention at length 4096, forward and backward: time, memory and agreement.
+"""Chunked and recurrent against exact attention at length 4096, forward and backward: time, memory and agreement.
 
-python -m experiments.benchmarks.attention [--length 4096] [--rounds 5]
+python -m experiments.benchmarks.attention [--length 4096] [--rounds 5] [--only recurrent]
 """
 
 import argparse
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,24 +15,43 @@ import jax.numpy as jnp
 from experiments.benchmarks.interleave import show, spread
 from transformer import runtime
 from transformer.functional.attention import attention
-from transformer.functional.biases import LinearDistance, alibi_slopes
+from transformer.functional.biases import Bias, LinearDistance, alibi_slopes
 from transformer.functional.chunked import chunked_attention
-from transformer.functional.masks import Causal, Full, Padding, Prefix, Segment, Tokens, Window
+from transformer.functional.masks import Causal, Full, Mask, Padding, Prefix, Segment, Tokens, Window
+from transformer.functional.recurrent import recurrent_attention
+from transformer.functional.weights import Decay, Normalized, elu_features
 
 HEADS, HEAD_DIM = 4, 64
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--length", type=int, default=4096)
-    parser.add_argument("--rounds", type=int, default=5)
-    arguments = parser.parse_args()
-    runtime.start()
-    length = arguments.length
-    shape = (1, length, HEADS, HEAD_DIM)
-    q, k, v, weights = (jax.random.normal(key, shape) for key in jax.random.split(jax.random.key(0), 4))
-    positions = jnp.arange(length)
-    tokens = Tokens.at(positions, segments=positions[None] // 1000, valid=positions[None] < length - 100)
+@dataclass(frozen=True)
+class Case:
+    """Two functions of (q, k, v, tokens, mask, bias) that should agree."""
+
+    exact: Callable
+    blocks: Callable
+    mask: Mask
+    bias: Bias | None = None
+
+
+def softmax(function: Callable) -> Callable:
+    return lambda q, k, v, tokens, mask, bias: function(q, k, v, queries=tokens, keys=tokens, mask=mask, bias=bias)
+
+
+def linear(weigh: Any) -> tuple[Callable, Callable]:
+    """Exact and recurrent, of features that are not negative."""
+
+    def exact(q, k, v, tokens, mask, bias):
+        q, k = elu_features(q), elu_features(k)
+        return attention(q, k, v, queries=tokens, keys=tokens, mask=mask, weigh=weigh)
+
+    def recurrent(q, k, v, tokens, mask, bias):
+        return recurrent_attention(elu_features(q), elu_features(k), v, tokens=tokens, mask=mask, weigh=weigh)
+
+    return exact, recurrent
+
+
+def cases() -> dict[str, Case]:
     masks = {
         "full": Full(),
         "causal": Causal(),
@@ -38,36 +60,60 @@ def main() -> None:
         "causal & segment & padding": Causal() & Segment() & Padding(),
     }
     alibi = LinearDistance(jnp.asarray(alibi_slopes(HEADS), jnp.float32))
-    rows = []
+    chunked = (softmax(attention), softmax(chunked_attention))
+    found = {}
     for name, mask in masks.items():
-        for bias_name, bias in (("", None), (" + alibi", alibi)):
-            programs = [_gradient(f, tokens, mask) for f in (attention, chunked_attention)]
-            compiled = [jax.jit(p).lower(q, k, v, bias, weights).compile() for p in programs]
-            memory = [_temporary_megabytes(c) for c in compiled]
-            results = [jax.block_until_ready(c(q, k, v, bias, weights)) for c in compiled]
-            seconds: list[list[float]] = [[], []]
-            for _ in range(arguments.rounds):
-                for c, times in zip(compiled, seconds, strict=True):
-                    start = time.perf_counter()
-                    jax.block_until_ready(c(q, k, v, bias, weights))
-                    times.append(time.perf_counter() - start)
-            speedup = [a / b for a, b in zip(*seconds, strict=True)]
-            rows.append(
-                [
-                    name + bias_name,
-                    *(spread([1e3 * t for t in times], 0) for times in seconds),
-                    spread(speedup, 1),
-                    f"{memory[0]:.0f} / {memory[1]:.0f}",
-                    f"{_difference(*results):.1e}",
-                ]
-            )
-    columns = ["mask", "exact, ms", "chunked, ms", "exact / chunked", "memory, MB", "largest relative difference"]
+        found |= {f"chunked, {name}": Case(*chunked, mask), f"chunked, {name} + alibi": Case(*chunked, mask, alibi)}
+    retention = Decay(1 - 2.0 ** (-5 - jnp.arange(HEADS, dtype=jnp.float32)))
+    for kind, weigh in (("linear", Normalized()), ("retention", retention)):
+        for name in ("causal", "causal & segment & padding"):
+            found[f"recurrent, {kind}, {name}"] = Case(*linear(weigh), masks[name])
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--length", type=int, default=4096)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", default="", help="cases that begin so")
+    arguments = parser.parse_args()
+    runtime.start()
+    length = arguments.length
+    shape = (1, length, HEADS, HEAD_DIM)
+    q, k, v, weights = (jax.random.normal(key, shape) for key in jax.random.split(jax.random.key(0), 4))
+    positions = jnp.arange(length)
+    tokens = Tokens.at(positions, segments=positions[None] // 1000, valid=positions[None] < length - 100)
+    rows = []
+    for name, case in cases().items():
+        if not name.startswith(arguments.only):
+            continue
+        programs = [_gradient(f, tokens, case.mask) for f in (case.exact, case.blocks)]
+        compiled = [jax.jit(p).lower(q, k, v, case.bias, weights).compile() for p in programs]
+        memory = [_temporary_megabytes(c) for c in compiled]
+        results = [jax.block_until_ready(c(q, k, v, case.bias, weights)) for c in compiled]
+        seconds: list[list[float]] = [[], []]
+        for _ in range(arguments.rounds):
+            for c, times in zip(compiled, seconds, strict=True):
+                start = time.perf_counter()
+                jax.block_until_ready(c(q, k, v, case.bias, weights))
+                times.append(time.perf_counter() - start)
+        speedup = [a / b for a, b in zip(*seconds, strict=True)]
+        rows.append(
+            [
+                name,
+                *(spread([1e3 * t for t in times], 0) for times in seconds),
+                spread(speedup, 1),
+                f"{memory[0]:.0f} / {memory[1]:.0f}",
+                f"{_difference(*results):.1e}",
+            ]
+        )
+    columns = ["case", "exact, ms", "in blocks, ms", "exact / blocks", "memory, MB", "largest relative difference"]
     show(f"attention of {length} tokens, {HEADS} heads of {HEAD_DIM}, value and gradients", columns, rows)
 
 
 def _gradient(function, tokens, mask):
     def loss(q, k, v, bias, weights):
-        out = function(q, k, v, queries=tokens, keys=tokens, mask=mask, bias=bias)
+        out = function(q, k, v, tokens, mask, bias)
         return (out * weights).sum(), out
 
     return jax.grad(loss, argnums=(0, 1, 2, 3), has_aux=True)

@@ -95,3 +95,19 @@ def test_a_pattern_and_the_model_do_not_contradict():
         ModelConfig(pattern=pattern, reach=SlidingWindow(3))
     with pytest.raises(ConfigError, match="3 layers, 3 of them distinct, are not whole turns of 2"):
         ModelConfig(pattern=pattern, num_layers=3)
+
+
+@pytest.mark.parametrize(
+    ("choices", "reason"),
+    [
+        ({}, r"model.weighting: recurrent does not compute softmax; use exact"),
+        ({"weighting": "sigmoid"}, r"recurrent does not compute sigmoid; use exact"),
+        ({"weighting": "linear", "causal": False}, r"model.attention: recurrent goes from left to right"),
+        ({"weighting": "linear", "reach": "sliding_window(4)"}, r"model.reach: recurrent forgets nothing that sliding"),
+        ({"weighting": "retention", "attention_dropout": 0.1}, r"recurrent never forms the weights; use exact"),
+    ],
+)
+def test_what_recurrent_attention_cannot_do(choices, reason):
+    """It sums up what linear attention has passed, of a causal model that looks at all of it."""
+    with pytest.raises(ConfigError, match=reason):
+        ModelConfig().replace(position="none", attention="recurrent", **choices)

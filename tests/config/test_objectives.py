@@ -23,8 +23,10 @@ from transformer.config.objectives import (
     Reconstruction,
     SequenceToSequence,
     Sums,
+    TokenClassification,
 )
 from transformer.config.parameters import Normal
+from transformer.config.pooling import NoPooling
 from transformer.config.run import RunConfig
 from transformer.config.variant import ConfigError
 from transformer.functional.masks import Causal, Prefix
@@ -53,6 +55,7 @@ CONFIGS = {
     "pairs": EncoderDecoderConfig(**COMMON, source_vocab_size=V),
     "classifier": ClassifierConfig(**COMMON, num_classes=3),
     "causal classifier": ClassifierConfig(**COMMON, num_classes=3, causal=True),
+    "tagger": ClassifierConfig(**COMMON, num_classes=3, pooling=NoPooling(), registers=1),
     "vision": VisionConfig(**COMMON, num_classes=3, image_size=(4, 4, 1), patch_size=2),
     "patches": PatchConfig(**COMMON, image_size=(4, 4, 1), patch_size=2),
 }
@@ -280,6 +283,26 @@ def test_classification_of_images():
     )
 
 
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+def test_token_classification(smoothing):
+    """A label to each token, which counts where it has a weight, or without weights where it is no padding."""
+    labels, valid = TOKENS[:, 1:] % 3, np.arange(L) < np.array([[L], [3], [1], [2]])
+    batch = {"inputs": TOKENS[:, :L], "labels": labels, "valid": valid}
+    logits = logits_of("tagger", TOKENS[:, :L], valid_BL=jnp.asarray(valid))
+    assert logits.shape == (B, L, 3)
+    objective = TokenClassification(label_smoothing=smoothing)
+    for more, real in (({}, valid), ({"weights": WEIGHTS}, WEIGHTS)):
+        check(run(objective, "tagger", batch | more), sums_by_hand(logits, labels, real, label_smoothing=smoothing))
+
+
+def test_pooling_and_objective_fit():
+    """One class to a text, or one to a token; the error names the pooling."""
+    with pytest.raises(ConfigError, match=r"model.pooling: mean does not fit the objective token_classification"):
+        RunConfig(model=CONFIGS["classifier"], objective=TokenClassification())
+    with pytest.raises(ConfigError, match=r"model.pooling: none does not fit the objective classification"):
+        RunConfig(model=CONFIGS["tagger"], objective=Classification())
+
+
 @pytest.mark.parametrize("rate", [0.0, 0.5])
 def test_reconstruction(rate):
     """Mean squared error of the pixels of hidden patches; of all patches where none is hidden."""
@@ -373,6 +396,7 @@ FITTING = {
     "masked_token": {"encoder"},
     "sequence_to_sequence": {"pairs"},
     "classification": {"classifier", "causal classifier", "vision"},
+    "token_classification": {"tagger"},
     "reconstruction": {"patches"},
 }
 
@@ -412,6 +436,7 @@ def test_the_wrong_direction_is_named():
         (SequenceToSequence(label_smoothing=0.1, z_loss=0.1), SequenceToSequence(auxiliary=0.0)),
         (Classification(label_smoothing=0.1), Classification(auxiliary=0.0)),
         (MaskedToken(rate=0.3), MaskedToken(rate=0.3, auxiliary=0.0)),
+        (TokenClassification(label_smoothing=0.1), TokenClassification(auxiliary=0.0)),
         (Reconstruction(rate=0.3), Reconstruction(rate=0.3, auxiliary=0.0)),
     ],
     ids=str,
@@ -430,6 +455,7 @@ def test_plain(objective, plain):
         (MaskedToken(), "encoder", math.log(V)),
         (SequenceToSequence(), "pairs", math.log(V)),
         (Classification(), "classifier", math.log(3)),
+        (TokenClassification(), "tagger", math.log(3)),
         (Reconstruction(), "patches", math.inf),
     ],
     ids=lambda value: str(value) if isinstance(value, Objective) else "",
@@ -453,6 +479,7 @@ def test_chance_is_the_loss_of_zeros():
         (MaskedToken(), {"tokens": TOKENS}, B * L),
         (SequenceToSequence(), {"target": TOKENS}, B * L),
         (Classification(), {"labels": np.zeros(B, np.int32)}, B),
+        (TokenClassification(), {"labels": np.zeros((B, L), np.int32)}, B * L),
         (Reconstruction(), {"inputs": np.zeros((B, 4, 4, 1))}, B * 16),
     ],
     ids=lambda value: str(value) if isinstance(value, Objective) else "",

@@ -105,12 +105,12 @@ def test_every_family_has_its_variants():
     assert names[UpdateRule] >= {"adamw", "sgd", "lion", "adafactor", "muon", "schedule_free"}
     assert names[Layers] >= {"unrolled", "scanned"}
     assert names[Initializer] >= {"normal", "fanin", "xavier", "constant"}
-    assert names[AttentionImplementation] >= {"exact", "chunked"}
+    assert names[AttentionImplementation] >= {"exact", "chunked", "recurrent"}
     assert names[Projection] >= {"separate", "tied", "none"}
     assert names[Scale] >= {"inverse_root", "inverse", "constant", "learned"}
     assert names[Merge] >= {"concat", "none", "sum"}
     assert names[Reach] >= {"full", "sliding_window"}
-    assert names[Pooling] >= {"mean", "cls", "attention"}
+    assert names[Pooling] >= {"mean", "cls", "attention", "none"}
     assert names[Tokenization] >= {"char", "byte", "symbols", "word", "bpe", "byte_bpe", "wordpiece"}
     assert names[Objective] >= {
         "next_token",
@@ -118,6 +118,7 @@ def test_every_family_has_its_variants():
         "masked_token",
         "sequence_to_sequence",
         "classification",
+        "token_classification",
         "reconstruction",
     }
     assert names[Strategy] >= {"greedy", "sample", "beam"}
@@ -184,6 +185,7 @@ ERRORS = [
     (Position, "rope(base={[]:1})", "rope.base: '{[]: 1}' is not a literal"),
     (Activation, "glu(gate=glu)", "glu.gate: glu takes 2 branches, a gate takes one"),
     (AttentionImplementation, "chunked(block=0)", "chunked.block: 0 is not a positive number"),
+    (AttentionImplementation, "recurrent(block=0)", "recurrent.block: 0 is not a positive number"),
     (AttentionImplementation, "chunked(block=-8)", "chunked.block: -8 is not a positive number"),
     (Schedule, "wsd(decay_fraction=2)", "wsd.decay_fraction: 2.0 is not in (0, 1]"),
 ]

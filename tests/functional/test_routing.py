@@ -75,3 +75,19 @@ def test_penalties():
     for penalty in (lambda x: imbalance(x, 1, valid), lambda x: router_z(x, valid)):
         np.testing.assert_allclose(penalty(LOGITS), penalty(other), rtol=1e-6)
     np.testing.assert_allclose(router_z(jnp.zeros((B, L, E)), None), np.log(E) ** 2, rtol=1e-6)
+
+
+def test_products_of_replicas():
+    """Mapped over logits, rows and kernels, as replicas are."""
+    rng = np.random.default_rng(4)
+    logits_RBLE = jnp.asarray(rng.normal(size=(2, 1, 6, 3)), jnp.float32)
+    x_RTD = jnp.asarray(rng.normal(size=(2, 6, 4)), jnp.float32)
+    kernels_REDF = jnp.asarray(rng.normal(size=(2, 3, 4, 5)), jnp.float32)
+
+    def product(logits_BLE, x_TD, kernels_EDF):
+        routes = expert_choice(logits_BLE, 1.5, None)
+        return expert_products(x_TD[routes.tokens_X], kernels_EDF, routes.sizes_E)
+
+    both = jax.vmap(product)(logits_RBLE, x_RTD, kernels_REDF)
+    alone = jnp.stack([product(*arrays) for arrays in zip(logits_RBLE, x_RTD, kernels_REDF, strict=True)])
+    np.testing.assert_allclose(both, alone, rtol=1e-6, atol=1e-6)

@@ -16,7 +16,7 @@ from transformer.config.implementations import Chunked, Exact, Layers, Scanned, 
 from transformer.config.model import ModelConfig
 from transformer.config.norms import RMSNorm
 from transformer.config.parameters import Normal
-from transformer.config.pooling import AttentionPooling, ClassToken, MeanPooling, Pooling
+from transformer.config.pooling import AttentionPooling, ClassToken, MeanPooling, NoPooling, Pooling
 from transformer.config.positions import Learned, NoPosition, Position, QueryKeySinusoidal, Sinusoidal2D
 from transformer.config.randomized_positions import Randomized
 from transformer.config.relative_positions import ALiBi
@@ -269,11 +269,13 @@ def test_how_layers_are_run_changes_nothing(layers):
     chex.assert_trees_all_close(translation_gradient(layers), translation_gradient(Unrolled()), rtol=1e-5, atol=1e-6)
 
 
-# Classes of texts.
+# Classes of texts, and of tokens.
+
+POOLED = [pooling for pooling in shipped(Pooling) if not pooling.per_token]
 
 
 @pytest.mark.parametrize("registers", [0, 2])
-@pytest.mark.parametrize("pooling", shipped(Pooling), ids=str)
+@pytest.mark.parametrize("pooling", POOLED, ids=str)
 def test_padding_has_no_influence_on_a_class(pooling, registers):
     """The logits of a padded text are those of the text alone, whatever stands in the padding."""
     params, run = pure(classes(pooling=pooling, registers=registers))
@@ -287,7 +289,7 @@ def test_padding_has_no_influence_on_a_class(pooling, registers):
     assert np.abs(run(params, jnp.asarray(padded[0])) - alone).max() > 1e-4
 
 
-@pytest.mark.parametrize("pooling", shipped(Pooling), ids=str)
+@pytest.mark.parametrize("pooling", POOLED, ids=str)
 def test_every_real_token_has_a_say(pooling):
     """By the gradient of the logits with respect to the table."""
     valid = jnp.array([[True, True, True, False]])
@@ -297,6 +299,21 @@ def test_every_real_token_has_a_say(pooling):
 
     (seen,) = gradient_of_tables(classes(pooling=pooling), loss, "embedding")
     assert set(np.flatnonzero(seen)) == set(SOURCE[0, :3])
+
+
+@pytest.mark.parametrize("registers", [0, 2])
+def test_classes_of_tokens(registers):
+    """One for each token of the text, none for registers; padding has no influence, and every token sees all."""
+    params, run = pure(classes(pooling=NoPooling(), registers=registers))
+    alone = run(params, jnp.asarray(SOURCE))
+    assert alone.shape == (1, SOURCE.shape[1], 3)
+    valid = jnp.array([[True] * 4 + [False] * 2])
+    padded = [np.append(SOURCE, [rest], 1) for rest in ([0, 0], [2, 10])]
+    outs = [run(params, jnp.asarray(p), valid_BL=valid)[:, :4] for p in padded]
+    chex.assert_trees_all_close(outs[0], alone, **CLOSE)
+    np.testing.assert_array_equal(*outs)
+    changed = run(params, jnp.asarray(np.append(SOURCE[:, :3], [[9]], 1)))
+    assert (np.abs(changed - alone).max(-1) > 1e-5).all()
 
 
 def test_registers_are_seen_and_not_read():
@@ -393,7 +410,7 @@ def test_patches_that_do_not_fill_an_image(kind):
 
 
 EYES = [(MeanPooling(), p) for p in shipped(Position) if not (isinstance(p, Randomized) or p.rescores)] + [
-    (p, Sinusoidal2D()) for p in shipped(Pooling)[1:]
+    (p, Sinusoidal2D()) for p in POOLED[1:]
 ]
 
 

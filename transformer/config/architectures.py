@@ -68,7 +68,7 @@ class EncoderDecoderConfig(ModelConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class ClassifierConfig(ModelConfig):
-    """An encoder, a pooling of its tokens, and a linear layer to the classes."""
+    """An encoder, a pooling of its tokens or none, and a linear layer to the classes."""
 
     sizes = (*ModelConfig.sizes, "num_classes")
     causal: bool = False
@@ -77,7 +77,7 @@ class ClassifierConfig(ModelConfig):
     registers: int = 0
     """Trained vectors before the tokens, which have no say at the end (Burtsev et al. 2020; Darcet et al. 2023)."""
     pooling: Pooling = MeanPooling()
-    """How the tokens of a sequence become one vector."""
+    """How the tokens of a sequence become one vector; `none`: each has a class of its own."""
 
     @property
     def extra_tokens(self) -> int:

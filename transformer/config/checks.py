@@ -117,8 +117,12 @@ def _check_attention(config: "ModelConfig") -> None:
         )
     if config.carry.takes == "scores" and not config.attention.forms_weights:
         raise ConfigError(f"model.carry: {config.attention} never forms the scores; use exact")
-    if not (config.weighting.online or config.attention.forms_weights):
-        raise ConfigError(f"model.weighting: {config.attention} computes a softmax, not {config.weighting}; use exact")
+    if not config.attention.computes(config.weighting):
+        raise ConfigError(f"model.weighting: {config.attention} does not compute {config.weighting}; use exact")
+    if config.attention.recurrent and not config.causal:
+        raise ConfigError(f"model.attention: {config.attention} goes from left to right; use exact, or a causal model")
+    if config.attention.recurrent and config.reach.mask() is not None:
+        raise ConfigError(f"model.reach: {config.attention} forgets nothing that {config.reach} leaves out; use full")
     if not config.weighting.biased and config.position.biased:
         raise ConfigError(f"model.weighting: {config.weighting} takes no bias, and {config.position} is one; use rope")
     if not config.weighting.biased and config.score != PlainScore():

@@ -9,8 +9,10 @@ import jax
 from jax import lax
 
 from transformer.config.variant import ConfigError, Variant
+from transformer.config.weightings import Weighting
 from transformer.functional.attention import attention
 from transformer.functional.chunked import chunked_attention
+from transformer.functional.recurrent import recurrent_attention
 
 
 class AttentionImplementation(Variant, abc.ABC):
@@ -18,6 +20,13 @@ class AttentionImplementation(Variant, abc.ABC):
 
     forms_weights: ClassVar[bool] = True
     """Whether the weights exist, to be returned, dropped out, or made in another way than by softmax."""
+
+    recurrent: ClassVar[bool] = False
+    """Whether it goes from left to right and keeps a sum of what it has passed."""
+
+    def computes(self, weighting: Weighting) -> bool:
+        """Whether it can make weights in that way."""
+        return True
 
     @abc.abstractmethod
     def __call__(self, *args, **kwargs) -> Any:
@@ -43,8 +52,38 @@ class Chunked(AttentionImplementation):
         if self.block < 1:
             raise ConfigError(f"chunked.block: {self.block} is not a positive number")
 
+    def computes(self, weighting):
+        return weighting.online
+
     def __call__(self, *args, **kwargs):
         return chunked_attention(*args, block=self.block, **kwargs)
+
+
+@dataclass(frozen=True)
+class Recurrent(AttentionImplementation):
+    """Linear attention from block to block, O(L) time and memory, in causal models.
+
+    (Katharopoulos et al. 2020, section 3.4; RetNet's chunks, Sun Y. et al. 2023, equation 7.) The keys of
+    a cache or of a source are read all at once, O(S) a token.
+    """
+
+    block: int = 64
+    forms_weights = False
+    recurrent = True
+
+    def __post_init__(self):
+        if self.block < 1:
+            raise ConfigError(f"recurrent.block: {self.block} is not a positive number")
+
+    def computes(self, weighting):
+        return weighting.linear
+
+    def __call__(self, *args, queries, keys, mask, scale, weigh, **rest):
+        if queries is not keys:
+            return attention(*args, queries=queries, keys=keys, mask=mask, scale=scale, weigh=weigh, **rest)
+        if given := [name for name, value in rest.items() if value is not None]:
+            raise ValueError(f"recurrent attention takes no {given[0]}; use exact")
+        return recurrent_attention(*args, tokens=queries, mask=mask, scale=scale, weigh=weigh, block=self.block)
 
 
 Remat = Literal["none", "dots", "full"]

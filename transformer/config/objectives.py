@@ -287,6 +287,15 @@ class Classification(Objective):
     label_smoothing: float = 0.0
     causal = None
     needs = ClassifierConfig
+    per_token: ClassVar[bool] = False
+    """Whether every token has a class."""
+
+    def check(self, model):
+        super().check(model)
+        if model.pooling.per_token != self.per_token:
+            raise ConfigError(
+                f"model.pooling: {model.pooling} does not fit the objective {self}; token_classification has none"
+            )
 
     def chance(self, model):
         return math.log(model.num_classes)
@@ -296,9 +305,29 @@ class Classification(Objective):
 
     def __call__(self, apply, params, batch, key):
         valid = {"valid_BL": batch["valid"]} if "valid" in batch else {}
-        logits_BC, penalty = self.answer(apply, params, batch["inputs"], key=key, **valid)
+        logits, penalty = self.answer(apply, params, batch["inputs"], key=key, **valid)
+        logits_BLC = logits if self.per_token else logits[:, None]
         options = {"label_smoothing": self.label_smoothing}
-        return _token_sums(logits_BC[:, None], self.labels(batch), self._weights(batch), penalty, **options)
+        return _token_sums(logits_BLC, self.labels(batch), self._weights(batch), penalty, **options)
+
+
+@dataclass(frozen=True)
+class TokenClassification(Classification):
+    """Cross-entropy of the class of each token: sequence labelling.
+
+    The batch holds `inputs`, `labels` (B, L), and may hold `valid` (B, L) and `weights` (B, L) of the labels.
+    """
+
+    name = "token_classification"
+    per_token = True
+
+    def labels(self, batch):
+        return batch["labels"]
+
+    def _weights(self, batch):
+        if "weights" in batch or "valid" not in batch:
+            return super()._weights(batch)
+        return batch["valid"].astype(jnp.float32)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""How the tokens of a sequence become one vector."""
+"""What is read off the tokens of a sequence: one vector, or each of them."""
 
 import abc
 from dataclasses import dataclass
@@ -14,8 +14,10 @@ from transformer.functional.weights import masked_softmax
 
 
 class Pooling(Variant, abc.ABC):
-    """(B, L, D) to (B, D)."""
+    """(B, L, D) to (B, D), or to (B, L, D) where each token has a class."""
 
+    per_token: ClassVar[bool] = False
+    """Whether each token is read by itself."""
     extra_token: ClassVar[bool] = False
     """Whether a trained vector, its parameter `token`, is put before the sequence."""
     reads_first: ClassVar[bool] = False
@@ -85,3 +87,14 @@ class AttentionPooling(Pooling):
         scores_BL = (x_BLD.astype(jnp.float32) * params["query"]).sum(-1)
         weights = masked_softmax(scores_BL, valid_BL)
         return (x_BLD.astype(jnp.float32) * weights[..., None]).sum(1).astype(x_BLD.dtype)
+
+
+@dataclass(frozen=True)
+class NoPooling(Pooling):
+    """Each token by itself: a class for every one (sequence labelling, as BERT's, Devlin et al. 2018, section 5.3)."""
+
+    name = "none"
+    per_token = True
+
+    def __call__(self, x_BLD, valid_BL, params):
+        return x_BLD

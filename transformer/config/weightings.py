@@ -55,6 +55,8 @@ class Weighting(Variant, abc.ABC):
 
     online: ClassVar[bool] = False
     """Whether it is a softmax, which can be computed block by block."""
+    linear: ClassVar[bool] = False
+    """Whether weights are products of queries and keys, which can be summed up token by token."""
     biased: ClassVar[bool] = True
     """Whether a bias of the position may be added to the scores."""
     relative: ClassVar[bool] = False
@@ -150,6 +152,7 @@ class LinearWeighting(Weighting):
     """φ(q)·φ(k) / Σ φ(q)·φ(k) with φ(x) = elu(x) + 1 (Katharopoulos et al. 2020)."""
 
     name = "linear"
+    linear = True
     biased = False
     scaled = False
 
@@ -167,6 +170,7 @@ class Performer(Weighting):
     num_features: int = 64
     seed: int = 0
     """Of the directions, which are orthogonal and not trained."""
+    linear = True
     biased = False
     scaled = False
 
@@ -195,6 +199,7 @@ class Retention(Weighting):
     The paper normalizes each head's output: `model.attention_inner_norm` `groupnorm`.
     """
 
+    linear = True
     biased = False
     relative = True
 

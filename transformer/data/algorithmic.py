@@ -8,7 +8,7 @@ import abc
 import itertools
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -314,7 +314,9 @@ class ListOps(AlgorithmicTask):
         ids = {symbol: len(SPECIAL) + i for i, symbol in enumerate(self.symbols)}
         draw = random.Random(int(rng.integers(2**63)))
         questions = [self._question(draw) for _ in range(count)]
-        return _side_by_side([([ids[s] for s in (*q, "=")], [ids[str(_value(q))]]) for q in questions], self.length)
+        return _side_by_side(
+            [([ids[s] for s in (*q, "=")], [ids[str(expression_values(q)[-1])]]) for q in questions], self.length
+        )
 
     def _question(self, draw: random.Random) -> list[str]:
         while True:
@@ -332,19 +334,22 @@ class ListOps(AlgorithmicTask):
         yield "]"
 
 
-def _value(symbols: list[str]) -> int:
-    """The value of a ListOps expression."""
-    operators, values = [], [[]]
-    for symbol in symbols:
+def expression_values(symbols: Sequence[str]) -> list[int]:
+    """Symbol by symbol of a ListOps expression the value of what it is, begins or ends."""
+    found, begun = [0] * len(symbols), list[int]()
+    arguments: list[list[int]] = [[]]
+    for place, symbol in enumerate(symbols):
         if symbol in _OPERATORS:
-            operators.append(_OPERATORS[symbol])
-            values.append([])
-        elif symbol == "]":
-            arguments = values.pop()
-            values[-1].append(operators.pop()(arguments))
+            begun.append(place)
+            arguments.append([])
+            continue
+        if symbol == "]":
+            start = begun.pop()
+            found[start] = found[place] = _OPERATORS[symbols[start]](arguments.pop())
         else:
-            values[-1].append(int(symbol))
-    return values[0][0]
+            found[place] = int(symbol)
+        arguments[-1].append(found[place])
+    return found
 
 
 def _scored_from(symbols: np.ndarray, start: int) -> Examples:

@@ -1,6 +1,7 @@
 """Texts with labels: a file of them, or ListOps expressions with their values."""
 
 import dataclasses
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from transformer.config.run import DataConfig, RunConfig, check_fraction, finger
 from transformer.config.tokenizers import Tokenization, Word
 from transformer.config.variant import ConfigError
 from transformer.data.algorithmic import ListOps, split
-from transformer.data.dataset import Examples, check_tokens, fingerprint_arrays, load_data, pad_rows, weighted
+from transformer.data.dataset import Batch, Examples, check_tokens, fingerprint_arrays, load_data, pad_rows, weighted
 from transformer.data.text import load_text
 from transformer.data.tokenizers import PAD, SPECIAL, SymbolTokenizer, Tokenizer, make_tokenizer
 
@@ -50,7 +51,7 @@ class ClassificationRun(RunConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class Labelled(Examples):
-    """`inputs` (N, L), `valid` and `labels` (N,) of texts."""
+    """`inputs` (N, L), `valid`, and `labels` (N,) of texts or (N, L) of tokens, then with `weights`."""
 
     tokenizer: Tokenizer
     classes: tuple[str, ...]
@@ -72,9 +73,15 @@ class Labelled(Examples):
 
     def reference(self) -> tuple[str, float]:
         """A guess by the frequency of the classes."""
-        counts = np.bincount(self.train["labels"], minlength=len(self.classes)) + 1
+        counts = np.bincount(real_labels(self.train), minlength=len(self.classes)) + 1
         share = counts / counts.sum()
-        return "frequency of the classes", float(-np.log(share)[self.validation["labels"]].mean())
+        return "frequency of the classes", float(-np.log(share)[real_labels(self.validation)].mean())
+
+
+def real_labels(part: Batch) -> np.ndarray:
+    """(labels,) that count."""
+    labels = part["labels"].reshape(len(part["labels"]), -1)
+    return labels[part["weights"] > 0] if "weights" in part else labels.reshape(-1)
 
 
 @load_data.register
@@ -82,17 +89,9 @@ def load_labelled(config: LabelledConfig, stored: Path | None = None) -> Labelle
     """Read or draw, tokenize and split."""
     if config.path is None:
         return _expressions(config)
-    train = parse_labelled(config.path)
-    if config.validation_path is None:
-        cut = int(len(train) * (1 - config.validation_fraction))
-        train, validation = train[:cut], train[cut:]
-    else:
-        validation = parse_labelled(config.validation_path)
-    if not train or not validation:
-        raise ConfigError(f"data.path: {config.path} leaves a part without texts")
+    train, validation = read_parts(config, parse_labelled)
     classes = tuple(sorted({label for label, _ in train}))
-    if unknown := {label for label, _ in validation} - set(classes):
-        raise ConfigError(f"data.path: the class {min(unknown)!r} of the validation part has no text for training")
+    check_classes(classes, {label for label, _ in validation}, "text")
     texts = [text for _, text in train]
     tokenizer = make_tokenizer(config.tokenizer, texts, None if stored is None else stored / "tokenizer.json")
     length = max(len(tokenizer.encode(text)) for _, text in (*train, *validation))
@@ -111,6 +110,26 @@ def load_labelled(config: LabelledConfig, stored: Path | None = None) -> Labelle
         source=config.path,
         fingerprint=fingerprint([train, validation, tokenizer.to_json()]),
     )
+
+
+def read_parts(config: LabelledConfig, parse: Callable[[str], list]) -> tuple[list, list]:
+    """The examples of the file for training, and those of the other one or of its last part."""
+    assert config.path is not None
+    train = parse(config.path)
+    if config.validation_path is None:
+        cut = int(len(train) * (1 - config.validation_fraction))
+        train, validation = train[:cut], train[cut:]
+    else:
+        validation = parse(config.validation_path)
+    if not train or not validation:
+        raise ConfigError(f"data.path: {config.path} leaves a part without texts")
+    return train, validation
+
+
+def check_classes(classes: Sequence[str], held_out: Collection[str], what: str) -> None:
+    """Raise `ConfigError` where there is a class that nothing is trained on."""
+    if unknown := set(held_out) - set(classes):
+        raise ConfigError(f"data.path: the class {min(unknown)!r} of the validation part has no {what} for training")
 
 
 def _expressions(config: LabelledConfig) -> Labelled:

@@ -6,7 +6,7 @@ stored: an attention function asks for the whole array or for one block of it, b
 """
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, dataclass_transform
+from typing import Any, ClassVar, NamedTuple, Protocol, dataclass_transform
 
 import jax
 import jax.numpy as jnp
@@ -46,6 +46,11 @@ class MaskFunction(Protocol):
 class Mask:
     """Base of the mask algebra. A new mask is one frozen dataclass with `__call__`."""
 
+    directed: ClassVar[bool] = False
+    """Whether a query attends to no later position."""
+    transitive: ClassVar[bool] = False
+    """Whether it attends to what those attend to that it attends to, real tokens all."""
+
     def __call__(self, queries: Tokens, keys: Tokens) -> jax.Array:
         raise NotImplementedError(f"{type(self).__name__} does not define __call__(queries, keys)")
 
@@ -74,6 +79,8 @@ def _distance(queries: Tokens, keys: Tokens) -> jax.Array:
 class Full(Mask):
     """Every query attends to every key."""
 
+    transitive = True
+
     def __call__(self, queries, keys):
         return jnp.ones((1, 1, queries.length, keys.length), bool)
 
@@ -81,6 +88,9 @@ class Full(Mask):
 @_value
 class Causal(Mask):
     """A query attends to keys at its own position and before."""
+
+    directed = True
+    transitive = True
 
     def __call__(self, queries, keys):
         return _distance(queries, keys) >= 0
@@ -185,6 +195,8 @@ class Prefix(Mask):
 class Padding(Mask):
     """Keys that are padding (`Tokens.valid` False) are not attended to."""
 
+    transitive = True
+
     def __call__(self, queries, keys):
         if keys.valid is None:
             return jnp.ones((1, 1, 1, 1), bool)
@@ -194,6 +206,8 @@ class Padding(Mask):
 @_value
 class Segment(Mask):
     """Queries attend within their own packed document."""
+
+    transitive = True
 
     def __call__(self, queries, keys):
         if queries.segments is None or keys.segments is None:
@@ -215,6 +229,14 @@ class Arbitrary(Mask):
 class And(Mask):
     left: Mask
     right: Mask
+
+    @property
+    def directed(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.left.directed or self.right.directed
+
+    @property
+    def transitive(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.left.transitive and self.right.transitive
 
     def __call__(self, queries, keys):
         return self.left(queries, keys) & self.right(queries, keys)

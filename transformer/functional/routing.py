@@ -41,7 +41,8 @@ def expert_choice(logits_BLE: jax.Array, share: float, valid_BL: jax.Array | Non
     taken_BEX = (jnp.arange(most, dtype=jnp.float32) < allowed_B[:, None, None]) & (likeliest_BEX >= 0)
     tokens_EBX = jnp.swapaxes(places_BEX + jnp.arange(B)[:, None, None] * L, 0, 1)
     weights_EBX = jnp.swapaxes(jnp.where(taken_BEX, likeliest_BEX, 0.0), 0, 1)
-    sizes_E = jnp.full(E, B * most, jnp.int32)
+    # Always B · most. Counted, because JAX maps a ragged product over replicas only with sizes of each.
+    sizes_E = (places_BEX >= 0).sum((0, 2), dtype=jnp.int32)
     return Routes(tokens_EBX.reshape(-1).astype(jnp.int32), weights_EBX.reshape(-1), sizes_E)
 
 

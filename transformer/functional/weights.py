@@ -6,7 +6,7 @@ mask that broadcasts to them, and with queries and keys. It is a pytree: its arr
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,22 @@ class Weigh(Protocol):
     """Answers with float32 weights of the shape of the scores, 0 where nothing is allowed."""
 
     def __call__(self, scores: jax.Array, allowed: jax.Array | None, queries: Tokens, keys: Tokens) -> jax.Array: ...
+
+
+class LinearWeigh(Weigh, Protocol):
+    """Weights that are the scores times a factor for each distance, over their sum or not."""
+
+    @property
+    def normalizes(self) -> bool:
+        """Whether they are divided by their sum."""
+        ...
+
+    def fading(self, distance: jax.Array, num_groups: int) -> jax.Array:
+        """The factor at integer distances (…, 1, 1, L, S), float32, which broadcasts to (…, G, R, L, S).
+
+        That of a sum of distances is the product of theirs.
+        """
+        ...
 
 
 def masked_softmax(scores: jax.Array, allowed: jax.Array | None, sink: jax.Array | None = None) -> jax.Array:
@@ -109,6 +125,11 @@ def _over_heads(scores: jax.Array, mix_HH: jax.Array) -> jax.Array:
 class Normalized:
     """s / Σ s of scores that are not negative: linear attention (Katharopoulos et al. 2020, equation 4)."""
 
+    normalizes: ClassVar[bool] = True
+
+    def fading(self, distance, num_groups):
+        return jnp.ones_like(distance, jnp.float32)
+
     def __call__(self, scores, allowed, queries, keys):
         weights = _where(allowed, scores)
         total = weights.sum(-1, keepdims=True)
@@ -121,10 +142,14 @@ class Decay:
     """s · γ^|i-j|, one γ a head (RetNet, Sun Y. et al. 2023, equation 5)."""
 
     gamma_H: jax.Array
+    normalizes: ClassVar[bool] = False
+
+    def fading(self, distance, num_groups):
+        return self.gamma_H.reshape(num_groups, -1, 1, 1) ** distance.astype(jnp.float32)
 
     def __call__(self, scores, allowed, queries, keys):
         distance = jnp.abs(queries.positions[:, None, None, :, None] - keys.positions[:, None, None, None, :])
-        return _where(allowed, scores * of_heads(self.gamma_H, scores) ** distance.astype(jnp.float32))
+        return _where(allowed, scores * self.fading(distance, scores.shape[1]))
 
 
 def elu_features(x: jax.Array) -> jax.Array:

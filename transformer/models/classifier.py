@@ -1,4 +1,4 @@
-"""Encoders that end in a class: of a text, or of an image."""
+"""Encoders that end in a class: of a text, of each of its tokens, or of an image."""
 
 import dataclasses
 
@@ -47,7 +47,7 @@ class Classifier(Transformer):
         key: jax.Array | None = None,
         with_penalty: bool = False,
     ):
-        """Logits (B, classes), float32.
+        """Logits (B, classes), float32; without pooling (B, L, classes).
 
         Args:
           inputs: tokens (B, L), integers in [0, V).
@@ -69,9 +69,9 @@ class Classifier(Transformer):
         x_BLD, penalty = self.transform(x_BLD, tokens, key=key)
         read_BLD = x_BLD[:, self.registers :]
         valid_BL = None if valid_BL is None else valid_BL[:, self.registers :]
-        pooled_BD = self.pooling(read_BLD, valid_BL, params) * self.config.logit_scale
-        logits_BC = self.head(pooled_BD).astype(jnp.float32)
-        return (logits_BC, penalty) if with_penalty else logits_BC
+        pooled = self.pooling(read_BLD, valid_BL, params) * self.config.logit_scale
+        logits = self.head(pooled).astype(jnp.float32)
+        return (logits, penalty) if with_penalty else logits
 
 
 class VisionTransformer(Classifier):

@@ -58,18 +58,16 @@ def check_variant(value: Variant, **choices: Any) -> Checked:
 def check_choices(choices: Mapping[str, Any]) -> Checked:
     """All contexts of a model with some fields changed; the caller looks at `failed`."""
     checked = Checked(choices)
-    contexts = {
-        "decoder": (*properties.DECODER, *properties.TWINS),
-        "encoder": properties.ENCODER,
-    }
-    for context, wanted in contexts.items():
+    twins = properties.TWINS
+    for context, wanted in (("decoder", properties.DECODER), ("encoder", properties.ENCODER)):
         try:
             subject = Subject(small(**{"causal": context == "decoder", **choices}))
         except ConfigError as error:
             checked.refused[context] = str(error)
             continue
-        for check in wanted:
+        for check in (*wanted, *twins):
             checked.run(context, check.__name__, lambda check=check, subject=subject: check(subject))
+        twins = ()
     try:
         config = small(EncoderDecoderConfig, **choices)
     except ConfigError as error:

@@ -28,12 +28,12 @@ class Pair:
 
     @functools.cached_property
     def both(self) -> Callable[..., tuple[np.ndarray, np.ndarray]]:
-        """(source, target, source_valid) to the logits of the target at once, and token by token with a cache."""
+        """(params, source, target, source_valid) to the logits of the target at once, and token by token, cached."""
 
-        def run(source_BS, target_BL, valid_BS):
-            logits_BLV = self.apply(self.params, source_BS, target_BL, source_valid_BS=valid_BS)
-            cache = self.apply(self.params, *target_BL.shape, source_BS, valid_BS, method="start")
-            read = self.apply(self.params, method="reader")
+        def run(params, source_BS, target_BL, valid_BS):
+            logits_BLV = self.apply(params, source_BS, target_BL, source_valid_BS=valid_BS)
+            cache = self.apply(params, *target_BL.shape, source_BS, valid_BS, method="start")
+            read = self.apply(params, method="reader")
 
             def one(cache, token_B):
                 logits_B1V, cache = read(token_B[:, None], cache)
@@ -42,7 +42,7 @@ class Pair:
             _, cached_LBV = jax.lax.scan(one, cache, target_BL.T)
             return logits_BLV, jnp.moveaxis(cached_LBV, 0, 1)
 
-        return compiled(run)
+        return functools.partial(compiled(run), self.params)
 
 
 def translates(config: EncoderDecoderConfig) -> None:

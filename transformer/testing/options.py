@@ -2,7 +2,7 @@
 
 import dataclasses
 import typing
-from typing import Any
+from typing import Any, TypeVar
 
 from transformer.config.activations import GELU, GLU, Activation, Linear, ReLU, SiLU, SquaredReLU
 from transformer.config.attention import Merge, Projection, Scale
@@ -11,7 +11,7 @@ from transformer.config.carries import NoCarry, ScoreResidual, SharedKeyValues, 
 from transformer.config.feed_forwards import DenseFeedForward, ExpertChoice, FeedForwardKind, TopKExperts
 from transformer.config.gated_positions import Contextual
 from transformer.config.heads import Heads, LatentHeads
-from transformer.config.implementations import AttentionImplementation, Chunked, Layers, Scanned
+from transformer.config.implementations import AttentionImplementation, Chunked, Layers, Recurrent, Scanned
 from transformer.config.model import ModelConfig
 from transformer.config.norms import GroupNorm, LayerNorm, Norm, RMSNorm
 from transformer.config.patterns import Pattern
@@ -43,7 +43,10 @@ Changes = dict[str, Any]
 """Fields of a `ModelConfig`."""
 
 
-def shipped(family: type[Variant]) -> list[Variant]:
+V = TypeVar("V", bound=Variant)
+
+
+def shipped(family: type[V]) -> list[V]:
     """All variants of a family that come with the library, at their defaults."""
     return [cls() for cls in family.variants().values() if cls.__module__.startswith("transformer.")]
 
@@ -74,9 +77,9 @@ SIZED: dict[type[Variant], Variant] = {
     Fixed: Fixed(3, summary=1),
     GlobalTokens: GlobalTokens(2, first=1),
     BigBird: BigBird(2, share=0.3),
-    Linformer: Linformer(rank=3, length=8),
-    DenseSynthesizer: DenseSynthesizer(length=8),
-    RandomSynthesizer: RandomSynthesizer(length=8),
+    Linformer: Linformer(rank=3, length=12),
+    DenseSynthesizer: DenseSynthesizer(length=12),
+    RandomSynthesizer: RandomSynthesizer(length=12),
     Chunked: Chunked(block=3),
     Randomized: Randomized(longest=20),
     T5Bias: T5Bias(num_buckets=8, max_distance=16),
@@ -136,11 +139,12 @@ FAMILIES: dict[str, list[Changes]] = {
         *({"projection": projection, "num_kv_heads": None} for projection in shipped(Projection)),
         *_each(Merge),
         *_each(Reach),
-        *_each(AttentionImplementation),
+        *({"attention": kind} for kind in shipped(AttentionImplementation) if not kind.recurrent),
+        *({"attention": Recurrent(3), "weighting": kind} for kind in shipped(Weighting) if kind.linear),
         {"heads": LatentHeads(rank=6, rotary=4), "num_kv_heads": None},
-        {"heads": RandomSynthesizer(length=8, rank=3)},
-        {"heads": DenseSynthesizer(length=8, dot_product=True)},
-        {"heads": RandomSynthesizer(length=8, dot_product=True)},
+        {"heads": RandomSynthesizer(length=12, rank=3)},
+        {"heads": DenseSynthesizer(length=12, dot_product=True)},
+        {"heads": RandomSynthesizer(length=12, dot_product=True)},
         {"carry": ScoreResidual()},
         {"carry": ValueResidual()},
         {"pattern": Pattern(carry=(NoCarry(), SharedKeyValues()))},

@@ -1,6 +1,7 @@
 """What has to be true of a model, whatever its choices. Each property raises AssertionError with one line."""
 
 import dataclasses
+import functools
 import json
 import math
 import re
@@ -16,13 +17,20 @@ from transformer.config.residuals import Place
 from transformer.config.variant import Variant, from_json, to_json
 from transformer.functional.masks import Tokens
 from transformer.functional.norms import layer_norm
-from transformer.testing.subject import LENGTH, NOW, VOCAB, Subject, compiled, shaken, tokens_of
+from transformer.models.pure import Params
+from transformer.testing.double import in_float64
+from transformer.testing.subject import LENGTH, NOW, ROOM, VOCAB, Subject, shaken, tokens_of
 
 TOKENS = tokens_of(2)
+BESIDE = tokens_of(2, ROOM - LENGTH, seed=1)
+"""What stands beside a sequence."""
+LONG = np.concatenate([TOKENS, BESIDE], 1)
 ONES = np.ones(TOKENS.shape, np.float32)
 
 CLOSE = 2e-4
 """Largest difference of logits that were computed in another order, relative to the largest of them."""
+ROUNDING = 2e-5
+"""Largest difference to float64; the shipped options differ by 3e-6 at most (2026-11-21)."""
 
 
 def close(left, right, what: str, tolerance: float = CLOSE) -> None:
@@ -56,7 +64,7 @@ def causal(subject: Subject) -> None:
     assert (logits[:, :NOW] == changed[:, :NOW]).all(), "logits change with a later token"
     if subject.config.tie_embeddings:
         return  # the output table gives every row a gradient
-    seen = np.abs(gradient["embedding"]["table"][TOKENS[0]]).max(-1)
+    seen = np.abs(np.asarray(gradient["embedding"]["table"])[TOKENS[0]]).max(-1)
     assert not seen[NOW + 1 :].any(), "the gradient reaches a later token"
     if subject.config.block.attends and subject.config.reach.everywhere:
         assert (seen[: NOW + 1] > 0).all(), "an earlier token is not seen"
@@ -65,35 +73,35 @@ def causal(subject: Subject) -> None:
 def sees_everything(subject: Subject) -> None:
     """In an encoder the first token's logits depend on the last token."""
     if subject.config.block.attends and subject.config.reach.everywhere:
-        logits, changed = (subject.logits(t)[:, 0] for t in (TOKENS, _with_others(TOKENS, slice(-1, None))))
+        logits, changed = (subject.alone(t)[:, 0] for t in (TOKENS, _with_others(TOKENS, slice(-1, None))))
         differ(logits, changed, "the last token is not seen by the first")
 
 
 def padding(subject: Subject) -> None:
     """What stands in the padding, and how much there is, changes nothing."""
-    valid = np.arange(LENGTH) < np.full((2, 1), NOW)
-    other = _with_others(TOKENS, slice(NOW, None))
-    logits, changed = (subject.logits(t, valid=valid)[:, :NOW] for t in (TOKENS, other))
+    padded = (LONG, np.concatenate([TOKENS, BESIDE[:, ::-1]], 1))
+    logits, changed = (subject.logits(t, valid=np.arange(ROOM) < LENGTH)[:, :LENGTH] for t in padded)
     close(logits, changed, "logits change with padding", 1e-6)
     assert np.isfinite(logits).all(), "padding makes logits infinite"
-    close(logits, subject.logits(TOKENS[:, :NOW]), "a padded sequence is not the sequence alone")
+    close(logits, subject.alone(TOKENS), "a padded sequence is not the sequence alone")
 
 
 def packing(subject: Subject) -> None:
     """Documents side by side are the documents alone, and do not see each other."""
     if subject.config.mixes_tokens:
         return
-    segments = np.broadcast_to((np.arange(LENGTH) >= NOW).astype(np.int32), TOKENS.shape)
-    positions = np.concatenate([np.arange(NOW), np.arange(LENGTH - NOW)])
-    packed = subject.logits(TOKENS, positions=positions, segments=segments)
-    for place in (slice(0, NOW), slice(NOW, None)):
-        close(packed[:, place], subject.logits(TOKENS[:, place]), "a packed document is not the document alone")
+    for documents, place in (((TOKENS, BESIDE), slice(0, LENGTH)), ((BESIDE, TOKENS), slice(-LENGTH, None))):
+        tokens, ends = np.concatenate(documents, 1), documents[0].shape[1]
+        segments = np.broadcast_to((np.arange(ROOM) >= ends).astype(np.int32), tokens.shape)
+        positions = np.concatenate([np.arange(document.shape[1]) for document in documents])
+        packed = subject.logits(tokens, positions=positions, segments=segments)
+        close(packed[:, place], subject.alone(TOKENS), "a packed document is not the document alone")
 
 
 def one_by_one(subject: Subject) -> None:
     """A sequence does not depend on the others of its batch."""
     other = np.stack([TOKENS[0], _with_others(TOKENS, slice(None))[1]])
-    close(subject.logits(TOKENS)[0], subject.logits(other)[0], "a sequence depends on its batch")
+    close(subject.alone(TOKENS)[0], subject.alone(other)[0], "a sequence depends on its batch")
 
 
 def _with_others(tokens: np.ndarray, place: slice) -> np.ndarray:
@@ -107,9 +115,8 @@ def _with_others(tokens: np.ndarray, place: slice) -> np.ndarray:
 
 def shifted(subject: Subject) -> None:
     """Under a relative scheme all positions may be moved together; under another one they may not."""
-    tokens, logits = TOKENS, subject.logits(TOKENS)
     if subject.config.position.extrapolates and subject.config.reach.relative:
-        moved = subject.logits(tokens, positions=np.arange(LENGTH) + 40)
+        logits, moved = (subject.logits(LONG, positions=np.arange(ROOM) + shift) for shift in (0, 40))
         if subject.config.position.relative:
             close(moved, logits, "a relative scheme changes with a shift")
         else:
@@ -120,8 +127,8 @@ def ordered(subject: Subject) -> None:
     """Order matters under every scheme but `none`, under which an encoder is equivariant."""
     if not subject.config.block.attends:
         return
-    tokens, order = TOKENS, np.random.default_rng(1).permutation(LENGTH)
-    logits, mixed = subject.logits(tokens)[:, order], subject.logits(tokens[:, order])
+    order = np.random.default_rng(1).permutation(LENGTH)
+    logits, mixed = subject.alone(TOKENS)[:, order], subject.alone(TOKENS[:, order])
     blind = not subject.config.position.orders and subject.config.reach.everywhere
     if blind and not subject.config.weighting.relative:
         close(mixed, logits, "an encoder without positions sees the order")
@@ -146,8 +153,7 @@ def alive(subject: Subject) -> None:
 
 def cached(subject: Subject) -> None:
     """Token by token with a cache, the logits are those of the whole sequence."""
-    (_, logits), _ = subject.gradient(subject.params, TOKENS, ONES)
-    close(subject.steps(subject.params, TOKENS), logits, "cached logits are others")
+    close(subject.steps(subject.params, TOKENS), subject.alone(TOKENS), "cached logits are others")
 
 
 def scanned(subject: Subject) -> None:
@@ -156,26 +162,39 @@ def scanned(subject: Subject) -> None:
     twins = (subject.changed(layers=other), subject)
     ((loss, _), gradient), ((expected, _), own) = (one.gradient(subject.params, TOKENS, ONES) for one in twins)
     close(loss, expected, f"{other}: another loss")
-    for (path, left), right in zip(jax.tree.leaves_with_path(gradient), jax.tree.leaves(own), strict=True):
-        size = max(float(np.abs(leaf).max()) for leaf in jax.tree.leaves(own))
-        assert np.abs(left - right).max() <= CLOSE * size, f"{other}: another gradient of {jax.tree_util.keystr(path)}"
+    _close_gradients(gradient, own, str(other))
+
+
+def _close_gradients(gradient: Params, expected: Params, what: str, tolerance: float = CLOSE) -> None:
+    size = max(float(np.abs(leaf).max()) for leaf in jax.tree.leaves(expected))
+    for (path, left), right in zip(jax.tree.leaves_with_path(gradient), jax.tree.leaves(expected), strict=True):
+        difference = np.abs(np.asarray(left) - np.asarray(right)).max()
+        assert difference <= tolerance * size, f"{what}: another gradient of {jax.tree_util.keystr(path)}"
+
+
+def precise(subject: Subject) -> None:
+    """Were all floats of 64 bits, logits and gradients would be the same up to rounding."""
+    arguments = subject.params, TOKENS, ONES
+    ((_, logits), gradient), ((_, exact), expected) = (
+        run(*arguments) for run in (subject.gradient, functools.partial(in_float64, subject.gradient))
+    )
+    close(logits, exact, "float64", ROUNDING)
+    _close_gradients(gradient, expected, "float64", ROUNDING)
 
 
 def rounded(subject: Subject) -> None:
     """In bfloat16 the logits are float32 and near those of float32, and every parameter stays float32."""
     twin = subject.changed(dtype="bfloat16")
-    logits, exact = (one.logits(TOKENS, params=subject.initial) for one in (twin, subject))
+    logits, exact = (one.logits(LONG, params=subject.initial) for one in (twin, subject))
     close(logits, exact, "bfloat16", 0.1)
 
 
 def replicated(subject: Subject) -> None:
     """Two runs in one program are the two runs."""
-    tokens = TOKENS
-    others = [subject.params, shaken(subject.params, seed=1)]
-    stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *others)
-    both = compiled(jax.vmap(subject.apply, in_axes=(0, None)))(stacked, tokens)
-    for logits, params in zip(both, others, strict=True):
-        close(logits, subject.logits(tokens, params=params), "a replica is not the single run")
+    params = (subject.params, shaken(subject.params, seed=1))
+    both = subject.replicas(LONG, params=params, valid=np.arange(ROOM) < LENGTH)[:, :, :LENGTH]
+    for logits, own in zip(both, params, strict=True):
+        close(logits, subject.alone(TOKENS, params=own), "a replica is not the single run")
 
 
 def begins_as(subject: Subject) -> None:
@@ -184,8 +203,8 @@ def begins_as(subject: Subject) -> None:
         value = getattr(subject.config, field.name)
         if isinstance(value, Variant) and (simpler := value.begins_as) is not None:
             twin = Subject(subject.config.replace(**{field.name: simpler}))
-            logits = twin.logits(TOKENS, params=_shared(twin.initial, subject.initial))
-            close(subject.logits(TOKENS, params=subject.initial), logits, f"{value} does not begin as {simpler}")
+            logits = twin.logits(LONG, params=_shared(twin.initial, subject.initial))
+            close(subject.logits(LONG, params=subject.initial), logits, f"{value} does not begin as {simpler}")
 
 
 def begins_silent(subject: Subject) -> None:
@@ -199,7 +218,7 @@ def begins_silent(subject: Subject) -> None:
     blocks = subject.initial["blocks"]
     others = jax.tree.map_with_path(moved, blocks, shaken(blocks))
     params = subject.initial | {"blocks": others}
-    logits, expected = (subject.logits(TOKENS, params=p) for p in (params, subject.initial))
+    logits, expected = (subject.alone(TOKENS, params=p) for p in (params, subject.initial))
     close(logits, expected, "a layer does something at first")
 
 
@@ -276,6 +295,7 @@ ENCODER: tuple[Property, ...] = (finite, alive, sees_everything, padding, packin
 """Of every encoder."""
 TWINS: tuple[Property, ...] = (
     scanned,
+    precise,
     rounded,
     replicated,
     shifted,
@@ -285,4 +305,4 @@ TWINS: tuple[Property, ...] = (
     fades,
     counted,
 )
-"""Against another program, or of a choice by itself: once for every choice."""
+"""Against another program, or of a choice by itself: once for every choice, in the first context that takes it."""

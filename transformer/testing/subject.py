@@ -17,10 +17,11 @@ from transformer.models import pure
 from transformer.models.build import build
 from transformer.models.pure import Params
 
-LENGTH, NOW, VOCAB = 8, 4, 19
+LENGTH, NOW, ROOM, VOCAB = 8, 4, 12, 19
+"""Tokens of a sequence, those before the one in question, those of a sequence with padding or another beside it."""
 SMALL: dict[str, Any] = {
     "vocab_size": VOCAB,
-    "max_length": LENGTH,
+    "max_length": ROOM,
     "num_layers": 2,
     "d_model": 32,
     "num_heads": 4,
@@ -31,11 +32,12 @@ SMALL: dict[str, Any] = {
     "tie_embeddings": False,
 }
 """Sizes in which no two axes are equal by chance save those that have to be."""
-QUICK: list[dict[str, Any]] = [
-    {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False},
-    {"xla_backend_optimization_level": 0},
-]
-"""The programs are many and run a few times: compiled in little time, by the first options this JAX knows."""
+_QUICK: dict[str, Any] = {"xla_backend_optimization_level": 0, "xla_cpu_parallel_codegen_split_count": 1}
+QUICK: list[dict[str, Any]] = [_QUICK | {"xla_cpu_use_fusion_emitters": False}, _QUICK]
+"""The programs are many and run a few times: compiled in little time, by the first options this JAX knows.
+
+One piece of machine code a program, in place of 32 to be made side by side, takes two thirds of the time.
+"""
 
 
 def small(kind: type[ModelConfig] = ModelConfig, **choices: Any) -> ModelConfig:
@@ -68,23 +70,33 @@ class Subject:
 
     @functools.cached_property
     def forward(self) -> Callable[..., np.ndarray]:
-        """(params, tokens (B, L), positions, segments, valid) to logits."""
+        """(params of R replicas, tokens (B, ROOM), positions, segments, valid) to logits (R, B, ROOM, V)."""
 
         def run(params, tokens_BL, positions_BL, segments_BL, valid_BL):
             more = {"positions_BL": positions_BL, "valid_BL": valid_BL}
             segments = {} if self.config.mixes_tokens else {"segments_BL": segments_BL}
             return self.apply(params, tokens_BL, **more, **segments)
 
-        return compiled(run)
+        return compiled(jax.vmap(run, in_axes=(0, None, None, None, None)))
 
-    def logits(self, tokens_BL, *, positions=None, segments=None, valid=None, params=None) -> np.ndarray:
-        """`forward` with what is left out as it is for plain sequences."""
+    def replicas(self, tokens_BL, *, params, positions=None, segments=None, valid=None) -> np.ndarray:
+        """`forward` of a pair of parameters, with what is left out as it is for plain sequences."""
         shape = np.shape(tokens_BL)
         positions = np.broadcast_to(np.arange(shape[1]) if positions is None else positions, shape)
         segments = np.zeros(shape, np.int32) if segments is None else segments
-        valid = np.ones(shape, bool) if valid is None else valid
+        valid = np.ones(shape, bool) if valid is None else np.broadcast_to(valid, shape)
+        stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *params)
+        return np.asarray(self.forward(stacked, *map(jnp.asarray, (tokens_BL, positions, segments, valid))))
+
+    def logits(self, tokens_BL, *, params=None, **more) -> np.ndarray:
+        """(B, ROOM, V): `replicas` where both are the same."""
         params = self.params if params is None else params
-        return np.asarray(self.forward(params, *map(jnp.asarray, (tokens_BL, positions, segments, valid))))
+        return self.replicas(tokens_BL, params=(params, params), **more)[0]
+
+    def alone(self, tokens_BL, *, params=None) -> np.ndarray:
+        """(B, LENGTH, V): logits of plain sequences, by the program that has the gradient too."""
+        ones = np.ones(np.shape(tokens_BL), np.float32)
+        return np.asarray(self.gradient(self.params if params is None else params, tokens_BL, ones)[0][1])
 
     @functools.cached_property
     def gradient(self) -> Callable[..., tuple[tuple[np.ndarray, np.ndarray], Params]]:
@@ -120,12 +132,13 @@ class Subject:
         return compiled(run)
 
 
-def drawn(spec: Parameter, shape: jax.ShapeDtypeStruct) -> jax.Array:
+@functools.cache
+def drawn(spec: Parameter, shape: jax.ShapeDtypeStruct) -> np.ndarray:
     """Initial values by the law of a parameter, for each layer where they are stacked."""
     keys = jax.random.split(jax.random.key(math.prod(shape.shape)), shape.shape[0] if shape.shape else 1)
     if shape.shape == spec.shape:
-        return spec.initial_value(keys[0])
-    return jnp.stack([spec.initial_value(key) for key in keys])
+        return np.asarray(spec.initial_value(keys[0]))
+    return np.stack([spec.initial_value(key) for key in keys])
 
 
 @functools.cache
@@ -148,5 +161,5 @@ def shaken(params: Params, seed: int = 0, size: float = 0.2) -> Params:
     """Every number moved at random, so that nothing is zero, one, or like its neighbour."""
     leaves, treedef = jax.tree.flatten(params)
     rng = np.random.default_rng(seed)
-    moved = [leaf + jnp.asarray(size * rng.normal(size=leaf.shape), leaf.dtype) for leaf in leaves]
+    moved = [leaf + np.asarray(size * rng.normal(size=leaf.shape), leaf.dtype) for leaf in leaves]
     return jax.tree.unflatten(treedef, moved)

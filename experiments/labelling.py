@@ -1,0 +1,74 @@
+"""Train an encoder to name the class of every token: the values of all parts of a ListOps expression, or your own tags.
+
+python -m experiments.labelling
+python -m experiments.labelling tags --data.path sentences.txt    lines of word<TAB>tag, an empty line between sentences
+
+The class counts at operators and the brackets that end their expressions, whose last is what
+`experiments.classification` asks for alone.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from experiments import cli
+from experiments.run_command import RunOptions, Trained, conclude, load, mean_of, summarize, train_command
+from transformer.config.architectures import ClassifierConfig
+from transformer.config.objectives import Objective, TokenClassification
+from transformer.config.pooling import NoPooling
+from transformer.config.rotary_positions import RoPE
+from transformer.config.run import OptimizerConfig
+from transformer.data.labelled import Labelled
+from transformer.data.tagged import TaggedConfig, TaggingRun
+
+EXAMPLES = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command(RunOptions):
+    model: ClassifierConfig = ClassifierConfig(pooling=NoPooling())
+    data: TaggedConfig = TaggedConfig()
+    objective: Objective = TokenClassification()
+    workdir: Path = Path("results/labelling")
+    """Folder of the run."""
+
+
+_MODEL = ClassifierConfig(
+    num_layers=3, d_model=96, num_heads=4, d_ff=192, max_length=48, position=RoPE(), pooling=NoPooling()
+)
+PRESETS = {
+    "listops": Command(model=_MODEL, optimizer=OptimizerConfig(learning_rate=1e-3), batch_size=64, steps=3000),
+    "tags": Command(model=_MODEL.replace(max_length=256, dropout=0.1), batch_size=32, steps=2000),
+}
+
+
+def main() -> None:
+    command = cli.parse(Command, PRESETS, description=__doc__ or "")
+    data = load(command)
+    assert isinstance(data, Labelled)
+    trained = train_command(command, TaggingRun, data)
+    accuracy = trained.outcome.accuracy
+    result = summarize(trained, {"accuracy": mean_of(accuracy, trained.healthy())}, accuracy)
+    conclude(trained, result, "accuracy", examples(trained, data))
+
+
+def examples(trained: Trained, data: Labelled) -> str:
+    """A few held-out texts, behind each token that counts the class given by the best replica."""
+    some = {name: a[:EXAMPLES] for name, a in data.validation.items()}
+    logits = trained.apply()(trained.params(), some["inputs"], valid_BL=some["valid"])
+    rows = zip(*(some[n] for n in ("inputs", "labels", "weights")), np.asarray(logits.argmax(-1)), strict=True)
+    return "\n".join(_line(data, *row) for row in rows)
+
+
+def _line(data: Labelled, tokens: np.ndarray, right: np.ndarray, weights: np.ndarray, given: np.ndarray) -> str:
+    words = []
+    for token, label, weight, own in zip(tokens, right, weights, given, strict=True):
+        word = data.tokenizer.decode(np.array([token])) if data.tokenizer else str(token)
+        wrong = "" if own == label else f" (not {data.classes[label]})"
+        words.append(f"{word}→{data.classes[own]}{wrong}" if weight else word)
+    return " ".join(words).rstrip()
+
+
+if __name__ == "__main__":
+    cli.main(main)

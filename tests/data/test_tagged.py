@@ -1,0 +1,93 @@
+"""Texts with a label for each word: lines that parse, pieces of words, values of the parts of expressions."""
+
+import numpy as np
+import pytest
+
+from transformer.config.architectures import ClassifierConfig
+from transformer.config.tokenizers import Char, Symbols
+from transformer.config.variant import ConfigError
+from transformer.data.algorithmic import ListOps, expression_values
+from transformer.data.dataset import load_data
+from transformer.data.tagged import TaggedConfig, TaggingRun, parse_tagged
+from transformer.data.tokenizers import PAD, SPECIAL
+
+LINES = "the\tD\nold\tA\ncat\tN\n\nold\tN\n\n\nthe\tD\ncat\tN\n"
+
+
+def tagged(tmp_path, content=LINES, name="train.txt", **fields):
+    path = tmp_path / name
+    path.write_text(content)
+    return TaggedConfig(**{"path": str(path), "tokenizer": Symbols(), "validation_fraction": 0.4} | fields)
+
+
+def test_expression_values_by_hand():
+    """Of a digit itself, of an operator and its bracket the value of all between them."""
+    symbols = ["[MAX", "2", "[SM", "7", "5", "]", "[MIN", "4", "[MED", "1", "8", "9", "]", "]", "]"]
+    assert expression_values(symbols) == [4, 2, 2, 7, 5, 2, 4, 4, 8, 1, 8, 9, 8, 4, 4]
+
+
+def test_values_of_all_parts():
+    """The question alone, each operator and bracket with a label that counts, the outermost with the answer."""
+    task = ListOps(max_depth=3, max_arguments=3, max_length=20)
+    data = load_data(TaggedConfig(task=task, examples=40, validation_examples=10))
+    for part, count in ((data.train, 40), (data.validation, 10)):
+        assert part["inputs"].shape == part["labels"].shape == part["weights"].shape == (count, 20)
+        np.testing.assert_array_equal(part["valid"], part["inputs"] != PAD)
+        arrays = (part[name] for name in ("inputs", "valid", "labels", "weights"))
+        for tokens, valid, labels, weights in zip(*arrays, strict=True):
+            symbols = data.tokenizer.decode(tokens[valid]).split()
+            assert labels[valid].tolist() == expression_values(symbols)
+            assert [not s.isdigit() for s in symbols] == weights[valid].astype(bool).tolist()
+            assert not weights[~valid].any()
+    model = data.complete(TaggingRun()).model
+    assert (model.vocab_size, model.num_classes) == (len(SPECIAL) + len(task.symbols), 10)
+
+
+def test_a_file_of_words(tmp_path):
+    """Texts end at empty lines, are padded to the longest, and the last of them are held out."""
+    data = load_data(tagged(tmp_path))
+    assert data.classes == ("A", "D", "N")
+    assert [data.tokenizer.decode(row) for row in data.train["inputs"]] == ["the old cat"]
+    assert data.train["labels"].tolist() == [[1, 0, 2]]
+    assert data.validation["labels"].tolist() == [[2, 0, 0], [1, 2, 0]]
+    assert data.validation["weights"].tolist() == [[1, 0, 0], [1, 1, 0]]
+    assert data.reference()[1] == pytest.approx(-(2 * np.log(2 / 6) + np.log(2 / 6)) / 3)
+
+
+def test_the_first_piece_of_a_word_has_its_label(tmp_path):
+    """The others are read and do not count."""
+    data = load_data(tagged(tmp_path, "ab\tX\nb\tY\n\nba\tX\n", tokenizer=Char(special=True), validation_fraction=0.5))
+    assert data.tokenizer.decode(data.train["inputs"][0]) == "abb"
+    assert data.train["weights"].tolist() == [[1, 0, 1]]
+    assert data.train["labels"][0, [0, 2]].tolist() == [0, 1]
+
+
+def test_fingerprints(tmp_path):
+    """Of words, labels and split."""
+    configs = [
+        tagged(tmp_path),
+        tagged(tmp_path, LINES.replace("old\tA", "old\tN"), "label.txt"),
+        tagged(tmp_path, validation_path=str(tmp_path / "train.txt")),
+        TaggedConfig(task=ListOps(2, 3, 15), examples=20, validation_examples=5),
+        TaggedConfig(task=ListOps(2, 3, 16), examples=20, validation_examples=5),
+    ]
+    assert len({load_data(config).fingerprint for config in configs}) == len(configs)
+
+
+@pytest.mark.parametrize("line", ["word", "\tN", "word\t", "word\t "])
+def test_a_wrong_line_is_named_by_its_number(tmp_path, line):
+    path = tmp_path / "data.txt"
+    path.write_text(f"a\tN\n\n{line}\n")
+    with pytest.raises(ConfigError, match=r"line 3 of .*data\.txt is not word<TAB>label"):
+        parse_tagged(str(path))
+
+
+def test_what_cannot_be_trained_on(tmp_path):
+    """A class of the held-out part alone, and a part without texts."""
+    with pytest.raises(ConfigError, match="the class 'V' of the validation part has no word for training"):
+        load_data(tagged(tmp_path, LINES + "\nsat\tV\n"))
+    with pytest.raises(ConfigError, match="leaves a part without texts"):
+        load_data(tagged(tmp_path, "a\tN\n"))
+    data = load_data(tagged(tmp_path))
+    with pytest.raises(ConfigError, match=r"model.max_length: 2, but .* has 3 tokens"):
+        data.complete(TaggingRun(model=ClassifierConfig(max_length=2, pooling=TaggingRun().model.pooling)))

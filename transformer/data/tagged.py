@@ -1,0 +1,127 @@
+"""Texts with a label for each token: a file of them, or ListOps expressions with the values of all their parts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from transformer.config.architectures import ClassifierConfig
+from transformer.config.objectives import Objective, TokenClassification
+from transformer.config.pooling import NoPooling
+from transformer.config.run import RunConfig, fingerprint
+from transformer.config.variant import ConfigError
+from transformer.data.algorithmic import expression_values, split
+from transformer.data.dataset import Batch, fingerprint_arrays, load_data, pad_rows
+from transformer.data.labelled import Labelled, LabelledConfig, check_classes, read_parts
+from transformer.data.text import load_text
+from transformer.data.tokenizers import SPECIAL, SymbolTokenizer, Tokenizer, make_tokenizer
+
+Tagged = list[tuple[str, str]]
+"""A text: its words with their labels."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaggedConfig(LabelledConfig):
+    """Texts and the classes of their words."""
+
+    path: str | None = None
+    """Lines of word<TAB>label, an empty line after each text; none: ListOps, where an operator and the bracket
+    that ends its expression have the value of the expression as their class."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaggingRun(RunConfig):
+    """A run that trains a classifier of tokens."""
+
+    model: ClassifierConfig = ClassifierConfig(pooling=NoPooling())
+    data: TaggedConfig = TaggedConfig()
+    objective: Objective = TokenClassification()
+
+
+@load_data.register
+def load_tagged(config: TaggedConfig, stored: Path | None = None) -> Labelled:
+    """Read or draw, tokenize and split."""
+    if config.path is None:
+        return _expressions(config)
+    train, validation = read_parts(config, parse_tagged)
+    classes = tuple(sorted({label for text in train for _, label in text}))
+    check_classes(classes, {label for text in validation for _, label in text}, "word")
+    texts = [" ".join(word for word, _ in text) for text in train]
+    tokenizer = make_tokenizer(config.tokenizer, texts, None if stored is None else stored / "tokenizer.json")
+    parts = [[_pieces(text, tokenizer, classes) for text in part] for part in (train, validation)]
+    length = max(len(tokens) for part in parts for tokens, _, _ in part)
+    train_arrays, validation_arrays = (_arrays(part, length) for part in parts)
+    return Labelled(
+        train=train_arrays,
+        validation=validation_arrays,
+        classes=classes,
+        tokenizer=tokenizer,
+        source=config.path,
+        fingerprint=fingerprint([train, validation, tokenizer.to_json()]),
+    )
+
+
+Pieces = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Tokens of a text, their labels, and which labels count."""
+
+
+def _pieces(text: Tagged, tokenizer: Tokenizer, classes: Sequence[str]) -> Pieces:
+    """Of the tokens of a word the first has its label (Devlin et al. 2018, section 5.3)."""
+    tokens, labels, scored = [], [], []
+    for word, label in text:
+        own = tokenizer.encode(word)
+        if not len(own):
+            raise ConfigError(f"data.path: the tokenizer has no token for the word {word!r}")
+        tokens.append(own)
+        labels += [classes.index(label)] * len(own)
+        scored += [True] + [False] * (len(own) - 1)
+    return np.concatenate(tokens), np.array(labels, np.int32), np.array(scored)
+
+
+def _arrays(texts: Sequence[Pieces], length: int) -> Batch:
+    tokens, labels, scored = zip(*texts, strict=True)
+    valid = np.arange(length) < np.array([len(row) for row in tokens])[:, None]
+    weights = pad_rows(scored, length).astype(np.float32)
+    return {"inputs": pad_rows(tokens, length), "valid": valid, "labels": pad_rows(labels, length), "weights": weights}
+
+
+def _expressions(config: TaggedConfig) -> Labelled:
+    """ListOps without `=` and its answer; a digit is its own value, and does not count."""
+    tokenizer = SymbolTokenizer(config.task.symbols)
+    equals = len(SPECIAL) + config.task.symbols.index("=")
+
+    def pieces(tokens: np.ndarray) -> Pieces:
+        question = tokens[: int(np.argmax(tokens == equals))]
+        symbols = tokenizer.decode(question).split()
+        scored = np.array([not symbol.isdigit() for symbol in symbols])
+        return question, np.array(expression_values(symbols), np.int32), scored
+
+    parts = split(config.task, config.examples, config.validation_examples, 0)
+    train, validation = (_arrays([pieces(row) for row in tokens], config.task.max_length) for tokens, _ in parts)
+    return Labelled(
+        train=train,
+        validation=validation,
+        classes=tuple("0123456789"),
+        tokenizer=tokenizer,
+        source=f"{config.task}, every part",
+        fingerprint=fingerprint_arrays(train, fingerprint_arrays(validation)),
+    )
+
+
+def parse_tagged(path: str) -> list[Tagged]:
+    """Texts of a UTF-8 file whose lines are word<TAB>label, with an empty line after each text.
+
+    Raises:
+      ConfigError: the file is missing, empty, or not UTF-8; a line is neither empty nor a word, a tab and a label.
+    """
+    texts: list[Tagged] = [[]]
+    for number, line in enumerate(load_text(path).content.split("\n"), 1):
+        if not line.strip():
+            texts.append([])
+            continue
+        word, tab, label = line.partition("\t")
+        if not (tab and word.strip() and label.strip()):
+            raise ConfigError(f"data.path: line {number} of {path} is not word<TAB>label")
+        texts[-1].append((word.strip(), label.strip()))
+    return [text for text in texts if text]
