@@ -16,14 +16,12 @@ import numpy as np
 from transformer.config.objectives import Sums
 from transformer.config.run import Replica, RunConfig
 from transformer.data.dataset import Dataset, stack_batches
-from transformer.data.tokenizers import TrainedTokenizer
 from transformer.training import checkpoint
-from transformer.training.checkpoint import write_durably
 from transformer.training.program import Program, make_program
 from transformer.training.progress import Progress
 from transformer.training.signals import Interrupted, StopRequest
 from transformer.training.step import Metrics, TrainState
-from transformer.training.workdir import WhenNotEmpty, identity, prepare_workdir
+from transformer.training.workdir import WhenNotEmpty, definitions, identity, prepared
 
 Observer = Callable[[Any], Mapping[str, np.ndarray]]
 
@@ -75,13 +73,11 @@ def train(
       Interrupted: a signal asked to stop; the state is saved.
     """
     config = data.complete(config)
-    prepare_workdir(workdir, identity(config, replicas, data), when_not_empty)
-    for name, tokenizer in data.tokenizers.items():
-        if isinstance(tokenizer, TrainedTokenizer):
-            write_durably(workdir / f"{name}.json", tokenizer.definition)
-    run = _Run(config, replicas, data, workdir, make_program(config, replicas), observe)
     with ExitStack() as stack:
-        run.stop = stack.enter_context(StopRequest())
+        stop = stack.enter_context(StopRequest())
+        wanted = identity(config, replicas, data)
+        stack.enter_context(prepared(workdir, wanted, when_not_empty, definitions(data)))
+        run = _Run(config, replicas, data, workdir, make_program(config, replicas), observe, stop)
         run.progress = stack.enter_context(Progress(title or workdir.name, config.steps))
         return run.to_the_end()
 
@@ -217,6 +213,7 @@ class _Run:
 
     def log(self, lines: list[dict[str, Any]]) -> None:
         self.metrics.writelines(json.dumps(line) + "\n" for line in lines)
+        self.metrics.flush()
 
 
 def mean_loss(sums: Sums) -> np.ndarray:
