@@ -42,6 +42,8 @@ class RunOptions(RunConfig):
     """Go on with the run in workdir where there is one."""
     overwrite: bool = False
     """Delete the run in workdir."""
+    strict: bool = False
+    """Stop at a damaged checkpoint instead of going on from the one before."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -91,7 +93,8 @@ def train_command(
     runtime.start()
     when_not_empty = "resume" if command.resume else "overwrite" if command.overwrite else "refuse"
     replicas = command.grid()
-    outcome = train(config, replicas, data, command.workdir, when_not_empty=when_not_empty, observe=observe)
+    options: dict[str, Any] = {"when_not_empty": when_not_empty, "observe": observe, "strict": command.strict}
+    outcome = train(config, replicas, data, command.workdir, **options)
     return Trained(config, data, replicas, outcome, command.workdir)
 
 

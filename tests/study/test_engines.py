@@ -15,7 +15,6 @@ import pytest
 
 from transformer.config.activations import ReLU
 from transformer.config.norms import Norm, RMSNorm
-from transformer.config.positions import NoPosition
 from transformer.config.variant import ConfigError
 from transformer.study import engines, handover
 from transformer.study.engines import LOCAL, Dask, Engine, Scheduler, shares
@@ -26,7 +25,6 @@ ARMS = {
     "layernorm": {},
     "rmsnorm": {"model.norm": RMSNorm()},
     "relu": {"model.activation": ReLU()},
-    "no position": {"model.position": NoPosition()},
 }
 
 
@@ -175,7 +173,7 @@ def kill_a_worker(workdir, killed):
 def test_a_killed_worker_changes_nothing(base, corpus, tmp_path, monkeypatch):
     """Its cell is computed again by another process, alone and once; the report is that of one process."""
     monkeypatch.setenv("JAX_NUM_CPU_DEVICES", "2")  # as in this process: numbers are the same on the same devices
-    study, killed = Study("x", base.replace(steps=1000, checkpoint_every=100), ARMS, seeds=2), []
+    study, killed = Study("x", base.replace(steps=500, checkpoint_every=250), ARMS, seeds=2), []
     thread = threading.Thread(target=kill_a_worker, args=(tmp_path / "dask", killed), daemon=True)
     thread.start()
     report = study.run(tmp_path / "dask", engine=Dask(2))
@@ -188,7 +186,7 @@ def test_a_killed_worker_changes_nothing(base, corpus, tmp_path, monkeypatch):
         assert sum("the result is there" in line for line in log) == 1
         lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
         steps = [(line["step"], line["replica"]) for line in lines]
-        assert len(steps[:-2]) == len(set(steps[:-2])) == 2 * 200
+        assert len(steps[:-2]) == len(set(steps[:-2])) == 2 * 100
     assert numbers(report) == numbers(study.run(tmp_path / "local", data=corpus))
 
 

@@ -7,16 +7,21 @@ The notes hold what else the run needs to go on: the data position and its finge
 the metrics file.
 """
 
+import contextlib
 import hashlib
 import json
+import logging
 import os
 import shutil
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+
+from transformer.training.disk import WriteError, writing
 
 KEEP = 2
 
@@ -26,27 +31,60 @@ class CheckpointError(RuntimeError):
 
 
 def save(folder: Path, step: int, state: Any, notes: dict[str, Any]) -> None:
-    """Write the checkpoint of a step; older ones but the last `KEEP` are deleted once it is there."""
-    import orbax.checkpoint.experimental.v1 as ocp
+    """Write the checkpoint of a step; older ones but the last `KEEP` are deleted once it is there.
 
-    partial = folder / f".{step:08d}.partial"
+    Raises:
+      WriteError: the disk is full or broken; the older checkpoints are as they were.
+    """
+    partial = _partial(folder, step)
     shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    arrays = _named_arrays(state)
-    ocp.save(str(partial.absolute() / "state"), arrays)
-    manifest = {
-        "step": step,
-        "notes": notes,
-        "arrays": {name: _kind(a) for name, a in arrays.items()},
-        "files": {str(p.relative_to(partial)): _sha256(p) for p in sorted(partial.rglob("*")) if p.is_file()},
-    }
-    write_durably(partial / "manifest.json", json.dumps(manifest, indent=1))
     final = folder / f"{step:08d}"
+    try:
+        with writing(final):
+            _write(partial, step, state, notes)
+    except WriteError:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
     shutil.rmtree(final, ignore_errors=True)
     os.replace(partial, final)
     _sync(folder)
     for old in steps(folder)[:-KEEP]:
-        shutil.rmtree(folder / f"{old:08d}")
+        # A deletion that is cut short leaves something that is not taken for a checkpoint.
+        os.replace(folder / f"{old:08d}", _partial(folder, old))
+        shutil.rmtree(_partial(folder, old))
+
+
+def _partial(folder: Path, step: int) -> Path:
+    """Where a checkpoint is as long as it is not whole."""
+    return folder / f".{step:08d}.partial"
+
+
+def _write(path: Path, step: int, state: Any, notes: dict[str, Any]) -> None:
+    import orbax.checkpoint.experimental.v1 as ocp
+
+    path.mkdir(parents=True)
+    arrays = _named_arrays(state)
+    with _quiet():
+        ocp.save(str(path.absolute() / "state"), arrays)
+    manifest = {
+        "step": step,
+        "notes": notes,
+        "arrays": {name: _kind(a) for name, a in arrays.items()},
+        "files": {str(p.relative_to(path)): _sha256(p) for p in sorted(path.rglob("*")) if p.is_file()},
+    }
+    write_durably(path / "manifest.json", json.dumps(manifest, indent=1))
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the log in which orbax repeats, at length, what it raises."""
+    log = logging.getLogger("absl")
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
 
 
 def steps(folder: Path) -> list[int]:
@@ -54,7 +92,7 @@ def steps(folder: Path) -> list[int]:
     return sorted(int(p.name) for p in folder.glob("*") if p.name.isdigit())
 
 
-def restore(folder: Path, template: Any) -> tuple[Any, dict[str, Any]] | None:
+def restore(folder: Path, template: Any, *, strict: bool = False) -> tuple[Any, dict[str, Any]] | None:
     """The newest whole checkpoint as (state, notes), or None where there is none at all.
 
     A damaged one is named in a warning and the one before it is taken.
@@ -62,9 +100,10 @@ def restore(folder: Path, template: Any) -> tuple[Any, dict[str, Any]] | None:
     Args:
       folder: of the checkpoints.
       template: a state, or `ShapeDtypeStruct`s with shardings; the arrays must agree with it exactly.
+      strict: a damaged one is an error.
 
     Raises:
-      CheckpointError: every checkpoint is damaged, or the arrays are those of another state.
+      CheckpointError: every checkpoint is damaged, or one is and `strict`, or the arrays are those of another state.
     """
     for partial in folder.glob(".*.partial"):
         shutil.rmtree(partial)
@@ -72,6 +111,10 @@ def restore(folder: Path, template: Any) -> tuple[Any, dict[str, Any]] | None:
     for step in reversed(found):
         path = folder / f"{step:08d}"
         if damage := _damage(path):
+            if strict:
+                raise CheckpointError(
+                    f"checkpoint {path} is damaged ({damage}); without --strict the one before is taken"
+                )
             warnings.warn(f"checkpoint {path} is damaged ({damage}); falling back to the one before", stacklevel=2)
             continue
         return _load(path, template)
@@ -147,7 +190,7 @@ def _sha256(path: Path) -> str:
 def write_durably(path: Path, text: str) -> None:
     """Write a small file whole or not at all, and wait until it is on the disk."""
     partial = path.with_name(f".{path.name}.partial")
-    with partial.open("w", encoding="utf-8") as file:
+    with writing(path), partial.open("w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())

@@ -17,6 +17,8 @@ from transformer.config.objectives import Sums
 from transformer.config.run import Replica, RunConfig
 from transformer.data.dataset import Dataset, stack_batches
 from transformer.training import checkpoint
+from transformer.training.checkpoint import CheckpointError
+from transformer.training.disk import writing
 from transformer.training.program import Program, make_program
 from transformer.training.progress import Progress
 from transformer.training.signals import Interrupted, StopRequest
@@ -57,6 +59,7 @@ def train(
     when_not_empty: WhenNotEmpty = "refuse",
     title: str = "",
     observe: Observer | None = None,
+    strict: bool = False,
 ) -> Outcome:
     """Run all replicas to the end, going on from the newest checkpoint where asked to.
 
@@ -68,8 +71,12 @@ def train(
     (leading axis R) and answers with arrays (R,) by name, which go to metrics.jsonl beside the seconds
     the run has taken.
 
+    A damaged checkpoint is named in a warning and the one before it is taken, or with `strict` it is an error.
+
     Raises:
-      ConfigError: the folder is not empty, or holds another run; the data does not fit the config.
+      ConfigError: the folder is not empty, holds another run, or is in use; the data does not fit the config.
+      CheckpointError: no checkpoint of those there are can be used.
+      WriteError: the disk is full or broken; the last checkpoint is whole.
       Interrupted: a signal asked to stop; the state is saved.
     """
     config = data.complete(config)
@@ -77,7 +84,7 @@ def train(
         stop = stack.enter_context(StopRequest())
         wanted = identity(config, replicas, data)
         stack.enter_context(prepared(workdir, wanted, when_not_empty, definitions(data)))
-        run = _Run(config, replicas, data, workdir, make_program(config, replicas), observe, stop)
+        run = _Run(config, replicas, data, workdir, make_program(config, replicas), observe, strict, stop)
         run.progress = stack.enter_context(Progress(title or workdir.name, config.steps))
         return run.to_the_end()
 
@@ -92,6 +99,7 @@ class _Run:
     workdir: Path
     program: Program
     observe: Observer | None = None
+    strict: bool = False
     stop: StopRequest = field(default_factory=StopRequest)
     progress: Any = None
     seconds_before: float = 0.0
@@ -105,9 +113,10 @@ class _Run:
 
     def to_the_end(self) -> Outcome:
         state, done = self.restore_or_init()
-        self.metrics = (self.workdir / "metrics.jsonl").open("a", encoding="utf-8")
+        path = self.workdir / "metrics.jsonl"
+        self.metrics = path.open("a", encoding="utf-8")
         self.learning_rates = np.asarray(self.program.learning_rates())
-        with self.metrics:
+        with writing(path), self.metrics:
             self.progress.update(done)
             for step, end in self.chunks(done):
                 batches = stack_batches(self.batches, step, end - step)
@@ -147,12 +156,14 @@ class _Run:
             step = end
 
     def restore_or_init(self) -> tuple[TrainState, int]:
-        restored = checkpoint.restore(self.workdir / "checkpoints", self.program.abstract_state)
+        restored = checkpoint.restore(self.workdir / "checkpoints", self.program.abstract_state, strict=self.strict)
         metrics = self.workdir / "metrics.jsonl"
         if restored is None:
             metrics.unlink(missing_ok=True)
             return self.program.init(), 0
         state, notes = restored
+        if not metrics.exists() or metrics.stat().st_size < notes["metrics_bytes"]:
+            raise CheckpointError(f"{metrics} has lost lines that were written before the checkpoint; restore a copy")
         # Lines written after the checkpoint will be written again.
         os.truncate(metrics, notes["metrics_bytes"])
         self.seconds_before = notes["seconds"]
