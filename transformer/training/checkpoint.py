@@ -1,7 +1,7 @@
 """Checkpoints that are whole or not there: orbax arrays, a manifest of hashes, one atomic rename.
 
     checkpoints/00001000/state/         arrays, written by orbax
-    checkpoints/00001000/manifest.json  sha256 of every file, shape and dtype of every array, and notes
+    checkpoints/00001000/manifest.json  sha256 of every file and of itself, shape and dtype of every array, notes
 
 The notes hold what else the run needs to go on: the data position and its fingerprint, the size of
 the metrics file.
@@ -21,6 +21,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from transformer.config.run import fingerprint
 from transformer.training.disk import WriteError, writing
 
 KEEP = 2
@@ -66,13 +67,13 @@ def _write(path: Path, step: int, state: Any, notes: dict[str, Any]) -> None:
     arrays = _named_arrays(state)
     with _quiet():
         ocp.save(str(path.absolute() / "state"), arrays)
-    manifest = {
+    body = {
         "step": step,
         "notes": notes,
         "arrays": {name: _kind(a) for name, a in arrays.items()},
         "files": {str(p.relative_to(path)): _sha256(p) for p in sorted(path.rglob("*")) if p.is_file()},
     }
-    write_durably(path / "manifest.json", json.dumps(manifest, indent=1))
+    write_durably(path / "manifest.json", json.dumps({"sha256": fingerprint(body), **body}, indent=1))
 
 
 @contextlib.contextmanager
@@ -128,10 +129,13 @@ def restore(folder: Path, template: Any, *, strict: bool = False) -> tuple[Any, 
 def _damage(path: Path) -> str | None:
     """What is wrong with the files of a checkpoint."""
     try:
-        files = json.loads((path / "manifest.json").read_text())["files"]
-    except (OSError, ValueError, KeyError):
+        manifest = json.loads((path / "manifest.json").read_text())
+    except (OSError, ValueError):
         return "manifest.json cannot be read"
-    for name, digest in files.items():
+    body = {name: value for name, value in manifest.items() if name != "sha256"}
+    if manifest.get("sha256") != fingerprint(body):
+        return "manifest.json has changed"
+    for name, digest in body["files"].items():
         if not (path / name).is_file():
             return f"{name} is missing"
         if _sha256(path / name) != digest:

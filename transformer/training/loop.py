@@ -15,7 +15,7 @@ import numpy as np
 
 from transformer.config.objectives import Sums
 from transformer.config.run import Replica, RunConfig
-from transformer.data.dataset import Dataset, stack_batches
+from transformer.data.dataset import Dataset, check_batches, stack_batches
 from transformer.training import checkpoint
 from transformer.training.checkpoint import CheckpointError
 from transformer.training.disk import writing
@@ -110,6 +110,10 @@ class _Run:
         by_seed = {r.seed: self.data.train_batches(self.config, r.seed) for r in self.replicas}
         self.batches = [by_seed[r.seed] for r in self.replicas]
         self.validation = self.data.validation_batches(self.config, self.program.data_devices)
+        self.limits = self.config.objective.limits(self.config.model)
+        check_batches(
+            {name: array[None] for name, array in self.validation.items()}, self.limits, 0, "validation batch"
+        )
 
     def to_the_end(self) -> Outcome:
         state, done = self.restore_or_init()
@@ -120,6 +124,7 @@ class _Run:
             self.progress.update(done)
             for step, end in self.chunks(done):
                 batches = stack_batches(self.batches, step, end - step)
+                check_batches(batches, self.limits, step)
                 state, metrics = self.program.train(state, batches)
                 self.read_metrics()
                 self.unread = (step, metrics, self.config.objective.labels(batches).size)
@@ -208,6 +213,7 @@ class _Run:
             return
         (first, metrics, tokens), self.unread = self.unread, None
         loss, norm = (np.asarray(metrics[name], np.float64) for name in ("loss", "grad_norm"))
+        skipped = np.asarray(metrics["skipped"]).sum(1)
         end = first + loss.shape[1]
         lines = [
             {
@@ -216,6 +222,7 @@ class _Run:
                 "loss": _finite(loss[i].mean()),
                 "grad_norm": _finite(norm[i].mean()),
                 "learning_rate": float(self.learning_rates[i, end - 1]),
+                **({"skipped": int(skipped[i])} if skipped[i] else {}),
             }
             for i in range(len(self.replicas))
         ]

@@ -64,6 +64,8 @@ def make_program(config: RunConfig, replicas: Sequence[Replica]) -> Program:
         accumulation=config.accumulation,
         data_axis=DATA,
         average_from=average_from,
+        skip_limit=config.optimizer.skip_limit,
+        skip_above=config.optimizer.skip_above,
     )
 
     def init(seed, initial_scale, numbers):
