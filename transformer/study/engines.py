@@ -68,18 +68,20 @@ class Dask(Engine):
             raise ConfigError(f"dask: {self.workers} workers compute nothing")
 
     def run(self, cells):
-        distributed = _library()
+        dask, distributed = _libraries()
         gpus = _gpus()
         count = min(self.workers or len(gpus) or os.cpu_count() or 1, max(len(cells), 1))
         with ExitStack() as stack:
             log = logging.getLogger("distributed")
             log.setLevel(logging.WARNING)
+            quiet = {"distributed.nanny.pre-spawn-environ.DASK_LOGGING__DISTRIBUTED": "warning"}
+            stack.enter_context(dask.config.set(quiet))
             cluster = stack.enter_context(
                 distributed.LocalCluster(
                     n_workers=count,
                     threads_per_worker=1,
                     host="127.0.0.1",  # a scheduler asks nobody for a password
-                    dashboard_address=None,
+                    dashboard_address="127.0.0.1:0",
                     memory_limit=0,
                 )
             )
@@ -95,13 +97,15 @@ class Scheduler(Engine):
     address: str
 
     def run(self, cells):
-        distributed = _library()
+        _, distributed = _libraries()
         with ExitStack() as stack:
             try:
                 client = stack.enter_context(distributed.Client(self.address, timeout=CONNECT_SECONDS))
             except (OSError, ValueError) as error:
                 reason = " ".join(str(error).split())
                 raise ConfigError(f"engine: no scheduler at {self.address} ({reason})") from None
+            if not client.scheduler_info()["workers"]:
+                print(f"{self.address} has no workers yet: waiting for them", file=sys.stderr)
             yield from _run(client, cells, {})
 
 
@@ -160,9 +164,10 @@ def _error(future: Any) -> str | None:
     return f"the scheduler lost it ({future.status})"
 
 
-def _library() -> Any:
+def _libraries() -> tuple[Any, Any]:
     try:
+        import dask.config
         import distributed
     except ImportError:
         raise ConfigError("engine: dask is missing: pip install 'transformer[dask]'") from None
-    return distributed
+    return dask, distributed
