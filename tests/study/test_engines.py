@@ -17,7 +17,7 @@ from transformer.config.activations import ReLU
 from transformer.config.norms import Norm, RMSNorm
 from transformer.config.variant import ConfigError
 from transformer.study import engines, handover
-from transformer.study.engines import LOCAL, Dask, Engine, Scheduler, shares
+from transformer.study.engines import LOCAL, DaskEngine, Engine, SchedulerEngine, shares
 from transformer.study.probes import LongerText
 from transformer.study.study import Study, StudyError
 
@@ -47,11 +47,11 @@ def numbers(report):
 def test_text_forms():
     """A scheduler may be given by its address alone."""
     assert Engine.parse("local") == LOCAL
-    assert Engine.parse("dask(workers=3)") == Dask(3)
+    assert Engine.parse("dask(workers=3)") == DaskEngine(3)
     assert (
         Engine.parse("tcp://10.0.0.1:8786")
-        == Scheduler("tcp://10.0.0.1:8786")
-        == Engine.parse(str(Scheduler("tcp://10.0.0.1:8786")))
+        == SchedulerEngine("tcp://10.0.0.1:8786")
+        == Engine.parse(str(SchedulerEngine("tcp://10.0.0.1:8786")))
     )
     for text, message in {"dsk": "did you mean 'dask'", "dask(workers=0)": "0 workers"}.items():
         with pytest.raises(ConfigError, match=message):
@@ -148,7 +148,7 @@ def test_a_scheduler_that_does_not_answer(base, corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(engines, "CONNECT_SECONDS", 1)
     study, start = Study("x", base, ARMS, seeds=2), time.monotonic()
     with pytest.raises(ConfigError, match=r"engine: no scheduler at tcp://127\.0\.0\.1:9") as error:
-        study.run(tmp_path, data=corpus, engine=Scheduler("tcp://127.0.0.1:9"))
+        study.run(tmp_path, data=corpus, engine=SchedulerEngine("tcp://127.0.0.1:9"))
     assert "\n" not in str(error.value)
     assert time.monotonic() - start < 10
 
@@ -176,7 +176,7 @@ def test_a_killed_worker_changes_nothing(base, corpus, tmp_path, monkeypatch):
     study, killed = Study("x", base.replace(steps=500, checkpoint_every=250), ARMS, seeds=2), []
     thread = threading.Thread(target=kill_a_worker, args=(tmp_path / "dask", killed), daemon=True)
     thread.start()
-    report = study.run(tmp_path / "dask", engine=Dask(2))
+    report = study.run(tmp_path / "dask", engine=DaskEngine(2))
     thread.join()
     assert report.failed == {}
     logs = {p.parent: p.read_text().splitlines() for p in tmp_path.glob("dask/cells/*/log.txt")}

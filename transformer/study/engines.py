@@ -42,24 +42,27 @@ class Engine(Variant, abc.ABC):
 
 
 @dataclass(frozen=True)
-class Local(Engine):
+class LocalEngine(Engine):
     """One cell after another in this process.
 
     Nothing has to be started or imported twice, and choices may be defined in a notebook.
     """
+
+    name = "local"
 
     def run(self, cells):
         for cell in cells:
             yield cell, cell.attempt()
 
 
-LOCAL = Local()
+LOCAL = LocalEngine()
 
 
 @dataclass(frozen=True)
-class Dask(Engine):
+class DaskEngine(Engine):
     """Workers on this machine, each with its share of the devices; needs the extra `dask`."""
 
+    name = "dask"
     workers: int | None = None
     """None: one for each GPU, or one for each core where there is none."""
 
@@ -91,9 +94,10 @@ class Dask(Engine):
 
 
 @dataclass(frozen=True)
-class Scheduler(Engine):
+class SchedulerEngine(Engine):
     """The workers of a running scheduler, `tcp://host:port`, which see the folder of the study under the same name."""
 
+    name = "scheduler"
     address: str
 
     def run(self, cells):
