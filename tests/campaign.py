@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from faults import FAULTS, missing_tests
 from scipy.stats import beta
 
 from transformer import runtime
@@ -211,6 +212,7 @@ def studies(wanted: int, folder: Path, rng: random.Random) -> tuple[int, int]:
 def run_study(workdir: Path, arms: dict[str, Any], engine: str, kill_after: int | None) -> None:
     """As a command of its own would; SIGKILL for a worker once so many cells are finished."""
     script = f"""
+from faults import FAULTS, missing_tests
 from transformer import runtime
 from transformer.config.presets import PRESETS
 from transformer.study.engines import Engine
@@ -271,9 +273,32 @@ def main() -> None:
                 found = kills(row, options.kills, folder, reference, rng)
             counts[row] = {"survived": found[0], "faults": found[1], "date": str(date.today())}
             path.write_text(json.dumps(counts, indent=1) + "\n")
+    (HERE / "CAMPAIGN.md").write_text(table(counts))
 
 
-def bound(survived: int, faults: int) -> float:
+def table(counts: dict[str, Any]) -> str:
+    """All faults as Markdown, with what was counted."""
+    if absent := missing_tests():
+        raise RuntimeError(f"no test {', '.join(absent)}")
+    lines = [
+        "# Faults, and what a user sees",
+        "",
+        "Written by `python tests/campaign.py`. Counts are of faults at random moments, survived of tried, with the "
+        "lowest rate that 95 % of confidence leaves (Clopper and Pearson); the last row counts studies of 12 cells on "
+        "two workers, one of them killed. Rows without a count are shown by the tests alone.",
+        "",
+        "| # | fault | what the user sees | counted | tests |",
+        "|---|---|---|---|---|",
+    ]
+    for fault in FAULTS:
+        count = counts.get(fault.rows)
+        said = f"{count['survived']} of {count['faults']} (≥ {bound(**count):.3f}), {count['date']}" if count else ""
+        tests = ", ".join(f"`{test.split('::')[1]}` ({test.split('::')[0]}.py)" for test in fault.tests.split())
+        lines.append(f"| {fault.rows} | {fault.fault} | {fault.seen} | {said} | {tests} |")
+    return "\n".join(lines) + "\n"
+
+
+def bound(survived: int, faults: int, **_: Any) -> float:
     """The lowest rate that is not refuted at 95 % (Clopper and Pearson 1934, one-sided)."""
     return float(beta.ppf(0.05, survived, faults - survived + 1)) if survived else 0.0
 

@@ -14,11 +14,14 @@ import jax
 import numpy as np
 import pytest
 
+from transformer.config.architectures import EncoderDecoderConfig, VisionConfig
 from transformer.config.norms import LayerNorm
+from transformer.config.objectives import Classification, SequenceToSequence
 from transformer.config.run import Replica, TextConfig
 from transformer.config.tokenizers import Byte
 from transformer.config.variant import ConfigError
 from transformer.data.corpus import load_corpus
+from transformer.data.dataset import check_batches
 from transformer.training import checkpoint
 from transformer.training.checkpoint import CheckpointError
 from transformer.training.disk import WriteError
@@ -298,3 +301,18 @@ def test_an_id_out_of_range_is_found_before_its_step(config, corpus, tmp_path, t
     with pytest.raises(ConfigError, match=message):
         train(config, REPLICAS, Eventful(corpus, 7, spoil), tmp_path / "run")
     assert checkpoint.steps(tmp_path / "run" / "checkpoints") == [4]
+
+
+def test_a_label_out_of_range():
+    """The same for classes and for both sides of a translation; pixels are no ids."""
+    images = {"inputs": np.full((1, 2, 4, 8, 8, 1), 99.0), "labels": np.zeros((1, 2, 4), np.int32)}
+    images["labels"][0, 1, 3] = 10
+    limits = Classification().limits(VisionConfig(num_classes=10))
+    with pytest.raises(ConfigError, match=r"batch of step 41: labels has 10 at \(3,\), not in \[0, 10\)"):
+        check_batches(images, limits, 40)
+    limits = SequenceToSequence().limits(EncoderDecoderConfig(vocab_size=5, source_vocab_size=7))
+    pair = {"source": np.full((1, 1, 2, 3), 6), "target": np.full((1, 1, 2, 3), 4)}
+    check_batches(pair, limits, 0)
+    for name in pair:
+        with pytest.raises(ConfigError, match=rf"batch of step 0: {name} has"):
+            check_batches({**pair, name: pair[name] + 1}, limits, 0)
