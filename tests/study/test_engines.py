@@ -173,14 +173,15 @@ def kill_a_worker(workdir, killed):
 def test_a_killed_worker_changes_nothing(base, corpus, tmp_path, monkeypatch):
     """Its cell is computed again by another process, alone and once; the report is that of one process."""
     monkeypatch.setenv("JAX_NUM_CPU_DEVICES", "2")  # as in this process: numbers are the same on the same devices
-    study, killed = Study("x", base.replace(steps=500, checkpoint_every=250), ARMS, seeds=2), []
+    arms = {name: ARMS[name] for name in ("layernorm", "rmsnorm")}
+    study, killed = Study("x", base.replace(steps=500, checkpoint_every=250), arms, seeds=2), []
     thread = threading.Thread(target=kill_a_worker, args=(tmp_path / "dask", killed), daemon=True)
     thread.start()
     report = study.run(tmp_path / "dask", engine=DaskEngine(2))
     thread.join()
     assert report.failed == {}
     logs = {p.parent: p.read_text().splitlines() for p in tmp_path.glob("dask/cells/*/log.txt")}
-    assert len(logs) == len(ARMS)
+    assert len(logs) == len(arms)
     for folder, log in logs.items():
         assert sum("begins" in line for line in log) == (2 if folder in killed else 1)
         assert sum("the result is there" in line for line in log) == 1
