@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,15 @@ from rich.table import Table
 from experiments import cli
 from transformer import runtime
 from transformer.analysis.counts import parameter_count, train_flops
+from transformer.config.mesh import ALONE, AUTOMATIC, HostsConfig, MeshConfig
+from transformer.config.model import ModelConfig
 from transformer.config.run import Replica, RunConfig, grid
 from transformer.config.variant import ConfigError
 from transformer.data.dataset import Dataset, load_data
 from transformer.models import pure
 from transformer.models.build import build
 from transformer.models.pure import Apply, Params
+from transformer.training import hosts
 from transformer.training.checkpoint import write_durably
 from transformer.training.loop import Observer, Outcome, train
 
@@ -44,6 +47,10 @@ class RunOptions(RunConfig):
     """Delete the run in workdir."""
     strict: bool = False
     """Stop at a damaged checkpoint instead of going on from the one before."""
+    mesh: MeshConfig = AUTOMATIC
+    """How the devices share the work."""
+    hosts: HostsConfig = ALONE
+    """The processes of the run."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -77,7 +84,7 @@ class Trained:
         """Of a replica; None is the one with the lowest loss."""
         if replica is None:
             replica = int(np.nan_to_num(self.outcome.validation_loss, nan=np.inf).argmin())
-        return jax.tree.map(lambda a: jnp.asarray(a[replica]), jax.device_get(self.outcome.params))
+        return jax.tree.map(lambda a: jnp.asarray(a[replica]), hosts.fetch(self.outcome.params))
 
 
 def load(command: RunOptions) -> Dataset:
@@ -86,15 +93,28 @@ def load(command: RunOptions) -> Dataset:
 
 
 def train_command(
-    command: RunOptions, kind: type[RunConfig], data: Dataset, observe: Observer | None = None
+    command: RunOptions,
+    kind: type[RunConfig],
+    data: Dataset,
+    observe: Observer | None = None,
+    initial: Callable[[ModelConfig], Params] | None = None,
 ) -> Trained:
-    """Start JAX and train what the command says."""
+    """Start JAX and train what the command says; `initial` makes parameters that the model begins with."""
     config = data.complete(cli.fields_of(command, kind))
     runtime.start()
+    hosts.connect(command.hosts)
     when_not_empty = "resume" if command.resume else "overwrite" if command.overwrite else "refuse"
     replicas = command.grid()
-    options: dict[str, Any] = {"when_not_empty": when_not_empty, "observe": observe, "strict": command.strict}
-    outcome = train(config, replicas, data, command.workdir, **options)
+    given = None if initial is None else initial(config.model)
+    how: dict[str, Any] = {
+        "initial": given,
+        "when_not_empty": when_not_empty,
+        "observe": observe,
+        "strict": command.strict,
+        "mesh": command.mesh,
+        "processes": command.hosts,
+    }
+    outcome = train(config, replicas, data, command.workdir, **how)
     return Trained(config, data, replicas, outcome, command.workdir)
 
 
@@ -139,6 +159,8 @@ def conclude(trained: Trained, result: dict[str, Any], metric: str, sample: str)
     """Write result.json and the picture, and show the result."""
     from transformer.study.figures import plot_run  # loaded late: matplotlib takes longer than the first step
 
+    if not hosts.is_writer():
+        return
     write_durably(trained.workdir / "result.json", json.dumps(result, indent=1))
     write_durably(trained.workdir / "sample.txt", sample)
     plot_run(trained.workdir, result)

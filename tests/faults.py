@@ -191,7 +191,13 @@ FAULTS = (
         "pretrained/test_store::test_wrong_tensors_are_refused_with_all_names "
         "pretrained/test_store::test_damaged_files_are_refused pretrained/test_store::test_a_pickle_is_never_read",
     ),
-    Fault("39", "two processes: one killed, one stuck, other configs, other devices", "not in this table yet", ""),
+    Fault(
+        "39",
+        "several processes: one is killed",
+        "the others end within `--hosts.patience` seconds, exit code 76; started again together they go on; what else "
+        "may befall them is not in this table yet",
+        "training/test_hosts::test_a_killed_process_costs_nothing",
+    ),
     Fault(
         "40",
         "a study: a worker killed, an arm that always fails, no scheduler, run again",

@@ -71,6 +71,7 @@ from transformer.config.gated_positions import Contextual, Forgetting
 from transformer.config.groups import ParameterGroup
 from transformer.config.heads import DifferentialHeads, Heads, HeadSizes, LatentHeads, PlainHeads
 from transformer.config.implementations import AttentionImplementation, Chunked, Exact, Layers, Scanned, Unrolled
+from transformer.config.mesh import HostsConfig, MeshConfig, Shard
 from transformer.config.model import ModelConfig
 from transformer.config.mup import mup
 from transformer.config.norms import (
@@ -212,7 +213,8 @@ from transformer.models.pure import abstract, initialize, specs, split
 from transformer.modules.patches import resize_positions
 from transformer.training.loop import Outcome, train
 from transformer.training.optimizer import Numbers, make_optimizer, stack_numbers
-from transformer.training.replicas import over_replicas, repeat, replica_mesh
+from transformer.training.replicas import over_replicas, repeat
+from transformer.training.sharding import DATA_PARALLEL, FULLY_SHARDED, TENSOR_PARALLEL, make_mesh
 from transformer.training.step import TrainState, create_train_state, make_train_step
 
 if TYPE_CHECKING:
@@ -224,14 +226,17 @@ if TYPE_CHECKING:
 __all__ = [
     "BPE",
     "CELU",
+    "DATA_PARALLEL",
     "ELU",
     "FIRE",
+    "FULLY_SHARDED",
     "GELU",
     "GLU",
     "KERPLE",
     "PRESETS",
     "SELU",
     "SGD",
+    "TENSOR_PARALLEL",
     "ALiBi",
     "Activation",
     "Adafactor",
@@ -314,6 +319,7 @@ __all__ = [
     "HeadSizes",
     "Heads",
     "History",
+    "HostsConfig",
     "HyperConnections",
     "Identity",
     "ImageConfig",
@@ -348,6 +354,7 @@ __all__ = [
     "MaskedToken",
     "MeanPooling",
     "Merge",
+    "MeshConfig",
     "MinimumLength",
     "Mish",
     "ModelConfig",
@@ -431,6 +438,7 @@ __all__ = [
     "SequenceLayerNorm",
     "SequenceToSequence",
     "Sequential",
+    "Shard",
     "SharedKeyValues",
     "SiLU",
     "Sigmoid",
@@ -501,6 +509,7 @@ __all__ = [
     "initialize",
     "load_corpus",
     "load_data",
+    "make_mesh",
     "make_optimizer",
     "make_tokenizer",
     "make_train_step",
@@ -511,7 +520,6 @@ __all__ = [
     "preset",
     "repeat",
     "replace",
-    "replica_mesh",
     "resize_positions",
     "sequence_log_probability",
     "sliding_log_probabilities",

@@ -1,6 +1,7 @@
 """Process start-up: what has to be set before JAX allocates or compiles. Call `start` first."""
 
 import ctypes
+import functools
 import os
 import sys
 from pathlib import Path
@@ -10,8 +11,9 @@ import jax
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 
+@functools.cache
 def start(cache: Path | None = None) -> None:
-    """Settings that make a laptop fast; call it before the first array.
+    """Settings that make a laptop fast; call it before the first array. Called again, it does nothing.
 
     - glibc returns every buffer over 32 MB to the system and faults it in again at the next step:
       keep them (12,000 page faults and 30 ms a step for a 0.8M-parameter model without).

@@ -8,8 +8,9 @@ import pytest
 from flax import nnx
 
 from transformer.config.model import ModelConfig
+from transformer.config.variant import ConfigError
 from transformer.models.language_model import LanguageModel
-from transformer.models.pure import abstract, initialize, specs, split
+from transformer.models.pure import abstract, initialize, overlay, specs, split
 from transformer.modules.feed_forward import FeedForward
 
 TINY = ModelConfig(vocab_size=9, max_length=8, num_layers=2, d_model=16, num_heads=2)
@@ -134,3 +135,18 @@ def test_seeds_differ():
     for i, kernel in enumerate(kernels):
         for other in kernels[:i]:
             assert np.abs(kernel / kernel.std() - other / other.std()).min() > 0
+
+
+def test_given_parameters_in_their_places():
+    """Leaves are replaced one by one; what does not fit is named."""
+    params = {"a": {"b": jnp.zeros(2), "c": jnp.zeros(3)}, "d": jnp.zeros(1)}
+    given = {"a": {"c": jnp.ones(3)}}
+    chex.assert_trees_all_equal(overlay(params, given), {"a": {"b": jnp.zeros(2), "c": jnp.ones(3)}, "d": jnp.zeros(1)})
+    for wrong, message in (
+        ({"a": {"e": jnp.ones(1)}}, "no parameter a/e"),
+        ({"a": {"c": jnp.ones(2)}}, r"parameter a/c is float32\[3\], and float32\[2\] is given"),
+        ({"d": jnp.ones(1, jnp.int32)}, r"parameter d is float32\[1\], and int32\[1\] is given"),
+        ({"d": {"x": jnp.ones(1)}}, r"parameter d is float32\[1\], and a tree is given"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            overlay(params, wrong)

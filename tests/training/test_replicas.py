@@ -5,13 +5,14 @@ import jax
 import numpy as np
 import pytest
 
+from transformer.config.mesh import MeshConfig
 from transformer.config.norms import RMSNorm
 from transformer.config.residuals import SandwichNorm
 from transformer.config.run import Replica
 from transformer.data.corpus import Blocks
 from transformer.data.dataset import stack_batches
 from transformer.training.program import make_program
-from transformer.training.replicas import replica_mesh
+from transformer.training.sharding import make_mesh
 
 REPLICAS = (
     Replica(seed=0),
@@ -80,10 +81,10 @@ def test_the_initial_scale_multiplies_random_values_only(config):
 
 @pytest.mark.parametrize(
     ("replicas", "batch_size", "shape"),
-    [(2, 4, (2, 1)), (6, 3, (2, 1)), (1, 4, (1, 2)), (3, 4, (1, 2)), (3, 5, (1, 1))],
+    [(2, 4, (2, 1, 1)), (6, 3, (2, 1, 1)), (1, 4, (1, 2, 1)), (3, 4, (1, 2, 1)), (3, 5, (1, 1, 1))],
 )
 def test_devices_take_replicas_first_and_then_parts_of_the_batch(replicas, batch_size, shape):
-    assert replica_mesh(replicas, batch_size).devices.shape == shape
+    assert make_mesh(MeshConfig(), replicas, batch_size).devices.shape == shape
 
 
 @pytest.mark.parametrize("accumulation", [1, 2])

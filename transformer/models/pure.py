@@ -7,6 +7,7 @@ import jax
 from flax import nnx
 
 from transformer.config.parameters import Parameter
+from transformer.config.variant import ConfigError, nearest
 
 Params = dict[str, Any]
 """A nested dict of arrays, keyed by the attribute names of the modules."""
@@ -39,6 +40,26 @@ def initialize(build: Callable[[jax.Array], nnx.Module], key: jax.Array, initial
     return jax.tree.map(
         lambda value, spec: value * initial_scale if spec.initializer.random else value, split(model)[0], specs(model)
     )
+
+
+def overlay(params: Params, given: Params, path: str = "") -> Params:
+    """`params` with the leaves that `given` has in their places.
+
+    Raises:
+      ConfigError: `given` has a leaf where there is none, or one of another shape or dtype.
+    """
+    if unknown := sorted(given.keys() - params.keys()):
+        raise ConfigError(f"no parameter {path}{unknown[0]}{nearest(unknown[0], params)}")
+    return params | {name: _over(params[name], value, f"{path}{name}") for name, value in given.items()}
+
+
+def _over(own: Any, given: Any, path: str) -> Any:
+    if isinstance(own, dict) and isinstance(given, dict):
+        return overlay(own, given, f"{path}/")
+    kinds = ["a tree" if isinstance(a, dict) else f"{a.dtype}{list(a.shape)}" for a in (own, given)]
+    if kinds[0] != kinds[1]:
+        raise ConfigError(f"parameter {path} is {kinds[0]}, and {kinds[1]} is given")
+    return given
 
 
 def _spec(variable: Any) -> Parameter:

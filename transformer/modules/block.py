@@ -10,6 +10,7 @@ from flax import nnx
 from transformer.config.blocks import Sublayer
 from transformer.config.model import ModelConfig
 from transformer.config.residuals import Place, Residual, Stream
+from transformer.functional.devices import constrain
 from transformer.functional.dropout import drop_sequences, dropout
 from transformer.modules.attention import CrossAttention
 from transformer.modules.context import Carried, Context, Kept
@@ -117,4 +118,4 @@ class Block(nnx.Module):
         if config.stochastic_depth:
             rate = config.stochastic_depth / config.num_layers * jnp.asarray(layer + 1, jnp.float32)
             y = drop_sequences(y, rate, below(key, name, "depth"))
-        return y, kept
+        return constrain(y), kept

@@ -4,10 +4,12 @@ from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 
 from transformer.config.parameters import ZEROS, Initializer, Parameter
 from transformer.functional.dense import dense
+from transformer.functional.devices import MODEL, axis_size
 from transformer.modules.parameter import at, make_parameter
 
 
@@ -25,11 +27,16 @@ class Dense(nnx.Module):
 
 
 def fused(x: jax.Array, layers: Sequence[Dense]) -> list[jax.Array]:
-    """The outputs of several layers of the same input, by one product of their joined kernels."""
+    """The outputs of several layers of the same input, by one product of their joined kernels.
+
+    Kernels that are cut into columns by several devices are not joined: no device has neighbouring columns of all.
+    """
     kernels = [layer.kernel[...] for layer in layers]
-    out = dense(x, jnp.concatenate(kernels, 1) if len(kernels) > 1 else kernels[0])
-    ends = [sum(k.shape[1] for k in kernels[: i + 1]) for i in range(len(kernels) - 1)]
-    parts = jnp.split(out, ends, axis=-1) if ends else [out]
+    if len(kernels) == 1 or axis_size(MODEL) > 1:
+        parts = [dense(x, kernel) for kernel in kernels]
+    else:
+        ends = np.cumsum([kernel.shape[1] for kernel in kernels])[:-1]
+        parts = jnp.split(dense(x, jnp.concatenate(kernels, 1)), ends, axis=-1)
     return [
         part if layer.bias is None else part + layer.bias[...].astype(part.dtype)
         for part, layer in zip(parts, layers, strict=True)

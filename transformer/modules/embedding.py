@@ -8,6 +8,7 @@ from transformer.config.model import ModelConfig
 from transformer.config.parameters import ONES, Parameter
 from transformer.config.variant import ConfigError
 from transformer.functional.dense import dense
+from transformer.functional.devices import whole_rows
 from transformer.modules.parameter import at, make_parameter
 
 
@@ -48,7 +49,7 @@ class Embedding(nnx.Module):
         Raises:
           ConfigError: types are given, and the model has none.
         """
-        rows = (_at(self._rows(), tokens_BL) * self.scale).astype(self.dtype)
+        rows = (_at(whole_rows(self._rows()), tokens_BL) * self.scale).astype(self.dtype)
         rows = rows if self.projection is None else dense(rows, self.projection[...])
         if self.types is None:
             if types_BL is not None:

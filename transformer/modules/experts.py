@@ -6,6 +6,7 @@ from flax import nnx
 
 from transformer.config.model import ModelConfig
 from transformer.config.parameters import FanIn, Initializer, Parameter
+from transformer.functional.devices import constrain
 from transformer.functional.dropout import dropout
 from transformer.functional.routing import expert_products
 from transformer.modules.context import Context, Kept
@@ -38,7 +39,7 @@ class Experts(nnx.Module):
         x_TD = x_BLD.reshape(-1, x_BLD.shape[-1])
         logits_BLE = self.router(x_BLD.astype(jnp.float32))
         routes, penalty = self.kind.route(logits_BLE, context.tokens.valid)
-        x_XD = x_TD[routes.tokens_X]
+        x_XD = constrain(x_TD[routes.tokens_X])
         branches = [expert_products(x_XD, kernels[...], routes.sizes_E) for kernels in self.branches]
         hidden_XF = dropout(self.config.activation(*branches), self.config.feed_forward_dropout, key)
         out_XD = expert_products(hidden_XF, self.out[...], routes.sizes_E) * routes.weights_X[:, None].astype(

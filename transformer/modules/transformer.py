@@ -10,6 +10,7 @@ from transformer.config.model import ModelConfig
 from transformer.config.residuals import Stream
 from transformer.config.variant import ConfigError
 from transformer.functional.cache import Cache, KeyValue, append_tokens, empty_tokens, places_of
+from transformer.functional.devices import constrain
 from transformer.functional.dropout import dropout
 from transformer.functional.masks import Causal, Full, Mask, Padding, Segment, Tokens
 from transformer.modules.block import Block
@@ -87,7 +88,7 @@ class Transformer(nnx.Module):
         places = None
         if key is not None:
             places = config.position.training_positions(self.max_length, at(key, "positions"))
-        stream = self._start(x_BLD, tokens, places)
+        stream = self._start(constrain(x_BLD), tokens, places)
         stream = jax.tree.map(lambda x: dropout(x, config.dropout, below(key, "embedding")), stream)
         context = Context(tokens, self.mask_of(tokens, mask), self.position(), places, memory)
         stream, penalty = self.blocks(stream, context=context, key=below(key, "blocks"))

@@ -45,18 +45,29 @@ def load(
         of config.json is not supported, or tensors are missing, surplus or of other shapes: all by name.
     """
     folder = _folder(path)
-    fields = _fields(folder)
-    architecture = _named(fields, folder) if architecture is None else architecture
-    try:
-        config = architecture.read_config(fields)
-    except ConfigError as error:
-        raise ConfigError(f"{folder / CONFIG}: {error}") from None
+    architecture = _named(_fields(folder), folder) if architecture is None else architecture
+    config = load_config(folder, architecture=architecture)
     leaves = _abstract(config)
     wanted = entries(architecture, config, leaves)
     with TensorFiles(folder) as files:
         stored = _matched(architecture, wanted, files.tensors, folder)
         arrays = _read(wanted, stored, leaves, None if dtype is None else jnp.dtype(dtype))
     return config, nested({path: jnp.asarray(array) for path, array in arrays.items()})
+
+
+def load_config(path: str | Path, *, architecture: Architecture | None = None) -> ModelConfig:
+    """The config alone.
+
+    Raises:
+      ConfigError: as `load`.
+    """
+    folder = _folder(path)
+    fields = _fields(folder)
+    architecture = _named(fields, folder) if architecture is None else architecture
+    try:
+        return architecture.read_config(fields)
+    except ConfigError as error:
+        raise ConfigError(f"{folder / CONFIG}: {error}") from None
 
 
 def save(

@@ -64,8 +64,10 @@ def plot_forest(path: Path, arms: Sequence[Any], baseline: str, margin: float) -
 COLORS = {"better": "C2", "worse": "C3", "equivalent": "C0", "unresolved": "0.4"}
 
 
-def plot_curves(path: Path, curves: Mapping[str, Curves], reference: tuple[str, float] | None) -> None:
-    """Training loss of each arm: the mean of its runs, and the band between the lowest and the highest."""
+def plot_curves(
+    path: Path, curves: Mapping[str, Curves], reference: tuple[str, float] | None, quantity: str = "training loss"
+) -> None:
+    """One quantity of each arm: the mean of its runs, and the band between the lowest and the highest."""
     figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
     for i, (name, runs) in enumerate(curves.items()):
         whole = [dict(run) for run in runs.values()]
@@ -77,7 +79,7 @@ def plot_curves(path: Path, curves: Mapping[str, Curves], reference: tuple[str, 
                 steps, [min(v) for v in values], [max(v) for v in values], color=f"C{i}", alpha=0.2, linewidth=0
             )
     _draw_reference(axes, reference)
-    axes.set(xlabel="step", ylabel="training loss")
+    axes.set(xlabel="step", ylabel=quantity)
     axes.legend()
     figure.savefig(path, dpi=120)
     plt.close(figure)

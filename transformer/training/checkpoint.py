@@ -22,6 +22,7 @@ import jax
 import jax.numpy as jnp
 
 from transformer.config.run import fingerprint
+from transformer.training import hosts
 from transformer.training.disk import WriteError, writing
 
 KEEP = 2
@@ -37,15 +38,37 @@ def save(folder: Path, step: int, state: Any, notes: dict[str, Any]) -> None:
     Raises:
       WriteError: the disk is full or broken; the older checkpoints are as they were.
     """
+    import orbax.checkpoint.experimental.v1 as ocp
+
     partial = _partial(folder, step)
-    shutil.rmtree(partial, ignore_errors=True)
-    final = folder / f"{step:08d}"
+    arrays = _named_arrays(state)
     try:
-        with writing(final):
-            _write(partial, step, state, notes)
+        with writing(folder / f"{step:08d}"):
+            if hosts.is_writer():
+                shutil.rmtree(partial, ignore_errors=True)
+                partial.mkdir(parents=True)
+            hosts.barrier("partial")
+            with _quiet():
+                ocp.save(str(partial.absolute() / "state"), arrays)
+            hosts.barrier("saved")
+            if hosts.is_writer():
+                _publish(folder, step, arrays, notes)
+            hosts.barrier("published")
     except WriteError:
         shutil.rmtree(partial, ignore_errors=True)
         raise
+
+
+def _publish(folder: Path, step: int, arrays: dict[str, Any], notes: dict[str, Any]) -> None:
+    """Make what all processes have written a checkpoint."""
+    partial, final = _partial(folder, step), folder / f"{step:08d}"
+    body = {
+        "step": step,
+        "notes": notes,
+        "arrays": {name: _kind(a) for name, a in arrays.items()},
+        "files": {str(p.relative_to(partial)): _sha256(p) for p in sorted(partial.rglob("*")) if p.is_file()},
+    }
+    write_durably(partial / "manifest.json", json.dumps({"sha256": fingerprint(body), **body}, indent=1))
     shutil.rmtree(final, ignore_errors=True)
     os.replace(partial, final)
     _sync(folder)
@@ -58,22 +81,6 @@ def save(folder: Path, step: int, state: Any, notes: dict[str, Any]) -> None:
 def _partial(folder: Path, step: int) -> Path:
     """Where a checkpoint is as long as it is not whole."""
     return folder / f".{step:08d}.partial"
-
-
-def _write(path: Path, step: int, state: Any, notes: dict[str, Any]) -> None:
-    import orbax.checkpoint.experimental.v1 as ocp
-
-    path.mkdir(parents=True)
-    arrays = _named_arrays(state)
-    with _quiet():
-        ocp.save(str(path.absolute() / "state"), arrays)
-    body = {
-        "step": step,
-        "notes": notes,
-        "arrays": {name: _kind(a) for name, a in arrays.items()},
-        "files": {str(p.relative_to(path)): _sha256(p) for p in sorted(path.rglob("*")) if p.is_file()},
-    }
-    write_durably(path / "manifest.json", json.dumps({"sha256": fingerprint(body), **body}, indent=1))
 
 
 @contextlib.contextmanager
@@ -106,8 +113,10 @@ def restore(folder: Path, template: Any, *, strict: bool = False) -> tuple[Any, 
     Raises:
       CheckpointError: every checkpoint is damaged, or one is and `strict`, or the arrays are those of another state.
     """
-    for partial in folder.glob(".*.partial"):
-        shutil.rmtree(partial)
+    if hosts.is_writer():
+        for partial in folder.glob(".*.partial"):
+            shutil.rmtree(partial)
+    hosts.barrier("restore")
     found = steps(folder)
     for step in reversed(found):
         path = folder / f"{step:08d}"

@@ -4,22 +4,24 @@ import json
 import math
 import os
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
+from transformer.config.mesh import ALONE, AUTOMATIC, HostsConfig, MeshConfig
 from transformer.config.objectives import Sums
 from transformer.config.run import Replica, RunConfig
 from transformer.data.dataset import Dataset, check_batches, stack_batches
-from transformer.training import checkpoint
+from transformer.models.pure import Params
+from transformer.training import checkpoint, hosts
 from transformer.training.checkpoint import CheckpointError
 from transformer.training.disk import writing
-from transformer.training.program import Program, make_program
+from transformer.training.program import SHARED_BATCHES, Program, make_program
 from transformer.training.progress import Progress
 from transformer.training.signals import Interrupted, StopRequest
 from transformer.training.step import Metrics, TrainState
@@ -60,6 +62,9 @@ def train(
     title: str = "",
     observe: Observer | None = None,
     strict: bool = False,
+    initial: Params | None = None,
+    mesh: MeshConfig = AUTOMATIC,
+    processes: HostsConfig = ALONE,
 ) -> Outcome:
     """Run all replicas to the end, going on from the newest checkpoint where asked to.
 
@@ -72,6 +77,8 @@ def train(
     the run has taken.
 
     A damaged checkpoint is named in a warning and the one before it is taken, or with `strict` it is an error.
+    `initial` are parameters that all replicas begin with, such as those of a published model; what the
+    model has besides them begins as usual.
 
     Raises:
       ConfigError: the folder is not empty, holds another run, or is in use; the data does not fit the config.
@@ -80,11 +87,16 @@ def train(
       Interrupted: a signal asked to stop; the state is saved.
     """
     config = data.complete(config)
+    own = identity(config, replicas, data, initial)
+    hosts.check_same(own["sha256"])
     with ExitStack() as stack:
         stop = stack.enter_context(StopRequest())
-        wanted = identity(config, replicas, data)
-        stack.enter_context(prepared(workdir, wanted, when_not_empty, definitions(data)))
-        run = _Run(config, replicas, data, workdir, make_program(config, replicas), observe, strict, stop)
+        if hosts.is_writer():
+            stack.enter_context(prepared(workdir, own, when_not_empty, definitions(data)))
+        hosts.barrier("folder")
+        program = make_program(config, replicas, mesh, initial)
+        run = _Run(config, replicas, data, workdir, program, observe, strict, stop)
+        run.watchdog = stack.enter_context(hosts.watched(processes.patience))
         run.progress = stack.enter_context(Progress(title or workdir.name, config.steps))
         return run.to_the_end()
 
@@ -101,6 +113,7 @@ class _Run:
     observe: Observer | None = None
     strict: bool = False
     stop: StopRequest = field(default_factory=StopRequest)
+    watchdog: Any = None
     progress: Any = None
     seconds_before: float = 0.0
     started: float = field(default_factory=time.monotonic)
@@ -109,15 +122,19 @@ class _Run:
     def __post_init__(self):
         by_seed = {r.seed: self.data.train_batches(self.config, r.seed) for r in self.replicas}
         self.batches = [by_seed[r.seed] for r in self.replicas]
-        self.validation = self.data.validation_batches(self.config, self.program.data_devices)
+        validation = self.data.validation_batches(self.config, self.program.data_devices)
         self.limits = self.config.objective.limits(self.config.model)
-        check_batches(
-            {name: array[None] for name, array in self.validation.items()}, self.limits, 0, "validation batch"
-        )
+        check_batches({name: array[None] for name, array in validation.items()}, self.limits, 0, "validation batch")
+        self.validation = self.program.put(validation, SHARED_BATCHES)
+
+    @property
+    def metrics_path(self) -> Path:
+        """What is logged; the other processes' lines go nowhere."""
+        return self.workdir / "metrics.jsonl" if hosts.is_writer() else Path(os.devnull)
 
     def to_the_end(self) -> Outcome:
         state, done = self.restore_or_init()
-        path = self.workdir / "metrics.jsonl"
+        path = self.metrics_path
         self.metrics = path.open("a", encoding="utf-8")
         self.learning_rates = np.asarray(self.program.learning_rates())
         with writing(path), self.metrics:
@@ -125,19 +142,20 @@ class _Run:
             for step, end in self.chunks(done):
                 batches = stack_batches(self.batches, step, end - step)
                 check_batches(batches, self.limits, step)
-                state, metrics = self.program.train(state, batches)
+                state, metrics = self.program.train(state, self.program.put(batches))
                 self.read_metrics()
+                self.watchdog.beat()
                 self.unread = (step, metrics, self.config.objective.labels(batches).size)
                 if is_multiple(end, self.config.evaluate_every) and end < self.config.steps:
                     self.evaluate(state, end)
-                due, stop = is_multiple(end, self.config.checkpoint_every), self.stop.requested
+                due, stop = is_multiple(end, self.config.checkpoint_every), hosts.any_host(self.stop.requested)
                 if due or stop or end == self.config.steps:
                     self.save(state, end)
                 if stop and end < self.config.steps:
                     raise Interrupted(f"step {end} is saved in {self.workdir}; the same command with --resume goes on")
             sums = self.evaluate(state, self.config.steps)
         loss = mean_loss(sums)
-        diverged_at = np.asarray(state.diverged_at)
+        diverged_at = np.array(hosts.fetch(state.diverged_at))
         loss[diverged_at >= 0] = np.nan
         return Outcome(
             params=state.evaluated,
@@ -162,26 +180,36 @@ class _Run:
 
     def restore_or_init(self) -> tuple[TrainState, int]:
         restored = checkpoint.restore(self.workdir / "checkpoints", self.program.abstract_state, strict=self.strict)
-        metrics = self.workdir / "metrics.jsonl"
+        metrics = self.metrics_path
         if restored is None:
-            metrics.unlink(missing_ok=True)
+            metrics.write_bytes(b"")
             return self.program.init(), 0
         state, notes = restored
-        if not metrics.exists() or metrics.stat().st_size < notes["metrics_bytes"]:
+        if notes["mesh"] != dict(self.program.mesh.shape):
+            warnings.warn(
+                f"{self.workdir} goes on with {_text(self.program.mesh.shape)} devices after {_text(notes['mesh'])}: "
+                "the same up to rounding, not bit for bit",
+                stacklevel=2,
+            )
+        written = notes["metrics_bytes"]
+        if hosts.is_writer() and not (metrics.exists() and metrics.stat().st_size >= written):
             raise CheckpointError(f"{metrics} has lost lines that were written before the checkpoint; restore a copy")
         # Lines written after the checkpoint will be written again.
-        os.truncate(metrics, notes["metrics_bytes"])
+        if hosts.is_writer():
+            os.truncate(metrics, notes["metrics_bytes"])
         self.seconds_before = notes["seconds"]
         return state, notes["data"]["position"]
 
     def save(self, state: TrainState, step: int) -> None:
         self.read_metrics()
         self.metrics.flush()
-        os.fsync(self.metrics.fileno())
+        if hosts.is_writer():
+            os.fsync(self.metrics.fileno())
         notes = {
             "data": {"position": step, "fingerprint": self.data.fingerprint},
             "metrics_bytes": self.metrics.tell(),
             "seconds": self.seconds(),
+            "mesh": dict(self.program.mesh.shape),
         }
         checkpoint.save(self.workdir / "checkpoints", step, state, notes)
 
@@ -192,7 +220,8 @@ class _Run:
         """Sums over the validation split, (R, …), and a line of them."""
         self.read_metrics()
         params = state.evaluated
-        sums = jax.device_get(self.program.evaluate(params, self.validation))
+        sums = hosts.fetch(self.program.evaluate(params, self.validation))
+        self.watchdog.beat()
         values = {
             "validation_loss": mean_loss(sums),
             "validation_accuracy": sums.correct / sums.weight.sum(-1),
@@ -212,6 +241,7 @@ class _Run:
         if self.unread is None:
             return
         (first, metrics, tokens), self.unread = self.unread, None
+        metrics = hosts.fetch(metrics)
         loss, norm = (np.asarray(metrics[name], np.float64) for name in ("loss", "grad_norm"))
         skipped = np.asarray(metrics["skipped"]).sum(1)
         end = first + loss.shape[1]
@@ -241,6 +271,10 @@ def mean_loss(sums: Sums) -> np.ndarray:
 
 def is_multiple(step: int, of: int | None) -> bool:
     return of is not None and step % of == 0
+
+
+def _text(shape: Mapping[str, int]) -> str:
+    return " × ".join(map(str, shape.values()))
 
 
 def _finite(value: float) -> float | None:

@@ -1,4 +1,8 @@
-"""The compiled programs of a run: initial state, several steps, evaluation, each for all replicas."""
+"""The compiled programs of a run: initial state, several steps, evaluation, each for all replicas.
+
+Shapes come first, then where each array lies, then the program that makes it there: no device ever
+holds more of a model than its part.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,24 +12,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from transformer.config.mesh import AUTOMATIC, MeshConfig
 from transformer.config.objectives import Sums
 from transformer.config.run import Replica, RunConfig
+from transformer.functional.devices import DATA, REPLICA
 from transformer.models import pure
 from transformer.models.build import build
+from transformer.models.pure import Params
 from transformer.modules.parameter import at
 from transformer.training.optimizer import learning_rate, make_optimizer, stack_numbers
-from transformer.training.replicas import (
-    BATCHES,
-    DATA,
-    SHARED_BATCHES,
-    STATE,
-    over_replicas,
-    repeat,
-    replica_mesh,
-    sharding,
-)
+from transformer.training.replicas import over_replicas, repeat
+from transformer.training.sharding import make_mesh, parameter_axes, state_shardings
 from transformer.training.step import Metrics, TrainState, create_train_state, make_train_step
+
+BATCHES = PartitionSpec(REPLICA, None, DATA)
+"""Of the batches of several steps, (R, T, B, …)."""
+SHARED_BATCHES = PartitionSpec(None, DATA)
+"""Of several batches that are the same for all replicas, (N, B, …)."""
 
 
 @dataclass(frozen=True)
@@ -42,19 +47,41 @@ class Program:
     """(R, steps): of every step."""
     abstract_state: TrainState
     """Shapes, dtypes and shardings of the state."""
-    data_devices: int
-    """How many devices share a batch; batches of evaluation are a multiple of it."""
+    mesh: Mesh
+    """The devices, as (replica, data, model)."""
+
+    @property
+    def data_devices(self) -> int:
+        """How many devices share a batch; batches of evaluation are a multiple of it."""
+        return self.mesh.shape[DATA]
+
+    def put(self, batches: Any, spec: PartitionSpec = BATCHES) -> Any:
+        """Host arrays on the devices; each process brings what its own devices hold."""
+        sharding = NamedSharding(self.mesh, spec)
+        return jax.tree.map(lambda a: jax.make_array_from_callback(a.shape, sharding, a.__getitem__), batches)
 
 
-def make_program(config: RunConfig, replicas: Sequence[Replica]) -> Program:
-    """The programs of a config for replicas that differ only in numbers; nothing is compiled yet."""
+def make_program(
+    config: RunConfig,
+    replicas: Sequence[Replica],
+    mesh_config: MeshConfig = AUTOMATIC,
+    initial: Params | None = None,
+) -> Program:
+    """The programs of a config for replicas that differ only in numbers; nothing is compiled yet.
+
+    `initial` has the parameters that do not begin at random, in the tree of all.
+
+    Raises:
+      ConfigError: the mesh does not fit the devices, the batch or the model; `initial` is of another model.
+    """
 
     def make_model(key):
         return build(config.model, key=key)
 
-    mesh = replica_mesh(len(replicas), config.batch_size // config.accumulation)
+    mesh = make_mesh(mesh_config, len(replicas), config.batch_size // config.accumulation)
     model = pure.abstract(make_model)
-    apply = pure.split(model)[1]
+    shapes, apply = pure.split(model)
+    axes = parameter_axes(mesh_config, config.model, shapes, mesh)
     optimizer = make_optimizer(config.optimizer, config.steps, pure.specs(model))
     average_from = None if config.average_last is None else max(config.steps - config.average_last, 0)
     step = make_train_step(
@@ -62,15 +89,14 @@ def make_program(config: RunConfig, replicas: Sequence[Replica]) -> Program:
         config.objective,
         optimizer,
         accumulation=config.accumulation,
-        data_axis=DATA,
         average_from=average_from,
         skip_limit=config.optimizer.skip_limit,
         skip_above=config.optimizer.skip_above,
     )
 
-    def init(seed, initial_scale, numbers):
+    def init(seed, initial_scale, numbers, given):
         key = jax.random.key(seed)
-        params = pure.initialize(make_model, at(key, "params"), initial_scale)
+        params = pure.overlay(pure.initialize(make_model, at(key, "params"), initial_scale), given)
         averaged = average_from is not None
         return create_train_state(params, optimizer, numbers, at(key, "training"), averaged=averaged)
 
@@ -85,23 +111,36 @@ def make_program(config: RunConfig, replicas: Sequence[Replica]) -> Program:
 
         first = jax.tree.map(lambda a: a[0], batches)
         zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(sums_of, first))
-        return lax.psum(lax.scan(add, zeros, batches)[0], DATA)
+        return lax.scan(add, zeros, batches)[0]
 
     def rates():
         column = jax.tree.map(lambda x: x[:, None], numbers)
         return learning_rate(config.optimizer, column, jnp.arange(config.steps), config.steps)
 
-    split = sharding(mesh)
     seeds = np.array([r.seed for r in replicas], np.int32)
     scales = np.array([r.initial_scale for r in replicas], np.float32)
     numbers = stack_numbers(config.optimizer, replicas)
-    compiled_init = jax.jit(over_replicas(init, mesh, [STATE] * 3), out_shardings=split)
-    shapes = jax.eval_shape(compiled_init, seeds, scales, numbers)
+    init_all, given = over_replicas(init, mesh, shared=(3,)), initial or {}
+    states = jax.eval_shape(init_all, seeds, scales, numbers, given)
+    split = state_shardings(states, axes, shapes, mesh)
+    of_replica, batches, shared_batches, whole = (
+        NamedSharding(mesh, spec) for spec in (PartitionSpec(REPLICA), BATCHES, SHARED_BATCHES, PartitionSpec())
+    )
+    compiled_init = jax.jit(init_all, out_shardings=split)
     return Program(
-        init=lambda: compiled_init(seeds, scales, numbers),
-        train=jax.jit(over_replicas(repeat(step), mesh, [STATE, BATCHES]), out_shardings=split, donate_argnums=0),
-        evaluate=jax.jit(over_replicas(evaluate, mesh, [STATE, SHARED_BATCHES])),
-        learning_rates=jax.jit(rates),
-        abstract_state=jax.tree.map(lambda s: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=split), shapes),
-        data_devices=mesh.shape[DATA],
+        init=lambda: compiled_init(seeds, scales, numbers, given),
+        train=jax.jit(
+            over_replicas(repeat(step), mesh),
+            in_shardings=(split, batches),
+            out_shardings=(split, of_replica),
+            donate_argnums=0,
+        ),
+        evaluate=jax.jit(
+            over_replicas(evaluate, mesh, shared=(1,)),
+            in_shardings=(None, shared_batches),
+            out_shardings=of_replica,
+        ),
+        learning_rates=jax.jit(rates, out_shardings=whole),
+        abstract_state=jax.tree.map(lambda s, own: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=own), states, split),
+        mesh=mesh,
     )

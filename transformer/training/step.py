@@ -73,7 +73,6 @@ def make_train_step(
     optimizer: optax.GradientTransformation,
     *,
     accumulation: int = 1,
-    data_axis: str | None = None,
     average_from: int | None = None,
     skip_limit: int = 0,
     skip_above: float | None = None,
@@ -90,7 +89,6 @@ def make_train_step(
       objective: sums over the batch.
       optimizer: any optax transformation; its `update` may take `numbers`.
       accumulation: pieces of the batch, one after another.
-      data_axis: mesh axis whose devices each hold a part of the batch.
       average_from: the first step whose resulting parameters enter `TrainState.average`.
       skip_limit: updates that may be left out in a row.
       skip_above: norm of the gradient above which an update is left out too.
@@ -109,7 +107,8 @@ def make_train_step(
     def accumulated(params: Params, batch: Batch, key: jax.Array) -> tuple[Total, Params]:
         if accumulation == 1:
             return gradient(params, batch, key)
-        pieces = jax.tree.map(lambda a: a.reshape(accumulation, -1, *a.shape[1:]), batch)
+        # Every n-th sequence, so that each device that shares the batch has a part of every piece.
+        pieces = jax.tree.map(lambda a: jnp.moveaxis(a.reshape(-1, accumulation, *a.shape[1:]), 1, 0), batch)
         keys = jax.random.split(key, accumulation)
         first = jax.tree.map(lambda a: a[0], pieces)
         zeros = jax.tree.map(jnp.zeros_like, jax.eval_shape(gradient, params, first, key))
@@ -121,11 +120,7 @@ def make_train_step(
 
     def step(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
         key = jax.random.fold_in(state.key, state.step)
-        if data_axis is None:
-            sums, grads = accumulated(state.params, batch, key)
-        else:
-            key = jax.random.fold_in(key, lax.axis_index(data_axis))
-            sums, grads = lax.psum(accumulated(state.params, batch, key), data_axis)
+        sums, grads = accumulated(state.params, batch, key)
         weight = jnp.maximum(sums.weight, 1.0)
         loss, grads = sums.loss / weight, jax.tree.map(lambda g: g / weight, grads)
         grad_norm = optax.tree.norm(grads)

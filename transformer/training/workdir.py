@@ -11,10 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
+import jax
+import numpy as np
+
 from transformer.config.run import Replica, RunConfig, fingerprint
 from transformer.config.variant import ConfigError, to_json
-from transformer.data.dataset import Dataset
+from transformer.data.dataset import Dataset, fingerprint_arrays
 from transformer.data.tokenizers import TrainedTokenizer
+from transformer.models.pure import Params
 from transformer.training.checkpoint import write_durably
 from transformer.training.environment import environment
 
@@ -135,9 +139,14 @@ def clear(workdir: Path) -> None:
             path.unlink()
 
 
-def identity(config: RunConfig, replicas: Sequence[Replica], data: Dataset) -> dict[str, Any]:
+def identity(
+    config: RunConfig, replicas: Sequence[Replica], data: Dataset, initial: Params | None = None
+) -> dict[str, Any]:
     """Everything that decides the numbers of a run, as JSON, and its hash."""
     body = {"run": to_json(config), "replicas": to_json(list(replicas)), "data": data.fingerprint}
+    if initial is not None:
+        leaves = jax.tree.leaves_with_path(initial)
+        body["initial"] = fingerprint_arrays({jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves})
     return {"sha256": fingerprint(body), **body}
 
 

@@ -1,0 +1,178 @@
+"""Train a published model further, and beside it the same model from scratch.
+
+python -m experiments.finetune --from gpt2 --data.path input.txt --model.max-length 128
+python -m experiments.finetune classes --from bert --data.path reviews.tsv --model.max-length 64
+
+The folder is one that `transformer.pretrained.load` reads, or its name on the hub; its tokenizer.json, where there
+is one, is the tokenizer. Both arms have the same seeds, batches and learning rates, and each is judged at its own
+best one. `classes` puts a new output on the layers of any model of tokens.
+"""
+
+import dataclasses
+import functools
+import json
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from experiments import cli
+from experiments.run_command import RunOptions, Trained, load, train_command
+from transformer import pretrained
+from transformer.config.architectures import ClassifierConfig
+from transformer.config.model import ModelConfig
+from transformer.config.objectives import Classification, Objective
+from transformer.config.pooling import MeanPooling
+from transformer.config.readouts import PlainReadout
+from transformer.config.run import OptimizerConfig, RunConfig, TextConfig
+from transformer.config.tokenizers import Char, FromFile, Tokenization, Word
+from transformer.config.variant import ConfigError
+from transformer.config.weightings import PlainScore
+from transformer.data.labelled import ClassificationRun, LabelledConfig
+from transformer.models import pure
+from transformer.models.build import build
+from transformer.models.pure import Params
+from transformer.pretrained.names import flat, nested
+from transformer.training.checkpoint import write_durably
+
+FROM = Annotated[str, tyro.conf.arg(name="from")]
+HOW: dict[str, Any] = {
+    "optimizer": OptimizerConfig(warmup_steps=20),
+    "learning_rates": (1e-4, 1e-3),
+    "steps": 300,
+    "evaluate_every": 30,
+    "workdir": Path("results/finetune"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Text(RunOptions):
+    from_: FROM = ""
+    """The published model: a folder, or a name on the hub."""
+    data: TextConfig = TextConfig()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Classes(RunOptions):
+    from_: FROM = ""
+    """The published model: a folder, or a name on the hub."""
+    model: ClassifierConfig = ClassifierConfig()
+    data: LabelledConfig = LabelledConfig()
+    objective: Objective = Classification()
+
+
+def main() -> None:
+    classes, folder = sys.argv[1:2] == ["classes"], asked_folder(sys.argv[1:])
+    published = pretrained.load_config(folder)
+    default = of_classes(published, folder) if classes else of_text(published, folder)
+    name, kind = ("classes", ClassificationRun) if classes else ("text", RunConfig)
+    command = cli.parse(type(default), {name: default}, description=__doc__ or "")
+    data, begins = load(command), {"pretrained": functools.partial(fitting, folder), "scratch": None}
+    arms = {
+        arm: train_command(command.replace(workdir=command.workdir / arm), kind, data, initial=initial)
+        for arm, initial in begins.items()
+    }
+    conclude(arms, command.workdir)
+
+
+def asked_folder(words: list[str]) -> str:
+    """What follows --from; it is read first, because it decides the defaults of all other options."""
+    if "--from" not in words[:-1]:
+        raise ConfigError("from: which model? give --from FOLDER")
+    return words[words.index("--from") + 1]
+
+
+def of_text(published: ModelConfig, folder: str) -> Text:
+    """The defaults for a language model."""
+    if type(published) is not ModelConfig or not published.causal:
+        raise ConfigError(f"from: {folder} is no causal language model; classes takes any model of tokens")
+    return Text(from_=folder, model=published, data=TextConfig(tokenizer=tokenizer(folder, Char())), **HOW)
+
+
+def of_classes(published: ModelConfig, folder: str) -> Classes:
+    """The defaults for a classifier: the layers of the published model under a new output."""
+    if type(published) not in (ModelConfig, ClassifierConfig):
+        raise ConfigError(f"from: {folder} is a {type(published).__name__}, no model of tokens alone")
+    fields = {f.name: getattr(published, f.name) for f in dataclasses.fields(ModelConfig)}
+    fields |= {"readout": PlainReadout(), "output_bias": False, "logit_score": PlainScore()}
+    pooling = published.pooling if isinstance(published, ClassifierConfig) else MeanPooling()
+    data = LabelledConfig(tokenizer=tokenizer(folder, Word()))
+    return Classes(from_=folder, model=ClassifierConfig(**fields, pooling=pooling), data=data, **HOW)
+
+
+def tokenizer(folder: str, otherwise: Tokenization) -> Tokenization:
+    """That of the folder, with the tokens it puts around a text; or one to be trained where it has none."""
+    path = Path(folder) / "tokenizer.json"
+    return FromFile(str(path), special=isinstance(otherwise, Word)) if path.is_file() else otherwise
+
+
+def fitting(folder: str, model: ModelConfig) -> Params:
+    """What a model takes over: all that it has too; of trained positions those up to its length.
+
+    Raises:
+      ConfigError: a parameter has another shape in the folder.
+    """
+    wanted = flat(pure.split(pure.abstract(lambda key: build(model, key=key)))[0])
+    given, taken = flat(pretrained.load(folder, dtype="float32")[1]), {}
+    for path in wanted.keys() & given.keys():
+        array = given[path][: model.max_length] if path == ("position", "table") else given[path]
+        if array.shape != wanted[path].shape:
+            raise ConfigError(f"model: {'/'.join(path)} is {wanted[path].shape} here, in the folder {array.shape}")
+        taken[path] = array
+    new, left = (sorted("/".join(path) for path in a.keys() - b.keys()) for a, b in ((wanted, given), (given, wanted)))
+    print(f"{len(taken)} arrays from the folder; new: {', '.join(new) or 'none'}; left: {', '.join(left) or 'none'}")
+    return nested(taken)
+
+
+def conclude(arms: dict[str, Trained], workdir: Path) -> None:
+    """Show both arms at their best learning rates, draw their curves, and write result.json and the model."""
+    from transformer.study.figures import plot_curves, read_curves  # loaded late: matplotlib
+    from transformer.study.statistics import mean_interval
+
+    table = Table("", "learning rate", "validation loss", "accuracy")
+    curves, result = {}, {}
+    for arm, trained in arms.items():
+        rate, best = best_rate(trained)
+        losses, accuracies = trained.outcome.validation_loss[best], trained.outcome.accuracy[best]
+        curves[arm] = {i: c for i, c in read_curves(trained.workdir, "validation_loss").items() if i in best}
+        result[arm] = {"learning_rate": rate, "validation_loss": losses.tolist(), "accuracy": accuracies.tolist()}
+        result[arm]["curves"] = list(curves[arm].values())
+        interval = f" [{', '.join(f'{end:.4f}' for end in mean_interval(losses))}]" if len(losses) > 1 else ""
+        table.add_row(arm, f"{rate:g}", f"{losses.mean():.4f}{interval}", f"{accuracies.mean():.4f}")
+    reference = arms["scratch"].data.reference()
+    plot_curves(workdir / "curves.png", curves, reference, "validation loss")
+    write_durably(workdir / "result.json", json.dumps(result, indent=1))
+    if reference is not None:
+        table.add_row(reference[0], "", f"{reference[1]:.4f}", "")
+    Console().print(table)
+    print(f"result.json and curves.png are in {workdir}; {kept(arms['pretrained'])}")
+
+
+def kept(trained: Trained) -> str:
+    """Where the best replica was written as a published model, or why it is none."""
+    folder = trained.workdir / "model"
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        pretrained.save(folder, trained.config.model, trained.params())
+    except ConfigError as error:
+        return str(error)
+    return f"the model is in {folder}"
+
+
+def best_rate(trained: Trained) -> tuple[float, list[int]]:
+    """The learning rate with the lowest mean loss, one that diverged being the worst, and its replicas."""
+    rates = [replica.filled(trained.config.optimizer).learning_rate for replica in trained.replicas]
+    losses = np.nan_to_num(trained.outcome.validation_loss, nan=np.inf)
+    rate = min(dict.fromkeys(rates), key=lambda rate: losses[[r == rate for r in rates]].mean())
+    assert rate is not None
+    return rate, [i for i, own in enumerate(rates) if own == rate]
+
+
+if __name__ == "__main__":
+    cli.main(main)

@@ -1,0 +1,98 @@
+"""A run that begins with a published model."""
+
+import json
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+from experiments import finetune
+from transformer import pretrained
+from transformer.config.pooling import FirstToken, MeanPooling
+from transformer.config.run import OptimizerConfig, Replica, RunConfig
+from transformer.config.variant import ConfigError
+from transformer.data.corpus import load_corpus
+from transformer.models.build import build
+from transformer.models.pure import split
+from transformer.pretrained.bart import BART
+from transformer.pretrained.bert import BERT, BERT_CLASSIFIER
+from transformer.pretrained.gpt2 import GPT2
+from transformer.pretrained.names import flat
+from transformer.training.loop import train
+
+pytest.importorskip("safetensors")
+SIZES = {"vocab_size": 256, "max_length": 8, "d_model": 8, "num_heads": 2, "num_layers": 1, "d_ff": 12}
+
+
+def published(tmp_path, architecture, **sizes):
+    config = architecture.base.replace(**SIZES | sizes)
+    pretrained.save(tmp_path / "model", config, split(build(config, key=jax.random.key(3)))[0])
+    return str(tmp_path / "model"), config
+
+
+def test_a_run_begins_with_given_parameters(tmp_path):
+    """In every replica, whatever its seed; and a run that began otherwise is another run."""
+    folder, model = published(tmp_path, GPT2)
+    text = tmp_path / "text"
+    text.write_text("to be or not to be, " * 40)
+    command = finetune.of_text(model, folder)
+    data = load_corpus(command.data.__class__(path=str(text)))
+    config = RunConfig(model=model, steps=1, batch_size=2, optimizer=OptimizerConfig(learning_rate=0.0))
+    given = finetune.fitting(folder, model)
+    replicas, run = [Replica(seed=0), Replica(seed=1)], tmp_path / "run"
+    outcome = train(config, replicas, data, run, initial=given)
+    for name, leaf in flat(jax.device_get(outcome.params)).items():
+        np.testing.assert_array_equal(leaf, np.stack([flat(given)[name]] * 2))
+    for other in (None, jax.tree.map(lambda a: a + 1, given)):
+        with pytest.raises(ConfigError, match="another run, which differs in initial"):
+            train(config, replicas, data, run, initial=other, when_not_empty="resume")
+
+
+def test_shorter_texts_take_the_first_positions(tmp_path):
+    folder, model = published(tmp_path, GPT2)
+    whole = pretrained.load(folder)[1]["position"]["table"]
+    np.testing.assert_array_equal(finetune.fitting(folder, model.replace(max_length=5))["position"]["table"], whole[:5])
+    with pytest.raises(ConfigError, match=r"position/table is \(9, 8\) here, in the folder \(8, 8\)"):
+        finetune.fitting(folder, model.replace(max_length=9))
+
+
+def test_a_classifier_of_a_masked_model(tmp_path, capsys):
+    """The layers are taken over, the output is new; a classifier keeps its own pooling."""
+    folder, model = published(tmp_path, BERT, token_types=2)
+    command = finetune.of_classes(model, folder)
+    assert command.model.pooling == MeanPooling()
+    taken = flat(finetune.fitting(folder, command.model.replace(num_classes=3)))
+    assert "new: head/bias, head/kernel; left: logits/output/bias" in capsys.readouterr().out
+    for name, leaf in flat(pretrained.load(folder)[1]).items():
+        assert name[0] == "logits" or np.array_equal(taken[name], leaf)
+    own = BERT_CLASSIFIER.base.replace(**SIZES, num_classes=5)
+    assert finetune.of_classes(own, folder).model.pooling == FirstToken()
+    assert finetune.of_classes(own, folder).model.num_classes is None
+
+
+def test_models_that_have_no_place(tmp_path):
+    with pytest.raises(ConfigError, match="no causal language model"):
+        finetune.of_text(BERT.base.replace(**SIZES), "bert")
+    with pytest.raises(ConfigError, match="is a EncoderDecoderConfig, no model of tokens alone"):
+        finetune.of_classes(BART.base, "bart")
+    with pytest.raises(ConfigError, match="give --from FOLDER"):
+        finetune.asked_folder(["--from"])
+
+
+def test_the_command(tmp_path):
+    """Both arms to their table, the picture, the numbers and a model that can be loaded again."""
+    folder, config = published(tmp_path, GPT2)
+    words = ["--from", folder, "--steps", "2", "--evaluate-every", "1", "--batch-size", "2", "--model.max-length", "6"]
+    words += ["--data.tokenizer", "byte", "--learning-rates", "1e-3", "--workdir", str(tmp_path / "out")]
+    text = tmp_path / "text"
+    text.write_text("to be or not to be, " * 40)
+    command = [sys.executable, "-m", "experiments.finetune", *words, "--data.path", str(text)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert [step for step, _ in result["pretrained"]["curves"][0]] == [1, 2]
+    assert result["scratch"]["learning_rate"] == 1e-3
+    assert (tmp_path / "out" / "curves.png").stat().st_size > 1000
+    assert pretrained.load(tmp_path / "out" / "pretrained" / "model")[0] == config.replace(max_length=6)

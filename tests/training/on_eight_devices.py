@@ -1,0 +1,122 @@
+"""What each mesh makes of each model on eight simulated devices, as JSON; run by test_sharding.py."""
+
+import functools
+import json
+import os
+import re
+import sys
+from typing import Any
+
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from transformer.config.architectures import EncoderDecoderConfig
+from transformer.config.feed_forwards import TopKExperts
+from transformer.config.implementations import Scanned
+from transformer.config.mesh import MeshConfig
+from transformer.config.model import ModelConfig
+from transformer.config.objectives import NextToken, SequenceToSequence
+from transformer.config.rules import SGD
+from transformer.config.run import OptimizerConfig, RunConfig, grid
+from transformer.testing.subject import small
+from transformer.training.program import make_program
+
+SIZES: dict[str, Any] = {"num_layers": 1, "num_kv_heads": None, "d_ff": 64, "vocab_size": 32}
+MODELS = {
+    "decoder": small(**SIZES),
+    "encoder-decoder": small(EncoderDecoderConfig, **SIZES, source_vocab_size=32),
+    "experts": small(**SIZES, feed_forward=TopKExperts()),
+    "recomputed": small(**SIZES | {"num_layers": 2}, layers=Scanned(remat="full")),
+}
+MESHES = {
+    "data": MeshConfig(replica=1, data=8),
+    "fully sharded": MeshConfig(replica=1, data=8, fully_sharded=True),
+    "tensor": MeshConfig(replica=1, data=2, model=4),
+    "all": MeshConfig(replica=2, data=2, model=2, fully_sharded=True),
+    "replicas": MeshConfig(replica=8),
+}
+
+
+def run_of(name: str) -> RunConfig:
+    model = MODELS[name]
+    return RunConfig(
+        model=model,
+        objective=SequenceToSequence() if isinstance(model, EncoderDecoderConfig) else NextToken(),
+        optimizer=OptimizerConfig(rule=SGD(), learning_rate=0.5, warmup_steps=0),
+        batch_size=8,
+        steps=2,
+        accumulation=2 if name == "recomputed" else 1,
+    )
+
+
+def batches(model: ModelConfig, replicas: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+
+    def tokens(length):
+        return rng.integers(0, 32, (replicas, 2, 8, length)).astype(np.int32)
+
+    if isinstance(model, EncoderDecoderConfig):
+        return {"source": tokens(8), "source_valid": np.ones((replicas, 2, 8, 8), bool), "target": tokens(9)}
+    return {"tokens": tokens(9)}
+
+
+def bytes_on_a_device(params) -> int:
+    return sum(leaf.addressable_shards[0].data.nbytes for leaf in jax.tree.leaves(params))
+
+
+def bytes_of_matrices(params) -> int:
+    """Of what the tables cut."""
+    names = {jax.tree_util.keystr(path): leaf.nbytes for path, leaf in jax.tree.leaves_with_path(params)}
+    whole = ("norm", "position", "router")
+    return sum(size for name, size in names.items() if not any(word in name for word in whole))
+
+
+@functools.cache
+def on_one_device(name: str, replicas: int):
+    """The state before the first step, the state and losses after two."""
+    program = make_program(run_of(name), grid(range(replicas)), MeshConfig(replica=1, data=1))
+    initial = program.init()
+    start = jax.tree.map(jnp.copy, initial)
+    return start, *program.train(initial, batches(MODELS[name], replicas))
+
+
+def difference(left, right) -> float:
+    pairs = zip(jax.tree.leaves(left), jax.tree.leaves(right), strict=True)
+    return max(float(np.abs(np.asarray(a) - np.asarray(b)).max()) for a, b in pairs)
+
+
+def compared(name: str, mesh: MeshConfig, replicas: int) -> dict[str, Any]:
+    """Two steps from the same state on the mesh and on one device."""
+    start, expected, expected_metrics = on_one_device(name, replicas)
+    program = make_program(run_of(name), grid(range(replicas)), mesh)
+    data = batches(MODELS[name], replicas)
+    compiled = program.train.lower(program.abstract_state, data).compile()
+    there = jax.device_put(
+        jax.tree.map(jnp.copy, start), jax.tree.map(lambda leaf: leaf.sharding, program.abstract_state)
+    )
+    sizes = [bytes_on_a_device(tree) for tree in (there.params, there.opt_state)]
+    state, metrics = compiled(there, program.put(data))
+    collectives = r"\b(all-[a-z]+|reduce-scatter|collective-permute)\b"
+    return {
+        "loss": difference(metrics["loss"], expected_metrics["loss"]),
+        "params": difference(state.params, expected.params),
+        "bytes": sizes,
+        "whole": bytes_on_a_device(start.params),
+        "matrices": bytes_of_matrices(start.params),
+        "collectives": sorted(set(re.findall(collectives, compiled.as_text()))),
+    }
+
+
+def main() -> None:
+    report = {}
+    for name, wanted in json.loads(sys.argv[1]):
+        replicas = 8 if wanted == "replicas" else 2
+        report[f"{name}, {wanted}"] = compared(name, MESHES[wanted], replicas)
+    print(json.dumps(report))
+
+
+if __name__ == "__main__":
+    main()

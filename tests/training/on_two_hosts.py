@@ -1,0 +1,57 @@
+"""One process of a run of several; started by test_hosts.py.
+
+python on_two_hosts.py TEXT WORKDIR COUNT INDEX ADDRESS [STEP]: it kills itself after the evaluation of that step.
+"""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from transformer.config.mesh import HostsConfig, MeshConfig
+from transformer.config.model import ModelConfig
+from transformer.config.run import OptimizerConfig, Replica, RunConfig, TextConfig
+from transformer.data.corpus import load_corpus
+from transformer.training import hosts
+from transformer.training.loop import train
+
+CONFIG = RunConfig(
+    model=ModelConfig(max_length=8, num_layers=1, d_model=16, num_heads=2, vocab_size=4),
+    optimizer=OptimizerConfig(learning_rate=1e-2, warmup_steps=2),
+    steps=12,
+    batch_size=4,
+    steps_per_dispatch=2,
+    evaluate_every=4,
+    checkpoint_every=4,
+)
+
+
+def main() -> None:
+    text, workdir, count, index, address, *step = sys.argv[1:]
+    processes = HostsConfig(address=address, count=int(count), index=int(index), patience=120)
+    if int(count) == 1:
+        processes = HostsConfig()
+    jax.config.update("jax_num_cpu_devices", 1)
+    hosts.connect(processes)
+    evaluations = []
+
+    def observe(params):
+        evaluations.append(params)
+        if step and len(evaluations) == int(step[0]) // 4:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return {}
+
+    options = {"when_not_empty": "resume", "mesh": MeshConfig(data=int(count), fully_sharded=True)}
+    corpus = load_corpus(TextConfig(path=text))
+    outcome = train(CONFIG, [Replica()], corpus, Path(workdir), **options, processes=processes, observe=observe)
+    params = hosts.fetch(outcome.params)
+    if hosts.is_writer():
+        flat = {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree.leaves_with_path(params)}
+        np.savez(Path(workdir) / "params.npz", **flat)
+
+
+if __name__ == "__main__":
+    main()

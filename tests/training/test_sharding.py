@@ -1,0 +1,184 @@
+"""One program over many devices is the program on one; each device holds what the tables say."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import pytest
+
+from transformer.config.architectures import ClassifierConfig, EncoderDecoderConfig, PatchConfig, VisionConfig
+from transformer.config.mesh import MeshConfig, Shard
+from transformer.config.model import ModelConfig
+from transformer.config.rules import Adafactor
+from transformer.config.run import Replica
+from transformer.config.variant import ConfigError
+from transformer.functional.devices import DATA, MODEL, REPLICA
+from transformer.models import pure
+from transformer.models.build import build
+from transformer.testing.check import refusals
+from transformer.testing.options import FAMILIES
+from transformer.testing.subject import small
+from transformer.training.program import make_program
+from transformer.training.sharding import ROLES, make_mesh, parameter_axes
+
+MESHES = ("data", "fully sharded", "tensor", "all")
+CASES = [(model, mesh) for model in ("decoder", "encoder-decoder", "experts") for mesh in MESHES]
+CASES += [("recomputed", "all"), ("decoder", "replicas"), ("experts", "replicas")]
+
+
+@pytest.fixture(scope="module")
+def eight_devices():
+    """The report of on_eight_devices.py, and what the compiler said."""
+    script = Path(__file__).with_name("on_eight_devices.py")
+    environment = os.environ | {"JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, str(script), json.dumps(CASES)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout), done.stderr
+
+
+@pytest.mark.parametrize(("model", "mesh"), CASES)
+def test_every_mesh_gives_what_one_device_gives(eight_devices, model, mesh):
+    """Losses and parameters after two steps of plain gradient descent."""
+    found = eight_devices[0][f"{model}, {mesh}"]
+    assert found["loss"] < 1e-5
+    assert found["params"] < 1e-5
+
+
+def test_the_compiler_never_gives_up_a_sharding(eight_devices):
+    """No involuntary full rematerialization in any of the programs."""
+    assert "nvoluntary" not in eight_devices[1]
+
+
+def test_nothing_passes_between_replicas(eight_devices):
+    """Eight replicas on eight devices: no collective operation in the compiled text."""
+    for model in ("decoder", "experts"):
+        assert eight_devices[0][f"{model}, replicas"]["collectives"] == []
+    assert eight_devices[0]["decoder, data"]["collectives"] == ["all-reduce"]
+
+
+@pytest.mark.parametrize("model", ["decoder", "encoder-decoder", "experts"])
+def test_devices_hold_what_the_tables_say(eight_devices, model):
+    """Matrices are cut by the product of the axes, vectors are whole; moments lie as their parameters."""
+    cut = {"data": (1, 1), "fully sharded": (8, 1), "tensor": (4, 1), "all": (4, 2)}
+    for mesh, (parts, replicas) in cut.items():
+        found = eight_devices[0][f"{model}, {mesh}"]
+        expected = (found["matrices"] / parts + found["whole"] - found["matrices"]) / replicas
+        assert found["bytes"][0] == expected
+        assert expected <= found["bytes"][1] <= expected + 16  # and counters
+
+
+def sizes(replica=1, data=1, model=1):
+    names = (REPLICA, DATA, MODEL)
+    return jax.sharding.AbstractMesh((replica, data, model), names, axis_types=(jax.sharding.AxisType.Auto,) * 3)
+
+
+def axes_of(architecture: ModelConfig, mesh: MeshConfig, **counts):
+    params = pure.split(pure.abstract(lambda key: build(architecture, key=key)))[0]
+    axes = parameter_axes(mesh, architecture, params, sizes(**counts))
+    leaves = jax.tree.leaves_with_path(axes, is_leaf=lambda a: isinstance(a, tuple))
+    return {".".join(entry.key for entry in path): own for path, own in leaves}
+
+
+BOTH = MeshConfig(model=2, fully_sharded=True)
+
+
+OTHERS = {
+    "encoder-decoder": small(EncoderDecoderConfig, vocab_size=20, share_embeddings=False, attention_bias=("out",)),
+    "classifier": small(ClassifierConfig, num_classes=3, registers=2, vocab_size=20),
+    "vision": small(VisionConfig, num_classes=3, image_size=(8, 8, 1)),
+    "patches": small(PatchConfig, image_size=(8, 8, 1)),
+    "future": small(future_tokens=2, vocab_size=20),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_parameter_of_every_option_fits_one_rule(family):
+    for option in FAMILIES[family]:
+        causal = "decoder" not in refusals(option)
+        axes_of(small(**{"causal": causal, "vocab_size": 20} | option), BOTH, data=2, model=2)
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+@pytest.mark.filterwarnings("ignore:.*is whole on all")
+def test_every_parameter_of_every_kind_of_model_fits_one_rule(kind):
+    axes_of(OTHERS[kind], BOTH, data=2, model=2)
+
+
+def test_the_tables_by_hand():
+    axes = axes_of(small(vocab_size=20), BOTH, data=2, model=2)
+    block = "blocks.kinds.0"
+    assert axes["embedding.table"] == ("model", "data")
+    assert axes[f"{block}.attention.query.kernel"] == ("data", "model")
+    assert axes[f"{block}.attention.out.kernel"] == ("model", "data")
+    assert axes[f"{block}.feed_forward.branches.0.kernel"] == ("data", "model")
+    assert axes["final_norm.params.scale"] == ()
+    assert set(axes_of(small(vocab_size=20), MeshConfig(), data=2).values()) == {()}
+
+
+def test_few_key_value_heads_stay_whole():
+    axes = axes_of(small(vocab_size=20, num_kv_heads=2), MeshConfig(model=4), model=4)
+    assert axes["blocks.kinds.0.attention.key.kernel"] == ()
+    assert axes["blocks.kinds.0.attention.query.kernel"] == (None, "model")
+
+
+def test_a_vocabulary_that_does_not_divide_stays_whole_and_says_so():
+    with pytest.warns(UserWarning, match=r"embedding.table is whole on all 2 devices"):
+        axes = axes_of(small(vocab_size=19, tie_embeddings=True), BOTH, data=2, model=2)
+    assert axes["embedding.table"] == (None, "data")
+
+
+@pytest.mark.parametrize(
+    ("mesh", "counts", "message"),
+    [
+        (MeshConfig(model=3), {"model": 3}, r"mesh.model: 4 heads cannot be divided by 3"),
+        (MeshConfig(fully_sharded=True), {"data": 5}, r"32 is not a multiple of 5 \(data\)"),
+        (MeshConfig(rules=(Shard("*.quer.kernel"),)), {}, r"no parameter fits '\*.quer.kernel'"),
+        (MeshConfig(rules=(Shard("final_norm*", (None, "data")),)), {"data": 2}, r"fewer axes than the rule"),
+    ],
+)
+def test_what_cannot_be_cut_is_refused(mesh, counts, message):
+    with pytest.raises(ConfigError, match=message):
+        axes_of(small(vocab_size=20), mesh, **counts)
+
+
+def test_a_parameter_without_a_rule_is_refused_by_name(monkeypatch):
+    monkeypatch.setitem(ROLES, "whole", ())
+    from transformer.training import sharding
+
+    monkeypatch.setattr(sharding, "TENSOR_PARALLEL", sharding.table())
+    with pytest.raises(ConfigError, match=r"no rule fits the parameter .*norm.*; give one in mesh.rules"):
+        axes_of(small(vocab_size=20), MeshConfig(model=2), model=2)
+
+
+def test_a_rule_of_ones_own_comes_first():
+    mesh = MeshConfig(model=2, rules=(Shard("*final_norm*", ("model",)),))
+    assert axes_of(small(vocab_size=20), mesh, model=2)["final_norm.params.scale"] == ("model",)
+    assert Shard.parse("shard('*key*', axes=(None, 'model'))") == Shard("*key*", (None, "model"))
+
+
+@pytest.mark.parametrize(
+    ("mesh", "replicas", "batch", "message"),
+    [
+        (MeshConfig(model=4), 1, 8, r"mesh: … × … × 4 is more than the 2 devices"),
+        (MeshConfig(replica=2), 3, 8, r"mesh.replica: 3 replicas cannot be divided by 2"),
+        (MeshConfig(data=2), 1, 3, r"mesh.data: 3 sequences .* cannot be divided by 2"),
+    ],
+)
+def test_a_mesh_that_does_not_fit_is_refused(mesh, replicas, batch, message):
+    with pytest.raises(ConfigError, match=message):
+        make_mesh(mesh, replicas, batch)
+
+
+def test_statistics_of_another_shape_are_whole(config):
+    """Adafactor's rows and columns; its parameters are cut."""
+    config = config.replace({"optimizer.rule": Adafactor()})
+    program = make_program(config, [Replica()], MeshConfig(model=2))
+    state = program.abstract_state
+    for leaf in jax.tree.leaves(state.opt_state):
+        assert set(leaf.sharding.spec[1:]) <= {None} or leaf.ndim == 1
+    table = state.params["embedding"]["table"]
+    assert tuple(table.sharding.spec) == ("replica", "model", None)

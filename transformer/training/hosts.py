@@ -1,0 +1,129 @@
+"""A run of several processes, each with its own devices: who they are, who writes, and what if one is lost.
+
+All processes run the same command with the same folder, and the devices of all are one mesh. The first
+process writes; arrays are saved by all, each its own part. When a process ends or hangs, the others
+end too, within `patience` seconds, and all are started again together with `--resume`.
+"""
+
+import contextlib
+import functools
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+from transformer.config.mesh import HostsConfig
+from transformer.config.variant import ConfigError
+
+EXIT_PEER_LOST = 76
+"""Exit code of a process whose peer has ended or hangs: all together go on with --resume."""
+
+_SIGNS = ("Gloo", "NCCL", "UNAVAILABLE", "DEADLINE_EXCEEDED", "coordination service")
+"""What the message of a collective operation or barrier says when a process does not answer."""
+
+
+@functools.cache
+def connect(config: HostsConfig) -> None:
+    """Join the other processes; call it before the first array. Called again, it does nothing.
+
+    Raises:
+      ConfigError: the launcher says nothing about others, or they cannot be reached.
+    """
+    if not config.several:
+        return
+    explicit: dict[str, Any] = {} if config.launcher else {"num_processes": config.count, "process_id": config.index}
+    try:
+        jax.distributed.initialize(config.address, heartbeat_timeout_seconds=config.patience, **explicit)
+    except (ValueError, RuntimeError) as error:
+        raise ConfigError(f"hosts: {' '.join(str(error).split())}") from None
+
+
+def is_writer() -> bool:
+    """Whether this is the process that writes logs and manifests."""
+    return jax.process_index() == 0
+
+
+def barrier(name: str) -> None:
+    """Wait for all processes to come here."""
+    if jax.process_count() > 1:
+        from jax.experimental import multihost_utils
+
+        multihost_utils.sync_global_devices(name)
+
+
+def fetch(tree: Any) -> Any:
+    """Whole host arrays, also of what lies on devices of other processes; all processes call it together."""
+    if jax.process_count() == 1:
+        return jax.device_get(tree)
+    from jax.experimental import multihost_utils
+
+    return multihost_utils.process_allgather(tree, tiled=True)
+
+
+def any_host(flag: bool) -> bool:
+    """Whether it is True in any process; all processes call it together."""
+    return bool(_gathered(np.array([flag])).any())
+
+
+def check_same(sha256: str) -> None:
+    """Raise `ConfigError` where processes were given different runs."""
+    if len(np.unique(_gathered(np.frombuffer(bytes.fromhex(sha256), np.uint8)[None]), axis=0)) > 1:
+        raise ConfigError("hosts: the processes were given different runs; all have to have the same options and data")
+
+
+def _gathered(array: np.ndarray) -> np.ndarray:
+    """(processes, …) of arrays (1, …)."""
+    if jax.process_count() == 1:
+        return array
+    from jax.experimental import multihost_utils
+
+    return np.asarray(multihost_utils.process_allgather(array, tiled=True))
+
+
+class Watchdog:
+    """Ends the process where nothing has happened for `patience` seconds: a peer that hangs says nothing."""
+
+    def __init__(self, patience: float):
+        self._patience, self._ended = patience, threading.Event()
+        self.beat()
+
+    def beat(self) -> None:
+        """Something has happened."""
+        self._last = time.monotonic()
+
+    def watch(self) -> None:
+        while not self._ended.wait(min(1.0, self._patience / 4)):
+            if time.monotonic() - self._last > self._patience:
+                lost(f"nothing has happened for {self._patience:g} s")
+
+    def end(self) -> None:
+        self._ended.set()
+
+
+@contextlib.contextmanager
+def watched(patience: float) -> Iterator[Watchdog]:
+    """A watchdog over a run of several processes, and a clear end where one of them is lost."""
+    dog = Watchdog(patience)
+    if jax.process_count() == 1:
+        yield dog
+        return
+    threading.Thread(target=dog.watch, daemon=True).start()
+    try:
+        yield dog
+    except (jax.errors.JaxRuntimeError, ValueError) as error:
+        if any(sign in str(error) for sign in _SIGNS):
+            lost(str(error).splitlines()[0])
+        raise
+    finally:
+        dog.end()
+
+
+def lost(why: str) -> None:
+    """End at once: what JAX does at exit waits for a peer that is not there."""
+    print(f"a process of this run is lost ({why}); start all of them again with --resume", file=sys.stderr, flush=True)
+    os._exit(EXIT_PEER_LOST)

@@ -1,0 +1,250 @@
+"""Where the arrays of a run lie: a mesh of devices, and tables of rules from paths to its axes.
+
+A rule says what the *last* axes of a parameter are cut over, so that it fits a layer by itself and
+layers stacked (N, …); every leaf begins with the replica axis R. Leaves of the optimizer that have the
+shape of their parameter (moments, averages) are cut as it is; all others (counters, the rows and
+columns of Adafactor) are whole.
+
+`TENSOR_PARALLEL` cuts products as Shoeybi et al. 2019 (Megatron-LM, section 3): what leads into heads
+and feed-forward features by columns, what leads back by rows, the vocabulary by rows of its table,
+and experts one by one. `FULLY_SHARDED` cuts matrices over the devices that share a batch (Rajbhandari
+et al. 2020, ZeRO, stage 3), always along the width of the stream, so that both tables multiply. Vectors,
+and the small matrices of positions, heads and routers, are whole in both.
+"""
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+import jax
+from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
+
+from transformer.config.mesh import MeshConfig, Shard
+from transformer.config.model import ModelConfig
+from transformer.config.variant import ConfigError, nearest
+from transformer.functional.devices import DATA, MODEL, REPLICA
+from transformer.models.pure import Params
+
+Axes = tuple[str | tuple[str, ...] | None, ...]
+"""Of the last axes of an array."""
+Table = tuple[Shard, ...]
+
+ROLES: dict[str, tuple[str, ...]] = {
+    "columns": ("*attention.query.kernel", "*attention.gate.kernel", "*feed_forward*.branches.*.kernel"),
+    "columns_bias": ("*attention.query.bias", "*feed_forward*.branches.*.bias"),
+    "memory": ("*attention.key.kernel", "*attention.value.kernel"),
+    "memory_bias": ("*attention.key.bias", "*attention.value.bias"),
+    "rows": ("*attention.out.kernel", "*feed_forward*.out.kernel"),
+    "vocabulary": ("*embedding.table", "output.table"),
+    "experts_in": ("*feed_forward*.branches.[0-9]",),
+    "experts_out": ("*feed_forward.out", "*feed_forward_before.out"),
+    "whole": (
+        "*norm.params.*",
+        "*norms.*.params.*",
+        "*residual.params.*",
+        "*position.*",
+        "*attention.head_params.*",
+        "*attention.scale.*",
+        "*attention.weighting.*",
+        "*attention.reach.*",
+        "*attention.carry.*",
+        "*attention.convolution.*",
+        "*attention.head_scale.*",
+        "*attention.out.bias",
+        "*feed_forward*.out.bias",
+        "*feed_forward*.router.kernel",
+        "*embedding.projection*",
+        "output.projection",
+        "*embedding.types",
+        "*embedding.gain",
+        "output.gain",
+        "head.*",
+        "logits.*",
+        "pooling_params.*",
+        "hidden.*",
+        "extra.*",
+    ),
+}
+"""Parameters that are cut alike, by path; each path fits one pattern."""
+
+
+def table(**axes: tuple[str | None, ...]) -> Table:
+    """A rule for each pattern, by role; roles that are not named are whole."""
+    return tuple(Shard(pattern, axes.get(role, ())) for role, patterns in ROLES.items() for pattern in patterns)  # pyright: ignore[reportArgumentType]
+
+
+DATA_PARALLEL: Table = (Shard("*"),)
+"""Every device has all parameters."""
+FULLY_SHARDED: Table = table(
+    columns=(DATA, None),
+    memory=(DATA, None),
+    rows=(None, DATA),
+    vocabulary=(None, DATA),
+    experts_in=(DATA, None),
+    experts_out=(None, DATA),
+)
+"""Matrices cut over the devices that share a batch."""
+TENSOR_PARALLEL: Table = table(
+    columns=(None, MODEL),
+    columns_bias=(MODEL,),
+    memory=(None, MODEL),
+    memory_bias=(MODEL,),
+    rows=(MODEL, None),
+    vocabulary=(MODEL, None),
+    experts_in=(MODEL, None, None),
+    experts_out=(MODEL, None, None),
+)
+"""Products cut over the devices that share a layer."""
+
+
+def tables(mesh: MeshConfig) -> tuple[Table, ...]:
+    """Those of a mesh; a parameter is cut by all of them."""
+    chosen = (TENSOR_PARALLEL,) * (mesh.model > 1) + (FULLY_SHARDED,) * mesh.fully_sharded
+    return chosen or (DATA_PARALLEL,)
+
+
+def make_mesh(config: MeshConfig, num_replicas: int, batch_size: int) -> Mesh:
+    """Devices as (replica, data, model); what the config leaves open goes to replicas first, then to data.
+
+    Args:
+      config: the sizes.
+      num_replicas: R, to be divided over `replica`.
+      batch_size: sequences that go through the model at once, to be divided over `data`.
+
+    Raises:
+      ConfigError: there are too few devices, or a size does not divide what it is to divide.
+    """
+    devices = jax.devices()
+    groups = len(devices) // config.model
+    replica = config.replica or _largest_divisor(num_replicas, groups // (config.data or 1))
+    data = config.data or _largest_divisor(batch_size, groups // max(replica, 1))
+    shape = (replica, data, config.model)
+    if (needed := math.prod(shape)) > len(devices) or not needed:
+        what = " × ".join(str(n or "…") for n in (config.replica, config.data, config.model))
+        raise ConfigError(f"mesh: {what} is more than the {len(devices)} devices there are")
+    for name, size, number, of in (
+        ("replica", replica, num_replicas, "replicas"),
+        ("data", data, batch_size, "sequences of a batch (of a piece of it, where gradients are accumulated)"),
+    ):
+        if number % size:
+            raise ConfigError(f"mesh.{name}: {number} {of} cannot be divided by {size}")
+    if len({device.process_index for device in devices[:needed]}) < jax.process_count():
+        raise ConfigError(f"mesh: {needed} devices leave out a process; {len(devices)} are there")
+    return jax.make_mesh(shape, (REPLICA, DATA, MODEL), axis_types=(AxisType.Auto,) * 3, devices=devices[:needed])
+
+
+def _largest_divisor(number: int, limit: int) -> int:
+    return next((n for n in range(min(number, limit), 0, -1) if number % n == 0), 0)
+
+
+def parameter_axes(config: MeshConfig, model: ModelConfig, params: Params, mesh: Mesh | AbstractMesh) -> Params:
+    """What the last axes of each parameter are cut over, an `Axes` for each leaf.
+
+    Two things that do not divide stay whole over `model`: keys and values of fewer key-value heads than
+    divide by it, as always (Shazeer 2019), and the table of a vocabulary, with a warning.
+
+    Args:
+      config: with the rules.
+      model: whose heads are divided.
+      params: arrays or shapes, without the replica axis.
+      mesh: sizes of the axes.
+
+    Raises:
+      ConfigError: a parameter fits no rule, a rule fits no parameter, or an axis cannot be divided.
+    """
+    sizes = dict(mesh.shape)
+    if model.num_heads % sizes[MODEL]:
+        raise ConfigError(f"mesh.model: {model.num_heads} heads cannot be divided by {sizes[MODEL]}")
+    leaves, tree = jax.tree.flatten_with_path(params)
+    paths = [_dotted(path) for path, _ in leaves]
+    for rule in config.rules:
+        if not any(fnmatchcase(path, rule.pattern) for path in paths):
+            raise ConfigError(f"mesh.rules: no parameter fits {rule.pattern!r}{nearest(rule.pattern, paths)}")
+    few = set(ROLES["memory"] + ROLES["memory_bias"]) if model.head_sizes.num_kv_heads % sizes[MODEL] else set()
+
+    def axes_of(path: str, shape: Sequence[int]) -> Axes:
+        own = next((rule for rule in config.rules if fnmatchcase(path, rule.pattern)), None)
+        if own is not None:
+            return _divided(path, shape, _used(own.axes, sizes), sizes)
+        rules = [_rule(path, each) for each in tables(config)]
+        joined = _product([() if rule.pattern in few and MODEL in rule.axes else rule.axes for rule in rules])
+        joined = _used(joined, sizes)
+        if rules[0].pattern in ROLES["vocabulary"] and joined and joined[0] and shape[-2] % sizes[MODEL]:
+            warnings.warn(
+                f"{path} is whole on all {sizes[MODEL]} devices of a layer: they cannot divide {shape[-2]} rows",
+                stacklevel=2,
+            )
+            joined = (None, joined[1])
+        return _divided(path, shape, joined, sizes)
+
+    return jax.tree.unflatten(tree, [axes_of(path, leaf.shape) for path, (_, leaf) in zip(paths, leaves, strict=True)])
+
+
+def _rule(path: str, rules: Table) -> Shard:
+    """The one rule of a table that fits."""
+    found = [rule for rule in rules if fnmatchcase(path, rule.pattern)]
+    if len(found) != 1:
+        why = "no rule" if not found else "more than one rule"
+        raise ConfigError(f"mesh: {why} fits the parameter {path}; give one in mesh.rules: shard('{path}')")
+    return found[0]
+
+
+def _product(several: Sequence[tuple[str | None, ...]]) -> Axes:
+    """Axes cut by all of them, aligned at the last."""
+    length = max(map(len, several))
+    padded = [(None,) * (length - len(axes)) + tuple(axes) for axes in several]
+    return tuple(tuple(axis for axis in column if axis) for column in zip(*padded, strict=True))
+
+
+def _used(axes: Axes, sizes: Mapping[str, int]) -> Axes:
+    """Without axes of one device, so that equal layouts are equal values."""
+    several = [(axis,) if isinstance(axis, str) else axis or () for axis in axes]
+    kept = [tuple(axis for axis in one if sizes[axis] > 1) for one in several]
+    return tuple((one[0] if len(one) == 1 else one) if one else None for one in kept)
+
+
+def _divided(path: str, shape: Sequence[int], axes: Axes, sizes: Mapping[str, int]) -> Axes:
+    """The axes, where they divide the array."""
+    if len(axes) > len(shape):
+        raise ConfigError(f"mesh: {path} {tuple(shape)} has fewer axes than the rule {axes}")
+    for size, axis in zip(shape[len(shape) - len(axes) :], axes, strict=True):
+        count = math.prod(sizes[name] for name in ([axis] if isinstance(axis, str) else axis or ()))
+        if size % count:
+            raise ConfigError(
+                f"mesh: {path} {tuple(shape)} cannot be cut, {size} is not a multiple of {count} ({axis})"
+            )
+    return axes
+
+
+def state_shardings(state: Any, axes: Params, params: Params, mesh: Mesh | AbstractMesh) -> Any:
+    """A `NamedSharding` for each leaf of a training state (leading axis R).
+
+    Args:
+      state: arrays or shapes.
+      axes: from `parameter_axes`.
+      params: the parameters or their shapes, without the axis R.
+      mesh: on which they lie.
+    """
+    of_parameter = {
+        tuple(entry.key for entry in path): (leaf.shape, own)
+        for (path, leaf), own in zip(
+            jax.tree.leaves_with_path(params),
+            jax.tree.leaves(axes, is_leaf=lambda a: isinstance(a, tuple)),
+            strict=True,
+        )
+    }
+
+    def sharding(path, leaf):
+        names = tuple(entry.key for entry in path if isinstance(entry, jax.tree_util.DictKey))
+        tails = (names[i:] for i in range(len(names)))
+        shape, own = next((of_parameter[tail] for tail in tails if tail in of_parameter), ((), ()))
+        own = own if leaf.shape[1:] == shape else ()
+        return NamedSharding(mesh, PartitionSpec(REPLICA, *(None,) * (leaf.ndim - 1 - len(own)), *own))
+
+    return jax.tree.map_with_path(sharding, state)
+
+
+def _dotted(path: jax.tree_util.KeyPath) -> str:
+    return ".".join(str(entry.key) for entry in path)  # pyright: ignore[reportAttributeAccessIssue]
