@@ -13,6 +13,7 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 
 from transformer.config.variant import ConfigError, Variant, item_of, nearest, to_text, variant_of
 from transformer.training.checkpoint import CheckpointError
+from transformer.training.disk import EXIT_UNWRITABLE, WriteError
 from transformer.training.signals import EXIT_INTERRUPTED, Interrupted
 
 T = TypeVar("T")
@@ -91,12 +92,15 @@ def _one_line(box: str) -> str:
 
 
 def main(run: Callable[[], None]) -> None:
-    """Call `run`; a wrong choice is one line and exit code 2, a saved interruption exit code 75."""
+    """Call `run`; a wrong choice is one line and exit code 2, a full disk 74, a saved interruption 75."""
     try:
         run()
     except (ConfigError, CheckpointError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
+    except WriteError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(EXIT_UNWRITABLE)
     except Interrupted as stop:
         print(stop, file=sys.stderr)
         sys.exit(EXIT_INTERRUPTED)

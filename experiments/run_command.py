@@ -45,6 +45,8 @@ class RunOptions(RunConfig):
     """Go on with the run in workdir where there is one."""
     overwrite: bool = False
     """Delete the run in workdir."""
+    strict: bool = False
+    """Stop at a damaged checkpoint instead of going on from the one before."""
     mesh: MeshConfig = AUTOMATIC
     """How the devices share the work."""
     hosts: HostsConfig = ALONE
@@ -104,10 +106,11 @@ def train_command(
     when_not_empty = "resume" if command.resume else "overwrite" if command.overwrite else "refuse"
     replicas = command.grid()
     given = None if initial is None else initial(config.model)
-    how = {
+    how: dict[str, Any] = {
         "initial": given,
         "when_not_empty": when_not_empty,
         "observe": observe,
+        "strict": command.strict,
         "mesh": command.mesh,
         "processes": command.hosts,
     }

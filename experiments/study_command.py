@@ -1,6 +1,6 @@
 """The command line that all ablation studies share."""
 
-import shutil
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +12,10 @@ from transformer.config.presets import PRESETS
 from transformer.config.run import RunConfig
 from transformer.config.variant import ConfigError, nearest
 from transformer.study.budget import Budget, Knob
+from transformer.study.engines import LOCAL, Engine
 from transformer.study.probes import Probe
-from transformer.study.study import Study
+from transformer.study.study import Study, StudyError
+from transformer.training.workdir import clear, contents, locked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +42,8 @@ class StudyCommand(RunConfig):
     """Go on with the study in workdir where there is one: finished arms are read."""
     overwrite: bool = False
     """Delete the study in workdir."""
+    engine: Engine = LOCAL
+    """Where arms are computed: local, dask, dask(workers=4), or a running scheduler, tcp://host:port."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -90,16 +94,23 @@ def run_parsed(
     )
     prepare(command)
     runtime.start()
-    study.run(command.workdir).show()
+    try:
+        report = study.run(command.workdir, engine=command.engine)
+    except StudyError as error:
+        sys.exit(f"error: {error}")
+    report.show()
     print(f"report.md, report.json and the pictures are in {command.workdir}")
+    if report.failed:
+        sys.exit(1)
 
 
 def prepare(command: StudyCommand) -> None:
     """Refuse a folder that is not empty unless the command says what to do with it."""
-    if command.workdir.is_dir() and any(command.workdir.iterdir()):
-        if command.overwrite and (command.workdir / "cells").is_dir():
-            shutil.rmtree(command.workdir)
-        elif not command.resume:
-            raise ConfigError(
-                f"workdir: {command.workdir} is not empty; --resume goes on with it, --overwrite starts again"
-            )
+    if not (found := contents(command.workdir)) or command.resume:
+        return
+    if not command.overwrite or "cells" not in found:
+        raise ConfigError(
+            f"workdir: {command.workdir} is not empty; --resume goes on with it, --overwrite starts again"
+        )
+    with locked(command.workdir):
+        clear(command.workdir)

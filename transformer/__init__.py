@@ -7,6 +7,7 @@ model = T.LanguageModel(config.model.replace(vocab_size=65), key=jax.random.key(
 params, apply = T.split(model)
 """
 
+import importlib
 from typing import TYPE_CHECKING
 
 from transformer.analysis.bleu import Bleu, bleu4
@@ -227,6 +228,7 @@ from transformer.training.sharding import DATA_PARALLEL, FULLY_SHARDED, TENSOR_P
 from transformer.training.step import TrainState, create_train_state, make_train_step
 
 if TYPE_CHECKING:
+    from transformer.study.engines import DaskEngine, Engine, LocalEngine, SchedulerEngine
     from transformer.study.report import Report
     from transformer.study.study import Study
 
@@ -290,6 +292,7 @@ __all__ = [
     "Copy",
     "Corpus",
     "Cosine",
+    "DaskEngine",
     "DataConfig",
     "Dataset",
     "DeepNorm",
@@ -304,6 +307,7 @@ __all__ = [
     "Encoder",
     "EncoderDecoder",
     "EncoderDecoderConfig",
+    "Engine",
     "Exact",
     "ExpertChoice",
     "FanIn",
@@ -354,6 +358,7 @@ __all__ = [
     "ListOps",
     "Llama3Scaling",
     "LocalBlocks",
+    "LocalEngine",
     "Macaron",
     "Mask",
     "MaskedToken",
@@ -437,6 +442,7 @@ __all__ = [
     "Scanned",
     "Schedule",
     "ScheduleFree",
+    "SchedulerEngine",
     "Score",
     "ScoreResidual",
     "Segment",
@@ -544,14 +550,18 @@ __all__ = [
 ]
 
 
+_LATE = {
+    "DaskEngine": "engines",
+    "Engine": "engines",
+    "LocalEngine": "engines",
+    "Report": "report",
+    "SchedulerEngine": "engines",
+    "Study": "study",
+}
+
+
 def __getattr__(name: str):
     """The study engine brings scipy and matplotlib, so it is loaded when it is first named."""
-    if name == "Study":
-        from transformer.study.study import Study
-
-        return Study
-    if name == "Report":
-        from transformer.study.report import Report
-
-        return Report
+    if name in _LATE:
+        return getattr(importlib.import_module(f"transformer.study.{_LATE[name]}"), name)
     raise AttributeError(f"module 'transformer' has no attribute {name!r}")

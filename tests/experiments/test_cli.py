@@ -18,6 +18,10 @@ from transformer.config.residuals import PostNorm
 from transformer.config.rotary_positions import RoPE
 from transformer.config.rules import Lion
 from transformer.config.variant import ConfigError
+from transformer.study.engines import DaskEngine, SchedulerEngine
+from transformer.training.checkpoint import CheckpointError
+from transformer.training.disk import WriteError
+from transformer.training.signals import Interrupted
 
 COMMANDS = {name: cli.extend(preset, Command) for name, preset in PRESETS.items()}
 
@@ -60,6 +64,30 @@ def test_wrong_arguments_are_one_line(arguments, message):
     said = " ".join(str(error.value).split())
     assert message in said
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(ConfigError, 2), (CheckpointError, 2), (WriteError, 74), (Interrupted, 75)]
+)
+def test_exit_codes(error, code, capsys):
+    """One line, whatever went wrong."""
+
+    def run():
+        raise error("this and that")
+
+    with pytest.raises(SystemExit) as stop:
+        cli.main(run)
+    assert stop.value.code == code
+    assert capsys.readouterr().err.endswith("this and that\n")
+
+
+def test_engines():
+    """Also by the address of a scheduler alone."""
+    command = cli.parse(StudyCommand, budgets("x"), ["--engine", "tcp://10.0.0.1:8786"])
+    assert command.engine == SchedulerEngine("tcp://10.0.0.1:8786")
+    assert cli.parse(StudyCommand, budgets("x"), ["--engine", "dask(workers=2)"]).engine == DaskEngine(2)
+    with pytest.raises(ConfigError, match="engine: unknown name 'slurm'; known: dask, local, scheduler"):
+        cli.parse(StudyCommand, budgets("x"), ["--engine", "slurm"])
 
 
 def test_every_experiment_explains_itself(capsys):

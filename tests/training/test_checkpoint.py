@@ -67,6 +67,42 @@ def test_any_damaged_file_is_named_and_the_one_before_is_taken(folder, how):
             assert_is(checkpoint.restore(folder, state(0.0)), 20)
 
 
+@pytest.mark.parametrize("text", ['"position": 30', '"arrays"', '"step": 30'])
+def test_the_manifest_is_guarded_too(folder, text):
+    """A bit that leaves it readable."""
+    path = folder / "00000030" / "manifest.json"
+    whole = path.read_text()
+    assert text in whole
+    path.write_text(whole.replace(text, text[:-1] + chr(ord(text[-1]) ^ 1)))
+    with pytest.warns(UserWarning, match="00000030 is damaged .*manifest"):
+        assert_is(checkpoint.restore(folder, state(0.0)), 20)
+
+
+def test_strict_stops_at_damage(folder):
+    damage(files(folder, 30)[-1], "truncated")
+    with pytest.raises(CheckpointError, match=r"00000030 is damaged .*without --strict"):
+        checkpoint.restore(folder, state(0.0), strict=True)
+    damage(files(folder, 20)[-1], "truncated")  # the newest decides
+    checkpoint.save(folder, 30, state(30.0), {"position": 30})
+    assert_is(checkpoint.restore(folder, state(0.0), strict=True), 30)
+
+
+def test_a_deletion_cut_short_leaves_no_checkpoint(folder, monkeypatch):
+    """The next start takes the rest away."""
+
+    def killed(path, **_):
+        if path.name == ".00000020.partial" and path.is_dir():
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("shutil.rmtree", killed)
+    with pytest.raises(KeyboardInterrupt):
+        checkpoint.save(folder, 40, state(40.0), {"position": 40})
+    monkeypatch.undo()
+    assert checkpoint.steps(folder) == [30, 40]
+    assert_is(checkpoint.restore(folder, state(0.0)), 40)
+    assert not list(folder.glob(".*"))
+
+
 def test_an_empty_folder_is_damage(folder):
     for path in sorted((folder / "00000030").rglob("*"), reverse=True):
         path.unlink() if path.is_file() else path.rmdir()

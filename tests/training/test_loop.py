@@ -157,6 +157,9 @@ def test_a_diverged_replica_is_reported_and_leaves_the_others_alone(config, corp
     assert outcome.diverged_at[1] > 0
     assert (outcome.diverged_at[[0, 2, 3]] == -1).all()
     assert np.isfinite(outcome.validation_loss[[0, 2, 3]]).all()
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    skipped = [sum(line.get("skipped", 0) for line in lines if line["replica"] == i) for i in range(4)]
+    assert skipped == [0, config.steps - outcome.diverged_at[1], 0, 0]
 
 
 def test_a_rule_that_keeps_a_mean_is_judged_by_it_on_the_way_too(config, corpus, tmp_path):

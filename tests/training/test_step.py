@@ -74,6 +74,36 @@ def test_a_run_that_stops_being_finite_is_frozen_and_remembered(config, batch):
     chex.assert_trees_all_equal(after.params, state.params)
 
 
+def test_updates_that_are_not_finite_are_left_out_until_there_are_too_many_in_a_row(config, batch):
+    """A good one between them counts anew; the state is that of the good ones alone."""
+    optimizer = optax.sgd(0.1, momentum=0.9)
+    apply, state = start(config, optimizer)
+    step = jax.jit(make_train_step(apply, NextToken(), optimizer, skip_limit=2))
+    bad = {**batch, "weights": batch["weights"] * jnp.nan}
+    good, _ = step(step(state, batch)[0], batch)
+    for poisoned in (False, True, True, False, True, True):
+        state, metrics = step(state, bad if poisoned else batch)
+        assert int(metrics["skipped"]) == poisoned
+        assert int(state.diverged_at) == -1
+    chex.assert_trees_all_equal((state.params, state.opt_state), (good.params, good.opt_state))
+    state, _ = step(state, bad)
+    assert int(state.diverged_at) == 6
+    state, metrics = step(state, batch)
+    assert int(metrics["skipped"]) == 1
+    chex.assert_trees_all_equal(state.params, good.params)
+
+
+def test_updates_with_a_large_gradient_are_left_out(config, batch):
+    optimizer = optax.sgd(1.0)
+    apply, state = start(config, optimizer)
+    norm = float(jax.jit(make_train_step(apply, NextToken(), optimizer))(state, batch)[1]["grad_norm"])
+    for factor, moved in ((1.01, True), (0.99, False)):
+        step = jax.jit(make_train_step(apply, NextToken(), optimizer, skip_limit=1, skip_above=factor * norm))
+        new, metrics = step(state, batch)
+        assert int(metrics["skipped"]) == (not moved)
+        assert bool((new.params["embedding"]["table"] != state.params["embedding"]["table"]).any()) == moved
+
+
 def test_an_empty_batch_changes_nothing_and_is_finite(config, batch):
     optimizer = optax.sgd(1.0)
     apply, state = start(config, optimizer)

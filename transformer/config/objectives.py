@@ -107,6 +107,10 @@ class Objective(Variant, abc.ABC):
     @abc.abstractmethod
     def __call__(self, apply: Callable[..., jax.Array], params: Any, batch: Batch, key: jax.Array | None) -> Sums: ...
 
+    def limits(self, model: Any) -> dict[str, int]:
+        """How many ids there are, by the name of the array of the batch that holds them."""
+        return {"tokens": model.vocab_size}
+
     def chance(self, model: Any) -> float:
         """The loss of a uniform guess; a run that ends above it has diverged."""
         return math.log(model.vocab_size)
@@ -269,6 +273,9 @@ class SequenceToSequence(Objective):
     label_smoothing: float = 0.0
     z_loss: float = 0.0
 
+    def limits(self, model):
+        return {"source": model.source_vocab_size, "target": model.vocab_size}
+
     def labels(self, batch):
         return batch["target"][..., 1:]
 
@@ -296,6 +303,10 @@ class Classification(Objective):
             raise ConfigError(
                 f"model.pooling: {model.pooling} does not fit the objective {self}; token_classification has none"
             )
+
+    def limits(self, model):
+        inputs = {} if model.vocab_size is None else {"inputs": model.vocab_size}
+        return {"labels": model.num_classes, **inputs}
 
     def chance(self, model):
         return math.log(model.num_classes)
@@ -349,6 +360,9 @@ class Reconstruction(Objective):
 
     def labels(self, batch):
         return batch["inputs"].reshape(*batch["inputs"].shape[:-3], -1)
+
+    def limits(self, model):
+        return {}
 
     def chance(self, model):
         return math.inf

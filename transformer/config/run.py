@@ -75,6 +75,18 @@ class OptimizerConfig:
     """Largest global norm of the gradient; none: no clipping."""
     groups: tuple[ParameterGroup, ...] = ()
     """Parameters with other learning rates and decays; the first group whose pattern fits a path has it."""
+    skip_limit: int = 0
+    """Updates in a row that are left out where loss or gradient is not finite; with one more the run has diverged."""
+    skip_above: float | None = None
+    """Norm of the gradient, before clipping, above which an update is left out too; none: any finite one is taken."""
+
+    def __post_init__(self):
+        if self.skip_limit < 0:
+            raise ConfigError(f"optimizer.skip_limit: {self.skip_limit} is negative")
+        if self.skip_above is not None and (self.skip_above <= 0 or not self.skip_limit):
+            raise ConfigError(
+                f"optimizer.skip_above: {self.skip_above} needs to be positive, and a skip_limit of at least 1"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

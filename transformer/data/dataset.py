@@ -148,6 +148,19 @@ def check_tokens(tokens: np.ndarray, vocab_size: int, what: str) -> None:
         raise ConfigError(f"{what}: token {tokens[place]} at {place} is not in [0, {vocab_size})")
 
 
+def check_batches(batches: Batch, limits: Mapping[str, int], first: int, what: str = "batch of step") -> None:
+    """Raise `ConfigError` with the place of the first id of arrays (R, T, B, …) that is not below its limit.
+
+    Inside a compiled program such an id would be clamped, wrap, or become NaN.
+    """
+    for name, limit in limits.items():
+        ids = batches.get(name)
+        if ids is not None and ids.size and ids.dtype.kind in "iu" and (ids.min() < 0 or ids.max() >= limit):
+            _, number, *place = (int(i) for i in np.argwhere((ids < 0) | (ids >= limit))[0])
+            wrong = ids[(ids < 0) | (ids >= limit)][0]
+            raise ConfigError(f"{what} {first + number}: {name} has {wrong} at {tuple(place)}, not in [0, {limit})")
+
+
 def pad_rows(rows: Sequence[np.ndarray], length: int) -> np.ndarray:
     """(N, length) int32, zeros behind each row."""
     padded = np.zeros((len(rows), length), np.int32)

@@ -1,9 +1,13 @@
 """A cell of a study: all runs of one arm, in a folder named by the hash of what decides them."""
 
+import contextlib
 import json
+import traceback
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -13,11 +17,15 @@ from transformer.data.dataset import Dataset
 from transformer.study.probes import Probe
 from transformer.training.checkpoint import write_durably
 from transformer.training.loop import train
-from transformer.training.workdir import identity
+from transformer.training.signals import Interrupted
+from transformer.training.workdir import CONFIG, identity, locked
+
+ERROR = "error.txt"
+"""What went wrong at the last attempt: a line, and below it where."""
 
 
 @dataclass(frozen=True)
-class Cell:
+class Result:
     """The results of the replicas of one config, in their order; a diverged one is None."""
 
     validation_loss: list[float | None]
@@ -34,37 +42,79 @@ class Cell:
     """By label, for each replica."""
 
 
-def cell_folder(workdir: Path, config: RunConfig, replicas: Sequence[Replica], data: Dataset) -> Path:
-    return workdir / "cells" / identity(config, replicas, data)["sha256"][:16]
+@dataclass(frozen=True)
+class Cell:
+    """What is to be computed, and where."""
 
+    title: str
+    config: RunConfig
+    replicas: Sequence[Replica]
+    data: Dataset
+    cells: Path
+    """The folder of all cells of the study."""
+    probes: Sequence[Probe] = ()
 
-def run_cell(
-    config: RunConfig,
-    replicas: Sequence[Replica],
-    data: Dataset,
-    workdir: Path,
-    title: str,
-    probes: Sequence[Probe] = (),
-) -> Cell:
-    """The cell's results: read where they exist, otherwise computed, from its checkpoint if it has one."""
-    folder = cell_folder(workdir, config, replicas, data)
-    path = folder / "result.json"
-    if path.exists() and {p.label for p in probes} <= set((cell := Cell(**json.loads(path.read_text()))).probes):
-        return cell
-    outcome = train(config, replicas, data, folder, when_not_empty="resume", title=title)
-    rate = outcome.tokens_per_second
-    cell = Cell(
-        validation_loss=_finite(outcome.validation_loss),
-        diverged_at=[None if at < 0 else int(at) for at in outcome.diverged_at],
-        seconds=outcome.seconds,
-        tokens_per_second=rate if np.isfinite(rate) else None,
-        parameters=parameter_count(config.model),
-        flops=train_flops(config.model),
-        exact_match=_finite(outcome.exact_match),
-        probes={probe.label: _finite(probe(config, outcome.params, data)) for probe in probes},
-    )
-    write_durably(path, json.dumps(asdict(cell), indent=1))
-    return cell
+    @cached_property
+    def identity(self) -> dict[str, Any]:
+        return identity(self.config, self.replicas, self.data)
+
+    @cached_property
+    def folder(self) -> Path:
+        return self.cells / self.identity["sha256"][:16]
+
+    def result(self) -> Result | None:
+        """What was computed, where all of it was."""
+        path = self.folder / "result.json"
+        if not path.exists():
+            return None
+        result = Result(**json.loads(path.read_text()))
+        return result if {probe.label for probe in self.probes} <= result.probes.keys() else None
+
+    def compute(self) -> None:
+        """Train from the newest checkpoint, if there is one, measure, and write the result."""
+        self.write_config()
+        outcome = train(self.config, self.replicas, self.data, self.folder, when_not_empty="resume", title=self.title)
+        rate = outcome.tokens_per_second
+        result = Result(
+            validation_loss=_finite(outcome.validation_loss),
+            diverged_at=[None if at < 0 else int(at) for at in outcome.diverged_at],
+            seconds=outcome.seconds,
+            tokens_per_second=rate if np.isfinite(rate) else None,
+            parameters=parameter_count(self.config.model),
+            flops=train_flops(self.config.model),
+            exact_match=_finite(outcome.exact_match),
+            probes={probe.label: _finite(probe(self.config, outcome.params, self.data)) for probe in self.probes},
+        )
+        write_durably(self.folder / "result.json", json.dumps(asdict(result), indent=1))
+
+    def write_config(self) -> None:
+        """Say whose folder it is."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if not (self.folder / CONFIG).exists():
+            write_durably(self.folder / CONFIG, json.dumps(self.identity, indent=1, sort_keys=True))
+
+    def attempt(self, *, wait: bool = False) -> str | None:
+        """Compute what is not there; the error in one line where that fails, and in `error.txt` where.
+
+        Args:
+          wait: for another process that is computing it; otherwise that is an error.
+
+        Raises:
+          Interrupted: a signal asked to stop; the state is saved.
+        """
+        try:
+            with locked(self.folder, wait=wait):
+                if self.result() is None:
+                    self.compute()
+        except Interrupted:
+            raise
+        except Exception as error:
+            said = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            with contextlib.suppress(OSError):  # the disk may be what failed
+                write_durably(self.folder / ERROR, f"{said}\n\n{traceback.format_exc()}")
+            return said
+        (self.folder / ERROR).unlink(missing_ok=True)
+        return None
 
 
 def _finite(values: np.ndarray) -> list[float | None]:

@@ -14,7 +14,7 @@ from rich.table import Table
 from transformer.config.run import RunConfig
 from transformer.data.dataset import Dataset
 from transformer.study import figures
-from transformer.study.cell import Cell
+from transformer.study.cell import Result
 from transformer.study.statistics import (
     Interval,
     compare_paired,
@@ -34,7 +34,7 @@ class ArmRuns:
 
     changes: str
     config: RunConfig
-    cell: Cell
+    cell: Result
     folder: Path
 
     def losses(self, num_learning_rates: int) -> np.ndarray:
@@ -107,6 +107,8 @@ class Report:
     environment: dict[str, Any]
     curves: dict[str, figures.Curves]
     """Training loss of the estimation runs at the selected learning rate, by arm."""
+    failed: dict[str, str]
+    """The errors of the arms that could not be computed."""
 
     def show(self) -> None:
         """Print what was found and what it cost."""
@@ -117,6 +119,8 @@ class Report:
                 table.add_row(*(_row(arm)[column] for column in columns))
             console.print(table)
         console.print(self.summary(), highlight=False)
+        for name, error in self.failed.items():
+            console.print(f"{name} failed: {error}", highlight=False, markup=False)
 
     def beside(self) -> list[str]:
         """The columns of what the loss hides."""
@@ -134,6 +138,7 @@ class Report:
         lines = [columns, ["---"] * len(columns), *([_row(arm)[c] for c in columns] for arm in self.arms)]
         rows = "\n".join(f"| {' | '.join(line)} |" for line in lines)
         arms = "\n".join(f"- {arm.name}: {arm.changes or 'the base'}" for arm in self.arms)
+        arms += "".join(f"\n- {name}: failed: {error}" for name, error in self.failed.items())
         pictures = "\n".join(f"![{name}]({name}.png)" for name in ("forest", "curves", "learning_rates"))
         details = json.dumps({"config": self.config, "data": self.data, "environment": self.environment}, indent=1)
         return f"# {self.name}\n\n{rows}\n\n{arms}\n\n{self.summary()}\n\n{pictures}\n\n```json\n{details}\n```\n"
@@ -194,6 +199,7 @@ def analyse(
     planned_effect: float,
     config: dict[str, Any],
     data: Dataset,
+    failed: Mapping[str, str],
 ) -> Report:
     """Select a learning rate per arm, estimate on the other seeds, compare with the baseline."""
     losses = {arm: run.losses(len(learning_rates)) for arm, run in runs.items()}
@@ -263,6 +269,7 @@ def analyse(
             arm: _estimation_curves(run, chosen[arm], losses[arm].shape[1], num_selection_seeds)
             for arm, run in runs.items()
         },
+        failed=dict(failed),
     )
 
 

@@ -10,10 +10,16 @@ from transformer.config.run import Replica, RunConfig, grid, to_json
 from transformer.config.variant import ConfigError, nearest, to_text
 from transformer.data.dataset import Dataset, load_data
 from transformer.study import budget as budgets
-from transformer.study.cell import Cell, cell_folder, run_cell
+from transformer.study.cell import Cell, Result
+from transformer.study.engines import LOCAL, Engine
 from transformer.study.probes import Probe
 from transformer.study.report import ArmRuns, Report, analyse
 from transformer.study.statistics import smallest_detectable_effect
+from transformer.training.workdir import locked
+
+
+class StudyError(RuntimeError):
+    """So many arms failed that there is nothing to compare."""
 
 
 @dataclass(frozen=True)
@@ -91,25 +97,71 @@ class Study:
         n = self.seeds - self.num_selection_seeds
         return smallest_detectable_effect(n, comparisons=len(self.arms) - 1, correlation=0.5)
 
-    def run(self, workdir: str | Path, *, data: Dataset | None = None, say: Callable[[str], None] = print) -> Report:
+    def cells(self, workdir: Path, data: Dataset) -> dict[str, Cell]:
+        """The cell of each arm; arms that come to the same have one between them."""
+        configs = self.configs(data)
+        return {
+            name: Cell(f"{name} ({i}/{len(configs)})", config, self.replicas, data, workdir / "cells", self.probes)
+            for i, (name, config) in enumerate(configs.items(), 1)
+        }
+
+    def run(
+        self,
+        workdir: str | Path,
+        *,
+        data: Dataset | None = None,
+        engine: Engine = LOCAL,
+        say: Callable[[str], None] = print,
+    ) -> Report:
         """Run what is not there yet, write report.json, report.md and the pictures.
 
-        Finished arms are read, interrupted ones go on where they stopped.
+        Finished arms are read, interrupted ones go on where they stopped, and one that fails does not
+        stop the others: the report names it with its error.
+
+        Raises:
+          ConfigError: an arm is impossible, the engine is not there, or another process runs this study.
+          StudyError: fewer than two arms, or not the baseline, could be computed.
+          Interrupted: a signal asked to stop; the states are saved.
         """
         workdir = Path(workdir)
         data = load_data(self.base.data, workdir) if data is None else data
-        configs = self.configs(data)
+        cells = self.cells(workdir, data)
         say(
-            f"{self.name}: {len(configs)} arms × {len(self.replicas)} runs on {data.source}; smallest detectable "
+            f"{self.name}: {len(cells)} arms × {len(self.replicas)} runs on {data.source}; smallest detectable "
             f"difference {self.planned_effect():.2f} standard deviations over seeds (80 % power, ρ = 0.5 assumed)"
         )
-        runs = {}
-        for number, (name, config) in enumerate(configs.items(), 1):
-            folder = cell_folder(workdir, config, self.replicas, data)
-            cell = run_cell(config, self.replicas, data, workdir, f"{name} ({number}/{len(configs)})", self.probes)
-            say(f"  {name}: {cell.seconds:.0f} s{_diverged(cell)}")
-            runs[name] = ArmRuns(changes_text(self.arms[name]), config, cell, folder)
-        report = analyse(
+        with locked(workdir):
+            failed = self._compute(cells, engine, say)
+            report = self._analyse(cells, failed, data)
+            report.write(workdir)
+        return report
+
+    def _compute(self, cells: Mapping[str, Cell], engine: Engine, say: Callable[[str], None]) -> dict[str, str]:
+        """Compute the cells without a result; the errors of the arms that failed."""
+        arms: dict[Path, list[str]] = {}
+        for name, cell in cells.items():
+            arms.setdefault(cell.folder, []).append(name)
+        missing = {cell.folder: cell for cell in cells.values() if cell.result() is None}
+        for folder in arms.keys() - missing.keys():
+            say(f"  {', '.join(arms[folder])}: there already")
+        failed = {}
+        for cell, error in engine.run(list(missing.values())) if missing else ():
+            names = arms[cell.folder]
+            failed |= dict.fromkeys(names, error) if error else {}
+            say(f"  {', '.join(names)}: {f'failed: {error}' if error else _said(cell.result())}")
+        say(f"{len(cells) - len(failed)} of {len(cells)} arms are computed, {len(failed)} failed")
+        return failed
+
+    def _analyse(self, cells: Mapping[str, Cell], failed: Mapping[str, str], data: Dataset) -> Report:
+        runs = {
+            name: ArmRuns(changes_text(self.arms[name]), cell.config, result, cell.folder)
+            for name, cell in cells.items()
+            if name not in failed and (result := cell.result()) is not None
+        }
+        if self.baseline_name in failed or len(runs) < 2:
+            errors = "; ".join(f"{name}: {error}" for name, error in failed.items())
+            raise StudyError(f"{self.name}: nothing to compare with the baseline {self.baseline_name} ({errors})")
+        return analyse(
             runs,
             name=self.name,
             baseline=self.baseline_name,
@@ -119,9 +171,8 @@ class Study:
             planned_effect=self.planned_effect(),
             config=self.to_json(),
             data=data,
+            failed=failed,
         )
-        report.write(workdir)
-        return report
 
     def to_json(self) -> dict[str, Any]:
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
@@ -134,6 +185,7 @@ def changes_text(changes: Mapping[str, Any]) -> str:
     return ", ".join(f"{path}={value if isinstance(value, str) else to_text(value)}" for path, value in changes.items())
 
 
-def _diverged(cell: Cell) -> str:
-    count = sum(at is not None for at in cell.diverged_at)
-    return f", {count} of {len(cell.diverged_at)} runs diverged" if count else ""
+def _said(result: Result | None) -> str:
+    assert result is not None
+    count = sum(at is not None for at in result.diverged_at)
+    return f"{result.seconds:.0f} s" + (f", {count} of {len(result.diverged_at)} runs diverged" if count else "")

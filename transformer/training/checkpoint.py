@@ -1,24 +1,29 @@
 """Checkpoints that are whole or not there: orbax arrays, a manifest of hashes, one atomic rename.
 
     checkpoints/00001000/state/         arrays, written by orbax
-    checkpoints/00001000/manifest.json  sha256 of every file, shape and dtype of every array, and notes
+    checkpoints/00001000/manifest.json  sha256 of every file and of itself, shape and dtype of every array, notes
 
 The notes hold what else the run needs to go on: the data position and its fingerprint, the size of
 the metrics file.
 """
 
+import contextlib
 import hashlib
 import json
+import logging
 import os
 import shutil
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from transformer.config.run import fingerprint
 from transformer.training import hosts
+from transformer.training.disk import WriteError, writing
 
 KEEP = 2
 
@@ -28,38 +33,66 @@ class CheckpointError(RuntimeError):
 
 
 def save(folder: Path, step: int, state: Any, notes: dict[str, Any]) -> None:
-    """Write the checkpoint of a step; older ones but the last `KEEP` are deleted once it is there."""
+    """Write the checkpoint of a step; older ones but the last `KEEP` are deleted once it is there.
+
+    Raises:
+      WriteError: the disk is full or broken; the older checkpoints are as they were.
+    """
     import orbax.checkpoint.experimental.v1 as ocp
 
-    partial = folder / f".{step:08d}.partial"
-    if hosts.is_writer():
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-    hosts.barrier("partial")
+    partial = _partial(folder, step)
     arrays = _named_arrays(state)
-    ocp.save(str(partial.absolute() / "state"), arrays)
-    hosts.barrier("saved")
-    if hosts.is_writer():
-        _publish(folder, step, arrays, notes)
-    hosts.barrier("published")
+    try:
+        with writing(folder / f"{step:08d}"):
+            if hosts.is_writer():
+                shutil.rmtree(partial, ignore_errors=True)
+                partial.mkdir(parents=True)
+            hosts.barrier("partial")
+            with _quiet():
+                ocp.save(str(partial.absolute() / "state"), arrays)
+            hosts.barrier("saved")
+            if hosts.is_writer():
+                _publish(folder, step, arrays, notes)
+            hosts.barrier("published")
+    except WriteError:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
 
 
 def _publish(folder: Path, step: int, arrays: dict[str, Any], notes: dict[str, Any]) -> None:
     """Make what all processes have written a checkpoint."""
-    partial = folder / f".{step:08d}.partial"
-    manifest = {
+    partial, final = _partial(folder, step), folder / f"{step:08d}"
+    body = {
         "step": step,
         "notes": notes,
         "arrays": {name: _kind(a) for name, a in arrays.items()},
         "files": {str(p.relative_to(partial)): _sha256(p) for p in sorted(partial.rglob("*")) if p.is_file()},
     }
-    write_durably(partial / "manifest.json", json.dumps(manifest, indent=1))
-    final = folder / f"{step:08d}"
+    write_durably(partial / "manifest.json", json.dumps({"sha256": fingerprint(body), **body}, indent=1))
     shutil.rmtree(final, ignore_errors=True)
     os.replace(partial, final)
     _sync(folder)
     for old in steps(folder)[:-KEEP]:
-        shutil.rmtree(folder / f"{old:08d}")
+        # A deletion that is cut short leaves something that is not taken for a checkpoint.
+        os.replace(folder / f"{old:08d}", _partial(folder, old))
+        shutil.rmtree(_partial(folder, old))
+
+
+def _partial(folder: Path, step: int) -> Path:
+    """Where a checkpoint is as long as it is not whole."""
+    return folder / f".{step:08d}.partial"
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the log in which orbax repeats, at length, what it raises."""
+    log = logging.getLogger("absl")
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
 
 
 def steps(folder: Path) -> list[int]:
@@ -67,7 +100,7 @@ def steps(folder: Path) -> list[int]:
     return sorted(int(p.name) for p in folder.glob("*") if p.name.isdigit())
 
 
-def restore(folder: Path, template: Any) -> tuple[Any, dict[str, Any]] | None:
+def restore(folder: Path, template: Any, *, strict: bool = False) -> tuple[Any, dict[str, Any]] | None:
     """The newest whole checkpoint as (state, notes), or None where there is none at all.
 
     A damaged one is named in a warning and the one before it is taken.
@@ -75,9 +108,10 @@ def restore(folder: Path, template: Any) -> tuple[Any, dict[str, Any]] | None:
     Args:
       folder: of the checkpoints.
       template: a state, or `ShapeDtypeStruct`s with shardings; the arrays must agree with it exactly.
+      strict: a damaged one is an error.
 
     Raises:
-      CheckpointError: every checkpoint is damaged, or the arrays are those of another state.
+      CheckpointError: every checkpoint is damaged, or one is and `strict`, or the arrays are those of another state.
     """
     if hosts.is_writer():
         for partial in folder.glob(".*.partial"):
@@ -87,6 +121,10 @@ def restore(folder: Path, template: Any) -> tuple[Any, dict[str, Any]] | None:
     for step in reversed(found):
         path = folder / f"{step:08d}"
         if damage := _damage(path):
+            if strict:
+                raise CheckpointError(
+                    f"checkpoint {path} is damaged ({damage}); without --strict the one before is taken"
+                )
             warnings.warn(f"checkpoint {path} is damaged ({damage}); falling back to the one before", stacklevel=2)
             continue
         return _load(path, template)
@@ -100,10 +138,13 @@ def restore(folder: Path, template: Any) -> tuple[Any, dict[str, Any]] | None:
 def _damage(path: Path) -> str | None:
     """What is wrong with the files of a checkpoint."""
     try:
-        files = json.loads((path / "manifest.json").read_text())["files"]
-    except (OSError, ValueError, KeyError):
+        manifest = json.loads((path / "manifest.json").read_text())
+    except (OSError, ValueError):
         return "manifest.json cannot be read"
-    for name, digest in files.items():
+    body = {name: value for name, value in manifest.items() if name != "sha256"}
+    if manifest.get("sha256") != fingerprint(body):
+        return "manifest.json has changed"
+    for name, digest in body["files"].items():
         if not (path / name).is_file():
             return f"{name} is missing"
         if _sha256(path / name) != digest:
@@ -162,7 +203,7 @@ def _sha256(path: Path) -> str:
 def write_durably(path: Path, text: str) -> None:
     """Write a small file whole or not at all, and wait until it is on the disk."""
     partial = path.with_name(f".{path.name}.partial")
-    with partial.open("w", encoding="utf-8") as file:
+    with writing(path), partial.open("w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())

@@ -16,16 +16,16 @@ import numpy as np
 from transformer.config.mesh import ALONE, AUTOMATIC, HostsConfig, MeshConfig
 from transformer.config.objectives import Sums
 from transformer.config.run import Replica, RunConfig
-from transformer.data.dataset import Dataset, stack_batches
-from transformer.data.tokenizers import TrainedTokenizer
+from transformer.data.dataset import Dataset, check_batches, stack_batches
 from transformer.models.pure import Params
 from transformer.training import checkpoint, hosts
-from transformer.training.checkpoint import write_durably
+from transformer.training.checkpoint import CheckpointError
+from transformer.training.disk import writing
 from transformer.training.program import SHARED_BATCHES, Program, make_program
 from transformer.training.progress import Progress
 from transformer.training.signals import Interrupted, StopRequest
 from transformer.training.step import Metrics, TrainState
-from transformer.training.workdir import WhenNotEmpty, identity, prepare_workdir
+from transformer.training.workdir import WhenNotEmpty, definitions, identity, prepared
 
 Observer = Callable[[Any], Mapping[str, np.ndarray]]
 
@@ -61,6 +61,7 @@ def train(
     when_not_empty: WhenNotEmpty = "refuse",
     title: str = "",
     observe: Observer | None = None,
+    strict: bool = False,
     initial: Params | None = None,
     mesh: MeshConfig = AUTOMATIC,
     processes: HostsConfig = ALONE,
@@ -75,25 +76,26 @@ def train(
     (leading axis R) and answers with arrays (R,) by name, which go to metrics.jsonl beside the seconds
     the run has taken.
 
+    A damaged checkpoint is named in a warning and the one before it is taken, or with `strict` it is an error.
     `initial` are parameters that all replicas begin with, such as those of a published model; what the
     model has besides them begins as usual.
 
     Raises:
-      ConfigError: the folder is not empty, or holds another run; the data does not fit the config.
+      ConfigError: the folder is not empty, holds another run, or is in use; the data does not fit the config.
+      CheckpointError: no checkpoint of those there are can be used.
+      WriteError: the disk is full or broken; the last checkpoint is whole.
       Interrupted: a signal asked to stop; the state is saved.
     """
     config = data.complete(config)
     own = identity(config, replicas, data, initial)
     hosts.check_same(own["sha256"])
-    if hosts.is_writer():
-        prepare_workdir(workdir, own, when_not_empty)
-        for name, tokenizer in data.tokenizers.items():
-            if isinstance(tokenizer, TrainedTokenizer):
-                write_durably(workdir / f"{name}.json", tokenizer.definition)
-    hosts.barrier("folder")
-    run = _Run(config, replicas, data, workdir, make_program(config, replicas, mesh, initial), observe)
     with ExitStack() as stack:
-        run.stop = stack.enter_context(StopRequest())
+        stop = stack.enter_context(StopRequest())
+        if hosts.is_writer():
+            stack.enter_context(prepared(workdir, own, when_not_empty, definitions(data)))
+        hosts.barrier("folder")
+        program = make_program(config, replicas, mesh, initial)
+        run = _Run(config, replicas, data, workdir, program, observe, strict, stop)
         run.watchdog = stack.enter_context(hosts.watched(processes.patience))
         run.progress = stack.enter_context(Progress(title or workdir.name, config.steps))
         return run.to_the_end()
@@ -109,6 +111,7 @@ class _Run:
     workdir: Path
     program: Program
     observe: Observer | None = None
+    strict: bool = False
     stop: StopRequest = field(default_factory=StopRequest)
     watchdog: Any = None
     progress: Any = None
@@ -120,6 +123,8 @@ class _Run:
         by_seed = {r.seed: self.data.train_batches(self.config, r.seed) for r in self.replicas}
         self.batches = [by_seed[r.seed] for r in self.replicas]
         validation = self.data.validation_batches(self.config, self.program.data_devices)
+        self.limits = self.config.objective.limits(self.config.model)
+        check_batches({name: array[None] for name, array in validation.items()}, self.limits, 0, "validation batch")
         self.validation = self.program.put(validation, SHARED_BATCHES)
 
     @property
@@ -129,12 +134,14 @@ class _Run:
 
     def to_the_end(self) -> Outcome:
         state, done = self.restore_or_init()
-        self.metrics = self.metrics_path.open("a", encoding="utf-8")
+        path = self.metrics_path
+        self.metrics = path.open("a", encoding="utf-8")
         self.learning_rates = np.asarray(self.program.learning_rates())
-        with self.metrics:
+        with writing(path), self.metrics:
             self.progress.update(done)
             for step, end in self.chunks(done):
                 batches = stack_batches(self.batches, step, end - step)
+                check_batches(batches, self.limits, step)
                 state, metrics = self.program.train(state, self.program.put(batches))
                 self.read_metrics()
                 self.watchdog.beat()
@@ -172,7 +179,7 @@ class _Run:
             step = end
 
     def restore_or_init(self) -> tuple[TrainState, int]:
-        restored = checkpoint.restore(self.workdir / "checkpoints", self.program.abstract_state)
+        restored = checkpoint.restore(self.workdir / "checkpoints", self.program.abstract_state, strict=self.strict)
         metrics = self.metrics_path
         if restored is None:
             metrics.write_bytes(b"")
@@ -184,6 +191,9 @@ class _Run:
                 "the same up to rounding, not bit for bit",
                 stacklevel=2,
             )
+        written = notes["metrics_bytes"]
+        if hosts.is_writer() and not (metrics.exists() and metrics.stat().st_size >= written):
+            raise CheckpointError(f"{metrics} has lost lines that were written before the checkpoint; restore a copy")
         # Lines written after the checkpoint will be written again.
         if hosts.is_writer():
             os.truncate(metrics, notes["metrics_bytes"])
@@ -233,6 +243,7 @@ class _Run:
         (first, metrics, tokens), self.unread = self.unread, None
         metrics = hosts.fetch(metrics)
         loss, norm = (np.asarray(metrics[name], np.float64) for name in ("loss", "grad_norm"))
+        skipped = np.asarray(metrics["skipped"]).sum(1)
         end = first + loss.shape[1]
         lines = [
             {
@@ -241,6 +252,7 @@ class _Run:
                 "loss": _finite(loss[i].mean()),
                 "grad_norm": _finite(norm[i].mean()),
                 "learning_rate": float(self.learning_rates[i, end - 1]),
+                **({"skipped": int(skipped[i])} if skipped[i] else {}),
             }
             for i in range(len(self.replicas))
         ]
@@ -249,6 +261,7 @@ class _Run:
 
     def log(self, lines: list[dict[str, Any]]) -> None:
         self.metrics.writelines(json.dumps(line) + "\n" for line in lines)
+        self.metrics.flush()
 
 
 def mean_loss(sums: Sums) -> np.ndarray:

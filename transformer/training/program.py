@@ -85,7 +85,13 @@ def make_program(
     optimizer = make_optimizer(config.optimizer, config.steps, pure.specs(model))
     average_from = None if config.average_last is None else max(config.steps - config.average_last, 0)
     step = make_train_step(
-        apply, config.objective, optimizer, accumulation=config.accumulation, average_from=average_from
+        apply,
+        config.objective,
+        optimizer,
+        accumulation=config.accumulation,
+        average_from=average_from,
+        skip_limit=config.optimizer.skip_limit,
+        skip_above=config.optimizer.skip_above,
     )
 
     def init(seed, initial_scale, numbers, given):

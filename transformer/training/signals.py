@@ -1,11 +1,14 @@
 """SIGTERM and Ctrl-C: the first asks the loop to save and stop, the second stops at once."""
 
+import ctypes
 import os
 import signal
+import sys
 import threading
 
 EXIT_INTERRUPTED = 75
 """Exit code of a run that was asked to stop and saved: the same command with --resume goes on."""
+_PR_SET_PDEATHSIG = 1
 
 
 class Interrupted(Exception):
@@ -33,3 +36,15 @@ class StopRequest:
         if self.requested:
             os._exit(128 + number)
         self.requested = True
+
+
+def die_with(parent: int) -> None:
+    """Have the kernel kill this process as soon as the one that started it ends (Linux; elsewhere nothing).
+
+    Otherwise a killed worker would leave its training behind, and the next worker would train beside it.
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before the kernel was told
+        os._exit(128 + signal.SIGKILL)

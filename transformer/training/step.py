@@ -25,7 +25,9 @@ class TrainState(NamedTuple):
     numbers: Numbers
     """The replica's own hyperparameters; optimizers get them as an extra argument."""
     diverged_at: jax.Array
-    """The step at which loss or gradient stopped being finite, int32; -1 while healthy."""
+    """The step at which loss or gradient were not finite once too often, int32; -1 while healthy."""
+    skipped: jax.Array
+    """Updates left out in a row, int32."""
     average: Params | None = None
     """Mean of the parameters after the last steps, where one is asked for; before those, the parameters."""
 
@@ -62,7 +64,7 @@ def create_train_state(
 ) -> TrainState:
     """The state before the first step; `averaged` makes place for a mean of the parameters."""
     average = jax.tree.map(jnp.copy, params) if averaged else None
-    return TrainState(jnp.int32(0), params, optimizer.init(params), key, numbers, jnp.int32(-1), average)
+    return TrainState(jnp.int32(0), params, optimizer.init(params), key, numbers, jnp.int32(-1), jnp.int32(0), average)
 
 
 def make_train_step(
@@ -72,12 +74,15 @@ def make_train_step(
     *,
     accumulation: int = 1,
     average_from: int | None = None,
+    skip_limit: int = 0,
+    skip_above: float | None = None,
 ) -> Step:
-    """`(state, batch) -> (state, metrics)` with metrics `loss` (nats per token) and `grad_norm`.
+    """`(state, batch) -> (state, metrics)` with metrics `loss` (nats per token), `grad_norm` and `skipped` (0 or 1).
 
     The gradient is that of the sum over the whole batch divided by the number of real tokens of
-    the whole batch, however many pieces `accumulation` cuts it into. From the first step whose
-    loss or gradient is not finite the state stays as it was.
+    the whole batch, however many pieces `accumulation` cuts it into. An update whose loss or gradient
+    is not finite is left out; from the first one after `skip_limit` such updates in a row the state
+    stays as it was.
 
     Args:
       apply: the pure model.
@@ -85,6 +90,8 @@ def make_train_step(
       optimizer: any optax transformation; its `update` may take `numbers`.
       accumulation: pieces of the batch, one after another.
       average_from: the first step whose resulting parameters enter `TrainState.average`.
+      skip_limit: updates that may be left out in a row.
+      skip_above: norm of the gradient above which an update is left out too.
     """
     optimizer = optax.with_extra_args_support(optimizer)
 
@@ -118,18 +125,23 @@ def make_train_step(
         loss, grads = sums.loss / weight, jax.tree.map(lambda g: g / weight, grads)
         grad_norm = optax.tree.norm(grads)
         updates, opt_state = optimizer.update(grads, state.opt_state, state.params, numbers=state.numbers)
-        finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
-        healthy = finite & (state.diverged_at < 0)
+        good = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
+        good = good if skip_above is None else good & (grad_norm <= skip_above)
+        skipped = jnp.where(good, 0, state.skipped + 1)
+        diverges = (skipped > skip_limit) & (state.diverged_at < 0)
+        diverged_at = jnp.where(diverges, state.step, state.diverged_at)
+        healthy = good & (diverged_at < 0)
         params, opt_state = jax.tree.map(
             lambda new, old: jnp.where(healthy, new, old),
             (optax.apply_updates(state.params, updates), opt_state),
             (state.params, state.opt_state),
         )
-        diverged_at = jnp.where(finite | (state.diverged_at >= 0), state.diverged_at, state.step)
-        new = state._replace(step=state.step + 1, params=params, opt_state=opt_state, diverged_at=diverged_at)
+        new = state._replace(
+            step=state.step + 1, params=params, opt_state=opt_state, diverged_at=diverged_at, skipped=skipped
+        )
         if average_from is not None:
             new = new._replace(average=_add_to_mean(state.average, params, state.step - average_from))
-        return new, {"loss": loss, "grad_norm": grad_norm}
+        return new, {"loss": loss, "grad_norm": grad_norm, "skipped": 1 - healthy.astype(jnp.int32)}
 
     return step
 

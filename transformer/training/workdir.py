@@ -1,10 +1,15 @@
-"""The folder of a run: whose it is, and what it ran on."""
+"""The folder of a run: whose it is, who writes in it, and what it ran on."""
 
+import contextlib
+import fcntl
 import json
+import os
 import shutil
-from collections.abc import Sequence
+import socket
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TextIO
 
 import jax
 import numpy as np
@@ -12,35 +17,126 @@ import numpy as np
 from transformer.config.run import Replica, RunConfig, fingerprint
 from transformer.config.variant import ConfigError, to_json
 from transformer.data.dataset import Dataset, fingerprint_arrays
+from transformer.data.tokenizers import TrainedTokenizer
 from transformer.models.pure import Params
 from transformer.training.checkpoint import write_durably
 from transformer.training.environment import environment
 
 WhenNotEmpty = Literal["refuse", "resume", "overwrite"]
 """What to do with a folder that holds an earlier run."""
+CONFIG, LOCK = "config.json", ".lock"
+_held: set[Path] = set()
 
 
-def prepare_workdir(workdir: Path, wanted: dict[str, Any], when_not_empty: WhenNotEmpty) -> None:
-    """Make the folder a run of that identity, or refuse.
+@contextlib.contextmanager
+def prepared(workdir: Path, wanted: dict[str, Any], when_not_empty: WhenNotEmpty, files: Mapping[str, str]):
+    """Make the folder a run of that identity and hold it, or refuse; `files` are texts that it needs to go on.
+
+    A run may go on to more steps than it was begun with, and to nothing else.
 
     Raises:
-      ConfigError: the folder is not empty and nothing was said about it, or holds another run.
+      ConfigError: the folder is not empty and nothing was said about it, holds another run, or is in use.
     """
-    path = workdir / "config.json"
+    # A folder that is refused is left as it was, without a lock in it.
+    _check(workdir, wanted, when_not_empty, files)
+    with locked(workdir):
+        steps_before = _check(workdir, wanted, when_not_empty, files)
+        if when_not_empty == "overwrite":
+            clear(workdir)
+        for name, text in files.items():
+            write_durably(workdir / name, text)
+        write_durably(workdir / CONFIG, json.dumps(wanted, indent=1, sort_keys=True))
+        write_durably(workdir / "environment.json", json.dumps(environment(), indent=1, sort_keys=True))
+        if steps_before is not None:
+            after = wanted["run"]["steps"]
+            print(f"{workdir}: from {steps_before} to {after} steps, from here on by their schedule", file=sys.stderr)
+        yield
+
+
+def _check(workdir: Path, wanted: dict[str, Any], when_not_empty: WhenNotEmpty, files: Mapping[str, str]) -> int | None:
+    """Refuse, or answer with the number of steps that a run had before it was given more."""
+    found = contents(workdir)
+    if found and when_not_empty == "refuse":
+        raise ConfigError(f"workdir: {workdir} is not empty; --resume goes on with it, --overwrite starts again")
+    # A start that was killed leaves no more than the files.
+    if CONFIG not in found and found - files.keys():
+        raise ConfigError(f"workdir: {workdir} is not empty and holds no {CONFIG} of a run")
+    if CONFIG not in found or when_not_empty == "overwrite":
+        return None
+    stored = json.loads((workdir / CONFIG).read_text())
+    differing = _differences(stored, wanted)
+    if differing == ["run.steps"] and stored["run"]["steps"] < wanted["run"]["steps"]:
+        return stored["run"]["steps"]
+    if differing:
+        raise ConfigError(f"workdir: {workdir} holds another run, which differs in {', '.join(differing)}")
+    return None
+
+
+@contextlib.contextmanager
+def locked(workdir: Path, *, wait: bool = False) -> Iterator[None]:
+    """Hold a folder, so that no other process writes in it; a process may hold one twice.
+
+    Args:
+      workdir: made where there is none.
+      wait: for as long as another process holds it, instead of refusing.
+
+    Raises:
+      ConfigError: another process holds the folder, or it cannot be written.
+    """
+    place = workdir.resolve()
+    if place in _held:
+        yield
+        return
+    try:
+        workdir.mkdir(parents=True, exist_ok=True)
+        file = (workdir / LOCK).open("a+", encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"workdir: {workdir} cannot be written: {error.strerror}") from None
+    with file:
+        _take(file, workdir, wait)
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {socket.gethostname()}")
+        file.flush()
+        _held.add(place)
+        try:
+            yield
+        finally:
+            _held.discard(place)
+
+
+def _take(file: TextIO, workdir: Path, wait: bool) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.seek(0)
+        holder = file.read() or "another process"
+        if not wait:
+            raise ConfigError(
+                f"workdir: {workdir} is in use by {holder}; end it first, or take another folder"
+            ) from None
+        print(f"waiting for {holder}, which holds {workdir}", file=sys.stderr, flush=True)
+        fcntl.flock(file, fcntl.LOCK_EX)
+
+
+def contents(workdir: Path) -> set[str]:
+    """The names of what is in a folder, without the lock and files whose writing was cut short.
+
+    Raises:
+      ConfigError: it is a file.
+    """
     if workdir.exists() and not workdir.is_dir():
         raise ConfigError(f"workdir: {workdir} is not a folder")
-    if workdir.exists() and any(workdir.iterdir()):
-        if when_not_empty == "refuse":
-            raise ConfigError(f"workdir: {workdir} is not empty; --resume goes on with it, --overwrite starts again")
-        if not path.exists():
-            raise ConfigError(f"workdir: {workdir} is not empty and holds no config.json of a run")
-        if when_not_empty == "overwrite":
-            shutil.rmtree(workdir)
-        elif differing := _differences(json.loads(path.read_text()), wanted):
-            raise ConfigError(f"workdir: {workdir} holds another run, which differs in {', '.join(differing)}")
-    workdir.mkdir(parents=True, exist_ok=True)
-    write_durably(path, json.dumps(wanted, indent=1, sort_keys=True))
-    write_durably(workdir / "environment.json", json.dumps(environment(), indent=1, sort_keys=True))
+    names = {p.name for p in workdir.iterdir()} if workdir.exists() else set()
+    return {name for name in names if name != LOCK and not (name.startswith(".") and name.endswith(".partial"))}
+
+
+def clear(workdir: Path) -> None:
+    """Delete all in a folder but its lock."""
+    for path in workdir.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path.name != LOCK:
+            path.unlink()
 
 
 def identity(
@@ -52,6 +148,12 @@ def identity(
         leaves = jax.tree.leaves_with_path(initial)
         body["initial"] = fingerprint_arrays({jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves})
     return {"sha256": fingerprint(body), **body}
+
+
+def definitions(data: Dataset) -> dict[str, str]:
+    """The files of the tokenizers that were trained on the data, by name."""
+    trained = {name: t for name, t in data.tokenizers.items() if isinstance(t, TrainedTokenizer)}
+    return {f"{name}.json": tokenizer.definition for name, tokenizer in trained.items()}
 
 
 def _differences(stored: Any, wanted: Any, path: str = "") -> list[str]:

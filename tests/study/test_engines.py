@@ -1,0 +1,220 @@
+"""Engines: cells in processes of their own, on workers that die, beside arms that fail."""
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from transformer.config.activations import ReLU
+from transformer.config.norms import Norm, RMSNorm
+from transformer.config.variant import ConfigError
+from transformer.study import engines, handover
+from transformer.study.engines import LOCAL, DaskEngine, Engine, SchedulerEngine, shares
+from transformer.study.probes import LongerText
+from transformer.study.study import Study, StudyError
+
+ARMS = {
+    "layernorm": {},
+    "rmsnorm": {"model.norm": RMSNorm()},
+    "relu": {"model.activation": ReLU()},
+}
+
+
+@dataclass(frozen=True)
+class Unstable(Norm):
+    """A norm that cannot be computed."""
+
+    def parameters(self, d_model):
+        return {}
+
+    def __call__(self, x_BLD, params):
+        raise RuntimeError("no such\nkernel")
+
+
+def numbers(report):
+    """What a report says of the arms, without the time it took."""
+    return [dataclasses.replace(arm, seconds=0.0) for arm in report.arms]
+
+
+def test_text_forms():
+    """A scheduler may be given by its address alone."""
+    assert Engine.parse("local") == LOCAL
+    assert Engine.parse("dask(workers=3)") == DaskEngine(3)
+    assert (
+        Engine.parse("tcp://10.0.0.1:8786")
+        == SchedulerEngine("tcp://10.0.0.1:8786")
+        == Engine.parse(str(SchedulerEngine("tcp://10.0.0.1:8786")))
+    )
+    for text, message in {"dsk": "did you mean 'dask'", "dask(workers=0)": "0 workers"}.items():
+        with pytest.raises(ConfigError, match=message):
+            Engine.parse(text)
+
+
+def test_workers_share_a_machine(monkeypatch):
+    """Every core and every GPU has an owner, and none has two while there are enough."""
+    monkeypatch.delenv("JAX_NUM_CPU_DEVICES", raising=False)
+    places = shares(3, ["4", "5", "6"], range(8))
+    assert sorted(core for place in places.values() for core in place.cores) == list(range(8))
+    assert [place.environment["CUDA_VISIBLE_DEVICES"] for place in places.values()] == ["4", "5", "6"]
+    assert [place.environment["JAX_NUM_CPU_DEVICES"] for place in places.values()] == ["3", "3", "2"]
+    assert [place.cores for place in shares(3, [], [7, 9]).values()] == [(7,), (9,), (7,)]
+
+
+def test_a_failing_arm_does_not_stop_the_others(base, corpus, tmp_path):
+    """It is reported with its error, tried again by the next run, and what is finished is not computed again."""
+    said = []
+    study = Study("x", base, {"layernorm": {}, "bad": {"model.norm": Unstable()}, "rmsnorm": ARMS["rmsnorm"]}, seeds=2)
+    report = study.run(tmp_path, data=corpus, say=said.append)
+    assert [arm.name for arm in report.arms] == ["layernorm", "rmsnorm"]
+    assert report.failed == {"bad": "RuntimeError: no such kernel"}
+    assert "- bad: failed: RuntimeError: no such kernel" in (tmp_path / "report.md").read_text()
+    assert said[-1] == "2 of 3 arms are computed, 1 failed"
+    errors = list(tmp_path.glob("cells/*/error.txt"))
+    assert len(errors) == 1
+    assert "in __call__" in errors[0].read_text()
+    times = {p: p.stat().st_mtime_ns for p in tmp_path.glob("cells/*/result.json")}
+    assert study.run(tmp_path, data=corpus, say=said.append).failed == report.failed
+    assert {p: p.stat().st_mtime_ns for p in times} == times
+
+
+def test_without_the_baseline_there_is_nothing_to_compare(base, corpus, tmp_path):
+    study = Study("x", base, {"bad": {"model.norm": Unstable()}, "good": {}, "also": ARMS["relu"]}, seeds=2)
+    with pytest.raises(StudyError, match=r"baseline bad \(bad: RuntimeError: no such kernel\)"):
+        study.run(tmp_path, data=corpus)
+    assert len(list(tmp_path.glob("cells/*/result.json"))) == 2
+
+
+def test_arms_that_come_to_the_same_are_computed_once(base, corpus, tmp_path):
+    study = Study("x", base, {"a": {}, "b": {"steps": base.steps}}, seeds=2)
+    a, b = study.run(tmp_path, data=corpus).arms
+    assert a.estimates == b.estimates
+    assert len(list(tmp_path.glob("cells/*"))) == 1
+
+
+def cells(base, corpus, workdir, **more):
+    study = Study("x", base, {"a": {}, "b": {"model.norm": RMSNorm(eps=1e-3)}}, seeds=3, **more)
+    return study.cells(workdir, corpus)
+
+
+def test_a_cell_is_handed_over_as_files(base, corpus, tmp_path):
+    """Config, replicas, probes and data come back as they were."""
+    cell = cells(base, corpus, tmp_path, probes=(LongerText(3),), learning_rates=(1e-3, 1e-2))["b"]
+    handover.write(cell)
+    back = handover.read(cell.folder)
+    assert (back.config, back.replicas, tuple(back.probes)) == (cell.config, cell.replicas, tuple(cell.probes))
+    assert back.identity == cell.identity
+    assert back.folder == cell.folder
+
+
+def test_what_another_process_cannot_know_is_refused(base, corpus, tmp_path):
+    """A choice of a function or a notebook, and data that is not what the config says."""
+
+    @dataclass(frozen=True)
+    class Mine(Norm):
+        def parameters(self, d_model):
+            return {}
+
+        def __call__(self, x_BLD, params):
+            return x_BLD
+
+    with pytest.raises(ConfigError, match=r"Mine is defined in .*; move it to a module, or use the engine local"):
+        handover.write(cells(base.replace({"model.norm": Mine()}), corpus, tmp_path)["a"])
+    other = dataclasses.replace(corpus, fingerprint="other")
+    with pytest.raises(ConfigError, match=r"not what config\.data describes"):
+        handover.check_data(list(cells(base, other, tmp_path).values()))
+    cell = cells(base, corpus, tmp_path)["a"]
+    handover.write(cell)
+    with open(base.data.path, "a") as text:
+        text.write("!")
+    with pytest.raises(ConfigError, match="is not what it was when the study began"):
+        handover.read(cell.folder)
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(ConfigError, match=r"no file .*config\.json: all processes of a study need its folder"):
+        handover.read(tmp_path / "cells" / "x")
+
+
+def test_a_scheduler_that_does_not_answer(base, corpus, tmp_path, monkeypatch):
+    """One line, in bounded time."""
+    monkeypatch.setattr(engines, "CONNECT_SECONDS", 1)
+    study, start = Study("x", base, ARMS, seeds=2), time.monotonic()
+    with pytest.raises(ConfigError, match=r"engine: no scheduler at tcp://127\.0\.0\.1:9") as error:
+        study.run(tmp_path, data=corpus, engine=SchedulerEngine("tcp://127.0.0.1:9"))
+    assert "\n" not in str(error.value)
+    assert time.monotonic() - start < 10
+
+
+def status(process):
+    """State and parent of a process, and what else the kernel says."""
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+
+
+def kill_a_worker(workdir, killed):
+    """SIGKILL the parent of the first process that has logged a few steps."""
+    while not killed:
+        for metrics in workdir.glob("cells/*/metrics.jsonl"):
+            if metrics.read_bytes().count(b"\n") > 4 and not (metrics.parent / "result.json").exists():
+                process = (metrics.parent / ".lock").read_text().split()[1]
+                os.kill(int(status(process)[1]), signal.SIGKILL)
+                killed.append(metrics.parent)
+                break
+        time.sleep(0.02)
+
+
+def test_a_killed_worker_changes_nothing(base, corpus, tmp_path, monkeypatch):
+    """Its cell is computed again by another process, alone and once; the report is that of one process."""
+    monkeypatch.setenv("JAX_NUM_CPU_DEVICES", "2")  # as in this process: numbers are the same on the same devices
+    arms = {name: ARMS[name] for name in ("layernorm", "rmsnorm")}
+    study, killed = Study("x", base.replace(steps=500, checkpoint_every=250), arms, seeds=2), []
+    thread = threading.Thread(target=kill_a_worker, args=(tmp_path / "dask", killed), daemon=True)
+    thread.start()
+    report = study.run(tmp_path / "dask", engine=DaskEngine(2))
+    thread.join()
+    assert report.failed == {}
+    logs = {p.parent: p.read_text().splitlines() for p in tmp_path.glob("dask/cells/*/log.txt")}
+    assert len(logs) == len(arms)
+    for folder, log in logs.items():
+        assert sum("begins" in line for line in log) == (2 if folder in killed else 1)
+        assert sum("the result is there" in line for line in log) == 1
+        lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+        steps = [(line["step"], line["replica"]) for line in lines]
+        assert len(steps[:-2]) == len(set(steps[:-2])) == 2 * 100
+    assert numbers(report) == numbers(study.run(tmp_path / "local", data=corpus))
+
+
+CHILD = "import os, sys, time; from transformer.training.signals import die_with; die_with(int(sys.argv[1]))"
+PARENT = f"""
+import os, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", {CHILD!r} + "; print('ready', flush=True); time.sleep(60)",
+    str(os.getpid())])
+print(child.pid, flush=True)
+time.sleep(60)
+"""
+
+
+def is_running(pid):
+    try:
+        return status(pid)[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_a_process_ends_with_the_one_that_started_it():
+    with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True) as parent:
+        said = {parent.stdout.readline(), parent.stdout.readline()}
+        child = next(int(line) for line in said if line != "ready\n")
+        assert is_running(child)
+        parent.kill()
+    deadline = time.monotonic() + 5
+    while is_running(child):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

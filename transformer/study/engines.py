@@ -1,0 +1,177 @@
+"""Where the cells of a study are computed: in this process, or in processes of their own on many machines."""
+
+import abc
+import glob
+import logging
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from transformer.config.variant import ConfigError, Variant
+from transformer.study import handover
+from transformer.study.cell import Cell
+from transformer.study.task import Place, compute, stop
+from transformer.study.view import View
+from transformer.training.signals import Interrupted, StopRequest
+
+CONNECT_SECONDS = 10
+RETRIES = 2
+"""How often a cell is begun again whose process was killed; a worker that is killed does not count."""
+
+
+class Engine(Variant, abc.ABC):
+    """Computes cells."""
+
+    @abc.abstractmethod
+    def run(self, cells: Sequence[Cell]) -> Iterator[tuple[Cell, str | None]]:
+        """Each cell as it ends, with its error in one line if it failed; the others go on.
+
+        Raises:
+          ConfigError: the engine cannot compute them at all; nothing has been computed.
+          Interrupted: a signal asked to stop; the states are saved.
+        """
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The address of a scheduler is a text form of its own."""
+        return cls.parse(f"scheduler({text!r})") if "://" in text and "(" not in text else super().parse(text)
+
+
+@dataclass(frozen=True)
+class LocalEngine(Engine):
+    """One cell after another in this process.
+
+    Nothing has to be started or imported twice, and choices may be defined in a notebook.
+    """
+
+    name = "local"
+
+    def run(self, cells):
+        for cell in cells:
+            yield cell, cell.attempt()
+
+
+LOCAL = LocalEngine()
+
+
+@dataclass(frozen=True)
+class DaskEngine(Engine):
+    """Workers on this machine, each with its share of the devices; needs the extra `dask`."""
+
+    name = "dask"
+    workers: int | None = None
+    """None: one for each GPU, or one for each core where there is none."""
+
+    def __post_init__(self):
+        if self.workers is not None and self.workers < 1:
+            raise ConfigError(f"dask: {self.workers} workers compute nothing")
+
+    def run(self, cells):
+        dask, distributed = _libraries()
+        gpus = _gpus()
+        count = min(self.workers or len(gpus) or os.cpu_count() or 1, max(len(cells), 1))
+        with ExitStack() as stack:
+            log = logging.getLogger("distributed")
+            log.setLevel(logging.WARNING)
+            quiet = {"distributed.nanny.pre-spawn-environ.DASK_LOGGING__DISTRIBUTED": "warning"}
+            stack.enter_context(dask.config.set(quiet))
+            cluster = stack.enter_context(
+                distributed.LocalCluster(
+                    n_workers=count,
+                    threads_per_worker=1,
+                    host="127.0.0.1",  # a scheduler asks nobody for a password
+                    dashboard_address="127.0.0.1:0",
+                    memory_limit=0,
+                )
+            )
+            client = stack.enter_context(distributed.Client(cluster))
+            stack.callback(log.setLevel, logging.ERROR)  # workers that are slow to end are no news
+            yield from _run(client, cells, shares(count, gpus, _cores()))
+
+
+@dataclass(frozen=True)
+class SchedulerEngine(Engine):
+    """The workers of a running scheduler, `tcp://host:port`, which see the folder of the study under the same name."""
+
+    name = "scheduler"
+    address: str
+
+    def run(self, cells):
+        _, distributed = _libraries()
+        with ExitStack() as stack:
+            try:
+                client = stack.enter_context(distributed.Client(self.address, timeout=CONNECT_SECONDS))
+            except (OSError, ValueError) as error:
+                reason = " ".join(str(error).split())
+                raise ConfigError(f"engine: no scheduler at {self.address} ({reason})") from None
+            if not client.scheduler_info()["workers"]:
+                print(f"{self.address} has no workers yet: waiting for them", file=sys.stderr)
+            yield from _run(client, cells, {})
+
+
+def shares(count: int, gpus: Sequence[str], cores: Sequence[int]) -> dict[str, Place]:
+    """What each of `count` workers of this machine, named by number, owns of it."""
+    places = {}
+    for i in range(count):
+        own = tuple(cores[i::count]) or (cores[i % len(cores)],)
+        devices = os.environ.get("JAX_NUM_CPU_DEVICES", str(len(own)))
+        visible = {"CUDA_VISIBLE_DEVICES": gpus[i % len(gpus)]} if gpus else {}
+        places[str(i)] = Place({"JAX_NUM_CPU_DEVICES": devices, **visible}, own)
+    return places
+
+
+def _cores() -> list[int]:
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+
+
+def _gpus() -> list[str]:
+    """The names of the GPUs that this process may use; counted without starting JAX, which would take them."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return [name for name in visible.split(",") if name]
+    return [str(i) for i in range(len(glob.glob("/dev/nvidia[0-9]*")))]
+
+
+def _run(client: Any, cells: Sequence[Cell], places: dict[str, Place]) -> Iterator[tuple[Cell, str | None]]:
+    """Hand out the cells and wait for them; the scheduler gives those of a dead worker to another."""
+    handover.check_data(cells)
+    for cell in cells:
+        handover.write(cell)
+    folders = {str(cell.folder.resolve()): cell for cell in cells}
+    where = (str(Path.cwd()), sys.path[0])
+    waiting = {
+        client.submit(compute, folder, where, places, key=f"cell-{folder}", retries=RETRIES): cell
+        for folder, cell in folders.items()
+    }
+    with StopRequest() as request, View(cells) as view:
+        while waiting:
+            for future in [f for f in waiting if f.done()]:
+                cell = waiting.pop(future)
+                view.end(cell)
+                yield cell, _error(future)
+            if request.requested:
+                client.cancel(list(waiting))
+                client.run(stop, list(folders))
+                raise Interrupted(f"{len(waiting)} cells are not finished; the same command with --resume goes on")
+            view.wait()
+
+
+def _error(future: Any) -> str | None:
+    if future.status == "finished":
+        return future.result()
+    if future.status == "error":
+        return f"{type(future.exception()).__name__}: {' '.join(str(future.exception()).split())}"
+    return f"the scheduler lost it ({future.status})"
+
+
+def _libraries() -> tuple[Any, Any]:
+    try:
+        import dask.config
+        import distributed
+    except ImportError:
+        raise ConfigError("engine: dask is missing: pip install 'transformer[dask]'") from None
+    return dask, distributed

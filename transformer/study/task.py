@@ -1,0 +1,77 @@
+"""What a dask worker does with a cell: it starts the process that computes it, and waits."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+STOP_SECONDS = 60
+"""How long a process that was asked to stop has to save its state."""
+_running: dict[str, subprocess.Popen] = {}
+_one_at_a_time = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Place:
+    """The part of a machine that a worker owns."""
+
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """What tells JAX of it."""
+    cores: tuple[int, ...] = ()
+    """None: all that the worker may use."""
+
+
+class Died(RuntimeError):
+    """The process of a cell was killed; another attempt goes on from its checkpoint."""
+
+
+def compute(folder: str, where: tuple[str, str], places: Mapping[str, Place]) -> str | None:
+    """Compute the cell of a folder; its error in one line if it fails.
+
+    Args:
+      folder: of the cell.
+      where: the working directory of the study, from which its paths lead, and the folder of its script.
+      places: what each worker owns, by its name; one that is not there was given its devices when it was started.
+
+    Raises:
+      Died: a signal ended the process.
+    """
+    from distributed import get_worker
+
+    place = places.get(str(get_worker().name), Place())
+    with _one_at_a_time, (Path(folder) / "log.txt").open("a") as log:
+        directory, script = where
+        if place.cores and hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(0, place.cores)  # of this thread, and of what it starts
+        paths = (script, os.environ.get("PYTHONPATH"))
+        process = subprocess.Popen(
+            [sys.executable, "-m", "transformer.study", folder, "--parent", str(os.getpid())],
+            cwd=directory,
+            env={**os.environ, **place.environment, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+        _running[folder] = process
+        try:
+            code = process.wait()
+        finally:
+            del _running[folder]
+    if code == 0:
+        return None
+    if code == 1:
+        return (Path(folder) / "error.txt").read_text().partition("\n")[0]
+    raise Died(f"the process ended with {code}, see {folder}/log.txt")
+
+
+def stop(folders: Sequence[str]) -> None:
+    """Ask the processes of these cells to save and end, and wait until they have."""
+    running = [process for folder, process in list(_running.items()) if folder in folders]
+    for process in running:
+        process.send_signal(signal.SIGTERM)
+    for process in running:
+        process.wait(STOP_SECONDS)
