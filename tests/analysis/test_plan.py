@@ -66,9 +66,7 @@ def test_a_batch_is_cut_into_pieces_of_one_sequence_a_device():
     assert largest_pieces(config(), 3).accumulation == 1
 
 
-@pytest.mark.parametrize(
-    ("name", "parameters"), [("gpt2-124m", 124.5e6), ("llama-8b", 8.03e9), ("llama-70b", 70.55e9)]
-)
+@pytest.mark.parametrize(("name", "parameters"), [("gpt2-124m", 124.5e6), ("llama-8b", 8.03e9), ("llama-70b", 70.55e9)])
 def test_the_large_presets_have_the_published_sizes(name, parameters):
     model = LARGE_PRESETS[name].model
     shapes = pure.split(pure.abstract(lambda key: build(model, key=key)))[0]

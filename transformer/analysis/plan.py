@@ -160,8 +160,10 @@ def compile_step(config: RunConfig, program: Program) -> Compiled:
     shape = (program.abstract_state.step.shape[0], 1, config.batch_size, config.model.max_length + 1)
     batch = {"tokens": jax.ShapeDtypeStruct(shape, jnp.int32)}
     compiled = program.train.lower(program.abstract_state, batch).compile()
-    memory = compiled.memory_analysis()
-    return Compiled(memory.argument_size_in_bytes, memory.temp_size_in_bytes, work_of(compiled.as_text()))
+    memory, text = compiled.memory_analysis(), compiled.as_text()
+    assert memory is not None
+    assert text is not None
+    return Compiled(memory.argument_size_in_bytes, memory.temp_size_in_bytes, work_of(text))
 
 
 def meshes(devices: int) -> list[MeshConfig]:
