@@ -85,12 +85,14 @@ def train(
     config = data.complete(config)
     own = identity(config, replicas, data, initial)
     hosts.check_same(own["sha256"])
-    if hosts.is_writer():
+
+    def prepare():
         prepare_workdir(workdir, own, when_not_empty)
         for name, tokenizer in data.tokenizers.items():
             if isinstance(tokenizer, TrainedTokenizer):
                 write_durably(workdir / f"{name}.json", tokenizer.definition)
-    hosts.barrier("folder")
+
+    hosts.in_first(prepare)
     run = _Run(config, replicas, data, workdir, make_program(config, replicas, mesh, initial), observe)
     with ExitStack() as stack:
         run.stop = stack.enter_context(StopRequest())
@@ -178,9 +180,10 @@ class _Run:
             metrics.write_bytes(b"")
             return self.program.init(), 0
         state, notes = restored
-        if notes["mesh"] != dict(self.program.mesh.shape):
+        here = dict(self.program.mesh.shape)
+        if (before := notes.get("mesh", here)) != here:
             warnings.warn(
-                f"{self.workdir} goes on with {_text(self.program.mesh.shape)} devices after {_text(notes['mesh'])}: "
+                f"{self.workdir} goes on with {_text(here)} devices after {_text(before)}: "
                 "the same up to rounding, not bit for bit",
                 stacklevel=2,
             )
