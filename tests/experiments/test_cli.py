@@ -11,6 +11,7 @@ from experiments import cli, mup
 from experiments.language_model import Command
 from experiments.study_command import StudyCommand, budgets, run_parsed
 from transformer.config.groups import ParameterGroup
+from transformer.config.mesh import MeshConfig, Shard
 from transformer.config.patterns import Pattern
 from transformer.config.presets import PRESETS
 from transformer.config.reaches import FullReach, SlidingWindow
@@ -195,3 +196,11 @@ def test_language_model_from_text_to_result(tmp_path):
     again = run("experiments.language_model", *arguments, "--steps", "40")
     assert again.returncode == 2
     assert "is not empty; --resume goes on with it" in again.stderr
+
+
+def test_a_mesh_on_the_command_line():
+    words = ["tiny", "--mesh.model", "2", "--mesh.fully-sharded", "--mesh.rules", "shard('*norm*', axes=('model',))"]
+    mesh = cli.parse(Command, COMMANDS, words).mesh
+    assert mesh == MeshConfig(model=2, fully_sharded=True, rules=(Shard("*norm*", ("model",)),))
+    with pytest.raises(ConfigError, match=r"mesh.model: 0 is not a positive number"):
+        cli.parse(Command, COMMANDS, ["tiny", "--mesh.model", "0"])

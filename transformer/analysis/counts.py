@@ -26,7 +26,7 @@ def forward_flops(config: ModelConfig) -> float:
     alternatives the costliest counts; norms, activations and softmax are not counted.
     """
     params, apply = pure.split(pure.abstract(lambda key: build(config, key=key)))
-    return _product_flops(jax.make_jaxpr(apply)(params, *config.example_inputs()).jaxpr)
+    return product_flops(jax.make_jaxpr(apply)(params, *config.example_inputs()).jaxpr)
 
 
 def train_flops(config: ModelConfig) -> float:
@@ -45,10 +45,11 @@ def train_flops_per_token(config: ModelConfig, length: int | None = None) -> flo
     return 3 * forward_flops_per_token(config, length)
 
 
-def _product_flops(jaxpr: core.Jaxpr) -> float:
+def product_flops(jaxpr: core.Jaxpr) -> float:
+    """Operations of the matrix products in a traced program."""
     total = 0.0
     for eqn in jaxpr.eqns:
-        inner = [_product_flops(sub) for sub in _inner(eqn.params)]
+        inner = [product_flops(sub) for sub in _inner(eqn.params)]
         if eqn.primitive.name == "dot_general":
             (contracted, _), _ = eqn.params["dimension_numbers"]
             shape = eqn.invars[0].aval.shape  # pyright: ignore[reportAttributeAccessIssue]

@@ -5,21 +5,25 @@ import functools
 import json
 import math
 import re
+import warnings
 from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec, use_abstract_mesh
 
 from transformer.analysis.counts import forward_flops, parameter_count
 from transformer.config.implementations import Scanned, Unrolled
+from transformer.config.mesh import MeshConfig
 from transformer.config.residuals import Place
 from transformer.config.variant import Variant, from_json, to_json
 from transformer.functional.masks import Tokens
 from transformer.functional.norms import layer_norm
 from transformer.models.pure import Params
 from transformer.testing.double import in_float64
-from transformer.testing.subject import LENGTH, NOW, ROOM, VOCAB, Subject, shaken, tokens_of
+from transformer.testing.subject import LENGTH, NOW, ROOM, VOCAB, Subject, compiled, shaken, tokens_of
+from transformer.training.sharding import make_mesh, parameter_axes
 
 TOKENS = tokens_of(2)
 BESIDE = tokens_of(2, ROOM - LENGTH, seed=1)
@@ -197,6 +201,38 @@ def replicated(subject: Subject) -> None:
         close(logits, subject.alone(TOKENS, params=own), "a replica is not the single run")
 
 
+def sharded(subject: Subject) -> None:
+    """Divided over two devices by heads, features, experts and vocabulary, loss and gradients are those of one."""
+    if len(jax.devices()) < 2:
+        return
+    mesh = MeshConfig(replica=1, data=1, model=2)
+    devices = make_mesh(mesh, 1, 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the vocabulary of the tests cannot be divided
+        axes = parameter_axes(mesh, subject.config, subject.params, devices)
+    there = jax.tree.map(
+        lambda leaf, own: jax.device_put(leaf, NamedSharding(devices, _placed(own, leaf.ndim))), subject.params, axes
+    )
+
+    def loss(params, tokens_BL):
+        with use_abstract_mesh(devices.abstract_mesh):
+            logits_BLV, penalty = subject.apply(params, tokens_BL, with_penalty=True)
+            return jnp.square(logits_BLV).mean(-1).sum() + penalty
+
+    found, divided = compiled(jax.value_and_grad(loss))(there, TOKENS)
+    (expected, _), gradient = subject.gradient(subject.params, TOKENS, ONES)
+    close(found, expected, "another loss on two devices")
+    size = max(float(np.abs(leaf).max()) for leaf in jax.tree.leaves(gradient))
+    for (path, left), right in zip(jax.tree.leaves_with_path(divided), jax.tree.leaves(gradient), strict=True):
+        difference = np.abs(np.asarray(left) - np.asarray(right)).max()
+        assert difference <= CLOSE * size, f"another gradient of {jax.tree_util.keystr(path)} on two devices"
+
+
+def _placed(axes: tuple, rank: int) -> PartitionSpec:
+    """Of an array whose last axes are cut."""
+    return PartitionSpec(*(None,) * (rank - len(axes)), *axes)
+
+
 def begins_as(subject: Subject) -> None:
     """Where the paper promises it, the model begins as a simpler one."""
     for field in dataclasses.fields(subject.config):
@@ -298,6 +334,7 @@ TWINS: tuple[Property, ...] = (
     precise,
     rounded,
     replicated,
+    sharded,
     shifted,
     begins_as,
     begins_silent,

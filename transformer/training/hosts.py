@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -68,6 +68,18 @@ def fetch(tree: Any) -> Any:
 def any_host(flag: bool) -> bool:
     """Whether it is True in any process; all processes call it together."""
     return bool(_gathered(np.array([flag])).any())
+
+
+def in_first(action: Callable[[], Any]) -> None:
+    """Do it in the process that writes; where that is refused, all processes raise `ConfigError`."""
+    refusal = None
+    if is_writer():
+        try:
+            action()
+        except ConfigError as error:
+            refusal = error
+    if any_host(refusal is not None):
+        raise refusal or ConfigError("hosts: the first process refuses the run, and says why")
 
 
 def check_same(sha256: str) -> None:

@@ -91,9 +91,7 @@ def train(
     hosts.check_same(own["sha256"])
     with ExitStack() as stack:
         stop = stack.enter_context(StopRequest())
-        if hosts.is_writer():
-            stack.enter_context(prepared(workdir, own, when_not_empty, definitions(data)))
-        hosts.barrier("folder")
+        hosts.in_first(lambda: stack.enter_context(prepared(workdir, own, when_not_empty, definitions(data))))
         program = make_program(config, replicas, mesh, initial)
         run = _Run(config, replicas, data, workdir, program, observe, strict, stop)
         run.watchdog = stack.enter_context(hosts.watched(processes.patience))
@@ -185,9 +183,10 @@ class _Run:
             metrics.write_bytes(b"")
             return self.program.init(), 0
         state, notes = restored
-        if notes["mesh"] != dict(self.program.mesh.shape):
+        here = dict(self.program.mesh.shape)
+        if (before := notes.get("mesh", here)) != here:
             warnings.warn(
-                f"{self.workdir} goes on with {_text(self.program.mesh.shape)} devices after {_text(notes['mesh'])}: "
+                f"{self.workdir} goes on with {_text(here)} devices after {_text(before)}: "
                 "the same up to rounding, not bit for bit",
                 stacklevel=2,
             )

@@ -25,7 +25,7 @@ from transformer.modules.parameter import at
 from transformer.training.optimizer import learning_rate, make_optimizer, stack_numbers
 from transformer.training.replicas import over_replicas, repeat
 from transformer.training.sharding import make_mesh, parameter_axes, state_shardings
-from transformer.training.step import Metrics, TrainState, create_train_state, make_train_step
+from transformer.training.step import TrainState, create_train_state, make_train_step
 
 BATCHES = PartitionSpec(REPLICA, None, DATA)
 """Of the batches of several steps, (R, T, B, …)."""
@@ -39,7 +39,7 @@ class Program:
 
     init: Callable[[], TrainState]
     """The state before the first step."""
-    train: Callable[[TrainState, Any], tuple[TrainState, Metrics]]
+    train: jax.stages.Wrapped
     """(state, batches (R, T, …)) to (state, metrics (R, T)); the state is donated."""
     evaluate: Callable[[Any, Any], Sums]
     """(params, batches (N, …)) to sums (R, …); the batches are the same for all replicas."""

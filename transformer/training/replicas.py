@@ -10,15 +10,13 @@ from typing import Any
 
 import jax
 from jax import lax
-from jax.sharding import AbstractMesh, Mesh, PartitionSpec, use_abstract_mesh
+from jax.sharding import Mesh, PartitionSpec, use_abstract_mesh
 
 from transformer.functional.devices import REPLICA
 from transformer.training.step import Step
 
 
-def over_replicas(
-    function: Callable[..., Any], mesh: Mesh | AbstractMesh, shared: Sequence[int] = ()
-) -> Callable[..., Any]:
+def over_replicas(function: Callable[..., Any], mesh: Mesh, shared: Sequence[int] = ()) -> Callable[..., Any]:
     """`function` for each replica: arguments and results gain a leading axis R.
 
     Nothing passes between replicas. Within one, `data` and `model` divide the work as arguments and
@@ -29,8 +27,7 @@ def over_replicas(
       mesh: from `transformer.training.sharding.make_mesh`.
       shared: numbers of the arguments that are the same for all replicas, without the axis R.
     """
-    groups, abstract = mesh.shape[REPLICA], getattr(mesh, "abstract_mesh", mesh)
-    one_by_one = _platform(mesh) == "cpu"
+    groups, one_by_one = mesh.shape[REPLICA], mesh.devices.flat[0].platform == "cpu"
 
     def replicated(*args):
         own = {i: arg for i, arg in enumerate(args) if i not in shared}
@@ -42,18 +39,14 @@ def over_replicas(
             return lax.map(one, mine) if one_by_one else jax.vmap(one)(mine)
 
         if mesh.size == groups:  # by itself on its device, where nothing can pass between replicas
-            specs = {"in_specs": PartitionSpec(REPLICA), "out_specs": PartitionSpec(REPLICA)}
-            return jax.shard_map(of_group, mesh=mesh, check_vma=False, **specs)(own)
+            spec = PartitionSpec(REPLICA)
+            return jax.shard_map(of_group, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False)(own)
         cut = jax.tree.map(lambda a: a.reshape(groups, -1, *a.shape[1:]), own)
-        with use_abstract_mesh(abstract):
+        with use_abstract_mesh(mesh.abstract_mesh):
             results = jax.vmap(of_group, spmd_axis_name=REPLICA)(cut)
         return jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), results)
 
     return replicated
-
-
-def _platform(mesh: Mesh | AbstractMesh) -> str:
-    return mesh.devices.flat[0].platform if isinstance(mesh, Mesh) else jax.default_backend()
 
 
 def repeat(step: Step) -> Callable[..., Any]:

@@ -1,0 +1,80 @@
+"""What is predicted of a run is what XLA compiles."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from transformer.analysis.hlo import work_of
+from transformer.analysis.plan import HARDWARE, compile_step, largest_pieces, meshes, plan
+from transformer.config.implementations import Scanned
+from transformer.config.large_presets import LARGE_PRESETS
+from transformer.config.mesh import MeshConfig
+from transformer.config.run import RunConfig
+from transformer.models import pure
+from transformer.models.build import build
+from transformer.testing.subject import small
+
+
+def test_products_in_loops_are_counted_as_often_as_they_run():
+    """Seven times (3, 4) · (4, 4); XLA's own analysis counts one."""
+
+    def run(x, w):
+        return lax.scan(lambda x, _: (jnp.tanh(x @ w), None), x, length=7)[0]
+
+    compiled = jax.jit(run).lower(np.ones((3, 4), np.float32), np.ones((4, 4), np.float32)).compile()
+    assert work_of(compiled.as_text()).flops == 7 * 2 * 3 * 4 * 4
+
+
+def config(**choices):
+    model = small(vocab_size=32, num_kv_heads=None, d_ff=64, **choices)
+    return RunConfig(model=model, batch_size=4, steps=2)
+
+
+@pytest.mark.parametrize("mesh", [MeshConfig(data=2, fully_sharded=True), MeshConfig(data=1, model=2)])
+def test_predicted_state_and_operations_are_those_of_the_compiled_step(mesh):
+    predicted, program = plan(config(layers=Scanned(remat="full")), mesh)
+    compiled = compile_step(config(), program)
+    assert 0 <= compiled.argument_bytes - predicted.parameter_bytes - predicted.optimizer_bytes < 500
+    # What is computed again and not read is left out by XLA.
+    assert 0.85 < compiled.work.flops / predicted.flops <= 1
+
+
+def test_what_passes_between_devices_is_counted():
+    """Data parallel: the gradient of every parameter once, and a few sums."""
+    predicted, program = plan(config(), MeshConfig(data=2))
+    sent = compile_step(config(), program).work.collective_bytes
+    assert predicted.gradient_bytes <= sent["all-reduce"] <= predicted.gradient_bytes + 100
+    assert set(sent) == {"all-reduce"}
+
+
+def test_recomputing_keeps_less():
+    kept = [plan(config(layers=Scanned(remat=remat)), MeshConfig(data=2))[0] for remat in ("none", "dots", "full")]
+    sizes = [one.activation_bytes for one in kept]
+    assert sizes == sorted(sizes, reverse=True)
+    assert len(set(sizes)) == 3
+
+
+def test_meshes_of_a_number_of_devices():
+    shapes = [(m.data, m.model, m.fully_sharded) for m in meshes(4)]
+    assert shapes == [(4, 1, False), (4, 1, True), (2, 2, False), (2, 2, True), (1, 4, False)]
+
+
+def test_a_batch_is_cut_into_pieces_of_one_sequence_a_device():
+    assert largest_pieces(config(), 2).accumulation == 2
+    assert largest_pieces(config(), 3).accumulation == 1
+
+
+@pytest.mark.parametrize(("name", "parameters"), [("gpt2-124m", 124.5e6), ("llama-8b", 8.03e9), ("llama-70b", 70.55e9)])
+def test_the_large_presets_have_the_published_sizes(name, parameters):
+    model = LARGE_PRESETS[name].model
+    shapes = pure.split(pure.abstract(lambda key: build(model, key=key)))[0]
+    assert sum(leaf.size for leaf in jax.tree.leaves(shapes)) == pytest.approx(parameters, rel=1e-3)
+
+
+def test_the_roofline_is_the_slower_of_both():
+    predicted, _ = plan(config(), MeshConfig(data=2))
+    hardware = HARDWARE["h100"]
+    assert predicted.seconds(hardware) >= predicted.flops / hardware.flops
+    assert predicted.seconds(hardware, 450e9) - predicted.seconds(hardware) == pytest.approx(1.0)
