@@ -8,6 +8,7 @@ from typing import Any
 
 from experiments import cli
 from transformer import runtime
+from transformer.config.mesh import AUTOMATIC, MeshConfig
 from transformer.config.presets import PRESETS
 from transformer.config.run import RunConfig
 from transformer.config.variant import ConfigError, nearest
@@ -42,6 +43,8 @@ class StudyCommand(RunConfig):
     """Go on with the study in workdir where there is one: finished arms are read."""
     overwrite: bool = False
     """Delete the study in workdir."""
+    mesh: MeshConfig = AUTOMATIC
+    """How the devices of a process share an arm."""
     engine: Engine = LOCAL
     """Where arms are computed: local, dask, dask(workers=4), or a running scheduler, tcp://host:port."""
 
@@ -95,7 +98,7 @@ def run_parsed(
     prepare(command)
     runtime.start()
     try:
-        report = study.run(command.workdir, engine=command.engine)
+        report = study.run(command.workdir, engine=command.engine, mesh=command.mesh)
     except StudyError as error:
         sys.exit(f"error: {error}")
     report.show()

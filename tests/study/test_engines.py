@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from transformer.config.activations import ReLU
+from transformer.config.mesh import MeshConfig, Shard
 from transformer.config.norms import Norm, RMSNorm
 from transformer.config.variant import ConfigError
 from transformer.study import engines, handover
@@ -105,12 +106,13 @@ def cells(base, corpus, workdir, **more):
 
 
 def test_a_cell_is_handed_over_as_files(base, corpus, tmp_path):
-    """Config, replicas, probes and data come back as they were."""
+    """Config, replicas, probes, mesh and data come back as they were."""
     cell = cells(base, corpus, tmp_path, probes=(LongerText(3),), learning_rates=(1e-3, 1e-2))["b"]
+    cell = dataclasses.replace(cell, mesh=MeshConfig(data=2, rules=(Shard("*kernel", ("data",)),)))
     handover.write(cell)
     back = handover.read(cell.folder)
     assert (back.config, back.replicas, tuple(back.probes)) == (cell.config, cell.replicas, tuple(cell.probes))
-    assert back.identity == cell.identity
+    assert (back.identity, back.mesh) == (cell.identity, cell.mesh)
     assert back.folder == cell.folder
 
 

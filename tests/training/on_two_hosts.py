@@ -1,8 +1,10 @@
 """One process of a run of several; started by test_hosts.py.
 
-python on_two_hosts.py TEXT WORKDIR COUNT INDEX ADDRESS [STEP]: it kills itself after the evaluation of that step.
+python on_two_hosts.py TEXT WORKDIR COUNT INDEX ADDRESS OPTIONS: `at_step` it sends itself the `signal` after the
+evaluation; `seed` and `patience` are those of the run.
 """
 
+import json
 import os
 import signal
 import sys
@@ -30,8 +32,9 @@ CONFIG = RunConfig(
 
 
 def main() -> None:
-    text, workdir, count, index, address, *step = sys.argv[1:]
-    processes = HostsConfig(address=address, count=int(count), index=int(index), patience=120)
+    text, workdir, count, index, address, options = sys.argv[1:]
+    wanted = {"at_step": None, "signal": "SIGKILL", "seed": 0, "patience": 120} | json.loads(options)
+    processes = HostsConfig(address=address, count=int(count), index=int(index), patience=wanted["patience"])
     if int(count) == 1:
         processes = HostsConfig()
     jax.config.update("jax_num_cpu_devices", 1)
@@ -40,13 +43,14 @@ def main() -> None:
 
     def observe(params):
         evaluations.append(params)
-        if step and len(evaluations) == int(step[0]) // 4:
-            os.kill(os.getpid(), signal.SIGKILL)
+        if wanted["at_step"] == 4 * len(evaluations):
+            os.kill(os.getpid(), signal.Signals[wanted["signal"]])
         return {}
 
-    options = {"when_not_empty": "resume", "mesh": MeshConfig(data=int(count), fully_sharded=True)}
+    how = {"when_not_empty": "resume", "mesh": MeshConfig(data=int(count), fully_sharded=True)}
     corpus = load_corpus(TextConfig(path=text))
-    outcome = train(CONFIG, [Replica()], corpus, Path(workdir), **options, processes=processes, observe=observe)
+    replicas = [Replica(seed=wanted["seed"])]
+    outcome = train(CONFIG, replicas, corpus, Path(workdir), **how, processes=processes, observe=observe)
     params = hosts.fetch(outcome.params)
     if hosts.is_writer():
         flat = {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree.leaves_with_path(params)}

@@ -17,22 +17,28 @@ from transformer.training.hosts import EXIT_PEER_LOST
 SCRIPT = Path(__file__).with_name("on_two_hosts.py")
 
 
-def run(text, workdir, count=2, **kill):
-    """Exit codes and what was said, of each process."""
+def run(text, workdir, count=2, last=None, **options):
+    """Exit codes and what was said, of each process; `last` are further options of the last one.
+
+    A process that stops itself is killed once the others have ended.
+    """
     with socket.socket() as free:
         free.bind(("localhost", 0))
         address = f"localhost:{free.getsockname()[1]}"
     cache = {"JAX_COMPILATION_CACHE_DIR": str(Path.home() / ".cache" / "transformer" / "tests")}
     processes = []
     for index in range(count):
-        more = [str(kill["at_step"])] if kill and index == count - 1 else []
-        command = [sys.executable, str(SCRIPT), str(text), str(workdir), str(count), str(index), address, *more]
+        own = json.dumps(options | ((last or {}) if index == count - 1 else {}))
+        command = [sys.executable, str(SCRIPT), str(text), str(workdir), str(count), str(index), address, own]
         processes.append(
             subprocess.Popen(
                 command, env=os.environ | cache | {"JAX_PLATFORMS": "cpu"}, stderr=subprocess.PIPE, text=True
             )
         )
-    said = [process.communicate(timeout=300)[1] for process in processes]
+    said = [processes[0].communicate(timeout=300)[1]]
+    if (last or {}).get("signal") == "SIGSTOP":
+        processes[-1].kill()
+    said += [process.communicate(timeout=300)[1] for process in processes[1:]]
     return [process.returncode for process in processes], said
 
 
@@ -50,7 +56,7 @@ def test_a_killed_process_costs_nothing(tmp_path):
     text.write_text("abacabad" * 40)
     codes, said = run(text, whole)
     assert codes == [0, 0], said
-    codes, said = run(text, cut, at_step=8)
+    codes, said = run(text, cut, last={"at_step": 8})
     assert codes == [EXIT_PEER_LOST, -9], said
     assert "a process of this run is lost" in said[0]
     assert "start all of them again with --resume" in said[0]
@@ -72,6 +78,25 @@ def test_a_killed_process_costs_nothing(tmp_path):
     alone = dict(np.load(cut / "params.npz"))
     for name, value in expected.items():
         np.testing.assert_allclose(alone[name], value, rtol=1e-4, atol=1e-5)
+
+
+def test_a_process_that_hangs_ends_the_others(tmp_path):
+    """Within the patience, with what to do."""
+    text = tmp_path / "text.txt"
+    text.write_text("abacabad" * 40)
+    codes, said = run(text, tmp_path / "run", last={"at_step": 8, "signal": "SIGSTOP"}, patience=30)
+    assert codes == [EXIT_PEER_LOST, -9], said
+    assert "start all of them again with --resume" in said[0]
+
+
+def test_processes_with_different_runs_are_refused(tmp_path):
+    """Before there is a folder."""
+    text = tmp_path / "text.txt"
+    text.write_text("abacabad" * 40)
+    codes, said = run(text, tmp_path / "run", last={"seed": 1})
+    assert all(code not in (0, EXIT_PEER_LOST) for code in codes), said
+    assert all("the processes were given different runs" in text for text in said)
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(

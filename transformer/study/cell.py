@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from transformer.analysis.counts import parameter_count, train_flops
+from transformer.config.mesh import AUTOMATIC, MeshConfig
 from transformer.config.run import Replica, RunConfig
 from transformer.data.dataset import Dataset
 from transformer.study.probes import Probe
@@ -53,6 +54,8 @@ class Cell:
     cells: Path
     """The folder of all cells of the study."""
     probes: Sequence[Probe] = ()
+    mesh: MeshConfig = AUTOMATIC
+    """How devices share it, which decides no number but by rounding."""
 
     @cached_property
     def identity(self) -> dict[str, Any]:
@@ -73,7 +76,8 @@ class Cell:
     def compute(self) -> None:
         """Train from the newest checkpoint, if there is one, measure, and write the result."""
         self.write_config()
-        outcome = train(self.config, self.replicas, self.data, self.folder, when_not_empty="resume", title=self.title)
+        how: dict[str, Any] = {"when_not_empty": "resume", "title": self.title, "mesh": self.mesh}
+        outcome = train(self.config, self.replicas, self.data, self.folder, **how)
         rate = outcome.tokens_per_second
         result = Result(
             validation_loss=_finite(outcome.validation_loss),

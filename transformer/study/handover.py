@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from transformer.config.mesh import MeshConfig
 from transformer.config.run import Replica, RunConfig
 from transformer.config.variant import ConfigError, from_json, to_json
 from transformer.data.dataset import load_data
@@ -21,7 +22,7 @@ from transformer.training.checkpoint import write_durably
 from transformer.training.workdir import CONFIG, definitions
 
 CELL = "cell.json"
-"""What config.json does not say: the kind of config, the probes, and the modules of their classes."""
+"""What config.json does not say: the kind of config, the probes, the modules of their classes, and the mesh."""
 
 
 def write(cell: Cell) -> None:
@@ -34,7 +35,8 @@ def write(cell: Cell) -> None:
     cell.write_config()
     for name, text in definitions(cell.data).items():
         write_durably(cell.folder / name, text)
-    more = {"kind": type(cell.config).__name__, "modules": modules, "title": cell.title, "probes": to_json(cell.probes)}
+    more = {"kind": type(cell.config).__name__, "modules": modules, "title": cell.title}
+    more |= {"probes": to_json(cell.probes), "mesh": to_json(cell.mesh)}
     write_durably(cell.folder / CELL, json.dumps(more, indent=1))
 
 
@@ -67,7 +69,8 @@ def read(folder: Path) -> Cell:
     replicas = tuple(from_json(Replica, replica) for replica in stored["replicas"])
     probes = from_json(tuple[Probe, ...], more["probes"])
     data = load_data(config.data, folder)
-    cell = Cell(more["title"], config, replicas, data, folder.parent, probes)
+    mesh = from_json(MeshConfig, more["mesh"])
+    cell = Cell(more["title"], config, replicas, data, folder.parent, probes, mesh)
     if cell.identity["sha256"] != stored["sha256"]:
         raise ConfigError(f"data: {data.source} is not what it was when the study began")
     return cell

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from transformer.config.mesh import AUTOMATIC, MeshConfig
 from transformer.config.run import Replica, RunConfig, grid, to_json
 from transformer.config.variant import ConfigError, nearest, to_text
 from transformer.data.dataset import Dataset, load_data
@@ -97,11 +98,13 @@ class Study:
         n = self.seeds - self.num_selection_seeds
         return smallest_detectable_effect(n, comparisons=len(self.arms) - 1, correlation=0.5)
 
-    def cells(self, workdir: Path, data: Dataset) -> dict[str, Cell]:
+    def cells(self, workdir: Path, data: Dataset, mesh: MeshConfig = AUTOMATIC) -> dict[str, Cell]:
         """The cell of each arm; arms that come to the same have one between them."""
         configs = self.configs(data)
         return {
-            name: Cell(f"{name} ({i}/{len(configs)})", config, self.replicas, data, workdir / "cells", self.probes)
+            name: Cell(
+                f"{name} ({i}/{len(configs)})", config, self.replicas, data, workdir / "cells", self.probes, mesh
+            )
             for i, (name, config) in enumerate(configs.items(), 1)
         }
 
@@ -111,12 +114,14 @@ class Study:
         *,
         data: Dataset | None = None,
         engine: Engine = LOCAL,
+        mesh: MeshConfig = AUTOMATIC,
         say: Callable[[str], None] = print,
     ) -> Report:
         """Run what is not there yet, write report.json, report.md and the pictures.
 
         Finished arms are read, interrupted ones go on where they stopped, and one that fails does not
-        stop the others: the report names it with its error.
+        stop the others: the report names it with its error. The devices of each process are shared as
+        `mesh` says.
 
         Raises:
           ConfigError: an arm is impossible, the engine is not there, or another process runs this study.
@@ -125,7 +130,7 @@ class Study:
         """
         workdir = Path(workdir)
         data = load_data(self.base.data, workdir) if data is None else data
-        cells = self.cells(workdir, data)
+        cells = self.cells(workdir, data, mesh)
         say(
             f"{self.name}: {len(cells)} arms × {len(self.replicas)} runs on {data.source}; smallest detectable "
             f"difference {self.planned_effect():.2f} standard deviations over seeds (80 % power, ρ = 0.5 assumed)"
