@@ -68,7 +68,7 @@ class Classes(RunOptions):
 
 
 def main() -> None:
-    classes, folder = sys.argv[1:2] == ["classes"], asked_folder(sys.argv[1:])
+    classes, folder = sys.argv[1:2] == ["classes"], str(pretrained.find(asked(sys.argv[1:])))
     published = pretrained.load_config(folder)
     default = of_classes(published, folder) if classes else of_text(published, folder)
     name, kind = ("classes", ClassificationRun) if classes else ("text", RunConfig)
@@ -81,7 +81,7 @@ def main() -> None:
     conclude(arms, command.workdir)
 
 
-def asked_folder(words: list[str]) -> str:
+def asked(words: list[str]) -> str:
     """What follows --from; it is read first, because it decides the defaults of all other options."""
     if "--from" not in words[:-1]:
         raise ConfigError("from: which model? give --from FOLDER")

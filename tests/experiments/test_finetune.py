@@ -78,7 +78,7 @@ def test_models_that_have_no_place(tmp_path):
     with pytest.raises(ConfigError, match="is a EncoderDecoderConfig, no model of tokens alone"):
         finetune.of_classes(BART.base, "bart")
     with pytest.raises(ConfigError, match="give --from FOLDER"):
-        finetune.asked_folder(["--from"])
+        finetune.asked(["--from"])
 
 
 def test_the_command(tmp_path):

@@ -6,6 +6,6 @@ pretrained.save("another", config, params)
 
 from transformer.pretrained.architecture import Architecture, Row
 from transformer.pretrained.architectures import ARCHITECTURES
-from transformer.pretrained.store import load, load_config, save
+from transformer.pretrained.store import find, load, load_config, save
 
-__all__ = ["ARCHITECTURES", "Architecture", "Row", "load", "load_config", "save"]
+__all__ = ["ARCHITECTURES", "Architecture", "Row", "find", "load", "load_config", "save"]

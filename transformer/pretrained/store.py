@@ -44,9 +44,7 @@ def load(
       ConfigError: the folder has no such files or damaged ones, the architecture is not known, a field
         of config.json is not supported, or tensors are missing, surplus or of other shapes: all by name.
     """
-    folder = _folder(path)
-    architecture = _named(_fields(folder), folder) if architecture is None else architecture
-    config = load_config(folder, architecture=architecture)
+    folder, architecture, config = _described(path, architecture)
     leaves = _abstract(config)
     wanted = entries(architecture, config, leaves)
     with TensorFiles(folder) as files:
@@ -61,13 +59,7 @@ def load_config(path: str | Path, *, architecture: Architecture | None = None) -
     Raises:
       ConfigError: as `load`.
     """
-    folder = _folder(path)
-    fields = _fields(folder)
-    architecture = _named(fields, folder) if architecture is None else architecture
-    try:
-        return architecture.read_config(fields)
-    except ConfigError as error:
-        raise ConfigError(f"{folder / CONFIG}: {error}") from None
+    return _described(path, architecture)[2]
 
 
 def save(
@@ -108,7 +100,12 @@ def save(
     os.replace(partial, path)
 
 
-def _folder(path: str | Path) -> Path:
+def find(path: str | Path) -> Path:
+    """The folder of a published model, fetched where it is a name on the Hugging Face hub.
+
+    Raises:
+      ConfigError: it is no folder, and the hub is not there or does not have it.
+    """
     folder = Path(path)
     if folder.is_dir():
         return folder
@@ -118,12 +115,22 @@ def _folder(path: str | Path) -> Path:
         raise ConfigError(f"pretrained: no folder {path}; for a name on the hub, pip install huggingface_hub") from None
     if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", str(path)):
         raise ConfigError(f"pretrained: no folder {path}, and no name on the hub")
-    wanted = ["*.json", "*.safetensors"]
     try:
-        return Path(huggingface_hub.snapshot_download(str(path), allow_patterns=wanted))
+        return Path(huggingface_hub.snapshot_download(str(path), allow_patterns=["*.json", "*.safetensors"]))
     except Exception as error:  # the library and what it is built on raise many kinds
         reason = str(error).strip().splitlines()[0]
         raise ConfigError(f"pretrained: no folder {path}, and the hub answers: {reason}") from None
+
+
+def _described(path: str | Path, architecture: Architecture | None) -> tuple[Path, Architecture, ModelConfig]:
+    """What a config.json says."""
+    folder = find(path)
+    fields = _fields(folder)
+    architecture = _named(fields, folder) if architecture is None else architecture
+    try:
+        return folder, architecture, architecture.read_config(fields)
+    except ConfigError as error:
+        raise ConfigError(f"{folder / CONFIG}: {error}") from None
 
 
 def _fields(folder: Path) -> dict[str, Any]:
