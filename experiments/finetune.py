@@ -38,7 +38,7 @@ from transformer.data.labelled import ClassificationRun, LabelledConfig
 from transformer.models import pure
 from transformer.models.build import build
 from transformer.models.pure import Params
-from transformer.pretrained.names import flat, nested
+from transformer.pretrained.names import flat
 from transformer.training.checkpoint import write_durably
 
 FROM = Annotated[str, tyro.conf.arg(name="from")]
@@ -127,7 +127,7 @@ def fitting(folder: str, model: ModelConfig) -> Params:
         taken[path] = array
     new, left = (sorted("/".join(path) for path in a.keys() - b.keys()) for a, b in ((wanted, given), (given, wanted)))
     print(f"{len(taken)} arrays from the folder; new: {', '.join(new) or 'none'}; left: {', '.join(left) or 'none'}")
-    return nested(taken)
+    return pure.nest(taken)
 
 
 def conclude(arms: dict[str, Trained], workdir: Path) -> None:

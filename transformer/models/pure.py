@@ -1,6 +1,6 @@
 """From modules to pure functions: parameters as a nested dict of arrays, and `apply(params, …)`."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -26,12 +26,12 @@ def split(model: nnx.Module) -> tuple[Params, Apply]:
     `method="name"` it is `model.name(*args, **kwargs)`.
     """
     graphdef, state = nnx.split(model)
-    return _nest({path: variable.get_value() for path, variable in _variables(state)}), _apply(graphdef, state)
+    return nest({path: variable.get_value() for path, variable in _variables(state)}), _apply(graphdef, state)
 
 
 def specs(model: nnx.Module) -> Params:
     """The `Parameter` of every leaf of a module, abstract or not, in the tree of the parameters."""
-    return _nest({path: _spec(variable) for path, variable in _variables(nnx.split(model)[1])})
+    return nest({path: _spec(variable) for path, variable in _variables(nnx.split(model)[1])})
 
 
 def initialize(build: Callable[[jax.Array], nnx.Module], key: jax.Array, initial_scale=1.0) -> Params:
@@ -70,7 +70,8 @@ def _variables(state) -> Iterator[tuple[tuple[str, ...], Any]]:
     return ((tuple(map(str, path)), variable) for path, variable in nnx.to_flat_state(state))
 
 
-def _nest(flat: dict[tuple[str, ...], Any]) -> Params:
+def nest(flat: Mapping[tuple[str, ...], Any]) -> Params:
+    """A nested dict of leaves by path."""
     nested: Params = {}
     for path, value in flat.items():
         inner = nested

@@ -89,14 +89,3 @@ def flat(params: Params, path: Path = ()) -> dict[Path, Any]:
     if not isinstance(params, dict):
         return {path: params}
     return dict(itertools.chain.from_iterable(flat(below, (*path, name)).items() for name, below in params.items()))
-
-
-def nested(leaves: Leaves) -> Params:
-    """The inverse of `flat`."""
-    tree: Params = {}
-    for path, leaf in leaves.items():
-        inner = tree
-        for name in path[:-1]:
-            inner = inner.setdefault(name, {})
-        inner[path[-1]] = leaf
-    return tree

@@ -21,7 +21,7 @@ from transformer.pretrained.architecture import Architecture
 from transformer.pretrained.architectures import ARCHITECTURES
 from transformer.pretrained.files import SHARD, Stored, TensorFiles, write_tensors
 from transformer.pretrained.layouts import to_ours, to_stored
-from transformer.pretrained.names import Entry, Leaves, entries, flat, nested
+from transformer.pretrained.names import Entry, Leaves, entries, flat
 
 CONFIG = "config.json"
 
@@ -50,7 +50,7 @@ def load(
     with TensorFiles(folder) as files:
         stored = _matched(architecture, wanted, files.tensors, folder)
         arrays = _read(wanted, stored, leaves, None if dtype is None else jnp.dtype(dtype))
-    return config, nested({path: jnp.asarray(array) for path, array in arrays.items()})
+    return config, pure.nest({path: jnp.asarray(array) for path, array in arrays.items()})
 
 
 def load_config(path: str | Path, *, architecture: Architecture | None = None) -> ModelConfig:
