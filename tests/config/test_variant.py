@@ -56,7 +56,9 @@ def another(kind, value):
         return not value
     if isinstance(value, tuple):
         item = typing.get_args(kind)[0]
-        return (7,) if item is int else tuple(option() for option in list(item.variants().values())[:2])
+        if isinstance(item, type) and issubclass(item, Variant):
+            return tuple(option() for option in list(item.variants().values())[:2])
+        return (7,) if item is int else (None, "data")
     if typing.get_origin(kind) is typing.Literal:
         return next(option for option in typing.get_args(kind) if option != value)
     if value is None:

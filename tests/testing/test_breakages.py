@@ -72,7 +72,7 @@ BREAKAGES = {
         properties.passes_through,
     ),
     "a FLOP formula that forgets the groups": (
-        (counts, "_product_flops", "eqn.outvars[0].aval.shape)", "eqn.outvars[0].aval.shape[1:])"),
+        (counts, "product_flops", "eqn.outvars[0].aval.shape)", "eqn.outvars[0].aval.shape[1:])"),
         {},
         properties.counted,
     ),
