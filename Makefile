@@ -21,7 +21,7 @@ demo: install
 	$(BIN)/python -m experiments.norm_position --workdir results/norm_position --resume
 
 test: install
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 conformance: install
 	$(BIN)/python -m transformer.testing $(if $(ROWS),--rows $(ROWS))

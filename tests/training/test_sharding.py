@@ -24,6 +24,8 @@ from transformer.testing.subject import small
 from transformer.training.program import make_program
 from transformer.training.sharding import ROLES, make_mesh, parameter_axes
 
+# One worker runs the script once for all of them.
+pytestmark = pytest.mark.xdist_group("eight devices")
 MESHES = ("data", "fully sharded", "tensor", "all")
 CASES = [(model, mesh) for model in ("decoder", "encoder-decoder", "experts") for mesh in MESHES]
 CASES += [("recomputed", "all"), ("decoder", "replicas"), ("experts", "replicas")]

@@ -48,12 +48,18 @@ def _family(name: str, options: list[Changes]) -> str:
     return "\n".join(rows) + "\n"
 
 
+@functools.cache
+def _cost(config: ModelConfig) -> tuple[int, float]:
+    """Parameters and operations."""
+    return parameter_count(config), forward_flops(config)
+
+
 def _row(option: Changes) -> str:
     works = [place for place in _PLACES if _fits(place, option)]
     causal = "causal" in works
     config, plain = small(**{"causal": causal, **option}), small(causal=causal)
-    parameters = parameter_count(config) - parameter_count(plain)
-    flops = forward_flops(config) / forward_flops(plain) - 1
+    own, usual = _cost(config), _cost(plain)
+    parameters, flops = own[0] - usual[0], own[1] / usual[1] - 1
     cells = (_name(option), _words(option), f"{parameters:+,}", f"{flops:+.1%}", ", ".join(works))
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 

@@ -37,8 +37,10 @@ def connect(config: HostsConfig) -> None:
     if not config.several:
         return
     explicit: dict[str, Any] = {} if config.launcher else {"num_processes": config.count, "process_id": config.index}
+    # JAX would abort without a word of what to do; the watchdog is to be first.
+    explicit["heartbeat_timeout_seconds"] = 2 * config.patience
     try:
-        jax.distributed.initialize(config.address, heartbeat_timeout_seconds=config.patience, **explicit)
+        jax.distributed.initialize(config.address, **explicit)
     except (ValueError, RuntimeError) as error:
         raise ConfigError(f"hosts: {' '.join(str(error).split())}") from None
 
