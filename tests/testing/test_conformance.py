@@ -30,7 +30,7 @@ def name(changes):
     return ",".join(f"{field}={value}" for field, value in changes.items()) or "plain"
 
 
-@pytest.mark.parametrize("option", drawn(OPTIONS, 8), ids=name)
+@pytest.mark.parametrize("option", drawn(OPTIONS, 5), ids=name)
 def test_an_option_in_every_context(option):
     """Nothing fails, and at least one context takes it."""
     checked = check_choices(option)
@@ -38,7 +38,7 @@ def test_an_option_in_every_context(option):
     assert checked.passed
 
 
-@pytest.mark.parametrize("choices", [merged(FACTORS, row) for row in drawn(COVERING.rows, 10)], ids=name)
+@pytest.mark.parametrize("choices", [merged(FACTORS, row) for row in drawn(COVERING.rows, 6)], ids=name)
 def test_a_combination(choices):
     """One option of each family, together."""
     assert not check_company(choices).failed
