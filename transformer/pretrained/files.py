@@ -1,7 +1,7 @@
 """Tensors by name in the safetensors files of a folder; nothing else is ever read, and nothing pickled."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,45 +72,39 @@ def _opened(path: Path) -> Any:
 
 def write_tensors(folder: Path, tensors: Iterator[tuple[str, np.ndarray]], shard_bytes: int = SHARD) -> None:
     """Write tensors one after another, in several files with an index where one would be too large."""
-    shards: list[dict[str, np.ndarray]] = [{}]
-    written: list[tuple[Path, list[str]]] = []
-    size = total = 0
-
-    def flush() -> None:
-        path = folder / f"part-{len(written):05d}.safetensors"
-        _library_numpy().save_file(shards[0], path, metadata={"format": "pt"})
-        written.append((path, list(shards[0])))
-        shards[0] = {}
-
-    for name, tensor in tensors:
-        if shards[0] and size + tensor.nbytes > shard_bytes:
-            flush()
-            size = 0
-        shards[0][name] = np.ascontiguousarray(tensor)
-        size, total = size + tensor.nbytes, total + tensor.nbytes
-    flush()
-    if len(written) == 1:
-        written[0][0].rename(folder / SINGLE)
+    paths: list[Path] = []
+    weights: list[list[str]] = []
+    total = 0
+    for part in _parts(tensors, shard_bytes):
+        paths.append(folder / f"part-{len(paths):05d}.safetensors")
+        weights.append(list(part))
+        total += sum(tensor.nbytes for tensor in part.values())
+        _library().numpy.save_file(part, paths[-1], metadata={"format": "pt"})
+    if len(paths) == 1:
+        paths[0].rename(folder / SINGLE)
         return
-    weight_map: dict[str, str] = {}
-    for i, (path, names) in enumerate(written):
-        final = f"model-{i + 1:05d}-of-{len(written):05d}.safetensors"
+    finals = [f"model-{i:05d}-of-{len(paths):05d}.safetensors" for i in range(1, len(paths) + 1)]
+    for path, final in zip(paths, finals, strict=True):
         path.rename(folder / final)
-        weight_map |= dict.fromkeys(names, final)
-    index: Mapping[str, Any] = {"metadata": {"total_size": total}, "weight_map": weight_map}
+    weight_map = {name: final for names, final in zip(weights, finals, strict=True) for name in names}
+    index = {"metadata": {"total_size": total}, "weight_map": weight_map}
     (folder / INDEX).write_text(json.dumps(index, indent=2, sort_keys=True), encoding="utf-8")
+
+
+def _parts(tensors: Iterator[tuple[str, np.ndarray]], most: int) -> Iterator[dict[str, np.ndarray]]:
+    """Tensors of up to so many bytes together, or one that is larger."""
+    part: dict[str, np.ndarray] = {}
+    for name, tensor in tensors:
+        if part and sum(other.nbytes for other in part.values()) + tensor.nbytes > most:
+            yield part
+            part = {}
+        part[name] = np.ascontiguousarray(tensor)
+    yield part
 
 
 def _library() -> Any:
     try:
-        import safetensors
+        import safetensors.numpy
     except ImportError:
         raise ConfigError("pretrained: needs the library safetensors: pip install 'transformer[pretrained]'") from None
     return safetensors
-
-
-def _library_numpy() -> Any:
-    _library()
-    import safetensors.numpy
-
-    return safetensors.numpy

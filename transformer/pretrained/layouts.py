@@ -44,8 +44,21 @@ def to_stored(ours: Sequence[np.ndarray], layout: str, sizes: Sizes) -> np.ndarr
 
 
 def stored_shape(shapes: Sequence[tuple[int, ...]], layout: str, sizes: Sizes) -> tuple[int, ...]:
-    """The shape of the tensor that holds parameters of these shapes."""
-    return to_stored([np.broadcast_to(np.int8(0), shape) for shape in shapes], layout, sizes).shape
+    """The shape of the tensor that holds parameters of these shapes; nothing as large is made."""
+    if not layout:
+        return tuple(shapes[0])
+    left, right, axes, joined = _parse(layout)
+    known = _known(right, sizes)
+    parts = [rearrange(_shape_alone(shape), f"{right} -> {' '.join(axes)}", **known).shape for shape in shapes]
+    whole = list(parts[0])
+    if joined is not None:
+        whole[joined] = sum(part[joined] for part in parts)
+    return rearrange(_shape_alone(whole), f"{' '.join(axes)} -> {left}").shape
+
+
+def _shape_alone(shape: Sequence[int]) -> np.ndarray:
+    """An array of that shape and of one number."""
+    return np.broadcast_to(np.int8(0), shape)
 
 
 def _parse(layout: str) -> tuple[str, str, list[str], int | None]:
