@@ -39,6 +39,7 @@ from transformer.models import pure
 from transformer.models.build import build
 from transformer.models.pure import Params
 from transformer.pretrained.names import flat
+from transformer.training import hosts
 from transformer.training.checkpoint import write_durably
 
 FROM = Annotated[str, tyro.conf.arg(name="from")]
@@ -135,31 +136,39 @@ def conclude(arms: dict[str, Trained], workdir: Path) -> None:
     from transformer.study.figures import plot_curves, read_curves  # loaded late: matplotlib
     from transformer.study.statistics import mean_interval
 
+    kept = keep(arms["pretrained"])
+    if not hosts.is_writer():
+        return
     table = Table("", "learning rate", "validation loss", "accuracy")
     curves, result = {}, {}
     for arm, trained in arms.items():
         rate, best = best_rate(trained)
-        losses, accuracies = trained.outcome.validation_loss[best], trained.outcome.accuracy[best]
+        healthy = [i for i in best if trained.healthy()[i]]
+        losses, accuracies = trained.outcome.validation_loss[healthy], trained.outcome.accuracy[healthy]
         curves[arm] = {i: c for i, c in read_curves(trained.workdir, "validation_loss").items() if i in best}
         result[arm] = {"learning_rate": rate, "validation_loss": losses.tolist(), "accuracy": accuracies.tolist()}
         result[arm]["curves"] = list(curves[arm].values())
+        result[arm]["diverged"] = len(best) - len(losses)
         interval = f" [{', '.join(f'{end:.4f}' for end in mean_interval(losses))}]" if len(losses) > 1 else ""
-        table.add_row(arm, f"{rate:g}", f"{losses.mean():.4f}{interval}", f"{accuracies.mean():.4f}")
+        row = (f"{losses.mean():.4f}{interval}", f"{accuracies.mean():.4f}") if len(losses) else ("diverged", "")
+        table.add_row(arm, f"{rate:g}", *row)
     reference = arms["scratch"].data.reference()
     plot_curves(workdir / "curves.png", curves, reference, "validation loss")
     write_durably(workdir / "result.json", json.dumps(result, indent=1))
     if reference is not None:
         table.add_row(reference[0], "", f"{reference[1]:.4f}", "")
     Console().print(table)
-    print(f"result.json and curves.png are in {workdir}; {kept(arms['pretrained'])}")
+    print(f"result.json and curves.png are in {workdir}; {kept}")
 
 
-def kept(trained: Trained) -> str:
-    """Where the best replica was written as a published model, or why it is none."""
-    folder = trained.workdir / "model"
+def keep(trained: Trained) -> str:
+    """Write the best replica as a published model; where it is, or why it is none. All processes call it."""
+    folder, params = trained.workdir / "model", trained.params()
+    if not hosts.is_writer():
+        return ""
     shutil.rmtree(folder, ignore_errors=True)
     try:
-        pretrained.save(folder, trained.config.model, trained.params())
+        pretrained.save(folder, trained.config.model, params)
     except ConfigError as error:
         return str(error)
     return f"the model is in {folder}"
