@@ -35,6 +35,8 @@ CLOSE = 2e-4
 """Largest difference of logits that were computed in another order, relative to the largest of them."""
 ROUNDING = 2e-5
 """Largest difference to float64; the shipped options differ by 3e-6 at most (2026-11-21)."""
+HALF = 0.05
+"""Largest difference to bfloat16; the shipped options differ by 0.037 at most (2026-11-22)."""
 
 
 def close(left, right, what: str, tolerance: float = CLOSE) -> None:
@@ -187,10 +189,17 @@ def precise(subject: Subject) -> None:
 
 
 def rounded(subject: Subject) -> None:
-    """In bfloat16 the logits are float32 and near those of float32, and every parameter stays float32."""
+    """In bfloat16 the logits are float32 and near those of float32, and every parameter stays float32.
+
+    Where tokens are sent to experts this holds for most of them: one near the border of two may cross it.
+    """
     twin = subject.changed(dtype="bfloat16")
     logits, exact = (one.logits(LONG, params=subject.initial) for one in (twin, subject))
-    close(logits, exact, "bfloat16", 0.1)
+    largest = np.abs(np.asarray(logits, np.float64) - exact).max(-1) / np.abs(exact).max()
+    layers = [subject.config.layer_config(layer) for layer in range(subject.config.num_layers)]
+    routed = any(layer.feed_forward.num_experts for layer in layers)
+    difference = np.median(largest) if routed else largest.max()
+    assert difference <= HALF, f"bfloat16: differs by {difference:.1e} of the largest value"
 
 
 def replicated(subject: Subject) -> None:
