@@ -99,7 +99,7 @@ def test_joined_products(bias):
 def test_norm_layer_is_its_norm():
     """The module applies the config's function to its own parameters."""
     for norm in (LayerNorm(), LayerNorm(bias=False, eps=0.1), RMSNorm(), NoNorm()):
-        layer = NormLayer(norm, 16, key=KEY)
+        layer = NormLayer(norm, 16, "norm", key=KEY)
         params = {name: jnp.full(spec.shape, 3.0) for name, spec in norm.parameters(16).items()}
         for name, value in params.items():
             getattr(layer.params, name)[...] = value
@@ -163,7 +163,7 @@ def test_feed_forward():
 )
 def test_residual_wiring(residual, expected):
     """Where the norms sit: multiplication by 2, 3 and 5 in place of the input, branch and output norm."""
-    connection, place = ResidualConnection(residual, config(), key=KEY), Place(0, 2, 0, 2)
+    connection, place = ResidualConnection(residual, config(), "connection", key=KEY), Place(0, 2, 0, 2)
     assert set(connection.norms) == set(residual.norms)
     norms = {"input": lambda x: 2 * x, "branch": lambda x: 3 * x, "output": lambda x: 5 * x}
     out = residual(X, jnp.sin, {name: norms[name] for name in residual.norms}, {}, place)

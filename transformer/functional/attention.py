@@ -11,6 +11,7 @@ from einops import rearrange
 from transformer.functional.biases import Bias
 from transformer.functional.devices import divided
 from transformer.functional.masks import MaskFunction, Tokens
+from transformer.functional.names import named
 from transformer.functional.weights import Softmax, Weigh
 
 SOFTMAX = Softmax()
@@ -113,9 +114,9 @@ def attention(
     scale = 1 / math.sqrt(q_BLHK.shape[-1]) if scale is None else scale
     k_BGSK, v_BGSK = (rearrange(x, "b s g k -> b g s k") for x in (k_BSGK, v_BSGK))
     scored = attention_scores(split_groups(q_BLHK, num_kv_heads), k_BGSK, scale=scale, score=score)
-    scores = add_bias(scored, bias, queries, keys)
+    scores = _named(add_bias(scored, bias, queries, keys), "scores")
     allowed = None if mask is None else group_heads(mask(queries, keys), num_kv_heads)
-    weights_BGRLS = weigh(scores, allowed, queries, keys)
+    weights_BGRLS = _named(weigh(scores, allowed, queries, keys), "pattern")
     if drop_weights is not None:
         weights_BGRLS = drop_weights(weights_BGRLS)
     out = grouped_product(weights_BGRLS.astype(v_BGSK.dtype), v_BGSK).astype(v_BGSK.dtype)
@@ -123,3 +124,9 @@ def attention(
     more = (scored,) if return_scores else ()
     more += (rearrange(weights_BGRLS, "b g r l s -> b (g r) l s"),) if return_weights else ()
     return (out_BLHK, *more) if more else out_BLHK
+
+
+def _named(x_BGRLS: jax.Array, name: str) -> jax.Array:
+    """Marked as (B, H, L, S)."""
+    marked_BHLS = named(rearrange(x_BGRLS, "b g r l s -> b (g r) l s"), name)
+    return rearrange(marked_BHLS, "b (g r) l s -> b g r l s", g=x_BGRLS.shape[1])

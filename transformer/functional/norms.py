@@ -3,6 +3,8 @@
 import jax
 import jax.numpy as jnp
 
+from transformer.functional.names import named
+
 
 def layer_norm(
     x: jax.Array, *, scale_D=None, bias_D=None, eps: float = 1e-5, eps_outside: bool = False, cast_first: bool = False
@@ -30,7 +32,7 @@ def sequence_layer_norm(x_BLD: jax.Array, valid_BL=None, *, scale_D=None, bias_D
     count = jnp.maximum(weights.sum((1, 2), keepdims=True), 1.0) * x32.shape[2]
     centred = x32 - (x32 * weights).sum((1, 2), keepdims=True) / count
     variance = (centred * centred * weights).sum((1, 2), keepdims=True) / count
-    return _affine(centred * jax.lax.rsqrt(variance + eps), scale_D, bias_D).astype(x_BLD.dtype)
+    return _affine(centred * _inverse_root(variance, eps, False), scale_D, bias_D).astype(x_BLD.dtype)
 
 
 def rms_norm(
@@ -61,13 +63,14 @@ def group_norm(x: jax.Array, num_groups: int, *, scale_D=None, bias_D=None, eps:
 def unit_norm(x: jax.Array, *, scale=None, eps: float = 1e-6) -> jax.Array:
     """scale · x / ‖x‖ with one scale for all features (ScaleNorm, Nguyen and Salazar 2019, equation 5)."""
     x32 = x.astype(jnp.float32)
-    size = jnp.sqrt((x32 * x32).sum(-1, keepdims=True) + eps * eps)
+    size = named(jnp.sqrt((x32 * x32).sum(-1, keepdims=True) + eps * eps), "scale")
     return _affine(x32 / size, scale, None).astype(x.dtype)
 
 
 def _inverse_root(square, eps: float, eps_outside: bool):
     # The tiny number keeps the gradient of the root finite where all features are equal.
-    return 1 / (jnp.sqrt(square + 1e-30) + eps) if eps_outside else jax.lax.rsqrt(square + eps)
+    inverse = 1 / (jnp.sqrt(square + 1e-30) + eps) if eps_outside else jax.lax.rsqrt(square + eps)
+    return named(inverse, "scale")
 
 
 def _cast(out, x, cast_first: bool):

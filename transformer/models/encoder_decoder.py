@@ -9,6 +9,7 @@ from flax import nnx
 from transformer.config.architectures import EncoderDecoderConfig
 from transformer.functional.cache import Cache, Reader
 from transformer.functional.masks import Tokens
+from transformer.functional.names import scope
 from transformer.modules.context import Memory
 from transformer.modules.embedding import Embedding
 from transformer.modules.logits import Logits
@@ -54,7 +55,8 @@ class EncoderDecoder(nnx.Module):
         """
         memory, penalty = self.encode(source_BS, source_valid_BS, key=below(key, "encoder"))
         tokens, own = Tokens.at(jnp.arange(target_BL.shape[1]), valid=valid_BL), below(key, "decoder")
-        x_BLD, more = self.decoder.transform(self.embedding(target_BL), tokens, memory=memory, key=own)
+        with scope("decoder"):
+            x_BLD, more = self.decoder.transform(self.embedding(target_BL), tokens, memory=memory, key=own)
         logits_BLV = self._logits(x_BLD)
         return (logits_BLV, penalty + more) if with_penalty else logits_BLV
 
@@ -64,7 +66,8 @@ class EncoderDecoder(nnx.Module):
         """The states of the source, for the decoder, and what the layers add to the loss."""
         tokens = Tokens.at(jnp.arange(source_BS.shape[1]), valid=source_valid_BS)
         embedding = self.embedding if self.source_embedding is None else self.source_embedding
-        states_BSD, penalty = self.encoder.transform(embedding(source_BS), tokens, key=key)
+        with scope("encoder"):
+            states_BSD, penalty = self.encoder.transform(embedding(source_BS), tokens, key=key)
         return Memory(tokens, states_BSD), penalty
 
     def start(
@@ -89,7 +92,8 @@ class EncoderDecoder(nnx.Module):
         self, tokens_BL: jax.Array, cache: Cache, *, valid_BL: jax.Array | None = None, blocks=None
     ) -> tuple[jax.Array, Cache]:
         """Logits (B, L, V) of target tokens that follow those in the cache, and the cache with them."""
-        x_BLD, cache = self.decoder.transform_next(self.embedding(tokens_BL), cache, valid_BL, blocks)
+        with scope("decoder"):
+            x_BLD, cache = self.decoder.transform_next(self.embedding(tokens_BL), cache, valid_BL, blocks)
         return self._logits(x_BLD), cache
 
     def reader(self) -> Reader:

@@ -13,6 +13,7 @@ from transformer.config.model import ModelConfig
 from transformer.config.patterns import Pattern
 from transformer.functional.cache import Cache, Reader
 from transformer.functional.masks import Mask, Tokens
+from transformer.functional.names import scope
 from transformer.modules.block import Block
 from transformer.modules.embedding import Embedding
 from transformer.modules.logits import Logits
@@ -87,7 +88,8 @@ class LanguageModel(Transformer):
         stream, penalty, context = self._through_blocks(self.embedding(tokens_BL), tokens, key=key)
         streams, last = [stream], self.config.num_layers - 1
         for i, block in enumerate(self.future):
-            ahead, kept = block(stream, context=context, layer=last, key=below(key, "future", i))
+            with scope(f"future.{i}"):
+                ahead, kept = block(stream, context=context, layer=last, key=below(key, "future", i))
             streams, penalty = [*streams, ahead], penalty + kept.penalty
         logits = jnp.stack([self._logits(self._end(stream, tokens.valid)) for stream in streams])
         return (logits, penalty) if with_penalty else logits

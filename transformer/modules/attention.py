@@ -17,6 +17,7 @@ from transformer.functional.biases import Bias, Scaled
 from transformer.functional.cache import KeyValue
 from transformer.functional.dropout import dropout
 from transformer.functional.masks import Mask, Padding, Tokens
+from transformer.functional.names import named
 from transformer.modules.context import Context, Kept
 from transformer.modules.dense import Dense, fused
 from transformer.modules.norm import NormLayer
@@ -40,12 +41,12 @@ class HeadAttention(nnx.Module):
         factors = {"factors": Parameter((H,), ONES)} if config.head_scale else {}
         self.head_scale = Parameters(factors, key=at(key, "head_scale"))
         self.gate = Dense(D, H * V, **law, bias=False, key=at(key, "gate")) if config.attention_gate else None
-        self.inner_norm = NormLayer(config.attention_inner_norm, config.merge.width(H, V), key=at(key, "inner_norm"))
+        self.inner_norm = NormLayer(config.attention_inner_norm, config.merge.width(H, V), "inner_norm", key=key)
         law |= {"gain": config.residual_gain("attention"), "bias": "out" in config.attention_bias}
         self.out = Dense(H * V, D, **law, key=at(key, "out")) if config.merge.projected else None
         size = self.heads.key_size(self.sizes)
-        self.query_norm = NormLayer(config.qk_norm, size, key=at(key, "query_norm"))
-        self.key_norm = NormLayer(config.qk_norm if own_memory else NoNorm(), size, key=at(key, "key_norm"))
+        self.query_norm = NormLayer(config.qk_norm, size, "query_norm", key=key)
+        self.key_norm = NormLayer(config.qk_norm if own_memory else NoNorm(), size, "key_norm", key=key)
         scale = config.scale.parameters(self.heads.compared_size(self.sizes))
         self.scale = Parameters(scale, key=at(key, "scale"))
         self.weighting = Parameters(config.weighting.parameters(self.heads.count(H)), key=at(key, "weighting"))
@@ -94,7 +95,7 @@ class HeadAttention(nnx.Module):
         if config.attention.forms_weights:
             more["return_scores"] = True
         scale = config.scale(self.heads.compared_size(self.sizes), self.scale())
-        heads = memory.keys_XKS.shape[0] // len(x_BLD)
+        q_BLHK, heads = named(q_BLHK, "q"), memory.keys_XKS.shape[0] // len(x_BLD)
         # XLA cancels these transpositions against those of the attention function.
         k_BSGK = rearrange(memory.keys_XKS, "(b g) k s -> b s g k", g=heads)
         answer = config.attention(
@@ -117,7 +118,7 @@ class HeadAttention(nnx.Module):
         if self.gate is not None:
             gate = jax.nn.sigmoid(self.gate(x_BLD).astype(jnp.float32)).astype(out_BLHV.dtype)
             out_BLHV = out_BLHV * gate.reshape(out_BLHV.shape)
-        out = self.inner_norm(config.merge(out_BLHV))
+        out = self.inner_norm(config.merge(named(out_BLHV, "z")))
         return out if self.out is None else self.out(out), scores
 
 
@@ -145,6 +146,7 @@ class CrossAttention(HeadAttention):
 
 def in_order(k_BSGK: jax.Array, v_BSGK: jax.Array) -> KeyValue:
     """Keys and values as a cache keeps them."""
+    k_BSGK, v_BSGK = named(k_BSGK, "k"), named(v_BSGK, "v")
     return KeyValue(rearrange(k_BSGK, "b s g k -> (b g) k s"), rearrange(v_BSGK, "b s g k -> (b g) s k"))
 
 

@@ -12,6 +12,7 @@ from transformer.config.model import ModelConfig
 from transformer.config.residuals import Place, Residual, Stream
 from transformer.functional.devices import constrain
 from transformer.functional.dropout import drop_sequences, dropout
+from transformer.functional.names import named, scope
 from transformer.modules.attention import CrossAttention
 from transformer.modules.context import Carried, Context, Kept
 from transformer.modules.experts import make_feed_forward
@@ -35,10 +36,12 @@ class ResidualConnection(nnx.Module):
     Where several `sublayers` are named, each has a norm of the input by itself.
     """
 
-    def __init__(self, residual: Residual, config: ModelConfig, sublayers: Sequence[str] = (), *, key: jax.Array):
-        self.residual, self.sublayers = residual, tuple(sublayers)
+    def __init__(
+        self, residual: Residual, config: ModelConfig, name: str, sublayers: Sequence[str] = (), *, key: jax.Array
+    ):
+        self.residual, self.name, self.sublayers = residual, name, tuple(sublayers)
         names = [name for where in residual.norms for name in (self.sublayers if where == "input" else ()) or (where,)]
-        norms = {name: NormLayer(config.norm, config.d_model, key=at(key, "norms", name)) for name in names}
+        norms = {name: NormLayer(config.norm, config.d_model, name, key=at(key, "norms")) for name in names}
         self.norms = nnx.Dict(norms)
         self.params = Parameters(residual.parameters(config.d_model), key=at(key, "params"))
 
@@ -57,7 +60,11 @@ class ResidualConnection(nnx.Module):
             return y
 
         def normalizer(norm):
-            return lambda x: norm(x, valid_BL)
+            def normalize(x):
+                with scope(self.name):
+                    return norm(x, valid_BL)
+
+            return normalize
 
         norms = {where: normalizer(norm) for where, norm in dict(self.norms).items()}
         own = [norms.pop(name) for name in self.sublayers]
@@ -83,7 +90,7 @@ class Block(nnx.Module):
             name = f"{connection[0].name}_residual"
             residual = config.residual_of(connection[0].kind)
             own = [s.name for s in connection] if config.block.own_norms and len(connection) > 1 else []
-            setattr(self, name, ResidualConnection(residual, config, own, key=at(key, name)))
+            setattr(self, name, ResidualConnection(residual, config, name, own, key=at(key, name)))
 
     def __call__(
         self, stream: Stream, *, context: Context, carried: Carried | None = None, layer, key
@@ -91,6 +98,7 @@ class Block(nnx.Module):
         """The stream after the block, and what its sublayers hand back; a key turns dropout on."""
         kept = Kept(carried=Carried() if carried is None else carried)
         context = context._replace(carried=kept.carried, first=layer == 0)
+        stream = _named(stream, "resid_pre")
         for number, connection in enumerate(self.connections):
             place = Place(layer, self.config.num_layers, number, len(self.connections))
 
@@ -102,6 +110,8 @@ class Block(nnx.Module):
                 return sum(y for y, _ in outputs), [k for _, k in outputs]
 
             stream, handed_back = residual(stream, run, place, context.tokens.valid)
+            last = number == len(self.connections) - 1
+            stream = _named(stream, "resid_post" if last else f"resid_{connection[0].name}")
             for one in handed_back:
                 kept = Kept(
                     kept.past if one.past is None else one.past,
@@ -112,10 +122,18 @@ class Block(nnx.Module):
 
     def _sublayer(self, sublayer: Sublayer, x_BLD: jax.Array, context: Context, layer, key) -> tuple[jax.Array, Kept]:
         config, name = self.config, sublayer.name
-        y, kept = getattr(self, name)(x_BLD, context=context, key=below(key, name, "inside"))
+        with scope(name):
+            y, kept = getattr(self, name)(named(x_BLD, "in"), context=context, key=below(key, name, "inside"))
         y = y if sublayer.factor == 1 else y * jnp.asarray(sublayer.factor, y.dtype)
         y = dropout(y, config.dropout, below(key, name))
         if config.stochastic_depth:
             rate = config.stochastic_depth / config.num_layers * jnp.asarray(layer + 1, jnp.float32)
             y = drop_sequences(y, rate, below(key, name, "depth"))
-        return constrain(y), kept
+        return named(constrain(y), f"{name}.out"), kept
+
+
+def _named(stream: Stream, name: str) -> Stream:
+    """The stream, or each of its parts, marked."""
+    leaves, treedef = jax.tree.flatten(stream)
+    marked = [named(leaf, f"{name}.{part}" if part else name) for part, leaf in enumerate(leaves)]
+    return jax.tree.unflatten(treedef, marked)

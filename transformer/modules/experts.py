@@ -8,6 +8,7 @@ from transformer.config.model import ModelConfig
 from transformer.config.parameters import FanIn, Initializer, Parameter
 from transformer.functional.devices import constrain
 from transformer.functional.dropout import dropout
+from transformer.functional.names import named, scope
 from transformer.functional.routing import expert_products
 from transformer.modules.context import Context, Kept
 from transformer.modules.dense import Dense
@@ -37,7 +38,7 @@ class Experts(nnx.Module):
     def __call__(self, x_BLD: jax.Array, *, context: Context, key: jax.Array | None = None) -> tuple[jax.Array, Kept]:
         """(B, L, D), and what imbalance adds to the loss; a key turns dropout on."""
         x_TD = x_BLD.reshape(-1, x_BLD.shape[-1])
-        logits_BLE = self.router(x_BLD.astype(jnp.float32))
+        logits_BLE = named(self.router(x_BLD.astype(jnp.float32)), "router")
         routes, penalty = self.kind.route(logits_BLE, context.tokens.valid)
         x_XD = constrain(x_TD[routes.tokens_X])
         branches = [expert_products(x_XD, kernels[...], routes.sizes_E) for kernels in self.branches]
@@ -46,7 +47,10 @@ class Experts(nnx.Module):
             x_XD.dtype
         )
         y_BLD = jnp.zeros_like(x_TD).at[routes.tokens_X].add(out_XD).reshape(x_BLD.shape)
-        return sum((one(x_BLD, key=key)[0] for one in self.shared), y_BLD), Kept(penalty=penalty)
+        for i, one in enumerate(self.shared):
+            with scope(f"shared.{i}"):
+                y_BLD = y_BLD + one(x_BLD, key=key)[0]
+        return y_BLD, Kept(penalty=penalty)
 
 
 def _stacked(count: int, d_in: int, d_out: int, law: Initializer, gain: float) -> Parameter:

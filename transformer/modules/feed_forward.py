@@ -5,6 +5,7 @@ from flax import nnx
 
 from transformer.config.model import ModelConfig
 from transformer.functional.dropout import dropout
+from transformer.functional.names import named
 from transformer.modules.context import Context, Kept
 from transformer.modules.dense import Dense, fused
 from transformer.modules.norm import NormLayer
@@ -21,7 +22,7 @@ class FeedForward(nnx.Module):
             Dense(D, F, initializer=law, gain=config.inner_gain("feed_forward"), bias=bias, key=at(key, "branches", i))
             for i in range(config.activation.branches)
         )
-        self.inner_norm = NormLayer(config.feed_forward_inner_norm, F, key=at(key, "inner_norm"))
+        self.inner_norm = NormLayer(config.feed_forward_inner_norm, F, "inner_norm", key=key)
         self.out = Dense(
             F, D, initializer=law, gain=config.residual_gain("feed_forward"), bias=bias, key=at(key, "out")
         )
@@ -30,5 +31,6 @@ class FeedForward(nnx.Module):
         self, x_BLD: jax.Array, *, context: Context | None = None, key: jax.Array | None = None
     ) -> tuple[jax.Array, Kept]:
         """(B, L, D), and nothing else; a key turns dropout on."""
-        hidden = self.inner_norm(self.activation(*fused(x_BLD, self.branches)))
+        branches = [named(h, f"pre_{i}" if i else "pre") for i, h in enumerate(fused(x_BLD, self.branches))]
+        hidden = named(self.inner_norm(self.activation(*branches)), "post")
         return self.out(dropout(hidden, self.dropout, key)), Kept()

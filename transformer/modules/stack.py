@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from transformer.config.implementations import Layers
+from transformer.functional.names import scope
 from transformer.modules.context import Carried
 
 
@@ -70,7 +71,8 @@ class Stack(nnx.Module):
                 x, penalty, carried = carry
                 index = number * period + kind
                 layer_key = None if key is None else jax.random.fold_in(key, index)
-                x, kept = nnx.merge(graphdef, own)(x, carried=carried, layer=index, key=layer_key, **kwargs)
+                with scope(f"blocks[{kind}::{period}]"):
+                    x, kept = nnx.merge(graphdef, own)(x, carried=carried, layer=index, key=layer_key, **kwargs)
                 carry = x, penalty + jnp.asarray(kept.penalty, jnp.float32), self._kept(kept.carried)
             return carry
 

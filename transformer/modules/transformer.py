@@ -13,6 +13,7 @@ from transformer.functional.cache import Cache, KeyValue, append_tokens, empty_t
 from transformer.functional.devices import constrain
 from transformer.functional.dropout import dropout
 from transformer.functional.masks import Causal, Full, Mask, Padding, Segment, Tokens
+from transformer.functional.names import named, scope
 from transformer.modules.block import Block
 from transformer.modules.context import Carried, Context, Memory
 from transformer.modules.norm import NormLayer
@@ -37,8 +38,8 @@ class Transformer(nnx.Module):
             carries=config.carries,
             key=at(key, "blocks"),
         )
-        self.embedding_norm = NormLayer(config.first_norm, config.d_model, key=at(key, "embedding_norm"))
-        self.final_norm = NormLayer(config.last_norm, config.d_model, key=at(key, "final_norm"))
+        self.embedding_norm = NormLayer(config.first_norm, config.d_model, "embedding_norm", key=key)
+        self.final_norm = NormLayer(config.last_norm, config.d_model, "final_norm", key=key)
 
     @property
     def span(self) -> int | None:
@@ -103,7 +104,7 @@ class Transformer(nnx.Module):
 
     def _end(self, stream, valid_BL: jax.Array | None) -> jax.Array:
         """What is read off the stream after the last block."""
-        return self.config.residual.end(stream, lambda x: self.final_norm(x, valid_BL))
+        return named(self.config.residual.end(stream, lambda x: self.final_norm(x, valid_BL)), "final_norm.out")
 
     def empty_cache(self, batch_size: int, capacity: int, ahead: int, dtype) -> Cache:
         """Slots for `capacity` tokens, or for as many as the reach needs and the `ahead` latest that may be taken back.
@@ -149,7 +150,8 @@ class Transformer(nnx.Module):
         for i, block in enumerate(self.blocks if blocks is None else blocks):
             memory = Memory(cache.memory_tokens, keys_values=cache.memory[i]) if cache.memory_tokens else None
             own = context._replace(memory=memory, past=cache.layers[i])
-            stream, kept = block(stream, context=own, carried=carried, layer=i, key=None)
+            with scope(f"blocks.{i}"):
+                stream, kept = block(stream, context=own, carried=carried, layer=i, key=None)
             carried = kept.carried
             layers.append(cache.layers[i] if kept.past is None else kept.past)
         x_BLD, next_position_B = self._end(stream, valid_BL), cache.next_position_B + steps_BL[:, -1]

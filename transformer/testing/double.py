@@ -9,6 +9,7 @@ import numpy as np
 from jax import lax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
+from transformer.analysis.programs import called, scan_sizes
 from transformer.testing.subject import compiled
 
 
@@ -57,11 +58,9 @@ def _done(step: JaxprEqn, inputs: list[jax.Array]) -> Sequence[jax.Array]:
     """The outputs of one operation."""
     if step.primitive.name in _CONTROL:
         return _CONTROL[step.primitive.name](step, inputs)
-    for name in ("jaxpr", "call_jaxpr"):  # a call of another program
-        if isinstance(inner := step.params.get(name), ClosedJaxpr):
-            return _closed(inner, inputs)
-        if isinstance(inner, Jaxpr):
-            return _open(inner, inputs)
+    if (inner := called(step)) is not None:
+        program, consts = inner
+        return _open(program, [*map(_widened, consts), *inputs])
     params = {name: _wide_parameter(value) for name, value in step.params.items()}
     outputs = step.primitive.bind(*inputs, **params)
     return outputs if step.primitive.multiple_results else [outputs]
@@ -78,10 +77,8 @@ def _wide_parameter(value: Any) -> Any:
 
 def _scan(step: JaxprEqn, inputs: list[jax.Array]) -> list[jax.Array]:
     body: ClosedJaxpr = step.params["jaxpr"]
-    # What is stacked has one axis less inside; this JAX and the next name the numbers of each kind differently.
-    num_carried = sum(_alike(pair) for pair in zip(step.outvars, body.jaxpr.outvars, strict=True))
-    num_whole = sum(_alike(pair) for pair in zip(step.invars, body.jaxpr.invars, strict=True))
-    fixed, start, stacks = _cut(inputs, num_whole - num_carried, num_whole)
+    num_fixed, num_carried = scan_sizes(step)
+    fixed, start, stacks = _cut(inputs, num_fixed, num_fixed + num_carried)
 
     def turn(carry, rows):
         outputs = _closed(body, [*fixed, *carry, *rows])
@@ -89,10 +86,6 @@ def _scan(step: JaxprEqn, inputs: list[jax.Array]) -> list[jax.Array]:
 
     last, made = lax.scan(turn, start, stacks, step.params["length"], step.params["reverse"])
     return [*last, *made]
-
-
-def _alike(pair: tuple[Any, Any]) -> bool:
-    return pair[0].aval.shape == pair[1].aval.shape
 
 
 def _cut(inputs: list[jax.Array], first: int, end: int) -> tuple[list[jax.Array], ...]:

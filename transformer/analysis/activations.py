@@ -1,0 +1,226 @@
+"""Activations by name: read, and changed by interventions, in any program of a model.
+
+A model marks its activations (`transformer.functional.names`). A program is traced, its marks are found,
+and it is gone through again with what is wanted read or changed. So nothing is in the program of a model
+that is not watched, and scanned layers, replicas (`jax.vmap`), gradients and `jax.jit` are nothing special.
+
+    blocks.3.resid_pre        (B, L, D)     the stream before block 3
+    blocks.3.attention.in     (B, L, D)     what the sublayer reads; also cross_attention, feed_forward
+    blocks.3.attention.q      (B, L, H, K)  as they are compared; k (B, S, G, K), v (B, S, G, K)
+    blocks.3.attention.scores (B, H, L, S)  scaled, with bias, before the mask; float32
+    blocks.3.attention.pattern (B, H, L, S) the weights; float32
+    blocks.3.attention.z      (B, L, H, K)  what each head answers
+    blocks.3.attention.out    (B, L, D)     what the sublayer answers
+    blocks.3.resid_attention  (B, L, D)     the stream after it
+    blocks.3.feed_forward.pre (B, L, F)     before the activation; of a gated one also pre_1
+    blocks.3.feed_forward.post (B, L, F)    after it
+    blocks.3.resid_post       (B, L, D)     the stream after block 3
+    final_norm.out            (B, L, D)     what logits are made of; `.scale` is the statistic of a norm
+
+In an encoder-decoder they begin with `encoder.` and `decoder.`. Scores and pattern exist where the
+implementation of attention forms them.
+"""
+
+import fnmatch
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.extend.core import Jaxpr, JaxprEqn, Literal
+
+from transformer.analysis.programs import called, scan_sizes
+from transformer.config.variant import ConfigError, nearest
+from transformer.models.pure import Apply, Params
+
+Activations = dict[str, jax.Array]
+Intervention = Callable[[jax.Array], jax.Array]
+"""An activation in place of another, of the same shape and dtype."""
+_LAYERS = re.compile(r"\[(\d+)::(\d+)\]")
+
+
+def run_with_cache(
+    apply: Apply,
+    params: Params,
+    *args: Any,
+    names: str | Iterable[str] = "*",
+    interventions: Mapping[str, Intervention] | None = None,
+    **kwargs: Any,
+) -> tuple[Any, Activations]:
+    """What `apply(params, *args, **kwargs)` answers, and the activations of these names.
+
+    Args:
+      apply: of `split`, or any pure function that calls it.
+      params: its parameters.
+      args: arrays, or trees of them.
+      names: patterns with `*`, such as `blocks.*.attention.pattern`.
+      interventions: by pattern, functions of activations; see `intervene`.
+      kwargs: as they are.
+
+    Raises:
+      ConfigError: a pattern fits no name.
+      ValueError: an intervention changes the shape or dtype.
+    """
+    program, shape = jax.make_jaxpr(lambda *inputs: apply(*inputs, **kwargs), return_shape=True)(params, *args)
+    passed = Counter(_marks(program.jaxpr))
+    there = [name for mark, times in passed.items() for name in _names(mark, times)]
+    changes = interventions or {}
+    wanted = [names] if isinstance(names, str) else list(names)
+    for pattern in (*wanted, *changes):
+        if not fnmatch.filter(there, pattern):
+            raise ConfigError(f"no activation is named {pattern!r}{nearest(pattern, there)}")
+    keeps = {name for pattern in wanted for name in fnmatch.filter(there, pattern)}
+    visit = _Visit(passed, keeps, changes)
+    outputs = visit.run(program.jaxpr, [*program.consts, *jax.tree.leaves((params, args))])
+    return jax.tree.unflatten(jax.tree.structure(shape), outputs), visit.activations()
+
+
+def intervene(apply: Apply, interventions: Mapping[str, Intervention]) -> Apply:
+    """`apply` with some activations replaced by functions of them, by pattern of their names.
+
+    Where two patterns fit a name, the first acts first. The answer is an `apply` like the one given: under
+    `jax.jit` and `jax.vmap`, differentiated, watched by `run_with_cache`, or changed again.
+    """
+
+    def changed(params, *args, **kwargs):
+        return run_with_cache(apply, params, *args, names=(), interventions=interventions, **kwargs)[0]
+
+    return changed
+
+
+def activation_names(apply: Apply, params: Params, *args: Any, **kwargs: Any) -> dict[str, jax.ShapeDtypeStruct]:
+    """The shape and dtype of every activation; nothing is computed."""
+    return jax.eval_shape(lambda params, *args: run_with_cache(apply, params, *args, **kwargs)[1], params, *args)
+
+
+def stacked(activations: Activations, name: str) -> jax.Array:
+    """(N, …): one activation of all layers, `stacked(activations, "blocks.*.attention.pattern")`.
+
+    Raises:
+      ConfigError: there is none.
+    """
+    found = fnmatch.filter(activations, name)
+    if not found:
+        raise ConfigError(f"no activation is named {name!r}{nearest(name, activations)}")
+    return jnp.stack([activations[one] for one in sorted(found, key=_numbers)])
+
+
+def _numbers(name: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", name)]
+
+
+def _names(mark: str, times: int) -> list[str]:
+    """The name of a mark at each time that it is passed: `blocks[1::2].q` is that of blocks 1, 3, …"""
+    layers = _LAYERS.search(mark)
+    if layers is None:
+        return [mark] * times
+    first, step = map(int, layers.groups())
+    return [f"{mark[: layers.start()]}.{first + step * time}{mark[layers.end() :]}" for time in range(times)]
+
+
+def _marks(program: Jaxpr) -> Iterator[str]:
+    """Every mark, as often as it is passed."""
+    for step in program.eqns:
+        if step.primitive.name == "name":
+            yield step.params["name"]
+        elif (inner := called(step)) is not None:
+            yield from list(_marks(inner[0])) * (step.params["length"] if step.primitive.name == "scan" else 1)
+
+
+@dataclass
+class _Visit:
+    """One way through a program; it keeps what it reads."""
+
+    passed: Mapping[str, int]
+    """How often each mark is passed in all."""
+    keeps: set[str]
+    changes: Mapping[str, Intervention]
+    before: dict[str, Any] = field(default_factory=dict)
+    """How often a mark was passed before this program."""
+    here: Counter[str] = field(default_factory=Counter)
+    """How often it was passed in this program."""
+    kept: dict[str, list[jax.Array]] = field(default_factory=dict)
+    """By mark, arrays with an axis of times in front."""
+
+    def run(self, program: Jaxpr, inputs: Sequence[Any]) -> list[Any]:
+        """The outputs of a program whose constants are its first inputs."""
+        values: dict[Any, Any] = dict(zip([*program.constvars, *program.invars], inputs, strict=True))
+
+        def read(variable):
+            return variable.val if isinstance(variable, Literal) else values[variable]
+
+        for step in program.eqns:
+            outputs = self._step(step, [read(variable) for variable in step.invars])
+            values.update(zip(step.outvars, outputs, strict=True))
+        return [read(variable) for variable in program.outvars]
+
+    def activations(self) -> Activations:
+        """What was kept, by name; what is passed several times under one name has an axis of times in front."""
+        found = {}
+        for mark, parts in self.kept.items():
+            rows = jnp.concatenate(parts)
+            names = _names(mark, len(rows))
+            of_times = {mark: rows} if len(set(names)) < len(names) else dict(zip(names, rows, strict=True))
+            found |= {name: row for name, row in of_times.items() if name in self.keeps}
+        return found
+
+    def _step(self, step: JaxprEqn, inputs: list[Any]) -> Sequence[Any]:
+        if step.primitive.name == "name":
+            return [self._mark(step, inputs[0])]
+        inner = called(step)
+        if inner is None or not any(_marks(inner[0])):
+            outputs = step.primitive.bind(*inputs, **step.primitive.get_bind_params(step.params))
+            return outputs if step.primitive.multiple_results else [outputs]
+        program, consts = inner
+        inputs = [*consts, *inputs]
+        return self._scan(step, program, inputs) if step.primitive.name == "scan" else self.run(program, inputs)
+
+    def _mark(self, step: JaxprEqn, x: jax.Array) -> jax.Array:
+        mark = step.params["name"]
+        time = self.before.get(mark, 0) + self.here[mark]
+        self.here[mark] += 1
+        names = _names(mark, self.passed[mark])
+        for pattern, change in self.changes.items():
+            chosen = [number for number, name in enumerate(names) if fnmatch.fnmatchcase(name, pattern)]
+            if not chosen:
+                continue
+            if isinstance(time, int):
+                x = _checked(change(x), x, names[time]) if time in chosen else x
+            else:
+                x = jnp.where(jnp.isin(time, jnp.asarray(chosen)), _checked(change(x), x, pattern), x)
+        if not self.keeps.isdisjoint(names):
+            self.kept.setdefault(mark, []).append(x[None])
+        return step.primitive.bind(x, **step.params)
+
+    def _scan(self, step: JaxprEqn, inner: Jaxpr, inputs: list[Any]) -> list[Any]:
+        length, each = step.params["length"], Counter(_marks(inner))
+        num_fixed, num_carried = scan_sizes(step)
+        fixed, start, stacks = inputs[:num_fixed], inputs[num_fixed:][:num_carried], inputs[num_fixed + num_carried :]
+        base = {mark: self.before.get(mark, 0) + self.here[mark] for mark in each}
+
+        def turn(carry, rows):
+            number, state = carry
+            before = {mark: base[mark] + number * times for mark, times in each.items()}
+            visit = _Visit(self.passed, self.keeps, self.changes, before)
+            outputs = visit.run(inner, [*fixed, *state, *rows])
+            made = {mark: jnp.concatenate(parts) for mark, parts in visit.kept.items()}
+            return (number + 1, outputs[:num_carried]), (outputs[num_carried:], made)
+
+        (_, state), (rows, made) = lax.scan(
+            turn, (jnp.int32(0), start), stacks, length, step.params["reverse"], step.params["unroll"]
+        )
+        self.here.update({mark: times * length for mark, times in each.items()})
+        for mark, found in made.items():
+            self.kept.setdefault(mark, []).append(found.reshape(-1, *found.shape[2:]))
+        return [*state, *rows]
+
+
+def _checked(new: Any, old: jax.Array, name: str) -> jax.Array:
+    new = jnp.asarray(new)
+    if (new.shape, new.dtype) != (old.shape, old.dtype):
+        raise ValueError(f"{name}: {old.dtype}{list(old.shape)} is replaced by {new.dtype}{list(new.shape)}")
+    return new
