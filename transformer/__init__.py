@@ -10,6 +10,7 @@ params, apply = T.split(model)
 import importlib
 from typing import TYPE_CHECKING
 
+from transformer.analysis.activations import activation_names, intervene, run_with_cache, stacked
 from transformer.analysis.bleu import Bleu, bleu4
 from transformer.analysis.counts import (
     forward_flops,
@@ -18,6 +19,16 @@ from transformer.analysis.counts import (
     train_flops,
     train_flops_per_token,
 )
+from transformer.analysis.depth import norms_by_layer, rank_collapse, receptive_field, root_mean_square
+from transformer.analysis.heads import (
+    attention_distance,
+    attention_entropy,
+    induction_scores,
+    previous_token_scores,
+    repeated_tokens,
+)
+from transformer.analysis.interventions import ablate_heads, patch, patching_effects
+from transformer.analysis.lenses import logit_attribution, logit_lens
 from transformer.config.activations import (
     CELU,
     ELU,
@@ -228,6 +239,14 @@ from transformer.training.sharding import DATA_PARALLEL, FULLY_SHARDED, TENSOR_P
 from transformer.training.step import TrainState, create_train_state, make_train_step
 
 if TYPE_CHECKING:
+    from transformer.analysis.plots import (
+        attention_maps,
+        forest,
+        heat_map,
+        learning_rate_curves,
+        loss_curves,
+        position_similarity,
+    )
     from transformer.study.engines import DaskEngine, Engine, LocalEngine, SchedulerEngine
     from transformer.study.report import Report
     from transformer.study.study import Study
@@ -509,39 +528,63 @@ __all__ = [
     "XPos",
     "Xavier",
     "YaRN",
+    "ablate_heads",
     "abstract",
+    "activation_names",
     "attention",
+    "attention_distance",
+    "attention_entropy",
+    "attention_maps",
     "bleu4",
     "build",
     "chunked_attention",
     "create_train_state",
     "fingerprint",
+    "forest",
     "forward_flops",
     "forward_flops_per_token",
     "from_json",
     "generate",
     "grid",
+    "heat_map",
+    "induction_scores",
     "initialize",
+    "intervene",
+    "learning_rate_curves",
     "load_corpus",
     "load_data",
+    "logit_attribution",
+    "logit_lens",
+    "loss_curves",
     "make_mesh",
     "make_optimizer",
     "make_tokenizer",
     "make_train_step",
     "mup",
+    "norms_by_layer",
     "over_replicas",
     "pack",
     "parameter_count",
+    "patch",
+    "patching_effects",
+    "position_similarity",
     "preset",
+    "previous_token_scores",
+    "rank_collapse",
+    "receptive_field",
     "repeat",
+    "repeated_tokens",
     "replace",
     "resize_positions",
+    "root_mean_square",
+    "run_with_cache",
     "sequence_log_probability",
     "sliding_log_probabilities",
     "specs",
     "speculate",
     "split",
     "stack_numbers",
+    "stacked",
     "to_json",
     "to_text",
     "train",
@@ -551,17 +594,23 @@ __all__ = [
 
 
 _LATE = {
-    "DaskEngine": "engines",
-    "Engine": "engines",
-    "LocalEngine": "engines",
-    "Report": "report",
-    "SchedulerEngine": "engines",
-    "Study": "study",
+    "DaskEngine": "study.engines",
+    "Engine": "study.engines",
+    "LocalEngine": "study.engines",
+    "Report": "study.report",
+    "SchedulerEngine": "study.engines",
+    "Study": "study.study",
+    "attention_maps": "analysis.plots",
+    "forest": "analysis.plots",
+    "heat_map": "analysis.plots",
+    "learning_rate_curves": "analysis.plots",
+    "loss_curves": "analysis.plots",
+    "position_similarity": "analysis.plots",
 }
 
 
 def __getattr__(name: str):
-    """The study engine brings scipy and matplotlib, so it is loaded when it is first named."""
+    """What brings scipy or matplotlib is loaded when it is first named."""
     if name in _LATE:
-        return getattr(importlib.import_module(f"transformer.study.{_LATE[name]}"), name)
+        return getattr(importlib.import_module(f"transformer.{_LATE[name]}"), name)
     raise AttributeError(f"module 'transformer' has no attribute {name!r}")

@@ -67,7 +67,7 @@ def run_with_cache(
     """
     program, shape = jax.make_jaxpr(lambda *inputs: apply(*inputs, **kwargs), return_shape=True)(params, *args)
     passed = Counter(_marks(program.jaxpr))
-    there = [name for mark, times in passed.items() for name in _names(mark, times)]
+    there = _in_order(passed)
     changes = interventions or {}
     wanted = [names] if isinstance(names, str) else list(names)
     for pattern in (*wanted, *changes):
@@ -76,7 +76,10 @@ def run_with_cache(
     keeps = {name for pattern in wanted for name in fnmatch.filter(there, pattern)}
     visit = _Visit(passed, keeps, changes)
     outputs = visit.run(program.jaxpr, [*program.consts, *jax.tree.leaves((params, args))])
-    return jax.tree.unflatten(jax.tree.structure(shape), outputs), visit.activations()
+    found = visit.activations()
+    return jax.tree.unflatten(jax.tree.structure(shape), outputs), {
+        name: found[name] for name in there if name in found
+    }
 
 
 def intervene(apply: Apply, interventions: Mapping[str, Intervention]) -> Apply:
@@ -93,8 +96,19 @@ def intervene(apply: Apply, interventions: Mapping[str, Intervention]) -> Apply:
 
 
 def activation_names(apply: Apply, params: Params, *args: Any, **kwargs: Any) -> dict[str, jax.ShapeDtypeStruct]:
-    """The shape and dtype of every activation; nothing is computed."""
-    return jax.eval_shape(lambda params, *args: run_with_cache(apply, params, *args, **kwargs)[1], params, *args)
+    """The shape and dtype of every activation, in the order of the program; nothing is computed.
+
+    (Under `jax.jit` the activations themselves come in the order of their names.)
+    """
+    order: list[str] = []
+
+    def run(params, *args):
+        found = run_with_cache(apply, params, *args, **kwargs)[1]
+        order.extend(found)
+        return found
+
+    shapes = jax.eval_shape(run, params, *args)
+    return {name: shapes[name] for name in order}
 
 
 def stacked(activations: Activations, name: str) -> jax.Array:
@@ -120,6 +134,17 @@ def _names(mark: str, times: int) -> list[str]:
         return [mark] * times
     first, step = map(int, layers.groups())
     return [f"{mark[: layers.start()]}.{first + step * time}{mark[layers.end() :]}" for time in range(times)]
+
+
+def _in_order(passed: Mapping[str, int]) -> list[str]:
+    """The names of marks in the order in which they are passed: block by block, not mark by mark."""
+    stacks = [mark.split("[")[0] for mark in passed]
+    places = {
+        name: (stacks.index(stack), time, number) if "[" in mark else (number, 0, 0)
+        for number, (stack, (mark, times)) in enumerate(zip(stacks, passed.items(), strict=True))
+        for time, name in enumerate(_names(mark, times))
+    }
+    return sorted(places, key=lambda name: places[name])
 
 
 def _marks(program: Jaxpr) -> Iterator[str]:

@@ -1,0 +1,125 @@
+"""The stream read as logits, and logits taken apart: the parts add up."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from transformer.analysis.activations import intervene, run_with_cache
+from transformer.analysis.interventions import ablate_heads, patch, patching_effects
+from transformer.analysis.lenses import logit_attribution, logit_lens
+from transformer.config.architectures import EncoderDecoderConfig
+from transformer.config.blocks import Macaron, Parallel
+from transformer.config.implementations import Scanned
+from transformer.config.norms import RMSNorm
+from transformer.config.residuals import PostNorm
+from transformer.config.streams import HyperConnections, ResiDual
+from transformer.config.variant import ConfigError
+from transformer.config.weightings import SoftCap
+from transformer.testing.subject import Subject, small, tokens_of
+
+TOKENS = jnp.asarray(tokens_of(2))
+CHOICES = {
+    "pre": {},
+    "scanned": {"layers": Scanned()},
+    "post": {"residual": PostNorm()},
+    "streams": {"residual": HyperConnections()},
+    "parallel": {"block": Parallel()},
+    "three sublayers": {"block": Macaron()},
+    "capped": {"logit_score": SoftCap(2.0)},
+}
+
+
+@functools.cache
+def subject(name: str) -> Subject:
+    return Subject(small(**CHOICES[name]))
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_parts_add_up_to_the_logit_and_the_last_lens_is_the_logits(name):
+    own = subject(name)
+    logits, _ = run_with_cache(own.apply, own.params, TOKENS, names=())
+    *_, last = logit_lens(own.apply, own.params, TOKENS).values()
+    np.testing.assert_allclose(last, logits, atol=1e-5)
+    parts = logit_attribution(own.apply, own.params, TOKENS, target_BL=TOKENS)
+    expected = np.take_along_axis(np.asarray(logits), np.asarray(TOKENS)[..., None], -1)[..., 0]
+    np.testing.assert_allclose(sum(parts.values()), expected, atol=1e-4)
+
+
+def test_the_lens_after_a_block_is_the_model_without_the_blocks_after_it():
+    own = subject("pre")
+    lens = logit_lens(own.apply, own.params, TOKENS)
+    off = {f"blocks.1.{sublayer}.out": jnp.zeros_like for sublayer in ("attention", "feed_forward")}
+    expected = intervene(own.apply, off)(own.params, TOKENS)
+    np.testing.assert_allclose(lens["blocks.0.resid_post"], expected, atol=1e-5)
+
+
+def test_without_biases_nothing_is_left_over():
+    own = Subject(small(norm=RMSNorm()))
+    parts = logit_attribution(own.apply, own.params, TOKENS, target_BL=TOKENS)
+    assert [name for name in parts if "block" not in name] == ["embedding", "rest"]
+    assert sum("head" in name for name in parts) == 8
+    for name in ("rest", "blocks.0.attention", "blocks.1.attention"):
+        np.testing.assert_allclose(parts[name], 0, atol=1e-4)
+
+
+def test_a_part_is_what_the_logit_loses_without_it():
+    """Under the statistic of the whole run, as the attribution has it."""
+    own = subject("pre")
+    _, found = run_with_cache(own.apply, own.params, TOKENS, names="final_norm.scale")
+    whole = {"final_norm.scale": lambda _: found["final_norm.scale"]}
+    without = intervene(own.apply, {"blocks.1.attention.z": ablate_heads(2)} | whole)
+    # the feed-forward sublayer of the block answers something else without the head: hold it
+    _, held = run_with_cache(own.apply, own.params, TOKENS, names="blocks.1.feed_forward.out")
+    without = intervene(without, {name: lambda _, x=x: x for name, x in held.items()})
+    lost = own.apply(jax.tree.map(jnp.asarray, own.params), TOKENS) - without(own.params, TOKENS)
+    parts = logit_attribution(own.apply, own.params, TOKENS, target_BL=TOKENS)
+    expected = np.take_along_axis(np.asarray(lost), np.asarray(TOKENS)[..., None], -1)[..., 0]
+    np.testing.assert_allclose(parts["blocks.1.attention.head_2"], expected, atol=1e-4)
+
+
+def test_an_encoder_decoder_is_read_off_its_decoder():
+    own = Subject(small(EncoderDecoderConfig, num_layers=1))
+    pair = TOKENS[:, ::-1], TOKENS
+    logits, _ = run_with_cache(own.apply, own.params, *pair, names=())
+    lens = logit_lens(own.apply, own.params, *pair)
+    assert next(iter(lens)) == "decoder.blocks.0.resid_pre"
+    np.testing.assert_allclose(lens["decoder.blocks.0.resid_post"], logits, atol=1e-5)
+    parts = logit_attribution(own.apply, own.params, *pair, target_BL=TOKENS)
+    assert "decoder.blocks.0.cross_attention.head_3" in parts
+    expected = np.take_along_axis(np.asarray(logits), np.asarray(TOKENS)[..., None], -1)[..., 0]
+    np.testing.assert_allclose(sum(parts.values()), expected, atol=1e-4)
+
+
+def test_a_stream_of_several_parts_is_refused():
+    own = Subject(small(residual=ResiDual()))
+    with pytest.raises(ConfigError, match=r"the stream has several parts, blocks.0.resid_post.1 is one"):
+        logit_lens(own.apply, own.params, TOKENS)
+
+
+def test_ablation_and_patching_touch_what_they_name():
+    z = jnp.asarray(np.random.default_rng(0).normal(size=(2, 5, 4, 3)), jnp.float32)
+    other = z + 1
+    silent = ablate_heads(1, 3)(z)
+    np.testing.assert_array_equal(silent[:, :, jnp.array([1, 3])], 0)
+    np.testing.assert_array_equal(silent[:, :, jnp.array([0, 2])], z[:, :, jnp.array([0, 2])])
+    np.testing.assert_allclose(ablate_heads(1, by_mean=True)(z)[1, 2, 1], z[:, :, 1].mean((0, 1)), rtol=1e-5)
+    patched = patch(other, positions=2, heads=1)(z)
+    assert (patched != z).sum() == 2 * 3
+    np.testing.assert_array_equal(patched[:, 2, 1], other[:, 2, 1])
+    np.testing.assert_array_equal(patch(other)(z), other)
+
+
+def test_patching_all_of_the_stream_at_the_last_token_brings_the_clean_answer_back():
+    own = subject("pre")
+    clean, corrupted = TOKENS, TOKENS.at[:, 3].set(TOKENS[:, 7])
+    logits, _ = run_with_cache(own.apply, own.params, clean, names=())
+    names = ["blocks.0.resid_pre", "blocks.1.resid_post"]
+    effects = patching_effects(own.apply, own.params, (clean,), (corrupted,), names, lambda out: out[0, -1, 3])
+    assert effects.shape == (2, 8)
+    np.testing.assert_allclose(effects[1, -1], logits[0, -1, 3], atol=1e-5)
+    np.testing.assert_allclose(effects[0, 3], logits[0, -1, 3], atol=1e-5)  # the one token that differs
+    nothing = run_with_cache(own.apply, own.params, corrupted, names=())[0][0, -1, 3]
+    np.testing.assert_allclose(effects[:, 0], nothing, atol=1e-5)

@@ -1,0 +1,50 @@
+"""Figures hold what they were given."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from transformer.analysis import plots
+
+RNG = np.random.default_rng(0)
+FIGURES = {
+    "attention_maps": lambda: plots.attention_maps(RNG.dirichlet(np.ones(5), size=(2, 3, 5)), list("abcde")),
+    "loss_curves": lambda: plots.loss_curves({"a": (range(4), RNG.normal(size=(3, 4)))}, reference=("simple", 1.0)),
+    "forest": lambda: plots.forest({"a": (0.1, 0.0, 0.2), "b": (0, -1, 1)}, xlabel="difference", margin=0.05),
+    "heat_map": lambda: plots.heat_map(RNG.normal(size=(3, 4)), rows=range(3), columns=range(4)),
+    "position_similarity": lambda: plots.position_similarity(RNG.normal(size=(6, 4))),
+    "learning_rate_curves": lambda: plots.learning_rate_curves({"a": {1e-3: [1, 2], 1e-2: [np.nan]}}),
+}
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_can_be_saved(name, tmp_path):
+    FIGURES[name]().savefig(tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").stat().st_size > 3000
+
+
+def test_a_map_for_every_head_of_every_layer():
+    pattern = RNG.dirichlet(np.ones(5), size=(2, 3, 5))
+    figure = plots.attention_maps(pattern)
+    assert len(figure.axes) == 6
+    np.testing.assert_array_equal(figure.axes[4].images[0].get_array(), pattern[1, 1])
+    assert figure.axes[4].get_title() == "block 1, head 1"
+
+
+def test_curves_show_the_mean_of_the_replicas_that_are_finite():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        figure = plots.loss_curves({"a": ([1, 2], [[1.0, 2.0], [3.0, np.nan]])})
+    np.testing.assert_array_equal(figure.axes[0].lines[0].get_ydata(), [2.0, 2.0])
+
+
+def test_a_learning_rate_that_always_diverged_has_no_point():
+    figure = plots.learning_rate_curves({"a": {1e-3: [1.0, 3.0], 1e-2: [np.nan, np.inf]}})
+    line = figure.axes[0].lines[0]
+    np.testing.assert_array_equal(line.get_xydata(), [[1e-3, 2.0]])
+
+
+def test_the_forest_reads_from_the_top():
+    figure = plots.forest({"first": (0.1, 0.0, 0.2), "second": (0, -1, 1)}, xlabel="d", verdicts=None)
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["second", "first"]

@@ -1,0 +1,73 @@
+"""How activations, gradients and updates change with depth, and how far a token is seen."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from transformer.analysis.activations import intervene, run_with_cache
+from transformer.models.pure import Apply, Params
+
+
+def root_mean_square(x_BLD: jax.Array) -> jax.Array:
+    """√mean x², (B, L): of `blocks.*.resid_post` the growth of the stream."""
+    return jnp.sqrt(jnp.square(x_BLD.astype(jnp.float32)).mean(-1))
+
+
+def rank_collapse(x_BLD: jax.Array) -> jax.Array:
+    """‖x - mean over tokens‖ / ‖x‖, (B,): 0 where all tokens are one vector (Dong et al. 2021, equation 2).
+
+    (The paper takes the nearest such matrix in another norm; in this one it is the mean.)
+    """
+    x_BLD = x_BLD.astype(jnp.float32)
+    apart = x_BLD - x_BLD.mean(1, keepdims=True)
+    return jnp.linalg.norm(apart, axis=(1, 2)) / jnp.linalg.norm(x_BLD, axis=(1, 2))
+
+
+def norms_by_layer(tree: Params, *, replicas: bool = False) -> dict[str, np.ndarray]:
+    """The norm of every leaf of the blocks in every layer, (N,) by path, such as `attention/query/kernel`.
+
+    Args:
+      tree: parameters, or gradients or updates of them, of a model or one side of it; it has `blocks`.
+      replicas: whether the leaves have an axis of runs in front; then the answers are (R, N).
+    """
+    kinds = tree["blocks"]["kinds"]
+    norms: dict[str, np.ndarray] = {}
+    for kind, blocks in kinds.items():
+        for path, leaf in jax.tree.leaves_with_path(blocks):
+            name = "/".join(str(part.key) for part in path)
+            values = np.asarray(leaf, np.float64)
+            values = values if replicas else values[None]
+            own = np.sqrt(np.square(values).reshape(*values.shape[:2], -1).sum(-1))
+            whole = np.full((len(own), own.shape[1] * len(kinds)), np.nan)
+            row = norms.setdefault(name, whole)
+            row[:, int(kind) :: len(kinds)] = own
+    return norms if replicas else {name: row[0] for name, row in norms.items()}
+
+
+def receptive_field(
+    apply: Apply, params: Params, *args: Any, key: jax.Array, to: str = "blocks.0.resid_pre", **kwargs: Any
+) -> jax.Array:
+    """How much the output at each token changes with each token: ‖∂ output_l / ∂ x_s‖, (L, S), mean over the batch.
+
+    (Luo et al. 2016, of the activation `to`.) The norm of a Jacobian J is estimated without forming it:
+    the mean of ‖Jᵀv‖² over random signs v is ‖J‖².
+
+    Args:
+      apply: of `split`; it answers (B, L, …).
+      params: its parameters.
+      args: its inputs.
+      key: of the signs, one draw.
+      to: an activation (B, S, …).
+      kwargs: further inputs.
+    """
+    start = run_with_cache(apply, params, *args, names=to, **kwargs)[1][to]
+    out, backward = jax.vjp(lambda x: intervene(apply, {to: lambda _: x})(params, *args, **kwargs), start)
+    signs = jax.random.rademacher(key, out.shape, out.dtype)
+
+    def seen_from(position):
+        (gradient,) = backward(jnp.zeros_like(out).at[:, position].set(signs[:, position]))
+        return jnp.sqrt(jnp.square(gradient).reshape(*gradient.shape[:2], -1).sum(-1)).mean(0)
+
+    return jax.lax.map(seen_from, jnp.arange(out.shape[1]))

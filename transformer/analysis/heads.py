@@ -1,0 +1,59 @@
+"""What attention patterns look at: a number for each head.
+
+Patterns are (…, B, H, L, S), as `run_with_cache` reads them, with any axes in front (layers, replicas); the
+answers are (…, H), means over sequences and queries.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+def attention_entropy(pattern_BHLS: jax.Array) -> jax.Array:
+    """-Σ w log w in nats: 0 for one key, log S for all alike (Clark et al. 2019, section 3.4)."""
+    return jax.scipy.special.entr(pattern_BHLS).sum(-1).mean((-3, -1))
+
+
+def attention_distance(pattern_BHLS: jax.Array) -> jax.Array:
+    """The mean of |query - key| in tokens under the weights (Dosovitskiy et al. 2020, section 4.5).
+
+    The last query stands at the last key.
+    """
+    length, span = pattern_BHLS.shape[-2:]
+    distance_LS = np.abs(np.arange(span - length, span)[:, None] - np.arange(span))
+    return (pattern_BHLS * distance_LS.astype(np.float32)).sum(-1).mean((-3, -1))
+
+
+def previous_token_scores(pattern_BHLS: jax.Array) -> jax.Array:
+    """The mean weight on the token before (Olsson et al. 2022)."""
+    return _diagonal(pattern_BHLS, -1)
+
+
+def induction_scores(pattern_BHLS: jax.Array, period: int) -> jax.Array:
+    """The mean weight, in sequences that repeat after `period` tokens, on the token after the last one alike.
+
+    (Olsson et al. 2022, appendix: prefix matching on repeated random tokens, `repeated_tokens`.)
+    """
+    return _diagonal(pattern_BHLS, 1 - period)
+
+
+def _diagonal(pattern_BHLS: jax.Array, offset: int) -> jax.Array:
+    length, span = pattern_BHLS.shape[-2:]
+    if length != span:
+        raise ValueError(f"a pattern of {length} queries and {span} keys: this is of self-attention without a cache")
+    if not -length < offset <= 0:
+        raise ValueError(f"{length} tokens have none {-offset} before them")
+    return jnp.diagonal(pattern_BHLS, offset, -2, -1).mean((-3, -1))
+
+
+def repeated_tokens(key: jax.Array, batch_size: int, period: int, vocab_size: int) -> jax.Array:
+    """(B, 2 · period): different random tokens, and the same again: what is second can only be copied.
+
+    Raises:
+      ValueError: there are not so many tokens.
+    """
+    if period > vocab_size:
+        raise ValueError(f"{period} different tokens of {vocab_size}")
+    keys = jax.random.split(key, batch_size)
+    half_BL = jax.vmap(lambda key: jax.random.permutation(key, vocab_size)[:period])(keys)
+    return jnp.concatenate([half_BL, half_BL], 1)

@@ -1,0 +1,105 @@
+"""The stream read as logits: place by place, and by what each sublayer and each head adds to it."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from transformer.analysis.activations import activation_names, intervene, run_with_cache
+from transformer.config.variant import ConfigError
+from transformer.models.pure import Apply, Params
+
+
+def logit_lens(apply: Apply, params: Params, *args: Any, **kwargs: Any) -> dict[str, jax.Array]:
+    """The logits (B, L, V) of the stream at each place, as if it ended there (nostalgebraist 2020), by place.
+
+    Args:
+      apply: of `split`, of a model that answers with logits.
+      params: its parameters.
+      args: its inputs.
+      kwargs: further inputs.
+
+    Raises:
+      ConfigError: the stream has several parts.
+    """
+    places = list(_places(activation_names(apply, params, *args, **kwargs)))
+    _, streams = run_with_cache(apply, params, *args, names=places, **kwargs)
+
+    def read(stream):
+        return intervene(apply, {places[-1]: lambda _: stream})(params, *args, **kwargs)
+
+    return dict(zip(places, jax.vmap(read)(jnp.stack([streams[name] for name in places])), strict=True))
+
+
+def logit_attribution(
+    apply: Apply, params: Params, *args: Any, target_BL: jax.Array, **kwargs: Any
+) -> dict[str, jax.Array]:
+    """What each part of the stream adds to the logits of some tokens, (B, L) by part (Elhage et al. 2021).
+
+    The parts are `embedding`; what each head adds, as `blocks.0.attention.head_1`; what each sublayer adds
+    besides its heads, as `blocks.0.attention` (a bias) or `blocks.0.feed_forward`; and `rest`, the biases of
+    the final norm and of the logits. The final norm divides by what it divides by in the whole run, so that
+    it is linear. All parts add up to the logit: where more than a norm stands between the stream and the
+    logits, such as a cap, `rest` has what does not divide.
+
+    Args:
+      apply: of `split`, of a language model or an encoder-decoder.
+      params: its parameters.
+      args: its inputs.
+      target_BL: tokens whose logits are explained.
+      kwargs: further inputs.
+
+    Raises:
+      ConfigError: the stream has several parts.
+    """
+    shapes = activation_names(apply, params, *args, **kwargs)
+    places = _places(shapes)
+    first, *later = places
+    scales = [name for name in shapes if name == first.replace("blocks.0.resid_pre", "final_norm.scale")]
+    logits, found = run_with_cache(apply, params, *args, names=(*places, *scales), **kwargs)
+    frozen = {name: lambda _, scale=found[name]: scale for name in scales}
+
+    def of_target(logits_BLV):
+        return jnp.take_along_axis(logits_BLV, target_BL[..., None], -1)[..., 0]
+
+    def read(stream):
+        instead = {list(places)[-1]: lambda _: stream} | frozen
+        return of_target(intervene(apply, instead)(params, *args, **kwargs))
+
+    def with_heads(place, sublayer, chosen_H):
+        some = {f"{sublayer}.z": lambda z: z * chosen_H[:, None].astype(z.dtype)}
+        return run_with_cache(apply, params, *args, names=place, interventions=some, **kwargs)[1][place]
+
+    added, before = {"embedding": found[first]}, found[first]
+    for place in later:
+        part, before = found[place] - before, found[place]
+        for sublayer in (one for one in places[place] if f"{one}.z" in shapes):
+            num_heads = shapes[f"{sublayer}.z"].shape[2]
+            choices = jnp.concatenate([jnp.zeros((1, num_heads)), jnp.eye(num_heads)])
+            silent, *alone = jax.vmap(lambda chosen, p=place, s=sublayer: with_heads(p, s, chosen))(choices)
+            added |= {f"{sublayer}.head_{head}": own - silent for head, own in enumerate(alone)}
+            part = part - sum(own - silent for own in alone)
+        added["+".join(places[place])] = part
+    nothing, *read_off = jax.vmap(read)(jnp.stack([jnp.zeros_like(found[first]), *added.values()]))
+    parts = {name: own - nothing for name, own in zip(added, read_off, strict=True)}
+    return parts | {"rest": of_target(logits) - sum(parts.values())}
+
+
+def _places(names: Iterable[str]) -> dict[str, list[str]]:
+    """The places of the stream that ends in logits, in order, with the sublayers between it and the one before."""
+    names = list(names)
+    if several := [name for name in names if ".resid_post." in name]:
+        raise ConfigError(
+            f"the stream has several parts, {several[0]} is one, and none of them alone is read as logits"
+        )
+    last = [name for name in names if name.endswith(".resid_post")][-1]
+    stack = last.rpartition("blocks.")[0] + "blocks."
+    places: dict[str, list[str]] = {f"{stack}0.resid_pre": []}
+    sublayers: list[str] = []
+    for name in (name for name in names if name.startswith(stack)):
+        if name.endswith(".in"):
+            sublayers.append(name.removesuffix(".in"))
+        elif ".resid_" in name and not name.endswith(".resid_pre"):
+            places[name], sublayers = sublayers, []
+    return places

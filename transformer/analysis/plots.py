@@ -1,0 +1,157 @@
+"""Pictures of plain arrays. Each answers with a figure: a notebook shows it, `figure.savefig(path)` keeps it.
+
+from transformer.analysis import plots
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.figure import Figure
+
+Values = Any
+"""An array or what numpy makes one of."""
+VERDICTS = {"better": "C2", "worse": "C3", "equivalent": "C0", "unresolved": "0.4"}
+"""Colours of a forest."""
+
+
+def attention_maps(pattern_NHLS: Values, labels: Sequence[str] | None = None) -> Figure:
+    """A row of maps for each layer, one for each head: queries down, keys across, white 0 to dark 1.
+
+    Args:
+      pattern_NHLS: weights of one sequence, `stacked(activations, "blocks.*.attention.pattern")[:, 0]`.
+      labels: the text of each token, where there is room for it.
+    """
+    pattern = np.asarray(pattern_NHLS)
+    num_layers, num_heads, length, span = pattern.shape
+    side = max(1.6, 0.22 * span) if labels else 1.6
+    figure, axes = _axes(num_layers, num_heads, (side * num_heads + 0.5, side * num_layers + 0.3))
+    for layer, head in np.ndindex(num_layers, num_heads):
+        own = axes[layer, head]
+        own.imshow(pattern[layer, head], vmin=0, vmax=1, cmap="Blues", interpolation="nearest")
+        own.set_title(f"block {layer}, head {head}", fontsize=7)
+        own.set(xticks=[], yticks=[])
+        if labels:
+            own.set_xticks(range(span), labels[:span], fontsize=6, rotation=90)
+            if head == 0:
+                own.set_yticks(range(length), labels[-length:], fontsize=6)
+    return figure
+
+
+def loss_curves(
+    curves: Mapping[str, tuple[Values, Values]],
+    *,
+    xlabel: str = "step",
+    ylabel: str = "loss",
+    reference: tuple[str, float] | None = None,
+) -> Figure:
+    """The mean over replicas, and the band between the lowest and the highest.
+
+    Args:
+      curves: by name, steps (S,) and values (R, S) or (S,); where a replica is not finite it is left out.
+      xlabel: what is counted, such as the position in the sequence.
+      ylabel: the quantity.
+      reference: name and value of a dashed line.
+    """
+    figure, axes = _axes(1, 1, (7, 4))
+    own = axes[0, 0]
+    for number, (name, (steps, values)) in enumerate(curves.items()):
+        steps, runs = np.asarray(steps), np.ma.masked_invalid(np.atleast_2d(values))
+        if steps.size:
+            own.plot(steps, runs.mean(0), color=f"C{number}", label=name, linewidth=1.2)
+            own.fill_between(steps, runs.min(0), runs.max(0), color=f"C{number}", alpha=0.2, linewidth=0)
+    if reference is not None:
+        own.axhline(reference[1], color="grey", linestyle="--", linewidth=1, label=reference[0])
+    own.set(xlabel=xlabel, ylabel=ylabel)
+    if len(curves) > 1 or reference is not None:
+        own.legend()
+    return figure
+
+
+def forest(
+    estimates: Mapping[str, tuple[float, float, float]],
+    *,
+    xlabel: str,
+    margin: float | None = None,
+    verdicts: Mapping[str, str] | None = None,
+) -> Figure:
+    """An estimate a row with its interval, beside 0.
+
+    Args:
+      estimates: by name, (estimate, low, high).
+      xlabel: what is estimated, such as a difference of losses.
+      margin: half the width of the band within which a difference does not matter.
+      verdicts: by name, of `VERDICTS`, for the colour and the label.
+    """
+    figure, axes = _axes(1, 1, (7, 1.2 + 0.45 * len(estimates)))
+    own = axes[0, 0]
+    if margin is not None:
+        own.axvspan(-margin, margin, color="0.9")
+    own.axvline(0, color="0.5", linewidth=1)
+    upwards = list(estimates)[::-1]
+    for y, name in enumerate(upwards):
+        estimate, low, high = estimates[name]
+        color = VERDICTS[verdicts[name]] if verdicts else "C0"
+        own.errorbar(estimate, y, xerr=[[estimate - low], [high - estimate]], fmt="o", color=color, capsize=3)
+    labels = [f"{name}: {verdicts[name]}" if verdicts else name for name in upwards]
+    own.set_yticks(range(len(labels)), labels)
+    own.set(xlabel=xlabel, ylim=(-0.6, len(labels) - 0.4))
+    return figure
+
+
+def heat_map(
+    values_YX: Values,
+    *,
+    rows: Sequence[Any] | None = None,
+    columns: Sequence[Any] | None = None,
+    label: str = "",
+    xlabel: str = "",
+    ylabel: str = "",
+) -> Figure:
+    """Numbers as colours; around 0 in two colours where some are below it."""
+    values = np.asarray(values_YX)
+    height, width = values.shape
+    figure, axes = _axes(1, 1, (min(10, 2.5 + 0.3 * width), min(10, 1.5 + 0.3 * height)))
+    own, largest = axes[0, 0], float(np.nanmax(np.abs(values)))
+    signed: dict[str, Any] = (
+        {"cmap": "RdBu_r", "vmin": -largest, "vmax": largest} if np.nanmin(values) < 0 else {"cmap": "Blues"}
+    )
+    image = own.imshow(values, aspect="auto", interpolation="nearest", **signed)
+    own.set(xlabel=xlabel, ylabel=ylabel)
+    if columns is not None:
+        own.set_xticks(range(width), [str(one) for one in columns], fontsize=7, rotation=90)
+    if rows is not None:
+        own.set_yticks(range(height), [str(one) for one in rows], fontsize=7)
+    figure.colorbar(image, label=label)
+    return figure
+
+
+def position_similarity(vectors_LD: Values) -> Figure:
+    """The cosine of the angle between the vectors of every two positions."""
+    vectors = np.asarray(vectors_LD, np.float64)
+    unit = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
+    return heat_map(unit @ unit.T, label="cosine", xlabel="position", ylabel="position")
+
+
+def learning_rate_curves(losses: Mapping[str, Mapping[float, Values]], *, ylabel: str = "validation loss") -> Figure:
+    """The mean loss of each arm against its peak learning rate, and a bar from the lowest run to the highest.
+
+    `losses` has, by arm and learning rate, the losses of the runs; a rate without a finite one has no point.
+    """
+    figure, axes = _axes(1, 1, (7, 4))
+    for number, (name, by_rate) in enumerate(losses.items()):
+        runs = {rate: np.asarray(v, float)[np.isfinite(np.asarray(v, float))] for rate, v in sorted(by_rate.items())}
+        points = [(rate, v.mean(), v.mean() - v.min(), v.max() - v.mean()) for rate, v in runs.items() if v.size]
+        if points:
+            rates, means, below, above = zip(*points, strict=True)
+            axes[0, 0].errorbar(rates, means, [below, above], fmt="o-", color=f"C{number}", label=name, capsize=3)
+    axes[0, 0].set(xlabel="peak learning rate", ylabel=ylabel, xscale="log")
+    axes[0, 0].legend()
+    return figure
+
+
+def _axes(rows: int, columns: int, size: tuple[float, float]) -> tuple[Figure, Any]:
+    figure, axes = plt.subplots(rows, columns, figsize=size, layout="constrained", squeeze=False)
+    plt.close(figure)  # or a notebook shows it twice
+    return figure, axes
