@@ -18,13 +18,12 @@ import pytest
 
 import transformer
 from transformer import pretrained
+from transformer.analysis.activations import run_with_cache, stacked
 from transformer.config.architectures import EncoderDecoderConfig, VisionConfig
 from transformer.inference.beam import Beam
 from transformer.inference.generate import generate
 from transformer.models.build import build
 from transformer.models.pure import abstract, split
-from transformer.modules.block import Block
-from transformer.modules.transformer import Transformer
 from transformer.pretrained.names import flat
 
 torch = pytest.importorskip("torch", reason="parity needs the extra: pip install '.[parity]'")
@@ -301,47 +300,37 @@ def _no_cache(pair: Pair) -> dict[str, Any]:
     return {} if isinstance(pair.config, VisionConfig) else {"use_cache": False} if pair.config.causal else {}
 
 
-@pytest.fixture
-def recorded(monkeypatch):
-    """What enters the first layer of a stack, what leaves each, and what its end makes of the last, in this order."""
-    states = []
-
-    def record(owner, method):
-        original = getattr(owner, method)
-
-        def wrapped(self, *args, **kwargs):
-            out = original(self, *args, **kwargs)
-            states.append(out[0] if method == "__call__" else out)
-            return out
-
-        monkeypatch.setattr(owner, method, wrapped)
-
-    record(Transformer, "_start")
-    record(Block, "__call__")
-    record(Transformer, "_end")
-    return states
-
-
 @pytest.mark.parametrize("name", CASES)
-def test_states_after_every_layer(name, pairs, recorded):
+def test_states_after_every_layer_and_what_every_head_attends_to(name, pairs):
     pair = pairs(name)
     inputs = call(pair)
+    pair.theirs.set_attn_implementation("eager")  # the other ones form no weights
+    more = {"output_hidden_states": True, "output_attentions": True}
     with torch.no_grad():
-        expected = pair.theirs(**inputs.theirs, **_no_cache(pair), output_hidden_states=True)
-    pair.apply(pair.params, *inputs.args, **inputs.kwargs)
+        expected = pair.theirs(**inputs.theirs, **_no_cache(pair), **more)
+    run = jax.jit(functools.partial(run_with_cache, pair.apply))
+    _, found = run(pair.params, *inputs.args, **inputs.kwargs)
     if isinstance(pair.config, EncoderDecoderConfig):
-        sides = [(expected.encoder_hidden_states, inputs.kwargs["source_valid_BS"])]
-        sides.append((expected.decoder_hidden_states, inputs.kwargs["valid_BL"]))
+        valid, source_valid = inputs.kwargs["valid_BL"], inputs.kwargs["source_valid_BS"]
+        sides = [("encoder.", expected.encoder_hidden_states, source_valid)]
+        sides += [("decoder.", expected.decoder_hidden_states, valid)]
+        patterns = [("encoder.blocks.*.attention", expected.encoder_attentions, source_valid)]
+        patterns += [("decoder.blocks.*.attention", expected.decoder_attentions, valid)]
+        patterns += [("decoder.blocks.*.cross_attention", expected.cross_attentions, valid)]
     else:
-        sides = [(expected.hidden_states, inputs.kwargs.get("valid_BL"))]
-    for theirs, valid in sides:
-        *states, end = recorded[: len(theirs) + 1]
-        del recorded[: len(theirs) + 1]
-        states = [*states[:-1], end if CASES[name].normed else states[-1]]
+        sides = [("", expected.hidden_states, inputs.kwargs.get("valid_BL"))]
+        patterns = [("blocks.*.attention", expected.attentions, inputs.kwargs.get("valid_BL"))]
+    for stack, theirs, valid in sides:
+        states = [found[f"{stack}blocks.0.resid_pre"], *stacked(found, f"{stack}blocks.*.resid_post")]
+        states = [*states[:-1], found[f"{stack}final_norm.out"] if CASES[name].normed else states[-1]]
         for number, (a, b) in enumerate(zip(states, theirs, strict=True)):
             real = np.ones(b.shape[:2], bool) if valid is None else np.asarray(valid)
-            close(np.asarray(a)[real], b.numpy()[real], f"{name}, layer {number}")
-    assert not recorded
+            close(np.asarray(a)[real], b.numpy()[real], f"{name}, {stack}layer {number}")
+    for what, theirs, valid in patterns:
+        for number, (a, b) in enumerate(zip(stacked(found, f"{what}.pattern"), theirs, strict=True)):
+            real = np.ones(b.shape[::2], bool) if valid is None else np.asarray(valid)
+            ours, own = (np.asarray(x).transpose(0, 2, 1, 3)[real] for x in (a, b.numpy()))
+            close(ours, own, f"{name}, {what} of layer {number}")
 
 
 @pytest.mark.parametrize("name", CASES)
