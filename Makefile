@@ -2,13 +2,14 @@
 # make demo      an ablation study on the text that comes with Python, with its report
 # make test      all tests
 # make parity   published architectures against the library transformers, which it installs
+# make notebooks   notebooks/*.ipynb from the texts beside them
 # make conformance   every option and every pair of options; ROWS=100 for a draw of the combinations
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: install demo test conformance parity lint
+.PHONY: install demo test notebooks conformance parity lint
 
 install: $(VENV)/installed
 
@@ -22,6 +23,9 @@ demo: install
 
 test: install
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+notebooks: install
+	$(BIN)/jupytext --quiet --to ipynb notebooks/[0-9]*.py
 
 conformance: install
 	$(BIN)/python -m transformer.testing $(if $(ROWS),--rows $(ROWS))
