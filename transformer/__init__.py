@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 
 from transformer.analysis.activations import activation_names, intervene, run_with_cache, stacked
 from transformer.analysis.bleu import Bleu, bleu4
+from transformer.analysis.breakdown import breakdown
 from transformer.analysis.counts import (
+    cache_bytes,
     forward_flops,
     forward_flops_per_token,
     parameter_count,
@@ -536,7 +538,9 @@ __all__ = [
     "attention_entropy",
     "attention_maps",
     "bleu4",
+    "breakdown",
     "build",
+    "cache_bytes",
     "chunked_attention",
     "create_train_state",
     "fingerprint",

@@ -1,6 +1,7 @@
 """Parameters and floating-point operations of a model, without building it."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -45,24 +46,39 @@ def train_flops_per_token(config: ModelConfig, length: int | None = None) -> flo
     return 3 * forward_flops_per_token(config, length)
 
 
+def cache_bytes(config: ModelConfig, length: int | None = None) -> int:
+    """Keys and values of all layers of one sequence of `length` (max_length) tokens, of a decoder."""
+    length = config.max_length if length is None else length
+    params, apply = pure.split(pure.abstract(lambda key: build(config, key=key)))
+    cache = jax.eval_shape(lambda params: apply(params, 1, length, method="start"), params)
+    return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(cache.layers))
+
+
 def product_flops(jaxpr: core.Jaxpr) -> float:
     """Operations of the matrix products in a traced program."""
-    total = 0.0
+    return sum(scoped_flops(jaxpr).values())
+
+
+def scoped_flops(jaxpr: core.Jaxpr) -> Counter[str]:
+    """The same by scope (`jax.named_scope`), as `blocks[0::1]/attention`."""
+    total = Counter[str]()
     for eqn in jaxpr.eqns:
-        inner = [product_flops(sub) for sub in _inner(eqn.params)]
+        scope, times = str(eqn.source_info.name_stack), 1
+        inner = [scoped_flops(sub) for sub in _inner(eqn.params)]
         if eqn.primitive.name == "dot_general":
             (contracted, _), _ = eqn.params["dimension_numbers"]
             shape = eqn.invars[0].aval.shape  # pyright: ignore[reportAttributeAccessIssue]
-            total += 2.0 * math.prod(eqn.outvars[0].aval.shape) * math.prod(shape[i] for i in contracted)  # pyright: ignore
+            total[scope] += 2.0 * math.prod(eqn.outvars[0].aval.shape) * math.prod(shape[i] for i in contracted)  # pyright: ignore
         elif eqn.primitive.name.startswith("ragged_dot"):  # every row times the matrix of its group
             rows, matrices = (v.aval.shape for v in eqn.invars[:2])  # pyright: ignore[reportAttributeAccessIssue]
-            total += 2.0 * math.prod(rows) * matrices[-1]
+            total[scope] += 2.0 * math.prod(rows) * matrices[-1]
         elif eqn.primitive.name == "scan":
-            total += eqn.params["length"] * sum(inner)
+            times = eqn.params["length"]
         elif eqn.primitive.name == "cond":
-            total += max(inner)
-        else:
-            total += sum(inner)
+            inner = [max(inner, key=lambda one: sum(one.values()))]
+        for one in inner:
+            for name, flops in one.items():
+                total["/".join(part for part in (scope, name) if part)] += times * flops
     return total
 
 

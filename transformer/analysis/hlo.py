@@ -5,7 +5,7 @@ XLA's own cost analysis counts the body of a loop once, and says nothing about w
 
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 _BYTES = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "s16": 2, "f32": 4, "s32": 4, "u32": 4, "f64": 8, "s64": 8}
@@ -17,6 +17,7 @@ _HEADER = re.compile(r"^(?:ENTRY )?%?(?P<name>[^\s(]+) \(.*\{$")
 _CALLED = re.compile(r"\b(?:calls|to_apply|body)=%?([\w.\-]+)")
 _BRANCH = re.compile(r"\b(?:true_computation|false_computation)=%?([\w.\-]+)")
 _BRANCHES = re.compile(r"\bbranch_computations=\{([^}]*)\}")
+_SCOPE = re.compile(r'op_name="([^"]*)"')
 _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
 _NAMED = re.compile(r"^\s*(?:ROOT )?%?(?P<name>[\w.\-]+) = (?P<shape>\w+\[[\d,]*\])")
 
@@ -25,13 +26,19 @@ _NAMED = re.compile(r"^\s*(?:ROOT )?%?(?P<name>[\w.\-]+) = (?P<shape>\w+\[[\d,]*
 class Work:
     """Of one device in one call of a program."""
 
-    flops: float = 0.0
-    """Of matrix products: a multiplication and an addition are two."""
+    products: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """Operations of matrix products by the scopes they were traced in: a multiplication and an addition are two."""
     collective_bytes: Counter[str] = field(default_factory=Counter)
     """Results of collective operations in bytes, by kind."""
 
+    @property
+    def flops(self) -> float:
+        """Of all products."""
+        return sum(self.products.values())
+
     def add(self, other: "Work", times: int) -> None:
-        self.flops += times * other.flops
+        for scope, flops in other.products.items():
+            self.products[scope] += times * flops
         for kind, size in other.collective_bytes.items():
             self.collective_bytes[kind] += times * size
 
@@ -70,7 +77,8 @@ def _work_of_lines(lines: list[str], work) -> Work:
     shapes = {named["name"]: named["shape"] for line in lines if (named := _NAMED.match(line))}
     for line in lines:
         if " dot(" in line:
-            total.flops += _product_flops(line, shapes)
+            scope = _SCOPE.search(line)
+            total.products[scope[1] if scope else ""] += _product_flops(line, shapes)
         elif (collective := _COLLECTIVE.search(line)) is not None:
             total.collective_bytes[collective["kind"]] += _bytes(collective["result"])
             continue

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from rich.console import Console
 from rich.table import Table
 
-from transformer.analysis.counts import product_flops
+from transformer.analysis.counts import cache_bytes, product_flops
 from transformer.analysis.hlo import Work, work_of
 from transformer.config.large_presets import LARGE_PRESETS
 from transformer.config.mesh import MeshConfig
@@ -103,7 +103,7 @@ def predict(config: RunConfig, program: Program) -> Plan:
         optimizer_bytes=_bytes_here(state.opt_state),
         gradient_bytes=own * (2 if config.accumulation > 1 else 1),
         activation_bytes=rows * (whole + cut // shape[MODEL]),
-        cache_bytes=_cache_bytes(config, apply, params) // shape[MODEL],
+        cache_bytes=cache_bytes(config.model) // shape[MODEL] if config.model.causal else 0,
         flops=flops * config.batch_size / (shape[DATA] * shape[MODEL]),
     )
 
@@ -136,13 +136,6 @@ def _traced(config: RunConfig, apply: pure.Apply, params: pure.Params) -> tuple[
     whole = sum(size for shape, size in growth if shape and shape[-1] == config.model.d_model)
     jaxpr = jax.make_jaxpr(jax.grad(total))(params, residuals(1)[1])
     return (whole, sum(size for _, size in growth) - whole), product_flops(jaxpr.jaxpr)
-
-
-def _cache_bytes(config: RunConfig, apply: pure.Apply, params: pure.Params) -> int:
-    if not config.model.causal:
-        return 0
-    cache = jax.eval_shape(lambda p: apply(p, 1, config.model.max_length, method="start"), params)
-    return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(cache.layers))
 
 
 class Compiled(NamedTuple):

@@ -1,0 +1,64 @@
+"""What each part of a model costs: parameters, bytes and operations, our count beside XLA's."""
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+
+from transformer.analysis.counts import scoped_flops
+from transformer.analysis.hlo import work_of
+from transformer.config.model import ModelConfig
+from transformer.models import pure
+from transformer.models.build import build
+
+
+class Part(NamedTuple):
+    """Of all layers together, in a forward pass of one sequence of full length."""
+
+    parameters: int
+    parameter_bytes: int
+    flops: float
+    """Of the matrix products in the traced program."""
+    compiled_flops: float
+    """Of those in the program that XLA makes of it; products that it left to a library are not seen."""
+
+
+def breakdown(config: ModelConfig) -> dict[str, Part]:
+    """The cost of each part by name; the model is compiled, and not run.
+
+    The parts are the sublayers (`attention`, `feed_forward`, …), the norms and factors around them
+    (`attention_residual`, …), and what is outside of the blocks: parameters by their names, products as
+    `outside`, which are those of embeddings and logits. Of an encoder-decoder all begin with `encoder/` or
+    `decoder/`.
+    """
+    params, apply = pure.split(pure.abstract(lambda key: build(config, key=key)))
+    inputs = config.example_inputs()
+    counts, sizes, traced, compiled = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
+    for path, leaf in jax.tree.leaves_with_path(params):
+        part = _of_parameter([str(key.key) for key in path])
+        counts[part] += math.prod(leaf.shape)
+        sizes[part] += math.prod(leaf.shape) * leaf.dtype.itemsize
+    for scope, flops in scoped_flops(jax.make_jaxpr(apply)(params, *inputs).jaxpr).items():
+        traced[_of_scope(scope.split("/"))] += flops
+    program = jax.jit(apply).lower(params, *inputs).compile().as_text() or ""
+    for scope, flops in work_of(program).products.items():
+        compiled[_of_scope(scope.split("/"))] += flops
+    names = dict.fromkeys([*counts, *traced, *compiled])
+    return {name: Part(counts[name], sizes[name], traced[name], compiled[name]) for name in names}
+
+
+def _of_parameter(path: Sequence[str]) -> str:
+    """`decoder/blocks/kinds/0/attention/…` to `decoder/attention`."""
+    if "kinds" not in path:
+        return "/".join(path[: 2 if path[0] in ("encoder", "decoder") else 1])
+    return "/".join([*path[: path.index("blocks")], path[path.index("kinds") + 2]])
+
+
+def _of_scope(scopes: Sequence[str]) -> str:
+    """`jit(…)/decoder/blocks[0::1]/attention/…` to `decoder/attention`."""
+    side = [scope for scope in scopes if scope in ("encoder", "decoder")]
+    inside = [after for scope, after in itertools.pairwise(scopes) if scope.startswith("blocks[")]
+    return "/".join([*side, *inside[:1]]) if inside else "outside"
