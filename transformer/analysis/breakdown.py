@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -36,7 +36,8 @@ def breakdown(config: ModelConfig) -> dict[str, Part]:
     """
     params, apply = pure.split(pure.abstract(lambda key: build(config, key=key)))
     inputs = config.example_inputs()
-    counts, sizes, traced, compiled = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
+    counts, sizes = Counter[str](), Counter[str]()
+    traced, compiled = defaultdict[str, float](float), defaultdict[str, float](float)
     for path, leaf in jax.tree.leaves_with_path(params):
         part = _of_parameter([str(key.key) for key in path])
         counts[part] += math.prod(leaf.shape)
