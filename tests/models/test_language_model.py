@@ -185,7 +185,7 @@ def test_dropout_needs_a_key():
     lm, key = model(position="rope", dropout=0.2), jax.random.key(1)
     np.testing.assert_allclose(lm(jnp.asarray(TOKENS)), logits("rope"), atol=1e-5)
     x = dropout(lm.embedding(jnp.asarray(TOKENS)), 0.2, at(key, "embedding"))
-    x, _ = lm.blocks(x, context=Context(Tokens.at(INDEX), Causal()), key=at(key, "blocks"))
+    x, *_ = lm.blocks(x, context=Context(Tokens.at(INDEX), Causal()), key=at(key, "blocks"))
     chex.assert_trees_all_close(lm(jnp.asarray(TOKENS), key=key), lm.embedding.logits(lm.final_norm(x)), atol=1e-5)
 
 

@@ -37,6 +37,7 @@ def check_model(config: "ModelConfig") -> None:
         raise ConfigError(f"model.future_tokens: {config.future_tokens}, but in an encoder no token is a future one")
     config.readout.check(config.d_model)
     _check_pattern(config)
+    _check_memory(config)
     for layer in range(config.pattern.period):
         _check_layer(config.layer_config(layer))
     if config.feed_forward_residual is not None and config.feed_forward_residual.streams != config.residual.streams:
@@ -78,6 +79,21 @@ def _check_pattern(config: "ModelConfig") -> None:
         raise ConfigError("model.carry: layers without keys of their own keep nothing for model.convolution")
     if config.position.biased and not any(layer.block.attends for layer in layers):
         raise ConfigError(f"model.position: {config.position} is a bias of scores, and {config.block} has no attention")
+
+
+def _check_memory(config: "ModelConfig") -> None:
+    """Where a text is read in segments."""
+    if config.memory_length is None:
+        return
+    if not config.causal:
+        raise ConfigError(f"model.memory_length: {config.memory_length}, but an encoder reads no text in segments")
+    for position in (config.position, *config.pattern.position):
+        if not position.extrapolates or position.moves:
+            raise ConfigError(
+                f"model.memory_length: positions go on from segment to segment, and {position} has none there; use rope"
+            )
+    if config.heads.longest is not None:
+        raise ConfigError(f"model.memory_length: {config.heads} has rows of positions that do not go on; use plain")
 
 
 def _check_layer(config: "ModelConfig") -> None:

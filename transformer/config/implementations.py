@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import jax
+import jax.numpy as jnp
 from jax import lax
 
 from transformer.config.variant import ConfigError, Variant
@@ -96,15 +97,18 @@ def _rematerialize(body, remat: Remat, **kwargs):
     return body if remat == "none" else jax.checkpoint(body, policy=_POLICIES[remat], **kwargs)
 
 
-Body = Callable[[Any, Any], Any]
+Body = Callable[[Any, Any], tuple[Any, Any]]
 
 
 class Layers(Variant, abc.ABC):
     """How a stack of equal layers is run."""
 
     @abc.abstractmethod
-    def __call__(self, body: Body, x: Any, stacked: Any, num_layers: int) -> Any:
-        """body(x, layer) for each slice `layer` of the leading axis of the arrays in `stacked`."""
+    def __call__(self, body: Body, x: Any, stacked: Any, num_layers: int) -> tuple[Any, Any]:
+        """x, kept = body(x, layer) for each slice `layer` of the leading axis of the arrays in `stacked`.
+
+        The last x, and what was kept of all layers, stacked.
+        """
 
 
 @dataclass(frozen=True)
@@ -118,9 +122,11 @@ class Unrolled(Layers):
         # lax.split transposes to one concatenation; indexing would pad every layer's gradient.
         leaves, treedef = jax.tree.flatten(stacked)
         columns = [[lax.squeeze(s, (0,)) for s in lax.split(leaf, (1,) * num_layers)] for leaf in leaves]
+        kept = []
         for layer in zip(*columns, strict=True):
-            x = body(x, jax.tree.unflatten(treedef, layer))
-        return x
+            x, own = body(x, jax.tree.unflatten(treedef, layer))
+            kept.append(own)
+        return x, jax.tree.map(lambda *layers: jnp.stack(layers), *kept)
 
 
 @dataclass(frozen=True)
@@ -131,4 +137,4 @@ class Scanned(Layers):
 
     def __call__(self, body, x, stacked, num_layers):
         body = _rematerialize(body, self.remat, prevent_cse=False)
-        return lax.scan(lambda x, layer: (body(x, layer), None), x, stacked, length=num_layers)[0]
+        return lax.scan(body, x, stacked, length=num_layers)

@@ -50,6 +50,7 @@ class ModelConfig:
         "token_types",
         "convolution",
         "distinct_layers",
+        "memory_length",
     )
     """Fields that are positive numbers, or none."""
     vocab_size: int | None = None
@@ -110,6 +111,8 @@ class ModelConfig:
     """How far self-attention looks."""
     carry: Carry = NoCarry()
     """What attention takes over from the layers before."""
+    memory_length: int | None = None
+    """Earlier tokens whose states every layer sees too where a text is read in segments (Dai et al. 2019); none: no."""
     qk_norm: Norm = NoNorm()
     """Norm of the queries and keys of each head (Henry et al. 2020; Dehghani et al. 2023)."""
     embedding_norm: Norm = NoNorm()
@@ -219,6 +222,14 @@ class ModelConfig:
         layers = [self.layer_config(layer) for layer in range(self.pattern.period)]
         own = [choice for layer in layers for choice in (layer.feed_forward, layer.reach)]
         return next((str(choice) for choice in (self.norm, self.embedding_norm, *own) if choice.mixes_tokens), "")
+
+    @property
+    def relative(self) -> bool:
+        """Whether only distances of tokens count: all positions may be moved together."""
+        layers = [self.layer_config(layer) for layer in range(self.pattern.period)]
+        # What a linear weighting makes of a rotated query depends on the angle.
+        each = all(layer.position.relative and layer.reach.relative for layer in layers)
+        return self.position.relative and each and not self.weighting.linear
 
     @property
     def branches(self) -> int:

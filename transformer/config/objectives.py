@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from transformer.config.architectures import ClassifierConfig, EncoderDecoderConfig, PatchConfig
 from transformer.config.model import ModelConfig
 from transformer.config.variant import ConfigError, Variant
+from transformer.functional.earlier import Earlier
 from transformer.functional.losses import cross_entropy
 from transformer.functional.masks import Causal, Prefix
 
@@ -83,6 +84,8 @@ class Objective(Variant, abc.ABC):
     """Whether it needs the special tokens of a tokenizer."""
     foresees: ClassVar[bool] = False
     """Whether it trains the predictions of tokens beyond the next one."""
+    follows: ClassVar[bool] = False
+    """Whether a batch may go on where the one before ended (`following`)."""
     needs: ClassVar[type[ModelConfig]] = ModelConfig
     """The kind of model, the first of `_KINDS` that its config is."""
 
@@ -96,6 +99,11 @@ class Objective(Variant, abc.ABC):
             raise ConfigError(
                 f"model.future_tokens: {model.future_tokens} does not fit the objective {self}; multi_token trains them"
             )
+        if model.memory_length is not None and not self.follows:
+            raise ConfigError(
+                f"model.memory_length: {model.memory_length}, but batches of the objective {self} do not follow each "
+                "other; use next_token"
+            )
         if self.causal is not None and model.causal != self.causal:
             kind = "a causal" if self.causal else "an encoder (causal=False), not a causal"
             raise ConfigError(f"objective: {self} needs {kind} model")
@@ -106,6 +114,13 @@ class Objective(Variant, abc.ABC):
 
     @abc.abstractmethod
     def __call__(self, apply: Callable[..., jax.Array], params: Any, batch: Batch, key: jax.Array | None) -> Sums: ...
+
+    def following(
+        self, apply: Callable[..., Any], params: Any, batch: Batch, key: jax.Array | None, earlier: Earlier | None
+    ) -> tuple[Sums, Earlier | None]:
+        """The sums of a batch and what is earlier for the next one: nothing, where the model keeps nothing."""
+        assert earlier is None
+        return self(apply, params, batch, key), None
 
     def limits(self, model: Any) -> dict[str, int]:
         """How many ids there are, by the name of the array of the batch that holds them."""
@@ -142,6 +157,7 @@ class NextToken(Objective):
     name = "next_token"
     label_smoothing: float = 0.0
     z_loss: float = 0.0
+    follows = True
 
     def labels(self, batch):
         return batch["tokens"][..., 1:]
@@ -149,8 +165,18 @@ class NextToken(Objective):
     def __call__(self, apply, params, batch, key):
         inputs, more = batch["tokens"][:, :-1], _packing(batch) | self._mask(batch)
         logits, penalty = self.answer(apply, params, inputs, key=key, **more)
+        return self._sums(logits, penalty, batch)
+
+    def following(self, apply, params, batch, key, earlier):
+        if earlier is None:
+            return super().following(apply, params, batch, key, earlier)
+        inputs = (batch["tokens"][:, :-1], earlier)
+        (logits, earlier), penalty = self.answer(apply, params, *inputs, method="follow", key=key)
+        return self._sums(logits, penalty, batch), earlier
+
+    def _sums(self, logits_BLV: jax.Array, penalty: Any, batch: Batch) -> Sums:
         options = {"label_smoothing": self.label_smoothing, "z_loss": self.z_loss}
-        return _token_sums(logits, self.labels(batch), self._weights(batch), penalty, **options)
+        return _token_sums(logits_BLV, self.labels(batch), self._weights(batch), penalty, **options)
 
     def _mask(self, batch: Batch) -> dict[str, Any]:
         return {}
@@ -167,6 +193,7 @@ class MultiToken(NextToken):
     name = "multi_token"
     weight: float = 1.0
     foresees = True
+    follows = False
 
     def plain(self):
         return NextToken(auxiliary=0.0)
@@ -193,6 +220,7 @@ class PrefixToken(NextToken):
     name = "prefix_token"
     share: float = 0.5
     """Of the sequence that is prefix, where the batch does not hold its length `prefix` (B,)."""
+    follows = False
 
     def __post_init__(self):
         if not 0 <= self.share <= 1:

@@ -39,6 +39,8 @@ class Position(Variant, abc.ABC):
     """Whether it changes scores by what all scores of a query are (`score`), which then have to be formed."""
     fades: ClassVar[bool] = False
     """Whether its bias falls with distance from the beginning."""
+    moves: ClassVar[bool] = False
+    """Whether training replaces positions by others (`training_positions`)."""
 
     def enters_layers(self, config: Any) -> bool:
         """Whether a layer can have it and others not: nothing of it stands outside of the layers."""

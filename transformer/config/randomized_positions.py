@@ -20,6 +20,7 @@ class Randomized(Position):
     scheme: Position = ALiBi()
     longest: int = 2048
     """Positions are drawn below this number."""
+    moves = True
 
     @property
     def extrapolates(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -29,6 +29,11 @@ COUNTS = (
 class DataConfig:
     """What a run trains on; a subclass for each kind of data."""
 
+    @property
+    def follows(self) -> bool:
+        """Whether a batch can go on where the one before ended."""
+        return False
+
 
 @dataclass(frozen=True, kw_only=True)
 class TextConfig(DataConfig):
@@ -44,6 +49,10 @@ class TextConfig(DataConfig):
     """What stands between documents, which are then packed side by side and do not see each other; none: one text."""
     validation_fraction: float = 0.1
     """The last part of the text, held out."""
+
+    @property
+    def follows(self):
+        return self.document_separator is None
 
     def __post_init__(self):
         check_fraction("validation_fraction", self.validation_fraction)
@@ -123,6 +132,11 @@ class RunConfig:
         if self.average_last is not None and self.optimizer.rule.averages:
             raise ConfigError(f"average_last: {self.optimizer.rule} is judged by a mean of its own; use none, or adamw")
         self.objective.check(self.model)
+        if self.model.memory_length is not None and not self.data.follows:
+            raise ConfigError(
+                f"model.memory_length: {self.model.memory_length}, but rows of this data do not follow each other; "
+                "use one text without data.document_separator"
+            )
 
     def replace(self, changes: dict[str, Any] | None = None, **more: Any) -> Self:
         """A copy with fields changed by dotted path: `replace({"model.norm": RMSNorm()}, steps=100)`."""

@@ -58,6 +58,8 @@ class Corpus:
 
     def train_batches(self, config: RunConfig, seed: int) -> Batches:
         length = config.model.max_length
+        if config.model.memory_length is not None:
+            return Following(self.train, length, config.batch_size, seed)
         if self.train_ends is None:
             return Blocks(self.train, length, config.batch_size, seed)
         return Rows(packed(self.train, self.train_ends, length), config.batch_size, seed)
@@ -65,6 +67,8 @@ class Corpus:
     def validation_batches(self, config: RunConfig, multiple: int) -> Batch:
         """Blocks side by side, or packed documents."""
         length, batch_size = config.model.max_length, EVALUATION_BATCH * multiple
+        if config.model.memory_length is not None:
+            return in_streams(whole_split(self.validation, length, batch_size))
         if self.validation_ends is None:
             return whole_split(self.validation, length, batch_size)
         return whole(packed(self.validation, self.validation_ends, length), batch_size)
@@ -115,6 +119,29 @@ class Blocks:
     def __getitem__(self, step: int) -> Batch:
         """`tokens` (B, L + 1) int32, the batch of that step."""
         return {"tokens": np.asarray(self._batches[step])}
+
+
+class Following:
+    """Blocks in which each row goes on where that of the batch before ended: a pure function of seed and step.
+
+    The rows begin at equal distances, the first one anywhere, and after the last token comes the first, so that
+    every token is a label as often as any other.
+    """
+
+    def __init__(self, tokens: np.ndarray, length: int, batch_size: int, seed: int):
+        first = np.random.default_rng(seed).integers(len(tokens))
+        self.tokens, self.length = tokens, length
+        self.starts = first + np.arange(batch_size, dtype=np.int64) * len(tokens) // batch_size
+
+    def __getitem__(self, step: int) -> Batch:
+        """`tokens` (B, L + 1) int32, the batch of that step."""
+        inside = (self.starts + step * self.length)[:, None] + np.arange(self.length + 1)
+        return {"tokens": self.tokens[inside % len(self.tokens)]}
+
+
+def in_streams(batches: Batch) -> Batch:
+    """Rows (N, B, …) in another order: each goes on where that of the batch before ended."""
+    return {name: np.swapaxes(a.reshape(a.shape[1], a.shape[0], *a.shape[2:]), 0, 1) for name, a in batches.items()}
 
 
 def whole_split(tokens: np.ndarray, length: int, batch_size: int) -> Batch:

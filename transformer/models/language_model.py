@@ -12,9 +12,11 @@ from transformer.config.carries import NoCarry
 from transformer.config.model import ModelConfig
 from transformer.config.patterns import Pattern
 from transformer.functional.cache import Cache, Reader
+from transformer.functional.earlier import Earlier
 from transformer.functional.masks import Mask, Tokens
 from transformer.functional.names import scope
 from transformer.modules.block import Block
+from transformer.modules.context import Context
 from transformer.modules.embedding import Embedding
 from transformer.modules.logits import Logits
 from transformer.modules.parameter import at, below
@@ -85,7 +87,8 @@ class LanguageModel(Transformer):
         """
         positions = jnp.arange(tokens_BL.shape[1]) if positions_BL is None else positions_BL
         tokens = Tokens.at(positions, segments_BL)
-        stream, penalty, context = self._through_blocks(self.embedding(tokens_BL), tokens, key=key)
+        context = Context(tokens, self.mask_of(tokens))
+        stream, penalty, context, _ = self._through_blocks(self.embedding(tokens_BL), context, key=key)
         streams, last = [stream], self.config.num_layers - 1
         for i, block in enumerate(self.future):
             with scope(f"future.{i}"):
@@ -93,6 +96,21 @@ class LanguageModel(Transformer):
             streams, penalty = [*streams, ahead], penalty + kept.penalty
         logits = jnp.stack([self._logits(self._end(stream, tokens.valid)) for stream in streams])
         return (logits, penalty) if with_penalty else logits
+
+    def beginning(self, batch_size: int) -> Earlier:
+        """What is earlier at the beginning of texts: nothing, with room for `memory_length` tokens."""
+        return self.nothing_earlier(batch_size, self.embedding.dtype)
+
+    def follow(
+        self, tokens_BL: jax.Array, earlier: Earlier, *, key: jax.Array | None = None, with_penalty: bool = False
+    ) -> Any:
+        """Logits of a segment that follows what is earlier, and what is earlier behind it (Dai et al. 2019).
+
+        Tokens attend to the states of the `memory_length` before the segment, where no gradient goes.
+        """
+        x_BLD, penalty, earlier = self.transform_following(self.embedding(tokens_BL), earlier, key=key)
+        answer = self._logits(x_BLD), earlier
+        return (answer, penalty) if with_penalty else answer
 
     def start(self, batch_size: int, capacity: int, *, ahead: int = 0) -> Cache:
         """An empty cache for sequences of `capacity` tokens, the latest `ahead` of which may be taken back."""

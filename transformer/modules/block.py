@@ -93,11 +93,11 @@ class Block(nnx.Module):
             setattr(self, name, ResidualConnection(residual, config, name, own, key=at(key, name)))
 
     def __call__(
-        self, stream: Stream, *, context: Context, carried: Carried | None = None, layer, key
+        self, stream: Stream, *, context: Context, carried: Carried | None = None, earlier_BMD=None, layer, key
     ) -> tuple[Stream, Kept]:
         """The stream after the block, and what its sublayers hand back; a key turns dropout on."""
-        kept = Kept(carried=Carried() if carried is None else carried)
-        context = context._replace(carried=kept.carried, first=layer == 0)
+        kept = Kept(carried=Carried() if carried is None else carried, earlier_BMD=earlier_BMD)
+        context = context._replace(carried=kept.carried, first=layer == 0, earlier_BMD=earlier_BMD)
         stream = _named(stream, "resid_pre")
         for number, connection in enumerate(self.connections):
             place = Place(layer, self.config.num_layers, number, len(self.connections))
@@ -117,6 +117,7 @@ class Block(nnx.Module):
                     kept.past if one.past is None else one.past,
                     kept.carried if one.carried is None else one.carried,
                     kept.penalty + one.penalty,
+                    kept.earlier_BMD if one.earlier_BMD is None else one.earlier_BMD,
                 )
         return stream, kept
 

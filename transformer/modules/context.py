@@ -51,6 +51,8 @@ class Context(NamedTuple):
     """The slots of these tokens, from `transformer.functional.cache.places_of`."""
     crowded: bool = False
     """Whether they push out of the slots what some of them still need (`append`)."""
+    earlier_BMD: jax.Array | None = None
+    """What attention read in this layer for the tokens before these, which come first in `slots`."""
 
 
 class Kept(NamedTuple):
@@ -62,3 +64,5 @@ class Kept(NamedTuple):
     """What later layers may take over."""
     penalty: jax.Array | float = 0.0
     """What is added to the loss, such as the imbalance of experts."""
+    earlier_BMD: jax.Array | None = None
+    """Of the next segment, where there was one of this."""

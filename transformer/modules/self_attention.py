@@ -14,6 +14,7 @@ from transformer.config.parameters import FirstRow, Parameter
 from transformer.functional.biases import Placed
 from transformer.functional.cache import KeyValue, append
 from transformer.functional.convolution import convolve, convolve_slots
+from transformer.functional.earlier import latest
 from transformer.functional.masks import Mask, Tokens
 from transformer.modules.attention import HeadAttention, in_order
 from transformer.modules.context import Carried, Context, Kept
@@ -38,17 +39,20 @@ class Attention(HeadAttention):
         """(B, L, D), and the keys and values of the past with those of these tokens; a key turns dropout on."""
         config, position, tokens = self.config, self.config.position, context.tokens
         params = (context.position_params or {}) | self.position()
-        places_BL = tokens.positions if context.places is None else context.places[tokens.positions]
-        where = {"positions_BL": places_BL, "params": params}
-        addition = position.to_query_key_input(places_BL, config.d_model, params)
-        x_qk = x_BLD if addition is None else x_BLD + addition.astype(x_BLD.dtype)
-        (q, k, v), projected = self._convolved(self.project(query=x_qk, key=x_qk, value=x_BLD), context)
-        q = self._placed(functools.partial(position.to_query, **where), self.queries(q, tokens.positions))
+        x_BSD, read = self._with_earlier(x_BLD, context)
+        places_BS = read.positions if context.places is None else context.places[read.positions]
+        addition = position.to_query_key_input(places_BS, config.d_model, params)
+        x_qk = x_BSD if addition is None else x_BSD + addition.astype(x_BSD.dtype)
+        (q, k, v), projected = self._convolved(self.project(query=x_qk, key=x_qk, value=x_BSD), context, read)
+        to_query, to_key = (
+            functools.partial(place, positions_BL=places, params=params)
+            for place, places in ((position.to_query, places_BS[:, -tokens.length :]), (position.to_key, places_BS))
+        )
+        q = self._placed(to_query, self.queries(q[:, -tokens.length :], tokens.positions))
         memory, past, values = context.carried.memory, context.past, None
         if config.carry.own_memory:
-            k, v = self.memory(k, v, tokens.positions)
-            k = self._placed(functools.partial(position.to_key, **where), k)
-            k = self._with_features(k, x_BLD, params)
+            k, v = self.memory(k, v, read.positions)
+            k = self._with_features(self._placed(to_key, k), x_BSD, params)
             memory, past, values = self._remember(k, v, projected, context)
         assert memory is not None
         keys = tokens if context.slots is None else context.slots
@@ -58,7 +62,15 @@ class Attention(HeadAttention):
         carried = None if before is None else functools.partial(config.carry.scores, before=before)
         sides: dict[str, Any] = {"queries": tokens, "keys": keys, "mask": self._mask(context), "bias": bias}
         out, scores = self.attend(x_BLD, q, memory_seen, **sides, more_scores=(rescored, carried), key=key)
-        return out, Kept(past, Carried(scores, values, memory))
+        earlier = None if context.earlier_BMD is None else latest(x_BSD, context.earlier_BMD.shape[1])
+        return out, Kept(past, Carried(scores, values, memory), earlier_BMD=earlier)
+
+    def _with_earlier(self, x_BLD: jax.Array, context: Context) -> tuple[jax.Array, Tokens]:
+        """All that keys and values are made of here."""
+        if context.earlier_BMD is None:
+            return x_BLD, context.tokens
+        assert context.slots is not None
+        return jnp.concatenate([context.earlier_BMD, x_BLD], 1), context.slots
 
     def _mask(self, context: Context) -> Mask | None:
         """The mask of the stack where this layer's reach allows."""
@@ -85,14 +97,16 @@ class Attention(HeadAttention):
         bias = position.bias(q_BLHK, self.config.causal, params)
         return memory, bias if bias is None or context.places is None else Placed(bias, context.places), score
 
-    def _convolved(self, parts: list[jax.Array], context: Context) -> tuple[list[jax.Array], jax.Array | None]:
+    def _convolved(
+        self, parts: list[jax.Array], context: Context, read: Tokens
+    ) -> tuple[list[jax.Array], jax.Array | None]:
         """Queries, keys and values of the tokens and those before them, and what the past keeps for the next ones."""
         kernel, tokens = self.convolution().get("kernel"), context.tokens
         if kernel is None:
             return parts, None
         joined, kept = jnp.concatenate(parts, -1), None
         if context.past is None:
-            mixed = convolve(joined, kernel, tokens)
+            mixed = convolve(joined, kernel, read)
         else:
             assert context.past.projected_BSX is not None
             assert context.slots is not None

@@ -54,10 +54,12 @@ class Stack(nnx.Module):
     def __iter__(self) -> Iterator[nnx.Module]:
         return (self[i] for i in range(self.num_layers))
 
-    def __call__(self, x: Any, *, key: jax.Array | None, **kwargs) -> tuple[Any, jax.Array]:
-        """The last layer's output and the sum of the penalties of all.
+    def __call__(
+        self, x: Any, *, key: jax.Array | None, earlier_NBMD: jax.Array | None = None, **kwargs
+    ) -> tuple[Any, jax.Array, jax.Array | None]:
+        """The last layer's output, the sum of the penalties of all, and what is earlier for the next segment.
 
-        Each layer is called with `kwargs`, its number and its own key below `key`.
+        Each layer is called with `kwargs`, its number, its own key below `key` and its part of what is earlier.
         """
         period = len(self.kinds)
         turns = self.num_layers // period
@@ -66,22 +68,27 @@ class Stack(nnx.Module):
             values = jax.tree.map(lambda a: a[jnp.arange(turns) % (self.distinct // period)], values)
 
         def body(carry, turn):
-            number, of_kinds = turn
+            number, of_kinds, before = turn
+            after = []
             for kind, (graphdef, own) in enumerate(zip(graphdefs, of_kinds, strict=True)):
                 x, penalty, carried = carry
                 index = number * period + kind
                 layer_key = None if key is None else jax.random.fold_in(key, index)
+                more = kwargs if before is None else kwargs | {"earlier_BMD": before[kind]}
                 with scope(f"blocks[{kind}::{period}]"):
-                    x, kept = nnx.merge(graphdef, own)(x, carried=carried, layer=index, key=layer_key, **kwargs)
+                    x, kept = nnx.merge(graphdef, own)(x, carried=carried, layer=index, key=layer_key, **more)
                 carry = x, penalty + jnp.asarray(kept.penalty, jnp.float32), self._kept(kept.carried)
-            return carry
+                after.append(kept.earlier_BMD)
+            return carry, None if before is None else jnp.stack(after)
 
         start = (x, jnp.float32(0), Carried())
-        turns_of = (jnp.arange(turns), values)
+        before = None if earlier_NBMD is None else earlier_NBMD.reshape(turns, period, *earlier_NBMD.shape[1:])
+        turns_of = (jnp.arange(turns), values, before)
         if self.carries:  # a loop carries arrays of the same shapes from its beginning
-            shapes = jax.eval_shape(lambda turn: body(start, turn), jax.tree.map(lambda a: a[0], turns_of))
+            shapes, _ = jax.eval_shape(lambda turn: body(start, turn), jax.tree.map(lambda a: a[0], turns_of))
             start = (*start[:2], jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes[2]))
-        return self.layers(body, start, turns_of, turns)[:2]
+        (x, penalty, _), after = self.layers(body, start, turns_of, turns)
+        return x, penalty, None if after is None else after.reshape(self.num_layers, *after.shape[2:])
 
     def _kept(self, carried: Carried) -> Carried:
         return Carried(**{name: getattr(carried, name) for name in self.carries})

@@ -12,6 +12,7 @@ from transformer.config.variant import ConfigError
 from transformer.functional.cache import Cache, KeyValue, append_tokens, empty_tokens, places_of
 from transformer.functional.devices import constrain
 from transformer.functional.dropout import dropout
+from transformer.functional.earlier import Earlier, nothing_earlier
 from transformer.functional.masks import Causal, Full, Mask, Padding, Segment, Tokens
 from transformer.functional.names import named, scope
 from transformer.modules.block import Block
@@ -72,14 +73,43 @@ class Transformer(nnx.Module):
         self, x_BLD: jax.Array, tokens: Tokens, *, mask: Mask | None = None, memory: Memory | None = None, key=None
     ) -> tuple[jax.Array, jax.Array]:
         """(B, L, D) to (B, L, D), and what the layers add to the loss."""
-        stream, penalty, _ = self._through_blocks(x_BLD, tokens, mask=mask, memory=memory, key=key)
+        context = Context(tokens, self.mask_of(tokens, mask), memory=memory)
+        stream, penalty, _, _ = self._through_blocks(x_BLD, context, key=key)
         return self._end(stream, tokens.valid), penalty
 
+    def nothing_earlier(self, batch_size: int, dtype) -> Earlier:
+        """At the beginning of texts that are read segment by segment.
+
+        Raises:
+          ConfigError: the model keeps nothing of earlier segments.
+        """
+        if self.config.memory_length is None:
+            raise ConfigError("model.memory_length: none, and so nothing is kept of earlier segments; give a number")
+        return nothing_earlier(
+            batch_size, self.config.num_layers, self.config.memory_length, self.config.d_model, dtype
+        )
+
+    def transform_following(
+        self, x_BLD: jax.Array, earlier: Earlier, *, key=None
+    ) -> tuple[jax.Array, jax.Array, Earlier]:
+        """`transform` of the segment that follows what is earlier, and what is earlier behind it."""
+        length = x_BLD.shape[1]
+        tokens = Tokens.at(earlier.next_position_B[:, None] + jnp.arange(length))
+        slots = earlier.and_these(tokens)
+        context = Context(tokens, self.mask_of(slots), slots=slots)
+        states_NBMD = jnp.moveaxis(earlier.states_BNMD, 1, 0)
+        stream, penalty, _, states_NBMD = self._through_blocks(x_BLD, context, earlier_NBMD=states_NBMD, key=key)
+        assert states_NBMD is not None
+        # Where only distances count, positions stay small and exact.
+        next_position_B = earlier.next_position_B + (0 if self.config.relative else length)
+        after = earlier.after(tokens, jnp.moveaxis(states_NBMD, 0, 1), next_position_B)
+        return self._end(stream, None), penalty, after
+
     def _through_blocks(
-        self, x_BLD: jax.Array, tokens: Tokens, *, mask: Mask | None = None, memory: Memory | None = None, key=None
-    ) -> tuple[Stream, jax.Array, Context]:
-        """The stream after the last block, the penalty, and what the blocks knew."""
-        config = self.config
+        self, x_BLD: jax.Array, context: Context, *, earlier_NBMD: jax.Array | None = None, key=None
+    ) -> tuple[Stream, jax.Array, Context, jax.Array | None]:
+        """The stream after the last block, the penalty, what the blocks knew, and what is earlier behind the tokens."""
+        config, tokens = self.config, context.tokens
         self.check_length(tokens.length)
         if tokens.segments is not None and config.mixes_tokens:
             raise ConfigError(
@@ -91,9 +121,10 @@ class Transformer(nnx.Module):
             places = config.position.training_positions(self.max_length, at(key, "positions"))
         stream = self._start(constrain(x_BLD), tokens, places)
         stream = jax.tree.map(lambda x: dropout(x, config.dropout, below(key, "embedding")), stream)
-        context = Context(tokens, self.mask_of(tokens, mask), self.position(), places, memory)
-        stream, penalty = self.blocks(stream, context=context, key=below(key, "blocks"))
-        return stream, penalty, context
+        context = context._replace(position_params=self.position(), places=places)
+        own = below(key, "blocks")
+        stream, penalty, after = self.blocks(stream, context=context, earlier_NBMD=earlier_NBMD, key=own)
+        return stream, penalty, context, after
 
     def _start(self, x_BLD: jax.Array, tokens: Tokens, places: jax.Array | None = None):
         """The stream before the first block."""

@@ -120,17 +120,25 @@ FAMILIES: dict[str, list[Changes]] = {
         {"embedding_norm": LayerNorm()},
     ],
     "activation": _each(Activation, *(GLU(gate=gate) for gate in (ReLU(), GELU(), SiLU(), SquaredReLU(), Linear()))),
-    "position": _each(
-        Position,
-        RoPE(fraction=0.5),
-        RoPE(interleaved=True),
-        *(
-            RoPE(scaling=scaling)
-            for scaling in (LinearScaling(), NTKScaling(), YaRN(original_length=8), Llama3Scaling(original_length=8))
+    "position": [
+        *_each(
+            Position,
+            RoPE(fraction=0.5),
+            RoPE(interleaved=True),
+            *(
+                RoPE(scaling=scaling)
+                for scaling in (
+                    LinearScaling(),
+                    NTKScaling(),
+                    YaRN(original_length=8),
+                    Llama3Scaling(original_length=8),
+                )
+            ),
+            T5Bias(num_buckets=8, max_distance=16, shared=False),
+            Randomized(scheme=RoPE(), longest=20),
         ),
-        T5Bias(num_buckets=8, max_distance=16, shared=False),
-        Randomized(scheme=RoPE(), longest=20),
-    ),
+        {"position": RoPE(), "memory_length": 3},
+    ],
     "attention": [
         *_each(Weighting),
         *_each(Score),

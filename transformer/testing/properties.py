@@ -17,7 +17,8 @@ from transformer.analysis.counts import forward_flops, parameter_count
 from transformer.config.implementations import Scanned, Unrolled
 from transformer.config.mesh import MeshConfig
 from transformer.config.residuals import Place
-from transformer.config.variant import Variant, from_json, to_json
+from transformer.config.rotary_positions import RoPE
+from transformer.config.variant import ConfigError, Variant, from_json, to_json
 from transformer.functional.masks import Tokens
 from transformer.functional.norms import layer_norm
 from transformer.models.pure import Params
@@ -163,6 +164,16 @@ def alive(subject: Subject) -> None:
 def cached(subject: Subject) -> None:
     """Token by token with a cache, the logits are those of the whole sequence."""
     close(subject.steps(subject.params, TOKENS), subject.alone(TOKENS), "cached logits are others")
+
+
+def followed(subject: Subject) -> None:
+    """Segment by segment, with all that came before kept, the logits are those of the whole text."""
+    goes_on = {} if subject.config.position.extrapolates else {"position": RoPE()}
+    try:
+        twin = Subject(subject.config.replace(memory_length=LENGTH, **goes_on))
+    except ConfigError:
+        return
+    close(*twin.segments(twin.params, TOKENS), "logits of a second segment are others")
 
 
 def scanned(subject: Subject) -> None:
@@ -337,7 +348,7 @@ def described(value: Variant) -> None:
 Property = Callable[[Subject], None]
 COMPANY: tuple[Property, ...] = (finite, causal, alive, cached)
 """Of a causal model of any choices: two programs."""
-DECODER: tuple[Property, ...] = (*COMPANY, padding, packing, one_by_one)
+DECODER: tuple[Property, ...] = (*COMPANY, padding, packing, one_by_one, followed)
 """Of every causal model."""
 ENCODER: tuple[Property, ...] = (finite, alive, sees_everything, padding, packing, one_by_one, ordered)
 """Of every encoder."""

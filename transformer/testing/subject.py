@@ -131,6 +131,19 @@ class Subject:
 
         return compiled(run)
 
+    @functools.cached_property
+    def segments(self) -> Callable[[Params, np.ndarray], tuple[np.ndarray, np.ndarray]]:
+        """(params, tokens (B, L)) to logits of the first NOW tokens and of the rest as a segment behind, and of all."""
+
+        def run(params, tokens_BL):
+            earlier, logits = self.apply(params, len(tokens_BL), method="beginning"), []
+            for segment_BL in (tokens_BL[:, :NOW], tokens_BL[:, NOW:]):
+                logits_BLV, earlier = self.apply(params, segment_BL, earlier, method="follow")
+                logits.append(logits_BLV)
+            return jnp.concatenate(logits, 1), self.apply(params, tokens_BL)
+
+        return compiled(run)
+
 
 @functools.cache
 def drawn(spec: Parameter, shape: jax.ShapeDtypeStruct) -> np.ndarray:

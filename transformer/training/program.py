@@ -97,21 +97,27 @@ def make_program(
     def init(seed, initial_scale, numbers, given):
         key = jax.random.key(seed)
         params = pure.overlay(pure.initialize(make_model, at(key, "params"), initial_scale), given)
-        averaged = average_from is not None
-        return create_train_state(params, optimizer, numbers, at(key, "training"), averaged=averaged)
+        more = {"averaged": average_from is not None, "earlier": beginning(params, config.batch_size)}
+        return create_train_state(params, optimizer, numbers, at(key, "training"), **more)
+
+    def beginning(params, batch_size):
+        return None if config.model.memory_length is None else apply(params, batch_size, method="beginning")
 
     def evaluate(params, batches):
         objective = config.objective.plain()
 
-        def sums_of(batch):
-            return objective(apply, params, batch, None)
+        def sums_of(batch, earlier):
+            return objective.following(apply, params, batch, None, earlier)
 
-        def add(sums, batch):
-            return jax.tree.map(jnp.add, sums, sums_of(batch)), None
+        def add(carry, batch):
+            sums, earlier = carry
+            more, earlier = sums_of(batch, earlier)
+            return (jax.tree.map(jnp.add, sums, more), earlier), None
 
         first = jax.tree.map(lambda a: a[0], batches)
-        zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(sums_of, first))
-        return lax.scan(add, zeros, batches)[0]
+        earlier = beginning(params, len(jax.tree.leaves(first)[0]))
+        zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(sums_of, first, earlier)[0])
+        return lax.scan(add, (zeros, earlier), batches)[0][0]
 
     def rates():
         column = jax.tree.map(lambda x: x[:, None], numbers)
@@ -126,6 +132,8 @@ def make_program(
     of_replica, batches, shared_batches, whole = (
         NamedSharding(mesh, spec) for spec in (PartitionSpec(REPLICA), BATCHES, SHARED_BATCHES, PartitionSpec())
     )
+    rows = NamedSharding(mesh, PartitionSpec(REPLICA, DATA))
+    split = split._replace(earlier=jax.tree.map(lambda _: rows, states.earlier))
     compiled_init = jax.jit(init_all, out_shardings=split)
     return Program(
         init=lambda: compiled_init(seeds, scales, numbers, given),

@@ -9,6 +9,7 @@ import optax
 from jax import lax
 
 from transformer.config.objectives import Batch, Objective
+from transformer.functional.earlier import Earlier
 from transformer.models.pure import Apply, Params
 from transformer.training.optimizer import Numbers
 
@@ -30,6 +31,8 @@ class TrainState(NamedTuple):
     """Updates left out in a row, int32."""
     average: Params | None = None
     """Mean of the parameters after the last steps, where one is asked for; before those, the parameters."""
+    earlier: Earlier | None = None
+    """What the model keeps of the batches before, of those that go on in this one."""
 
     @property
     def evaluated(self) -> Params:
@@ -50,6 +53,8 @@ class Total(NamedTuple):
     weight: jax.Array
 
 
+Gradient = tuple[tuple[Total, Params], Earlier | None]
+"""Sums and gradient of a batch, and what is earlier for the next one."""
 Metrics = dict[str, jax.Array]
 Step = Callable[[TrainState, Batch], tuple[TrainState, Metrics]]
 
@@ -61,10 +66,15 @@ def create_train_state(
     key: jax.Array,
     *,
     averaged: bool = False,
+    earlier: Earlier | None = None,
 ) -> TrainState:
-    """The state before the first step; `averaged` makes place for a mean of the parameters."""
-    average = jax.tree.map(jnp.copy, params) if averaged else None
-    return TrainState(jnp.int32(0), params, optimizer.init(params), key, numbers, jnp.int32(-1), jnp.int32(0), average)
+    """The state before the first step; `averaged` makes place for a mean of the parameters.
+
+    `earlier` is `apply(params, batch_size, method="beginning")` of a model with a `memory_length`, each batch of
+    which goes on, row by row, where the one before ended.
+    """
+    none, average = jnp.int32(0), jax.tree.map(jnp.copy, params) if averaged else None
+    return TrainState(none, params, optimizer.init(params), key, numbers, jnp.int32(-1), none, average, earlier)
 
 
 def make_train_step(
@@ -95,32 +105,36 @@ def make_train_step(
     """
     optimizer = optax.with_extra_args_support(optimizer)
 
-    def gradient(params: Params, batch: Batch, key: jax.Array) -> tuple[Total, Params]:
+    def gradient(params: Params, batch: Batch, earlier: Earlier | None, key: jax.Array) -> Gradient:
         def total(params):
-            sums = objective(apply, params, batch, key)
+            sums, after = objective.following(apply, params, batch, key, earlier)
             loss = sums.loss.sum()
-            return loss, Total(loss, sums.weight.sum())
+            return loss, (Total(loss, sums.weight.sum()), after)
 
-        grads, sums = jax.grad(total, has_aux=True)(params)
-        return sums, grads
+        grads, (sums, after) = jax.grad(total, has_aux=True)(params)
+        return (sums, grads), after
 
-    def accumulated(params: Params, batch: Batch, key: jax.Array) -> tuple[Total, Params]:
+    def accumulated(params: Params, batch: Batch, earlier: Earlier | None, key: jax.Array) -> Gradient:
         if accumulation == 1:
-            return gradient(params, batch, key)
+            return gradient(params, batch, earlier, key)
         # Every n-th sequence, so that each device that shares the batch has a part of every piece.
-        pieces = jax.tree.map(lambda a: jnp.moveaxis(a.reshape(-1, accumulation, *a.shape[1:]), 1, 0), batch)
+        rows = (batch, earlier)
+        pieces = jax.tree.map(lambda a: jnp.moveaxis(a.reshape(-1, accumulation, *a.shape[1:]), 1, 0), rows)
         keys = jax.random.split(key, accumulation)
         first = jax.tree.map(lambda a: a[0], pieces)
-        zeros = jax.tree.map(jnp.zeros_like, jax.eval_shape(gradient, params, first, key))
+        zeros = jax.tree.map(jnp.zeros_like, jax.eval_shape(gradient, params, first[0], first[1], key)[0])
 
         def add(total, piece):
-            return jax.tree.map(jnp.add, total, gradient(params, *piece)), None
+            (batch, earlier), key = piece
+            more, after = gradient(params, batch, earlier, key)
+            return jax.tree.map(jnp.add, total, more), after
 
-        return lax.scan(add, zeros, (pieces, keys))[0]
+        total, after = lax.scan(add, zeros, (pieces, keys))
+        return total, jax.tree.map(lambda a: jnp.moveaxis(a, 0, 1).reshape(-1, *a.shape[2:]), after)
 
     def step(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
         key = jax.random.fold_in(state.key, state.step)
-        sums, grads = accumulated(state.params, batch, key)
+        (sums, grads), earlier = accumulated(state.params, batch, state.earlier, key)
         weight = jnp.maximum(sums.weight, 1.0)
         loss, grads = sums.loss / weight, jax.tree.map(lambda g: g / weight, grads)
         grad_norm = optax.tree.norm(grads)
@@ -131,13 +145,18 @@ def make_train_step(
         diverges = (skipped > skip_limit) & (state.diverged_at < 0)
         diverged_at = jnp.where(diverges, state.step, state.diverged_at)
         healthy = good & (diverged_at < 0)
-        params, opt_state = jax.tree.map(
+        params, opt_state, earlier = jax.tree.map(
             lambda new, old: jnp.where(healthy, new, old),
-            (optax.apply_updates(state.params, updates), opt_state),
-            (state.params, state.opt_state),
+            (optax.apply_updates(state.params, updates), opt_state, earlier),
+            (state.params, state.opt_state, state.earlier),
         )
         new = state._replace(
-            step=state.step + 1, params=params, opt_state=opt_state, diverged_at=diverged_at, skipped=skipped
+            step=state.step + 1,
+            params=params,
+            opt_state=opt_state,
+            diverged_at=diverged_at,
+            skipped=skipped,
+            earlier=earlier,
         )
         if average_from is not None:
             new = new._replace(average=_add_to_mean(state.average, params, state.step - average_from))

@@ -1,0 +1,126 @@
+"""Texts that are read segment by segment: each layer also sees the states of earlier ones (Dai et al. 2019)."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from transformer.config.architectures import EncoderDecoderConfig
+from transformer.config.implementations import Scanned
+from transformer.config.model import ModelConfig
+from transformer.config.objectives import MultiToken, NextToken, PrefixToken
+from transformer.config.patterns import Pattern
+from transformer.config.positions import Sinusoidal
+from transformer.config.reaches import FullReach, LocalBlocks, SlidingWindow
+from transformer.config.relative_positions import TransformerXL
+from transformer.config.rotary_positions import RoPE
+from transformer.config.run import RunConfig, TextConfig
+from transformer.config.synthesizers import RandomSynthesizer
+from transformer.config.variant import ConfigError
+from transformer.models.language_model import LanguageModel
+from transformer.models.pure import split
+from transformer.testing.subject import small
+
+TOKENS = np.random.default_rng(0).integers(0, 19, (2, 12)).astype(np.int32)
+
+
+def made(**choices):
+    config = small(**{"position": TransformerXL(limit=6), "memory_length": 12, **choices})
+    return split(LanguageModel(config, key=jax.random.key(0)))
+
+
+def read(params, apply, tokens, segment=4):
+    """Logits of all tokens, read in segments, and what is earlier behind them."""
+    earlier, logits = apply(params, len(tokens), method="beginning"), []
+    for start in range(0, tokens.shape[1], segment):
+        own, earlier = apply(params, tokens[:, start : start + segment], earlier, method="follow")
+        logits.append(own)
+    return jnp.concatenate(logits, 1), earlier
+
+
+CHOICES = {
+    "transformer_xl": {},
+    "absolute positions": {"position": Sinusoidal()},
+    "absolute blocks": {"position": RoPE(), "reach": LocalBlocks(3, neighbours=1)},
+    "scanned, in turns": {
+        "num_layers": 4,
+        "layers": Scanned(remat="full"),
+        "pattern": Pattern(reach=(SlidingWindow(5), FullReach())),
+    },
+}
+
+
+@pytest.mark.parametrize("choices", CHOICES.values(), ids=CHOICES)
+def test_segments_are_the_whole_text_where_all_of_it_is_kept(choices):
+    """Three segments of four tokens, and a text of twelve."""
+    params, apply = made(**choices)
+    logits, _ = read(params, apply, TOKENS)
+    np.testing.assert_allclose(logits, apply(params, TOKENS), atol=2e-5)
+
+
+def test_one_layer_sees_as_many_earlier_tokens_as_it_keeps():
+    """The states of one layer are the embedded tokens, so it reads the last segment with those before it."""
+    params, apply = made(num_layers=1, memory_length=3)
+    logits, earlier = read(params, apply, TOKENS)
+    np.testing.assert_allclose(logits[:, 8:], apply(params, TOKENS[:, 5:])[:, 3:], atol=2e-5)
+    assert earlier.states_BNMD.shape == (2, 1, 3, 32)
+    assert earlier.valid_BM.all()
+
+
+def test_the_beginning_sees_nothing_earlier():
+    """Room that is not filled yet is not attended to, and is filled from behind."""
+    params, apply = made(memory_length=6)
+    logits, earlier = read(params, apply, TOKENS[:, :4])
+    np.testing.assert_allclose(logits, apply(params, TOKENS[:, :4]), atol=2e-5)
+    np.testing.assert_array_equal(earlier.valid_BM, [[False] * 2 + [True] * 4] * 2)
+
+
+def test_no_gradient_reaches_an_earlier_segment():
+    """That of the second segment's logits with respect to the embedding is 0 for tokens of the first alone."""
+    params, apply = made()
+    tokens = np.arange(8, dtype=np.int32)[None]
+
+    def last(params):
+        return jnp.square(read(params, apply, tokens)[0][:, 4:]).sum()
+
+    def loss(params, earlier):
+        return jnp.square(apply(params, tokens[:, 4:], earlier, method="follow")[0]).sum()
+
+    both = jax.grad(last)(params)
+    seen = np.abs(both["embedding"]["table"]).max(1) > 0
+    assert not seen[:4].any()
+    assert seen[4:8].all()
+    alone = jax.grad(loss)(params, read(params, apply, tokens[:, :4])[1])
+    jax.tree.map(functools.partial(np.testing.assert_allclose, atol=1e-4), both, alone)
+    # The matrices that make keys and values of earlier states do get one.
+    forgotten = jax.grad(loss)(params, apply(params, 1, method="beginning"))
+    kernels = (g["blocks"]["kinds"]["0"]["attention"]["key"]["kernel"] for g in (alone, forgotten))
+    assert not np.allclose(*kernels, atol=1e-4)
+
+
+def test_what_cannot_be_is_refused():
+    """One line each, before anything is built."""
+    refused = {
+        "positions go on from segment to segment, and learned has none there; use rope": {},
+        "an encoder reads no text in segments": {"position": RoPE(), "causal": False},
+        "has rows of positions that do not go on": {"position": Sinusoidal(), "heads": RandomSynthesizer(length=12)},
+        "0 is not a positive number": {"memory_length": 0},
+    }
+    for line, choices in refused.items():
+        with pytest.raises(ConfigError, match=line):
+            small(**{"memory_length": 4, **choices})
+    with pytest.raises(ConfigError, match="an encoder reads no text in segments"):
+        small(EncoderDecoderConfig, memory_length=4, position=RoPE())
+    params, apply = made(memory_length=None)
+    with pytest.raises(ConfigError, match="nothing is kept of earlier segments; give a number"):
+        apply(params, 1, method="beginning")
+    model = ModelConfig(vocab_size=19, memory_length=4, position=RoPE())
+    RunConfig(model=model)
+    with pytest.raises(ConfigError, match="do not follow each other; use next_token"):
+        RunConfig(model=model, objective=PrefixToken())
+    with pytest.raises(ConfigError, match="do not follow each other; use next_token"):
+        RunConfig(model=model.replace(future_tokens=1), objective=MultiToken())
+    with pytest.raises(ConfigError, match=r"use one text without data\.document_separator"):
+        RunConfig(model=model, objective=NextToken(), data=TextConfig(document_separator="\n"))
