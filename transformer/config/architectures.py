@@ -31,6 +31,8 @@ class EncoderDecoderConfig(ModelConfig):
         if not self.causal:
             raise ConfigError("model.causal: the decoder of an encoder-decoder is causal")
         _ = self.encoder  # has its own checks
+        if not self.resolution.whole:
+            raise ConfigError(f"model.resolution: {self.resolution} has no cache of what attends to a source; use full")
         if self.token_types is not None:
             raise ConfigError("model.token_types: an encoder-decoder has a table for each side, and no types")
         if not self.block.attends:

@@ -38,6 +38,7 @@ def check_model(config: "ModelConfig") -> None:
     config.readout.check(config.d_model)
     _check_pattern(config)
     _check_memory(config)
+    _check_resolution(config)
     for layer in range(config.pattern.period):
         _check_layer(config.layer_config(layer))
     if config.feed_forward_residual is not None and config.feed_forward_residual.streams != config.residual.streams:
@@ -94,6 +95,18 @@ def _check_memory(config: "ModelConfig") -> None:
             )
     if config.heads.longest is not None:
         raise ConfigError(f"model.memory_length: {config.heads} has rows of positions that do not go on; use plain")
+
+
+def _check_resolution(config: "ModelConfig") -> None:
+    config.resolution.check(config.num_layers, config.pattern.period)
+    if config.resolution.whole:
+        return
+    if config.residual.streams > 1:
+        raise ConfigError(f"model.resolution: {config.residual} keeps several vectors of a token; use pre")
+    if config.carries:
+        raise ConfigError(f"model.resolution: layers take over {config.carries[0]} from others that see other tokens")
+    if config.memory_length is not None:
+        raise ConfigError(f"model.memory_length: the layers of {config.resolution} keep states of other tokens each")
 
 
 def _check_layer(config: "ModelConfig") -> None:

@@ -29,6 +29,7 @@ from transformer.config.positions import Learned, Position
 from transformer.config.reaches import FullReach, Reach
 from transformer.config.readouts import PlainReadout, Readout
 from transformer.config.residuals import PreNorm, Residual
+from transformer.config.resolutions import FullResolution, Resolution
 from transformer.config.variant import replace
 from transformer.config.weightings import PlainScore, Score, SoftmaxWeighting, Weighting
 
@@ -111,6 +112,8 @@ class ModelConfig:
     """How far self-attention looks."""
     carry: Carry = NoCarry()
     """What attention takes over from the layers before."""
+    resolution: Resolution = FullResolution()
+    """How many vectors of a sequence the layers see."""
     memory_length: int | None = None
     """Earlier tokens whose states every layer sees too where a text is read in segments (Dai et al. 2019); none: no."""
     qk_norm: Norm = NoNorm()
@@ -221,7 +224,10 @@ class ModelConfig:
         """The name of a choice that looks at all tokens whatever the mask; empty for none."""
         layers = [self.layer_config(layer) for layer in range(self.pattern.period)]
         own = [choice for layer in layers for choice in (layer.feed_forward, layer.reach)]
-        return next((str(choice) for choice in (self.norm, self.embedding_norm, *own) if choice.mixes_tokens), "")
+        return next(
+            (str(choice) for choice in (self.norm, self.embedding_norm, self.resolution, *own) if choice.mixes_tokens),
+            "",
+        )
 
     @property
     def relative(self) -> bool:

@@ -32,8 +32,9 @@ class KeyValue(NamedTuple):
 class Cache(NamedTuple):
     """All layers of a decoder."""
 
-    layers: tuple[KeyValue | None, ...]
-    """None for a layer that reads those of the one before."""
+    layers: tuple[KeyValue | jax.Array | None, ...]
+    """None for a layer that reads those of the one before; of a model that reads all tokens again for each new one
+    only (B, S, D), the embedded tokens."""
     tokens: Tokens
     """(B, S) positions of the slots, valid where there is a token."""
     written: jax.Array | None

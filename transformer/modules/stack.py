@@ -11,6 +11,8 @@ from transformer.config.implementations import Layers
 from transformer.functional.names import scope
 from transformer.modules.context import Carried
 
+ALL = slice(None)
+
 
 class Stack(nnx.Module):
     """Layers stored stacked, run as `layers` says; `stack[i]` is one of them.
@@ -55,27 +57,39 @@ class Stack(nnx.Module):
         return (self[i] for i in range(self.num_layers))
 
     def __call__(
-        self, x: Any, *, key: jax.Array | None, earlier_NBMD: jax.Array | None = None, **kwargs
+        self,
+        x: Any,
+        *,
+        key: jax.Array | None,
+        layers: slice = ALL,
+        earlier_NBMD: jax.Array | None = None,
+        **kwargs,
     ) -> tuple[Any, jax.Array, jax.Array | None]:
         """The last layer's output, the sum of the penalties of all, and what is earlier for the next segment.
 
         Each layer is called with `kwargs`, its number, its own key below `key` and its part of what is earlier.
+        `layers` are those that are run, whole turns of all kinds.
         """
         period = len(self.kinds)
-        turns = self.num_layers // period
+        first, behind, _ = layers.indices(self.num_layers)
+        turns = (behind - first) // period
+        if not turns:
+            return x, jnp.float32(0), earlier_NBMD
         graphdefs, values = zip(*(nnx.split(kind) for kind in self.kinds), strict=True)
         if self.distinct < self.num_layers:
-            values = jax.tree.map(lambda a: a[jnp.arange(turns) % (self.distinct // period)], values)
+            values = jax.tree.map(lambda a: a[jnp.arange(len(self) // period) % (self.distinct // period)], values)
+        if turns < len(self) // period:
+            values = jax.tree.map(lambda a: a[first // period :][:turns], values)
 
         def body(carry, turn):
             number, of_kinds, before = turn
             after = []
             for kind, (graphdef, own) in enumerate(zip(graphdefs, of_kinds, strict=True)):
                 x, penalty, carried = carry
-                index = number * period + kind
+                index = first + number * period + kind
                 layer_key = None if key is None else jax.random.fold_in(key, index)
                 more = kwargs if before is None else kwargs | {"earlier_BMD": before[kind]}
-                with scope(f"blocks[{kind}::{period}]"):
+                with scope(f"blocks[{first + kind}::{period}]"):
                     x, kept = nnx.merge(graphdef, own)(x, carried=carried, layer=index, key=layer_key, **more)
                 carry = x, penalty + jnp.asarray(kept.penalty, jnp.float32), self._kept(kept.carried)
                 after.append(kept.earlier_BMD)
@@ -88,7 +102,7 @@ class Stack(nnx.Module):
             shapes, _ = jax.eval_shape(lambda turn: body(start, turn), jax.tree.map(lambda a: a[0], turns_of))
             start = (*start[:2], jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes[2]))
         (x, penalty, _), after = self.layers(body, start, turns_of, turns)
-        return x, penalty, None if after is None else after.reshape(self.num_layers, *after.shape[2:])
+        return x, penalty, None if after is None else after.reshape(-1, *after.shape[2:])
 
     def _kept(self, carried: Carried) -> Carried:
         return Carried(**{name: getattr(carried, name) for name in self.carries})

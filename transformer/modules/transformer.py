@@ -9,7 +9,7 @@ from flax import nnx
 from transformer.config.model import ModelConfig
 from transformer.config.residuals import Stream
 from transformer.config.variant import ConfigError
-from transformer.functional.cache import Cache, KeyValue, append_tokens, empty_tokens, places_of
+from transformer.functional.cache import Cache, KeyValue, append, append_tokens, empty_tokens, places_of
 from transformer.functional.devices import constrain
 from transformer.functional.dropout import dropout
 from transformer.functional.earlier import Earlier, nothing_earlier
@@ -45,6 +45,8 @@ class Transformer(nnx.Module):
     @property
     def span(self) -> int | None:
         """How many of the latest tokens some layer needs; None: all."""
+        if not self.config.resolution.whole:
+            return None
         spans = [self.config.layer_config(i).reach.span for i in range(self.config.pattern.period)]
         spans.append(self.config.convolution or 1)
         return None if None in spans else max(span for span in spans if span is not None)
@@ -73,6 +75,8 @@ class Transformer(nnx.Module):
         self, x_BLD: jax.Array, tokens: Tokens, *, mask: Mask | None = None, memory: Memory | None = None, key=None
     ) -> tuple[jax.Array, jax.Array]:
         """(B, L, D) to (B, L, D), and what the layers add to the loss."""
+        if mask is not None and not self.config.resolution.whole:
+            raise ConfigError(f"model.resolution: {mask} is about tokens, and {self.config.resolution} has fewer")
         context = Context(tokens, self.mask_of(tokens, mask), memory=memory)
         stream, penalty, _, _ = self._through_blocks(x_BLD, context, key=key)
         return self._end(stream, tokens.valid), penalty
@@ -123,7 +127,12 @@ class Transformer(nnx.Module):
         stream = jax.tree.map(lambda x: dropout(x, config.dropout, below(key, "embedding")), stream)
         context = context._replace(position_params=self.position(), places=places)
         own = below(key, "blocks")
-        stream, penalty, after = self.blocks(stream, context=context, earlier_NBMD=earlier_NBMD, key=own)
+
+        def run(stream, seen: Tokens, layers: slice):
+            here = context if seen is tokens else context._replace(tokens=seen, mask=self.mask_of(seen))
+            return self.blocks(stream, context=here, layers=layers, earlier_NBMD=earlier_NBMD, key=own)
+
+        stream, penalty, after = config.resolution(run, stream, tokens, causal=config.causal)
         return stream, penalty, context, after
 
     def _start(self, x_BLD: jax.Array, tokens: Tokens, places: jax.Array | None = None):
@@ -148,10 +157,12 @@ class Transformer(nnx.Module):
             raise ConfigError("model: only a causal model has a cache, and this one sees later tokens")
         self.check_length(capacity)
         slots = min(capacity, (self.span or capacity) + ahead)
+        layers = [_empty(config.layer_config(layer), batch_size, slots, dtype) for layer in range(config.num_layers)]
+        whole = config.resolution.whole
         return Cache(
-            tuple(_empty(config.layer_config(layer), batch_size, slots, dtype) for layer in range(config.num_layers)),
+            tuple(layers) if whole else (jnp.zeros((batch_size, slots, config.d_model), dtype),),
             empty_tokens(batch_size, slots),
-            None if ahead or self.is_ring(slots) else jnp.int32(0),
+            None if ahead or self.is_ring(slots) or not whole else jnp.int32(0),
             jnp.zeros(batch_size, jnp.int32),
         )
 
@@ -177,22 +188,44 @@ class Transformer(nnx.Module):
         slots, after = append_tokens(cache.tokens, tokens, places, crowded=crowded)
         slotted = {"slots": slots, "slot_places": places, "crowded": crowded}
         context = Context(tokens, self.mask_of(slots), self.position(), **slotted)
-        stream, carried, layers = self._start(x_BLD, tokens), Carried(), []
-        for i, block in enumerate(self.blocks if blocks is None else blocks):
-            memory = Memory(cache.memory_tokens, keys_values=cache.memory[i]) if cache.memory_tokens else None
-            own = context._replace(memory=memory, past=cache.layers[i])
-            with scope(f"blocks.{i}"):
-                stream, kept = block(stream, context=own, carried=carried, layer=i, key=None)
-            carried = kept.carried
-            layers.append(cache.layers[i] if kept.past is None else kept.past)
-        x_BLD, next_position_B = self._end(stream, valid_BL), cache.next_position_B + steps_BL[:, -1]
+        if self.config.resolution.whole:
+            x_BLD, layers = self._next_states(x_BLD, cache, context, blocks)
+        else:
+            x_BLD, layers = self._read_again(x_BLD, cache, context)
+        next_position_B = cache.next_position_B + steps_BL[:, -1]
         written = None if cache.written is None else cache.written + x_BLD.shape[1]
         if not self.is_ring(cache.capacity):
             filled = next_position_B[:, None, None] if written is None else written
             x_BLD = jnp.where(filled > cache.capacity, jnp.asarray(jnp.nan, x_BLD.dtype), x_BLD)
-        return x_BLD, cache._replace(
-            layers=tuple(layers), tokens=after, written=written, next_position_B=next_position_B
-        )
+        return x_BLD, cache._replace(layers=layers, tokens=after, written=written, next_position_B=next_position_B)
+
+    def _read_again(self, x_BLD: jax.Array, cache: Cache, context: Context) -> tuple[jax.Array, tuple[jax.Array]]:
+        """The states of new tokens, and the embedded tokens with them, all of which are read from the first on."""
+        assert context.slot_places is not None
+        assert context.slots is not None
+        (embedded_BSD,) = cache.layers
+        assert isinstance(embedded_BSD, jax.Array)
+        embedded_BSD, _ = append(embedded_BSD, x_BLD, context.slot_places, axis=1, crowded=False)
+        # A token lies in the slot of its position.
+        states_BSD, _ = self.transform(embedded_BSD, Tokens.at(context.slots.indices, valid=context.slots.valid))
+        places_BL = jnp.minimum(context.tokens.positions, cache.capacity - 1)
+        return jnp.take_along_axis(states_BSD, places_BL[..., None], 1), (embedded_BSD,)
+
+    def _next_states(
+        self, x_BLD: jax.Array, cache: Cache, context: Context, blocks: Sequence[nnx.Module] | None
+    ) -> tuple[jax.Array, tuple[KeyValue | None, ...]]:
+        """The states of new tokens, layer by layer, and keys and values with theirs."""
+        stream, carried, layers = self._start(x_BLD, context.tokens), Carried(), []
+        for i, block in enumerate(self.blocks if blocks is None else blocks):
+            memory = Memory(cache.memory_tokens, keys_values=cache.memory[i]) if cache.memory_tokens else None
+            past = cache.layers[i]
+            assert not isinstance(past, jax.Array)
+            own = context._replace(memory=memory, past=past)
+            with scope(f"blocks.{i}"):
+                stream, kept = block(stream, context=own, carried=carried, layer=i, key=None)
+            carried = kept.carried
+            layers.append(past if kept.past is None else kept.past)
+        return self._end(stream, context.tokens.valid), tuple(layers)
 
 
 def _empty(layer: ModelConfig, batch_size: int, slots: int, dtype) -> KeyValue | None:

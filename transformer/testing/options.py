@@ -32,6 +32,7 @@ from transformer.config.reaches import (
 from transformer.config.readouts import Readout
 from transformer.config.relative_positions import RelativeKeys, T5Bias, TransformerXL
 from transformer.config.residuals import LayerScale, PostNorm, PreNorm, Residual, ReZero, SandwichNorm
+from transformer.config.resolutions import Hourglass, Resolution
 from transformer.config.rotary_positions import LinearScaling, Llama3Scaling, NTKScaling, RoPE, YaRN
 from transformer.config.streams import HyperConnections
 from transformer.config.synthesizers import DenseSynthesizer, RandomSynthesizer
@@ -86,6 +87,7 @@ SIZED: dict[type[Variant], Variant] = {
     RelativeKeys: RelativeKeys(limit=3),
     TransformerXL: TransformerXL(limit=6),
     Contextual: Contextual(limit=3),
+    Hourglass: Hourglass(factor=3, last=0),
 }
 """In place of a default that tiny models would never feel."""
 
@@ -168,6 +170,7 @@ FAMILIES: dict[str, list[Changes]] = {
         *_each(FeedForwardKind, TopKExperts(top=1), TopKExperts(shared=1), ExpertChoice(shared=1)),
         *_each(Layers, Scanned(remat="full")),
         *_each(Readout),
+        *_each(Resolution),
         {"output_bias": True},
         {"logit_score": SoftCap(2.0)},
         {"token_types": 2},

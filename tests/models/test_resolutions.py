@@ -1,0 +1,103 @@
+"""Layers that see fewer vectors than there are tokens (Nawrot et al. 2021; Dai Z. et al. 2020)."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from transformer.config.architectures import EncoderDecoderConfig
+from transformer.config.carries import ValueResidual
+from transformer.config.implementations import Scanned
+from transformer.config.patterns import Pattern
+from transformer.config.reaches import FullReach, SlidingWindow
+from transformer.config.resolutions import Hourglass
+from transformer.config.rotary_positions import RoPE
+from transformer.config.streams import UNet
+from transformer.config.variant import ConfigError
+from transformer.functional.masks import Causal, Prefix, Tokens
+from transformer.functional.shortening import lengthened, shortened
+from transformer.inference.generate import generate
+from transformer.inference.tokenwise import Greedy
+from transformer.models.language_model import LanguageModel
+from transformer.models.pure import split
+from transformer.modules.context import Context
+from transformer.testing.subject import small, tokens_of
+
+X = jnp.arange(1.0, 8.0).reshape(1, 7, 1)
+
+
+@pytest.mark.parametrize(
+    ("causal", "means", "back"),
+    [(True, [1, 3, 6], [1, 1, 1, 3, 3, 3, 6]), (False, [2, 5, 7], [2, 2, 2, 5, 5, 5, 7])],
+)
+def test_means_by_hand(causal, means, back):
+    """Causal, a mean ends with the first of the tokens that read it; otherwise it is of them."""
+    short, places = shortened(X, Tokens.at(np.arange(6, 13)), 3, causal=causal)
+    np.testing.assert_allclose(short[0, :, 0], means)
+    np.testing.assert_array_equal(places.positions, [[2, 3, 4]])
+    np.testing.assert_allclose(lengthened(short, 3, 7)[0, :, 0], back)
+
+
+def test_padding_is_in_no_mean():
+    """Means of the real tokens; one without any is padding itself."""
+    valid = np.array([[True, False, True, True, False, False, False]])
+    short, places = shortened(X, Tokens.at(np.arange(7), valid=valid), 3, causal=False)
+    np.testing.assert_allclose(short[0, :, 0], [2, 4, 0])
+    np.testing.assert_array_equal(places.valid, [[True, True, False]])
+
+
+def test_an_hourglass_is_its_layers():
+    """Layer 0 on all tokens, 1 and 2 on means, whose states are added to each token, then layer 3."""
+    config = small(num_layers=4, position=RoPE(), resolution=Hourglass(factor=2))
+    model = LanguageModel(config, key=jax.random.key(0))
+    tokens, half = Tokens.at(np.arange(8)), Tokens.at(np.arange(4))
+    blocks = [
+        lambda x, t, i=i: model.blocks[i](x, context=Context(t, Causal()), layer=i, key=None)[0] for i in range(4)
+    ]
+    x = blocks[0](model.embedding(tokens_of(2)), tokens)
+    short = jnp.stack([x[:, 0], *((x[:, i - 1] + x[:, i]) / 2 for i in (2, 4, 6))], 1)
+    x = x + jnp.repeat(blocks[2](blocks[1](short, half), half), 2, axis=1)
+    expected = model.final_norm(blocks[3](x, tokens), None)
+    found, _ = model.transform(model.embedding(tokens_of(2)), tokens)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    scanned = LanguageModel(config.replace(layers=Scanned()), key=jax.random.key(0))
+    np.testing.assert_allclose(scanned(tokens_of(2)), model(tokens_of(2)), atol=1e-5)
+
+
+def test_prompts_of_different_lengths_are_continued_as_without_a_cache():
+    """The likeliest token of the whole sequence so far, again and again."""
+    params, apply = split(LanguageModel(small(resolution=Hourglass(factor=3, last=0)), key=jax.random.key(0)))
+    prompt, lengths = tokens_of(2, 5), np.array([5, 3])
+    made = generate(apply, params, prompt, num_tokens=4, strategy=Greedy(), lengths_B=lengths)
+    for row, length, chosen in zip(prompt, lengths, made.tokens_BT, strict=True):
+        text = row[:length]
+        for token in chosen:
+            assert int(apply(params, text[None])[0, -1].argmax()) == token
+            text = np.append(text, token)
+
+
+def test_what_cannot_be_is_refused():
+    """One line each."""
+    refused = {
+        r"leaves none of 2 layers between 1 before and 1 behind": {},
+        r"1 layers before and 1 behind are not whole turns of 2": {
+            "num_layers": 4,
+            "pattern": Pattern(reach=(SlidingWindow(3), FullReach())),
+        },
+        r"u_net keeps several vectors of a token; use pre": {"num_layers": 4, "residual": UNet()},
+        r"layers take over values from others": {"num_layers": 4, "carry": ValueResidual()},
+        r"keep states of other tokens each": {"num_layers": 4, "memory_length": 2, "position": RoPE()},
+    }
+    for line, choices in refused.items():
+        with pytest.raises(ConfigError, match=line):
+            small(resolution=Hourglass(), **choices)
+    with pytest.raises(ConfigError, match="has no cache of what attends to a source; use full"):
+        small(EncoderDecoderConfig, resolution=Hourglass(last=0))
+    for line, values in ((r"factor: 1 shortens nothing", {"factor": 1}), (r"-1 layers before", {"first": -1})):
+        with pytest.raises(ConfigError, match=line):
+            Hourglass(**values)
+    model = LanguageModel(small(resolution=Hourglass(last=0)), key=jax.random.key(0))
+    with pytest.raises(ConfigError, match="is about tokens, and hourglass"):
+        model(tokens_of(1), mask=Causal() | Prefix(2))
+    with pytest.raises(ConfigError, match="packed documents would see each other"):
+        model(tokens_of(1), segments_BL=np.zeros((1, 8), np.int32))
