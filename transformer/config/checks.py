@@ -148,6 +148,14 @@ def _check_attention(config: "ModelConfig") -> None:
         raise ConfigError(f"model.carry: {config.attention} never forms the scores; use exact")
     if not config.attention.computes(config.weighting):
         raise ConfigError(f"model.weighting: {config.attention} does not compute {config.weighting}; use exact")
+    if not config.attention.changes_scores and config.score != PlainScore():
+        raise ConfigError(f"model.score: {config.attention} has no kernel for {config.score}; use exact")
+    sizes = (config.heads.key_size(config.head_sizes), config.heads.value_size(config.head_sizes))
+    if config.attention.one_size and sizes[0] != sizes[1]:
+        raise ConfigError(
+            f"model.attention: {config.attention} has no kernel for keys of {sizes[0]} and values of {sizes[1]} "
+            "features; use exact"
+        )
     if config.attention.recurrent and not config.causal:
         raise ConfigError(f"model.attention: {config.attention} goes from left to right; use exact, or a causal model")
     if config.attention.recurrent and config.reach.mask() is not None:

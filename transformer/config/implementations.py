@@ -10,9 +10,10 @@ import jax.numpy as jnp
 from jax import lax
 
 from transformer.config.variant import ConfigError, Variant
-from transformer.config.weightings import Weighting
+from transformer.config.weightings import SoftmaxWeighting, Weighting
 from transformer.functional.attention import attention
 from transformer.functional.chunked import chunked_attention
+from transformer.functional.fused import fused_attention
 from transformer.functional.recurrent import recurrent_attention
 
 
@@ -22,6 +23,10 @@ class AttentionImplementation(Variant, abc.ABC):
     forms_weights: ClassVar[bool] = True
     """Whether the weights exist, to be returned, dropped out, or made in another way than by softmax."""
 
+    changes_scores: ClassVar[bool] = True
+    """Whether there may be a function of the scores before they are weighed."""
+    one_size: ClassVar[bool] = False
+    """Whether keys and values need to have one size."""
     recurrent: ClassVar[bool] = False
     """Whether it goes from left to right and keeps a sum of what it has passed."""
 
@@ -58,6 +63,25 @@ class Chunked(AttentionImplementation):
 
     def __call__(self, *args, **kwargs):
         return chunked_attention(*args, block=self.block, **kwargs)
+
+
+@dataclass(frozen=True)
+class Fused(AttentionImplementation):
+    """Softmax attention by cuDNN's flash kernel on a GPU (Dao et al. 2022), by XLA elsewhere and where cuDNN cannot.
+
+    cuDNN takes bfloat16, even lengths, heads of a multiple of 8 up to 128, and no bias of the position; a warning
+    names what it does not take.
+    """
+
+    forms_weights = False
+    changes_scores = False
+    one_size = True
+
+    def computes(self, weighting):
+        return isinstance(weighting, SoftmaxWeighting)
+
+    def __call__(self, *args, **kwargs):
+        return fused_attention(*args, **kwargs)
 
 
 @dataclass(frozen=True)
