@@ -87,6 +87,7 @@ from transformer.config.implementations import (
     AttentionImplementation,
     Chunked,
     Exact,
+    Fused,
     Layers,
     Recurrent,
     Scanned,
@@ -153,6 +154,7 @@ from transformer.config.residuals import (
     SandwichNorm,
     ScaledPreNorm,
 )
+from transformer.config.resolutions import FullResolution, Hourglass, Resolution
 from transformer.config.rotary_positions import (
     LinearScaling,
     Llama3Scaling,
@@ -218,6 +220,7 @@ from transformer.functional.attention import attention
 from transformer.functional.biases import LinearDistance
 from transformer.functional.cache import Cache
 from transformer.functional.chunked import chunked_attention
+from transformer.functional.earlier import Earlier
 from transformer.functional.masks import Arbitrary, Causal, Full, Mask, Padding, Prefix, Segment, Tokens, Window
 from transformer.inference.beam import Beam
 from transformer.inference.generate import generate
@@ -324,6 +327,7 @@ __all__ = [
     "DifferentialHeads",
     "DilatedWindow",
     "DyT",
+    "Earlier",
     "EmbeddingSkip",
     "Encoder",
     "EncoderDecoder",
@@ -344,6 +348,8 @@ __all__ = [
     "FromFile",
     "Full",
     "FullReach",
+    "FullResolution",
+    "Fused",
     "GlobalTokens",
     "Greedy",
     "GroupNorm",
@@ -351,6 +357,7 @@ __all__ = [
     "Heads",
     "History",
     "HostsConfig",
+    "Hourglass",
     "HyperConnections",
     "Identity",
     "ImageConfig",
@@ -449,6 +456,7 @@ __all__ = [
     "Report",
     "ResiDual",
     "Residual",
+    "Resolution",
     "Retention",
     "Reverse",
     "RoPE",

@@ -19,6 +19,7 @@ from transformer.config.implementations import Scanned
 from transformer.config.mesh import MeshConfig
 from transformer.config.model import ModelConfig
 from transformer.config.objectives import NextToken, SequenceToSequence
+from transformer.config.rotary_positions import RoPE
 from transformer.config.rules import SGD
 from transformer.config.run import OptimizerConfig, RunConfig, grid
 from transformer.testing.subject import small
@@ -30,6 +31,7 @@ MODELS = {
     "encoder-decoder": small(EncoderDecoderConfig, **SIZES, source_vocab_size=32),
     "experts": small(**SIZES, feed_forward=TopKExperts()),
     "recomputed": small(**SIZES | {"num_layers": 2}, layers=Scanned(remat="full")),
+    "segments": small(**SIZES, position=RoPE(), memory_length=8),
 }
 MESHES = {
     "data": MeshConfig(replica=1, data=8),
@@ -48,7 +50,7 @@ def run_of(name: str) -> RunConfig:
         optimizer=OptimizerConfig(rule=SGD(), learning_rate=0.5, warmup_steps=0),
         batch_size=8,
         steps=2,
-        accumulation=2 if name == "recomputed" else 1,
+        accumulation=2 if name in ("recomputed", "segments") else 1,
     )
 
 

@@ -28,7 +28,7 @@ from transformer.training.sharding import ROLES, make_mesh, parameter_axes
 pytestmark = pytest.mark.xdist_group("eight devices")
 MESHES = ("data", "fully sharded", "tensor", "all")
 CASES = [(model, mesh) for model in ("decoder", "encoder-decoder", "experts") for mesh in MESHES]
-CASES += [("recomputed", "all"), ("decoder", "replicas"), ("experts", "replicas")]
+CASES += [("recomputed", "all"), ("segments", "all"), ("decoder", "replicas"), ("experts", "replicas")]
 
 
 @pytest.fixture(scope="module")
