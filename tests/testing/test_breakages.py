@@ -1,4 +1,4 @@
-"""A test of the tests: the code is broken in eleven places, and the suite finds each."""
+"""A test of the tests: the code is broken in thirteen places, and the suite finds each."""
 
 import inspect
 import sys
@@ -13,8 +13,9 @@ from transformer.config.norms import DyT
 from transformer.config.positions import Sinusoidal
 from transformer.config.relative_positions import ALiBi
 from transformer.config.residuals import Algebra, ReZero
+from transformer.config.resolutions import Hourglass
 from transformer.config.rotary_positions import RoPE
-from transformer.functional import biases, chunked, masks, norms
+from transformer.functional import biases, chunked, masks, norms, shortening
 from transformer.modules.self_attention import Attention
 from transformer.modules.transformer import Transformer
 from transformer.testing import properties
@@ -37,7 +38,7 @@ BREAKAGES = {
         properties.fades,
     ),
     "RoPE on values": (
-        (Attention, "__call__", "_remember(k, v,", "_remember(k, position.to_key(v, places_BL, params),"),
+        (Attention, "__call__", "_remember(k, v,", "_remember(k, position.to_key(v, places_BS, params),"),
         {"position": RoPE()},
         properties.shifted,
     ),
@@ -45,6 +46,16 @@ BREAKAGES = {
         (norms, "layer_norm", "x32.mean(-1, keepdims=True)", "x32.mean(0, keepdims=True)"),
         {},
         properties.one_by_one,
+    ),
+    "segments that all begin at position 0": (
+        (Transformer, "transform_following", "(0 if self.config.relative else length)", "0"),
+        {"position": Sinusoidal()},
+        properties.followed,
+    ),
+    "means of tokens that come later": (
+        (shortening, "_blocks", "factor - 1 if causal else 0", "0"),
+        {"resolution": Hourglass(factor=3, last=0)},
+        properties.causal,
     ),
     "a dropped segment id in the chunked path": (
         (chunked, "_pad_tokens", "indices=None)", "indices=None, segments=None)"),
