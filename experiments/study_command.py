@@ -15,6 +15,7 @@ from transformer.config.variant import ConfigError, nearest
 from transformer.study.budget import Budget, Knob
 from transformer.study.engines import LOCAL, Engine
 from transformer.study.probes import Probe
+from transformer.study.report import Report
 from transformer.study.study import Study, StudyError
 from transformer.training.workdir import clear, contents, locked
 
@@ -77,8 +78,8 @@ def run_study(
 
 def run_parsed(
     name: str, arms: Mapping[str, Mapping[str, Any]], command: StudyCommand, probes: tuple[Probe, ...] = ()
-) -> None:
-    """The same of a command that is parsed already."""
+) -> Report:
+    """The same of a command that is parsed already; what was found."""
     if unknown := [arm for arm in command.arms if arm not in arms]:
         raise ConfigError(f"arms: no arm {unknown[0]!r}{nearest(unknown[0], arms)}")
     arms = {arm: arms[arm] for arm in command.arms} if command.arms else arms
@@ -105,6 +106,7 @@ def run_parsed(
     print(f"report.md, report.json and the pictures are in {command.workdir}")
     if report.failed:
         sys.exit(1)
+    return report
 
 
 def prepare(command: StudyCommand) -> None:

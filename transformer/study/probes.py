@@ -1,6 +1,8 @@
-"""What a loss hides: numbers measured on the trained parameters of every run of an arm."""
+"""What a loss hides: numbers measured on the parameters of every run of an arm."""
 
 import abc
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,11 +10,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from transformer.analysis.activations import run_with_cache
+from transformer.config.implementations import Exact
+from transformer.config.objectives import Batch, Sums
 from transformer.config.run import RunConfig
 from transformer.config.variant import ConfigError, Variant
 from transformer.data.dataset import Dataset
 from transformer.models import pure
 from transformer.models.build import build
+from transformer.modules.parameter import at
 
 
 class Probe(Variant, abc.ABC):
@@ -64,5 +70,85 @@ class LongerText(Probe):
             sums = jax.lax.map(lambda batch: objective(apply, params, batch, None), batches)
             return sums.loss.sum(0)[length:].sum() / jnp.maximum(sums.weight.sum(0)[length:].sum(), 1.0)
 
-        runs = [jax.tree.map(lambda a, i=i: jnp.asarray(a[i]), jax.device_get(params)) for i in range(count)]
-        return np.array([float(loss(run, batches)) for run in runs])
+        return each(params, lambda run: loss(run, batches))
+
+
+@dataclass(frozen=True)
+class SaturatedRows(Probe):
+    """The share of queries that put more than `above` of their attention on one key, over layers and heads.
+
+    Of the first batch of the validation part; a sequence's first token, which may see only itself, does not count.
+    """
+
+    above: float = 0.99
+
+    def __post_init__(self):
+        if not 0 < self.above < 1:
+            raise ConfigError(f"saturatedrows.above: {self.above} is not between 0 and 1")
+
+    @property
+    def label(self):
+        return f"rows above {self.above:g}"
+
+    def __call__(self, config, params, data):
+        sums_of, batch = _first_batch(config.replace({"model.attention": Exact()}), data)
+
+        @jax.jit
+        def share(params):
+            _, found = run_with_cache(sums_of, params, batch, names="*attention.pattern")
+            return jnp.mean(jnp.stack([(rows.max(-1) > self.above)[..., 1:].mean() for rows in found.values()]))
+
+        return each(params, share)
+
+
+@dataclass(frozen=True)
+class QueryKeyGradient(Probe):
+    """The norm of the gradient of all query and key kernels, on the first batch of the validation part."""
+
+    label = "query-key gradient"
+
+    def __call__(self, config, params, data):
+        sums_of, batch = _first_batch(config, data)
+
+        def loss(params):
+            sums = sums_of(params, batch)
+            return sums.loss.sum() / sums.weight.sum()
+
+        @jax.jit
+        def norm(params):
+            flat, _ = jax.tree_util.tree_flatten_with_path(jax.grad(loss)(params))
+            own = [leaf for path, leaf in flat if {"query", "key"} & {part.key for part in path}]
+            return jnp.sqrt(sum(jnp.vdot(leaf, leaf) for leaf in own))
+
+        return each(params, norm)
+
+
+@dataclass(frozen=True)
+class BeforeTraining(Probe):
+    """Another probe on initial parameters: as many draws as there are runs, the first seeds in order."""
+
+    probe: Probe
+
+    @property
+    def label(self):
+        return f"{self.probe.label}, before training"
+
+    def __call__(self, config, params, data):
+        keys = jax.vmap(jax.random.key)(jnp.arange(len(jax.tree.leaves(params)[0])))
+        initial = jax.vmap(lambda key: pure.initialize(lambda key: build(config.model, key=key), at(key, "params")))
+        return self.probe(config, jax.jit(initial)(keys), data)
+
+
+def each(params: Any, measure: Callable[[Any], jax.Array]) -> np.ndarray:
+    """(R,) numbers of parameters with a leading axis of runs, one run after another."""
+    runs = jax.device_get(params)
+    count = len(jax.tree.leaves(runs)[0])
+    return np.array([float(measure(jax.tree.map(lambda a, i=i: jnp.asarray(a[i]), runs))) for i in range(count)])
+
+
+def _first_batch(config: RunConfig, data: Dataset) -> tuple[Callable[[Any, Batch], Sums], Batch]:
+    """The objective as a function of (params, batch), and the first batch of the validation part."""
+    _, apply = pure.split(pure.abstract(lambda key: build(config.model, key=key)))
+    whole = data.validation_batches(config, 1)
+    objective = functools.partial(config.objective.plain(), apply)
+    return lambda params, batch: objective(params, batch, None), {name: array[0] for name, array in whole.items()}

@@ -84,6 +84,10 @@ class ArmReport:
     """The same of each probe."""
     estimates: list[float]
     """The losses of the estimation seeds; NaN for a diverged run."""
+    deviation: float | None
+    """Their standard deviation, of those that did not diverge."""
+    worst: float | None
+    """The highest of them."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +128,7 @@ class Report:
 
     def beside(self) -> list[str]:
         """The columns of what the loss hides."""
-        return ["arm", "sensitivity", "exact match", *self.arms[0].probes]
+        return ["arm", "deviation", "worst seed", "sensitivity", "exact match", *self.arms[0].probes]
 
     def summary(self) -> str:
         return (
@@ -179,6 +183,8 @@ def _row(arm: ArmReport) -> dict[str, str]:
         "parameters": f"{arm.parameters:,}",
         "MFLOP/sequence": f"{arm.flops / 1e6:.2f}",
         "seconds": f"{arm.seconds:.0f}",
+        "deviation": _number(arm.deviation),
+        "worst seed": _number(arm.worst),
         "sensitivity": _number(arm.sensitivity),
         "exact match": _number(arm.exact_match),
     } | {label: _number(value) for label, value in arm.probes.items()}
@@ -251,6 +257,8 @@ def analyse(
             exact_match=of_estimates(cell.exact_match),
             probes={label: of_estimates(x) for label, x in cell.probes.items()},
             estimates=values.tolist(),
+            deviation=float(healthy.std(ddof=1)) if len(healthy) > 1 else None,
+            worst=float(healthy.max()) if len(healthy) else None,
         )
 
     return Report(

@@ -47,6 +47,17 @@ def mean_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
     return Interval(mean - margin, mean + margin)
 
 
+def share_interval(count: int, of: int, confidence: float = 0.95) -> Interval:
+    """The exact interval of a probability, `count` successes in `of` trials (Clopper and Pearson 1934).
+
+    It covers at least as often as it says, for any probability and any number of trials.
+    """
+    if not 0 <= count <= of or not of:
+        raise ValueError(f"share_interval: {count} of {of} is no share")
+    low, high = stats.binomtest(count, of).proportion_ci(confidence)
+    return Interval(float(low), float(high))
+
+
 @dataclass(frozen=True)
 class PairedComparison:
     """An arm against the baseline, seed by seed."""
