@@ -42,7 +42,7 @@ TASK = {
 
 
 def main() -> None:
-    laptop = {"batch_size": 16, "replicas": 16, "selection_seeds": 4}
+    laptop = {"batch_size": 16, "replicas": 16, "selection_seeds": 4, "learning_rates": (3e-4, 1e-3, 3e-3)}
     presets = {name: command.replace(TASK) for name, command in budgets("heads", steps=500, **laptop).items()}
     presets["full"] = dataclasses.replace(presets["full"], replicas=32)
     command = cli.parse(StudyCommand, presets, description=__doc__ or "")
@@ -52,7 +52,7 @@ def main() -> None:
 
 def bad(command: StudyCommand) -> StudyCommand:
     """The study in which attention begins saturated."""
-    return dataclasses.replace(command.replace({"model.initializer": Normal(0.3)}), workdir=command.workdir / "bad")
+    return dataclasses.replace(command.replace({"model.initializer": Normal(0.2)}), workdir=command.workdir / "bad")
 
 
 def show(report: Report) -> None:
