@@ -125,13 +125,16 @@ def test_arms_are_chosen_by_name():
         run_parsed("x", {"pre": {}, "post": {}}, command)
 
 
-@pytest.mark.parametrize("name", ["norm_method", "norm_position", "activation", "position", "attention", "structure"])
+QUESTIONS = ["norm_method", "norm_position", "activation", "position", "attention", "structure"]
+
+
+@pytest.mark.parametrize("name", [*QUESTIONS, "scaling_by_sqrt_d", "heads"])
 @pytest.mark.parametrize("preset", ["laptop", "full"])
-def test_every_arm_of_the_six_questions_is_a_config(name, preset):
+def test_every_arm_of_the_eight_questions_is_a_config(name, preset):
     """At either budget, before anything is compiled."""
     arms = importlib.import_module(f"experiments.{name}").ARMS
     base = budgets(name)[preset]
-    assert len(arms) >= 5
+    assert len(arms) >= 4
     for changes in arms.values():
         base.replace({"model.vocab_size": 10, **changes})
 

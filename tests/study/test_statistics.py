@@ -13,6 +13,7 @@ from transformer.study.statistics import (
     holm,
     mean_interval,
     pooled_correlation,
+    share_interval,
     smallest_detectable_effect,
     verdict,
 )
@@ -331,3 +332,15 @@ def test_pooled_correlation_is_nan_where_undefined(arms):
 def test_pooled_correlation_wants_arms_and_seeds():
     with pytest.raises(ValueError, match="arms, seeds"):
         pooled_correlation([1, 2, 3])
+
+
+def test_the_interval_of_a_share_covers_as_often_as_it_says():
+    """For any probability; and of no success in 12 trials its end is 1 - 0.025^(1/12)."""
+    assert share_interval(0, 12) == pytest.approx((0.0, 1 - 0.025 ** (1 / 12)))
+    assert share_interval(12, 12) == pytest.approx((0.025 ** (1 / 12), 1.0))
+    low, high = np.array([share_interval(count, 12) for count in range(13)]).T
+    for probability in (0.03, 0.2, 0.5, 0.77):
+        chances = stats.binom.pmf(np.arange(13), 12, probability)
+        assert chances[(low <= probability) & (probability <= high)].sum() >= 0.95
+    with pytest.raises(ValueError, match="13 of 12 is no share"):
+        share_interval(13, 12)

@@ -105,7 +105,9 @@ class SaturatedRows(Probe):
 class QueryKeyGradient(Probe):
     """The norm of the gradient of all query and key kernels, on the first batch of the validation part."""
 
-    label = "query-key gradient"
+    @property
+    def label(self):
+        return "query-key gradient"
 
     def __call__(self, config, params, data):
         sums_of, batch = _first_batch(config, data)

@@ -1,0 +1,68 @@
+"""What probes measure, on parameters where the answer is known."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from transformer.config.attention import ConstantScale
+from transformer.config.implementations import Chunked
+from transformer.config.run import grid
+from transformer.config.variant import ConfigError
+from transformer.study.probes import BeforeTraining, QueryKeyGradient, SaturatedRows
+from transformer.training.program import make_program
+
+
+@pytest.fixture
+def initial(base, corpus):
+    """A completed config, and the parameters of two seeds before the first step."""
+    config = corpus.complete(base)
+    return config, jax.device_get(make_program(config, grid(range(2))).init().params)
+
+
+def changed(params, role, factor):
+    """The kernels of a role in attention times a factor."""
+    return jax.tree_util.tree_map_with_path(
+        lambda path, leaf: leaf * factor if role in {part.key for part in path} else leaf, params
+    )
+
+
+def test_queries_of_zero_are_never_saturated_and_huge_ones_always(initial, corpus):
+    config, params = initial
+    assert (SaturatedRows()(config, changed(params, "query", 0.0), corpus) == 0).all()
+    assert (SaturatedRows()(config, changed(params, "query", 1e9), corpus) > 0.95).all()
+
+
+def test_chunked_attention_is_as_saturated_as_exact(initial, corpus):
+    config, params = initial
+    params = changed(params, "query", 100.0)
+    exact, chunked = (
+        SaturatedRows(0.5)(c, params, corpus) for c in (config, config.replace({"model.attention": Chunked()}))
+    )
+    assert (exact > 0).all()
+    np.testing.assert_array_equal(chunked, exact)
+
+
+def test_the_gradient_of_queries_and_keys(initial, corpus):
+    """None without values; and a factor on the scores, while they are small, is on the gradient too."""
+    config, params = initial
+    assert (QueryKeyGradient()(config, changed(params, "value", 0.0), corpus) == 0).all()
+    small = changed(params, "query", 1e-3)
+    once, twice = (
+        QueryKeyGradient()(config.replace({"model.scale": ConstantScale(s)}), small, corpus) for s in (0.1, 0.2)
+    )
+    np.testing.assert_allclose(twice, 2 * once, rtol=1e-2)
+
+
+def test_before_training_is_the_probe_on_the_initial_values_of_a_run(initial, corpus):
+    """Whatever parameters it is given."""
+    config, params = initial
+    given = jax.tree.map(jnp.zeros_like, params)
+    found = BeforeTraining(QueryKeyGradient())(config, given, corpus)
+    np.testing.assert_allclose(found, QueryKeyGradient()(config, params, corpus), rtol=1e-5)
+    assert found[0] != found[1]
+
+
+def test_a_share_that_is_none():
+    with pytest.raises(ConfigError, match=r"saturatedrows\.above: 1\.5 is not between 0 and 1"):
+        SaturatedRows(1.5)
