@@ -2,16 +2,39 @@
 
 Expected (Prince 2023, section 12.3.3): multiple heads "appear to make the self-attention network more robust
 to bad initializations": over seeds the loss should scatter less, and fewer seeds should fail. The task is
-associative recall of two pairs, which one head of each of two layers can answer, and which is learned late and
+associative recall of two pairs, which one head in each of two layers can answer, and which is learned late and
 suddenly. Numbers of parameters are equal; the learning rate is chosen for each arm.
 
-    python -m experiments.heads                    two cores: 10 minutes
+    python -m experiments.heads                    two cores: 6 minutes
     python -m experiments.heads full               a GPU
     python -m experiments.heads --replicas 40 --arms '1 head' '4 heads'
 
 In the first study matrices begin with a deviation of 0.02, as GPT-2's; in the second, in the folder `bad`, of
-0.3, which saturates most of attention before the first step. A seed has failed where its loss ends above 0.2:
-who only knows which two values there were, and not which belongs to which key, is at 0.35 or more.
+0.15, with scores of a deviation of 1.4 before the first step. A seed has failed where its loss ends above 0.2:
+who knows which two values there were, and not which belongs to which key, is at 0.35 or more.
+
+Found with the first command (2 layers, d 64, 500 steps, 12 estimation seeds of 16, learning rate chosen of 1e-3,
+3e-3, 1e-2 on the other 4; jax 0.10.2, two cores with other work, 2026-11-22): nats per answer, their standard
+deviation over seeds and the worst, and the share of seeds that failed with its 95 % interval:
+
+    deviation 0.02
+    1 head   0.0001 ± 0.0000                     0.000  0.000  0/12   0.00 [0.00, 0.26]
+    2 heads  0.0002 ± 0.0001  +0.0001  worse      0.000  0.001  0/12   0.00 [0.00, 0.26]
+    4 heads  0.1380 ± 0.1364  +0.1379  worse      0.215  0.521  3/12   0.25 [0.05, 0.57]
+    8 heads  0.3822 ± 0.1180  +0.3821  worse      0.186  0.489  10/12  0.83 [0.52, 0.98]
+
+    deviation 0.15
+    1 head   0.0665 ± 0.1099                     0.173  0.594  1/12   0.08 [0.00, 0.38]
+    2 heads  0.0134 ± 0.0220  -0.0531  unresolved 0.035  0.122  0/12   0.00 [0.00, 0.26]
+    4 heads  0.0058 ± 0.0045  -0.0607  unresolved 0.007  0.025  0/12   0.00 [0.00, 0.26]
+    8 heads  0.0163 ± 0.0094  -0.0502  unresolved 0.015  0.054  0/12   0.00 [0.00, 0.26]
+
+The claim has two sides here. With initial values that are good, more heads are less reliable, not more: heads of
+8 or 16 features find the answer later, and 500 steps end before. With bad ones several heads scatter 5 to 24
+times less, but it is one seed of one head that makes the difference, and neither means nor failures are resolved.
+There every arm chose 1e-3, the lowest rate, so the best one may lie below. With a deviation of 0.3
+(`--model.initializer 'normal(0.3)'`) no seed of any arm succeeds in 500 steps, and more heads have gone further:
+0.848, 0.753, 0.694, 0.643, each better than one head (p ≤ 0.0002). No run diverged.
 """
 
 import dataclasses
@@ -42,7 +65,7 @@ TASK = {
 
 
 def main() -> None:
-    laptop = {"batch_size": 16, "replicas": 16, "selection_seeds": 4, "learning_rates": (3e-4, 1e-3, 3e-3)}
+    laptop = {"batch_size": 16, "replicas": 16, "selection_seeds": 4}
     presets = {name: command.replace(TASK) for name, command in budgets("heads", steps=500, **laptop).items()}
     presets["full"] = dataclasses.replace(presets["full"], replicas=32)
     command = cli.parse(StudyCommand, presets, description=__doc__ or "")
@@ -52,7 +75,7 @@ def main() -> None:
 
 def bad(command: StudyCommand) -> StudyCommand:
     """The study in which attention begins saturated."""
-    return dataclasses.replace(command.replace({"model.initializer": Normal(0.2)}), workdir=command.workdir / "bad")
+    return dataclasses.replace(command.replace({"model.initializer": Normal(0.15)}), workdir=command.workdir / "bad")
 
 
 def show(report: Report) -> None:

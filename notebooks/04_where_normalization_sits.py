@@ -167,9 +167,10 @@ assert (final["post"] > final["pre"]).all()
 
 # %% [markdown]
 # Post-norm is clearly behind at this depth, learning rate and number of steps, and its seeds scatter more. Warm-up
-# moved post-norm in the expected direction when this was written (−0.09 nats), but the interval held zero: four seeds
-# and six blocks do not resolve it. Pre-norm does not need warm-up here; the slow start cost it a little (+0.05).
+# moves post-norm in the expected direction, but by much less, and whether four seeds resolve it depends on the text,
+# which is the documentation of the Python that runs this: −0.09 [−0.21, +0.04] nats with Python 3.11, −0.19
+# [−0.32, −0.06] with 3.13 (2026-11-22). Pre-norm does not need warm-up here; the slow start costs it a little.
 #
-# Two learning rates more and eight seeds would be a study, with a learning rate chosen for each arm:
+# With more seeds, and a learning rate chosen for each arm, this is a study:
 #
 #     python -m experiments.norm_position --arms pre post peri --optimizer.warmup-steps 0
