@@ -29,8 +29,8 @@ after training; and the norm of the gradient of query and key kernels before it:
 As expected, unscaled scores begin saturated and learn more slowly, at their own best learning rate. But the
 gradient of queries and keys does not vanish: it is 3.8 times as large, since the factor on the scores is on their
 gradient too. It is less than the √128 = 11.3 times as large that it is with small matrices, where nothing is
-saturated: there saturation comes with training, and the loss is worse all the same. What goes with the worse
-loss here are saturated queries, not small gradients. No run diverged.
+saturated: there saturation comes with training, and the loss is worse all the same. The arm with small gradients
+is 1/d, and it is behind as well, though by less and with the fewest saturated queries. No run diverged.
 """
 
 import dataclasses
