@@ -171,14 +171,15 @@ assert abs(per_character["as it is"] - real) < abs(per_character["greedy"] - rea
 # Activations have names. `run_with_cache` gives the logits and what was asked for; `stacked` puts one
 # activation of all layers into one array (layers, batch, heads, queries, keys). We read the weights of 32
 # blocks of the validation part, with a sentence of ours written over the beginning of the first. The model
-# is causal, so that the corner of a map is the map of the sentence alone.
+# is causal, so that the corner of a map is the map of the sentence alone. Under `jax.jit` the program
+# computes what is read and nothing else.
 
 # %%
 sentence = "return the same value"
 tokens = jnp.asarray(corpus.validation_batches(config, 1)["tokens"][0, :, :-1])
 tokens = tokens.at[0, : len(sentence)].set(corpus.tokenizer.encode(sentence))
-_, activations = T.run_with_cache(apply, params, tokens, names="blocks.*.attention.pattern")
-pattern = T.stacked(activations, "blocks.*.attention.pattern")
+names = "blocks.*.attention.pattern"
+pattern = jax.jit(lambda *inputs: T.stacked(T.run_with_cache(apply, *inputs, names=names)[1], names))(params, tokens)
 print(pattern.shape)
 corner = pattern[:, 0, :, : len(sentence), : len(sentence)]
 T.attention_maps(corner, labels=list(sentence.replace(" ", "␣")))
