@@ -16,6 +16,7 @@ from transformer.config.norms import RMSNorm
 from transformer.config.parameters import Normal
 from transformer.inference.beam import Beam
 from transformer.inference.generate import generate
+from transformer.inference.prompt import Prompt
 from transformer.inference.scoring import sequence_log_probability
 from transformer.inference.tokenwise import Greedy
 from transformer.models.encoder_decoder import EncoderDecoder
@@ -235,3 +236,15 @@ def test_beams_of_an_encoder_decoder():
     valid = inputs["source_valid_BS"]
     scored = score(params, sequences, inputs["source_BS"], weights_BL=weights, source_valid_BS=valid)
     np.testing.assert_allclose(got.log_probability_B, scored, rtol=1e-5)
+
+
+def test_a_search_by_hand_is_the_search():
+    params, apply = language_model()
+    beam, prompt = Beam(3), Prompt(apply, params, jnp.asarray(PROMPTS), TOKENS, STOP, None, {})
+    state, step = beam.start(prompt), jax.jit(functools.partial(beam.step, prompt=prompt, read=prompt.reader()))
+    while state.step < TOKENS and not beam.settled(state).all():
+        state = step(state)
+    found = program(apply, beam, TOKENS, STOP)(params, PROMPTS)
+    ended_B = state.done_lengths_BW[:, 0] > 0
+    assert ended_B.any()
+    np.testing.assert_array_equal(found.tokens_BT[ended_B], state.done_tokens_BWT[ended_B, 0])

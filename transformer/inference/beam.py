@@ -64,32 +64,35 @@ class Beam(Strategy):
 
     def decode(self, prompt, key):
         """The best sequence found for each prompt; one without an end token only where none was finished."""
-        logits_BV, cache = prompt.read()
-        shape = (len(logits_BV), self.size)
-        scores_BW = jnp.where(jnp.arange(self.size) == 0, 0.0, NEVER) * jnp.ones(shape)
-        start = BeamState(
-            jnp.int32(0),
-            repeat(logits_BV, "b v -> b w v", w=self.size),
-            _repeat_rows(cache, self.size),
-            jnp.zeros((*shape, prompt.num_tokens), jnp.int32),
-            scores_BW,  # all beams are the same at first
-            scores_BW,
-            jnp.zeros((*shape, prompt.num_tokens), jnp.int32),
-            jnp.full(shape, NEVER),
-            jnp.full(shape, NEVER),
-            jnp.zeros(shape, jnp.int32),
-        )
 
         def go_on(state: BeamState) -> jax.Array:
             return (state.step < prompt.num_tokens) & ~self.settled(state).all()
 
         step = functools.partial(self.step, prompt=prompt, read=prompt.reader())
-        end = lax.while_loop(go_on, step, start)
+        end = lax.while_loop(go_on, step, self.start(prompt))
         none_B = end.done_scores_BW[:, 0] == NEVER
         return Generated(
             jnp.where(none_B[:, None], end.live_tokens_BWT[:, 0], end.done_tokens_BWT[:, 0]),
             jnp.where(none_B, end.step, end.done_lengths_BW[:, 0]),
             jnp.where(none_B, end.live_log_probabilities_BW[:, 0], end.done_log_probabilities_BW[:, 0]),
+        )
+
+    def start(self, prompt: Prompt) -> BeamState:
+        """The state before the first token: the prompt is read, and all beams are the same."""
+        logits_BV, cache = prompt.read()
+        shape = (len(logits_BV), self.size)
+        scores_BW = jnp.where(jnp.arange(self.size) == 0, 0.0, NEVER) * jnp.ones(shape)
+        return BeamState(
+            jnp.int32(0),
+            repeat(logits_BV, "b v -> b w v", w=self.size),
+            _repeat_rows(cache, self.size),
+            jnp.zeros((*shape, prompt.num_tokens), jnp.int32),
+            scores_BW,  # only the first of them counts
+            scores_BW,
+            jnp.zeros((*shape, prompt.num_tokens), jnp.int32),
+            jnp.full(shape, NEVER),
+            jnp.full(shape, NEVER),
+            jnp.zeros(shape, jnp.int32),
         )
 
     def settled(self, state: BeamState) -> jax.Array:
