@@ -34,7 +34,7 @@ from transformer import runtime
 from transformer.training.program import make_program
 
 folder = Path(tempfile.mkdtemp())
-runtime.start(cache=folder / "xla")  # before the first array: each core becomes a device
+runtime.start()  # before the first array: each core becomes a device
 
 # %% [markdown]
 # ## The same token at every place
@@ -59,6 +59,7 @@ SCHEMES = {
 shape = T.ModelConfig(vocab_size=8, max_length=64, num_layers=1, d_model=32, num_heads=4, initializer=T.Normal(0.3))
 
 
+# %%
 def reader(scheme, length=24):
     """From the first position to (length, length) scores of head 1, before the mask, of one token repeated."""
     params, apply = T.split(T.LanguageModel(shape.replace(position=scheme), key=jax.random.key(0)))

@@ -34,7 +34,7 @@ from transformer import runtime
 from transformer.study.figures import read_curves
 
 folder = Path(tempfile.mkdtemp())
-runtime.start(cache=folder / "xla")  # before the first array: each core becomes a device
+runtime.start()  # before the first array: each core becomes a device
 
 # %% [markdown]
 # ## Text, tokens, batches

@@ -36,7 +36,7 @@ from transformer.data.tokenizers import END, START
 from transformer.inference.prompt import Prompt
 
 folder = Path(tempfile.mkdtemp())
-runtime.start(cache=folder / "xla")  # before the first array: each core becomes a device
+runtime.start()  # before the first array: each core becomes a device
 
 # %% [markdown]
 # ## Commands and actions
