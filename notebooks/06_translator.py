@@ -186,7 +186,7 @@ def show(title, tokens_WT, scores_W, count):
 
 
 # %%
-state, scores = beam.start(prompt), []
+state, scores = jax.jit(lambda: beam.start(prompt))(), []
 while state.step < num_tokens and not beam.settled(state)[0]:
     state = step(state)
     scores.append(np.asarray(state.live_scores_BW[0]))

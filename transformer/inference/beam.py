@@ -49,7 +49,10 @@ class Beam(Strategy):
     gnmt: bool = False
     """The penalty of Wu et al. 2016."""
     early_stopping: bool = True
-    """Stop at `size` finished sequences; otherwise when no unfinished one can still be ranked among them."""
+    """Stop at `size` finished sequences, which in a small vocabulary may be unlikely stubs.
+
+    Otherwise when no unfinished one can still be ranked among them.
+    """
 
     def __post_init__(self):
         if self.size < 1:
