@@ -99,7 +99,7 @@ MULTI30K_TINY = Command(
     steps=8000,
     average_last=500,
     metric="bleu",
-    decoding=("greedy", "beam(size=5)"),
+    decoding=("greedy", "beam(size=5, early_stopping=True)"),
 )  # fmt: skip
 # For two cores: smaller batches and a shorter schedule, for which post-norm is slow to begin; BLEU on the way.
 MULTI30K_CPU = MULTI30K_TINY.replace(

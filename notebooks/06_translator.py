@@ -203,17 +203,17 @@ assert (np.diff(scores, axis=0)[:, 0] <= 1e-5).all()
 # write nothing: an empty line is a beam that begins with one. `T.generate` finds what we found by hand.
 #
 # Look at what has ended. With a handful of actions to choose from, the end token is among the four best
-# candidates of nearly every step, however unlikely it is. Such stubs fill the four places, and *early
-# stopping* ends the search as soon as four have ended, even if none of them is any good. With a vocabulary of
-# thousands that hardly happens; here it does. `early_stopping=False` goes on until no live beam can still
-# enter the ranking.
+# candidates of nearly every step, however unlikely it is. Such stubs fill the four places; the search goes on
+# until no live beam can still enter the ranking. With `early_stopping=True` it ends as soon as four have ended,
+# even if none of them is any good. With a vocabulary of thousands that hardly happens; here it does.
 #
 # ## Is what is likelier also righter?
 
 # %%
 print(f"greedy: exact match {right.mean():.3f}")
 exact, per_action = {}, {"greedy": np.asarray(greedy.log_probability_B / greedy.lengths_B)}
-for strategy in (beam, T.Beam(4, early_stopping=False)):
+early = T.Beam(4, early_stopping=True)
+for strategy in (beam, early):
     beams = T.generate(apply, params, start, num_tokens=num_tokens, strategy=strategy, stop=END, inputs=inputs)
     texts = [data.text(np.asarray(tokens)) for tokens in beams.tokens_BT]
     also = np.array([text == reference for text, reference in zip(texts, references, strict=True)])
@@ -221,8 +221,8 @@ for strategy in (beam, T.Beam(4, early_stopping=False)):
     print(f"{strategy}: exact match {also.mean():.3f}")
     print(f"   wrong became right {(also & ~right).sum()} times, right became wrong {(right & ~also).sum()} times")
     print(f"   log-probability an action {per_action[strategy].mean():.4f}, greedy {per_action['greedy'].mean():.4f}")
-assert exact[strategy] >= exact[beam]
-assert per_action[strategy].mean() > per_action[beam].mean()
+assert exact[beam] >= exact[early]
+assert per_action[beam].mean() > per_action[early].mean()
 
 # %% [markdown]
 # The patient search is as good as greedy decoding and hardly better: where the model is sure, there is nothing

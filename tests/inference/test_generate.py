@@ -309,7 +309,7 @@ PROCESSORS = (NoRepeat(2), Forbidden((1,)))
         ("sample(top_p=0.9, min_p=0.1)", Sample(top_p=0.9, min_p=0.1)),
         ("sample(processors=[no_repeat(size=2), forbidden(tokens=(1,))])", Sample(processors=PROCESSORS)),
         ("beam", Beam()),
-        ("beam(size=8, alpha=0.6, gnmt=True, early_stopping=False)", Beam(8, 0.6, True, False)),
+        ("beam(size=8, alpha=0.6, gnmt=True, early_stopping=True)", Beam(8, 0.6, True, True)),
     ],
 )
 def test_text(text, value):

@@ -435,7 +435,7 @@ def test_translations_that_end(name, pairs):
         jnp.full((B, 1), 5, jnp.int32),
         num_tokens=20,
         stop=end,
-        strategy=Beam(size=4),
+        strategy=Beam(size=4, early_stopping=True),
         inputs={"source_BS": inputs.args[0], "source_valid_BS": inputs.kwargs["source_valid_BS"]},
     )
     ended = (theirs == end).any(1)

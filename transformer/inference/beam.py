@@ -48,7 +48,7 @@ class Beam(Strategy):
     alpha: float = 1.0
     gnmt: bool = False
     """The penalty of Wu et al. 2016."""
-    early_stopping: bool = True
+    early_stopping: bool = False
     """Stop at `size` finished sequences, which in a small vocabulary may be unlikely stubs.
 
     Otherwise when no unfinished one can still be ranked among them.
@@ -111,7 +111,7 @@ class Beam(Strategy):
         """Extend all live beams by a token: those that end may be finished, of the others the best live on.
 
         A candidate that ends counts as finished only if it is among the `size` best of its step, so
-        that a beam of one is greedy decoding.
+        that a beam of one that stops early is greedy decoding.
         """
         W, V = self.size, state.logits_BWV.shape[-1]
         model_BWV, ranked_BWV = self.log_probabilities(state, prompt)
