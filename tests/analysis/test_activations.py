@@ -15,6 +15,7 @@ from transformer.config.blocks import AttentionOnly, Sequential
 from transformer.config.implementations import Chunked, Scanned, Unrolled
 from transformer.config.patterns import Pattern
 from transformer.config.residuals import PreNorm
+from transformer.config.resolutions import Hourglass
 from transformer.config.variant import ConfigError
 from transformer.functional import names
 from transformer.testing.subject import Subject, compiled, shaken, small, tokens_of
@@ -113,6 +114,14 @@ def test_layers_of_several_kinds_keep_their_numbers(layers):
     assert [name for name in shapes if name.endswith("attention.out")] == [
         f"blocks.{i}.attention.out" for i in range(6)
     ]
+
+
+@pytest.mark.parametrize("layers", LAYERS)
+def test_layers_between_see_fewer_vectors_and_keep_their_numbers(layers):
+    own = subject(layers=LAYERS[layers], resolution=Hourglass(), num_layers=4)
+    shapes = activation_names(own.apply, own.params, TOKENS)
+    streams = {name: value.shape[1] for name, value in shapes.items() if name.endswith("resid_post")}
+    assert list(streams.items()) == [(f"blocks.{i}.resid_post", length) for i, length in enumerate((8, 4, 4, 8))]
 
 
 @pytest.mark.parametrize("layers", LAYERS)

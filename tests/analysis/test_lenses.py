@@ -15,6 +15,7 @@ from transformer.config.blocks import Macaron, Parallel
 from transformer.config.implementations import Scanned
 from transformer.config.norms import RMSNorm
 from transformer.config.residuals import PostNorm
+from transformer.config.resolutions import Hourglass
 from transformer.config.streams import HyperConnections, ResiDual
 from transformer.config.variant import ConfigError
 from transformer.config.weightings import SoftCap
@@ -96,6 +97,9 @@ def test_an_encoder_decoder_is_read_off_its_decoder():
 def test_a_stream_of_several_parts_is_refused():
     own = Subject(small(residual=ResiDual()))
     with pytest.raises(ConfigError, match=r"the stream has several parts, blocks.0.resid_post.1 is one"):
+        logit_lens(own.apply, own.params, TOKENS)
+    own = Subject(small(num_layers=4, resolution=Hourglass()))
+    with pytest.raises(ConfigError, match=r"other vectors at blocks.1.resid_attention than at blocks.3.resid_post"):
         logit_lens(own.apply, own.params, TOKENS)
 
 

@@ -127,23 +127,26 @@ def _numbers(name: str) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", name)]
 
 
+def _layers(mark: str, times: int) -> list[int]:
+    """The layer of a mark at each time that it is passed: `blocks[1::2].q` is that of blocks 1, 3, …; else none."""
+    slices = _LAYERS.search(mark)
+    first, step = map(int, slices.groups()) if slices else (0, 0)
+    return [first + step * time for time in range(times)] if slices else []
+
+
 def _names(mark: str, times: int) -> list[str]:
-    """The name of a mark at each time that it is passed: `blocks[1::2].q` is that of blocks 1, 3, …"""
-    layers = _LAYERS.search(mark)
-    if layers is None:
-        return [mark] * times
-    first, step = map(int, layers.groups())
-    return [f"{mark[: layers.start()]}.{first + step * time}{mark[layers.end() :]}" for time in range(times)]
+    """The name of a mark at each time that it is passed."""
+    return [_LAYERS.sub(f".{layer}", mark) for layer in _layers(mark, times)] or [mark] * times
 
 
 def _in_order(passed: Mapping[str, int]) -> list[str]:
     """The names of marks in the order in which they are passed: block by block, not mark by mark."""
     stacks = [mark.split("[")[0] for mark in passed]
-    places = {
-        name: (stacks.index(stack), time, number) if "[" in mark else (number, 0, 0)
-        for number, (stack, (mark, times)) in enumerate(zip(stacks, passed.items(), strict=True))
-        for time, name in enumerate(_names(mark, times))
-    }
+    places = {}
+    for number, (stack, (mark, times)) in enumerate(zip(stacks, passed.items(), strict=True)):
+        layers = _layers(mark, times)
+        own = [(stacks.index(stack), layer, number) for layer in layers] or [(number, 0, 0)] * times
+        places |= dict(zip(_names(mark, times), own, strict=True))
     return sorted(places, key=lambda name: places[name])
 
 

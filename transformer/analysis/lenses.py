@@ -1,6 +1,6 @@
 """The stream read as logits: place by place, and by what each sublayer and each head adds to it."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -21,7 +21,7 @@ def logit_lens(apply: Apply, params: Params, *args: Any, **kwargs: Any) -> dict[
       kwargs: further inputs.
 
     Raises:
-      ConfigError: the stream has several parts.
+      ConfigError: the stream has several parts, or fewer vectors than tokens.
     """
     places = list(_places(activation_names(apply, params, *args, **kwargs)))
     _, streams = run_with_cache(apply, params, *args, names=places, **kwargs)
@@ -51,7 +51,7 @@ def logit_attribution(
       kwargs: further inputs.
 
     Raises:
-      ConfigError: the stream has several parts.
+      ConfigError: the stream has several parts, or fewer vectors than tokens.
     """
     shapes = activation_names(apply, params, *args, **kwargs)
     places = _places(shapes)
@@ -86,9 +86,9 @@ def logit_attribution(
     return parts | {"rest": of_target(logits) - sum(parts.values())}
 
 
-def _places(names: Iterable[str]) -> dict[str, list[str]]:
+def _places(shapes: Mapping[str, jax.ShapeDtypeStruct]) -> dict[str, list[str]]:
     """The places of the stream that ends in logits, in order, with the sublayers between it and the one before."""
-    names = list(names)
+    names = list(shapes)
     if several := [name for name in names if ".resid_post." in name]:
         raise ConfigError(
             f"the stream has several parts, {several[0]} is one, and none of them alone is read as logits"
@@ -102,4 +102,6 @@ def _places(names: Iterable[str]) -> dict[str, list[str]]:
             sublayers.append(name.removesuffix(".in"))
         elif ".resid_" in name and not name.endswith(".resid_pre"):
             places[name], sublayers = sublayers, []
+    if other := [name for name in places if shapes[name].shape != shapes[last].shape]:
+        raise ConfigError(f"the stream has other vectors at {other[0]} than at {last}, and is not read as logits there")
     return places
