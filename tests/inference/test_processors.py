@@ -146,7 +146,7 @@ def test_greedy(processors):
 
 @pytest.mark.parametrize("processors", COMBINED, ids=str)
 def test_a_beam_of_one_is_greedy(processors):
-    beam, greedy = decode(Beam(1, early_stopping=True, processors=processors)), decode(Greedy(processors=processors))
+    beam, greedy = decode(Beam(1, processors=processors)), decode(Greedy(processors=processors))
     jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-5), beam, greedy)
 
 

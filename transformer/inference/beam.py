@@ -51,7 +51,7 @@ class Beam(Strategy):
     early_stopping: bool = False
     """Stop at `size` finished sequences, which in a small vocabulary may be unlikely stubs.
 
-    Otherwise when no unfinished one can still be ranked among them.
+    Otherwise when no unfinished one can still be ranked among them; one beam always stops early, which is greedy.
     """
 
     def __post_init__(self):
@@ -101,7 +101,7 @@ class Beam(Strategy):
     def settled(self, state: BeamState) -> jax.Array:
         """(B,) whether the search of a sequence is over; others of the batch may go on."""
         finished_B = state.done_scores_BW[:, -1] > NEVER
-        if not self.early_stopping:
+        if not self.early_stopping and self.size > 1:
             # Scores only fall, and the longest sequence has the mildest penalty.
             attainable_B = state.live_scores_BW[:, 0] / self.penalty(jnp.int32(state.live_tokens_BWT.shape[-1]))
             finished_B &= attainable_B <= state.done_scores_BW[:, -1]
@@ -111,7 +111,7 @@ class Beam(Strategy):
         """Extend all live beams by a token: those that end may be finished, of the others the best live on.
 
         A candidate that ends counts as finished only if it is among the `size` best of its step, so
-        that a beam of one that stops early is greedy decoding.
+        that a beam of one, which stops at the first sequence that ends, is greedy decoding.
         """
         W, V = self.size, state.logits_BWV.shape[-1]
         model_BWV, ranked_BWV = self.log_probabilities(state, prompt)
