@@ -14,7 +14,7 @@ from transformer.config.variant import ConfigError
 from transformer.config.weightings import Sink, SoftCap
 from transformer.functional.attention import attention
 from transformer.functional.biases import LinearDistance
-from transformer.functional.fused import fused_attention, why_not_cudnn
+from transformer.functional.fused import by_kernel, fused_attention, why_not_cudnn
 from transformer.functional.masks import Causal, Padding, Segment, Tokens
 from transformer.functional.weights import Softmax
 
@@ -26,37 +26,35 @@ SLOPES = LinearDistance(jnp.asarray([0.5, 0.25, 0.125, 0.1]))
 MASK = Causal() & Padding() & Segment()
 
 
-@pytest.mark.parametrize("bias", [None, SLOPES], ids=["", "bias"])
+def by_xla(*arrays, **sides):
+    return by_kernel(*arrays, implementation="xla", **sides)
+
+
 @pytest.mark.parametrize("mask", [None, Padding(), MASK], ids=["", "padding", "packed"])
-def test_values_and_gradients_are_those_of_exact_attention(mask, bias):
+def test_values_and_gradients_are_those_of_exact_attention(mask):
     """Groups of heads; in the second sequence the first tokens attend to nothing, and have zeros."""
 
-    def loss(function, arrays):
-        out = function(*arrays[:3], queries=TOKENS, keys=TOKENS, mask=mask, bias=arrays[3], scale=0.3)
+    def loss(arrays, function):
+        out = function(*arrays, queries=TOKENS, keys=TOKENS, mask=mask, scale=0.3)
         return jnp.sin(out).sum(), out
 
-    for left, right in zip(
-        *(
-            jax.tree.leaves(jax.grad(lambda a, f=f: loss(f, a), has_aux=True)((Q, K, V, bias)))
-            for f in (attention, fused_attention)
-        ),
-        strict=True,
-    ):
+    exact, ours = (jax.grad(loss, has_aux=True)((Q, K, V), function) for function in (attention, by_xla))
+    for left, right in zip(jax.tree.leaves(exact), jax.tree.leaves(ours), strict=True):
         np.testing.assert_allclose(left, right, atol=1e-5)
     if mask is MASK:
-        assert not np.any(loss(fused_attention, (Q, K, V, bias))[1][1, :2])
+        assert not np.any(ours[1][1, :2])
 
 
 def test_a_cached_step_sees_every_key():
     """One query behind five keys; a kernel that is told "causal" would show it the first one alone."""
     last = Tokens.at(jnp.asarray([5]))
-    arguments = {"queries": last, "keys": Tokens.at(jnp.arange(6)), "mask": Causal()}
+    arguments = {"queries": last, "keys": Tokens.at(jnp.arange(6)), "mask": Causal(), "scale": 0.3}
     expected = attention(Q[:, -1:], K, V, **arguments)
-    np.testing.assert_allclose(fused_attention(Q[:, -1:], K, V, **arguments), expected, atol=1e-6)
+    np.testing.assert_allclose(by_xla(Q[:, -1:], K, V, **arguments), expected, atol=1e-6)
 
 
 def test_what_cudnn_does_not_take_is_named(monkeypatch):
-    """A warning on a GPU, and XLA computes it; what it takes goes there with the whole mask of the positions."""
+    """A warning on a GPU, and exact attention; what it takes goes there with the whole mask of the positions."""
     half = [x.astype(jnp.bfloat16) for x in (Q, K, V)]
     assert not why_not_cudnn(*half[:2], None, 0.3)
     named = {
@@ -77,9 +75,10 @@ def test_what_cudnn_does_not_take_is_named(monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     monkeypatch.setattr(jax.nn, "dot_product_attention", kernel)
     fused_attention(*half, queries=TOKENS, keys=TOKENS, mask=Padding())
-    with pytest.warns(UserWarning, match="cuDNN takes bfloat16 or float16, not float32; XLA computes it"):
-        fused_attention(Q, K, V, queries=TOKENS, keys=TOKENS, mask=Padding())
-    assert [given["implementation"] for given in asked] == ["cudnn", "xla"]
+    with pytest.warns(UserWarning, match="cuDNN takes bfloat16 or float16, not float32; it is computed exactly"):
+        out = fused_attention(Q, K, V, queries=TOKENS, keys=TOKENS, mask=Padding())
+    np.testing.assert_array_equal(out, attention(Q, K, V, queries=TOKENS, keys=TOKENS, mask=Padding()))
+    assert [given["implementation"] for given in asked] == ["cudnn"]
     assert asked[0]["mask"].shape == (2, 1, 6, 6)
     assert "is_causal" not in asked[0]
 

@@ -67,10 +67,10 @@ class Chunked(AttentionImplementation):
 
 @dataclass(frozen=True)
 class Fused(AttentionImplementation):
-    """Softmax attention by cuDNN's flash kernel on a GPU (Dao et al. 2022), by XLA elsewhere and where cuDNN cannot.
+    """Softmax attention by cuDNN's flash kernel on a GPU (Dao et al. 2022), exact elsewhere and where cuDNN cannot.
 
-    cuDNN takes bfloat16, even lengths, heads of a multiple of 8 up to 128, and no bias of the position; a warning
-    names what it does not take.
+    cuDNN takes bfloat16 or float16, even lengths, heads of a multiple of 8 up to 128, and no bias of the position; a
+    warning names what it does not take.
     """
 
     forms_weights = False

@@ -3,11 +3,12 @@
 import math
 import warnings
 from collections.abc import Callable
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 
-from transformer.functional.attention import SOFTMAX, check_shapes
+from transformer.functional.attention import SOFTMAX, attention, check_shapes
 from transformer.functional.biases import Bias
 from transformer.functional.devices import divided
 from transformer.functional.masks import MaskFunction, Tokens
@@ -27,11 +28,9 @@ def fused_attention(
     score: Callable[[jax.Array], jax.Array] | None = None,
     weigh: Weigh = SOFTMAX,
 ) -> jax.Array:
-    """The values and gradients of `attention` under softmax: on a GPU by cuDNN's kernel, elsewhere by XLA.
+    """`attention` under softmax: on a GPU by cuDNN's kernel, elsewhere as it is.
 
-    The mask is always the array of its own positions: kernels that are told "causal" align the first query with the
-    first key, which is wrong behind a cache. Where cuDNN does not take what is given on a GPU, a warning says why and
-    XLA computes it.
+    Where cuDNN does not take what is given on a GPU, a warning says why, and it is computed exactly.
 
     Raises:
       ValueError: the shapes do not fit, sizes of keys and values differ, or the weights are no plain softmax of scores.
@@ -41,15 +40,37 @@ def fused_attention(
         raise ValueError(f"fused attention: no kernel for {weigh} of {score or 'plain'} scores; use exact")
     if k_BSGK.shape != v_BSGK.shape:
         raise ValueError(f"fused attention: keys {k_BSGK.shape} and values {v_BSGK.shape} differ; use exact")
-    kernel, scale = "xla", 1 / math.sqrt(q_BLHK.shape[-1]) if scale is None else scale
-    if jax.default_backend() == "gpu":
-        if reason := why_not_cudnn(q_BLHK, k_BSGK, bias, scale):
-            warnings.warn(f"fused attention: {reason}; XLA computes it", stacklevel=2)
-        else:
-            kernel = "cudnn"
+    scale = 1 / math.sqrt(q_BLHK.shape[-1]) if scale is None else scale
+    on_gpu = jax.default_backend() == "gpu"
+    reason = why_not_cudnn(q_BLHK, k_BSGK, bias, scale)
+    if on_gpu and not reason:
+        return by_kernel(q_BLHK, k_BSGK, v_BSGK, queries=queries, keys=keys, mask=mask, scale=scale)
+    if on_gpu:
+        warnings.warn(f"fused attention: {reason}; it is computed exactly", stacklevel=2)
+    sides: dict[str, Any] = {"queries": queries, "keys": keys, "mask": mask, "bias": bias, "scale": scale}
+    out_BLHK = attention(q_BLHK, k_BSGK, v_BSGK, **sides)
+    assert isinstance(out_BLHK, jax.Array)
+    return out_BLHK
+
+
+def by_kernel(
+    q_BLHK: jax.Array,
+    k_BSGK: jax.Array,
+    v_BSGK: jax.Array,
+    *,
+    queries: Tokens,
+    keys: Tokens,
+    mask: MaskFunction | None,
+    scale: float | jax.Array,
+    implementation: Literal["cudnn", "xla"] = "cudnn",
+) -> jax.Array:
+    """Attention by a kernel that comes with JAX, (B, L, H, K).
+
+    The mask is always the array of its own positions: kernels that are told "causal" align the first query with the
+    first key, which is wrong behind a cache.
+    """
     allowed = None if mask is None else _whole(mask(queries, keys), queries, keys)
-    bias_BHLS = None if bias is None else _whole(bias(queries, keys), queries, keys)
-    kinds = {"bias": bias_BHLS, "mask": allowed, "scale": scale, "implementation": kernel}
+    kinds: dict[str, Any] = {"mask": allowed, "scale": scale, "implementation": implementation}
     out_BLHK = jax.nn.dot_product_attention(q_BLHK, k_BSGK, v_BSGK, **kinds)
     if allowed is None:
         return out_BLHK
@@ -72,6 +93,6 @@ def why_not_cudnn(q_BLHK: jax.Array, k_BSGK: jax.Array, bias: Bias | None, scale
 
 
 def _whole(array: jax.Array, queries: Tokens, keys: Tokens) -> jax.Array:
-    """A mask or bias with all of its queries and keys, (B or 1, H or 1, L, S)."""
+    """A mask with all of its queries and keys, (B or 1, H or 1, L, S)."""
     array = array.reshape((1,) * (4 - array.ndim) + array.shape)
     return jnp.broadcast_to(array, (*array.shape[:2], queries.length, keys.length))
