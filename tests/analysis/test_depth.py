@@ -44,7 +44,8 @@ def test_the_receptive_field_is_what_the_masks_of_all_layers_let_through():
 
 def test_the_receptive_field_of_one_layer_is_the_jacobian():
     subject = Subject(small())
-    fields = [receptive_field(subject.apply, subject.params, TOKENS[:1], key=jax.random.key(i)) for i in range(40)]
+    draw = jax.jit(lambda key: receptive_field(subject.apply, subject.params, TOKENS[:1], key=key))
+    fields = [draw(jax.random.key(i)) for i in range(40)]
     estimate = np.sqrt(np.square(fields).mean(0))
 
     def out(x):
