@@ -5,7 +5,7 @@ to bad initializations": over seeds the loss should scatter less, and fewer seed
 associative recall of two pairs, which one head in each of two layers can answer, and which is learned late and
 suddenly. Numbers of parameters are equal; the learning rate is chosen for each arm.
 
-    python -m experiments.heads                    two cores: 7 minutes
+    python -m experiments.heads                    two cores with other work on them: 18 minutes
     python -m experiments.heads full               a GPU
     python -m experiments.heads --replicas 40 --arms '1 head' '4 heads'
 

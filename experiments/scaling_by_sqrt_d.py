@@ -5,7 +5,7 @@ deviation of √d, softmax is saturated, its gradients are small and learning is
 study (initializer `fanin`). In the second, in the folder `small`, matrices begin as GPT-2's, with a
 deviation of 0.02: scores are small however they are scaled, and the choice should matter less.
 
-    python -m experiments.scaling_by_sqrt_d                    two cores: 4 minutes
+    python -m experiments.scaling_by_sqrt_d                    two cores with other work on them: 10 minutes
     python -m experiments.scaling_by_sqrt_d full               a GPU
     python -m experiments.scaling_by_sqrt_d --arms 'one over root d' none --learning-rates 1e-3 1e-2
 
