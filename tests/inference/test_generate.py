@@ -9,9 +9,12 @@ import pytest
 
 from transformer.config.activations import ReLU
 from transformer.config.architectures import EncoderDecoderConfig
+from transformer.config.carries import NoCarry, SharedKeyValues
+from transformer.config.heads import LatentHeads
 from transformer.config.model import ModelConfig
 from transformer.config.norms import RMSNorm
 from transformer.config.parameters import Normal
+from transformer.config.patterns import Pattern
 from transformer.config.positions import Position
 from transformer.config.reaches import FullReach, SlidingWindow
 from transformer.config.variant import ConfigError
@@ -178,6 +181,31 @@ def test_prompts_of_several_lengths(position, reach):
         np.testing.assert_array_equal(together.tokens_BT[row], alone[0])
         logs = log_probabilities(model, np.concatenate([PROMPTS[row : row + 1, :length], alone], 1))
         np.testing.assert_allclose(together.log_probability_B[row], *summed(logs, length, alone, [TOKENS]), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {},
+        {"convolution": 2},
+        {"pattern": Pattern(carry=(NoCarry(), SharedKeyValues()))},
+        {"heads": LatentHeads(4, 2)},
+        {"strategy": Beam(2)},
+    ],
+    ids=str,
+)
+def test_a_cache_that_grows(choices, monkeypatch):
+    strategy = choices.get("strategy", GREEDY)
+    params, apply = language_model(**{k: v for k, v in choices.items() if k != "strategy"}, max_length=20)
+    made, loops = [], []
+    for grows_from in (1, 100):
+        monkeypatch.setattr("transformer.inference.prompt.GROWS_FROM", grows_from)
+        run = functools.partial(generate.__wrapped__, apply, num_tokens=16, strategy=strategy, stop=STOP)
+        program = jax.jit(run, compiler_options=QUICK).lower(params, PROMPTS, lengths_B=jnp.array([5, 2, 4]))
+        loops.append(program.as_text().count("stablehlo.while"))
+        made.append(program.compile()(params, PROMPTS, lengths_B=jnp.array([5, 2, 4])))
+    assert loops[0] == loops[1] + 1
+    jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-5), *made)
 
 
 def test_one_of_one_is_greedy():

@@ -74,6 +74,27 @@ def places_of(new: Tokens, capacity: int, written: jax.Array | None) -> jax.Arra
     return jnp.where(kept_BL, new.positions % capacity, capacity)
 
 
+def resized(cache: Cache, capacity: int) -> Cache:
+    """The cache with so many slots, side by side, as many as it has tokens at least; new ones are empty."""
+
+    def slots(array: jax.Array, axis: int) -> jax.Array:
+        more = [(0, (capacity - cache.capacity) * (i == axis), 0) for i in range(array.ndim)]
+        return lax.pad(array, jnp.zeros((), array.dtype), more)
+
+    def layer(past: KeyValue | jax.Array | None) -> KeyValue | None:
+        assert not isinstance(past, jax.Array)
+        if past is None:
+            return None
+        projected = None if past.projected_BSX is None else slots(past.projected_BSX, 1)
+        return KeyValue(slots(past.keys_XKS, 2), slots(past.values_XSK, 1), projected)
+
+    assert cache.written is not None
+    assert cache.tokens.valid is not None
+    positions, valid = slots(cache.tokens.positions, 1), slots(cache.tokens.valid, 1)
+    tokens = Tokens(positions, jnp.arange(capacity, dtype=jnp.int32), valid=valid)
+    return cache._replace(layers=tuple(layer(past) for past in cache.layers), tokens=tokens)
+
+
 def rewind(cache: Cache, next_position_B: jax.Array) -> Cache:
     """The cache without its latest tokens, those at `next_position_B` and behind; it was made for that (`ahead`)."""
     assert cache.written is None

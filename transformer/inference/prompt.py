@@ -1,14 +1,20 @@
 """What decoding starts from and what it returns."""
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+import itertools
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
-from transformer.functional.cache import Cache, Reader
+from transformer.functional.cache import Cache, Reader, resized
 from transformer.inference.processors import History
 from transformer.models.pure import Apply, Params
+
+State = TypeVar("State", bound=Any)
+GROWS_FROM = 128
+"""Slots; fewer cost a step little, and each stage of a cache's growth is compiled."""
 
 
 class Generated(NamedTuple):
@@ -38,19 +44,39 @@ class Prompt(NamedTuple):
     """Further arguments of the model's `start`."""
 
     def read(self, ahead: int = 0) -> tuple[jax.Array, Cache]:
-        """Logits (B, V) of the token after each prompt, and the cache with room for `num_tokens` more.
+        """Logits (B, V) of the token after each prompt, and the cache, with room for what `loop` adds.
 
         The latest `ahead` tokens of that cache may be taken back.
         """
         B, L = self.tokens_BL.shape
-        # The last token chosen is never read, so it needs no slot.
-        cache = self.apply(self.params, B, L + self.num_tokens - 1, method="start", ahead=ahead, **self.inputs)
+        cache = self.apply(self.params, B, self.capacities[-1], method="start", ahead=ahead, **self.inputs)
+        if cache.written is not None:
+            cache = resized(cache, self.capacities[0])
         if self.lengths_B is None:
             logits_BLV, cache = self.apply(self.params, self.tokens_BL, cache, method="extend")
             return logits_BLV[:, -1], cache
         valid_BL = jnp.arange(L) < self.lengths_B[:, None]
         logits_BLV, cache = self.apply(self.params, self.tokens_BL, cache, method="extend", valid_BL=valid_BL)
         return jnp.take_along_axis(logits_BLV, self.lengths_B[:, None, None] - 1, 1)[:, 0], cache
+
+    @property
+    def capacities(self) -> list[int]:
+        """Of the cache, one after the other: a step reads all slots, the empty ones too."""
+        L = self.tokens_BL.shape[1]
+        # The last token chosen is never read, so it needs no slot.
+        most = L + self.num_tokens - 1
+        return [most // 2, most] if most >= GROWS_FROM and most // 2 > L else [most]
+
+    def loop(self, go_on: Callable[[State], jax.Array], step: Callable[[State], State], state: State) -> State:
+        """`lax.while_loop` of a state that starts with the cache of `read`, which grows on the way.
+
+        A cache whose sequences have slots of their own is as large from the start as it has to be.
+        """
+        if state.cache.written is not None:
+            for slots, more in itertools.pairwise(self.capacities):
+                state = lax.while_loop(lambda state, n=slots: go_on(state) & (state.cache.written < n), step, state)
+                state = state._replace(cache=resized(state.cache, more))
+        return lax.while_loop(go_on, step, state)
 
     def reader(self) -> Reader:
         """The model, prepared to read token after token."""

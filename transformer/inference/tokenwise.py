@@ -67,7 +67,7 @@ class TokenStrategy(Strategy):
 
         key = jax.random.key(0) if key is None else key
         step = functools.partial(self.step, prompt=prompt, read=prompt.reader(), key=key)
-        end = lax.while_loop(go_on, step, start)
+        end = prompt.loop(go_on, step, start)
         return Generated(end.tokens_BT, end.lengths_B, end.log_probability_B)
 
     def step(self, state: DecodingState, *, prompt: Prompt, read: Reader, key: jax.Array) -> DecodingState:

@@ -169,12 +169,14 @@ def cached(subject: Subject) -> None:
 
 def followed(subject: Subject) -> None:
     """Segment by segment, with all that came before kept, the logits are those of the whole text."""
-    goes_on = {} if subject.config.position.extrapolates else {"position": RoPE()}
+    whole = subject
     try:
-        twin = Subject(subject.config.replace(memory_length=LENGTH, **goes_on))
+        if not subject.config.position.extrapolates:
+            whole = Subject(subject.config.replace(position=RoPE()))
+        twin = whole.changed(memory_length=LENGTH)
     except ConfigError:
         return
-    close(*twin.segments(twin.params, TOKENS), "logits of a second segment are others")
+    close(twin.segments(whole.params, TOKENS), whole.alone(TOKENS), "logits of a second segment are others")
 
 
 def scanned(subject: Subject) -> None:

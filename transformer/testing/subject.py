@@ -132,15 +132,17 @@ class Subject:
         return compiled(run)
 
     @functools.cached_property
-    def segments(self) -> Callable[[Params, np.ndarray], tuple[np.ndarray, np.ndarray]]:
-        """(params, tokens (B, L)) to logits of the first NOW tokens and of the rest as a segment behind, and of all."""
+    def segments(self) -> Callable[[Params, np.ndarray], np.ndarray]:
+        """(params, tokens (B, L)) to logits, read in segments of NOW tokens."""
 
         def run(params, tokens_BL):
-            earlier, logits = self.apply(params, len(tokens_BL), method="beginning"), []
-            for segment_BL in (tokens_BL[:, :NOW], tokens_BL[:, NOW:]):
+            def follow(earlier, segment_BL):
                 logits_BLV, earlier = self.apply(params, segment_BL, earlier, method="follow")
-                logits.append(logits_BLV)
-            return jnp.concatenate(logits, 1), self.apply(params, tokens_BL)
+                return earlier, logits_BLV
+
+            earlier = self.apply(params, len(tokens_BL), method="beginning")
+            segments_XBL = jnp.stack(jnp.split(tokens_BL, LENGTH // NOW, axis=1))
+            return jnp.concatenate(lax.scan(follow, earlier, segments_XBL)[1], 1)
 
         return compiled(run)
 
