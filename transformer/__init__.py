@@ -242,6 +242,7 @@ from transformer.training.optimizer import Numbers, make_optimizer, stack_number
 from transformer.training.replicas import over_replicas, repeat
 from transformer.training.sharding import DATA_PARALLEL, FULLY_SHARDED, TENSOR_PARALLEL, make_mesh
 from transformer.training.step import TrainState, create_train_state, make_train_step
+from transformer.training.stored import StoredRun, load_run
 
 if TYPE_CHECKING:
     from transformer.analysis.plots import (
@@ -498,6 +499,7 @@ __all__ = [
     "SpanRun",
     "SquaredReLU",
     "Squareplus",
+    "StoredRun",
     "Strategy",
     "Strided",
     "Study",
@@ -565,6 +567,7 @@ __all__ = [
     "learning_rate_curves",
     "load_corpus",
     "load_data",
+    "load_run",
     "logit_attribution",
     "logit_lens",
     "loss_curves",

@@ -100,6 +100,7 @@ def test_a_deletion_cut_short_leaves_no_checkpoint(folder, monkeypatch):
     monkeypatch.undo()
     assert checkpoint.steps(folder) == [30, 40]
     assert_is(checkpoint.restore(folder, state(0.0)), 40)
+    checkpoint.sweep(folder)
     assert not list(folder.glob(".*"))
 
 
@@ -131,7 +132,8 @@ def test_another_tree_shape_or_dtype_is_refused(folder, other):
         checkpoint.restore(folder, other)
 
 
-def test_an_unfinished_save_is_removed_and_not_read(folder):
+def test_an_unfinished_save_is_not_read_and_is_swept_away(folder):
     (folder / ".00000040.partial").mkdir()
     assert_is(checkpoint.restore(folder, state(0.0)), 30)
+    checkpoint.sweep(folder)
     assert not (folder / ".00000040.partial").exists()

@@ -12,7 +12,7 @@ from transformer.config.objectives import NextToken, Objective
 from transformer.config.rules import AdamW, UpdateRule
 from transformer.config.schedules import Cosine, Schedule
 from transformer.config.tokenizers import Char, Tokenization
-from transformer.config.variant import ConfigError, from_json, replace, to_json
+from transformer.config.variant import ConfigError, from_json, replace, to_json, to_json_as
 
 COUNTS = (
     "steps",
@@ -143,7 +143,8 @@ class RunConfig:
         return replace(self, {**(changes or {}), **more})
 
     def to_json(self) -> dict[str, Any]:
-        return to_json(self)
+        """With the name of the class where it is one below `RunConfig`."""
+        return to_json_as(RunConfig, self)
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Self:

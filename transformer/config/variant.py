@@ -197,15 +197,15 @@ def to_json(value: Any) -> Any:
     """Plain JSON of a config: every field of every value, so that a changed default is a changed config."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         types = typing.get_type_hints(type(value))
-        fields = {f.name: _field_to_json(getattr(value, f.name), types[f.name]) for f in dataclasses.fields(value)}
+        fields = {f.name: to_json_as(types[f.name], getattr(value, f.name)) for f in dataclasses.fields(value)}
         return {"variant": value.name, **fields} if isinstance(value, Variant) else fields
     if isinstance(value, tuple | list):
         return [to_json(v) for v in value]
     return value
 
 
-def _field_to_json(value: Any, declared: Any) -> Any:
-    """A value of a subclass of the field's type has the name of its class as `kind`."""
+def to_json_as(declared: Any, value: Any) -> Any:
+    """`to_json` for where a type is expected; a value of a class below it has the name of its class as `kind`."""
     data = to_json(value)
     plain = dataclasses.is_dataclass(value) and not isinstance(value, Variant)
     return {"kind": type(value).__name__, **data} if plain and type(value) is not declared else data

@@ -22,7 +22,7 @@ from transformer.training.checkpoint import write_durably
 from transformer.training.workdir import CONFIG, definitions
 
 CELL = "cell.json"
-"""What config.json does not say: the kind of config, the probes, the modules of their classes, and the mesh."""
+"""What config.json does not say: the probes, the modules of their classes, and the mesh."""
 
 
 def write(cell: Cell) -> None:
@@ -35,8 +35,7 @@ def write(cell: Cell) -> None:
     cell.write_config()
     for name, text in definitions(cell.data).items():
         write_durably(cell.folder / name, text)
-    more = {"kind": type(cell.config).__name__, "modules": modules, "title": cell.title}
-    more |= {"probes": to_json(cell.probes), "mesh": to_json(cell.mesh)}
+    more = {"modules": modules, "title": cell.title, "probes": to_json(cell.probes), "mesh": to_json(cell.mesh)}
     write_durably(cell.folder / CELL, json.dumps(more, indent=1))
 
 
@@ -65,7 +64,7 @@ def read(folder: Path) -> Cell:
             importlib.import_module(name)
         except ImportError as error:
             raise ConfigError(f"module {name} cannot be imported here: {error}") from None
-    config = from_json(RunConfig, {"kind": more["kind"], **stored["run"]})
+    config = RunConfig.from_json(stored["run"])
     replicas = tuple(from_json(Replica, replica) for replica in stored["replicas"])
     probes = from_json(tuple[Probe, ...], more["probes"])
     data = load_data(config.data, folder)

@@ -100,6 +100,14 @@ def steps(folder: Path) -> list[int]:
     return sorted(int(p.name) for p in folder.glob("*") if p.name.isdigit())
 
 
+def sweep(folder: Path) -> None:
+    """Delete what a process that was killed has left unfinished; nobody else may be writing."""
+    if hosts.is_writer():
+        for partial in folder.glob(".*.partial"):
+            shutil.rmtree(partial)
+    hosts.barrier("swept")
+
+
 def restore(folder: Path, template: Any, *, strict: bool = False) -> tuple[Any, dict[str, Any]] | None:
     """The newest whole checkpoint as (state, notes), or None where there is none at all.
 
@@ -113,10 +121,6 @@ def restore(folder: Path, template: Any, *, strict: bool = False) -> tuple[Any, 
     Raises:
       CheckpointError: every checkpoint is damaged, or one is and `strict`, or the arrays are those of another state.
     """
-    if hosts.is_writer():
-        for partial in folder.glob(".*.partial"):
-            shutil.rmtree(partial)
-    hosts.barrier("restore")
     found = steps(folder)
     for step in reversed(found):
         path = folder / f"{step:08d}"

@@ -177,7 +177,9 @@ class _Run:
             step = end
 
     def restore_or_init(self) -> tuple[TrainState, int]:
-        restored = checkpoint.restore(self.workdir / "checkpoints", self.program.abstract_state, strict=self.strict)
+        folder = self.workdir / "checkpoints"
+        checkpoint.sweep(folder)
+        restored = checkpoint.restore(folder, self.program.abstract_state, strict=self.strict)
         metrics = self.metrics_path
         if restored is None:
             metrics.write_bytes(b"")

@@ -143,7 +143,7 @@ def identity(
     config: RunConfig, replicas: Sequence[Replica], data: Dataset, initial: Params | None = None
 ) -> dict[str, Any]:
     """Everything that decides the numbers of a run, as JSON, and its hash."""
-    body = {"run": to_json(config), "replicas": to_json(list(replicas)), "data": data.fingerprint}
+    body = {"run": config.to_json(), "replicas": to_json(list(replicas)), "data": data.fingerprint}
     if initial is not None:
         leaves = jax.tree.leaves_with_path(initial)
         body["initial"] = fingerprint_arrays({jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves})

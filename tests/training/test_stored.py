@@ -1,0 +1,65 @@
+"""A run read back from its folder."""
+
+import chex
+import jax
+import numpy as np
+import pytest
+
+from transformer.config.architectures import EncoderDecoderConfig
+from transformer.config.rules import ScheduleFree
+from transformer.config.run import Replica, RunConfig, TextConfig
+from transformer.config.variant import ConfigError
+from transformer.data.pairs import PairsConfig, TranslationRun
+from transformer.training.checkpoint import steps
+from transformer.training.loop import train
+from transformer.training.stored import load_run
+
+REPLICAS = (Replica(seed=0), Replica(seed=1, learning_rate=1e-4))
+
+
+@pytest.mark.parametrize("changes", [{}, {"average_last": 3}, {"optimizer.rule": ScheduleFree()}], ids=str)
+def test_what_was_trained_is_what_is_loaded(config, corpus, tmp_path, changes):
+    data = TextConfig(path=str(tmp_path / "text.txt"))
+    config = config.replace({"data": data, **changes})
+    outcome = train(config, REPLICAS, corpus, tmp_path / "run")
+    run = load_run(tmp_path / "run")
+    assert (run.config, run.replicas, run.step) == (config, REPLICAS, config.steps)
+    assert run.data().fingerprint == corpus.fingerprint
+    chex.assert_trees_all_equal(run.all_params, outcome.params)
+    np.testing.assert_array_equal(run.validation_loss, outcome.validation_loss)
+    chex.assert_trees_all_equal(run.params(), run.params(int(outcome.validation_loss.argmin())))
+    chex.assert_trees_all_equal(run.params(1), jax.tree.map(lambda a: a[1], outcome.params))
+    tokens = corpus.validation_batches(config, 1)["tokens"][0, :, :-1]
+    assert jax.jit(run.apply)(run.params(0), tokens).shape == (*tokens.shape, 4)
+
+
+def test_the_folder_of_a_run_under_way_is_left_as_it_is(config, corpus, tmp_path):
+    workdir = tmp_path / "run"
+    train(config.replace(checkpoint_every=5), REPLICAS, corpus, workdir)
+    checkpoints = workdir / "checkpoints"
+    (checkpoints / f"{steps(checkpoints)[-1]:08d}").rename(checkpoints / ".00000012.partial")
+    with (workdir / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 12, "repl')
+    before = sorted(workdir.rglob("*"))
+    assert load_run(workdir).step == 10
+    assert sorted(workdir.rglob("*")) == before
+
+
+def test_what_cannot_be_loaded(config, corpus, tmp_path):
+    workdir = tmp_path / "run"
+    with pytest.raises(ConfigError, match=r"holds no config.json of a run"):
+        load_run(workdir)
+    train(config, REPLICAS, corpus, workdir)
+    with pytest.raises(ConfigError, match=r"replica: 2 of .*, which has 0 to 1"):
+        load_run(workdir).params(2)
+    checkpoints = workdir / "checkpoints"
+    (checkpoints / "00000012").rename(tmp_path / "elsewhere")
+    with pytest.raises(ConfigError, match="no checkpoint yet"):
+        load_run(workdir)
+
+
+def test_the_kind_of_a_run_comes_back():
+    model = EncoderDecoderConfig(vocab_size=5, source_vocab_size=6)
+    config = TranslationRun(model=model, data=PairsConfig(split="length"), steps=7)
+    assert RunConfig.from_json(config.to_json()) == config
+    assert "kind" not in RunConfig().to_json()

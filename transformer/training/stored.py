@@ -1,0 +1,91 @@
+"""A run as its folder holds it, to look into: config, replicas, parameters."""
+
+import functools
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from transformer.config.mesh import MeshConfig
+from transformer.config.run import Replica, RunConfig
+from transformer.config.variant import ConfigError, from_json
+from transformer.data.dataset import Dataset, load_data
+from transformer.models import pure
+from transformer.models.build import build
+from transformer.models.pure import Apply, Params
+from transformer.training import checkpoint
+from transformer.training.program import make_program
+from transformer.training.workdir import CONFIG
+
+ONE_DEVICE = MeshConfig(replica=1, data=1, model=1)
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """What `load_run` finds; arrays have a leading axis R."""
+
+    workdir: Path
+    config: RunConfig
+    replicas: tuple[Replica, ...]
+    step: int
+    """Steps that the parameters were trained for."""
+    all_params: Params
+    """As they are evaluated: averaged where the run averages."""
+    validation_loss: np.ndarray
+    """(R,) at the last evaluation; NaN where there was none or the replica diverged."""
+
+    @functools.cached_property
+    def apply(self) -> Apply:
+        """The model as a pure function of the parameters of one replica."""
+        return pure.split(pure.abstract(lambda key: build(self.config.model, key=key)))[1]
+
+    def params(self, replica: int | None = None) -> Params:
+        """Of a replica; None is the one with the lowest loss, or the first where none has one."""
+        if replica is None:
+            replica = int(np.nan_to_num(self.validation_loss, nan=np.inf).argmin())
+        if not 0 <= replica < len(self.replicas):
+            raise ConfigError(f"replica: {replica} of {self.workdir}, which has 0 to {len(self.replicas) - 1}")
+        return jax.tree.map(lambda a: jnp.asarray(a[replica]), self.all_params)
+
+    def data(self) -> Dataset:
+        """What the run trains on, with its own tokenizers."""
+        return load_data(self.config.data, self.workdir)
+
+
+def load_run(workdir: str | Path, mesh: MeshConfig = ONE_DEVICE) -> StoredRun:
+    """The newest checkpoint of a run, finished or not, or of a cell of a study; nothing in the folder changes.
+
+    Args:
+      workdir: of the run.
+      mesh: the devices that share the parameters.
+
+    Raises:
+      ConfigError: there is no run, or it has no checkpoint yet; a choice of it is defined nowhere here.
+      CheckpointError: every checkpoint is damaged.
+    """
+    workdir = Path(workdir)
+    try:
+        stored = json.loads((workdir / CONFIG).read_text())
+    except FileNotFoundError:
+        raise ConfigError(f"workdir: {workdir} holds no {CONFIG} of a run") from None
+    config = RunConfig.from_json(stored["run"])
+    replicas = tuple(from_json(Replica, replica) for replica in stored["replicas"])
+    found = checkpoint.restore(workdir / "checkpoints", make_program(config, replicas, mesh).abstract_state)
+    if found is None:
+        raise ConfigError(f"workdir: {workdir} has no checkpoint yet")
+    state, notes = found
+    loss = _last_losses(workdir / "metrics.jsonl", len(replicas))
+    return StoredRun(workdir, config, replicas, notes["data"]["position"], state.evaluated, loss)
+
+
+def _last_losses(path: Path, count: int) -> np.ndarray:
+    losses = np.full(count, np.nan)
+    for line in path.read_text().rpartition("\n")[0].splitlines():  # the last may be half written
+        entry = json.loads(line)
+        if "validation_loss" in entry:
+            value = entry["validation_loss"]
+            losses[entry["replica"]] = np.nan if value is None else value
+    return losses
