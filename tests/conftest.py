@@ -1,9 +1,14 @@
 """Settings of every test: strict dtypes, two CPU devices, compiled programs kept on disk, the same examples always."""
 
+import os
 from pathlib import Path
 
 import hypothesis
 import jax
+
+# The programs are many, small, and run a few times: compiled in little time, which XLA reads when it starts.
+QUICK = "--xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1"
+os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {QUICK}"
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_num_cpu_devices", 2)
