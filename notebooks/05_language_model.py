@@ -124,13 +124,12 @@ T.loss_curves(
 # %% [markdown]
 # ## Samples
 #
-# `T.split` takes a model apart into parameters and a pure function; of a trained run we have the parameters,
-# so an abstract model, shapes without numbers, is enough for the function.
+# `T.load_run` reads a run back from its folder, now or next month: the model as a pure function, and the
+# parameters of the replica with the lowest loss, or of any other.
 
 # %%
-_, apply = T.split(T.abstract(lambda key: T.build(config.model, key=key)))
-best = int(outcome.validation_loss.argmin())
-params = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)[best]), outcome.params)
+run = T.load_run(folder / "run")
+params, apply = run.params(), run.apply
 
 prompt = "The function "
 prompts = jnp.asarray(corpus.tokenizer.encode(prompt))[None].repeat(16, 0)
@@ -159,7 +158,7 @@ for label, strategy in strategies.items():
 # what is left to say then is about as unlikely as a sample.
 
 # %%
-real = -outcome.validation_loss[best]
+real = -outcome.validation_loss.min()
 print(f"real text of the validation part: {real:.2f}")
 assert per_character["beam of 4"] > per_character["top-p 0.9"] > per_character["as it is"]
 assert per_character["greedy"] > per_character["top-p 0.9"]

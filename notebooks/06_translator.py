@@ -86,8 +86,8 @@ assert outcome.exact_match[best] > 0.6
 # action makes both fail, and up to there both read the same. Let us see.
 
 # %%
-_, apply = T.split(T.abstract(lambda key: T.build(run.model, key=key)))
-params = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)[best]), outcome.params)
+trained = T.load_run(folder / "run")  # a run lies in its folder for as long as you keep it
+params, apply = trained.params(best), trained.apply
 source, valid = map(jnp.asarray, data.test_sources())
 inputs = {"source_BS": source, "source_valid_BS": valid}
 start = jnp.full((len(source), 1), START)
