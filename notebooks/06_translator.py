@@ -128,7 +128,7 @@ print(pattern.shape, "layers, commands, heads, actions, words")
 example = next(i for i in np.flatnonzero(right) if "after" in commands[i] and len(references[i].split()) == 6)
 words, actions = [*commands[example].split(), "(end)"], [*references[example].split(), "(end)"]
 maps = pattern[:, example, :, : len(actions), : len(words)]
-T.attention_maps(maps)
+T.attention_maps(maps, words, queries=actions)
 
 # %%
 T.heat_map(maps.mean((0, 1)), rows=actions, columns=words, label="weight, mean of all heads")

@@ -48,3 +48,9 @@ def test_a_learning_rate_that_always_diverged_has_no_point():
 def test_the_forest_reads_from_the_top():
     figure = plots.forest({"first": (0.1, 0.0, 0.2), "second": (0, -1, 1)}, xlabel="d", verdicts=None)
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["second", "first"]
+
+
+def test_queries_may_be_other_tokens_than_keys():
+    own = plots.attention_maps(np.ones((1, 1, 2, 3)), list("abc"), queries=list("xy")).axes[0]
+    for axis, expected in ((own.get_xticklabels(), "abc"), (own.get_yticklabels(), "xy")):
+        assert "".join(label.get_text() for label in axis) == expected

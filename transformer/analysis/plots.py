@@ -16,13 +16,17 @@ VERDICTS = {"better": "C2", "worse": "C3", "equivalent": "C0", "unresolved": "0.
 """Colours of a forest."""
 
 
-def attention_maps(pattern_NHLS: Values, labels: Sequence[str] | None = None) -> Figure:
+def attention_maps(
+    pattern_NHLS: Values, labels: Sequence[str] | None = None, *, queries: Sequence[str] | None = None
+) -> Figure:
     """A row of maps for each layer, one for each head: queries down, keys across, white 0 to dark 1.
 
     Args:
       pattern_NHLS: weights of one sequence, `stacked(activations, "blocks.*.attention.pattern")[:, 0]`.
-      labels: the text of each token, where there is room for it.
+      labels: the text of each key, where there is room for it.
+      queries: the text of each query, where they are other tokens than the keys.
     """
+    queries = labels if queries is None else queries
     pattern = np.asarray(pattern_NHLS)
     num_layers, num_heads, length, span = pattern.shape
     side = max(1.6, 0.22 * span) if labels else 1.6
@@ -34,8 +38,8 @@ def attention_maps(pattern_NHLS: Values, labels: Sequence[str] | None = None) ->
         own.set(xticks=[], yticks=[])
         if labels:
             own.set_xticks(range(span), labels[:span], fontsize=6, rotation=90)
-            if head == 0:
-                own.set_yticks(range(length), labels[-length:], fontsize=6)
+        if queries and head == 0:
+            own.set_yticks(range(length), queries[-length:], fontsize=6)
     return figure
 
 

@@ -201,7 +201,7 @@ FAMILIES = {name: _distinct(options) for name, options in FAMILIES.items()}
 
 def _factors(families: dict[str, list[Changes]]) -> dict[str, list[Changes]]:
     """Families taken apart where options of one can be in a model together."""
-    of_heads = {
+    heads = {
         "heads",
         "projection",
         "merge",
@@ -211,11 +211,26 @@ def _factors(families: dict[str, list[Changes]]) -> dict[str, list[Changes]]:
         "qk_norm",
         "convolution",
     }
-    fields = {"reach": {"reach"}, "carry": {"carry", "pattern"}, "heads": of_heads}
-    taken = {n: [{}, *(o for o in families["attention"] if set(o) & own)] for n, own in fields.items()}
-    rest = [o for o in families["attention"] if not any(o in options for name, options in taken.items() if o)]
-    return families | {"attention": rest} | taken
+    ends = {
+        "readout",
+        "output_bias",
+        "logit_score",
+        "token_types",
+        "tie_embeddings",
+        "embedding_dim",
+        "unit_embeddings",
+    }
+    parts = {
+        "attention": {"reach": {"reach"}, "carry": {"carry", "pattern"}, "heads": heads},
+        "structure": {"ends": ends, "loop": {"layers", "distinct_layers"}},
+    }
+    factors = dict(families)
+    for family, fields in parts.items():
+        taken = {name: [o for o in families[family] if set(o) & own] for name, own in fields.items()}
+        factors[family] = [o for o in families[family] if not any(o in options for options in taken.values())]
+        factors |= {name: [{}, *options] for name, options in taken.items()}
+    return factors
 
 
 FACTORS = _factors(FAMILIES)
-"""What is combined: the families, attention in four parts (weights, heads, reach, carry)."""
+"""What is combined: the families, attention and structure in the parts that a model has side by side."""

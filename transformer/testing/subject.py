@@ -11,6 +11,7 @@ import numpy as np
 from jax import lax
 
 from transformer.config.architectures import EncoderDecoderConfig
+from transformer.config.implementations import Scanned
 from transformer.config.model import ModelConfig
 from transformer.config.parameters import Normal, Parameter
 from transformer.models import pure
@@ -30,8 +31,9 @@ SMALL: dict[str, Any] = {
     "initializer": Normal(0.2),
     "embedding_initializer": Normal(0.5),
     "tie_embeddings": False,
+    "layers": Scanned(),
 }
-"""Sizes in which no two axes are equal by chance save those that have to be."""
+"""Sizes in which no two axes are equal by chance save those that have to be; one layer is compiled for all."""
 _QUICK: dict[str, Any] = {"xla_backend_optimization_level": 0, "xla_cpu_parallel_codegen_split_count": 1}
 QUICK: list[dict[str, Any]] = [_QUICK | {"xla_cpu_use_fusion_emitters": False}, _QUICK]
 """The programs are many and run a few times: compiled in little time, by the first options this JAX knows.
