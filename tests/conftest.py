@@ -5,6 +5,7 @@ from pathlib import Path
 
 import hypothesis
 import jax
+import pytest
 
 # The programs are many, small, and run a few times: compiled in little time, which XLA reads when it starts.
 QUICK = "--xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1"
@@ -18,3 +19,10 @@ jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 
 hypothesis.settings.register_profile("tests", derandomize=True, deadline=None, max_examples=20, database=None)
 hypothesis.settings.load_profile("tests")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def programs_of_one_file():
+    """Thousands of compiled programs would fill the memory, and no file needs those of another."""
+    yield
+    jax.clear_caches()
