@@ -22,7 +22,7 @@ demo: install
 	$(BIN)/python -m experiments.norm_position --workdir results/norm_position --resume
 
 test: install
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 notebooks: install
 	$(BIN)/jupytext --quiet --to ipynb notebooks/[0-9]*.py

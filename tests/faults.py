@@ -24,7 +24,10 @@ GOES_ON = (
 FAULTS = (
     Fault("1", "SIGKILL in training", GOES_ON, "training/test_loop::test_kills_at_random_moments_change_no_bit"),
     Fault(
-        "2", "SIGKILL in a save", GOES_ON, "training/test_checkpoint::test_an_unfinished_save_is_not_read_and_is_swept_away"
+        "2",
+        "SIGKILL in a save",
+        GOES_ON,
+        "training/test_checkpoint::test_an_unfinished_save_is_not_read_and_is_swept_away",
     ),
     Fault(
         "3", "SIGKILL in an asynchronous save", "there is none: a checkpoint is on the disk before the next step", ""

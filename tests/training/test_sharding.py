@@ -23,23 +23,27 @@ from transformer.testing.options import FAMILIES
 from transformer.testing.subject import small
 from transformer.training.program import make_program
 from transformer.training.sharding import ROLES, make_mesh, parameter_axes
+from transformer.training.workdir import locked
 
-# One worker runs the script once for all of them.
-pytestmark = pytest.mark.xdist_group("eight devices")
 MESHES = ("data", "fully sharded", "tensor", "all")
 CASES = [(model, mesh) for model in ("decoder", "encoder-decoder", "experts") for mesh in MESHES]
 CASES += [("recomputed", "all"), ("segments", "all"), ("decoder", "replicas"), ("experts", "replicas")]
 
 
 @pytest.fixture(scope="module")
-def eight_devices():
-    """The report of on_eight_devices.py, and what the compiler said."""
-    script = Path(__file__).with_name("on_eight_devices.py")
-    environment = os.environ | {"JAX_PLATFORMS": "cpu"}
-    command = [sys.executable, str(script), json.dumps(CASES)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout), done.stderr
+def eight_devices(tmp_path_factory, testrun_uid):
+    """The report of on_eight_devices.py, and what the compiler said; one worker runs it for all."""
+    folder = tmp_path_factory.getbasetemp().parent / testrun_uid
+    with locked(folder, wait=True):
+        kept = folder / "report.json"
+        if not kept.exists():
+            script = Path(__file__).with_name("on_eight_devices.py")
+            environment = os.environ | {"JAX_PLATFORMS": "cpu"}
+            command = [sys.executable, str(script), json.dumps(CASES)]
+            done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+            kept.write_text(json.dumps([json.loads(done.stdout), done.stderr]))
+        return json.loads(kept.read_text())
 
 
 @pytest.mark.parametrize(("model", "mesh"), CASES)
