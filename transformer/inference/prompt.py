@@ -1,6 +1,5 @@
 """What decoding starts from and what it returns."""
 
-import itertools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
@@ -44,14 +43,12 @@ class Prompt(NamedTuple):
     """Further arguments of the model's `start`."""
 
     def read(self, ahead: int = 0) -> tuple[jax.Array, Cache]:
-        """Logits (B, V) of the token after each prompt, and the cache, with room for what `loop` adds.
+        """Logits (B, V) of the token after each prompt, and the cache with room for `num_tokens` more.
 
         The latest `ahead` tokens of that cache may be taken back.
         """
         B, L = self.tokens_BL.shape
         cache = self.apply(self.params, B, self.capacities[-1], method="start", ahead=ahead, **self.inputs)
-        if cache.written is not None:
-            cache = resized(cache, self.capacities[0])
         if self.lengths_B is None:
             logits_BLV, cache = self.apply(self.params, self.tokens_BL, cache, method="extend")
             return logits_BLV[:, -1], cache
@@ -68,14 +65,15 @@ class Prompt(NamedTuple):
         return [most // 2, most] if most >= GROWS_FROM and most // 2 > L else [most]
 
     def loop(self, go_on: Callable[[State], jax.Array], step: Callable[[State], State], state: State) -> State:
-        """`lax.while_loop` of a state that starts with the cache of `read`, which grows on the way.
+        """`lax.while_loop` of a state that starts with the cache of `read`, cut to its first slots and growing again.
 
         A cache whose sequences have slots of their own is as large from the start as it has to be.
         """
         if state.cache.written is not None:
-            for slots, more in itertools.pairwise(self.capacities):
+            for slots in self.capacities[:-1]:
+                state = state._replace(cache=resized(state.cache, slots))
                 state = lax.while_loop(lambda state, n=slots: go_on(state) & (state.cache.written < n), step, state)
-                state = state._replace(cache=resized(state.cache, more))
+            state = state._replace(cache=resized(state.cache, self.capacities[-1]))
         return lax.while_loop(go_on, step, state)
 
     def reader(self) -> Reader:
