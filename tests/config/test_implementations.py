@@ -19,7 +19,6 @@ from transformer.models.pure import split
 
 TOKENS = jnp.asarray(np.arange(16).reshape(2, 8) % 7, jnp.int32)
 # The programs here are many and run once: less work on each.
-QUICK = {"xla_backend_optimization_level": 0}
 LAYERS = [how(remat=remat) for how in (Unrolled, Scanned) for remat in ("none", "dots", "full")]
 
 
@@ -41,7 +40,7 @@ def gradient(layers, num_layers):
 @functools.cache
 def result(layers):
     params, run = gradient(layers, 2)
-    return jax.device_get(jax.jit(run, compiler_options=QUICK)(params))
+    return jax.device_get(jax.jit(run)(params))
 
 
 @pytest.mark.parametrize("layers", LAYERS[1:], ids=str)

@@ -21,7 +21,6 @@ from transformer.functional.weights import Softmax
 
 BATCH, SIZE, VALUE_SIZE = 2, 4, 3
 # The programs here are many and run once: less work on each.
-QUICK = {"xla_backend_optimization_level": 0}
 
 
 def normal(seed, *shape):
@@ -129,7 +128,7 @@ def compiled(shape):
     def both(which, weights):
         return run(attention, which, weights), run(in_blocks, which, weights)
 
-    return jax.jit(both, compiler_options=QUICK)
+    return jax.jit(both)
 
 
 @pytest.mark.parametrize("mask", MASKS)
@@ -151,7 +150,7 @@ def with_gradients(function, *arguments):
         out, pull_back = jax.vjp(function, *arguments)
         return out, pull_back(jnp.ones_like(out))
 
-    return jax.device_get(jax.jit(run, compiler_options=QUICK)(*arguments))
+    return jax.device_get(jax.jit(run)(*arguments))
 
 
 def sequence(length, heads=2):

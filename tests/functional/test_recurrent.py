@@ -13,7 +13,6 @@ from transformer.functional.weights import Decay, Normalized, elu_features
 
 B, L, H, G, K, V = 2, 11, 4, 2, 3, 5
 WEIGHS = {"normalized": Normalized(), "decay": Decay(jnp.array([0.5, 0.8, 0.9, 1.0]))}
-QUICK = {"xla_backend_optimization_level": 0}
 
 
 def normal(seed, *shape):
@@ -41,9 +40,7 @@ def gradient(function, **how):
         out = function(q, k, v, scale=0.7, **how)
         return (out * WEIGHTS).sum(), out
 
-    (_, out), gradients = jax.jit(jax.value_and_grad(loss, argnums=(0, 1, 2), has_aux=True), compiler_options=QUICK)(
-        Q, KEYS, VALUES
-    )
+    (_, out), gradients = jax.jit(jax.value_and_grad(loss, argnums=(0, 1, 2), has_aux=True))(Q, KEYS, VALUES)
     return out, gradients
 
 

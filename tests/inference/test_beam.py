@@ -26,7 +26,6 @@ from transformer.models.pure import split
 VOCAB, PROMPT, TOKENS, STOP = 5, 3, 5, 4
 LENGTH = PROMPT + TOKENS
 # The programs here are many and run once: less work on each.
-QUICK = {"xla_backend_optimization_level": 0}
 # Large weights and no tied embeddings: what was read decides what is likely.
 CONFIG = ModelConfig(
     vocab_size=VOCAB,
@@ -56,7 +55,7 @@ def language_model(config=CONFIG, seed=0):
 @functools.cache
 def program(apply, strategy, num_tokens, stop):
     run = functools.partial(generate, apply, num_tokens=num_tokens, strategy=strategy, stop=stop)
-    return jax.jit(run, compiler_options=QUICK)
+    return jax.jit(run)
 
 
 def decode(model, prompts, strategy, *, num_tokens=TOKENS, stop=STOP, **more):
@@ -66,7 +65,7 @@ def decode(model, prompts, strategy, *, num_tokens=TOKENS, stop=STOP, **more):
 
 @functools.cache
 def whole(apply):
-    return jax.jit(lambda *args: jax.nn.log_softmax(apply(*args)), compiler_options=QUICK)
+    return jax.jit(lambda *args: jax.nn.log_softmax(apply(*args)))
 
 
 def following(model, sequences, rows, *sources):
@@ -232,7 +231,7 @@ def test_beams_of_an_encoder_decoder():
 
     sequences = jnp.asarray(np.concatenate([start, got.tokens_BT], 1))
     weights = jnp.asarray(np.arange(TOKENS) < got.lengths_B[:, None], jnp.float32)
-    score = jax.jit(functools.partial(sequence_log_probability, apply), compiler_options=QUICK)
+    score = jax.jit(functools.partial(sequence_log_probability, apply))
     valid = inputs["source_valid_BS"]
     scored = score(params, sequences, inputs["source_BS"], weights_BL=weights, source_valid_BS=valid)
     np.testing.assert_allclose(got.log_probability_B, scored, rtol=1e-5)

@@ -43,7 +43,6 @@ from transformer.testing.subject import shaken
 
 LENGTH, CAPACITY, SPAN, VOCAB = 8, 16, 3, 8
 # The programs here are many and run once: less work on each.
-QUICK = {"xla_backend_optimization_level": 0}
 # Large weights and no tied embeddings: every token and every position matters.
 SIZES = {"vocab_size": VOCAB, "max_length": CAPACITY, "num_layers": 2, "d_model": 16, "num_heads": 4, "d_ff": 16}
 LAWS = {"initializer": Normal(0.3), "embedding_initializer": Normal(0.3), "tie_embeddings": False}
@@ -94,7 +93,7 @@ def encoder_decoder(**choices):
 
 
 def quickly(function, *arguments):
-    return jax.device_get(jax.jit(function, compiler_options=QUICK)(*arguments))
+    return jax.device_get(jax.jit(function)(*arguments))
 
 
 def places(schedule):
@@ -143,7 +142,7 @@ def both_ways(apply, prompts):
         pieces, cache = read(apply, params, apply(params, 2, CAPACITY, method="start"), SCHEDULES[prompts])
         return apply(params, tokens), pieces, cache
 
-    return jax.jit(run, compiler_options=QUICK)
+    return jax.jit(run)
 
 
 def check(params, apply, prompts):

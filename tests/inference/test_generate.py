@@ -33,7 +33,6 @@ VOCAB, PROMPT, TOKENS, BATCH = 8, 5, 6, 3
 # Tokens that are read: all but the last one chosen. No table of positions is longer.
 LENGTH = PROMPT + TOKENS - 1
 # The programs here are many and run once: less work on each.
-QUICK = {"xla_backend_optimization_level": 0}
 # Large weights and no tied embeddings: what was read decides what is likely, and nothing is repeated forever.
 CONFIG = {
     "vocab_size": VOCAB,
@@ -71,7 +70,7 @@ def encoder_decoder():
 @functools.cache
 def program(apply, strategy, num_tokens, stop):
     run = functools.partial(generate, apply, num_tokens=num_tokens, strategy=strategy, stop=stop)
-    return jax.jit(run, compiler_options=QUICK)
+    return jax.jit(run)
 
 
 def decode(model, prompts=PROMPTS, *, strategy=GREEDY, num_tokens=TOKENS, stop=None, **more):
@@ -82,12 +81,12 @@ def decode(model, prompts=PROMPTS, *, strategy=GREEDY, num_tokens=TOKENS, stop=N
 
 @functools.cache
 def whole(apply):
-    return jax.jit(apply, compiler_options=QUICK)
+    return jax.jit(apply)
 
 
 @functools.cache
 def score(apply):
-    return jax.jit(functools.partial(sequence_log_probability, apply), compiler_options=QUICK)
+    return jax.jit(functools.partial(sequence_log_probability, apply))
 
 
 def log_probabilities(model, sequences, sources=(), **more):
@@ -201,7 +200,7 @@ def test_a_cache_that_grows(choices, monkeypatch):
     for grows_from in (1, 100):
         monkeypatch.setattr("transformer.inference.prompt.GROWS_FROM", grows_from)
         run = functools.partial(generate.__wrapped__, apply, num_tokens=16, strategy=strategy, stop=STOP)
-        program = jax.jit(run, compiler_options=QUICK).lower(params, PROMPTS, lengths_B=jnp.array([5, 2, 4]))
+        program = jax.jit(run).lower(params, PROMPTS, lengths_B=jnp.array([5, 2, 4]))
         loops.append(program.as_text().count("stablehlo.while"))
         made.append(program.compile()(params, PROMPTS, lengths_B=jnp.array([5, 2, 4])))
     assert loops[0] == loops[1] + 1

@@ -26,7 +26,6 @@ from transformer.models.pure import split
 
 VOCAB, PROMPT, TOKENS, STOP = 4, 4, 6, 3
 # The programs here are many and run once: less work on each.
-QUICK = {"xla_backend_optimization_level": 0}
 # Large weights and no tied embeddings: what was read decides what is likely.
 CONFIG = ModelConfig(
     vocab_size=VOCAB,
@@ -55,12 +54,12 @@ def decode(strategy, *, num_tokens=TOKENS, stop=STOP):
     params, apply = model()
     run = functools.partial(generate, apply, num_tokens=num_tokens, strategy=strategy, stop=stop)
     arguments = {"lengths_B": jnp.asarray(LENGTHS), "key": jax.random.key(0)}
-    return jax.device_get(jax.jit(run, compiler_options=QUICK)(params, jnp.asarray(PROMPTS), **arguments))
+    return jax.device_get(jax.jit(run)(params, jnp.asarray(PROMPTS), **arguments))
 
 
 @functools.cache
 def whole():
-    return jax.jit(model()[1], compiler_options=QUICK)
+    return jax.jit(model()[1])
 
 
 @functools.cache

@@ -27,7 +27,6 @@ VOCAB, PROMPT, TOKENS, STOP = 5, 4, 9, 4
 # Tokens that are read: all but the last one chosen. No table of positions is longer.
 LENGTH = PROMPT + TOKENS - 1
 # The programs here are many and run once: less work on each.
-QUICK = {"xla_backend_optimization_level": 0}
 # Large weights and no tied embeddings: what was read decides what is likely.
 CONFIG = {
     "vocab_size": VOCAB,
@@ -68,7 +67,7 @@ def run(function, *models, prompts=PROMPTS, strategy=GREEDY, num_tokens=TOKENS, 
         given = [argument for own, (_, apply) in zip(params, models, strict=True) for argument in (apply, own)]
         return function(*given, prompts, **static, **more)
 
-    compiled = jax.jit(call, compiler_options=QUICK)
+    compiled = jax.jit(call)
     return jax.device_get(compiled([params for params, _ in models], jnp.asarray(prompts), more))
 
 
@@ -155,7 +154,7 @@ def test_the_law_of_samples(strategy):
 def law_of(model, strategy, vocab_size, num_tokens):
     """The probability of every continuation of [1, 2], in the order of its digits."""
     params, apply = model
-    law, apply = np.ones(1), jax.jit(apply, compiler_options=QUICK)
+    law, apply = np.ones(1), jax.jit(apply)
     for length in range(num_tokens):
         chosen = np.array(list(np.ndindex(*[vocab_size] * length)), np.int32).reshape(vocab_size**length, length)
         sequences = np.concatenate([np.repeat([[1, 2]], len(chosen), 0), chosen], 1)

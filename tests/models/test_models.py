@@ -42,7 +42,6 @@ SIZES = {"vocab_size": 11, "max_length": 6, "num_layers": 1, "d_model": 8, "num_
 LAWS = {"initializer": Normal(0.4), "embedding_initializer": Normal(0.4), "scale_residual_init": False}
 SIMPLE = {"norm": RMSNorm(), "activation": ReLU()}
 # The programs here are many and run a few times: less work on each.
-QUICK = {"xla_backend_optimization_level": 0}
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 SOURCE, TARGET = np.array([[7, 3, 9, 5]]), np.array([[1, 6, 2, 8, 4]])
 
@@ -67,7 +66,7 @@ def patches(kind=PatchConfig, **fields):
 def pure(config):
     """The model's parameters and its compiled call."""
     params, apply = split(build(config, key=KEY))
-    return params, jax.jit(apply, static_argnames="method", compiler_options=QUICK)
+    return params, jax.jit(apply, static_argnames="method")
 
 
 def gradient_of_tables(config, loss, *names):
@@ -78,7 +77,7 @@ def gradient_of_tables(config, loss, *names):
         return loss(apply, params | {name: {"table": table} for name, table in tables.items()})
 
     tables = {name: params[name]["table"] for name in names}
-    gradients = jax.jit(jax.grad(total), compiler_options=QUICK)(tables)
+    gradients = jax.jit(jax.grad(total))(tables)
     return [np.abs(np.asarray(gradients[name])).max(-1) for name in names]
 
 
@@ -260,7 +259,7 @@ def translation_gradient(layers: Layers):
         logits = apply(params, jnp.asarray(SOURCE), jnp.asarray(TARGET))
         return cross_entropy(logits[:, :-1], jnp.asarray(TARGET[:, 1:])).mean()
 
-    return jax.jit(jax.value_and_grad(loss), compiler_options=QUICK)(params)
+    return jax.jit(jax.value_and_grad(loss))(params)
 
 
 @pytest.mark.parametrize("layers", [Scanned(), Scanned(remat="full"), Unrolled(remat="dots")], ids=str)

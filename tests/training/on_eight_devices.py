@@ -2,12 +2,9 @@
 
 import functools
 import json
-import os
 import re
 import sys
 from typing import Any
-
-os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +21,8 @@ from transformer.config.rules import SGD
 from transformer.config.run import OptimizerConfig, RunConfig, grid
 from transformer.testing.subject import small
 from transformer.training.program import make_program
+
+jax.config.update("jax_num_cpu_devices", 8)
 
 SIZES: dict[str, Any] = {"num_layers": 1, "num_kv_heads": None, "d_ff": 64, "vocab_size": 32}
 MODELS = {
