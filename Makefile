@@ -1,9 +1,9 @@
 # make install   an environment in .venv; PYTHON= chooses the interpreter (3.11 to 3.13)
 # make demo      an ablation study on the text that comes with Python, with its report
-# make test      all tests
+# make test      all tests; EVERY=5 for one in five
 # make parity   published architectures against the library transformers, which it installs
 # make notebooks   notebooks/*.ipynb from the texts beside them
-# make conformance   every option and every pair of options; ROWS=100 for a draw of the combinations
+# make conformance   every option and every pair of options; DRAW=60 for a draw of both
 
 PYTHON ?= python3
 VENV := .venv
@@ -22,13 +22,13 @@ demo: install
 	$(BIN)/python -m experiments.norm_position --workdir results/norm_position --resume
 
 test: install
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(if $(EVERY),--every $(EVERY))
 
 notebooks: install
 	$(BIN)/jupytext --quiet --to ipynb notebooks/[0-9]*.py
 
 conformance: install
-	$(BIN)/python -m transformer.testing $(if $(ROWS),--rows $(ROWS))
+	$(BIN)/python -m transformer.testing $(if $(DRAW),--draw $(DRAW))
 
 parity: install
 	$(BIN)/python -m pip install --quiet --editable '.[parity]'

@@ -7,11 +7,11 @@ import hypothesis
 import jax
 import pytest
 
-# The programs are many, small, and run a few times: compiled in little time, which XLA reads when it starts.
-QUICK = ["--xla_backend_optimization_level=0", "--xla_cpu_parallel_codegen_split_count=1"]
-if jax.__version_info__ < (0, 11):  # later ones have no other way to write a kernel, and end at a flag they do not know
-    QUICK.append("--xla_cpu_use_fusion_emitters=false")
-os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *QUICK])
+from transformer.testing.pool import flags
+from transformer.testing.subject import QUICK
+
+# Read with the first program, here and in the processes that tests start.
+os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *flags(QUICK)])
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_num_cpu_devices", 2)
@@ -21,6 +21,14 @@ jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 
 hypothesis.settings.register_profile("tests", derandomize=True, deadline=None, max_examples=20, database=None)
 hypothesis.settings.load_profile("tests")
+
+
+def pytest_addoption(parser):
+    parser.addoption("--every", type=int, default=1, help="run every so many-th test alone, of all files")
+
+
+def pytest_collection_modifyitems(config, items):
+    items[:] = items[:: config.getoption("every")]
 
 
 @pytest.fixture(autouse=True, scope="module")

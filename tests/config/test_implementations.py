@@ -18,7 +18,6 @@ from transformer.models.language_model import LanguageModel
 from transformer.models.pure import split
 
 TOKENS = jnp.asarray(np.arange(16).reshape(2, 8) % 7, jnp.int32)
-# The programs here are many and run once: less work on each.
 LAYERS = [how(remat=remat) for how in (Unrolled, Scanned) for remat in ("none", "dots", "full")]
 
 

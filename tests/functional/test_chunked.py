@@ -20,7 +20,6 @@ from transformer.functional.masks import Arbitrary, Causal, Full, Mask, Padding,
 from transformer.functional.weights import Softmax
 
 BATCH, SIZE, VALUE_SIZE = 2, 4, 3
-# The programs here are many and run once: less work on each.
 
 
 def normal(seed, *shape):

@@ -25,7 +25,6 @@ from transformer.models.pure import split
 
 VOCAB, PROMPT, TOKENS, STOP = 5, 3, 5, 4
 LENGTH = PROMPT + TOKENS
-# The programs here are many and run once: less work on each.
 # Large weights and no tied embeddings: what was read decides what is likely.
 CONFIG = ModelConfig(
     vocab_size=VOCAB,

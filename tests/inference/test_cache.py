@@ -42,7 +42,6 @@ from transformer.models.pure import split
 from transformer.testing.subject import shaken
 
 LENGTH, CAPACITY, SPAN, VOCAB = 8, 16, 3, 8
-# The programs here are many and run once: less work on each.
 # Large weights and no tied embeddings: every token and every position matters.
 SIZES = {"vocab_size": VOCAB, "max_length": CAPACITY, "num_layers": 2, "d_model": 16, "num_heads": 4, "d_ff": 16}
 LAWS = {"initializer": Normal(0.3), "embedding_initializer": Normal(0.3), "tie_embeddings": False}

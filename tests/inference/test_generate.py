@@ -32,7 +32,6 @@ from transformer.models.pure import split
 VOCAB, PROMPT, TOKENS, BATCH = 8, 5, 6, 3
 # Tokens that are read: all but the last one chosen. No table of positions is longer.
 LENGTH = PROMPT + TOKENS - 1
-# The programs here are many and run once: less work on each.
 # Large weights and no tied embeddings: what was read decides what is likely, and nothing is repeated forever.
 CONFIG = {
     "vocab_size": VOCAB,

@@ -25,7 +25,6 @@ from transformer.models.language_model import LanguageModel
 from transformer.models.pure import split
 
 VOCAB, PROMPT, TOKENS, STOP = 4, 4, 6, 3
-# The programs here are many and run once: less work on each.
 # Large weights and no tied embeddings: what was read decides what is likely.
 CONFIG = ModelConfig(
     vocab_size=VOCAB,

@@ -26,7 +26,6 @@ from transformer.models.pure import split
 VOCAB, PROMPT, TOKENS, STOP = 5, 4, 9, 4
 # Tokens that are read: all but the last one chosen. No table of positions is longer.
 LENGTH = PROMPT + TOKENS - 1
-# The programs here are many and run once: less work on each.
 # Large weights and no tied embeddings: what was read decides what is likely.
 CONFIG = {
     "vocab_size": VOCAB,

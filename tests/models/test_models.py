@@ -41,7 +41,6 @@ KEY = jax.random.key(0)
 SIZES = {"vocab_size": 11, "max_length": 6, "num_layers": 1, "d_model": 8, "num_heads": 2, "d_ff": 8}
 LAWS = {"initializer": Normal(0.4), "embedding_initializer": Normal(0.4), "scale_residual_init": False}
 SIMPLE = {"norm": RMSNorm(), "activation": ReLU()}
-# The programs here are many and run a few times: less work on each.
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 SOURCE, TARGET = np.array([[7, 3, 9, 5]]), np.array([[1, 6, 2, 8, 4]])
 

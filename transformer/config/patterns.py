@@ -36,16 +36,16 @@ class Pattern(Variant):
 
     def __or__(self, other: "Pattern") -> "Pattern":
         """The choices of both; where both have one, the other's."""
-        return dataclasses.replace(self, **{name: values for name, values in other._values().items() if values})
+        return dataclasses.replace(self, **other._values())
 
     @property
     def period(self) -> int:
         """Layers after which it begins again."""
-        return math.lcm(*(len(values) or 1 for values in self._values().values()))
+        return math.lcm(*map(len, self._values().values()))
 
     def changes(self, layer: int) -> dict[str, Any]:
         """Fields of the model's config that the layer has of its own."""
-        return {name: values[layer % len(values)] for name, values in self._values().items() if values}
+        return {name: values[layer % len(values)] for name, values in self._values().items()}
 
     def _values(self) -> dict[str, tuple[Variant, ...]]:
-        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        return {name: values for name, values in vars(self).items() if values}

@@ -37,11 +37,15 @@ class Stack(nnx.Module):
         self.kinds = nnx.List(self._stacked(build, kind, len(builds), key) for kind, build in enumerate(builds))
 
     def _stacked(self, build, kind: int, period: int, key: jax.Array) -> nnx.Module:
-        def values(i):
-            return nnx.split(build(jax.random.fold_in(key, i)))[1]
+        graphdefs = []
 
-        graphdef, _ = nnx.split(nnx.eval_shape(lambda: build(key)))
-        return nnx.merge(graphdef, jax.vmap(values)(jnp.arange(kind, self.distinct, period)))
+        def values(i):
+            graphdef, values = nnx.split(build(jax.random.fold_in(key, i)))
+            graphdefs.append(graphdef)
+            return values
+
+        stacked = jax.vmap(values)(jnp.arange(kind, self.distinct, period))
+        return nnx.merge(graphdefs[0], stacked)
 
     def __len__(self) -> int:
         return self.num_layers

@@ -1,7 +1,7 @@
 """Check every option of the six families in every context, and every pair of options from two families.
 
 python -m transformer.testing              everything, on all cores
-python -m transformer.testing --rows 30    some of the combinations, always the same
+python -m transformer.testing --draw 30    30 of the options and 30 of the combinations, always the same
 python -m transformer.testing --catalogue  write transformer/CATALOGUE.md
 """
 
@@ -10,6 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -24,7 +25,7 @@ from transformer.testing.pool import run
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, help="combinations to check; all by default")
+    parser.add_argument("--draw", type=int, help="options, and combinations, to check; all by default")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes")
     parser.add_argument("--catalogue", action="store_true", help="write the catalogue and check nothing")
     arguments = parser.parse_args()
@@ -34,20 +35,24 @@ def main() -> None:
         return
     start = time.monotonic()
     options = {str(option): option for values in FAMILIES.values() for option in values}
-    rows = covering.rows
-    if arguments.rows is not None:
-        drawn = np.random.default_rng(0).permutation(len(rows))[: arguments.rows]
-        rows = tuple(rows[i] for i in sorted(drawn))
-    companies = [merged(FACTORS, row) for row in rows]
+    companies = [merged(FACTORS, row) for row in covering.rows]
+    alone, together = (drawn(every, arguments.draw) for every in (list(options.values()), companies))
     done = [
-        *run(check_choices, list(options.values()), "options", arguments.workers),
-        *run(check_company, companies, "combinations", arguments.workers),
+        *run(check_choices, alone, "options", arguments.workers),
+        *run(check_company, together, "combinations", arguments.workers),
     ]
-    report(covering, len(rows), done, time.monotonic() - start)
+    report(covering, len(alone), len(together), done, time.monotonic() - start)
     sys.exit(any(one.failed for one in done))
 
 
-def report(covering: Covering, num_rows: int, done: Sequence[Checked], seconds: float) -> None:
+def drawn(every: Sequence[Any], count: int | None) -> Sequence[Any]:
+    """So many of them, in their order; all without a number."""
+    if count is None:
+        return every
+    return [every[i] for i in sorted(np.random.default_rng(0).permutation(len(every))[:count])]
+
+
+def report(covering: Covering, alone: int, together: int, done: Sequence[Checked], seconds: float) -> None:
     """Print what there is, what was checked, and what failed."""
     console = Console()
     table = Table("family", "options", title="The catalogue")
@@ -55,8 +60,9 @@ def report(covering: Covering, num_rows: int, done: Sequence[Checked], seconds: 
         table.add_row(name, str(len(values)))
     console.print(table)
     console.print(
-        f"{covering.pairs} pairs of options of different kinds in {len(covering.rows)} combinations, of which "
-        f"{num_rows} were checked; {len(covering.refused)} more pairs are refused with a reason",
+        f"{covering.pairs} pairs of options of different kinds in {len(covering.rows)} combinations; "
+        f"{len(covering.refused)} more pairs are refused with a reason; {alone} options and {together} combinations "
+        "were checked",
         highlight=False,
     )
     for one in done:

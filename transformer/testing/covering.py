@@ -29,46 +29,45 @@ def cover(families: Mapping[str, Sequence[Changes]], seed: int = 0, tries: int =
     """A covering array of strength 2, greedy: each row takes of several drawn ones that with most new pairs."""
     rng = np.random.default_rng(seed)
     options = [(name, i) for name, values in families.items() for i in range(len(values))]
-    refused, open_pairs = {}, set()
-    for left, right in itertools.combinations(options, 2):
+    sizes = [len(values) for values in families.values()]
+    places = np.stack([np.cumsum([0, *sizes[:-1]]), np.cumsum(sizes)], 1)
+    refused, possible = {}, np.zeros((len(options), len(options)), bool)
+    for (i, left), (j, right) in itertools.combinations(enumerate(options), 2):
         if left[0] == right[0]:
             continue
-        reasons = refusals(merged(families, dict([left, right])))
-        if len(reasons) == 2:
-            refused[left, right] = reasons["encoder"]
+        if reason := refusal(merged(families, dict([left, right]))):
+            refused[left, right] = reason
         else:
-            open_pairs.add((left, right))
-    total, rows = len(open_pairs), []
-    while open_pairs:
-        start = min(open_pairs)
-        drawn = [_row(families, start, open_pairs, refused, rng) for _ in range(tries)]
-        valid = [row for row in drawn if len(refusals(merged(families, row))) < 2]
-        if not valid:  # no company was found in which this pair can be: the pair by itself
-            valid = [dict(start)]
-        best = max(valid, key=lambda row: len(open_pairs & pairs_of(row)))
-        open_pairs -= pairs_of(best)
-        rows.append(best)
-    return Covering(tuple(rows), total, refused)
+            possible[i, j] = possible[j, i] = True
+    still, rows = possible.copy(), []
+    while still.any():
+        start = [int(i) for i in np.unravel_index(still.argmax(), still.shape)]
+        drawn = [_row(places, start, still, possible, rng) for _ in range(tries)]
+        drawn.sort(key=lambda row: -still[np.ix_(row, row)].sum())
+        fitting = (row for row in drawn if not refusal(merged(families, dict(options[i] for i in row))))
+        best = next(fitting, start)  # no company was found in which this pair can be: the pair by itself
+        still[np.ix_(best, best)] = False
+        rows.append(dict(options[i] for i in best))
+    return Covering(tuple(rows), int(possible.sum()) // 2, refused)
 
 
-def _row(families, start, open_pairs, refused, rng) -> dict[str, int]:
-    """A row that holds a pair, the other families one by one by what they cover."""
-    row = dict(start)
-    for name in map(str, rng.permutation([name for name in families if name not in row])):
-        fitting = [
-            i
-            for i in range(len(families[name]))
-            if not any(((o, (name, i)) in refused or ((name, i), o) in refused) for o in row.items())
-        ]
-        if fitting:
-            gains = {i: _gain(row, (name, i), open_pairs) for i in fitting}
-            most = max(gains.values())
-            row[name] = int(rng.choice([i for i, gain in gains.items() if gain == most]))
+def refusal(choices: Changes) -> str | None:
+    """Why a model of these choices can be neither a decoder nor an encoder; None if it can."""
+    reasons = refusals(choices)
+    return reasons["encoder"] if len(reasons) == 2 else None
+
+
+def _row(places, start, still, possible, rng) -> list[int]:
+    """A row that holds a pair, the other families one by one by what they cover; as numbers of options."""
+    row = list(start)
+    gains, fits = still[row].sum(0), possible[row].all(0)
+    for first, end in rng.permutation(places):
+        own = first + np.flatnonzero(fits[first:end])
+        if own.size:
+            best = int(rng.choice(own[gains[own] == gains[own].max()]))
+            row.append(best)
+            gains, fits = gains + still[best], fits & possible[best]
     return row
-
-
-def _gain(row: dict[str, int], option: Option, open_pairs) -> int:
-    return sum(((other, option) in open_pairs) or ((option, other) in open_pairs) for other in row.items())
 
 
 def pairs_of(row: Mapping[str, int]) -> set[tuple[Option, Option]]:

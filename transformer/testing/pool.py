@@ -3,13 +3,15 @@
 import concurrent.futures
 import gc
 import multiprocessing
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
 from rich.progress import track
 
 from transformer.testing.check import Checked
+from transformer.testing.subject import QUICK
 
 
 def run(check: Callable[[Any], Checked], choices: Sequence[Any], what: str, workers: int) -> list[Checked]:
@@ -20,6 +22,15 @@ def run(check: Callable[[Any], Checked], choices: Sequence[Any], what: str, work
 
 
 def prepare() -> None:
-    """A dtype that is promoted in silence is an error, as in the tests; what is imported is no garbage."""
+    """A dtype that is promoted in silence is an error, as in the tests; what is imported is no garbage.
+
+    All is compiled quickly, also what is no program of a `Subject`; XLA reads it with the first program.
+    """
+    os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *flags(QUICK)])
     jax.config.update("jax_numpy_dtype_promotion", "strict")
     gc.freeze()
+
+
+def flags(options: Mapping[str, Any]) -> list[str]:
+    """Options of the compiler as words of the variable XLA_FLAGS."""
+    return [f"--{name}={str(value).lower()}" for name, value in options.items()]

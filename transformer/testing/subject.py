@@ -34,12 +34,14 @@ SMALL: dict[str, Any] = {
     "layers": Scanned(),
 }
 """Sizes in which no two axes are equal by chance save those that have to be; one layer is compiled for all."""
-_QUICK: dict[str, Any] = {"xla_backend_optimization_level": 0, "xla_cpu_parallel_codegen_split_count": 1}
-QUICK: list[dict[str, Any]] = [_QUICK | {"xla_cpu_use_fusion_emitters": False}, _QUICK]
-"""The programs are many and run a few times: compiled in little time, by the first options this JAX knows.
+QUICK: dict[str, Any] = {"xla_backend_optimization_level": 0, "xla_cpu_parallel_codegen_split_count": 1}
+"""The programs are many and run a few times: compiled in little time.
 
-One piece of machine code a program, in place of 32 to be made side by side, takes two thirds of the time.
+One piece of machine code a program, in place of 32 to be made side by side, takes two thirds of the time;
+kernels without MLIR a quarter of that. Later JAX has them no more, and ends at an option it does not know.
 """
+if jax.__version_info__ < (0, 11):
+    QUICK["xla_cpu_use_fusion_emitters"] = False
 
 
 def small(kind: type[ModelConfig] = ModelConfig, **choices: Any) -> ModelConfig:
@@ -158,20 +160,9 @@ def drawn(spec: Parameter, shape: jax.ShapeDtypeStruct) -> np.ndarray:
     return np.stack([spec.initial_value(key) for key in keys])
 
 
-@functools.cache
-def _options() -> dict[str, Any]:
-    for options in QUICK[:-1]:
-        try:
-            jax.jit(jnp.negative, compiler_options=options)(jnp.float32(1))
-        except jax.errors.JaxRuntimeError:
-            continue
-        return options
-    return QUICK[-1]
-
-
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compiled with little optimization."""
-    return jax.jit(function, compiler_options=_options())
+    return jax.jit(function, compiler_options=QUICK)
 
 
 def shaken(params: Params, seed: int = 0, size: float = 0.2) -> Params:
