@@ -1,5 +1,7 @@
 """A run read back from its folder."""
 
+import json
+
 import chex
 import jax
 import numpy as np
@@ -35,13 +37,17 @@ def test_what_was_trained_is_what_is_loaded(config, corpus, tmp_path, changes):
 
 def test_the_folder_of_a_run_under_way_is_left_as_it_is(config, corpus, tmp_path):
     workdir = tmp_path / "run"
-    train(config.replace(checkpoint_every=5), REPLICAS, corpus, workdir)
+    train(config.replace(checkpoint_every=5, evaluate_every=5), REPLICAS, corpus, workdir)
     checkpoints = workdir / "checkpoints"
     (checkpoints / f"{steps(checkpoints)[-1]:08d}").rename(checkpoints / ".00000012.partial")
     with (workdir / "metrics.jsonl").open("a") as file:
         file.write('{"step": 12, "repl')
     before = sorted(workdir.rglob("*"))
-    assert load_run(workdir).step == 10
+    run = load_run(workdir)
+    evaluated = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()[:-1]]
+    at_step = [line["validation_loss"] for line in evaluated if line["step"] == 10 and "validation_loss" in line]
+    assert run.step == 10
+    np.testing.assert_array_equal(run.validation_loss, at_step)
     assert sorted(workdir.rglob("*")) == before
 
 

@@ -35,7 +35,7 @@ class StoredRun:
     all_params: Params
     """As they are evaluated: averaged where the run averages."""
     validation_loss: np.ndarray
-    """(R,) at the last evaluation; NaN where there was none or the replica diverged."""
+    """(R,) at the last evaluation up to `step`; NaN where there was none or the replica diverged."""
 
     @functools.cached_property
     def apply(self) -> Apply:
@@ -77,15 +77,16 @@ def load_run(workdir: str | Path, mesh: MeshConfig = ONE_DEVICE) -> StoredRun:
     if found is None:
         raise ConfigError(f"workdir: {workdir} has no checkpoint yet")
     state, notes = found
-    loss = _last_losses(workdir / "metrics.jsonl", len(replicas))
-    return StoredRun(workdir, config, replicas, notes["data"]["position"], state.evaluated, loss)
+    step = notes["data"]["position"]
+    loss = _last_losses(workdir / "metrics.jsonl", len(replicas), step)
+    return StoredRun(workdir, config, replicas, step, state.evaluated, loss)
 
 
-def _last_losses(path: Path, count: int) -> np.ndarray:
+def _last_losses(path: Path, count: int, step: int) -> np.ndarray:
     losses = np.full(count, np.nan)
     for line in path.read_text().rpartition("\n")[0].splitlines():  # the last may be half written
         entry = json.loads(line)
-        if "validation_loss" in entry:
+        if "validation_loss" in entry and entry["step"] <= step:
             value = entry["validation_loss"]
             losses[entry["replica"]] = np.nan if value is None else value
     return losses
