@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import jax.numpy as jnp
-import numpy as np
 import pytest
 
 from transformer.config.norms import Norm
@@ -12,6 +11,7 @@ from transformer.config.parameters import Constant, Parameter
 from transformer.config.positions import Position
 from transformer.config.variant import ConfigError
 from transformer.testing import check_variant
+from transformer.testing.__main__ import drawn
 from transformer.testing.catalogue import PATH, catalogue
 from transformer.testing.check import check_choices, check_company
 from transformer.testing.covering import cover, merged, pairs_of
@@ -19,11 +19,6 @@ from transformer.testing.options import FACTORS, FAMILIES
 
 OPTIONS = [option for options in FAMILIES.values() for option in options]
 COVERING = cover(FACTORS)
-
-
-def drawn(values, count):
-    """So many of them, always the same."""
-    return [values[i] for i in np.random.default_rng(0).permutation(len(values))[:count]]
 
 
 def name(changes):
