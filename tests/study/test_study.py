@@ -14,8 +14,8 @@ from transformer.config.positions import Position
 from transformer.config.relative_positions import ALiBi
 from transformer.config.run import RunConfig
 from transformer.config.variant import ConfigError
+from transformer.study.estimation import select_learning_rate, sensitivity
 from transformer.study.probes import LongerText
-from transformer.study.report import select_learning_rate, sensitivity
 from transformer.study.study import Study
 
 
@@ -119,6 +119,7 @@ def test_sensitivity_to_the_learning_rate():
     losses = np.array([[2.0, 2.0], [1.0, 1.0], [np.nan, 9.0]])
     assert sensitivity(losses, guess=3.0) == pytest.approx((2 + 1 + 3) / 3 - 1)
     assert sensitivity(np.full((3, 2), 1.5), guess=3.0) == 0
+    assert sensitivity(np.ones((1, 2)), guess=3.0) is None
 
 
 def test_probes_are_measured_on_trained_parameters(base, corpus, tmp_path):

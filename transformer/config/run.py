@@ -138,6 +138,11 @@ class RunConfig:
                 "use one text without data.document_separator"
             )
 
+    @property
+    def average_from(self) -> int | None:
+        """The first step whose resulting parameters are averaged."""
+        return None if self.average_last is None else max(self.steps - self.average_last, 0)
+
     def replace(self, changes: dict[str, Any] | None = None, **more: Any) -> Self:
         """A copy with fields changed by dotted path: `replace({"model.norm": RMSNorm()}, steps=100)`."""
         return replace(self, {**(changes or {}), **more})

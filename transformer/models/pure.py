@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 from flax import nnx
+from jax.typing import ArrayLike
 
 from transformer.config.parameters import Parameter
 from transformer.config.variant import ConfigError, nearest
@@ -34,7 +35,7 @@ def specs(model: nnx.Module) -> Params:
     return nest({path: _spec(variable) for path, variable in _variables(nnx.split(model)[1])})
 
 
-def initialize(build: Callable[[jax.Array], nnx.Module], key: jax.Array, initial_scale=1.0) -> Params:
+def initialize(build: Callable[[jax.Array], nnx.Module], key: jax.Array, initial_scale: ArrayLike = 1.0) -> Params:
     """The parameters of `build(key)`, random values times `initial_scale`; pure, so jit or map it."""
     model = build(key)
     return jax.tree.map(

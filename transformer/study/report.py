@@ -1,7 +1,7 @@
-"""What a study found: selection, estimation, comparison; as JSON, Markdown, a table and pictures."""
+"""What a study found: its arms compared; as JSON, Markdown, a table and pictures."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,12 +11,12 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from transformer.config.run import RunConfig
 from transformer.data.dataset import Dataset
 from transformer.study import figures
-from transformer.study.cell import Result
+from transformer.study.estimation import ArmRuns, mean, sensitivity
 from transformer.study.statistics import (
     Interval,
+    PairedComparison,
     compare_paired,
     holm,
     mean_interval,
@@ -26,25 +26,6 @@ from transformer.study.statistics import (
 )
 from transformer.training.checkpoint import write_durably
 from transformer.training.environment import environment
-
-
-@dataclass(frozen=True)
-class ArmRuns:
-    """An arm with the results of its runs."""
-
-    changes: str
-    config: RunConfig
-    cell: Result
-    folder: Path
-
-    def losses(self, num_learning_rates: int) -> np.ndarray:
-        """(learning rates, seeds) final validation losses; NaN for a diverged run.
-
-        Diverged is what stopped being finite, and what ends worse than a uniform guess.
-        """
-        final = np.array([np.nan if x is None else x for x in self.cell.validation_loss])
-        final[final > self.config.objective.chance(self.config.model)] = np.nan
-        return final.reshape(num_learning_rates, -1)
 
 
 @dataclass(frozen=True)
@@ -77,7 +58,7 @@ class ArmReport:
     loss_by_learning_rate: dict[str, float | None]
     """Mean over all seeds that did not diverge."""
     sensitivity: float | None
-    """Mean over learning rates of min(loss, uniform guess), less the best (Wortsman et al. 2023, section 2.3)."""
+    """To the learning rate; None of a single one."""
     exact_match: float | None
     """Mean over the estimation seeds at the selected learning rate."""
     probes: dict[str, float | None]
@@ -199,72 +180,28 @@ def analyse(
     *,
     name: str,
     baseline: str,
-    learning_rates: Sequence[float],
-    num_selection_seeds: int,
     margin: float,
     planned_effect: float,
     config: dict[str, Any],
     data: Dataset,
     failed: Mapping[str, str],
 ) -> Report:
-    """Select a learning rate per arm, estimate on the other seeds, compare with the baseline."""
-    losses = {arm: run.losses(len(learning_rates)) for arm, run in runs.items()}
-    chosen = {arm: select_learning_rate(x[:, :num_selection_seeds]) for arm, x in losses.items()}
-    estimates = {arm: x[chosen[arm], num_selection_seeds:] for arm, x in losses.items()}
+    """Compare each arm with the baseline, seed by seed."""
+    estimates = {arm: run.estimates for arm, run in runs.items()}
     others = [arm for arm in runs if arm != baseline]
     comparisons = {arm: compare_paired(estimates[arm], estimates[baseline]) for arm in others}
     corrected = dict(zip(others, holm([comparisons[arm].p for arm in others]), strict=True))
     correlation = pooled_correlation(np.stack(list(estimates.values())))
-    spread = np.nanmean([np.nanstd(x, ddof=1) for x in estimates.values() if np.isfinite(x).sum() > 1] or [np.nan])
     effect = smallest_detectable_effect(
         estimates[baseline].size,
         comparisons=len(others),
         correlation=float(np.nan_to_num(np.clip(correlation, 0, 0.999))),
     )
-
-    def row(arm: str) -> ArmReport:
-        cell, values = runs[arm].cell, estimates[arm]
-        healthy, compared = values[np.isfinite(values)], comparisons.get(arm)
-
-        def of_estimates(numbers: Sequence[float | None]) -> float | None:
-            by_rate = np.array(numbers, np.float64).reshape(len(learning_rates), -1)
-            own = by_rate[chosen[arm], num_selection_seeds:]
-            return float(np.nanmean(own)) if np.isfinite(own).any() else None
-
-        by_rate = {
-            f"{rate:g}": float(np.nanmean(x)) if np.isfinite(x).any() else None
-            for rate, x in zip(learning_rates, losses[arm], strict=True)
-        }
-        guess = runs[arm].config.objective.chance(runs[arm].config.model)
-        return ArmReport(
-            name=arm,
-            changes=runs[arm].changes,
-            n_ok=int(np.isfinite(losses[arm]).sum()),
-            n_diverged=int(np.isnan(losses[arm]).sum()),
-            learning_rate=learning_rates[chosen[arm]],
-            loss=float(healthy.mean()) if len(healthy) else None,
-            loss_interval=mean_interval(healthy),
-            n_pairs=len(healthy) if compared is None else compared.n,
-            difference=compared.difference if compared and compared.n else None,
-            difference_interval=compared.interval if compared else None,
-            p_corrected=corrected.get(arm),
-            verdict="baseline" if compared is None else verdict(compared, corrected[arm], margin),
-            parameters=cell.parameters,
-            flops=cell.flops,
-            seconds=cell.seconds,
-            loss_by_learning_rate=by_rate,
-            sensitivity=sensitivity(losses[arm], guess) if len(learning_rates) > 1 else None,
-            exact_match=of_estimates(cell.exact_match),
-            probes={label: of_estimates(x) for label, x in cell.probes.items()},
-            estimates=values.tolist(),
-            deviation=float(healthy.std(ddof=1)) if len(healthy) > 1 else None,
-            worst=float(healthy.max()) if len(healthy) else None,
-        )
-
+    spread = np.nanmean([np.nanstd(x, ddof=1) for x in estimates.values() if np.isfinite(x).sum() > 1] or [np.nan])
     return Report(
         name=name,
         baseline=baseline,
-        arms=[row(arm) for arm in runs],
+        arms=[_arm_report(arm, run, comparisons.get(arm), corrected.get(arm), margin) for arm, run in runs.items()],
         correlation=correlation,
         smallest_detectable_effect=float(effect * spread),
         planned_effect=planned_effect,
@@ -273,33 +210,44 @@ def analyse(
         config=config,
         data={"source": data.source, "fingerprint": data.fingerprint},
         environment=environment(),
-        curves={
-            arm: _estimation_curves(run, chosen[arm], losses[arm].shape[1], num_selection_seeds)
-            for arm, run in runs.items()
-        },
+        curves={arm: run.curves for arm, run in runs.items()},
         failed=dict(failed),
     )
 
 
-def sensitivity(losses: np.ndarray, guess: float) -> float:
-    """Of (learning rates, seeds) losses, NaN where a run diverged."""
-    capped = np.nan_to_num(np.minimum(losses, guess), nan=guess).mean(1)
-    return float(capped.mean() - capped.min())
-
-
-def select_learning_rate(losses: np.ndarray) -> int:
-    """The row of (learning rates, selection seeds) with the fewest diverged runs, and of those the lowest mean."""
-    if len(losses) == 1:
-        return 0
-    diverged = np.isnan(losses).sum(1)
-    means = [np.nanmean(x) if np.isfinite(x).any() else np.inf for x in losses]
-    return min(range(len(losses)), key=lambda i: (diverged[i], means[i]))
-
-
-def _estimation_curves(run: ArmRuns, chosen: int, num_seeds: int, num_selection_seeds: int) -> figures.Curves:
-    first = chosen * num_seeds
-    wanted = range(first + num_selection_seeds, first + num_seeds)
-    return {replica: curve for replica, curve in figures.read_curves(run.folder, "loss").items() if replica in wanted}
+def _arm_report(
+    name: str, run: ArmRuns, compared: PairedComparison | None, p_corrected: float | None, margin: float
+) -> ArmReport:
+    """Without a comparison, of the baseline."""
+    cell, losses, estimates = run.cell, run.losses, run.estimates
+    healthy = estimates[np.isfinite(estimates)]
+    said = "baseline"
+    if compared is not None and p_corrected is not None:
+        said = verdict(compared, p_corrected, margin)
+    return ArmReport(
+        name=name,
+        changes=run.changes,
+        n_ok=int(np.isfinite(losses).sum()),
+        n_diverged=int(np.isnan(losses).sum()),
+        learning_rate=run.learning_rates[run.selected],
+        loss=mean(estimates),
+        loss_interval=mean_interval(healthy),
+        n_pairs=len(healthy) if compared is None else compared.n,
+        difference=compared.difference if compared and compared.n else None,
+        difference_interval=compared.interval if compared else None,
+        p_corrected=p_corrected,
+        verdict=said,
+        parameters=cell.parameters,
+        flops=cell.flops,
+        seconds=cell.seconds,
+        loss_by_learning_rate=run.loss_by_learning_rate,
+        sensitivity=sensitivity(losses, run.guess),
+        exact_match=run.estimate(cell.exact_match),
+        probes={label: run.estimate(numbers) for label, numbers in cell.probes.items()},
+        estimates=estimates.tolist(),
+        deviation=float(healthy.std(ddof=1)) if len(healthy) > 1 else None,
+        worst=float(healthy.max()) if len(healthy) else None,
+    )
 
 
 def _finite(value: Any) -> Any:

@@ -13,8 +13,9 @@ from transformer.data.dataset import Dataset, load_data
 from transformer.study import budget as budgets
 from transformer.study.cell import Cell, Result
 from transformer.study.engines import LOCAL, Engine
+from transformer.study.estimation import ArmRuns
 from transformer.study.probes import Probe
-from transformer.study.report import ArmRuns, Report, analyse
+from transformer.study.report import Report, analyse
 from transformer.study.statistics import smallest_detectable_effect
 from transformer.training.workdir import locked
 
@@ -158,8 +159,11 @@ class Study:
         return failed
 
     def _analyse(self, cells: Mapping[str, Cell], failed: Mapping[str, str], data: Dataset) -> Report:
+        rates = self.learning_rates or (self.base.optimizer.learning_rate,)
         runs = {
-            name: ArmRuns(changes_text(self.arms[name]), cell.config, result, cell.folder)
+            name: ArmRuns(
+                changes_text(self.arms[name]), cell.config, result, cell.folder, rates, self.num_selection_seeds
+            )
             for name, cell in cells.items()
             if name not in failed and (result := cell.result()) is not None
         }
@@ -170,8 +174,6 @@ class Study:
             runs,
             name=self.name,
             baseline=self.baseline_name,
-            learning_rates=self.learning_rates or (self.base.optimizer.learning_rate,),
-            num_selection_seeds=self.num_selection_seeds,
             margin=self.margin,
             planned_effect=self.planned_effect(),
             config=self.to_json(),

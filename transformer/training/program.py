@@ -4,6 +4,7 @@ Shapes come first, then where each array lies, then the program that makes it th
 holds more of a model than its part.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,18 +12,21 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
+from flax import nnx
 from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from transformer.config.mesh import AUTOMATIC, MeshConfig
-from transformer.config.objectives import Sums
+from transformer.config.objectives import Batch, Sums
 from transformer.config.run import Replica, RunConfig
 from transformer.functional.devices import DATA, REPLICA
+from transformer.functional.earlier import Earlier
 from transformer.models import pure
 from transformer.models.build import build
-from transformer.models.pure import Params
+from transformer.models.pure import Apply, Params
 from transformer.modules.parameter import at
-from transformer.training.optimizer import learning_rate, make_optimizer, stack_numbers
+from transformer.training.optimizer import Numbers, learning_rate, make_optimizer, stack_numbers
 from transformer.training.replicas import over_replicas, repeat
 from transformer.training.sharding import make_mesh, parameter_axes, state_shardings
 from transformer.training.step import TrainState, create_train_state, make_train_step
@@ -74,81 +78,94 @@ def make_program(
     Raises:
       ConfigError: the mesh does not fit the devices, the batch or the model; `initial` is of another model.
     """
-
-    def make_model(key):
-        return build(config.model, key=key)
-
     mesh = make_mesh(mesh_config, len(replicas), config.batch_size // config.accumulation)
-    model = pure.abstract(make_model)
+    model = pure.abstract(functools.partial(_model, config))
     shapes, apply = pure.split(model)
     axes = parameter_axes(mesh_config, config.model, shapes, mesh)
     optimizer = make_optimizer(config.optimizer, config.steps, pure.specs(model))
-    average_from = None if config.average_last is None else max(config.steps - config.average_last, 0)
     step = make_train_step(
         apply,
         config.objective,
         optimizer,
         accumulation=config.accumulation,
-        average_from=average_from,
+        average_from=config.average_from,
         skip_limit=config.optimizer.skip_limit,
         skip_above=config.optimizer.skip_above,
     )
-
-    def init(seed, initial_scale, numbers, given):
-        key = jax.random.key(seed)
-        params = pure.overlay(pure.initialize(make_model, at(key, "params"), initial_scale), given)
-        more = {"averaged": average_from is not None, "earlier": beginning(params, config.batch_size)}
-        return create_train_state(params, optimizer, numbers, at(key, "training"), **more)
-
-    def beginning(params, batch_size):
-        return None if config.model.memory_length is None else apply(params, batch_size, method="beginning")
-
-    def evaluate(params, batches):
-        objective = config.objective.plain()
-
-        def sums_of(batch, earlier):
-            return objective.following(apply, params, batch, None, earlier)
-
-        def add(carry, batch):
-            sums, earlier = carry
-            more, earlier = sums_of(batch, earlier)
-            return (jax.tree.map(jnp.add, sums, more), earlier), None
-
-        first = jax.tree.map(lambda a: a[0], batches)
-        earlier = beginning(params, len(jax.tree.leaves(first)[0]))
-        zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(sums_of, first, earlier)[0])
-        return lax.scan(add, (zeros, earlier), batches)[0][0]
-
-    def rates():
-        column = jax.tree.map(lambda x: x[:, None], numbers)
-        return learning_rate(config.optimizer, column, jnp.arange(config.steps), config.steps)
-
+    numbers = stack_numbers(config.optimizer, replicas)
     seeds = np.array([r.seed for r in replicas], np.int32)
     scales = np.array([r.initial_scale for r in replicas], np.float32)
-    numbers = stack_numbers(config.optimizer, replicas)
-    init_all, given = over_replicas(init, mesh, shared=(3,)), initial or {}
-    states = jax.eval_shape(init_all, seeds, scales, numbers, given)
+    start = (seeds, scales, numbers, initial or {})
+    init = over_replicas(functools.partial(_initial_state, config, apply, optimizer), mesh, shared=(3,))
+    states = jax.eval_shape(init, *start)
     split = state_shardings(states, axes, shapes, mesh)
+    rows = NamedSharding(mesh, PartitionSpec(REPLICA, DATA))
+    split = split._replace(earlier=jax.tree.map(lambda _: rows, states.earlier))
     of_replica, batches, shared_batches, whole = (
         NamedSharding(mesh, spec) for spec in (PartitionSpec(REPLICA), BATCHES, SHARED_BATCHES, PartitionSpec())
     )
-    rows = NamedSharding(mesh, PartitionSpec(REPLICA, DATA))
-    split = split._replace(earlier=jax.tree.map(lambda _: rows, states.earlier))
-    compiled_init = jax.jit(init_all, out_shardings=split)
+    compiled_init = jax.jit(init, out_shardings=split)
+    evaluate = over_replicas(functools.partial(_evaluate, config, apply), mesh, shared=(1,))
     return Program(
-        init=lambda: compiled_init(seeds, scales, numbers, given),
+        init=lambda: compiled_init(*start),
         train=jax.jit(
             over_replicas(repeat(step), mesh),
             in_shardings=(split, batches),
             out_shardings=(split, of_replica),
             donate_argnums=0,
         ),
-        evaluate=jax.jit(
-            over_replicas(evaluate, mesh, shared=(1,)),
-            in_shardings=(None, shared_batches),
-            out_shardings=of_replica,
-        ),
-        learning_rates=jax.jit(rates, out_shardings=whole),
+        evaluate=jax.jit(evaluate, in_shardings=(None, shared_batches), out_shardings=of_replica),
+        learning_rates=jax.jit(functools.partial(_learning_rates, config, numbers), out_shardings=whole),
         abstract_state=jax.tree.map(lambda s, own: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=own), states, split),
         mesh=mesh,
     )
+
+
+def _model(config: RunConfig, key: jax.Array) -> nnx.Module:
+    return build(config.model, key=key)
+
+
+def _initial_state(
+    config: RunConfig,
+    apply: Apply,
+    optimizer: optax.GradientTransformation,
+    seed: jax.Array,
+    scale: jax.Array,
+    numbers: Numbers,
+    given: Params,
+) -> TrainState:
+    """Of one replica."""
+    key = jax.random.key(seed)
+    params = pure.overlay(pure.initialize(functools.partial(_model, config), at(key, "params"), scale), given)
+    earlier = _beginning(config, apply, params, config.batch_size)
+    averaged = config.average_from is not None
+    return create_train_state(params, optimizer, numbers, at(key, "training"), averaged=averaged, earlier=earlier)
+
+
+def _beginning(config: RunConfig, apply: Apply, params: Params, batch_size: int) -> Earlier | None:
+    """What is earlier than the first batch, of a model that goes on where the one before ended."""
+    return None if config.model.memory_length is None else apply(params, batch_size, method="beginning")
+
+
+def _evaluate(config: RunConfig, apply: Apply, params: Params, batches: Batch) -> Sums:
+    """Over the batches (N, B, …) of one replica."""
+    objective = config.objective.plain()
+
+    def sums_of(batch, earlier):
+        return objective.following(apply, params, batch, None, earlier)
+
+    def add(carry, batch):
+        sums, earlier = carry
+        more, earlier = sums_of(batch, earlier)
+        return (jax.tree.map(jnp.add, sums, more), earlier), None
+
+    first = jax.tree.map(lambda a: a[0], batches)
+    earlier = _beginning(config, apply, params, len(jax.tree.leaves(first)[0]))
+    zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(sums_of, first, earlier)[0])
+    return lax.scan(add, (zeros, earlier), batches)[0][0]
+
+
+def _learning_rates(config: RunConfig, numbers: Numbers) -> jax.Array:
+    """(R, steps)."""
+    column = jax.tree.map(lambda x: x[:, None], numbers)
+    return learning_rate(config.optimizer, column, jnp.arange(config.steps), config.steps)

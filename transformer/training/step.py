@@ -104,37 +104,11 @@ def make_train_step(
       skip_above: norm of the gradient above which an update is left out too.
     """
     optimizer = optax.with_extra_args_support(optimizer)
-
-    def gradient(params: Params, batch: Batch, earlier: Earlier | None, key: jax.Array) -> Gradient:
-        def total(params):
-            sums, after = objective.following(apply, params, batch, key, earlier)
-            loss = sums.loss.sum()
-            return loss, (Total(loss, sums.weight.sum()), after)
-
-        grads, (sums, after) = jax.grad(total, has_aux=True)(params)
-        return (sums, grads), after
-
-    def accumulated(params: Params, batch: Batch, earlier: Earlier | None, key: jax.Array) -> Gradient:
-        if accumulation == 1:
-            return gradient(params, batch, earlier, key)
-        # Every n-th sequence, so that each device that shares the batch has a part of every piece.
-        rows = (batch, earlier)
-        pieces = jax.tree.map(lambda a: jnp.moveaxis(a.reshape(-1, accumulation, *a.shape[1:]), 1, 0), rows)
-        keys = jax.random.split(key, accumulation)
-        first = jax.tree.map(lambda a: a[0], pieces)
-        zeros = jax.tree.map(jnp.zeros_like, jax.eval_shape(gradient, params, first[0], first[1], key)[0])
-
-        def add(total, piece):
-            (batch, earlier), key = piece
-            more, after = gradient(params, batch, earlier, key)
-            return jax.tree.map(jnp.add, total, more), after
-
-        total, after = lax.scan(add, zeros, (pieces, keys))
-        return total, jax.tree.map(lambda a: jnp.moveaxis(a, 0, 1).reshape(-1, *a.shape[2:]), after)
+    gradient = make_gradient(apply, objective, accumulation)
 
     def step(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
         key = jax.random.fold_in(state.key, state.step)
-        (sums, grads), earlier = accumulated(state.params, batch, state.earlier, key)
+        (sums, grads), earlier = gradient(state.params, batch, state.earlier, key)
         weight = jnp.maximum(sums.weight, 1.0)
         loss, grads = sums.loss / weight, jax.tree.map(lambda g: g / weight, grads)
         grad_norm = optax.tree.norm(grads)
@@ -163,6 +137,37 @@ def make_train_step(
         return new, {"loss": loss, "grad_norm": grad_norm, "skipped": 1 - healthy.astype(jnp.int32)}
 
     return step
+
+
+def make_gradient(apply: Apply, objective: Objective, accumulation: int) -> Callable[..., Gradient]:
+    """`(params, batch, earlier, key)` to sums and gradient, of so many pieces of the batch, one after another."""
+
+    def whole(params: Params, batch: Batch, earlier: Earlier | None, key: jax.Array) -> Gradient:
+        def total(params):
+            sums, after = objective.following(apply, params, batch, key, earlier)
+            loss = sums.loss.sum()
+            return loss, (Total(loss, sums.weight.sum()), after)
+
+        grads, (sums, after) = jax.grad(total, has_aux=True)(params)
+        return (sums, grads), after
+
+    def in_pieces(params: Params, batch: Batch, earlier: Earlier | None, key: jax.Array) -> Gradient:
+        # Every n-th sequence, so that each device that shares the batch has a part of every piece.
+        rows = (batch, earlier)
+        pieces = jax.tree.map(lambda a: jnp.moveaxis(a.reshape(-1, accumulation, *a.shape[1:]), 1, 0), rows)
+        keys = jax.random.split(key, accumulation)
+        first = jax.tree.map(lambda a: a[0], pieces)
+        zeros = jax.tree.map(jnp.zeros_like, jax.eval_shape(whole, params, first[0], first[1], key)[0])
+
+        def add(total, piece):
+            (batch, earlier), key = piece
+            more, after = whole(params, batch, earlier, key)
+            return jax.tree.map(jnp.add, total, more), after
+
+        total, after = lax.scan(add, zeros, (pieces, keys))
+        return total, jax.tree.map(lambda a: jnp.moveaxis(a, 0, 1).reshape(-1, *a.shape[2:]), after)
+
+    return whole if accumulation == 1 else in_pieces
 
 
 def _add_to_mean(mean: Params | None, params: Params, count: jax.Array) -> Params:

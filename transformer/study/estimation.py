@@ -1,0 +1,96 @@
+"""What the runs of an arm say of it: its learning rate is selected on some seeds, its loss estimated on the others."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from transformer.config.run import RunConfig
+from transformer.study.cell import Result
+from transformer.study.figures import Curves, read_curves
+
+
+@dataclass(frozen=True)
+class ArmRuns:
+    """An arm with the results of its runs: learning rate by learning rate, each with every seed."""
+
+    changes: str
+    """What the arm changes of the base, in text form."""
+    config: RunConfig
+    cell: Result
+    folder: Path
+    learning_rates: Sequence[float]
+    num_selection_seeds: int
+    """The first seeds, which no estimate sees."""
+
+    @property
+    def guess(self) -> float:
+        """The loss of one who knows nothing."""
+        return self.config.objective.chance(self.config.model)
+
+    @cached_property
+    def losses(self) -> np.ndarray:
+        """(learning rates, seeds) final validation losses; NaN for a diverged run.
+
+        Diverged is what stopped being finite, and what ends worse than a uniform guess.
+        """
+        final = self._by_rate(self.cell.validation_loss)
+        final[final > self.guess] = np.nan
+        return final
+
+    @cached_property
+    def selected(self) -> int:
+        """The place of the learning rate that is best on the selection seeds."""
+        return select_learning_rate(self.losses[:, : self.num_selection_seeds])
+
+    @property
+    def estimates(self) -> np.ndarray:
+        """(estimation seeds,) losses at the selected learning rate; NaN for a diverged run."""
+        return self.losses[self.selected, self.num_selection_seeds :]
+
+    @property
+    def loss_by_learning_rate(self) -> dict[str, float | None]:
+        """The mean over all seeds that did not diverge."""
+        return {f"{rate:g}": mean(row) for rate, row in zip(self.learning_rates, self.losses, strict=True)}
+
+    @property
+    def curves(self) -> Curves:
+        """Training loss of the estimation runs at the selected learning rate."""
+        seeds = self.losses.shape[1]
+        wanted = range(self.selected * seeds + self.num_selection_seeds, (self.selected + 1) * seeds)
+        return {run: curve for run, curve in read_curves(self.folder, "loss").items() if run in wanted}
+
+    def estimate(self, numbers: Sequence[float | None]) -> float | None:
+        """The mean of one number for each run over the estimation runs at the selected learning rate."""
+        return mean(self._by_rate(numbers)[self.selected, self.num_selection_seeds :])
+
+    def _by_rate(self, numbers: Sequence[float | None]) -> np.ndarray:
+        return np.array(numbers, np.float64).reshape(len(self.learning_rates), -1)
+
+
+def mean(numbers: np.ndarray) -> float | None:
+    """Of those that are finite."""
+    finite = numbers[np.isfinite(numbers)]
+    return float(finite.mean()) if finite.size else None
+
+
+def select_learning_rate(losses: np.ndarray) -> int:
+    """The row of (learning rates, selection seeds) with the fewest diverged runs, and of those the lowest mean."""
+    if len(losses) == 1:
+        return 0
+    diverged = np.isnan(losses).sum(1)
+    means = [np.inf if (average := mean(row)) is None else average for row in losses]
+    return min(range(len(losses)), key=lambda i: (diverged[i], means[i]))
+
+
+def sensitivity(losses: np.ndarray, guess: float) -> float | None:
+    """To the learning rate, of (learning rates, seeds) losses, NaN where a run diverged; None of a single rate.
+
+    Mean over learning rates of min(loss, guess), less the best (Wortsman et al. 2023, section 2.3).
+    """
+    if len(losses) == 1:
+        return None
+    capped = np.nan_to_num(np.minimum(losses, guess), nan=guess).mean(1)
+    return float(capped.mean() - capped.min())
