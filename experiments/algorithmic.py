@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments import cli
-from experiments.run_command import RunOptions, Trained, conclude, load, mean_of, summarize, train_command
+from experiments.run_command import RunOptions, conclude, load, mean_of, summarize, train_command
 from transformer.config.model import ModelConfig
 from transformer.config.run import OptimizerConfig
 from transformer.data.algorithmic import (
@@ -33,6 +33,7 @@ from transformer.data.algorithmic import (
 )
 from transformer.data.puzzles import AlgorithmicConfig, AlgorithmicRun, Puzzles
 from transformer.inference.generate import generate
+from transformer.training.loop import Outcome
 
 QUESTIONS = 5
 
@@ -78,18 +79,18 @@ def main() -> None:
     puzzles = load(command)
     assert isinstance(puzzles, Puzzles)
     trained = train_command(command, AlgorithmicRun, puzzles)
-    exact, accuracy = trained.outcome.exact_match, trained.outcome.accuracy
+    exact, accuracy = trained.exact_match, trained.accuracy
     metrics = {
-        "exact_match": mean_of(exact, trained.healthy()),
-        "token_accuracy": mean_of(accuracy, trained.healthy()),
+        "exact_match": mean_of(exact, trained.healthy),
+        "token_accuracy": mean_of(accuracy, trained.healthy),
     }
     result = summarize(trained, metrics, exact)
     conclude(trained, result, "exact_match", answers(trained, puzzles))
 
 
-def answers(trained: Trained, puzzles: Puzzles) -> str:
+def answers(trained: Outcome, puzzles: Puzzles) -> str:
     """A few held-out questions, the best replica's answers by greedy decoding, and the right ones where they differ."""
-    lines, apply, params = [], trained.apply(), trained.params()
+    lines, apply, params = [], trained.apply, trained.params()
     for tokens, weights in list(zip(*puzzles.validation.values(), strict=True))[:QUESTIONS]:
         scored = np.flatnonzero(weights) + 1
         question, right = tokens[: scored[0]], tokens[scored[0] : scored[-1] + 1]

@@ -11,12 +11,13 @@ from pathlib import Path
 import numpy as np
 
 from experiments import cli
-from experiments.run_command import RunOptions, Trained, conclude, load, mean_of, summarize, train_command
+from experiments.run_command import RunOptions, conclude, load, mean_of, summarize, train_command
 from transformer.config.architectures import ClassifierConfig
 from transformer.config.objectives import Classification, Objective
 from transformer.config.rotary_positions import RoPE
 from transformer.config.run import OptimizerConfig
 from transformer.data.labelled import ClassificationRun, Labelled, LabelledConfig
+from transformer.training.loop import Outcome
 
 EXAMPLES = 5
 
@@ -42,15 +43,15 @@ def main() -> None:
     data = load(command)
     assert isinstance(data, Labelled)
     trained = train_command(command, ClassificationRun, data)
-    accuracy = trained.outcome.accuracy
-    result = summarize(trained, {"accuracy": mean_of(accuracy, trained.healthy())}, accuracy)
+    accuracy = trained.accuracy
+    result = summarize(trained, {"accuracy": mean_of(accuracy, trained.healthy)}, accuracy)
     conclude(trained, result, "accuracy", examples(trained, data))
 
 
-def examples(trained: Trained, data: Labelled) -> str:
+def examples(trained: Outcome, data: Labelled) -> str:
     """A few held-out texts with the class given by the best replica, and the right one where it differs."""
     some = {name: a[:EXAMPLES] for name, a in data.validation.items()}
-    logits = trained.apply()(trained.params(), some["inputs"], valid_BL=some["valid"])
+    logits = trained.apply(trained.params(), some["inputs"], valid_BL=some["valid"])
     lines = []
     for tokens, given, right in zip(some["inputs"], np.asarray(logits.argmax(-1)), some["labels"], strict=True):
         wrong = f"   (not {data.classes[right]})" if given != right else ""

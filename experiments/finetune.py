@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments import cli
-from experiments.run_command import RunOptions, Trained, load, train_command
+from experiments.run_command import RunOptions, load, train_command
 from transformer import pretrained
 from transformer.config.architectures import ClassifierConfig
 from transformer.config.model import ModelConfig
@@ -41,6 +41,7 @@ from transformer.models.pure import Params
 from transformer.pretrained.names import flat
 from transformer.training import hosts
 from transformer.training.checkpoint import write_durably
+from transformer.training.loop import Outcome
 
 FROM = Annotated[str, tyro.conf.arg(name="from")]
 HOW: dict[str, Any] = {
@@ -131,7 +132,7 @@ def fitting(folder: str, model: ModelConfig) -> Params:
     return pure.nest(taken)
 
 
-def conclude(arms: dict[str, Trained], workdir: Path) -> None:
+def conclude(arms: dict[str, Outcome], workdir: Path) -> None:
     """Show both arms at their best learning rates, draw their curves, and write result.json and the model."""
     from transformer.study.figures import plot_curves, read_curves  # loaded late: matplotlib
     from transformer.study.statistics import mean_interval
@@ -143,8 +144,8 @@ def conclude(arms: dict[str, Trained], workdir: Path) -> None:
     curves, result = {}, {}
     for arm, trained in arms.items():
         rate, best = best_rate(trained)
-        healthy = [i for i in best if trained.healthy()[i]]
-        losses, accuracies = trained.outcome.validation_loss[healthy], trained.outcome.accuracy[healthy]
+        healthy = [i for i in best if trained.healthy[i]]
+        losses, accuracies = trained.validation_loss[healthy], trained.accuracy[healthy]
         curves[arm] = {i: c for i, c in read_curves(trained.workdir, "validation_loss").items() if i in best}
         result[arm] = {"learning_rate": rate, "validation_loss": losses.tolist(), "accuracy": accuracies.tolist()}
         result[arm]["curves"] = list(curves[arm].values())
@@ -161,7 +162,7 @@ def conclude(arms: dict[str, Trained], workdir: Path) -> None:
     print(f"result.json and curves.png are in {workdir}; {kept}")
 
 
-def keep(trained: Trained) -> str:
+def keep(trained: Outcome) -> str:
     """Write the best replica as a published model; where it is, or why it is none. All processes call it."""
     folder, params = trained.workdir / "model", trained.params()
     if not hosts.is_writer():
@@ -174,10 +175,10 @@ def keep(trained: Trained) -> str:
     return f"the model is in {folder}"
 
 
-def best_rate(trained: Trained) -> tuple[float, list[int]]:
+def best_rate(trained: Outcome) -> tuple[float, list[int]]:
     """The learning rate with the lowest mean loss, one that diverged being the worst, and its replicas."""
     rates = [replica.filled(trained.config.optimizer).learning_rate for replica in trained.replicas]
-    losses = np.nan_to_num(trained.outcome.validation_loss, nan=np.inf)
+    losses = np.nan_to_num(trained.validation_loss, nan=np.inf)
     rate = min(dict.fromkeys(rates), key=lambda rate: losses[[r == rate for r in rates]].mean())
     assert rate is not None
     return rate, [i for i, own in enumerate(rates) if own == rate]

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from experiments import cli
-from experiments.run_command import RunOptions, Trained, conclude, load, mean_of, summarize, train_command
+from experiments.run_command import RunOptions, conclude, load, mean_of, summarize, train_command
 from transformer.config.architectures import ClassifierConfig
 from transformer.config.objectives import Objective, TokenClassification
 from transformer.config.pooling import NoPooling
@@ -21,6 +21,7 @@ from transformer.config.rotary_positions import RoPE
 from transformer.config.run import OptimizerConfig
 from transformer.data.labelled import Labelled
 from transformer.data.tagged import TaggedConfig, TaggingRun
+from transformer.training.loop import Outcome
 
 EXAMPLES = 5
 
@@ -48,15 +49,15 @@ def main() -> None:
     data = load(command)
     assert isinstance(data, Labelled)
     trained = train_command(command, TaggingRun, data)
-    accuracy = trained.outcome.accuracy
-    result = summarize(trained, {"accuracy": mean_of(accuracy, trained.healthy())}, accuracy)
+    accuracy = trained.accuracy
+    result = summarize(trained, {"accuracy": mean_of(accuracy, trained.healthy)}, accuracy)
     conclude(trained, result, "accuracy", examples(trained, data))
 
 
-def examples(trained: Trained, data: Labelled) -> str:
+def examples(trained: Outcome, data: Labelled) -> str:
     """A few held-out texts, behind each token that counts the class given by the best replica."""
     some = {name: a[:EXAMPLES] for name, a in data.validation.items()}
-    logits = trained.apply()(trained.params(), some["inputs"], valid_BL=some["valid"])
+    logits = trained.apply(trained.params(), some["inputs"], valid_BL=some["valid"])
     rows = zip(*(some[n] for n in ("inputs", "labels", "weights")), np.asarray(logits.argmax(-1)), strict=True)
     return "\n".join(_line(data, *row) for row in rows)
 

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments import cli
-from experiments.run_command import RunOptions, Trained, conclude, load, mean_of, summarize, train_command
+from experiments.run_command import RunOptions, conclude, load, mean_of, summarize, train_command
 from transformer.config.objectives import MaskedToken
 from transformer.config.presets import PRESETS
 from transformer.config.run import RunConfig, TextConfig
@@ -29,6 +29,7 @@ from transformer.inference.generate import generate
 from transformer.inference.scoring import sliding_log_probabilities
 from transformer.inference.strategies import Strategy
 from transformer.inference.tokenwise import Sample
+from transformer.training.loop import Outcome
 
 PROMPT_TOKENS = 8
 
@@ -64,8 +65,8 @@ def main() -> None:
     assert isinstance(corpus, Corpus)
     prompt = corpus.validation[:PROMPT_TOKENS] if command.prompt is None else corpus.tokenizer.encode(command.prompt)
     trained = train_command(command, RunConfig, corpus)
-    accuracy = trained.outcome.accuracy
-    metrics = {"token_accuracy": mean_of(accuracy, trained.healthy())}
+    accuracy = trained.accuracy
+    metrics = {"token_accuracy": mean_of(accuracy, trained.healthy)}
     if command.stride is not None:
         metrics["sliding_window_loss"] = sliding_window_loss(trained, corpus, command.stride)
     result = summarize(trained, metrics, accuracy)
@@ -75,19 +76,19 @@ def main() -> None:
         print(f"validation loss with windows {command.stride} tokens apart: {result['sliding_window_loss']}")
 
 
-def sliding_window_loss(trained: Trained, corpus: Corpus, stride: int) -> float | None:
+def sliding_window_loss(trained: Outcome, corpus: Corpus, stride: int) -> float | None:
     """Nats per token of the validation part, each with the most of its past that `stride` allows; mean of the seeds."""
     losses, tokens = np.full(len(trained.replicas), np.nan), jnp.asarray(corpus.validation)
     how = {"window": trained.config.model.max_length, "stride": stride}
-    apply = trained.apply()
-    for i in np.flatnonzero(trained.healthy()):
+    apply = trained.apply
+    for i in np.flatnonzero(trained.healthy):
         losses[i] = -sliding_log_probabilities(apply, trained.params(int(i)), tokens, **how).mean()
-    return mean_of(losses, trained.healthy())
+    return mean_of(losses, trained.healthy)
 
 
-def continue_prompt(trained: Trained, corpus: Corpus, prompt: np.ndarray, command: Command) -> str:
+def continue_prompt(trained: Outcome, corpus: Corpus, prompt: np.ndarray, command: Command) -> str:
     """The prompt and its continuation by the best replica, window after window where positions end."""
-    model, tokens, apply, params = trained.config.model, prompt, trained.apply(), trained.params()
+    model, tokens, apply, params = trained.config.model, prompt, trained.apply, trained.params()
     key = jax.random.key(command.seed)
     while (missing := len(prompt) + command.sample_tokens - len(tokens)) > 0:
         room = missing if model.position.extrapolates else max(1, model.max_length // 2)
@@ -98,13 +99,13 @@ def continue_prompt(trained: Trained, corpus: Corpus, prompt: np.ndarray, comman
     return corpus.tokenizer.decode(tokens)
 
 
-def fill_in(trained: Trained, corpus: Corpus, prompt: np.ndarray, command: Command) -> str:
+def fill_in(trained: Outcome, corpus: Corpus, prompt: np.ndarray, command: Command) -> str:
     """A text with hidden tokens, and what the best replica puts in their place."""
     assert isinstance(command.objective, MaskedToken)
     tokens = jnp.asarray(corpus.validation[None, : trained.config.model.max_length])
     hidden = jax.random.uniform(jax.random.key(command.seed), tokens.shape) < command.objective.rate
     seen = jnp.where(hidden, command.objective.mask_token, tokens)
-    guess = jnp.where(hidden, trained.apply()(trained.params(), seen).argmax(-1).astype(tokens.dtype), tokens)
+    guess = jnp.where(hidden, trained.apply(trained.params(), seen).argmax(-1).astype(tokens.dtype), tokens)
     blanks = "".join(
         "_" if h else corpus.tokenizer.decode(np.asarray([t])) for t, h in zip(tokens[0], hidden[0], strict=True)
     )

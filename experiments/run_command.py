@@ -2,13 +2,11 @@
 
 import dataclasses
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from rich.console import Console
 from rich.table import Table
@@ -21,9 +19,7 @@ from transformer.config.model import ModelConfig
 from transformer.config.run import Replica, RunConfig, grid
 from transformer.config.variant import ConfigError
 from transformer.data.dataset import Dataset, load_data
-from transformer.models import pure
-from transformer.models.build import build
-from transformer.models.pure import Apply, Params
+from transformer.models.pure import Params
 from transformer.training import hosts
 from transformer.training.checkpoint import write_durably
 from transformer.training.loop import Observer, Outcome, train
@@ -63,30 +59,6 @@ class RunOptions(RunConfig):
         return grid(range(self.seed, self.seed + self.replicas), self.learning_rates)
 
 
-@dataclass(frozen=True)
-class Trained:
-    """A finished run."""
-
-    config: RunConfig
-    data: Dataset
-    replicas: Sequence[Replica]
-    outcome: Outcome
-    workdir: Path
-
-    def healthy(self) -> np.ndarray:
-        """(R,) whether a replica did not diverge."""
-        return np.isfinite(self.outcome.validation_loss)
-
-    def apply(self) -> Apply:
-        return pure.split(pure.abstract(lambda key: build(self.config.model, key=key)))[1]
-
-    def params(self, replica: int | None = None) -> Params:
-        """Of a replica; None is the one with the lowest loss."""
-        if replica is None:
-            replica = int(np.nan_to_num(self.outcome.validation_loss, nan=np.inf).argmin())
-        return jax.tree.map(lambda a: jnp.asarray(a[replica]), hosts.fetch(self.outcome.params))
-
-
 def load(command: RunOptions) -> Dataset:
     """The data of a command; a run that goes on keeps its tokenizer."""
     return load_data(command.data, command.workdir if command.resume else None)
@@ -98,13 +70,12 @@ def train_command(
     data: Dataset,
     observe: Observer | None = None,
     initial: Callable[[ModelConfig], Params] | None = None,
-) -> Trained:
+) -> Outcome:
     """Start JAX and train what the command says; `initial` makes parameters that the model begins with."""
     config = data.complete(cli.fields_of(command, kind))
     runtime.start()
     hosts.connect(command.hosts)
     when_not_empty = "resume" if command.resume else "overwrite" if command.overwrite else "refuse"
-    replicas = command.grid()
     given = None if initial is None else initial(config.model)
     how: dict[str, Any] = {
         "initial": given,
@@ -114,11 +85,10 @@ def train_command(
         "mesh": command.mesh,
         "processes": command.hosts,
     }
-    outcome = train(config, replicas, data, command.workdir, **how)
-    return Trained(config, data, replicas, outcome, command.workdir)
+    return train(config, command.grid(), data, command.workdir, **how)
 
 
-def summarize(trained: Trained, metrics: dict[str, Any], metric_by_replica: np.ndarray) -> dict[str, Any]:
+def summarize(trained: Outcome, metrics: dict[str, Any], metric_by_replica: np.ndarray) -> dict[str, Any]:
     """What result.json holds.
 
     Args:
@@ -128,8 +98,8 @@ def summarize(trained: Trained, metrics: dict[str, Any], metric_by_replica: np.n
     """
     from transformer.study.statistics import mean_interval  # loaded late: scipy
 
-    outcome, healthy = trained.outcome, trained.healthy()
-    losses = outcome.validation_loss[healthy]
+    healthy = trained.healthy
+    losses = trained.validation_loss[healthy]
     name = next(iter(metrics))
     return {
         "validation_loss": float(losses.mean()) if len(losses) else None,
@@ -138,24 +108,24 @@ def summarize(trained: Trained, metrics: dict[str, Any], metric_by_replica: np.n
         "reference": trained.data.reference(),
         "parameters": parameter_count(trained.config.model),
         "flops_per_sequence": train_flops(trained.config.model),
-        "steps": outcome.steps,
-        "seconds": outcome.seconds,
-        "tokens_per_second": outcome.tokens_per_second if np.isfinite(outcome.tokens_per_second) else None,
+        "steps": trained.config.steps,
+        "seconds": trained.seconds,
+        "tokens_per_second": trained.tokens_per_second if np.isfinite(trained.tokens_per_second) else None,
         "replicas": [
             {
                 **dataclasses.asdict(replica.filled(trained.config.optimizer)),
-                "validation_loss": float(outcome.validation_loss[i]) if healthy[i] else None,
-                "diverged_at": None if outcome.diverged_at[i] < 0 else int(outcome.diverged_at[i]),
+                "validation_loss": float(trained.validation_loss[i]) if healthy[i] else None,
+                "diverged_at": None if trained.diverged_at[i] < 0 else int(trained.diverged_at[i]),
                 name: float(metric_by_replica[i]) if healthy[i] else None,
             }
             for i, replica in enumerate(trained.replicas)
         ],
-        "loss_by_position": np.nanmean(outcome.loss_by_position, 0).tolist() if len(losses) else None,
+        "loss_by_position": np.nanmean(trained.loss_by_position, 0).tolist() if len(losses) else None,
         "data": {"source": trained.data.source, "fingerprint": trained.data.fingerprint},
     }
 
 
-def conclude(trained: Trained, result: dict[str, Any], metric: str, sample: str) -> None:
+def conclude(trained: Outcome, result: dict[str, Any], metric: str, sample: str) -> None:
     """Write result.json and the picture, and show the result."""
     from transformer.study.figures import plot_run  # loaded late: matplotlib takes longer than the first step
 

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from experiments import cli
-from experiments.run_command import RunOptions, Trained, conclude, load, mean_of, summarize, train_command
+from experiments.run_command import RunOptions, conclude, load, mean_of, summarize, train_command
 from transformer.config.architectures import EncoderDecoderConfig
 from transformer.config.objectives import Objective, SequenceToSequence
 from transformer.config.rotary_positions import RoPE
@@ -19,6 +19,7 @@ from transformer.config.run import OptimizerConfig
 from transformer.data.spans import SpanConfig, SpanRun, Spans
 from transformer.data.tokenizers import END, START
 from transformer.inference.generate import generate
+from transformer.training.loop import Outcome
 
 EXAMPLES = 3
 
@@ -44,18 +45,18 @@ def main() -> None:
     data = load(command)
     assert isinstance(data, Spans)
     trained = train_command(command, SpanRun, data)
-    accuracy = trained.outcome.accuracy
-    result = summarize(trained, {"token_accuracy": mean_of(accuracy, trained.healthy())}, accuracy)
+    accuracy = trained.accuracy
+    result = summarize(trained, {"token_accuracy": mean_of(accuracy, trained.healthy)}, accuracy)
     conclude(trained, result, "token_accuracy", examples(trained, data))
 
 
-def examples(trained: Trained, data: Spans) -> str:
+def examples(trained: Outcome, data: Spans) -> str:
     """Held-out texts with holes, what the best replica puts into them, and what stood there."""
     batch = {name: a[0, :EXAMPLES] for name, a in data.validation_batches(trained.config, 1).items()}
     inputs = {"source_BS": jnp.asarray(batch["source"])}
     start = jnp.full((len(batch["source"]), 1), START, jnp.int32)
     length = trained.config.model.max_length
-    made = generate(trained.apply(), trained.params(), start, num_tokens=length, stop=END, inputs=inputs)
+    made = generate(trained.apply, trained.params(), start, num_tokens=length, stop=END, inputs=inputs)
     rows = zip(batch["source"], jax.device_get(made.tokens_BT), batch["target"], strict=True)
     return "\n\n".join("\n".join(map(data.text, row)) for row in rows)
 

@@ -132,13 +132,13 @@ def run(command: Command, strategies: Sequence[Strategy]) -> None:
     values, metrics, sample = np.full(len(trained.replicas), np.nan), {}, ""
     for strategy in strategies:
         start = time.monotonic()
-        for i in np.flatnonzero(trained.healthy()):
-            texts = translate(trained.config, trained.apply(), trained.params(int(i)), data, strategy)
+        for i in np.flatnonzero(trained.healthy):
+            texts = translate(trained.config, trained.apply, trained.params(int(i)), data, strategy)
             values[i] = METRICS[command.metric](texts, data.test[1])
             sample = "\n".join(f"{s}\n  {t}" for s, t in list(zip(data.test[0], texts, strict=True))[:3])
-        metrics[f"{command.metric} {strategy}"] = mean_of(values, trained.healthy())
-        metrics[f"seconds {strategy}"] = (time.monotonic() - start) / max(trained.healthy().sum(), 1)
-    metrics = {command.metric: mean_of(values, trained.healthy())} | metrics
+        metrics[f"{command.metric} {strategy}"] = mean_of(values, trained.healthy)
+        metrics[f"seconds {strategy}"] = (time.monotonic() - start) / max(trained.healthy.sum(), 1)
+    metrics = {command.metric: mean_of(values, trained.healthy)} | metrics
     result = summarize(trained, metrics, values)
     conclude(trained, result, command.metric, sample)
     for name, value in metrics.items():

@@ -20,12 +20,13 @@ import jax
 import numpy as np
 
 from experiments import cli
-from experiments.run_command import RunOptions, Trained, conclude, load, mean_of, summarize, train_command
+from experiments.run_command import RunOptions, conclude, load, mean_of, summarize, train_command
 from transformer.config.architectures import PatchConfig, VisionConfig
 from transformer.config.objectives import Classification, Objective, Reconstruction
 from transformer.config.parameters import Xavier
 from transformer.config.run import OptimizerConfig, RunConfig
 from transformer.data.pictures import ImageConfig, Pictures, ReconstructionRun, VisionRun
+from transformer.training.loop import Outcome
 
 SHOWN = 20
 
@@ -79,7 +80,7 @@ def main() -> None:
         reconstruct(cli.parse(Reconstruct, RECONSTRUCT, arguments, __doc__ or ""))
 
 
-def train_on_pictures(command: RunOptions, kind: type[RunConfig]) -> tuple[Trained, Pictures]:
+def train_on_pictures(command: RunOptions, kind: type[RunConfig]) -> tuple[Outcome, Pictures]:
     data = load(command)
     assert isinstance(data, Pictures)
     return train_command(command, kind, data), data
@@ -88,11 +89,11 @@ def train_on_pictures(command: RunOptions, kind: type[RunConfig]) -> tuple[Train
 def classify(command: Classify) -> None:
     """Test accuracy, and predictions.png."""
     trained, data = train_on_pictures(command, VisionRun)
-    accuracy = trained.outcome.accuracy
-    result = summarize(trained, {"accuracy": mean_of(accuracy, trained.healthy())}, accuracy)
+    accuracy = trained.accuracy
+    result = summarize(trained, {"accuracy": mean_of(accuracy, trained.healthy)}, accuracy)
     some = spread_out(len(data.validation["labels"]))
     images, labels = data.validation["inputs"][some], data.validation["labels"][some]
-    given = np.asarray(trained.apply()(trained.params(), images).argmax(-1))
+    given = np.asarray(trained.apply(trained.params(), images).argmax(-1))
     titles = [f"{g}" if g == r else f"{g}, not {r}" for g, r in zip(given, labels, strict=True)]
     show_pictures(command.workdir / "predictions.png", [images], titles)
     conclude(trained, result, "accuracy", "some test images: " + "  ".join(titles))
@@ -101,15 +102,15 @@ def classify(command: Classify) -> None:
 def reconstruct(command: Reconstruct) -> None:
     """Squared error of hidden patches, and reconstructions.png: images, what was shown of them, what was made of it."""
     trained, data = train_on_pictures(command, ReconstructionRun)
-    losses = trained.outcome.validation_loss
-    result = summarize(trained, {"squared_error": mean_of(losses, trained.healthy())}, losses)
+    losses = trained.validation_loss
+    result = summarize(trained, {"squared_error": mean_of(losses, trained.healthy)}, losses)
     images = data.validation["inputs"][spread_out(len(data.validation["inputs"]))]
     objective, model = command.objective, trained.config.model
     assert isinstance(objective, Reconstruction)
     assert isinstance(model, PatchConfig)
     rows, columns = model.grid
     hidden = np.array(jax.random.uniform(jax.random.key(command.seed), (SHOWN, rows * columns)) < objective.rate)
-    made = trained.apply()(trained.params(), images, hidden_BP=hidden)
+    made = trained.apply(trained.params(), images, hidden_BP=hidden)
     hole = np.kron(hidden.reshape(SHOWN, rows, columns), np.ones((model.patch_size,) * 2))[..., None]
     show_pictures(command.workdir / "reconstructions.png", [images, np.where(hole, 0.5, images), np.asarray(made)])
     conclude(trained, result, "squared_error", "see reconstructions.png")

@@ -86,8 +86,7 @@ assert outcome.exact_match[best] > 0.6
 # action makes both fail, and up to there both read the same. Let us see.
 
 # %%
-trained = T.load_run(folder / "run")  # a run lies in its folder for as long as you keep it
-params, apply = trained.params(best), trained.apply
+params, apply = outcome.params(best), outcome.apply  # and `T.load_run(folder / "run")` has them next month
 source, valid = map(jnp.asarray, data.test_sources())
 inputs = {"source_BS": source, "source_valid_BS": valid}
 start = jnp.full((len(source), 1), START)

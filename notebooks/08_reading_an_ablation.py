@@ -73,11 +73,7 @@ report.show()
 # bar goes from the lowest to the highest of them.
 
 # %%
-data = T.load_data(base.data)
-losses = {
-    name: np.array(cell.result().validation_loss, float).reshape(len(RATES), -1)  # a diverged run is None
-    for name, cell in study.cells(folder, data).items()
-}
+losses = {arm.name: np.array(arm.losses) for arm in report.arms}  # rates × seeds
 T.learning_rate_curves({name: dict(zip(RATES, by_rate, strict=True)) for name, by_rate in losses.items()})
 
 # %%

@@ -43,7 +43,7 @@ def test_a_run_begins_with_given_parameters(tmp_path):
     given = finetune.fitting(folder, model)
     replicas, run = [Replica(seed=0), Replica(seed=1)], tmp_path / "run"
     outcome = train(config, replicas, data, run, initial=given)
-    for name, leaf in flat(jax.device_get(outcome.params)).items():
+    for name, leaf in flat(jax.device_get(outcome.all_params)).items():
         np.testing.assert_array_equal(leaf, np.stack([flat(given)[name]] * 2))
     for other in (None, jax.tree.map(lambda a: a + 1, given)):
         with pytest.raises(ConfigError, match="another run, which differs in initial"):

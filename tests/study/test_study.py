@@ -98,6 +98,7 @@ def test_the_report_holds_what_a_reader_needs(study, corpus, tmp_path):
         assert set(wanted.split()) <= arm.keys()
         assert arm["verdict"] in ("baseline", "better", "worse", "equivalent", "unresolved")
     rms = report["arms"][1]
+    assert rms["estimates"] == rms["losses"][[3e-3, 1e-2].index(rms["learning_rate"])][1:]
     assert rms["deviation"] == pytest.approx(np.std(rms["estimates"], ddof=1))
     assert rms["worst"] == max(rms["estimates"])
     pairs = np.array(rms["estimates"]) - np.array(report["arms"][0]["estimates"])

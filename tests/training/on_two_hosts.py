@@ -51,7 +51,7 @@ def main() -> None:
     corpus = load_corpus(TextConfig(path=text))
     replicas = [Replica(seed=wanted["seed"])]
     outcome = train(CONFIG, replicas, corpus, Path(workdir), **how, processes=processes, observe=observe)
-    params = hosts.fetch(outcome.params)
+    params = hosts.fetch(outcome.all_params)
     if hosts.is_writer():
         flat = {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree.leaves_with_path(params)}
         np.savez(Path(workdir) / "params.npz", **flat)

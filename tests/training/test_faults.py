@@ -76,7 +76,7 @@ def assert_goes_on_to(whole, config, corpus, workdir):
     outcome = train(config, REPLICAS, corpus, workdir, when_not_empty="resume")
     assert left(workdir) == whole[1:]
     np.testing.assert_array_equal(outcome.validation_loss, whole[0].validation_loss)
-    jax.tree.map(np.testing.assert_array_equal, outcome.params, whole[0].params)
+    jax.tree.map(np.testing.assert_array_equal, outcome.all_params, whole[0].all_params)
 
 
 def ask_to_stop(*_):
@@ -272,7 +272,7 @@ def test_a_run_may_be_given_more_steps(config, corpus, tmp_path, capsys):
     after = (tmp_path / "run" / "metrics.jsonl").read_text()
     assert after.startswith(before.rpartition('{"step": 12, "replica": 0, "validation_loss"')[0])
     assert [re.findall(r'"step": (\d+), "replica": 0, "loss"', text)[-1] for text in (before, after)] == ["12", "16"]
-    assert outcome.steps == 16
+    assert outcome.config.steps == 16
     with pytest.raises(ConfigError, match=r"differs in run\.steps$"):
         train(config, REPLICAS, corpus, tmp_path / "run", when_not_empty="resume")
 

@@ -26,11 +26,11 @@ def test_what_was_trained_is_what_is_loaded(config, corpus, tmp_path, changes):
     outcome = train(config, REPLICAS, corpus, tmp_path / "run")
     run = load_run(tmp_path / "run")
     assert (run.config, run.replicas, run.step) == (config, REPLICAS, config.steps)
-    assert run.data().fingerprint == corpus.fingerprint
-    chex.assert_trees_all_equal(run.all_params, outcome.params)
+    assert run.data.fingerprint == corpus.fingerprint
+    chex.assert_trees_all_equal(run.all_params, outcome.all_params)
     np.testing.assert_array_equal(run.validation_loss, outcome.validation_loss)
     chex.assert_trees_all_equal(run.params(), run.params(int(outcome.validation_loss.argmin())))
-    chex.assert_trees_all_equal(run.params(1), jax.tree.map(lambda a: a[1], outcome.params))
+    chex.assert_trees_all_equal(run.params(1), jax.tree.map(lambda a: a[1], outcome.all_params))
     tokens = corpus.validation_batches(config, 1)["tokens"][0, :, :-1]
     assert jax.jit(run.apply)(run.params(0), tokens).shape == (*tokens.shape, 4)
 

@@ -87,7 +87,7 @@ class Cell:
             parameters=parameter_count(self.config.model),
             flops=train_flops(self.config.model),
             exact_match=_finite(outcome.exact_match),
-            probes={probe.label: _finite(probe(self.config, outcome.params, self.data)) for probe in self.probes},
+            probes={probe.label: _finite(probe(self.config, outcome.all_params, self.data)) for probe in self.probes},
         )
         write_durably(self.folder / "result.json", json.dumps(asdict(result), indent=1))
 

@@ -63,8 +63,10 @@ class ArmReport:
     """Mean over the estimation seeds at the selected learning rate."""
     probes: dict[str, float | None]
     """The same of each probe."""
+    losses: list[list[float]]
+    """Of every learning rate, those of every seed; NaN for a diverged run."""
     estimates: list[float]
-    """The losses of the estimation seeds; NaN for a diverged run."""
+    """Those of the estimation seeds at the selected learning rate."""
     deviation: float | None
     """Their standard deviation, of those that did not diverge."""
     worst: float | None
@@ -244,6 +246,7 @@ def _arm_report(
         sensitivity=sensitivity(losses, run.guess),
         exact_match=run.estimate(cell.exact_match),
         probes={label: run.estimate(numbers) for label, numbers in cell.probes.items()},
+        losses=losses.tolist(),
         estimates=estimates.tolist(),
         deviation=float(healthy.std(ddof=1)) if len(healthy) > 1 else None,
         worst=float(healthy.max()) if len(healthy) else None,

@@ -25,18 +25,17 @@ from transformer.training.program import SHARED_BATCHES, Program, make_program
 from transformer.training.progress import Progress
 from transformer.training.signals import Interrupted, StopRequest
 from transformer.training.step import Metrics, TrainState
+from transformer.training.trained import TrainedRun
 from transformer.training.workdir import WhenNotEmpty, definitions, identity, prepared
 
 Observer = Callable[[Any], Mapping[str, np.ndarray]]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Outcome(TrainedRun):
     """What became of the replicas; arrays have a leading axis R."""
 
-    params: Any
-    validation_loss: np.ndarray
-    """(R,) nats per token over the whole validation split; NaN where the replica diverged."""
+    data: Dataset
     loss_by_position: np.ndarray
     """(R, L) the same at each position of a block."""
     accuracy: np.ndarray
@@ -49,7 +48,6 @@ class Outcome:
     """(R,) the step whose loss or gradient was not finite; -1 for none."""
     seconds: float
     """Wall time of training and evaluation, all resumed parts together, compilation included."""
-    steps: int
 
 
 def train(
@@ -156,15 +154,18 @@ class _Run:
         diverged_at = np.array(hosts.fetch(state.diverged_at))
         loss[diverged_at >= 0] = np.nan
         return Outcome(
-            params=state.evaluated,
+            workdir=self.workdir,
+            config=self.config,
+            replicas=self.replicas,
+            all_params=state.evaluated,
             validation_loss=loss,
+            data=self.data,
             loss_by_position=sums.loss / np.maximum(sums.weight, 1),
             accuracy=sums.correct / sums.weight.sum(-1),
             exact_match=sums.exact / sums.sequences,
             diverged_at=diverged_at,
             seconds=self.seconds(),
             tokens_per_second=self.progress.tokens_per_second,
-            steps=self.config.steps,
         )
 
     def chunks(self, step: int) -> Iterator[tuple[int, int]]:

@@ -5,51 +5,28 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from transformer.config.mesh import MeshConfig
 from transformer.config.run import Replica, RunConfig
 from transformer.config.variant import ConfigError, from_json
 from transformer.data.dataset import Dataset, load_data
-from transformer.models import pure
-from transformer.models.build import build
-from transformer.models.pure import Apply, Params
 from transformer.training import checkpoint
 from transformer.training.program import make_program
+from transformer.training.trained import TrainedRun
 from transformer.training.workdir import CONFIG
 
 ONE_DEVICE = MeshConfig(replica=1, data=1, model=1)
 
 
 @dataclass(frozen=True)
-class StoredRun:
-    """What `load_run` finds; arrays have a leading axis R."""
+class StoredRun(TrainedRun):
+    """What `load_run` finds; a loss is of the last evaluation up to `step`, NaN where there was none."""
 
-    workdir: Path
-    config: RunConfig
-    replicas: tuple[Replica, ...]
     step: int
     """Steps that the parameters were trained for."""
-    all_params: Params
-    """As they are evaluated: averaged where the run averages."""
-    validation_loss: np.ndarray
-    """(R,) at the last evaluation up to `step`; NaN where there was none or the replica diverged."""
 
     @functools.cached_property
-    def apply(self) -> Apply:
-        """The model as a pure function of the parameters of one replica."""
-        return pure.split(pure.abstract(lambda key: build(self.config.model, key=key)))[1]
-
-    def params(self, replica: int | None = None) -> Params:
-        """Of a replica; None is the one with the lowest loss, or the first where none has one."""
-        if replica is None:
-            replica = int(np.nan_to_num(self.validation_loss, nan=np.inf).argmin())
-        if not 0 <= replica < len(self.replicas):
-            raise ConfigError(f"replica: {replica} of {self.workdir}, which has 0 to {len(self.replicas) - 1}")
-        return jax.tree.map(lambda a: jnp.asarray(a[replica]), self.all_params)
-
     def data(self) -> Dataset:
         """What the run trains on, with its own tokenizers."""
         return load_data(self.config.data, self.workdir)
@@ -79,7 +56,7 @@ def load_run(workdir: str | Path, mesh: MeshConfig = ONE_DEVICE) -> StoredRun:
     state, notes = found
     step = notes["data"]["position"]
     loss = _last_losses(workdir / "metrics.jsonl", len(replicas), step)
-    return StoredRun(workdir, config, replicas, step, state.evaluated, loss)
+    return StoredRun(workdir, config, replicas, state.evaluated, loss, step)
 
 
 def _last_losses(path: Path, count: int, step: int) -> np.ndarray:

@@ -1,0 +1,52 @@
+"""The replicas of a config after their training."""
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from transformer.config.run import Replica, RunConfig
+from transformer.config.variant import ConfigError
+from transformer.models import pure
+from transformer.models.build import build
+from transformer.models.pure import Apply, Params
+from transformer.training import hosts
+
+
+@dataclass(frozen=True)
+class TrainedRun:
+    """What to look into or go on with; arrays have a leading axis R."""
+
+    workdir: Path
+    config: RunConfig
+    replicas: Sequence[Replica]
+    all_params: Params
+    """As they are evaluated: averaged where the run averages."""
+    validation_loss: np.ndarray
+    """(R,) nats per token over the whole validation split; NaN where the replica diverged."""
+
+    @functools.cached_property
+    def apply(self) -> Apply:
+        """The model as a pure function of the parameters of one replica."""
+        return pure.split(pure.abstract(lambda key: build(self.config.model, key=key)))[1]
+
+    @property
+    def healthy(self) -> np.ndarray:
+        """(R,) whether a replica has a loss."""
+        return np.isfinite(self.validation_loss)
+
+    def params(self, replica: int | None = None) -> Params:
+        """Of a replica; None is the one with the lowest loss, or the first where none has one.
+
+        Raises:
+          ConfigError: there are not so many replicas.
+        """
+        if replica is None:
+            replica = int(np.nan_to_num(self.validation_loss, nan=np.inf).argmin())
+        if not 0 <= replica < len(self.replicas):
+            raise ConfigError(f"replica: {replica} of {self.workdir}, which has 0 to {len(self.replicas) - 1}")
+        return jax.tree.map(lambda a: jnp.asarray(a[replica]), hosts.fetch(self.all_params))
