@@ -34,6 +34,7 @@ from transformer.config.run import OptimizerConfig, RunConfig, TextConfig
 from transformer.config.tokenizers import Char, FromFile, Tokenization, Word
 from transformer.config.variant import ConfigError
 from transformer.config.weightings import PlainScore
+from transformer.data.dataset import reference
 from transformer.data.labelled import ClassificationRun, LabelledConfig
 from transformer.models import pure
 from transformer.models.build import build
@@ -153,11 +154,11 @@ def conclude(arms: dict[str, Outcome], workdir: Path) -> None:
         interval = f" [{', '.join(f'{end:.4f}' for end in mean_interval(losses))}]" if len(losses) > 1 else ""
         row = (f"{losses.mean():.4f}{interval}", f"{accuracies.mean():.4f}") if len(losses) else ("diverged", "")
         table.add_row(arm, f"{rate:g}", *row)
-    reference = arms["scratch"].data.reference()
-    plot_curves(workdir / "curves.png", curves, reference, "validation loss")
+    simple = reference(arms["scratch"].config, arms["scratch"].data)
+    plot_curves(workdir / "curves.png", curves, simple, "validation loss")
     write_durably(workdir / "result.json", json.dumps(result, indent=1))
-    if reference is not None:
-        table.add_row(reference[0], "", f"{reference[1]:.4f}", "")
+    if simple is not None:
+        table.add_row(simple[0], "", f"{simple[1]:.4f}", "")
     Console().print(table)
     print(f"result.json and curves.png are in {workdir}; {kept}")
 

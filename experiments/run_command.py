@@ -18,7 +18,7 @@ from transformer.config.mesh import ALONE, AUTOMATIC, HostsConfig, MeshConfig
 from transformer.config.model import ModelConfig
 from transformer.config.run import Replica, RunConfig, grid
 from transformer.config.variant import ConfigError
-from transformer.data.dataset import Dataset, load_data
+from transformer.data.dataset import Dataset, load_data, reference
 from transformer.models.pure import Params
 from transformer.training import hosts
 from transformer.training.checkpoint import write_durably
@@ -105,7 +105,7 @@ def summarize(trained: Outcome, metrics: dict[str, Any], metric_by_replica: np.n
         "validation_loss": float(losses.mean()) if len(losses) else None,
         "validation_loss_interval": list(mean_interval(losses)) if len(losses) > 1 else None,
         **metrics,
-        "reference": trained.data.reference(),
+        "reference": reference(trained.config, trained.data),
         "parameters": parameter_count(trained.config.model),
         "flops_per_sequence": train_flops(trained.config.model),
         "steps": trained.config.steps,

@@ -7,9 +7,11 @@ import pytest
 
 from transformer.config.attention import ConstantScale
 from transformer.config.implementations import Chunked
+from transformer.config.positions import NoPosition
 from transformer.config.run import grid
+from transformer.config.synthesizers import RandomSynthesizer
 from transformer.config.variant import ConfigError
-from transformer.study.probes import BeforeTraining, QueryKeyGradient, SaturatedRows
+from transformer.study.probes import BeforeTraining, LongerText, QueryKeyGradient, SaturatedRows
 from transformer.training.program import make_program
 
 
@@ -25,6 +27,12 @@ def changed(params, role, factor):
     return jax.tree_util.tree_map_with_path(
         lambda path, leaf: leaf * factor if role in {part.key for part in path} else leaf, params
     )
+
+
+def test_a_model_with_a_length_of_its_own_has_no_loss_on_longer_text(initial, corpus):
+    config, params = initial
+    config = config.replace({"model.position": NoPosition(), "model.heads": RandomSynthesizer(length=8)})
+    assert np.isnan(LongerText(2)(config, params, corpus)).all()
 
 
 def test_queries_of_zero_are_never_saturated_and_huge_ones_always(initial, corpus):

@@ -8,12 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from transformer.config.architectures import VisionConfig
 from transformer.config.norms import Norm, RMSNorm
 from transformer.config.parameters import ONES, Parameter
 from transformer.config.positions import Position
 from transformer.config.relative_positions import ALiBi
 from transformer.config.run import RunConfig
 from transformer.config.variant import ConfigError
+from transformer.data.dataset import load_data
+from transformer.data.pictures import ImageConfig, VisionRun
 from transformer.study.estimation import select_learning_rate, sensitivity
 from transformer.study.probes import LongerText
 from transformer.study.study import Study
@@ -143,7 +146,8 @@ def test_an_arm_that_always_diverges_is_counted_and_not_averaged(base, corpus, t
     study = Study("broken", base, {"good": {}, "bad": broken}, seeds=2)
     good, bad = study.run(tmp_path, data=corpus).arms
     assert (good.n_ok, good.n_diverged, bad.n_ok, bad.n_diverged) == (2, 0, 0, 2)
-    assert bad.loss is None
+    assert (bad.loss, bad.exact_match) == (None, None)
+    assert (good.learning_rate, bad.learning_rate) == (1e-3, 1e30)
     assert bad.verdict == "unresolved"
     assert "2/2" in (tmp_path / "report.md").read_text()
 
@@ -162,6 +166,27 @@ def test_impossible_studies_are_refused(base, changes, message):
     with pytest.raises(ConfigError) as error:
         Study("norms", base, **arguments)
     assert message in str(error.value)
+
+
+def test_an_arm_may_change_what_it_is_trained_on_and_not_what_it_is_judged_by(base, corpus, tmp_path):
+    images = np.random.default_rng(0).integers(0, 255, (20, 4, 4), np.uint8)
+    halves = {"train_images": images[:10], "test_images": images[10:]}
+    np.savez(tmp_path / "x.npz", **halves, train_labels=np.arange(10) % 2, test_labels=np.arange(10) % 2)
+    vision = VisionRun(model=VisionConfig(patch_size=2), data=ImageConfig(path=str(tmp_path / "x.npz")), batch_size=5)
+    data = load_data(vision.data)
+    cells = Study("moved", vision, {"still": {}, "moved": {"data.shift": 1.0}}, seeds=2).cells(tmp_path, data)
+    assert cells["still"].data is data
+    still, moved = (cell.data.train_batches(cell.config, 0)[0]["inputs"] for cell in cells.values())
+    assert np.abs(still - moved).max() > 0
+    with pytest.raises(ConfigError, match="arm bytes changes the held-out part"):
+        Study("tokens", base, {"characters": {}, "bytes": {"data.tokenizer": "byte"}}, seeds=2).cells(tmp_path, corpus)
+
+
+def test_an_arm_has_a_learning_rate_of_its_own_or_is_given_some(base, corpus):
+    arms = {"slow": {}, "fast": {"optimizer.learning_rate": 1e-2}}
+    assert Study("rates", base, arms, seeds=2).configs(corpus)["fast"].optimizer.learning_rate == 1e-2
+    with pytest.raises(ConfigError, match=r"arm fast has a learning rate of its own, 0.01"):
+        Study("rates", base, arms, seeds=4, learning_rates=(1e-3, 3e-3)).configs(corpus)
 
 
 def test_arms_with_an_unknown_field_are_refused(base, corpus):

@@ -125,6 +125,16 @@ def test_a_finished_run_is_not_run_again(config, corpus, tmp_path):
     assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == metrics
 
 
+def test_going_on_with_other_versions_is_said(config, corpus, tmp_path):
+    train(config, REPLICAS, corpus, tmp_path / "run")
+    path = tmp_path / "run" / "environment.json"
+    before = json.loads(path.read_text())
+    path.write_text(json.dumps(before | {"packages": before["packages"] | {"jax": "0.0.1"}}))
+    with pytest.warns(match=r"goes on with other packages.jax: the same up to rounding"):
+        train(config, REPLICAS, corpus, tmp_path / "run", when_not_empty="resume")
+    assert json.loads(path.read_text()) == before
+
+
 def test_what_a_run_writes(config, corpus, tmp_path):
     workdir = tmp_path / "run"
     outcome = train(config.replace(evaluate_every=6), REPLICAS, corpus, workdir)

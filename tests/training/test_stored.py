@@ -51,6 +51,24 @@ def test_the_folder_of_a_run_under_way_is_left_as_it_is(config, corpus, tmp_path
     assert sorted(workdir.rglob("*")) == before
 
 
+def test_a_diverged_replica_has_no_loss_and_is_never_the_best(config, corpus, tmp_path):
+    replicas = (Replica(learning_rate=1e30), Replica(seed=1))
+    config = config.replace({"optimizer.warmup_steps": 0, "optimizer.clip_norm": None})
+    outcome = train(config, replicas, corpus, tmp_path / "run")
+    run = load_run(tmp_path / "run")
+    np.testing.assert_array_equal(run.validation_loss, outcome.validation_loss)
+    assert run.healthy.tolist() == outcome.healthy.tolist() == [False, True]
+    chex.assert_trees_all_equal(run.params(), run.params(1), outcome.params())
+
+
+def test_other_data_than_it_was_trained_on_is_no_data_of_a_run(config, corpus, tmp_path):
+    text = tmp_path / "text.txt"
+    train(config.replace({"data": TextConfig(path=str(text))}), REPLICAS, corpus, tmp_path / "run")
+    text.write_text("abacabae" * 40)
+    with pytest.raises(ConfigError, match=r"is not what .* was trained on"):
+        _ = load_run(tmp_path / "run").data
+
+
 def test_what_cannot_be_loaded(config, corpus, tmp_path):
     workdir = tmp_path / "run"
     with pytest.raises(ConfigError, match=r"holds no config.json of a run"):

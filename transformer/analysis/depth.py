@@ -49,10 +49,10 @@ def norms_by_layer(tree: Params, *, replicas: bool = False) -> dict[str, np.ndar
 def receptive_field(
     apply: Apply, params: Params, *args: Any, key: jax.Array, to: str = "blocks.0.resid_pre", **kwargs: Any
 ) -> jax.Array:
-    """How much the output at each token changes with each token: ‖∂ output_l / ∂ x_s‖, (L, S), mean over the batch.
+    """How much the output at each token changes with each token: ‖∂ output_l / ∂ x_s‖, (L, S).
 
-    (Luo et al. 2016, of the activation `to`.) The norm of a Jacobian J is estimated without forming it:
-    the mean of ‖Jᵀv‖² over random signs v is ‖J‖².
+    (Luo et al. 2016, of the activation `to`; root of the mean square over the batch.) The norm of a Jacobian J is
+    estimated without forming it: the mean of ‖Jᵀv‖² over random signs v is ‖J‖².
 
     Args:
       apply: of `split`; it answers (B, L, …).
@@ -68,6 +68,6 @@ def receptive_field(
 
     def seen_from(position):
         (gradient,) = backward(jnp.zeros_like(out).at[:, position].set(signs[:, position]))
-        return jnp.sqrt(jnp.square(gradient).reshape(*gradient.shape[:2], -1).sum(-1)).mean(0)
+        return jnp.sqrt(jnp.square(gradient).reshape(*gradient.shape[:2], -1).sum(-1).mean(0))
 
     return jax.lax.map(seen_from, jnp.arange(out.shape[1]))

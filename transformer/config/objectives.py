@@ -86,6 +86,8 @@ class Objective(Variant, abc.ABC):
     """Whether it trains the predictions of tokens beyond the next one."""
     follows: ClassVar[bool] = False
     """Whether a batch may go on where the one before ended (`following`)."""
+    selects: ClassVar[bool] = False
+    """Whether it counts some of the labels only; a simple model of the data counts all."""
     needs: ClassVar[type[ModelConfig]] = ModelConfig
     """The kind of model, the first of `_KINDS` that its config is."""
 
@@ -221,6 +223,7 @@ class PrefixToken(NextToken):
     share: float = 0.5
     """Of the sequence that is prefix, where the batch does not hold its length `prefix` (B,)."""
     follows = False
+    selects = True
 
     def __post_init__(self):
         if not 0 <= self.share <= 1:
@@ -260,6 +263,7 @@ class MaskedToken(Objective):
     mask_token: int = 4
     causal = False
     special = True
+    selects = True
 
     def __post_init__(self):
         if not 0 < self.rate <= 1 or self.masked < 0 or self.random < 0 or self.masked + self.random > 1:

@@ -76,6 +76,11 @@ def load_data(config: DataConfig, stored: Path | None = None) -> Dataset:
     raise ConfigError(f"data: nothing is known to load {type(config).__name__}")
 
 
+def reference(config: RunConfig, data: Dataset) -> tuple[str, float] | None:
+    """`data.reference()` where the objective of a run counts the same labels."""
+    return None if config.objective.selects else data.reference()
+
+
 class Rows:
     """Random rows of arrays, batch by batch; every row is used once before any is used again."""
 

@@ -63,8 +63,8 @@ class ArmRuns:
         return {run: curve for run, curve in read_curves(self.folder, "loss").items() if run in wanted}
 
     def estimate(self, numbers: Sequence[float | None]) -> float | None:
-        """The mean of one number for each run over the estimation runs at the selected learning rate."""
-        return mean(self._by_rate(numbers)[self.selected, self.num_selection_seeds :])
+        """The mean of one number for each run over the estimation runs that did not diverge."""
+        return mean(self._by_rate(numbers)[self.selected, self.num_selection_seeds :][np.isfinite(self.estimates)])
 
     def _by_rate(self, numbers: Sequence[float | None]) -> np.ndarray:
         return np.array(numbers, np.float64).reshape(len(self.learning_rates), -1)

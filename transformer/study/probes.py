@@ -38,7 +38,7 @@ class Probe(Variant, abc.ABC):
 class LongerText(Probe):
     """The loss on text `factor` times as long as in training, of the tokens past the length of training.
 
-    (Press et al. 2021, section 3, without overlap.) NaN for a position that does not extrapolate.
+    (Press et al. 2021, section 3, without overlap.) NaN for a model that does not extrapolate.
     """
 
     factor: int = 2
@@ -55,10 +55,13 @@ class LongerText(Probe):
 
     def __call__(self, config, params, data):
         count = len(jax.tree.leaves(params)[0])
+        length = config.model.max_length
+        try:
+            longer = config.replace({"model.max_length": self.factor * length})
+        except ConfigError:  # something else in it has a length of its own
+            return np.full(count, np.nan)
         if not config.model.position.extrapolates:
             return np.full(count, np.nan)
-        length = config.model.max_length
-        longer = config.replace({"model.max_length": self.factor * length})
         whole = data.validation_batches(longer, 1)
         num_batches = max(1, self.tokens // config.objective.labels(whole)[0].size)
         batches = {name: array[:num_batches] for name, array in whole.items()}

@@ -11,7 +11,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from transformer.data.dataset import Dataset
+from transformer.data.dataset import Dataset, reference
 from transformer.study import figures
 from transformer.study.estimation import ArmRuns, mean, sensitivity
 from transformer.study.statistics import (
@@ -199,7 +199,8 @@ def analyse(
         comparisons=len(others),
         correlation=float(np.nan_to_num(np.clip(correlation, 0, 0.999))),
     )
-    spread = np.nanmean([np.nanstd(x, ddof=1) for x in estimates.values() if np.isfinite(x).sum() > 1] or [np.nan])
+    variances = [np.nanvar(x, ddof=1) for x in estimates.values() if np.isfinite(x).sum() > 1]
+    spread = np.sqrt(np.mean(variances or [np.nan]))
     return Report(
         name=name,
         baseline=baseline,
@@ -207,7 +208,7 @@ def analyse(
         correlation=correlation,
         smallest_detectable_effect=float(effect * spread),
         planned_effect=planned_effect,
-        reference=data.reference(),
+        reference=reference(runs[baseline].config, data),
         margin=margin,
         config=config,
         data={"source": data.source, "fingerprint": data.fingerprint},

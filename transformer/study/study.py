@@ -9,7 +9,7 @@ from typing import Any
 from transformer.config.mesh import AUTOMATIC, MeshConfig
 from transformer.config.run import Replica, RunConfig, grid, to_json
 from transformer.config.variant import ConfigError, nearest, to_text
-from transformer.data.dataset import Dataset, load_data
+from transformer.data.dataset import Dataset, fingerprint_arrays, load_data
 from transformer.study import budget as budgets
 from transformer.study.cell import Cell, Result
 from transformer.study.engines import LOCAL, Engine
@@ -79,9 +79,20 @@ class Study:
         return grid(range(self.first_seed, self.first_seed + self.seeds), self.learning_rates)
 
     def configs(self, data: Dataset) -> dict[str, RunConfig]:
-        """The config of each arm, with what it takes from the data and the matched budget."""
+        """The config of each arm, with what it takes from the data and the matched budget.
+
+        Raises:
+          ConfigError: an arm is impossible, or has a learning rate where all are given the same ones.
+        """
         base = data.complete(self.base)
         configs = {name: data.complete(base.replace(dict(changes))) for name, changes in self.arms.items()}
+        for name, config in configs.items():
+            rate = config.optimizer.learning_rate
+            if self.learning_rates and rate != base.optimizer.learning_rate:
+                raise ConfigError(
+                    f"study {self.name}: arm {name} has a learning rate of its own, {rate:g}, but every arm runs at "
+                    "all of learning_rates; leave one of them out"
+                )
         if self.match is None:
             return configs
         baseline = configs[self.baseline_name]
@@ -102,12 +113,25 @@ class Study:
     def cells(self, workdir: Path, data: Dataset, mesh: MeshConfig = AUTOMATIC) -> dict[str, Cell]:
         """The cell of each arm; arms that come to the same have one between them."""
         configs = self.configs(data)
-        return {
-            name: Cell(
-                f"{name} ({i}/{len(configs)})", config, self.replicas, data, workdir / "cells", self.probes, mesh
+        cells = {}
+        for i, (name, config) in enumerate(configs.items(), 1):
+            own, title = self._data(name, configs, data), f"{name} ({i}/{len(configs)})"
+            cells[name] = Cell(title, config, self.replicas, own, workdir / "cells", self.probes, mesh)
+        return cells
+
+    def _data(self, name: str, configs: Mapping[str, RunConfig], data: Dataset) -> Dataset:
+        """Of an arm: its own where it changes something of it, judged on the same held-out part as all."""
+        baseline, config = configs[self.baseline_name], configs[name]
+        if config.data == baseline.data:
+            return data
+        own = load_data(config.data)
+        held_out = [fingerprint_arrays(each.validation_batches(baseline, 1)) for each in (own, data)]
+        if held_out[0] != held_out[1]:
+            raise ConfigError(
+                f"study {self.name}: arm {name} changes the held-out part of {data.source}, so its losses are not "
+                "comparable; vary what is trained on only"
             )
-            for i, (name, config) in enumerate(configs.items(), 1)
-        }
+        return own
 
     def run(
         self,
@@ -159,10 +183,14 @@ class Study:
         return failed
 
     def _analyse(self, cells: Mapping[str, Cell], failed: Mapping[str, str], data: Dataset) -> Report:
-        rates = self.learning_rates or (self.base.optimizer.learning_rate,)
         runs = {
             name: ArmRuns(
-                changes_text(self.arms[name]), cell.config, result, cell.folder, rates, self.num_selection_seeds
+                changes=changes_text(self.arms[name]),
+                config=cell.config,
+                cell=result,
+                folder=cell.folder,
+                learning_rates=self.learning_rates or (cell.config.optimizer.learning_rate,),
+                num_selection_seeds=self.num_selection_seeds,
             )
             for name, cell in cells.items()
             if name not in failed and (result := cell.result()) is not None

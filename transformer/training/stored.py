@@ -25,11 +25,20 @@ class StoredRun(TrainedRun):
 
     step: int
     """Steps that the parameters were trained for."""
+    fingerprint: str
+    """Of the data that they were trained on."""
 
     @functools.cached_property
     def data(self) -> Dataset:
-        """What the run trains on, with its own tokenizers."""
-        return load_data(self.config.data, self.workdir)
+        """What the run trains on, with its own tokenizers.
+
+        Raises:
+          ConfigError: what the config describes is not what the run was trained on.
+        """
+        data = load_data(self.config.data, self.workdir)
+        if data.fingerprint != self.fingerprint:
+            raise ConfigError(f"data: {data.source} is not what {self.workdir} was trained on")
+        return data
 
 
 def load_run(workdir: str | Path, mesh: MeshConfig = ONE_DEVICE) -> StoredRun:
@@ -56,7 +65,8 @@ def load_run(workdir: str | Path, mesh: MeshConfig = ONE_DEVICE) -> StoredRun:
     state, notes = found
     step = notes["data"]["position"]
     loss = _last_losses(workdir / "metrics.jsonl", len(replicas), step)
-    return StoredRun(workdir, config, replicas, state.evaluated, loss, step)
+    loss[np.asarray(state.diverged_at) >= 0] = np.nan
+    return StoredRun(workdir, config, replicas, state.evaluated, loss, step, notes["data"]["fingerprint"])
 
 
 def _last_losses(path: Path, count: int, step: int) -> np.ndarray:

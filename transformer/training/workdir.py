@@ -7,6 +7,7 @@ import os
 import shutil
 import socket
 import sys
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TextIO
@@ -46,11 +47,24 @@ def prepared(workdir: Path, wanted: dict[str, Any], when_not_empty: WhenNotEmpty
         for name, text in files.items():
             write_durably(workdir / name, text)
         write_durably(workdir / CONFIG, json.dumps(wanted, indent=1, sort_keys=True))
-        write_durably(workdir / "environment.json", json.dumps(environment(), indent=1, sort_keys=True))
+        write_environment(workdir)
         if steps_before is not None:
             after = wanted["run"]["steps"]
             print(f"{workdir}: from {steps_before} to {after} steps, from here on by their schedule", file=sys.stderr)
         yield
+
+
+def write_environment(workdir: Path) -> None:
+    """Say what a run runs on, and warn where its numbers may not be those of what it ran on before."""
+    path, here = workdir / "environment.json", environment()
+    before = json.loads(path.read_text()) if path.exists() else here
+    old, new = ({"packages": each["packages"], "devices": sorted(set(each["devices"]))} for each in (before, here))
+    if differing := _differences(old, new):
+        warnings.warn(
+            f"{workdir} goes on with other {', '.join(differing)}: the same up to rounding, not bit for bit",
+            stacklevel=2,
+        )
+    write_durably(path, json.dumps(here, indent=1, sort_keys=True))
 
 
 def _check(workdir: Path, wanted: dict[str, Any], when_not_empty: WhenNotEmpty, files: Mapping[str, str]) -> int | None:
