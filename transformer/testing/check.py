@@ -18,7 +18,7 @@ class Checked:
 
     choices: Mapping[str, Any]
     passed: list[str] = field(default_factory=list)
-    """Context and property."""
+    """Context and property, of those that say something about the choices."""
     refused: dict[str, str] = field(default_factory=dict)
     """Why, by context."""
     failed: list[str] = field(default_factory=list)
@@ -27,6 +27,8 @@ class Checked:
     def run(self, context: str, name: str, check) -> None:
         try:
             check()
+        except properties.DoesNotApply:
+            return
         except AssertionError as error:
             self.failed.append(f"{context}, {name}: {error}")
         except Exception as error:  # a choice that cannot even run has failed, and the others are still checked

@@ -22,12 +22,14 @@ def run(check: Callable[[Any], Checked], choices: Sequence[Any], what: str, work
 
 
 def prepare() -> None:
-    """A dtype that is promoted in silence is an error, as in the tests; what is imported is no garbage.
+    """As in the tests, a dtype that is promoted in silence is an error, and there are two devices.
 
-    All is compiled quickly, also what is no program of a `Subject`; XLA reads it with the first program.
+    What is imported is no garbage. All is compiled quickly, also what is no program of a `Subject`; XLA reads it
+    with the first program.
     """
     os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *flags(QUICK)])
     jax.config.update("jax_numpy_dtype_promotion", "strict")
+    jax.config.update("jax_num_cpu_devices", 2)
     gc.freeze()
 
 

@@ -41,6 +41,16 @@ HALF = 0.05
 """Largest difference to bfloat16; the shipped options differ by 0.037 at most (2026-11-22)."""
 
 
+class DoesNotApply(Exception):
+    """A property says nothing about a subject: it is neither true nor false there."""
+
+
+def applies(condition: bool) -> None:
+    """Raise `DoesNotApply` without it."""
+    if not condition:
+        raise DoesNotApply
+
+
 def close(left, right, what: str, tolerance: float = CLOSE) -> None:
     """Fail where two arrays differ by more than rounding."""
     left, right = np.asarray(left, np.float64), np.asarray(right, np.float64)
@@ -83,9 +93,9 @@ def causal(subject: Subject) -> None:
 
 def sees_everything(subject: Subject) -> None:
     """In an encoder the first token's logits depend on the last token."""
-    if subject.config.block.attends and subject.config.reach.everywhere:
-        logits, changed = (subject.alone(t)[:, 0] for t in (TOKENS, _with_others(TOKENS, slice(-1, None))))
-        differ(logits, changed, "the last token is not seen by the first")
+    applies(subject.config.block.attends and subject.config.reach.everywhere)
+    logits, changed = (subject.alone(t)[:, 0] for t in (TOKENS, _with_others(TOKENS, slice(-1, None))))
+    differ(logits, changed, "the last token is not seen by the first")
 
 
 def padding(subject: Subject) -> None:
@@ -99,8 +109,7 @@ def padding(subject: Subject) -> None:
 
 def packing(subject: Subject) -> None:
     """Documents side by side are the documents alone, and do not see each other."""
-    if subject.config.mixes_tokens:
-        return
+    applies(not subject.config.mixes_tokens)
     for documents, place in (((TOKENS, BESIDE), slice(0, LENGTH)), ((BESIDE, TOKENS), slice(-LENGTH, None))):
         tokens, ends = np.concatenate(documents, 1), documents[0].shape[1]
         segments = np.broadcast_to((np.arange(ROOM) >= ends).astype(np.int32), tokens.shape)
@@ -126,18 +135,17 @@ def _with_others(tokens: np.ndarray, place: slice) -> np.ndarray:
 
 def shifted(subject: Subject) -> None:
     """Under a relative scheme all positions may be moved together; under another one they may not."""
-    if subject.config.position.extrapolates and subject.config.reach.relative:
-        logits, moved = (subject.logits(LONG, positions=np.arange(ROOM) + shift) for shift in (0, 40))
-        if subject.config.position.relative:
-            close(moved, logits, "a relative scheme changes with a shift")
-        else:
-            differ(moved, logits, "an absolute scheme does not change with a shift")
+    applies(subject.config.position.extrapolates and subject.config.reach.relative)
+    logits, moved = (subject.logits(LONG, positions=np.arange(ROOM) + shift) for shift in (0, 40))
+    if subject.config.position.relative:
+        close(moved, logits, "a relative scheme changes with a shift")
+    else:
+        differ(moved, logits, "an absolute scheme does not change with a shift")
 
 
 def ordered(subject: Subject) -> None:
     """Order matters under every scheme but `none`, under which an encoder is equivariant."""
-    if not subject.config.block.attends:
-        return
+    applies(subject.config.block.attends)
     order = np.random.default_rng(1).permutation(LENGTH)
     logits, mixed = subject.alone(TOKENS)[:, order], subject.alone(TOKENS[:, order])
     blind = not subject.config.position.orders and subject.config.reach.everywhere
@@ -175,7 +183,7 @@ def followed(subject: Subject) -> None:
             whole = Subject(subject.config.replace(position=RoPE()))
         twin = whole.changed(memory_length=LENGTH)
     except ConfigError:
-        return
+        raise DoesNotApply from None
     close(twin.segments(whole.params, TOKENS), whole.alone(TOKENS), "logits of a second segment are others")
 
 
@@ -232,8 +240,7 @@ def replicated(subject: Subject) -> None:
 
 def sharded(subject: Subject) -> None:
     """Divided over two devices by heads, features, experts and vocabulary, loss and gradients are those of one."""
-    if len(jax.devices()) < 2:
-        return
+    applies(len(jax.devices()) > 1)
     mesh = MeshConfig(replica=1, data=1, model=2)
     devices = make_mesh(mesh, 1, 1)
     with warnings.catch_warnings():
@@ -264,18 +271,18 @@ def _placed(axes: tuple, rank: int) -> PartitionSpec:
 
 def begins_as(subject: Subject) -> None:
     """Where the paper promises it, the model begins as a simpler one."""
-    for field in dataclasses.fields(subject.config):
-        value = getattr(subject.config, field.name)
-        if isinstance(value, Variant) and (simpler := value.begins_as) is not None:
-            twin = Subject(subject.config.replace(**{field.name: simpler}))
-            logits = twin.logits(LONG, params=_shared(twin.initial, subject.initial))
-            close(subject.logits(LONG, params=subject.initial), logits, f"{value} does not begin as {simpler}")
+    values = {field.name: getattr(subject.config, field.name) for field in dataclasses.fields(subject.config)}
+    simpler = {n: v.begins_as for n, v in values.items() if isinstance(v, Variant) and v.begins_as is not None}
+    applies(bool(simpler))
+    for name, value in simpler.items():
+        twin = Subject(subject.config.replace(**{name: value}))
+        logits = twin.logits(LONG, params=_shared(twin.initial, subject.initial))
+        close(subject.logits(LONG, params=subject.initial), logits, f"{values[name]} does not begin as {value}")
 
 
 def begins_silent(subject: Subject) -> None:
     """Where every branch begins with a factor of 0, the layers do nothing at first, whatever is in them."""
-    if not subject.config.residual.begins_silent:
-        return
+    applies(subject.config.residual.begins_silent)
 
     def moved(path, old, new):
         return old if "'branch'" in jax.tree_util.keystr(path) else new
@@ -290,8 +297,7 @@ def begins_silent(subject: Subject) -> None:
 def passes_through(subject: Subject) -> None:
     """A sublayer that answers 0 leaves a stream as it is, unless the stream itself is normalized."""
     residual = subject.config.residual
-    if "output" in residual.norms:
-        return
+    applies("output" not in residual.norms)
     rng = np.random.default_rng(0)
     x_BLD = jnp.asarray(rng.normal(size=(1, 3, subject.config.d_model)) + 1, jnp.float32)
     specs = residual.parameters(subject.config.d_model)
@@ -305,8 +311,7 @@ def passes_through(subject: Subject) -> None:
 def fades(subject: Subject) -> None:
     """Where a scheme promises it, a key weighs less the further away it is."""
     position, heads = subject.config.position, subject.config.num_heads
-    if not position.fades:
-        return
+    applies(position.fades)
     specs = position.parameters(subject.config.d_model, heads, LENGTH)
     params = {name: spec.initial_value(jax.random.key(0)) for name, spec in specs.items()}
     bias = position.bias(jnp.zeros((1, LENGTH, heads, subject.config.head_size)), True, params)
