@@ -44,6 +44,14 @@ def test_bfloat16(d_in, d_out):
     chex.assert_trees_all_close(got, exact, atol=0.05, rtol=0.02)
 
 
+def test_the_result_may_have_the_precision_of_the_sum():
+    """1,001 has no place in bfloat16; gradients have the dtypes of their arguments."""
+    x, kernel = jnp.ones((2, 1001), jnp.bfloat16), jnp.ones((1001, 3))
+    out, (dx, dkernel) = with_gradients(lambda x, kernel: dense(x, kernel, jnp.float32), x, kernel, jnp.ones((2, 3)))
+    np.testing.assert_array_equal(out, np.full((2, 3), 1001, np.float32))
+    assert (dx.dtype, dkernel.dtype) == (jnp.bfloat16, jnp.float32)
+
+
 @pytest.mark.parametrize(("d_in", "d_out"), [(1, 2), (2, 1)])
 def test_kernel_gradient_is_summed_in_float32(d_in, d_out):
     """1,000 tokens of 1 in bfloat16 add up to 1,000, which a bfloat16 sum could not hold exactly beside 256."""

@@ -85,7 +85,10 @@ class OptimizerConfig:
     groups: tuple[ParameterGroup, ...] = ()
     """Parameters with other learning rates and decays; the first group whose pattern fits a path has it."""
     skip_limit: int = 0
-    """Updates in a row that are left out where loss or gradient is not finite; with one more the run has diverged."""
+    """Updates in a row that are left out where loss or gradient is not finite; with one more the run has diverged.
+
+    The schedule does not go on with them; the learning rates that are logged are those of a run without any.
+    """
     skip_above: float | None = None
     """Norm of the gradient, before clipping, above which an update is left out too; none: any finite one is taken."""
 

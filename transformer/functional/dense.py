@@ -5,35 +5,41 @@ import functools
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.typing import DTypeLike
 
 
-@jax.custom_vjp
-def dense(x: jax.Array, kernel_DF: jax.Array) -> jax.Array:
+def dense(x: jax.Array, kernel_DF: jax.Array, dtype: DTypeLike | None = None) -> jax.Array:
     """`x @ kernel` with the kernel cast to the dtype of `x`.
 
     Args:
       x: (..., D), any float dtype: the compute dtype.
       kernel_DF: (D, F), the parameter dtype.
+      dtype: of the result, to which sums are not rounded before; None: that of `x`.
 
     Returns:
-      (..., F) in the dtype of `x`. The kernel's gradient is accumulated in float32 and comes back
+      (..., F) in that dtype. The kernel's gradient is accumulated in float32 and comes back
       in the kernel's own dtype.
     """
-    return _product(x, kernel_DF)
+    return _dense(x, kernel_DF, dtype)
 
 
-def _product(x, kernel_DF):
-    return x @ kernel_DF.astype(x.dtype)
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
+def _dense(x, kernel_DF, dtype):
+    return _product(x, kernel_DF, dtype)
 
 
-def _forward(x, kernel_DF):
+def _product(x, kernel_DF, dtype):
+    return jnp.matmul(x, kernel_DF.astype(x.dtype), preferred_element_type=dtype)
+
+
+def _forward(x, kernel_DF, dtype):
     # The bare product: a call of `dense` would hide it from rematerialization policies.
-    return _product(x, kernel_DF), (x, kernel_DF)
+    return _product(x, kernel_DF, dtype), (x, kernel_DF)
 
 
-def _backward(residuals, dy):
+def _backward(dtype, residuals, dy):
     x, kernel_DF = residuals
-    dy = lax.optimization_barrier(dy)
+    dy = lax.optimization_barrier(dy.astype(x.dtype))
     x_TD, dy_TF = x.reshape(-1, x.shape[-1]), dy.reshape(-1, dy.shape[-1])
     return dy @ kernel_DF.T.astype(dy.dtype), _kernel_gradient(x_TD, dy_TF).astype(kernel_DF.dtype)
 
@@ -55,4 +61,4 @@ def _kernel_gradient(x_TD, dy_TF):
     return product(x_TD, dy_TF)
 
 
-dense.defvjp(_forward, _backward)
+_dense.defvjp(_forward, _backward)

@@ -62,7 +62,7 @@ class Embedding(nnx.Module):
         """logit_scale · x · tableᵀ, (B, L, V) float32."""
         x = x_BLD * self.logit_scale
         x = x if self.projection is None else dense(x, self.projection[...].T)
-        return dense(x, self._rows().T).astype(jnp.float32)
+        return dense(x, self._rows().T, jnp.float32)
 
 
 def _at(table_VD: jax.Array, index_BL: jax.Array) -> jax.Array:
