@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 
 from transformer.config.model import ModelConfig
+from transformer.config.objectives import MaskedToken
 from transformer.config.presets import preset
 from transformer.config.run import RunConfig, TextConfig
+from transformer.config.tokenizers import SPECIAL, Symbols, Word
 from transformer.config.variant import ConfigError
 from transformer.data.corpus import Blocks, load_corpus, whole_split
-from transformer.data.dataset import check_tokens, load_data, stack_batches
+from transformer.data.dataset import check_tokens, load_data, reference, stack_batches
 from transformer.data.text import load_text
 from transformer.data.tokenizers import ByteTokenizer, CharTokenizer
 
@@ -60,6 +62,18 @@ def test_the_last_part_is_held_out_and_the_vocabulary_comes_from_the_text(tmp_pa
     assert other.fingerprint != corpus.fingerprint
 
 
+@pytest.mark.parametrize("separator", [None, "\n"])
+def test_a_tokenizer_is_trained_on_what_is_not_held_out(tmp_path, separator):
+    pytest.importorskip("tokenizers")
+    (tmp_path / "text.txt").write_text("seen words\n" * 90 + "later ones\n" * 10)
+    config = TextConfig(path=str(tmp_path / "text.txt"), tokenizer=Word(), document_separator=separator)
+    corpus = load_corpus(config)
+    assert corpus.tokenizer.decode(corpus.train[:2]) == "seen words"
+    assert (corpus.validation == SPECIAL.index("<unk>")).all()
+    corpus = load_corpus(TextConfig(path=config.path, tokenizer=Symbols(), document_separator=separator))
+    assert corpus.tokenizer.decode(corpus.validation[-2:]) == "later ones"
+
+
 def test_a_corpus_shorter_than_a_block_or_beyond_the_vocabulary_is_refused(tmp_path):
     path = tmp_path / "text.txt"
     path.write_text("abcd" * 25)
@@ -86,6 +100,13 @@ def test_batches_are_a_pure_function_of_seed_and_step():
     assert first[0]["tokens"].shape == (4, 9)
     block = first[3]["tokens"]
     np.testing.assert_array_equal(block - block[:, :1], np.tile(np.arange(9), (4, 1)))
+
+
+def test_a_count_of_tokens_is_no_reference_for_hidden_ones():
+    corpus, config = load_data(TextConfig()), RunConfig()
+    assert reference(config, corpus) == corpus.reference()
+    masked = RunConfig(model=ModelConfig(causal=False), objective=MaskedToken())
+    assert reference(masked, corpus) is None
 
 
 def test_every_block_is_used_once_before_any_is_used_again():

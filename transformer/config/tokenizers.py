@@ -2,6 +2,7 @@
 
 import abc
 from dataclasses import dataclass
+from typing import ClassVar
 
 from transformer.config.variant import ConfigError, Variant
 
@@ -12,11 +13,15 @@ SPECIAL = ("<pad>", "<s>", "</s>", "<unk>", "<mask>")
 class Tokenization(Variant, abc.ABC):
     """What a token is; those with a `vocab_size` are trained on texts, and all their vocabularies hold `SPECIAL`."""
 
+    closed: ClassVar[bool] = False
+    """Whether it knows nothing but what is in the texts it was made of, so that it has to be made of all of them."""
+
 
 @dataclass(frozen=True)
 class Char(Tokenization):
     """One token per character of the texts."""
 
+    closed = True
     special: bool = False
     """The special tokens come first."""
 
@@ -32,6 +37,8 @@ class Byte(Tokenization):
 @dataclass(frozen=True)
 class Symbols(Tokenization):
     """One token per word between whitespace; the words of the texts are all there are."""
+
+    closed = True
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """A tokenized text with a held-out part, and its batches."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -86,7 +87,8 @@ def load_corpus(config: TextConfig, stored: Path | None = None) -> Corpus:
     text = load_text(config.path, config.embedded)
     separator = config.document_separator
     documents = [text.content] if separator is None else [d for d in text.content.split(separator) if d]
-    tokenizer = make_tokenizer(config.tokenizer, documents, None if stored is None else stored / "tokenizer.json")
+    seen = documents if config.tokenizer.closed else first_part(documents, 1 - config.validation_fraction)
+    tokenizer = make_tokenizer(config.tokenizer, seen, None if stored is None else stored / "tokenizer.json")
     pieces = [tokenizer.encode(document) for document in documents]
     tokens, ends = np.concatenate(pieces), np.cumsum([len(piece) for piece in pieces])
     cut = int(len(tokens) * (1 - config.validation_fraction))
@@ -101,6 +103,15 @@ def load_corpus(config: TextConfig, stored: Path | None = None) -> Corpus:
     cut, identity = int(ends[first - 1]), fingerprint([text.fingerprint, tokenizer.to_json(), separator, first])
     parts = (tokens[:cut], tokens[cut:])
     return Corpus(*parts, tokenizer, text.source, identity, ends[:first], ends[first:] - cut)
+
+
+def first_part(texts: Sequence[str], share: float) -> list[str]:
+    """The texts up to that share of their characters; the last of them may be cut."""
+    left, kept = int(share * sum(map(len, texts))), []
+    for text in texts:
+        kept.append(text[:left])
+        left -= len(kept[-1])
+    return [text for text in kept if text]
 
 
 class Blocks:
