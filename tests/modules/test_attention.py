@@ -8,14 +8,14 @@ import pytest
 from transformer.config.architectures import EncoderDecoderConfig
 from transformer.config.carries import NoCarry, ScoreResidual, SharedKeyValues, ValueResidual
 from transformer.config.gated_positions import Contextual, Forgetting
-from transformer.config.heads import LatentHeads
+from transformer.config.heads import DifferentialHeads, LatentHeads
 from transformer.config.model import ModelConfig
 from transformer.config.norms import RMSNorm
 from transformer.config.parameters import Normal
 from transformer.config.patterns import Pattern
 from transformer.config.positions import NoPosition
 from transformer.config.reaches import Linformer
-from transformer.config.relative_positions import ALiBi
+from transformer.config.relative_positions import FIRE, KERPLE, ALiBi, T5Bias
 from transformer.config.rotary_positions import RoPE
 from transformer.config.synthesizers import DenseSynthesizer, RandomSynthesizer
 from transformer.config.variant import ConfigError
@@ -78,6 +78,21 @@ def test_the_latent_vector_is_all_that_is_kept():
     layer = model.start(2, LENGTH).layers[0]
     assert layer is not None
     assert (layer.keys_XKS.shape, layer.values_XSK.shape) == ((2, 7, LENGTH), (2, LENGTH, 3))
+
+
+@pytest.mark.parametrize("num_kv_heads", [None, 1])
+@pytest.mark.parametrize("position", [T5Bias(), T5Bias(shared=False), KERPLE(), FIRE(), ALiBi()], ids=str)
+def test_each_map_of_differential_heads_has_its_own_bias(position, num_kv_heads):
+    """A bias of a number for each of two maps a head, all of them trained; and later tokens have no say."""
+    shape = {"heads": DifferentialHeads(), "num_kv_heads": num_kv_heads, "num_layers": 1}
+    params, apply = split(LanguageModel(config(position=position, **shape), key=jax.random.key(0)))
+    tokens = jnp.asarray([[3, 1, 4, 1, 5, 9]])
+    gradients = jax.grad(lambda params: (apply(params, tokens) ** 2).sum())(params)
+    own = [g for path, g in jax.tree.leaves_with_path(gradients) if "'position'" in jax.tree_util.keystr(path)]
+    numbers = [np.abs(g).reshape(-1, g.shape[-1]).max(0) for g in own if g.shape and g.shape != (FIRE().hidden,)]
+    assert all(number.shape == (4,) and number.all() for number in numbers)
+    changed = apply(params, tokens.at[0, -1].set(2))
+    np.testing.assert_allclose(changed[:, :-1], apply(params, tokens)[:, :-1], atol=1e-5)
 
 
 @pytest.mark.parametrize("dot_product", [False, True])

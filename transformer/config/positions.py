@@ -59,7 +59,7 @@ class Position(Variant, abc.ABC):
         return self
 
     def parameters(self, d_model: int, num_heads: int, max_length: int) -> dict[str, Parameter]:
-        """The parameters it owns, by name, shared by all layers."""
+        """The parameters it owns, by name, shared by all layers; `num_heads` counts maps of attention."""
         return {}
 
     def layer_parameters(self, num_heads: int, head_dim: int, d_model: int) -> dict[str, Parameter]:
