@@ -66,8 +66,12 @@ class Position(Variant, abc.ABC):
         """The parameters it owns in every layer, by name."""
         return {}
 
-    def training_positions(self, max_length: int, key: jax.Array) -> jax.Array | None:
-        """What positions 0, 1, … are replaced by while training, (max_length,) int32; None: nothing."""
+    def training_positions(self, length: int, key: jax.Array) -> jax.Array | None:
+        """What positions 0, 1, … are replaced by while training, (length,) int32; None: nothing.
+
+        Raises:
+          ConfigError: there are not as many.
+        """
         return None
 
     def to_embedding(self, positions_BL: jax.Array, d_model: int, params) -> jax.Array | None:

@@ -123,7 +123,8 @@ class Transformer(nnx.Module):
             )
         places = None
         if key is not None:
-            places = config.position.training_positions(self.max_length, at(key, "positions"))
+            longest = max(self.max_length, tokens.length)
+            places = config.position.training_positions(longest, at(key, "positions"))
         stream = self._start(constrain(x_BLD), tokens, places)
         stream = jax.tree.map(lambda x: dropout(x, config.dropout, below(key, "embedding")), stream)
         context = context._replace(position_params=self.position(), places=places)
