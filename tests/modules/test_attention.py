@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from transformer.config.architectures import EncoderDecoderConfig
+from transformer.config.attention import ConstantScale
 from transformer.config.carries import NoCarry, ScoreResidual, SharedKeyValues, ValueResidual
 from transformer.config.gated_positions import Contextual, Forgetting
 from transformer.config.heads import DifferentialHeads, LatentHeads
@@ -15,7 +16,7 @@ from transformer.config.parameters import Normal
 from transformer.config.patterns import Pattern
 from transformer.config.positions import NoPosition
 from transformer.config.reaches import Linformer
-from transformer.config.relative_positions import FIRE, KERPLE, ALiBi, T5Bias
+from transformer.config.relative_positions import FIRE, KERPLE, ALiBi, RelativeKeys, T5Bias, TransformerXL
 from transformer.config.rotary_positions import RoPE
 from transformer.config.synthesizers import DenseSynthesizer, RandomSynthesizer
 from transformer.config.variant import ConfigError
@@ -185,6 +186,35 @@ def test_contextual_positions():
             added[:, :, query, key] = (vector * q[:, query]).sum(-1) / 2
     expected = module.out(mixed(scores + added, heads(module.value(X))))
     np.testing.assert_allclose(run(module)[0], expected, rtol=1e-4, atol=1e-5)
+
+
+PRODUCTS = [RelativeKeys(limit=2), TransformerXL(limit=2), Contextual(limit=2)]
+
+
+def enlarged(module):
+    """A layer whose trained distances count for much."""
+    for name, values in module.position().items():
+        getattr(module.position, name)[...] = 20 * values
+    return module
+
+
+@pytest.mark.parametrize("scale_bias", [False, True])
+@pytest.mark.parametrize("position", PRODUCTS, ids=str)
+def test_a_factor_on_scores_is_one_on_queries(position, scale_bias):
+    """What queries have for distances has the factor of q·k, once (Shaw et al. 2018, equation 4)."""
+    choices = {"position": position, "scale_bias": scale_bias}
+    whole, module = (enlarged(attention(scale=ConstantScale(factor), **choices)) for factor in (1.0, 0.3))
+    whole.query.kernel[...] = 0.3 * whole.query.kernel[...]
+    np.testing.assert_allclose(run(module)[0], run(whole)[0], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("position", PRODUCTS, ids=str)
+def test_a_synthesizer_without_scores_of_its_own_is_attention(position):
+    """Beside scores of 0 the product of queries and keys has its factor, and so have distances."""
+    heads = RandomSynthesizer(length=LENGTH, dot_product=True)
+    plain, module = (enlarged(attention(position=position, **own)) for own in ({}, {"heads": heads}))
+    module.head_params.queries[...] = jnp.zeros_like(module.head_params.queries[...])
+    np.testing.assert_allclose(run(module)[0], run(plain)[0], rtol=1e-4, atol=1e-5)
 
 
 def test_shared_keys_and_values_have_no_cache():

@@ -35,6 +35,10 @@ class Randomized(Position):
         return self.scheme.enters_queries
 
     @property
+    def scaled(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.scheme.scaled
+
+    @property
     def relative(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.scheme.relative
 
