@@ -74,7 +74,7 @@ def test_latent_heads_are_heads_whose_keys_and_values_come_of_one_vector():
 
 
 def test_the_latent_vector_is_all_that_is_kept():
-    """The cache has one head of rank + rotary features, whatever the number of heads."""
+    """The cache has one head of rank + rotary features and values of rank, whatever the number of heads."""
     model = LanguageModel(config(heads=LatentHeads(rank=3, rotary=4)), key=jax.random.key(0))
     layer = model.start(2, LENGTH).layers[0]
     assert layer is not None
