@@ -97,6 +97,18 @@ def test_a_pattern_and_the_model_do_not_contradict():
         ModelConfig(pattern=pattern, num_layers=3)
 
 
+@pytest.mark.parametrize("position", ["rope", "randomized(scheme=rope)"])
+@pytest.mark.parametrize("first", ["rope", "randomized(scheme=rope)"])
+def test_randomized_positions_are_those_of_all_layers(position, first):
+    """A model draws them once, so that a pattern has no place for them, nor beside them."""
+    choices = {"position": position, "pattern": f"pattern(position=[{first}, none])"}
+    if position == first == "rope":
+        ModelConfig().replace(**choices)
+        return
+    with pytest.raises(ConfigError, match=r"^model.pattern: randomized\(scheme=rope\) moves the tokens of all layers"):
+        ModelConfig().replace(**choices)
+
+
 @pytest.mark.parametrize(
     ("choices", "reason"),
     [

@@ -11,6 +11,7 @@ import pytest
 
 from transformer.config.activations import ReLU
 from transformer.config.architectures import ClassifierConfig, EncoderDecoderConfig, PatchConfig, VisionConfig
+from transformer.config.feed_forwards import TopKExperts
 from transformer.config.model import ModelConfig
 from transformer.config.norms import RMSNorm
 from transformer.config.objectives import (
@@ -29,6 +30,7 @@ from transformer.config.parameters import Normal
 from transformer.config.pooling import NoPooling
 from transformer.config.run import RunConfig
 from transformer.config.variant import ConfigError
+from transformer.data.corpus import packed
 from transformer.functional.masks import Causal, Prefix
 from transformer.models.build import build
 from transformer.models.pure import split
@@ -59,6 +61,10 @@ CONFIGS = {
     "vision": VisionConfig(**COMMON, num_classes=3, image_size=(4, 4, 1), patch_size=2),
     "patches": PatchConfig(**COMMON, image_size=(4, 4, 1), patch_size=2),
 }
+EXPERTS = {
+    f"expert {name}": CONFIGS[name].replace(feed_forward=TopKExperts(num_experts=2, top=1, balance=1.0, router_z=1.0))
+    for name in ("decoder", "foreseeing", "pairs")
+}
 TOKENS = RNG.integers(0, V, (B, L + 1)).astype(np.int32)
 # Rows with all labels, with some, with the first alone, and with none.
 WEIGHTS = (np.arange(L) < np.array([[L], [3], [1], [0]])).astype(np.float32)
@@ -66,7 +72,7 @@ WEIGHTS = (np.arange(L) < np.array([[L], [3], [1], [0]])).astype(np.float32)
 
 @functools.cache
 def model(name):
-    return split(build(CONFIGS[name], key=KEY))
+    return split(build((CONFIGS | EXPERTS)[name], key=KEY))
 
 
 def arrays(batch):
@@ -248,6 +254,32 @@ def test_a_prefix_of_packed_documents_does_not_hide_labels_in_sight():
     sums = run(PrefixToken(), "decoder", batch | {"prefix": np.full(B, 2, np.int32)})
     in_sight = (positions[0, 1:] < 2) & (segments[0, 1:] == segments[0, :-1])
     assert not sums.weight[in_sight].any()
+
+
+def test_a_penalty_is_that_of_real_target_tokens():
+    """More padding behind the target leaves the loss of each position, and with it the imbalance of experts."""
+    source = {"source": TOKENS[:, :5], "source_valid": np.ones((B, 5), bool)}
+    behind = ((0, 0), (0, 2))
+    padded = {"target": np.pad(TOKENS, behind), "weights": np.pad(WEIGHTS, behind)}
+    short = run(SequenceToSequence(), "expert pairs", source | {"target": TOKENS, "weights": WEIGHTS})
+    long = run(SequenceToSequence(), "expert pairs", source | padded)
+    np.testing.assert_allclose(long.loss, np.pad(short.loss, behind[1]), rtol=1e-5)
+    plain = run(SequenceToSequence(auxiliary=0.0), "expert pairs", source | padded)
+    assert (long.loss - plain.loss)[:L].min() > 0.1
+
+
+@pytest.mark.parametrize(
+    ("objective", "name"), [(NextToken(), "expert decoder"), (MultiToken(), "expert foreseeing")], ids=str
+)
+def test_a_penalty_is_that_of_real_packed_tokens(objective, name):
+    """More padding behind packed documents leaves the loss of each position."""
+    documents = [TOKENS[0, :5], TOKENS[1, :2], TOKENS[2, :3]]
+    rows = packed(np.concatenate(documents), np.cumsum([5, 2, 3]), L)
+    assert rows["valid"].any(1).all()
+    assert not rows["valid"].all()
+    long = {name: np.pad(array, ((0, 0), (0, 2))) for name, array in rows.items()}
+    sums = [run(objective, name, batch) for batch in (rows, long)]
+    np.testing.assert_allclose(sums[1].loss, np.pad(sums[0].loss, (0, 2)), rtol=1e-5)
 
 
 @pytest.mark.parametrize("options", [{}, {"label_smoothing": 0.2, "z_loss": 0.1}], ids=["plain", "smoothed"])

@@ -137,12 +137,13 @@ def test_layers_widen_the_view():
 
 
 @functools.cache
-def gradients(**choices):
-    """Loss, logits and the gradient of every parameter."""
+def gradients(seed=None, **choices):
+    """Loss, logits and the gradient of every parameter; a seed trains."""
     params, apply = split(model(**choices))
+    key = None if seed is None else jax.random.key(seed)
 
     def loss(params):
-        logits = apply(params, jnp.asarray(TOKENS))
+        logits = apply(params, jnp.asarray(TOKENS), key=key)
         return cross_entropy(logits[:, :-1], jnp.asarray(TOKENS[:, 1:])).mean(), logits
 
     return jax.device_get(jax.jit(jax.value_and_grad(loss, has_aux=True))(params))
@@ -155,6 +156,29 @@ def test_chunked_equals_exact():
     """Loss, logits and the gradient of every parameter do not depend on the implementation."""
     exact, chunked = (gradients(attention=attention, **CHOICES) for attention in ATTENTION)
     chex.assert_trees_all_close(chunked, exact, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("scheme", ["alibi", "t5_bias", "relative_keys(limit=3)", "rope", "sinusoidal"])
+def test_randomized_positions_in_training(scheme):
+    """A key draws positions, the same for every implementation; without one they are those of the scheme."""
+    position = f"randomized(scheme={scheme}, longest=64)"
+    exact, chunked = (gradients(1, position=position, attention=attention) for attention in ATTENTION)
+    chex.assert_trees_all_close(chunked, exact, atol=1e-5, rtol=1e-4)
+    (_, logits), (_, other), (_, still), (_, plain) = (
+        gradients(*seed, position=choice)[0]
+        for seed, choice in (((1,), position), ((2,), position), ((), position), ((), scheme))
+    )
+    assert min(np.abs(logits - other).max(), np.abs(logits - still).max()) > 1e-3
+    np.testing.assert_array_equal(still, plain)
+
+
+def test_more_tokens_than_randomized_positions():
+    """As many as are drawn from are trained on, also more than `max_length`; one more is an error."""
+    lm, key = model(position="randomized(scheme=alibi, longest=12)", max_length=8), jax.random.key(1)
+    ends = [jax.jit(lm)(jnp.zeros((1, 12), jnp.int32).at[0, place].set(1), key=key)[0, -1] for place in (0, 9)]
+    assert np.abs(ends[0] - ends[1]).max() > 0
+    with pytest.raises(ConfigError, match=r"^randomized.longest: 12 positions are fewer than 13 tokens$"):
+        lm(jnp.zeros((1, 13), jnp.int32), key=key)
 
 
 @pytest.mark.parametrize("attention", ATTENTION)

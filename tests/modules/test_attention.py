@@ -6,16 +6,17 @@ import numpy as np
 import pytest
 
 from transformer.config.architectures import EncoderDecoderConfig
+from transformer.config.attention import ConstantScale
 from transformer.config.carries import NoCarry, ScoreResidual, SharedKeyValues, ValueResidual
 from transformer.config.gated_positions import Contextual, Forgetting
-from transformer.config.heads import LatentHeads
+from transformer.config.heads import DifferentialHeads, LatentHeads
 from transformer.config.model import ModelConfig
 from transformer.config.norms import RMSNorm
 from transformer.config.parameters import Normal
 from transformer.config.patterns import Pattern
 from transformer.config.positions import NoPosition
 from transformer.config.reaches import Linformer
-from transformer.config.relative_positions import ALiBi
+from transformer.config.relative_positions import FIRE, KERPLE, ALiBi, RelativeKeys, T5Bias, TransformerXL
 from transformer.config.rotary_positions import RoPE
 from transformer.config.synthesizers import DenseSynthesizer, RandomSynthesizer
 from transformer.config.variant import ConfigError
@@ -73,11 +74,26 @@ def test_latent_heads_are_heads_whose_keys_and_values_come_of_one_vector():
 
 
 def test_the_latent_vector_is_all_that_is_kept():
-    """The cache has one head of rank + rotary features, whatever the number of heads."""
+    """The cache has one head of rank + rotary features and values of rank, whatever the number of heads."""
     model = LanguageModel(config(heads=LatentHeads(rank=3, rotary=4)), key=jax.random.key(0))
     layer = model.start(2, LENGTH).layers[0]
     assert layer is not None
     assert (layer.keys_XKS.shape, layer.values_XSK.shape) == ((2, 7, LENGTH), (2, LENGTH, 3))
+
+
+@pytest.mark.parametrize("num_kv_heads", [None, 1])
+@pytest.mark.parametrize("position", [T5Bias(), T5Bias(shared=False), KERPLE(), FIRE(), ALiBi()], ids=str)
+def test_each_map_of_differential_heads_has_its_own_bias(position, num_kv_heads):
+    """A bias of a number for each of two maps a head, all of them trained; and later tokens have no say."""
+    shape = {"heads": DifferentialHeads(), "num_kv_heads": num_kv_heads, "num_layers": 1}
+    params, apply = split(LanguageModel(config(position=position, **shape), key=jax.random.key(0)))
+    tokens = jnp.asarray([[3, 1, 4, 1, 5, 9]])
+    gradients = jax.grad(lambda params: (apply(params, tokens) ** 2).sum())(params)
+    own = [g for path, g in jax.tree.leaves_with_path(gradients) if "'position'" in jax.tree_util.keystr(path)]
+    numbers = [np.abs(g).reshape(-1, g.shape[-1]).max(0) for g in own if g.shape and g.shape != (FIRE().hidden,)]
+    assert all(number.shape == (4,) and number.all() for number in numbers)
+    changed = apply(params, tokens.at[0, -1].set(2))
+    np.testing.assert_allclose(changed[:, :-1], apply(params, tokens)[:, :-1], atol=1e-5)
 
 
 @pytest.mark.parametrize("dot_product", [False, True])
@@ -170,6 +186,35 @@ def test_contextual_positions():
             added[:, :, query, key] = (vector * q[:, query]).sum(-1) / 2
     expected = module.out(mixed(scores + added, heads(module.value(X))))
     np.testing.assert_allclose(run(module)[0], expected, rtol=1e-4, atol=1e-5)
+
+
+PRODUCTS = [RelativeKeys(limit=2), TransformerXL(limit=2), Contextual(limit=2)]
+
+
+def enlarged(module):
+    """A layer whose trained distances count for much."""
+    for name, values in module.position().items():
+        getattr(module.position, name)[...] = 20 * values
+    return module
+
+
+@pytest.mark.parametrize("scale_bias", [False, True])
+@pytest.mark.parametrize("position", PRODUCTS, ids=str)
+def test_a_factor_on_scores_is_one_on_queries(position, scale_bias):
+    """What queries have for distances has the factor of q·k, once (Shaw et al. 2018, equation 4)."""
+    choices = {"position": position, "scale_bias": scale_bias}
+    whole, module = (enlarged(attention(scale=ConstantScale(factor), **choices)) for factor in (1.0, 0.3))
+    whole.query.kernel[...] = 0.3 * whole.query.kernel[...]
+    np.testing.assert_allclose(run(module)[0], run(whole)[0], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("position", PRODUCTS, ids=str)
+def test_a_synthesizer_without_scores_of_its_own_is_attention(position):
+    """Beside scores of 0 the product of queries and keys has its factor, and so have distances."""
+    heads = RandomSynthesizer(length=LENGTH, dot_product=True)
+    plain, module = (enlarged(attention(position=position, **own)) for own in ({}, {"heads": heads}))
+    module.head_params.queries[...] = jnp.zeros_like(module.head_params.queries[...])
+    np.testing.assert_allclose(run(module)[0], run(plain)[0], rtol=1e-4, atol=1e-5)
 
 
 def test_shared_keys_and_values_have_no_cache():

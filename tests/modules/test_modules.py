@@ -8,6 +8,7 @@ import pytest
 from flax import nnx
 
 from transformer.config.activations import GELU, GLU, ReLU
+from transformer.config.feed_forwards import TopKExperts
 from transformer.config.implementations import Scanned, Unrolled
 from transformer.config.model import ModelConfig
 from transformer.config.norms import LayerNorm, NoNorm, RMSNorm
@@ -25,6 +26,7 @@ from transformer.modules.block import Block, ResidualConnection
 from transformer.modules.context import Context, Kept
 from transformer.modules.dense import Dense, fused
 from transformer.modules.embedding import Embedding
+from transformer.modules.experts import Experts
 from transformer.modules.feed_forward import FeedForward
 from transformer.modules.norm import NormLayer
 from transformer.modules.parameter import Parameters, at, below, make_parameter
@@ -235,6 +237,20 @@ def test_dropout_in_a_block():
     x = X + dropout(block.attention(X, **run)[0], 0.5, at(KEY, "attention"))
     x = x + dropout(block.feed_forward(x)[0], 0.5, at(KEY, "feed_forward"))
     chex.assert_trees_all_close(block(X, layer=0, **run, key=KEY)[0], x, rtol=1e-5, atol=1e-4)
+
+
+def test_each_shared_expert_drops_features_of_its_own():
+    """Two that take each other away leave nothing, but what one of them drops and the other does not."""
+    kind = TopKExperts(shared=2)
+    module = Experts(config(feed_forward=kind, feed_forward_dropout=0.5), key=KEY)
+    first, second = module.shared
+    module.out[...] = jnp.zeros_like(module.out[...])
+    for own, other in zip(first.branches, second.branches, strict=True):
+        other.kernel[...] = own.kernel[...]
+    second.out.kernel[...] = -first.out.kernel[...]
+    still, trained = (module(X, context=Context(TOKENS), key=key)[0] for key in (None, KEY))
+    np.testing.assert_allclose(still, 0, atol=1e-6)
+    assert np.abs(trained).max() > 1e-4
 
 
 def test_stack_stores_one_array_per_parameter():

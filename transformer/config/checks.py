@@ -65,6 +65,9 @@ def _check_pattern(config: "ModelConfig") -> None:
         if layer.position != config.position and not layer.position.enters_layers(config):
             raise ConfigError(f"model.pattern: {layer.position} does not enter in each layer by itself; use rope")
     positions = config.pattern.position
+    moving = next((position for position in (config.position, *positions) if position.moves), None)
+    if positions and moving is not None:
+        raise ConfigError(f"model.pattern: {moving} moves the tokens of all layers alike; use it without a pattern")
     if positions and config.position not in (*positions, NoPosition()) and not config.position.enters_embedding():
         raise ConfigError(f"model.pattern: it says position of every layer, so {config.position} has no place")
     if config.carries and not (layers[0].carry.own_memory and layers[0].block.attends):

@@ -69,6 +69,5 @@ class Contextual(Position):
         return {"table": Parameter((self.limit + 1, head_dim), Normal(0.02))}
 
     def score(self, q_BLHK, queries, keys, in_slots, params):
-        scale = q_BLHK.shape[-1] ** -0.5
-        own_BLHX = scale * (q_BLHK.astype(jnp.float32) @ params["table"].T)
+        own_BLHX = q_BLHK.astype(jnp.float32) @ params["table"].T
         return functools.partial(biases.add_contextual, own_BLHX, queries, keys, in_slots)

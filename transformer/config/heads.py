@@ -155,6 +155,8 @@ class LatentHeads(Heads):
     c is normalized and kept in the cache; beside it stands a key of `rotary` features that all heads
     share and into which alone the position enters. What would make a head's keys of c is multiplied
     into its queries, and what would make its values of c into its output, so keys are never made.
+    The cache has c as a key and as a value, each in the shape in which it is multiplied: 2 `rank` +
+    `rotary` numbers of a token in a layer, where the paper's has `rank` + `rotary`.
     """
 
     name = "latent"

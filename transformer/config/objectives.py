@@ -13,6 +13,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from transformer.config.architectures import ClassifierConfig, EncoderDecoderConfig, PatchConfig
 from transformer.config.model import ModelConfig
@@ -58,8 +59,9 @@ def _token_sums(logits_BLV, labels_BL, weights_BL, penalty, **options) -> Sums:
 
 
 def _packing(batch: Batch) -> dict[str, Any]:
-    """Which document the input tokens belong to, and where in it, where documents are packed."""
-    return {f"{name}_BL": batch[name][:, :-1] for name in ("segments", "positions") if name in batch}
+    """Which document the input tokens belong to, and where in it, where documents are packed; and which are padding."""
+    more = {f"{name}_BL": batch[name][:, :-1] for name in ("segments", "positions") if name in batch}
+    return more | ({"valid_BL": batch["valid"]} if "valid" in batch else {})
 
 
 def _there(batch: Batch, ahead: int) -> jax.Array:
@@ -152,8 +154,8 @@ class Objective(Variant, abc.ABC):
 class NextToken(Objective):
     """Cross-entropy of each token given those before it.
 
-    The batch holds `tokens` (B, L + 1), and may hold `weights` (B, L) of the labels and, where
-    documents are packed, `segments` and `positions` (B, L + 1).
+    The batch holds `tokens` (B, L + 1), and may hold `weights` (B, L) of the labels, `valid` (B, L) of the
+    tokens before them and, where documents are packed, `segments` and `positions` (B, L + 1).
     """
 
     name = "next_token"
@@ -287,8 +289,7 @@ class MaskedToken(Objective):
         vocab_size = jax.eval_shape(lambda t: apply(params, t), tokens).shape[-1]
         choice = jax.random.key(0) if key is None else jax.random.fold_in(key, 1)
         seen, chosen = self.corrupt(tokens, vocab_size, choice)
-        more = {"valid_BL": batch.get("valid")} | _packing(batch)
-        logits, penalty = self.answer(apply, params, seen, key=key, **more)
+        logits, penalty = self.answer(apply, params, seen, key=key, **_packing(batch))
         return _token_sums(logits, tokens, self._weights(batch) * chosen.astype(jnp.float32), penalty)
 
 
@@ -312,10 +313,12 @@ class SequenceToSequence(Objective):
         return batch["target"][..., 1:]
 
     def __call__(self, apply, params, batch, key):
-        inputs = (batch["source"], batch["target"][:, :-1])
-        logits, penalty = self.answer(apply, params, *inputs, source_valid_BS=batch["source_valid"], key=key)
+        inputs, weights_BL = (batch["source"], batch["target"][:, :-1]), self._weights(batch)
+        # What follows the last label is padding: no loss depends on it, and the penalty is not to either.
+        valid = {"source_valid_BS": batch["source_valid"], "valid_BL": lax.cummax(weights_BL, 1, reverse=True) > 0}
+        logits, penalty = self.answer(apply, params, *inputs, **valid, key=key)
         options = {"label_smoothing": self.label_smoothing, "z_loss": self.z_loss}
-        return _token_sums(logits, self.labels(batch), self._weights(batch), penalty, **options)
+        return _token_sums(logits, self.labels(batch), weights_BL, penalty, **options)
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,8 @@ class Position(Variant, abc.ABC):
     """Whether it enters in products of queries."""
     relative: ClassVar[bool] = False
     """Whether only distances count: all positions may be moved together."""
+    scaled: ClassVar[bool] = False
+    """Whether the factor on q·k multiplies its bias too, which is a product of queries."""
     orders: ClassVar[bool] = True
     """Whether it tells tokens apart by their position."""
     remembers: ClassVar[bool] = False
@@ -59,15 +61,19 @@ class Position(Variant, abc.ABC):
         return self
 
     def parameters(self, d_model: int, num_heads: int, max_length: int) -> dict[str, Parameter]:
-        """The parameters it owns, by name, shared by all layers."""
+        """The parameters it owns, by name, shared by all layers; `num_heads` counts maps of attention."""
         return {}
 
     def layer_parameters(self, num_heads: int, head_dim: int, d_model: int) -> dict[str, Parameter]:
         """The parameters it owns in every layer, by name."""
         return {}
 
-    def training_positions(self, max_length: int, key: jax.Array) -> jax.Array | None:
-        """What positions 0, 1, … are replaced by while training, (max_length,) int32; None: nothing."""
+    def training_positions(self, length: int, key: jax.Array) -> jax.Array | None:
+        """What positions 0, 1, … are replaced by while training, (length,) int32; None: nothing.
+
+        Raises:
+          ConfigError: there are not as many.
+        """
         return None
 
     def to_embedding(self, positions_BL: jax.Array, d_model: int, params) -> jax.Array | None:
@@ -87,11 +93,14 @@ class Position(Variant, abc.ABC):
         return k_BLHK
 
     def bias(self, q_BLHK: jax.Array, causal: bool, params) -> Bias | None:
-        """A value added to the scaled scores, one number a head; it may depend on the queries."""
+        """A value added to the scaled scores (where `scaled`, before), one number a head; it may depend on queries."""
         return None
 
     def score(self, q_BLHK: jax.Array, queries: Tokens, keys: Tokens, in_slots: bool, params) -> ScoreFunction | None:
-        """A function of all scaled scores (B, G, H/G, L, S) before the bias; `in_slots` as in `memory_bias`."""
+        """A function of all scaled scores (B, G, H/G, L, S) before the bias; `in_slots` as in `memory_bias`.
+
+        Queries have the factor on q·k in them here.
+        """
         return None
 
     def key_features(self, x_BLD: jax.Array, params) -> jax.Array:

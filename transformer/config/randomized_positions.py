@@ -35,6 +35,10 @@ class Randomized(Position):
         return self.scheme.enters_queries
 
     @property
+    def scaled(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.scheme.scaled
+
+    @property
     def relative(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.scheme.relative
 
@@ -65,10 +69,10 @@ class Randomized(Position):
     def layer_parameters(self, num_heads, head_dim, d_model):
         return self.scheme.layer_parameters(num_heads, head_dim, d_model)
 
-    def training_positions(self, max_length, key):
-        if self.longest < max_length:
-            raise ConfigError(f"randomized.longest: {self.longest} positions are fewer than max_length {max_length}")
-        return jnp.sort(jax.random.permutation(key, self.longest)[:max_length])
+    def training_positions(self, length, key):
+        if self.longest < length:
+            raise ConfigError(f"randomized.longest: {self.longest} positions are fewer than {length} tokens")
+        return jnp.sort(jax.random.permutation(key, self.longest)[:length])
 
     def to_embedding(self, positions_BL, d_model, params):
         return self.scheme.to_embedding(positions_BL, d_model, params)

@@ -105,6 +105,7 @@ class RelativeKeys(Position):
     """Tokens further away count as this far."""
     biased = True
     enters_queries = True
+    scaled = True
     relative = True
 
     def __post_init__(self):
@@ -115,8 +116,7 @@ class RelativeKeys(Position):
         return {"table": Parameter((2 * self.limit + 1, head_dim), Normal(0.02))}
 
     def bias(self, q_BLHK, causal, params):
-        scale = q_BLHK.shape[-1] ** -0.5
-        return biases.ByDistance(scale * (q_BLHK.astype(jnp.float32) @ params["table"].T))
+        return biases.ByDistance(q_BLHK.astype(jnp.float32) @ params["table"].T)
 
 
 @dataclass(frozen=True)
@@ -131,6 +131,7 @@ class TransformerXL(Position):
     base: float = 10_000.0
     biased = True
     enters_queries = True
+    scaled = True
     relative = True
 
     def __post_init__(self):
@@ -155,4 +156,4 @@ class TransformerXL(Position):
         # Sines are odd: keys on either side of the query differ.
         sign = jnp.where(jnp.arange(head_dim) % 2 == 0, jnp.sign(distances)[:, None], 1).astype(jnp.float32)
         r_XHK = ((r_XK * sign) @ params["relative"]).reshape(len(distances), -1, head_dim)
-        return biases.ByDistance(head_dim**-0.5 * jnp.einsum("blhk,xhk->blhx", q, r_XHK))
+        return biases.ByDistance(jnp.einsum("blhk,xhk->blhx", q, r_XHK))

@@ -179,4 +179,5 @@ def packed(tokens: np.ndarray, ends: np.ndarray, length: int) -> Batch:
     """
     rows = pack(np.split(tokens, ends[:-1]), length + 1)
     weights = rows["valid"][:, 1:] & (rows["segments"][:, 1:] == rows["segments"][:, :-1])
-    return {name: rows[name] for name in ("tokens", "segments", "positions")} | {"weights": weights.astype(np.float32)}
+    own = {"valid": rows["valid"][:, :-1], "weights": weights.astype(np.float32)}
+    return {name: rows[name] for name in ("tokens", "segments", "positions")} | own

@@ -138,6 +138,11 @@ def _forward(q, k, v, modifiers, context, sizes):
     return out, (q, k, v, modifiers, context, out, rearrange(log_normalizer, "n b g r l -> b g r (n l)"))
 
 
+def _add(total, new):
+    """The sum of gradients; integers of a bias, such as a table of positions, have none."""
+    return total if new.dtype == jax.dtypes.float0 else total + new
+
+
 def _backward(sizes, residuals, dout):
     q, k, v, modifiers, context, out, log_normalizer = residuals
     l, s, _, _, score = sizes
@@ -171,7 +176,7 @@ def _backward(sizes, residuals, dout):
                     lax.dynamic_update_slice_in_dim(dq, dq_new, i * l, 3),
                     dk + dk_new.astype(jnp.float32),
                     dv + dv_new,
-                    jax.tree.map(jnp.add, dmodifiers, dmodifiers_new),
+                    jax.tree.map(_add, dmodifiers, dmodifiers_new),
                 )
 
             return lax.cond(allowed.any(), update, lambda carry: carry, carry)

@@ -78,6 +78,7 @@ class LanguageModel(Transformer):
         *,
         positions_BL: jax.Array | None = None,
         segments_BL: jax.Array | None = None,
+        valid_BL: jax.Array | None = None,
         key: jax.Array | None = None,
         with_penalty: bool = False,
     ) -> Any:
@@ -86,7 +87,7 @@ class LanguageModel(Transformer):
         A block for each reads what the last block wrote (Gloeckle et al. 2024, section 2).
         """
         positions = jnp.arange(tokens_BL.shape[1]) if positions_BL is None else positions_BL
-        tokens = Tokens.at(positions, segments_BL)
+        tokens = Tokens.at(positions, segments_BL, valid_BL)
         context = Context(tokens, self.mask_of(tokens))
         stream, penalty, context, _ = self._through_blocks(self.embedding(tokens_BL), context, key=key)
         streams, last = [stream], self.config.num_layers - 1

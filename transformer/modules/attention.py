@@ -63,6 +63,10 @@ class HeadAttention(nnx.Module):
             made |= {role: outputs.get(self.layer_of[role] or "", bare[role]) for role in roles}
         return [made[role] for role in inputs]
 
+    def factor(self) -> float | jax.Array:
+        """What q·k is multiplied by."""
+        return self.config.scale(self.heads.compared_size(self.sizes), self.scale())
+
     def queries(self, q_BLX: jax.Array, positions_BL: jax.Array) -> jax.Array:
         """(B, L, maps, key size) of what was projected."""
         return self.query_norm(self.heads.queries(q_BLX, positions_BL, self.sizes, self.head_params()))
@@ -94,7 +98,7 @@ class HeadAttention(nnx.Module):
             more["drop_weights"] = functools.partial(dropout, rate=config.attention_dropout, key=key)
         if config.attention.forms_weights:
             more["return_scores"] = True
-        scale = config.scale(self.heads.compared_size(self.sizes), self.scale())
+        scale, scales_bias = self.factor(), config.scale_bias or config.position.scaled
         q_BLHK, heads = named(q_BLHK, "q"), memory.keys_XKS.shape[0] // len(x_BLD)
         # XLA cancels these transpositions against those of the attention function.
         k_BSGK = rearrange(memory.keys_XKS, "(b g) k s -> b s g k", g=heads)
@@ -105,7 +109,7 @@ class HeadAttention(nnx.Module):
             queries=queries,
             keys=keys,
             mask=mask,
-            bias=Scaled(bias, scale) if config.scale_bias and bias is not None else bias,
+            bias=Scaled(bias, scale) if scales_bias and bias is not None else bias,
             scale=scale,
             score=_in_turn(config.score.function(), *more_scores),
             weigh=config.weighting(q_BLHK.shape[2], self.weighting()),

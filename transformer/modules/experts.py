@@ -13,7 +13,7 @@ from transformer.functional.routing import expert_products
 from transformer.modules.context import Context, Kept
 from transformer.modules.dense import Dense
 from transformer.modules.feed_forward import FeedForward
-from transformer.modules.parameter import at, make_parameter
+from transformer.modules.parameter import at, below, make_parameter
 
 
 def make_feed_forward(config: ModelConfig, *, key: jax.Array) -> nnx.Module:
@@ -49,7 +49,7 @@ class Experts(nnx.Module):
         y_BLD = jnp.zeros_like(x_TD).at[routes.tokens_X].add(out_XD).reshape(x_BLD.shape)
         for i, one in enumerate(self.shared):
             with scope(f"shared.{i}"):
-                y_BLD = y_BLD + one(x_BLD, key=key)[0]
+                y_BLD = y_BLD + one(x_BLD, key=below(key, "shared", i))[0]
         return y_BLD, Kept(penalty=penalty)
 
 

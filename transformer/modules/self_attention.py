@@ -88,7 +88,9 @@ class Attention(HeadAttention):
     def _scoring(self, q_BLHK: jax.Array, memory: KeyValue, keys: Tokens, context: Context, params):
         """The memory as it is compared, the bias of the scores, and a function of them, where the position has one."""
         position, tokens, in_slots = self.config.position, context.tokens, context.slots is not None
-        score = position.score(q_BLHK, tokens, keys, in_slots, params)
+        score = None
+        if position.rescores:
+            score = position.score(q_BLHK.astype(jnp.float32) * self.factor(), tokens, keys, in_slots, params)
         if position.remembers:
             bare, features = jnp.split(memory.keys_XKS, [self.heads.key_size(self.sizes)], 1)
             features_BSH = rearrange(features, "(b g) r s -> b s (g r)", b=len(q_BLHK)).astype(jnp.float32)

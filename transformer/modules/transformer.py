@@ -28,7 +28,8 @@ class Transformer(nnx.Module):
     def __init__(self, config: ModelConfig, *, max_length: int | None = None, cross: bool = False, key: jax.Array):
         self.config = config
         self.max_length = config.max_length if max_length is None else max_length
-        specs = config.position.parameters(config.d_model, config.num_heads, self.max_length)
+        maps = config.heads.count(config.num_heads)
+        specs = config.position.parameters(config.d_model, maps, self.max_length)
         self.position = Parameters(specs, key=at(key, "position"))
         kinds = [config.layer_config(layer) for layer in range(config.pattern.period)]
         self.blocks = Stack(
@@ -122,7 +123,8 @@ class Transformer(nnx.Module):
             )
         places = None
         if key is not None:
-            places = config.position.training_positions(self.max_length, at(key, "positions"))
+            longest = max(self.max_length, tokens.length)
+            places = config.position.training_positions(longest, at(key, "positions"))
         stream = self._start(constrain(x_BLD), tokens, places)
         stream = jax.tree.map(lambda x: dropout(x, config.dropout, below(key, "embedding")), stream)
         context = context._replace(position_params=self.position(), places=places)
