@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from transformer.config.variant import ConfigError
-from transformer.data.pairs_text import fingerprint, load_parallel
+from transformer.data.pairs_text import load_parallel
 
 PAIR = (["a dog .", "", "two\u2028cats\x85 ."], ["ein Hund .", "nichts", "zwei Kätzchen ."])
 
@@ -56,13 +56,6 @@ def test_wrong_files_are_one_line(tmp_path):
         assert "\n" not in str(caught.value)
     with pytest.raises(ConfigError, match="cannot read"):
         load_parallel(str(tmp_path), None)
-
-
-def test_the_fingerprint_is_of_both_sides_line_by_line():
-    pairs = [PAIR, PAIR[::-1], (["a", "b"], ["c"]), (["a"], ["b", "c"]), (["a\nb"], ["c"])]
-    assert len({fingerprint(*pair) for pair in pairs}) == len(pairs)
-    assert fingerprint(*PAIR) == fingerprint(*map(tuple, PAIR))
-    assert len(fingerprint(*PAIR)) == 64
 
 
 def test_multi30k():

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from transformer.config.activations import CELU, ELU, SELU, LeakyReLU, Mish, Squareplus
 from transformer.functional import activations
 
 POINTS = np.array([-30.0, -4.0, -1.5, -1.0, -0.1, 0.3, 1.0, 2.5, 4.0, 30.0])
@@ -27,20 +28,15 @@ def sigmoid(x):
 FORMULAS = [
     (activations.gelu, gelu),
     (activations.gelu_tanh, gelu_tanh),
-    (activations.relu, lambda x: max(x, 0.0)),
     (activations.swish, lambda x: x * sigmoid(x)),
     (lambda x: activations.swish(x, 1.702), lambda x: x * sigmoid(1.702 * x)),
     (activations.squared_relu, lambda x: max(x, 0.0) ** 2),
-    (activations.mish, lambda x: x * math.tanh(math.log1p(math.exp(x)))),
-    (activations.elu, lambda x: x if x > 0 else math.exp(x) - 1),
-    (lambda x: activations.celu(x, 2.0), lambda x: x if x > 0 else 2 * (math.exp(x / 2) - 1)),
-    (activations.selu, lambda x: 1.0507009873554805 * (x if x > 0 else 1.6732632423543772 * (math.exp(x) - 1))),
-    (activations.softplus, lambda x: math.log1p(math.exp(x))),
-    (lambda x: activations.squareplus(x, 4.0), lambda x: (x + math.sqrt(x * x + 4)) / 2),
-    (lambda x: activations.leaky_relu(x, 0.1), lambda x: x if x > 0 else 0.1 * x),
-    (activations.tanh, math.tanh),
-    (activations.sigmoid, sigmoid),
-    (activations.identity, lambda x: x),
+    (Mish(), lambda x: x * math.tanh(math.log1p(math.exp(x)))),
+    (ELU(0.5), lambda x: x if x > 0 else (math.exp(x) - 1) / 2),
+    (CELU(2.0), lambda x: x if x > 0 else 2 * (math.exp(x / 2) - 1)),
+    (SELU(), lambda x: 1.0507009873554805 * (x if x > 0 else 1.6732632423543772 * (math.exp(x) - 1))),
+    (Squareplus(4.0), lambda x: (x + math.sqrt(x * x + 4)) / 2),
+    (LeakyReLU(0.1), lambda x: x if x > 0 else 0.1 * x),
 ]
 
 

@@ -24,7 +24,7 @@ class ReLU(Activation):
     """max(0, x) (Vaswani et al. 2017)."""
 
     def __call__(self, x):
-        return activations.relu(x)
+        return jax.nn.relu(x)
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class LeakyReLU(Activation):
     slope: float = 0.01
 
     def __call__(self, x):
-        return activations.leaky_relu(x, self.slope)
+        return jax.nn.leaky_relu(x, self.slope)
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Mish(Activation):
     """x·tanh(softplus(x)) (Misra 2019)."""
 
     def __call__(self, x):
-        return activations.mish(x)
+        return jax.nn.mish(x)
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class ELU(Activation):
     alpha: float = 1.0
 
     def __call__(self, x):
-        return activations.elu(x, self.alpha)
+        return jax.nn.elu(x, self.alpha)
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class CELU(Activation):
     alpha: float = 2.0
 
     def __call__(self, x):
-        return activations.celu(x, self.alpha)
+        return jax.nn.celu(x, self.alpha)
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class SELU(Activation):
     """The ELU that keeps mean 0 and variance 1 (Klambauer et al. 2017)."""
 
     def __call__(self, x):
-        return activations.selu(x)
+        return jax.nn.selu(x)
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class Softplus(Activation):
     """log(1 + eˣ)."""
 
     def __call__(self, x):
-        return activations.softplus(x)
+        return jax.nn.softplus(x)
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class Squareplus(Activation):
     b: float = 4.0
 
     def __call__(self, x):
-        return activations.squareplus(x, self.b)
+        return jax.nn.squareplus(x, self.b)
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class Sigmoid(Activation):
     """σ(x)."""
 
     def __call__(self, x):
-        return activations.sigmoid(x)
+        return jax.nn.sigmoid(x)
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ class Tanh(Activation):
     """tanh(x)."""
 
     def __call__(self, x):
-        return activations.tanh(x)
+        return jax.nn.tanh(x)
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ class Linear(Activation):
     """x: alone it makes the feed-forward sublayer linear, in a product it is the other factor."""
 
     def __call__(self, x):
-        return activations.identity(x)
+        return x
 
 
 @dataclass(frozen=True)

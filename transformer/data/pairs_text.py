@@ -2,10 +2,8 @@
 
 import gzip
 import zlib
-from collections.abc import Sequence
 from pathlib import Path
 
-from transformer.config import run
 from transformer.config.variant import ConfigError
 from transformer.data.hub import PREFIX, hub_lines
 from transformer.data.text import near
@@ -30,11 +28,6 @@ def load_parallel(source: str, target: str | None) -> tuple[list[str], list[str]
         counts = f"{len(sources)} lines in {source}, {len(targets)} in {target}"
         raise ConfigError(f"data: {counts}: line {min(len(sources), len(targets)) + 1} stands alone")
     return sources, targets
-
-
-def fingerprint(sources: Sequence[str], targets: Sequence[str]) -> str:
-    """sha256 of a parallel text, line by line."""
-    return run.fingerprint([list(sources), list(targets)])
 
 
 def _columns(line: str, number: int, path: str) -> tuple[str, str]:

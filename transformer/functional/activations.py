@@ -1,20 +1,9 @@
-"""Activation functions."""
+"""Activation functions beside those of `jax.nn`."""
 
 import math
 
 import jax
 import jax.numpy as jnp
-
-relu = jax.nn.relu
-sigmoid = jax.nn.sigmoid
-mish = jax.nn.mish
-elu = jax.nn.elu
-celu = jax.nn.celu
-selu = jax.nn.selu
-softplus = jax.nn.softplus
-squareplus = jax.nn.squareplus
-leaky_relu = jax.nn.leaky_relu
-tanh = jnp.tanh
 
 
 def swish(x: jax.Array, beta: float = 1.0) -> jax.Array:
@@ -43,7 +32,3 @@ def gelu(x: jax.Array) -> jax.Array:
 def gelu_tanh(x: jax.Array) -> jax.Array:
     """The tanh approximation of GELU, as in GPT-2."""
     return 0.5 * x * (1 + jnp.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
-
-
-def identity(x: jax.Array) -> jax.Array:
-    return x
