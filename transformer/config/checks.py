@@ -41,10 +41,9 @@ def check_model(config: "ModelConfig") -> None:
     _check_resolution(config)
     for layer in range(config.pattern.period):
         _check_layer(config.layer_config(layer))
-    if config.feed_forward_residual is not None and config.feed_forward_residual.streams != config.residual.streams:
-        raise ConfigError(
-            f"model.feed_forward_residual: {config.feed_forward_residual} and {config.residual} keep other streams"
-        )
+    own = config.feed_forward_residual
+    if own is not None and not own.shares_stream(config.residual):
+        raise ConfigError(f"model.feed_forward_residual: {own} and {config.residual} keep other streams; use none")
 
 
 def _check_pattern(config: "ModelConfig") -> None:
@@ -60,8 +59,8 @@ def _check_pattern(config: "ModelConfig") -> None:
             raise ConfigError(f"model.pattern: it says {name} of every layer, so {getattr(config, name)} has no place")
     layers = [config.layer_config(layer) for layer in range(period)]
     for layer in layers:
-        if layer.residual.streams != config.residual.streams:
-            raise ConfigError(f"model.pattern: {layer.residual} and {config.residual} keep other streams")
+        if not layer.residual.shares_stream(config.residual):
+            raise ConfigError(f"model.pattern: {layer.residual} and {config.residual} keep other streams; use one kind")
         if layer.position != config.position and not layer.position.enters_layers(config):
             raise ConfigError(f"model.pattern: {layer.position} does not enter in each layer by itself; use rope")
     positions = config.pattern.position
@@ -101,8 +100,8 @@ def _check_resolution(config: "ModelConfig") -> None:
     config.resolution.check(config.num_layers, config.pattern.period)
     if config.resolution.whole:
         return
-    if config.residual.streams > 1:
-        raise ConfigError(f"model.resolution: {config.residual} keeps several vectors of a token; use pre")
+    if not config.residual.plain:
+        raise ConfigError(f"model.resolution: {config.residual} keeps a stream of its own; use pre")
     if config.carries:
         raise ConfigError(f"model.resolution: layers take over {config.carries[0]} from others that see other tokens")
     if config.memory_length is not None:
