@@ -113,6 +113,38 @@ def test_a_shortened_stream_is_plain(residual):
         ModelConfig().replace(residual=residual, resolution="hourglass")
 
 
+@pytest.mark.parametrize("block", ["parallel", "parallel_norms"])
+def test_sublayers_of_one_connection_have_one_residual(block):
+    """Another one of the feed-forward sublayer would be left out, save for its initial values."""
+    with pytest.raises(ConfigError, match=rf"model\.feed_forward_residual: .* {block} share one .* is pre; use none"):
+        ModelConfig().replace(block=block, residual="pre", feed_forward_residual="fixup")
+    assert ModelConfig().replace(block=block, residual="pre", feed_forward_residual="pre").num_layers == 4
+
+
+POSITIONS = ["rope", "xpos", "query_key_sinusoidal", "alibi", "contextual", "randomized(scheme=rope)"]
+
+
+@pytest.mark.parametrize("position", POSITIONS)
+@pytest.mark.parametrize("block", ["fourier", "feed_forward_only"])
+def test_positions_of_attention_need_attention(position, block):
+    with pytest.raises(ConfigError, match=rf"model\.position: .* in attention, and {block} has none; use learned"):
+        ModelConfig().replace(position=position, block=block, causal=False)
+
+
+@pytest.mark.parametrize("position", ["learned", "sinusoidal", "none"])
+def test_positions_of_the_embedding_need_no_attention(position):
+    assert not ModelConfig().replace(position=position, block="feed_forward_only").block.attends
+
+
+def test_each_position_of_a_pattern_meets_attention():
+    """In one of the layers that have it."""
+    blocks = "block=[feed_forward_only, sequential]"
+    with pytest.raises(ConfigError, match=r"model\.position: rope enters in attention, and feed_forward_only has none"):
+        ModelConfig().replace(position="none", pattern=f"pattern(position=[rope, none], {blocks})")
+    for position, own in (("none", "position=[none, rope], "), ("rope", "")):
+        assert ModelConfig().replace(position=position, pattern=f"pattern({own}{blocks})").pattern.period == 2
+
+
 def test_a_pattern_and_the_model_do_not_contradict():
     """What the pattern says of every layer, the model does not say too."""
     pattern = Pattern(reach=(SlidingWindow(2), FullReach()))

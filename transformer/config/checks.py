@@ -77,8 +77,12 @@ def _check_pattern(config: "ModelConfig") -> None:
         )
     if "memory" in config.carries and config.convolution is not None:
         raise ConfigError("model.carry: layers without keys of their own keep nothing for model.convolution")
-    if config.position.biased and not any(layer.block.attends for layer in layers):
-        raise ConfigError(f"model.position: {config.position} is a bias of scores, and {config.block} has no attention")
+    for layer in layers:
+        attend = any(other.block.attends for other in layers if other.position == layer.position)
+        if layer.position.orders and not layer.position.enters_embedding() and not attend:
+            raise ConfigError(
+                f"model.position: {layer.position} enters in attention, and {layer.block} has none; use learned"
+            )
 
 
 def _check_memory(config: "ModelConfig") -> None:
@@ -207,6 +211,11 @@ def _check_sublayers(config: "ModelConfig") -> None:
         raise ConfigError(
             f"model.block: the sublayers of {config.block} normalize their input each by itself, and {config.residual} "
             "has no norm there; use parallel"
+        )
+    if any(config.residual_of(s.kind) != config.residual_of(c[0].kind) for c in config.block.connections for s in c):
+        raise ConfigError(
+            f"model.feed_forward_residual: the sublayers of {config.block} share one connection, which is "
+            f"{config.residual}; use none"
         )
     if config.feed_forward.num_experts and (config.feed_forward_bias or config.feed_forward_inner_norm != NoNorm()):
         raise ConfigError(f"model.feed_forward: {config.feed_forward} has no biases and no inner norm; use dense")
