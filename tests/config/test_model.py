@@ -1,5 +1,7 @@
 """The model's configuration: sizes that follow from others, and errors that name the nearest size that fits."""
 
+import itertools
+
 import pytest
 
 from transformer.config.architectures import ClassifierConfig, EncoderDecoderConfig, VisionConfig
@@ -81,6 +83,66 @@ def test_each_kind_of_sublayer_has_the_gains_of_its_own_connection():
     assert config.residual_gain("attention") == ModelConfig().residual_gain("attention") > 0
     assert config.inner_gain("feed_forward") == config.branches**-0.5
     assert config.inner_gain("attention") == 1
+
+
+STREAMS = ["pre", "residual", "embedding_skip", "u_net", "hyper(streams=1)", "hyper", "hyper(streams=3)"]
+
+
+@pytest.mark.parametrize(("own", "other"), list(itertools.permutations(STREAMS, 2)))
+def test_connections_of_one_stack_share_a_stream(own, other):
+    """What one leaves means something to the next: as many vectors of a token are not enough."""
+    changes = [{"feed_forward_residual": other}, {"pattern": f"pattern(residual=[{own}, {other}])"}]
+    for change in changes:
+        with pytest.raises(ConfigError, match=r"^model\.\w+: .* keep other streams; use "):
+            ModelConfig().replace(residual=own, **change)
+
+
+@pytest.mark.parametrize(
+    ("own", "other"), [*zip(STREAMS, STREAMS, strict=True), ("post", "rezero"), ("hyper", "hyper(dynamic=False)")]
+)
+def test_connections_that_share_a_stream(own, other):
+    """Norms and parameters may differ in one stack."""
+    pattern = f"pattern(residual=[{own}, {other}])"
+    assert ModelConfig().replace(residual=own, feed_forward_residual=other, pattern=pattern).num_layers == 4
+
+
+@pytest.mark.parametrize("residual", STREAMS[1:])
+def test_a_shortened_stream_is_plain(residual):
+    """Means of tokens are those of one vector of each."""
+    with pytest.raises(ConfigError, match=r"model\.resolution: .* keeps a stream of its own; use pre"):
+        ModelConfig().replace(residual=residual, resolution="hourglass")
+
+
+@pytest.mark.parametrize("block", ["parallel", "parallel_norms"])
+def test_sublayers_of_one_connection_have_one_residual(block):
+    """Another one of the feed-forward sublayer would be left out, save for its initial values."""
+    with pytest.raises(ConfigError, match=rf"model\.feed_forward_residual: .* {block} share one .* is pre; use none"):
+        ModelConfig().replace(block=block, residual="pre", feed_forward_residual="fixup")
+    assert ModelConfig().replace(block=block, residual="pre", feed_forward_residual="pre").num_layers == 4
+
+
+POSITIONS = ["rope", "xpos", "query_key_sinusoidal", "alibi", "contextual", "randomized(scheme=rope)"]
+
+
+@pytest.mark.parametrize("position", POSITIONS)
+@pytest.mark.parametrize("block", ["fourier", "feed_forward_only"])
+def test_positions_of_attention_need_attention(position, block):
+    with pytest.raises(ConfigError, match=rf"model\.position: .* in attention, and {block} has none; use learned"):
+        ModelConfig().replace(position=position, block=block, causal=False)
+
+
+@pytest.mark.parametrize("position", ["learned", "sinusoidal", "none"])
+def test_positions_of_the_embedding_need_no_attention(position):
+    assert not ModelConfig().replace(position=position, block="feed_forward_only").block.attends
+
+
+def test_each_position_of_a_pattern_meets_attention():
+    """In one of the layers that have it."""
+    blocks = "block=[feed_forward_only, sequential]"
+    with pytest.raises(ConfigError, match=r"model\.position: rope enters in attention, and feed_forward_only has none"):
+        ModelConfig().replace(position="none", pattern=f"pattern(position=[rope, none], {blocks})")
+    for position, own in (("none", "position=[none, rope], "), ("rope", "")):
+        assert ModelConfig().replace(position=position, pattern=f"pattern({own}{blocks})").pattern.period == 2
 
 
 def test_a_pattern_and_the_model_do_not_contradict():

@@ -520,3 +520,16 @@ def test_labels_count_what_is_predicted(objective, batch, count):
     """Under further leading axes too, as the batches of a dispatch have them."""
     assert objective.labels(batch).size == count
     assert objective.labels({name: a[None, None] for name, a in batch.items()}).size == count
+
+
+@pytest.mark.parametrize("kind", [NextToken, MultiToken, PrefixToken, SequenceToSequence, Classification])
+@pytest.mark.parametrize("value", [-0.1, 1.0])
+def test_smoothing_is_a_share(kind, value):
+    with pytest.raises(ConfigError, match=rf"{kind.name}\.label_smoothing: {value} is not in \[0, 1\)"):
+        kind(label_smoothing=value)
+
+
+@pytest.mark.parametrize("kind", [NextToken, MultiToken, PrefixToken, SequenceToSequence])
+def test_a_penalty_is_none_below_zero(kind):
+    with pytest.raises(ConfigError, match=rf"{kind.name}\.z_loss: -0.1 is negative"):
+        kind(z_loss=-0.1)

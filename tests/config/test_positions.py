@@ -8,7 +8,8 @@ import pytest
 
 from transformer.config.positions import Learned, NoPosition, QueryKeySinusoidal, Sinusoidal
 from transformer.config.relative_positions import ALiBi
-from transformer.config.rotary_positions import RoPE
+from transformer.config.rotary_positions import LinearScaling, Llama3Scaling, NTKScaling, RoPE, YaRN
+from transformer.config.variant import ConfigError
 
 POSITIONS = jnp.array([[0, 3, 1]])
 X = jnp.asarray(np.random.default_rng(0).normal(size=(1, 3, 2, 4)), jnp.float32)
@@ -46,3 +47,11 @@ def test_outside_a_learned_table(outside):
     rows = Learned().to_embedding(jnp.array([[3, outside]]), 8, {"table": table})
     chex.assert_trees_all_equal(rows[0, 0], table[3])
     assert np.isnan(rows[0, 1]).all()
+
+
+@pytest.mark.parametrize("kind", [LinearScaling, NTKScaling, YaRN, Llama3Scaling])
+@pytest.mark.parametrize("factor", [0.0, 0.5])
+def test_scaling_is_for_longer_texts(kind, factor):
+    assert kind(factor=1.0).factor == 1
+    with pytest.raises(ConfigError, match=rf"{kind.name}\.factor: {factor} is less than 1, .*; use none"):
+        kind(factor=factor)

@@ -84,6 +84,12 @@ def test_stable_phase_gives_way_to_warmup():
     np.testing.assert_allclose(curve(WarmupStableDecay(decay_fraction=1.0), 10)[10:], np.linspace(1, 0, 11), atol=1e-6)
 
 
+@pytest.mark.parametrize("kind", [LinearDecay, Cosine, WarmupStableDecay])
+def test_a_learning_rate_does_not_change_its_sign(kind):
+    with pytest.raises(ConfigError, match=rf"{kind.name}\.final: -0.1 is negative"):
+        kind(final=-0.1)
+
+
 @pytest.mark.parametrize("fraction", [0.0, -0.1, 1.5])
 def test_decay_fraction_is_a_share(fraction):
     """A share outside (0, 1] is an error."""

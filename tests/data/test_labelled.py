@@ -9,6 +9,7 @@ from transformer.config.variant import ConfigError
 from transformer.data.algorithmic import ListOps
 from transformer.data.dataset import EVALUATION_BATCH, load_data
 from transformer.data.labelled import ClassificationRun, LabelledConfig, parse_labelled
+from transformer.data.tagged import TaggedConfig
 from transformer.data.tokenizers import PAD, SPECIAL
 
 SMALL = {"examples": 60, "validation_examples": 20}
@@ -175,3 +176,10 @@ def test_wrong_files_are_one_line(tmp_path):
     (tmp_path / "latin.tsv").write_bytes(b"a\tcaf\xe9")
     with pytest.raises(ConfigError, match="not UTF-8"):
         parse_labelled(str(tmp_path / "latin.tsv"))
+
+
+@pytest.mark.parametrize("kind", [LabelledConfig, TaggedConfig])
+def test_texts_held_out_are_of_a_file(kind):
+    """ListOps would leave them unread."""
+    with pytest.raises(ConfigError, match=r"data\.validation_path: ListOps, drawn without data\.path, .*; set both"):
+        kind(validation_path="held_out.tsv")

@@ -251,6 +251,8 @@ def test_texts_that_are_too_long(pairs, field, longest):
         ({"validation_fraction": 1.0}, "data.validation_fraction: 1.0 is not between 0 and 1"),
         ({"target": "x"}, "data.source: a target is given and no source"),
         ({"test_target": "x"}, "data.test_source: a target is given and no source"),
+        ({"validation_source": "x"}, "data.validation_source: SCAN, read without data.source, .*; set both"),
+        ({"test_source": "x", "test_target": "y"}, "data.test_source: SCAN, read without data.source, .*; set both"),
     ],
 )
 def test_configs_that_cannot_be(fields, message):

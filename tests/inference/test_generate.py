@@ -315,6 +315,13 @@ def test_randomness_is_that_of_the_key():
             decode(model, strategy=strategy)
 
 
+@pytest.mark.parametrize("num_tokens", [0, -1])
+def test_nothing_to_choose(num_tokens):
+    """Said before the model is looked at."""
+    with pytest.raises(ConfigError, match=f"generate: num_tokens {num_tokens} is not a positive number"):
+        generate(print, {}, jnp.asarray(PROMPTS), num_tokens=num_tokens)
+
+
 def test_longer_than_the_positions():
     """Every token that is read needs a position; the last one chosen is not read."""
     model = language_model(position=Position.parse("learned(std=0.4)"))

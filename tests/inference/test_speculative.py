@@ -180,6 +180,7 @@ def test_the_model_accepts_itself():
 @pytest.mark.parametrize(
     ("choices", "message"),
     [
+        ({"num_tokens": 0}, "speculate: num_tokens 0 is not a positive number"),
         ({"ahead": 0}, "speculate: ahead 0 is not a positive number"),
         ({"strategy": Sample()}, "speculate: sample is random and needs a key"),
         ({"strategy": Beam(2)}, r"speculate: beam\(size=2\) does not choose token by token; use greedy or sample"),

@@ -84,7 +84,7 @@ def test_what_cannot_be_is_refused():
             "num_layers": 4,
             "pattern": Pattern(reach=(SlidingWindow(3), FullReach())),
         },
-        r"u_net keeps several vectors of a token; use pre": {"num_layers": 4, "residual": UNet()},
+        r"u_net keeps a stream of its own; use pre": {"num_layers": 4, "residual": UNet()},
         r"layers take over values from others": {"num_layers": 4, "carry": ValueResidual()},
         r"keep states of other tokens each": {"num_layers": 4, "memory_length": 2, "position": RoPE()},
     }

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from transformer.config.activations import GLU, ReLU
-from transformer.config.architectures import ClassifierConfig, EncoderDecoderConfig, VisionConfig
+from transformer.config.architectures import ClassifierConfig, EncoderDecoderConfig, PatchConfig, VisionConfig
 from transformer.config.blocks import Parallel, ParallelNorms
 from transformer.config.model import ModelConfig
 from transformer.config.norms import LayerNorm, RMSNorm, SequenceLayerNorm
@@ -100,6 +100,9 @@ def test_sines_before_cosines():
         (EncoderDecoderConfig, {"token_types": 2}, "token_types: an encoder-decoder"),
         (ClassifierConfig, {"output_bias": True}, "output_bias: it is of logits of tokens"),
         (VisionConfig, {"token_types": 2}, "token_types: it is of tokens"),
+        (VisionConfig, {"embedding_dim": 4}, "embedding_dim: it is of tokens"),
+        (PatchConfig, {"unit_embeddings": True}, "unit_embeddings: it is of tokens"),
+        (PatchConfig, {"scale_embeddings": True}, "scale_embeddings: it is of tokens"),
     ],
 )
 def test_what_has_no_place_is_refused(kind, changes, match):

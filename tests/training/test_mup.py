@@ -1,22 +1,23 @@
 """µP: what a few steps do to the logits does not depend on the width."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from transformer.config.feed_forwards import DenseFeedForward, TopKExperts
+from transformer.config.architectures import ClassifierConfig
 from transformer.config.groups import ParameterGroup
 from transformer.config.mup import mup
-from transformer.config.objectives import NextToken
+from transformer.config.objectives import Classification, MultiToken, NextToken
 from transformer.config.parameters import FanIn
-from transformer.config.patterns import Pattern
 from transformer.config.rules import SGD, AdamW, Lion
 from transformer.config.run import Replica
 from transformer.config.variant import ConfigError
 from transformer.models import pure
 from transformer.models.build import build
-from transformer.training.optimizer import make_optimizer, stack_numbers
+from transformer.training.optimizer import group_of, make_optimizer, stack_numbers
 from transformer.training.step import create_train_state, make_train_step
 
 TABLES = ("embedding*", "position*")
@@ -77,10 +78,71 @@ def test_a_group_that_would_take_all_matrices_is_refused(config):
     [
         ({}, 0, "mup: base width 0 is not a positive number"),
         ({"optimizer.rule": SGD()}, BASE, "mup: the steps of sgd are not of Adam's size; use adamw"),
-        ({"model.feed_forward": TopKExperts()}, BASE, "mup: matrices of experts have no learning rate"),
-        ({"model.pattern": Pattern(feed_forward=(DenseFeedForward(), TopKExperts()))}, BASE, "mup: matrices of exp"),
     ],
 )
-def test_what_mup_does_not_cover(config, changes, width, message):
+def test_what_is_no_width_and_no_step(config, changes, width, message):
     with pytest.raises(ConfigError, match=message):
         mup(config.replace(changes), width)
+
+
+@pytest.mark.parametrize(
+    ("changes", "choice", "wanted"),
+    [
+        ({"feed_forward": "top_k"}, "feed_forward=top_k", "feed_forward=dense"),
+        ({"pattern": "pattern(feed_forward=[dense, top_k])"}, "feed_forward=top_k", "feed_forward=dense"),
+        ({"position": "forgetting"}, "position=forgetting", "position=rope"),
+        ({"position": "randomized(scheme=relative_keys)"}, "position=randomized", "position=rope"),
+        ({"heads": "differential"}, "heads=differential", "heads=plain"),
+        ({"weighting": "talking_heads"}, "weighting=talking_heads", "weighting=softmax"),
+        ({"convolution": 3}, "convolution=3", "convolution=none"),
+        ({"residual": "hyper"}, "residual=hyper", "residual=pre"),
+        (
+            {"residual": "hyper(dynamic=False)", "feed_forward_residual": "hyper"},
+            "feed_forward_residual=hyper",
+            "feed_forward_residual=none",
+        ),
+        ({"readout": "dense"}, "readout=dense", "readout=plain"),
+        ({"scale_embeddings": True}, "scale_embeddings=True", "scale_embeddings=False"),
+        ({"unit_embeddings": True}, "unit_embeddings=True", "unit_embeddings=False"),
+    ],
+    ids=lambda value: None if isinstance(value, str) else ", ".join(value),
+)
+def test_what_mup_has_no_rule_for(config, changes, choice, wanted):
+    """What sums over the width, and is none of the layers' kernels."""
+    changed = config.replace({f"model.{name}": value for name, value in changes.items()})
+    with pytest.raises(ConfigError, match=rf"^mup: there is no rule for {choice}.*; use {wanted}$"):
+        mup(changed, BASE)
+
+
+@pytest.mark.parametrize(("pooling", "fits"), [("mean", True), ("cls", True), ("attention", False), ("first", False)])
+def test_pooling_under_mup(config, pooling, fits):
+    """A trained token is a row of a table; what is multiplied with a state is not."""
+    model = ClassifierConfig(d_model=16, num_heads=2, num_classes=3).replace(pooling=pooling)
+    changed = dataclasses.replace(config, model=model, objective=Classification())
+    if fits:
+        assert mup(changed, BASE)["model.logit_scale"] == 2
+        return
+    with pytest.raises(ConfigError, match=f"no rule for pooling={pooling}; use pooling=mean"):
+        mup(changed, BASE)
+
+
+@pytest.mark.parametrize(
+    ("objective", "changes"),
+    [
+        (NextToken(), {}),
+        (
+            NextToken(),
+            {"position": "t5_bias(shared=False)", "residual": "hyper(dynamic=False)", "attention_gate": True},
+        ),
+        (MultiToken(), {"future_tokens": 2}),
+    ],
+    ids=["plain", "choices", "multi_token"],
+)
+def test_what_sums_over_the_width_has_the_rate(config, objective, changes):
+    """Every matrix with more rows in a wider model, and nothing else."""
+    config = dataclasses.replace(config, model=config.model.replace(**changes), objective=objective)
+    wide = config.replace({"model.d_model": 2 * config.model.d_model})
+    specs, more = (pure.specs(pure.abstract(lambda key, one=one: build(one.model, key=key))) for one in (config, wide))
+    groups = group_of(wide.replace(mup(wide, config.model.d_model)).optimizer.groups, specs)
+    grows = jax.tree.map(lambda a, b: len(a.single) > 1 and a.single[0] < b.single[0], specs, more)
+    assert jax.tree.map(lambda group: group.rate == 0.5, groups) == grows

@@ -230,3 +230,11 @@ def test_a_group_without_a_parameter_is_refused(groups):
     config = config_of(AdamW(), groups=tuple(map(ParameterGroup, groups)))
     with pytest.raises(ConfigError, match=r"^optimizer.groups: no parameter is left for 'embed.*; did you mean 'emb"):
         make_optimizer(config, STEPS, SPECS)
+
+
+@pytest.mark.parametrize("norm", [0.0, -1.0])
+def test_clipping_leaves_something(norm):
+    with pytest.raises(
+        ConfigError, match=rf"optimizer\.clip_norm: {norm} is not a positive number; none clips nothing"
+    ):
+        OptimizerConfig(clip_norm=norm)

@@ -118,7 +118,8 @@ class PatchConfig(ModelConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        if used := _changed(self, "readout", "output_bias", "logit_score", "token_types"):
+        tables = ("embedding_dim", "unit_embeddings", "scale_embeddings", "token_types")
+        if used := _changed(self, "readout", "output_bias", "logit_score", *tables):
             raise ConfigError(f"model.{used}: it is of tokens, and this model reads patches")
 
     @property

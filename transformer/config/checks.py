@@ -41,10 +41,9 @@ def check_model(config: "ModelConfig") -> None:
     _check_resolution(config)
     for layer in range(config.pattern.period):
         _check_layer(config.layer_config(layer))
-    if config.feed_forward_residual is not None and config.feed_forward_residual.streams != config.residual.streams:
-        raise ConfigError(
-            f"model.feed_forward_residual: {config.feed_forward_residual} and {config.residual} keep other streams"
-        )
+    own = config.feed_forward_residual
+    if own is not None and not own.shares_stream(config.residual):
+        raise ConfigError(f"model.feed_forward_residual: {own} and {config.residual} keep other streams; use none")
 
 
 def _check_pattern(config: "ModelConfig") -> None:
@@ -60,8 +59,8 @@ def _check_pattern(config: "ModelConfig") -> None:
             raise ConfigError(f"model.pattern: it says {name} of every layer, so {getattr(config, name)} has no place")
     layers = [config.layer_config(layer) for layer in range(period)]
     for layer in layers:
-        if layer.residual.streams != config.residual.streams:
-            raise ConfigError(f"model.pattern: {layer.residual} and {config.residual} keep other streams")
+        if not layer.residual.shares_stream(config.residual):
+            raise ConfigError(f"model.pattern: {layer.residual} and {config.residual} keep other streams; use one kind")
         if layer.position != config.position and not layer.position.enters_layers(config):
             raise ConfigError(f"model.pattern: {layer.position} does not enter in each layer by itself; use rope")
     positions = config.pattern.position
@@ -81,8 +80,12 @@ def _check_pattern(config: "ModelConfig") -> None:
         )
     if "memory" in config.carries and config.convolution is not None:
         raise ConfigError("model.carry: layers without keys of their own keep nothing for model.convolution")
-    if config.position.biased and not any(layer.block.attends for layer in layers):
-        raise ConfigError(f"model.position: {config.position} is a bias of scores, and {config.block} has no attention")
+    for layer in layers:
+        attend = any(other.block.attends for other in layers if other.position == layer.position)
+        if layer.position.orders and not layer.position.enters_embedding() and not attend:
+            raise ConfigError(
+                f"model.position: {layer.position} enters in attention, and {layer.block} has none; use learned"
+            )
 
 
 def _check_memory(config: "ModelConfig") -> None:
@@ -104,8 +107,8 @@ def _check_resolution(config: "ModelConfig") -> None:
     config.resolution.check(config.num_layers, config.pattern.period)
     if config.resolution.whole:
         return
-    if config.residual.streams > 1:
-        raise ConfigError(f"model.resolution: {config.residual} keeps several vectors of a token; use pre")
+    if not config.residual.plain:
+        raise ConfigError(f"model.resolution: {config.residual} keeps a stream of its own; use pre")
     if config.carries:
         raise ConfigError(f"model.resolution: layers take over {config.carries[0]} from others that see other tokens")
     if config.memory_length is not None:
@@ -211,6 +214,11 @@ def _check_sublayers(config: "ModelConfig") -> None:
         raise ConfigError(
             f"model.block: the sublayers of {config.block} normalize their input each by itself, and {config.residual} "
             "has no norm there; use parallel"
+        )
+    if any(config.residual_of(s.kind) != config.residual_of(c[0].kind) for c in config.block.connections for s in c):
+        raise ConfigError(
+            f"model.feed_forward_residual: the sublayers of {config.block} share one connection, which is "
+            f"{config.residual}; use none"
         )
     if config.feed_forward.num_experts and (config.feed_forward_bias or config.feed_forward_inner_norm != NoNorm()):
         raise ConfigError(f"model.feed_forward: {config.feed_forward} has no biases and no inner norm; use dense")

@@ -4,7 +4,8 @@ from typing import Any
 
 from transformer.config.attention import InverseScale
 from transformer.config.groups import ParameterGroup
-from transformer.config.parameters import FanIn
+from transformer.config.model import ModelConfig
+from transformer.config.parameters import FanIn, Parameter
 from transformer.config.run import RunConfig
 from transformer.config.variant import ConfigError
 
@@ -22,20 +23,53 @@ def mup(config: RunConfig, base_width: int) -> dict[str, Any]:
       base_width: the `d_model` at which learning rate and weight decay were tuned, with these changes made.
 
     Raises:
-      ConfigError: the width is not positive; the steps of the rule are of another size; there are experts.
+      ConfigError: the width is not positive; the steps of the rule are of another size; there is no rule for a
+        choice.
     """
     if base_width < 1:
         raise ConfigError(f"mup: base width {base_width} is not a positive number")
     if not config.optimizer.rule.entrywise:
         raise ConfigError(f"mup: the steps of {config.optimizer.rule} are not of Adam's size; use adamw")
-    if any(kind.num_experts for kind in (config.model.feed_forward, *config.model.pattern.feed_forward)):
-        raise ConfigError("mup: matrices of experts have no learning rate here; use feed_forward=dense")
+    for layer in range(config.model.pattern.period):
+        _check_layer(config.model.layer_config(layer))
     factor = base_width / config.model.d_model
-    hidden = ParameterGroup("*blocks*.kernel", rate=factor, decay=1 / factor)
+    # A group that no parameter fits is an error.
+    patterns = ("*blocks*.kernel", *(("future.*.kernel",) if config.model.future_tokens else ()))
+    hidden = (ParameterGroup(pattern, rate=factor, decay=1 / factor) for pattern in patterns)
     return {
         "model.initializer": FanIn(),
         "model.scale": InverseScale(),
         "model.logit_scale": factor,
         # First, so that a group of the config that would take its matrices is left without and refused.
-        "optimizer.groups": (hidden, *config.optimizer.groups),
+        "optimizer.groups": (*hidden, *config.optimizer.groups),
     }
+
+
+def _check_layer(model: ModelConfig) -> None:
+    """Raise `ConfigError` where sums over the width are not those of a kernel that begins as the model says.
+
+    The kernels of readout and pooling begin with one deviation at all widths; that of a convolution sums over tokens.
+    """
+    D, H, K = model.d_model, model.num_heads, model.head_size
+    position, own = model.position.layer_parameters, model.residual_of("feed_forward")
+    pooling = getattr(model, "pooling", None)
+    uncovered = {
+        "feed_forward=dense": model.feed_forward.num_experts,
+        "position=rope": _matrices(position(H, K, D)) != _matrices(position(H, 2 * K, 2 * D)),
+        "heads=plain": model.heads.parameters(model.head_sizes),
+        "weighting=softmax": _matrices(model.weighting.parameters(H)),
+        "convolution=none": model.convolution,
+        "residual=pre": _matrices(model.residual.parameters(D)) != _matrices(model.residual.parameters(2 * D)),
+        "feed_forward_residual=none": _matrices(own.parameters(D)) != _matrices(own.parameters(2 * D)),
+        "readout=plain": _matrices(model.readout.parameters(D)),
+        "pooling=mean": pooling is not None and pooling.parameters(D).keys() - {"token"},
+        "scale_embeddings=False": model.scale_embeddings,
+        "unit_embeddings=False": model.unit_embeddings,
+    }
+    if wanted := next((choice for choice, found in uncovered.items() if found), None):
+        name = wanted.partition("=")[0]
+        raise ConfigError(f"mup: there is no rule for {name}={getattr(model, name)}; use {wanted}")
+
+
+def _matrices(parameters: dict[str, Parameter]) -> dict[str, Parameter]:
+    return {name: spec for name, spec in parameters.items() if len(spec.shape) > 1}

@@ -93,6 +93,13 @@ class Objective(Variant, abc.ABC):
     needs: ClassVar[type[ModelConfig]] = ModelConfig
     """The kind of model, the first of `_KINDS` that its config is."""
 
+    def __post_init__(self):
+        smoothing, z_loss = (getattr(self, name, 0.0) for name in ("label_smoothing", "z_loss"))
+        if not 0 <= smoothing < 1:
+            raise ConfigError(f"{self.name}.label_smoothing: {smoothing} is not in [0, 1)")
+        if z_loss < 0:
+            raise ConfigError(f"{self.name}.z_loss: {z_loss} is negative")
+
     def check(self, model: Any) -> None:
         """Raise `ConfigError` where the model cannot have this objective."""
         if next(kind for kind in _KINDS if isinstance(model, kind)) is not self.needs:
@@ -228,6 +235,7 @@ class PrefixToken(NextToken):
     selects = True
 
     def __post_init__(self):
+        super().__post_init__()
         if not 0 <= self.share <= 1:
             raise ConfigError(f"prefix_token.share: {self.share} is not in [0, 1]")
 
@@ -268,6 +276,7 @@ class MaskedToken(Objective):
     selects = True
 
     def __post_init__(self):
+        super().__post_init__()
         if not 0 < self.rate <= 1 or self.masked < 0 or self.random < 0 or self.masked + self.random > 1:
             raise ConfigError(f"masked_token: {self} does not choose and replace shares of all tokens")
 
@@ -390,6 +399,7 @@ class Reconstruction(Objective):
     needs = PatchConfig
 
     def __post_init__(self):
+        super().__post_init__()
         if not 0 <= self.rate <= 1:
             raise ConfigError(f"reconstruction.rate: {self.rate} is not in [0, 1]")
 

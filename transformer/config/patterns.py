@@ -29,7 +29,7 @@ class Pattern(Variant):
     position: tuple[Position, ...] = ()
     """Of schemes that enter in attention and share no parameters between layers."""
     residual: tuple[Residual, ...] = ()
-    """Of as many streams as the model's."""
+    """With the stream of the model's."""
     block: tuple[BlockLayout, ...] = ()
     feed_forward: tuple[FeedForwardKind, ...] = ()
     carry: tuple[Carry, ...] = ()

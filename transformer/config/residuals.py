@@ -50,6 +50,18 @@ class Residual(Variant, abc.ABC):
     begins_silent: ClassVar[bool] = False
     """Whether every branch begins with a factor of 0."""
 
+    @property
+    def plain(self) -> bool:
+        """Whether the stream is the (B, L, D) of the embedded tokens."""
+        return type(self).start is Residual.start
+
+    def shares_stream(self, other: "Residual") -> bool:
+        """Whether either can go on with the stream of the other: one number of vectors, made by one function.
+
+        The number alone does not say what the vectors are.
+        """
+        return type(self).start is type(other).start and self.streams == other.streams
+
     def parameters(self, d_model: int) -> dict[str, Parameter]:
         """The parameters it owns besides those of its norms, by name."""
         return {}

@@ -22,6 +22,11 @@ class RoPEScaling(Variant):
         return 1.0
 
 
+def _check_factor(scaling: RoPEScaling, factor: float) -> None:
+    if factor < 1:
+        raise ConfigError(f"{scaling.name}.factor: {factor} is less than 1, and texts are to be longer; use none")
+
+
 @dataclass(frozen=True)
 class NoScaling(RoPEScaling):
     """Frequencies as they are."""
@@ -36,6 +41,9 @@ class LinearScaling(RoPEScaling):
     name = "linear"
     factor: float = 2.0
 
+    def __post_init__(self):
+        _check_factor(self, self.factor)
+
     def __call__(self, frequencies_F, base, size):
         return frequencies_F / self.factor
 
@@ -46,6 +54,9 @@ class NTKScaling(RoPEScaling):
 
     name = "ntk"
     factor: float = 2.0
+
+    def __post_init__(self):
+        _check_factor(self, self.factor)
 
     def __call__(self, frequencies_F, base, size):
         return positions.frequencies(size, base * self.factor ** (size / max(size - 2, 1)))
@@ -60,6 +71,9 @@ class YaRN(RoPEScaling):
     """Length of the training, in tokens."""
     slow: float = 1.0
     fast: float = 32.0
+
+    def __post_init__(self):
+        _check_factor(self, self.factor)
 
     def __call__(self, frequencies_F, base, size):
         ramp = positions.yarn_ramp(frequencies_F, self.original_length, self.slow, self.fast)

@@ -93,6 +93,8 @@ class OptimizerConfig:
     """Norm of the gradient, before clipping, above which an update is left out too; none: any finite one is taken."""
 
     def __post_init__(self):
+        if self.clip_norm is not None and self.clip_norm <= 0:
+            raise ConfigError(f"optimizer.clip_norm: {self.clip_norm} is not a positive number; none clips nothing")
         if self.skip_limit < 0:
             raise ConfigError(f"optimizer.skip_limit: {self.skip_limit} is negative")
         if self.skip_above is not None and (self.skip_above <= 0 or not self.skip_limit):

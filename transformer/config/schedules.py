@@ -25,6 +25,11 @@ class Schedule(Variant, abc.ABC):
         """The factor for step >= warmup; 1 at step = warmup."""
 
 
+def _check_final(schedule: Schedule, final: float) -> None:
+    if final < 0:
+        raise ConfigError(f"{schedule.name}.final: {final} is negative")
+
+
 def _progress(step, warmup, total):
     return jnp.clip((step - warmup) / jnp.maximum(total - warmup, 1.0), 0.0, 1.0)
 
@@ -44,6 +49,9 @@ class LinearDecay(Schedule):
     name = "linear"
     final: float = 0.0
 
+    def __post_init__(self):
+        _check_final(self, self.final)
+
     def decay(self, step, warmup, total):
         return 1 - (1 - self.final) * _progress(step, warmup, total)
 
@@ -53,6 +61,9 @@ class Cosine(Schedule):
     """From 1 to `final` along half a cosine (Loshchilov and Hutter 2017, equation 5)."""
 
     final: float = 0.1
+
+    def __post_init__(self):
+        _check_final(self, self.final)
 
     def decay(self, step, warmup, total):
         return self.final + (1 - self.final) * 0.5 * (1 + jnp.cos(jnp.pi * _progress(step, warmup, total)))
@@ -79,6 +90,7 @@ class WarmupStableDecay(Schedule):
     def __post_init__(self):
         if not 0 < self.decay_fraction <= 1:
             raise ConfigError(f"wsd.decay_fraction: {self.decay_fraction} is not in (0, 1]")
+        _check_final(self, self.final)
 
     def decay(self, step, warmup, total):
         start = (1 - self.decay_fraction) * total

@@ -38,6 +38,8 @@ class LabelledConfig(DataConfig):
 
     def __post_init__(self):
         check_fraction("validation_fraction", self.validation_fraction)
+        if self.path is None and self.validation_path is not None:
+            raise ConfigError("data.validation_path: ListOps, drawn without data.path, holds out its own; set both")
 
 
 @dataclass(frozen=True, kw_only=True)

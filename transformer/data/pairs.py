@@ -57,6 +57,8 @@ class PairsConfig(DataConfig):
         for name in ("source", "validation_source", "test_source"):
             if getattr(self, name) is None and getattr(self, name.replace("source", "target")) is not None:
                 raise ConfigError(f"data.{name}: a target is given and no source")
+            if self.source is None and getattr(self, name) is not None:
+                raise ConfigError(f"data.{name}: SCAN, read without data.source, holds out its own; set both")
 
 
 @dataclass(frozen=True, kw_only=True)

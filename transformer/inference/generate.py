@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 
+from transformer.config.variant import ConfigError
 from transformer.inference.prompt import Generated, Prompt
 from transformer.inference.strategies import Strategy
 from transformer.inference.tokenwise import Greedy
@@ -47,8 +48,10 @@ def generate(
       key: of random strategies.
 
     Raises:
-      ConfigError: prompt and continuation are longer than the positions have a meaning for, or a
-        random strategy has no key.
+      ConfigError: there is no token to choose, prompt and continuation are longer than the positions
+        have a meaning for, or a random strategy has no key.
     """
+    if num_tokens < 1:
+        raise ConfigError(f"generate: num_tokens {num_tokens} is not a positive number")
     prompt = Prompt(apply, params, prompt_BL, num_tokens, stop, lengths_B, inputs or {})
     return strategy.decode(prompt, key)

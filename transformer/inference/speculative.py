@@ -52,6 +52,8 @@ def speculate(
     Raises:
       ConfigError: what `generate` raises; the strategy is no such, or the vocabularies differ.
     """
+    if num_tokens < 1:
+        raise ConfigError(f"speculate: num_tokens {num_tokens} is not a positive number")
     if ahead < 1:
         raise ConfigError(f"speculate: ahead {ahead} is not a positive number")
     if not isinstance(strategy, TokenStrategy):
