@@ -169,7 +169,7 @@ trained, losses = {}, {}
 for name, changes in ARMS.items():
     config = base.replace(changes)
     trained[name] = T.train(config, SEEDS, corpus, folder / name)
-    losses[name] = loss_by_position(config, trained[name].params)
+    losses[name] = loss_by_position(config, trained[name].all_params)
 
 # %% [markdown]
 # Loss by position is rough, because each position has other characters; but they are the same for all

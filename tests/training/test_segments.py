@@ -106,5 +106,5 @@ def test_a_run_that_was_cut_goes_on_bit_for_bit(tmp_path):
     (tmp_path / "whole" / "checkpoints" / "00000006").rename(tmp_path / "gone")  # as if it had ended after step 4
     resumed = train(config, replicas, data, tmp_path / "whole", when_not_empty="resume")
     np.testing.assert_array_equal(resumed.validation_loss, whole.validation_loss)
-    for left, right in zip(jax.tree.leaves(resumed.params), jax.tree.leaves(whole.params), strict=True):
+    for left, right in zip(jax.tree.leaves(resumed.all_params), jax.tree.leaves(whole.all_params), strict=True):
         np.testing.assert_array_equal(left, right)
