@@ -118,7 +118,7 @@ def test_sigterm_saves_and_says_how_to_go_on(folder):
 
 
 def test_a_finished_run_is_not_run_again(config, corpus, tmp_path):
-    first = train(config, REPLICAS, corpus, tmp_path / "run")
+    first = train(config, REPLICAS, corpus, str(tmp_path / "run"))
     metrics = (tmp_path / "run" / "metrics.jsonl").read_bytes()
     second = train(config, REPLICAS, corpus, tmp_path / "run", when_not_empty="resume")
     np.testing.assert_array_equal(first.validation_loss, second.validation_loss)

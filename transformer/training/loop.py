@@ -54,7 +54,7 @@ def train(
     config: RunConfig,
     replicas: Sequence[Replica],
     data: Dataset,
-    workdir: Path,
+    workdir: str | Path,
     *,
     when_not_empty: WhenNotEmpty = "refuse",
     title: str = "",
@@ -84,7 +84,7 @@ def train(
       WriteError: the disk is full or broken; the last checkpoint is whole.
       Interrupted: a signal asked to stop; the state is saved.
     """
-    config = data.complete(config)
+    config, workdir = data.complete(config), Path(workdir)
     own = identity(config, replicas, data, initial)
     hosts.check_same(own["sha256"])
     with ExitStack() as stack:
