@@ -61,6 +61,16 @@ def test_a_diverged_replica_has_no_loss_and_is_never_the_best(config, corpus, tm
     chex.assert_trees_all_equal(run.params(), run.params(1), outcome.params())
 
 
+def test_a_replica_that_was_frozen_has_no_loss_though_its_parameters_have_one(config, corpus, tmp_path):
+    config = config.replace({"optimizer.skip_limit": 1, "optimizer.skip_above": 1e-9})
+    outcome = train(config, REPLICAS, corpus, tmp_path / "run")
+    line = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[-1])
+    assert np.isfinite(line["validation_loss"])
+    run = load_run(tmp_path / "run")
+    assert np.isnan(outcome.validation_loss).all()
+    assert np.isnan(run.validation_loss).all()
+
+
 def test_other_data_than_it_was_trained_on_is_no_data_of_a_run(config, corpus, tmp_path):
     text = tmp_path / "text.txt"
     train(config.replace({"data": TextConfig(path=str(text))}), REPLICAS, corpus, tmp_path / "run")

@@ -19,7 +19,7 @@ class ArmRuns:
     changes: str
     """What the arm changes of the base, in text form."""
     config: RunConfig
-    cell: Result
+    result: Result
     folder: Path
     learning_rates: Sequence[float]
     num_selection_seeds: int
@@ -36,7 +36,7 @@ class ArmRuns:
 
         Diverged is what stopped being finite, and what ends worse than a uniform guess.
         """
-        final = self._by_rate(self.cell.validation_loss)
+        final = self._by_rate(self.result.validation_loss)
         final[final > self.guess] = np.nan
         return final
 

@@ -222,7 +222,7 @@ def _arm_report(
     name: str, run: ArmRuns, compared: PairedComparison | None, p_corrected: float | None, margin: float
 ) -> ArmReport:
     """Without a comparison, of the baseline."""
-    cell, losses, estimates = run.cell, run.losses, run.estimates
+    result, losses, estimates = run.result, run.losses, run.estimates
     healthy = estimates[np.isfinite(estimates)]
     said = "baseline"
     if compared is not None and p_corrected is not None:
@@ -240,13 +240,13 @@ def _arm_report(
         difference_interval=compared.interval if compared else None,
         p_corrected=p_corrected,
         verdict=said,
-        parameters=cell.parameters,
-        flops=cell.flops,
-        seconds=cell.seconds,
+        parameters=result.parameters,
+        flops=result.flops,
+        seconds=result.seconds,
         loss_by_learning_rate=run.loss_by_learning_rate,
         sensitivity=sensitivity(losses, run.guess),
-        exact_match=run.estimate(cell.exact_match),
-        probes={label: run.estimate(numbers) for label, numbers in cell.probes.items()},
+        exact_match=run.estimate(result.exact_match),
+        probes={label: run.estimate(numbers) for label, numbers in result.probes.items()},
         losses=losses.tolist(),
         estimates=estimates.tolist(),
         deviation=float(healthy.std(ddof=1)) if len(healthy) > 1 else None,

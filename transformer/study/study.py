@@ -187,7 +187,7 @@ class Study:
             name: ArmRuns(
                 changes=changes_text(self.arms[name]),
                 config=cell.config,
-                cell=result,
+                result=result,
                 folder=cell.folder,
                 learning_rates=self.learning_rates or (cell.config.optimizer.learning_rate,),
                 num_selection_seeds=self.num_selection_seeds,

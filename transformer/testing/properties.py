@@ -163,7 +163,7 @@ def alive(subject: Subject) -> None:
     dead = {jax.tree_util.keystr(path) for path, _ in jax.tree.leaves_with_path(subject.initial)}
     for share in (1.0, 0.1):
         params = jax.tree.map(lambda p, share=share: (share * p).astype(p.dtype), subject.initial)
-        for _ in range(3 if dead else 0):
+        for _ in range(3):
             (loss, _), gradient = subject.gradient(params, TOKENS, ONES)
             assert np.isfinite(loss), "the loss is not finite"
             for path, leaf in jax.tree.leaves_with_path(gradient):
@@ -171,7 +171,9 @@ def alive(subject: Subject) -> None:
                 if np.abs(leaf).max() > 1e-12:
                     dead.discard(jax.tree_util.keystr(path))
             params = jax.tree.map(lambda p, g: p - 0.02 * np.sign(g).astype(p.dtype), params, gradient)
-    assert not dead, f"no gradient reaches {', '.join(sorted(dead))}"
+        if not dead:
+            return
+    raise AssertionError(f"no gradient reaches {', '.join(sorted(dead))}")
 
 
 def cached(subject: Subject) -> None:
