@@ -1,6 +1,6 @@
 """Who may attend to whom: masks as values that combine with `&`, `|` and `~`.
 
-A mask is called with what it may know about the queries and the keys (`Tokens`) and answers with a
+A mask is called with what it may know about the queries and the keys (`Tokens`) and returns a
 boolean array that broadcasts to (B, H, L, S), True where the query attends to the key. Nothing is
 stored: an attention function asks for the whole array or for one block of it, by slicing `Tokens`.
 """
@@ -26,7 +26,7 @@ class Tokens(NamedTuple):
 
     @classmethod
     def at(cls, positions, segments=None, valid=None) -> "Tokens":
-        """Tokens at the given positions, (L,) or (B, L)."""
+        """Tokens at the given positions, (L,) or (B, L); segments and valid are (B or 1, L)."""
         positions = jnp.atleast_2d(jnp.asarray(positions, jnp.int32))
         return cls(positions, jnp.arange(positions.shape[-1], dtype=jnp.int32), segments, valid)
 
@@ -49,7 +49,7 @@ class Mask:
     directed: ClassVar[bool] = False
     """Whether a query attends to no later position."""
     transitive: ClassVar[bool] = False
-    """Whether it attends to what those attend to that it attends to, real tokens all."""
+    """Whether it is transitive over real tokens: if i sees j and j sees k, then i sees k."""
 
     def __call__(self, queries: Tokens, keys: Tokens) -> jax.Array:
         raise NotImplementedError(f"{type(self).__name__} does not define __call__(queries, keys)")
@@ -121,7 +121,7 @@ class Strides(Mask):
 
 @_value
 class Blocks(Mask):
-    """A query attends to keys of its own block of `size` positions, and of `neighbours` blocks on each side."""
+    """A query attends to its own block of `size` positions and to `neighbours` blocks on each side."""
 
     size: int = field(metadata={"static": True})
     neighbours: int = field(metadata={"static": True})
@@ -132,7 +132,7 @@ class Blocks(Mask):
 
 @_value
 class Columns(Mask):
-    """Every query attends to the last `width` keys of each `stride` positions (Child et al. 2019)."""
+    """Every query attends to the last `width` of each `stride` positions (Child et al. 2019)."""
 
     stride: int = field(metadata={"static": True})
     width: int = field(metadata={"static": True})
@@ -153,7 +153,7 @@ class First(Mask):
 
 @_value
 class RandomBlocks(Mask):
-    """A query attends to keys of a random `share` of blocks, drawn for each pair of blocks by their numbers."""
+    """A query attends to a random `share` of blocks, fixed by `seed` and the numbers of the two blocks."""
 
     size: int = field(metadata={"static": True})
     share: float = field(metadata={"static": True})
