@@ -93,7 +93,7 @@ def test_connections_of_one_stack_share_a_stream(own, other):
     """What one leaves means something to the next: as many vectors of a token are not enough."""
     changes = [{"feed_forward_residual": other}, {"pattern": f"pattern(residual=[{own}, {other}])"}]
     for change in changes:
-        with pytest.raises(ConfigError, match=r"^model\.\w+: .* keep other streams; use "):
+        with pytest.raises(ConfigError, match=r"^model\.\w+: .* cannot share a stream; u"):
             ModelConfig().replace(residual=own, **change)
 
 
@@ -116,7 +116,7 @@ def test_a_shortened_stream_is_plain(residual):
 @pytest.mark.parametrize("block", ["parallel", "parallel_norms"])
 def test_sublayers_of_one_connection_have_one_residual(block):
     """Another one of the feed-forward sublayer would be left out, save for its initial values."""
-    with pytest.raises(ConfigError, match=rf"model\.feed_forward_residual: .* {block} share one .* is pre; use none"):
+    with pytest.raises(ConfigError, match=rf"model\.feed_forward_residual: .* {block} share one .*; leave it unset"):
         ModelConfig().replace(block=block, residual="pre", feed_forward_residual="fixup")
     assert ModelConfig().replace(block=block, residual="pre", feed_forward_residual="pre").num_layers == 4
 
@@ -127,7 +127,7 @@ POSITIONS = ["rope", "xpos", "query_key_sinusoidal", "alibi", "contextual", "ran
 @pytest.mark.parametrize("position", POSITIONS)
 @pytest.mark.parametrize("block", ["fourier", "feed_forward_only"])
 def test_positions_of_attention_need_attention(position, block):
-    with pytest.raises(ConfigError, match=rf"model\.position: .* in attention, and {block} has none; use learned"):
+    with pytest.raises(ConfigError, match=rf"model\.position: .* enters attention, and {block} has none; use learned"):
         ModelConfig().replace(position=position, block=block, causal=False)
 
 
@@ -139,7 +139,7 @@ def test_positions_of_the_embedding_need_no_attention(position):
 def test_each_position_of_a_pattern_meets_attention():
     """In one of the layers that have it."""
     blocks = "block=[feed_forward_only, sequential]"
-    with pytest.raises(ConfigError, match=r"model\.position: rope enters in attention, and feed_forward_only has none"):
+    with pytest.raises(ConfigError, match=r"model\.position: rope enters attention, and feed_forward_only has none"):
         ModelConfig().replace(position="none", pattern=f"pattern(position=[rope, none], {blocks})")
     for position, own in (("none", "position=[none, rope], "), ("rope", "")):
         assert ModelConfig().replace(position=position, pattern=f"pattern({own}{blocks})").pattern.period == 2
@@ -167,7 +167,7 @@ def test_randomized_positions_are_those_of_all_layers(position, first):
     if position == first == "rope":
         ModelConfig().replace(**choices)
         return
-    with pytest.raises(ConfigError, match=r"^model.pattern: randomized\(scheme=rope\) moves the tokens of all layers"):
+    with pytest.raises(ConfigError, match=r"^model.pattern: randomized\(scheme=rope\) changes positions in all layers"):
         ModelConfig().replace(**choices)
 
 
@@ -176,8 +176,8 @@ def test_randomized_positions_are_those_of_all_layers(position, first):
     [
         ({}, r"model.weighting: recurrent does not compute softmax; use exact"),
         ({"weighting": "sigmoid"}, r"recurrent does not compute sigmoid; use exact"),
-        ({"weighting": "linear", "causal": False}, r"model.attention: recurrent goes from left to right"),
-        ({"weighting": "linear", "reach": "sliding_window(4)"}, r"model.reach: recurrent forgets nothing that sliding"),
+        ({"weighting": "linear", "causal": False}, r"model.attention: recurrent sums from left to right"),
+        ({"weighting": "linear", "reach": "sliding_window(4)"}, r"model.reach: recurrent cannot leave out what"),
         ({"weighting": "retention", "attention_dropout": 0.1}, r"recurrent never forms the weights; use exact"),
     ],
 )

@@ -91,7 +91,7 @@ def test_what_cannot_be_is_refused():
     for line, choices in refused.items():
         with pytest.raises(ConfigError, match=line):
             small(resolution=Hourglass(), **choices)
-    with pytest.raises(ConfigError, match="has no cache of what attends to a source; use full"):
+    with pytest.raises(ConfigError, match="has no cache of layers with a source; use full"):
         small(EncoderDecoderConfig, resolution=Hourglass(last=0))
     for line, values in ((r"factor: 1 shortens nothing", {"factor": 1}), (r"-1 layers before", {"first": -1})):
         with pytest.raises(ConfigError, match=line):

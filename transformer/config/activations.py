@@ -11,7 +11,7 @@ from transformer.functional import activations
 
 
 class Activation(Variant, abc.ABC):
-    """A function of `branches` projections of the input to one (…, F) array."""
+    """A function of `branches` projections of the input, each (…, F), to one (…, F) array."""
 
     branches: ClassVar[int] = 1
 
@@ -32,6 +32,7 @@ class GELU(Activation):
     """x·Φ(x), exact, or its tanh approximation (Hendrycks and Gimpel 2016)."""
 
     tanh: bool = False
+    """Whether to use the approximation, as GPT-2 does."""
 
     def __call__(self, x):
         return activations.gelu_tanh(x) if self.tanh else activations.gelu(x)
@@ -116,7 +117,7 @@ class CELU(Activation):
 
 @dataclass(frozen=True)
 class SELU(Activation):
-    """The ELU that keeps mean 0 and variance 1 (Klambauer et al. 2017)."""
+    """The scaled ELU that keeps features at mean 0 and variance 1 (Klambauer et al. 2017)."""
 
     def __call__(self, x):
         return jax.nn.selu(x)
@@ -166,7 +167,7 @@ class SoLU(Activation):
 
 @dataclass(frozen=True)
 class Linear(Activation):
-    """x: alone it makes the feed-forward sublayer linear, in a product it is the other factor."""
+    """x: as the activation it makes the feed-forward sublayer linear, as the gate of `glu` the bilinear unit."""
 
     def __call__(self, x):
         return x

@@ -10,7 +10,7 @@ from transformer.config.variant import ConfigError, Variant
 
 
 class Schedule(Variant, abc.ABC):
-    """Warm-up rises linearly, (step + 1)/(warm-up + 1) of the peak; then `decay` takes over.
+    """The factor rises linearly in warm-up, (step + 1)/(warm-up + 1); then it is `decay`.
 
     `warmup_steps` may be a traced number, and 0 means no warm-up.
     """
@@ -36,6 +36,8 @@ def _progress(step, warmup, total):
 
 @dataclass(frozen=True)
 class ConstantRate(Schedule):
+    """1 at every step after warm-up."""
+
     name = "constant"
 
     def decay(self, step, warmup, total):
@@ -44,7 +46,7 @@ class ConstantRate(Schedule):
 
 @dataclass(frozen=True)
 class LinearDecay(Schedule):
-    """From 1 to `final` in a straight line."""
+    """Falls from 1 to `final` in a straight line."""
 
     name = "linear"
     final: float = 0.0
@@ -58,7 +60,7 @@ class LinearDecay(Schedule):
 
 @dataclass(frozen=True)
 class Cosine(Schedule):
-    """From 1 to `final` along half a cosine (Loshchilov and Hutter 2017, equation 5)."""
+    """Falls from 1 to `final` along half a cosine (Loshchilov and Hutter 2017, equation 5)."""
 
     final: float = 0.1
 

@@ -140,8 +140,7 @@ class ByDistance:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Cumulated:
-    """-|c of the query - c of the key|, where c is a cumulative sum of negative numbers over the tokens: how much c
-    fell between the two."""
+    """-|c of the query - c of the key| for a cumulative sum c of negative numbers over the tokens."""
 
     queries_BLH: jax.Array
     keys_BSH: jax.Array
