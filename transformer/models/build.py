@@ -1,4 +1,4 @@
-"""From a config to its model."""
+"""Builds the model of a config."""
 
 import functools
 
@@ -15,7 +15,15 @@ from transformer.models.language_model import LanguageModel
 
 @functools.singledispatch
 def build(config: ModelConfig, *, key: jax.Array) -> nnx.Module:
-    """The model that a config describes: its type says which kind."""
+    """The model that a config describes; the type of the config decides the kind of model.
+
+    Args:
+      config: with the sizes that data would set, such as `vocab_size`.
+      key: decides the initial values.
+
+    Raises:
+      ConfigError: such a size is not set.
+    """
     return LanguageModel(config, key=key)
 
 
