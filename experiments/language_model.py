@@ -8,7 +8,7 @@ Reference: nanoGPT's character model for a CPU (`nanogpt-cpu`, the default prese
     python -m experiments.language_model tiny --stride 8
     python -m experiments.language_model masked
 
-Exit codes: 0 done, 2 a wrong choice, 75 interrupted and saved (the same command with --resume goes on).
+Exit codes: 0 done, 2 a wrong choice, 75 interrupted and saved (the same command with --resume continues).
 """
 
 from dataclasses import dataclass

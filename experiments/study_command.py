@@ -114,8 +114,6 @@ def prepare(command: StudyCommand) -> None:
     if not (found := contents(command.workdir)) or command.resume:
         return
     if not command.overwrite or "cells" not in found:
-        raise ConfigError(
-            f"workdir: {command.workdir} is not empty; --resume goes on with it, --overwrite starts again"
-        )
+        raise ConfigError(f"workdir: {command.workdir} is not empty; --resume continues it, --overwrite starts again")
     with locked(command.workdir):
         clear(command.workdir)

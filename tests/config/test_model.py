@@ -153,7 +153,7 @@ def test_a_pattern_and_the_model_do_not_contradict():
         "full",
         "sliding_window(size=2)",
     ]
-    with pytest.raises(ConfigError, match=r"model\.pattern: it says reach of every layer, so sliding_window\(size=3\)"):
+    with pytest.raises(ConfigError, match=r"model\.pattern: it sets reach everywhere, so sliding_window\(size=3\)"):
         ModelConfig(pattern=pattern, reach=SlidingWindow(3))
     with pytest.raises(ConfigError, match="3 layers, 3 of them distinct, are not whole turns of 2"):
         ModelConfig(pattern=pattern, num_layers=3)
