@@ -32,14 +32,14 @@ class Tokenizer(Protocol):
 
     @property
     def special(self) -> bool:
-        """Whether the first tokens are the special ones."""
+        """Whether the vocabulary begins with the special tokens."""
         ...
 
     @property
     def vocab_size(self) -> int: ...
 
     def encode(self, text: str) -> np.ndarray:
-        """(L,) int32."""
+        """The tokens of a text, (L,) int32."""
         ...
 
     def decode(self, tokens: np.ndarray) -> str: ...
@@ -78,7 +78,7 @@ class CharTokenizer:
 
     @classmethod
     def of(cls, text: str, special: bool = False) -> "CharTokenizer":
-        """All characters of the text, sorted."""
+        """The tokenizer of all characters of a text, sorted."""
         return cls("".join(sorted(set(text))), special)
 
     @property
@@ -86,7 +86,7 @@ class CharTokenizer:
         return _shift(self.special) + len(self.characters)
 
     def encode(self, text: str) -> np.ndarray:
-        """Raises `ConfigError` for a character that has no number."""
+        """The tokens of a text, (L,) int32; raises `ConfigError` for a character that is not known."""
         codes = np.frombuffer(text.encode("utf-32-le"), np.uint32)
         known = np.frombuffer(self.characters.encode("utf-32-le"), np.uint32)
         ids = np.searchsorted(known, codes).clip(max=len(known) - 1)
@@ -139,7 +139,7 @@ class SymbolTokenizer:
         return len(SPECIAL) + len(self.symbols)
 
     def encode(self, text: str) -> np.ndarray:
-        """Raises `ConfigError` for a symbol that is not in the vocabulary."""
+        """The tokens of a text, (L,) int32; raises `ConfigError` for a symbol that is not in the vocabulary."""
         symbols = text.split()
         if wrong := [i for i, symbol in enumerate(symbols) if symbol not in self._ids]:
             symbol = symbols[wrong[0]]
@@ -159,18 +159,18 @@ class SymbolTokenizer:
 
 @dataclass(frozen=True)
 class TrainedTokenizer:
-    """A tokenizer of the library `tokenizers`; its JSON text is the value.
+    """A tokenizer of the `tokenizers` library, given by its JSON text.
 
-    `<s>` inside a text is ordinary characters, not the special token, save where a whole word is one token.
+    `<s>` inside a text is read as ordinary characters, not as the special token, unless tokens are whole words.
     """
 
     definition: str = field(repr=False)
     around: bool = False
-    """Whether a text is encoded with the tokens that the definition puts around it."""
+    """Whether a text is encoded with the tokens that the definition puts around it, such as [CLS] and [SEP]."""
 
     @property
     def special(self) -> bool:
-        """Whether ids 0 to 4 are the special tokens, which in files of others they may not be."""
+        """Whether ids 0 to 4 are the special tokens, which they may not be in files from elsewhere."""
         return [self._tokenizer.id_to_token(i) for i in range(len(SPECIAL))] == list(SPECIAL)
 
     @property
@@ -213,8 +213,8 @@ def _library() -> Any:
 def make_tokenizer(config: Tokenization, texts: Sequence[str], stored: Path | None = None) -> Tokenizer:
     """The tokenizer of a config, trained on `texts` where it needs that.
 
-    A trained one is a function of config and texts. Where the file `stored` holds a definition, that
-    is taken as it is, whatever the config and the texts.
+    A trained tokenizer is a function of config and texts. Where the file `stored` holds a definition, it
+    is used as it is, whatever the config and the texts.
 
     Raises:
       ConfigError: the library is missing, `vocab_size` is too small for the texts, or the config has no rule.
@@ -283,7 +283,7 @@ def _(config: ByteBPE, texts: Sequence[str]) -> str:
 
 @_definition.register
 def _(config: WordPiece, texts: Sequence[str]) -> str:
-    """The library numbers the characters inside words by a hash table that differs from process to process.
+    """Train with a fixed order of the characters inside words, which the library takes from a random hash table.
 
     Given beforehand, as if they were special, they have an order, and the vocabulary is a function of the texts.
     """
@@ -299,7 +299,7 @@ def _(config: WordPiece, texts: Sequence[str]) -> str:
 
 
 def _untrained(model: Any, lowercase: bool) -> Any:
-    """A tokenizer of the words between whitespace."""
+    """An untrained tokenizer of the words between whitespace."""
     lib = _library()
     tokenizer = lib.Tokenizer(model)
     tokenizer.normalizer = lib.normalizers.Sequence([lib.normalizers.Lowercase()] if lowercase else [])
