@@ -1,6 +1,6 @@
 """Interventions: functions of an activation, for `intervene` and `run_with_cache`; and a sweep of them.
 
-Any function of an array is one: `lambda x: 2 * x` scales, `jnp.zeros_like` silences.
+Any function of an array is an intervention: `lambda x: 2 * x` scales, `jnp.zeros_like` silences.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +14,8 @@ from transformer.models.pure import Apply, Params
 
 
 def ablate_heads(*heads: int, by_mean: bool = False) -> Intervention:
-    """Of `z` (B, L, H, K): nothing in place of what these heads answer, or their mean over the batch and tokens."""
+    """An intervention on `z` (B, L, H, K): zero the outputs of these heads or, with `by_mean`, replace them by their
+    mean over batch and tokens."""
 
     def ablate(z_BLHK):
         chosen_HK = jnp.isin(jnp.arange(z_BLHK.shape[2]), jnp.asarray(heads))[:, None]
@@ -25,7 +26,13 @@ def ablate_heads(*heads: int, by_mean: bool = False) -> Intervention:
 
 
 def patch(other: jax.Array, *, positions: Any = slice(None), heads: Any = None) -> Intervention:
-    """What the same activation was in another run, at some positions (axis 1) and in some heads (axis 2) or in all."""
+    """An intervention that copies the activation from another run at these positions (axis 1) and heads (axis 2).
+
+    Args:
+      other: the activation of that run, of the same shape.
+      positions: an index or slice of axis 1.
+      heads: an index or slice of axis 2; None: all.
+    """
 
     def replace(x):
         place = (slice(None), positions) if heads is None else (slice(None), positions, heads)
@@ -42,17 +49,17 @@ def patching_effects(
     names: Sequence[str],
     measure: Callable[[Any], jax.Array],
 ) -> jax.Array:
-    """(names, L): the measure of a corrupted run into which one activation of the clean run is put at one position.
+    """(names, L): the measure of a corrupted run with one activation of the clean run at one position.
 
     (Activation patching: Vig et al. 2020; Meng et al. 2022, section 2.1, causal tracing.)
 
     Args:
-      apply: of `split`.
+      apply: from `split`.
       params: its parameters.
-      clean: inputs whose activations are taken over.
+      clean: inputs whose activations are copied.
       corrupted: inputs of the same shapes.
       names: activations with positions on axis 1.
-      measure: of what `apply` answers, a scalar, such as a difference of two logits.
+      measure: maps the result of `apply` to a scalar, such as a difference of two logits.
     """
     _, activations = run_with_cache(apply, params, *clean, names=names)
 
