@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def examples(trained: Outcome, data: Labelled) -> str:
-    """A few held-out texts, behind each token that counts the class given by the best replica."""
+    """A few held-out texts, with the best replica's class after each token that counts."""
     some = {name: a[:EXAMPLES] for name, a in data.validation.items()}
     logits = trained.apply(trained.params(), some["inputs"], valid_BL=some["valid"])
     rows = zip(*(some[n] for n in ("inputs", "labels", "weights")), np.asarray(logits.argmax(-1)), strict=True)

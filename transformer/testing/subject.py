@@ -119,7 +119,7 @@ class Subject:
 
     @functools.cached_property
     def steps(self) -> Callable[[Params, np.ndarray], np.ndarray]:
-        """Maps (params, prompt and continuation (B, L)) to logits after a prompt of NOW tokens, token by token, cached."""
+        """Maps (params, prompt and continuation (B, L)) to logits after a prompt of NOW tokens, one by one, cached."""
 
         def run(params, tokens_BL):
             cache = self.apply(params, len(tokens_BL), tokens_BL.shape[1], method="start")
