@@ -8,37 +8,54 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from transformer.analysis.activations import Intervention, intervene, run_with_cache
+from transformer.config.variant import ConfigError
 from transformer.models.pure import Apply, Params
 
 
 def ablate_heads(*heads: int, by_mean: bool = False) -> Intervention:
-    """An intervention on `z` (B, L, H, K): zero the outputs of these heads or, with `by_mean`, replace them by their
-    mean over batch and tokens."""
+    """An intervention on `z` (B, L, H, K): the outputs of these heads become zero.
+
+    Args:
+      heads: their numbers, from 0; one that the layer does not have raises ConfigError when applied.
+      by_mean: whether they become their mean over batch and tokens instead.
+    """
 
     def ablate(z_BLHK):
-        chosen_HK = jnp.isin(jnp.arange(z_BLHK.shape[2]), jnp.asarray(heads))[:, None]
         instead = z_BLHK.mean((0, 1)) if by_mean else jnp.zeros_like(z_BLHK)
-        return jnp.where(chosen_HK, instead, z_BLHK)
+        return jnp.where(_chosen(heads, z_BLHK.shape[2], "heads")[:, None], instead, z_BLHK)
 
     return ablate
 
 
-def patch(other: jax.Array, *, positions: Any = slice(None), heads: Any = None) -> Intervention:
-    """An intervention that copies the activation from another run at these positions (axis 1) and heads (axis 2).
+def patch(other: jax.Array, *, positions: Any = slice(None), heads: Any = slice(None)) -> Intervention:
+    """An intervention that copies the activation from another run at some positions and heads.
 
     Args:
-      other: the activation of that run, of the same shape.
-      positions: an index or slice of axis 1.
-      heads: an index or slice of axis 2; None: all.
+      other: that activation, (B, L, …), or (B, L, H, …) where heads are chosen.
+      positions: on axis 1, a number, several or a slice; by default all.
+      heads: on axis 2 at each of these positions; by default all. A head or position that the activation
+        does not have raises ConfigError when applied.
     """
 
     def replace(x):
-        place = (slice(None), positions) if heads is None else (slice(None), positions, heads)
-        return x.at[place].set(other[place])
+        chosen = _chosen(positions, x.shape[1], "positions")
+        if not isinstance(heads, slice) or heads != slice(None):
+            chosen = chosen[:, None] & _chosen(heads, x.shape[2], "heads")
+        return jnp.where(chosen.reshape(*chosen.shape, *[1] * (x.ndim - 1 - chosen.ndim)), other, x)
 
     return replace
+
+
+def _chosen(indices: Any, size: int, what: str) -> jax.Array:
+    """Whether each of `size` numbers is among the indices, (size,) bool."""
+    if not isinstance(indices, slice | jax.Array):  # an array may be traced
+        indices = np.asarray(indices)
+        if wrong := [int(i) for i in indices.reshape(-1) if not -size <= i < size]:
+            raise ConfigError(f"{what}: there is no {wrong[0]} among {size}")
+    return jnp.zeros(size, jnp.bool).at[indices].set(True)
 
 
 def patching_effects(

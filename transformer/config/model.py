@@ -240,7 +240,8 @@ class ModelConfig:
     @property
     def branches(self) -> int:
         """Number of residual branches of the stack."""
-        return self.num_layers * len(self.block.connections)
+        turn = [len(self.layer_config(layer).block.connections) for layer in range(self.pattern.period)]
+        return sum(turn) * self.num_layers // self.pattern.period
 
     def inner_gain(self, kind: str) -> float:
         """The factor on initial values of the value projection or of the feed-forward sublayer's input projection."""

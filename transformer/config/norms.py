@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from transformer.config.parameters import ONES, ZEROS, Constant, Parameter
-from transformer.config.variant import ConfigError, Variant
+from transformer.config.variant import ConfigError, Variant, check_not_negative
 from transformer.functional import norms
 
 Params = dict[str, jax.Array]
@@ -64,6 +64,9 @@ class LayerNorm(Norm):
     cast_first: bool = False
     """Whether to round to the compute dtype before the gain, not after."""
 
+    def __post_init__(self):
+        check_not_negative(self, "eps")
+
     def parameters(self, d_model):
         bias = {"bias": Parameter((d_model,), ZEROS)} if self.bias else {}
         return _gain(d_model, self.scale, self.zero_centered) | bias
@@ -91,6 +94,9 @@ class SequenceLayerNorm(Norm):
     eps: float = 1e-5
     mixes_tokens = True
 
+    def __post_init__(self):
+        check_not_negative(self, "eps")
+
     def parameters(self, d_model):
         return {"scale": Parameter((d_model,), ONES), "bias": Parameter((d_model,), ZEROS)}
 
@@ -117,6 +123,7 @@ class RMSNorm(Norm):
     """Whether to round to the compute dtype before the gain, not after (Llama)."""
 
     def __post_init__(self):
+        check_not_negative(self, "eps")
         if not 0 < self.fraction <= 1:
             raise ConfigError(f"rmsnorm.fraction: {self.fraction} is not in (0, 1]")
 
@@ -140,6 +147,9 @@ class ScaleNorm(Norm):
 
     eps: float = 1e-6
 
+    def __post_init__(self):
+        check_not_negative(self, "eps")
+
     def parameters(self, d_model):
         return {"scale": Parameter((), Constant(math.sqrt(d_model)))}
 
@@ -154,6 +164,9 @@ class GroupNorm(Norm):
     groups: int = 2
     """Number of parts, which divides the number of features."""
     eps: float = 1e-5
+
+    def __post_init__(self):
+        check_not_negative(self, "eps")
 
     def check(self, d_model):
         if self.groups < 1 or d_model % self.groups:

@@ -25,8 +25,6 @@ class Position(Variant, abc.ABC):
 
     extrapolates: ClassVar[bool] = True
     """Whether positions past `max_length` are defined."""
-    biased: ClassVar[bool] = False
-    """Whether it adds a bias to the scores."""
     enters_queries: ClassVar[bool] = False
     """Whether it acts on products with queries."""
     relative: ClassVar[bool] = False
@@ -35,14 +33,31 @@ class Position(Variant, abc.ABC):
     """Whether its bias is a product with the queries, so that the factor on q·k applies to it too."""
     orders: ClassVar[bool] = True
     """Whether it distinguishes tokens by their position."""
-    remembers: ClassVar[bool] = False
-    """Whether a number for each map of attention is kept with every key (`key_features`)."""
-    rescores: ClassVar[bool] = False
-    """Whether `score` needs all scores of a query at once, so that they have to be formed."""
     fades: ClassVar[bool] = False
     """Whether its bias decreases with distance already at initialization."""
-    moves: ClassVar[bool] = False
-    """Whether training replaces the positions by others (`training_positions`)."""
+
+    @property
+    def biased(self) -> bool:
+        """Whether it adds a bias to the scores or changes them."""
+        return self._defines("bias", "score", "memory_bias")
+
+    @property
+    def remembers(self) -> bool:
+        """Whether a number for each map of attention is kept with every key (`key_features`)."""
+        return self._defines("key_features")
+
+    @property
+    def rescores(self) -> bool:
+        """Whether `score` needs all scores of a query at once, so that they have to be formed."""
+        return self._defines("score")
+
+    @property
+    def moves(self) -> bool:
+        """Whether training replaces the positions by others (`training_positions`)."""
+        return self._defines("training_positions")
+
+    def _defines(self, *names: str) -> bool:
+        return any(getattr(type(self), name) is not getattr(Position, name) for name in names)
 
     def enters_layers(self, config: Any) -> bool:
         """Whether some layers can have it and others not, because nothing of it lies outside of the layers."""
@@ -51,7 +66,7 @@ class Position(Variant, abc.ABC):
 
     def enters_embedding(self) -> bool:
         """Whether it is added to the embedding."""
-        return type(self).to_embedding is not Position.to_embedding
+        return self._defines("to_embedding")
 
     def check(self, head_dim: int) -> None:
         """Raise `ConfigError` where the scheme does not fit the head size."""

@@ -21,14 +21,13 @@ class Randomized(Position):
     """The scheme that gets these positions."""
     longest: int = 2048
     """Positions are drawn from 0 up to, but without, this number."""
-    moves = True
 
     @property
     def extrapolates(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.scheme.extrapolates
 
     @property
-    def biased(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def biased(self):
         return self.scheme.biased
 
     @property
@@ -44,16 +43,20 @@ class Randomized(Position):
         return self.scheme.relative
 
     @property
-    def remembers(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def remembers(self):
         return self.scheme.remembers
 
     @property
-    def rescores(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def rescores(self):
         return self.scheme.rescores
 
     @property
     def orders(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.scheme.orders
+
+    @property
+    def fades(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.scheme.fades
 
     def check(self, head_dim):
         self.scheme.check(head_dim)

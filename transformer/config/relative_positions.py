@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from transformer.config.parameters import ZEROS, Constant, FanIn, Normal, Parameter
 from transformer.config.positions import Position
-from transformer.config.variant import ConfigError
+from transformer.config.variant import ConfigError, check_positive
 from transformer.functional import biases, positions
 
 
@@ -15,7 +15,6 @@ from transformer.functional import biases, positions
 class ALiBi(Position):
     """A bias that decreases linearly with distance (Press et al. 2021)."""
 
-    biased = True
     relative = True
     fades = True
 
@@ -34,7 +33,6 @@ class T5Bias(Position):
     """Distances from this one on, in tokens, are in the last bucket."""
     shared: bool = True
     """Whether all layers share one table; otherwise each has its own."""
-    biased = True
     relative = True
 
     def __post_init__(self):
@@ -58,7 +56,6 @@ class T5Bias(Position):
 class KERPLE(Position):
     """-r₁ log(1 + r₂ |i - j|) with trained positive r₁ and r₂ in every head (Chi et al. 2022)."""
 
-    biased = True
     relative = True
     fades = True
 
@@ -79,7 +76,6 @@ class FIRE(Position):
     """Initial value of c, which scales distances inside the logarithm."""
     threshold: float = 16.0
     """Initial value of the threshold T, in tokens: positions below it count as T."""
-    biased = True
 
     def parameters(self, d_model, num_heads, max_length):
         return {
@@ -105,14 +101,12 @@ class RelativeKeys(Position):
     name = "relative_keys"
     limit: int = 16
     """Largest distance; larger ones count as this."""
-    biased = True
     enters_queries = True
     scaled = True
     relative = True
 
     def __post_init__(self):
-        if self.limit < 1:
-            raise ConfigError(f"relative_keys.limit: {self.limit} is not a positive number")
+        check_positive(self, "limit")
 
     def layer_parameters(self, num_heads, head_dim, d_model):
         return {"table": Parameter((2 * self.limit + 1, head_dim), Normal(0.02))}
@@ -133,14 +127,12 @@ class TransformerXL(Position):
     """Largest distance, in tokens."""
     base: float = 10_000.0
     """Base of the sinusoids' frequencies."""
-    biased = True
     enters_queries = True
     scaled = True
     relative = True
 
     def __post_init__(self):
-        if self.limit < 1:
-            raise ConfigError(f"transformer_xl.limit: {self.limit} is not a positive number")
+        check_positive(self, "limit")
 
     def layer_parameters(self, num_heads, head_dim, d_model):
         return {
