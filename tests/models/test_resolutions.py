@@ -97,7 +97,7 @@ def test_what_cannot_be_is_refused():
         with pytest.raises(ConfigError, match=line):
             Hourglass(**values)
     model = LanguageModel(small(resolution=Hourglass(last=0)), key=jax.random.key(0))
-    with pytest.raises(ConfigError, match="is about tokens, and hourglass"):
+    with pytest.raises(ConfigError, match="is for tokens, and hourglass"):
         model(tokens_of(1), mask=Causal() | Prefix(2))
     with pytest.raises(ConfigError, match="packed documents would see each other"):
         model(tokens_of(1), segments_BL=np.zeros((1, 8), np.int32))

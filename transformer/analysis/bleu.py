@@ -13,12 +13,15 @@ class Bleu(NamedTuple):
     """Corpus BLEU-4 and its parts; score and precisions are per cent."""
 
     score: float
+    """BLEU, 0 to 100."""
     precisions: tuple[float, float, float, float]
     """Precisions of 1-, 2-, 3- and 4-grams."""
     brevity_penalty: float
+    """At most 1; 1 where hypotheses are not shorter than references."""
     hypothesis_length: int
     """Number of tokens of all hypotheses."""
     reference_length: int
+    """Number of tokens of all references."""
 
 
 def bleu4(hypotheses: Sequence[str], references: Sequence[str]) -> Bleu:

@@ -14,6 +14,7 @@ class Activation(Variant, abc.ABC):
     """A function of `branches` projections of the input, each (…, F), to one (…, F) array."""
 
     branches: ClassVar[int] = 1
+    """Number of projections it takes."""
 
     @abc.abstractmethod
     def __call__(self, *branches: jax.Array) -> jax.Array: ...
@@ -53,6 +54,7 @@ class Swish(Activation):
     """x·σ(βx) with a fixed β (Ramachandran et al. 2017)."""
 
     beta: float = 1.0
+    """β, which is not trained."""
 
     def __call__(self, x):
         return activations.swish(x, self.beta)
@@ -82,6 +84,7 @@ class LeakyReLU(Activation):
 
     name = "leaky_relu"
     slope: float = 0.01
+    """Slope below 0."""
 
     def __call__(self, x):
         return jax.nn.leaky_relu(x, self.slope)
@@ -100,6 +103,7 @@ class ELU(Activation):
     """x, or α(eˣ - 1) below 0 (Clevert et al. 2015)."""
 
     alpha: float = 1.0
+    """α: minus the limit far below 0."""
 
     def __call__(self, x):
         return jax.nn.elu(x, self.alpha)
@@ -110,6 +114,7 @@ class CELU(Activation):
     """x, or α(e^(x/α) - 1) below 0 (Barron 2017)."""
 
     alpha: float = 2.0
+    """α: minus the limit far below 0."""
 
     def __call__(self, x):
         return jax.nn.celu(x, self.alpha)
@@ -136,6 +141,7 @@ class Squareplus(Activation):
     """(x + √(x² + b)) / 2 (Barron 2021)."""
 
     b: float = 4.0
+    """Curvature at 0; 0 gives max(0, x)."""
 
     def __call__(self, x):
         return jax.nn.squareplus(x, self.b)
@@ -182,6 +188,7 @@ class GLU(Activation):
     """
 
     gate: Activation = Sigmoid()
+    """Activation of the gate, of one branch."""
     branches = 2
 
     def __post_init__(self):

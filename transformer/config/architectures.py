@@ -34,7 +34,7 @@ class EncoderDecoderConfig(ModelConfig):
         if not self.resolution.whole:
             raise ConfigError(f"model.resolution: {self.resolution} has no cache of layers with a source; use full")
         if self.token_types is not None:
-            raise ConfigError("model.token_types: an encoder-decoder has a table for each side, and no types")
+            raise ConfigError("model.token_types: an encoder-decoder has no types of tokens")
         if not self.block.attends:
             raise ConfigError(f"model.block: the decoder of {self.block} has no attention; use sequential")
         if self.weighting.relative:
@@ -51,6 +51,7 @@ class EncoderDecoderConfig(ModelConfig):
 
     @property
     def branches(self) -> int:
+        """Number of residual branches of the decoder, with attention to the source."""
         return self.num_layers * (len(self.block.connections) + 1)
 
     @property

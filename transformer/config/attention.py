@@ -98,6 +98,7 @@ class ConstantScale(Scale):
 
     name = "constant"
     value: float = 1.0
+    """The number."""
 
     def __call__(self, head_dim, params):
         return self.value

@@ -76,7 +76,7 @@ def _check_pattern(config: "ModelConfig") -> None:
         raise ConfigError(f"model.pattern: it sets position in every layer, so {config.position} would be unused")
     if config.carries and not (layers[0].carry.own_memory and layers[0].block.attends):
         raise ConfigError(
-            f"model.carry: the first layer, of {layers[0].carry} and {layers[0].block}, has nothing to hand on; "
+            f"model.carry: the first layer, of {layers[0].carry} and {layers[0].block}, has nothing to pass on; "
             "use pattern(carry=[none, keys_values])"
         )
     if "memory" in config.carries and any(layer.position.remembers for layer in layers):

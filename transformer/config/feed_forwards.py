@@ -56,7 +56,7 @@ class TopKExperts(FeedForwardKind):
 
     def __post_init__(self):
         if not 1 <= self.top <= self.num_experts:
-            raise ConfigError(f"top_k.top: {self.top} of {self.num_experts} experts")
+            raise ConfigError(f"top_k.top: {self.top} is not in [1, {self.num_experts}], the experts")
         check_not_negative(self, "shared", "balance", "router_z")
 
     def route(self, logits_BLE, valid_BL):
@@ -83,7 +83,7 @@ class ExpertChoice(FeedForwardKind):
 
     def __post_init__(self):
         if self.num_experts < 1 or not 0 < self.share <= self.num_experts:
-            raise ConfigError(f"expert_choice.share: {self.share} of {self.num_experts} experts")
+            raise ConfigError(f"expert_choice.share: {self.share} is not in (0, {self.num_experts}], the experts")
         check_not_negative(self, "shared")
 
     def route(self, logits_BLE, valid_BL):

@@ -56,7 +56,9 @@ class LayerNorm(Norm):
     eps: float = 1e-5
     """Added to the variance."""
     bias: bool = True
+    """Whether there is a trained bias."""
     scale: bool = True
+    """Whether there is a trained gain."""
     zero_centered: bool = False
     """Whether the gain is 1 + scale with an initial scale of 0, to which weight decay pulls it (Gemma, 2024)."""
     eps_outside: bool = False
@@ -92,6 +94,7 @@ class SequenceLayerNorm(Norm):
 
     name = "sequence_layernorm"
     eps: float = 1e-5
+    """Added to the variance."""
     mixes_tokens = True
 
     def __post_init__(self):
@@ -112,7 +115,9 @@ class RMSNorm(Norm):
     """scale · x / √(mean x² + eps) (Zhang and Sennrich 2019); without scale as in TransNormer (Qin et al. 2023)."""
 
     eps: float = 1e-6
+    """Added to the mean square."""
     scale: bool = True
+    """Whether there is a trained gain."""
     zero_centered: bool = False
     """Whether the gain is 1 + scale with an initial scale of 0 (Gemma, 2024)."""
     fraction: float = 1.0

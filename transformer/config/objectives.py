@@ -281,7 +281,7 @@ class MaskedToken(Objective):
     def __post_init__(self):
         super().__post_init__()
         if not 0 < self.rate <= 1 or self.masked < 0 or self.random < 0 or self.masked + self.random > 1:
-            raise ConfigError(f"masked_token: {self} does not choose and replace shares of all tokens")
+            raise ConfigError(f"masked_token: rate, or masked and random, are not shares in {self}")
 
     def labels(self, batch):
         return batch["tokens"][..., :-1]

@@ -59,6 +59,7 @@ class Constant(Initializer):
     """The same value everywhere."""
 
     value: float = 0.0
+    """The value."""
 
     def __call__(self, key, shape):
         return jnp.full(shape, self.value, jnp.float32)

@@ -145,6 +145,7 @@ class Sinusoidal(Position):
     """Fixed sines and cosines added to the embedding (Vaswani et al. 2017, section 3.5)."""
 
     base: float = 10_000.0
+    """Base of the frequencies base^(-2i/D)."""
     interleaved: bool = True
     """Whether sines and cosines alternate, as in the paper; otherwise sines come first (its authors' code; Marian)."""
 
@@ -158,6 +159,7 @@ class Sinusoidal2D(Position):
 
     name = "sinusoidal_2d"
     base: float = 10_000.0
+    """Base of the frequencies."""
     columns: int = 1
     """Patches in a row of the image; a vision model sets it."""
     first: int = 0
@@ -183,6 +185,7 @@ class QueryKeySinusoidal(Position):
 
     name = "query_key_sinusoidal"
     base: float = 10_000.0
+    """Base of the frequencies base^(-2i/D)."""
     enters_queries = True
 
     def to_query_key_input(self, positions_BL, d_model, params):

@@ -65,7 +65,7 @@ class Randomized(Position):
         return self.scheme.enters_embedding()
 
     def on_grid(self, columns, first):
-        raise ConfigError(f"model.position: {self} has no meaning on a grid of patches; use {self.scheme}")
+        raise ConfigError(f"model.position: {self} is not defined on a grid of patches; use {self.scheme}")
 
     def parameters(self, d_model, num_heads, max_length):
         return self.scheme.parameters(d_model, num_heads, max(max_length, self.longest))

@@ -42,7 +42,9 @@ class DenseReadout(Readout):
 
     name = "dense"
     activation: Activation = GELU()
+    """Activation, of one branch."""
     norm: Norm = LayerNorm()
+    """Norm after it."""
 
     def check(self, d_model):
         self.norm.check(d_model)

@@ -30,6 +30,7 @@ class Place(NamedTuple):
     layer: int | jax.Array
     """Number of the block from 0; an array where the blocks are scanned."""
     num_layers: int
+    """Number of blocks in the stack."""
     connection: int
     """Number of the connection in its block from 0."""
     connections: int

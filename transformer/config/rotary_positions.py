@@ -178,6 +178,7 @@ class RoPE2D(Position):
 
     name = "rope_2d"
     base: float = 100.0
+    """Base of the frequencies."""
     columns: int = 1
     """Patches in a row of the image; a vision model sets it."""
     first: int = 0

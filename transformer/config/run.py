@@ -112,8 +112,11 @@ class RunConfig:
     """Everything that determines the numbers of a run, except the seed."""
 
     model: ModelConfig = ModelConfig()
+    """The model."""
     data: DataConfig = TextConfig()
+    """What it is trained on."""
     optimizer: OptimizerConfig = OptimizerConfig()
+    """How it is trained."""
     objective: Objective = NextToken()
     """What is minimized."""
     steps: int = 2000

@@ -50,6 +50,7 @@ class LinearDecay(Schedule):
 
     name = "linear"
     final: float = 0.0
+    """Factor at the end, not negative."""
 
     def __post_init__(self):
         _check_final(self, self.final)
@@ -63,6 +64,7 @@ class Cosine(Schedule):
     """Falls from 1 to `final` along half a cosine (Loshchilov and Hutter 2017, equation 5)."""
 
     final: float = 0.1
+    """Factor at the end, not negative."""
 
     def __post_init__(self):
         _check_final(self, self.final)
@@ -87,7 +89,9 @@ class WarmupStableDecay(Schedule):
 
     name = "wsd"
     decay_fraction: float = 0.2
+    """Share of all steps in which the factor falls, in (0, 1]."""
     final: float = 0.0
+    """Factor at the end, not negative."""
 
     def __post_init__(self):
         if not 0 < self.decay_fraction <= 1:

@@ -35,6 +35,7 @@ class Corpus:
     train_ends: np.ndarray | None = None
     """Indices after the last token of each training document; None for one running text."""
     validation_ends: np.ndarray | None = None
+    """The same for the validation part."""
 
     @property
     def tokenizers(self) -> dict[str, Tokenizer]:
@@ -109,7 +110,7 @@ def load_corpus(config: TextConfig, stored: Path | None = None) -> Corpus:
     first = int(np.searchsorted(ends, cut, side="right"))
     if not 0 < first < len(ends):
         raise ConfigError(
-            f"data.document_separator: {len(documents)} documents of {text.source} leave a part without any"
+            f"data.document_separator: {len(documents)} documents of {text.source} leave a part without documents"
         )
     cut, identity = int(ends[first - 1]), fingerprint([text.fingerprint, tokenizer.to_json(), separator, first])
     parts = (tokens[:cut], tokens[cut:])

@@ -75,7 +75,7 @@ def load_data(config: DataConfig, stored: Path | None = None) -> Dataset:
     Raises:
       ConfigError: the data cannot be read or does not fit the config.
     """
-    raise ConfigError(f"data: nothing is known to load {type(config).__name__}")
+    raise ConfigError(f"data: no loader is registered for {type(config).__name__}")
 
 
 def reference(config: RunConfig, data: Dataset) -> tuple[str, float] | None:

@@ -25,7 +25,9 @@ class Images:
     train_labels: np.ndarray
     """(N,) int32."""
     test_images: np.ndarray
+    """(N, H, W, C) float32."""
     test_labels: np.ndarray
+    """(N,) int32."""
     num_classes: int
     """Number of classes, one more than the largest label."""
     source: str

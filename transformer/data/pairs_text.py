@@ -26,7 +26,7 @@ def load_parallel(source: str, target: str | None) -> tuple[list[str], list[str]
     sources, targets = _lines(source), _lines(target)
     if len(sources) != len(targets):
         counts = f"{len(sources)} lines in {source}, {len(targets)} in {target}"
-        raise ConfigError(f"data: {counts}: line {min(len(sources), len(targets)) + 1} stands alone")
+        raise ConfigError(f"data: {counts}: line {min(len(sources), len(targets)) + 1} has no counterpart")
     return sources, targets
 
 

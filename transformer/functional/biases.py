@@ -191,6 +191,7 @@ class Placed:
 
     bias: Bias
     table_P: jax.Array
+    """(positions,) int32."""
 
     def __call__(self, queries, keys):
         return self.bias(*(t._replace(positions=self.table_P[t.positions]) for t in (queries, keys)))

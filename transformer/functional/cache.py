@@ -45,6 +45,7 @@ class Cache(NamedTuple):
     memory: tuple[KeyValue, ...] = ()
     """Keys and values of the source, for each layer that attends to one."""
     memory_tokens: Tokens | None = None
+    """Tokens of the source."""
 
     @property
     def capacity(self) -> int:

@@ -24,6 +24,7 @@ class Earlier(NamedTuple):
 
     @property
     def length(self) -> int:
+        """Number of tokens of the memory, M."""
         return self.valid_BM.shape[1]
 
     def and_these(self, tokens: Tokens) -> Tokens:

@@ -33,6 +33,7 @@ class Tokens(NamedTuple):
 
     @property
     def length(self) -> int:
+        """Number of tokens, L."""
         return self.indices.shape[0]
 
     def block(self, start, size: int) -> "Tokens":
@@ -41,6 +42,8 @@ class Tokens(NamedTuple):
 
 
 class MaskFunction(Protocol):
+    """What attention needs of a mask: a function of queries and keys."""
+
     def __call__(self, queries: Tokens, keys: Tokens) -> jax.Array: ...
 
 
@@ -105,6 +108,7 @@ class Window(Mask):
     """
 
     size: int = field(metadata={"static": True})
+    """Tokens on each side, the query's own included; at least 1, else nothing is allowed."""
 
     def __call__(self, queries, keys):
         return jnp.abs(_distance(queries, keys)) < self.size
@@ -221,6 +225,7 @@ class Arbitrary(Mask):
     """Any boolean array that broadcasts to (B, H, L, S), looked up by token index."""
 
     allowed: jax.Array
+    """(…, L, S) bool, with L and S the numbers of all queries and keys."""
 
     def __call__(self, queries, keys):
         return self.allowed[..., queries.indices[:, None], keys.indices[None, :]]
@@ -228,6 +233,8 @@ class Arbitrary(Mask):
 
 @_value
 class And(Mask):
+    """Keys that both masks allow."""
+
     left: Mask
     right: Mask
 
@@ -245,6 +252,8 @@ class And(Mask):
 
 @_value
 class Or(Mask):
+    """Keys that either mask allows."""
+
     left: Mask
     right: Mask
 
@@ -254,6 +263,8 @@ class Or(Mask):
 
 @_value
 class Not(Mask):
+    """Keys that the mask does not allow."""
+
     mask: Mask
 
     def __call__(self, queries, keys):

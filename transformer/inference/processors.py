@@ -97,7 +97,7 @@ class MinimumLength(Processor):
 
     def __call__(self, logits_BV, history):
         if history.stop is None:
-            raise ConfigError(f"generate: {self} is about the stop token, and there is none; give `stop`")
+            raise ConfigError(f"generate: {self} needs a stop token, and there is none; give `stop`")
         early_B1 = (history.chosen_B < self.length)[:, None]
         return jnp.where(early_B1 & (jnp.arange(logits_BV.shape[1]) == history.stop), NEVER, logits_BV)
 

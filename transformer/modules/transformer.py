@@ -77,7 +77,7 @@ class Transformer(nnx.Module):
     ) -> tuple[jax.Array, jax.Array]:
         """(states (B, L, D) from embedded tokens (B, L, D), what the layers add to the loss)."""
         if mask is not None and not self.config.resolution.whole:
-            raise ConfigError(f"model.resolution: {mask} is about tokens, and {self.config.resolution} has fewer")
+            raise ConfigError(f"model.resolution: {mask} is for tokens, and {self.config.resolution} has fewer")
         context = Context(tokens, self.mask_of(tokens, mask), memory=memory)
         stream, penalty, _, _ = self._through_blocks(x_BLD, context, key=key)
         return self._end(stream, tokens.valid), penalty
@@ -89,7 +89,7 @@ class Transformer(nnx.Module):
           ConfigError: the model keeps no memory.
         """
         if self.config.memory_length is None:
-            raise ConfigError("model.memory_length: none, and so nothing is kept of earlier segments; give a number")
+            raise ConfigError("model.memory_length is not set, so the model has no memory of earlier segments")
         return nothing_earlier(
             batch_size, self.config.num_layers, self.config.memory_length, self.config.d_model, dtype
         )

@@ -63,10 +63,12 @@ class Cell:
 
     @cached_property
     def identity(self) -> dict[str, Any]:
+        """Everything that determines the numbers of the runs, with its hash."""
         return identity(self.config, self.replicas, self.data)
 
     @cached_property
     def folder(self) -> Path:
+        """The folder of the cell, named by that hash."""
         return self.cells / self.identity["sha256"][:16]
 
     def result(self) -> Result | None:

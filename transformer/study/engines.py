@@ -68,7 +68,7 @@ class DaskEngine(Engine):
 
     def __post_init__(self):
         if self.workers is not None and self.workers < 1:
-            raise ConfigError(f"dask: {self.workers} workers compute nothing")
+            raise ConfigError(f"dask.workers: {self.workers} is not a positive number")
 
     def run(self, cells):
         dask, distributed = _libraries()

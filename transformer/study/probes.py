@@ -48,7 +48,7 @@ class LongerText(Probe):
 
     def __post_init__(self):
         if self.factor < 2 or self.tokens < 1:
-            raise ConfigError(f"longertext: {self} is no longer text")
+            raise ConfigError(f"longertext: {self} needs a factor of at least 2, and tokens")
 
     @property
     def label(self):

@@ -21,6 +21,8 @@ LARGE_CRITICAL_VALUE = 1e4
 
 
 class Interval(NamedTuple):
+    """The two ends of an interval."""
+
     low: float
     high: float
 
@@ -53,7 +55,7 @@ def share_interval(count: int, of: int, confidence: float = 0.95) -> Interval:
     Its coverage is at least `confidence` for any probability and any number of trials.
     """
     if not 0 <= count <= of or not of:
-        raise ValueError(f"share_interval: {count} of {of} is no share")
+        raise ValueError(f"share_interval: {count} is not between 0 and {of}")
     low, high = stats.binomtest(count, of).proportion_ci(confidence)
     return Interval(float(low), float(high))
 

@@ -141,7 +141,7 @@ class Study:
         if held_out[0] != held_out[1]:
             raise ConfigError(
                 f"study {self.name}: arm {name} changes the held-out part of {data.source}, so its losses are not "
-                "comparable; vary what is trained on only"
+                "comparable; change the training data only"
             )
         return own
 

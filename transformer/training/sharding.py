@@ -131,7 +131,7 @@ def make_mesh(config: MeshConfig, num_replicas: int, batch_size: int) -> Mesh:
         if number % size:
             raise ConfigError(f"mesh.{name}: {number} {of} cannot be divided by {size}")
     if len({device.process_index for device in devices[:needed]}) < jax.process_count():
-        raise ConfigError(f"mesh: {needed} devices leave out a process; {len(devices)} are there")
+        raise ConfigError(f"mesh: {needed} of {len(devices)} devices leave a process without any")
     return jax.make_mesh(shape, (REPLICA, DATA, MODEL), axis_types=(AxisType.Auto,) * 3, devices=devices[:needed])
 
 

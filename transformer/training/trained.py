@@ -21,8 +21,11 @@ class TrainedRun:
     """The trained replicas of a config; arrays have a leading replica axis R."""
 
     workdir: Path
+    """Folder of the run."""
     config: RunConfig
+    """The config, completed from the data."""
     replicas: Sequence[Replica]
+    """Seeds and numbers of the replicas, in the order of the axis R."""
     all_params: Params
     """Parameters of all replicas as they are evaluated: averaged where the run averages."""
     validation_loss: np.ndarray
