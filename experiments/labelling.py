@@ -1,10 +1,10 @@
-"""Train an encoder to name the class of every token: the values of all parts of a ListOps expression, or your own tags.
+"""Train an encoder to classify every token: by the values of all parts of a ListOps expression, or by your own tags.
 
 python -m experiments.labelling
 python -m experiments.labelling tags --data.path sentences.txt    lines of word<TAB>tag, an empty line between sentences
 
-The class counts at operators and the brackets that end their expressions, whose last is what
-`experiments.classification` asks for alone.
+Labels count at operators and at the brackets that end their expressions; the value at the last bracket is the
+only one that `experiments.classification` asks for.
 """
 
 from dataclasses import dataclass

@@ -28,7 +28,7 @@ class HeadSizes(NamedTuple):
 
 
 class Heads(Variant):
-    """How projections become queries, keys and values of attention maps, and the maps' outputs those of heads."""
+    """How projections become queries, keys and values of attention maps, and how the maps' outputs are combined."""
 
     shares_keys: ClassVar[bool] = True
     """Whether groups of query heads may share key-value heads."""

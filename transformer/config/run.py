@@ -44,7 +44,7 @@ class TextConfig(DataConfig):
     embedded: Literal["topics", "sources"] = "topics"
     """Without a path: the prose of Python's documentation (pydoc_data.topics), or the standard library's sources."""
     tokenizer: Tokenization = Char()
-    """What a token is."""
+    """The tokenizer, which defines what a token is."""
     document_separator: str | None = None
     """Text between documents, which are then packed into rows and do not see each other; None: one text."""
     validation_fraction: float = 0.1

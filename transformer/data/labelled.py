@@ -29,7 +29,7 @@ class LabelledConfig(DataConfig):
     validation_fraction: float = 0.1
     """Share of the lines held out without such a file, in (0, 1)."""
     tokenizer: Tokenization = Word()
-    """What a token is; ListOps expressions have their own symbols."""
+    """The tokenizer of texts; ListOps expressions have their own symbols."""
     task: ListOps = field(default_factory=lambda: ListOps(max_depth=4, max_arguments=4, max_length=48))
     """The kind of expressions, where there is no path."""
     examples: int = 40_000

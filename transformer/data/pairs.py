@@ -42,7 +42,7 @@ class PairsConfig(DataConfig):
     split: Literal["simple", "length", "add_jump"] = "simple"
     """Split of SCAN, whose test part is also the validation part."""
     tokenizer: Tokenization = Symbols()
-    """What a token is."""
+    """The tokenizer, which defines what a token is."""
     shared_vocabulary: bool = False
     """Whether source and target share one tokenizer, trained on both."""
     buckets: int = 4

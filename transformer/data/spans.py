@@ -27,7 +27,7 @@ class SpanConfig(TextConfig):
     """A text some of whose spans are hidden (Raffel et al. 2019, section 3.1.4)."""
 
     tokenizer: Tokenization = Char(special=True)
-    """What a token is."""
+    """The tokenizer, which defines what a token is."""
     rate: float = 0.15
     """Share of tokens that are hidden."""
     mean_span: float = 3.0
