@@ -2,12 +2,12 @@
 
 Expected (Shazeer 2020; Narang et al. 2021): gated below plain at equal parameters (SwiGLU 2.127, GELU 2.179,
 ReLU 2.182 of T5's loss), no ranking among the gates; sigmoid and ELU worse (2.291, 2.270). A linear
-feed-forward sublayer shows what the nonlinearity is worth at all.
+feed-forward sublayer shows how much the nonlinearity helps at all.
 
     python -m experiments.activation                   two cores: 6 minutes
     python -m experiments.activation full              a GPU
 
-Found with the first command (2 layers, d 64, 300 steps, 4 estimation seeds of 6, learning rate chosen of
+Found with the first command (2 layers, d 64, 300 steps, 4 estimation seeds of 6, learning rate chosen from
 1e-3, 3e-3, 1e-2 on the other 2; jax 0.10.2, two cores with other work, 2026-11-21), nats per token:
 
     gelu          2.2943 ± 0.0254
@@ -19,8 +19,8 @@ Found with the first command (2 layers, d 64, 300 steps, 4 estimation seeds of 6
     bilinear      2.2616 ± 0.0284   -0.0327 ± 0.0251   unresolved
     linear        2.3252 ± 0.0240   +0.0309 ± 0.0182   unresolved
 
-Sign reproduced for sigmoid. Gated ones are ahead of GELU in the mean and not resolved; ReLU and its square
-bear the larger learning rate. 300 steps measure speed of learning: even a linear sublayer is near.
+Sign reproduced for sigmoid. Gated ones are ahead of GELU in the mean, but unresolved; ReLU and its square
+tolerate the larger learning rate. 300 steps measure speed of learning: even a linear sublayer is close.
 """
 
 from experiments import cli

@@ -1,4 +1,4 @@
-"""Train a language model on an algorithmic task and ask it questions that it has not seen.
+"""Train a language model on an algorithmic task and test it on questions it has not seen.
 
 Reference: reversed 3-digit addition, 0.2M parameters, 10k examples: 100 % of held-out sums.
 
@@ -6,8 +6,8 @@ Reference: reversed 3-digit addition, 0.2M parameters, 10k examples: 100 % of he
     python -m experiments.algorithmic recall --model.position rope
     python -m experiments.algorithmic addition-reversed --data.task 'sort(items=8)' --model.max-length 20
 
-An answer counts as right when every token of it is the model's most likely one given the question
-and the right tokens before: exactly then greedy decoding writes it.
+An answer counts as right if each of its tokens is the model's most likely one given the question
+and the right tokens before it: exactly then greedy decoding produces it.
 """
 
 from dataclasses import dataclass
@@ -89,7 +89,7 @@ def main() -> None:
 
 
 def answers(trained: Outcome, puzzles: Puzzles) -> str:
-    """A few held-out questions, the best replica's answers by greedy decoding, and the right ones where they differ."""
+    """A few held-out questions with the best replica's greedy answers, and the right ones where they differ."""
     lines, apply, params = [], trained.apply, trained.params()
     for tokens, weights in list(zip(*puzzles.validation.values(), strict=True))[:QUESTIONS]:
         scored = np.flatnonzero(weights) + 1

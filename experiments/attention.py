@@ -1,13 +1,13 @@
-"""Which attention? On text, and on a task that the loss on text hides: recall of pairs seen before.
+"""Which attention? On text, and on a task whose difficulty the loss on text hides: recall of pairs seen before.
 
 Expected: on text at this size most mechanisms are close; on associative recall (Arora et al. 2023,
-Zoology, figure 2) softmax attention answers everything and linear attention of small states does not.
+Zoology, figure 2) softmax attention answers every query and linear attention with small states does not.
 Fewer key-value heads cost little (Ainslie et al. 2023).
 
     python -m experiments.attention                    two cores: 20 minutes
     python -m experiments.attention full               a GPU
 
-The second study, in the folder `recall`, is the task: `exact match` counts examples with every answer right.
+The second study, in the folder `recall`, is that task: `exact match` is the share of examples with every answer right.
 
 Found with the first command (2 layers, d 64; text: 300 steps, 4 estimation seeds of 6, three learning rates;
 recall: 900 steps, 3 estimation seeds of 4, two learning rates; jax 0.10.2, two cores, 2026-11-21): nats per
@@ -22,7 +22,7 @@ token of text, then of recall and the share of examples with all four answers ri
     differential        2.1174 ± 0.0606  +0.0373 ± 0.0371  unresolved  0.0001           1.000
     qk norm             2.0815 ± 0.0322  +0.0014 ± 0.0202  unresolved  0.0001           1.000
 
-As expected: on text a window of 8 tokens costs nothing that 4 seeds resolve, on recall it fails altogether, as
+As expected: on text a window of 8 tokens costs nothing that 4 seeds resolve; on recall it fails completely, as
 does linear attention.
 """
 
@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def recall(command: StudyCommand) -> StudyCommand:
-    """The study of the task: learned all at once after some hundred steps, and by rotary positions much later."""
+    """The study of the task, which is learned suddenly after some hundred steps, with rotary positions much later."""
     changes = {
         "data": AlgorithmicConfig(task=AssociativeRecall(alphabet=32, sequence_length=32)),
         "model.max_length": 32,

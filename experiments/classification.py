@@ -1,4 +1,4 @@
-"""Train an encoder to name the class of a text: the value of a ListOps expression, or a label of your own texts.
+"""Train an encoder to classify texts: by the value of a ListOps expression, or by the labels of your own texts.
 
 python -m experiments.classification
 python -m experiments.classification --model.pooling cls --replicas 4
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def examples(trained: Outcome, data: Labelled) -> str:
-    """A few held-out texts with the class given by the best replica, and the right one where it differs."""
+    """A few held-out texts with the class the best replica gives, and the right one where it differs."""
     some = {name: a[:EXAMPLES] for name, a in data.validation.items()}
     logits = trained.apply(trained.params(), some["inputs"], valid_BL=some["valid"])
     lines = []

@@ -1,4 +1,4 @@
-"""Command lines over frozen dataclasses: variants in their text form, errors in one line, exit code 2."""
+"""Command lines for frozen dataclasses: variants in their text form, errors as one line with exit code 2."""
 
 import contextlib
 import dataclasses
@@ -23,7 +23,7 @@ UNSET = "unset"
 
 @REGISTRY.primitive_rule
 def _variant_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
-    """A variant is one word of the command line: its text form; `unset` where there need not be one."""
+    """Reads a variant as one word, its text form, or as `unset` where it may be None."""
     family, optional = variant_of(info.type), NoneType in get_args(info.type)
     if family is None:
         return None
@@ -42,7 +42,7 @@ def _variant_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
 
 @REGISTRY.primitive_rule
 def _optional_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
-    """A number or a text that there need not be: `none`, as the help of the fields says."""
+    """Reads a number or a text that may be None, which is written `none`."""
     options = get_args(info.type)
     kinds = [kind for kind in (int, float, str) if set(options) == {kind, NoneType}]
     if not kinds:
@@ -59,7 +59,7 @@ def _optional_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
 
 @REGISTRY.primitive_rule
 def _variants_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
-    """Several variants are as many words."""
+    """Reads several variants as one word each."""
     family = item_of(info.type)
     if family is None:
         return None
@@ -76,7 +76,7 @@ def parse(cls: type[T], presets: Mapping[str, T], arguments: list[str] | None = 
     """The command line as a value of `cls`; its first word may name a preset to start from.
 
     Raises:
-      ConfigError: anything wrong with it, in one line.
+      ConfigError: whatever is wrong with it, in one line.
     """
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     default = next(iter(presets.values()))
@@ -102,14 +102,14 @@ def parse(cls: type[T], presets: Mapping[str, T], arguments: list[str] | None = 
 
 
 def _one_line(box: str) -> str:
-    """The message in the box that tyro draws, without the frame and without the pointer to --help."""
+    """The message in the box that tyro draws, without its frame and the hint at --help."""
     lines = [line.strip("│ ").strip() for line in box.splitlines() if line.startswith("│")]
     text = " ".join("" if set(line) == {"─"} else line for line in lines)
     return text.partition("For full helptext")[0].partition("Argument helptext")[0].strip()
 
 
 def main(run: Callable[[], None]) -> None:
-    """Call `run`; a wrong choice is one line and exit code 2, a full disk 74, a saved interruption 75."""
+    """Call `run`; errors are one line. Exit codes: 2 for a wrong choice, 74 for a full disk, 75 for an interruption."""
     try:
         run()
     except (ConfigError, CheckpointError) as error:
@@ -124,7 +124,7 @@ def main(run: Callable[[], None]) -> None:
 
 
 def extend(config: Any, cls: type[T], **more: Any) -> T:
-    """A config as a command, which has more fields."""
+    """A config as a command, which has further fields."""
     return cls(**{f.name: getattr(config, f.name) for f in dataclasses.fields(config)}, **more)
 
 

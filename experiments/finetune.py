@@ -1,10 +1,10 @@
-"""Train a published model further, and beside it the same model from scratch.
+"""Train a published model further and, for comparison, the same model from scratch.
 
 python -m experiments.finetune --from gpt2 --data.path input.txt --model.max-length 128
 python -m experiments.finetune classes --from bert --data.path reviews.tsv --model.max-length 64
 
-The folder is one that `transformer.pretrained.load` reads, or its name on the hub; its tokenizer.json, where there
-is one, is the tokenizer. Both arms have the same seeds, batches and learning rates, and each is judged at its own
+The model is a folder that `transformer.pretrained.load` reads, or a name on the hub; its tokenizer.json, where there
+is one, is the tokenizer. Both arms have the same seeds, batches and learning rates, and each is evaluated at its own
 best one. `classes` puts a new output on the layers of any model of tokens.
 """
 
@@ -85,7 +85,7 @@ def main() -> None:
 
 
 def asked(words: list[str]) -> str:
-    """What follows --from; it is read first, because it decides the defaults of all other options."""
+    """The value of --from, which is read first, because it decides the defaults of all other options."""
     if "--from" not in words[:-1]:
         raise ConfigError("from: which model? give --from FOLDER")
     return words[words.index("--from") + 1]
@@ -110,13 +110,13 @@ def of_classes(published: ModelConfig, folder: str) -> Classes:
 
 
 def tokenizer(folder: str, otherwise: Tokenization) -> Tokenization:
-    """That of the folder, with the tokens it puts around a text; or one to be trained where it has none."""
+    """The tokenizer of the folder, with the tokens it puts around a text, or `otherwise` where it has none."""
     path = Path(folder) / "tokenizer.json"
     return FromFile(str(path), special=isinstance(otherwise, Word)) if path.is_file() else otherwise
 
 
 def fitting(folder: str, model: ModelConfig) -> Params:
-    """What a model takes over: all that it has too; of trained positions those up to its length.
+    """The published parameters that a model takes over: all that it also has, trained positions cut to its length.
 
     Raises:
       ConfigError: a parameter has another shape in the folder.
@@ -164,7 +164,7 @@ def conclude(arms: dict[str, Outcome], workdir: Path) -> None:
 
 
 def keep(trained: Outcome) -> str:
-    """Write the best replica as a published model; where it is, or why it is none. All processes call it."""
+    """Write the best replica as a published model; returns where, or why not. All processes call it."""
     folder, params = trained.workdir / "model", trained.params()
     if not hosts.is_writer():
         return ""
@@ -177,7 +177,7 @@ def keep(trained: Outcome) -> str:
 
 
 def best_rate(trained: Outcome) -> tuple[float, list[int]]:
-    """The learning rate with the lowest mean loss, one that diverged being the worst, and its replicas."""
+    """(learning rate with the lowest mean loss, its replicas); a diverged rate counts as the worst."""
     rates = [replica.filled(trained.config.optimizer).learning_rate for replica in trained.replicas]
     losses = np.nan_to_num(trained.validation_loss, nan=np.inf)
     rate = min(dict.fromkeys(rates), key=lambda rate: losses[[r == rate for r in rates]].mean())

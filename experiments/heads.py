@@ -1,19 +1,19 @@
-"""Do several heads bear bad initial values better? One, two, four and eight heads of one width, seed by seed.
+"""Are several heads more robust to bad initial values? One, two, four and eight heads at one width, seed by seed.
 
 Expected (Prince 2023, section 12.3.3): multiple heads "appear to make the self-attention network more robust
-to bad initializations": over seeds the loss should scatter less, and fewer seeds should fail. The task is
-associative recall of two pairs, which one head in each of two layers can answer, and which is learned late and
+to bad initializations": the loss should vary less over seeds, and fewer seeds should fail. The task is
+associative recall of two pairs, which one head in each of two layers can solve, and which is learned late and
 suddenly. Numbers of parameters are equal; the learning rate is chosen for each arm.
 
     python -m experiments.heads                    two cores with other work on them: 18 minutes
     python -m experiments.heads full               a GPU
     python -m experiments.heads --replicas 40 --arms '1 head' '4 heads'
 
-In the first study matrices begin with a deviation of 0.02, as GPT-2's; in the second, in the folder `bad`, of
-0.2, with scores of a deviation of 2.6 before the first step. A seed has failed where its loss ends above 0.2:
-who knows which two values there were, and not which belongs to which key, is at 0.35 or more.
+In the first study the initial standard deviation of matrices is 0.02, as in GPT-2; in the second, in the folder
+`bad`, it is 0.2, and that of scores before the first step is 2.6. A seed has failed if its loss ends above 0.2:
+a model that knows the two values but not which belongs to which key has 0.35 or more.
 
-Found with the first command (2 layers, d 64, 500 steps, 12 estimation seeds of 16, learning rate chosen of 3e-4,
+Found with the first command (2 layers, d 64, 500 steps, 12 estimation seeds of 16, learning rate chosen from 3e-4,
 1e-3, 3e-3 on the other 4; jax 0.10.2, two cores, 18 min with other work on the machine, 2026-11-22): nats per
 answer, their standard deviation over seeds and the worst, and the share of seeds that failed with its 95 % interval:
 
@@ -30,12 +30,12 @@ answer, their standard deviation over seeds and the worst, and the share of seed
     8 heads  0.3198 ± 0.0477  -0.4119 ± 0.0500  better  0.075  0.435  11/12  0.92 [0.62, 1.00]
 
 The claim holds for initial values that are bad for all seeds, and is reversed for good ones. From large matrices
-several heads are on their way after 500 steps and one head has learned nothing but which values there were; from
+several heads have made progress after 500 steps, and one head has learned only which values there were; from
 small ones heads of 8 or 16 features find the answer later than wider ones, and most seeds of eight heads not yet.
-Scatter over seeds is no measure of robustness here: it is largest where some have found the answer and some have
-not. At 500 steps all this is speed of learning. In a run before, with rates up to 1e-2 and without 3e-4, the order
+Spread over seeds does not measure robustness here: it is largest where some have found the answer and some have
+not. At 500 steps all this is speed of learning. In an earlier run, with rates up to 1e-2 and without 3e-4, the order
 was the same at a deviation of 0.3 (0.848, 0.753, 0.694, 0.643, no seed succeeds) and unresolved at 0.15, where all
-but one seed of one head succeed; everything else was as above. The deviation of 0.2 was taken
+but one seed of one head succeed; everything else was as above. The deviation of 0.2 was chosen
 after those two, so read the second table as exploratory. No run diverged.
 """
 
@@ -57,7 +57,7 @@ from transformer.study.statistics import share_interval
 ARMS = {f"{count} head{'s' * (count > 1)}": {"model.num_heads": count} for count in (1, 2, 4, 8)}
 PROBES = (BeforeTraining(SaturatedRows()),)
 FAILED = 0.2
-"""Nats per answer."""
+"""Loss above which a seed has failed, in nats per answer."""
 TASK = {
     "data": AlgorithmicConfig(task=AssociativeRecall(alphabet=16, sequence_length=16, pairs=2)),
     "model.max_length": 16,
@@ -92,7 +92,7 @@ def show(report: Report) -> None:
 
 
 def failures(arm: ArmReport) -> int:
-    """Estimation seeds that diverged or ended above `FAILED`."""
+    """Number of estimation seeds that diverged or ended above `FAILED`."""
     return sum(not loss <= FAILED for loss in arm.estimates)
 
 

@@ -1,10 +1,10 @@
-"""Train an encoder to name the class of every token: the values of all parts of a ListOps expression, or your own tags.
+"""Train an encoder to classify every token: by the values of all parts of a ListOps expression, or by your own tags.
 
 python -m experiments.labelling
 python -m experiments.labelling tags --data.path sentences.txt    lines of word<TAB>tag, an empty line between sentences
 
-The class counts at operators and the brackets that end their expressions, whose last is what
-`experiments.classification` asks for alone.
+Labels count at operators and at the brackets that end their expressions; the value at the last bracket is the
+only one that `experiments.classification` asks for.
 """
 
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def examples(trained: Outcome, data: Labelled) -> str:
-    """A few held-out texts, behind each token that counts the class given by the best replica."""
+    """A few held-out texts, with the best replica's class after each token that counts."""
     some = {name: a[:EXAMPLES] for name, a in data.validation.items()}
     logits = trained.apply(trained.params(), some["inputs"], valid_BL=some["valid"])
     rows = zip(*(some[n] for n in ("inputs", "labels", "weights")), np.asarray(logits.argmax(-1)), strict=True)

@@ -1,4 +1,4 @@
-"""Train a language model on a text and let it write.
+"""Train a language model on a text and sample from it.
 
 Reference: nanoGPT's character model for a CPU (`nanogpt-cpu`, the default preset) on tinyshakespeare:
 1.88 nats on its own 20 batches, 1.895 on 400.
@@ -8,7 +8,7 @@ Reference: nanoGPT's character model for a CPU (`nanogpt-cpu`, the default prese
     python -m experiments.language_model tiny --stride 8
     python -m experiments.language_model masked
 
-Exit codes: 0 done, 2 a wrong choice, 75 interrupted and saved (the same command with --resume goes on).
+Exit codes: 0 done, 2 a wrong choice, 75 interrupted and saved (the same command with --resume continues).
 """
 
 from dataclasses import dataclass
@@ -40,13 +40,13 @@ class Command(RunOptions):
     workdir: Path = Path("results/language_model")
     """Folder of the run."""
     prompt: str | None = None
-    """What the sample continues; none: the first tokens of the validation part."""
+    """Text that the sample continues; None: the first tokens of the validation part."""
     sample_tokens: int = 300
-    """Length of the sample; a position that does not extrapolate ends it at max_length."""
+    """Number of tokens of the sample; where positions do not extrapolate, it continues in windows of max_length."""
     decoding: Strategy = Sample(temperature=0.8)
-    """How the sample is drawn."""
+    """Strategy of decoding the sample."""
     stride: int | None = None
-    """The validation part is scored again by windows of max_length tokens so far apart; none: only block by block."""
+    """Also score the validation part in windows of max_length tokens this far apart; None: only in blocks."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -77,7 +77,7 @@ def main() -> None:
 
 
 def sliding_window_loss(trained: Outcome, corpus: Corpus, stride: int) -> float | None:
-    """Nats per token of the validation part, each with the most of its past that `stride` allows; mean of the seeds."""
+    """Loss in nats per token of the validation part, in overlapping windows; the mean over seeds, or None."""
     losses, tokens = np.full(len(trained.replicas), np.nan), jnp.asarray(corpus.validation)
     how = {"window": trained.config.model.max_length, "stride": stride}
     apply = trained.apply
@@ -87,7 +87,7 @@ def sliding_window_loss(trained: Outcome, corpus: Corpus, stride: int) -> float 
 
 
 def continue_prompt(trained: Outcome, corpus: Corpus, prompt: np.ndarray, command: Command) -> str:
-    """The prompt and its continuation by the best replica, window after window where positions end."""
+    """The prompt with its continuation by the best replica, window after window where positions end."""
     model, tokens, apply, params = trained.config.model, prompt, trained.apply, trained.params()
     key = jax.random.key(command.seed)
     while (missing := len(prompt) + command.sample_tokens - len(tokens)) > 0:
@@ -100,7 +100,7 @@ def continue_prompt(trained: Outcome, corpus: Corpus, prompt: np.ndarray, comman
 
 
 def fill_in(trained: Outcome, corpus: Corpus, prompt: np.ndarray, command: Command) -> str:
-    """A text with hidden tokens, and what the best replica puts in their place."""
+    """A text with hidden tokens, and the best replica's guesses for them."""
     assert isinstance(command.objective, MaskedToken)
     tokens = jnp.asarray(corpus.validation[None, : trained.config.model.max_length])
     hidden = jax.random.uniform(jax.random.key(command.seed), tokens.shape) < command.objective.rate

@@ -1,9 +1,9 @@
-"""Does the best learning rate stay where it is when the model is widened? The standard parametrization beside µP.
+"""Does the best learning rate stay the same when the model gets wider? The standard parametrization against µP.
 
-Expected (Yang et al. 2022, Tensor Programs V, figure 1): under µP all widths are best at one learning rate, and
+Expected (Yang et al. 2022, Tensor Programs V, figure 1): under µP all widths have the same best learning rate, and
 wider is better at each; under the standard parametrization the best learning rate falls with the width. In
-both, matrices begin with the variance 1/fan-in, so that at the smallest width the two differ in the scale of
-attention alone. `learning_rates.png` shows loss against learning rate.
+both, matrices are initialized with variance 1/fan-in, so that at the smallest width the two differ only in the
+scale of attention. `learning_rates.png` shows loss against learning rate.
 
     python -m experiments.mup                          two cores: minutes
     python -m experiments.mup full                     a GPU
@@ -17,7 +17,7 @@ per token and the best of six learning rates:
       128   2.3404 ± 0.0979   0.002     2.6471 ± 0.2532   0.004
 
 Not as expected: µP halves the drift of the best learning rate and does not stop it, and wider is not better
-in so few steps. The seeds are too few to say more; what grows with the width and what does not is tested.
+after so few steps. There are too few seeds to say more; tests check what grows with the width and what does not.
 """
 
 from typing import Any
@@ -32,7 +32,7 @@ PARTS = (4, 2, 1)
 
 
 def arms(command: StudyCommand) -> dict[str, dict[str, Any]]:
-    """A quarter and a half of the command's width, and all of it, both ways; µP goes from the smallest."""
+    """The command's width, a half and a quarter of it, in both parametrizations; µP scales from the smallest."""
     made: dict[str, dict[str, Any]] = {}
     for width in (command.model.d_model // part for part in PARTS):
         changes = {"model.d_model": width, "model.initializer": FanIn()}

@@ -1,14 +1,14 @@
-"""Which norm? LayerNorm with less and less of it, RMSNorm, and what claims to do without statistics.
+"""Which norm? LayerNorm with fewer and fewer parts, RMSNorm, and norms without statistics.
 
 Expected: LayerNorm without bias, RMSNorm (Narang et al. 2021: 2.167 against 2.182 of T5's loss) and DyT with
 embeddings times √d (Zhu et al. 2025, appendix; small inputs leave tanh linear) are as good as LayerNorm;
-without any norm training is slower and bears fewer learning rates. What the loss hides is in the columns
-`sensitivity` to the learning rate and `diverged`.
+without any norm training is slower and works at fewer learning rates, which the loss hides and the columns
+`sensitivity` (to the learning rate) and `diverged` show.
 
     python -m experiments.norm_method                  two cores: 4 minutes
     python -m experiments.norm_method full             a GPU
 
-Found with the first command (2 layers, d 64, 300 steps, 4 estimation seeds of 6, learning rate chosen of
+Found with the first command (2 layers, d 64, 300 steps, 4 estimation seeds of 6, learning rate chosen from
 1e-3, 3e-3, 1e-2 on the other 2; jax 0.10.2, two cores, 2026-11-21), nats per token, and sensitivity:
 
     layernorm      2.2856 ± 0.0230                                0.074
@@ -21,8 +21,8 @@ Found with the first command (2 layers, d 64, 300 steps, 4 estimation seeds of 6
     none           2.4562 ± 0.0298   +0.1705 ± 0.0417  worse       0.326
 
 RMSNorm and no bias: as expected, not resolved. Without a norm the sensitivity is four times as large.
-No run diverged. DyT does not learn to look at the context, and embeddings times √d do not help at this size and
-number of steps: against the paper's expectation.
+No run diverged. DyT does not learn to use the context, and embeddings times √d do not help at this size and
+number of steps, contrary to the paper.
 """
 
 from experiments import cli

@@ -9,15 +9,15 @@ ones do not; at few layers with warm-up the placements are close.
     python -m experiments.norm_position --data.path input.txt --optimizer.warmup-steps 0
 
 Found with the first command (2 layers, d 64, 500 steps, 4 estimation seeds of 6, learning rate
-chosen of 1e-3, 3e-3, 1e-2 on the other 2; jax 0.10.2, two cores, 2026-11-20), nats per token:
+chosen from 1e-3, 3e-3, 1e-2 on the other 2; jax 0.10.2, two cores, 2026-11-20), nats per token:
 
     pre       2.1510 ± 0.0305
     post      2.2153 ± 0.0369   +0.0644 ± 0.0259   worse
     sandwich  2.3255 ± 0.0400   +0.1745 ± 0.0584   worse
     none      2.3033 ± 0.0066   +0.1523 ± 0.0334   worse
 
-Sign reproduced for post against pre, at a schedule so short that it measures speed of learning, not
-end points. No run diverged. Seeds hardly correlated over arms (ρ = 0.01): pairing gained nothing here.
+Sign reproduced for post against pre, with a schedule so short that it measures speed of learning, not
+final losses. No run diverged. Seeds hardly correlate between arms (ρ = 0.01), so pairing gained nothing here.
 """
 
 from experiments import cli

@@ -1,15 +1,15 @@
 """Which positional scheme? At the length of training, and on texts twice and four times as long.
 
 Expected (Press et al. 2021): on longer texts sinusoids collapse first, then rotary positions, then T5's
-bias; ALiBi goes on. At the length of training relative schemes are ahead early (RoPE above all). The
+bias; ALiBi stays as good. At the length of training relative schemes are ahead early (RoPE above all). The
 column `loss at 2x length` is the loss of tokens past the length of training.
 
     python -m experiments.position                     two cores: 6 minutes
     python -m experiments.position full                a GPU
 
 Found with the first command (2 layers, d 64, 300 steps of 32 characters, 4 estimation seeds of 6,
-learning rate chosen of 1e-3, 3e-3, 1e-2 on the other 2; jax 0.10.2, two cores with other work,
-2026-11-21), nats per token, and past the length of training at 2 and at 4 times it:
+learning rate chosen from 1e-3, 3e-3, 1e-2 on the other 2; jax 0.10.2, two cores with other work,
+2026-11-21), nats per token, and at tokens past the length of training in 2 and 4 times as long a text:
 
     learned                    2.2943 ± 0.0254
     none                       2.2721 ± 0.0152   -0.0222 ± 0.0151  unresolved  2.3832  2.3816
@@ -20,7 +20,7 @@ learning rate chosen of 1e-3, 3e-3, 1e-2 on the other 2; jax 0.10.2, two cores w
     t5 bias                    2.1573 ± 0.1039   -0.1370 ± 0.0974  unresolved  2.3294  2.3774
 
 Signs reproduced: RoPE is first at the length of training and loses most past it, then T5's bias; ALiBi
-goes on as it is. Sinusoids of unit size drown embeddings of standard deviation 0.02. No run diverged.
+stays as good. Sinusoids of unit size drown embeddings of standard deviation 0.02. No run diverged.
 """
 
 from experiments import cli

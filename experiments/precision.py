@@ -1,6 +1,6 @@
-"""Does bfloat16 compute cost loss? The same runs, seed by seed, in float32 and in bfloat16.
+"""Does computing in bfloat16 cost loss? The same runs, seed by seed, in float32 and in bfloat16.
 
-Parameters, norms, softmax and loss are float32 in both; `experiments.benchmarks.training` has the speed.
+Parameters, norms, softmax and loss are float32 in both; `experiments.benchmarks.training` measures the speed.
 
     python -m experiments.precision --data.path input.txt
 """

@@ -1,4 +1,4 @@
-"""What all commands that train one config share: the options, the training, and result.json."""
+"""What commands that train one config share: the options, the training, and result.json."""
 
 import dataclasses
 import json
@@ -27,22 +27,22 @@ from transformer.training.loop import Observer, Outcome, train
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions(RunConfig):
-    """Of every command that trains."""
+    """Options of every command that trains."""
 
     workdir: Path = Path("results/run")
     """Folder of the run."""
     seed: int = 0
     """First seed."""
     replicas: int = 1
-    """Seeds per learning rate, all in one compiled program."""
+    """Number of seeds per learning rate; all runs are one compiled program."""
     learning_rates: tuple[float, ...] = ()
-    """Peak learning rates, each with every seed; none: optimizer.learning-rate."""
+    """Peak learning rates, each with every seed; empty: optimizer.learning-rate."""
     resume: bool = False
-    """Go on with the run in workdir where there is one."""
+    """Continue the run in workdir where there is one."""
     overwrite: bool = False
     """Delete the run in workdir."""
     strict: bool = False
-    """Stop at a damaged checkpoint instead of going on from the one before."""
+    """Stop at a damaged checkpoint instead of continuing from the one before it."""
     mesh: MeshConfig = AUTOMATIC
     """How the devices share the work."""
     hosts: HostsConfig = ALONE
@@ -60,7 +60,7 @@ class RunOptions(RunConfig):
 
 
 def load(command: RunOptions) -> Dataset:
-    """The data of a command; a run that goes on keeps its tokenizer."""
+    """The data of a command; a run that is resumed keeps its tokenizer."""
     return load_data(command.data, command.workdir if command.resume else None)
 
 
@@ -71,7 +71,7 @@ def train_command(
     observe: Observer | None = None,
     initial: Callable[[ModelConfig], Params] | None = None,
 ) -> Outcome:
-    """Start JAX and train what the command says; `initial` makes parameters that the model begins with."""
+    """Start JAX and train as the command says; `initial` makes initial parameters for the model."""
     config = data.complete(cli.fields_of(command, kind))
     runtime.start()
     hosts.connect(command.hosts)
@@ -89,12 +89,12 @@ def train_command(
 
 
 def summarize(trained: Outcome, metrics: dict[str, Any], metric_by_replica: np.ndarray) -> dict[str, Any]:
-    """What result.json holds.
+    """The content of result.json.
 
     Args:
       trained: the run.
-      metrics: of the task, by name.
-      metric_by_replica: (R,) of the first of them.
+      metrics: metrics of the task, by name.
+      metric_by_replica: (R,) values of the first of them.
     """
     from transformer.study.statistics import mean_interval  # loaded late: scipy
 
@@ -156,5 +156,5 @@ def conclude(trained: Outcome, result: dict[str, Any], metric: str, sample: str)
 
 
 def mean_of(values: np.ndarray, trained: Outcome) -> float | None:
-    """Over the replicas with the best learning rate that did not diverge."""
+    """The mean over the healthy replicas of the best learning rate; None without any."""
     return float(values[trained.at_best_rate].mean()) if trained.healthy.any() else None

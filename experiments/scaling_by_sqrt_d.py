@@ -1,16 +1,16 @@
 """Why 1/√d? Attention with scores scaled by 1/√d, by nothing, by 1/d and by a trained number, heads of 128.
 
 Expected (Vaswani et al. 2017, section 3.2.1): with queries and keys of variance 1 unscaled scores have a
-deviation of √d, softmax is saturated, its gradients are small and learning is slower. That is the first
-study (initializer `fanin`). In the second, in the folder `small`, matrices begin as GPT-2's, with a
-deviation of 0.02: scores are small however they are scaled, and the choice should matter less.
+standard deviation of √d, softmax is saturated, its gradients are small and learning is slower. That is the first
+study (initializer `fanin`). In the second, in the folder `small`, matrices are initialized as in GPT-2, with a
+standard deviation of 0.02: scores are small with any scale, and the choice should matter less.
 
     python -m experiments.scaling_by_sqrt_d                    two cores with other work on them: 10 minutes
     python -m experiments.scaling_by_sqrt_d full               a GPU
     python -m experiments.scaling_by_sqrt_d --arms 'one over root d' none --learning-rates 1e-3 1e-2
 
 Found with the first command (2 layers, d 64, 2 heads of 128, 300 steps, 4 estimation seeds of 6, learning rate
-chosen of 1e-3, 3e-3, 1e-2 on the other 2; jax 0.10.2, two cores, 9 min 37 s with other work on the machine,
+chosen from 1e-3, 3e-3, 1e-2 on the other 2; jax 0.10.2, two cores, 9 min 37 s with other work on the machine,
 2026-11-22): nats per token; the share of queries with more than 0.99 of their attention on one key, before and
 after training; and the norm of the gradient of query and key kernels before it:
 
@@ -26,11 +26,11 @@ after training; and the norm of the gradient of query and key kernels before it:
     one over d       2.1913 ± 0.0360   +0.0235 ± 0.0143  worse       0.000  0.002  0.001
     learned          2.1749 ± 0.0284   +0.0071 ± 0.0309  unresolved  0.000  0.185  0.012
 
-As expected, unscaled scores begin saturated and learn more slowly, at their own best learning rate. But the
-gradient of queries and keys does not vanish: it is 3.8 times as large, since the factor on the scores is on their
-gradient too. It is less than the √128 = 11.3 times as large that it is with small matrices, where nothing is
-saturated: there saturation comes with training, and the loss is worse all the same. The arm with small gradients
-is 1/d, and it is behind as well, though by less and with the fewest saturated queries. No run diverged.
+As expected, unscaled scores are saturated initially and learn more slowly, at their own best learning rate. But
+the gradient of queries and keys does not vanish: it is 3.8 times as large, since the factor on the scores is also
+on their gradient. That is less than the √128 = 11.3 times with small matrices, where nothing is saturated
+initially; there saturation comes with training, and the loss is still worse. The arm with small gradients
+is 1/d, which is worse as well, though by less and with the fewest saturated queries. No run diverged.
 """
 
 import dataclasses
@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def small(command: StudyCommand) -> StudyCommand:
-    """The study in which queries and keys begin near zero."""
+    """The study in which queries and keys are initially near zero."""
     workdir = command.workdir / "small"
     return dataclasses.replace(command.replace({"model.initializer": Normal(0.02)}), workdir=workdir)
 

@@ -1,4 +1,4 @@
-"""Train an encoder-decoder to say what is hidden in a text (span corruption of T5, Raffel et al. 2019).
+"""Train an encoder-decoder to reproduce hidden spans of a text (span corruption of T5, Raffel et al. 2019).
 
 python -m experiments.span_corruption
 python -m experiments.span_corruption --data.path input.txt --data.rate 0.3 --data.mean-span 5
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def examples(trained: Outcome, data: Spans) -> str:
-    """Held-out texts with holes, what the best replica puts into them, and what stood there."""
+    """Held-out texts with holes, the best replica's guesses for them, and the hidden spans."""
     batch = {name: a[0, :EXAMPLES] for name, a in data.validation_batches(trained.config, 1).items()}
     inputs = {"source_BS": jnp.asarray(batch["source"])}
     start = jnp.full((len(batch["source"]), 1), START, jnp.int32)

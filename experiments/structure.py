@@ -1,7 +1,7 @@
 """Which structure? The same sublayers in another order or number, at equal parameters and at equal operations.
 
 Expected: parallel attention and feed-forward cost little (PaLM, 2022); macaron (Lu et al. 2019) gains little;
-without feed-forward or without attention much is lost; experts gain at equal operations, not at equal
+removing feed-forward or attention loses much; experts gain at equal operations, not at equal
 parameters (Fedus et al. 2021; Narang et al. 2021: Switch 2.135 against 2.182 of T5's loss at equal operations).
 
     python -m experiments.structure                    two cores: minutes
@@ -19,7 +19,7 @@ Found at equal parameters (2 layers, d 64, 300 steps, 4 estimation seeds of 6; j
 Parallel costs little: sign as expected, not resolved. Macaron gains nothing here. 300 steps measure
 speed of learning, and narrow networks learn more slowly.
 
-Found at equal operations (the same; steps solved for):
+Found at equal operations (the same, with steps chosen to match):
 
     sequential         2.2943 ± 0.0254
     parallel           2.3057 ± 0.0134   +0.0114 ± 0.0191   unresolved
@@ -29,11 +29,11 @@ Found at equal operations (the same; steps solved for):
     attention only     2.1959 ± 0.0291   -0.0985 ± 0.0183   better
     feed-forward only  2.3884 ± 0.0318   +0.0940 ± 0.0442   worse
 
-What costs less a step gets more steps, and that decides here: attention only had 2.4 times as many, macaron
-and deep ones two thirds and half. Experts are no gain yet, against the expectation.
+Arms that cost less per step get more steps, which decides here: attention only had 2.4 times as many, macaron
+two thirds and twice as deep half. Experts do not gain yet, against the expectation.
 
-Two studies, in the folders `parameters` and `flops`: d_ff is solved for so that every arm has as many
-parameters as the baseline, or number of steps so that it costs as many operations in all.
+There are two studies, in the folders `parameters` and `flops`: d_ff is chosen so that every arm has as many
+parameters as the baseline, or the number of steps so that it costs as many operations in total.
 """
 
 import dataclasses

@@ -27,21 +27,21 @@ class StudyCommand(RunConfig):
     seed: int = 0
     """First seed."""
     replicas: int = 6
-    """Seeds per learning rate; all runs of an arm are one compiled program."""
+    """Number of seeds per learning rate; all runs of an arm are one compiled program."""
     selection_seeds: int | None = None
-    """Seeds that only choose the learning rate; none: a third."""
+    """Number of seeds that only select the learning rate; None: a third of them."""
     learning_rates: tuple[float, ...] = (1e-3, 3e-3, 1e-2)
     """Peak learning rates that every arm tries."""
     arms: tuple[str, ...] = ()
-    """Arms to run, by name, the first one the baseline; none: all."""
+    """Names of the arms to run, of which the first is the baseline; empty: all."""
     margin: float = 0.01
     """Differences below this, in nats per token, count as equivalent."""
     match: Budget | None = None
-    """Give every arm as much of this as the baseline."""
+    """The cost in which every arm is made to match the baseline; None: arms may differ."""
     match_by: Knob = "d_ff"
-    """What is solved for to match it."""
+    """The number that is changed for this."""
     resume: bool = False
-    """Go on with the study in workdir where there is one: finished arms are read."""
+    """Continue the study in workdir where there is one; finished arms are read."""
     overwrite: bool = False
     """Delete the study in workdir."""
     mesh: MeshConfig = AUTOMATIC
@@ -86,7 +86,7 @@ def run_study(
 def run_parsed(
     name: str, arms: Mapping[str, Mapping[str, Any]], command: StudyCommand, probes: tuple[Probe, ...] = ()
 ) -> Report:
-    """The same of a command that is parsed already; what was found."""
+    """Run the study of a command that is parsed already; returns its report."""
     if unknown := [arm for arm in command.arms if arm not in arms]:
         raise ConfigError(f"arms: no arm {unknown[0]!r}{nearest(unknown[0], arms)}")
     arms = {arm: arms[arm] for arm in command.arms} if command.arms else arms
@@ -121,8 +121,6 @@ def prepare(command: StudyCommand) -> None:
     if not (found := contents(command.workdir)) or command.resume:
         return
     if not command.overwrite or "cells" not in found:
-        raise ConfigError(
-            f"workdir: {command.workdir} is not empty; --resume goes on with it, --overwrite starts again"
-        )
+        raise ConfigError(f"workdir: {command.workdir} is not empty; --resume continues it, --overwrite starts again")
     with locked(command.workdir):
         clear(command.workdir)

@@ -1,7 +1,7 @@
 """Train an encoder-decoder on pairs of texts and translate the test part.
 
-Without data: SCAN (Lake and Baroni 2018), regenerated from its grammar; the simple split, and beside
-it the length split, on which such models fail.
+Without data: SCAN (Lake and Baroni 2018), regenerated from its grammar; the simple split and, for
+comparison, the length split, on which such models fail.
 
     python -m experiments.translation                                     two cores: see the README
     python -m experiments.translation scan --data.split add_jump --also none
@@ -50,7 +50,7 @@ from transformer.models.pure import Apply, Params
 from transformer.training.loop import Observer
 
 ROWS = 100
-"""Sentences decoded at once."""
+"""Number of sentences decoded at once."""
 GREEDY = Greedy()
 
 
@@ -62,13 +62,13 @@ class Command(RunOptions):
     workdir: Path = Path("results/translation")
     """Folder of the run."""
     metric: Literal["exact_match", "bleu"] = "exact_match"
-    """Of the test part: translations that are right in every token, or tokenised BLEU4."""
+    """Metric on the test part: the share of translations right in every token, or tokenised BLEU4."""
     decoding: tuple[str, ...] = ("greedy",)
     """Strategies in text form; the last one gives the metric."""
     observed: int = 0
-    """Test sentences that are translated greedily at every evaluation, for the metric against minutes."""
+    """Number of test sentences translated greedily at every evaluation, to show the metric over time."""
     also: Literal["none", "length", "add_jump"] = "none"
-    """Another split of SCAN that is trained and printed beside."""
+    """Another split of SCAN that is trained too, for comparison."""
 
 
 SCAN = Command(
@@ -100,7 +100,7 @@ MULTI30K_TINY = Command(
     metric="bleu",
     decoding=("greedy", "beam(size=5, early_stopping=True)"),
 )  # fmt: skip
-# For two cores: smaller batches and a shorter schedule, for which post-norm is slow to begin; BLEU on the way.
+# For two cores: smaller batches and a shorter schedule, in which post-norm starts too slowly; BLEU in between.
 MULTI30K_CPU = MULTI30K_TINY.replace(
     {
         "data.batch_tokens": 2000,
@@ -124,7 +124,7 @@ def main() -> None:
 
 
 def run(command: Command, strategies: Sequence[Strategy]) -> None:
-    """Train, translate the test part with every replica and strategy, and write what came of it."""
+    """Train, translate the test part with every replica and strategy, and write the results."""
     data = load(command)
     assert isinstance(data, Pairs)
     trained = train_command(command, TranslationRun, data, observer(command, data) if command.observed else None)
@@ -145,7 +145,7 @@ def run(command: Command, strategies: Sequence[Strategy]) -> None:
 
 
 def observer(command: Command, data: Pairs) -> Observer:
-    """The metric of the first test sentences, of every replica."""
+    """Measures the metric of every replica on the first test sentences."""
     config = data.complete(cli.fields_of(command, TranslationRun))
     _, apply = pure_model(config.model)
     some = replace(data, test=(data.test[0][: command.observed], data.test[1][: command.observed]))
@@ -161,12 +161,12 @@ def observer(command: Command, data: Pairs) -> Observer:
 
 
 def translate(config: RunConfig, apply: Apply, params: Params, data: Pairs, strategy: Strategy) -> list[str]:
-    """The test sources in the target language; those of similar length are decoded together."""
+    """Translations of the test sources; sources of similar length are decoded together."""
     sources, valid = data.test_sources()
     order = np.argsort(valid.sum(1), kind="stable")
     texts = [""] * len(sources)
     for rows in np.split(order, range(ROWS, len(order), ROWS)):
-        padded = np.resize(rows, ROWS)  # a last, smaller group is filled up, so that one program decodes all
+        padded = np.resize(rows, ROWS)  # the last group is filled up, so that one program decodes all
         length = min(-(-int(valid[rows].sum(1).max()) // 8) * 8, sources.shape[1])
         inputs = {"source_BS": sources[padded, :length], "source_valid_BS": valid[padded, :length]}
         start = jnp.full((ROWS, 1), START, jnp.int32)
@@ -178,7 +178,7 @@ def translate(config: RunConfig, apply: Apply, params: Params, data: Pairs, stra
 
 
 def exact_match(texts: Sequence[str], references: Sequence[str]) -> float:
-    """Share of texts that are their references."""
+    """Share of texts that equal their references."""
     return float(np.mean([text == reference for text, reference in zip(texts, references, strict=True)]))
 
 

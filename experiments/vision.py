@@ -1,4 +1,4 @@
-"""Train a vision transformer to name digits, or a transformer to fill in hidden patches of them.
+"""Train a vision transformer to classify digits, or a transformer to fill in hidden patches of them.
 
 Reference: scikit-learn's digits, first half for training, last 899 for testing, unshuffled: 0.97 with a
 support vector machine (scikit-learn's documentation).
@@ -87,7 +87,7 @@ def train_on_pictures(command: RunOptions, kind: type[RunConfig]) -> tuple[Outco
 
 
 def classify(command: Classify) -> None:
-    """Test accuracy, and predictions.png."""
+    """Train, measure the test accuracy, and write predictions.png."""
     trained, data = train_on_pictures(command, VisionRun)
     accuracy = trained.accuracy
     result = summarize(trained, {"accuracy": mean_of(accuracy, trained)}, accuracy)
@@ -100,7 +100,7 @@ def classify(command: Classify) -> None:
 
 
 def reconstruct(command: Reconstruct) -> None:
-    """Squared error of hidden patches, and reconstructions.png: images, what was shown of them, what was made of it."""
+    """Train, measure the error on hidden patches, and write reconstructions.png: shown parts and results."""
     trained, data = train_on_pictures(command, ReconstructionRun)
     losses = trained.validation_loss
     result = summarize(trained, {"squared_error": mean_of(losses, trained)}, losses)
@@ -117,12 +117,12 @@ def reconstruct(command: Reconstruct) -> None:
 
 
 def spread_out(count: int) -> np.ndarray:
-    """`SHOWN` of so many, evenly: a file may be sorted by class."""
+    """`SHOWN` indices spread evenly over `count`, because a file may be sorted by class."""
     return np.linspace(0, count - 1, SHOWN).astype(int)
 
 
 def show_pictures(path: Path, rows, titles=None) -> None:
-    """Images side by side, one row below the other."""
+    """Write rows of images to a picture."""
     import matplotlib.pyplot as plt  # loaded late: matplotlib takes longer than the first step
 
     figure, axes = plt.subplots(len(rows), SHOWN, figsize=(SHOWN * 0.7, len(rows) * 0.9), layout="constrained")

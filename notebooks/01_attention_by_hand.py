@@ -131,7 +131,7 @@ assert np.allclose(library(q, k, v, scale=1.0), by_rows, atol=1e-5)
 
 # %% [markdown]
 # Biases are often added, $q_n = \beta_q + \Omega_q x_n$. One of the three does nothing: a bias of the keys adds
-# $q_n^\top \beta_k$ to all scores of a query alike, and the softmax does not see what is added to all of them.
+# $q_n^\top \beta_k$ to all scores of a query, and the softmax does not change when all scores grow equally.
 
 # %%
 bias = rng.normal(size=K)
@@ -201,8 +201,8 @@ assert np.allclose(library(q, k, v), expected, atol=1e-5)
 # ## Several heads
 #
 # One attention has one matrix of weights: a token cannot take the subject from one place and the verb from another
-# without mixing them. So $H$ heads have queries, keys and values of size $D/H$ each. Their answers are put side by
-# side, and a last matrix $W_o$ mixes them. In rows this is a matter of axes: (N, D) is cut to (N, H, D/H) and turned
+# without mixing them. So $H$ heads have queries, keys and values of size $D/H$ each. Their outputs are concatenated,
+# and a last matrix $W_o$ mixes them. In rows this is a matter of axes: (N, D) is cut to (N, H, D/H) and turned
 # to (H, N, D/H), "a building of H floors" with one attention on each.
 
 # %%
@@ -261,9 +261,9 @@ assert np.allclose(out, found["blocks.0.attention.out"][0], atol=1e-5)
 # %% [markdown]
 # ## What attention does not know
 #
-# Nothing in all this says which token comes first. When the tokens are put into another order, the answers come in
-# that other order and are the same: attention is **equivariant** to permutations. (It is sometimes called invariant;
-# that would mean that the answers do not move at all, which only holds for a mean over them.) "The man ate the fish"
+# Nothing in all this says which token comes first. When the tokens are put into another order, the outputs are
+# the same in that other order: attention is **equivariant** to permutations. (It is sometimes called invariant;
+# that would mean that the outputs do not change at all, which only holds for a mean over them.) "The man ate the fish"
 # and "the fish ate the man" are the same set of vectors to it.
 
 # %%

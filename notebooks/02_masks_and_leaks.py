@@ -56,7 +56,8 @@ print(np.asarray(allowed).astype(int))
 assert (allowed == np.tril(np.ones((6, 6), bool))).all()
 
 # %% [markdown]
-# With the mask, all at once is the same as one prefix after another, each read by itself. That is what makes it honest.
+# With the mask, reading all at once is the same as reading one prefix after another, each on its own. That is why
+# its predictions are honest.
 
 # %%
 q, k, v = jax.random.normal(jax.random.key(2), (3, 1, 6, 1, 4))
@@ -198,8 +199,8 @@ assert np.allclose(read(padded + 11 * ~valid, valid_BL=valid)[:, :4], alone, ato
 
 # %% [markdown]
 # Another proposal is to have no mask and let `<EMPTY>` tokens fill the blank. They are then tokens like any other:
-# they have keys, so they get weight, and values, so they are mixed in. How far the answers move depends on how many
-# they are.
+# they have keys, so they get weight, and values, so they are mixed in. How much the outputs change depends on how many
+# there are.
 
 # %%
 for count in (1, 4, 16):
@@ -247,8 +248,8 @@ rows = T.pack(documents, length=12)
 print(rows["tokens"], rows["segments"], rows["positions"], sep="\n\n")
 
 # %% [markdown]
-# Masks are values that combine with `&`, `|` and `~`. In a packed row a token may see what is before it *and* in its
-# own document *and* no padding.
+# Masks are values that combine with `&`, `|` and `~`. In a packed row a token may see tokens that are before it *and*
+# in its own document *and* no padding.
 
 # %%
 side = T.Tokens.at(rows["positions"], rows["segments"], rows["valid"])

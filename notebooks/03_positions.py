@@ -39,9 +39,9 @@ runtime.start()  # before the first array: each core becomes a device
 # %% [markdown]
 # ## The same token at every place
 #
-# Attention by itself does not see order: permute the tokens and the outputs are permuted. So give an untrained
-# model the *same* token at every place. What its scores then differ in is the work of the positional
-# scheme alone.
+# Attention alone does not see order: permute the tokens and the outputs are permuted. So give an untrained
+# model the *same* token at every place. Any difference between its scores then comes from the
+# positional scheme alone.
 #
 # All schemes are values of one slot of the config.
 
@@ -195,9 +195,9 @@ assert max(inside["RoPE"].mean(), inside["ALiBi"].mean(), inside["T5 bias"].mean
 
 # %% [markdown]
 # At the length of training the three schemes of distances are ahead of sinusoids and of no positions at all. Past
-# it, only ALiBi goes on as it was, in each of the four seeds: distances that never occurred in training get
-# a bias that continues the line, and tokens so far away weigh next to nothing. RoPE meets angles, and T5's
-# bias buckets, that no gradient has ever touched.
+# it, only ALiBi stays as good as it was, in each of the four seeds: distances that never occurred in training
+# get a bias that continues the line, and tokens so far away have almost no weight. RoPE meets angles, and T5's
+# bias buckets, that were never trained.
 #
 # What must not be concluded: that ALiBi *uses* the longer context. A flat curve says that the loss does not
 # suffer from it; a model that ignores everything older than a few characters has a flat curve as well. And

@@ -70,14 +70,14 @@ batch = corpus.train_batches(base, seed=0)[0]
 # %% [markdown]
 # ## Over depth, before training
 #
-# In the models before any training we read two things for every block: the size of the stream behind it (root of the
-# mean square), and the norm of the gradient of its feed-forward output kernel, which Xiong et al. 2020 calculated.
+# In the models before any training we read two things for every block: the size of the stream after it (root mean
+# square), and the norm of the gradient of its feed-forward output kernel, which Xiong et al. 2020 calculated.
 # `run_with_cache` reads activations by name from any function that calls the model, here from the loss.
 
 
 # %%
 def over_depth(config):
-    """(SEEDS, DEPTH): sizes of the stream behind every block, and of the gradient of its last kernel."""
+    """(SEEDS, DEPTH): sizes of the stream after every block, and of the gradient of its last kernel."""
     models = [T.split(T.LanguageModel(config, key=jax.random.key(seed))) for seed in range(SEEDS)]
     apply = models[0][1]
 
@@ -166,7 +166,7 @@ for arm, baseline in (("post", "pre"), ("post, warm-up", "post"), ("pre, warm-up
 assert (final["post"] > final["pre"]).all()
 
 # %% [markdown]
-# Post-norm is clearly behind at this depth, learning rate and number of steps, and its seeds scatter more. Warm-up
+# Post-norm is clearly worse at this depth, learning rate and number of steps, and its seeds vary more. Warm-up
 # moves post-norm in the expected direction, but by much less, and whether four seeds resolve it depends on the text,
 # which is the documentation of the Python that runs this: −0.09 [−0.21, +0.04] nats with Python 3.11, −0.19
 # [−0.32, −0.06] with 3.13 (2026-11-22). Pre-norm does not need warm-up here; the slow start costs it a little.

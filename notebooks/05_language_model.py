@@ -152,10 +152,10 @@ for label, strategy in strategies.items():
 
 # %% [markdown]
 # The number is the log-probability of what was written, per character, under the model itself: the loss
-# with the other sign. The two strategies that look for likely text find it, and it is a loop. Drawing from
-# the law as it is gives text about as likely as real text is; cutting off its unlikely tail lies between.
+# with the other sign. The two strategies that look for likely text find it, and it is a loop. Sampling from
+# the unchanged distribution gives text about as likely as real text; cutting off its unlikely tail lies between.
 # *Likely* and *good* are two things. Forbidding every repetition of four characters breaks the loop, and
-# what is left to say then is about as unlikely as a sample.
+# the text is then about as unlikely as a sample.
 
 # %%
 real = -outcome.validation_loss.min()
@@ -167,11 +167,11 @@ assert abs(per_character["as it is"] - real) < abs(per_character["greedy"] - rea
 # %% [markdown]
 # ## Attention maps
 #
-# Activations have names. `run_with_cache` gives the logits and what was asked for; `stacked` puts one
+# Activations have names. `run_with_cache` returns the logits and the requested ones; `stacked` puts one
 # activation of all layers into one array (layers, batch, heads, queries, keys). We read the weights of 32
 # blocks of the validation part, with a sentence of ours written over the beginning of the first. The model
 # is causal, so that the corner of a map is the map of the sentence alone. Under `jax.jit` the program
-# computes what is read and nothing else.
+# computes only what is read.
 
 # %%
 sentence = "return the same value"

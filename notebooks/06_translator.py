@@ -100,7 +100,7 @@ assert abs(right.mean() - outcome.exact_match[best]) < 0.005
 # ## Where does each action come from?
 #
 # We give the decoder the right translations of all held-out commands and read the weights of its
-# cross-attention. Under `jax.jit` the program computes what is read and nothing else.
+# cross-attention. Under `jax.jit` the program computes only what is read.
 
 # %%
 target = np.zeros((len(references), run.model.max_length), np.int32)
@@ -133,7 +133,7 @@ T.attention_maps(maps, words, queries=actions)
 T.heat_map(maps.mean((0, 1)), rows=actions, columns=words, label="weight, mean of all heads")
 
 # %% [markdown]
-# The dark places run from the upper right to the lower left: the part behind `after` is read first. Within a
+# The dark places run from the upper right to the lower left: the part after the word `after` is read first. Within a
 # part the weight is not always on the word one would underline: the encoder has mixed the words with their
 # neighbours before.
 #
@@ -202,11 +202,11 @@ assert (np.diff(scores, axis=0)[:, 0] <= 1e-5).all()
 # write nothing: an empty line is a beam that begins with one. `T.generate` finds what we found by hand.
 #
 # Look at what has ended. With a handful of actions to choose from, the end token is among the four best
-# candidates of nearly every step, however unlikely it is. Such stubs fill the four places; the search goes on
+# candidates of nearly every step, however unlikely it is. Such stubs fill the four places; the search continues
 # until no live beam can still enter the ranking. With `early_stopping=True` it ends as soon as four have ended,
 # even if none of them is any good. With a vocabulary of thousands that hardly happens; here it does.
 #
-# ## Is what is likelier also righter?
+# ## Are likelier translations better?
 
 # %%
 print(f"greedy: exact match {right.mean():.3f}")
@@ -225,5 +225,5 @@ assert per_action[beam].mean() > per_action[early].mean()
 
 # %% [markdown]
 # The patient search is as good as greedy decoding and hardly better: where the model is sure, there is nothing
-# to search for, and where it is wrong, a better search finds what the model holds likely, not what is right.
-# *Read the ranking of a search before you report a number of it.*
+# to search for, and where it is wrong, a better search finds what the model considers likely, not what is right.
+# *Look at the ranking of a search before you report a number from it.*

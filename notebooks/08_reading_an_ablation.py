@@ -132,7 +132,7 @@ for name in list(estimates)[1:]:
 #
 # An arm is judged at the rate that its two selection seeds chose. With few of them the choice itself is
 # noise, and an unlucky rate looks like a bad arm. And how large a difference is depends on the rates: look at
-# each arm at *every* rate, beside its verdict.
+# each arm at *every* rate, besides its verdict.
 
 # %%
 for name in ("RMSNorm", "RoPE"):
@@ -166,7 +166,7 @@ assert max(wrong.values()) > 0.05
 # %% [markdown]
 # Where the difference is large against the spread, one seed would do; where it is small, one seed is nearly a
 # coin. The trouble is that with one seed nobody knows which of the two it is. Giving both arms the *same* seed
-# helps where ρ is high: that is pairing again. And with more seeds? We draw so many of our eight, again and
+# helps where ρ is high: that is pairing again. And with more seeds? We draw n of our eight, again and
 # again, for the two arms that are close.
 
 # %%

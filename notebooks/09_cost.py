@@ -129,7 +129,7 @@ assert measured["attention"][-1] > 3 * measured["recurrent"][-1]
 # on two cores it was anywhere from $n$ = 64 to 1024, depending on what else the machine had to do. For short texts
 # attention is ahead of its count: the recurrent layer's products are small and have to wait for each other, while
 # attention does everything at once. On a GPU, which can do thousands of things at once, that counts for more. It is
-# the other reason, beside distant words, why transformers replaced recurrent networks.
+# the other reason, besides distant words, why transformers replaced recurrent networks.
 #
 # ## Memory
 #

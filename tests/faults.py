@@ -41,7 +41,7 @@ FAULTS = (
     Fault(
         "5–7",
         "SIGTERM in a step, in the evaluation, in the first compilation",
-        "the step reached is saved; `step 8 is saved in …; the same command with --resume goes on`; exit code 75",
+        "the step reached is saved; `step 8 is saved in …; the same command with --resume continues`; exit code 75",
         "training/test_faults::test_a_request_to_stop_saves "
         "training/test_faults::test_a_request_to_stop_in_the_first_compilation "
         "training/test_loop::test_sigterm_saves_and_says_how_to_go_on",

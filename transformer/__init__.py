@@ -626,7 +626,7 @@ _LATE = {
 
 
 def __getattr__(name: str):
-    """What brings scipy or matplotlib is loaded when it is first named."""
+    """Loads names that need scipy or matplotlib on first use."""
     if name in _LATE:
         return getattr(importlib.import_module(f"transformer.{_LATE[name]}"), name)
     raise AttributeError(f"module 'transformer' has no attribute {name!r}")

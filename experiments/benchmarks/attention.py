@@ -39,7 +39,7 @@ def softmax(function: Callable) -> Callable:
 
 
 def linear(weigh: Any) -> tuple[Callable, Callable]:
-    """Exact and recurrent, of features that are not negative."""
+    """Exact and recurrent attention, on features that are not negative."""
 
     def exact(q, k, v, tokens, mask, bias):
         q, k = elu_features(q), elu_features(k)

@@ -27,7 +27,7 @@ def random_tokens(config: RunConfig, *leading: int) -> np.ndarray:
 
 
 def ours(config: RunConfig, num_replicas: int) -> Work:
-    """Training steps of all replicas, as the loop dispatches them."""
+    """Training steps of all replicas, dispatched as by the training loop."""
     import jax
 
     from transformer.training.program import make_program
@@ -103,7 +103,7 @@ def matmul(size: int = 1024) -> Work:
 
 
 def small(config: RunConfig) -> RunConfig:
-    """d 64, 2 layers: the size at which a single run cannot fill two cores."""
+    """The config with d 64 and 2 layers, at which a single run cannot use two cores fully."""
     return config.replace({"model.d_model": 64, "model.num_layers": 2})
 
 

@@ -1,7 +1,7 @@
 """Eight runs as replicas over eight devices of one process, against one run on one device and against eight processes.
 
-The devices are simulated: they share the cores of this machine, which bound what can be gained. What can
-be counted anywhere is counted too: calls of compiled programs, and collective operations in them.
+The devices are simulated: they share the cores of this machine, which limits the gain. Calls of compiled programs
+and collective operations in them, which do not depend on the machine, are counted too.
 
     python -m experiments.benchmarks.devices [--rounds 3] [--steps 100]
 """
@@ -20,7 +20,7 @@ MODES = {"one run, one device": (1, 1), "8 replicas, 8 devices": (RUNS, RUNS), "
 
 
 def work(replicas: int, steps: int) -> None:
-    """Print the seconds of so many steps of all replicas, the calls made, and the collective operations of a call."""
+    """Print the seconds of `steps` steps of all replicas, the calls made, and the collective operations of a call."""
     import jax
 
     from experiments.benchmarks.contestant import random_tokens, recipe, small
@@ -43,7 +43,7 @@ def work(replicas: int, steps: int) -> None:
 
 
 def timed(mode: str, steps: int) -> tuple[float, int, int]:
-    """Steps a second of all runs together, calls, and collective operations."""
+    """(steps per second of all runs together, calls, collective operations)."""
     replicas, devices = MODES[mode]
     command = [
         sys.executable,

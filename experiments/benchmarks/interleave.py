@@ -17,7 +17,7 @@ class Contestant:
     units: int
     """Units of work per round."""
     python: str = sys.executable
-    """The interpreter: another one may have other library versions."""
+    """The Python interpreter, which may have other library versions."""
 
 
 def race(contestants: Mapping[str, Contestant], rounds: int) -> dict[str, list[float]]:

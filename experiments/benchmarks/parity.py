@@ -1,6 +1,6 @@
 """Loss parity with a plain PyTorch GPT on the nanogpt-cpu recipe, over seeds (extra `parity`).
 
-Both have the same initialization law and, seed by seed, the same batches; both are evaluated on the
+Both have the same distribution of initial values and, seed by seed, the same batches; both are evaluated on the
 whole validation split.
 
     python -m experiments.benchmarks.parity --data input.txt [--seeds 8] [--torch-seeds 4]

@@ -1,4 +1,4 @@
-"""From the start of the process to the end of the first training dispatch, the first time and again.
+"""Time from the start of the process to the end of the first training dispatch, for a first and a second run.
 
 python -m experiments.benchmarks.startup [--rounds 5]
 """

@@ -1,7 +1,7 @@
-"""A plain PyTorch GPT of the nanogpt-cpu recipe, the peer of speed and parity benchmarks (extra `parity`).
+"""A plain PyTorch GPT of the nanogpt-cpu recipe, the peer in the speed and parity benchmarks (extra `parity`).
 
 Pre-LN without biases, learned positions, tied embeddings, exact GELU, fused qkv projection,
-scaled_dot_product_attention, fused AdamW; the initialization law is that of our model.
+scaled_dot_product_attention, fused AdamW; initial values are distributed as in our model.
 """
 
 import math

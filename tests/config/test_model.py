@@ -128,7 +128,7 @@ POSITIONS = ["rope", "xpos", "query_key_sinusoidal", "alibi", "contextual", "ran
 @pytest.mark.parametrize("position", POSITIONS)
 @pytest.mark.parametrize("block", ["fourier", "feed_forward_only"])
 def test_positions_of_attention_need_attention(position, block):
-    with pytest.raises(ConfigError, match=rf"model\.position: .* in attention, and {block} has none; use learned"):
+    with pytest.raises(ConfigError, match=rf"model\.position: .* enters attention, and {block} has none; use learned"):
         ModelConfig().replace(position=position, block=block, causal=False)
 
 
@@ -140,7 +140,7 @@ def test_positions_of_the_embedding_need_no_attention(position):
 def test_each_position_of_a_pattern_meets_attention():
     """In one of the layers that have it."""
     blocks = "block=[feed_forward_only, sequential]"
-    with pytest.raises(ConfigError, match=r"model\.position: rope enters in attention, and feed_forward_only has none"):
+    with pytest.raises(ConfigError, match=r"model\.position: rope enters attention, and feed_forward_only has none"):
         ModelConfig().replace(position="none", pattern=f"pattern(position=[rope, none], {blocks})")
     for position, own in (("none", "position=[none, rope], "), ("rope", "")):
         assert ModelConfig().replace(position=position, pattern=f"pattern({own}{blocks})").pattern.period == 2
@@ -154,7 +154,7 @@ def test_a_pattern_and_the_model_do_not_contradict():
         "full",
         "sliding_window(size=2)",
     ]
-    with pytest.raises(ConfigError, match=r"model\.pattern: it says reach of every layer, so sliding_window\(size=3\)"):
+    with pytest.raises(ConfigError, match=r"model\.pattern: it sets reach everywhere, so sliding_window\(size=3\)"):
         ModelConfig(pattern=pattern, reach=SlidingWindow(3))
     with pytest.raises(ConfigError, match="3 layers, 3 of them distinct, are not whole turns of 2"):
         ModelConfig(pattern=pattern, num_layers=3)
@@ -168,7 +168,7 @@ def test_randomized_positions_are_those_of_all_layers(position, first):
     if position == first == "rope":
         ModelConfig().replace(**choices)
         return
-    with pytest.raises(ConfigError, match=r"^model.pattern: randomized\(scheme=rope\) moves the tokens of all layers"):
+    with pytest.raises(ConfigError, match=r"^model.pattern: randomized\(scheme=rope\) changes positions in all layers"):
         ModelConfig().replace(**choices)
 
 
@@ -177,8 +177,8 @@ def test_randomized_positions_are_those_of_all_layers(position, first):
     [
         ({}, r"model.weighting: recurrent does not compute softmax; use exact"),
         ({"weighting": "sigmoid"}, r"recurrent does not compute sigmoid; use exact"),
-        ({"weighting": "linear", "causal": False}, r"model.attention: recurrent goes from left to right"),
-        ({"weighting": "linear", "reach": "sliding_window(4)"}, r"model.reach: recurrent forgets nothing that sliding"),
+        ({"weighting": "linear", "causal": False}, r"model.attention: recurrent sums from left to right"),
+        ({"weighting": "linear", "reach": "sliding_window(4)"}, r"model.reach: recurrent cannot leave out what"),
         ({"weighting": "retention", "attention_dropout": 0.1}, r"recurrent never forms the weights; use exact"),
     ],
 )

@@ -384,7 +384,7 @@ def test_shares_may_be_all_or_nothing(masked, random):
 )
 def test_shares_that_cannot_be(fields):
     """They are shares of the whole, and something is chosen."""
-    with pytest.raises(ConfigError, match=r"masked_token: .* does not choose and replace shares"):
+    with pytest.raises(ConfigError, match=r"masked_token: .* are not shares in masked_token"):
         MaskedToken(**fields)
 
 

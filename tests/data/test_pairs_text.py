@@ -37,7 +37,7 @@ def test_a_line_without_two_columns_is_named_by_its_number(tmp_path, line, colum
 
 def test_unequal_counts_name_the_first_line_that_stands_alone(tmp_path):
     source, target = written(tmp_path / "x.en", "a\nb\nc\n"), written(tmp_path / "x.de", "a\nb")
-    with pytest.raises(ConfigError, match=r"3 lines in .*x\.en, 2 in .*x\.de: line 3 stands alone"):
+    with pytest.raises(ConfigError, match=r"3 lines in .*x\.en, 2 in .*x\.de: line 3 has no counterpart"):
         load_parallel(source, target)
 
 

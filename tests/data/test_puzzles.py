@@ -122,5 +122,5 @@ def test_a_model_for_a_puzzle():
 
 def test_a_config_nobody_loads():
     """A kind of data without a rule is named."""
-    with pytest.raises(ConfigError, match="nothing is known to load RunConfig"):
+    with pytest.raises(ConfigError, match="no loader is registered for RunConfig"):
         load_data(RunConfig())

@@ -199,7 +199,7 @@ def test_language_model_from_text_to_result(tmp_path):
     assert (workdir / "loss.png").exists()
     again = run("experiments.language_model", *arguments, "--steps", "40")
     assert again.returncode == 2
-    assert "is not empty; --resume goes on with it" in again.stderr
+    assert "is not empty; --resume continues it" in again.stderr
 
 
 def test_a_mesh_on_the_command_line():

@@ -79,25 +79,25 @@ def test_prompts_of_different_lengths_are_continued_as_without_a_cache():
 def test_what_cannot_be_is_refused():
     """One line each."""
     refused = {
-        r"leaves none of 2 layers between 1 before and 1 behind": {},
-        r"1 layers before and 1 behind are not whole turns of 2": {
+        r"leaves none of 2 layers between the 1 first and the 1 last": {},
+        r"1 first and 1 last layers are not whole turns of 2": {
             "num_layers": 4,
             "pattern": Pattern(reach=(SlidingWindow(3), FullReach())),
         },
         r"u_net keeps a stream of its own; use pre": {"num_layers": 4, "residual": UNet()},
-        r"layers take over values from others": {"num_layers": 4, "carry": ValueResidual()},
-        r"keep states of other tokens each": {"num_layers": 4, "memory_length": 2, "position": RoPE()},
+        r"layers would take over values of other tokens": {"num_layers": 4, "carry": ValueResidual()},
+        r"keep states of different tokens": {"num_layers": 4, "memory_length": 2, "position": RoPE()},
     }
     for line, choices in refused.items():
         with pytest.raises(ConfigError, match=line):
             small(resolution=Hourglass(), **choices)
-    with pytest.raises(ConfigError, match="has no cache of what attends to a source; use full"):
+    with pytest.raises(ConfigError, match="has no cache of layers with a source; use full"):
         small(EncoderDecoderConfig, resolution=Hourglass(last=0))
-    for line, values in ((r"factor: 1 shortens nothing", {"factor": 1}), (r"-1 layers before", {"first": -1})):
+    for line, values in ((r"factor: 1 shortens nothing", {"factor": 1}), (r"-1 first", {"first": -1})):
         with pytest.raises(ConfigError, match=line):
             Hourglass(**values)
     model = LanguageModel(small(resolution=Hourglass(last=0)), key=jax.random.key(0))
-    with pytest.raises(ConfigError, match="is about tokens, and hourglass"):
+    with pytest.raises(ConfigError, match="is for tokens, and hourglass"):
         model(tokens_of(1), mask=Causal() | Prefix(2))
     with pytest.raises(ConfigError, match="packed documents would see each other"):
         model(tokens_of(1), segments_BL=np.zeros((1, 8), np.int32))

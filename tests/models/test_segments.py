@@ -103,9 +103,9 @@ def test_no_gradient_reaches_an_earlier_segment():
 def test_what_cannot_be_is_refused():
     """One line each, before anything is built."""
     refused = {
-        "positions go on from segment to segment, and learned has none there; use rope": {},
+        "positions continue across segments, and those of learned end; use rope": {},
         "an encoder reads no text in segments": {"position": RoPE(), "causal": False},
-        "has rows of positions that do not go on": {"position": Sinusoidal(), "heads": RandomSynthesizer(length=12)},
+        "has a table of positions, which ends": {"position": Sinusoidal(), "heads": RandomSynthesizer(length=12)},
         "0 is not a positive number": {"memory_length": 0},
     }
     for line, choices in refused.items():
@@ -114,7 +114,7 @@ def test_what_cannot_be_is_refused():
     with pytest.raises(ConfigError, match="an encoder reads no text in segments"):
         small(EncoderDecoderConfig, memory_length=4, position=RoPE())
     params, apply = made(memory_length=None)
-    with pytest.raises(ConfigError, match="nothing is kept of earlier segments; give a number"):
+    with pytest.raises(ConfigError, match="the model has no memory of earlier segments"):
         apply(params, 1, method="beginning")
     model = ModelConfig(vocab_size=19, memory_length=4, position=RoPE())
     RunConfig(model=model)

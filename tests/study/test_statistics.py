@@ -342,5 +342,5 @@ def test_the_interval_of_a_share_covers_as_often_as_it_says():
     for probability in (0.03, 0.2, 0.5, 0.77):
         chances = stats.binom.pmf(np.arange(13), 12, probability)
         assert chances[(low <= probability) & (probability <= high)].sum() >= 0.95
-    with pytest.raises(ValueError, match="13 of 12 is no share"):
+    with pytest.raises(ValueError, match="13 is not between 0 and 12"):
         share_interval(13, 12)

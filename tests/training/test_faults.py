@@ -104,7 +104,7 @@ def test_a_request_to_stop_saves(config, corpus, tmp_path, whole, when):
     data = Eventful(corpus, 6, ask_to_stop) if when == "in a step" else corpus
     observe = ask_to_stop if when == "in the evaluation" else None
     step = 8 if when == "in a step" else 6
-    with pytest.raises(Interrupted, match=f"step {step} is saved in .*; the same command with --resume goes on"):
+    with pytest.raises(Interrupted, match=f"step {step} is saved in .*; the same command with --resume continues"):
         train(config, REPLICAS, data, tmp_path / "run", observe=observe)
     assert checkpoint.steps(tmp_path / "run" / "checkpoints")[-1] == step
     if when == "in the evaluation":  # its lines hold what the observer measured

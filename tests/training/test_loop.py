@@ -112,7 +112,7 @@ def test_sigterm_saves_and_says_how_to_go_on(folder):
     assert process.wait() == 75
     said = (folder / "stderr.txt").read_text()
     step = checkpoint.steps(workdir / "checkpoints")[-1]
-    assert f"step {step} is saved in {workdir}; the same command with --resume goes on" in said
+    assert f"step {step} is saved in {workdir}; the same command with --resume continues" in said
     lines = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
     assert lines[-1]["step"] == step
 
@@ -130,7 +130,7 @@ def test_going_on_with_other_versions_is_said(config, corpus, tmp_path):
     path = tmp_path / "run" / "environment.json"
     before = json.loads(path.read_text())
     path.write_text(json.dumps(before | {"packages": before["packages"] | {"jax": "0.0.1"}}))
-    with pytest.warns(match=r"goes on with other packages.jax: the same up to rounding"):
+    with pytest.warns(match=r"continues with other packages.jax: the same up to rounding"):
         train(config, REPLICAS, corpus, tmp_path / "run", when_not_empty="resume")
     assert json.loads(path.read_text()) == before
 
@@ -185,7 +185,7 @@ def test_a_rule_that_keeps_a_mean_is_judged_by_it_on_the_way_too(config, corpus,
 
 def test_folders_that_are_not_empty(config, corpus, tmp_path):
     train(config, REPLICAS, corpus, tmp_path / "run")
-    with pytest.raises(ConfigError, match="not empty; --resume goes on with it, --overwrite"):
+    with pytest.raises(ConfigError, match="not empty; --resume continues it, --overwrite"):
         train(config, REPLICAS, corpus, tmp_path / "run")
     other = config.replace({"model.d_ff": 32})
     with pytest.raises(ConfigError, match=r"differs in replicas, run\.model\.d_ff$"):

@@ -242,6 +242,6 @@ def test_a_group_without_a_parameter_is_refused(groups, message):
 @pytest.mark.parametrize("norm", [0.0, -1.0])
 def test_clipping_leaves_something(norm):
     with pytest.raises(
-        ConfigError, match=rf"optimizer\.clip_norm: {norm} is not a positive number; none clips nothing"
+        ConfigError, match=rf"optimizer\.clip_norm: {norm} is not a positive number; None clips nothing"
     ):
         OptimizerConfig(clip_norm=norm)

@@ -1,23 +1,23 @@
 """Activations by name: read, and changed by interventions, in any program of a model.
 
 A model marks its activations (`transformer.functional.names`). A program is traced, its marks are found,
-and it is gone through again with what is wanted read or changed. So nothing is in the program of a model
-that is not watched, and scanned layers, replicas (`jax.vmap`), gradients and `jax.jit` are nothing special.
+and it is evaluated again with the wanted activations read or changed. So the program of a model that is not
+watched has no additional operations, and scanned layers, replicas (`jax.vmap`), gradients and `jax.jit` work.
 
     blocks.3.resid_pre        (B, L, D)     the stream before block 3
     blocks.3.attention.in     (B, L, D)     what the sublayer reads; also cross_attention, feed_forward
-    blocks.3.attention.q      (B, L, H, K)  as they are compared; k (B, S, G, K), v (B, S, G, K)
+    blocks.3.attention.q      (B, L, H, K)  queries as scored; k (B, S, G, K), v (B, S, G, K)
     blocks.3.attention.scores (B, H, L, S)  scaled, with bias, before the mask; float32
     blocks.3.attention.pattern (B, H, L, S) the weights; float32
-    blocks.3.attention.z      (B, L, H, K)  what each head answers
-    blocks.3.attention.out    (B, L, D)     what the sublayer answers
+    blocks.3.attention.z      (B, L, H, K)  the output of each head
+    blocks.3.attention.out    (B, L, D)     the output of the sublayer
     blocks.3.resid_attention  (B, L, D)     the stream after it
-    blocks.3.feed_forward.pre (B, L, F)     before the activation; of a gated one also pre_1
+    blocks.3.feed_forward.pre (B, L, F)     before the activation; with a gate also pre_1
     blocks.3.feed_forward.post (B, L, F)    after it
     blocks.3.resid_post       (B, L, D)     the stream after block 3
-    final_norm.out            (B, L, D)     what logits are made of; `.scale` is the statistic of a norm
+    final_norm.out            (B, L, D)     the states that logits are made of; `.scale` is the statistic of a norm
 
-In an encoder-decoder they begin with `encoder.` and `decoder.`. Scores and pattern exist where the
+In an encoder-decoder all names begin with `encoder.` or `decoder.`. Scores and pattern exist where the
 implementation of attention forms them.
 """
 
@@ -39,7 +39,7 @@ from transformer.models.pure import Apply, Params
 
 Activations = dict[str, jax.Array]
 Intervention = Callable[[jax.Array], jax.Array]
-"""An activation in place of another, of the same shape and dtype."""
+"""A function of an activation; the result, of the same shape and dtype, replaces it."""
 _LAYERS = re.compile(r"\[(\d+)::(\d+)\]")
 
 
@@ -51,18 +51,18 @@ def run_with_cache(
     interventions: Mapping[str, Intervention] | None = None,
     **kwargs: Any,
 ) -> tuple[Any, Activations]:
-    """What `apply(params, *args, **kwargs)` answers, and the activations of these names.
+    """(result of `apply(params, *args, **kwargs)`, activations by name).
 
     Args:
-      apply: of `split`, or any pure function that calls it.
+      apply: from `split`, or any pure function that calls it.
       params: its parameters.
       args: arrays, or trees of them.
       names: patterns with `*`, such as `blocks.*.attention.pattern`.
-      interventions: by pattern, functions of activations; see `intervene`.
-      kwargs: as they are.
+      interventions: functions of activations, by pattern; see `intervene`.
+      kwargs: keyword arguments of `apply`.
 
     Raises:
-      ConfigError: a pattern fits no name.
+      ConfigError: a pattern matches no name.
       ValueError: an intervention changes the shape or dtype.
     """
     program, shape = jax.make_jaxpr(lambda *inputs: apply(*inputs, **kwargs), return_shape=True)(params, *args)
@@ -85,8 +85,9 @@ def run_with_cache(
 def intervene(apply: Apply, interventions: Mapping[str, Intervention]) -> Apply:
     """`apply` with some activations replaced by functions of them, by pattern of their names.
 
-    Where two patterns fit a name, the first acts first. The answer is an `apply` like the one given: under
-    `jax.jit` and `jax.vmap`, differentiated, watched by `run_with_cache`, or changed again.
+    Where two patterns match a name, the first acts first; one that matches none raises `ConfigError` in the call.
+    The result is an `apply` like the one given: it may be called under `jax.jit` and `jax.vmap`, differentiated,
+    watched by `run_with_cache`, or changed again.
     """
 
     def changed(params, *args, **kwargs):
@@ -112,10 +113,10 @@ def activation_names(apply: Apply, params: Params, *args: Any, **kwargs: Any) ->
 
 
 def stacked(activations: Activations, name: str) -> jax.Array:
-    """(N, …): one activation of all layers, `stacked(activations, "blocks.*.attention.pattern")`.
+    """One activation of all layers, (N, …): `stacked(activations, "blocks.*.attention.pattern")`.
 
     Raises:
-      ConfigError: there is none.
+      ConfigError: the pattern matches no activation.
     """
     found = fnmatch.filter(activations, name)
     if not found:
@@ -128,14 +129,14 @@ def _numbers(name: str) -> list[int]:
 
 
 def _layers(mark: str, times: int) -> list[int]:
-    """The layer of a mark at each time that it is passed: `blocks[1::2].q` is that of blocks 1, 3, …; else none."""
+    """The layer of a mark each time it is passed: `blocks[1::2].q` is in blocks 1, 3, …; others have no layer."""
     slices = _LAYERS.search(mark)
     first, step = map(int, slices.groups()) if slices else (0, 0)
     return [first + step * time for time in range(times)] if slices else []
 
 
 def _names(mark: str, times: int) -> list[str]:
-    """The name of a mark at each time that it is passed."""
+    """The name of a mark each time it is passed."""
     return [_LAYERS.sub(f".{layer}", mark) for layer in _layers(mark, times)] or [mark] * times
 
 
@@ -151,7 +152,7 @@ def _in_order(passed: Mapping[str, int]) -> list[str]:
 
 
 def _marks(program: Jaxpr) -> Iterator[str]:
-    """Every mark, as often as it is passed."""
+    """Every mark, repeated as often as it is passed."""
     for step in program.eqns:
         if step.primitive.name == "name":
             yield step.params["name"]
@@ -161,10 +162,10 @@ def _marks(program: Jaxpr) -> Iterator[str]:
 
 @dataclass
 class _Visit:
-    """One way through a program; it keeps what it reads."""
+    """One evaluation of a program, which keeps the activations it reads."""
 
     passed: Mapping[str, int]
-    """How often each mark is passed in all."""
+    """How often each mark is passed in total."""
     keeps: set[str]
     changes: Mapping[str, Intervention]
     before: dict[str, Any] = field(default_factory=dict)
@@ -172,7 +173,7 @@ class _Visit:
     here: Counter[str] = field(default_factory=Counter)
     """How often it was passed in this program."""
     kept: dict[str, list[jax.Array]] = field(default_factory=dict)
-    """By mark, arrays with an axis of times in front."""
+    """Arrays by mark, with a leading axis of times."""
 
     def run(self, program: Jaxpr, inputs: Sequence[Any]) -> list[Any]:
         """The outputs of a program whose constants are its first inputs."""
@@ -187,7 +188,7 @@ class _Visit:
         return [read(variable) for variable in program.outvars]
 
     def activations(self) -> Activations:
-        """What was kept, by name; what is passed several times under one name has an axis of times in front."""
+        """The kept activations by name; one that is passed several times under one name has a leading axis of times."""
         found = {}
         for mark, parts in self.kept.items():
             rows = jnp.concatenate(parts)

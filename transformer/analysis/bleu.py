@@ -1,4 +1,4 @@
-"""BLEU: how many n-grams of translations are in their references."""
+"""BLEU: the share of n-grams of translations that occur in their references."""
 
 import math
 import re
@@ -13,21 +13,24 @@ class Bleu(NamedTuple):
     """Corpus BLEU-4 and its parts; score and precisions are per cent."""
 
     score: float
+    """BLEU, 0 to 100."""
     precisions: tuple[float, float, float, float]
-    """Of 1-, 2-, 3- and 4-grams."""
+    """Precisions of 1-, 2-, 3- and 4-grams."""
     brevity_penalty: float
+    """At most 1; 1 where hypotheses are not shorter than references."""
     hypothesis_length: int
-    """Tokens of all hypotheses."""
+    """Number of tokens of all hypotheses."""
     reference_length: int
+    """Number of tokens of all references."""
 
 
 def bleu4(hypotheses: Sequence[str], references: Sequence[str]) -> Bleu:
-    """Corpus BLEU-4 on tokens between whitespace, one reference each, unsmoothed (Papineni et al. 2002).
+    """Corpus BLEU-4 in per cent on tokens between whitespace, one reference each, unsmoothed (Papineni et al. 2002).
 
     Counts are of the whole corpus, so a score of 0 means that some n-gram length has no match at all.
 
     Raises:
-      ConfigError: not as many hypotheses as references.
+      ConfigError: there are not as many hypotheses as references.
     """
     _check(hypotheses, references)
     pairs = [(h.split(), r.split()) for h, r in zip(hypotheses, references, strict=True)]
@@ -42,7 +45,7 @@ def bleu4(hypotheses: Sequence[str], references: Sequence[str]) -> Bleu:
 
 
 def _precision(pairs: list[tuple[list[str], list[str]]], order: int) -> float:
-    """Per cent of the hypotheses' n-grams that are in their reference, each at most as often as there."""
+    """Per cent of the hypotheses' n-grams that occur in their reference, each counted at most as often as there."""
     grams = [(_ngrams(h, order), _ngrams(r, order)) for h, r in pairs]
     total = sum(h.total() for h, _ in grams)
     return 100 * sum((h & r).total() for h, r in grams) / total if total else 0.0
@@ -59,7 +62,7 @@ def _brevity_penalty(hypothesis_length: int, reference_length: int) -> float:
 
 
 def remove_bpe(text: str) -> str:
-    """Whole words from pieces joined by `@@ ` (Sennrich et al. 2016); a join that ends a line is removed too."""
+    """Join pieces marked by `@@ ` to words (Sennrich et al. 2016); a mark at the end of a line is removed too."""
     return re.sub("@@( |$)", "", text, flags=re.MULTILINE)
 
 

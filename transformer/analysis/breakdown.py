@@ -1,4 +1,4 @@
-"""What each part of a model costs: parameters, bytes and operations, our count beside XLA's."""
+"""The cost of each part of a model: parameters, bytes and operations, our count and XLA's."""
 
 import itertools
 import math
@@ -15,23 +15,22 @@ from transformer.models.build import pure_model
 
 
 class Part(NamedTuple):
-    """Of all layers together, in a forward pass of one sequence of full length."""
+    """The cost of a part in all layers together, for a forward pass of one sequence of full length."""
 
     parameters: int
     parameter_bytes: int
     flops: float
-    """Of the matrix products in the traced program."""
+    """Operations of the matrix products in the traced program."""
     compiled_flops: float
-    """Of those in the program that XLA makes of it; products that it left to a library are not seen."""
+    """Operations of those in the program XLA compiles, without products that it leaves to a library."""
 
 
 def breakdown(config: ModelConfig) -> dict[str, Part]:
     """The cost of each part by name; the model is compiled, and not run.
 
     The parts are the sublayers (`attention`, `feed_forward`, …), the norms and factors around them
-    (`attention_residual`, …), and what is outside of the blocks: parameters by their names, products as
-    `outside`, which are those of embeddings and logits. Of an encoder-decoder all begin with `encoder/` or
-    `decoder/`.
+    (`attention_residual`, …), and what is outside of the blocks: parameters by their names, and the products of
+    embeddings and logits as `outside`. In an encoder-decoder all names begin with `encoder/` or `decoder/`.
     """
     params, apply = pure_model(config)
     inputs = config.example_inputs()
@@ -51,14 +50,14 @@ def breakdown(config: ModelConfig) -> dict[str, Part]:
 
 
 def _of_parameter(path: Sequence[str]) -> str:
-    """`decoder/blocks/kinds/0/attention/…` to `decoder/attention`."""
+    """The part of a parameter: `decoder/blocks/kinds/0/attention/…` to `decoder/attention`."""
     if "kinds" not in path:
         return "/".join(path[: 2 if path[0] in ("encoder", "decoder") else 1])
     return "/".join([*path[: path.index("blocks")], path[path.index("kinds") + 2]])
 
 
 def _of_scope(scopes: Sequence[str]) -> str:
-    """`jit(…)/decoder/blocks[0::1]/attention/…` to `decoder/attention`."""
+    """The part of a scope: `jit(…)/decoder/blocks[0::1]/attention/…` to `decoder/attention`."""
     side = [scope for scope in scopes if scope in ("encoder", "decoder")]
     inside = [after for scope, after in itertools.pairwise(scopes) if scope.startswith("blocks[")]
     return "/".join([*side, *inside[:1]]) if inside else "outside"

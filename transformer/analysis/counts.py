@@ -13,7 +13,7 @@ from transformer.models.build import pure_model
 
 
 def parameter_count(config: ModelConfig) -> int:
-    """Number of parameters, tied ones once."""
+    """Number of parameters; tied ones are counted once."""
     return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(pure_model(config)[0]))
 
 
@@ -21,20 +21,20 @@ def forward_flops(config: ModelConfig) -> float:
     """Operations of the matrix products of one forward pass of one sequence, or image, of full length.
 
     A multiplication and an addition count as two. The products are those of the traced program: exact
-    attention computes every score, also those the causal mask hides, and so they are counted; of
-    alternatives the costliest counts; norms, activations and softmax are not counted.
+    attention computes every score, also those that the causal mask hides, so all of them count; among
+    alternative branches the costliest counts; norms, activations and softmax are not counted.
     """
     params, apply = pure_model(config)
     return product_flops(jax.make_jaxpr(apply)(params, *config.example_inputs()).jaxpr)
 
 
 def train_flops(config: ModelConfig) -> float:
-    """Forward and backward: each product of the forward pass has two in the backward pass."""
+    """Operations of forward and backward pass: three times `forward_flops`, two backward products for each forward."""
     return 3 * forward_flops(config)
 
 
 def forward_flops_per_token(config: ModelConfig, length: int | None = None) -> float:
-    """`forward_flops` of a language model per token, at `length` tokens (max_length)."""
+    """`forward_flops` of a language model per token, at `length` tokens (None: max_length)."""
     length = config.max_length if length is None else length
     return forward_flops(config.replace(max_length=length)) / length
 
@@ -45,7 +45,11 @@ def train_flops_per_token(config: ModelConfig, length: int | None = None) -> flo
 
 
 def cache_bytes(config: ModelConfig, length: int | None = None) -> int:
-    """Keys and values of all layers of one sequence of `length` (max_length) tokens, of a decoder."""
+    """Bytes of a decoder's cache for one sequence of `length` tokens (None: max_length), in the compute dtype.
+
+    Raises:
+      ConfigError: the model is not causal, or `length` is more than its positions allow.
+    """
     length = config.max_length if length is None else length
     params, apply = pure_model(config)
     cache = jax.eval_shape(lambda params: apply(params, 1, length, method="start"), params)
@@ -58,7 +62,7 @@ def product_flops(jaxpr: core.Jaxpr) -> float:
 
 
 def scoped_flops(jaxpr: core.Jaxpr) -> Counter[str]:
-    """The same by scope (`jax.named_scope`), as `blocks[0::1]/attention`."""
+    """The same by scope (`jax.named_scope`), such as `blocks[0::1]/attention`."""
     total = Counter[str]()
     for eqn in jaxpr.eqns:
         scope, times = str(eqn.source_info.name_stack), 1
@@ -67,7 +71,7 @@ def scoped_flops(jaxpr: core.Jaxpr) -> Counter[str]:
             (contracted, _), _ = eqn.params["dimension_numbers"]
             shape = eqn.invars[0].aval.shape  # pyright: ignore[reportAttributeAccessIssue]
             total[scope] += 2.0 * math.prod(eqn.outvars[0].aval.shape) * math.prod(shape[i] for i in contracted)  # pyright: ignore
-        elif eqn.primitive.name.startswith("ragged_dot"):  # every row times the matrix of its group
+        elif eqn.primitive.name.startswith("ragged_dot"):  # each row is multiplied by the matrix of its group
             rows, matrices = (v.aval.shape for v in eqn.invars[:2])  # pyright: ignore[reportAttributeAccessIssue]
             total[scope] += 2.0 * math.prod(rows) * matrices[-1]
         elif eqn.primitive.name == "scan":

@@ -1,4 +1,4 @@
-"""How activations, gradients and updates change with depth, and how far a token is seen."""
+"""How activations, gradients and updates change with depth, and how far the influence of a token reaches."""
 
 from typing import Any
 
@@ -11,14 +11,14 @@ from transformer.models.pure import Apply, Params
 
 
 def root_mean_square(x_BLD: jax.Array) -> jax.Array:
-    """√mean x², (B, L): of `blocks.*.resid_post` the growth of the stream."""
+    """√mean x² over features, (B, L); of `blocks.*.resid_post` it shows how the stream grows."""
     return jnp.sqrt(jnp.square(x_BLD.astype(jnp.float32)).mean(-1))
 
 
 def rank_collapse(x_BLD: jax.Array) -> jax.Array:
     """‖x - mean over tokens‖ / ‖x‖, (B,): 0 where all tokens are one vector (Dong et al. 2021, equation 2).
 
-    (The paper takes the nearest such matrix in another norm; in this one it is the mean.)
+    (The paper takes the nearest matrix of equal rows in another norm; in this norm it is the mean.)
     """
     x_BLD = x_BLD.astype(jnp.float32)
     apart = x_BLD - x_BLD.mean(1, keepdims=True)
@@ -30,7 +30,7 @@ def norms_by_layer(tree: Params, *, replicas: bool = False) -> dict[str, np.ndar
 
     Args:
       tree: parameters, or gradients or updates of them, of a model or one side of it; it has `blocks`.
-      replicas: whether the leaves have an axis of runs in front; then the answers are (R, N).
+      replicas: whether the leaves have a leading axis of runs; then the norms are (R, N).
     """
     kinds = tree["blocks"]["kinds"]
     norms: dict[str, np.ndarray] = {}
@@ -51,16 +51,16 @@ def receptive_field(
 ) -> jax.Array:
     """How much the output at each token changes with each token: ‖∂ output_l / ∂ x_s‖, (L, S).
 
-    (Luo et al. 2016, of the activation `to`; root of the mean square over the batch.) The norm of a Jacobian J is
+    (Luo et al. 2016, for the activation `to`; root mean square over the batch.) The norm of a Jacobian J is
     estimated without forming it: the mean of ‖Jᵀv‖² over random signs v is ‖J‖².
 
     Args:
-      apply: of `split`; it answers (B, L, …).
+      apply: from `split`; returns (B, L, …).
       params: its parameters.
       args: its inputs.
-      key: of the signs, one draw.
-      to: an activation (B, S, …).
-      kwargs: further inputs.
+      key: key of the random signs.
+      to: name of an activation (B, S, …).
+      kwargs: keyword arguments of `apply`.
     """
     start = run_with_cache(apply, params, *args, names=to, **kwargs)[1][to]
     out, backward = jax.vjp(lambda x: intervene(apply, {to: lambda _: x})(params, *args, **kwargs), start)

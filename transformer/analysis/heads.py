@@ -1,7 +1,7 @@
-"""What attention patterns look at: a number for each head.
+"""Measures of attention patterns, a number for each head.
 
-Patterns are (…, B, H, L, S), as `run_with_cache` reads them, with any axes in front (layers, replicas); the
-answers are (…, H), means over sequences and queries.
+Patterns are (…, B, H, L, S), as `run_with_cache` reads them, with any leading axes (layers, replicas); the
+results are (…, H), means over sequences and queries. A fully masked query, whose weights are 0, counts as 0.
 """
 
 import jax
@@ -10,14 +10,14 @@ import numpy as np
 
 
 def attention_entropy(pattern_BHLS: jax.Array) -> jax.Array:
-    """-Σ w log w in nats: 0 for one key, log S for all alike (Clark et al. 2019, section 3.4)."""
+    """-Σ w log w in nats: 0 for a single key, log S for equal weights (Clark et al. 2019, section 3.4)."""
     return jax.scipy.special.entr(pattern_BHLS).sum(-1).mean((-3, -1))
 
 
 def attention_distance(pattern_BHLS: jax.Array) -> jax.Array:
     """The mean of |query - key| in tokens under the weights (Dosovitskiy et al. 2020, section 4.5).
 
-    The last query stands at the last key.
+    The last query is at the position of the last key.
     """
     length, span = pattern_BHLS.shape[-2:]
     distance_LS = np.abs(np.arange(span - length, span)[:, None] - np.arange(span))
@@ -25,12 +25,12 @@ def attention_distance(pattern_BHLS: jax.Array) -> jax.Array:
 
 
 def previous_token_scores(pattern_BHLS: jax.Array) -> jax.Array:
-    """The mean weight on the token before (Olsson et al. 2022)."""
+    """The mean weight on the previous token (Olsson et al. 2022)."""
     return _diagonal(pattern_BHLS, -1)
 
 
 def induction_scores(pattern_BHLS: jax.Array, period: int) -> jax.Array:
-    """The mean weight, in sequences that repeat after `period` tokens, on the token after the last one alike.
+    """The mean weight, in sequences that repeat after `period` tokens, on the token after the previous occurrence.
 
     (Olsson et al. 2022, appendix: prefix matching on repeated random tokens, `repeated_tokens`.)
     """
@@ -47,10 +47,10 @@ def _diagonal(pattern_BHLS: jax.Array, offset: int) -> jax.Array:
 
 
 def repeated_tokens(key: jax.Array, batch_size: int, period: int, vocab_size: int) -> jax.Array:
-    """(B, 2 · period): different random tokens, and the same again: what is second can only be copied.
+    """Different random tokens, then the same again, (B, 2 · period) int32: the repetition can only be copied.
 
     Raises:
-      ValueError: there are not so many tokens.
+      ValueError: `period` is more than `vocab_size`.
     """
     if period > vocab_size:
         raise ValueError(f"{period} different tokens of {vocab_size}")

@@ -1,6 +1,6 @@
-"""What a compiled program does, read from its text: products and collective operations, loops counted.
+"""The work of a compiled program, read from its text: products and collective operations, with loops counted.
 
-XLA's own cost analysis counts the body of a loop once, and says nothing about what passes between devices.
+XLA's own cost analysis counts the body of a loop once, and does not report what passes between devices.
 """
 
 import math
@@ -24,16 +24,16 @@ _NAMED = re.compile(r"^\s*(?:ROOT )?%?(?P<name>[\w.\-]+) = (?P<shape>\w+\[[\d,]*
 
 @dataclass
 class Work:
-    """Of one device in one call of a program."""
+    """The work of one device in one call of a program."""
 
     products: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     """Operations of matrix products by the scopes they were traced in: a multiplication and an addition are two."""
     collective_bytes: Counter[str] = field(default_factory=Counter)
-    """Results of collective operations in bytes, by kind."""
+    """Bytes of the results of collective operations, by kind."""
 
     @property
     def flops(self) -> float:
-        """Of all products."""
+        """Operations of all products."""
         return sum(self.products.values())
 
     def add(self, other: "Work", times: int) -> None:
@@ -46,7 +46,7 @@ class Work:
 def work_of(text: str) -> Work:
     """The work of a compiled program, given as `compiled.as_text()`.
 
-    Products that XLA replaced by calls of a library are not seen; of branches the costliest counts.
+    Products that XLA replaced by calls of a library are not seen; among branches the costliest counts.
     """
     computations, entry = _computations(text)
     done: dict[str, Work] = {}
@@ -60,7 +60,7 @@ def work_of(text: str) -> Work:
 
 
 def _computations(text: str) -> tuple[dict[str, list[str]], str]:
-    """The lines of each computation, and the name of the one that is called."""
+    """(lines of each computation by name, name of the entry computation)."""
     found: dict[str, list[str]] = {}
     entry, lines = "", []
     for line in text.splitlines():

@@ -1,6 +1,6 @@
 """Interventions: functions of an activation, for `intervene` and `run_with_cache`; and a sweep of them.
 
-Any function of an array is one: `lambda x: 2 * x` scales, `jnp.zeros_like` silences.
+Any function of an array is an intervention: `lambda x: 2 * x` scales, `jnp.zeros_like` silences.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,8 +19,8 @@ def ablate_heads(*heads: int, by_mean: bool = False) -> Intervention:
     """An intervention on `z` (B, L, H, K): the outputs of these heads become zero.
 
     Args:
-      heads: their numbers, from 0; a head that there is not raises ConfigError where it is applied.
-      by_mean: they become their mean over the batch and tokens instead.
+      heads: their numbers, from 0; one that the layer does not have raises ConfigError when applied.
+      by_mean: whether they become their mean over batch and tokens instead.
     """
 
     def ablate(z_BLHK):
@@ -31,13 +31,13 @@ def ablate_heads(*heads: int, by_mean: bool = False) -> Intervention:
 
 
 def patch(other: jax.Array, *, positions: Any = slice(None), heads: Any = slice(None)) -> Intervention:
-    """An intervention that copies the same activation from another run.
+    """An intervention that copies the activation from another run at some positions and heads.
 
     Args:
-      other: (B, L, …), or (B, L, H, …) where heads are chosen.
-      positions: which, on axis 1: a number, several, a slice; all by default.
-      heads: which, on axis 2, of each of these positions; all by default. One that there is not
-        raises ConfigError where it is applied, as a position does.
+      other: that activation, (B, L, …), or (B, L, H, …) where heads are chosen.
+      positions: on axis 1, a number, several or a slice; by default all.
+      heads: on axis 2 at each of these positions; by default all. A head or position that the activation
+        does not have raises ConfigError when applied.
     """
 
     def replace(x):
@@ -50,7 +50,7 @@ def patch(other: jax.Array, *, positions: Any = slice(None), heads: Any = slice(
 
 
 def _chosen(indices: Any, size: int, what: str) -> jax.Array:
-    """(size,) whether each is among the indices."""
+    """Whether each of `size` numbers is among the indices, (size,) bool."""
     if not isinstance(indices, slice | jax.Array):  # an array may be traced
         indices = np.asarray(indices)
         if wrong := [int(i) for i in indices.reshape(-1) if not -size <= i < size]:
@@ -66,17 +66,17 @@ def patching_effects(
     names: Sequence[str],
     measure: Callable[[Any], jax.Array],
 ) -> jax.Array:
-    """(names, L): the measure of a corrupted run into which one activation of the clean run is put at one position.
+    """(names, L): the measure of a corrupted run with one activation of the clean run at one position.
 
     (Activation patching: Vig et al. 2020; Meng et al. 2022, section 2.1, causal tracing.)
 
     Args:
-      apply: of `split`.
+      apply: from `split`.
       params: its parameters.
-      clean: inputs whose activations are taken over.
+      clean: inputs whose activations are copied.
       corrupted: inputs of the same shapes.
       names: activations with positions on axis 1.
-      measure: of what `apply` answers, a scalar, such as a difference of two logits.
+      measure: maps the result of `apply` to a scalar, such as a difference of two logits.
     """
     _, activations = run_with_cache(apply, params, *clean, names=names)
 

@@ -1,4 +1,4 @@
-"""The stream read as logits: place by place, and by what each sublayer and each head adds to it."""
+"""The stream read as logits: after each sublayer, and split into what each sublayer and head adds to it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,10 +12,10 @@ from transformer.models.pure import Apply, Params
 
 
 def logit_lens(apply: Apply, params: Params, *args: Any, **kwargs: Any) -> dict[str, jax.Array]:
-    """The logits (B, L, V) of the stream at each place, as if it ended there (nostalgebraist 2020), by place.
+    """The logits (B, L, V) of the stream at each place, as if the model ended there (nostalgebraist 2020), by name.
 
     Args:
-      apply: of `split`, of a model that answers with logits.
+      apply: from `split`, of a model that returns logits.
       params: its parameters.
       args: its inputs.
       kwargs: further inputs.
@@ -37,14 +37,14 @@ def logit_attribution(
 ) -> dict[str, jax.Array]:
     """What each part of the stream adds to the logits of some tokens, (B, L) by part (Elhage et al. 2021).
 
-    The parts are `embedding`; what each head adds, as `blocks.0.attention.head_1`; what each sublayer adds
-    besides its heads, as `blocks.0.attention` (a bias) or `blocks.0.feed_forward`; and `rest`, the biases of
-    the final norm and of the logits. The final norm divides by what it divides by in the whole run, so that
-    it is linear. All parts add up to the logit: where more than a norm stands between the stream and the
-    logits, such as a cap, `rest` has what does not divide.
+    The parts are `embedding`; each head, such as `blocks.0.attention.head_1`; what each sublayer adds besides
+    its heads, such as `blocks.0.attention` (a bias) or `blocks.0.feed_forward`; and `rest`, the biases of the
+    final norm and of the logits. The final norm keeps the divisor of the whole run, which makes it linear. All
+    parts add up to the logit: where something else, such as a cap, lies between the stream and the logits,
+    `rest` holds what cannot be divided among the parts.
 
     Args:
-      apply: of `split`, of a language model or an encoder-decoder.
+      apply: from `split`, of a language model or an encoder-decoder.
       params: its parameters.
       args: its inputs.
       target_BL: tokens whose logits are explained.
@@ -87,7 +87,7 @@ def logit_attribution(
 
 
 def _places(shapes: Mapping[str, jax.ShapeDtypeStruct]) -> dict[str, list[str]]:
-    """The places of the stream that ends in logits, in order, with the sublayers between it and the one before."""
+    """The places of the stream that ends in logits, in order, each with the sublayers since the previous one."""
     names = list(shapes)
     if several := [name for name in names if ".resid_post." in name]:
         raise ConfigError(

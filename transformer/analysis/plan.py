@@ -1,10 +1,10 @@
-"""What a run will need of its devices, before there are any.
+"""Predicts what a run needs of its devices, before there are any.
 
     python -m transformer.analysis.plan llama-70b --mesh.data 64 --mesh.model 8 --mesh.fully-sharded
     python -m transformer.analysis.plan llama-8b --devices 64 --hardware h100
 
 The first predicts memory, operations and time of a step, and compiles the program for as many simulated
-devices to set XLA's figures beside them; nothing is run, and no array is made. The second predicts every
+devices to compare with XLA's figures; nothing is run, and no array is made. The second predicts every
 mesh of that many devices and says which ones fit, without compiling.
 """
 
@@ -37,16 +37,16 @@ from transformer.training.program import Program, make_program
 
 @dataclass(frozen=True)
 class Hardware:
-    """One device, by its maker's figures."""
+    """One device, as its vendor specifies it."""
 
     flops: float
-    """Operations a second of dense bfloat16 products."""
+    """Operations per second of dense bfloat16 products."""
     memory: float
-    """Bytes."""
+    """Memory in bytes."""
     bandwidth: float
-    """Bytes a second between memory and processor."""
+    """Bytes per second between memory and processor."""
     link: float
-    """Bytes a second to other devices, in one direction."""
+    """Bytes per second to other devices, in one direction."""
 
 
 HARDWARE: Mapping[str, Hardware] = {
@@ -60,28 +60,28 @@ HARDWARE: Mapping[str, Hardware] = {
 
 
 class Plan(NamedTuple):
-    """Of one device; bytes are those at the end of the forward pass, when most is held at once."""
+    """The needs of one device; bytes are those at the end of the forward pass, when most are in use."""
 
     parameters: int
-    """Of the model, all devices together."""
+    """Number of parameters of the model, over all devices."""
     parameter_bytes: int
     optimizer_bytes: int
     gradient_bytes: int
     activation_bytes: int
-    """What the backward pass needs of the forward pass, under the policy of recomputation."""
+    """What the forward pass keeps for the backward pass, under the rematerialization policy."""
     cache_bytes: int
-    """Of one sequence of full length being decoded, not part of training."""
+    """Cache of one sequence of full length in decoding, which is not part of training."""
     flops: float
-    """Of the matrix products of a step, recomputed ones included."""
+    """Operations of the matrix products of a step, recomputed ones included."""
 
     @property
     def training_bytes(self) -> int:
         return self.parameter_bytes + self.optimizer_bytes + self.gradient_bytes + self.activation_bytes
 
     def seconds(self, hardware: Hardware, collective_bytes: float = 0.0) -> float:
-        """A step on the roofline: the slower of computing and reading, and after it what passes between devices.
+        """Seconds of a step on the roofline: the slower of computing and reading, plus the transfers between devices.
 
-        The state is read and written once, parameters three times more, and activations twice.
+        The state is read and written once, parameters are read three times more, and activations twice.
         """
         state = self.parameter_bytes + self.optimizer_bytes + self.gradient_bytes
         moved = 2 * state + 3 * self.parameter_bytes + 2 * self.activation_bytes
@@ -89,7 +89,7 @@ class Plan(NamedTuple):
 
 
 def predict(config: RunConfig, program: Program) -> Plan:
-    """From shapes and the traced step alone."""
+    """The plan of a run, from shapes and the traced step alone."""
     state, shape = program.abstract_state, program.mesh.shape
     model = pure.abstract(lambda key: build(config.model, key=key))
     params, apply = pure.split(model)
@@ -109,7 +109,7 @@ def predict(config: RunConfig, program: Program) -> Plan:
 
 
 def _bytes_here(tree: Any) -> int:
-    """Of a tree of shapes with shardings, on one device."""
+    """Bytes on one device of a tree of shapes with shardings."""
     return sum(
         math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
         for leaf in jax.tree.leaves(tree)
@@ -118,7 +118,7 @@ def _bytes_here(tree: Any) -> int:
 
 
 def _traced(config: RunConfig, apply: pure.Apply, params: pure.Params) -> tuple[tuple[int, int], float]:
-    """Of one sequence: bytes of residuals that are as wide as the stream, and of all others; operations of a step."""
+    """For one sequence ((bytes of residuals as wide as the stream, bytes of others), operations of a step)."""
 
     def total(params, tokens):
         return config.objective(apply, params, {"tokens": tokens}, None).loss.sum()
@@ -139,12 +139,12 @@ def _traced(config: RunConfig, apply: pure.Apply, params: pure.Params) -> tuple[
 
 
 class Compiled(NamedTuple):
-    """XLA's figures of the compiled step, of one device."""
+    """XLA's figures of the compiled step for one device."""
 
     argument_bytes: int
     """State and batch."""
     temporary_bytes: int
-    """Gradients, activations and all in between."""
+    """Gradients, activations and all intermediates."""
     work: Work
 
 
@@ -160,7 +160,7 @@ def compile_step(config: RunConfig, program: Program) -> Compiled:
 
 
 def meshes(devices: int) -> list[MeshConfig]:
-    """Every division of so many devices by data and model, parameters cut over data or not."""
+    """Every division of the devices into data and model, with parameters cut over data or not."""
     sizes = [n for n in range(1, devices + 1) if devices % n == 0]
     return [
         MeshConfig(replica=1, data=devices // model, model=model, fully_sharded=sharded)
@@ -170,14 +170,14 @@ def meshes(devices: int) -> list[MeshConfig]:
 
 
 def plan(config: RunConfig, mesh: MeshConfig) -> tuple[Plan, Program]:
-    """The prediction for one replica on a mesh, and the program to compile."""
+    """(prediction for one replica on a mesh, program to compile)."""
     one_step = dataclasses.replace(config, steps_per_dispatch=1)
     program = make_program(one_step, [Replica()], mesh)
     return predict(one_step, program), program
 
 
 def largest_pieces(config: RunConfig, data: int) -> RunConfig:
-    """The config with its batch in as many pieces as leave each device one sequence at a time, where it divides."""
+    """The config with its batch in pieces of one sequence per device, where these divide it."""
     pieces = config.batch_size // data
     return config.replace(accumulation=pieces) if pieces and config.batch_size % data == 0 else config
 

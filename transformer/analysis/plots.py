@@ -1,4 +1,4 @@
-"""Pictures of plain arrays. Each answers with a figure: a notebook shows it, `figure.savefig(path)` keeps it.
+"""Plots of plain arrays. Each returns a figure: a notebook shows it, `figure.savefig(path)` keeps it.
 
 from transformer.analysis import plots
 """
@@ -11,9 +11,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 Values = Any
-"""An array or what numpy makes one of."""
+"""An array, or what numpy converts to one."""
 VERDICTS = {"better": "C2", "worse": "C3", "equivalent": "C0", "unresolved": "0.4"}
-"""Colours of a forest."""
+"""Colours in a forest plot."""
 
 
 def attention_maps(
@@ -23,8 +23,8 @@ def attention_maps(
 
     Args:
       pattern_NHLS: weights of one sequence, `stacked(activations, "blocks.*.attention.pattern")[:, 0]`.
-      labels: the text of each key, where there is room for it.
-      queries: the text of each query, where they are other tokens than the keys.
+      labels: the text of each key, drawn where there is room.
+      queries: the text of each query, where queries are other tokens than the keys.
     """
     queries = labels if queries is None else queries
     pattern = np.asarray(pattern_NHLS)
@@ -53,8 +53,8 @@ def loss_curves(
     """The mean over replicas, and the band between the lowest and the highest.
 
     Args:
-      curves: by name, steps (S,) and values (R, S) or (S,); where a replica is not finite it is left out.
-      xlabel: what is counted, such as the position in the sequence.
+      curves: steps (S,) and values (R, S) or (S,), by name; a replica is left out where it is not finite.
+      xlabel: the quantity of the x axis, such as the position in the sequence.
       ylabel: the quantity.
       reference: name and value of a dashed line.
     """
@@ -80,13 +80,13 @@ def forest(
     margin: float | None = None,
     verdicts: Mapping[str, str] | None = None,
 ) -> Figure:
-    """An estimate a row with its interval, beside 0.
+    """A forest plot: a row for each estimate with its interval, and a line at 0.
 
     Args:
-      estimates: by name, (estimate, low, high).
+      estimates: (estimate, low, high), by name.
       xlabel: what is estimated, such as a difference of losses.
       margin: half the width of the band within which a difference does not matter.
-      verdicts: by name, of `VERDICTS`, for the colour and the label.
+      verdicts: keys of `VERDICTS`, by name, for the colour and the label.
     """
     figure, axes = _axes(1, 1, (7, 1.2 + 0.45 * len(estimates)))
     own = axes[0, 0]
@@ -113,7 +113,16 @@ def heat_map(
     xlabel: str = "",
     ylabel: str = "",
 ) -> Figure:
-    """Numbers as colours; around 0 in two colours where some are below it."""
+    """Numbers as colours, in two colours around 0 where some are negative.
+
+    Args:
+      values_YX: (Y, X) numbers.
+      rows: labels of the Y rows.
+      columns: labels of the X columns.
+      label: name of the quantity, at the colour bar.
+      xlabel: name of the columns' axis.
+      ylabel: name of the rows' axis.
+    """
     values = np.asarray(values_YX)
     height, width = values.shape
     figure, axes = _axes(1, 1, (min(10, 2.5 + 0.3 * width), min(10, 1.5 + 0.3 * height)))
@@ -132,7 +141,7 @@ def heat_map(
 
 
 def position_similarity(vectors_LD: Values) -> Figure:
-    """The cosine of the angle between the vectors of every two positions."""
+    """The cosine similarity of the vectors (L, D) of every two positions, as an (L, L) heat map."""
     vectors = np.asarray(vectors_LD, np.float64)
     unit = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
     return heat_map(unit @ unit.T, label="cosine", xlabel="position", ylabel="position")
@@ -141,7 +150,7 @@ def position_similarity(vectors_LD: Values) -> Figure:
 def learning_rate_curves(losses: Mapping[str, Mapping[float, Values]], *, ylabel: str = "validation loss") -> Figure:
     """The mean loss of each arm against its peak learning rate, and a bar from the lowest run to the highest.
 
-    `losses` has, by arm and learning rate, the losses of the runs; a rate without a finite one has no point.
+    `losses` holds the losses of the runs by arm and learning rate; a rate without a finite one has no point.
     """
     figure, axes = _axes(1, 1, (7, 4))
     for number, (name, by_rate) in enumerate(losses.items()):

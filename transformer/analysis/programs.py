@@ -1,4 +1,4 @@
-"""What a traced program is made of, for whoever goes through it step by step."""
+"""The parts of a traced program, for code that evaluates it step by step."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,7 +7,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
 
 def called(step: JaxprEqn) -> tuple[Jaxpr, Sequence[Any]] | None:
-    """The program that a step calls, and its constants, which come before the inputs; also that of a scan."""
+    """(program that a step calls, its constants, which precede the inputs), also for a scan; None for other steps."""
     for name in ("jaxpr", "call_jaxpr"):
         if isinstance(inner := step.params.get(name), ClosedJaxpr):
             return inner.jaxpr, inner.consts
@@ -17,9 +17,9 @@ def called(step: JaxprEqn) -> tuple[Jaxpr, Sequence[Any]] | None:
 
 
 def scan_sizes(step: JaxprEqn) -> tuple[int, int]:
-    """How many inputs of a scan are the same at every turn, and how many are carried from turn to turn.
+    """(number of inputs of a scan that are the same at every step, number that are carried from step to step).
 
-    What is stacked has one axis less inside. (JAX has names for these numbers, others in each release.)
+    The other inputs are stacked and have one axis less inside. (JAX's names for these numbers change by release.)
     """
     inner: ClosedJaxpr = step.params["jaxpr"]
     carried = sum(_alike(pair) for pair in zip(step.outvars, inner.jaxpr.outvars, strict=True))

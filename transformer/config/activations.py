@@ -11,9 +11,10 @@ from transformer.functional import activations
 
 
 class Activation(Variant, abc.ABC):
-    """A function of `branches` projections of the input to one (…, F) array."""
+    """A function of `branches` projections of the input, each (…, F), to one (…, F) array."""
 
     branches: ClassVar[int] = 1
+    """Number of projections it takes."""
 
     @abc.abstractmethod
     def __call__(self, *branches: jax.Array) -> jax.Array: ...
@@ -32,6 +33,7 @@ class GELU(Activation):
     """x·Φ(x), exact, or its tanh approximation (Hendrycks and Gimpel 2016)."""
 
     tanh: bool = False
+    """Whether to use the approximation, as GPT-2 does."""
 
     def __call__(self, x):
         return activations.gelu_tanh(x) if self.tanh else activations.gelu(x)
@@ -52,6 +54,7 @@ class Swish(Activation):
     """x·σ(βx) with a fixed β (Ramachandran et al. 2017)."""
 
     beta: float = 1.0
+    """β, which is not trained."""
 
     def __call__(self, x):
         return activations.swish(x, self.beta)
@@ -81,6 +84,7 @@ class LeakyReLU(Activation):
 
     name = "leaky_relu"
     slope: float = 0.01
+    """Slope below 0."""
 
     def __call__(self, x):
         return jax.nn.leaky_relu(x, self.slope)
@@ -99,6 +103,7 @@ class ELU(Activation):
     """x, or α(eˣ - 1) below 0 (Clevert et al. 2015)."""
 
     alpha: float = 1.0
+    """α: minus the limit far below 0."""
 
     def __call__(self, x):
         return jax.nn.elu(x, self.alpha)
@@ -109,6 +114,7 @@ class CELU(Activation):
     """x, or α(e^(x/α) - 1) below 0 (Barron 2017)."""
 
     alpha: float = 2.0
+    """α: minus the limit far below 0."""
 
     def __call__(self, x):
         return jax.nn.celu(x, self.alpha)
@@ -116,7 +122,7 @@ class CELU(Activation):
 
 @dataclass(frozen=True)
 class SELU(Activation):
-    """The ELU that keeps mean 0 and variance 1 (Klambauer et al. 2017)."""
+    """The scaled ELU that keeps features at mean 0 and variance 1 (Klambauer et al. 2017)."""
 
     def __call__(self, x):
         return jax.nn.selu(x)
@@ -135,6 +141,7 @@ class Squareplus(Activation):
     """(x + √(x² + b)) / 2 (Barron 2021)."""
 
     b: float = 4.0
+    """Curvature at 0; 0 gives max(0, x)."""
 
     def __call__(self, x):
         return jax.nn.squareplus(x, self.b)
@@ -166,7 +173,7 @@ class SoLU(Activation):
 
 @dataclass(frozen=True)
 class Linear(Activation):
-    """x: alone it makes the feed-forward sublayer linear, in a product it is the other factor."""
+    """x: as the activation it makes the feed-forward sublayer linear, as the gate of `glu` the bilinear unit."""
 
     def __call__(self, x):
         return x
@@ -181,6 +188,7 @@ class GLU(Activation):
     """
 
     gate: Activation = Sigmoid()
+    """Activation of the gate, of one branch."""
     branches = 2
 
     def __post_init__(self):

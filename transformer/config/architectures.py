@@ -1,4 +1,4 @@
-"""Transformers of more than tokens in and tokens out: encoder-decoder, classifier, patches of images."""
+"""Configs of the other kinds of models: encoder-decoder, classifier, and transformers of image patches."""
 
 import math
 from dataclasses import dataclass, fields
@@ -18,13 +18,13 @@ class EncoderDecoderConfig(ModelConfig):
 
     sizes = (*ModelConfig.sizes, "source_vocab_size", "max_source_length", "num_encoder_layers")
     source_vocab_size: int | None = None
-    """Number of source token types; none: as many as the tokenizer of the data has."""
+    """Number of source token types; None: as many as the tokenizer of the data has."""
     max_source_length: int = 64
     """Longest source, in tokens; `max_length` is the longest target."""
     num_encoder_layers: int | None = None
-    """Blocks of the encoder; none: as many as num_layers, those of the decoder."""
+    """Blocks of the encoder; None: as many as the decoder has (num_layers)."""
     share_embeddings: bool = False
-    """Whether source and target tokens have one table (with tie_embeddings, one for all three uses)."""
+    """Whether source and target tokens share one table (with tie_embeddings, the output projection too)."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -32,9 +32,9 @@ class EncoderDecoderConfig(ModelConfig):
             raise ConfigError("model.causal: the decoder of an encoder-decoder is causal")
         _ = self.encoder  # has its own checks
         if not self.resolution.whole:
-            raise ConfigError(f"model.resolution: {self.resolution} has no cache of what attends to a source; use full")
+            raise ConfigError(f"model.resolution: {self.resolution} has no cache of layers with a source; use full")
         if self.token_types is not None:
-            raise ConfigError("model.token_types: an encoder-decoder has a table for each side, and no types")
+            raise ConfigError("model.token_types: an encoder-decoder has no types of tokens")
         if not self.block.attends:
             raise ConfigError(f"model.block: the decoder of {self.block} has no attention; use sequential")
         if self.weighting.relative:
@@ -46,16 +46,17 @@ class EncoderDecoderConfig(ModelConfig):
             )
 
     def example_inputs(self):
-        """A source and a target of full length."""
+        """Shapes of a source and a target of full length."""
         return (jax.ShapeDtypeStruct((1, self.max_source_length), jnp.int32), *super().example_inputs())
 
     @property
     def branches(self) -> int:
+        """Number of residual branches of the decoder, with attention to the source."""
         return self.num_layers * (len(self.block.connections) + 1)
 
     @property
     def encoder(self) -> ModelConfig:
-        """The encoder alone."""
+        """The config of the encoder."""
         own = {f.name: getattr(self, f.name) for f in fields(ModelConfig)}
         return ModelConfig(
             **own
@@ -70,16 +71,16 @@ class EncoderDecoderConfig(ModelConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class ClassifierConfig(ModelConfig):
-    """An encoder, a pooling of its tokens or none, and a linear layer to the classes."""
+    """An encoder, a pooling of its tokens (or a class for each token), and a linear layer to the classes."""
 
     sizes = (*ModelConfig.sizes, "num_classes")
     causal: bool = False
     num_classes: int | None = None
-    """None: as many as the data has."""
+    """Number of classes; None: as many as the data has."""
     registers: int = 0
-    """Trained vectors before the tokens, which have no say at the end (Burtsev et al. 2020; Darcet et al. 2023)."""
+    """Trained vectors before the tokens, whose outputs are ignored (Burtsev et al. 2020; Darcet et al. 2023)."""
     pooling: Pooling = MeanPooling()
-    """How the tokens of a sequence become one vector; `none`: each has a class of its own."""
+    """How the tokens of a sequence become one vector; `none`: each token has its own class."""
 
     @property
     def extra_tokens(self) -> int:
@@ -97,11 +98,11 @@ class ClassifierConfig(ModelConfig):
                 f"model.pooling: the first token, which {self.pooling} reads, sees no other in a causal model; use mean"
             )
         if used := _changed(self, "readout", "output_bias", "logit_score"):
-            raise ConfigError(f"model.{used}: it is of logits of tokens, and this model has those of classes")
+            raise ConfigError(f"model.{used}: it applies to logits of tokens, and this model has those of classes")
 
 
 def _changed(config: ModelConfig, *names: str) -> str:
-    """The first of the fields that is not at its default; empty for none."""
+    """The name of the first of the fields that is not at its default; empty if all are."""
     return next((name for name in names if getattr(config, name) != getattr(ModelConfig, name)), "")
 
 
@@ -112,7 +113,7 @@ class PatchConfig(ModelConfig):
     sizes = (*ModelConfig.sizes, "patch_size")
     causal: bool = False
     image_size: tuple[int, ...] | None = None
-    """Height, width and channels; none: those of the data."""
+    """Height, width and channels; None: those of the data."""
     patch_size: int = 4
     """Side of a square patch, in pixels."""
 
@@ -120,7 +121,7 @@ class PatchConfig(ModelConfig):
         super().__post_init__()
         tables = ("embedding_dim", "unit_embeddings", "scale_embeddings", "token_types")
         if used := _changed(self, "readout", "output_bias", "logit_score", *tables):
-            raise ConfigError(f"model.{used}: it is of tokens, and this model reads patches")
+            raise ConfigError(f"model.{used}: it applies to tokens, and this model reads patches")
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -141,11 +142,11 @@ class PatchConfig(ModelConfig):
 
     @property
     def patch_dim(self) -> int:
-        """Numbers in a patch."""
+        """Number of values in a patch: pixels times channels."""
         return self.patch_size**2 * (self.image_size or (0, 0, 0))[2]
 
     def example_inputs(self):
-        """One image."""
+        """The shape of one image."""
         _ = self.grid
         assert self.image_size is not None
         return (jax.ShapeDtypeStruct((1, *self.image_size), jnp.float32),)

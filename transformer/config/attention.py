@@ -1,4 +1,4 @@
-"""The slots of multi-head attention: projections, scale, and how the heads become one vector."""
+"""Choices of multi-head attention: its projections, the scale, and how the heads become one vector."""
 
 import abc
 import math
@@ -13,7 +13,7 @@ from transformer.config.variant import ConfigError, Variant
 
 
 class Projection(Variant):
-    """Which linear layer makes the queries, the keys and the values; None is the input itself, cut into heads."""
+    """Which linear layers make the queries, the keys and the values; None takes the input itself, cut into heads."""
 
     query: ClassVar[str | None] = "query"
     key: ClassVar[str | None] = "key"
@@ -40,14 +40,14 @@ class Projection(Variant):
 
 @dataclass(frozen=True)
 class SeparateProjections(Projection):
-    """One layer each (Vaswani et al. 2017)."""
+    """A linear layer each for queries, keys and values (Vaswani et al. 2017)."""
 
     name = "separate"
 
 
 @dataclass(frozen=True)
 class TiedProjections(Projection):
-    """Queries and keys by the same layer, so that scores are symmetric: xᵀUᵀUx (Kitaev et al. 2020, shared QK)."""
+    """One layer for queries and keys, so that scores are symmetric: xᵀUᵀUx (Kitaev et al. 2020, shared QK)."""
 
     name = "tied"
     key = "query"
@@ -94,10 +94,11 @@ class InverseScale(Scale):
 
 @dataclass(frozen=True)
 class ConstantScale(Scale):
-    """A number; 1 leaves q·k as it is."""
+    """A fixed number; 1 leaves q·k as it is."""
 
     name = "constant"
     value: float = 1.0
+    """The number."""
 
     def __call__(self, head_dim, params):
         return self.value
@@ -109,7 +110,7 @@ class LearnedScale(Scale):
 
     name = "learned"
     initial: float | None = None
-    """Where it starts instead."""
+    """Its initial value; None: 1/√K."""
 
     def parameters(self, head_dim):
         return {"scale": Parameter((), Constant(1 / math.sqrt(head_dim) if self.initial is None else self.initial))}
@@ -137,12 +138,12 @@ class Merge(Variant, abc.ABC):
 
     @abc.abstractmethod
     def __call__(self, out_BLHK: jax.Array) -> jax.Array:
-        """(B, L, ·)."""
+        """Merges (B, L, H, V) into (B, L, `width`)."""
 
 
 @dataclass(frozen=True)
 class Concatenate(Merge):
-    """Side by side, then the output projection (Vaswani et al. 2017)."""
+    """Heads concatenated, then the output projection (Vaswani et al. 2017)."""
 
     name = "concat"
     projected = True
@@ -153,7 +154,7 @@ class Concatenate(Merge):
 
 @dataclass(frozen=True)
 class ConcatenateOnly(Merge):
-    """Side by side, no output projection."""
+    """Heads concatenated, without an output projection."""
 
     name = "none"
 
@@ -172,7 +173,7 @@ class ConcatenateOnly(Merge):
 class SumHeads(Merge):
     """The sum of heads whose values are as wide as the model: Σ_h A_h X V_h, V_h (D, D).
 
-    The same functions as `concat` with V_h = W_V,h W_O,h (Elhage et al. 2021), of full rank.
+    It computes the functions of `concat` with V_h = W_V,h W_O,h (Elhage et al. 2021), but V_h may have full rank.
     """
 
     name = "sum"

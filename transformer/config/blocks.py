@@ -1,4 +1,4 @@
-"""What a block is made of: its sublayers, and which of them share a residual connection."""
+"""Layouts of a block: its sublayers, and which of them share a residual connection."""
 
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -10,30 +10,30 @@ class Sublayer(NamedTuple):
     """A part of a block."""
 
     name: str
-    """Of its parameters."""
+    """Name of its parameters."""
     kind: str
-    """Of its module: attention, fourier or feed_forward."""
+    """Kind of its module: attention, fourier or feed_forward."""
     factor: float = 1.0
-    """On what it adds to the stream."""
+    """Factor on what it adds to the stream."""
 
 
 _ATTENTION, _FEED_FORWARD = Sublayer("attention", "attention"), Sublayer("feed_forward", "feed_forward")
 
 
 class BlockLayout(Variant):
-    """The sublayers of a block in their order."""
+    """The sublayers of a block, in order."""
 
     connections: ClassVar[tuple[tuple[Sublayer, ...], ...]] = ()
-    """Sublayers of one connection read the same input, and their outputs are summed."""
+    """Residual connections; the sublayers of one read the same input, and their outputs are summed."""
 
     own_norms: ClassVar[bool] = False
-    """Whether the sublayers of one connection normalize their input each by itself."""
+    """Whether each sublayer of a connection has its own norm of the input."""
     mixes_tokens: ClassVar[bool] = False
     """Whether a token is mixed with all others, whatever the mask."""
 
     @property
     def attends(self) -> bool:
-        """Whether there is attention among them."""
+        """Whether one of the sublayers is attention."""
         return any(sublayer.kind == "attention" for sublayers in self.connections for sublayer in sublayers)
 
 
@@ -46,14 +46,14 @@ class Sequential(BlockLayout):
 
 @dataclass(frozen=True)
 class Parallel(BlockLayout):
-    """Attention and feed-forward of the same input (GPT-J, Wang and Komatsuzaki 2021; PaLM 2022)."""
+    """Attention and feed-forward of the same input (GPT-J, Wang and Komatsuzaki 2021; PaLM 2022, section 2)."""
 
     connections = ((_ATTENTION, _FEED_FORWARD),)
 
 
 @dataclass(frozen=True)
 class ParallelNorms(Parallel):
-    """`parallel` with a norm of the input for each of the two (GPT-NeoX, Black et al. 2022, section 2.1)."""
+    """`parallel` with a norm of the input for each sublayer (GPT-NeoX, Black et al. 2022, section 2.1)."""
 
     name = "parallel_norms"
     own_norms = True

@@ -1,4 +1,4 @@
-"""What attention takes over from the layers before."""
+"""What attention takes over from earlier layers."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -11,7 +11,7 @@ from transformer.config.variant import Variant
 
 
 class Carry(Variant):
-    """What attention takes over from the layers before; the first layer has nothing to take."""
+    """What attention takes over from earlier layers; the first layer has nothing to take."""
 
     takes: ClassVar[str | None] = None
     """The field of `transformer.modules.context.Carried` that it reads; None: nothing."""
@@ -23,24 +23,24 @@ class Carry(Variant):
         return {}
 
     def scores(self, own: jax.Array, before: jax.Array) -> jax.Array:
-        """Scores from those of this layer and of the one before."""
+        """The scores used, from those of this layer and of the previous one."""
         return own
 
     def values(self, own: jax.Array, first: jax.Array, params: dict[str, jax.Array]) -> jax.Array:
-        """Values from those of this layer and of the first one."""
+        """The values used, from those of this layer and of the first one."""
         return own
 
 
 @dataclass(frozen=True)
 class NoCarry(Carry):
-    """Nothing."""
+    """Takes over nothing."""
 
     name = "none"
 
 
 @dataclass(frozen=True)
 class ScoreResidual(Carry):
-    """The scores of the layer before are added to its own (RealFormer, He R. et al. 2020, equation 5)."""
+    """Adds the scores of the previous layer to its own (RealFormer, He R. et al. 2020, equation 5)."""
 
     name = "scores"
     takes = "scores"
@@ -51,7 +51,7 @@ class ScoreResidual(Carry):
 
 @dataclass(frozen=True)
 class ValueResidual(Carry):
-    """λ₁ V + λ₂ V of the first layer, both trained from ½ (ResFormer, Zhou Z. et al. 2024, equation 4)."""
+    """λ₁ V + λ₂ (V of the first layer), both λ trained from ½ (ResFormer, Zhou Z. et al. 2024, equation 4)."""
 
     name = "values"
     takes = "values"
@@ -66,9 +66,9 @@ class ValueResidual(Carry):
 
 @dataclass(frozen=True)
 class SharedKeyValues(Carry):
-    """The keys and values of the layer before in place of its own (cross-layer attention, Brandon et al. 2024).
+    """Reuses the keys and values of the previous layer (cross-layer attention, Brandon et al. 2024).
 
-    Pairs of layers share theirs by `pattern(carry=[none, keys_values])`, and half of the cache is not there.
+    With `pattern(carry=[none, keys_values])` pairs of layers share theirs, which halves the cache.
     """
 
     name = "keys_values"

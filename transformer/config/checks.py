@@ -1,4 +1,4 @@
-"""What a model's config is checked for, before anything is built."""
+"""Checks of a model's config, before anything is built."""
 
 from typing import TYPE_CHECKING
 
@@ -35,7 +35,7 @@ def check_model(config: "ModelConfig") -> None:
     if config.future_tokens < 0:
         raise ConfigError(f"model.future_tokens: {config.future_tokens} is negative")
     if config.future_tokens and not config.causal:
-        raise ConfigError(f"model.future_tokens: {config.future_tokens}, but in an encoder no token is a future one")
+        raise ConfigError(f"model.future_tokens: {config.future_tokens}, but an encoder sees future tokens too")
     config.readout.check(config.d_model)
     _check_pattern(config)
     _check_memory(config)
@@ -59,7 +59,7 @@ def _check_pattern(config: "ModelConfig") -> None:
     for name in config.pattern.changes(0):
         own = name in ("position", "residual")  # these also act outside of the layers
         if not own and getattr(config, name) != getattr(type(config), name):
-            raise ConfigError(f"model.pattern: it says {name} of every layer, so {getattr(config, name)} has no place")
+            raise ConfigError(f"model.pattern: it sets {name} everywhere, so {getattr(config, name)} would be unused")
     layers = [config.layer_config(layer) for layer in range(period)]
     for layer in layers:
         if not layer.residual.shares_stream(config.residual):
@@ -67,21 +67,21 @@ def _check_pattern(config: "ModelConfig") -> None:
                 f"model.pattern: {layer.residual} and {config.residual} cannot share one stream; use one kind"
             )
         if layer.position != config.position and not layer.position.enters_layers(config):
-            raise ConfigError(f"model.pattern: {layer.position} does not enter in each layer by itself; use rope")
+            raise ConfigError(f"model.pattern: {layer.position} cannot be set layer by layer; use rope")
     positions = config.pattern.position
     moving = next((position for position in (config.position, *positions) if position.moves), None)
     if positions and moving is not None:
-        raise ConfigError(f"model.pattern: {moving} moves the tokens of all layers alike; use it without a pattern")
+        raise ConfigError(f"model.pattern: {moving} changes positions in all layers alike; use it without a pattern")
     if positions and config.position not in (*positions, NoPosition()) and not config.position.enters_embedding():
-        raise ConfigError(f"model.pattern: it says position of every layer, so {config.position} has no place")
+        raise ConfigError(f"model.pattern: it sets position in every layer, so {config.position} would be unused")
     if config.carries and not (layers[0].carry.own_memory and layers[0].block.attends):
         raise ConfigError(
-            f"model.carry: the first layer, of {layers[0].carry} and {layers[0].block}, has nothing to hand on; "
+            f"model.carry: the first layer, of {layers[0].carry} and {layers[0].block}, has nothing to pass on; "
             "use pattern(carry=[none, keys_values])"
         )
     if "memory" in config.carries and any(layer.position.remembers for layer in layers):
         raise ConfigError(
-            f"model.carry: {config.position} keeps numbers with the keys of every layer, and some have no own ones"
+            f"model.carry: {config.position} keeps numbers with the keys of each layer, and some layers have no keys"
         )
     if "memory" in config.carries and config.convolution is not None:
         raise ConfigError("model.carry: layers without keys of their own keep nothing for model.convolution")
@@ -89,12 +89,12 @@ def _check_pattern(config: "ModelConfig") -> None:
         attend = any(other.block.attends for other in layers if other.position == layer.position)
         if layer.position.orders and not layer.position.enters_embedding() and not attend:
             raise ConfigError(
-                f"model.position: {layer.position} enters in attention, and {layer.block} has none; use learned"
+                f"model.position: {layer.position} enters attention, and {layer.block} has none; use learned"
             )
 
 
 def _check_memory(config: "ModelConfig") -> None:
-    """Where a text is read in segments."""
+    """Checks of a model that reads a text in segments."""
     if config.memory_length is None:
         return
     if not config.causal:
@@ -102,10 +102,10 @@ def _check_memory(config: "ModelConfig") -> None:
     for position in (config.position, *config.pattern.position):
         if not position.extrapolates or position.moves:
             raise ConfigError(
-                f"model.memory_length: positions go on from segment to segment, and {position} has none there; use rope"
+                f"model.memory_length: positions continue across segments, and those of {position} end; use rope"
             )
     if config.heads.longest is not None:
-        raise ConfigError(f"model.memory_length: {config.heads} has rows of positions that do not go on; use plain")
+        raise ConfigError(f"model.memory_length: {config.heads} has a table of positions, which ends; use plain")
 
 
 def _check_resolution(config: "ModelConfig") -> None:
@@ -115,9 +115,9 @@ def _check_resolution(config: "ModelConfig") -> None:
     if not config.residual.plain:
         raise ConfigError(f"model.resolution: {config.residual} keeps a stream of its own; use pre")
     if config.carries:
-        raise ConfigError(f"model.resolution: layers take over {config.carries[0]} from others that see other tokens")
+        raise ConfigError(f"model.resolution: layers would take over {config.carries[0]} of other tokens")
     if config.memory_length is not None:
-        raise ConfigError(f"model.memory_length: the layers of {config.resolution} keep states of other tokens each")
+        raise ConfigError(f"model.memory_length: the layers of {config.resolution} keep states of different tokens")
 
 
 def _check_layer(config: "ModelConfig") -> None:
@@ -140,7 +140,7 @@ def _check_norms(config: "ModelConfig") -> None:
         norm.check(width)
         if norm.mixes_tokens and config.causal:
             raise ConfigError(
-                f"model.{name}: the statistics of {norm} are those of all tokens, later ones too, and the model is "
+                f"model.{name}: the statistics of {norm} are taken over all tokens, later ones too, and the model is "
                 "causal; use layernorm, or an encoder"
             )
         if norm.mixes_tokens and name not in ("norm", "embedding_norm"):
@@ -152,8 +152,8 @@ def _check_attention(config: "ModelConfig") -> None:
         raise ConfigError(f"model.attention_dropout: {config.attention} never forms the weights; use exact")
     if config.position.rescores and not (config.attention.forms_weights and config.causal):
         raise ConfigError(
-            f"model.position: {config.position} counts tokens up to the query by their scores; use exact attention in "
-            "a causal model, or rope"
+            f"model.position: {config.position} measures distance by the scores of tokens up to the query; use exact "
+            "attention in a causal model, or rope"
         )
     if config.carry.takes == "scores" and not config.attention.forms_weights:
         raise ConfigError(f"model.carry: {config.attention} never forms the scores; use exact")
@@ -168,20 +168,20 @@ def _check_attention(config: "ModelConfig") -> None:
             "features; use exact"
         )
     if config.attention.recurrent and not config.causal:
-        raise ConfigError(f"model.attention: {config.attention} goes from left to right; use exact, or a causal model")
+        raise ConfigError(f"model.attention: {config.attention} sums from left to right; use exact, or a causal model")
     if config.attention.recurrent and config.reach.mask() is not None:
-        raise ConfigError(f"model.reach: {config.attention} forgets nothing that {config.reach} leaves out; use full")
+        raise ConfigError(f"model.reach: {config.attention} cannot leave out what {config.reach} does; use full")
     if not config.weighting.biased and config.position.biased:
         raise ConfigError(f"model.weighting: {config.weighting} takes no bias, and {config.position} is one; use rope")
     if not config.weighting.biased and config.score != PlainScore():
-        raise ConfigError(f"model.score: the products of {config.weighting} are no scores of {config.score}; use plain")
+        raise ConfigError(f"model.score: {config.weighting} forms no scores for {config.score} to change; use plain")
     if not config.weighting.scaled and config.scale != InverseRootScale():
         raise ConfigError(f"model.scale: in {config.weighting} the factor {config.scale} cancels; use inverse_root")
     if not config.reach.mixes_tokens:
         return
     if config.causal:
         raise ConfigError(
-            f"model.reach: what {config.reach} attends to is mixed of all tokens, and the model is causal; use full, "
+            f"model.reach: {config.reach} attends to mixtures of all tokens, and the model is causal; use full, "
             "or an encoder"
         )
     if config.position.biased or config.weighting.relative:
@@ -195,9 +195,9 @@ def _check_heads(config: "ModelConfig") -> None:
     config.merge.check(config.d_model, config.num_heads, config.value_size)
     for name, choice in (("heads", heads), ("reach", config.reach)):
         if choice.longest is not None and choice.longest < config.max_length:
-            raise ConfigError(f"model.{name}: {choice} is made for fewer than {config.max_length} tokens (max_length)")
+            raise ConfigError(f"model.{name}: {choice} is built for fewer than {config.max_length} tokens (max_length)")
     if not heads.shares_keys and config.num_kv_heads not in (None, config.num_heads):
-        raise ConfigError(f"model.num_kv_heads: in {heads} all heads share one memory, not {config.num_kv_heads}")
+        raise ConfigError(f"model.num_kv_heads: in {heads} all heads share one key, not {config.num_kv_heads}")
     whole = heads.placed_size(sizes) == heads.key_size(sizes)
     if not whole and not config.carry.own_memory:
         raise ConfigError(f"model.carry: {config.heads} makes keys and values in its own way; use plain heads")
@@ -209,7 +209,7 @@ def _check_heads(config: "ModelConfig") -> None:
         config.position.check(heads.placed_size(sizes))
     elif config.position.enters_queries or not config.weighting.biased:
         choice = config.position if config.position.enters_queries else config.weighting
-        raise ConfigError(f"model.heads: {choice} enters in products of queries and keys, and {heads} has none")
+        raise ConfigError(f"model.heads: {choice} enters products of queries and keys, and {heads} has none")
 
 
 def _check_sublayers(config: "ModelConfig") -> None:
@@ -217,7 +217,7 @@ def _check_sublayers(config: "ModelConfig") -> None:
         "input" not in config.residual_of(c[0].kind).norms for c in config.block.connections
     ):
         raise ConfigError(
-            f"model.block: the sublayers of {config.block} normalize their input each by itself, and {config.residual} "
+            f"model.block: the sublayers of {config.block} each normalize their input, and {config.residual} "
             "has no norm there; use parallel"
         )
     if any(config.residual_of(s.kind) != config.residual_of(c[0].kind) for c in config.block.connections for s in c):
@@ -229,7 +229,7 @@ def _check_sublayers(config: "ModelConfig") -> None:
         raise ConfigError(f"model.feed_forward: {config.feed_forward} has no biases and no inner norm; use dense")
     if config.causal and config.feed_forward.mixes_tokens:
         raise ConfigError(
-            f"model.feed_forward: in {config.feed_forward} the way of a token depends on later ones, and the model "
+            f"model.feed_forward: in {config.feed_forward} the experts of a token depend on later ones, and the model "
             "is causal; use top_k, or an encoder"
         )
     if config.causal and config.block.mixes_tokens:
@@ -240,5 +240,5 @@ def _check_sublayers(config: "ModelConfig") -> None:
 
 
 def nearest_divisor(number: int, wanted: int) -> int:
-    """Of the divisors of a number, the one nearest to another."""
+    """The divisor of `number` nearest to `wanted`."""
     return min((d for d in range(1, number + 1) if number % d == 0), key=lambda d: abs(d - wanted))

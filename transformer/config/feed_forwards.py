@@ -1,4 +1,4 @@
-"""What a feed-forward sublayer is: one network, or several of which each token takes some."""
+"""Kinds of feed-forward sublayers: one network, or experts of which each token takes some."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -11,48 +11,52 @@ from transformer.functional.routing import Routes
 
 
 class FeedForwardKind(Variant):
-    """How many networks there are, and which tokens go where."""
+    """How many networks a feed-forward sublayer has, and which tokens go to each."""
 
     num_experts: int = 0
-    """0: one network for all tokens."""
+    """Number of experts; 0: one network for all tokens."""
     shared: int = 0
-    """Networks that every token goes through besides."""
+    """Number of additional networks that every token goes through."""
     mixes_tokens: ClassVar[bool] = False
-    """Whether the way of a token depends on other tokens: no part of a causal model."""
+    """Whether the experts of a token depend on other tokens, which a causal model does not allow."""
 
     def route(self, logits_BLE: jax.Array, valid_BL: jax.Array | None) -> tuple[Routes, jax.Array]:
-        """Which tokens go where, and what is added to the loss."""
+        """(which tokens go to which experts, the penalty added to the loss)."""
         raise NotImplementedError(f"{type(self).__name__} has experts and no route(logits, valid)")
 
 
 @dataclass(frozen=True)
 class DenseFeedForward(FeedForwardKind):
-    """One network (Vaswani et al. 2017)."""
+    """One network for all tokens (Vaswani et al. 2017)."""
 
     name = "dense"
 
 
 @dataclass(frozen=True)
 class TopKExperts(FeedForwardKind):
-    """Each token takes its `top` likeliest experts, and none is dropped (Shazeer et al. 2017).
+    """Each token takes its `top` likeliest experts, and no token is dropped (Shazeer et al. 2017).
 
-    With `top` 1 the Switch transformer (Fedus et al. 2021), and the weight is the probability itself;
+    With `top` 1 it is the Switch transformer (Fedus et al. 2021), whose weight is the probability itself;
     otherwise the weights are the softmax over the chosen logits. The loss gets `balance` · E Σ fₑ Pₑ, fₑ
-    the share of tokens and Pₑ the mean probability of an expert (the same, equation 4), and `router_z` ·
-    mean (log Σ exp logits)² (Zoph et al. 2022, equation 5).
+    the share of tokens and Pₑ the mean probability of an expert (Fedus et al. 2021, equation 4), and
+    `router_z` · mean (log Σ exp logits)² (Zoph et al. 2022, equation 5).
     """
 
     name = "top_k"
     num_experts: int = 4
+    """Experts that tokens choose from."""
     top: int = 2
+    """Experts each token takes."""
     shared: int = 0
-    """Experts that every token takes besides (DeepSeekMoE, Dai et al. 2024)."""
+    """Additional experts that every token takes (DeepSeekMoE, Dai et al. 2024)."""
     balance: float = 0.01
+    """Coefficient of the loss for unequal loads."""
     router_z: float = 0.001
+    """Coefficient of the loss for large router logits."""
 
     def __post_init__(self):
         if not 1 <= self.top <= self.num_experts:
-            raise ConfigError(f"top_k.top: {self.top} of {self.num_experts} experts")
+            raise ConfigError(f"top_k.top: {self.top} is not in [1, {self.num_experts}], the experts")
         check_not_negative(self, "shared", "balance", "router_z")
 
     def route(self, logits_BLE, valid_BL):
@@ -65,19 +69,21 @@ class TopKExperts(FeedForwardKind):
 class ExpertChoice(FeedForwardKind):
     """Each expert takes its `share` · L / E likeliest tokens of every sequence (Zhou et al. 2022, equation 1).
 
-    Balanced by construction. What an expert takes depends on all tokens: for encoders.
+    The load is balanced by construction. What an expert takes depends on all tokens, so this is for encoders.
     """
 
     name = "expert_choice"
     num_experts: int = 4
+    """Experts that choose tokens."""
     share: float = 2.0
-    """Experts a token has on average."""
+    """Experts a token has on average, at most num_experts."""
     shared: int = 0
+    """Additional experts that every token takes."""
     mixes_tokens = True
 
     def __post_init__(self):
         if self.num_experts < 1 or not 0 < self.share <= self.num_experts:
-            raise ConfigError(f"expert_choice.share: {self.share} of {self.num_experts} experts")
+            raise ConfigError(f"expert_choice.share: {self.share} is not in (0, {self.num_experts}], the experts")
         check_not_negative(self, "shared")
 
     def route(self, logits_BLE, valid_BL):

@@ -1,4 +1,4 @@
-"""Positions whose distances depend on the tokens in between."""
+"""Positional schemes whose distances depend on the tokens in between."""
 
 import functools
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from transformer.functional import biases
 
 @dataclass(frozen=True)
 class Forgetting(Position):
-    """The sum of log f of all tokens from the key to the query, f = σ(w·x + b) of each head (Lin Z. et al. 2025).
+    """Adds Σ log f over the tokens after the key up to the query, f = σ(w·x + b) per head (Lin Z. et al. 2025).
 
-    The forgetting transformer (FoX, equation 5), ALiBi whose slope depends on the data. In an encoder the
-    sum of those between the two, in either direction.
+    This is the forgetting transformer (FoX, equation 5): ALiBi with a slope that depends on the data. In an
+    encoder the sum runs over the tokens between the two, in either direction.
     """
 
     initial: float = 2.0
-    """Where b begins; the paper's is 0."""
+    """Initial value of b; 0 in the paper."""
     relative = True
 
     def layer_parameters(self, num_heads, head_dim, d_model):
@@ -47,13 +47,14 @@ class Forgetting(Position):
 
 @dataclass(frozen=True)
 class Contextual(Position):
-    """A key is as far away as the gates between it and the query say, Σ σ(q·k) (CoPE, Golovneva et al. 2024).
+    """The distance of a key is a sum of gates σ(q·k) from it to the query (CoPE, Golovneva et al. 2024).
 
-    q·e is added to the score, e a trained vector for each whole distance up to `limit`, interpolated between
-    two (equations 3 to 5). Gates are of scaled scores, and so are the added ones.
+    q·e is added to the score, with a trained vector e for each whole distance up to `limit` and interpolation
+    in between (equations 3 to 5). Both the gates and the added numbers are of scaled queries.
     """
 
     limit: int = 32
+    """Largest distance; larger ones count as this."""
     enters_queries = True
     relative = True
 

@@ -7,15 +7,15 @@ from transformer.config.variant import ConfigError, Variant
 
 @dataclass(frozen=True)
 class ParameterGroup(Variant):
-    """A rule by path: `group('embedding*', rate=0.1, decay=0)`."""
+    """Factors for parameters by path: `group('embedding*', rate=0.1, decay=0)`."""
 
     name = "group"
     pattern: str = "*"
-    """Of dotted paths, `*` for anything: `*blocks*kernel`."""
+    """Pattern of dotted paths, with `*` for anything: `*blocks*kernel`."""
     rate: float = 1.0
-    """Factor on the learning rate; 0 holds the parameters where they are."""
+    """Factor on the learning rate; 0 freezes the parameters."""
     decay: float | None = None
-    """Factor on the weight decay; none: 1 of matrices and 0 of all else, as without a group."""
+    """Factor on the weight decay; None: 1 for matrices and 0 for all else, as without a group."""
 
     def __post_init__(self):
         for name in ("rate", "decay"):

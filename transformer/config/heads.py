@@ -1,4 +1,4 @@
-"""What a head is: how queries, keys and values are made of what is projected."""
+"""Kinds of heads: how queries, keys and values are made of what is projected."""
 
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -15,7 +15,7 @@ Params = dict[str, jax.Array]
 
 
 class HeadSizes(NamedTuple):
-    """Numbers and sizes of the heads of a model, as its config has them."""
+    """Numbers and sizes of the heads of a model, from its config."""
 
     num_heads: int
     """H: query heads."""
@@ -28,14 +28,14 @@ class HeadSizes(NamedTuple):
 
 
 class Heads(Variant):
-    """How projected vectors become the queries, keys and values of maps of attention, and outputs those of heads."""
+    """How projections become queries, keys and values of attention maps, and how the maps' outputs are combined."""
 
     shares_keys: ClassVar[bool] = True
     """Whether groups of query heads may share key-value heads."""
 
     @property
     def longest(self) -> int | None:
-        """Tokens of the longest sequence; None: any."""
+        """Length of the longest sequence, in tokens; None: any."""
         return None
 
     @property
@@ -47,7 +47,7 @@ class Heads(Variant):
         """Raise `ConfigError` where the sizes do not fit."""
 
     def widths(self, sizes: HeadSizes) -> dict[str, int]:
-        """Width of the projections `query`, `key` and `value`; 0 for none."""
+        """Widths of the projections `query`, `key` and `value`; 0: no projection."""
         H, G, K, V = sizes
         return {"query": H * K, "key": G * K, "value": G * V}
 
@@ -56,7 +56,7 @@ class Heads(Variant):
         return {}
 
     def count(self, num_heads: int) -> int:
-        """Maps of attention that so many query heads have."""
+        """Number of attention maps of `num_heads` query heads; differential heads have two each."""
         return num_heads
 
     def memory_heads(self, sizes: HeadSizes) -> int:
@@ -72,15 +72,15 @@ class Heads(Variant):
         return sizes.value_dim
 
     def compared_size(self, sizes: HeadSizes) -> int:
-        """Size of the vectors whose product a score is, for the factor on it."""
+        """Size K of the vectors whose product is a score, which sets the factor on it."""
         return self.key_size(sizes)
 
     def placed_size(self, sizes: HeadSizes) -> int:
-        """Into so many features of queries and keys, from the first, the position may enter."""
+        """How many features of queries and keys, from the first, a positional scheme may change."""
         return self.key_size(sizes)
 
     def queries(self, q_BLX: jax.Array, positions_BL: jax.Array, sizes: HeadSizes, params: Params) -> jax.Array:
-        """(B, L, maps, key size)."""
+        """Queries (B, L, maps, key size)."""
         return rearrange(q_BLX, "b l (h k) -> b l h k", k=sizes.head_dim)
 
     def memory(
@@ -91,13 +91,13 @@ class Heads(Variant):
         return k, rearrange(v_BSX, "b s (g v) -> b s g v", v=sizes.value_dim)
 
     def join(self, out_BLHV: jax.Array, sizes: HeadSizes, params: Params) -> jax.Array:
-        """The output (B, L, H, V) of each head from those of its maps."""
+        """The output (B, L, H, V) of each head from the outputs of its maps."""
         return out_BLHV
 
 
 @dataclass(frozen=True)
 class PlainHeads(Heads):
-    """One map of attention a head (Vaswani et al. 2017)."""
+    """One attention map per head (Vaswani et al. 2017)."""
 
     name = "plain"
 
@@ -106,12 +106,13 @@ class PlainHeads(Heads):
 class DifferentialHeads(Heads):
     """The difference of two maps: (A₁ - λA₂)V, normalized in each head (Ye et al. 2024, equations 1 to 3).
 
-    Queries and keys are halved. λ = exp(λq₁·λk₁) - exp(λq₂·λk₂) + `initial`, which is the same for all
-    layers here; the paper finds no difference to one that grows with depth (table 6).
+    Queries and keys are halved. λ = exp(λq₁·λk₁) - exp(λq₂·λk₂) + `initial`, where `initial` is the same for
+    all layers; the paper finds no difference to one that grows with depth (table 6).
     """
 
     name = "differential"
     initial: float = 0.8
+    """About the initial value of λ; the normalized output is scaled by 1 minus it."""
 
     def check(self, sizes):
         if sizes.head_dim % 2:
@@ -152,17 +153,18 @@ class DifferentialHeads(Heads):
 class LatentHeads(Heads):
     """Keys and values of all heads from one small vector c of a token (DeepSeek-V2, 2024, section 2.1).
 
-    c is normalized and kept in the cache; beside it stands a key of `rotary` features that all heads
-    share and into which alone the position enters. What would make a head's keys of c is multiplied
-    into its queries, and what would make its values of c into its output, so keys are never made.
-    The cache has c as a key and as a value, each in the shape in which it is multiplied: 2 `rank` +
-    `rotary` numbers of a token in a layer, where the paper's has `rank` + `rotary`.
+    c is normalized and kept in the cache, with a key of `rotary` features that all heads share and that
+    alone carries the position. The key up-projection is absorbed into the queries and the value
+    up-projection into the output, so full keys and values are never formed. The cache holds c as a key
+    and as a value, each in the shape in which it is multiplied: 2 `rank` + `rotary` numbers per token
+    and layer, where the paper's has `rank` + `rotary`.
     """
 
     name = "latent"
     rank: int = 32
     """Size of c."""
     rotary: int = 8
+    """Size of the shared key that carries the position."""
     shares_keys = False
 
     def __post_init__(self):

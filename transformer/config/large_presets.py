@@ -1,4 +1,4 @@
-"""Published sizes, too large for a laptop: to be planned with, and trained where there are devices."""
+"""Published sizes, too large for a laptop: for planning, and for training on larger machines."""
 
 from transformer.config.activations import GLU, SiLU
 from transformer.config.implementations import Chunked, Scanned

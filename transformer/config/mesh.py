@@ -1,4 +1,4 @@
-"""How devices share the work of a run; no number depends on it but by rounding."""
+"""How devices share the work of a run, which changes its numbers by rounding only."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -10,12 +10,12 @@ Axis = Literal["data", "model"]
 
 @dataclass(frozen=True)
 class Shard(Variant):
-    """A rule by path: which axes of a parameter are cut: `shard('*query.kernel', axes=(None, 'model'))`."""
+    """Which axes of parameters are cut, by path: `shard('*query.kernel', axes=(None, 'model'))`."""
 
     pattern: str = "*"
-    """Of dotted paths, `*` for anything."""
+    """Pattern of dotted paths, with `*` for anything."""
     axes: tuple[Axis | None, ...] = ()
-    """What the last axes of the array are cut over; none: not cut. Axes before them are whole."""
+    """Mesh axes over which the last axes of the array are cut, None for one that is not; earlier axes are whole."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,15 +23,15 @@ class MeshConfig:
     """Devices as replica × data × model."""
 
     replica: int | None = None
-    """Groups of devices that share out the replicas; none: as many as divide them evenly."""
+    """Groups of devices among which replicas are divided; None: as many as divide them evenly."""
     data: int | None = None
-    """Devices that share out a batch; none: as many of the rest as divide it evenly."""
+    """Devices among which a batch is divided; None: as many of the rest as divide it evenly."""
     model: int = 1
-    """Devices that share out each layer: heads, feed-forward features, experts and the vocabulary."""
+    """Devices among which each layer is divided: heads, feed-forward features, experts and the vocabulary."""
     fully_sharded: bool = False
-    """Whether parameters and the state of the optimizer are cut over `data` too, and put together where needed."""
+    """Whether parameters and optimizer state are cut over `data` too, and gathered where they are needed."""
     rules: tuple[Shard, ...] = ()
-    """Rules before those of the tables; the first that fits a path has it."""
+    """Rules tried before the built-in tables; the first match wins."""
 
     def __post_init__(self):
         for name in ("replica", "data", "model"):
@@ -42,18 +42,18 @@ class MeshConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class HostsConfig:
-    """The processes of one run; nothing given: this one alone."""
+    """The processes of one run; by default this one alone."""
 
     launcher: bool = False
-    """Whether Slurm, Open MPI, Kubernetes or a TPU's environment says who the others are."""
+    """Whether to find the other processes through Slurm, Open MPI, Kubernetes or a TPU's environment."""
     address: str | None = None
-    """host:port of the first process, where no launcher says it."""
+    """host:port of the first process, without a launcher."""
     count: int | None = None
     """Number of processes."""
     index: int | None = None
-    """Number of this one, from 0."""
+    """Number of this process, from 0."""
     patience: int = 300
-    """Seconds without a step, or without a sign of another process, after which this one ends."""
+    """Seconds without a step, or without a sign of another process, after which this process ends."""
 
     def __post_init__(self):
         given = [value is not None for value in (self.address, self.count, self.index)]
@@ -68,11 +68,11 @@ class HostsConfig:
 
     @property
     def several(self) -> bool:
-        """Whether there are others."""
+        """Whether the run has other processes."""
         return self.launcher or self.count is not None
 
 
 ALONE = HostsConfig()
 
 AUTOMATIC = MeshConfig()
-"""Replicas over the devices, then each batch over those that are left."""
+"""Divides replicas over the devices, then each batch over the devices that are left."""

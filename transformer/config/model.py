@@ -53,9 +53,9 @@ class ModelConfig:
         "distinct_layers",
         "memory_length",
     )
-    """Fields that are positive numbers, or none."""
+    """Fields that are positive integers, or None."""
     vocab_size: int | None = None
-    """Number of token types; none: as many as the tokenizer of the data has."""
+    """Number of token types; None: as many as the tokenizer of the data has."""
     max_length: int = 64
     """Longest sequence the model is built for, in tokens."""
     num_layers: int = 4
@@ -65,19 +65,19 @@ class ModelConfig:
     num_heads: int = 4
     """Query heads."""
     num_kv_heads: int | None = None
-    """Key-value heads shared by groups of query heads; none: as many as query heads."""
+    """Key-value heads shared by groups of query heads; None: as many as query heads."""
     head_dim: int | None = None
-    """Size of a head; none: d_model / num_heads."""
+    """Size of a head; None: d_model / num_heads."""
     d_ff: int | None = None
-    """Width of the feed-forward sublayer; none: 4 d_model."""
+    """Width of the feed-forward sublayer; None: 4 d_model."""
     causal: bool = True
-    """Whether a token sees only itself and those before it: a decoder; otherwise an encoder."""
+    """Whether a token sees only itself and those before it (a decoder), or all tokens (an encoder)."""
     norm: Norm = LayerNorm()
     """Normalization method."""
     residual: Residual = PreNorm()
     """How sublayers are connected to the stream, and where the norms sit."""
     feed_forward_residual: Residual | None = None
-    """The same of feed-forward sublayers; unset: as residual."""
+    """The same for feed-forward sublayers; None (`unset` on the command line): as residual."""
     block: BlockLayout = Sequential()
     """Sublayers of a block and their order."""
     activation: Activation = GELU()
@@ -93,15 +93,15 @@ class ModelConfig:
     pattern: Pattern = Pattern()
     """What changes from layer to layer."""
     distinct_layers: int | None = None
-    """Blocks with parameters of their own, gone through again and again (Lan et al. 2020, ALBERT); none: all."""
+    """Blocks with parameters of their own, repeated up to num_layers (Lan et al. 2020, ALBERT); None: all."""
     projection: Projection = SeparateProjections()
     """Which linear layers make queries, keys and values."""
     heads: Heads = PlainHeads()
-    """What a head is."""
+    """Kind of heads."""
     scale: Scale = InverseRootScale()
     """The factor on q·k."""
     score: Score = PlainScore()
-    """A function of every scaled score by itself."""
+    """Function applied to every scaled score separately."""
     weighting: Weighting = SoftmaxWeighting()
     """How scores become weights."""
     scale_bias: bool = False
@@ -109,13 +109,13 @@ class ModelConfig:
     merge: Merge = Concatenate()
     """How the outputs of the heads become one vector."""
     reach: Reach = FullReach()
-    """How far self-attention looks."""
+    """Which tokens self-attention reaches, besides the mask."""
     carry: Carry = NoCarry()
-    """What attention takes over from the layers before."""
+    """What attention takes over from earlier layers."""
     resolution: Resolution = FullResolution()
-    """How many vectors of a sequence the layers see."""
+    """Whether middle layers see a shortened sequence."""
     memory_length: int | None = None
-    """Earlier tokens whose states every layer sees too where a text is read in segments (Dai et al. 2019); none: no."""
+    """Tokens before a segment whose states every layer sees too (Transformer-XL, Dai et al. 2019); None: no memory."""
     qk_norm: Norm = NoNorm()
     """Norm of the queries and keys of each head (Henry et al. 2020; Dehghani et al. 2023)."""
     embedding_norm: Norm = NoNorm()
@@ -123,11 +123,11 @@ class ModelConfig:
     attention_inner_norm: Norm = NoNorm()
     """Norm before the output projection of attention (Wang H. et al. 2022b, Sub-LN)."""
     feed_forward_inner_norm: Norm = NoNorm()
-    """Norm before the output projection of the feed-forward sublayer (the same; NormFormer)."""
+    """Norm before the output projection of the feed-forward sublayer (Sub-LN; NormFormer)."""
     final_norm: bool | None = None
-    """Whether the stream is normalized after the last layer; none: as residual says."""
+    """Whether the stream is normalized after the last layer; None: as residual says."""
     convolution: int | None = None
-    """Tokens that a causal convolution of each feature of queries, keys and values spans (Primer, So et al. 2021)."""
+    """Tokens spanned by a causal convolution of queries, keys and values (Primer, So et al. 2021); None: none."""
     head_scale: bool = False
     """Multiply the output of each head by a trained number (NormFormer, Shleifer et al. 2021, equation 2)."""
     attention_gate: bool = False
@@ -135,25 +135,25 @@ class ModelConfig:
     attention_bias: tuple[Literal["query", "key", "value", "out"], ...] = ()
     """Which projections of attention have a bias."""
     feed_forward_bias: bool = False
-    """Biases of the feed-forward sublayer."""
+    """Whether the feed-forward sublayer has biases."""
     future_tokens: int = 0
     """Tokens beyond the next one that are predicted, each by a block of its own (Gloeckle et al. 2024)."""
     tie_embeddings: bool = True
     """Whether the output projection is the transposed token embedding."""
     embedding_dim: int | None = None
-    """E: width of the tables of tokens, which a matrix then widens to d_model (Lan et al. 2020); none: d_model."""
+    """E: width of the token tables, which a matrix then projects to d_model (Lan et al. 2020); None: d_model."""
     unit_embeddings: bool = False
-    """Rows of these tables have one length, a trained number (FixNorm, Nguyen and Chiang 2018)."""
+    """Whether all rows of the token tables have one trained length (FixNorm, Nguyen and Chiang 2018)."""
     readout: Readout = PlainReadout()
-    """What is done to states before the output projection."""
+    """Function applied to states before the output projection."""
     output_bias: bool = False
     """Add a trained number to the logit of each token."""
     logit_score: Score = PlainScore()
-    """A function of every logit, such as a soft cap (Gemma 2, 2024)."""
+    """Function applied to every logit, such as a soft cap (Gemma 2, 2024)."""
     token_types: int | None = None
-    """Kinds of tokens, each with a vector added to the embedding (the segments of BERT); none: no such vectors."""
+    """Kinds of tokens, each with a vector added to the embedding (the segments of BERT); None: no such vectors."""
     logit_scale: float = 1.0
-    """Factor on the states that the output projection reads, and so on logits."""
+    """Factor on the states that the output projection reads, and so on the logits."""
     scale_embeddings: bool = False
     """Multiply token embeddings by √d_model (Vaswani et al. 2017, section 3.4)."""
     dropout: float = 0.0
@@ -163,13 +163,13 @@ class ModelConfig:
     feed_forward_dropout: float = 0.0
     """Share of features dropped after the activation."""
     stochastic_depth: float = 0.0
-    """Share of sequences that skip a sublayer of the last layer; rises linearly from the first (Huang et al. 2016)."""
+    """Share of sequences that skip a sublayer of the last layer, rising linearly with depth (Huang et al. 2016)."""
     initializer: Initializer = Normal(0.02)
     """Initial values of matrices."""
     embedding_initializer: Initializer = Normal(0.02)
     """Initial values of token embeddings."""
     scale_residual_init: bool = True
-    """Initial values of residual outputs over √branches, two in a block (GPT-2, Radford et al. 2019)."""
+    """Whether initial residual outputs are divided by √branches, two in a block (GPT-2, Radford et al. 2019)."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Compute dtype of products and the residual stream; parameters, norms, softmax and loss are float32."""
 
@@ -177,7 +177,7 @@ class ModelConfig:
         check_model(self)
 
     def layer_config(self, layer: int) -> "ModelConfig":
-        """The config as one layer sees it; some of its choices can only be in a pattern."""
+        """The config as one layer sees it, with the choices of the pattern, some of which are valid only there."""
         view = copy.copy(self)
         for name, value in self.pattern.changes(layer).items():
             object.__setattr__(view, name, value)
@@ -210,7 +210,7 @@ class ModelConfig:
 
     @property
     def carries(self) -> tuple[str, ...]:
-        """What layers take over from those before."""
+        """What layers take over from earlier ones: fields of `Carried`."""
         takes = [self.layer_config(layer).carry.takes for layer in range(self.pattern.period)]
         return tuple(dict.fromkeys(name for name in takes if name is not None))
 
@@ -221,7 +221,7 @@ class ModelConfig:
 
     @property
     def mixes_tokens(self) -> str:
-        """The name of a choice that looks at all tokens whatever the mask; empty for none."""
+        """The text of a choice that looks at all tokens whatever the mask; empty without one."""
         layers = [self.layer_config(layer) for layer in range(self.pattern.period)]
         own = [choice for layer in layers for choice in (layer.feed_forward, layer.reach)]
         return next(
@@ -231,31 +231,31 @@ class ModelConfig:
 
     @property
     def relative(self) -> bool:
-        """Whether only distances of tokens count: all positions may be moved together."""
+        """Whether only distances between tokens matter, so that all positions may be shifted together."""
         layers = [self.layer_config(layer) for layer in range(self.pattern.period)]
-        # What a linear weighting makes of a rotated query depends on the angle.
+        # The features of a rotated query in a linear weighting depend on the angle.
         each = all(layer.position.relative and layer.reach.relative for layer in layers)
         return self.position.relative and each and not self.weighting.linear
 
     @property
     def branches(self) -> int:
-        """Residual branches of the stack."""
+        """Number of residual branches of the stack."""
         turn = [len(self.layer_config(layer).block.connections) for layer in range(self.pattern.period)]
         return sum(turn) * self.num_layers // self.pattern.period
 
     def inner_gain(self, kind: str) -> float:
-        """The factor on initial values of attention's values or of what leads into the feed-forward sublayer."""
+        """The factor on initial values of the value projection or of the feed-forward sublayer's input projection."""
         return self.residual_of(kind).inner_gain(self.branches)
 
     def residual_gain(self, kind: str) -> float:
-        """The factor on initial values of what a kind of sublayer adds to the stream."""
+        """The factor on initial values of the output projection of a kind of sublayer."""
         usual = self.branches**-0.5 if self.scale_residual_init else 1.0
         own = self.residual_of(kind).output_gain(self.branches)
         return usual if own is None else own
 
     @property
     def first_norm(self) -> Norm:
-        """Norm of the embedded tokens, which some residual connections ask for."""
+        """Norm of the embedded tokens, which some residual connections require."""
         asked = self.residual.embedding_norm and self.embedding_norm == NoNorm()
         return self.norm if asked else self.embedding_norm
 
@@ -275,5 +275,5 @@ class ModelConfig:
         return (jax.ShapeDtypeStruct((1, self.max_length), jnp.int32),)
 
     def replace(self, **changes: Any) -> Self:
-        """A copy with fields changed; variants as values or in their text form."""
+        """A copy with fields changed; variants are given as values or in their text form."""
         return replace(self, changes)

@@ -13,18 +13,18 @@ from transformer.config.variant import ConfigError
 def mup(config: RunConfig, base_width: int) -> dict[str, Any]:
     """What µP changes in a config, by dotted path (Yang et al. 2022, Tensor Programs V, table 8, Adam).
 
-    A learning rate that is best at the base width is then about the best at any `d_model`: matrices of the
-    layers begin with the variance 1/fan-in and have the learning rate times base width / width (and the decay
-    over that, so that both together are the same), logits have the same factor, scores are q·k / head size.
-    Tables, biases and gains are as they were. `d_ff` and the size or number of heads are to grow with `d_model`.
+    The best learning rate at the base width is then about the best at any `d_model`: matrices of the layers are
+    initialized with variance 1/fan-in, their learning rate is multiplied by base width / width and their decay
+    divided by it (so that the product stays), logits have the same factor, and scores are q·k / head size.
+    Tables, biases and gains stay as they are. `d_ff` and the size or number of heads should grow with `d_model`.
 
     Args:
-      config: as wide as it is to be.
+      config: the run at its final width.
       base_width: the `d_model` at which learning rate and weight decay were tuned, with these changes made.
 
     Raises:
-      ConfigError: the width is not positive; the steps of the rule are of another size; there is no rule for a
-        choice.
+      ConfigError: the base width is not positive, the update rule does not take steps of Adam's size, or there is
+        no µP rule for a choice.
     """
     if base_width < 1:
         raise ConfigError(f"mup: base width {base_width} is not a positive number")
@@ -33,7 +33,7 @@ def mup(config: RunConfig, base_width: int) -> dict[str, Any]:
     for layer in range(config.model.pattern.period):
         _check_layer(config.model.layer_config(layer))
     factor = base_width / config.model.d_model
-    # A group that no parameter fits is an error.
+    # A group that matches no parameter is an error.
     patterns = ("*blocks*.kernel", *(("future.*.kernel",) if config.model.future_tokens else ()))
     hidden = (ParameterGroup(pattern, rate=factor, decay=1 / factor) for pattern in patterns)
     frozen, others = ([g for g in config.optimizer.groups if (g.rate == 0) is still] for still in (True, False))
@@ -41,15 +41,15 @@ def mup(config: RunConfig, base_width: int) -> dict[str, Any]:
         "model.initializer": FanIn(),
         "model.scale": InverseScale(),
         "model.logit_scale": factor,
-        # What is frozen stays so. A group behind these that would take their matrices is left without and refused.
+        # First match wins: what is frozen stays so, and another group for these matrices matches nothing: refused.
         "optimizer.groups": (*frozen, *hidden, *others),
     }
 
 
 def _check_layer(model: ModelConfig) -> None:
-    """Raise `ConfigError` where sums over the width are not those of a kernel that begins as the model says.
+    """Raise `ConfigError` where sums over the width run over other arrays than kernels with `model.initializer`.
 
-    The kernels of readout and pooling begin with one deviation at all widths; that of a convolution sums over tokens.
+    The kernels of readout and pooling have one initial deviation at all widths; a convolution sums over tokens.
     """
     D, H, K = model.d_model, model.num_heads, model.head_size
     position, own = model.position.layer_parameters, model.residual_of("feed_forward")

@@ -19,10 +19,10 @@ class Norm(Variant, abc.ABC):
     """Normalizes the features of each token. A new norm is one frozen dataclass."""
 
     mixes_tokens: ClassVar[bool] = False
-    """Whether its statistics run over tokens: such a norm cannot stand in a causal model."""
+    """Whether its statistics run over tokens, which a causal model does not allow."""
 
     def check(self, d_model: int) -> None:
-        """Raise `ConfigError` where it does not fit so many features."""
+        """Raise `ConfigError` where it does not fit `d_model` features."""
 
     def parameters(self, d_model: int) -> dict[str, Parameter]:
         """The parameters it owns, by name."""
@@ -30,10 +30,10 @@ class Norm(Variant, abc.ABC):
 
     @abc.abstractmethod
     def __call__(self, x_BLD: jax.Array, params: Params) -> jax.Array:
-        """(…, D) to (…, D) in the same dtype."""
+        """Maps (…, D) to (…, D) in the same dtype."""
 
     def normalize(self, x_BLD: jax.Array, valid_BL: jax.Array | None, params: Params) -> jax.Array:
-        """The same where padding matters: `valid_BL` is False there."""
+        """The same with padding, where `valid_BL` is False."""
         return self(x_BLD, params)
 
 
@@ -54,14 +54,17 @@ class LayerNorm(Norm):
     """
 
     eps: float = 1e-5
+    """Added to the variance."""
     bias: bool = True
+    """Whether there is a trained bias."""
     scale: bool = True
+    """Whether there is a trained gain."""
     zero_centered: bool = False
-    """The gain is 1 + scale, and scale begins at 0, where weight decay draws it (Gemma, 2024)."""
+    """Whether the gain is 1 + scale with an initial scale of 0, to which weight decay pulls it (Gemma, 2024)."""
     eps_outside: bool = False
-    """Divide by √variance + eps."""
+    """Whether to divide by √variance + eps."""
     cast_first: bool = False
-    """Round to the compute dtype before the gain, not after."""
+    """Whether to round to the compute dtype before the gain, not after."""
 
     def __post_init__(self):
         check_not_negative(self, "eps")
@@ -83,14 +86,15 @@ class LayerNorm(Norm):
 
 @dataclass(frozen=True)
 class SequenceLayerNorm(Norm):
-    """LayerNorm with the mean and variance of all features of all real tokens of a sequence.
+    """LayerNorm with one mean and variance over all features of all real tokens of a sequence.
 
-    (The normalization of Ba, Kiros and Hinton 2016 with a sequence as the layer.) For encoders: in a
-    causal model it would let later tokens be seen.
+    (The normalization of Ba, Kiros and Hinton 2016 with a sequence as the layer.) For encoders only: in a
+    causal model it would leak later tokens.
     """
 
     name = "sequence_layernorm"
     eps: float = 1e-5
+    """Added to the variance."""
     mixes_tokens = True
 
     def __post_init__(self):
@@ -111,15 +115,17 @@ class RMSNorm(Norm):
     """scale · x / √(mean x² + eps) (Zhang and Sennrich 2019); without scale as in TransNormer (Qin et al. 2023)."""
 
     eps: float = 1e-6
+    """Added to the mean square."""
     scale: bool = True
+    """Whether there is a trained gain."""
     zero_centered: bool = False
-    """The gain is 1 + scale, and scale begins at 0 (Gemma, 2024)."""
+    """Whether the gain is 1 + scale with an initial scale of 0 (Gemma, 2024)."""
     fraction: float = 1.0
-    """The mean is that of the first features alone (pRMSNorm, section 4.2)."""
+    """Share of the features, from the first, whose mean is taken (pRMSNorm, section 4.2)."""
     eps_outside: bool = False
-    """Divide by √mean x² + eps."""
+    """Whether to divide by √mean x² + eps."""
     cast_first: bool = False
-    """Round to the compute dtype before the gain, not after (Llama)."""
+    """Whether to round to the compute dtype before the gain, not after (Llama)."""
 
     def __post_init__(self):
         check_not_negative(self, "eps")
@@ -142,7 +148,7 @@ class RMSNorm(Norm):
 
 @dataclass(frozen=True)
 class ScaleNorm(Norm):
-    """g · x / ‖x‖ with one number g that begins at √D (Nguyen and Salazar 2019, equation 5)."""
+    """g · x / ‖x‖ with one trained number g, initially √D (Nguyen and Salazar 2019, equation 5)."""
 
     eps: float = 1e-6
 
@@ -161,6 +167,7 @@ class GroupNorm(Norm):
     """LayerNorm of each of `groups` equal parts of a token's features (Wu and He 2018)."""
 
     groups: int = 2
+    """Number of parts, which divides the number of features."""
     eps: float = 1e-5
 
     def __post_init__(self):
@@ -179,10 +186,10 @@ class GroupNorm(Norm):
 
 @dataclass(frozen=True)
 class DyT(Norm):
-    """scale · tanh(αx) + bias: no statistics (dynamic tanh, Zhu et al. 2025, equation 1)."""
+    """scale · tanh(αx) + bias, without statistics (dynamic tanh, Zhu et al. 2025, equation 1)."""
 
     alpha: float = 0.5
-    """Where α begins."""
+    """Initial value of α."""
 
     def parameters(self, d_model):
         return {
@@ -192,6 +199,7 @@ class DyT(Norm):
         }
 
     def squash(self, x, params):
+        """The bounded function of x, before scale and bias."""
         return jnp.tanh(params["alpha"] * x)
 
     def __call__(self, x_BLD, params):
@@ -212,7 +220,7 @@ class Derf(DyT):
 
 @dataclass(frozen=True)
 class NoNorm(Norm):
-    """The features as they are."""
+    """Leaves the features as they are."""
 
     name = "none"
 

@@ -1,7 +1,7 @@
-"""What is minimized, and what a batch has to hold for it.
+"""Objectives: what is minimized, and what a batch has to hold for it.
 
-An objective answers with sums over a batch, so that the caller alone decides what to divide by. Its
-batch is a dict of arrays; `weights` are 0 where a label is not real.
+An objective returns sums over a batch, so that the caller alone decides what to divide by. Its
+batch is a dict of arrays; `weights` are 0 where a label is padding.
 """
 
 import abc
@@ -30,13 +30,13 @@ class Sums(NamedTuple):
     """Sums over a batch, float32."""
 
     loss: Any
-    """(L,) nats (or squared error) at each position, summed over sequences."""
+    """(L,) loss at each position in nats (or squared error), summed over sequences."""
     weight: Any
     """(L,) number of real labels at each position."""
     correct: Any
-    """() number of real labels that are the most likely one."""
+    """() number of real labels to which the model gives the highest probability."""
     exact: Any
-    """() number of sequences all of whose real labels are."""
+    """() number of sequences all of whose real labels are counted in `correct`."""
     sequences: Any
     """() number of sequences with a real label."""
 
@@ -59,13 +59,13 @@ def _token_sums(logits_BLV, labels_BL, weights_BL, penalty, **options) -> Sums:
 
 
 def _packing(batch: Batch) -> dict[str, Any]:
-    """Which document the input tokens belong to, and where in it, where documents are packed; and which are padding."""
+    """Arguments for packed documents (which one an input token belongs to, and where in it) and for padding."""
     more = {f"{name}_BL": batch[name][:, :-1] for name in ("segments", "positions") if name in batch}
     return more | ({"valid_BL": batch["valid"]} if "valid" in batch else {})
 
 
 def _there(batch: Batch, ahead: int) -> jax.Array:
-    """(B, L - ahead) 1 where the label `ahead` tokens after the next one is real and of the same document."""
+    """(B, L - ahead), 1 where the label `ahead` tokens after the next one is real and of the same document, else 0."""
     size, length = batch["tokens"].shape
     weights = batch["weights"][:, ahead:] if "weights" in batch else jnp.ones((size, length - 1 - ahead), jnp.float32)
     if "segments" not in batch:
@@ -76,22 +76,22 @@ def _there(batch: Batch, ahead: int) -> jax.Array:
 
 @dataclass(frozen=True, kw_only=True)
 class Objective(Variant, abc.ABC):
-    """A function of the pure model, its parameters, a batch, and a key that turns dropout on."""
+    """A function of the pure model, its parameters, a batch, and a key, which turns dropout on."""
 
     auxiliary: float = 1.0
-    """Factor on what the layers of the model add to the loss, such as the imbalance of experts."""
+    """Factor on losses of the layers, such as that for an unequal load of experts."""
     causal: ClassVar[bool | None] = True
-    """Whether the model has to be causal; None: as it likes."""
+    """Whether the model has to be causal; None: either."""
     special: ClassVar[bool] = False
     """Whether it needs the special tokens of a tokenizer."""
     foresees: ClassVar[bool] = False
     """Whether it trains the predictions of tokens beyond the next one."""
     follows: ClassVar[bool] = False
-    """Whether a batch may go on where the one before ended (`following`)."""
+    """Whether batches may be consecutive segments of one text, with memory carried over (`following`)."""
     selects: ClassVar[bool] = False
-    """Whether it counts some of the labels only; a simple model of the data counts all."""
+    """Whether only some labels count; the n-gram reference counts all and is then not comparable."""
     needs: ClassVar[type[ModelConfig]] = ModelConfig
-    """The kind of model, the first of `_KINDS` that its config is."""
+    """The kind of model: the first of `_KINDS` that its config is an instance of."""
 
     def __post_init__(self):
         smoothing = getattr(self, "label_smoothing", 0.0)
@@ -103,7 +103,7 @@ class Objective(Variant, abc.ABC):
         """Raise `ConfigError` where the model cannot have this objective."""
         if next(kind for kind in _KINDS if isinstance(model, kind)) is not self.needs:
             raise ConfigError(
-                f"objective: {self} needs a model of a {self.needs.__name__}, not a {type(model).__name__}"
+                f"objective: {self} needs the model of a {self.needs.__name__}, not of a {type(model).__name__}"
             )
         if bool(model.future_tokens) != self.foresees:
             raise ConfigError(
@@ -120,7 +120,7 @@ class Objective(Variant, abc.ABC):
 
     @abc.abstractmethod
     def labels(self, batch: Batch) -> Any:
-        """(…, L) what is predicted; its size is the number of tokens of the batch."""
+        """What is predicted, (…, L); its size is the number of tokens of the batch."""
 
     @abc.abstractmethod
     def __call__(self, apply: Callable[..., jax.Array], params: Any, batch: Batch, key: jax.Array | None) -> Sums: ...
@@ -128,25 +128,25 @@ class Objective(Variant, abc.ABC):
     def following(
         self, apply: Callable[..., Any], params: Any, batch: Batch, key: jax.Array | None, earlier: Earlier | None
     ) -> tuple[Sums, Earlier | None]:
-        """The sums of a batch and what is earlier for the next one: nothing, where the model keeps nothing."""
+        """(sums of a batch, memory for the next one); the memory is None where the model keeps none."""
         assert earlier is None
         return self(apply, params, batch, key), None
 
     def limits(self, model: Any) -> dict[str, int]:
-        """How many ids there are, by the name of the array of the batch that holds them."""
+        """Number of ids, by the name of the array of the batch that holds them."""
         return {"tokens": model.vocab_size}
 
     def chance(self, model: Any) -> float:
-        """The loss of a uniform guess; a run that ends above it has diverged."""
+        """The loss of a uniform guess, in nats; a run that ends above it has diverged."""
         return math.log(model.vocab_size)
 
     def plain(self) -> Self:
-        """The objective of the evaluation: no smoothing, no penalty."""
+        """The objective of the evaluation, without smoothing and penalties."""
         names = {f.name for f in dataclasses.fields(self)}
         return dataclasses.replace(self, **{n: 0.0 for n in ("label_smoothing", "z_loss", "auxiliary") if n in names})
 
     def answer(self, apply: Callable[..., Any], params: Any, *inputs: Any, **more: Any) -> tuple[jax.Array, Any]:
-        """What the model says, and `auxiliary` times what its layers add to the loss."""
+        """(the model's output, `auxiliary` times the losses of its layers)."""
         if not self.auxiliary:
             return apply(params, *inputs, **more), 0.0
         answer, penalty = apply(params, *inputs, with_penalty=True, **more)
@@ -161,12 +161,14 @@ class NextToken(Objective):
     """Cross-entropy of each token given those before it.
 
     The batch holds `tokens` (B, L + 1), and may hold `weights` (B, L) of the labels, `valid` (B, L) of the
-    tokens before them and, where documents are packed, `segments` and `positions` (B, L + 1).
+    input tokens and, where documents are packed, `segments` and `positions` (B, L + 1).
     """
 
     name = "next_token"
     label_smoothing: float = 0.0
+    """Share of the target spread evenly over the vocabulary, in [0, 1)."""
     z_loss: float = 0.0
+    """Coefficient of log²Z, Z the softmax normalizer."""
     follows = True
 
     def labels(self, batch):
@@ -194,14 +196,15 @@ class NextToken(Objective):
 
 @dataclass(frozen=True)
 class MultiToken(NextToken):
-    """`next_token`, and `weight` times the mean cross-entropy of tokens after it (Gloeckle et al. 2024, equation 2).
+    """`next_token` plus `weight` times the mean cross-entropy of tokens after it (Gloeckle et al. 2024, equation 2).
 
-    The paper's own loss is their plain sum: `weight` is then the number of further tokens. Counts and
-    the loss of an evaluation are those of the next token alone.
+    The paper's loss is the plain sum, which `weight` equal to the number of further tokens gives. Counts
+    and the loss of an evaluation are those of the next token alone.
     """
 
     name = "multi_token"
     weight: float = 1.0
+    """Factor on the mean loss of the further tokens."""
     foresees = True
     follows = False
 
@@ -217,7 +220,7 @@ class MultiToken(NextToken):
         for ahead, logits_BLV in enumerate(logits_ABLV[1:], 1):
             there_BL = _there(batch, ahead)
             later = _token_sums(logits_BLV[:, :-ahead], labels_BL[:, ahead:], there_BL, 0.0, **options)
-            # Each position counts as often as the next token does, so that what is divided by is one number.
+            # Each position has the weight of its next token, so that all losses are divided by one number.
             share = self.weight / (len(logits_ABLV) - 1)
             sums = sums._replace(loss=sums.loss.at[:-ahead].add(share * later.loss))
         return sums
@@ -225,11 +228,11 @@ class MultiToken(NextToken):
 
 @dataclass(frozen=True)
 class PrefixToken(NextToken):
-    """`next_token` of the rest of a sequence whose first tokens see each other (Raffel et al. 2019, section 3.2.1)."""
+    """`next_token` after a prefix whose tokens all see each other (Raffel et al. 2019, section 3.2.1)."""
 
     name = "prefix_token"
     share: float = 0.5
-    """Of the sequence that is prefix, where the batch does not hold its length `prefix` (B,)."""
+    """Share of the sequence that is prefix, in [0, 1], unless the batch holds its length `prefix` (B,)."""
     follows = False
     selects = True
 
@@ -258,18 +261,19 @@ class MaskedToken(Objective):
     """Cross-entropy of hidden tokens given all others (BERT, Devlin et al. 2018, section 3.1).
 
     Of the chosen tokens a share is replaced by the mask token, a share by a random token, and the
-    rest left as it is. The batch holds `tokens` (B, L + 1), the last of which is not read. Without a
-    key the choice is always the same.
+    rest is left as it is. The batch holds `tokens` (B, L + 1), the last of which is not read. Without a
+    key the same tokens are always chosen.
     """
 
     name = "masked_token"
     rate: float = 0.15
     """Share of tokens that are chosen."""
     masked: float = 0.8
-    """Of the chosen: replaced by the mask token."""
+    """Share of the chosen that is replaced by the mask token."""
     random: float = 0.1
-    """Of the chosen: replaced by a random token."""
+    """Share of the chosen that is replaced by a random token."""
     mask_token: int = 4
+    """Id of <mask>: 4 in every vocabulary with special tokens."""
     causal = False
     special = True
     selects = True
@@ -277,13 +281,13 @@ class MaskedToken(Objective):
     def __post_init__(self):
         super().__post_init__()
         if not 0 < self.rate <= 1 or self.masked < 0 or self.random < 0 or self.masked + self.random > 1:
-            raise ConfigError(f"masked_token: {self} does not choose and replace shares of all tokens")
+            raise ConfigError(f"masked_token: rate, or masked and random, are not shares in {self}")
 
     def labels(self, batch):
         return batch["tokens"][..., :-1]
 
     def corrupt(self, tokens_BL: jax.Array, vocab_size: int, key: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """The tokens the model sees, and which of them were chosen."""
+        """(tokens the model sees, which of them were chosen), both (B, L)."""
         keys = jax.random.split(key, 3)
         chosen_BL = jax.random.uniform(keys[0], tokens_BL.shape) < self.rate
         share_BL = jax.random.uniform(keys[1], tokens_BL.shape)
@@ -312,7 +316,9 @@ class SequenceToSequence(Objective):
     name = "sequence_to_sequence"
     needs = EncoderDecoderConfig
     label_smoothing: float = 0.0
+    """Share of the target spread evenly over the vocabulary, in [0, 1)."""
     z_loss: float = 0.0
+    """Coefficient of log²Z, Z the softmax normalizer."""
 
     def limits(self, model):
         return {"source": model.source_vocab_size, "target": model.vocab_size}
@@ -322,7 +328,7 @@ class SequenceToSequence(Objective):
 
     def __call__(self, apply, params, batch, key):
         inputs, weights_BL = (batch["source"], batch["target"][:, :-1]), self._weights(batch)
-        # What follows the last label is padding: no loss depends on it, and the penalty is not to either.
+        # Tokens after the last label are padding: no loss depends on them, and neither should the penalty.
         valid = {"source_valid_BS": batch["source_valid"], "valid_BL": lax.cummax(weights_BL, 1, reverse=True) > 0}
         logits, penalty = self.answer(apply, params, *inputs, **valid, key=key)
         options = {"label_smoothing": self.label_smoothing, "z_loss": self.z_loss}
@@ -335,6 +341,7 @@ class Classification(Objective):
 
     name = "classification"
     label_smoothing: float = 0.0
+    """Share of the target spread evenly over the classes, in [0, 1)."""
     causal = None
     needs = ClassifierConfig
     per_token: ClassVar[bool] = False
@@ -344,7 +351,7 @@ class Classification(Objective):
         super().check(model)
         if model.pooling.per_token != self.per_token:
             raise ConfigError(
-                f"model.pooling: {model.pooling} does not fit the objective {self}; token_classification has none"
+                f"model.pooling: {model.pooling} does not fit the objective {self}; token_classification takes none"
             )
 
     def limits(self, model):
@@ -386,9 +393,9 @@ class TokenClassification(Classification):
 
 @dataclass(frozen=True)
 class Reconstruction(Objective):
-    """Squared error of the pixels of hidden patches (SimMIM, Xie et al. 2021); rate 0: of all patches.
+    """Squared error of the pixels of hidden patches (SimMIM, Xie et al. 2021), or with rate 0 of all patches.
 
-    The batch holds `inputs` (B, height, width, channels). Without a key the choice is always the same.
+    The batch holds `inputs` (B, height, width, channels). Without a key the same patches are always hidden.
     """
 
     name = "reconstruction"

@@ -1,4 +1,4 @@
-"""What a parameter is before it has a value: a shape and a law of initial values."""
+"""What a parameter is before it has a value: a shape and a distribution of initial values."""
 
 import abc
 import math
@@ -11,14 +11,14 @@ from transformer.config.variant import Variant
 
 
 class Initializer(Variant, abc.ABC):
-    """The law of a parameter's initial values."""
+    """The distribution of a parameter's initial values."""
 
     random = False
-    """Whether a replica's initial scale multiplies these values."""
+    """Whether values are random, so that a replica's `initial_scale` multiplies them."""
 
     @abc.abstractmethod
     def __call__(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-        """float32 initial values."""
+        """Initial values, float32."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,7 @@ class Normal(Initializer):
     """Normal with mean 0."""
 
     std: float = 0.02
+    """Standard deviation."""
     random = True
 
     def __call__(self, key, shape):
@@ -34,7 +35,7 @@ class Normal(Initializer):
 
 @dataclass(frozen=True)
 class FanIn(Initializer):
-    """Normal with the variance of 1/fan-in, the fan-in being the first axis (LeCun et al. 1998)."""
+    """Normal with variance 1/fan-in, where fan-in is the size of the first axis (LeCun et al. 1998)."""
 
     random = True
 
@@ -44,7 +45,7 @@ class FanIn(Initializer):
 
 @dataclass(frozen=True)
 class Xavier(Initializer):
-    """Uniform with the variance 2 / (fan-in + fan-out) (Glorot and Bengio 2010, equation 16)."""
+    """Uniform with variance 2 / (fan-in + fan-out), the first and last axes (Glorot and Bengio 2010, equation 16)."""
 
     random = True
 
@@ -55,7 +56,10 @@ class Xavier(Initializer):
 
 @dataclass(frozen=True)
 class Constant(Initializer):
+    """The same value everywhere."""
+
     value: float = 0.0
+    """The value."""
 
     def __call__(self, key, shape):
         return jnp.full(shape, self.value, jnp.float32)
@@ -83,19 +87,20 @@ class FirstRow(Initializer):
 class Parameter:
     """A parameter that a variant or a module asks for.
 
-    `decay` says whether weight decay applies; None is the habit of the field: matrices only.
+    `decay` says whether weight decay applies; None follows common practice: to matrices only.
     """
 
     shape: tuple[int, ...]
     initializer: Initializer = Normal()
     decay: bool | None = None
     gain: float = 1.0
-    """Multiplies the initial values."""
+    """Factor on the initial values."""
     stacked: bool = False
-    """Whether the first axis counts arrays, each of which has the law by itself."""
+    """Whether the first axis indexes separate arrays (experts, heads), each initialized on its own."""
 
     @property
     def decayed(self) -> bool:
+        """Whether weight decay applies."""
         return len(self.shape) >= 2 if self.decay is None else self.decay
 
     @property
@@ -104,7 +109,7 @@ class Parameter:
         return self.shape[1:] if self.stacked else self.shape
 
     def initial_value(self, key: jax.Array) -> jax.Array:
-        """float32."""
+        """Initial values of the shape `shape`, float32."""
         if not self.stacked:
             return self.gain * self.initializer(key, self.shape)
         keys = jax.random.split(key, self.shape[0])

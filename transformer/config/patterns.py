@@ -16,7 +16,7 @@ from transformer.config.variant import Variant
 
 @dataclass(frozen=True)
 class Pattern(Variant):
-    """Choices of layers in turn, from the first layer on and again from the beginning; empty: as the model says.
+    """Choices that layers take in turn, repeated from the first layer on; an empty one leaves the model's own.
 
     Local and global attention are `pattern(reach=[sliding_window(8), full])` (Gemma 2), layers without
     positions `pattern(position=[rope, rope, rope, none])` (Yang et al. 2025), experts in every second layer
@@ -26,25 +26,29 @@ class Pattern(Variant):
     """
 
     reach: tuple[Reach, ...] = ()
+    """Reaches of the layers in turn."""
     position: tuple[Position, ...] = ()
-    """Of schemes that enter in attention and share no parameters between layers."""
+    """Positional schemes of the layers; they have to act in attention and share no parameters between layers."""
     residual: tuple[Residual, ...] = ()
-    """With the stream of the model's."""
+    """Residual connections of the layers, all with the kind of stream that the model's has."""
     block: tuple[BlockLayout, ...] = ()
+    """Sublayers of the layers."""
     feed_forward: tuple[FeedForwardKind, ...] = ()
+    """Kinds of feed-forward sublayers of the layers."""
     carry: tuple[Carry, ...] = ()
+    """What the layers take over from earlier ones."""
 
     def __or__(self, other: "Pattern") -> "Pattern":
-        """The choices of both; where both have one, the other's."""
+        """The choices of both patterns; where both have one, `other`'s."""
         return dataclasses.replace(self, **other._values())
 
     @property
     def period(self) -> int:
-        """Layers after which it begins again."""
+        """Number of layers after which it repeats."""
         return math.lcm(*map(len, self._values().values()))
 
     def changes(self, layer: int) -> dict[str, Any]:
-        """Fields of the model's config that the layer has of its own."""
+        """The fields of the model's config that it sets in a layer, with their values."""
         return {name: values[layer % len(values)] for name, values in self._values().items()}
 
     def _values(self) -> dict[str, tuple[Variant, ...]]:

@@ -1,4 +1,4 @@
-"""What is read off the tokens of a sequence: one vector, or each of them."""
+"""What a classifier reads off the tokens of a sequence: one vector, or one for each token."""
 
 import abc
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from transformer.functional.weights import masked_softmax
 
 
 class Pooling(Variant, abc.ABC):
-    """(B, L, D) to (B, D), or to (B, L, D) where each token has a class."""
+    """Maps (B, L, D) to (B, D), or to (B, L, D) where each token has a class."""
 
     per_token: ClassVar[bool] = False
-    """Whether each token is read by itself."""
+    """Whether each token is read separately."""
     extra_token: ClassVar[bool] = False
     """Whether a trained vector, its parameter `token`, is put before the sequence."""
     reads_first: ClassVar[bool] = False
-    """Whether the output at the first place alone is read."""
+    """Whether only the output at the first token is read."""
 
     def parameters(self, d_model: int) -> dict[str, Parameter]:
         """The parameters it owns, by name."""
@@ -29,7 +29,7 @@ class Pooling(Variant, abc.ABC):
 
     @abc.abstractmethod
     def __call__(self, x_BLD: jax.Array, valid_BL: jax.Array | None, params: dict[str, jax.Array]) -> jax.Array:
-        """`valid_BL` is False for padding, which has no say."""
+        """Pools the tokens; padding, where `valid_BL` is False, is ignored."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class FirstToken(Pooling):
 
 @dataclass(frozen=True)
 class AttentionPooling(Pooling):
-    """softmax(x·w) over the real tokens mixes them (sequence pooling, Hassani et al. 2021, equation 3)."""
+    """The mean of the real tokens weighted by softmax(x·w) (sequence pooling, Hassani et al. 2021, equation 3)."""
 
     name = "attention"
 
@@ -91,7 +91,7 @@ class AttentionPooling(Pooling):
 
 @dataclass(frozen=True)
 class NoPooling(Pooling):
-    """Each token by itself: a class for every one (sequence labelling, as BERT's, Devlin et al. 2018, section 5.3)."""
+    """No pooling: each token has its own class (sequence labelling, as in BERT, Devlin et al. 2018, section 5.3)."""
 
     name = "none"
     per_token = True

@@ -18,49 +18,49 @@ ScoreFunction = Callable[[jax.Array], jax.Array]
 
 
 class Position(Variant, abc.ABC):
-    """A positional scheme. Each place where positions can enter is one method; the default is nowhere.
+    """A positional scheme. Each way for positions to enter a model is one method; by default none is used.
 
     `positions_BL` is (B or 1, L) int32.
     """
 
     extrapolates: ClassVar[bool] = True
-    """Whether positions past `max_length` have a meaning."""
+    """Whether positions past `max_length` are defined."""
     enters_queries: ClassVar[bool] = False
-    """Whether it enters in products of queries."""
+    """Whether it acts on products with queries."""
     relative: ClassVar[bool] = False
-    """Whether only distances count: all positions may be moved together."""
+    """Whether only distances matter, so that all positions may be shifted together."""
     scaled: ClassVar[bool] = False
-    """Whether the factor on q·k multiplies its bias too, which is a product of queries."""
+    """Whether its bias is a product with the queries, so that the factor on q·k applies to it too."""
     orders: ClassVar[bool] = True
-    """Whether it tells tokens apart by their position."""
+    """Whether it distinguishes tokens by their position."""
     fades: ClassVar[bool] = False
-    """Whether its bias falls with distance from the beginning."""
+    """Whether its bias decreases with distance already at initialization."""
 
     @property
     def biased(self) -> bool:
-        """Whether it adds to the scores or changes them."""
+        """Whether it adds a bias to the scores or changes them."""
         return self._defines("bias", "score", "memory_bias")
 
     @property
     def remembers(self) -> bool:
-        """Whether a number for each map of attention is kept with every key."""
+        """Whether a number for each map of attention is kept with every key (`key_features`)."""
         return self._defines("key_features")
 
     @property
     def rescores(self) -> bool:
-        """Whether it needs all scores of a query at once, so that they have to be formed."""
+        """Whether `score` needs all scores of a query at once, so that they have to be formed."""
         return self._defines("score")
 
     @property
     def moves(self) -> bool:
-        """Whether training replaces positions by others."""
+        """Whether training replaces the positions by others (`training_positions`)."""
         return self._defines("training_positions")
 
     def _defines(self, *names: str) -> bool:
         return any(getattr(type(self), name) is not getattr(Position, name) for name in names)
 
     def enters_layers(self, config: Any) -> bool:
-        """Whether a layer can have it and others not: nothing of it stands outside of the layers."""
+        """Whether some layers can have it and others not, because nothing of it lies outside of the layers."""
         shared = self.parameters(config.d_model, config.num_heads, config.max_length)
         return not shared and not self.enters_embedding()
 
@@ -72,7 +72,7 @@ class Position(Variant, abc.ABC):
         """Raise `ConfigError` where the scheme does not fit the head size."""
 
     def on_grid(self, columns: int, first: int) -> "Position":
-        """The scheme for image patches, row by row, `columns` to a row; the first patch has position `first`."""
+        """The scheme for image patches, counted row by row with `columns` in a row; the first has position `first`."""
         return self
 
     def parameters(self, d_model: int, num_heads: int, max_length: int) -> dict[str, Parameter]:
@@ -84,46 +84,46 @@ class Position(Variant, abc.ABC):
         return {}
 
     def training_positions(self, length: int, key: jax.Array) -> jax.Array | None:
-        """What positions 0, 1, … are replaced by while training, (length,) int32; None: nothing.
+        """Positions that replace 0, 1, … in training, (length,) int32; None: those are kept.
 
         Raises:
-          ConfigError: there are not as many.
+          ConfigError: there are fewer than `length`.
         """
         return None
 
     def to_embedding(self, positions_BL: jax.Array, d_model: int, params) -> jax.Array | None:
-        """(B or 1, L, D) float32 that is added to the token embedding."""
+        """What is added to the token embedding, (B or 1, L, D) float32, or None."""
         return None
 
     def to_query_key_input(self, positions_BL: jax.Array, d_model: int, params) -> jax.Array | None:
-        """(B or 1, L, D) float32 that is added to the input of the query and key projections of every layer."""
+        """What is added to the input of query and key projections in all layers, (B or 1, L, D) float32, or None."""
         return None
 
     def to_query(self, q_BLHK: jax.Array, positions_BL: jax.Array, params) -> jax.Array:
-        """Queries with their position in them."""
+        """Queries that carry their position."""
         return q_BLHK
 
     def to_key(self, k_BLHK: jax.Array, positions_BL: jax.Array, params) -> jax.Array:
-        """Keys with their position in them."""
+        """Keys that carry their position."""
         return k_BLHK
 
     def bias(self, q_BLHK: jax.Array, causal: bool, params) -> Bias | None:
-        """A value added to the scaled scores (where `scaled`, before), one number a head; it may depend on queries."""
+        """The bias added to the scaled scores (before scaling if `scaled`), or None; it may depend on the queries."""
         return None
 
     def score(self, q_BLHK: jax.Array, queries: Tokens, keys: Tokens, in_slots: bool, params) -> ScoreFunction | None:
-        """A function of all scaled scores (B, G, H/G, L, S) before the bias; `in_slots` as in `memory_bias`.
+        """A function of all scaled scores (B, G, H/G, L, S) before the bias, or None; `in_slots` as in `memory_bias`.
 
-        Queries have the factor on q·k in them here.
+        The queries given here are already multiplied by the factor on q·k.
         """
         return None
 
     def key_features(self, x_BLD: jax.Array, params) -> jax.Array:
-        """(B, L, H) float32 of every token, which are kept with its keys."""
+        """Numbers of every token that are kept with its keys, (B, L, H) float32."""
         raise NotImplementedError(f"{self.name} remembers, and does not define key_features")
 
     def memory_bias(self, features_BSH: jax.Array, queries: Tokens, keys: Tokens, in_slots: bool) -> Bias:
-        """A value added to the scaled scores, made of what was kept.
+        """The bias added to the scaled scores, made of the kept numbers (`key_features`).
 
         `in_slots`: the keys lie in the slots of a cache, in any order, and the queries are among them; otherwise
         queries and keys are the same tokens in their order.
@@ -133,7 +133,7 @@ class Position(Variant, abc.ABC):
 
 @dataclass(frozen=True)
 class NoPosition(Position):
-    """No positional encoding; a causal mask still tells positions apart (Kazemnejad et al. 2023)."""
+    """No positional encoding; a causal mask still distinguishes positions (Kazemnejad et al. 2023)."""
 
     name = "none"
     relative = True
@@ -145,8 +145,9 @@ class Sinusoidal(Position):
     """Fixed sines and cosines added to the embedding (Vaswani et al. 2017, section 3.5)."""
 
     base: float = 10_000.0
+    """Base of the frequencies base^(-2i/D)."""
     interleaved: bool = True
-    """Whether sines and cosines take turns, as in the paper; otherwise sines come first (its authors' code; Marian)."""
+    """Whether sines and cosines alternate, as in the paper; otherwise sines come first (its authors' code; Marian)."""
 
     def to_embedding(self, positions_BL, d_model, params):
         return positions.sinusoidal(positions_BL, d_model, self.base, interleaved=self.interleaved)
@@ -158,10 +159,11 @@ class Sinusoidal2D(Position):
 
     name = "sinusoidal_2d"
     base: float = 10_000.0
+    """Base of the frequencies."""
     columns: int = 1
     """Patches in a row of the image; a vision model sets it."""
     first: int = 0
-    """Position of the first patch; what stands before it has row -1."""
+    """Position of the first patch; tokens before it have row -1."""
 
     def on_grid(self, columns, first):
         return replace(self, columns=columns, first=first)
@@ -176,13 +178,14 @@ class Sinusoidal2D(Position):
 
 @dataclass(frozen=True)
 class QueryKeySinusoidal(Position):
-    """Sinusoids that enter the queries and keys of every layer and never the values.
+    """Sinusoids added to the input of the queries and keys of every layer, but not of the values.
 
     (Shortformer, Press et al. 2020, section 5; DETR, Carion et al. 2020.)
     """
 
     name = "query_key_sinusoidal"
     base: float = 10_000.0
+    """Base of the frequencies base^(-2i/D)."""
     enters_queries = True
 
     def to_query_key_input(self, positions_BL, d_model, params):
@@ -194,6 +197,7 @@ class Learned(Position):
     """One trained vector per position below `max_length` (Gehring et al. 2017)."""
 
     std: float = 0.02
+    """Standard deviation of the initial vectors."""
     extrapolates = False
 
     def parameters(self, d_model, num_heads, max_length):

@@ -24,7 +24,7 @@ PRESETS: dict[str, RunConfig] = {
         batch_size=64,
         evaluate_every=500,
     ),
-    # The sizes of a first look: about 10 seconds on two cores.
+    # For a first look: about 10 seconds on two cores.
     "tiny": RunConfig(model=_TINY, steps=300, batch_size=8),
     # The same as an encoder that fills in hidden characters (Devlin et al. 2018).
     "masked": RunConfig(
@@ -43,7 +43,7 @@ PRESETS: dict[str, RunConfig] = {
 
 
 def preset(name: str) -> RunConfig:
-    """The `RunConfig` of that name, one of `PRESETS` or of the larger `LARGE_PRESETS`.
+    """The `RunConfig` with that name, one of `PRESETS` or of the larger `LARGE_PRESETS`.
 
     Raises:
       ConfigError: there is no such preset.

@@ -1,4 +1,4 @@
-"""Any scheme, trained at positions of longer texts."""
+"""Any positional scheme, trained at positions of longer texts."""
 
 from dataclasses import dataclass
 
@@ -12,14 +12,15 @@ from transformer.config.variant import ConfigError
 
 @dataclass(frozen=True)
 class Randomized(Position):
-    """While training, positions are a sorted random choice from a longer range (Ruoss et al. 2023, section 3).
+    """In training, positions are a sorted random choice from a longer range (Ruoss et al. 2023, section 3).
 
-    The scheme inside sees distances in training that it meets again in longer texts.
+    So the scheme inside sees in training the distances of longer texts.
     """
 
     scheme: Position = ALiBi()
+    """The scheme that gets these positions."""
     longest: int = 2048
-    """Positions are drawn below this number."""
+    """Positions are drawn from 0 up to, but without, this number."""
 
     @property
     def extrapolates(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -64,7 +65,7 @@ class Randomized(Position):
         return self.scheme.enters_embedding()
 
     def on_grid(self, columns, first):
-        raise ConfigError(f"model.position: {self} has no meaning on a grid of patches; use {self.scheme}")
+        raise ConfigError(f"model.position: {self} is not defined on a grid of patches; use {self.scheme}")
 
     def parameters(self, d_model, num_heads, max_length):
         return self.scheme.parameters(d_model, num_heads, max(max_length, self.longest))

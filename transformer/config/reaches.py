@@ -1,4 +1,4 @@
-"""How far self-attention looks."""
+"""Reaches: which tokens self-attention can see, besides the causal mask."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -14,17 +14,17 @@ from transformer.functional.masks import Blocks, Columns, First, Mask, RandomBlo
 
 
 class Reach(Variant):
-    """How far self-attention looks, whatever its direction."""
+    """Which tokens self-attention can see, whatever its direction."""
 
     everywhere: ClassVar[bool] = False
-    """Whether it looks at every token."""
+    """Whether it reaches every token."""
     relative: ClassVar[bool] = True
-    """Whether only the distance of two tokens counts."""
+    """Whether only the distance between two tokens matters."""
     mixes_tokens: ClassVar[bool] = False
     """Whether what is attended to depends on all tokens, whatever the mask."""
 
     may_be_zero: ClassVar[tuple[str, ...]] = ()
-    """Which of its numbers; all others are positive."""
+    """Fields that may be 0; all other fields are positive."""
 
     def __post_init__(self):
         for name, value in vars(self).items():
@@ -34,12 +34,12 @@ class Reach(Variant):
 
     @property
     def span(self) -> int | None:
-        """How many of the latest tokens a causal model needs; None: all."""
+        """Number of latest tokens a causal model needs, the size of its cache; None: all."""
         return None
 
     @property
     def longest(self) -> int | None:
-        """Tokens of the longest sequence; None: any."""
+        """Length of the longest sequence, in tokens; None: any."""
         return None
 
     def parameters(self) -> dict[str, Parameter]:
@@ -47,18 +47,19 @@ class Reach(Variant):
         return {}
 
     def mask(self) -> Mask | None:
+        """The mask it adds to the model's own; None: none."""
         return None
 
     def condense(
         self, memory: KeyValue, keys: Tokens, batch_size: int, params: dict[str, jax.Array]
     ) -> tuple[KeyValue, Tokens]:
-        """What is attended to in place of the keys and values of the tokens."""
+        """What is attended to instead of the tokens' own keys and values, and its `Tokens`."""
         return memory, keys
 
 
 @dataclass(frozen=True)
 class FullReach(Reach):
-    """At every token."""
+    """Attends to every token."""
 
     name = "full"
     everywhere = True
@@ -66,10 +67,11 @@ class FullReach(Reach):
 
 @dataclass(frozen=True)
 class SlidingWindow(Reach):
-    """At tokens less than `size` positions away (Beltagy et al. 2020; Mistral, Jiang et al. 2023)."""
+    """Attends to tokens less than `size` positions away (Beltagy et al. 2020; Mistral, Jiang et al. 2023)."""
 
     name = "sliding_window"
     size: int = 128
+    """Tokens on each side, the query's own included."""
 
     @property
     def span(self):
@@ -81,11 +83,13 @@ class SlidingWindow(Reach):
 
 @dataclass(frozen=True)
 class DilatedWindow(Reach):
-    """At `size` tokens on each side, every `dilation`-th, its own among them (Beltagy et al. 2020, figure 2c)."""
+    """Attends to every `dilation`-th token on each side, up to `size` of them (Beltagy et al. 2020, figure 2c)."""
 
     name = "dilated_window"
     size: int = 64
+    """Tokens on each side, the query's own included."""
     dilation: int = 2
+    """Positions from one of these tokens to the next."""
 
     @property
     def span(self):
@@ -97,11 +101,16 @@ class DilatedWindow(Reach):
 
 @dataclass(frozen=True)
 class LocalBlocks(Reach):
-    """At its own block of `size` positions and `neighbours` on each side (Llama 4, 2025; LongT5, Guo et al. 2021)."""
+    """Attends to its own block of `size` positions and `neighbours` blocks on each side.
+
+    (Llama 4, 2025, without neighbours; LongT5, Guo et al. 2021.)
+    """
 
     name = "blocks"
     size: int = 128
+    """Positions in a block."""
     neighbours: int = 0
+    """Blocks on each side."""
     relative = False
     may_be_zero = ("neighbours",)
 
@@ -115,9 +124,10 @@ class LocalBlocks(Reach):
 
 @dataclass(frozen=True)
 class Strided(Reach):
-    """At tokens less than `stride` positions away and at every `stride`-th token (Child et al. 2019, section 4.3)."""
+    """Attends to tokens less than `stride` positions away and to every `stride`-th (Child et al. 2019, section 4.3)."""
 
     stride: int = 32
+    """Positions; tokens whose distance is a multiple of it are attended to."""
 
     def mask(self):
         return Window(self.stride) | Strides(self.stride)
@@ -125,10 +135,12 @@ class Strided(Reach):
 
 @dataclass(frozen=True)
 class Fixed(Reach):
-    """At its own block of `stride` positions and at the last `summary` of every block (Child et al. 2019, the same)."""
+    """Attends to its own block and to the last `summary` positions of every block (Child et al. 2019, section 4.3)."""
 
     stride: int = 32
+    """Positions in a block."""
     summary: int = 4
+    """Positions of a block that all tokens attend to, at most `stride`."""
     relative = False
 
     def __post_init__(self):
@@ -142,14 +154,16 @@ class Fixed(Reach):
 
 @dataclass(frozen=True)
 class GlobalTokens(Reach):
-    """A window, and the first tokens, which see all and are seen by all (Longformer, Beltagy et al. 2020; ETC).
+    """Attends to a window and to the first tokens, which attend to all (Longformer, Beltagy et al. 2020; ETC).
 
     In a decoder the first tokens are the sinks of StreamingLLM (Xiao G. et al. 2023).
     """
 
     name = "global_tokens"
     size: int = 128
+    """Tokens on each side of the window, the query's own included."""
     first: int = 4
+    """Number of first tokens that attend to all and are attended to by all."""
     relative = False
     may_be_zero = ("first",)
 
@@ -159,18 +173,21 @@ class GlobalTokens(Reach):
 
 @dataclass(frozen=True)
 class BigBird(Reach):
-    """Blocks: its own and its neighbours, the first ones, and a random share of the others (Zaheer et al. 2020).
+    """Attends to its own block, its neighbours, the first blocks, and a random share of all (Zaheer et al. 2020).
 
-    Each pair of blocks is drawn by itself, by its numbers and the seed, so that nothing depends on the
+    Each pair of blocks is drawn separately, from its numbers and the seed, so that nothing depends on the
     length; the paper draws the same number of blocks for every query.
     """
 
     name = "big_bird"
     size: int = 64
+    """Positions in a block."""
     first: int = 1
-    """Blocks that see all and are seen by all."""
+    """Blocks that attend to all and are attended to by all."""
     share: float = 0.1
+    """Share of the pairs of blocks that is drawn, in [0, 1]."""
     seed: int = 0
+    """Seed of the draw."""
     relative = False
     may_be_zero = ("first", "share", "seed")
 
@@ -185,11 +202,12 @@ class BigBird(Reach):
 
 @dataclass(frozen=True)
 class Linformer(Reach):
-    """At `rank` trained mixtures of all keys and values (Wang S. et al. 2020, equation 7), the same for all heads."""
+    """Attends to `rank` trained mixtures of all keys and values, the same in all heads (Wang S. et al. 2020, eq. 7)."""
 
     rank: int = 16
+    """Number of mixtures."""
     length: int = 64
-    """Tokens of the longest sequence."""
+    """Length of the longest sequence, in tokens."""
     everywhere = True
     relative = False
     mixes_tokens = True
@@ -211,6 +229,6 @@ class Linformer(Reach):
         return mixed, Tokens.at(jnp.arange(self.rank))
 
     def _rows(self, table: jax.Array, keys: Tokens) -> jax.Array:
-        """(B, S, rank): the row of each position, 0 for padding."""
+        """The row of each position, (B, S, rank), 0 for padding."""
         rows = table[keys.positions]
         return rows if keys.valid is None else rows * keys.valid[..., None].astype(rows.dtype)

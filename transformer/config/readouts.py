@@ -1,4 +1,4 @@
-"""What is done to the states before they are compared with the table of tokens."""
+"""Functions of the states before the output projection."""
 
 import abc
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ from transformer.functional.dense import dense
 
 
 class Readout(Variant, abc.ABC):
-    """(B, L, D) to (B, L, D)."""
+    """A function of the states before the output projection, (B, L, D) to (B, L, D)."""
 
     def check(self, d_model: int) -> None:
-        """Raise `ConfigError` where it does not fit so many features."""
+        """Raise `ConfigError` where it does not fit `d_model` features."""
 
     def parameters(self, d_model: int) -> dict[str, Parameter]:
         """The parameters it owns, by name."""
@@ -28,7 +28,7 @@ class Readout(Variant, abc.ABC):
 
 @dataclass(frozen=True)
 class PlainReadout(Readout):
-    """The states as they are."""
+    """Leaves the states as they are."""
 
     name = "plain"
 
@@ -38,11 +38,13 @@ class PlainReadout(Readout):
 
 @dataclass(frozen=True)
 class DenseReadout(Readout):
-    """norm(activation(xW + b)) (the head of masked tokens of BERT, Devlin et al. 2018)."""
+    """norm(activation(xW + b)), the head of BERT for masked tokens (Devlin et al. 2018)."""
 
     name = "dense"
     activation: Activation = GELU()
+    """Activation, of one branch."""
     norm: Norm = LayerNorm()
+    """Norm after it."""
 
     def check(self, d_model):
         self.norm.check(d_model)

@@ -1,4 +1,4 @@
-"""Positions that add to scores what the distance of two tokens says."""
+"""Positional schemes that add a function of the distance of two tokens to their score."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from transformer.functional import biases, positions
 
 @dataclass(frozen=True)
 class ALiBi(Position):
-    """A bias that falls linearly with distance (Press et al. 2021)."""
+    """A bias that decreases linearly with distance (Press et al. 2021)."""
 
     relative = True
     fades = True
@@ -28,10 +28,11 @@ class T5Bias(Position):
 
     name = "t5_bias"
     num_buckets: int = 32
+    """Number of buckets, at least 4; in an encoder half are for keys after the query."""
     max_distance: int = 128
-    """Further tokens are in the last bucket."""
+    """Distances from this one on, in tokens, are in the last bucket."""
     shared: bool = True
-    """Whether all layers have the same; otherwise each its own."""
+    """Whether all layers share one table; otherwise each has its own."""
     relative = True
 
     def __post_init__(self):
@@ -67,13 +68,14 @@ class KERPLE(Position):
 
 @dataclass(frozen=True)
 class FIRE(Position):
-    """A trained function of the distance over the query's position (Li S. et al. 2023)."""
+    """A trained function of the distance divided by the query's position (Li S. et al. 2023, equation 7)."""
 
     hidden: int = 32
+    """Width of the hidden layer."""
     slope: float = 0.1
-    """Where c begins."""
+    """Initial value of c, which scales distances inside the logarithm."""
     threshold: float = 16.0
-    """Where the threshold T begins, in tokens."""
+    """Initial value of the threshold T, in tokens: positions below it count as T."""
 
     def parameters(self, d_model, num_heads, max_length):
         return {
@@ -91,14 +93,14 @@ class FIRE(Position):
 
 @dataclass(frozen=True)
 class RelativeKeys(Position):
-    """q·a for a trained vector a of each clipped distance, in every layer (Shaw et al. 2018, equations 2 and 4).
+    """Adds q·a with a trained vector a for each clipped distance, in every layer (Shaw et al. 2018, equations 2, 4).
 
-    The paper's vectors for values are left out: it found no loss without them (table 3).
+    The paper's vectors for values are left out: it found results as good without them (table 3).
     """
 
     name = "relative_keys"
     limit: int = 16
-    """Tokens further away count as this far."""
+    """Largest distance; larger ones count as this."""
     enters_queries = True
     scaled = True
     relative = True
@@ -115,14 +117,16 @@ class RelativeKeys(Position):
 
 @dataclass(frozen=True)
 class TransformerXL(Position):
-    """(q + u)·k + (q + v)·W r of the distance, r sinusoidal (Dai et al. 2019, section 3.3), in every layer.
+    """(q + u)·k + (q + v)·W r, with r the sinusoid of the distance, in every layer (Dai et al. 2019, section 3.3).
 
-    Distances up to `limit`, further ones as the limit.
+    Distances beyond `limit` count as the limit.
     """
 
     name = "transformer_xl"
     limit: int = 64
+    """Largest distance, in tokens."""
     base: float = 10_000.0
+    """Base of the sinusoids' frequencies."""
     enters_queries = True
     scaled = True
     relative = True

@@ -2,8 +2,8 @@
 
     y = norm_out(a · x + b ⊙ norm_branch(f(norm_in(x))))
 
-Every placement says which of the three norms exist and what a and b are. A connection may also keep
-several streams; then `start` makes them of the embedded tokens and `end` one vector of them.
+Every placement defines which of the three norms exist and what a and b are. A connection may also keep
+several streams; then `start` makes them from the embedded tokens and `end` makes one vector from them.
 """
 
 import abc
@@ -21,15 +21,16 @@ Function = Callable[[jax.Array], jax.Array]
 Norms = dict[str, Function]
 Params = dict[str, jax.Array]
 Stream = Any
-"""(B, L, D), or what `start` makes of it."""
+"""The residual stream: (B, L, D), or what `start` makes from it."""
 
 
 class Place(NamedTuple):
-    """Where in the stack a connection stands."""
+    """The place of a connection in the stack."""
 
     layer: int | jax.Array
     """Number of the block from 0; an array where the blocks are scanned."""
     num_layers: int
+    """Number of blocks in the stack."""
     connection: int
     """Number of the connection in its block from 0."""
     connections: int
@@ -40,25 +41,25 @@ class Residual(Variant, abc.ABC):
     """A residual connection around a sublayer f."""
 
     norms: ClassVar[tuple[str, ...]] = ()
-    """Which of "input", "branch" and "output" are normalized."""
+    """Which of "input", "branch" and "output" it normalizes."""
     final_norm: ClassVar[bool] = False
     """Whether the stream is normalized once more after the last layer."""
     embedding_norm: ClassVar[bool] = False
     """Whether the stream is normalized before the first layer."""
     streams: ClassVar[int] = 1
-    """Vectors a token has in the stream."""
+    """Number of vectors per token in the stream."""
     begins_silent: ClassVar[bool] = False
-    """Whether every branch begins with a factor of 0."""
+    """Whether the initial factor on every branch is 0."""
 
     @property
     def plain(self) -> bool:
-        """Whether the stream is the (B, L, D) of the embedded tokens."""
+        """Whether the stream is a single (B, L, D) array, as the embedded tokens are."""
         return type(self).start is Residual.start
 
     def shares_stream(self, other: "Residual") -> bool:
-        """Whether either can go on with the stream of the other: one number of vectors, made by one function.
+        """Whether layers of both kinds fit in one stack: the same `start` and the same number of streams.
 
-        The number alone does not say what the vectors are.
+        Equal numbers alone do not mean that the vectors have the same meaning.
         """
         return type(self).start is type(other).start and self.streams == other.streams
 
@@ -67,21 +68,22 @@ class Residual(Variant, abc.ABC):
         return {}
 
     def inner_gain(self, branches: int) -> float:
-        """The factor on initial values of the value projection and of what leads into the feed-forward sublayer.
+        """The factor on initial values of the value projection and of the feed-forward sublayer's input projection.
 
-        `branches` is the number of residual branches of the stack.
+        `branches` is the number of residual branches in the stack.
         """
         return 1.0
 
     def output_gain(self, branches: int) -> float | None:
-        """The factor on initial values of what leads back to the stream; None: as `scale_residual_init` says."""
+        """The factor on initial values of the output projections; None: as `scale_residual_init` says."""
         return None
 
     def start(self, x_BLD: jax.Array, num_layers: int) -> Stream:
+        """The stream before the first layer, from the embedded tokens."""
         return x_BLD
 
     def end(self, stream: Stream, final_norm: Function) -> jax.Array:
-        """What is read off the stream, normalized once more."""
+        """The states (B, L, D) after the last layer, from the stream."""
         return final_norm(stream)
 
     @abc.abstractmethod
@@ -90,12 +92,14 @@ class Residual(Variant, abc.ABC):
 
 
 class Algebra(Residual):
-    """norm_out(a · x + b ⊙ norm_branch(f(norm_in(x)))); a subclass says which norms exist, and a and b."""
+    """norm_out(a · x + b ⊙ norm_branch(f(norm_in(x)))); a subclass defines which norms exist, a and b."""
 
     def a(self, place: Place) -> float:
+        """The factor on the stream."""
         return 1.0
 
     def b(self, params: Params, place: Place) -> float | jax.Array:
+        """The factor on the branch."""
         return 1.0
 
     def __call__(self, stream, f, norms, params, place):
@@ -106,7 +110,7 @@ class Algebra(Residual):
 
 
 def times(factor: float | jax.Array, x: jax.Array) -> jax.Array:
-    """A factor on an array, whose dtype stays; numbers of parameters multiply in float32."""
+    """factor · x in the dtype of `x`; a factor that is an array, such as a parameter, is multiplied in float32."""
     if isinstance(factor, float):
         return x if factor == 1.0 else x * jnp.asarray(factor, x.dtype)
     return (x.astype(jnp.float32) * factor).astype(x.dtype)
@@ -122,7 +126,7 @@ class PostNorm(Algebra):
 
 @dataclass(frozen=True)
 class PreNorm(Algebra):
-    """x + f(norm(x)), and a norm after the last layer (Baevski and Auli 2019; Xiong et al. 2020)."""
+    """x + f(norm(x)), with a norm after the last layer (Baevski and Auli 2019; Xiong et al. 2020)."""
 
     name = "pre"
     norms = ("input",)
@@ -131,7 +135,7 @@ class PreNorm(Algebra):
 
 @dataclass(frozen=True)
 class ScaledPreNorm(PreNorm):
-    """`pre` with the norm of block l over √l: deep layers keep their variance (Sun W. et al. 2025, equation 4)."""
+    """`pre` with norms over √l in block l, so that deep layers keep their variance (Sun W. et al. 2025, equation 4)."""
 
     name = "scaled_pre"
 
@@ -142,7 +146,7 @@ class ScaledPreNorm(PreNorm):
 
 @dataclass(frozen=True)
 class SandwichNorm(Algebra):
-    """x + norm(f(norm(x))), and a norm after the last layer (Ding et al. 2021, CogView)."""
+    """x + norm(f(norm(x))), with a norm after the last layer (Ding et al. 2021, CogView)."""
 
     name = "sandwich"
     norms = ("input", "branch")
@@ -151,7 +155,7 @@ class SandwichNorm(Algebra):
 
 @dataclass(frozen=True)
 class PeriNorm(SandwichNorm):
-    """`sandwich`, and a norm of the embedding (Kim J. et al. 2025)."""
+    """`sandwich` with a norm of the embedding (Kim J. et al. 2025)."""
 
     name = "peri"
     embedding_norm = True
@@ -159,7 +163,7 @@ class PeriNorm(SandwichNorm):
 
 @dataclass(frozen=True)
 class BranchNorm(Algebra):
-    """x + norm(f(x)), and a norm after the last layer (Liu Z. et al. 2022, Swin V2; OLMo 2)."""
+    """x + norm(f(x)), with a norm after the last layer (Liu Z. et al. 2022, Swin V2; OLMo 2)."""
 
     name = "branch"
     norms = ("branch",)
@@ -168,7 +172,7 @@ class BranchNorm(Algebra):
 
 @dataclass(frozen=True)
 class NoNormResidual(Algebra):
-    """x + f(x), no norm anywhere."""
+    """x + f(x), without any norm."""
 
     name = "none"
 
@@ -177,13 +181,15 @@ class NoNormResidual(Algebra):
 class DeepNorm(Algebra):
     """norm(αx + f(x)), initial values times β (Wang H. et al. 2022, figure 2).
 
-    Of N blocks of two sublayers α = (2N)^¼ and β = (8N)^-¼, of three (3N)^¼ and (12N)^-¼. The encoder of an
-    encoder-decoder has others there: give them.
+    For N blocks of two sublayers α = (2N)^¼ and β = (8N)^-¼, of three (3N)^¼ and (12N)^-¼. For the encoder of
+    an encoder-decoder the paper has other numbers, which have to be given.
     """
 
     name = "deepnorm"
     alpha: float | None = None
+    """α; None: as above."""
     beta: float | None = None
+    """β; None: as above."""
     norms = ("output",)
 
     def a(self, place):
@@ -198,15 +204,15 @@ class DeepNorm(Algebra):
 
 @dataclass(frozen=True)
 class ReZero(Algebra):
-    """x + b · f(x), one number b a connection that begins at 0 (Bachlechner et al. 2020, equation 2).
+    """x + b · f(x) with one trained b per connection, initially 0 (Bachlechner et al. 2020, equation 2).
 
-    With `placement=pre`, ReZero + LayerNorm of Narang et al. 2021, and SkipInit (De and Smith 2020) at any `initial`.
+    `placement=pre` gives ReZero + LayerNorm (Narang et al. 2021), and any `initial` SkipInit (De and Smith 2020).
     """
 
     initial: float = 0.0
-    """Where b begins."""
+    """Initial value of b."""
     placement: Residual = NoNormResidual()
-    """Where the norms sit."""
+    """Residual connection that defines the norms and a."""
     per_feature: ClassVar[bool] = False
 
     def __post_init__(self):
@@ -248,7 +254,7 @@ class ReZero(Algebra):
 
 @dataclass(frozen=True)
 class LayerScale(ReZero):
-    """x + b ⊙ f(norm(x)), one number b a feature (Touvron et al. 2021, equation 4)."""
+    """x + b ⊙ f(norm(x)) with one trained b per feature (Touvron et al. 2021, equation 4)."""
 
     initial: float = 1e-4
     placement: Residual = PreNorm()
@@ -257,9 +263,9 @@ class LayerScale(ReZero):
 
 @dataclass(frozen=True)
 class Fixup(Algebra):
-    """x + b · f(x + c) without norms; branches begin at 0, what is inside them over √branches (Zhang H. et al. 2019).
+    """x + b · f(x + c) without norms; branches are initially 0, inner weights over √branches (Zhang H. et al. 2019).
 
-    The scalars b and c begin at 1 and 0. Every branch has two matrices in a row: m = 2 in L^(-1/(2m-2)).
+    The scalars b and c are initially 1 and 0. Every branch has two matrices in a row: m = 2 in L^(-1/(2m-2)).
     """
 
     name = "fixup"

@@ -1,4 +1,4 @@
-"""How many vectors of a sequence the layers of a stack see."""
+"""Resolutions: whether the layers of a stack see every token or a shortened sequence."""
 
 import abc
 from collections.abc import Callable
@@ -13,30 +13,30 @@ from transformer.functional.masks import Tokens
 from transformer.functional.shortening import lengthened, shortened
 
 Answer = tuple[Stream, jax.Array, Any]
-"""The stream behind some layers, what they add to the loss, and what is kept for a later segment."""
+"""(stream after some layers, penalty they add to the loss, segment memory)."""
 Run = Callable[[Stream, Tokens, slice], Answer]
-"""Some layers of a stack on a stream of such tokens."""
+"""Runs a slice of the layers of a stack on a stream of tokens."""
 
 
 class Resolution(Variant, abc.ABC):
-    """How many vectors of a sequence the layers of a stack see."""
+    """Whether the layers of a stack see every token or a shortened sequence."""
 
     whole: ClassVar[bool] = True
-    """Whether every layer sees all tokens, by themselves."""
+    """Whether every layer sees each token separately."""
     mixes_tokens: ClassVar[bool] = False
-    """Whether documents in one row see each other."""
+    """Whether packed documents of one row see each other."""
 
     def check(self, num_layers: int, period: int) -> None:
-        """Raise `ConfigError` where it does not fit a stack whose kinds of layers take turns of `period`."""
+        """Raise `ConfigError` where it does not fit a stack whose kinds of layers repeat after `period` layers."""
 
     @abc.abstractmethod
     def __call__(self, run: Run, stream: Stream, tokens: Tokens, *, causal: bool) -> Answer:
-        """All layers, run in their order."""
+        """Runs all layers in order."""
 
 
 @dataclass(frozen=True)
 class FullResolution(Resolution):
-    """Every token in every layer."""
+    """Every layer sees every token."""
 
     name = "full"
 
@@ -46,18 +46,19 @@ class FullResolution(Resolution):
 
 @dataclass(frozen=True)
 class Hourglass(Resolution):
-    """All layers but some first and last ones see means of `factor` tokens, whose states are then added to each.
+    """The middle layers see means of `factor` tokens; their outputs are added back to each token.
 
     (Nawrot et al. 2021, algorithm 1, with means and repetition; in an encoder without the shift, as Funnel, Dai Z.
-    et al. 2020.) Positions and reaches of the layers between count means. Nothing is kept for decoding but the
-    tokens, all of which are read again for each new one.
+    et al. 2020.) Positions and reaches of the middle layers count means. Decoding caches the tokens only and reads
+    all of them again for each new one.
     """
 
     factor: int = 2
+    """Tokens per mean, at least 2."""
     first: int = 1
-    """Layers before that see every token."""
+    """Number of first layers, which see every token."""
     last: int = 1
-    """Layers behind that see every token."""
+    """Number of last layers, which see every token."""
     whole = False
     mixes_tokens = True
 
@@ -65,17 +66,17 @@ class Hourglass(Resolution):
         if self.factor < 2:
             raise ConfigError(f"hourglass.factor: {self.factor} shortens nothing; use 2, or full")
         if self.first < 0 or self.last < 0:
-            raise ConfigError(f"hourglass: {self.first} layers before and {self.last} behind are not numbers of layers")
+            raise ConfigError(f"hourglass: {self.first} first and {self.last} last are not numbers of layers")
 
     def check(self, num_layers, period):
         if self.first + self.last >= num_layers:
             raise ConfigError(
-                f"model.resolution: {self} leaves none of {num_layers} layers between {self.first} before and "
-                f"{self.last} behind"
+                f"model.resolution: {self} leaves none of {num_layers} layers between the {self.first} first and "
+                f"the {self.last} last"
             )
         if self.first % period or self.last % period:
             raise ConfigError(
-                f"model.resolution: {self.first} layers before and {self.last} behind are not whole turns of {period}"
+                f"model.resolution: {self.first} first and {self.last} last layers are not whole turns of {period}"
             )
 
     def __call__(self, run, stream, tokens, *, causal):

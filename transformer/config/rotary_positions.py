@@ -1,4 +1,4 @@
-"""Positions that turn queries and keys."""
+"""Positional schemes that rotate queries and keys."""
 
 import math
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from transformer.functional import positions
 
 
 class RoPEScaling(Variant):
-    """How rotary frequencies are changed for texts longer than those of the training."""
+    """How rotary frequencies change for texts longer than those of training."""
 
     def __call__(self, frequencies_F: jax.Array, base: float, size: int) -> jax.Array:
         return frequencies_F
@@ -24,22 +24,23 @@ class RoPEScaling(Variant):
 
 def _check_factor(scaling: RoPEScaling, factor: float) -> None:
     if factor < 1:
-        raise ConfigError(f"{scaling.name}.factor: {factor} is less than 1, and texts are to be longer; use none")
+        raise ConfigError(f"{scaling.name}.factor: {factor} is less than 1, but it extends to longer texts; use none")
 
 
 @dataclass(frozen=True)
 class NoScaling(RoPEScaling):
-    """Frequencies as they are."""
+    """Leaves frequencies as they are."""
 
     name = "none"
 
 
 @dataclass(frozen=True)
 class LinearScaling(RoPEScaling):
-    """Positions over `factor` (position interpolation, Chen S. et al. 2023, equation 4)."""
+    """Divides positions by `factor` (position interpolation, Chen S. et al. 2023, equation 4)."""
 
     name = "linear"
     factor: float = 2.0
+    """Length of texts over that in training, at least 1."""
 
     def __post_init__(self):
         _check_factor(self, self.factor)
@@ -50,10 +51,11 @@ class LinearScaling(RoPEScaling):
 
 @dataclass(frozen=True)
 class NTKScaling(RoPEScaling):
-    """The base times factor^(K/(K-2)): the slowest pair is interpolated, the fastest stays (bloc97, 2023)."""
+    """Multiplies the base by factor^(K/(K-2)): the slowest pair is interpolated, the fastest stays (bloc97, 2023)."""
 
     name = "ntk"
     factor: float = 2.0
+    """Length of texts over that in training, at least 1."""
 
     def __post_init__(self):
         _check_factor(self, self.factor)
@@ -64,13 +66,16 @@ class NTKScaling(RoPEScaling):
 
 @dataclass(frozen=True)
 class YaRN(RoPEScaling):
-    """Slow pairs are interpolated, fast ones stay, and scores are sharpened (Peng et al. 2023, equations 18 to 22)."""
+    """Interpolates slow pairs, keeps fast ones, and sharpens the scores (Peng et al. 2023, equations 18 to 22)."""
 
     factor: float = 2.0
+    """Length of texts over that in training, at least 1."""
     original_length: int = 2048
-    """Length of the training, in tokens."""
+    """Length of texts in training, in tokens."""
     slow: float = 1.0
+    """Pairs with fewer turns over the original length are interpolated."""
     fast: float = 32.0
+    """Pairs with more turns over the original length stay as they are."""
 
     def __post_init__(self):
         _check_factor(self, self.factor)
@@ -88,7 +93,7 @@ class YaRN(RoPEScaling):
 
 @dataclass(frozen=True)
 class Llama3Scaling(YaRN):
-    """The passage of `yarn` with other constants, scores as they are (Llama 3.1, 2024)."""
+    """`yarn` with other constants and without sharper scores (Llama 3.1, 2024)."""
 
     name = "llama3"
     factor: float = 8.0
@@ -104,10 +109,13 @@ class RoPE(Position):
     """Rotary positions (Su et al. 2021); see `transformer.functional.positions.rotary`."""
 
     base: float = 10_000.0
+    """Pair i of n turns by base^(-i/n) radians per position."""
     fraction: float = 1.0
     """Share of a head's features that is rotated, from the first (GPT-NeoX)."""
     interleaved: bool = False
+    """Whether pairs are features (0, 1), (2, 3), … as in the paper; otherwise i and i + n (GPT-NeoX, Llama)."""
     scaling: RoPEScaling = NoScaling()
+    """Change of frequencies for longer texts."""
     enters_queries = True
     relative = True
 
@@ -137,11 +145,12 @@ class RoPE(Position):
 
 @dataclass(frozen=True)
 class XPos(Position):
-    """Rotary positions whose products fade with distance (Sun Y. et al. 2022)."""
+    """Rotary positions whose products decay with distance (Sun Y. et al. 2022)."""
 
     base: float = 10_000.0
+    """Pair i of n turns by base^(-i/n) radians per position."""
     decay_base: float = 512.0
-    """Tokens over which they fade."""
+    """Distance in tokens over which a pair's product decays by its ζ."""
     enters_queries = True
     relative = True
 
@@ -169,10 +178,11 @@ class RoPE2D(Position):
 
     name = "rope_2d"
     base: float = 100.0
+    """Base of the frequencies."""
     columns: int = 1
     """Patches in a row of the image; a vision model sets it."""
     first: int = 0
-    """Position of the first patch; what stands before it has row -1."""
+    """Position of the first patch; tokens before it have row -1."""
     enters_queries = True
     relative = True
 

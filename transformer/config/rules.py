@@ -1,4 +1,4 @@
-"""Update rules: from a gradient to a step of the parameters."""
+"""Update rules: how a gradient becomes a step of the parameters."""
 
 import abc
 from collections.abc import Callable
@@ -14,28 +14,28 @@ from transformer.config.variant import ConfigError, Variant, check_not_negative,
 
 
 class UpdateRule(Variant, abc.ABC):
-    """p ← p - rate · (direction + decay · p): the rule gives the direction, all else is shared by all rules."""
+    """p ← p - rate · (direction + decay · p): a rule defines the direction; all else is shared by all rules."""
 
     averages: ClassVar[bool] = False
-    """Whether the rule keeps a mean of the parameters, by which a run is judged."""
+    """Whether the rule keeps a mean of the parameters, with which a run is evaluated."""
     entrywise: ClassVar[bool] = False
-    """Whether entries of the direction have about the size 1 at any width of the model."""
+    """Whether entries of the direction are about 1 in size at any width of the model."""
 
     @abc.abstractmethod
     def direction(self, specs: Any) -> optax.GradientTransformation:
-        """From gradients to directions.
+        """The transformation of gradients into directions.
 
         Args:
           specs: the `Parameter` of every leaf. A leaf has more axes than its `Parameter` where layers are stacked.
         """
 
     def averaging(self, learning_rate: Callable[[jax.Array], jax.Array]) -> optax.GradientTransformation:
-        """From steps, the learning rate already in them, to what is added to the parameters.
+        """Turns scaled updates into what is added to the parameters.
 
         A rule that keeps a mean has it as `average` in its state.
 
         Args:
-          learning_rate: of the update after so many updates.
+          learning_rate: the learning rate after n updates, as a function of n.
         """
         return optax.identity()
 
@@ -49,12 +49,15 @@ def _check_share(rule: UpdateRule, *names: str) -> None:
 
 @dataclass(frozen=True)
 class AdamW(UpdateRule):
-    """m / (√v + eps), means of the gradient and its square without bias (Loshchilov and Hutter 2019, algorithm 2)."""
+    """m / (√v + eps), unbiased means of the gradient and of its square (Loshchilov and Hutter 2019, algorithm 2)."""
 
     entrywise = True
     beta1: float = 0.9
+    """Share of m kept at a step, in [0, 1)."""
     beta2: float = 0.99
+    """Share of v kept at a step, in [0, 1)."""
     eps: float = 1e-8
+    """Added to √v."""
 
     def __post_init__(self):
         _check_share(self, "beta1", "beta2")
@@ -69,7 +72,9 @@ class SGD(UpdateRule):
     """m ← momentum · m + gradient (Polyak 1964; Nesterov 1983, as in Sutskever et al. 2013)."""
 
     momentum: float = 0.9
+    """Share of m kept at a step, in [0, 1)."""
     nesterov: bool = False
+    """Whether to use Nesterov's momentum, which looks one step ahead."""
 
     def __post_init__(self):
         _check_share(self, "momentum")
@@ -82,12 +87,14 @@ class SGD(UpdateRule):
 class Lion(UpdateRule):
     """sign(beta1 · m + (1 - beta1) · gradient), then m moves with beta2 (Chen X. et al. 2023, algorithm 2).
 
-    Wants learning rates 3 to 10 times smaller than AdamW's, and as many times more weight decay.
+    Needs learning rates 3 to 10 times smaller than AdamW's, and a weight decay larger by the same factor.
     """
 
     entrywise = True
     beta1: float = 0.9
+    """Share of m in the direction, in [0, 1)."""
     beta2: float = 0.99
+    """Share of m kept at a step, in [0, 1)."""
 
     def __post_init__(self):
         _check_share(self, "beta1", "beta2")
@@ -98,16 +105,19 @@ class Lion(UpdateRule):
 
 @dataclass(frozen=True)
 class Adafactor(UpdateRule):
-    """The gradient over a root mean square of rows and columns (Shazeer and Stern 2018, algorithms 4 and 5).
+    """The gradient over a factored root mean square, without momentum (Shazeer and Stern 2018, algorithms 4 and 5).
 
-    Each matrix has one number a row and one a column in place of one an entry; the means forget with
-    1 - step^-decay. The step is clipped where its root mean square is more than `clip`, and is relative:
-    times the root mean square of the parameters, at least `eps`. No momentum. Wants learning rates of 0.01 and more.
+    Of each matrix it keeps a number for each row and column, not for each entry; step t keeps the share
+    1 - t^-decay of these means. Steps are relative to the root mean square of the parameters, which needs
+    learning rates of 0.01 and more.
     """
 
     decay: float = 0.8
+    """The exponent above; this is no weight decay."""
     clip: float = 1.0
+    """Largest root mean square of a step, before it is made relative."""
     eps: float = 1e-3
+    """Smallest root mean square of the parameters that steps are relative to."""
 
     def __post_init__(self):
         check_positive(self, "decay", "clip")
@@ -123,7 +133,7 @@ class Adafactor(UpdateRule):
 
 
 def _array_by_array(rule: optax.GradientTransformation, specs: Any) -> optax.GradientTransformation:
-    """`rule` of every array by itself, where a leaf may be a stack of them."""
+    """`rule` applied to every array separately, where a leaf may be a stack of arrays."""
 
     def mapped(function: Callable, spec: Parameter, leaf: jax.Array) -> Callable:
         for _ in range(leaf.ndim - len(spec.single)):
@@ -142,17 +152,20 @@ def _array_by_array(rule: optax.GradientTransformation, specs: Any) -> optax.Gra
 
 @dataclass(frozen=True)
 class Muon(UpdateRule):
-    """U Vᵀ of the momentum U S Vᵀ, about, for each matrix of the layers (Jordan et al. 2024); AdamW for all else.
+    """About U Vᵀ of the momentum's SVD U S Vᵀ, for each matrix of the layers (Jordan et al. 2024); AdamW otherwise.
 
     Five Newton-Schulz iterations give singular values of about 1. Times `rms` · √(larger side) the step
     has the root mean square of AdamW's, so that both share a learning rate (Liu et al. 2025, equation 4).
     """
 
     momentum: float = 0.95
+    """Share of the momentum kept at a step, in [0, 1)."""
     nesterov: bool = True
+    """Whether to use Nesterov's momentum, which looks one step ahead."""
     rms: float = 0.2
+    """Root mean square of a matrix's step, before the learning rate."""
     rest: AdamW = AdamW()
-    """Of embeddings, output and vectors."""
+    """The rule for embeddings, output and vectors."""
 
     def __post_init__(self):
         _check_share(self, "momentum")
@@ -163,7 +176,7 @@ class Muon(UpdateRule):
             return jax.tree.map(lambda spec, p: "matrix" if _in_layers(spec, p) else "rest", specs, params)
 
         def axes(params):
-            # All axes before these two count matrices: layers, and experts.
+            # All axes before these two index matrices: layers and experts.
             return jax.tree.map(lambda _: optax.contrib.MuonDimensionNumbers(-2, -1), params)
 
         def sized(updates, _):
@@ -182,31 +195,34 @@ def _in_layers(spec: Parameter, leaf: jax.Array) -> bool:
 
 
 class ScheduleFreeState(NamedTuple):
-    """Of `ScheduleFree`, beside the second moment."""
+    """The state of `ScheduleFree`, except for the second moment."""
 
     count: jax.Array
     weight: jax.Array
     """Sum of the squared learning rates."""
     base: Any
-    """z: where the steps go."""
+    """z: the parameters that steps move."""
     average: Any
     """x: the mean of z."""
 
 
 @dataclass(frozen=True)
 class ScheduleFree(UpdateRule):
-    """AdamW with a mean in place of momentum and of a schedule (Defazio et al. 2024, algorithm 1).
+    """AdamW with a mean instead of momentum and a schedule (Defazio et al. 2024, algorithm 1).
 
-    Steps move z; x is the mean of z by squared learning rate; the gradient is taken at the parameters
-    (1 - beta) · z + beta · x, and a run is judged by x. Made for `schedule=constant`.
+    Steps move z; x is the mean of z weighted by squared learning rates; the gradient is taken at the parameters
+    (1 - beta) · z + beta · x, and a run is evaluated at x. Made for `schedule=constant`.
     """
 
     name = "schedule_free"
     averages = True
     entrywise = True
     beta: float = 0.9
+    """Share of x in the parameters, in [0, 1)."""
     beta2: float = 0.99
+    """Share of the mean of squared gradients v kept at a step, in [0, 1)."""
     eps: float = 1e-8
+    """Added to √v."""
 
     def __post_init__(self):
         _check_share(self, "beta", "beta2")

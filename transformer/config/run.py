@@ -32,7 +32,7 @@ class DataConfig:
 
     @property
     def follows(self) -> bool:
-        """Whether a batch can go on where the one before ended."""
+        """Whether a batch can continue where the previous one ended."""
         return False
 
 
@@ -41,15 +41,15 @@ class TextConfig(DataConfig):
     """A text and how it becomes tokens."""
 
     path: str | None = None
-    """A UTF-8 text file; none: a text that comes with Python."""
+    """A UTF-8 text file; None: a text that comes with Python."""
     embedded: Literal["topics", "sources"] = "topics"
     """Without a path: the prose of Python's documentation (pydoc_data.topics), or the standard library's sources."""
     tokenizer: Tokenization = Char()
-    """What a token is."""
+    """The tokenizer, which defines what a token is."""
     document_separator: str | None = None
-    """What stands between documents, which are then packed side by side and do not see each other; none: one text."""
+    """Text between documents, which are then packed into rows and do not see each other; None: one text."""
     validation_fraction: float = 0.1
-    """The last part of the text, held out."""
+    """Share of the text, at its end, that is held out; in (0, 1)."""
 
     @property
     def follows(self):
@@ -72,26 +72,26 @@ class OptimizerConfig:
     """An update rule with decoupled weight decay, warm-up, a schedule and clipping."""
 
     rule: UpdateRule = AdamW()
-    """From a gradient to a step."""
+    """How a gradient becomes a step."""
     learning_rate: float = 1e-3
     """Peak learning rate."""
     weight_decay: float = 0.1
-    """Decoupled weight decay of matrices, times the learning rate."""
+    """Decoupled weight decay of matrices, multiplied by the learning rate."""
     warmup_steps: int = 100
-    """Steps of linear warm-up; 0 for none."""
+    """Steps of linear warm-up; 0: no warm-up."""
     schedule: Schedule = Cosine()
     """The factor on the learning rate after warm-up."""
     clip_norm: float | None = 1.0
-    """Largest global norm of the gradient; none: no clipping."""
+    """Largest global norm of the gradient; None: no clipping."""
     groups: tuple[ParameterGroup, ...] = ()
-    """Parameters with other learning rates and decays; the first group whose pattern fits a path has it."""
+    """Parameters with other learning rates and decays; the first matching pattern wins."""
     skip_limit: int = 0
-    """Updates in a row that are left out where loss or gradient is not finite; with one more the run has diverged.
+    """Consecutive updates that may be skipped because loss or gradient is not finite; one more is divergence.
 
-    The schedule does not go on with them; the learning rates that are logged are those of a run without any.
+    Skipped updates do not advance the schedule; the logged learning rates ignore that.
     """
     skip_above: float | None = None
-    """Norm of the gradient, before clipping, above which an update is left out too; none: any finite one is taken."""
+    """Norm of the gradient, before clipping, above which an update is skipped too; None: none is for its norm."""
 
     def __post_init__(self):
         check_fields(self, "optimizer.")
@@ -99,7 +99,7 @@ class OptimizerConfig:
             if not getattr(self, name) >= 0:
                 raise ConfigError(f"optimizer.{name}: {getattr(self, name)} is negative")
         if self.clip_norm is not None and self.clip_norm <= 0:
-            raise ConfigError(f"optimizer.clip_norm: {self.clip_norm} is not a positive number; none clips nothing")
+            raise ConfigError(f"optimizer.clip_norm: {self.clip_norm} is not a positive number; None clips nothing")
         if self.skip_limit < 0:
             raise ConfigError(f"optimizer.skip_limit: {self.skip_limit} is negative")
         if self.skip_above is not None and (self.skip_above <= 0 or not self.skip_limit):
@@ -110,11 +110,14 @@ class OptimizerConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
-    """Everything that decides the numbers of a run, save the seed."""
+    """Everything that determines the numbers of a run, except the seed."""
 
     model: ModelConfig = ModelConfig()
+    """The model."""
     data: DataConfig = TextConfig()
+    """What it is trained on."""
     optimizer: OptimizerConfig = OptimizerConfig()
+    """How it is trained."""
     objective: Objective = NextToken()
     """What is minimized."""
     steps: int = 2000
@@ -122,15 +125,15 @@ class RunConfig:
     batch_size: int = 12
     """Sequences per step."""
     average_last: int | None = None
-    """The parameters of so many last steps are averaged for the evaluation; none: the last ones are taken."""
+    """Evaluate the mean of the parameters over this many last steps; None: the final parameters."""
     accumulation: int = 1
-    """Pieces a batch is cut into, one after another; the gradient does not change."""
+    """Number of pieces in which a batch is computed, one after another; the gradient does not change."""
     steps_per_dispatch: int = 10
-    """Steps in one call of the compiled program."""
+    """Steps per call of the compiled program."""
     evaluate_every: int | None = None
-    """Steps between evaluations of the whole validation split; none: only at the end."""
+    """Steps between evaluations of the whole validation split; None: only at the end."""
     checkpoint_every: int | None = None
-    """Steps between checkpoints; none: only at the end."""
+    """Steps between checkpoints; None: only at the end."""
 
     def __post_init__(self):
         check_fields(self, "")
@@ -141,7 +144,7 @@ class RunConfig:
         if self.batch_size % self.accumulation:
             raise ConfigError(f"accumulation: batch_size {self.batch_size} is not a multiple of {self.accumulation}")
         if self.average_last is not None and self.optimizer.rule.averages:
-            raise ConfigError(f"average_last: {self.optimizer.rule} is judged by a mean of its own; use none, or adamw")
+            raise ConfigError(f"average_last: {self.optimizer.rule} is judged by a mean of its own; use None, or adamw")
         self.objective.check(self.model)
         if self.model.memory_length is not None and not self.data.follows:
             raise ConfigError(
@@ -159,25 +162,26 @@ class RunConfig:
         return replace(self, {**(changes or {}), **more})
 
     def to_json(self) -> dict[str, Any]:
-        """With the name of the class where it is one below `RunConfig`."""
+        """The config as JSON data; a subclass of `RunConfig` is named in it."""
         return to_json_as(RunConfig, self)
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Self:
+        """The inverse of `to_json`; raises `ConfigError` where the data is no such config."""
         return from_json(cls, data)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Replica:
-    """The numbers in which runs of one compiled program may differ; None takes the config's."""
+    """The numbers in which runs of one compiled program may differ; None: the config's."""
 
     seed: int = 0
-    """Decides initial values and the order of the data."""
+    """Determines initial values, dropout and the order of the data; in [0, 2³¹)."""
     learning_rate: float | None = None
     weight_decay: float | None = None
     warmup_steps: int | None = None
     initial_scale: float = 1.0
-    """Multiplies every random initial value."""
+    """Factor on every random initial value."""
 
     def __post_init__(self):
         if not 0 <= self.seed < 2**31:
@@ -194,7 +198,11 @@ class Replica:
 
 
 def grid(seeds: Iterable[int], learning_rates: Sequence[float] = ()) -> tuple[Replica, ...]:
-    """Every learning rate with every seed, learning rate by learning rate; without rates, that of the config.
+    """Every learning rate with every seed, all seeds of the first learning rate first.
+
+    Args:
+      seeds: an iterable of integers, such as `range(8)`.
+      learning_rates: a sequence of peak learning rates; empty: the config's.
 
     Raises:
       ConfigError: a seed or a learning rate is given twice.
@@ -207,6 +215,6 @@ def grid(seeds: Iterable[int], learning_rates: Sequence[float] = ()) -> tuple[Re
 
 
 def fingerprint(value: Any) -> str:
-    """sha256 of the canonical JSON of a config, a tuple of replicas, or plain JSON data."""
+    """sha256 of the canonical JSON of a config, a tuple of replicas, or plain JSON data; else raises TypeError."""
     text = json.dumps(to_json(value), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()

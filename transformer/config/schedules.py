@@ -10,7 +10,7 @@ from transformer.config.variant import ConfigError, Variant
 
 
 class Schedule(Variant, abc.ABC):
-    """Warm-up rises linearly, (step + 1)/(warm-up + 1) of the peak; then `decay` takes over.
+    """The factor rises linearly in warm-up, (step + 1)/(warm-up + 1); then it is `decay`.
 
     `warmup_steps` may be a traced number, and 0 means no warm-up.
     """
@@ -36,6 +36,8 @@ def _progress(step, warmup, total):
 
 @dataclass(frozen=True)
 class ConstantRate(Schedule):
+    """1 at every step after warm-up."""
+
     name = "constant"
 
     def decay(self, step, warmup, total):
@@ -44,10 +46,11 @@ class ConstantRate(Schedule):
 
 @dataclass(frozen=True)
 class LinearDecay(Schedule):
-    """From 1 to `final` in a straight line."""
+    """Falls from 1 to `final` in a straight line."""
 
     name = "linear"
     final: float = 0.0
+    """Factor at the end, not negative."""
 
     def __post_init__(self):
         _check_final(self, self.final)
@@ -58,9 +61,10 @@ class LinearDecay(Schedule):
 
 @dataclass(frozen=True)
 class Cosine(Schedule):
-    """From 1 to `final` along half a cosine (Loshchilov and Hutter 2017, equation 5)."""
+    """Falls from 1 to `final` along half a cosine (Loshchilov and Hutter 2017, equation 5)."""
 
     final: float = 0.1
+    """Factor at the end, not negative."""
 
     def __post_init__(self):
         _check_final(self, self.final)
@@ -85,7 +89,9 @@ class WarmupStableDecay(Schedule):
 
     name = "wsd"
     decay_fraction: float = 0.2
+    """Share of all steps in which the factor falls, in (0, 1]."""
     final: float = 0.0
+    """Factor at the end, not negative."""
 
     def __post_init__(self):
         if not 0 < self.decay_fraction <= 1:

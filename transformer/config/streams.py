@@ -14,9 +14,9 @@ from transformer.functional.norms import layer_norm
 
 @dataclass(frozen=True)
 class ResiDual(Residual):
-    """A post-norm stream, and beside it the sum of all branches, which is normalized at the end.
+    """A post-norm stream with a second stream, the sum of all branches, which is normalized at the end.
 
-    x ← norm(x + f(x)), d ← d + f(x), and x + norm(d) is read off (Xie S. et al. 2023, equation 2).
+    x ← norm(x + f(x)), d ← d + f(x), and the result is x + norm(d) (Xie S. et al. 2023, equation 2).
     """
 
     name = "residual"
@@ -39,7 +39,7 @@ class ResiDual(Residual):
 
 @dataclass(frozen=True)
 class EmbeddingSkip(PreNorm):
-    """`pre`, and every sublayer begins from λ₁x + λ₂x₀, x₀ the embedded tokens (modded-nanogpt, 2024)."""
+    """`pre` with λ₁x + λ₂x₀ in place of x, x₀ the embedded tokens (github.com/KellerJordan/modded-nanogpt, 2024)."""
 
     name = "embedding_skip"
     begins_as = "pre"
@@ -62,9 +62,9 @@ class EmbeddingSkip(PreNorm):
 
 @dataclass(frozen=True)
 class UNet(PreNorm):
-    """`pre`, and the blocks of the last half begin with what those of the first half ended with added, in reverse.
+    """`pre` with skip connections as in a U-Net: block N - 1 - i adds the output of block i to its input.
 
-    (U-ViT, Bao et al. 2022, figure 2b, "add"; modded-nanogpt, 2024.)
+    (U-ViT, Bao et al. 2022, figure 2b, "add"; github.com/KellerJordan/modded-nanogpt, 2024.) N blocks, from 0.
     """
 
     name = "u_net"
@@ -93,16 +93,18 @@ class UNet(PreNorm):
 class HyperConnections(Residual):
     """n streams, mixed before and after every sublayer by trained matrices (Zhu D. et al. 2024).
 
-    The sublayer reads Σ αᵢ xᵢ, stream i becomes Σⱼ Aⱼᵢ xⱼ + βᵢ f(norm(·)), and the sum of all is read
-    off (equations 2 to 5). At the beginning connection k reads stream k modulo n alone and writes to
-    all, which is `pre`. `dynamic` adds to each matrix what a small linear map of the normalized
-    streams says (equations 10 to 13).
+    The sublayer reads Σ αᵢ xᵢ, stream i becomes Σⱼ Aⱼᵢ xⱼ + βᵢ f(norm(·)), and the result is the sum of
+    all (equations 2 to 5). Initially connection k reads only stream k modulo n and writes to all, which
+    is `pre`. `dynamic` adds to each matrix a tanh of a linear map of the normalized streams, times a
+    trained factor (equations 10 to 13).
     """
 
     name = "hyper"
     begins_as = "pre"
     streams: int = 2  # pyright: ignore[reportIncompatibleVariableOverride]
+    """n: number of streams."""
     dynamic: bool = True
+    """Whether the matrices depend on the tokens."""
     norms = ("input",)
     final_norm = True
 
@@ -135,7 +137,7 @@ class HyperConnections(Residual):
         n = self.streams
         x_BLnD = stream.astype(jnp.float32)
         own = jax.nn.one_hot((place.layer * place.connections + place.connection) % n, n)
-        # The parameters are what is added to the first matrices, which depend on the place.
+        # The parameters are added to the initial matrices, which depend on the place.
         mix = jnp.concatenate([(own + params["read"])[:, None], jnp.eye(n) + params["mix"]], 1)
         write = 1 + params["write"]
         if self.dynamic:

@@ -1,7 +1,7 @@
 """Heads whose scores do not compare tokens (Synthesizer, Tay et al. 2020).
 
-The score of a query for the key at position p is the p-th number of a vector that the query has by
-itself. So keys are unit vectors of their positions, and everything else is as in any attention.
+The score of a query for the key at position p is entry p of a vector that is made without the keys. So
+keys are unit vectors of their positions, and everything else is as in any attention.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from transformer.config.variant import check_positive
 
 
 class Synthesizer(Heads):
-    """Scores that a query has for positions; `dot_product` adds that of queries and keys."""
+    """Scores of a query for positions; `dot_product` adds the products of queries and keys."""
 
     length: int
     dot_product: bool
@@ -36,21 +36,21 @@ class Synthesizer(Heads):
         return self.placed_size(sizes) + self.vector_size()
 
     def compared_size(self, sizes):
-        return 1  # the product of queries and keys has its factor before the scores are added
+        return 1  # the product of queries and keys is scaled before the scores are added
 
     def placed_size(self, sizes):
         return sizes.head_dim if self.dot_product else 0
 
     def vector_size(self) -> int:
-        """Numbers of a query."""
+        """Size of the vectors."""
         return self.length
 
     def vectors(self, positions_BS: jax.Array, sizes: HeadSizes, params: Params) -> jax.Array:
-        """(B or 1, S, 1 or G, numbers) of each key."""
+        """The vector of each key, (B or 1, S, 1 or G, vector size)."""
         return jax.nn.one_hot(positions_BS, self.length)[:, :, None]
 
     def joined(self, q_BLX: jax.Array, vectors_BLHX: jax.Array, sizes: HeadSizes) -> jax.Array:
-        """The vectors behind the queries of the dot product, where there is one."""
+        """The vectors, appended to the queries of the dot product where there is one."""
         vectors = jnp.broadcast_to(vectors_BLHX, (*q_BLX.shape[:2], *vectors_BLHX.shape[2:])).astype(q_BLX.dtype)
         if not self.dot_product:
             return vectors
@@ -68,11 +68,13 @@ class Synthesizer(Heads):
 
 @dataclass(frozen=True)
 class DenseSynthesizer(Synthesizer):
-    """The scores of a token are a small network of it: W₂ relu(W₁ x) (Tay et al. 2020, section 3.1)."""
+    """Scores from a small network of the query's token alone: W₂ relu(W₁ x) (Tay et al. 2020, section 3.1)."""
 
     name = "dense_synthesizer"
     length: int = 64
+    """Length of the longest sequence, in tokens."""
     dot_product: bool = False
+    """Whether the products of queries and keys are added to the scores."""
 
     def widths(self, sizes):
         H, G, K, V = sizes
@@ -95,9 +97,11 @@ class RandomSynthesizer(Synthesizer):
 
     name = "random_synthesizer"
     length: int = 64
+    """Length of the longest sequence, in tokens."""
     rank: int | None = None
-    """Rank of the matrix, which is then the product of two (the same, section 3.3.2); none: a matrix of its own."""
+    """Rank of the matrix, which is then a product of two (Tay et al. 2020, section 3.3.2); None: full rank."""
     dot_product: bool = False
+    """Whether the products of queries and keys are added to the scores."""
 
     def __post_init__(self):
         super().__post_init__()

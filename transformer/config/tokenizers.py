@@ -11,10 +11,10 @@ SPECIAL = ("<pad>", "<s>", "</s>", "<unk>", "<mask>")
 
 
 class Tokenization(Variant, abc.ABC):
-    """What a token is; those with a `vocab_size` are trained on texts, and all their vocabularies hold `SPECIAL`."""
+    """What a token is. Tokenizers with a `vocab_size` are trained on texts, and their vocabularies hold `SPECIAL`."""
 
     closed: ClassVar[bool] = False
-    """Whether it knows nothing but what is in the texts it was made of, so that it has to be made of all of them."""
+    """Whether it can encode only what occurs in its texts, so that it is built from the held-out part too."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Char(Tokenization):
 
     closed = True
     special: bool = False
-    """The special tokens come first."""
+    """Whether the vocabulary begins with the special tokens."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,12 @@ class Byte(Tokenization):
     """One token per UTF-8 byte."""
 
     special: bool = False
-    """The special tokens come first."""
+    """Whether the vocabulary begins with the special tokens."""
 
 
 @dataclass(frozen=True)
 class Symbols(Tokenization):
-    """One token per word between whitespace; the words of the texts are all there are."""
+    """One token per word between whitespace; only words of the texts are known."""
 
     closed = True
 
@@ -46,10 +46,11 @@ class Word(Tokenization):
     """One token per word between whitespace, the most frequent words first."""
 
     vocab_size: int | None = None
-    """Most tokens, special ones included; none: every word."""
+    """Largest size, special tokens included; None: every word."""
     min_frequency: int = 1
-    """A word seen less often is unknown."""
+    """Words that occur less often are unknown."""
     lowercase: bool = False
+    """Whether the text is lowercased first."""
 
     def __post_init__(self):
         if self.vocab_size is not None:
@@ -62,8 +63,9 @@ class BPE(Tokenization):
     """Byte-pair encoding of the characters of words (Sennrich et al. 2016); a word starts with ▁."""
 
     vocab_size: int = 8000
-    """Most tokens, special ones included."""
+    """Largest size, special tokens included."""
     lowercase: bool = False
+    """Whether the text is lowercased first."""
 
     def __post_init__(self):
         _check(self, "vocab_size", len(SPECIAL) + 1)
@@ -75,7 +77,7 @@ class ByteBPE(Tokenization):
 
     name = "byte_bpe"
     vocab_size: int = 8000
-    """Most tokens, special ones and the 256 bytes included."""
+    """Largest size, special tokens and the 256 bytes included."""
 
     def __post_init__(self):
         _check(self, "vocab_size", len(SPECIAL) + 256)
@@ -86,8 +88,9 @@ class WordPiece(Tokenization):
     """The longest pieces of words, from the left (Devlin et al. 2019); pieces inside a word start with ##."""
 
     vocab_size: int = 8000
-    """Most tokens, special ones included."""
+    """Largest size, special tokens included."""
     lowercase: bool = False
+    """Whether the text is lowercased first."""
 
     def __post_init__(self):
         _check(self, "vocab_size", len(SPECIAL) + 1)
@@ -95,12 +98,13 @@ class WordPiece(Tokenization):
 
 @dataclass(frozen=True)
 class FromFile(Tokenization):
-    """As a file of the library `tokenizers` says, such as the tokenizer.json of a published model."""
+    """Read from a file of the `tokenizers` library, such as the tokenizer.json of a published model."""
 
     name = "file"
     path: str = "tokenizer.json"
+    """Path of the file."""
     special: bool = False
-    """Add the tokens that the file puts around a text, such as [CLS] and [SEP]."""
+    """Whether to add the tokens that the file puts around a text, such as [CLS] and [SEP]."""
 
 
 def _check(config: Tokenization, field: str, smallest: int) -> None:

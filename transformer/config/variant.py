@@ -19,11 +19,11 @@ from transformer.config.sources import source_of
 
 
 class ConfigError(ValueError):
-    """A choice that cannot be: one line that says what was wrong, where, and the nearest valid name."""
+    """A choice that is not possible; its one line says what is wrong, where, and the nearest valid name."""
 
 
 def nearest(word: str, known) -> str:
-    """'; did you mean X?' or the list of what is known."""
+    """'; did you mean X?', or without a similar name the list of known ones."""
     known = sorted(known)
     close = difflib.get_close_matches(word, known, n=1)
     return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(known)}"
@@ -38,7 +38,7 @@ class Variant:
     """Base of all swappable choices."""
 
     begins_as: ClassVar[str | None] = None
-    """The text form of a simpler variant that the initial parameters make of it, where the paper promises one."""
+    """The text form of a simpler variant that it equals at its initial parameters, where the paper says so."""
     name: ClassVar[str]
     """The name in the text form: the class name in lower case unless the class sets it."""
     _defined: ClassVar[int]
@@ -62,12 +62,12 @@ class Variant:
 
     @classmethod
     def variants(cls) -> dict[str, type[Self]]:
-        """All variants of the family by name; of two with one name, the one defined last."""
+        """All variants of this class by name; of two with the same name, the one defined last."""
         return {sub.name: sub for sub in sorted(_concrete(cls), key=lambda sub: sub._defined)}
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The value a text form stands for, `rope(base=500000)`.
+        """The value of a text form such as `rope(base=500000)`.
 
         Raises:
           ConfigError: the syntax, the name, an argument or its type is wrong.
@@ -82,7 +82,7 @@ class Variant:
 
 
 def _concrete(cls: type[T]) -> list[type[T]]:
-    """The variants among a class, which may be its own family, and the subclasses of it at any depth."""
+    """The variants among a class and its subclasses at any depth."""
     own = [cls] if "__dataclass_params__" in cls.__dict__ and not inspect.isabstract(cls) else []
     own = [] if cls is Variant else own
     return own + [deeper for sub in cls.__subclasses__() for deeper in _concrete(sub)]
@@ -126,7 +126,7 @@ def variant_of(expected: Any) -> type[Variant] | None:
 
 
 def item_of(expected: Any) -> type[Variant] | None:
-    """The class of the variants in a tuple of them."""
+    """The class of variants that a field's type allows in a tuple; None if it is no such tuple."""
     return variant_of(typing.get_args(expected)[0]) if typing.get_origin(expected) is tuple else None
 
 
@@ -186,7 +186,7 @@ def check_type(value, expected, where: str) -> Any:
 
 
 def check_fields(config: Any, where: str) -> None:
-    """`check_type` of every field, and of those of the variants in it.
+    """Check the type of every field, and of the fields of the variants in it (`check_type`).
 
     Raises:
       ConfigError: the value of a field has another type, or is a variant that is no frozen dataclass.
@@ -274,14 +274,14 @@ def to_json(value: Any) -> Any:
 
 
 def to_json_as(declared: Any, value: Any) -> Any:
-    """`to_json` for where a type is expected; a value of a class below it has the name of its class as `kind`."""
+    """`to_json` where a type is declared; a value of a subclass has the name of its class as `kind`."""
     data = to_json(value)
     plain = dataclasses.is_dataclass(value) and not isinstance(value, Variant)
     return {"kind": type(value).__name__, **data} if plain and type(value) is not declared else data
 
 
 def _subclasses(cls: type) -> dict[str, type]:
-    """The class and all below it by name."""
+    """The class and all its subclasses by name."""
     return {cls.__name__: cls} | {name: sub for c in cls.__subclasses__() for name, sub in _subclasses(c).items()}
 
 
@@ -327,13 +327,13 @@ def replace(config: Any, changes: dict[str, Any]) -> Any:
     variant may be given as a value or as its text form, also in a tuple.
 
     Raises:
-      ConfigError: no such field, or a wrong type.
+      ConfigError: there is no such field, or the value has another type.
     """
     return _replace(config, changes, "")
 
 
 def _given(value: Any, expected: Any, where: str) -> Any:
-    """A field's new value, in which texts stand for variants."""
+    """The new value of a field; variants in it may be given in their text form."""
     if isinstance(value, str) and (family := variant_of(expected)) is not None:
         return family.parse(value)
     if isinstance(value, tuple | list) and (item := item_of(expected)) is not None:

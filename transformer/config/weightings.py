@@ -1,4 +1,4 @@
-"""What is done to the scores, and how they become weights."""
+"""Functions of the scores, and how scores become weights."""
 
 import abc
 from collections.abc import Callable
@@ -18,16 +18,16 @@ Params = dict[str, jax.Array]
 
 
 class Score(Variant):
-    """A function of scale · q·k, of every score by itself, before the bias of the position is added."""
+    """A function of every score scale · q·k separately, before the bias of the position is added."""
 
     def function(self) -> Callable[[jax.Array], jax.Array] | None:
-        """It, or None for the score as it is."""
+        """The function, or None for the score as it is."""
         return None
 
 
 @dataclass(frozen=True)
 class PlainScore(Score):
-    """The score as it is."""
+    """Leaves the score as it is."""
 
     name = "plain"
 
@@ -38,6 +38,7 @@ class SoftCap(Score):
 
     name = "soft_cap"
     cap: float = 50.0
+    """c: bound of the absolute score, positive."""
 
     def __post_init__(self):
         check_positive(self, "cap")
@@ -55,7 +56,7 @@ class Weighting(Variant, abc.ABC):
     online: ClassVar[bool] = False
     """Whether it is a softmax, which can be computed block by block."""
     linear: ClassVar[bool] = False
-    """Whether weights are products of queries and keys, which can be summed up token by token."""
+    """Whether weights are products of features of queries and keys, which can be summed token by token."""
     biased: ClassVar[bool] = True
     """Whether a bias of the position may be added to the scores."""
     relative: ClassVar[bool] = False
@@ -68,7 +69,7 @@ class Weighting(Variant, abc.ABC):
         return {}
 
     def features(self, x_BLHK: jax.Array) -> jax.Array:
-        """Queries or keys as they are multiplied."""
+        """The features of queries or keys whose product is a score."""
         return x_BLHK
 
     @abc.abstractmethod
@@ -99,7 +100,7 @@ class SoftmaxOne(Weighting):
 
 @dataclass(frozen=True)
 class Sink(Weighting):
-    """exp(s) / (exp(z) + Σ exp(s)) with one trained z a head (gpt-oss, 2025)."""
+    """exp(s) / (exp(z) + Σ exp(s)) with one trained z per head (gpt-oss model card, OpenAI 2025)."""
 
     online = True
     begins_as = "softmax_one"
@@ -113,7 +114,7 @@ class Sink(Weighting):
 
 @dataclass(frozen=True)
 class SigmoidWeighting(Weighting):
-    """σ(s - log n): each weight by itself (Ramapuram et al. 2024)."""
+    """σ(s - log n) for n keys, each weight on its own (Ramapuram et al. 2024, equation 3)."""
 
     name = "sigmoid"
 
@@ -123,7 +124,7 @@ class SigmoidWeighting(Weighting):
 
 @dataclass(frozen=True)
 class ReLUWeighting(Weighting):
-    """max(0, s) / n (Wortsman et al. 2023b)."""
+    """max(0, s) / n for n keys (Wortsman et al. 2023b, equation 2)."""
 
     name = "relu"
 
@@ -133,7 +134,7 @@ class ReLUWeighting(Weighting):
 
 @dataclass(frozen=True)
 class TalkingHeads(Weighting):
-    """Heads mixed by trained matrices before and after softmax, which begin as the identity (Shazeer et al. 2020)."""
+    """Heads mixed by trained matrices before and after softmax, initially the identity (Shazeer et al. 2020)."""
 
     name = "talking_heads"
     begins_as = "softmax"
@@ -167,8 +168,9 @@ class Performer(Weighting):
     """`linear` with positive random features, which approximate softmax (FAVOR+, Choromanski et al. 2020)."""
 
     num_features: int = 64
+    """Number of features, each from one direction."""
     seed: int = 0
-    """Of the directions, which are orthogonal and not trained."""
+    """Seed of the directions, which are orthogonal, not trained, and the same in all layers and heads."""
     linear = True
     biased = False
     scaled = False
@@ -183,7 +185,7 @@ class Performer(Weighting):
         sizes = [np.linalg.norm(rng.normal(size=(head_dim, head_dim)), axis=1, keepdims=True) for _ in range(blocks)]
         directions = np.concatenate([np.linalg.qr(n)[0] * size for n, size in zip(normal, sizes, strict=True)])
         directions_FK = jnp.asarray(directions[: self.num_features], jnp.float32)
-        # Each of q and k carries the fourth root of K, so that their product stands for exp(q·k/√K).
+        # Both q and k are divided by the fourth root of K, so that their product approximates exp(q·k/√K).
         return weights.random_features(x_BLHK * jnp.asarray(head_dim**-0.25, x_BLHK.dtype), directions_FK)
 
     def __call__(self, num_heads, params):
@@ -194,7 +196,7 @@ class Performer(Weighting):
 class Retention(Weighting):
     """q·k γ^(i-j) without normalization, γ = 1 - 2^(-5-h) (RetNet, Sun Y. et al. 2023, equations 5 and 8).
 
-    The paper normalizes each head's output: `model.attention_inner_norm` `groupnorm`.
+    The paper also normalizes each head's output: set `model.attention_inner_norm` to `groupnorm`.
     """
 
     linear = True

@@ -1,4 +1,4 @@
-"""Algorithmic tasks: random examples whose answers a program knows.
+"""Algorithmic tasks: random examples whose answers are computed.
 
 A token is a special token (`<pad> <s> </s> <unk> <mask>`, ids 0 to 4) or a symbol of the task; symbol
 i has id 5 + i.
@@ -24,7 +24,7 @@ Examples = tuple[np.ndarray, np.ndarray]
 
 
 class AlgorithmicTask(Variant, abc.ABC):
-    """A task. An answer is what a causal model must predict from everything before it."""
+    """A task. Its answers are what a causal model has to predict from all tokens before them."""
 
     @property
     @abc.abstractmethod
@@ -34,7 +34,7 @@ class AlgorithmicTask(Variant, abc.ABC):
     @property
     @abc.abstractmethod
     def length(self) -> int:
-        """L, the tokens of an example; a shorter one is padded on the right."""
+        """L, the number of tokens of an example; shorter examples are padded on the right."""
 
     @abc.abstractmethod
     def examples(self, rng: np.random.Generator, count: int) -> Examples:
@@ -47,7 +47,7 @@ class AlgorithmicTask(Variant, abc.ABC):
 
 
 def split(task: AlgorithmicTask, num_train: int, num_test: int, seed: int) -> tuple[Examples, Examples]:
-    """Distinct examples for training and for test, no sequence of tokens in both.
+    """Distinct examples for training and for test; no sequence is in both.
 
     Raises:
       ConfigError: a number is negative, or the task has too few distinct examples.
@@ -56,13 +56,13 @@ def split(task: AlgorithmicTask, num_train: int, num_test: int, seed: int) -> tu
         raise ConfigError(f"split: {num_train} training and {num_test} test examples cannot be drawn")
     rng = np.random.default_rng(seed)
     tokens, scored = _distinct(task, rng, num_train + num_test)
-    # In the order of their discovery, the examples that are drawn most often would all be in the training part.
+    # In the order of their first draw, the most probable examples would all be in the training part.
     train, test = np.split(rng.permutation(len(tokens)), [num_train])
     return (tokens[train], scored[train]), (tokens[test], scored[test])
 
 
 def _distinct(task: AlgorithmicTask, rng: np.random.Generator, count: int, rounds: int = 100) -> Examples:
-    """`count` different examples out of at most `rounds` · `count` draws.
+    """`count` different examples from at most `rounds` · `count` draws.
 
     Of n equally probable examples, each stays unseen with probability exp(-`rounds`) when all n are wanted.
     """
@@ -79,10 +79,12 @@ def _distinct(task: AlgorithmicTask, rng: np.random.Generator, count: int, round
 
 @dataclass(frozen=True)
 class _Rewriting(AlgorithmicTask):
-    """`x ... x = y ... y </s>`: 1 to `items` symbols of an alphabet, every number of them equally often."""
+    """`x ... x = y ... y </s>`: 1 to `items` symbols of an alphabet, all numbers of them equally probable."""
 
     items: int = 10
+    """Largest number of symbols."""
     alphabet: int = 10
+    """Number of different symbols."""
 
     def __post_init__(self):
         self._at_least(items=1, alphabet=1)
@@ -132,13 +134,15 @@ class Sort(_Rewriting):
 
 @dataclass(frozen=True)
 class Addition(AlgorithmicTask):
-    """`0 1 7 + 9 8 5 = 2 0 0 1`: `digits` digits each, the sum with one more.
+    """`0 1 7 + 9 8 5 = 2 0 0 1`: two numbers of `digits` digits, and their sum with one more.
 
     The sum begins with its least significant digit if `reverse` (Lee et al. 2023).
     """
 
     digits: int = 3
+    """Digits of each number."""
     reverse: bool = True
+    """Whether the sum begins with its least significant digit."""
 
     def __post_init__(self):
         self._at_least(digits=1)
@@ -166,11 +170,13 @@ _SIGNS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/"}
 
 @dataclass(frozen=True)
 class ModularArithmetic(AlgorithmicTask):
-    """`a + b = c` modulo `modulus` (Power et al. 2022); a division is by b ≠ 0 and needs a prime."""
+    """`a + b = c` modulo `modulus` (Power et al. 2022); division is by b ≠ 0 and needs a prime modulus."""
 
     name = "modular_arithmetic"
     modulus: int = 97
+    """At least 2."""
     operation: Literal["add", "subtract", "multiply", "divide"] = "add"
+    """The operation of a and b."""
 
     def __post_init__(self):
         self._at_least(modulus=2)
@@ -202,17 +208,21 @@ class ModularArithmetic(AlgorithmicTask):
 class AssociativeRecall(AlgorithmicTask):
     """Multi-query associative recall, MQAR (Arora et al. 2023, "Zoology").
 
-    `pairs` keys with their values, and then every key once more, followed by its value: the answer. A
-    key is of the first half of the alphabet, a value of the second, and none is in two pairs. A query is
-    at gap g, of two tokens each, after the pairs with probability ∝ g^(`power` - 1); every other token
-    is random and none of the keys.
+    `pairs` keys with their values come first; later every key occurs once more (a query), followed by its
+    value, the answer. Keys are from the first half of the alphabet, values from the second, and none is in
+    two pairs. After the pairs come slots of two tokens, of which slot g holds a query with probability
+    ∝ g^(`power` - 1); all other tokens are random and no keys.
     """
 
     name = "associative_recall"
     alphabet: int = 256
+    """Number of different symbols, at least 2 `pairs`."""
     sequence_length: int = 64
+    """Tokens of an example, at least 4 `pairs`."""
     pairs: int = 4
+    """Pairs of a key and a value."""
     power: float = 0.01
+    """Smaller values place queries closer to the pairs; positive."""
 
     def __post_init__(self):
         self._at_least(pairs=1, alphabet=2 * self.pairs, sequence_length=4 * self.pairs)
@@ -242,7 +252,7 @@ class AssociativeRecall(AlgorithmicTask):
         return (tokens + len(SPECIAL)).astype(np.int32), scored
 
     def _gaps(self, rng: np.random.Generator, count: int) -> np.ndarray:
-        """(count, pairs): different gaps; the largest of log p + Gumbel noise are a draw without replacement."""
+        """Different gaps (count, pairs): the largest of log p + Gumbel noise are a draw without replacement."""
         gaps = np.arange(1, (self.length - 2 * self.pairs) // 2 + 1)
         scores = (self.power - 1) * np.log(gaps) + rng.gumbel(size=(count, len(gaps)))
         return np.argsort(-scores, 1)[:, : self.pairs]
@@ -252,12 +262,14 @@ class AssociativeRecall(AlgorithmicTask):
 class Induction(AlgorithmicTask):
     """Induction heads (Gu and Dao 2023, "Mamba", section 4.1.2): random symbols of an alphabet.
 
-    The trigger `!` is once at a random place and once more before the last token, which is the answer:
-    the symbol that followed the trigger before.
+    The trigger `!` occurs at a random place and again before the last token, which is the answer: the
+    symbol that followed the trigger the first time.
     """
 
     sequence_length: int = 256
+    """Tokens of an example, at least 4."""
     alphabet: int = 16
+    """Number of different symbols, without the trigger."""
 
     def __post_init__(self):
         self._at_least(sequence_length=4, alphabet=1)
@@ -279,7 +291,7 @@ class Induction(AlgorithmicTask):
 
 
 def _median(values: list[int]) -> int:
-    """The middle value; of two, their mean rounded down."""
+    """The middle value; of two middle ones their mean, rounded down."""
     ordered, middle = sorted(values), len(values) // 2
     return (ordered[middle] + ordered[-middle - 1]) // 2
 
@@ -292,12 +304,15 @@ class ListOps(AlgorithmicTask):
     """`[MAX 2 9 [MIN 4 7 ] 0 ] = 9` (Nangia and Bowman 2018): minimum, maximum, median, sum modulo 10.
 
     An expression has 2 to `max_arguments` arguments; up to `max_depth`, an argument is an expression
-    with probability 1/4. A question of more than `max_length` tokens is drawn again.
+    with probability 1/4. An expression of more than `max_length` tokens is drawn again.
     """
 
     max_depth: int = 20
+    """Deepest nesting; 1: no expression inside another."""
     max_arguments: int = 5
+    """Largest number of arguments, at least 2."""
     max_length: int = 100
+    """Largest number of tokens of an expression, at least 4."""
 
     def __post_init__(self):
         self._at_least(max_depth=1, max_arguments=2, max_length=4)
@@ -335,7 +350,7 @@ class ListOps(AlgorithmicTask):
 
 
 def expression_values(symbols: Sequence[str]) -> list[int]:
-    """Symbol by symbol of a ListOps expression the value of what it is, begins or ends."""
+    """For each symbol of a ListOps expression, the value of the digit it is or of the expression it begins or ends."""
     found, begun = [0] * len(symbols), list[int]()
     arguments: list[list[int]] = [[]]
     for place, symbol in enumerate(symbols):
@@ -353,13 +368,13 @@ def expression_values(symbols: Sequence[str]) -> list[int]:
 
 
 def _scored_from(symbols: np.ndarray, start: int) -> Examples:
-    """Examples of one length, (N, L) numbers of symbols, of which everything from `start` is the answer."""
+    """Examples of equal length from numbers of symbols (N, L), in which the answer begins at `start`."""
     scored = np.broadcast_to(np.arange(symbols.shape[1]) >= start, symbols.shape)
     return (symbols + len(SPECIAL)).astype(np.int32), scored.copy()
 
 
 def _side_by_side(rows: list[tuple[list[int], list[int]]], length: int) -> Examples:
-    """Question and answer of every row, padded on the right."""
+    """Examples from the question and answer of every row, padded on the right."""
     tokens, scored = np.zeros((len(rows), length), np.int32), np.zeros((len(rows), length), bool)
     for i, (question, answer) in enumerate(rows):
         end = len(question) + len(answer)
@@ -369,7 +384,7 @@ def _side_by_side(rows: list[tuple[list[int], list[int]]], length: int) -> Examp
 
 
 def _different(rng: np.random.Generator, count: int, size: int, drawn: int) -> np.ndarray:
-    """(count, drawn) numbers below `size`, different within a row."""
+    """Numbers (count, drawn) below `size`, different within a row."""
     numbers = np.empty((count, 0), np.int64)
     for i in range(drawn):
         numbers = np.append(numbers, _skipping(rng.integers(size - i, size=(count, 1)), numbers), 1)
@@ -377,7 +392,7 @@ def _different(rng: np.random.Generator, count: int, size: int, drawn: int) -> n
 
 
 def _skipping(ranks: np.ndarray, taken: np.ndarray) -> np.ndarray:
-    """The numbers of these ranks (N, M) when those that are taken, (N, K), are left out."""
+    """The numbers with these ranks (N, M) among all that are not `taken`, (N, K)."""
     for number in np.sort(taken, 1).T:
         ranks = ranks + (ranks >= number[:, None])
     return ranks

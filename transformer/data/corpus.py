@@ -24,21 +24,25 @@ class Corpus:
     """Token ids of the training and validation parts of a text."""
 
     train: np.ndarray
+    """(tokens,) int32."""
     validation: np.ndarray
+    """(tokens,) int32."""
     tokenizer: Tokenizer
     source: str
+    """Where the text came from."""
     fingerprint: str
     """sha256 of text, tokenizer and split."""
     train_ends: np.ndarray | None = None
-    """Where the documents of the training part end; None for one running text."""
+    """Indices after the last token of each training document; None for one running text."""
     validation_ends: np.ndarray | None = None
+    """The same for the validation part."""
 
     @property
     def tokenizers(self) -> dict[str, Tokenizer]:
         return {"tokenizer": self.tokenizer}
 
     def complete(self, config: RunConfig) -> RunConfig:
-        """The config with the vocabulary of the corpus, where it leaves that open.
+        """The config with the vocabulary of the corpus, unless it sets its own.
 
         Raises:
           ConfigError: blocks of `max_length` + 1 tokens, the vocabulary or the objective do not fit the corpus.
@@ -66,7 +70,7 @@ class Corpus:
         return Rows(packed(self.train, self.train_ends, length), config.batch_size, seed)
 
     def validation_batches(self, config: RunConfig, multiple: int) -> Batch:
-        """Blocks side by side, or packed documents."""
+        """Consecutive blocks, or packed documents."""
         length, batch_size = config.model.max_length, EVALUATION_BATCH * multiple
         if config.model.memory_length is not None:
             return in_streams(whole_split(self.validation, length, batch_size))
@@ -75,7 +79,7 @@ class Corpus:
         return whole(packed(self.validation, self.validation_ends, length), batch_size)
 
     def reference(self) -> tuple[str, float] | None:
-        """The interpolated Witten-Bell model of the usual order."""
+        """Name and loss of the interpolated Witten-Bell model of the usual order."""
         order = usual_order(self.tokenizer.vocab_size)
         loss = ngram_loss(self.train, self.validation, self.tokenizer.vocab_size, order)
         return f"Witten-Bell, {order} tokens of context", loss
@@ -83,7 +87,15 @@ class Corpus:
 
 @load_data.register
 def load_corpus(config: TextConfig, stored: Path | None = None) -> Corpus:
-    """Read, tokenize and split; the last part of the text is held out."""
+    """Read, tokenize and split a text; its last part is held out.
+
+    Args:
+      config: the text, its tokenizer and its split.
+      stored: a folder whose tokenizer.json is used where there is one, in place of training a tokenizer.
+
+    Raises:
+      ConfigError: the text cannot be read, a part has no document, or the tokenizer cannot be made.
+    """
     text = load_text(config.path, config.embedded)
     separator = config.document_separator
     documents = [text.content] if separator is None else [d for d in text.content.split(separator) if d]
@@ -98,7 +110,7 @@ def load_corpus(config: TextConfig, stored: Path | None = None) -> Corpus:
     first = int(np.searchsorted(ends, cut, side="right"))
     if not 0 < first < len(ends):
         raise ConfigError(
-            f"data.document_separator: {len(documents)} documents of {text.source} leave a part without any"
+            f"data.document_separator: {len(documents)} documents of {text.source} leave a part without documents"
         )
     cut, identity = int(ends[first - 1]), fingerprint([text.fingerprint, tokenizer.to_json(), separator, first])
     parts = (tokens[:cut], tokens[cut:])
@@ -106,7 +118,7 @@ def load_corpus(config: TextConfig, stored: Path | None = None) -> Corpus:
 
 
 def first_part(texts: Sequence[str], share: float) -> list[str]:
-    """The texts up to that share of their characters; the last of them may be cut."""
+    """The texts up to a share of all characters; the last one may be cut."""
     left, kept = int(share * sum(map(len, texts))), []
     for text in texts:
         kept.append(text[:left])
@@ -115,9 +127,9 @@ def first_part(texts: Sequence[str], share: float) -> list[str]:
 
 
 class Blocks:
-    """Random blocks of a token array, batch by batch: a pure function of seed and step.
+    """Random blocks of a token array in batches, a pure function of seed and step.
 
-    Blocks start anywhere; every start is used once before any is used again.
+    A block may start at any token; every start is used once before any is used again.
     """
 
     def __init__(self, tokens: np.ndarray, length: int, batch_size: int, seed: int):
@@ -133,10 +145,10 @@ class Blocks:
 
 
 class Following:
-    """Blocks in which each row goes on where that of the batch before ended: a pure function of seed and step.
+    """Blocks in which each row continues that of the previous batch, a pure function of seed and step.
 
-    The rows begin at equal distances, the first one anywhere, and after the last token comes the first, so that
-    every token is a label as often as any other.
+    The rows begin at equal distances, the first one anywhere, and the first token follows the last, so that
+    all tokens are labels equally often.
     """
 
     def __init__(self, tokens: np.ndarray, length: int, batch_size: int, seed: int):
@@ -151,14 +163,14 @@ class Following:
 
 
 def in_streams(batches: Batch) -> Batch:
-    """Rows (N, B, …) in another order: each goes on where that of the batch before ended."""
+    """Rows (N, B, …) reordered so that each continues that of the previous batch."""
     return {name: np.swapaxes(a.reshape(a.shape[1], a.shape[0], *a.shape[2:]), 0, 1) for name, a in batches.items()}
 
 
 def whole_split(tokens: np.ndarray, length: int, batch_size: int) -> Batch:
-    """All tokens of a split, cut into blocks side by side: `tokens` (N, B, L + 1), `weights` (N, B, L).
+    """All tokens of a split in consecutive blocks: `tokens` (N, B, L + 1), `weights` (N, B, L).
 
-    Every token but the first is a label exactly once; weight 0 marks what only fills the last block.
+    Every token but the first is a label exactly once; padding of the last block has weight 0.
     """
     labels = len(tokens) - 1
     blocks = -(-labels // length)
@@ -173,9 +185,9 @@ def whole_split(tokens: np.ndarray, length: int, batch_size: int) -> Batch:
 
 
 def packed(tokens: np.ndarray, ends: np.ndarray, length: int) -> Batch:
-    """Documents packed into rows of `length` + 1 tokens that do not see each other; positions restart.
+    """Documents packed into rows of `length` + 1 tokens; they do not see each other, and positions restart.
 
-    A label counts where it belongs to the document of the token before it.
+    A label counts if it belongs to the same document as the token before it.
     """
     rows = pack(np.split(tokens, ends[:-1]), length + 1)
     weights = rows["valid"][:, 1:] & (rows["segments"][:, 1:] == rows["segments"][:, :-1])

@@ -1,4 +1,4 @@
-"""What a run trains on: batches by step, a held-out part, and what the config takes from the data."""
+"""Data of a run: batches by step, a held-out part, and the sizes that the config takes from the data."""
 
 import functools
 import hashlib
@@ -20,7 +20,7 @@ EVALUATION_BATCH = 128
 
 
 class Batches(Protocol):
-    """A pure function of the step; the position to checkpoint is the number of the step."""
+    """Batches as a pure function of the step, so that a checkpoint keeps only the number of the step."""
 
     def __getitem__(self, step: int) -> Batch: ...
 
@@ -30,35 +30,37 @@ class Dataset(Protocol):
 
     @property
     def source(self) -> str:
-        """Where it came from."""
+        """Where the data came from."""
         ...
 
     @property
     def fingerprint(self) -> str:
-        """sha256 of all that decides its batches: a checkpointed position means nothing in other data."""
+        """sha256 of everything that determines its batches: a checkpoint is valid for the same data only."""
         ...
 
     @property
     def tokenizers(self) -> Mapping[str, Tokenizer]:
-        """By the name of the file they are kept in, without its ending."""
+        """The tokenizers, by the name of the file they are kept in, without its extension."""
         ...
 
     def complete(self, config: RunConfig) -> RunConfig:
-        """The config with what it leaves open taken from the data.
+        """The config with the sizes it leaves open taken from the data.
 
         Raises:
           ConfigError: the data does not fit the config.
         """
         ...
 
-    def train_batches(self, config: RunConfig, seed: int) -> Batches: ...
+    def train_batches(self, config: RunConfig, seed: int) -> Batches:
+        """The training batches of a replica, in an order that depends on its seed."""
+        ...
 
     def validation_batches(self, config: RunConfig, multiple: int) -> Batch:
-        """The whole held-out part as batches, leading axes (N, B), B a multiple of `multiple`; `weights` 0 fills up."""
+        """The whole held-out part, leading axes (N, B), B a multiple of `multiple`; filling rows have weight 0."""
         ...
 
     def reference(self) -> tuple[str, float] | None:
-        """The name and validation loss of a simple model, which tell a reader what a loss means."""
+        """Name and validation loss (nats) of a simple model, for comparison; None without one."""
         ...
 
 
@@ -67,22 +69,22 @@ def load_data(config: DataConfig, stored: Path | None = None) -> Dataset:
     """The data a config describes.
 
     Args:
-      config: its type says which kind of data.
-      stored: a run's folder; a tokenizer that lies there is taken and not trained again.
+      config: its type decides the kind of data.
+      stored: a run's folder; a tokenizer found there is used and not trained again.
 
     Raises:
-      ConfigError: something is missing or wrong.
+      ConfigError: the data cannot be read or does not fit the config.
     """
-    raise ConfigError(f"data: nothing is known to load {type(config).__name__}")
+    raise ConfigError(f"data: no loader is registered for {type(config).__name__}")
 
 
 def reference(config: RunConfig, data: Dataset) -> tuple[str, float] | None:
-    """`data.reference()` where the objective of a run counts the same labels."""
+    """`data.reference()`, or None where the objective of a run counts other labels."""
     return None if config.objective.selects else data.reference()
 
 
 class Rows:
-    """Random rows of arrays, batch by batch; every row is used once before any is used again."""
+    """Random rows of arrays in batches; every row is used once before any is used again."""
 
     def __init__(self, arrays: Mapping[str, np.ndarray], batch_size: int, seed: int):
         def row(i):
@@ -92,12 +94,12 @@ class Rows:
         self._batches = rows.shuffle(seed=seed).repeat().map(row).batch(batch_size)
 
     def __getitem__(self, step: int) -> Batch:
-        """Arrays (B, …)."""
+        """The batch of that step, arrays (B, …)."""
         return dict(self._batches[int(step)] or {})
 
 
 def whole(arrays: Mapping[str, np.ndarray], batch_size: int) -> Batch:
-    """All rows in order as (N, B, …); rows of zeros, so of weight 0, fill the last batch."""
+    """All rows in order as (N, B, …); rows of zeros, which have weight 0, fill the last batch."""
     count = len(next(iter(arrays.values())))
     missing = -count % batch_size
     return {
@@ -112,7 +114,7 @@ class Examples:
 
     train: Batch
     validation: Batch
-    """With `weights` of its labels."""
+    """Held-out arrays, with the `weights` of labels."""
     source: str
     fingerprint: str
     tokenizer: Tokenizer | None
@@ -132,12 +134,12 @@ class Examples:
 
 
 def weighted(arrays: Batch) -> Batch:
-    """Arrays with `labels` (N,), all of them real."""
+    """Arrays with `labels` (N,), and `weights` of 1 for all of them."""
     return arrays | {"weights": np.ones((len(arrays["labels"]), 1), np.float32)}
 
 
 def stack_batches(replicas: Sequence[Batches], first: int, count: int) -> Batch:
-    """Arrays (R, T, B, …): the batches of `count` steps for each replica."""
+    """The batches of `count` steps for each replica, arrays (R, T, B, …)."""
     distinct: dict[int, Batch] = {}
     for batches in {id(b): b for b in replicas}.values():
         steps = [batches[step] for step in range(first, first + count)]
@@ -146,7 +148,7 @@ def stack_batches(replicas: Sequence[Batches], first: int, count: int) -> Batch:
 
 
 def check_tokens(tokens: np.ndarray, vocab_size: int, what: str) -> None:
-    """Raise `ConfigError` with the first place where a token is not in [0, vocab_size)."""
+    """Raise `ConfigError` that names the first token that is not in [0, vocab_size)."""
     wrong = np.argwhere((tokens < 0) | (tokens >= vocab_size))
     if len(wrong):
         place = tuple(int(i) for i in wrong[0])
@@ -154,7 +156,7 @@ def check_tokens(tokens: np.ndarray, vocab_size: int, what: str) -> None:
 
 
 def check_batches(batches: Batch, limits: Mapping[str, int], first: int, what: str = "batch of step") -> None:
-    """Raise `ConfigError` with the place of the first id of arrays (R, T, B, …) that is not below its limit.
+    """Raise `ConfigError` that names the first id in arrays (R, T, B, …) that is not below its limit.
 
     Inside a compiled program such an id would be clamped, wrap, or become NaN.
     """
@@ -167,7 +169,7 @@ def check_batches(batches: Batch, limits: Mapping[str, int], first: int, what: s
 
 
 def pad_rows(rows: Sequence[np.ndarray], length: int) -> np.ndarray:
-    """(N, length) int32, zeros behind each row."""
+    """Rows padded with zeros on the right, (N, length) int32."""
     padded = np.zeros((len(rows), length), np.int32)
     for place, row in zip(padded, rows, strict=True):
         place[: len(row)] = row
@@ -175,7 +177,7 @@ def pad_rows(rows: Sequence[np.ndarray], length: int) -> np.ndarray:
 
 
 def fingerprint_arrays(arrays: Mapping[str, np.ndarray], *more: Any) -> str:
-    """sha256 of names, shapes, dtypes and bytes, and of the repr of what else there is."""
+    """sha256 of names, shapes, dtypes and bytes of arrays, and of the repr of `more`."""
     digest = hashlib.sha256(repr(more).encode())
     for name, a in sorted(arrays.items()):
         digest.update(f"{name} {a.dtype} {a.shape} ".encode() + np.ascontiguousarray(a).tobytes())

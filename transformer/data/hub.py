@@ -12,8 +12,8 @@ FORM = "hub:NAME:SPLIT:COLUMN or hub:NAME:CONFIG:SPLIT:COLUMN"
 def hub_lines(address: str) -> list[str]:
     """A line for each row of `hub:NAME:SPLIT:COLUMN` or `hub:NAME:CONFIG:SPLIT:COLUMN`.
 
-    NAME is a data set of the hub or a local folder of its format. `a,b` are two columns with a tab
-    between them, `a.b` is the field b of the column a; the name of a class stands for its number.
+    NAME is a data set of the hub or a local folder in its format. `a,b` are two columns with a tab
+    between them, `a.b` is the field b of column a; numbers of classes are replaced by their names.
 
     Raises:
       ConfigError: the form is wrong, a name is unknown, or the package `datasets` is missing.
@@ -33,7 +33,7 @@ def _load(name: list[str], split: str, address: str) -> Any:
         raise ConfigError("data: a data set of the hub needs datasets: pip install 'transformer[hub]'") from None
     try:
         return datasets.load_dataset(*name, split=split)
-    except Exception as error:  # whatever the hub, the network or the data set's files answer with
+    except Exception as error:  # whatever the hub, the network or the data set's files raise
         raise ConfigError(f"data: cannot load {address}: {str(error).splitlines()[0]}") from None
 
 

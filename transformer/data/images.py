@@ -25,20 +25,22 @@ class Images:
     train_labels: np.ndarray
     """(N,) int32."""
     test_images: np.ndarray
+    """(N, H, W, C) float32."""
     test_labels: np.ndarray
+    """(N,) int32."""
     num_classes: int
-    """One more than the largest label."""
+    """Number of classes, one more than the largest label."""
     source: str
     fingerprint: str
     """sha256 of the bytes and shapes of the four arrays."""
 
 
 def load_images(path: str | None) -> Images:
-    """The images of an .npz file, or the digits that come with scikit-learn where no path is given.
+    """The images of an .npz file or, without a path, the digits that come with scikit-learn.
 
     The file holds `train_images`, `train_labels`, `test_images` and `test_labels`. Images are (N, H, W)
     or (N, H, W, C): uint8 is divided by 255, floats stay as they are. The digits are 8×8×1 in [0, 1] in
-    their own order, the first 898 for training and the last 899 for testing.
+    their original order, the first 898 for training and the last 899 for testing.
 
     Raises:
       ConfigError: the file or an array is missing or cannot be read; shapes do not fit each other; an

@@ -1,4 +1,4 @@
-"""Texts with labels: a file of them, or ListOps expressions with their values."""
+"""Texts with labels: a file, or ListOps expressions with their values."""
 
 import dataclasses
 from collections.abc import Callable, Collection, Sequence
@@ -23,18 +23,19 @@ class LabelledConfig(DataConfig):
     """Texts and their classes."""
 
     path: str | None = None
-    """Lines of label<TAB>text; none: ListOps, whose value is the class."""
+    """File with lines of label<TAB>text; None: ListOps expressions, whose value is the class."""
     validation_path: str | None = None
-    """The same, held out; none: the last part of the file."""
+    """File of the held-out part; None: the last part of `path`."""
     validation_fraction: float = 0.1
+    """Share of the lines held out without such a file, in (0, 1)."""
     tokenizer: Tokenization = Word()
-    """What a token is; ListOps has its own symbols."""
+    """The tokenizer of texts; ListOps expressions have their own symbols."""
     task: ListOps = field(default_factory=lambda: ListOps(max_depth=4, max_arguments=4, max_length=48))
-    """The expressions, without a path."""
+    """The kind of expressions, where there is no path."""
     examples: int = 40_000
-    """Expressions for training."""
+    """Number of expressions for training."""
     validation_examples: int = 2_000
-    """Expressions held out."""
+    """Number of expressions held out."""
 
     def __post_init__(self):
         check_fraction("validation_fraction", self.validation_fraction)
@@ -53,13 +54,13 @@ class ClassificationRun(RunConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class Labelled(Examples):
-    """`inputs` (N, L), `valid`, and `labels` (N,) of texts or (N, L) of tokens, then with `weights`."""
+    """Arrays `inputs` (N, L), `valid` (N, L), and `labels`: (N,) of texts, or (N, L) of tokens with `weights`."""
 
     tokenizer: Tokenizer
     classes: tuple[str, ...]
 
     def complete(self, config: RunConfig) -> RunConfig:
-        """The config with the vocabulary and the classes of the data, where it leaves them open."""
+        """The config with the vocabulary and the classes of the data, unless it sets its own."""
         assert isinstance(config.model, ClassifierConfig)
         sizes = {
             "model.vocab_size": config.model.vocab_size or self.tokenizer.vocab_size,
@@ -74,21 +75,21 @@ class Labelled(Examples):
         return config
 
     def reference(self) -> tuple[str, float]:
-        """A guess by the frequency of the classes."""
+        """Name and loss (nats) of a guess by the frequency of the classes."""
         counts = np.bincount(real_labels(self.train), minlength=len(self.classes)) + 1
         share = counts / counts.sum()
         return "frequency of the classes", float(-np.log(share)[real_labels(self.validation)].mean())
 
 
 def real_labels(part: Batch) -> np.ndarray:
-    """(labels,) that count."""
+    """The labels that count, (labels,)."""
     labels = part["labels"].reshape(len(part["labels"]), -1)
     return labels[part["weights"] > 0] if "weights" in part else labels.reshape(-1)
 
 
 @load_data.register
 def load_labelled(config: LabelledConfig, stored: Path | None = None) -> Labelled:
-    """Read or draw, tokenize and split."""
+    """Read texts, or draw expressions; tokenize and split them."""
     if config.path is None:
         return _expressions(config)
     train, validation = read_parts(config, parse_labelled)
@@ -115,7 +116,7 @@ def load_labelled(config: LabelledConfig, stored: Path | None = None) -> Labelle
 
 
 def read_parts(config: LabelledConfig, parse: Callable[[str], list]) -> tuple[list, list]:
-    """The examples of the file for training, and those of the other one or of its last part."""
+    """(training examples, held-out examples), from two files or from two parts of one."""
     assert config.path is not None
     train = parse(config.path)
     if config.validation_path is None:
@@ -129,13 +130,13 @@ def read_parts(config: LabelledConfig, parse: Callable[[str], list]) -> tuple[li
 
 
 def check_classes(classes: Sequence[str], held_out: Collection[str], what: str) -> None:
-    """Raise `ConfigError` where there is a class that nothing is trained on."""
+    """Raise `ConfigError` where a held-out class has no training example."""
     if unknown := set(held_out) - set(classes):
         raise ConfigError(f"data.path: the class {min(unknown)!r} of the validation part has no {what} for training")
 
 
 def _expressions(config: LabelledConfig) -> Labelled:
-    """ListOps: the question without `=` and its value."""
+    """ListOps expressions, without `=`, and their values."""
     parts = split(config.task, config.examples, config.validation_examples, 0)
     equals = len(SPECIAL) + config.task.symbols.index("=")
 

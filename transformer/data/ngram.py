@@ -1,17 +1,17 @@
-"""An n-gram model: the line that tells a reader what a loss means."""
+"""An n-gram model, whose loss is the reference for the loss of a language model."""
 
 import numpy as np
 
 
 def ngram_loss(train: np.ndarray, validation: np.ndarray, vocab_size: int, order: int) -> float:
-    """Nats per token of an interpolated Witten-Bell model of `order` tokens of context.
+    """Loss in nats per token of an interpolated Witten-Bell model with `order` tokens of context.
 
     p_n(w|h) = (c(h, w) + t(h) · p_(n-1)(w|h')) / (c(h) + t(h)), t(h) the number of types seen after
     h, down to the uniform distribution (Witten and Bell 1991; Chen and Goodman 1998, section 2.4).
     Every token of the validation part is predicted, the first ones from less context.
 
     Raises:
-      ValueError: order and vocabulary are too large for 64-bit context numbers.
+      ValueError: order and vocabulary are too large to number contexts with 64 bits.
     """
     if vocab_size ** (order + 1) >= 2**63:
         raise ValueError(f"order {order} over {vocab_size} types does not fit in 64 bits")
@@ -31,12 +31,12 @@ def ngram_loss(train: np.ndarray, validation: np.ndarray, vocab_size: int, order
 
 
 def usual_order(vocab_size: int) -> int:
-    """4 tokens of context, or as many as 64-bit context numbers allow."""
+    """4 tokens of context, or as many as 64 bits can number."""
     return max(n for n in range(5) if vocab_size ** (n + 1) < 2**63)
 
 
 def _ngrams(tokens: np.ndarray, n: int, vocab_size: int) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers of the n tokens before each token that has so many, and the token."""
+    """The number of the context of n tokens before each token that has one, and the token."""
     tokens = tokens.astype(np.int64)
     history = np.zeros(max(len(tokens) - n, 0), np.int64)
     for i in range(n):

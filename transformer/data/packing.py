@@ -8,17 +8,18 @@ from transformer.config.variant import ConfigError
 
 
 def pack(documents: Sequence[np.ndarray], length: int) -> dict[str, np.ndarray]:
-    """Rows of whole documents: each goes into the first row that still has room for it.
+    """Rows of whole documents, each of which goes into the first row with room for it.
 
     A document longer than `length` is cut into pieces of `length` tokens, the last one shorter, and
-    each piece is a segment of its own; an empty one leaves no trace.
+    each piece is a separate segment; empty documents are dropped.
 
     Args:
       documents: token arrays, each (L,).
+      length: tokens per row.
 
     Returns:
-      (N, length) arrays: `tokens` int32, 0 where nothing is; `segments` int32, counting from 1 in each
-      row, 0 where nothing is; `positions` int32, from 0 in each segment; `valid` bool, False where nothing is.
+      (N, length) arrays: `tokens` int32, 0 for padding; `segments` int32, from 1 in each row, 0 for
+      padding; `positions` int32, from 0 in each segment; `valid` bool, False for padding.
 
     Raises:
       ConfigError: `length` is not positive.
@@ -38,10 +39,10 @@ def pack(documents: Sequence[np.ndarray], length: int) -> dict[str, np.ndarray]:
 
 
 def _first_fit(sizes: Sequence[int], length: int) -> Iterator[int]:
-    """Where each piece starts in the rows laid end to end.
+    """The start of each piece in the rows laid end to end.
 
     The rows, all empty at first and as many as pieces, are the leaves of a binary tree whose nodes
-    hold the most room below them: the first row with enough room is one walk from the root away.
+    hold the largest room below them, so that one walk from the root finds the first row with enough room.
     """
     leaves = 1 << max(len(sizes) - 1, 0).bit_length()
     room = [length] * (2 * leaves)

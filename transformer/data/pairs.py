@@ -23,30 +23,32 @@ EVALUATION_BATCH = 64
 
 @dataclass(frozen=True, kw_only=True)
 class PairsConfig(DataConfig):
-    """Parallel text, line by line, and how it becomes tokens."""
+    """Parallel text, aligned by lines, and how it becomes tokens."""
 
     source: str | None = None
-    """Text file of the source language, or with no target a file of source<TAB>target lines; none: SCAN."""
+    """Text file of the source language, or without a target of source<TAB>target lines; None: SCAN."""
     target: str | None = None
     """Text file of the target language."""
     validation_source: str | None = None
-    """The same of the validation part; none: held out of the training pairs."""
+    """The source of the validation part; None: held out of the training pairs."""
     validation_target: str | None = None
+    """Its target."""
     test_source: str | None = None
-    """The same of the test part; none: the validation part."""
+    """The source of the test part; None: the validation part."""
     test_target: str | None = None
+    """Its target."""
     validation_fraction: float = 0.05
-    """Without validation files: the last part of the training pairs."""
+    """Share of the training pairs, the last ones, held out without validation files; in (0, 1)."""
     split: Literal["simple", "length", "add_jump"] = "simple"
-    """Of SCAN, whose test part is the validation part."""
+    """Split of SCAN, whose test part is also the validation part."""
     tokenizer: Tokenization = Symbols()
-    """What a token is."""
+    """The tokenizer, which defines what a token is."""
     shared_vocabulary: bool = False
-    """Whether source and target have one tokenizer, trained on both."""
+    """Whether source and target share one tokenizer, trained on both."""
     buckets: int = 4
-    """Groups of pairs of similar length; a batch comes from one, padded to its longest."""
+    """Number of groups of pairs of similar length; a batch is from one group, padded to its longest."""
     batch_tokens: int | None = None
-    """Target tokens per step: batches are multiples of batch_size with about so many; none: batch_size pairs."""
+    """About this many target tokens per step, in multiples of batch_size pairs; None: batch_size pairs."""
 
     def __post_init__(self):
         check_fraction("validation_fraction", self.validation_fraction)
@@ -75,12 +77,16 @@ class Pairs:
     """Token ids of sources and targets, each with its end token, and the texts of the test part."""
 
     train: tuple[Sequence[np.ndarray], Sequence[np.ndarray]]
+    """Sources and targets, each (L,) int32."""
     validation: tuple[Sequence[np.ndarray], Sequence[np.ndarray]]
+    """Sources and targets, each (L,) int32."""
     test: tuple[Sequence[str], Sequence[str]]
+    """Sources and targets as texts."""
     source_tokenizer: Tokenizer
     tokenizer: Tokenizer
-    """Of the target."""
+    """The tokenizer of targets."""
     source: str
+    """Where the pairs came from."""
     fingerprint: str
 
     @property
@@ -88,7 +94,7 @@ class Pairs:
         return {"source_tokenizer": self.source_tokenizer, "tokenizer": self.tokenizer}
 
     def complete(self, config: RunConfig) -> RunConfig:
-        """The config with both vocabularies, where it leaves them open.
+        """The config with both vocabularies, unless it sets its own.
 
         Raises:
           ConfigError: a text is longer than the model allows, or a token is not in the vocabulary.
@@ -124,19 +130,19 @@ class Pairs:
         return None
 
     def test_sources(self) -> tuple[np.ndarray, np.ndarray]:
-        """`source_BS` and `source_valid_BS` of the test part."""
+        """The sources of the test part, `source_BS` and `source_valid_BS`."""
         ids = [with_end(self.source_tokenizer, text) for text in self.test[0]]
         padded = pad_rows(ids, max(map(len, ids)))
         return padded, _valid(ids, padded.shape[1])
 
     def text(self, tokens: np.ndarray) -> str:
-        """A target without its special tokens."""
+        """The text of a target, without special tokens."""
         return self.tokenizer.decode(tokens)
 
 
 @load_data.register
 def load_pairs(config: PairsConfig, stored: Path | None = None) -> Pairs:
-    """Read, tokenize and split."""
+    """Read pairs, tokenize and split them."""
     train, validation, test = _scan(config) if config.source is None else _files(config)
     source_texts, target_texts = ([pair[side] for pair in train] for side in (0, 1))
 
@@ -176,7 +182,7 @@ def _files(config: PairsConfig) -> tuple[list, list, list]:
 
 
 def with_end(tokenizer: Tokenizer, text: str) -> np.ndarray:
-    """The tokens of a text and the end token."""
+    """The tokens of a text, followed by the end token."""
     return np.append(tokenizer.encode(text), END).astype(np.int32)
 
 
@@ -185,7 +191,7 @@ def _valid(rows: Sequence[np.ndarray], length: int) -> np.ndarray:
 
 
 def pair_arrays(sources: Sequence[np.ndarray], targets: Sequence[np.ndarray]) -> Batch:
-    """Padded to the longest: `source` (N, S), `source_valid`, `target` (N, L + 1) from the start token, `weights`."""
+    """Arrays padded to the longest: `source` (N, S), `source_valid`, `target` (N, L + 1) from its start, `weights`."""
     source_length, length = max(map(len, sources)), max(map(len, targets))
     return {
         "source": pad_rows(sources, source_length),
@@ -198,8 +204,8 @@ def pair_arrays(sources: Sequence[np.ndarray], targets: Sequence[np.ndarray]) ->
 class BucketedBatches:
     """Batches of pairs of similar length, a pure function of seed and step.
 
-    All steps of a dispatch, and all replicas, take theirs from the same bucket, for the compiled
-    program depends on its lengths; which one is drawn at random, by its share of all batches.
+    All steps of a dispatch, and all replicas, use the same bucket, because the compiled program depends
+    on its lengths; the bucket is drawn at random, with its share of all batches as probability.
     """
 
     def __init__(self, pairs: tuple[Sequence[np.ndarray], Sequence[np.ndarray]], config: RunConfig, seed: int):

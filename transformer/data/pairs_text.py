@@ -10,11 +10,11 @@ from transformer.data.text import near
 
 
 def load_parallel(source: str, target: str | None) -> tuple[list[str], list[str]]:
-    """The lines of two UTF-8 files, or with no `target` the two columns of one file of tab-separated values.
+    """The lines of two UTF-8 files, or without `target` the two columns of one file of tab-separated values.
 
     Either may be a data set of the hub, as in `hub_lines`.
 
-    A file whose name ends in .gz is decompressed. A line may be empty: its place still counts.
+    A file whose name ends in .gz is decompressed. Empty lines count like any other.
 
     Raises:
       ConfigError: a file is missing, unreadable, empty, or not UTF-8; one is longer than the other; a
@@ -26,7 +26,7 @@ def load_parallel(source: str, target: str | None) -> tuple[list[str], list[str]
     sources, targets = _lines(source), _lines(target)
     if len(sources) != len(targets):
         counts = f"{len(sources)} lines in {source}, {len(targets)} in {target}"
-        raise ConfigError(f"data: {counts}: line {min(len(sources), len(targets)) + 1} stands alone")
+        raise ConfigError(f"data: {counts}: line {min(len(sources), len(targets)) + 1} has no counterpart")
     return sources, targets
 
 

@@ -18,13 +18,13 @@ class ImageConfig(DataConfig):
     """Labelled images."""
 
     path: str | None = None
-    """An .npz with train_images, train_labels, test_images and test_labels; none: scikit-learn's digits."""
+    """An .npz with train_images, train_labels, test_images and test_labels; None: scikit-learn's digits."""
     shift: float = 0.0
-    """Pixels a training image may be moved in each direction, zeros behind it."""
+    """Largest random shift of a training image in each direction, in pixels; filled with zeros."""
     rotation: float = 0.0
-    """Degrees it may be turned in each direction."""
+    """Largest random rotation in each direction, in degrees."""
     scaling: float = 0.0
-    """Share by which it may grow or shrink."""
+    """Largest share by which an image randomly grows or shrinks, in [0, 1)."""
 
     def __post_init__(self):
         for name in ("shift", "rotation", "scaling"):
@@ -40,7 +40,7 @@ class ImageConfig(DataConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class VisionRun(RunConfig):
-    """A run that trains a vision transformer to name the class of an image."""
+    """A run that trains a vision transformer to classify images."""
 
     model: VisionConfig = VisionConfig()
     data: ImageConfig = ImageConfig()
@@ -58,16 +58,16 @@ class ReconstructionRun(RunConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class Pictures(Examples):
-    """Images and labels for training and, as the validation part, for testing."""
+    """Images and labels for training; the test images are the validation part."""
 
     config: ImageConfig
     num_classes: int
 
     def complete(self, config: RunConfig) -> RunConfig:
-        """The config with the size of the images and the number of classes, where it leaves them open.
+        """The config with the size of the images and the number of classes, unless it sets its own.
 
         Raises:
-          ConfigError: they do not fit.
+          ConfigError: its own do not fit the data.
         """
         model, size = config.model, self.train["inputs"].shape[1:]
         assert isinstance(model, PatchConfig)
@@ -90,7 +90,7 @@ class Pictures(Examples):
 
 
 class Distorted:
-    """Batches whose images are moved, turned and scaled at random, a pure function of seed and step."""
+    """Batches whose images are shifted, rotated and scaled at random, a pure function of seed and step."""
 
     def __init__(self, batches: Batches, config: ImageConfig, seed: int):
         self._batches, self._config, self._seed = batches, config, seed
@@ -106,7 +106,9 @@ class Distorted:
 
 
 def affine(images_BYXC: np.ndarray, matrices: np.ndarray, moves: np.ndarray) -> np.ndarray:
-    """Pixel p of an image from matrix · (p - centre) + centre + move of the old one, bilinear, zeros outside.
+    """Images whose pixel p is that of the old image at matrix · (p - centre) + centre + move.
+
+    Interpolation is bilinear, with zeros outside of the image.
 
     Args:
       images_BYXC: float32.

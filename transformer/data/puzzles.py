@@ -18,12 +18,13 @@ class AlgorithmicConfig(DataConfig):
     """Random examples of an algorithmic task; those for training and those held out are distinct."""
 
     task: AlgorithmicTask = Addition()
+    """The task."""
     examples: int = 10_000
-    """For training."""
+    """Number of examples for training."""
     validation_examples: int = 1_000
-    """Held out."""
+    """Number of examples held out."""
     seed: int = 0
-    """Of the examples; a replica's seed orders them."""
+    """Seed of the examples; their order in training depends on the replica's seed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,12 +37,12 @@ class AlgorithmicRun(RunConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class Puzzles(Examples):
-    """Examples of a task: `tokens` (N, L + 1), and `weights` (N, L) that say which of them are answers."""
+    """Examples of a task: `tokens` (N, L + 1), and `weights` (N, L), 1 for labels that are answers."""
 
     tokenizer: SymbolTokenizer
 
     def complete(self, config: RunConfig) -> RunConfig:
-        """The config with the vocabulary of the task, where it leaves that open.
+        """The config with the vocabulary of the task, unless it sets its own.
 
         Raises:
           ConfigError: the model is too short for the task, or has too small a vocabulary.

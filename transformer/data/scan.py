@@ -17,7 +17,7 @@ _LONGEST_TRAINED = 22
 
 
 def scan_pairs() -> list[tuple[str, str]]:
-    """All 20,910 (command, actions), words separated by spaces, always in the same order."""
+    """All 20,910 pairs (command, actions), words separated by spaces, in a fixed order."""
     simple = {verb + times: actions * n for verb, actions in _verbs().items() for times, n in _TIMES.items()}
     meanings = dict(simple)
     meanings |= {f"{first} and {second}": simple[first] + simple[second] for first in simple for second in simple}
@@ -28,7 +28,7 @@ def scan_pairs() -> list[tuple[str, str]]:
 def scan_split(
     split: Literal["simple", "length", "add_jump"], seed: int = 0
 ) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """The pairs for training and for test of an experiment of Lake and Baroni 2018.
+    """The training and test pairs of an experiment of Lake and Baroni 2018.
 
     - `simple` (experiment 1): a random 80 % (16,728) and 20 % (4,182); only this split depends on the seed.
     - `length` (experiment 2): at most 22 actions (16,990), and more than 22 (3,920).

@@ -1,4 +1,4 @@
-"""Span corruption: a text with holes is the source, what stood in them the target (T5)."""
+"""Span corruption (T5): the source is a text with holes, and the target is what was in them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from transformer.data.tokenizers import END, START, Tokenizer
 EVALUATION_BATCH = 64
 """Blocks per device."""
 HELD_OUT = 2**31
-"""In place of a replica's seed, all of which are less."""
+"""Seed of the validation holes, larger than any replica's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,11 +27,11 @@ class SpanConfig(TextConfig):
     """A text some of whose spans are hidden (Raffel et al. 2019, section 3.1.4)."""
 
     tokenizer: Tokenization = Char(special=True)
-    """What a token is."""
+    """The tokenizer, which defines what a token is."""
     rate: float = 0.15
     """Share of tokens that are hidden."""
     mean_span: float = 3.0
-    """Mean length of what is hidden in one piece."""
+    """Mean length of hidden spans, in tokens, at least 1."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -44,7 +44,7 @@ class SpanConfig(TextConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class SpanRun(RunConfig):
-    """A run that trains an encoder-decoder to say what is hidden in a text."""
+    """A run that trains an encoder-decoder to reproduce what is hidden in a text."""
 
     model: EncoderDecoderConfig = EncoderDecoderConfig()
     data: SpanConfig = SpanConfig()
@@ -52,7 +52,7 @@ class SpanRun(RunConfig):
 
 
 class Sizes(NamedTuple):
-    """Of a block of text; they are the same for all blocks, and so are the shapes of all batches."""
+    """Sizes of a block of text, the same for all blocks, so that all batches have the same shapes."""
 
     tokens: int
     hidden: int
@@ -60,27 +60,27 @@ class Sizes(NamedTuple):
 
     @property
     def source(self) -> int:
-        """What is left, a sentinel for each span, and the end token."""
+        """Length of a source: the shown tokens, a sentinel for each span, and the end token."""
         return self.tokens - self.hidden + self.spans + 1
 
     @property
     def target(self) -> int:
-        """What is hidden, a sentinel before each span, and the end token."""
+        """Length of a target: the hidden tokens, a sentinel before each span, and the end token."""
         return self.hidden + self.spans + 1
 
 
 def sizes_of(tokens: int, rate: float, mean_span: float) -> Sizes:
-    """How much of a block of at least two tokens is hidden: at least one token, and not all."""
+    """The sizes of a block of at least two tokens, of which at least one is hidden, and not all."""
     hidden = min(max(round(tokens * rate), 1), tokens - 1)
     spans = min(max(round(hidden / mean_span), 1), tokens - hidden)
     return Sizes(tokens, hidden, spans)
 
 
 def longest_block(config: RunConfig) -> Sizes:
-    """Of the longest block whose source the model can read.
+    """The sizes of the longest block whose source fits the model.
 
     Raises:
-      ConfigError: the model cannot read any, or the target is longer than it can write.
+      ConfigError: no block fits the model, or the target is longer than its `max_length`.
     """
     model, data = config.model, config.data
     assert isinstance(model, EncoderDecoderConfig)
@@ -96,16 +96,17 @@ def longest_block(config: RunConfig) -> Sizes:
 
 
 def hidden_places(sizes: Sizes, keys: Sequence[tuple[int, ...]]) -> np.ndarray:
-    """(B, L) bool: spans of random lengths at random places, drawn for each row from its key alone.
+    """Hidden spans of random lengths at random places, (B, L) bool, drawn for each row from its key alone.
 
-    Shown and hidden spans alternate, the first is shown; each way to cut either into pieces is as likely.
+    Shown and hidden spans alternate, beginning with a shown one; all ways to cut either into pieces are equally
+    likely.
     """
     kinds = np.arange(2 * sizes.spans) % 2 == 1
     return np.stack([np.repeat(kinds, _span_lengths(sizes, np.random.default_rng(key))) for key in keys])
 
 
 def _span_lengths(sizes: Sizes, rng: np.random.Generator) -> np.ndarray:
-    """(2 · spans,) lengths, each at least 1, of shown and hidden spans in turn."""
+    """Lengths of shown and hidden spans in turn, each at least 1, (2 · spans,)."""
 
     def pieces(total: int) -> np.ndarray:
         cuts = np.sort(rng.choice(total - 1, sizes.spans - 1, replace=False)) + 1
@@ -115,9 +116,9 @@ def _span_lengths(sizes: Sizes, rng: np.random.Generator) -> np.ndarray:
 
 
 def corrupt(tokens_BL: np.ndarray, hidden_BL: np.ndarray, first_sentinel: int) -> tuple[np.ndarray, np.ndarray]:
-    """Sources, in which sentinel i stands for span i, and targets, in which span i follows sentinel i.
+    """(sources, targets): sentinel i replaces span i in a source, and span i follows sentinel i in a target.
 
-    Both end with the end token. Every row has as many spans and hidden tokens as the others.
+    Both end with the end token. All rows have equal numbers of spans and hidden tokens.
     """
     begins_BL = hidden_BL & ~np.pad(hidden_BL, ((0, 0), (1, 0)))[:, :-1]
     sentinels_BL = (first_sentinel - 1 + np.cumsum(begins_BL, 1)).astype(np.int32)
@@ -140,7 +141,7 @@ def span_batch(tokens_BL: np.ndarray, hidden_BL: np.ndarray, first_sentinel: int
 
 
 class SpanBatches:
-    """Random blocks with random holes: row by row a function of seed, step and row."""
+    """Random blocks with random holes; each row is a function of seed, step and its number."""
 
     def __init__(self, corpus: Corpus, config: RunConfig, seed: int):
         self._sizes, self._seed, self._first_sentinel = longest_block(config), seed, corpus.tokenizer.vocab_size
@@ -154,7 +155,7 @@ class SpanBatches:
 
 @dataclass(frozen=True)
 class Spans:
-    """A text and how it is corrupted. The sentinels are the ids behind those of the tokenizer."""
+    """A text and how it is corrupted. Sentinels have the ids after those of the tokenizer."""
 
     corpus: Corpus
     fingerprint: str
@@ -168,7 +169,7 @@ class Spans:
         return self.corpus.tokenizers
 
     def complete(self, config: RunConfig) -> RunConfig:
-        """The config with vocabularies of tokens and sentinels, where it leaves them open.
+        """The config with vocabularies of tokens and sentinels, unless it sets its own.
 
         Raises:
           ConfigError: blocks, targets, the vocabularies or the tokenizer do not fit.
@@ -194,7 +195,7 @@ class Spans:
         return SpanBatches(self.corpus, config, seed)
 
     def validation_batches(self, config: RunConfig, multiple: int) -> Batch:
-        """Blocks side by side, always with the same holes; tokens behind the last whole block are left out."""
+        """Consecutive blocks, always with the same holes; tokens after the last whole block are left out."""
         sizes, tokens = longest_block(config), self.corpus.validation
         blocks_NL = tokens[: len(tokens) // sizes.tokens * sizes.tokens].reshape(-1, sizes.tokens)
         hidden_NL = hidden_places(sizes, [(HELD_OUT, 0, row) for row in range(len(blocks_NL))])
@@ -204,7 +205,7 @@ class Spans:
         return None
 
     def text(self, tokens: np.ndarray) -> str:
-        """A source or a target, `<i>` in the place of sentinel i."""
+        """The text of a source or a target, with `<i>` for sentinel i."""
         first = self.corpus.tokenizer.vocab_size
         places = np.flatnonzero(tokens >= first)
         head, *rest = np.split(tokens, places)

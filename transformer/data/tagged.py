@@ -1,4 +1,4 @@
-"""Texts with a label for each token: a file of them, or ListOps expressions with the values of all their parts."""
+"""Texts with a label for each token: a file, or ListOps expressions with the values of all their parts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,8 +26,8 @@ class TaggedConfig(LabelledConfig):
     """Texts and the classes of their words."""
 
     path: str | None = None
-    """Lines of word<TAB>label, an empty line after each text; none: ListOps, where an operator and the bracket
-    that ends its expression have the value of the expression as their class."""
+    """File with lines of word<TAB>label and an empty line after each text; None: ListOps, where an operator and the
+    bracket that ends its expression have the value of the expression as their class."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class TaggingRun(RunConfig):
 
 @load_data.register
 def load_tagged(config: TaggedConfig, stored: Path | None = None) -> Labelled:
-    """Read or draw, tokenize and split."""
+    """Read texts, or draw expressions; tokenize and split them."""
     if config.path is None:
         return _expressions(config)
     train, validation = read_parts(config, parse_tagged)
@@ -67,7 +67,7 @@ Pieces = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def _pieces(text: Tagged, tokenizer: Tokenizer, classes: Sequence[str]) -> Pieces:
-    """Of the tokens of a word the first has its label (Devlin et al. 2018, section 5.3)."""
+    """The tokens of a text; the first token of a word has its label (Devlin et al. 2018, section 5.3)."""
     tokens, labels, scored = [], [], []
     for word, label in text:
         own = tokenizer.encode(word)
@@ -87,7 +87,7 @@ def _arrays(texts: Sequence[Pieces], length: int) -> Batch:
 
 
 def _expressions(config: TaggedConfig) -> Labelled:
-    """ListOps without `=` and its answer; a digit is its own value, and does not count."""
+    """ListOps expressions without `=` and answer; the label of a digit, its own value, does not count."""
     tokenizer = SymbolTokenizer(config.task.symbols)
     equals = len(SPECIAL) + config.task.symbols.index("=")
 

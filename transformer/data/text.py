@@ -1,4 +1,4 @@
-"""Texts: a file, or what every Python carries."""
+"""Texts: a file, or a text that comes with Python."""
 
 import difflib
 import hashlib
@@ -20,7 +20,7 @@ class Text:
 
 
 def load_text(path: str | None, embedded: Literal["topics", "sources"] = "topics") -> Text:
-    """The text of a file or of a data set of the hub, or one that comes with Python where no path is given.
+    """The text of a file or of a data set of the hub; without a path, one that comes with Python.
 
     Raises:
       ConfigError: the file is missing, empty, or not UTF-8.

@@ -32,19 +32,25 @@ class Tokenizer(Protocol):
 
     @property
     def special(self) -> bool:
-        """Whether the first tokens are the special ones."""
+        """Whether the vocabulary begins with the special tokens."""
         ...
 
     @property
-    def vocab_size(self) -> int: ...
-
-    def encode(self, text: str) -> np.ndarray:
-        """(L,) int32."""
+    def vocab_size(self) -> int:
+        """Number of token ids."""
         ...
 
-    def decode(self, tokens: np.ndarray) -> str: ...
+    def encode(self, text: str) -> np.ndarray:
+        """The tokens of a text, (L,) int32."""
+        ...
 
-    def to_json(self) -> dict: ...
+    def decode(self, tokens: np.ndarray) -> str:
+        """The text of tokens (L,)."""
+        ...
+
+    def to_json(self) -> dict:
+        """The tokenizer as JSON data, which identifies it."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -79,7 +85,7 @@ class CharTokenizer:
 
     @classmethod
     def of(cls, text: str, special: bool = False) -> "CharTokenizer":
-        """All characters of the text, sorted."""
+        """The tokenizer of all characters of a text, sorted."""
         return cls("".join(sorted(set(text))), special)
 
     @property
@@ -87,7 +93,7 @@ class CharTokenizer:
         return _shift(self.special) + len(self.characters)
 
     def encode(self, text: str) -> np.ndarray:
-        """Raises `ConfigError` for a character that has no number."""
+        """The tokens of a text, (L,) int32; raises `ConfigError` for a character that is not known."""
         codes = np.frombuffer(text.encode("utf-32-le"), np.uint32)
         known = np.frombuffer(self.characters.encode("utf-32-le"), np.uint32)
         ids = np.searchsorted(known, codes).clip(max=len(known) - 1)
@@ -113,7 +119,7 @@ def _ordinary(tokens: np.ndarray, special: bool) -> np.ndarray:
 
 
 def _named(tokens: np.ndarray, names: str | tuple[str, ...], special: bool) -> list[str]:
-    """The names of tokens that are not special; of a token that there is not the sign U+FFFD."""
+    """The names of tokens that are not special, with U+FFFD for an unknown token."""
     return [names[t] if t < len(names) else "\ufffd" for t in _ordinary(tokens, special)]
 
 
@@ -143,7 +149,7 @@ class SymbolTokenizer:
         return len(SPECIAL) + len(self.symbols)
 
     def encode(self, text: str) -> np.ndarray:
-        """Raises `ConfigError` for a symbol that is not in the vocabulary."""
+        """The tokens of a text, (L,) int32; raises `ConfigError` for a symbol that is not in the vocabulary."""
         symbols = text.split()
         if wrong := [i for i, symbol in enumerate(symbols) if symbol not in self._ids]:
             symbol = symbols[wrong[0]]
@@ -163,18 +169,18 @@ class SymbolTokenizer:
 
 @dataclass(frozen=True)
 class TrainedTokenizer:
-    """A tokenizer of the library `tokenizers`; its JSON text is the value.
+    """A tokenizer of the `tokenizers` library, given by its JSON text.
 
-    `<s>` inside a text is ordinary characters, not the special token, save where a whole word is one token.
+    `<s>` inside a text is read as ordinary characters, not as the special token, unless tokens are whole words.
     """
 
     definition: str = field(repr=False)
     around: bool = False
-    """Whether a text is encoded with the tokens that the definition puts around it."""
+    """Whether a text is encoded with the tokens that the definition puts around it, such as [CLS] and [SEP]."""
 
     @property
     def special(self) -> bool:
-        """Whether ids 0 to 4 are the special tokens, which in files of others they may not be."""
+        """Whether ids 0 to 4 are the special tokens, which they may not be in files from elsewhere."""
         return [self._tokenizer.id_to_token(i) for i in range(len(SPECIAL))] == list(SPECIAL)
 
     @property
@@ -217,8 +223,8 @@ def _library() -> Any:
 def make_tokenizer(config: Tokenization, texts: Sequence[str], stored: Path | None = None) -> Tokenizer:
     """The tokenizer of a config, trained on `texts` where it needs that.
 
-    A trained one is a function of config and texts. Where the file `stored` holds a definition, that
-    is taken as it is, whatever the config and the texts.
+    A trained tokenizer is a function of config and texts. Where the file `stored` holds a definition, it
+    is used as it is, whatever the config and the texts.
 
     Raises:
       ConfigError: the library is missing, `vocab_size` is too small for the texts, or the config has no rule.
@@ -287,7 +293,7 @@ def _(config: ByteBPE, texts: Sequence[str]) -> str:
 
 @_definition.register
 def _(config: WordPiece, texts: Sequence[str]) -> str:
-    """The library numbers the characters inside words by a hash table that differs from process to process.
+    """Train with a fixed order of the characters inside words, which the library takes from a random hash table.
 
     Given beforehand, as if they were special, they have an order, and the vocabulary is a function of the texts.
     """
@@ -303,7 +309,7 @@ def _(config: WordPiece, texts: Sequence[str]) -> str:
 
 
 def _untrained(model: Any, lowercase: bool) -> Any:
-    """A tokenizer of the words between whitespace."""
+    """An untrained tokenizer of the words between whitespace."""
     lib = _library()
     tokenizer = lib.Tokenizer(model)
     tokenizer.normalizer = lib.normalizers.Sequence([lib.normalizers.Lowercase()] if lowercase else [])

@@ -1,4 +1,4 @@
-"""Activation functions beside those of `jax.nn`."""
+"""Activation functions that `jax.nn` lacks or computes more slowly."""
 
 import math
 
@@ -17,7 +17,7 @@ def squared_relu(x: jax.Array) -> jax.Array:
 
 
 def solu(x: jax.Array) -> jax.Array:
-    """x ⊙ softmax(x) over the features (Elhage et al. 2022); the softmax is float32."""
+    """x ⊙ softmax(x) over the features (Elhage et al. 2022); the softmax is computed in float32."""
     return x * jax.nn.softmax(x.astype(jnp.float32)).astype(x.dtype)
 
 

@@ -1,4 +1,4 @@
-"""Numbers added to attention scores: the same arguments as a mask, one number per head."""
+"""Biases added to attention scores. They are called as masks are and may differ between heads."""
 
 import math
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from transformer.functional.masks import Tokens
 
 
 class Bias(Protocol):
-    """Called with queries and keys, answers with float32 that broadcasts to (B, H, L, S).
+    """Called with queries and keys, returns float32 that broadcasts to (B, H, L, S).
 
     A bias is a pytree: its arrays may be parameters, and every attention function differentiates it.
     """
@@ -37,6 +37,7 @@ class LinearDistance:
     """-slope · |query position - key position| (ALiBi, Press et al. 2021)."""
 
     slopes_H: jax.Array
+    """(H,) float32, positive."""
 
     def __call__(self, queries, keys):
         return -self.slopes_H[:, None, None] * jnp.abs(_distance(queries, keys))[:, None]
@@ -48,10 +49,10 @@ def _distance(queries: Tokens, keys: Tokens) -> jax.Array:
 
 
 def buckets(distance: jax.Array, num_buckets: int, max_distance: int, causal: bool) -> jax.Array:
-    """The bucket of query position minus key position (T5, Raffel et al. 2019, section 2.1).
+    """The bucket, int32, of distances (query position minus key position) (T5, Raffel et al. 2019, section 2.1).
 
-    Half of the buckets are for one distance each, half for ranges that grow logarithmically up to
-    `max_distance`. Unless `causal`, half of all are for keys that come later.
+    Half of the buckets hold one distance each, the others ranges that grow logarithmically up to
+    `max_distance`. Unless `causal`, half of all buckets are for keys after the query.
     """
     distance = distance.astype(jnp.int32)
     first = jnp.int32(0)
@@ -72,6 +73,7 @@ class Bucketed:
     """One number for each bucket of distances and each head (T5)."""
 
     table_XH: jax.Array
+    """(buckets, H) float32."""
     max_distance: int = field(metadata={"static": True})
     causal: bool = field(metadata={"static": True})
 
@@ -83,7 +85,7 @@ class Bucketed:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class LogDistance:
-    """-r₁ log(1 + r₂ |i - j|), both positive (KERPLE, Chi et al. 2022, section 4)."""
+    """-r₁ log(1 + r₂ |i - j|) with positive r₁ and r₂ (KERPLE, Chi et al. 2022, section 4)."""
 
     first_H: jax.Array
     second_H: jax.Array
@@ -119,13 +121,13 @@ class Interpolated:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class ByDistance:
-    """A number for each query and each distance from -limit to limit; what is further counts as the limit.
+    """A number for each query and each distance from -limit to limit; distances beyond count as the limit.
 
     (Shaw et al. 2018, equation 5, where the numbers are products of queries and trained vectors.)
     """
 
     scores_BLHX: jax.Array
-    """(B, L, H, 2 limit + 1), the first for keys `limit` behind the query."""
+    """(B, L, H, 2 limit + 1), the first for keys `limit` positions before the query."""
 
     def __call__(self, queries, keys):
         limit = self.scores_BLHX.shape[-1] // 2
@@ -138,7 +140,7 @@ class ByDistance:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Cumulated:
-    """-|c of the query - c of the key|: what fell between the two, of a sum over tokens that only falls."""
+    """-|c of the query - c of the key| for a cumulative sum c of negative numbers over the tokens."""
 
     queries_BLH: jax.Array
     keys_BSH: jax.Array
@@ -151,15 +153,15 @@ class Cumulated:
 def add_contextual(
     own_BLHX: jax.Array, queries: Tokens, keys: Tokens, in_slots: bool, scores_BGRLS: jax.Array
 ) -> jax.Array:
-    """Scores and what the query has for the distance of each key (CoPE, Golovneva et al. 2024, equations 3 to 5).
+    """Scores plus the query's number for the distance of each key (CoPE, Golovneva et al. 2024, equations 3 to 5).
 
     The distance is the sum of σ(score) over the keys from this one up to the query, at most X - 1; between
-    whole distances the numbers are interpolated.
+    whole distances the numbers are interpolated linearly.
 
     Args:
-      own_BLHX: a number of every query for each whole distance.
-      in_slots: the keys lie in the slots of a cache, in any order.
-      scores_BGRLS: scaled, (B, G, H/G, L, S).
+      own_BLHX: the numbers of every query, one for each whole distance 0 … X - 1.
+      in_slots: whether the keys lie in the slots of a cache, in any order.
+      scores_BGRLS: scaled scores, (B, G, H/G, L, S).
     """
     behind_BLS = keys.positions[:, None, :] <= queries.positions[:, :, None]
     if keys.valid is not None:
@@ -185,10 +187,11 @@ def add_contextual(
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Placed:
-    """A bias that sees other positions: p is replaced by the p-th number of a table."""
+    """A bias called with other positions: p is replaced by entry p of a table."""
 
     bias: Bias
     table_P: jax.Array
+    """(positions,) int32."""
 
     def __call__(self, queries, keys):
         return self.bias(*(t._replace(positions=self.table_P[t.positions]) for t in (queries, keys)))

@@ -1,6 +1,6 @@
-"""What attention remembers of tokens that it has read: keys and values in slots.
+"""The cache of a decoder: keys and values of the tokens read so far, in slots.
 
-A slot has a position and a flag that says whether a token is in it, so masks and biases work on
+A slot has a position and a flag that says whether it holds a token, so masks and biases work on
 slots as on any keys: sequences of one batch may have prompts of different lengths, and a cache
 shorter than the sequence is a ring of the latest tokens.
 """
@@ -16,7 +16,7 @@ from transformer.functional.masks import Tokens
 
 
 class KeyValue(NamedTuple):
-    """Keys and values of one layer, each in the shape in which it is multiplied, heads of all sequences in one axis.
+    """Keys and values of one layer, each in the shape in which it is multiplied, sequences and heads in one axis.
 
     XLA on CPU would copy any other shape at every step.
     """
@@ -26,32 +26,35 @@ class KeyValue(NamedTuple):
     values_XSK: jax.Array
     """(B · G, S, K)."""
     projected_BSX: jax.Array | None = None
-    """What queries, keys and values were convolved of, side by side, where a model does so."""
+    """Queries, keys and values before their convolution, concatenated; None in a model without one."""
 
 
 class Cache(NamedTuple):
-    """All layers of a decoder."""
+    """The cache of all layers of a decoder."""
 
     layers: tuple[KeyValue | jax.Array | None, ...]
-    """None for a layer that reads those of the one before; of a model that reads all tokens again for each new one
-    only (B, S, D), the embedded tokens."""
+    """One entry a layer, None where it reuses the previous layer's. Under `hourglass` a single (B, S, D) array
+    instead: the embedded tokens, which every step reads again."""
     tokens: Tokens
-    """(B, S) positions of the slots, valid where there is a token."""
+    """Positions of the slots (B, S), `valid` where a slot holds a token."""
     written: jax.Array | None
-    """Tokens written so far, padding included, int32; None: each sequence has slots of its own (`places_of`)."""
+    """Slots filled so far, the same for all sequences, int32; None where each sequence fills slots of its own
+    (`places_of`)."""
     next_position_B: jax.Array
     """(B,) position of each sequence's next token, int32."""
     memory: tuple[KeyValue, ...] = ()
     """Keys and values of the source, for each layer that attends to one."""
     memory_tokens: Tokens | None = None
+    """Tokens of the source."""
 
     @property
     def capacity(self) -> int:
+        """Number of slots."""
         return self.tokens.length
 
 
 Reader = Callable[..., tuple[jax.Array, Cache]]
-"""(tokens (B, L), cache) to (logits (B, L, V), cache)."""
+"""Maps (tokens (B, L), cache) to (logits (B, L, V), cache)."""
 
 
 def empty_tokens(batch_size: int, capacity: int) -> Tokens:
@@ -61,10 +64,10 @@ def empty_tokens(batch_size: int, capacity: int) -> Tokens:
 
 
 def places_of(new: Tokens, capacity: int, written: jax.Array | None) -> jax.Array:
-    """Where new tokens go: the first slot () of all sequences side by side, or (B, L) slots of their own.
+    """The slots of new tokens: a scalar, the first free slot of every sequence, or (B, L), one for each token.
 
     A sequence with slots of its own keeps its latest real tokens, each at its position modulo the
-    capacity, so that the cache may be a ring; padding has the slot `capacity`, which does not exist.
+    capacity, so that the cache may be a ring; other tokens get the slot `capacity`, which does not exist.
     """
     if written is not None:
         return written
@@ -75,7 +78,7 @@ def places_of(new: Tokens, capacity: int, written: jax.Array | None) -> jax.Arra
 
 
 def resized(cache: Cache, capacity: int) -> Cache:
-    """The cache with so many slots, side by side, as many as it has tokens at least; new ones are empty."""
+    """The cache grown or cut to `capacity` slots, no fewer than it has tokens; added slots are empty."""
 
     def slots(array: jax.Array, axis: int) -> jax.Array:
         more = [(0, (capacity - cache.capacity) * (i == axis), 0) for i in range(array.ndim)]
@@ -96,7 +99,7 @@ def resized(cache: Cache, capacity: int) -> Cache:
 
 
 def rewind(cache: Cache, next_position_B: jax.Array) -> Cache:
-    """The cache without its latest tokens, those at `next_position_B` and behind; it was made for that (`ahead`)."""
+    """The cache without the tokens at `next_position_B` and later. Needs a cache started with `ahead` > 0."""
     assert cache.written is None
     assert cache.tokens.valid is not None
     valid = cache.tokens.valid & (cache.tokens.positions < next_position_B[:, None])
@@ -106,10 +109,10 @@ def rewind(cache: Cache, next_position_B: jax.Array) -> Cache:
 def append(
     slots: jax.Array, new: jax.Array, places: jax.Array, *, axis: int, crowded: bool
 ) -> tuple[jax.Array, jax.Array]:
-    """What the new tokens may attend to, and the slots with them (`places_of`).
+    """(what the new tokens may attend to, the slots with the new tokens written to `places` (`places_of`)).
 
-    Crowded, the new tokens push out of a ring what the first of them still needs: they see the old
-    slots and themselves.
+    `crowded`: the last new tokens overwrite ring slots that the first still attend to, so all attend
+    to the old slots plus the new tokens.
     """
     new = new.astype(slots.dtype)
     if places.ndim == 0:

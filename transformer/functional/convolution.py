@@ -7,11 +7,11 @@ from transformer.functional.masks import Tokens
 
 
 def convolve(x_BLX: jax.Array, kernel_WX: jax.Array, tokens: Tokens) -> jax.Array:
-    """Σ_i kernel_i ⊙ x of the token i positions before, 0 where the document has none (Primer, So et al. 2021).
+    """Σᵢ kernelᵢ ⊙ (x of the token i positions before, 0 where the document has none) (Primer, So et al. 2021).
 
     Args:
-      x_BLX: of tokens in the order of their positions.
-      kernel_WX: a weight for each feature, that of the token itself first.
+      x_BLX: features of tokens in the order of their positions.
+      kernel_WX: W weights for each feature, that of the token itself first.
       tokens: padding counts as no token.
     """
     total = kernel_WX[0].astype(x_BLX.dtype) * x_BLX
@@ -28,7 +28,7 @@ def convolve(x_BLX: jax.Array, kernel_WX: jax.Array, tokens: Tokens) -> jax.Arra
 
 
 def convolve_slots(seen_BSX: jax.Array, kernel_WX: jax.Array, tokens: Tokens, slots: Tokens) -> jax.Array:
-    """`convolve` of tokens whose predecessors, and they themselves, lie in slots in any order; (B, L, X)."""
+    """`convolve` of tokens that lie, with those before them, in the slots of a cache in any order; (B, L, X)."""
     assert slots.valid is not None
     offsets = tokens.positions[:, :, None] - slots.positions[:, None, :]
     inside = (offsets >= 0) & (offsets < len(kernel_WX)) & slots.valid[:, None]

@@ -1,4 +1,4 @@
-"""The dense product of the whole project."""
+"""The matrix product of every dense layer, with its own rule for gradients."""
 
 import functools
 
@@ -12,9 +12,9 @@ def dense(x: jax.Array, kernel_DF: jax.Array, dtype: DTypeLike | None = None) ->
     """`x @ kernel` with the kernel cast to the dtype of `x`.
 
     Args:
-      x: (..., D), any float dtype: the compute dtype.
-      kernel_DF: (D, F), the parameter dtype.
-      dtype: of the result, to which sums are not rounded before; None: that of `x`.
+      x: (..., D), in the compute dtype, any float.
+      kernel_DF: (D, F), in the parameter dtype.
+      dtype: of the result, in which the sums are accumulated without rounding; None: that of `x`.
 
     Returns:
       (..., F) in that dtype. The kernel's gradient is accumulated in float32 and comes back

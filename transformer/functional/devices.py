@@ -1,4 +1,4 @@
-"""What a model knows of devices: how the residual stream lies on them. Without a mesh, nothing.
+"""How the residual stream is laid out over devices, which is all a model says of them. Without a mesh, nothing.
 
 The program that runs a model names its mesh while it is traced (`jax.sharding.use_abstract_mesh`); the
 compiler cuts everything else as parameters, batch and stream are cut.
@@ -9,7 +9,7 @@ from jax import lax
 from jax.sharding import PartitionSpec
 
 REPLICA, DATA, MODEL = "replica", "data", "model"
-"""Axes of a mesh: independent runs, sequences of a batch, parts of a layer."""
+"""Axes of a mesh, over which independent runs, the sequences of a batch and the parts of a layer are divided."""
 
 
 def axis_size(axis: str) -> int:
@@ -31,9 +31,9 @@ def constrain(x: jax.Array) -> jax.Array:
 
 
 def whole_rows(table_VD: jax.Array) -> jax.Array:
-    """The table that is looked up, each row whole, put together where it is cut.
+    """The embedding table, gathered so that every row is whole before the lookup.
 
-    Left to itself, the compiler looks up pieces of rows and moves them between replicas.
+    Otherwise the compiler looks up pieces of rows and moves them between replicas.
     """
     if not divided():
         return table_VD

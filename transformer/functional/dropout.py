@@ -7,7 +7,7 @@ import jax.numpy as jnp
 def dropout(x: jax.Array, rate: float, key: jax.Array | None) -> jax.Array:
     """Zero each element with probability `rate` and divide the others by 1 - rate (Srivastava et al. 2014).
 
-    No key, or rate 0, returns `x`.
+    Without a key, or with rate 0, returns `x`.
     """
     if key is None or rate == 0:
         return x
@@ -19,7 +19,7 @@ def dropout(x: jax.Array, rate: float, key: jax.Array | None) -> jax.Array:
 def drop_sequences(x_BLD: jax.Array, rate: float | jax.Array, key: jax.Array | None) -> jax.Array:
     """Zero whole sequences with probability `rate` and divide the others by 1 - rate.
 
-    Of the branch of a residual connection: stochastic depth (Huang et al. 2016). No key returns `x`.
+    On the branch of a residual connection this is stochastic depth (Huang et al. 2016). Without a key, returns `x`.
     """
     if key is None:
         return x_BLD

@@ -1,6 +1,6 @@
-"""What is kept of the segments before, where a text is read segment by segment (Dai et al. 2019, section 3.2).
+"""The memory of Transformer-XL, which reads a text segment by segment (Dai et al. 2019, section 3.2).
 
-Each layer attends to what attention read in it for the tokens before the segment, and no gradient goes there.
+In each layer a segment also attends to the inputs that attention had for the tokens before it, without a gradient.
 """
 
 from typing import NamedTuple
@@ -13,10 +13,10 @@ from transformer.functional.masks import Tokens
 
 
 class Earlier(NamedTuple):
-    """Of the latest M tokens of each sequence of a batch."""
+    """Transformer-XL memory: what each layer's attention read for the latest M tokens of each sequence."""
 
     states_BNMD: jax.Array
-    """What attention read in each of N layers."""
+    """Input of attention in each of N layers."""
     valid_BM: jax.Array
     """False where there was no token."""
     next_position_B: jax.Array
@@ -24,10 +24,11 @@ class Earlier(NamedTuple):
 
     @property
     def length(self) -> int:
+        """Number of tokens of the memory, M."""
         return self.valid_BM.shape[1]
 
     def and_these(self, tokens: Tokens) -> Tokens:
-        """The earlier tokens, and behind them those of the segment: (B, M + L)."""
+        """The tokens of the memory followed by those of the segment, (B, M + L)."""
         before_BM = self.next_position_B[:, None] + jnp.arange(-self.length, 0)
         positions_BL = jnp.broadcast_to(tokens.positions, (len(before_BM), tokens.length))
         valid_BL = jnp.ones(positions_BL.shape, jnp.bool) if tokens.valid is None else tokens.valid
@@ -36,14 +37,14 @@ class Earlier(NamedTuple):
         )
 
     def after(self, tokens: Tokens, states_BNMD: jax.Array, next_position_B: jax.Array) -> "Earlier":
-        """What is earlier behind the segment."""
+        """The memory to pass with the next segment."""
         seen = self.and_these(tokens)
         assert seen.valid is not None
         return Earlier(states_BNMD, seen.valid[:, -self.length :], next_position_B)
 
 
 def nothing_earlier(batch_size: int, num_layers: int, length: int, d_model: int, dtype) -> Earlier:
-    """At the beginning of texts."""
+    """The empty memory, with which texts begin."""
     return Earlier(
         jnp.zeros((batch_size, num_layers, length, d_model), dtype),
         jnp.zeros((batch_size, length), jnp.bool),
@@ -52,5 +53,5 @@ def nothing_earlier(batch_size: int, num_layers: int, length: int, d_model: int,
 
 
 def latest(x_BSD: jax.Array, length: int) -> jax.Array:
-    """(B, length, D) of the last tokens, as the next segment sees them: without a gradient."""
+    """The states of the last tokens, (B, length, D), without a gradient, as the next segment sees them."""
     return lax.stop_gradient(x_BSD[:, -length:])

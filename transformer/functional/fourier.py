@@ -5,18 +5,18 @@ import jax.numpy as jnp
 
 
 def fourier_mix(x_BLD: jax.Array, together_BLL: jax.Array) -> jax.Array:
-    """Re F_tokens(F_features(x)), each sequence by itself (FNet, Lee-Thorp et al. 2021, equation 3).
+    """Re F_tokens(F_features(x)), each sequence on its own (FNet, Lee-Thorp et al. 2021, equation 3).
 
-    Done by products with the matrices of the transforms, so that padding and packed documents, of any
-    lengths, are no special case; O(L²) like attention.
+    Computed as products with the matrices of the transforms, so that padding and packed documents of any
+    lengths are no special case; O(L²) like attention.
 
     Args:
-      together_BLL: (B or 1, L, L), whether the second token is of the sequence of the first and no padding.
+      together_BLL: (B or 1, L, L), whether two tokens belong to the same sequence and the second is no padding.
     """
     together = together_BLL.astype(jnp.float32)
     length_BL1 = jnp.maximum(together.sum(-1, keepdims=True), 1.0)
-    place_BL = jnp.tril(together, -1).sum(-1)  # of a token in its sequence
-    # Whole turns leave a cosine as it is, and without them float32 stays exact.
+    place_BL = jnp.tril(together, -1).sum(-1)  # index of a token in its sequence
+    # Without its whole turns, which change no cosine, an angle is exact in float32.
     turns = jnp.remainder(place_BL[:, :, None] * place_BL[:, None, :], length_BL1) / length_BL1
     cosine_BLL, sine_BLL = (f(2 * jnp.pi * turns) * together for f in (jnp.cos, jnp.sin))
     D = x_BLD.shape[-1]

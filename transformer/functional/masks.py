@@ -1,6 +1,6 @@
 """Who may attend to whom: masks as values that combine with `&`, `|` and `~`.
 
-A mask is called with what it may know about the queries and the keys (`Tokens`) and answers with a
+A mask is called with what it may know about the queries and the keys (`Tokens`) and returns a
 boolean array that broadcasts to (B, H, L, S), True where the query attends to the key. Nothing is
 stored: an attention function asks for the whole array or for one block of it, by slicing `Tokens`.
 """
@@ -26,13 +26,14 @@ class Tokens(NamedTuple):
 
     @classmethod
     def at(cls, positions, segments=None, valid=None) -> "Tokens":
-        """Tokens at the given positions, in the given segments; each (L,) or (B, L)."""
+        """Tokens at the given positions, of the given segments; each array is (L,) or (B, L)."""
         positions = jnp.atleast_2d(jnp.asarray(positions, jnp.int32))
         segments, valid = (None if array is None else jnp.atleast_2d(array) for array in (segments, valid))
         return cls(positions, jnp.arange(positions.shape[-1], dtype=jnp.int32), segments, valid)
 
     @property
     def length(self) -> int:
+        """Number of tokens, L."""
         return self.indices.shape[0]
 
     def block(self, start, size: int) -> "Tokens":
@@ -41,6 +42,8 @@ class Tokens(NamedTuple):
 
 
 class MaskFunction(Protocol):
+    """What attention needs of a mask: a function of queries and keys."""
+
     def __call__(self, queries: Tokens, keys: Tokens) -> jax.Array: ...
 
 
@@ -50,7 +53,7 @@ class Mask:
     directed: ClassVar[bool] = False
     """Whether a query attends to no later position."""
     transitive: ClassVar[bool] = False
-    """Whether it attends to what those attend to that it attends to, real tokens all."""
+    """Whether it is transitive over real tokens: if i sees j and j sees k, then i sees k."""
 
     def __call__(self, queries: Tokens, keys: Tokens) -> jax.Array:
         raise NotImplementedError(f"{type(self).__name__} does not define __call__(queries, keys)")
@@ -105,6 +108,7 @@ class Window(Mask):
     """
 
     size: int = field(metadata={"static": True})
+    """Tokens on each side, the query's own included; at least 1, else nothing is allowed."""
 
     def __call__(self, queries, keys):
         return jnp.abs(_distance(queries, keys)) < self.size
@@ -122,7 +126,7 @@ class Strides(Mask):
 
 @_value
 class Blocks(Mask):
-    """A query attends to keys of its own block of `size` positions, and of `neighbours` blocks on each side."""
+    """A query attends to its own block of `size` positions and to `neighbours` blocks on each side."""
 
     size: int = field(metadata={"static": True})
     neighbours: int = field(metadata={"static": True})
@@ -133,7 +137,7 @@ class Blocks(Mask):
 
 @_value
 class Columns(Mask):
-    """Every query attends to the last `width` keys of each `stride` positions (Child et al. 2019)."""
+    """Every query attends to the last `width` of each `stride` positions (Child et al. 2019)."""
 
     stride: int = field(metadata={"static": True})
     width: int = field(metadata={"static": True})
@@ -154,7 +158,7 @@ class First(Mask):
 
 @_value
 class RandomBlocks(Mask):
-    """A query attends to keys of a random `share` of blocks, drawn for each pair of blocks by their numbers."""
+    """A query attends to a random `share` of blocks, fixed by `seed` and the numbers of the two blocks."""
 
     size: int = field(metadata={"static": True})
     share: float = field(metadata={"static": True})
@@ -221,6 +225,7 @@ class Arbitrary(Mask):
     """Any boolean array that broadcasts to (B, H, L, S), looked up by token index."""
 
     allowed: jax.Array
+    """(…, L, S) bool, with L and S the numbers of all queries and keys."""
 
     def __call__(self, queries, keys):
         return self.allowed[..., queries.indices[:, None], keys.indices[None, :]]
@@ -228,6 +233,8 @@ class Arbitrary(Mask):
 
 @_value
 class And(Mask):
+    """Keys that both masks allow."""
+
     left: Mask
     right: Mask
 
@@ -245,6 +252,8 @@ class And(Mask):
 
 @_value
 class Or(Mask):
+    """Keys that either mask allows."""
+
     left: Mask
     right: Mask
 
@@ -254,6 +263,8 @@ class Or(Mask):
 
 @_value
 class Not(Mask):
+    """Keys that the mask does not allow."""
+
     mask: Mask
 
     def __call__(self, queries, keys):

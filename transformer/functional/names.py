@@ -15,7 +15,7 @@ _SCOPE: ContextVar[tuple[str, ...]] = ContextVar("scope", default=())
 
 @contextlib.contextmanager
 def scope(name: str) -> Iterator[None]:
-    """Every name inside begins with this one and a dot; so do the operations in a profile."""
+    """Prefixes every name inside with this one and a dot, and the operations in a profile with this one."""
     token = _SCOPE.set((*_SCOPE.get(), name))
     try:
         with jax.named_scope(name):

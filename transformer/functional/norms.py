@@ -13,9 +13,9 @@ def layer_norm(
 
     Args:
       x: (…, D), any float dtype; the result has the same.
-      scale_D: None for 1.
-      bias_D: None for 0.
-      eps: keeps the quotient finite.
+      scale_D: (D,); None: 1.
+      bias_D: (D,); None: 0.
+      eps: keeps the quotient finite where the variance is 0.
       eps_outside: divide by √variance + eps instead.
       cast_first: round to the dtype of `x` before scale and bias, not after.
     """
@@ -26,7 +26,7 @@ def layer_norm(
 
 
 def sequence_layer_norm(x_BLD: jax.Array, valid_BL=None, *, scale_D=None, bias_D=None, eps: float = 1e-5) -> jax.Array:
-    """`layer_norm` with one mean and variance for all features of the valid tokens of a sequence."""
+    """`layer_norm` with one mean and variance over all valid tokens and features of a sequence; `valid_BL` is bool."""
     x32 = x_BLD.astype(jnp.float32)
     weights = jnp.ones((1, x32.shape[1], 1)) if valid_BL is None else valid_BL[..., None].astype(jnp.float32)
     count = jnp.maximum(weights.sum((1, 2), keepdims=True), 1.0) * x32.shape[2]
@@ -46,7 +46,7 @@ def rms_norm(
 ) -> jax.Array:
     """scale · x / √(mean x² + eps) (Zhang and Sennrich 2019, equation 4); arguments as in `layer_norm`.
 
-    `fraction` takes the mean over the first features alone (the same, section 4.2: pRMSNorm).
+    `fraction`: the mean is taken over this share of the features, from the first (pRMSNorm, section 4.2).
     """
     x32 = x.astype(jnp.float32)
     seen = x32[..., : max(1, round(x.shape[-1] * fraction))]
@@ -68,7 +68,7 @@ def unit_norm(x: jax.Array, *, scale=None, eps: float = 1e-6) -> jax.Array:
 
 
 def _inverse_root(square, eps: float, eps_outside: bool):
-    # The tiny number keeps the gradient of the root finite where all features are equal.
+    # 1e-30 keeps the gradient of the root finite where all features are equal.
     inverse = 1 / (jnp.sqrt(square + 1e-30) + eps) if eps_outside else jax.lax.rsqrt(square + eps)
     return named(inverse, "scale")
 

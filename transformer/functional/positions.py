@@ -10,7 +10,7 @@ from einops import rearrange
 def sinusoidal(positions_BL: jax.Array, d_model: int, base: float = 10_000.0, *, interleaved: bool = True) -> jax.Array:
     """sin and cos interleaved: PE[2i] = sin(p/base^(2i/D)), PE[2i+1] = cos of the same.
 
-    (Vaswani et al. 2017, section 3.5.) Otherwise all sines stand before all cosines.
+    (Vaswani et al. 2017, section 3.5.) Not `interleaved`, all sines come before all cosines.
 
     Returns:
       (B, L, D) float32.
@@ -36,7 +36,7 @@ def rotary(
     Args:
       x_BLHK: queries or keys.
       positions_BL: (B or 1, L).
-      frequencies_F: of each pair, from the first feature on; what is left is not rotated.
+      frequencies_F: radians per position of F pairs, from the first feature on; other features are not rotated.
       interleaved: pair features (0, 1), (2, 3), … as in the paper; otherwise feature i with
         i + F, as in GPT-NeoX and Llama.
 
@@ -44,7 +44,7 @@ def rotary(
       The shape and dtype of `x_BLHK`.
 
     Raises:
-      ValueError: more pairs than the head has.
+      ValueError: there are more frequencies than pairs of features.
     """
     size = 2 * len(frequencies_F)
     if size > x_BLHK.shape[-1]:
@@ -68,7 +68,7 @@ def yarn_ramp(frequencies_F: jax.Array, length: int, slow: float = 1.0, fast: fl
 
 
 def xpos_decay(x_BLHK: jax.Array, positions_BL: jax.Array, *, base: float, sign: int) -> jax.Array:
-    """x · ζ^(± position / base), one ζ a pair of features i and i + K/2 (xPos, Sun Y. et al. 2022, equation 11).
+    """x · ζ^(± position / base), one ζ for each pair of features i and i + K/2 (xPos, Sun Y. et al. 2022, equation 11).
 
     ζᵢ = (2i/K + γ) / (1 + γ) with γ = 0.4; with `sign` 1 for queries and -1 for keys the product
     depends on the distance alone.

@@ -1,7 +1,7 @@
 """Linear attention as a recurrence over blocks of tokens: time and memory O(L).
 
-Where a weight is a product φ(q)·φ(k), the sum Σ φ(k) vᵀ over all that came before is all a query needs
-of it (Katharopoulos et al. 2020, equations 18 to 20; with decay Sun Y. et al. 2023, equation 7). Within
+Where a weight is a product φ(q)·φ(k), all a query needs of the tokens before it is the sum Σ φ(k) vᵀ over
+them (Katharopoulos et al. 2020, equations 18 to 20; with decay Sun Y. et al. 2023, equation 7). Within
 a block every pair is computed, as in the chunks of the latter.
 """
 
@@ -28,20 +28,20 @@ def recurrent_attention(
     weigh: LinearWeigh,
     block: int = 64,
 ) -> jax.Array:
-    """The values and gradients of `attention` of tokens to each other, without the (L, L) arrays.
+    """Self-attention with the values and gradients of `attention`, (B, L, H, V), without the (L, L) arrays.
 
     Args:
       q_BLHK: queries.
       k_BLGK: keys.
       v_BLGK: values.
-      tokens: of queries and keys; within a document positions grow.
-      mask: causal, and with padding and documents as they may be.
-      scale: a number or traced scalar; None is 1/√K.
+      tokens: those of queries and keys alike; within a document positions grow.
+      mask: causal; it may also exclude padding and other documents.
+      scale: factor on q·k, a number or traced scalar; None: 1/√K.
       weigh: how scores become weights.
       block: tokens per block. A shorter sequence is one block.
 
     Raises:
-      ValueError: the shapes do not fit, or the mask is not of that kind.
+      ValueError: the shapes do not fit, or the mask is not `directed` and `transitive`.
     """
     check_shapes(q_BLHK, k_BLGK, v_BLGK, tokens, tokens)
     if not (mask.directed and mask.transitive):
@@ -49,12 +49,12 @@ def recurrent_attention(
     L, G, block = tokens.length, k_BLGK.shape[2], min(block, tokens.length)
     scale = 1 / math.sqrt(q_BLHK.shape[-1]) if scale is None else scale
     q, k, v = (x.astype(jnp.float32) for x in (q_BLHK, k_BLGK, v_BLGK))
-    # One more value of 1 sums up the weights. Tokens that fill the last block have values of 0.
+    # An additional value of 1 sums the weights. Tokens that fill up the last block have values of 0.
     v = jnp.concatenate([v, jnp.ones((*v.shape[:-1], 1))], -1)
     q_BGRLK, k_BGLK, v_BGLK = split_groups(q, G), *(rearrange(x, "b l g k -> b g l k") for x in (k, v))
 
     def weights(queries: Tokens, keys: Tokens) -> jax.Array:
-        """What a product counts, (B or 1, G or 1, R or 1, L, S)."""
+        """The factor on each product φ(q)·φ(k), (B or 1, G or 1, R or 1, L, S)."""
         distance = jnp.abs(queries.positions[:, None, None, :, None] - keys.positions[:, None, None, None, :])
         return jnp.where(group_heads(mask(queries, keys), G), weigh.fading(distance, G), 0.0)
 
@@ -78,7 +78,7 @@ def recurrent_attention(
 
 
 def _cut(x: jax.Array, block: int, axis: int) -> jax.Array:
-    """(blocks, …, block, …), zeros behind the last."""
+    """(blocks, …, block, …), filled up with zeros after the last token."""
     axis %= x.ndim
     widths = [(0, 0)] * x.ndim
     widths[axis] = (0, -x.shape[axis] % block)

@@ -1,4 +1,4 @@
-"""Which expert a token goes to, and the product of tokens with the experts they go to."""
+"""Which experts a token goes to, and the product of tokens with the experts they go to."""
 
 import math
 from typing import NamedTuple
@@ -14,16 +14,16 @@ class Routes(NamedTuple):
     tokens_X: jax.Array
     """Number of the token among all B · L, int32."""
     weights_X: jax.Array
-    """What the expert's output is multiplied by, float32."""
+    """Factor on the expert's output, float32."""
     sizes_E: jax.Array
-    """Pairs of each expert, int32."""
+    """Number of pairs of each expert, int32."""
 
 
 def token_choice(logits_BLE: jax.Array, top: int) -> Routes:
-    """Every token with its `top` likeliest experts, weighted by softmax; no token is dropped."""
+    """Routes every token to its `top` likeliest experts, weighted by softmax; no token is dropped."""
     logits_TE = logits_BLE.reshape(-1, logits_BLE.shape[-1])
     chosen, experts_TX = lax.top_k(logits_TE, top)
-    # Over the chosen ones, or with one expert over all, so that the router has a gradient.
+    # A softmax over the chosen experts or, with one, over all experts, so that the router has a gradient.
     weights_TX = jnp.exp(chosen - jax.nn.logsumexp(logits_TE if top == 1 else chosen, -1, keepdims=True))
     experts_X = experts_TX.reshape(-1)
     order = jnp.argsort(experts_X, stable=True)
@@ -32,7 +32,7 @@ def token_choice(logits_BLE: jax.Array, top: int) -> Routes:
 
 
 def expert_choice(logits_BLE: jax.Array, share: float, valid_BL: jax.Array | None) -> Routes:
-    """Every expert with its likeliest `share` · n / E of the n real tokens of each sequence, rounded up."""
+    """Routes to every expert its likeliest `share` · n / E (rounded up) of the n real tokens of each sequence."""
     B, L, E = logits_BLE.shape
     probabilities_BEL = jnp.moveaxis(jax.nn.softmax(logits_BLE), -1, 1)
     valid_BL = jnp.ones((B, L), jnp.bool) if valid_BL is None else jnp.broadcast_to(valid_BL, (B, L))
@@ -42,13 +42,13 @@ def expert_choice(logits_BLE: jax.Array, share: float, valid_BL: jax.Array | Non
     taken_BEX = jnp.arange(capacities[L]) < allowed_B[:, None, None]
     tokens_EBX = jnp.swapaxes(places_BEX + jnp.arange(B)[:, None, None] * L, 0, 1)
     weights_EBX = jnp.swapaxes(jnp.where(taken_BEX, likeliest_BEX, 0.0), 0, 1)
-    # Always B · most. Counted, because JAX maps a ragged product over replicas only with sizes of each.
+    # Always B · most; computed from an array because `ragged_dot` under vmap needs batched group sizes.
     sizes_E = (places_BEX >= 0).sum((0, 2), dtype=jnp.int32)
     return Routes(tokens_EBX.reshape(-1).astype(jnp.int32), weights_EBX.reshape(-1), sizes_E)
 
 
 def imbalance(logits_BLE: jax.Array, top: int, valid_BL: jax.Array | None) -> jax.Array:
-    """E Σ fₑ Pₑ over the real tokens, at least 1 (Fedus et al. 2021, equation 4)."""
+    """E Σ fₑ Pₑ over the real tokens, 1 where experts are equally loaded (Fedus et al. 2021, equation 4)."""
     E = logits_BLE.shape[-1]
     _, experts_BLX = lax.top_k(logits_BLE, top)
     chosen_BLE = jax.nn.one_hot(experts_BLX, E).sum(-2) / top
@@ -61,7 +61,7 @@ def router_z(logits_BLE: jax.Array, valid_BL: jax.Array | None) -> jax.Array:
 
 
 def _mean(x_BLX: jax.Array, valid_BL: jax.Array | None) -> jax.Array:
-    """(X,) over the real tokens."""
+    """The mean over the real tokens, (X,)."""
     if valid_BL is None:
         return x_BLX.mean((0, 1))
     weights = jnp.broadcast_to(valid_BL, x_BLX.shape[:2])[..., None].astype(jnp.float32)
@@ -69,5 +69,5 @@ def _mean(x_BLX: jax.Array, valid_BL: jax.Array | None) -> jax.Array:
 
 
 def expert_products(x_XD: jax.Array, kernels_EDF: jax.Array, sizes_E: jax.Array) -> jax.Array:
-    """Row by row x · kernel of its expert, (X, F) in the dtype of `x_XD`; rows in the order of the experts."""
+    """Each row times the kernel of its expert, (X, F) in the dtype of `x_XD`; rows are in the order of the experts."""
     return lax.ragged_dot(x_XD, kernels_EDF.astype(x_XD.dtype), sizes_E).astype(x_XD.dtype)

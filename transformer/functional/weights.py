@@ -1,7 +1,7 @@
-"""From scores to weights: softmax and what stands in its place.
+"""From scores to weights: softmax and its alternatives.
 
-A weighing is called with scores (B, G, R, L, S), float32, R query heads in each of G groups, with the
-mask that broadcasts to them, and with queries and keys. It is a pytree: its arrays may be parameters.
+A weighing is called with float32 scores (B, G, R, L, S), R query heads in each of G groups, with the
+boolean mask that broadcasts to them, and with queries and keys. It is a pytree: its arrays may be parameters.
 """
 
 import math
@@ -17,13 +17,13 @@ NEVER = float(jnp.finfo(jnp.float32).min)
 
 
 class Weigh(Protocol):
-    """Answers with float32 weights of the shape of the scores, 0 where nothing is allowed."""
+    """Returns float32 weights of the shape of the scores, 0 where the mask is False."""
 
     def __call__(self, scores: jax.Array, allowed: jax.Array | None, queries: Tokens, keys: Tokens) -> jax.Array: ...
 
 
 class LinearWeigh(Weigh, Protocol):
-    """Weights that are the scores times a factor for each distance, over their sum or not."""
+    """Weights that are scores times a factor for each distance, divided by their sum where it `normalizes`."""
 
     @property
     def normalizes(self) -> bool:
@@ -33,7 +33,7 @@ class LinearWeigh(Weigh, Protocol):
     def fading(self, distance: jax.Array, num_groups: int) -> jax.Array:
         """The factor at integer distances (…, 1, 1, L, S), float32, which broadcasts to (…, G, R, L, S).
 
-        That of a sum of distances is the product of theirs.
+        The factor at a sum of distances is the product of the factors at each.
         """
         ...
 
@@ -41,7 +41,7 @@ class LinearWeigh(Weigh, Protocol):
 def masked_softmax(scores: jax.Array, allowed: jax.Array | None, sink: jax.Array | None = None) -> jax.Array:
     """Softmax over the last axis where `allowed`; a row with nothing allowed is all zeros.
 
-    Values and gradients are finite for every mask. `sink` is one more score, whose weight goes nowhere.
+    Values and gradients are finite for every mask. `sink` is one more score, whose weight goes to no value.
     """
     if allowed is None and sink is None:
         return jax.nn.softmax(scores)
@@ -57,12 +57,12 @@ def masked_softmax(scores: jax.Array, allowed: jax.Array | None, sink: jax.Array
 
 
 def of_heads(array_H: jax.Array, scores: jax.Array) -> jax.Array:
-    """One number per head, made to broadcast to the scores."""
+    """One number per head, reshaped to broadcast to the scores."""
     return array_H.reshape(*scores.shape[1:3], 1, 1)
 
 
 def _count(allowed: jax.Array | None, scores: jax.Array) -> jax.Array:
-    """How many keys a query may attend to, at least 1."""
+    """Number of keys a query may attend to, at least 1; float32."""
     if allowed is None:
         return jnp.asarray(scores.shape[-1], jnp.float32)
     allowed = jnp.broadcast_to(allowed, (*allowed.shape[:-1], scores.shape[-1]))
@@ -105,7 +105,7 @@ class ReLUWeigh:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class TalkingHeads:
-    """Softmax of scores mixed over heads, its weights mixed over heads (Shazeer et al. 2020)."""
+    """Scores mixed over heads, softmax, then weights mixed over heads (Shazeer et al. 2020)."""
 
     before_HH: jax.Array
     after_HH: jax.Array
@@ -123,7 +123,7 @@ def _over_heads(scores: jax.Array, mix_HH: jax.Array) -> jax.Array:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Normalized:
-    """s / Σ s of scores that are not negative: linear attention (Katharopoulos et al. 2020, equation 4)."""
+    """s / Σ s for scores that are not negative: linear attention (Katharopoulos et al. 2020, equation 4)."""
 
     normalizes: ClassVar[bool] = True
 
@@ -139,7 +139,7 @@ class Normalized:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Decay:
-    """s · γ^|i-j|, one γ a head (RetNet, Sun Y. et al. 2023, equation 5)."""
+    """s · γ^|i-j|, one γ for each head (RetNet, Sun Y. et al. 2023, equation 5)."""
 
     gamma_H: jax.Array
     normalizes: ClassVar[bool] = False
@@ -161,7 +161,7 @@ def random_features(x_BLHK: jax.Array, directions_FK: jax.Array) -> jax.Array:
     """exp(ωx - ‖x‖²/2) / √F: positive features whose products are exp(q·k) on average (Choromanski et al. 2020).
 
     Equation 7 of the paper (FAVOR+), float32; the directions ω are standard normal. As in the authors'
-    code 1e-6 is added to the exponential: features that vanish all together would leave 0/0.
+    code 1e-6 is added to the exponential: features that all vanish would give 0/0.
     """
     x = x_BLHK.astype(jnp.float32)
     exponent = x @ directions_FK.T - (x * x).sum(-1, keepdims=True) / 2

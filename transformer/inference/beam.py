@@ -18,40 +18,44 @@ from transformer.inference.strategies import Strategy
 
 
 class BeamState(NamedTuple):
-    """Where the search is. W beams a sequence; in the cache they are rows, (B · W)."""
+    """The state of the search. Each sequence has W beams, which are rows of the cache, (B · W)."""
 
     step: jax.Array
     logits_BWV: jax.Array
-    """Of the next token of each beam."""
+    """Logits of the next token of each beam."""
     cache: Cache
     live_tokens_BWT: jax.Array
     live_scores_BW: jax.Array
-    """log P of each unfinished sequence, as processed."""
+    """log P of each unfinished sequence under the processed logits, in nats."""
     live_log_probabilities_BW: jax.Array
     """The same under the model itself."""
     done_tokens_BWT: jax.Array
     done_scores_BW: jax.Array
-    """Score / penalty of the best finished sequences, best first; NEVER where there is none."""
+    """log P / penalty of the best finished sequences, best first; NEVER where there is none."""
     done_log_probabilities_BW: jax.Array
+    """log P of these under the model itself."""
     done_lengths_BW: jax.Array
 
 
 @dataclass(frozen=True)
 class Beam(Strategy):
-    """The likeliest whole sequence, searched among the `size` best beginnings (Sutskever et al. 2014).
+    """The likeliest whole sequence, searched for among the `size` best beginnings (Sutskever et al. 2014).
 
-    Sequences are ranked by log-probability / penalty, the penalty being length^alpha, or
-    ((5 + length) / 6)^alpha (Wu et al. 2016, equation 14); it is the one of the processed logits.
+    Sequences are ranked by log-probability / penalty, where the penalty is length^alpha or
+    ((5 + length) / 6)^alpha (Wu et al. 2016, equation 14) and probabilities are of the processed logits.
     """
 
     size: int = 4
+    """Number of beams."""
     alpha: float = 1.0
+    """Exponent of the length in the penalty; 0: no penalty."""
     gnmt: bool = False
-    """The penalty of Wu et al. 2016."""
+    """Whether the penalty is that of Wu et al. 2016."""
     early_stopping: bool = False
-    """Stop at `size` finished sequences, which in a small vocabulary may be unlikely stubs.
+    """Whether to stop at `size` finished sequences, which in a small vocabulary may be unlikely stubs.
 
-    Otherwise when no unfinished one can still be ranked among them; one beam always stops early, which is greedy.
+    Otherwise the search stops when no unfinished sequence can still be ranked among them. A single beam always
+    stops early, which makes it greedy decoding.
     """
 
     def __post_init__(self):
@@ -61,12 +65,12 @@ class Beam(Strategy):
             raise ConfigError(f"beam.alpha: {self.alpha} is negative")
 
     def penalty(self, length: jax.Array) -> jax.Array:
-        """What a log-probability is divided by; `length` counts the end token."""
+        """The divisor of a log-probability; `length` includes the end token."""
         length = length.astype(jnp.float32)
         return ((5 + length) / 6 if self.gnmt else length) ** self.alpha
 
     def decode(self, prompt, key):
-        """The best sequence found for each prompt; one without an end token only where none was finished."""
+        """The best sequence found for each prompt; an unfinished one only where none was finished."""
 
         def go_on(state: BeamState) -> jax.Array:
             return (state.step < prompt.num_tokens) & ~self.settled(state).all()
@@ -81,7 +85,7 @@ class Beam(Strategy):
         )
 
     def start(self, prompt: Prompt) -> BeamState:
-        """The state before the first token: the prompt is read, and all beams are the same."""
+        """The state before the first token, with the prompt read and all beams the same."""
         logits_BV, cache = prompt.read()
         shape = (len(logits_BV), self.size)
         scores_BW = jnp.where(jnp.arange(self.size) == 0, 0.0, NEVER) * jnp.ones(shape)
@@ -90,7 +94,7 @@ class Beam(Strategy):
             repeat(logits_BV, "b v -> b w v", w=self.size),
             _repeat_rows(cache, self.size),
             jnp.zeros((*shape, prompt.num_tokens), jnp.int32),
-            scores_BW,  # only the first of them counts
+            scores_BW,  # the other beams are copies of the first and do not count
             scores_BW,
             jnp.zeros((*shape, prompt.num_tokens), jnp.int32),
             jnp.full(shape, NEVER),
@@ -99,16 +103,16 @@ class Beam(Strategy):
         )
 
     def settled(self, state: BeamState) -> jax.Array:
-        """(B,) whether the search of a sequence is over; others of the batch may go on."""
+        """Whether the search of each sequence is over, (B,); others of the batch may continue."""
         finished_B = state.done_scores_BW[:, -1] > NEVER
         if not self.early_stopping and self.size > 1:
-            # Scores only fall, and the longest sequence has the mildest penalty.
+            # Log-probabilities only fall, and the longest sequence has the largest divisor.
             attainable_B = state.live_scores_BW[:, 0] / self.penalty(jnp.int32(state.live_tokens_BWT.shape[-1]))
             finished_B &= attainable_B <= state.done_scores_BW[:, -1]
         return finished_B
 
     def step(self, state: BeamState, *, prompt: Prompt, read: Reader) -> BeamState:
-        """Extend all live beams by a token: those that end may be finished, of the others the best live on.
+        """Extend all live beams by a token: those that end may be finished, and the best of the others stay live.
 
         A candidate that ends counts as finished only if it is among the `size` best of its step, so
         that a beam of one, which stops at the first sequence that ends, is greedy decoding.
@@ -126,7 +130,7 @@ class Beam(Strategy):
         sequences_BCT = _take(state.live_tokens_BWT, parents_BC).at[:, :, state.step].set(tokens_BC)
         state = self.finish(state, best_BC, log_probabilities_BC, ends_BC, sequences_BCT)
 
-        # There are W that do not end, for at most W of 2 W candidates end.
+        # At least W of the 2 W candidates do not end, because at most W end.
         live_scores, order_BL = lax.top_k(jnp.where(ends_BC, NEVER, best_BC), W)
         parents_BW, tokens_BW = _take(parents_BC, order_BL), _take(tokens_BC, order_BL)
         rows = rearrange(jnp.arange(len(parents_BW))[:, None] * W + parents_BW, "b w -> (b w)")
@@ -141,7 +145,7 @@ class Beam(Strategy):
         )
 
     def log_probabilities(self, state: BeamState, prompt: Prompt) -> tuple[jax.Array, jax.Array]:
-        """(B, W, V) of the next token, under the model and as processed, NEVER where it is forbidden."""
+        """(B, W, V) log-probabilities of the next token, under the model and as processed; NEVER if forbidden."""
         model_BWV = jax.nn.log_softmax(state.logits_BWV)
         if not self.processors:
             return model_BWV, model_BWV
@@ -153,7 +157,7 @@ class Beam(Strategy):
         return model_BWV, jnp.where(logits_BWV > NEVER, jax.nn.log_softmax(logits_BWV), NEVER)
 
     def finish(self, state: BeamState, best_BC, log_probabilities_BC, ends_BC, sequences_BCT) -> BeamState:
-        """Rank candidates that end with the sequences that ended before."""
+        """Rank candidates that end now together with sequences that ended before."""
         length = state.step + 1
         counted_BC = ends_BC & (jnp.arange(best_BC.shape[1]) < self.size) & (best_BC > NEVER)
         counted_BC &= ~self.settled(state)[:, None]
@@ -177,7 +181,7 @@ def _take(array: jax.Array, index_BC: jax.Array) -> jax.Array:
 
 
 def _repeat_rows(cache: Cache, count: int) -> Cache:
-    """Each sequence `count` times, side by side; what all sequences share stays as it is."""
+    """Each sequence `count` times in adjacent rows; what all sequences share stays as it is."""
 
     def again(a):
         return repeat(a, "b ... -> (b w) ...", w=count)
@@ -191,7 +195,7 @@ def _repeat_rows(cache: Cache, count: int) -> Cache:
 
 
 def _of_rows(function: Callable[[jax.Array], jax.Array], cache: Cache) -> Cache:
-    """`function` of all that grows with a sequence; beams of one sequence have one source, which stays in order."""
+    """`function` of every array of rows that grows with a sequence; the source, one for all its beams, stays."""
     assert cache.tokens.valid is not None
     B = len(cache.next_position_B)
     tokens = cache.tokens._replace(positions=function(cache.tokens.positions), valid=function(cache.tokens.valid))

@@ -1,9 +1,9 @@
 """Decoding in one compiled program.
 
-A model that can be decoded has three methods: `start(batch_size, capacity, ahead=…, **inputs)`, an
-empty cache with whatever the model is given besides the prompt, whose latest `ahead` tokens may be
-taken back; `extend(tokens, cache, valid_BL=…)`, logits and the cache after more tokens; and
-`reader()`, the same prepared for a loop.
+A model that can be decoded has three methods: `start(batch_size, capacity, ahead=…, **inputs)` returns an
+empty cache with whatever the model is given besides the prompt, whose latest `ahead` tokens can be undone;
+`extend(tokens, cache, valid_BL=…)` returns logits and the cache after more tokens; and `reader()` returns
+`extend` prepared for a loop.
 """
 
 import functools
@@ -37,19 +37,19 @@ def generate(
     """Continue prompts by up to `num_tokens` tokens, with a cache.
 
     Args:
-      apply: the pure model, `transformer.split(model)[1]`.
+      apply: the pure model, `transformer.split(model)[1]`; another `apply` or `strategy` compiles again.
       params: its parameters.
-      prompt_BL: (B, L) int32, L at least 1; of an encoder-decoder the start token.
-      num_tokens: the most tokens to choose.
+      prompt_BL: (B, L) int32 in [0, V), L at least 1; for an encoder-decoder the start token.
+      num_tokens: the largest number of tokens to choose.
       strategy: `Greedy()`, `Sample(…)` or `Beam(…)`.
-      stop: the token that ends a sequence; 0 fills up behind it.
-      lengths_B: (B,) length of each prompt, where they are padded on the right.
-      inputs: what else the model starts from: `source_BS` and `source_valid_BS` of an encoder-decoder.
-      key: of random strategies.
+      stop: the token that ends a sequence; 0 fills up the row after it.
+      lengths_B: (B,) length of each prompt, where prompts are padded on the right.
+      inputs: further inputs of the model: `source_BS` and `source_valid_BS` for an encoder-decoder.
+      key: required by random strategies.
 
     Raises:
-      ConfigError: the prompt is no array (B, L), there is no token to choose or no token `stop`, prompt
-        and continuation are longer than the positions have a meaning for, or a random strategy has no key.
+      ConfigError: the prompt is not an array (B, L), `num_tokens` is not positive, the model has no token
+        `stop`, prompt and continuation are longer than positions are defined for, or a random strategy has no key.
     """
     if num_tokens < 1:
         raise ConfigError(f"generate: num_tokens {num_tokens} is not a positive number")

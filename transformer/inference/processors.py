@@ -1,4 +1,4 @@
-"""What is done to logits before a token is chosen, given the tokens so far: processors as values."""
+"""Processors: functions of the logits and the tokens so far, applied before a token is chosen."""
 
 import abc
 from dataclasses import dataclass
@@ -12,27 +12,28 @@ from transformer.functional.weights import NEVER
 
 
 class History(NamedTuple):
-    """The tokens of each sequence so far: its prompt and, right behind it, what was chosen."""
+    """The tokens of each sequence so far: its prompt and, right after it, the chosen ones."""
 
     tokens_BS: jax.Array
-    """(B, S) int32; what stands at `lengths_B` and behind is not part of it."""
+    """(B, S) int32; entries from `lengths_B` on are not part of it."""
     lengths_B: jax.Array
+    """(B,) number of tokens of each sequence."""
     chosen_B: jax.Array
-    """How many of them were chosen."""
+    """(B,) number of these that were chosen."""
     stop: int | None
     """The token that ends a sequence."""
 
 
 class Processor(Variant, abc.ABC):
-    """New logits for old ones; NEVER forbids a token. Where all are forbidden, any token may come."""
+    """A function of logits; NEVER forbids a token. Where all are forbidden, any token may be chosen."""
 
     @abc.abstractmethod
     def __call__(self, logits_BV: jax.Array, history: History) -> jax.Array:
-        """(B, V)."""
+        """The new logits, (B, V)."""
 
 
 def _marked(tokens_BS: jax.Array, where_BS: jax.Array, vocab_size: int) -> jax.Array:
-    """(B, V) bool: the tokens that stand in one of those places."""
+    """(B, V) bool: True for the tokens at those places."""
     rows = jnp.arange(len(tokens_BS))[:, None]
     none_BV = jnp.zeros((len(tokens_BS), vocab_size), jnp.bool)
     return none_BV.at[rows, jnp.where(where_BS, tokens_BS, vocab_size)].set(True, mode="drop")
@@ -40,13 +41,14 @@ def _marked(tokens_BS: jax.Array, where_BS: jax.Array, vocab_size: int) -> jax.A
 
 @dataclass(frozen=True)
 class RepetitionPenalty(Processor):
-    """Logits of tokens that are there already are divided by a number, negative ones multiplied.
+    """Divides positive logits of tokens that occurred already by a number and multiplies negative ones by it.
 
-    Keskar et al. 2019, section 4.1, by the sign of the logit, so that a token never gains.
+    (Keskar et al. 2019, section 4.1, who divide both; here a token never becomes likelier.)
     """
 
     name = "repetition_penalty"
     penalty: float = 1.2
+    """The number; 1 changes nothing."""
 
     def __post_init__(self):
         if self.penalty <= 0:
@@ -61,10 +63,11 @@ class RepetitionPenalty(Processor):
 
 @dataclass(frozen=True)
 class NoRepeat(Processor):
-    """No `size` tokens in a row come twice (Paulus et al. 2017, section 2.5)."""
+    """No `size` consecutive tokens occur twice (Paulus et al. 2017, section 2.5)."""
 
     name = "no_repeat"
     size: int = 3
+    """Tokens in a row."""
 
     def __post_init__(self):
         if self.size < 1:
@@ -72,7 +75,7 @@ class NoRepeat(Processor):
 
     def __call__(self, logits_BV, history):
         tokens_BS, lengths_B1 = history.tokens_BS, history.lengths_B[:, None]
-        last_BS = jnp.arange(tokens_BS.shape[1])  # each place as the last of `size` tokens
+        last_BS = jnp.arange(tokens_BS.shape[1])  # each index as the last of `size` tokens
         again_BS = (last_BS >= self.size - 1) & (last_BS < lengths_B1)
         for back in range(1, self.size):
             latest_B1 = jnp.take_along_axis(tokens_BS, jnp.maximum(lengths_B1 - back, 0), 1)
@@ -82,10 +85,11 @@ class NoRepeat(Processor):
 
 @dataclass(frozen=True)
 class MinimumLength(Processor):
-    """The stop token does not come before so many other tokens were chosen."""
+    """The stop token is not chosen before `length` other tokens were."""
 
     name = "minimum_length"
     length: int = 1
+    """Tokens before the stop token, at least."""
 
     def __post_init__(self):
         if self.length < 1:
@@ -93,16 +97,17 @@ class MinimumLength(Processor):
 
     def __call__(self, logits_BV, history):
         if history.stop is None:
-            raise ConfigError(f"generate: {self} is about the stop token, and there is none; give `stop`")
+            raise ConfigError(f"generate: {self} needs a stop token, and there is none; give `stop`")
         early_B1 = (history.chosen_B < self.length)[:, None]
         return jnp.where(early_B1 & (jnp.arange(logits_BV.shape[1]) == history.stop), NEVER, logits_BV)
 
 
 @dataclass(frozen=True)
 class Forbidden(Processor):
-    """Tokens that never come."""
+    """Tokens that are never chosen."""
 
     tokens: tuple[int, ...] = ()
+    """Their ids."""
 
     def __call__(self, logits_BV, history):
         vocab_size = logits_BV.shape[1]

@@ -1,4 +1,4 @@
-"""What decoding starts from and what it returns."""
+"""What decoding starts from, and what it returns."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
@@ -14,39 +14,39 @@ from transformer.models.pure import Apply, Params
 
 State = TypeVar("State", bound=Any)
 GROWS_FROM = 128
-"""Slots; fewer cost a step little, and each stage of a cache's growth is compiled."""
+"""Slots; a smaller cache costs a step little, while each stage of a cache's growth is compiled."""
 
 
 class Generated(NamedTuple):
-    """Continuations."""
+    """Continuations of prompts."""
 
     tokens_BT: jax.Array
-    """(B, T) int32; 0 behind the end of a sequence."""
+    """(B, T) int32; 0 after the end of a sequence."""
     lengths_B: jax.Array
-    """Tokens of each, the end token included."""
+    """(B,) number of tokens of each, the end token included."""
     log_probability_B: jax.Array
-    """log P of each continuation given its prompt, in nats; the end token included."""
+    """(B,) log P of each continuation given its prompt, in nats, the end token included."""
 
 
 class Prompt(NamedTuple):
-    """A model and what it reads before it chooses."""
+    """A model and what it reads before the first choice."""
 
     apply: Apply
     params: Params
     tokens_BL: jax.Array
     num_tokens: int
-    """The most tokens to choose."""
+    """Largest number of tokens to choose."""
     stop: int | None
     """The token that ends a sequence."""
     lengths_B: jax.Array | None
-    """None: all of them are as long as the array."""
+    """(B,) length of each prompt; None: all are as long as the array."""
     inputs: Mapping[str, Any]
     """Further arguments of the model's `start`."""
 
     def read(self, ahead: int = 0) -> tuple[jax.Array, Cache]:
         """Logits (B, V) of the token after each prompt, and the cache with room for `num_tokens` more.
 
-        The latest `ahead` tokens of that cache may be taken back.
+        The latest `ahead` tokens of that cache can be undone.
 
         Raises:
           ConfigError: the model has no token `stop`.
@@ -63,16 +63,16 @@ class Prompt(NamedTuple):
 
     @property
     def capacities(self) -> list[int]:
-        """Of the cache, one after the other: a step reads all slots, the empty ones too."""
+        """Sizes the cache grows through: a step reads every slot, empty ones too, so a small cache is faster."""
         L = self.tokens_BL.shape[1]
         # The last token chosen is never read, so it needs no slot.
         most = L + self.num_tokens - 1
         return [most // 2, most] if most >= GROWS_FROM and most // 2 > L else [most]
 
     def loop(self, go_on: Callable[[State], jax.Array], step: Callable[[State], State], state: State) -> State:
-        """`lax.while_loop` of a state that starts with the cache of `read`, cut to its first slots and growing again.
+        """`lax.while_loop` of a state with the cache of `read`, which is cut to its first slots and grows again.
 
-        A cache whose sequences have slots of their own is as large from the start as it has to be.
+        A cache whose sequences have slots of their own has its full size from the start.
         """
         if state.cache.written is not None:
             for slots in self.capacities[:-1]:
@@ -86,7 +86,7 @@ class Prompt(NamedTuple):
         return self.apply(self.params, method="reader")
 
     def history(self, tokens_BT: jax.Array, chosen: jax.Array) -> History:
-        """Each prompt, and behind it the tokens chosen so far, of which there are `chosen`, () or (B,)."""
+        """Each prompt followed by the tokens chosen so far; `chosen`, () or (B,), is their number."""
         B, L = self.tokens_BL.shape
         lengths_B = jnp.full(B, L, jnp.int32) if self.lengths_B is None else self.lengths_B
         tokens_BS = jnp.concatenate([self.tokens_BL, tokens_BT], 1)

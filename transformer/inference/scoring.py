@@ -16,12 +16,14 @@ def sequence_log_probability(
 ) -> jax.Array:
     """(B,) log P of tokens 1 … L-1 given the first, in nats: Σ_t log p(x_t | x_<t), the chain rule.
 
+    NaN for ids outside of the vocabulary.
+
     Args:
       apply: a pure causal model.
       params: its parameters.
-      tokens_BL: (B, L) sequences; of an encoder-decoder the targets, from the start token.
-      inputs: what the model takes before the tokens: the sources.
-      weights_BL: (B, L - 1), 0 for labels that do not count, such as padding.
+      tokens_BL: (B, L) sequences; for an encoder-decoder the targets, from the start token on.
+      inputs: what the model takes before the tokens, such as the sources.
+      weights_BL: (B, L - 1), 0 for labels that do not count, such as padding; None: all count.
       more: keyword arguments of the model.
     """
     logits_BLV = apply(params, *inputs, tokens_BL[:, :-1], **more)
@@ -36,17 +38,18 @@ def sliding_log_probabilities(
 ) -> jax.Array:
     """(L - 1,) log p of each token but the first given those before it in its window, in nats.
 
-    Every token is a label once (Press et al. 2021, appendix B): all of the first window, of each further
+    Every token is a label once (Press et al. 2021, appendix B): in the first window all are, and in each later
     one, `stride` tokens on, the last `stride`, which have at least `window` - `stride` + 1 tokens before
-    them. With a stride of `window` these are blocks side by side. exp(-mean) is the perplexity.
+    them. With a stride of `window` the windows do not overlap. exp(-mean) is the perplexity. NaN for ids
+    outside of the vocabulary.
 
     Args:
       apply: a pure causal model.
       params: its parameters.
       tokens_L: (L,), at least two.
-      window: tokens that the model reads at once, its `max_length`.
+      window: tokens that the model reads at once, such as its `max_length`.
       stride: tokens from the start of one window to the next.
-      batch_size: windows that are read side by side.
+      batch_size: windows per batch.
 
     Raises:
       ConfigError: the stride is not in [1, window], or there is nothing to predict.
@@ -57,7 +60,7 @@ def sliding_log_probabilities(
         raise ConfigError(f"sliding_log_probabilities: {labels + 1} tokens leave nothing to predict")
     windows = 1 + max(0, -(-(labels - window) // stride))
     starts = np.arange(-(-windows // batch_size) * batch_size) * stride
-    # What only fills the last window, or the last batch, comes after all real tokens and is cut off in the end.
+    # Padding of the last window or batch comes after all real tokens and is cut off at the end.
     padded = jnp.pad(tokens_L, (0, int(starts[-1]) + window + 1 - len(tokens_L)))
 
     def read(starts_B):

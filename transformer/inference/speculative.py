@@ -1,4 +1,4 @@
-"""Speculative decoding: a small model guesses some tokens, and the large one reads them all at once."""
+"""Speculative decoding: a small model guesses several tokens, and the large one reads them all at once."""
 
 import functools
 from collections.abc import Mapping
@@ -32,25 +32,28 @@ def speculate(
     inputs: Mapping[str, Any] | None = None,
     key: jax.Array | None = None,
 ) -> tuple[Generated, jax.Array]:
-    """What `generate` does, by the same law, with fewer passes of the model (Leviathan et al. 2023, algorithm 1).
+    """`generate` with the same distribution and fewer passes of the model (Leviathan et al. 2023, algorithm 1).
 
     Args:
       apply: the pure model whose continuations are wanted.
       params: its parameters.
-      draft_apply: a faster model of the same vocabulary.
+      draft_apply: a faster model with the same vocabulary.
       draft_params: its parameters.
       prompt_BL: (B, L) int32, L at least 1.
-      num_tokens: the most tokens to choose.
+      num_tokens: the largest number of tokens to choose.
       ahead: tokens that are guessed before the model reads them, γ in the paper.
-      strategy: `Greedy()` or `Sample(…)`, of both models.
-      stop: as all that follows, what it is for `generate`; `inputs` are those of both models.
+      strategy: `Greedy()` or `Sample(…)`, for both models.
+      stop: as in `generate`.
+      lengths_B: as in `generate`.
+      inputs: as in `generate`, the same for both models.
+      key: as in `generate`.
 
     Returns:
-      The continuations, and (B,) how often the model was asked to read guesses: `num_tokens` - 1 times
-      where all are wrong, and ⌈(`num_tokens` - 1) / (`ahead` + 1)⌉ where all are right.
+      The continuations, and (B,) how often the model read guesses: `num_tokens` - 1 times where all are
+      wrong, and ⌈(`num_tokens` - 1) / (`ahead` + 1)⌉ times where all are right.
 
     Raises:
-      ConfigError: what `generate` raises; the strategy is no such, or the vocabularies differ.
+      ConfigError: as `generate`, or the strategy does not choose token by token, or the vocabularies differ.
     """
     if num_tokens < 1:
         raise ConfigError(f"speculate: num_tokens {num_tokens} is not a positive number")
@@ -69,36 +72,36 @@ def speculate(
 
 
 class SpeculativeState(NamedTuple):
-    """Where decoding is. The latest token of each sequence is chosen and not yet read."""
+    """The state of decoding. The latest token of each sequence is chosen and not yet read."""
 
     round: jax.Array
-    """() int32."""
+    """Rounds so far, () int32."""
     cache: Cache
     draft_cache: Cache
     tokens_BT: jax.Array
-    """The chosen tokens; 0 where none is."""
+    """The chosen tokens; 0 where none is chosen yet."""
     log_probability_B: jax.Array
     lengths_B: jax.Array
-    """Tokens of each sequence, the end token included."""
+    """Number of tokens of each sequence, the end token included."""
     finished_B: jax.Array
     rounds_B: jax.Array
-    """In which a sequence was not finished."""
+    """Rounds until each sequence was finished."""
 
 
 class Guesses(NamedTuple):
-    """What the draft says in a round; A is one more than the tokens that are guessed."""
+    """Guesses of the draft in a round; A is one more than the number of guesses."""
 
     cache: Cache
     read_BA: jax.Array
-    """The latest token and the guesses behind it, each of which was read."""
+    """The latest token and the guesses after it, all of which the draft has read."""
     laws_BAV: jax.Array
-    """Of the token behind each."""
+    """The draft's distribution of the token after each of `read_BA`."""
     tokens_BT: jax.Array
     """All tokens so far with the guesses in their places."""
 
 
 class Speculation(NamedTuple):
-    """Two models and what they are to do."""
+    """Speculative decoding with a model and its draft."""
 
     model: Prompt
     draft: Prompt
@@ -107,7 +110,7 @@ class Speculation(NamedTuple):
     key: jax.Array
 
     def run(self) -> tuple[Generated, jax.Array]:
-        """Continuations, and the rounds each of them took."""
+        """(continuations, number of rounds of each, (B,))."""
         (logits_BV, cache), (draft_BV, draft_cache) = self.model.read(self.ahead), self.draft.read(self.ahead)
         if logits_BV.shape != draft_BV.shape:
             raise ConfigError(f"speculate: vocabularies of {logits_BV.shape[1]} and {draft_BV.shape[1]} tokens differ")
@@ -124,7 +127,7 @@ class Speculation(NamedTuple):
         return Generated(end.tokens_BT, end.lengths_B, end.log_probability_B), end.rounds_B
 
     def step(self, state: SpeculativeState, *, read: Reader, draft_read: Reader) -> SpeculativeState:
-        """Guess, read the guesses, keep those that the model accepts and one token of its own behind them."""
+        """Guess, read the guesses, keep those that the model accepts, and add one token of its own."""
         draft_key, accept_key, own_key = jax.random.split(jax.random.fold_in(self.key, state.round + 1), 3)
         # The last token that may be chosen is never read.
         missing_B1 = jnp.where(state.finished_B, 0, self.model.num_tokens - state.lengths_B)[:, None]
@@ -137,14 +140,14 @@ class Speculation(NamedTuple):
         def behind_accepted(array_BAV):
             return jnp.take_along_axis(array_BAV, accepted_B[:, None, None], 1)[:, 0]
 
-        # Where a guess was refused, what the draft made too likely is not drawn again.
+        # After a rejection sample from max(p - q, 0) (algorithm 1).
         surplus_BV = jnp.where(refused_B[:, None], behind_accepted(guesses.laws_BAV), 0.0)
         left_BV = jnp.maximum(behind_accepted(laws_BAV) - surplus_BV, 0.0)
         own_B1 = jax.random.categorical(own_key, jnp.log(left_BV)).astype(jnp.int32)[:, None]
         guessed_BA = jnp.roll(guesses.read_BA, -1, 1)
         new_BA = jnp.where(jnp.arange(self.ahead + 1) < accepted_B[:, None], guessed_BA, own_B1)
         count_B = jnp.where(state.finished_B, 0, accepted_B + 1)
-        # Of what was read in this round stays the token before it and the accepted ones.
+        # Of the tokens read in this round, the latest one and the accepted guesses stay.
         next_position_B = state.cache.next_position_B + count_B
         state = self.append(state, new_BA, logits_BAV, count_B)
         caches = {"cache": rewind(cache, next_position_B), "draft_cache": rewind(guesses.cache, next_position_B)}
@@ -153,7 +156,7 @@ class Speculation(NamedTuple):
         )
 
     def guess(self, state: SpeculativeState, readable_BA: jax.Array, read: Reader, key: jax.Array) -> Guesses:
-        """Let the draft continue by itself; it reads its last guess too, so that it has read what the model has."""
+        """Let the draft continue on its own; it reads its last guess too, so that both models have read the same."""
         rows_B = jnp.arange(len(readable_BA))
 
         def one(carry, inputs):
@@ -171,7 +174,7 @@ class Speculation(NamedTuple):
         return Guesses(cache, read_AB.T, jnp.moveaxis(laws_ABV, 0, 1), tokens_BT)
 
     def laws(self, logits_BAV: jax.Array, tokens_BT: jax.Array, lengths_B: jax.Array) -> jax.Array:
-        """(B, A, V) of the strategy behind every token that was read."""
+        """The strategy's distribution after every token that was read, (B, A, V)."""
 
         def law(logits_BV, i):
             return self.strategy.law(self.strategy.process(logits_BV, self.model, tokens_BT, lengths_B + i))
@@ -181,7 +184,7 @@ class Speculation(NamedTuple):
     def accept(
         self, guesses: Guesses, laws_BAV: jax.Array, readable_BA: jax.Array, key: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        """(B,) how many guesses are kept, each with probability min(1, p / q), and whether one was refused."""
+        """(B,) number of guesses kept, each with probability min(1, p / q), and whether one was rejected."""
         guessed_BG, offered_BG = guesses.read_BA[:, 1:, None], readable_BA[:, 1:]
         p_BG, q_BG = (jnp.take_along_axis(laws[:, :-1], guessed_BG, 2)[..., 0] for laws in (laws_BAV, guesses.laws_BAV))
         kept_BG = offered_BG & (jax.random.uniform(key, p_BG.shape) * q_BG < p_BG)
@@ -191,7 +194,7 @@ class Speculation(NamedTuple):
     def append(
         self, state: SpeculativeState, new_BA: jax.Array, logits_BAV: jax.Array, count_B: jax.Array
     ) -> SpeculativeState:
-        """The state with the first `count_B` of new tokens, up to a stop token."""
+        """The state with the first `count_B` of the new tokens, up to a stop token."""
         rows_B1, place_A, T = jnp.arange(len(new_BA))[:, None], jnp.arange(new_BA.shape[1]), self.model.num_tokens
         inside_BA = place_A < count_B[:, None]
         ends_BA = jnp.zeros(new_BA.shape, jnp.bool) if self.model.stop is None else new_BA == self.model.stop

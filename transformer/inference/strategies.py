@@ -1,4 +1,4 @@
-"""How a sequence is chosen: strategies as values."""
+"""Strategies: how the tokens of a sequence are chosen."""
 
 import abc
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ class Strategy(Variant, abc.ABC):
     """How sequences are decoded."""
 
     processors: tuple[Processor, ...] = ()
-    """What is done to the logits before, in this order."""
+    """Functions applied to the logits first, in this order."""
 
     @abc.abstractmethod
     def decode(self, prompt: Prompt, key: jax.Array | None) -> Generated:

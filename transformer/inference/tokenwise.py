@@ -1,4 +1,4 @@
-"""Token after token: a state, a condition, and a step."""
+"""Decoding token by token: a state, a condition, and a step."""
 
 import abc
 import functools
@@ -17,35 +17,35 @@ from transformer.inference.strategies import Strategy
 
 
 class DecodingState(NamedTuple):
-    """Where decoding is."""
+    """The state of decoding."""
 
     step: jax.Array
     """Tokens chosen so far, int32."""
     logits_BV: jax.Array
-    """Of the next token."""
+    """Logits of the next token."""
     cache: Cache
     tokens_BT: jax.Array
-    """The chosen tokens; 0 where none is."""
+    """The chosen tokens; 0 where none is chosen yet."""
     log_probability_B: jax.Array
-    """Of the chosen tokens under the model, whatever the strategy."""
+    """log P of the chosen tokens under the model itself, whatever the strategy, in nats."""
     lengths_B: jax.Array
-    """Tokens of each sequence, the end token included."""
+    """Number of tokens of each sequence, the end token included."""
     finished_B: jax.Array
 
 
 class TokenStrategy(Strategy):
-    """Chooses one token from the logits, for every sequence by itself."""
+    """Chooses one token from the logits, separately for every sequence."""
 
     random: ClassVar[bool] = True
     """Whether the choice depends on the key."""
 
     @abc.abstractmethod
     def __call__(self, logits_BV: jax.Array, key: jax.Array) -> jax.Array:
-        """(B,) int32."""
+        """The chosen tokens, (B,) int32."""
 
     @abc.abstractmethod
     def law(self, logits_BV: jax.Array) -> jax.Array:
-        """(B, V) the probability with which each token is chosen."""
+        """The probability with which each token is chosen, (B, V)."""
 
     def decode(self, prompt, key):
         if key is None and self.random:
@@ -92,7 +92,7 @@ class TokenStrategy(Strategy):
 
 @dataclass(frozen=True)
 class Greedy(TokenStrategy):
-    """The most likely token; of equal ones the first."""
+    """The most likely token; among equally likely ones the first."""
 
     random = False
 
@@ -105,15 +105,16 @@ class Greedy(TokenStrategy):
 
 @dataclass(frozen=True)
 class Sample(TokenStrategy):
-    """A random token from softmax(logits / temperature), cut to the likely ones; the cuts combine."""
+    """A random token from softmax(logits / temperature), restricted to likely tokens; restrictions combine."""
 
     temperature: float = 1.0
+    """Divides the logits; positive."""
     top_k: int | None = None
-    """The k most likely tokens (Fan et al. 2018); tokens as likely as the k-th count too."""
+    """Keep the k most likely tokens (Fan et al. 2018) and those as likely as the k-th."""
     top_p: float | None = None
-    """The fewest most likely tokens that have this probability together (Holtzman et al. 2019)."""
+    """Keep the fewest tokens that together have this probability (Holtzman et al. 2019); in (0, 1]."""
     min_p: float | None = None
-    """Tokens with at least this share of the highest probability (Nguyen et al. 2024)."""
+    """Keep tokens with at least this share of the highest probability (Nguyen et al. 2024); in (0, 1]."""
 
     def __post_init__(self):
         if self.temperature <= 0:
@@ -126,7 +127,7 @@ class Sample(TokenStrategy):
                 raise ConfigError(f"sample.{name}: {value} is not in (0, 1]")
 
     def cut(self, logits_BV: jax.Array) -> jax.Array:
-        """The logits of softmax, NEVER for tokens that are cut off."""
+        """The logits over temperature, NEVER for tokens that are cut off."""
         logits_BV = logits_BV / self.temperature
         if self.top_k is not None and self.top_k < logits_BV.shape[-1]:
             lowest = jax.lax.top_k(logits_BV, self.top_k)[0][:, -1:]

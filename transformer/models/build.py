@@ -1,4 +1,4 @@
-"""From a config to its model."""
+"""Builds the model of a config."""
 
 import functools
 
@@ -16,10 +16,14 @@ from transformer.models.pure import Apply, Params, abstract, split
 
 @functools.singledispatch
 def build(config: ModelConfig, *, key: jax.Array) -> nnx.Module:
-    """The model that a config describes: its type says which kind.
+    """The model that a config describes; the type of the config decides the kind of model.
+
+    Args:
+      config: with the sizes that data would set, such as `vocab_size`.
+      key: decides the initial values.
 
     Raises:
-      ConfigError: `vocab_size` or another size that comes from the data is not set.
+      ConfigError: such a size is not set.
     """
     return LanguageModel(config, key=key)
 

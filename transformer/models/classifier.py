@@ -1,4 +1,4 @@
-"""Encoders that end in a class: of a text, of each of its tokens, or of an image."""
+"""Encoders with classes as output: of a text, of each of its tokens, or of an image."""
 
 import dataclasses
 
@@ -35,7 +35,7 @@ class Classifier(Transformer):
         self.head = Dense(config.d_model, config.num_classes, initializer=Normal(0.02), bias=True, key=at(key, "head"))
 
     def make_embedding(self, config, *, key: jax.Array) -> nnx.Module:
-        """Of the inputs, (B, …) to (B, L, D)."""
+        """The embedding of the inputs, (B, …) to (B, L, D)."""
         return Embedding(config.vocab_size, config, types=config.token_types, key=key)
 
     def __call__(
@@ -51,10 +51,10 @@ class Classifier(Transformer):
 
         Args:
           inputs: tokens (B, L), integers in [0, V).
-          valid_BL: False for padding, which has no say.
-          types_BL: the type of each token, of a model with `token_types`; None: 0.
+          valid_BL: False for padding, which is ignored.
+          types_BL: the type of each token, in a model with `token_types`; None: 0.
           key: turns dropout on.
-          with_penalty: also return what the layers add to the loss, a scalar.
+          with_penalty: whether to also return what the layers add to the loss, a scalar.
         """
         types = {} if types_BL is None else {"types_BL": types_BL}
         x_BLD = self.embedding(inputs, **types)  # pyright: ignore[reportCallIssue]

@@ -11,7 +11,7 @@ from transformer.modules.transformer import Transformer
 
 
 class Encoder(Transformer):
-    """The states of tokens, for whatever is read off them."""
+    """The states of tokens, for use by anything else."""
 
     def __init__(self, config: ModelConfig, *, key: jax.Array):
         super().__init__(config, key=key)
@@ -25,6 +25,6 @@ class Encoder(Transformer):
         types_BL: jax.Array | None = None,
         key: jax.Array | None = None,
     ) -> jax.Array:
-        """(B, L, D); padding, where `valid_BL` is False, is not attended to; `types_BL` as in a language model."""
+        """States (B, L, D); padding (`valid_BL` False) is not attended to; `types_BL` as in a language model."""
         tokens = Tokens.at(jnp.arange(tokens_BL.shape[1]), valid=valid_BL)
         return self.transform(self.embedding(tokens_BL, types_BL), tokens, key=key)[0]

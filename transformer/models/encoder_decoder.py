@@ -49,9 +49,9 @@ class EncoderDecoder(nnx.Module):
           source_BS: integers in [0, source vocabulary).
           target_BL: integers in [0, V).
           source_valid_BS: False for padding of the source.
-          valid_BL: the same of the target.
+          valid_BL: the same for the target.
           key: turns dropout on.
-          with_penalty: also return what the layers add to the loss, a scalar.
+          with_penalty: whether to also return what the layers add to the loss, a scalar.
         """
         memory, penalty = self.encode(source_BS, source_valid_BS, key=below(key, "encoder"))
         tokens, own = Tokens.at(jnp.arange(target_BL.shape[1]), valid=valid_BL), below(key, "decoder")
@@ -63,7 +63,7 @@ class EncoderDecoder(nnx.Module):
     def encode(
         self, source_BS: jax.Array, source_valid_BS: jax.Array | None = None, *, key=None
     ) -> tuple[Memory, jax.Array]:
-        """The states of the source, for the decoder, and what the layers add to the loss."""
+        """(states of the source, for the decoder; what the layers add to the loss)."""
         tokens = Tokens.at(jnp.arange(source_BS.shape[1]), valid=source_valid_BS)
         embedding = self.embedding if self.source_embedding is None else self.source_embedding
         with scope("encoder"):
@@ -79,7 +79,7 @@ class EncoderDecoder(nnx.Module):
         *,
         ahead: int = 0,
     ) -> Cache:
-        """A cache without target tokens, the latest `ahead` of which may be taken back.
+        """A cache without target tokens, of which the latest `ahead` can be undone (`rewind`).
 
         Keys and values of the source are computed here, once.
         """
@@ -91,13 +91,13 @@ class EncoderDecoder(nnx.Module):
     def extend(
         self, tokens_BL: jax.Array, cache: Cache, *, valid_BL: jax.Array | None = None, blocks=None
     ) -> tuple[jax.Array, Cache]:
-        """Logits (B, L, V) of target tokens that follow those in the cache, and the cache with them."""
+        """(logits (B, L, V) after each of these target tokens, the cache with them); they follow those in the cache."""
         with scope("decoder"):
             x_BLD, cache = self.decoder.transform_next(self.embedding(tokens_BL), cache, valid_BL, blocks)
         return self._logits(x_BLD), cache
 
     def reader(self) -> Reader:
-        """`extend` for use in a loop: the layers are taken apart here, once."""
+        """`extend` for use in a loop: the stacked layers are taken apart once, here."""
         return functools.partial(self.extend, blocks=list(self.decoder.blocks))
 
     def _logits(self, x_BLD: jax.Array) -> jax.Array:

@@ -1,4 +1,4 @@
-"""Patches in, patches out: images are reconstructed from those patches that are shown."""
+"""Images in, images out: images are reconstructed from those of their patches that are shown."""
 
 import dataclasses
 from typing import Any
@@ -35,13 +35,13 @@ class ImageToImage(Transformer):
         return join(patches_BPX, self.size, self.columns)
 
     def patches(self, images_BYXC: jax.Array) -> jax.Array:
-        """(B, patches, numbers of a patch)."""
+        """The patches of images, (B, patches, patch_dim)."""
         return cut(images_BYXC, self.size)
 
     def predict_patches(
         self, images_BYXC: jax.Array, *, hidden_BP: jax.Array | None = None, key=None, with_penalty: bool = False
     ) -> Any:
-        """(B, patches, numbers of a patch), float32; and what the layers add to the loss where asked for."""
+        """Patches (B, patches, patch_dim), float32; with `with_penalty` also what the layers add to the loss."""
         x_BPD = self.embedding(images_BYXC)
         if hidden_BP is not None:
             x_BPD = jnp.where(hidden_BP[..., None], self.hidden()["token"].astype(x_BPD.dtype), x_BPD)

@@ -34,7 +34,7 @@ class LanguageModel(Transformer):
         self.embedding = Embedding(config.vocab_size, config, types=config.token_types, key=at(key, "embedding"))
         ahead = [dataclasses.replace(config, pattern=Pattern(), carry=NoCarry())] * config.future_tokens
         self.future = nnx.List(Block(c, key=at(key, "future", i)) for i, c in enumerate(ahead))
-        # Untied, a table of its own for the output: Press and Wolf 2017 tie the two.
+        # Untied, the output has its own table; Press and Wolf 2017 tie the two.
         self.output = None if config.tie_embeddings else Embedding(config.vocab_size, config, key=at(key, "output"))
         self.logits = Logits(config, key=at(key, "logits"))
 
@@ -55,16 +55,16 @@ class LanguageModel(Transformer):
         Args:
           tokens_BL: integers in [0, V).
           positions_BL: (B or 1, L); None counts from 0.
-          segments_BL: packed documents do not see each other.
+          segments_BL: which packed document a token belongs to; documents do not see each other.
           valid_BL: False for padding, which nothing attends to.
-          types_BL: the type of each token, of a model with `token_types`; None: 0.
-          mask: instead of the model's own direction, `Causal() | Prefix(n)` for a prefix language
+          types_BL: the type of each token, in a model with `token_types`; None: 0.
+          mask: replaces the model's own direction: `Causal() | Prefix(n)` gives a prefix language
             model; padding and segments are always respected.
           key: turns dropout on.
-          with_penalty: also return what the layers add to the loss, a scalar.
+          with_penalty: whether to also return what the layers add to the loss, a scalar.
 
         Raises:
-          ConfigError: longer than `max_length` under a position that does not extrapolate.
+          ConfigError: the tokens are more than `max_length`, and the position does not extrapolate.
         """
         positions = jnp.arange(tokens_BL.shape[1]) if positions_BL is None else positions_BL
         tokens = Tokens.at(positions, segments_BL, valid_BL)
@@ -82,9 +82,9 @@ class LanguageModel(Transformer):
         key: jax.Array | None = None,
         with_penalty: bool = False,
     ) -> Any:
-        """Logits (1 + future_tokens, B, L, V): of the next token as `__call__` has them, then of each one further.
+        """Logits (1 + future_tokens, B, L, V): those of `__call__` for the next token, then those for each later one.
 
-        A block for each reads what the last block wrote (Gloeckle et al. 2024, section 2).
+        For each later token one more block reads the output of the stack (Gloeckle et al. 2024, section 2).
         """
         positions = jnp.arange(tokens_BL.shape[1]) if positions_BL is None else positions_BL
         tokens = Tokens.at(positions, segments_BL, valid_BL)
@@ -99,33 +99,33 @@ class LanguageModel(Transformer):
         return (logits, penalty) if with_penalty else logits
 
     def beginning(self, batch_size: int) -> Earlier:
-        """What is earlier at the beginning of texts: nothing, with room for `memory_length` tokens."""
+        """The empty memory with which texts begin, with room for `memory_length` tokens."""
         return self.nothing_earlier(batch_size, self.embedding.dtype)
 
     def follow(
         self, tokens_BL: jax.Array, earlier: Earlier, *, key: jax.Array | None = None, with_penalty: bool = False
     ) -> Any:
-        """Logits of a segment that follows what is earlier, and what is earlier behind it (Dai et al. 2019).
+        """(logits (B, L, V) of the next segment, memory for the one after it) (Dai et al. 2019).
 
-        Tokens attend to the states of the `memory_length` before the segment, where no gradient goes.
+        Tokens also attend to the states of the `memory_length` tokens before the segment, without a gradient.
         """
         x_BLD, penalty, earlier = self.transform_following(self.embedding(tokens_BL), earlier, key=key)
         answer = self._logits(x_BLD), earlier
         return (answer, penalty) if with_penalty else answer
 
     def start(self, batch_size: int, capacity: int, *, ahead: int = 0) -> Cache:
-        """An empty cache for sequences of `capacity` tokens, the latest `ahead` of which may be taken back."""
+        """An empty cache for `capacity` tokens, of which the latest `ahead` can be undone (`rewind`)."""
         return self.empty_cache(batch_size, capacity, ahead, self.embedding.dtype)
 
     def extend(
         self, tokens_BL: jax.Array, cache: Cache, *, valid_BL: jax.Array | None = None, blocks=None
     ) -> tuple[jax.Array, Cache]:
-        """Logits (B, L, V) of tokens that follow those in the cache, and the cache with them."""
+        """(logits (B, L, V) after each of these tokens, the cache with them); they follow those in the cache."""
         x_BLD, cache = self.transform_next(self.embedding(tokens_BL), cache, valid_BL, blocks)
         return self._logits(x_BLD), cache
 
     def reader(self) -> Reader:
-        """`extend` for use in a loop: the layers are taken apart here, once."""
+        """`extend` for use in a loop: the stacked layers are taken apart once, here."""
         return functools.partial(self.extend, blocks=list(self.blocks))
 
     def _logits(self, x_BLD: jax.Array) -> jax.Array:

@@ -1,4 +1,4 @@
-"""From modules to pure functions: parameters as a nested dict of arrays, and `apply(params, …)`."""
+"""Modules as pure functions: parameters as a nested dict of arrays, and `apply(params, …)`."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -18,7 +18,7 @@ Apply = Callable[..., Any]
 
 
 def abstract(build: Callable[[jax.Array], nnx.Module]) -> nnx.Module:
-    """The module `build(key)` with shapes in place of arrays; nothing is computed."""
+    """The module `build(key)` with shapes in place of arrays; nothing is computed. Raises what `build` raises."""
     return nnx.eval_shape(lambda: build(jax.random.key(0)))
 
 
@@ -41,7 +41,7 @@ def specs(model: nnx.Module) -> Params:
 
 
 def initialize(build: Callable[[jax.Array], nnx.Module], key: jax.Array, initial_scale: ArrayLike = 1.0) -> Params:
-    """The parameters of `build(key)`, random values times `initial_scale`; pure, so jit or map it."""
+    """The parameters of `build(key)`, random values times `initial_scale`; a pure function for `jit` and `vmap`."""
     model = build(key)
     return jax.tree.map(
         lambda value, spec: value * initial_scale if spec.initializer.random else value, split(model)[0], specs(model)
@@ -49,10 +49,10 @@ def initialize(build: Callable[[jax.Array], nnx.Module], key: jax.Array, initial
 
 
 def overlay(params: Params, given: Params, path: str = "") -> Params:
-    """`params` with the leaves that `given` has in their places.
+    """`params` with the leaves of `given` in place of its own.
 
     Raises:
-      ConfigError: `given` has a leaf where there is none, or one of another shape or dtype.
+      ConfigError: `given` has a leaf where `params` has none, or one of another shape or dtype.
     """
     if unknown := sorted(given.keys() - params.keys()):
         raise ConfigError(f"no parameter {path}{unknown[0]}{nearest(unknown[0], params)}")

@@ -14,7 +14,7 @@ from transformer.modules.parameter import at, make_parameter
 
 
 class Dense(nnx.Module):
-    """x · kernel + bias, the kernel (D, F)."""
+    """x · kernel + bias, with a (D, F) kernel."""
 
     def __init__(
         self, d_in: int, d_out: int, *, initializer: Initializer, bias: bool, key: jax.Array, gain: float = 1.0
@@ -27,9 +27,9 @@ class Dense(nnx.Module):
 
 
 def fused(x: jax.Array, layers: Sequence[Dense]) -> list[jax.Array]:
-    """The outputs of several layers of the same input, by one product of their joined kernels.
+    """The outputs of several layers with the same input, from one product with their concatenated kernels.
 
-    Kernels that are cut into columns by several devices are not joined: no device has neighbouring columns of all.
+    Kernels cut into columns over several devices are not concatenated: no device has adjacent columns of all.
     """
     kernels = [layer.kernel[...] for layer in layers]
     if len(kernels) == 1 or axis_size(MODEL) > 1:

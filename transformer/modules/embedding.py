@@ -1,4 +1,4 @@
-"""Token embedding, and the logits of tokens by the same kind of table."""
+"""Token embedding, and the logits of tokens from the same kind of table."""
 
 import jax
 import jax.numpy as jnp
@@ -13,9 +13,9 @@ from transformer.modules.parameter import at, make_parameter
 
 
 class Embedding(nnx.Module):
-    """A (V, D) table that is read by token; with `embedding_dim` the product of (V, E) and (E, D).
+    """A (V, D) table looked up by token; with `embedding_dim` the product of a (V, E) and an (E, D) matrix.
 
-    Where there are `types` of tokens, each has a vector that is added.
+    With `types` of tokens, the vector of each token's type is added.
     """
 
     def __init__(self, vocab_size: int | None, config: ModelConfig, *, types: int | None = None, key: jax.Array):
@@ -33,14 +33,14 @@ class Embedding(nnx.Module):
         self.gain = make_parameter(Parameter((), ONES), at(key, "gain")) if config.unit_embeddings else None
 
     def _rows(self) -> jax.Array:
-        """The table, its rows of one length where the config says so."""
+        """The table, with rows of one length under `unit_embeddings`."""
         table = self.table[...]
         if self.gain is None:
             return table
         return self.gain[...] * table * jax.lax.rsqrt(jnp.square(table).sum(-1, keepdims=True) + 1e-12)
 
     def __call__(self, tokens_BL: jax.Array, types_BL: jax.Array | None = None) -> jax.Array:
-        """(B, L, D). A token outside the vocabulary gives NaN; batches are checked before the step.
+        """Embedded tokens (B, L, D). A token outside the vocabulary gives NaN; batches are checked before the step.
 
         Args:
           tokens_BL: integers in [0, V).
@@ -66,5 +66,5 @@ class Embedding(nnx.Module):
 
 
 def _at(table_VD: jax.Array, index_BL: jax.Array) -> jax.Array:
-    """Rows of a table; NaN outside of it."""
+    """Rows of a table; NaN for indices outside of it."""
     return table_VD.at[index_BL].get(mode="fill", fill_value=jnp.nan, wrap_negative_indices=False)

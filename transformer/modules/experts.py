@@ -1,4 +1,4 @@
-"""A feed-forward sublayer of several networks, of which each token goes through some."""
+"""A feed-forward sublayer of experts, of which each token goes through some."""
 
 import jax
 import jax.numpy as jnp
@@ -17,12 +17,12 @@ from transformer.modules.parameter import at, below, make_parameter
 
 
 def make_feed_forward(config: ModelConfig, *, key: jax.Array) -> nnx.Module:
-    """The sublayer of the configuration."""
+    """The feed-forward sublayer of the config."""
     return (Experts if config.feed_forward.num_experts else FeedForward)(config, key=key)
 
 
 class Experts(nnx.Module):
-    """Σ weight · expert(x) over the experts that a token is sent to, and those that all tokens share."""
+    """Σ weight · expert(x) over the experts a token is routed to, plus the shared experts."""
 
     def __init__(self, config: ModelConfig, *, key: jax.Array):
         self.config, self.kind = config, config.feed_forward
@@ -36,7 +36,7 @@ class Experts(nnx.Module):
         self.shared = nnx.List(FeedForward(config, key=at(key, "shared", i)) for i in range(self.kind.shared))
 
     def __call__(self, x_BLD: jax.Array, *, context: Context, key: jax.Array | None = None) -> tuple[jax.Array, Kept]:
-        """(B, L, D), and what imbalance adds to the loss; a key turns dropout on."""
+        """The output (B, L, D), and what the router adds to the loss; a key turns dropout on."""
         x_TD = x_BLD.reshape(-1, x_BLD.shape[-1])
         logits_BLE = named(self.router(x_BLD.astype(jnp.float32)), "router")
         routes, penalty = self.kind.route(logits_BLE, context.tokens.valid)
@@ -54,5 +54,5 @@ class Experts(nnx.Module):
 
 
 def _stacked(count: int, d_in: int, d_out: int, law: Initializer, gain: float) -> Parameter:
-    """Matrices (E, D, F), each by the law of one."""
+    """Matrices (E, D, F), each initialized on its own."""
     return Parameter((count, d_in, d_out), law, gain=gain, stacked=True)

@@ -30,7 +30,7 @@ class FeedForward(nnx.Module):
     def __call__(
         self, x_BLD: jax.Array, *, context: Context | None = None, key: jax.Array | None = None
     ) -> tuple[jax.Array, Kept]:
-        """(B, L, D), and nothing else; a key turns dropout on."""
+        """The output (B, L, D), and an empty `Kept`; a key turns dropout on."""
         branches = [named(h, f"pre_{i}" if i else "pre") for i, h in enumerate(fused(x_BLD, self.branches))]
         hidden = named(self.inner_norm(self.activation(*branches)), "post")
         return self.out(dropout(hidden, self.dropout, key)), Kept()

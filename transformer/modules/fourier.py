@@ -1,4 +1,4 @@
-"""Mixing by a Fourier transform: no parameters."""
+"""Mixing of tokens by a Fourier transform, without parameters."""
 
 import jax
 from flax import nnx
@@ -12,10 +12,10 @@ class FourierMixing(nnx.Module):
     """The real part of the transform over the tokens of a sequence and over features (Lee-Thorp et al. 2021)."""
 
     def __init__(self, config: ModelConfig, *, key: jax.Array):
-        """It has no parameters."""
+        """Creates no parameters."""
 
     def __call__(self, x_BLD: jax.Array, *, context: Context, key: jax.Array | None = None) -> tuple[jax.Array, Kept]:
-        """(B, L, D)."""
+        """The output (B, L, D), and an empty `Kept`."""
         assert context.mask is not None
         together_BLL = context.mask(context.tokens, context.tokens)[:, 0]
         return fourier_mix(x_BLD, together_BLL), Kept()

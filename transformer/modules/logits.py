@@ -10,7 +10,7 @@ from transformer.modules.parameter import Parameters, at
 
 
 class Logits(nnx.Module):
-    """score(readout(x) · tableᵀ + bias), the table being that of an embedding."""
+    """score(readout(x) · tableᵀ + bias), with the table of an embedding."""
 
     def __init__(self, config: ModelConfig, *, key: jax.Array):
         self.config = config
@@ -19,7 +19,7 @@ class Logits(nnx.Module):
         self.output = Parameters(specs, key=at(key, "output"))
 
     def __call__(self, x_BLD: jax.Array, table: Embedding) -> jax.Array:
-        """(B, L, V) float32."""
+        """Logits (B, L, V), float32."""
         logits_BLV = table.logits(self.config.readout(x_BLD, self.readout()))
         for bias_V in self.output().values():
             logits_BLV = logits_BLV + bias_V

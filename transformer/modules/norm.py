@@ -9,7 +9,7 @@ from transformer.modules.parameter import Parameters, at
 
 
 class NormLayer(nnx.Module):
-    """A `Norm` of the configuration and the parameters it asks for."""
+    """A `Norm` of the config with the parameters it asks for."""
 
     def __init__(self, norm: Norm, d_model: int, name: str, *, key: jax.Array):
         self.norm, self.name = norm, name

@@ -1,4 +1,4 @@
-"""Parameters of modules: NNX variables that remember their law of initial values, under keys named by path."""
+"""Parameters of modules: NNX variables that remember their `Parameter`, with random keys folded from their paths."""
 
 import zlib
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ def make_parameter(spec: Parameter, key: jax.Array) -> nnx.Param:
 
 
 class Parameters(nnx.Module):
-    """The parameters of a variant, by name; called `params` where the variant's function takes them."""
+    """The parameters of a variant, by name: the argument `params` of the variant's functions."""
 
     def __init__(self, specs: Mapping[str, Parameter], *, key: jax.Array):
         self.names = tuple(specs)

@@ -11,12 +11,12 @@ from transformer.modules.parameter import at
 
 
 def cut(images_BYXC: jax.Array, size: int) -> jax.Array:
-    """(B, height, width, channels) to (B, patches, numbers of a patch), row by row."""
+    """Cuts images (B, height, width, channels) into patches (B, patches, patch_dim), row by row."""
     return rearrange(images_BYXC, "b (r y) (c x) k -> b (r c) (y x k)", y=size, x=size)
 
 
 def join(patches_BPX: jax.Array, size: int, columns: int) -> jax.Array:
-    """The inverse of `cut` for images of that many patches in a row."""
+    """The inverse of `cut`, for images with `columns` patches in a row."""
     return rearrange(patches_BPX, "b (r c) (y x k) -> b (r y) (c x) k", c=columns, y=size, x=size)
 
 
@@ -30,14 +30,19 @@ class PatchEmbedding(nnx.Module):
         )
 
     def __call__(self, images_BYXC: jax.Array) -> jax.Array:
-        """(B, patches, D)."""
+        """Embedded patches (B, patches, D)."""
         return self.projection(cut(images_BYXC, self.size).astype(self.dtype))
 
 
 def resize_positions(table_PD: jax.Array, grid: tuple[int, int], new_grid: tuple[int, int]) -> jax.Array:
-    """Learned positions of a grid of patches, interpolated to another one (Dosovitskiy et al. 2020, section 3.2).
+    """Learned positions of a grid of patches, interpolated to another grid (Dosovitskiy et al. 2020, section 3.2).
 
-    What stands before the patches in the table is kept.
+    Rows of the table before those of the patches, such as that of a class token, are kept.
+
+    Args:
+      table_PD: (before + rows · columns, D).
+      grid: rows and columns of patches of the table; a wrong number of rows raises an EinopsError.
+      new_grid: rows and columns of the result, (before + new rows · new columns, D).
     """
     before = table_PD.shape[0] - grid[0] * grid[1]
     image = rearrange(table_PD[before:], "(r c) d -> r c d", r=grid[0])

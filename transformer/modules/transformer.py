@@ -1,4 +1,4 @@
-"""The part that all models share: positions, a stack of blocks, a final norm."""
+"""What all models share: positions, a stack of blocks, a final norm."""
 
 from collections.abc import Sequence
 
@@ -23,7 +23,7 @@ from transformer.modules.stack import Stack
 
 
 class Transformer(nnx.Module):
-    """Vectors in, vectors out; its subclasses say what is embedded and what is read off."""
+    """Vectors in, vectors out; subclasses define the embedding and the output."""
 
     def __init__(self, config: ModelConfig, *, max_length: int | None = None, cross: bool = False, key: jax.Array):
         self.config = config
@@ -45,7 +45,7 @@ class Transformer(nnx.Module):
 
     @property
     def span(self) -> int | None:
-        """How many of the latest tokens some layer needs; None: all."""
+        """Number of latest tokens that some layer needs, the size of a ring cache; None: all."""
         if not self.config.resolution.whole:
             return None
         spans = [self.config.layer_config(i).reach.span for i in range(self.config.pattern.period)]
@@ -53,7 +53,7 @@ class Transformer(nnx.Module):
         return None if None in spans else max(span for span in spans if span is not None)
 
     def check_length(self, length: int) -> None:
-        """Raise `ConfigError` where there are more tokens than the positions have a meaning for."""
+        """Raise `ConfigError` where there are more tokens than positions are defined for."""
         if length > self.max_length and not self.config.position.extrapolates:
             raise ConfigError(
                 f"model: {length} tokens are more than max_length {self.max_length}, and position "
@@ -64,9 +64,9 @@ class Transformer(nnx.Module):
                 raise ConfigError(f"model: {length} tokens are more than the {choice.longest} of {choice}")
 
     def mask_of(self, tokens: Tokens, mask: Mask | None = None) -> Mask:
-        """The mask of self-attention: `mask` instead of the model's direction; padding and segments always.
+        """The mask of self-attention: the model's direction, or `mask` in place of it, with padding and segments.
 
-        How far a layer looks it knows itself.
+        Each layer adds the mask of its own reach.
         """
         mask = (Causal() if self.config.causal else Full()) if mask is None else mask
         mask = mask if tokens.valid is None else mask & Padding()
@@ -75,21 +75,21 @@ class Transformer(nnx.Module):
     def transform(
         self, x_BLD: jax.Array, tokens: Tokens, *, mask: Mask | None = None, memory: Memory | None = None, key=None
     ) -> tuple[jax.Array, jax.Array]:
-        """(B, L, D) to (B, L, D), and what the layers add to the loss."""
+        """(states (B, L, D) from embedded tokens (B, L, D), what the layers add to the loss)."""
         if mask is not None and not self.config.resolution.whole:
-            raise ConfigError(f"model.resolution: {mask} is about tokens, and {self.config.resolution} has fewer")
+            raise ConfigError(f"model.resolution: {mask} is for tokens, and {self.config.resolution} has fewer")
         context = Context(tokens, self.mask_of(tokens, mask), memory=memory)
         stream, penalty, _, _ = self._through_blocks(x_BLD, context, key=key)
         return self._end(stream, tokens.valid), penalty
 
     def nothing_earlier(self, batch_size: int, dtype) -> Earlier:
-        """At the beginning of texts that are read segment by segment.
+        """The empty memory, for the beginning of texts that are read segment by segment.
 
         Raises:
-          ConfigError: the model keeps nothing of earlier segments.
+          ConfigError: the model keeps no memory.
         """
         if self.config.memory_length is None:
-            raise ConfigError("model.memory_length: none, and so nothing is kept of earlier segments; give a number")
+            raise ConfigError("model.memory_length is not set, so the model has no memory of earlier segments")
         return nothing_earlier(
             batch_size, self.config.num_layers, self.config.memory_length, self.config.d_model, dtype
         )
@@ -97,7 +97,7 @@ class Transformer(nnx.Module):
     def transform_following(
         self, x_BLD: jax.Array, earlier: Earlier, *, key=None
     ) -> tuple[jax.Array, jax.Array, Earlier]:
-        """`transform` of the segment that follows what is earlier, and what is earlier behind it."""
+        """`transform` of the next segment, and the memory for the one after it."""
         length = x_BLD.shape[1]
         tokens = Tokens.at(earlier.next_position_B[:, None] + jnp.arange(length))
         slots = earlier.and_these(tokens)
@@ -105,7 +105,7 @@ class Transformer(nnx.Module):
         states_NBMD = jnp.moveaxis(earlier.states_BNMD, 1, 0)
         stream, penalty, _, states_NBMD = self._through_blocks(x_BLD, context, earlier_NBMD=states_NBMD, key=key)
         assert states_NBMD is not None
-        # Where only distances count, positions stay small and exact.
+        # Where only distances matter, positions are kept small and so exact.
         next_position_B = earlier.next_position_B + (0 if self.config.relative else length)
         after = earlier.after(tokens, jnp.moveaxis(states_NBMD, 0, 1), next_position_B)
         return self._end(stream, None), penalty, after
@@ -113,7 +113,7 @@ class Transformer(nnx.Module):
     def _through_blocks(
         self, x_BLD: jax.Array, context: Context, *, earlier_NBMD: jax.Array | None = None, key=None
     ) -> tuple[Stream, jax.Array, Context, jax.Array | None]:
-        """The stream after the last block, the penalty, what the blocks knew, and what is earlier behind the tokens."""
+        """(stream after the last block, penalty, context of the blocks, states for the next segment)."""
         config, tokens = self.config, context.tokens
         self.check_length(tokens.length)
         if tokens.segments is not None and config.mixes_tokens:
@@ -145,14 +145,14 @@ class Transformer(nnx.Module):
         return self.config.residual.start(self.embedding_norm(x_BLD, tokens.valid), self.config.num_layers)
 
     def _end(self, stream, valid_BL: jax.Array | None) -> jax.Array:
-        """What is read off the stream after the last block."""
+        """The states (B, L, D) from the stream after the last block."""
         return named(self.config.residual.end(stream, lambda x: self.final_norm(x, valid_BL)), "final_norm.out")
 
     def empty_cache(self, batch_size: int, capacity: int, ahead: int, dtype) -> Cache:
-        """Slots for `capacity` tokens, or for as many as the reach needs and the `ahead` latest that may be taken back.
+        """A cache of `capacity` slots, or of as many as the reach needs, plus the `ahead` latest that can be undone.
 
         Raises:
-          ConfigError: there are more than the positions have a meaning for, or the model is not causal.
+          ConfigError: the capacity is more than positions are defined for, or the model is not causal.
         """
         config = self.config
         if not config.causal:
@@ -169,7 +169,7 @@ class Transformer(nnx.Module):
         )
 
     def is_ring(self, slots: int) -> bool:
-        """Whether a later token may take the slot of an earlier one, which is out of reach."""
+        """Whether a later token may overwrite the slot of an earlier one that is out of reach."""
         return self.span is not None and slots >= self.span
 
     def transform_next(
@@ -177,7 +177,7 @@ class Transformer(nnx.Module):
     ) -> tuple[jax.Array, Cache]:
         """`transform` of the tokens after those in the cache, and the cache with them.
 
-        `blocks` are those of the stack where they were taken apart before, outside of a loop.
+        `blocks` are those of the stack, where they were taken apart before, outside of a loop.
         A token past the capacity of a cache that is no ring gives NaN.
         """
         valid_BL = jnp.ones(x_BLD.shape[:2], jnp.bool) if valid_BL is None else valid_BL
@@ -185,7 +185,7 @@ class Transformer(nnx.Module):
         positions_BL = cache.next_position_B[:, None] + jnp.maximum(steps_BL - 1, 0)
         tokens = Tokens.at(positions_BL, valid=valid_BL)
         places = places_of(tokens, cache.capacity, cache.written)
-        # One more token than the slots beyond the span, and the first of them misses what the last pushes out.
+        # With more new tokens than spare slots, the last would overwrite keys that the first still attends to.
         crowded = self.is_ring(cache.capacity) and tokens.length > cache.capacity - (self.span or 0) + 1
         slots, after = append_tokens(cache.tokens, tokens, places, crowded=crowded)
         slotted = {"slots": slots, "slot_places": places, "crowded": crowded}
@@ -202,7 +202,7 @@ class Transformer(nnx.Module):
         return x_BLD, cache._replace(layers=layers, tokens=after, written=written, next_position_B=next_position_B)
 
     def _read_again(self, x_BLD: jax.Array, cache: Cache, context: Context) -> tuple[jax.Array, tuple[jax.Array]]:
-        """The states of new tokens, and the embedded tokens with them, all of which are read from the first on."""
+        """(states of the new tokens, embedded tokens with the new ones); all tokens are read again from the first."""
         assert context.slot_places is not None
         assert context.slots is not None
         (embedded_BSD,) = cache.layers
@@ -216,7 +216,7 @@ class Transformer(nnx.Module):
     def _next_states(
         self, x_BLD: jax.Array, cache: Cache, context: Context, blocks: Sequence[nnx.Module] | None
     ) -> tuple[jax.Array, tuple[KeyValue | None, ...]]:
-        """The states of new tokens, layer by layer, and keys and values with theirs."""
+        """(states of the new tokens, keys and values of each layer with theirs)."""
         stream, carried, layers = self._start(x_BLD, context.tokens), Carried(), []
         for i, block in enumerate(self.blocks if blocks is None else blocks):
             memory = Memory(cache.memory_tokens, keys_values=cache.memory[i]) if cache.memory_tokens else None
@@ -231,7 +231,7 @@ class Transformer(nnx.Module):
 
 
 def _empty(layer: ModelConfig, batch_size: int, slots: int, dtype) -> KeyValue | None:
-    """The slots of a layer; None where it has no keys and values of its own."""
+    """The empty slots of a layer; None where it has no keys and values of its own."""
     if not layer.carry.own_memory:
         return None
     sizes, heads = layer.head_sizes, layer.heads

@@ -1,4 +1,4 @@
-"""Models that others published: their folders to a config and parameters of ours, and back.
+"""Published models: converts their folders to configs and parameters of this library, and back.
 
 config, params = pretrained.load("folder")
 pretrained.save("another", config, params)

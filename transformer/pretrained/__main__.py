@@ -1,4 +1,4 @@
-"""What an architecture costs: lines of code of its config and its table of names."""
+"""Counts the lines of code of each architecture: its config and its table of names."""
 
 import importlib
 import inspect
@@ -15,7 +15,7 @@ SILENT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, toke
 
 
 def lines_of_code(source: str) -> int:
-    """Lines with something on them besides comments and docstrings."""
+    """Number of lines with code, without comments and docstrings."""
     lines: set[int] = set()
     before = tokenize.NEWLINE
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
@@ -28,7 +28,7 @@ def lines_of_code(source: str) -> int:
 
 
 def sizes() -> dict[str, tuple[list[str], int]]:
-    """Classes and lines of code by file."""
+    """Classes and lines of code, by file."""
     by_file: dict[str, tuple[list[str], int]] = {}
     for architecture in ARCHITECTURES:
         name = architecture.model_type

@@ -1,4 +1,4 @@
-"""What a published architecture is: a config, the fields of its config.json, and the names of its tensors."""
+"""A published architecture: a config, the fields of its config.json, and the names of its tensors."""
 
 import contextlib
 import dataclasses
@@ -23,46 +23,46 @@ PRACTICE = (
     "layers",
     "dtype",
 )
-"""Fields of our config that say how a model is computed or trained, and not which function it is."""
+"""Fields of our config that decide how a model is computed or trained, not which function it computes."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A stored tensor and the parameters of ours that it holds."""
+    """A stored tensor and those of our parameters that it holds."""
 
     ours: str | tuple[str, ...]
-    """Paths in the tree of parameters; those below `blocks` are of one layer."""
+    """Paths in our tree of parameters; those below `blocks` belong to one layer."""
     theirs: str
-    """Its name; `{layer}` and `{expert}` are numbers from 0."""
+    """Name of the tensor; `{layer}` and `{expert}` are numbers from 0."""
     layout: str = ""
-    """How its axes are ours (`transformer.pretrained.layouts`); empty: the same."""
+    """How its axes map to ours (`transformer.pretrained.layouts`); empty: unchanged."""
     skip: int = 0
-    """Rows at its beginning that nothing reads; they are written as zeros."""
+    """Number of rows at its beginning that are not read; they are written as zeros."""
     also: tuple[str, ...] = ()
     """Other names under which a file may hold the same tensor again."""
     optional: bool = False
-    """Whether a file may lack it: zeros."""
+    """Whether a file may lack it, which stands for zeros."""
     when: Callable[[ModelConfig], bool] = lambda config: True
-    """Which configs have it under this name."""
+    """Whether a config has it under this name."""
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """One class of models as others publish them; `transformer.pretrained.llama` is a whole one."""
+    """A class of published models; `transformer.pretrained.llama` is a complete example."""
 
     names: tuple[str, ...]
-    """Classes under `architectures` in config.json; the first is written."""
+    """Names under `architectures` in config.json; the first one is written."""
     model_type: str
     base: ModelConfig
-    """What all models of it have in common."""
+    """The config that all its models have in common."""
     fields: tuple[Field, ...]
-    """Of config.json; every other one has to be neutral."""
+    """Fields of config.json; all others have to be neutral."""
     neutral: str = r"(?!)"
-    """Pattern of fields of its own that no logit depends on."""
+    """Pattern of its fields that no logit depends on."""
     rows: tuple[Row, ...] = ()
-    """Those whose parameters a config does not have are not in its file."""
+    """Its tensors; those whose parameters a config does not have are not in its file."""
     renames: tuple[tuple[str, str], ...] = ()
-    """(pattern, replacement) for tensors that other files name otherwise."""
+    """Pairs (pattern, replacement) for tensors that have other names in some files."""
     ignored: str = r"(?!)"
     """Pattern of tensors that a file may have and no logit depends on."""
 
@@ -70,7 +70,7 @@ class Architecture:
         """Our config of a config.json.
 
         Raises:
-          ConfigError: a field that is not known here, or a value that we do not have.
+          ConfigError: a field is not known here, or its value is not supported.
         """
         known = {name for field in self.fields for name in field.theirs}
         neutral = re.compile(f"{NEUTRAL}|{self.neutral}")
@@ -79,18 +79,18 @@ class Architecture:
         return replace(self.base, {path: value for field in self.fields for path, value in field.read(fields).items()})
 
     def write_config(self, config: ModelConfig) -> dict[str, Any]:
-        """The config.json of one of our configs."""
+        """The fields of config.json for one of our configs."""
         written = {name: value for field in self.fields for name, value in field.write(config).items()}
         return {"architectures": [self.names[0]], "model_type": self.model_type, **written}
 
     def differences(self, config: ModelConfig) -> list[str]:
-        """What keeps a config from being one of this architecture; empty where it is one."""
+        """The differences that keep a config from being of this architecture; empty where it is."""
         if type(config) is not type(self.base):
             return [type(config).__name__]
         written: dict[str, Any] = {}
         changes: dict[str, Any] = {}
         for field in self.fields:
-            with contextlib.suppress(ConfigError, AttributeError):  # of another choice, which has no such number
+            with contextlib.suppress(ConfigError, AttributeError):  # another variant lacks this number
                 written |= field.write(config)
         for field in self.fields:
             with contextlib.suppress(ConfigError):

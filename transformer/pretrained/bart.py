@@ -38,7 +38,7 @@ RENAMES = ((r"^(shared|encoder|decoder)\.", r"model.\1."),)
 
 
 def side(ours: str):
-    """The layers of the encoder, or of the decoder."""
+    """The tensors of the encoder's layers, or of the decoder's."""
     layer = f"model.{ours}.layers.{{layer}}"
     for name, theirs in {"attention": "self_attn", "cross_attention": "encoder_attn"}.items():
         for role, letters in {"query": "q_proj", "key": "k_proj", "value": "v_proj", "out": "out_proj"}.items():
@@ -72,7 +72,7 @@ BART = Architecture(
             "model.shared.weight",
             also=("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight"),
         ),
-        # The first two places were those of padding.
+        # The first two rows of the table were reserved for padding.
         Row("encoder/position/table", "model.encoder.embed_positions.weight", skip=2),
         Row("decoder/position/table", "model.decoder.embed_positions.weight", skip=2),
         *norm("encoder/embedding_norm", "model.encoder.layernorm_embedding"),

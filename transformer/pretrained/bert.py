@@ -1,4 +1,4 @@
-"""BERT (Devlin et al. 2018): the model of masked tokens, and the classifier of texts."""
+"""BERT (Devlin et al. 2018): the masked language model, and the classifier of texts."""
 
 from transformer.config.activations import GELU
 from transformer.config.architectures import ClassifierConfig

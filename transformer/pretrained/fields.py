@@ -1,4 +1,4 @@
-"""Fields of a config.json as others publish it, and what they are in our config, both ways."""
+"""Fields of published config.json files and of our config, converted both ways."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,15 +11,15 @@ from transformer.config.variant import ConfigError, nearest
 Json = Mapping[str, Any]
 
 NEUTRAL = (
-    # where a file comes from and how it was made
+    # origin of the file
     r"architectures|model_type|_name_or_path|(torch_)?dtype|transformers_version|tokenizer_class|finetuning_task"
     r"|initializer_(range|factor)|init_std|gradient_checkpointing|pretraining_tp|problem_type"
-    # rates of dropout and terms of the loss, which are the training's choice
+    # rates of dropout and terms of the loss, which training decides
     r"|.*(dropout|pdrop|layerdrop).*|router_(aux_loss_coef|jitter_noise)"
-    # tokens with a meaning, and habits of decoding
+    # special tokens, and defaults of decoding
     r"|(\w+_)?(bos|eos|pad|unk|sep|cls|mask|decoder_start)_token_id|task_specific_params|prefix|bad_words_ids"
     r"|max_length|min_length|num_beams|early_stopping|length_penalty|no_repeat_ngram_size|do_sample"
-    # what is returned besides logits
+    # outputs besides logits
     r"|output_(attentions|hidden_states|router_logits|past)|return_dict|use_cache|cache_implementation"
 )
 """Pattern of fields of any config.json that no logit depends on."""
@@ -40,23 +40,23 @@ ACTIVATIONS: dict[str, Activation] = {
 BIASES = ("query", "key", "value", "out")
 """All projections of attention."""
 GATED: dict[str, Activation] = {name: GLU(gate=gate) for name, gate in ACTIVATIONS.items()}
-"""The same names where the architecture multiplies them with another branch."""
+"""The same names where the architecture multiplies the activation by another branch."""
 
 
 @dataclass(frozen=True)
 class Field:
-    """One or more fields of theirs that say one thing."""
+    """One or more fields of config.json that set one thing."""
 
     theirs: tuple[str, ...]
-    """All that are read; absent ones have the default of the architecture."""
+    """Their names; absent ones have the default of the architecture."""
     read: Callable[[Json], dict[str, Any]]
-    """To changes of our config, by dotted path."""
+    """Maps their fields to changes of our config, by dotted path."""
     write: Callable[[Any], dict[str, Any]]
-    """From our config."""
+    """Maps our config to their fields."""
 
 
 def same(theirs: str | tuple[str, ...], *ours: str, default: Any) -> Field:
-    """One value under another name, in one or more places of ours; of several of theirs the first that is not null."""
+    """A value under another name, in one or more of our fields; of several of theirs the first that is not null."""
     names = (theirs,) if isinstance(theirs, str) else theirs
 
     def read(fields):
@@ -67,7 +67,7 @@ def same(theirs: str | tuple[str, ...], *ours: str, default: Any) -> Field:
 
 
 def alike(theirs: tuple[str, ...], ours: str, *, default: Any) -> Field:
-    """Several of theirs that have to be equal, because we have one for all."""
+    """Several of their fields that have to be equal, because we have one for all."""
 
     def read(fields):
         values = {name: fields.get(name, default) for name in theirs}
@@ -80,7 +80,7 @@ def alike(theirs: tuple[str, ...], ours: str, *, default: Any) -> Field:
 
 
 def choice(theirs: str, ours: str, options: Mapping[Any, Any], *, default: Any) -> Field:
-    """A word of theirs that stands for a value of ours."""
+    """A word in their field that stands for a value of ours."""
 
     def read(fields):
         value = fields.get(theirs, default)
@@ -96,7 +96,7 @@ def choice(theirs: str, ours: str, options: Mapping[Any, Any], *, default: Any) 
 
 
 def fixed(name: str, value: Any) -> Field:
-    """A field that has to have one value, because we have no other."""
+    """A field that has to have one value, because no other is supported."""
 
     def read(fields):
         if fields.get(name, value) != value:
@@ -107,7 +107,7 @@ def fixed(name: str, value: Any) -> Field:
 
 
 def rope(*, base: float = 10_000.0, fraction: float = 1.0) -> Field:
-    """Rotary positions as files have them since version 5, and as they had them before."""
+    """Rotary positions in the form of files since version 5 of `transformers`, and in the earlier form."""
 
     def read(fields):
         values = dict(fields.get("rope_parameters") or fields.get("rope_scaling") or {})
@@ -132,7 +132,7 @@ def rope(*, base: float = 10_000.0, fraction: float = 1.0) -> Field:
 
 
 def _read_scaling(values: dict[str, Any]) -> RoPEScaling:
-    """Of the values, which are taken out."""
+    """The scaling in these values, which are removed from them."""
     word = values.pop("rope_type", None) or values.pop("type", "default")
     values.pop("type", None)
     if word == "default":
@@ -169,7 +169,7 @@ def attention_bias(theirs: str, *, default: bool, always: tuple[str, ...] = ()) 
 
 
 def labels() -> Field:
-    """The classes, which files have by name."""
+    """The number of classes, which files list by name."""
 
     def read(fields):
         return {"num_classes": len(fields["id2label"]) if "id2label" in fields else fields.get("num_labels", 2)}
@@ -187,11 +187,11 @@ OPEN = {
     "d_ff": "ff_width",
     "num_encoder_layers": "encoder.num_layers",
 }
-"""Sizes that our config may leave open, and where the number is that follows from the others."""
+"""Sizes that our config may leave open, and the properties that derive them from others."""
 
 
 def value_at(config: Any, path: str) -> Any:
-    """The value at a dotted path; never an open size."""
+    """The value at a dotted path; for an open size, the derived one."""
     value = config
     for name in path.split("."):
         value = getattr(value, name)

@@ -1,4 +1,4 @@
-"""Tensors by name in the safetensors files of a folder; nothing else is ever read, and nothing pickled."""
+"""Tensors by name in the safetensors files of a folder; no other files are read, and nothing pickled."""
 
 import json
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from transformer.config.variant import ConfigError
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.msgpack", "*.h5")
 SHARD = 5 * 10**9
-"""Bytes of the largest file that is written."""
+"""Largest size of a written file, in bytes."""
 
 
 @dataclass(frozen=True)
@@ -26,15 +26,15 @@ class Stored:
     shape: tuple[int, ...]
 
     def read(self) -> np.ndarray:
-        """The numbers, copied out of the mapped file, in the dtype they are stored in."""
+        """The array, copied from the mapped file, in its stored dtype."""
         return self.file.get_tensor(self.name)
 
 
 class TensorFiles(ExitStack):
-    """All tensors of a folder, in one file or in several that an index names; a context.
+    """All tensors of a folder, in one file or in several that an index lists; a context manager.
 
     Raises:
-      ConfigError: there are none, a file is missing, damaged or no safetensors at all.
+      ConfigError: there are no tensors, or a file is missing, damaged or not in safetensors format.
     """
 
     def __init__(self, folder: Path):
@@ -71,7 +71,7 @@ def _opened(path: Path) -> Any:
 
 
 def write_tensors(folder: Path, tensors: Iterator[tuple[str, np.ndarray]], shard_bytes: int = SHARD) -> None:
-    """Write tensors one after another, in several files with an index where one would be too large."""
+    """Write tensors one after another, into several files with an index where one would be too large."""
     paths: list[Path] = []
     weights: list[list[str]] = []
     total = 0
@@ -92,7 +92,7 @@ def write_tensors(folder: Path, tensors: Iterator[tuple[str, np.ndarray]], shard
 
 
 def _parts(tensors: Iterator[tuple[str, np.ndarray]], most: int) -> Iterator[dict[str, np.ndarray]]:
-    """Tensors of up to so many bytes together, or one that is larger."""
+    """Groups of tensors of up to `most` bytes together, or of one larger tensor."""
     part: dict[str, np.ndarray] = {}
     for name, tensor in tensors:
         if part and sum(other.nbytes for other in part.values()) + tensor.nbytes > most:

@@ -28,7 +28,7 @@ def _scale() -> Field:
 
 
 def _windows() -> Field:
-    """Which layers have a sliding window: every second one, from the first, where the file does not say."""
+    """The layers with a sliding window: as the file lists them, or else every second one from the first."""
     kinds = ("sliding_attention", "full_attention")
 
     def read(fields):

@@ -11,7 +11,7 @@ _LAYER = "transformer.h.{layer}"
 
 
 def _conv1d(ours: str | tuple[str, ...], theirs: str):
-    """A linear layer stored (in, out), or several side by side."""
+    """A linear layer stored as (in, out), or several concatenated along the outputs."""
     names = (ours,) if isinstance(ours, str) else ours
     yield Row(tuple(f"{name}/kernel" for name in names), f"{_LAYER}.{theirs}.weight", "D [F] -> D F")
     yield Row(tuple(f"{name}/bias" for name in names), f"{_LAYER}.{theirs}.bias", "[F] -> F")

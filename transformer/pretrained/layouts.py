@@ -1,11 +1,11 @@
-"""How the axes of a stored tensor are those of one or more of our parameters: a pattern that reads both ways.
+"""Layouts: patterns that convert a stored tensor to one or more of our parameters, and back.
 
     "F D -> D F"                     a transposed matrix
-    "D [F] -> D F"                   several matrices side by side along F
-    "(H [n] K) D -> D (H n K)"       several in turns within every head
+    "D [F] -> D F"                   several matrices concatenated along F
+    "(H [n] K) D -> D (H n K)"       several matrices interleaved within every head
 
-Letters are axes of one stored tensor; on the right stand those of each of our parameters. The axis in
-brackets is the one along which several of ours lie next to each other, each with its own share.
+On the left are the axes of the stored tensor, on the right those of each of our parameters. The axis in
+brackets is the one along which several of ours are concatenated, each with its own size.
 """
 
 import math
@@ -16,11 +16,11 @@ import numpy as np
 from einops import rearrange
 
 Sizes = Mapping[str, int]
-"""Of axes by letter, as far as they do not follow from shapes."""
+"""Sizes of axes by letter, where they do not follow from shapes."""
 
 
 def to_ours(stored: np.ndarray, layout: str, shapes: Sequence[tuple[int, ...]], sizes: Sizes) -> list[np.ndarray]:
-    """The parameters of these shapes that a stored tensor holds."""
+    """The parameters, with these shapes, that a stored tensor holds."""
     if not layout:
         return [stored]
     left, right, axes, joined = _parse(layout)
@@ -44,7 +44,7 @@ def to_stored(ours: Sequence[np.ndarray], layout: str, sizes: Sizes) -> np.ndarr
 
 
 def stored_shape(shapes: Sequence[tuple[int, ...]], layout: str, sizes: Sizes) -> tuple[int, ...]:
-    """The shape of the tensor that holds parameters of these shapes; nothing as large is made."""
+    """The shape of the tensor that holds parameters of these shapes, without creating it."""
     if not layout:
         return tuple(shapes[0])
     left, right, axes, joined = _parse(layout)
@@ -57,12 +57,12 @@ def stored_shape(shapes: Sequence[tuple[int, ...]], layout: str, sizes: Sizes) -
 
 
 def _shape_alone(shape: Sequence[int]) -> np.ndarray:
-    """An array of that shape and of one number."""
+    """An array of that shape that stores a single number."""
     return np.broadcast_to(np.int8(0), shape)
 
 
 def _parse(layout: str) -> tuple[str, str, list[str], int | None]:
-    """Both sides for einops, the single axes, and the place of the bracketed one."""
+    """(left side and right side for einops, single axes, index of the bracketed axis)."""
     left, right = (side.strip() for side in layout.split("->"))
     axes = re.findall(r"\w+", left)
     bracketed = re.search(r"\[(\w+)\]", left)

@@ -1,4 +1,4 @@
-"""Llama (Touvron et al. 2023), and every model that has its tensors under the same names."""
+"""Llama (Touvron et al. 2023), and other models with the same names of tensors."""
 
 from transformer.config.activations import GLU, SiLU
 from transformer.config.model import ModelConfig

@@ -7,7 +7,7 @@ from transformer.pretrained.fields import Field, fixed
 
 
 def _vocabularies() -> Field:
-    """One vocabulary, or one for each language."""
+    """The vocabulary: one for both languages, or one for each."""
 
     def read(fields):
         source, shared = fields.get("vocab_size", 58_101), fields.get("share_encoder_decoder_embeddings", True)

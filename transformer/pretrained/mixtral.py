@@ -8,7 +8,7 @@ from transformer.pretrained.fields import GATED, Field, choice, rope, same
 
 
 def _window() -> Field:
-    """One for all layers, or none."""
+    """The sliding window: one for all layers, or none."""
 
     def read(fields):
         size = fields.get("sliding_window")

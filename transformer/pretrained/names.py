@@ -1,4 +1,4 @@
-"""Which part of which of our parameters a stored tensor is: the rows of an architecture, written out for a config."""
+"""The parts of our parameters that each stored tensor holds: the rows of an architecture, expanded for a config."""
 
 import itertools
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ Leaves = Mapping[Path, Any]
 
 
 class Place(NamedTuple):
-    """A parameter, or what one layer or one expert has of it."""
+    """A parameter, or the slice of it that belongs to one layer or expert."""
 
     path: Path
     index: tuple[int, ...]
@@ -29,12 +29,12 @@ class Entry(NamedTuple):
     row: Row
     places: tuple[Place, ...]
     shapes: tuple[tuple[int, ...], ...]
-    """Of the places."""
+    """Shapes of the places."""
     sizes: Sizes
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the stored tensor."""
+        """Shape of the stored tensor."""
         rows, *others = stored_shape(self.shapes, self.row.layout, self.sizes)
         return (rows + self.row.skip, *others)
 
@@ -43,7 +43,7 @@ def entries(architecture: Architecture, config: ModelConfig, leaves: Leaves) -> 
     """The tensors that hold all parameters.
 
     Raises:
-      ConfigError: there is a parameter that no tensor of the architecture holds.
+      ConfigError: no tensor of the architecture holds one of the parameters.
     """
     side = getattr(config, "patch_size", 1)
     sizes = {"H": config.num_heads, "G": config.kv_heads, "K": config.head_size, "Y": side, "X": side}
@@ -55,7 +55,7 @@ def entries(architecture: Architecture, config: ModelConfig, leaves: Leaves) -> 
 
 
 def _written_out(row: Row, sizes: Sizes, leaves: Leaves) -> Iterator[Entry]:
-    """The row for each layer and expert; nothing where there are no such parameters."""
+    """The entries of a row, one for each layer and expert; none where the config lacks these parameters."""
     ours = [tuple(path.split("/")) for path in ((row.ours,) if isinstance(row.ours, str) else row.ours)]
     rows_of_kinds = _rows_of_kinds(ours[0], leaves) if "{layer}" in row.theirs else []
     for layer in range(sum(rows_of_kinds) or 1):
@@ -73,7 +73,7 @@ def _written_out(row: Row, sizes: Sizes, leaves: Leaves) -> Iterator[Entry]:
 
 
 def _rows_of_kinds(path: Path, leaves: Leaves) -> list[int]:
-    """How many layers each kind of layer has in the stack that a path is in."""
+    """Number of layers of each kind in the stack that a path belongs to."""
     stack = (*path[: path.index("blocks") + 1], "kinds")
     rows = {p[len(stack)]: leaf.shape[0] for p, leaf in leaves.items() if p[: len(stack)] == stack}
     return [rows[kind] for kind in sorted(rows, key=int)]

@@ -1,4 +1,4 @@
-"""Models of other libraries: their folders to a config and parameters of ours, and back."""
+"""Loads published models from folders to our configs and parameters, and saves them in the same form."""
 
 import json
 import os
@@ -31,18 +31,17 @@ def load(
 ) -> tuple[ModelConfig, Params]:
     """The config and the parameters of a published model.
 
-    Everything is compared before anything is read: either the whole model is loaded, or nothing.
+    All names and shapes are checked before any tensor is read: either the whole model is loaded, or nothing.
 
     Args:
       path: a folder with config.json and safetensors files; or a name on the Hugging Face hub, where
         `huggingface_hub` is installed.
-      architecture: one of your own; None: the one that config.json names, of those that come with
-        the library.
-      dtype: of the parameters; None: as they are stored.
+      architecture: one of your own; None: that of the library which config.json names.
+      dtype: dtype of the parameters; None: as they are stored.
 
     Raises:
-      ConfigError: the folder has no such files or damaged ones, the architecture is not known, a field
-        of config.json is not supported, or tensors are missing, surplus or of other shapes: all by name.
+      ConfigError: files are missing or damaged, the architecture is not known, a field of config.json is
+        not supported, or tensors are missing, superfluous or of other shapes; the message names all.
     """
     folder, architecture, config = _described(path, architecture)
     leaves = _abstract(config)
@@ -54,10 +53,10 @@ def load(
 
 
 def load_config(path: str | Path, *, architecture: Architecture | None = None) -> ModelConfig:
-    """The config alone.
+    """The config of a published model, without its parameters; arguments as in `load`.
 
     Raises:
-      ConfigError: as `load`.
+      ConfigError: config.json is missing or cannot be read, or as in `load`.
     """
     return _described(path, architecture)[2]
 
@@ -74,15 +73,15 @@ def save(
     """Write a model as a folder that other libraries read; `load` gives it back.
 
     Args:
-      path: a folder, new or empty; it is whole or not there.
-      config: of the model.
-      params: in the tree of `transformer.split`, in the dtype they are to be stored in.
-      architecture: one of your own; None: the one of the library's that the config is.
-      fields: further ones of config.json, such as the ids of tokens with a meaning.
-      shard_bytes: of the largest file.
+      path: a new or empty folder; it appears complete or not at all.
+      config: the config of the model.
+      params: the tree of `transformer.split`, in the dtype in which to store it.
+      architecture: one of your own; None: that of the library which the config matches.
+      fields: further fields of config.json, such as the ids of special tokens.
+      shard_bytes: largest size of a file.
 
     Raises:
-      ConfigError: the folder is not empty, the config is of no such architecture, or the parameters are
+      ConfigError: the folder is not empty, the config matches no architecture, or the parameters are
         not those of the config.
     """
     path = Path(path)
@@ -101,10 +100,10 @@ def save(
 
 
 def find(path: str | Path) -> Path:
-    """The folder of a published model, fetched where it is a name on the Hugging Face hub.
+    """The folder of a published model, downloaded where `path` is a name on the Hugging Face hub.
 
     Raises:
-      ConfigError: it is no folder, and the hub is not there or does not have it.
+      ConfigError: there is no such folder, and the hub cannot be reached or does not have the name.
     """
     folder = Path(path)
     if folder.is_dir():
@@ -117,13 +116,13 @@ def find(path: str | Path) -> Path:
         raise ConfigError(f"pretrained: no folder {path}, and no name on the hub")
     try:
         return Path(huggingface_hub.snapshot_download(str(path), allow_patterns=["*.json", "*.safetensors"]))
-    except Exception as error:  # the library and what it is built on raise many kinds
+    except Exception as error:  # the library and its dependencies raise many kinds
         reason = str(error).strip().splitlines()[0]
         raise ConfigError(f"pretrained: no folder {path}, and the hub answers: {reason}") from None
 
 
 def _described(path: str | Path, architecture: Architecture | None) -> tuple[Path, Architecture, ModelConfig]:
-    """What a config.json says."""
+    """(folder, architecture, config) that a config.json describes."""
     folder = find(path)
     fields = _fields(folder)
     architecture = _named(fields, folder) if architecture is None else architecture
@@ -147,7 +146,7 @@ def _fields(folder: Path) -> dict[str, Any]:
 
 
 def _named(fields: dict[str, Any], folder: Path) -> Architecture:
-    """The architecture of a config.json: by its class, or where none is named the first of its type."""
+    """The architecture of a config.json: by its class or, where none is named, the first of its type."""
     names = [name for architecture in ARCHITECTURES for name in architecture.names]
     classes = fields.get("architectures") or []
     for architecture in ARCHITECTURES:
@@ -187,7 +186,7 @@ def _same_tree(expected: Leaves, leaves: Leaves) -> Leaves:
 def _matched(
     architecture: Architecture, wanted: list[Entry], tensors: Mapping[str, Stored], folder: Path
 ) -> dict[str, Stored]:
-    """The stored tensor of every entry that has one, by name."""
+    """The stored tensor of every entry that has one, by the entry's name."""
     found = {_canonical(architecture, name): tensor for name, tensor in tensors.items()}
     own = {entry.name for entry in wanted}
     again = {name: entry.name for entry in wanted for name in entry.row.also if name in found and name not in own}
@@ -211,7 +210,7 @@ def _matched(
 
 
 def _canonical(architecture: Architecture, name: str) -> str:
-    """The name of a tensor as the rows have it."""
+    """The name of a tensor as in the rows of the architecture."""
     for pattern, replacement in architecture.renames:
         name = re.sub(pattern, replacement, name)
     return name

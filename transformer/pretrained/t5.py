@@ -14,7 +14,7 @@ _GATED = {f"gated-{name}": gated for name, gated in GATED.items()} | {"gated-gel
 
 
 def _scale_and_tie() -> Field:
-    """Logits have the factor 1/√d_model where the file says so or, in older files, where the tables are tied."""
+    """The factor 1/√d_model on logits, present where the file says so or, in older files, where tables are tied."""
 
     def read(fields):
         tied = fields.get("tie_word_embeddings", True)
@@ -28,7 +28,7 @@ def _scale_and_tie() -> Field:
 
 
 def _side(ours: str) -> Iterator[Row]:
-    """The layers of the encoder, or of the decoder, where attention to the source comes before feed-forward."""
+    """The tensors of the encoder or of the decoder, where attention to the source precedes feed-forward."""
     layer, attentions = f"{ours}.block.{{layer}}.layer", {"attention": "0.SelfAttention"}
     attentions |= {"cross_attention": "1.EncDecAttention"} if ours == "decoder" else {}
     for number, (name, theirs) in enumerate(attentions.items()):

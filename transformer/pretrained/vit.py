@@ -12,7 +12,7 @@ _LAYER = "vit.encoder.layer.{layer}"
 
 
 def _image() -> Field:
-    """Square images, or of a height and a width."""
+    """The size of images: one side of a square, or height and width."""
 
     def read(fields):
         size = fields.get("image_size", 224)

@@ -1,7 +1,7 @@
 """Compute one cell of a study in a process of its own: `python -m transformer.study FOLDER`.
 
-Exit code 0: the result is there; 1: it failed, see error.txt in the folder; 75: it was asked to stop,
-and the same command goes on.
+Exit code 0: the result is there; 1: the cell failed, see error.txt in its folder; 75: it was asked to stop,
+and the same command continues it.
 """
 
 import argparse
@@ -19,8 +19,8 @@ from transformer.training.signals import EXIT_INTERRUPTED, Interrupted, die_with
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m transformer.study", description=__doc__)
-    parser.add_argument("folder", type=Path, help="the folder of a cell, as an engine has prepared it")
-    parser.add_argument("--parent", type=int, help="the process with which this one has to end")
+    parser.add_argument("folder", type=Path, help="the folder of a cell, prepared by an engine")
+    parser.add_argument("--parent", type=int, help="id of the process with which this one has to end")
     arguments = parser.parse_args()
     if arguments.parent is not None:
         die_with(arguments.parent)

@@ -1,4 +1,4 @@
-"""Equal budgets: solve one integer of a config so that arms cost the same."""
+"""Equal budgets: choose one integer of a config so that arms cost the same."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -14,14 +14,14 @@ LARGEST = 2**20
 
 
 def cost(config: RunConfig, budget: Budget) -> float:
-    """The parameters of the model, or the matrix-product operations of the whole training run."""
+    """Number of parameters of the model, or floating-point operations of all matrix products in training."""
     if budget == "parameters":
         return float(parameter_count(config.model))
     return train_flops(config.model) * config.steps * config.batch_size
 
 
 def match(config: RunConfig, to: RunConfig, budget: Budget, knob: Knob = "d_ff") -> RunConfig:
-    """The config with `knob` set so that its cost is as near as can be to that of `to`.
+    """The config with `knob` set so that its cost is as near as possible to that of `to`.
 
     Raises:
       ConfigError: no value of the knob gets within 5 %, or the knob does not change the budget.

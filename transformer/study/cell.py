@@ -1,4 +1,4 @@
-"""A cell of a study: all runs of one arm, in a folder named by the hash of what decides them."""
+"""A cell of a study: all runs of one arm, in a folder named by the hash of what determines them."""
 
 import contextlib
 import json
@@ -23,30 +23,34 @@ from transformer.training.signals import Interrupted
 from transformer.training.workdir import CONFIG, identity, locked
 
 ERROR = "error.txt"
-"""What went wrong at the last attempt: a line, and below it where."""
+"""The error of the last attempt: one line, with the traceback below it."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """The results of the replicas of one config, in their order; a diverged one is None."""
+    """The results of the replicas of one config, in order; None for a diverged replica."""
 
     validation_loss: list[float | None]
+    """In nats per token."""
     diverged_at: list[int | None]
-    """The step at which a replica stopped being finite."""
+    """The step at which a replica diverged; None where it did not."""
     seconds: float
+    """Wall time of training and evaluation."""
     tokens_per_second: float | None
+    """Throughput of all replicas together; None where it was not measured."""
     parameters: int
+    """Number of parameters of a replica."""
     flops: float
-    """Of a training step, per sequence."""
+    """Floating-point operations of a training step, per sequence."""
     exact_match: list[float | None]
-    """Share of held-out sequences that are right in every label."""
+    """Share of held-out sequences with every label right."""
     probes: dict[str, list[float | None]]
-    """By label, for each replica."""
+    """Values of each replica, by the label of the probe."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What is to be computed, and where."""
+    """All runs of one arm, and the folder of their results."""
 
     title: str
     config: RunConfig
@@ -56,18 +60,20 @@ class Cell:
     """The folder of all cells of the study."""
     probes: Sequence[Probe] = ()
     mesh: MeshConfig = AUTOMATIC
-    """How devices share it, which decides no number but by rounding."""
+    """How devices share the work, which changes numbers by rounding only."""
 
     @cached_property
     def identity(self) -> dict[str, Any]:
+        """Everything that determines the numbers of the runs, with its hash."""
         return identity(self.config, self.replicas, self.data)
 
     @cached_property
     def folder(self) -> Path:
+        """The folder of the cell, named by that hash."""
         return self.cells / self.identity["sha256"][:16]
 
     def result(self) -> Result | None:
-        """What was computed, where all of it was."""
+        """The result, or None where it or one of the probes is not computed yet."""
         path = self.folder / "result.json"
         if not path.exists():
             return None
@@ -107,16 +113,16 @@ class Cell:
         return values
 
     def write_config(self) -> None:
-        """Say whose folder it is."""
+        """Write down which cell the folder holds."""
         self.folder.mkdir(parents=True, exist_ok=True)
         if not (self.folder / CONFIG).exists():
             write_durably(self.folder / CONFIG, json.dumps(self.identity, indent=1, sort_keys=True))
 
     def attempt(self, *, wait: bool = False) -> str | None:
-        """Compute what is not there; the error in one line where that fails, and in `error.txt` where.
+        """Compute the result unless it exists; returns the error as one line where that fails, details in `error.txt`.
 
         Args:
-          wait: for another process that is computing it; otherwise that is an error.
+          wait: whether to wait for another process that is computing it; otherwise that is an error.
 
         Raises:
           Interrupted: a signal asked to stop; the state is saved.

@@ -1,4 +1,4 @@
-"""Where the cells of a study are computed: in this process, or in processes of their own on many machines."""
+"""Engines: the cells of a study are computed in this process, or in separate processes on many machines."""
 
 import abc
 import glob
@@ -20,24 +20,24 @@ from transformer.training.signals import Interrupted, StopRequest
 
 CONNECT_SECONDS = 10
 RETRIES = 2
-"""How often a cell is begun again whose process was killed; a worker that is killed does not count."""
+"""How often a cell is restarted whose process was killed; killed workers do not count."""
 
 
 class Engine(Variant, abc.ABC):
-    """Computes cells."""
+    """Computes the cells of a study."""
 
     @abc.abstractmethod
     def run(self, cells: Sequence[Cell]) -> Iterator[tuple[Cell, str | None]]:
-        """Each cell as it ends, with its error in one line if it failed; the others go on.
+        """Yields each cell as it ends, with its error in one line if it failed; the others continue.
 
         Raises:
-          ConfigError: the engine cannot compute them at all; nothing has been computed.
+          ConfigError: the engine cannot compute any cell; nothing has been computed.
           Interrupted: a signal asked to stop; the states are saved.
         """
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The address of a scheduler is a text form of its own."""
+        """The engine of a text form; the address of a scheduler alone is one too."""
         return cls.parse(f"scheduler({text!r})") if "://" in text and "(" not in text else super().parse(text)
 
 
@@ -45,7 +45,7 @@ class Engine(Variant, abc.ABC):
 class LocalEngine(Engine):
     """One cell after another in this process.
 
-    Nothing has to be started or imported twice, and choices may be defined in a notebook.
+    Nothing has to be started or imported twice, and variants may be defined in a notebook.
     """
 
     name = "local"
@@ -64,11 +64,11 @@ class DaskEngine(Engine):
 
     name = "dask"
     workers: int | None = None
-    """None: one for each GPU, or one for each core where there is none."""
+    """Number of workers; None: one for each GPU, or without a GPU one for each core."""
 
     def __post_init__(self):
         if self.workers is not None and self.workers < 1:
-            raise ConfigError(f"dask: {self.workers} workers compute nothing")
+            raise ConfigError(f"dask.workers: {self.workers} is not a positive number")
 
     def run(self, cells):
         dask, distributed = _libraries()
@@ -83,22 +83,23 @@ class DaskEngine(Engine):
                 distributed.LocalCluster(
                     n_workers=count,
                     threads_per_worker=1,
-                    host="127.0.0.1",  # a scheduler asks nobody for a password
+                    host="127.0.0.1",  # a scheduler has no password
                     dashboard_address="127.0.0.1:0",
                     memory_limit=0,
                 )
             )
             client = stack.enter_context(distributed.Client(cluster))
-            stack.callback(log.setLevel, logging.ERROR)  # workers that are slow to end are no news
+            stack.callback(log.setLevel, logging.ERROR)  # workers that end slowly are not worth a message
             yield from _run(client, cells, shares(count, gpus, _cores()))
 
 
 @dataclass(frozen=True)
 class SchedulerEngine(Engine):
-    """The workers of a running scheduler, `tcp://host:port`, which see the folder of the study under the same name."""
+    """The workers of a running scheduler, which see the folder of the study under the same path."""
 
     name = "scheduler"
     address: str
+    """Address of the scheduler, `tcp://host:port`."""
 
     def run(self, cells):
         _, distributed = _libraries()
@@ -114,7 +115,7 @@ class SchedulerEngine(Engine):
 
 
 def shares(count: int, gpus: Sequence[str], cores: Sequence[int]) -> dict[str, Place]:
-    """What each of `count` workers of this machine, named by number, owns of it."""
+    """The part of this machine that each of `count` workers owns, by the number of the worker."""
     places = {}
     for i in range(count):
         own = tuple(cores[i::count]) or (cores[i % len(cores)],)
@@ -129,7 +130,7 @@ def _cores() -> list[int]:
 
 
 def _gpus() -> list[str]:
-    """The names of the GPUs that this process may use; counted without starting JAX, which would take them."""
+    """The names of the GPUs that this process may use, found without starting JAX, which would occupy them."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         return [name for name in visible.split(",") if name]
@@ -137,7 +138,7 @@ def _gpus() -> list[str]:
 
 
 def _run(client: Any, cells: Sequence[Cell], places: dict[str, Place]) -> Iterator[tuple[Cell, str | None]]:
-    """Hand out the cells and wait for them; the scheduler gives those of a dead worker to another."""
+    """Submit the cells and wait for them; the scheduler gives those of a dead worker to another."""
     handover.check_data(cells)
     for cell in cells:
         handover.write(cell)
@@ -156,7 +157,7 @@ def _run(client: Any, cells: Sequence[Cell], places: dict[str, Place]) -> Iterat
             if request.requested:
                 client.cancel(list(waiting))
                 client.run(stop, list(folders))
-                raise Interrupted(f"{len(waiting)} cells are not finished; the same command with --resume goes on")
+                raise Interrupted(f"{len(waiting)} cells are not finished; the same command with --resume continues")
             view.wait()
 
 

@@ -1,4 +1,4 @@
-"""What the runs of an arm say of it: its learning rate is selected on some seeds, its loss estimated on the others."""
+"""Estimates from the runs of an arm: its learning rate is selected on some seeds, its loss estimated on the others."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,27 +14,27 @@ from transformer.study.figures import Curves, read_curves
 
 @dataclass(frozen=True)
 class ArmRuns:
-    """An arm with the results of its runs: learning rate by learning rate, each with every seed."""
+    """An arm with the results of its runs, every learning rate with every seed."""
 
     changes: str
-    """What the arm changes of the base, in text form."""
+    """The arm's changes to the base, in text form."""
     config: RunConfig
     result: Result
     folder: Path
     learning_rates: Sequence[float]
     num_selection_seeds: int
-    """The first seeds, which no estimate sees."""
+    """Number of first seeds, which are used for selection and not for estimates."""
 
     @property
     def guess(self) -> float:
-        """The loss of one who knows nothing."""
+        """The loss of a uniform guess, in nats."""
         return self.config.objective.chance(self.config.model)
 
     @cached_property
     def losses(self) -> np.ndarray:
         """(learning rates, seeds) final validation losses; NaN for a diverged run.
 
-        Diverged is what stopped being finite, and what ends worse than a uniform guess.
+        A run has diverged if it stopped being finite or ends worse than a uniform guess.
         """
         final = self._by_rate(self.result.validation_loss)
         final[final > self.guess] = np.nan
@@ -42,7 +42,7 @@ class ArmRuns:
 
     @cached_property
     def selected(self) -> int:
-        """The place of the learning rate that is best on the selection seeds."""
+        """The index of the learning rate that is best on the selection seeds."""
         return select_learning_rate(self.losses[:, : self.num_selection_seeds])
 
     @property
@@ -52,7 +52,7 @@ class ArmRuns:
 
     @property
     def loss_by_learning_rate(self) -> dict[str, float | None]:
-        """The mean over all seeds that did not diverge."""
+        """The mean loss over all seeds that did not diverge, by learning rate."""
         return {f"{rate:g}": mean(row) for rate, row in zip(self.learning_rates, self.losses, strict=True)}
 
     @property
@@ -63,7 +63,7 @@ class ArmRuns:
         return {run: curve for run, curve in read_curves(self.folder, "loss").items() if run in wanted}
 
     def estimate(self, numbers: Sequence[float | None]) -> float | None:
-        """The mean of one number for each run over the estimation runs that did not diverge."""
+        """The mean of a number of each run, over the estimation runs that did not diverge."""
         return mean(self._by_rate(numbers)[self.selected, self.num_selection_seeds :][np.isfinite(self.estimates)])
 
     def _by_rate(self, numbers: Sequence[float | None]) -> np.ndarray:
@@ -71,13 +71,13 @@ class ArmRuns:
 
 
 def mean(numbers: np.ndarray) -> float | None:
-    """Of those that are finite."""
+    """The mean of the finite numbers; None without any."""
     finite = numbers[np.isfinite(numbers)]
     return float(finite.mean()) if finite.size else None
 
 
 def select_learning_rate(losses: np.ndarray) -> int:
-    """The row of (learning rates, selection seeds) with the fewest diverged runs, and of those the lowest mean."""
+    """The row of (learning rates, selection seeds) with the fewest diverged runs, among equals the lowest mean."""
     if len(losses) == 1:
         return 0
     diverged = np.isnan(losses).sum(1)
@@ -86,9 +86,10 @@ def select_learning_rate(losses: np.ndarray) -> int:
 
 
 def sensitivity(losses: np.ndarray, guess: float) -> float | None:
-    """To the learning rate, of (learning rates, seeds) losses, NaN where a run diverged; None of a single rate.
+    """Sensitivity of (learning rates, seeds) losses to the learning rate, in nats; None for a single rate.
 
-    Mean over learning rates of min(loss, guess), less the best (Wortsman et al. 2023, section 2.3).
+    It is the mean over learning rates of min(loss, guess), less the lowest (Wortsman et al. 2023, section 2.3). A
+    diverged run (NaN) counts as the guess.
     """
     if len(losses) == 1:
         return None

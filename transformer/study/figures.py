@@ -11,11 +11,11 @@ import numpy as np
 from transformer.analysis import plots
 
 Curves = dict[int, list[tuple[int, float]]]
-"""(step, value) by replica."""
+"""Pairs (step, value) by replica."""
 
 
 def read_curves(workdir: Path, name: str) -> Curves:
-    """One quantity of metrics.jsonl by replica; steps at which it was not finite are left out."""
+    """One quantity of metrics.jsonl by replica, without steps at which it was not finite."""
     curves: Curves = defaultdict(list)
     with (workdir / "metrics.jsonl").open(encoding="utf-8") as file:
         for line in map(json.loads, file):
@@ -25,7 +25,7 @@ def read_curves(workdir: Path, name: str) -> Curves:
 
 
 def plot_run(workdir: Path, result: dict[str, Any]) -> None:
-    """loss.png: training loss of every replica, its validation losses, and that of the reference."""
+    """Write loss.png: training and validation losses of every replica, and the loss of the reference."""
     figure = plots.loss_curves({}, reference=result["reference"])
     (axes,) = figure.axes
     for curve in read_curves(workdir, "loss").values():
@@ -37,7 +37,7 @@ def plot_run(workdir: Path, result: dict[str, Any]) -> None:
 
 
 def plot_forest(path: Path, arms: Sequence[Any], baseline: str, margin: float) -> None:
-    """The paired difference of each arm to the baseline with its 95 % interval; the band is equivalence."""
+    """Plot the paired difference of each arm to the baseline with its 95 % interval; the band is equivalence."""
     compared = [arm for arm in arms if arm.difference is not None]
     estimates = {arm.name: (arm.difference, *arm.difference_interval) for arm in compared}
     verdicts = {arm.name: arm.verdict for arm in compared}
@@ -48,20 +48,20 @@ def plot_forest(path: Path, arms: Sequence[Any], baseline: str, margin: float) -
 def plot_curves(
     path: Path, curves: Mapping[str, Curves], reference: tuple[str, float] | None, quantity: str = "training loss"
 ) -> None:
-    """One quantity of each arm: the mean of its runs, and the band between the lowest and the highest."""
+    """Plot one quantity of each arm: the mean of its runs, and the band between the lowest and the highest."""
     drawn = {name: _array(runs) for name, runs in curves.items()}
     plots.loss_curves(drawn, ylabel=quantity, reference=reference).savefig(path, dpi=120)
 
 
 def _array(runs: Curves) -> tuple[list[int], np.ndarray]:
-    """The steps that any run has, and the values (R, S), NaN where a run has none."""
+    """(steps that any run has, values (R, S)), NaN where a run has no value."""
     whole = [dict(run) for run in runs.values()]
     steps = sorted({step for run in whole for step in run})
     return steps, np.array([[run.get(step, np.nan) for step in steps] for run in whole])
 
 
 def plot_learning_rates(path: Path, arms: Sequence[Any]) -> None:
-    """Mean validation loss of each arm against the learning rate; a learning rate that always diverged has no point."""
+    """Plot the mean validation loss of each arm against the learning rate, without rates that always diverged."""
     losses = {
         arm.name: {float(rate): [np.nan if loss is None else loss] for rate, loss in arm.loss_by_learning_rate.items()}
         for arm in arms

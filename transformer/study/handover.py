@@ -1,6 +1,6 @@
-"""A cell as files that another process can read, and compute it with `python -m transformer.study FOLDER`.
+"""A cell as files, which another process reads and computes with `python -m transformer.study FOLDER`.
 
-Choices travel as text, so their classes have to lie in modules that both processes can import.
+Variants travel as text, so their classes have to lie in modules that both processes can import.
 """
 
 import dataclasses
@@ -22,14 +22,14 @@ from transformer.training.checkpoint import write_durably
 from transformer.training.workdir import CONFIG, definitions
 
 CELL = "cell.json"
-"""What config.json does not say: the probes, the modules of their classes, and the mesh."""
+"""The file of what config.json does not hold: the probes, the modules of all classes, and the mesh."""
 
 
 def write(cell: Cell) -> None:
-    """Put into the folder of a cell all that computing it takes.
+    """Write everything that computing a cell needs into its folder.
 
     Raises:
-      ConfigError: a class is known to this process alone.
+      ConfigError: a class is defined where only this process knows it.
     """
     modules = sorted({_module(cls) for cls in set(_classes((cell.config, *cell.probes)))})
     cell.write_config()
@@ -40,7 +40,7 @@ def write(cell: Cell) -> None:
 
 
 def check_data(cells: Sequence[Cell]) -> None:
-    """Raise `ConfigError` where data was given as a value that is not what its config describes."""
+    """Raise `ConfigError` where the data of a cell is not what its config describes."""
     for config, cell in {cell.config.data: cell for cell in cells}.items():
         if load_data(config, cell.cells.parent).fingerprint != cell.data.fingerprint:
             raise ConfigError(
@@ -53,7 +53,7 @@ def read(folder: Path) -> Cell:
     """The cell of a folder.
 
     Raises:
-      ConfigError: a file or a module is missing here, or the data is not what it was.
+      ConfigError: a file or a module is missing here, or the data has changed.
     """
     try:
         stored, more = (json.loads((folder / name).read_text()) for name in (CONFIG, CELL))
@@ -76,7 +76,7 @@ def read(folder: Path) -> Cell:
 
 
 def _classes(value: Any) -> Iterator[type]:
-    """The classes of all choices in a value."""
+    """The classes of all dataclasses in a value, such as variants and configs."""
     if dataclasses.is_dataclass(value):
         yield type(value)
         value = [getattr(value, f.name) for f in dataclasses.fields(value)]
@@ -88,7 +88,7 @@ def _classes(value: Any) -> Iterator[type]:
 def _module(cls: type) -> str:
     """The module that defines a class, by a name under which another process can import it."""
     name = cls.__module__
-    if name == "__main__":  # `python -m name` has one, a script and a notebook have not
+    if name == "__main__":  # `python -m name` has a spec, a script and a notebook have none
         spec = getattr(sys.modules[name], "__spec__", None)
         name = spec.name if spec else name
     if name == "__main__" or "<locals>" in cls.__qualname__ or not _is_importable(name):

@@ -1,4 +1,4 @@
-"""What a loss hides: numbers measured on the parameters of every run of an arm."""
+"""Probes: numbers besides the loss, measured on the parameters of every run of an arm."""
 
 import abc
 import functools
@@ -22,32 +22,33 @@ from transformer.modules.parameter import at
 
 
 class Probe(Variant, abc.ABC):
-    """A number for each run, beside its loss."""
+    """A number for each run, besides its loss."""
 
     @property
     @abc.abstractmethod
     def label(self) -> str:
-        """The head of its column."""
+        """The title of its column in the report."""
 
     @abc.abstractmethod
     def __call__(self, config: RunConfig, params: Any, data: Dataset) -> np.ndarray:
-        """(R,) from parameters with a leading axis of runs; NaN where it has no meaning."""
+        """Values (R,) from parameters with a leading axis of runs; NaN where a value is not defined."""
 
 
 @dataclass(frozen=True)
 class LongerText(Probe):
-    """The loss on text `factor` times as long as in training, of the tokens past the length of training.
+    """The loss at tokens past the length of training, in text `factor` times as long.
 
-    (Press et al. 2021, section 3, without overlap.) NaN for a model that does not extrapolate.
+    (Press et al. 2021, section 3, without overlap.) In nats; NaN for a model that does not extrapolate.
     """
 
     factor: int = 2
+    """Length over that of training, at least 2."""
     tokens: int = 32_768
-    """Of the validation part, from its beginning; whole batches."""
+    """Number of tokens of the validation part, from its beginning, in whole batches."""
 
     def __post_init__(self):
         if self.factor < 2 or self.tokens < 1:
-            raise ConfigError(f"longertext: {self} is no longer text")
+            raise ConfigError(f"longertext: {self} needs a factor of at least 2, and tokens")
 
     @property
     def label(self):
@@ -58,7 +59,7 @@ class LongerText(Probe):
         length = config.model.max_length
         try:
             longer = config.replace({"model.max_length": self.factor * length})
-        except ConfigError:  # something else in it has a length of its own
+        except ConfigError:  # another choice in it has a fixed length
             return np.full(count, np.nan)
         if not config.model.position.extrapolates:
             return np.full(count, np.nan)
@@ -78,12 +79,14 @@ class LongerText(Probe):
 
 @dataclass(frozen=True)
 class SaturatedRows(Probe):
-    """The share of queries that put more than `above` of their attention on one key, over layers and heads.
+    """The share of queries with more than `above` of their attention on one key, over all layers and heads.
 
-    Of the first batch of the validation part; a sequence's first token, which may see only itself, does not count.
+    Measured on the first batch of the validation part, without the first token of a sequence, which may see
+    only itself.
     """
 
     above: float = 0.99
+    """Threshold on an attention weight, in (0, 1)."""
 
     def __post_init__(self):
         if not 0 < self.above < 1:
@@ -134,9 +137,10 @@ class QueryKeyGradient(Probe):
 
 @dataclass(frozen=True)
 class BeforeTraining(Probe):
-    """Another probe on initial parameters: as many draws as there are runs, the first seeds in order."""
+    """Another probe on initial parameters, drawn with seeds 0, 1, …, one for each run."""
 
     probe: Probe
+    """The other probe."""
 
     @property
     def label(self):
@@ -149,7 +153,7 @@ class BeforeTraining(Probe):
 
 
 def each(params: Any, measure: Callable[[Any], jax.Array]) -> np.ndarray:
-    """(R,) numbers of parameters with a leading axis of runs, one run after another."""
+    """`measure` of each run's parameters, (R,), one run after another; `params` has a leading axis of runs."""
     runs = jax.device_get(params)
     count = len(jax.tree.leaves(runs)[0])
     return np.array([float(measure(jax.tree.map(lambda a, i=i: jnp.asarray(a[i]), runs))) for i in range(count)])

@@ -1,4 +1,4 @@
-"""What a study found: its arms compared; as JSON, Markdown, a table and pictures."""
+"""The report of a study, which compares its arms: as JSON, Markdown, a table and pictures."""
 
 import json
 from collections.abc import Mapping
@@ -34,71 +34,78 @@ class ArmReport:
 
     name: str
     changes: str
-    """What the arm changes of the base, in text form."""
+    """The arm's changes to the base, in text form."""
     n_ok: int
-    """Runs of the arm that did not diverge, all learning rates and seeds."""
+    """Runs of the arm that did not diverge, over all learning rates and seeds."""
     n_diverged: int
+    """Runs of the arm that diverged."""
     learning_rate: float
-    """Selected on the selection seeds."""
+    """The learning rate selected on the selection seeds."""
     loss: float | None
     """Mean over the estimation seeds at the selected learning rate."""
     loss_interval: Interval
+    """Its 95 % t-interval."""
     n_pairs: int
     """Estimation seeds on which neither the arm nor the baseline diverged."""
     difference: float | None
     """Mean paired difference to the baseline; negative is better."""
     difference_interval: Interval | None
+    """Its 95 % t-interval."""
     p_corrected: float | None
-    """Paired t test, corrected by Holm over all arms."""
+    """p value of the paired t test, corrected by Holm over all arms."""
     verdict: str
+    """baseline, better, worse, equivalent or unresolved."""
     parameters: int
+    """Number of parameters of the model."""
     flops: float
-    """Of a training step, per sequence."""
+    """Floating-point operations of a training step, per sequence."""
     seconds: float
+    """Wall time of all runs of the arm."""
     loss_by_learning_rate: dict[str, float | None]
-    """Mean over all seeds that did not diverge."""
+    """Mean loss over all seeds that did not diverge."""
     sensitivity: float | None
-    """To the learning rate; None of a single one."""
+    """Sensitivity to the learning rate; None for a single one."""
     exact_match: float | None
-    """Mean over the estimation seeds at the selected learning rate."""
+    """Share of held-out sequences with every label right, the mean over the same runs as `loss`."""
     probes: dict[str, float | None]
-    """The same of each probe."""
+    """Mean of each probe over the same runs, by label."""
     losses: list[list[float]]
-    """Of every learning rate, those of every seed; NaN for a diverged run."""
+    """Losses (learning rates, seeds); NaN for a diverged run."""
     estimates: list[float]
-    """Those of the estimation seeds at the selected learning rate."""
+    """Losses of the estimation seeds at the selected learning rate; NaN for a diverged run."""
     deviation: float | None
-    """Their standard deviation, of those that did not diverge."""
+    """Standard deviation of the `estimates` that did not diverge."""
     worst: float | None
-    """The highest of them."""
+    """The highest of these."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """A whole study; `show()` prints it, `write()` puts it in a folder."""
+    """The results of a study; `show()` prints them, `write()` puts them in a folder."""
 
     name: str
     baseline: str
     arms: list[ArmReport]
     correlation: float
-    """Mean correlation over seeds between the arms: what pairing is worth."""
+    """Mean correlation over seeds between the arms; the higher, the more pairing helps."""
     smallest_detectable_effect: float
-    """Nats per token found with 80 % power, from the measured spread and correlation, Bonferroni over the arms."""
+    """In nats per token, with 80 % power, from the measured spread and correlation, Bonferroni over the arms."""
     planned_effect: float
-    """What was said before the run, in standard deviations over seeds."""
+    """The smallest detectable effect as planned before the run, in standard deviations over seeds."""
     reference: tuple[str, float] | None
     """The name and loss of a simple model on the same split, for scale."""
     margin: float
+    """Differences below this count as equivalent, in nats per token."""
     config: dict[str, Any]
     data: dict[str, Any]
     environment: dict[str, Any]
     curves: dict[str, figures.Curves]
     """Training loss of the estimation runs at the selected learning rate, by arm."""
     failed: dict[str, str]
-    """The errors of the arms that could not be computed."""
+    """The errors of arms that could not be computed, by name."""
 
     def show(self) -> None:
-        """Print what was found and what it cost."""
+        """Print the results and their cost."""
         console = Console()
         for columns in (FOUND, self.beside(), COST):
             table = Table(*columns, box=SIMPLE_HEAD, title=self.name if columns is FOUND else None)
@@ -110,10 +117,11 @@ class Report:
             console.print(f"{name} failed: {error}", highlight=False, markup=False)
 
     def beside(self) -> list[str]:
-        """The columns of what the loss hides."""
+        """Columns for what a mean loss hides: spread, worst seed, sensitivity, probes."""
         return ["arm", "deviation", "worst seed", "sensitivity", "exact match", *self.arms[0].probes]
 
     def summary(self) -> str:
+        """A line on the baseline, the correlation over seeds, the detectable difference and the margin."""
         return (
             f"Baseline {self.baseline}. Correlation over seeds ρ = {self.correlation:.2f}. Smallest detectable "
             f"difference {self.smallest_detectable_effect:.4f} nats (80 % power, all comparisons). Equivalent: within "
@@ -121,6 +129,7 @@ class Report:
         ) + (f" {self.reference[0]}: {self.reference[1]:.4f} nats." if self.reference else "")
 
     def markdown(self) -> str:
+        """The text of report.md."""
         columns = list(dict.fromkeys(FOUND + self.beside() + COST))
         lines = [columns, ["---"] * len(columns), *([_row(arm)[c] for c in columns] for arm in self.arms)]
         rows = "\n".join(f"| {' | '.join(line)} |" for line in lines)
@@ -131,12 +140,13 @@ class Report:
         return f"# {self.name}\n\n{rows}\n\n{arms}\n\n{self.summary()}\n\n{pictures}\n\n```json\n{details}\n```\n"
 
     def to_json(self) -> dict[str, Any]:
+        """The report without its curves, with null for numbers that are not finite."""
         data = asdict(replace(self, curves={}))
         del data["curves"]
         return _finite(data)
 
     def write(self, workdir: Path) -> None:
-        """report.json, report.md, forest.png, curves.png and learning_rates.png."""
+        """Write report.json, report.md, forest.png, curves.png and learning_rates.png."""
         write_durably(workdir / "report.json", json.dumps(self.to_json(), indent=1))
         write_durably(workdir / "report.md", self.markdown())
         figures.plot_forest(workdir / "forest.png", self.arms, self.baseline, self.margin)
@@ -221,7 +231,7 @@ def analyse(
 def _arm_report(
     name: str, run: ArmRuns, compared: PairedComparison | None, p_corrected: float | None, margin: float
 ) -> ArmReport:
-    """Without a comparison, of the baseline."""
+    """The row of an arm; without a comparison it is the baseline."""
     result, losses, estimates = run.result, run.losses, run.estimates
     healthy = estimates[np.isfinite(estimates)]
     said = "baseline"
@@ -255,7 +265,7 @@ def _arm_report(
 
 
 def _finite(value: Any) -> Any:
-    """JSON has neither NaN nor infinity: null."""
+    """The value with None for NaN and infinity, which JSON lacks."""
     if isinstance(value, dict):
         return {k: _finite(v) for k, v in value.items()}
     if isinstance(value, list | tuple):

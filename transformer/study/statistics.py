@@ -1,7 +1,7 @@
-"""From losses over seeds to a verdict: intervals, paired tests, corrections and power.
+"""Statistics of losses over seeds: intervals, paired tests, corrections, power and verdicts.
 
 A diverged run is a value that is nan or infinite. It is left out of every mean here, so whoever
-prints one prints the share of diverged runs beside it.
+prints a mean also prints the share of diverged runs.
 """
 
 import math
@@ -17,10 +17,12 @@ from scipy import optimize, stats
 Verdict = Literal["better", "worse", "equivalent", "unresolved"]
 
 LARGE_CRITICAL_VALUE = 1e4
-"""Above it scipy's noncentral t does not converge, and a limit is exact to one part in as many."""
+"""Above it scipy's noncentral t does not converge, and its limit is exact to one part in 10⁴."""
 
 
 class Interval(NamedTuple):
+    """The two ends of an interval."""
+
     low: float
     high: float
 
@@ -29,9 +31,9 @@ UNKNOWN = Interval(-math.inf, math.inf)
 
 
 def mean_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
-    """The t-interval of a mean (Student 1908); the whole line for fewer than two finite values.
+    """The t-interval of a mean (Student 1908); all real numbers for fewer than two finite values.
 
-    Over 5 seeds a nominal 95 % of it was measured to cover 94 %, of a percentile bootstrap 85 %.
+    With 5 seeds its nominal 95 % were measured to cover 94 %, those of a percentile bootstrap 85 %.
 
     Args:
       values: (n,) independent values, one per seed.
@@ -48,12 +50,12 @@ def mean_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
 
 
 def share_interval(count: int, of: int, confidence: float = 0.95) -> Interval:
-    """The exact interval of a probability, `count` successes in `of` trials (Clopper and Pearson 1934).
+    """The exact interval of a probability after `count` successes in `of` trials (Clopper and Pearson 1934).
 
-    It covers at least as often as it says, for any probability and any number of trials.
+    Its coverage is at least `confidence` for any probability and any number of trials.
     """
     if not 0 <= count <= of or not of:
-        raise ValueError(f"share_interval: {count} of {of} is no share")
+        raise ValueError(f"share_interval: {count} is not between 0 and {of}")
     low, high = stats.binomtest(count, of).proportion_ci(confidence)
     return Interval(float(low), float(high))
 
@@ -69,23 +71,23 @@ class PairedComparison:
     interval: Interval
     """95 % t-interval of the difference."""
     p: float
-    """Two-sided paired t test of no difference."""
+    """p value of the two-sided paired t test of no difference."""
     correlation: float
     """Pearson's ρ of arm and baseline, nan where undefined: how much the pairing helps."""
     standard_deviation: float
-    """Of the differences, nan for fewer than two pairs."""
+    """Standard deviation of the differences, nan for fewer than two pairs."""
 
     @property
     def standard_error(self) -> float:
-        """Of the mean difference."""
+        """Standard error of the mean difference."""
         return self.standard_deviation / math.sqrt(self.n) if self.n else math.nan
 
 
 def compare_paired(arm: ArrayLike, baseline: ArrayLike) -> PairedComparison:
     """The paired t test of an arm against the baseline.
 
-    A pair with a diverged run is dropped. Fewer than two pairs decide nothing: the interval is the
-    whole line and p is 1. Where all differences are equal, p is 1 if they are 0, and else 0.
+    A pair with a diverged run is dropped. Fewer than two pairs decide nothing: the interval is
+    all real numbers and p is 1. Where all differences are equal, p is 1 if they are 0, and else 0.
 
     Args:
       arm: (n,) losses, one per seed.
@@ -110,9 +112,9 @@ def compare_paired(arm: ArrayLike, baseline: ArrayLike) -> PairedComparison:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """p values corrected for their number, in the order given (Holm 1979).
+    """p values corrected for multiple comparisons, in the order given (Holm 1979).
 
-    Rejecting where the corrected value is below α keeps the chance of any false rejection below α,
+    Rejecting where the corrected value is below α keeps the probability of any false rejection below α,
     however the tests depend on each other.
     """
     p = np.asarray(p_values, np.float64)
@@ -128,8 +130,8 @@ def equivalence_p(comparison: PairedComparison, margin: float) -> float:
     Below .05 exactly where the 90 % interval of the difference lies within ± margin.
 
     Args:
-      comparison: of at least two pairs; with fewer, p is 1.
-      margin: the smallest difference worth having, in units of the loss, positive.
+      comparison: with fewer than two pairs p is 1.
+      margin: the smallest difference that matters, in units of the loss, positive.
     """
     if not margin > 0:
         raise ValueError(f"equivalence_p: margin {margin} is not positive")
@@ -142,10 +144,10 @@ def equivalence_p(comparison: PairedComparison, margin: float) -> float:
 
 
 def verdict(comparison: PairedComparison, p_corrected: float, margin: float, alpha: float = 0.05) -> Verdict:
-    """What a comparison of losses has shown; lower is better.
+    """The verdict of a comparison of losses, where lower is better.
 
-    A difference that is significant *and* within the margin is still better or worse: its size
-    stands beside the verdict.
+    A difference that is significant *and* within the margin is still better or worse; its size
+    is reported with the verdict.
 
     Args:
       comparison: the arm against the baseline.
@@ -161,18 +163,18 @@ def verdict(comparison: PairedComparison, p_corrected: float, margin: float, alp
 def smallest_detectable_effect(
     n: int, comparisons: int = 1, correlation: float | None = None, power: float = 0.8, alpha: float = 0.05
 ) -> float:
-    """The smallest difference that a study finds, in standard deviations over seeds.
+    """The smallest difference that a study detects, in standard deviations over seeds.
 
     The noncentral t distribution gives the power of the two-sided t test (Cohen 1988, chapter 2),
-    here as the chance of a rejection with the right sign.
+    here the probability of a rejection with the right sign.
 
     Args:
-      n: seeds per arm; fewer than two find nothing, the answer is infinite.
-      comparisons: arms against the baseline; α is divided by it, the first step of Holm.
+      n: seeds per arm; fewer than two detect nothing, and the result is infinite.
+      comparisons: number of arms against the baseline; α is divided by it, the first step of Holm.
       correlation: ρ of the runs of two arms over their seeds, for the paired test, where a
         difference has √(2(1 - ρ)) standard deviations; None for two independent samples.
-      power: the chance to find it, above α.
-      alpha: the chance to find anything where there is nothing, over all comparisons.
+      power: the probability of detecting it, above α.
+      alpha: the probability of any false detection, over all comparisons.
     """
     if comparisons < 1 or not 0 < alpha < power < 1:
         raise ValueError(
@@ -189,9 +191,9 @@ def smallest_detectable_effect(
 
 
 def pooled_correlation(samples_by_arm: ArrayLike) -> float:
-    """The mean of Pearson's ρ over all pairs of arms: what pairing the seeds of a study is worth.
+    """The mean of Pearson's ρ over all pairs of arms; the higher, the more pairing by seed helps.
 
-    A pair of arms counts where at least three seeds diverged in neither; nan where no pair does.
+    A pair of arms counts if at least three seeds diverged in neither; nan if no pair does.
 
     Args:
       samples_by_arm: (arms, seeds) losses, the same seed in each column.
@@ -208,12 +210,12 @@ def pooled_correlation(samples_by_arm: ArrayLike) -> float:
 
 
 def _standard_error(x: np.ndarray) -> float:
-    """Of the mean. Exactly 0 for equal values, whose computed deviation may be 1e-17."""
+    """Standard error of the mean. Exactly 0 for equal values, whose computed deviation may be 1e-17."""
     return float(x.std(ddof=1)) / math.sqrt(x.size) if np.ptp(x) else 0.0
 
 
 def _correlation(x: np.ndarray, y: np.ndarray) -> float:
-    """Pearson's ρ; nan for a constant, and for two pairs, where it is ±1 whatever the values."""
+    """Pearson's ρ; nan for a constant, and for fewer than three pairs: for two it is always ±1."""
     if x.size < 3 or not np.ptp(x) or not np.ptp(y):
         return math.nan
     x, y = x - x.mean(), y - y.mean()
@@ -224,10 +226,10 @@ def _correlation(x: np.ndarray, y: np.ndarray) -> float:
 def _noncentrality(critical: float, freedom: int, power: float) -> float:
     """The c with P(t > critical) = power, for t = (z + c)/s noncentral, s² = χ²/freedom.
 
-    The bracket keeps scipy's noncentral t where it converges: each of z and s stays within its
-    bound with probability (1 + power)/2, both with `power` or more.
+    The bracket keeps scipy's noncentral t in the range where it converges: each of z and s stays within its
+    bound with probability (1 + power)/2, and both do with at least `power`.
     """
-    if critical > LARGE_CRITICAL_VALUE:  # z is nothing beside critical · s
+    if critical > LARGE_CRITICAL_VALUE:  # z is negligible compared to critical · s
         return critical * math.sqrt(stats.chi2.ppf(power, freedom) / freedom)
     each = (1 + power) / 2
     highest = critical * math.sqrt(stats.chi2.ppf(each, freedom) / freedom) + float(stats.norm.ppf(each))

@@ -21,7 +21,7 @@ from transformer.training.workdir import locked
 
 
 class StudyError(RuntimeError):
-    """So many arms failed that there is nothing to compare."""
+    """Too many arms failed for a comparison."""
 
 
 @dataclass(frozen=True)
@@ -34,25 +34,29 @@ class Study:
     """
 
     name: str
+    """Title of the study in its report."""
     base: RunConfig
+    """The config that arms change."""
     arms: Mapping[str, Mapping[str, Any]]
-    """Changes to the base by name of the arm, by dotted path: `{"rms": {"model.norm": RMSNorm()}}`."""
+    """Changes of each arm to the base, by name and dotted path: `{"rms": {"model.norm": RMSNorm()}}`."""
     seeds: int = 8
+    """Number of seeds per arm and learning rate."""
     learning_rates: tuple[float, ...] = ()
-    """None: the base's only, and all seeds are estimation seeds."""
+    """Learning rates that each arm is tuned over; empty: the config's, and all seeds are estimation seeds."""
     selection_seeds: int | None = None
-    """None: a third of the seeds, where there is a choice of learning rates."""
+    """Number of seeds that select the learning rate; None: a third of them, or without a choice of rates none."""
     baseline: str | None = None
-    """None: the first arm."""
+    """Name of the arm that all others are compared with; None: the first."""
     margin: float = 0.01
     """Differences below this, in nats per token, count as equivalent."""
     match: budgets.Budget | None = None
-    """What every arm shall have as much of as the baseline."""
+    """The cost in which every arm is made to match the baseline; None: arms may differ."""
     match_by: budgets.Knob = "d_ff"
-    """What is solved for."""
+    """The number that is changed for this."""
     first_seed: int = 0
+    """The seeds are this one and those after it."""
     probes: tuple[Probe, ...] = ()
-    """What is measured on the trained parameters beside the loss."""
+    """Numbers measured on the trained parameters, besides the loss."""
 
     def __post_init__(self):
         if len(self.arms) < 2:
@@ -77,20 +81,21 @@ class Study:
 
     @property
     def num_selection_seeds(self) -> int:
+        """Number of first seeds that select the learning rate and enter no estimate."""
         if self.selection_seeds is not None:
             return self.selection_seeds
         return max(1, self.seeds // 3) if len(self.learning_rates) > 1 else 0
 
     @property
     def replicas(self) -> tuple[Replica, ...]:
-        """Learning rate by learning rate, each with every seed."""
+        """Every learning rate with every seed, all seeds of the first learning rate first."""
         return grid(range(self.first_seed, self.first_seed + self.seeds), self.learning_rates)
 
     def configs(self, data: Dataset) -> dict[str, RunConfig]:
-        """The config of each arm, with what it takes from the data and the matched budget.
+        """The config of each arm, completed from the data and matched to the budget.
 
         Raises:
-          ConfigError: an arm is impossible, or has a learning rate where all are given the same ones.
+          ConfigError: an arm is impossible, or sets a learning rate although `learning_rates` are given.
         """
         base = data.complete(self.base)
         configs = {name: data.complete(base.replace(dict(changes))) for name, changes in self.arms.items()}
@@ -112,15 +117,16 @@ class Study:
 
     @property
     def baseline_name(self) -> str:
+        """Name of the arm that all others are compared with."""
         return self.baseline or next(iter(self.arms))
 
     def planned_effect(self) -> float:
-        """The smallest difference found with 80 % power, in standard deviations over seeds, at a correlation of ½."""
+        """The smallest difference detected with 80 % power at a correlation of ½, in standard deviations over seeds."""
         n = self.seeds - self.num_selection_seeds
         return smallest_detectable_effect(n, comparisons=len(self.arms) - 1, correlation=0.5)
 
     def cells(self, workdir: Path, data: Dataset, mesh: MeshConfig = AUTOMATIC) -> dict[str, Cell]:
-        """The cell of each arm; arms that come to the same have one between them."""
+        """The cell of each arm; arms with equal configs share one."""
         configs = self.configs(data)
         cells = {}
         for i, (name, config) in enumerate(configs.items(), 1):
@@ -129,7 +135,7 @@ class Study:
         return cells
 
     def _data(self, name: str, configs: Mapping[str, RunConfig], data: Dataset) -> Dataset:
-        """Of an arm: its own where it changes something of it, judged on the same held-out part as all."""
+        """The data of an arm: its own where it changes some of it, with the same held-out part as all."""
         baseline, config = configs[self.baseline_name], configs[name]
         if config.data == baseline.data:
             return data
@@ -138,7 +144,7 @@ class Study:
         if held_out[0] != held_out[1]:
             raise ConfigError(
                 f"study {self.name}: arm {name} changes the held-out part of {data.source}, so its losses are not "
-                "comparable; vary what is trained on only"
+                "comparable; change the training data only"
             )
         return own
 
@@ -151,15 +157,21 @@ class Study:
         mesh: MeshConfig = AUTOMATIC,
         say: Callable[[str], None] = print,
     ) -> Report:
-        """Run what is not there yet, write report.json, report.md and the pictures.
+        """Run what is not computed yet; write report.json, report.md and the pictures.
 
-        Finished arms are read, interrupted ones go on where they stopped, and one that fails does not
-        stop the others: the report names it with its error. The devices of each process are shared as
-        `mesh` says.
+        Finished arms are read, interrupted ones continue where they stopped, and an arm that fails does
+        not stop the others: the report names it with its error.
+
+        Args:
+          workdir: the folder of the study, made where there is none.
+          data: None: loaded as the base says.
+          engine: computes the arms, in this process or in others.
+          mesh: how the devices of each process share the work.
+          say: called with each line of progress.
 
         Raises:
-          ConfigError: an arm is impossible, the engine is not there, or another process runs this study.
-          StudyError: fewer than two arms, or not the baseline, could be computed.
+          ConfigError: an arm is impossible, the engine is not available, or another process runs this study.
+          StudyError: the baseline or all other arms could not be computed.
           Interrupted: a signal asked to stop; the states are saved.
         """
         workdir = Path(workdir)
@@ -176,7 +188,7 @@ class Study:
         return report
 
     def _compute(self, cells: Mapping[str, Cell], engine: Engine, say: Callable[[str], None]) -> dict[str, str]:
-        """Compute the cells without a result; the errors of the arms that failed."""
+        """Compute the cells without a result; returns the errors of the arms that failed."""
         arms: dict[Path, list[str]] = {}
         for name, cell in cells.items():
             arms.setdefault(cell.folder, []).append(name)
@@ -219,13 +231,14 @@ class Study:
         )
 
     def to_json(self) -> dict[str, Any]:
+        """All fields as JSON data."""
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         arms = {name: {k: to_json(v) for k, v in changes.items()} for name, changes in self.arms.items()}
         return {**{k: to_json(v) for k, v in fields.items()}, "arms": arms}
 
 
 def changes_text(changes: Mapping[str, Any]) -> str:
-    """`model.norm=rmsnorm, model.d_ff=64`."""
+    """Changes in text form: `model.norm=rmsnorm, model.d_ff=64`."""
     return ", ".join(f"{path}={value if isinstance(value, str) else to_text(value)}" for path, value in changes.items())
 
 

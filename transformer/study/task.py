@@ -1,4 +1,4 @@
-"""What a dask worker does with a cell: it starts the process that computes it, and waits."""
+"""The task of a dask worker: start the process that computes a cell, and wait for it."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 STOP_SECONDS = 60
-"""How long a process that was asked to stop has to save its state."""
+"""Seconds that a process has to save its state after it was asked to stop."""
 _running: dict[str, subprocess.Popen] = {}
 _one_at_a_time = threading.Lock()
 
@@ -20,22 +20,22 @@ class Place:
     """The part of a machine that a worker owns."""
 
     environment: Mapping[str, str] = field(default_factory=dict)
-    """What tells JAX of it."""
+    """Environment variables that tell JAX of it."""
     cores: tuple[int, ...] = ()
-    """None: all that the worker may use."""
+    """Its CPU cores; empty: all that the worker may use."""
 
 
 class Died(RuntimeError):
-    """The process of a cell was killed; another attempt goes on from its checkpoint."""
+    """The process of a cell was killed; another attempt continues from its checkpoint."""
 
 
 def compute(folder: str, where: tuple[str, str], places: Mapping[str, Place]) -> str | None:
-    """Compute the cell of a folder; its error in one line if it fails.
+    """Compute the cell of a folder; returns its error in one line if it fails, else None.
 
     Args:
-      folder: of the cell.
-      where: the working directory of the study, from which its paths lead, and the folder of its script.
-      places: what each worker owns, by its name; one that is not there was given its devices when it was started.
+      folder: the folder of the cell.
+      where: the working directory of the study, to which its paths are relative, and the folder of its script.
+      places: what each worker owns, by its name; a worker that is missing was given its devices at its start.
 
     Raises:
       Died: a signal ended the process.
@@ -46,7 +46,7 @@ def compute(folder: str, where: tuple[str, str], places: Mapping[str, Place]) ->
     with _one_at_a_time, (Path(folder) / "log.txt").open("a") as log:
         directory, script = where
         if place.cores and hasattr(os, "sched_setaffinity"):
-            os.sched_setaffinity(0, place.cores)  # of this thread, and of what it starts
+            os.sched_setaffinity(0, place.cores)  # for this thread and the process it starts
         paths = (script, os.environ.get("PYTHONPATH"))
         process = subprocess.Popen(
             [sys.executable, "-m", "transformer.study", folder, "--parent", str(os.getpid())],
@@ -69,7 +69,7 @@ def compute(folder: str, where: tuple[str, str], places: Mapping[str, Place]) ->
 
 
 def stop(folders: Sequence[str]) -> None:
-    """Ask the processes of these cells to save and end, and wait until they have."""
+    """Ask the processes of these cells to save and end, and wait until they do."""
     running = [process for folder, process in list(_running.items()) if folder in folders]
     for process in running:
         process.send_signal(signal.SIGTERM)

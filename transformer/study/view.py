@@ -1,4 +1,4 @@
-"""How far all cells of a study are, in one view."""
+"""The progress of all cells of a study, in one view."""
 
 import json
 import time
@@ -11,12 +11,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from transformer.study.cell import Cell
 
 SECONDS = 0.3
-"""Between two looks."""
+"""Seconds between refreshes."""
 _TAIL = 4096
 
 
 class View:
-    """A bar for each cell under way and one for the study; nothing where standard error is not a terminal."""
+    """A bar for each running cell and one for the study; none where standard error is not a terminal."""
 
     def __init__(self, cells: Sequence[Cell]):
         console = Console(stderr=True)
@@ -35,7 +35,7 @@ class View:
         self._bars.stop()
 
     def wait(self) -> None:
-        """For a moment, and show what has changed."""
+        """Wait for a moment, then show what has changed."""
         time.sleep(SECONDS)
         if self._bars.disable:
             return
@@ -44,7 +44,7 @@ class View:
                 self._bars.update(task, completed=step, visible=True)
 
     def end(self, cell: Cell) -> None:
-        """Take the bar of a cell away."""
+        """Remove the bar of a cell."""
         self._bars.update(self._tasks.pop(cell.folder), visible=False)
         self._bars.advance(self._all)
 

@@ -1,4 +1,4 @@
-"""Every choice proven in every context: `check_variant` for one, `python -m transformer.testing` for all and pairs."""
+"""Checks of every choice in every context: `check_variant` checks one, `python -m transformer.testing` all of them."""
 
 from transformer.testing.check import Checked, check_variant
 

@@ -46,14 +46,14 @@ def main() -> None:
 
 
 def drawn(every: Sequence[Any], count: int | None) -> Sequence[Any]:
-    """So many of them, in their order; all without a number."""
+    """A random selection of `count`, in their order; None: all."""
     if count is None:
         return every
     return [every[i] for i in sorted(np.random.default_rng(0).permutation(len(every))[:count])]
 
 
 def report(covering: Covering, alone: int, together: int, done: Sequence[Checked], seconds: float) -> None:
-    """Print what there is, what was checked, and what failed."""
+    """Print the options, the checks and the failures."""
     console = Console()
     table = Table("family", "options", title="The catalogue")
     for name, values in FAMILIES.items():

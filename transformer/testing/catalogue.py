@@ -1,4 +1,4 @@
-"""The catalogue as a page, from the values themselves."""
+"""The catalogue of all variants as a page, made from the variants themselves."""
 
 import functools
 import inspect
@@ -25,7 +25,7 @@ _PLACES: dict[str, tuple[type[ModelConfig], dict[str, Any]]] = {
 
 
 def catalogue(covering: Covering) -> str:
-    """Markdown: a table for each family, then the pairs that are refused."""
+    """The page in Markdown: a table for each family, then the pairs that are refused."""
     plain = small()
     parts = [
         "# Catalogue\n\nWritten by `python -m transformer.testing --catalogue` from the values themselves; a test "
@@ -50,7 +50,7 @@ def _family(name: str, options: list[Changes]) -> str:
 
 @functools.cache
 def _cost(config: ModelConfig) -> tuple[int, float]:
-    """Parameters and operations."""
+    """Number of parameters, and operations of a forward pass."""
     return parameter_count(config), forward_flops(config)
 
 
@@ -78,13 +78,13 @@ def _name(option: Changes) -> str:
 
 
 def _words(option: Changes) -> str:
-    """The first sentence of the docstring of each value."""
+    """The first paragraph of the docstring of each value."""
     docs = [inspect.getdoc(type(value)) or "" for value in option.values() if isinstance(value, Variant)]
     return " ".join(" ".join(doc.split("\n\n")[0].split()) for doc in docs)
 
 
 def _refused(covering: Covering) -> str:
-    """By reason, so that a line serves many pairs."""
+    """The refused pairs, grouped by reason."""
     lines: dict[str, list[str]] = {}
     for (left, right), reason in covering.refused.items():
         pair = " with ".join(_name(_changes(option)) for option in (left, right))

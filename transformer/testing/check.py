@@ -1,4 +1,4 @@
-"""A choice, checked in every context."""
+"""Checks a choice in every context."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,13 +14,13 @@ from transformer.testing.subject import Subject, small
 
 @dataclass
 class Checked:
-    """What was checked, what was refused, and what failed."""
+    """The results of checking some choices: what passed, what was refused, and what failed."""
 
     choices: Mapping[str, Any]
     passed: list[str] = field(default_factory=list)
-    """Context and property, of those that say something about the choices."""
+    """Context and property, without properties that do not apply."""
     refused: dict[str, str] = field(default_factory=dict)
-    """Why, by context."""
+    """Reason, by context."""
     failed: list[str] = field(default_factory=list)
     """Context, property and reason."""
 
@@ -31,24 +31,24 @@ class Checked:
             return
         except AssertionError as error:
             self.failed.append(f"{context}, {name}: {error}")
-        except Exception as error:  # a choice that cannot even run has failed, and the others are still checked
+        except Exception as error:  # a choice that cannot run has failed, and the others are still checked
             self.failed.append(f"{context}, {name}: {type(error).__name__}: {str(error).splitlines()[0]}")
         else:
             self.passed.append(f"{context}, {name}")
 
 
 def check_variant(value: Variant, **choices: Any) -> Checked:
-    """Put a value in its place in tiny models and check what has to be true of it there.
+    """Use a variant in tiny models and check the properties that have to hold there.
 
-    As a causal decoder, as an encoder, as an encoder-decoder; scanned, rounded, in replicas; cached,
-    padded and packed: see `transformer.testing.properties`.
+    The models are a causal decoder, an encoder and an encoder-decoder; they are scanned, rounded, replicated,
+    cached, padded and packed: see `transformer.testing.properties`.
 
     Args:
       value: any variant that a model's config has a field for, shipped or your own.
       choices: further fields of the config.
 
     Raises:
-      AssertionError: the list of what is not true.
+      AssertionError: the list of properties that do not hold.
     """
     checked = check_choices({field_of(value): value} | choices)
     checked.run("text", "described", lambda: properties.described(value))
@@ -58,7 +58,7 @@ def check_variant(value: Variant, **choices: Any) -> Checked:
 
 
 def check_choices(choices: Mapping[str, Any]) -> Checked:
-    """All contexts of a model with some fields changed; the caller looks at `failed`."""
+    """Check a model with some fields changed in all contexts; the caller reads `failed`."""
     checked = Checked(choices)
     twins = properties.TWINS
     for context, wanted in (("decoder", properties.DECODER), ("encoder", properties.ENCODER)):
@@ -81,7 +81,7 @@ def check_choices(choices: Mapping[str, Any]) -> Checked:
 
 
 def check_company(choices: Mapping[str, Any]) -> Checked:
-    """A model of many choices at once: run forward and backward, trained a little, decoded, checked for causality."""
+    """Check a combination of choices: run forward and backward, train a little, decode, and test causality."""
     checked = Checked(choices)
     causal = "decoder" not in refusals(choices)
     subject = Subject(small(**{"causal": causal, **choices}))

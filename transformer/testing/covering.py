@@ -1,4 +1,4 @@
-"""Combinations of options in which every pair from two families meets."""
+"""Combinations of options in which every pair from two families occurs."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -16,17 +16,17 @@ Option = tuple[str, int]
 
 @dataclass(frozen=True)
 class Covering:
-    """Rows of options, one of each family, that hold every pair but those that are refused."""
+    """Rows of options, one from each family, that hold every pair except those that are refused."""
 
     rows: tuple[dict[str, int], ...]
     pairs: int
-    """Pairs that some row holds."""
+    """Number of pairs that some row holds."""
     refused: dict[tuple[Option, Option], str]
-    """Why a pair cannot be, neither in a decoder nor in an encoder."""
+    """Why a pair is possible neither in a decoder nor in an encoder."""
 
 
 def cover(families: Mapping[str, Sequence[Changes]], seed: int = 0, tries: int = 12) -> Covering:
-    """A covering array of strength 2, greedy: each row takes of several drawn ones that with most new pairs."""
+    """A covering array of strength 2, made greedily: each row is the one of `tries` drawn rows with most new pairs."""
     rng = np.random.default_rng(seed)
     options = [(name, i) for name, values in families.items() for i in range(len(values))]
     sizes = [len(values) for values in families.values()]
@@ -45,20 +45,20 @@ def cover(families: Mapping[str, Sequence[Changes]], seed: int = 0, tries: int =
         drawn = [_row(places, start, still, possible, rng) for _ in range(tries)]
         drawn.sort(key=lambda row: -still[np.ix_(row, row)].sum())
         fitting = (row for row in drawn if not refusal(merged(families, dict(options[i] for i in row))))
-        best = next(fitting, start)  # no company was found in which this pair can be: the pair by itself
+        best = next(fitting, start)  # no combination was found in which this pair is possible: the pair alone
         still[np.ix_(best, best)] = False
         rows.append(dict(options[i] for i in best))
     return Covering(tuple(rows), int(possible.sum()) // 2, refused)
 
 
 def refusal(choices: Changes) -> str | None:
-    """Why a model of these choices can be neither a decoder nor an encoder; None if it can."""
+    """Why a model with these choices can be neither a decoder nor an encoder; None if it can."""
     reasons = refusals(choices)
     return reasons["encoder"] if len(reasons) == 2 else None
 
 
 def _row(places, start, still, possible, rng) -> list[int]:
-    """A row that holds a pair, the other families one by one by what they cover; as numbers of options."""
+    """A row that holds a pair, filled family by family by what options cover; as numbers of options."""
     row = list(start)
     gains, fits = still[row].sum(0), possible[row].all(0)
     for first, end in rng.permutation(places):
@@ -76,7 +76,7 @@ def pairs_of(row: Mapping[str, int]) -> set[tuple[Option, Option]]:
 
 
 def merged(families: Mapping[str, Sequence[Changes]], row: Mapping[str, int]) -> dict[str, Any]:
-    """The changes that the options of a row make together; patterns of different choices are one pattern."""
+    """The changes of all options of a row together; patterns of different choices are merged into one."""
     changes: dict[str, Any] = {}
     for name, i in row.items():
         for field, value in families[name][i].items():

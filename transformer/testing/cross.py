@@ -1,4 +1,4 @@
-"""What has to be true of an encoder-decoder of any choices."""
+"""Properties of an encoder-decoder with any choices."""
 
 import functools
 from collections.abc import Callable
@@ -18,7 +18,7 @@ VALID = np.arange(LENGTH) < np.array([[LENGTH], [NOW]])
 
 
 class Pair:
-    """An encoder-decoder under test, every number of it random."""
+    """An encoder-decoder under test, with random parameters."""
 
     def __init__(self, config: EncoderDecoderConfig):
         self.config = config
@@ -28,7 +28,7 @@ class Pair:
 
     @functools.cached_property
     def both(self) -> Callable[..., tuple[np.ndarray, np.ndarray]]:
-        """(params, source, target, source_valid) to the logits of the target at once, and token by token, cached."""
+        """Maps (params, source, target, source_valid) to logits of the target: at once, and token by token, cached."""
 
         def run(params, source_BS, target_BL, valid_BS):
             logits_BLV = self.apply(params, source_BS, target_BL, source_valid_BS=valid_BS)

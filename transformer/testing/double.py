@@ -1,4 +1,4 @@
-"""A program at twice its precision: what rounding does to it is what differs."""
+"""A program in twice its precision, so that the difference shows the effect of rounding."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,10 +14,9 @@ from transformer.testing.subject import compiled
 
 
 def in_float64(function: Any, *args: Any) -> Any:
-    """What a function of `jax.jit` answers if every float in it, also those it rounds to, has 64 bits.
+    """The result of a function of `jax.jit` if every float in it, also those it rounds to, had 64 bits.
 
-    The program is read as it was traced, so nothing in the code has to say which floats it means; the
-    constants in it are those of float32.
+    The traced program is evaluated, so no code has to name its dtypes; its constants are those of float32.
     """
     traced = function.trace(*args)
     with jax.enable_x64(True):
@@ -67,7 +66,7 @@ def _done(step: JaxprEqn, inputs: list[jax.Array]) -> Sequence[jax.Array]:
 
 
 def _wide_parameter(value: Any) -> Any:
-    if isinstance(value, Jaxpr):  # what a scatter does with two numbers
+    if isinstance(value, Jaxpr):  # the function with which a scatter combines two numbers
         avals: list[Any] = [variable.aval for variable in value.invars]
         shapes = [jax.ShapeDtypeStruct(aval.shape, _wide(aval.dtype)) for aval in avals]
         return jax.make_jaxpr(lambda *inputs: _open(value, inputs))(*shapes).jaxpr

@@ -1,4 +1,4 @@
-"""The options of the six families: every shipped value in its place, and what is checked beside its default."""
+"""The options of the six families: every shipped variant in its field, with its default and other values."""
 
 import dataclasses
 import typing
@@ -48,7 +48,7 @@ V = TypeVar("V", bound=Variant)
 
 
 def shipped(family: type[V]) -> list[V]:
-    """All variants of a family that come with the library, at their defaults."""
+    """All variants of a family that come with the library, with default fields."""
     return [cls() for cls in family.variants().values() if cls.__module__.startswith("transformer.")]
 
 
@@ -89,7 +89,7 @@ SIZED: dict[type[Variant], Variant] = {
     Contextual: Contextual(limit=3),
     Hourglass: Hourglass(factor=3, last=0),
 }
-"""In place of a default that tiny models would never feel."""
+"""Values used instead of defaults that would have no effect in tiny models."""
 
 
 def _sized(options: list[Changes]) -> list[Changes]:
@@ -186,11 +186,11 @@ FAMILIES: dict[str, list[Changes]] = {
         {"attention_bias": ("query", "value", "out"), "feed_forward_bias": True},
     ],
 }
-"""Family by family, what is changed in a plain model."""
+"""The changes to a plain model, family by family."""
 
 
 def _distinct(options: list[Changes]) -> list[Changes]:
-    """Each model once; the plain one first, as no changes."""
+    """The options without duplicate models; the plain model comes first, without changes."""
     plain = small()
     changes = [{n: v for n, v in option.items() if getattr(plain, n) != v} for option in _sized(options)]
     return list({str(option): option for option in ({}, *changes)}.values())
@@ -200,7 +200,7 @@ FAMILIES = {name: _distinct(options) for name, options in FAMILIES.items()}
 
 
 def _factors(families: dict[str, list[Changes]]) -> dict[str, list[Changes]]:
-    """Families taken apart where options of one can be in a model together."""
+    """Families split where options of one may occur in a model together."""
     heads = {
         "heads",
         "projection",
@@ -233,4 +233,4 @@ def _factors(families: dict[str, list[Changes]]) -> dict[str, list[Changes]]:
 
 
 FACTORS = _factors(FAMILIES)
-"""What is combined: the families, attention and structure in the parts that a model has side by side."""
+"""The factors of combinations: the families, with attention and structure split into independent parts."""

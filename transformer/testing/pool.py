@@ -1,4 +1,4 @@
-"""Checks side by side, in processes of their own."""
+"""Runs checks in parallel processes."""
 
 import concurrent.futures
 import gc
@@ -15,17 +15,17 @@ from transformer.testing.subject import QUICK
 
 
 def run(check: Callable[[Any], Checked], choices: Sequence[Any], what: str, workers: int) -> list[Checked]:
-    """Check them side by side, each process on its own."""
+    """Check all choices in parallel, in `workers` separate processes."""
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(workers, context, initializer=prepare) as pool:
         return list(track(pool.map(check, choices), description=what, total=len(choices)))
 
 
 def prepare() -> None:
-    """As in the tests, a dtype that is promoted in silence is an error, and there are two devices.
+    """Set a process up as in the tests: implicit dtype promotion is an error, and there are two devices.
 
-    What is imported is no garbage. All is compiled quickly, also what is no program of a `Subject`; XLA reads it
-    with the first program.
+    Imported objects are frozen out of garbage collection. Quick compilation is set for every program; XLA reads the
+    flags when the first one compiles.
     """
     os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *flags(QUICK)])
     jax.config.update("jax_numpy_dtype_promotion", "strict")
@@ -34,5 +34,5 @@ def prepare() -> None:
 
 
 def flags(options: Mapping[str, Any]) -> list[str]:
-    """Options of the compiler as words of the variable XLA_FLAGS."""
+    """Options of the compiler in the form of the variable XLA_FLAGS."""
     return [f"--{name}={str(value).lower()}" for name, value in options.items()]

@@ -1,4 +1,4 @@
-"""What has to be true of a model, whatever its choices. Each property raises AssertionError with one line."""
+"""Properties that hold for a model with any choices. Each raises AssertionError with one line where it does not."""
 
 import dataclasses
 import functools
@@ -29,7 +29,7 @@ from transformer.training.sharding import make_mesh, parameter_axes
 
 TOKENS = tokens_of(2)
 BESIDE = tokens_of(2, ROOM - LENGTH, seed=1)
-"""What stands beside a sequence."""
+"""Tokens that share a row with a sequence."""
 LONG = np.concatenate([TOKENS, BESIDE], 1)
 ONES = np.ones(TOKENS.shape, np.float32)
 
@@ -42,11 +42,11 @@ HALF = 0.05
 
 
 class DoesNotApply(Exception):
-    """A property says nothing about a subject: it is neither true nor false there."""
+    """A property does not apply to a subject: it neither holds nor fails there."""
 
 
 def applies(condition: bool) -> None:
-    """Raise `DoesNotApply` without it."""
+    """Raise `DoesNotApply` unless the condition holds."""
     if not condition:
         raise DoesNotApply
 
@@ -81,11 +81,11 @@ def causal(subject: Subject) -> None:
     (_, changed), _ = subject.gradient(subject.params, _with_others(TOKENS, slice(NOW, None)), now)
     assert (logits[:, :NOW] == changed[:, :NOW]).all(), "logits change with a later token"
     if subject.config.tie_embeddings:
-        return  # the output table gives every row a gradient
+        return  # the output table has a gradient in every row
     seen = np.abs(np.asarray(gradient["embedding"]["table"])[TOKENS[0]]).max(-1)
     assert not seen[NOW + 1 :].any(), "the gradient reaches a later token"
     if subject.config.block.attends and subject.config.reach.everywhere:
-        if not seen[: NOW + 1].all():  # weights may be 0 by chance, as those of a ReLU
+        if not seen[: NOW + 1].all():  # weights may be 0 by chance, such as those of a ReLU
             _, other = subject.gradient(shaken(subject.params, seed=1), TOKENS, now)
             seen = seen + np.abs(np.asarray(other["embedding"]["table"])[TOKENS[0]]).max(-1)
         assert (seen[: NOW + 1] > 0).all(), "an earlier token is not seen"
@@ -99,7 +99,7 @@ def sees_everything(subject: Subject) -> None:
 
 
 def padding(subject: Subject) -> None:
-    """What stands in the padding, and how much there is, changes nothing."""
+    """Neither the content nor the amount of padding changes anything."""
     padded = (LONG, np.concatenate([TOKENS, BESIDE[:, ::-1]], 1))
     logits, changed = (subject.logits(t, valid=np.arange(ROOM) < LENGTH)[:, :LENGTH] for t in padded)
     close(logits, changed, "logits change with padding", 1e-6)
@@ -108,7 +108,7 @@ def padding(subject: Subject) -> None:
 
 
 def packing(subject: Subject) -> None:
-    """Documents side by side are the documents alone, and do not see each other."""
+    """Packed documents have the logits they have alone, and do not see each other."""
     applies(not subject.config.mixes_tokens)
     for documents, place in (((TOKENS, BESIDE), slice(0, LENGTH)), ((BESIDE, TOKENS), slice(-LENGTH, None))):
         tokens, ends = np.concatenate(documents, 1), documents[0].shape[1]
@@ -125,7 +125,7 @@ def one_by_one(subject: Subject) -> None:
 
 
 def _with_others(tokens: np.ndarray, place: slice) -> np.ndarray:
-    """Tokens with others in some places, which are nowhere else in the sequence."""
+    """Tokens with some places replaced by tokens that occur nowhere else in the sequence."""
     changed = tokens.copy()
     for row in changed:
         unused = np.setdiff1d(np.arange(VOCAB), row)
@@ -134,7 +134,7 @@ def _with_others(tokens: np.ndarray, place: slice) -> np.ndarray:
 
 
 def shifted(subject: Subject) -> None:
-    """Under a relative scheme all positions may be moved together; under another one they may not."""
+    """Under a relative scheme shifting all positions together changes nothing; under another one it does."""
     applies(subject.config.position.extrapolates and subject.config.reach.relative)
     logits, moved = (subject.logits(LONG, positions=np.arange(ROOM) + shift) for shift in (0, 40))
     if subject.config.position.relative:
@@ -158,7 +158,7 @@ def ordered(subject: Subject) -> None:
 def alive(subject: Subject) -> None:
     """Every parameter gets a gradient within three steps from its initial value, and moves.
 
-    Where one does not, from a tenth of it too: sums without a norm may be so large that a cap is flat there.
+    Where one does not, a tenth of its value is tried too: sums without a norm may be so large that a cap is flat.
     """
     dead = {jax.tree_util.keystr(path) for path, _ in jax.tree.leaves_with_path(subject.initial)}
     for share in (1.0, 0.1):
@@ -182,7 +182,7 @@ def cached(subject: Subject) -> None:
 
 
 def followed(subject: Subject) -> None:
-    """Segment by segment, with all that came before kept, the logits are those of the whole text."""
+    """Segment by segment, with a memory of all earlier tokens, the logits are those of the whole text."""
     whole = subject
     try:
         if not subject.config.position.extrapolates:
@@ -194,7 +194,7 @@ def followed(subject: Subject) -> None:
 
 
 def scanned(subject: Subject) -> None:
-    """Scanned layers, recomputed in the backward pass, are the loop over layers, values and gradients."""
+    """Scanned layers, recomputed in the backward pass, have the values and gradients of the loop over layers."""
     other = Scanned(remat="full") if isinstance(subject.config.layers, Unrolled) else Unrolled()
     twins = (subject.changed(layers=other), subject)
     ((loss, _), gradient), ((expected, _), own) = (one.gradient(subject.params, TOKENS, ONES) for one in twins)
@@ -210,7 +210,7 @@ def _close_gradients(gradient: Params, expected: Params, what: str, tolerance: f
 
 
 def precise(subject: Subject) -> None:
-    """Were all floats of 64 bits, logits and gradients would be the same up to rounding."""
+    """With 64-bit floats throughout, logits and gradients are the same up to rounding."""
     arguments = subject.params, TOKENS, ONES
     ((_, logits), gradient), ((_, exact), expected) = (
         run(*arguments) for run in (subject.gradient, functools.partial(in_float64, subject.gradient))
@@ -222,7 +222,7 @@ def precise(subject: Subject) -> None:
 def rounded(subject: Subject) -> None:
     """In bfloat16 the logits are float32 and near those of float32, and every parameter stays float32.
 
-    Tokens go to the experts that they go to in float32: one near the border of two may cross it when rounded.
+    Tokens are routed as in float32, because one near the border of two experts may cross it when rounded.
     """
     twin = subject.changed(dtype="bfloat16")
     layers = [subject.config.layer_config(layer) for layer in range(subject.config.num_layers)]
@@ -237,7 +237,7 @@ def rounded(subject: Subject) -> None:
 
 
 def replicated(subject: Subject) -> None:
-    """Two runs in one program are the two runs."""
+    """Two runs in one program are the same as two separate runs."""
     params = (subject.params, shaken(subject.params, seed=1))
     both = subject.replicas(LONG, params=params, valid=np.arange(ROOM) < LENGTH)[:, :, :LENGTH]
     for logits, own in zip(both, params, strict=True):
@@ -271,12 +271,12 @@ def sharded(subject: Subject) -> None:
 
 
 def _placed(axes: tuple, rank: int) -> PartitionSpec:
-    """Of an array whose last axes are cut."""
+    """The sharding of an array whose last axes are cut."""
     return PartitionSpec(*(None,) * (rank - len(axes)), *axes)
 
 
 def begins_as(subject: Subject) -> None:
-    """Where the paper promises it, the model begins as a simpler one."""
+    """Where the paper says so, the initial model equals a simpler one."""
     values = {field.name: getattr(subject.config, field.name) for field in dataclasses.fields(subject.config)}
     simpler = {n: v.begins_as for n, v in values.items() if isinstance(v, Variant) and v.begins_as is not None}
     applies(bool(simpler))
@@ -287,7 +287,7 @@ def begins_as(subject: Subject) -> None:
 
 
 def begins_silent(subject: Subject) -> None:
-    """Where every branch begins with a factor of 0, the layers do nothing at first, whatever is in them."""
+    """Where the initial factor of every branch is 0, the layers do nothing at first, whatever their parameters."""
     applies(subject.config.residual.begins_silent)
 
     def moved(path, old, new):
@@ -301,7 +301,7 @@ def begins_silent(subject: Subject) -> None:
 
 
 def passes_through(subject: Subject) -> None:
-    """A sublayer that answers 0 leaves a stream as it is, unless the stream itself is normalized."""
+    """A sublayer with output 0 leaves the stream unchanged, unless the stream itself is normalized."""
     residual = subject.config.residual
     applies("output" not in residual.norms)
     rng = np.random.default_rng(0)
@@ -311,11 +311,11 @@ def passes_through(subject: Subject) -> None:
     stream = residual.start(x_BLD, 2)
     after = residual(stream, jnp.zeros_like, dict.fromkeys(residual.norms, layer_norm), params, Place(0, 2, 0, 2))
     for left, right in zip(jax.tree.leaves(after), jax.tree.leaves(stream), strict=True):
-        close(left, right, f"{residual} changes the stream by itself")
+        close(left, right, f"{residual} changes the stream on its own")
 
 
 def fades(subject: Subject) -> None:
-    """Where a scheme promises it, a key weighs less the further away it is."""
+    """Where a scheme says so (`fades`), a key weighs less the further away it is."""
     position, heads = subject.config.position, subject.config.num_heads
     applies(position.fades)
     specs = position.parameters(subject.config.d_model, heads, LENGTH)
@@ -328,13 +328,13 @@ def fades(subject: Subject) -> None:
 
 
 def counted(subject: Subject) -> None:
-    """Operations are those of the products in the program that XLA gets, parameters those of the tree."""
+    """Counted operations are those of the products in the program given to XLA, parameters those of the tree."""
     config = subject.config
     tree = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(subject.initial))
     assert parameter_count(config) == tree, f"{parameter_count(config)} parameters are counted, there are {tree}"
     layers = [config.layer_config(layer) for layer in range(config.pattern.period)]
     if not config.attention.forms_weights or any(layer.feed_forward.num_experts for layer in layers):
-        return  # the text of a loop does not say how often it runs
+        return  # the text of a loop does not say how often it is repeated
     unrolled = subject.changed(layers=Unrolled())
     program = jax.jit(unrolled.apply).lower(subject.initial, *config.example_inputs()).as_text()
     flops = sum(_product_flops(line) for line in program.splitlines() if "stablehlo.dot_general" in line)
@@ -342,7 +342,7 @@ def counted(subject: Subject) -> None:
 
 
 def _product_flops(line: str) -> float:
-    """Of one product in the text of a program."""
+    """Operations of one product in the text of a program."""
     shapes = [[int(n) for n in re.findall(r"(\d+)x", shape)] for shape in re.findall(r"tensor<([^>]*)>", line)]
     contracted = re.search(r"contracting_dims = \[([^\]]*)\]", line)
     assert contracted is not None, line
@@ -356,7 +356,7 @@ def _shared(own: dict, other: dict) -> dict:
 
 
 def described(value: Variant) -> None:
-    """Text and JSON come back as the same value."""
+    """Text form and JSON are read back as the same value."""
     family = value.family()
     assert family.parse(str(value)) == value, f"{value} is parsed as another value"
     assert from_json(family, json.loads(json.dumps(to_json(value)))) == value, f"{value} comes back from JSON changed"
@@ -364,11 +364,11 @@ def described(value: Variant) -> None:
 
 Property = Callable[[Subject], None]
 COMPANY: tuple[Property, ...] = (finite, causal, alive, cached)
-"""Of a causal model of any choices: two programs."""
+"""Properties of a causal model with any combination of choices; they need two programs."""
 DECODER: tuple[Property, ...] = (*COMPANY, padding, packing, one_by_one, followed)
-"""Of every causal model."""
+"""Properties of every causal model."""
 ENCODER: tuple[Property, ...] = (finite, alive, sees_everything, padding, packing, one_by_one, ordered)
-"""Of every encoder."""
+"""Properties of every encoder."""
 TWINS: tuple[Property, ...] = (
     scanned,
     precise,
@@ -382,4 +382,4 @@ TWINS: tuple[Property, ...] = (
     fades,
     counted,
 )
-"""Against another program, or of a choice by itself: once for every choice, in the first context that takes it."""
+"""Properties against another program, or of a choice alone: checked once, in the first context that takes it."""

@@ -1,4 +1,4 @@
-"""A tiny model under test: every number of it random, each of its programs compiled once."""
+"""A tiny model under test, with random parameters, each of whose programs is compiled once."""
 
 import functools
 import math
@@ -19,7 +19,7 @@ from transformer.models.build import build
 from transformer.models.pure import Params
 
 LENGTH, NOW, ROOM, VOCAB = 8, 4, 12, 19
-"""Tokens of a sequence, those before the one in question, those of a sequence with padding or another beside it."""
+"""Lengths of a sequence, of the part before the token in question, and of a row with padding or a second sequence."""
 SMALL: dict[str, Any] = {
     "vocab_size": VOCAB,
     "max_length": ROOM,
@@ -33,19 +33,19 @@ SMALL: dict[str, Any] = {
     "tie_embeddings": False,
     "layers": Scanned(),
 }
-"""Sizes in which no two axes are equal by chance save those that have to be; one layer is compiled for all."""
+"""Sizes in which no two axes are equal except those that have to be; one layer is compiled for all."""
 QUICK: dict[str, Any] = {"xla_backend_optimization_level": 0, "xla_cpu_parallel_codegen_split_count": 1}
-"""The programs are many and run a few times: compiled in little time.
+"""Options for quick compilation, because the programs are many and run a few times.
 
-One piece of machine code a program, in place of 32 to be made side by side, takes two thirds of the time;
-kernels without MLIR a quarter of that. Later JAX has them no more, and ends at an option it does not know.
+One piece of machine code per program, instead of 32 compiled in parallel, takes two thirds of the time;
+kernels without MLIR a quarter of that. Later JAX lacks these, and stops at an option it does not know.
 """
 if jax.__version_info__ < (0, 11):
     QUICK["xla_cpu_use_fusion_emitters"] = False
 
 
 def small(kind: type[ModelConfig] = ModelConfig, **choices: Any) -> ModelConfig:
-    """A config of the sizes of the tests."""
+    """A config with the sizes of the tests."""
     more: dict[str, Any] = {}
     if kind is EncoderDecoderConfig:
         more = {"source_vocab_size": VOCAB, "max_source_length": LENGTH}
@@ -53,13 +53,13 @@ def small(kind: type[ModelConfig] = ModelConfig, **choices: Any) -> ModelConfig:
 
 
 def tokens_of(batch_size: int, length: int = LENGTH, seed: int = 0) -> np.ndarray:
-    """Different tokens in every sequence, so that each has a row of the embedding table to itself."""
+    """Sequences of different tokens, so that each token has its own row of the embedding table."""
     rng = np.random.default_rng(seed)
     return np.stack([rng.permutation(VOCAB)[:length] for _ in range(batch_size)]).astype(np.int32)
 
 
 class Subject:
-    """A model and its pure programs; `params` are random in every place, `initial` as they are initialized."""
+    """A model and its pure programs; all of `params` are random, `initial` are the initial values."""
 
     def __init__(self, config: ModelConfig, initial: Params | None = None):
         self.config = config
@@ -69,12 +69,12 @@ class Subject:
         self.params = shaken(self.initial)
 
     def changed(self, **choices: Any) -> "Subject":
-        """The same parameters under other choices."""
+        """The same parameters with other choices."""
         return Subject(self.config.replace(**choices), self.initial)
 
     @functools.cached_property
     def forward(self) -> Callable[..., np.ndarray]:
-        """(params of R replicas, tokens (B, ROOM), positions, segments, valid) to logits (R, B, ROOM, V)."""
+        """Maps (params of R replicas, tokens (B, ROOM), positions, segments, valid) to logits (R, B, ROOM, V)."""
 
         def run(params, tokens_BL, positions_BL, segments_BL, valid_BL):
             more = {"positions_BL": positions_BL, "valid_BL": valid_BL}
@@ -84,7 +84,7 @@ class Subject:
         return compiled(jax.vmap(run, in_axes=(0, None, None, None, None)))
 
     def replicas(self, tokens_BL, *, params, positions=None, segments=None, valid=None) -> np.ndarray:
-        """`forward` of a pair of parameters, with what is left out as it is for plain sequences."""
+        """`forward` of a pair of parameters; arguments left out are those of plain sequences."""
         shape = np.shape(tokens_BL)
         positions = np.broadcast_to(np.arange(shape[1]) if positions is None else positions, shape)
         segments = np.zeros(shape, np.int32) if segments is None else segments
@@ -93,21 +93,21 @@ class Subject:
         return np.asarray(self.forward(stacked, *map(jnp.asarray, (tokens_BL, positions, segments, valid))))
 
     def logits(self, tokens_BL, *, params=None, **more) -> np.ndarray:
-        """(B, ROOM, V): `replicas` where both are the same."""
+        """Logits (B, ROOM, V): `replicas` where both are the same."""
         params = self.params if params is None else params
         return self.replicas(tokens_BL, params=(params, params), **more)[0]
 
     def alone(self, tokens_BL, *, params=None) -> np.ndarray:
-        """(B, LENGTH, V): logits of plain sequences, by the program that has the gradient too."""
+        """Logits of plain sequences, (B, LENGTH, V), from the program that also computes the gradient."""
         ones = np.ones(np.shape(tokens_BL), np.float32)
         return np.asarray(self.gradient(self.params if params is None else params, tokens_BL, ones)[0][1])
 
     @functools.cached_property
     def gradient(self) -> Callable[..., tuple[tuple[np.ndarray, np.ndarray], Params]]:
-        """(params, tokens (B, L), weights (B, L)) to ((loss, logits), gradients).
+        """Maps (params, tokens (B, L), weights (B, L)) to ((loss, logits), gradients).
 
-        The loss is the weighted sum of squared logits, and the penalty, which is about all tokens at
-        once, where all have a weight.
+        The loss is the weighted sum of squared logits plus, where all tokens have a weight, the penalty, which
+        concerns all tokens at once.
         """
 
         def loss(params, tokens_BL, weights_BL):
@@ -119,7 +119,7 @@ class Subject:
 
     @functools.cached_property
     def steps(self) -> Callable[[Params, np.ndarray], np.ndarray]:
-        """(params, prompt and continuation (B, L)) to logits after the prompt of NOW tokens, token by token, cached."""
+        """Maps (params, prompt and continuation (B, L)) to logits after a prompt of NOW tokens, one by one, cached."""
 
         def run(params, tokens_BL):
             cache = self.apply(params, len(tokens_BL), tokens_BL.shape[1], method="start")
@@ -137,7 +137,7 @@ class Subject:
 
     @functools.cached_property
     def segments(self) -> Callable[[Params, np.ndarray], np.ndarray]:
-        """(params, tokens (B, L)) to logits, read in segments of NOW tokens."""
+        """Maps (params, tokens (B, L)) to logits, read in segments of NOW tokens."""
 
         def run(params, tokens_BL):
             def follow(earlier, segment_BL):
@@ -153,7 +153,7 @@ class Subject:
 
 @functools.cache
 def drawn(spec: Parameter, shape: jax.ShapeDtypeStruct) -> np.ndarray:
-    """Initial values by the law of a parameter, for each layer where they are stacked."""
+    """Initial values from the distribution of a parameter, for each layer where layers are stacked."""
     keys = jax.random.split(jax.random.key(math.prod(shape.shape)), shape.shape[0] if shape.shape else 1)
     if shape.shape == spec.shape:
         return np.asarray(spec.initial_value(keys[0]))
@@ -161,12 +161,12 @@ def drawn(spec: Parameter, shape: jax.ShapeDtypeStruct) -> np.ndarray:
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compiled with little optimization."""
+    """The function compiled with little optimization."""
     return jax.jit(function, compiler_options=QUICK)
 
 
 def shaken(params: Params, seed: int = 0, size: float = 0.2) -> Params:
-    """Every number moved at random, so that nothing is zero, one, or like its neighbour."""
+    """Every number changed at random, so that none is zero, one, or equal to another."""
     leaves, treedef = jax.tree.flatten(params)
     rng = np.random.default_rng(seed)
     moved = [leaf + np.asarray(size * rng.normal(size=leaf.shape), leaf.dtype) for leaf in leaves]

@@ -1,9 +1,9 @@
-"""Checkpoints that are whole or not there: orbax arrays, a manifest of hashes, one atomic rename.
+"""Checkpoints that are complete or absent: orbax arrays, a manifest of hashes, one atomic rename.
 
     checkpoints/00001000/state/         arrays, written by orbax
     checkpoints/00001000/manifest.json  sha256 of every file and of itself, shape and dtype of every array, notes
 
-The notes hold what else the run needs to go on: the data position and its fingerprint, the size of
+The notes hold what else the run needs to continue: the data position and its fingerprint, the size of
 the metrics file.
 """
 
@@ -33,7 +33,7 @@ class CheckpointError(RuntimeError):
 
 
 def save(folder: Path, step: int, state: Any, notes: dict[str, Any]) -> None:
-    """Write the checkpoint of a step; older ones but the last `KEEP` are deleted once it is there.
+    """Write the checkpoint of a step, then delete all but the latest `KEEP`.
 
     Raises:
       WriteError: the disk is full or broken; the older checkpoints are as they were.
@@ -60,7 +60,7 @@ def save(folder: Path, step: int, state: Any, notes: dict[str, Any]) -> None:
 
 
 def _publish(folder: Path, step: int, arrays: dict[str, Any], notes: dict[str, Any]) -> None:
-    """Make what all processes have written a checkpoint."""
+    """Turn what all processes have written into a checkpoint."""
     partial, final = _partial(folder, step), folder / f"{step:08d}"
     body = {
         "step": step,
@@ -73,19 +73,19 @@ def _publish(folder: Path, step: int, arrays: dict[str, Any], notes: dict[str, A
     os.replace(partial, final)
     _sync(folder)
     for old in steps(folder)[:-KEEP]:
-        # A deletion that is cut short leaves something that is not taken for a checkpoint.
+        # An interrupted deletion leaves nothing that looks like a checkpoint.
         os.replace(folder / f"{old:08d}", _partial(folder, old))
         shutil.rmtree(_partial(folder, old))
 
 
 def _partial(folder: Path, step: int) -> Path:
-    """Where a checkpoint is as long as it is not whole."""
+    """The folder of a checkpoint that is not complete yet."""
     return folder / f".{step:08d}.partial"
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the log in which orbax repeats, at length, what it raises."""
+    """Silence the log in which orbax repeats its exceptions at length."""
     log = logging.getLogger("absl")
     level = log.level
     log.setLevel(logging.CRITICAL)
@@ -96,12 +96,12 @@ def _quiet() -> Iterator[None]:
 
 
 def steps(folder: Path) -> list[int]:
-    """The steps that have a checkpoint, damaged or not, in order."""
+    """The steps that have a checkpoint, damaged or not, in ascending order."""
     return sorted(int(p.name) for p in folder.glob("*") if p.name.isdigit())
 
 
 def sweep(folder: Path) -> None:
-    """Delete what a process that was killed has left unfinished; nobody else may be writing."""
+    """Delete unfinished checkpoints of a killed process; no other process may be writing."""
     if hosts.is_writer():
         for partial in folder.glob(".*.partial"):
             shutil.rmtree(partial)
@@ -109,17 +109,17 @@ def sweep(folder: Path) -> None:
 
 
 def restore(folder: Path, template: Any, *, strict: bool = False) -> tuple[Any, dict[str, Any]] | None:
-    """The newest whole checkpoint as (state, notes), or None where there is none at all.
+    """The newest undamaged checkpoint as (state, notes), or None without any checkpoint.
 
-    A damaged one is named in a warning and the one before it is taken.
+    A damaged one is named in a warning, and the one before it is used.
 
     Args:
-      folder: of the checkpoints.
+      folder: the folder of the checkpoints.
       template: a state, or `ShapeDtypeStruct`s with shardings; the arrays must agree with it exactly.
-      strict: a damaged one is an error.
+      strict: whether a damaged checkpoint is an error.
 
     Raises:
-      CheckpointError: every checkpoint is damaged, or one is and `strict`, or the arrays are those of another state.
+      CheckpointError: every checkpoint is damaged, one is damaged and `strict`, or its arrays do not match `template`.
     """
     found = steps(folder)
     for step in reversed(found):
@@ -140,7 +140,7 @@ def restore(folder: Path, template: Any, *, strict: bool = False) -> tuple[Any, 
 
 
 def _damage(path: Path) -> str | None:
-    """What is wrong with the files of a checkpoint."""
+    """What is wrong with the files of a checkpoint; None: nothing."""
     try:
         manifest = json.loads((path / "manifest.json").read_text())
     except (OSError, ValueError):
@@ -180,7 +180,7 @@ def _named_leaves(state: Any) -> dict[str, Any]:
 
 
 def _named_arrays(state: Any) -> dict[str, Any]:
-    """The leaves by path; typed keys as the numbers they are made of."""
+    """The leaves by path, with typed keys as their underlying integers."""
     return {name: _key_data(leaf) if _is_key(leaf) else leaf for name, leaf in _named_leaves(state).items()}
 
 
@@ -205,7 +205,7 @@ def _sha256(path: Path) -> str:
 
 
 def write_durably(path: Path, text: str) -> None:
-    """Write a small file whole or not at all, and wait until it is on the disk."""
+    """Write a small file atomically, and wait until it is on the disk."""
     partial = path.with_name(f".{path.name}.partial")
     with writing(path), partial.open("w", encoding="utf-8") as file:
         file.write(text)

@@ -1,4 +1,4 @@
-"""A disk that takes no more: one line that says where, and how much is free."""
+"""Failures of a disk as one line that says where, and how much space is free."""
 
 import contextlib
 import errno
@@ -9,20 +9,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 EXIT_UNWRITABLE = 74
-"""Exit code of a run that could not write; with space, the same command with --resume goes on."""
+"""Exit code of a run that could not write; given space, the same command with --resume continues."""
 _REASONS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS}
 
 
 class WriteError(RuntimeError):
-    """The disk did not take what was written; what was there before is whole."""
+    """Writing to the disk failed; earlier files are undamaged."""
 
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn the failure of a disk, within, into one that names the path and the free bytes.
+    """Turn failures of the disk inside `with` into errors that name the path and the free bytes.
 
     Raises:
-      WriteError: no space, a quota, a limit on the size of files, or a broken or read-only disk.
+      WriteError: there is no space, a quota or a limit on file sizes is reached, or the disk is broken or read-only.
     """
     try:
         yield
@@ -36,7 +36,7 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def _number(error: OSError | ValueError) -> int | None:
-    """The system's number of an error, which TensorStore, and so orbax, hides in the text of a ValueError."""
+    """The errno of an error, which TensorStore, and so orbax, hides in the text of a ValueError."""
     if isinstance(error, OSError):
         return error.errno
     found = re.search(r"os_error_code='(\d+)'", str(error))

@@ -1,4 +1,4 @@
-"""What a run ran on: numbers are reproducible bit for bit on the same."""
+"""What a run ran on; in the same environment its numbers are reproducible bit for bit."""
 
 import importlib.metadata
 import os

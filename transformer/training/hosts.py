@@ -1,7 +1,7 @@
-"""A run of several processes, each with its own devices: who they are, who writes, and what if one is lost.
+"""A run of several processes, each with its own devices: which they are, which one writes, and the loss of one.
 
 All processes run the same command with the same folder, and the devices of all are one mesh. The first
-process writes; arrays are saved by all, each its own part. When a process ends or hangs, the others
+process writes logs; arrays are saved by all processes, each its own part. When a process ends or hangs, the others
 end too, within `patience` seconds, and all are started again together with `--resume`.
 """
 
@@ -21,10 +21,10 @@ from transformer.config.mesh import HostsConfig
 from transformer.config.variant import ConfigError
 
 EXIT_PEER_LOST = 76
-"""Exit code of a process whose peer has ended or hangs: all together go on with --resume."""
+"""Exit code of a process whose peer has ended or hangs: all together continue with --resume."""
 
 _SIGNS = ("Gloo", "NCCL", "UNAVAILABLE", "DEADLINE_EXCEEDED", "coordination service")
-"""What the message of a collective operation or barrier says when a process does not answer."""
+"""Words in the message of a collective operation or barrier when a process does not respond."""
 
 
 @functools.cache
@@ -32,12 +32,12 @@ def connect(config: HostsConfig) -> None:
     """Join the other processes; call it before the first array. Called again, it does nothing.
 
     Raises:
-      ConfigError: the launcher says nothing about others, or they cannot be reached.
+      ConfigError: the launcher does not name other processes, or they cannot be reached.
     """
     if not config.several:
         return
     explicit: dict[str, Any] = {} if config.launcher else {"num_processes": config.count, "process_id": config.index}
-    # JAX would abort without a word of what to do; the watchdog is to be first.
+    # JAX would abort without saying what to do; the watchdog should act first.
     explicit["heartbeat_timeout_seconds"] = 2 * config.patience
     try:
         jax.distributed.initialize(config.address, **explicit)
@@ -51,7 +51,7 @@ def is_writer() -> bool:
 
 
 def barrier(name: str) -> None:
-    """Wait for all processes to come here."""
+    """Wait until all processes have reached this point."""
     if jax.process_count() > 1:
         from jax.experimental import multihost_utils
 
@@ -59,7 +59,7 @@ def barrier(name: str) -> None:
 
 
 def fetch(tree: Any) -> Any:
-    """Whole host arrays, also of what lies on devices of other processes; all processes call it together."""
+    """Whole arrays on the host, also from devices of other processes; all processes call it together."""
     if jax.process_count() == 1:
         return jax.device_get(tree)
     from jax.experimental import multihost_utils
@@ -68,12 +68,12 @@ def fetch(tree: Any) -> Any:
 
 
 def any_host(flag: bool) -> bool:
-    """Whether it is True in any process; all processes call it together."""
+    """Whether `flag` is True in any process; all processes call it together."""
     return bool(_gathered(np.array([flag])).any())
 
 
 def in_first(action: Callable[[], Any]) -> None:
-    """Do it in the process that writes; where that is refused, all processes raise `ConfigError`."""
+    """Run `action` in the process that writes; where it raises `ConfigError`, all processes do."""
     refusal = None
     if is_writer():
         try:
@@ -91,7 +91,7 @@ def check_same(sha256: str) -> None:
 
 
 def _gathered(array: np.ndarray) -> np.ndarray:
-    """(processes, …) of arrays (1, …)."""
+    """Arrays (1, …) of all processes as one array (processes, …)."""
     if jax.process_count() == 1:
         return array
     from jax.experimental import multihost_utils
@@ -100,14 +100,14 @@ def _gathered(array: np.ndarray) -> np.ndarray:
 
 
 class Watchdog:
-    """Ends the process where nothing has happened for `patience` seconds: a peer that hangs says nothing."""
+    """Ends the process after `patience` seconds without a `beat`, because a peer that hangs sends no error."""
 
     def __init__(self, patience: float):
         self._patience, self._ended = patience, threading.Event()
         self.beat()
 
     def beat(self) -> None:
-        """Something has happened."""
+        """Record that something has happened."""
         self._last = time.monotonic()
 
     def watch(self) -> None:
@@ -121,7 +121,7 @@ class Watchdog:
 
 @contextlib.contextmanager
 def watched(patience: float) -> Iterator[Watchdog]:
-    """A watchdog over a run of several processes, and a clear end where one of them is lost."""
+    """A watchdog over a run of several processes, with a clear message where one of them is lost."""
     dog = Watchdog(patience)
     if jax.process_count() == 1:
         yield dog
@@ -138,6 +138,6 @@ def watched(patience: float) -> Iterator[Watchdog]:
 
 
 def lost(why: str) -> None:
-    """End at once: what JAX does at exit waits for a peer that is not there."""
+    """End at once, because JAX's exit handlers would wait for the lost process."""
     print(f"a process of this run is lost ({why}); start all of them again with --resume", file=sys.stderr, flush=True)
     os._exit(EXIT_PEER_LOST)

@@ -34,21 +34,21 @@ Observer = Callable[[Any], Mapping[str, np.ndarray]]
 
 @dataclass(frozen=True)
 class Outcome(TrainedRun):
-    """What became of the replicas; arrays have a leading axis R."""
+    """The results of all replicas; arrays have a leading axis R."""
 
     data: Dataset = field(repr=False)
     loss_by_position: np.ndarray = field(repr=False)
-    """(R, L) the same at each position of a block."""
+    """(R, L) validation loss at each position of a block, in nats."""
     accuracy: np.ndarray
-    """(R,) share of the labels of the validation split that are the most likely one."""
+    """(R,) share of the labels of the validation split to which the model gives the highest probability."""
     exact_match: np.ndarray
-    """(R,) share of its sequences all of whose labels are: what greedy decoding gets right."""
+    """(R,) share of the validation sequences with all labels so, which greedy decoding gets right."""
     tokens_per_second: float
     """Training throughput of all replicas together, from the second dispatch on."""
     diverged_at: np.ndarray
-    """(R,) the step whose loss or gradient was not finite; -1 for none."""
+    """(R,) the step at which the replica diverged, its loss or gradient not finite; -1 where it did not."""
     seconds: float
-    """Wall time of training and evaluation, all resumed parts together, compilation included."""
+    """Wall time of training and evaluation, over all resumed parts, compilation included."""
 
 
 def train(
@@ -65,24 +65,32 @@ def train(
     mesh: MeshConfig = AUTOMATIC,
     processes: HostsConfig = ALONE,
 ) -> Outcome:
-    """Run all replicas to the end, going on from the newest checkpoint where asked to.
+    """Train all replicas to the end, from the newest checkpoint where the run is resumed.
 
     The folder gets config.json, environment.json, metrics.jsonl (a line per replica at the end of
     every dispatch) and checkpoints/. The same config, replicas, machine and library versions give
     the same numbers bit for bit, however often the run was killed in between.
 
-    `observe` may measure more at every evaluation: it is called with the parameters of all replicas
-    (leading axis R) and answers with arrays (R,) by name, which go to metrics.jsonl beside the seconds
-    the run has taken.
-
-    A damaged checkpoint is named in a warning and the one before it is taken, or with `strict` it is an error.
-    `initial` are parameters that all replicas begin with, such as those of a published model; what the
-    model has besides them begins as usual.
+    Args:
+      config: the run; sizes that it leaves open are those of the data.
+      replicas: seeds and numbers of the runs.
+      data: from `load_data`, or a `Dataset` of your own.
+      workdir: the folder of the run, made where there is none.
+      when_not_empty: "refuse" a folder that holds a run, "resume" it, or "overwrite" it.
+      title: name in the progress bar; empty: that of the folder.
+      observe: measures more at every evaluation: called with the parameters of all replicas (leading axis
+        R), it returns arrays (R,) by name, which go to metrics.jsonl with the seconds the run has taken.
+      strict: whether a damaged checkpoint is an error; otherwise it is named in a warning, and the one
+        before it is used.
+      initial: initial parameters of all replicas, such as those of a published model; parameters it lacks
+        have their usual initial values.
+      mesh: how devices share the work.
+      processes: the processes of the run.
 
     Raises:
       ConfigError: the folder is not empty, holds another run, or is in use; the data does not fit the config.
-      CheckpointError: no checkpoint of those there are can be used.
-      WriteError: the disk is full or broken; the last checkpoint is whole.
+      CheckpointError: there are checkpoints, but none can be used.
+      WriteError: the disk is full or broken; the last checkpoint is undamaged.
       Interrupted: a signal asked to stop; the state is saved.
     """
     config, workdir = data.complete(config), Path(workdir)
@@ -90,7 +98,7 @@ def train(
     hosts.check_same(own["sha256"])
     with ExitStack() as stack:
         stop = stack.enter_context(StopRequest())
-        program = make_program(config, replicas, mesh, initial)  # what it refuses leaves no folder behind
+        program = make_program(config, replicas, mesh, initial)  # before the folder is made, in case it is refused
         hosts.in_first(lambda: stack.enter_context(prepared(workdir, own, when_not_empty, definitions(data))))
         run = _Run(config, replicas, data, workdir, program, observe, strict, stop)
         run.watchdog = stack.enter_context(hosts.watched(processes.patience))
@@ -100,7 +108,7 @@ def train(
 
 @dataclass
 class _Run:
-    """A run under way: the state on the devices and what is still to be written of it."""
+    """A run in progress: what it works with, and the metrics that are still to be logged."""
 
     config: RunConfig
     replicas: Sequence[Replica]
@@ -126,7 +134,7 @@ class _Run:
 
     @property
     def metrics_path(self) -> Path:
-        """What is logged; the other processes' lines go nowhere."""
+        """The file of metrics; processes that do not write have os.devnull."""
         return self.workdir / "metrics.jsonl" if hosts.is_writer() else Path(os.devnull)
 
     def to_the_end(self) -> Outcome:
@@ -150,7 +158,7 @@ class _Run:
                     self.save(state, end)
                 if stop and end < self.config.steps:
                     raise Interrupted(
-                        f"step {end} is saved in {self.workdir}; start it again to go on, a command with --resume"
+                        f"step {end} is saved in {self.workdir}; start it again to continue, a command with --resume"
                     )
             sums = self.evaluate(state, self.config.steps)
         loss = mean_loss(sums)
@@ -172,7 +180,7 @@ class _Run:
         )
 
     def chunks(self, step: int) -> Iterator[tuple[int, int]]:
-        """The dispatches from `step` on. Their ends depend on the config alone, never on where a run was cut."""
+        """The dispatches from `step` on. Their ends depend on the config alone, not on interruptions."""
         c = self.config
         strides = [s for s in (c.steps_per_dispatch, c.evaluate_every, c.checkpoint_every) if s]
         while step < c.steps:
@@ -192,7 +200,7 @@ class _Run:
         here = dict(self.program.mesh.shape)
         if (before := notes.get("mesh", here)) != here:
             warnings.warn(
-                f"{self.workdir} goes on with {_text(here)} devices after {_text(before)}: "
+                f"{self.workdir} continues with {_text(here)} devices after {_text(before)}: "
                 "the same up to rounding, not bit for bit",
                 stacklevel=2,
             )
@@ -222,7 +230,7 @@ class _Run:
         return self.seconds_before + time.monotonic() - self.started
 
     def evaluate(self, state: TrainState, step: int) -> Sums:
-        """Sums over the validation split, (R, …), and a line of them."""
+        """Sums over the validation split, (R, …), which are also logged."""
         self.read_metrics()
         params = state.evaluated
         sums = hosts.fetch(self.program.evaluate(params, self.validation))
@@ -245,7 +253,7 @@ class _Run:
         return sums
 
     def read_metrics(self) -> None:
-        """Log the dispatch before the last: its numbers are there already, so that nothing waits."""
+        """Log the previous dispatch, whose numbers have arrived, so that the host never waits for the device."""
         if self.unread is None:
             return
         (first, metrics, tokens), self.unread = self.unread, None
@@ -273,7 +281,7 @@ class _Run:
 
 
 def mean_loss(sums: Sums) -> np.ndarray:
-    """(R,) nats per label."""
+    """Mean loss, (R,), in nats per label."""
     return (sums.loss.sum(-1) / sums.weight.sum(-1)).astype(np.float64)
 
 
@@ -286,5 +294,5 @@ def _text(shape: Mapping[str, int]) -> str:
 
 
 def _finite(value: float) -> float | None:
-    """JSON has no NaN."""
+    """The value, or None where it is not finite: JSON has no NaN."""
     return float(value) if math.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""An update rule whose learning rate, weight decay and warm-up are numbers of the replica."""
+"""The optimizer of a config, with learning rate, weight decay and warm-up as numbers of each replica."""
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
@@ -16,15 +16,18 @@ from transformer.models.pure import Params
 
 
 class Numbers(NamedTuple):
-    """What may differ between the replicas of one program; float32 scalars."""
+    """What may differ between the replicas of one program; float32 scalars, from `stack_numbers` or given."""
 
     learning_rate: Any
+    """Peak learning rate."""
     weight_decay: Any
+    """Decoupled weight decay, multiplied by the learning rate."""
     warmup_steps: Any
+    """Steps of linear warm-up."""
 
 
 def stack_numbers(config: OptimizerConfig, replicas: Sequence[Replica]) -> Numbers:
-    """The numbers of all replicas, (R,) each; what a replica leaves open is the config's."""
+    """The numbers of all replicas, (R,) each; where a replica has None, the config's."""
     filled = [replica.filled(config) for replica in replicas]
     return Numbers(*(np.array([getattr(r, name) for r in filled], np.float32) for name in Numbers._fields))
 
@@ -37,15 +40,15 @@ def learning_rate(config: OptimizerConfig, numbers: Numbers, step: Any, total_st
 def make_optimizer(config: OptimizerConfig, total_steps: int, specs: Params) -> optax.GradientTransformationExtraArgs:
     """The config's rule after clipping by the global norm, with weight decay, a schedule and groups.
 
-    `update` takes the replica's `numbers` beside the parameters.
+    `update` takes the replica's `numbers` as a keyword, besides the parameters.
 
     Args:
       config: the choices.
-      total_steps: where the schedule ends.
+      total_steps: step at which the schedule ends.
       specs: `transformer.models.pure.specs` of the model.
 
     Raises:
-      ConfigError: a group is left without a parameter.
+      ConfigError: a group matches no parameter that an earlier one does not match.
     """
     groups = group_of(config.groups, specs)
     rates = jax.tree.map(lambda group: group.rate, groups)
@@ -83,10 +86,10 @@ def make_optimizer(config: OptimizerConfig, total_steps: int, specs: Params) -> 
 
 
 def group_of(groups: Sequence[ParameterGroup], specs: Params) -> Params:
-    """The first group whose pattern fits the path of each leaf; `group` where there is none.
+    """The first group whose pattern matches the path of each leaf, or the default `group`.
 
     Raises:
-      ConfigError: a group is left without a parameter.
+      ConfigError: a group matches no parameter that an earlier one does not match.
     """
     leaves, tree = jax.tree.flatten_with_path(specs)
     paths = [".".join(entry.key for entry in path) for path, _ in leaves]

@@ -1,7 +1,7 @@
 """The compiled programs of a run: initial state, several steps, evaluation, each for all replicas.
 
-Shapes come first, then where each array lies, then the program that makes it there: no device ever
-holds more of a model than its part.
+Shapes are computed first, then the sharding of each array, then the program that creates it there: no device
+ever holds more of a model than its part.
 """
 
 import functools
@@ -32,23 +32,23 @@ from transformer.training.sharding import make_mesh, parameter_axes, state_shard
 from transformer.training.step import TrainState, create_train_state, make_train_step
 
 BATCHES = PartitionSpec(REPLICA, None, DATA)
-"""Of the batches of several steps, (R, T, B, …)."""
+"""Sharding of the batches of several steps, (R, T, B, …)."""
 SHARED_BATCHES = PartitionSpec(None, DATA)
-"""Of several batches that are the same for all replicas, (N, B, …)."""
+"""Sharding of several batches that are the same for all replicas, (N, B, …)."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """Pure functions of all replicas; arrays that belong to a replica have a leading axis R."""
+    """Pure functions over all replicas; arrays that belong to a replica have a leading axis R."""
 
     init: Callable[[], TrainState]
     """The state before the first step."""
     train: jax.stages.Wrapped
-    """(state, batches (R, T, …)) to (state, metrics (R, T)); the state is donated."""
+    """Maps (state, batches (R, T, …)) to (state, metrics (R, T)); the state is donated."""
     evaluate: Callable[[Any, Any], Sums]
-    """(params, batches (N, …)) to sums (R, …); the batches are the same for all replicas."""
+    """Maps (params, batches (N, …)) to sums (R, …); the batches are the same for all replicas."""
     learning_rates: Callable[[], jax.Array]
-    """(R, steps): of every step."""
+    """The learning rate of every step, (R, steps)."""
     abstract_state: TrainState
     """Shapes, dtypes and shardings of the state."""
     mesh: Mesh
@@ -56,11 +56,11 @@ class Program:
 
     @property
     def data_devices(self) -> int:
-        """How many devices share a batch; batches of evaluation are a multiple of it."""
+        """Number of devices that share a batch, which divides the size of evaluation batches."""
         return self.mesh.shape[DATA]
 
     def put(self, batches: Any, spec: PartitionSpec = BATCHES) -> Any:
-        """Host arrays on the devices; each process brings what its own devices hold."""
+        """Puts host arrays on the devices; each process puts what its own devices hold."""
         sharding = NamedSharding(self.mesh, spec)
         return jax.tree.map(lambda a: jax.make_array_from_callback(a.shape, sharding, a.__getitem__), batches)
 
@@ -73,7 +73,7 @@ def make_program(
 ) -> Program:
     """The programs of a config for replicas that differ only in numbers; nothing is compiled yet.
 
-    `initial` has the parameters that do not begin at random, in the tree of all.
+    `initial` holds parameters with given initial values, in the tree of all parameters.
 
     Raises:
       ConfigError: the mesh does not fit the devices, the batch or the model; `initial` is of another model.
@@ -134,7 +134,7 @@ def _initial_state(
     numbers: Numbers,
     given: Params,
 ) -> TrainState:
-    """Of one replica."""
+    """The initial state of one replica."""
     key = jax.random.key(seed)
     params = pure.overlay(pure.initialize(functools.partial(_model, config), at(key, "params"), scale), given)
     earlier = _beginning(config, apply, params, config.batch_size)
@@ -143,12 +143,12 @@ def _initial_state(
 
 
 def _beginning(config: RunConfig, apply: Apply, params: Params, batch_size: int) -> Earlier | None:
-    """What is earlier than the first batch, of a model that goes on where the one before ended."""
+    """The empty memory before the first batch; None for a model without memory."""
     return None if config.model.memory_length is None else apply(params, batch_size, method="beginning")
 
 
 def _evaluate(config: RunConfig, apply: Apply, params: Params, batches: Batch) -> Sums:
-    """Over the batches (N, B, …) of one replica."""
+    """Sums over the batches (N, B, …) for one replica."""
     objective = config.objective.plain()
 
     def sums_of(batch, earlier):
@@ -166,6 +166,6 @@ def _evaluate(config: RunConfig, apply: Apply, params: Params, batches: Batch) -
 
 
 def _learning_rates(config: RunConfig, numbers: Numbers) -> jax.Array:
-    """(R, steps)."""
+    """The learning rate of every step, (R, steps)."""
     column = jax.tree.map(lambda x: x[:, None], numbers)
     return learning_rate(config.optimizer, column, jnp.arange(config.steps), config.steps)

@@ -32,7 +32,7 @@ class Progress:
         self._bar.stop()
 
     def update(self, step: int, losses: np.ndarray | None = None, tokens: int = 0) -> None:
-        """The step reached, the losses of the replicas there, and the tokens read since the last update."""
+        """Show the step reached, with the replicas' losses there and the tokens read since the last update."""
         state = "compiling"
         if losses is not None:
             self._tokens += tokens

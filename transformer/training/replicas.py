@@ -1,8 +1,8 @@
 """The replica axis: independent runs as one compiled program.
 
 Everything that belongs to a run has a leading axis R, cut over the devices along `replica`. The runs
-of one device go one after another on a CPU, whose cores are the devices, and side by side (`vmap`)
-on an accelerator. `experiments/benchmarks/replicas.py` measures what that gains.
+of one device are computed one after another on a CPU, whose cores are the devices, and side by side
+(`vmap`) on an accelerator. `experiments/benchmarks/replicas.py` measures what that gains.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,9 +23,9 @@ def over_replicas(function: Callable[..., Any], mesh: Mesh, shared: Sequence[int
     results are sharded.
 
     Args:
-      function: of one replica's arguments.
+      function: a function of one replica's arguments.
       mesh: from `transformer.training.sharding.make_mesh`.
-      shared: numbers of the arguments that are the same for all replicas, without the axis R.
+      shared: indices of arguments that are the same for all replicas, without the axis R.
     """
     groups, one_by_one = mesh.shape[REPLICA], mesh.devices.flat[0].platform == "cpu"
 
@@ -38,7 +38,7 @@ def over_replicas(function: Callable[..., Any], mesh: Mesh, shared: Sequence[int
         def of_group(mine):
             return lax.map(one, mine) if one_by_one else jax.vmap(one)(mine)
 
-        if mesh.size == groups:  # by itself on its device, where nothing can pass between replicas
+        if mesh.size == groups:  # each group on its own device, where nothing can pass between replicas
             spec = PartitionSpec(REPLICA)
             return jax.shard_map(of_group, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False)(own)
         cut = jax.tree.map(lambda a: a.reshape(groups, -1, *a.shape[1:]), own)
@@ -50,5 +50,5 @@ def over_replicas(function: Callable[..., Any], mesh: Mesh, shared: Sequence[int
 
 
 def repeat(step: Step) -> Callable[..., Any]:
-    """Several steps in one: batches and metrics gain a leading axis of steps."""
+    """Several steps in one function: batches are (T, B, …) and metrics (T,), with an axis of T steps."""
     return lambda state, batches: lax.scan(step, state, batches)

@@ -1,14 +1,14 @@
-"""Where the arrays of a run lie: a mesh of devices, and tables of rules from paths to its axes.
+"""The sharding of a run's arrays: a mesh of devices, and tables of rules from paths to its axes.
 
-A rule says what the *last* axes of a parameter are cut over, so that it fits a layer by itself and
-layers stacked (N, …); every leaf begins with the replica axis R. Leaves of the optimizer that have the
+A rule says what the *last* axes of a parameter are cut over, so that it fits a single layer as well as
+stacked layers (N, …); every leaf begins with the replica axis R. Leaves of the optimizer that have the
 shape of their parameter (moments, averages) are cut as it is; all others (counters, the rows and
 columns of Adafactor) are whole.
 
-`TENSOR_PARALLEL` cuts products as Shoeybi et al. 2019 (Megatron-LM, section 3): what leads into heads
-and feed-forward features by columns, what leads back by rows, the vocabulary by rows of its table,
+`TENSOR_PARALLEL` cuts products as Shoeybi et al. 2019 (Megatron-LM, section 3): projections into
+heads and feed-forward features by columns, those back by rows, the vocabulary by rows of its table,
 and experts one by one. `FULLY_SHARDED` cuts matrices over the devices that share a batch (Rajbhandari
-et al. 2020, ZeRO, stage 3), always along the width of the stream, so that both tables multiply. Vectors,
+et al. 2020, ZeRO, stage 3), always along the width of the stream, so that both tables combine. Vectors,
 and the small matrices of positions, heads and routers, are whole in both.
 """
 
@@ -28,7 +28,7 @@ from transformer.functional.devices import DATA, MODEL, REPLICA
 from transformer.models.pure import Params
 
 Axes = tuple[str | tuple[str, ...] | None, ...]
-"""Of the last axes of an array."""
+"""Mesh axes over which the last axes of an array are cut."""
 Table = tuple[Shard, ...]
 
 ROLES: dict[str, tuple[str, ...]] = {
@@ -67,11 +67,11 @@ ROLES: dict[str, tuple[str, ...]] = {
         "extra.*",
     ),
 }
-"""Parameters that are cut alike, by path; each path fits one pattern."""
+"""Patterns of parameters that are cut alike, by role; each path matches exactly one pattern."""
 
 
 def table(**axes: tuple[str | None, ...]) -> Table:
-    """A rule for each pattern, by role; roles that are not named are whole."""
+    """A rule for each pattern, from the axes of its role; roles that are not named are whole."""
     return tuple(Shard(pattern, axes.get(role, ())) for role, patterns in ROLES.items() for pattern in patterns)  # pyright: ignore[reportArgumentType]
 
 
@@ -100,13 +100,13 @@ TENSOR_PARALLEL: Table = table(
 
 
 def tables(mesh: MeshConfig) -> tuple[Table, ...]:
-    """Those of a mesh; a parameter is cut by all of them."""
+    """The tables of a mesh; a parameter is cut by all of them."""
     chosen = (TENSOR_PARALLEL,) * (mesh.model > 1) + (FULLY_SHARDED,) * mesh.fully_sharded
     return chosen or (DATA_PARALLEL,)
 
 
 def make_mesh(config: MeshConfig, num_replicas: int, batch_size: int) -> Mesh:
-    """Devices as (replica, data, model); what the config leaves open goes to replicas first, then to data.
+    """Devices as (replica, data, model); where the config leaves sizes open, replicas come first, then data.
 
     Args:
       config: the sizes.
@@ -114,7 +114,7 @@ def make_mesh(config: MeshConfig, num_replicas: int, batch_size: int) -> Mesh:
       batch_size: sequences that go through the model at once, to be divided over `data`.
 
     Raises:
-      ConfigError: there are too few devices, or a size does not divide what it is to divide.
+      ConfigError: there are too few devices, or a size does not divide the replicas or the batch.
     """
     devices = jax.devices()
     groups = len(devices) // config.model
@@ -131,7 +131,7 @@ def make_mesh(config: MeshConfig, num_replicas: int, batch_size: int) -> Mesh:
         if number % size:
             raise ConfigError(f"mesh.{name}: {number} {of} cannot be divided by {size}")
     if len({device.process_index for device in devices[:needed]}) < jax.process_count():
-        raise ConfigError(f"mesh: {needed} devices leave out a process; {len(devices)} are there")
+        raise ConfigError(f"mesh: {needed} of {len(devices)} devices leave a process without any")
     return jax.make_mesh(shape, (REPLICA, DATA, MODEL), axis_types=(AxisType.Auto,) * 3, devices=devices[:needed])
 
 
@@ -140,19 +140,19 @@ def _largest_divisor(number: int, limit: int) -> int:
 
 
 def parameter_axes(config: MeshConfig, model: ModelConfig, params: Params, mesh: Mesh | AbstractMesh) -> Params:
-    """What the last axes of each parameter are cut over, an `Axes` for each leaf.
+    """Mesh axes over which the last axes of each parameter are cut, an `Axes` for each leaf.
 
-    Two things that do not divide stay whole over `model`: keys and values of fewer key-value heads than
-    divide by it, as always (Shazeer 2019), and the table of a vocabulary, with a warning.
+    Two things stay whole over `model` where its size does not divide them: key-value heads, as is usual
+    (Shazeer 2019), and the table of a vocabulary, with a warning.
 
     Args:
-      config: with the rules.
-      model: whose heads are divided.
+      config: the mesh with its rules.
+      model: the model whose heads are divided.
       params: arrays or shapes, without the replica axis.
       mesh: sizes of the axes.
 
     Raises:
-      ConfigError: a parameter fits no rule, a rule fits no parameter, or an axis cannot be divided.
+      ConfigError: a parameter matches no rule, a rule matches no parameter, or an axis cannot be divided.
     """
     sizes = dict(mesh.shape)
     if model.num_heads % sizes[MODEL]:
@@ -183,7 +183,7 @@ def parameter_axes(config: MeshConfig, model: ModelConfig, params: Params, mesh:
 
 
 def _rule(path: str, rules: Table) -> Shard:
-    """The one rule of a table that fits."""
+    """The one rule of a table that matches the path."""
     found = [rule for rule in rules if fnmatchcase(path, rule.pattern)]
     if len(found) != 1:
         why = "no rule" if not found else "more than one rule"
@@ -192,21 +192,21 @@ def _rule(path: str, rules: Table) -> Shard:
 
 
 def _product(several: Sequence[tuple[str | None, ...]]) -> Axes:
-    """Axes cut by all of them, aligned at the last."""
+    """Axes cut by all of these rules, aligned at the last axis."""
     length = max(map(len, several))
     padded = [(None,) * (length - len(axes)) + tuple(axes) for axes in several]
     return tuple(tuple(axis for axis in column if axis) for column in zip(*padded, strict=True))
 
 
 def _used(axes: Axes, sizes: Mapping[str, int]) -> Axes:
-    """Without axes of one device, so that equal layouts are equal values."""
+    """The axes without those of one device, so that equal layouts are equal values."""
     several = [(axis,) if isinstance(axis, str) else axis or () for axis in axes]
     kept = [tuple(axis for axis in one if sizes[axis] > 1) for one in several]
     return tuple((one[0] if len(one) == 1 else one) if one else None for one in kept)
 
 
 def _divided(path: str, shape: Sequence[int], axes: Axes, sizes: Mapping[str, int]) -> Axes:
-    """The axes, where they divide the array."""
+    """The axes; raises `ConfigError` where they do not divide the array."""
     if len(axes) > len(shape):
         raise ConfigError(f"mesh: {path} {tuple(shape)} has fewer axes than the rule {axes}")
     for size, axis in zip(shape[len(shape) - len(axes) :], axes, strict=True):
@@ -225,7 +225,7 @@ def state_shardings(state: Any, axes: Params, params: Params, mesh: Mesh | Abstr
       state: arrays or shapes.
       axes: from `parameter_axes`.
       params: the parameters or their shapes, without the axis R.
-      mesh: on which they lie.
+      mesh: the devices.
     """
     of_parameter = {
         tuple(entry.key for entry in path): (leaf.shape, own)

@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C: the first asks the loop to save and stop, the second stops at once."""
+"""SIGTERM and Ctrl-C: the first signal asks the loop to save and stop, the second stops at once."""
 
 import ctypes
 import os
@@ -7,7 +7,7 @@ import sys
 import threading
 
 EXIT_INTERRUPTED = 75
-"""Exit code of a run that was asked to stop and saved: the same command with --resume goes on."""
+"""Exit code of a run that was asked to stop and saved: the same command with --resume continues."""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -41,7 +41,7 @@ class StopRequest:
 def die_with(parent: int) -> None:
     """Have the kernel kill this process as soon as the one that started it ends (Linux; elsewhere nothing).
 
-    Otherwise a killed worker would leave its training behind, and the next worker would train beside it.
+    Otherwise the training of a killed worker would continue, and the next worker would train the same cell.
     """
     if not sys.platform.startswith("linux"):
         return

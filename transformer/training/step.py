@@ -15,7 +15,7 @@ from transformer.training.optimizer import Numbers
 
 
 class TrainState(NamedTuple):
-    """All that a run is at a moment."""
+    """The complete state of a run between two steps."""
 
     step: jax.Array
     """Updates done, int32."""
@@ -26,35 +26,35 @@ class TrainState(NamedTuple):
     numbers: Numbers
     """The replica's own hyperparameters; optimizers get them as an extra argument."""
     diverged_at: jax.Array
-    """The step at which loss or gradient were not finite once too often, int32; -1 while healthy."""
+    """The step at which the run diverged (`skip_limit`), int32; -1 while healthy."""
     skipped: jax.Array
-    """Updates left out in a row, int32."""
+    """Number of consecutive skipped updates, int32."""
     average: Params | None = None
-    """Mean of the parameters after the last steps, where one is asked for; before those, the parameters."""
+    """Mean of the parameters after the last steps, if requested; until averaging starts, the parameters."""
     earlier: Earlier | None = None
-    """What the model keeps of the batches before, of those that go on in this one."""
+    """Transformer-XL memory carried from the previous batch; None for other models."""
 
     @property
     def evaluated(self) -> Params:
-        """The parameters a run is judged by: the mean of the last ones, or of an update rule that keeps one."""
+        """The parameters a run is evaluated with: a mean, of the last steps or of the update rule, or the latest."""
         own = optax.tree.get(self.opt_state, "average", self.params, filtering=_is_field)
         return own if self.average is None else self.average
 
 
 def _is_field(path: jax.tree_util.KeyPath, _: Any) -> bool:
-    """Whether a value belongs to the state of a rule, and is no parameter of that name."""
+    """Whether a value is a field of an update rule's state, and not a parameter of that name."""
     return isinstance(path[-1], optax.tree_utils.NamedTupleKey)
 
 
 class Total(NamedTuple):
-    """Of a batch, or of a piece of it."""
+    """Sums over a batch, or over a piece of it."""
 
     loss: jax.Array
     weight: jax.Array
 
 
 Gradient = tuple[tuple[Total, Params], Earlier | None]
-"""Sums and gradient of a batch, and what is earlier for the next one."""
+"""((sums, gradient) of a batch, memory for the next one)."""
 Metrics = dict[str, jax.Array]
 Step = Callable[[TrainState, Batch], tuple[TrainState, Metrics]]
 
@@ -68,10 +68,16 @@ def create_train_state(
     averaged: bool = False,
     earlier: Earlier | None = None,
 ) -> TrainState:
-    """The state before the first step; `averaged` makes place for a mean of the parameters.
+    """The state before the first step.
 
-    `earlier` is `apply(params, batch_size, method="beginning")` of a model with a `memory_length`, each batch of
-    which goes on, row by row, where the one before ended.
+    Args:
+      params: the initial parameters.
+      optimizer: any optax transformation, such as that of `make_optimizer`.
+      numbers: the replica's own, `Numbers(learning_rate, weight_decay, warmup_steps)`.
+      key: typed key from which the randomness of each step is folded.
+      averaged: whether to keep a mean of the parameters (`average_from` of `make_train_step`).
+      earlier: for a model with a `memory_length`, whose batches each continue, row by row, the previous one:
+        `apply(params, batch_size, method="beginning")`.
     """
     none, average = jnp.int32(0), jax.tree.map(jnp.copy, params) if averaged else None
     return TrainState(none, params, optimizer.init(params), key, numbers, jnp.int32(-1), none, average, earlier)
@@ -91,17 +97,17 @@ def make_train_step(
 
     The gradient is that of the sum over the whole batch divided by the number of real tokens of
     the whole batch, however many pieces `accumulation` cuts it into. An update whose loss or gradient
-    is not finite is left out; from the first one after `skip_limit` such updates in a row the state
-    stays as it was.
+    is not finite is skipped; after more than `skip_limit` consecutive ones the state does not change
+    any more.
 
     Args:
       apply: the pure model.
-      objective: sums over the batch.
+      objective: the sums over a batch that are minimized.
       optimizer: any optax transformation; its `update` may take `numbers`.
-      accumulation: pieces of the batch, one after another.
+      accumulation: number of pieces in which a batch is computed, one after another.
       average_from: the first step whose resulting parameters enter `TrainState.average`.
-      skip_limit: updates that may be left out in a row.
-      skip_above: norm of the gradient above which an update is left out too.
+      skip_limit: number of consecutive updates that may be skipped.
+      skip_above: norm of the gradient above which an update is skipped too; None: any finite one is applied.
     """
     optimizer = optax.with_extra_args_support(optimizer)
     gradient = make_gradient(apply, objective, accumulation)
@@ -140,7 +146,7 @@ def make_train_step(
 
 
 def make_gradient(apply: Apply, objective: Objective, accumulation: int) -> Callable[..., Gradient]:
-    """`(params, batch, earlier, key)` to sums and gradient, of so many pieces of the batch, one after another."""
+    """Maps `(params, batch, earlier, key)` to a `Gradient`, over `accumulation` pieces of the batch in turn."""
 
     def whole(params: Params, batch: Batch, earlier: Earlier | None, key: jax.Array) -> Gradient:
         def total(params):
@@ -152,7 +158,7 @@ def make_gradient(apply: Apply, objective: Objective, accumulation: int) -> Call
         return (sums, grads), after
 
     def in_pieces(params: Params, batch: Batch, earlier: Earlier | None, key: jax.Array) -> Gradient:
-        # Every n-th sequence, so that each device that shares the batch has a part of every piece.
+        # A piece is every n-th sequence, so that each device that shares the batch has a part of every piece.
         rows = (batch, earlier)
         pieces = jax.tree.map(lambda a: jnp.moveaxis(a.reshape(-1, accumulation, *a.shape[1:]), 1, 0), rows)
         keys = jax.random.split(key, accumulation)
@@ -171,6 +177,6 @@ def make_gradient(apply: Apply, objective: Objective, accumulation: int) -> Call
 
 
 def _add_to_mean(mean: Params | None, params: Params, count: jax.Array) -> Params:
-    """The mean of `count` + 1 parameters, the last of which are given; while `count` is negative, those alone."""
+    """The mean of `count` + 1 parameters, the last of which is `params`; for a negative `count` only `params`."""
     weight = 1 / (jnp.maximum(count, 0) + 1).astype(jnp.float32)
     return jax.tree.map(lambda m, p: (1 - weight) * m + weight * p, mean, params)

@@ -1,4 +1,4 @@
-"""A run as its folder holds it, to look into: config, replicas, parameters."""
+"""A run read back from its folder: config, replicas, parameters."""
 
 import functools
 import json
@@ -22,19 +22,19 @@ ONE_DEVICE = MeshConfig(replica=1, data=1, model=1)
 
 @dataclass(frozen=True)
 class StoredRun(TrainedRun):
-    """What `load_run` finds; a loss is of the last evaluation up to `step`, NaN where there was none."""
+    """A run from `load_run`; its losses are of the last evaluation up to `step`, NaN where there was none."""
 
     step: int
-    """Steps that the parameters were trained for."""
+    """Number of steps that the parameters were trained for."""
     fingerprint: str
-    """Of the data that they were trained on."""
+    """Hash of the data that they were trained on."""
 
     @functools.cached_property
     def data(self) -> Dataset:
-        """What the run trains on, with its own tokenizers.
+        """The data the run was trained on, with its own tokenizers.
 
         Raises:
-          ConfigError: what the config describes is not what the run was trained on.
+          ConfigError: the data that the config describes has changed since.
         """
         data = load_data(self.config.data, self.workdir)
         if data.fingerprint != self.fingerprint:
@@ -46,11 +46,12 @@ def load_run(workdir: str | Path, mesh: MeshConfig = ONE_DEVICE) -> StoredRun:
     """The newest checkpoint of a run, finished or not, or of a cell of a study; nothing in the folder changes.
 
     Args:
-      workdir: of the run.
+      workdir: the folder of the run or cell.
       mesh: the devices that share the parameters.
 
     Raises:
-      ConfigError: there is no run, or it has no checkpoint yet; a choice of it is defined nowhere here, or otherwise.
+      ConfigError: there is no run, it has no checkpoint yet, or one of its variants is not defined here, or
+        otherwise than it was.
       CheckpointError: every checkpoint is damaged.
     """
     workdir = Path(workdir)
@@ -75,7 +76,7 @@ def load_run(workdir: str | Path, mesh: MeshConfig = ONE_DEVICE) -> StoredRun:
 
 def _last_losses(path: Path, count: int, step: int) -> np.ndarray:
     losses = np.full(count, np.nan)
-    for line in path.read_text().rpartition("\n")[0].splitlines():  # the last may be half written
+    for line in path.read_text().rpartition("\n")[0].splitlines():  # the last line may be incomplete
         entry = json.loads(line)
         if "validation_loss" in entry and entry["step"] <= step:
             value = entry["validation_loss"]

@@ -1,4 +1,4 @@
-"""The replicas of a config after their training."""
+"""The replicas of a config after training."""
 
 import functools
 from collections.abc import Sequence
@@ -18,13 +18,16 @@ from transformer.training import hosts
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """What to look into or go on with; arrays have a leading axis R."""
+    """The trained replicas of a config; arrays have a leading replica axis R."""
 
     workdir: Path
+    """Folder of the run."""
     config: RunConfig
+    """The config, completed from the data."""
     replicas: Sequence[Replica]
+    """Seeds and numbers of the replicas, in the order of the axis R."""
     all_params: Params = field(repr=False)
-    """As they are evaluated: averaged where the run averages."""
+    """Parameters of all replicas as they are evaluated: averaged where the run averages."""
     validation_loss: np.ndarray
     """(R,) nats per token over the whole validation split; NaN where the replica diverged."""
 
@@ -51,10 +54,10 @@ class TrainedRun:
         return self.healthy & (rates == min(np.unique(rates), key=rank))
 
     def params(self, replica: int | None = None) -> Params:
-        """Of a replica; None is the one with the lowest loss, or the first where none has one.
+        """The parameters of a replica; None: of the one with the lowest loss, or of the first where none has a loss.
 
         Raises:
-          ConfigError: there are not so many replicas.
+          ConfigError: there is no such replica.
         """
         if replica is None:
             replica = int(np.nan_to_num(self.validation_loss, nan=np.inf).argmin())

@@ -1,4 +1,4 @@
-"""The folder of a run: whose it is, who writes in it, and what it ran on."""
+"""The folder of a run: which run it holds, which process writes to it, and what it ran on."""
 
 import contextlib
 import fcntl
@@ -32,14 +32,14 @@ _held: set[Path] = set()
 
 @contextlib.contextmanager
 def prepared(workdir: Path, wanted: dict[str, Any], when_not_empty: WhenNotEmpty, files: Mapping[str, str]):
-    """Make the folder a run of that identity and hold it, or refuse; `files` are texts that it needs to go on.
+    """Make the folder that of the run `wanted` and hold it, or refuse; `files` are texts it needs to be resumed.
 
-    A run may go on to more steps than it was begun with, and to nothing else.
+    A run may be resumed with more steps than it was begun with, and with no other change.
 
     Raises:
-      ConfigError: the folder is not empty and nothing was said about it, holds another run, or is in use.
+      ConfigError: the folder is not empty and `when_not_empty` refuses that, holds another run, or is in use.
     """
-    # A folder that is refused is left as it was, without a lock in it.
+    # A folder that is refused is left unchanged, without a lock in it.
     _check(workdir, wanted, when_not_empty, files)
     with locked(workdir):
         steps_before = _check(workdir, wanted, when_not_empty, files)
@@ -56,25 +56,25 @@ def prepared(workdir: Path, wanted: dict[str, Any], when_not_empty: WhenNotEmpty
 
 
 def write_environment(workdir: Path) -> None:
-    """Say what a run runs on, and warn where its numbers may not be those of what it ran on before."""
+    """Write down what a run runs on, and warn where it ran on something else before, which may change numbers."""
     path, here = workdir / "environment.json", environment()
     before = json.loads(path.read_text()) if path.exists() else here
     old, new = ({"packages": each["packages"], "devices": sorted(set(each["devices"]))} for each in (before, here))
     if differing := _differences(old, new):
         warnings.warn(
-            f"{workdir} goes on with other {', '.join(differing)}: the same up to rounding, not bit for bit",
+            f"{workdir} continues with other {', '.join(differing)}: the same up to rounding, not bit for bit",
             stacklevel=2,
         )
     write_durably(path, json.dumps(here, indent=1, sort_keys=True))
 
 
 def _check(workdir: Path, wanted: dict[str, Any], when_not_empty: WhenNotEmpty, files: Mapping[str, str]) -> int | None:
-    """Refuse, or answer with the number of steps that a run had before it was given more."""
+    """Refuse the folder, or return the number of steps a run had before it was given more."""
     check_type(when_not_empty, WhenNotEmpty, "when_not_empty")
     found = contents(workdir)
     if found and when_not_empty == "refuse":
-        raise ConfigError(f"workdir: {workdir} is not empty; --resume goes on with it, --overwrite starts again")
-    # A start that was killed leaves no more than the files.
+        raise ConfigError(f"workdir: {workdir} is not empty; --resume continues it, --overwrite starts again")
+    # A start that was killed leaves these files only.
     if CONFIG not in found and found - files.keys():
         raise ConfigError(f"workdir: {workdir} is not empty and holds no {CONFIG} of a run")
     if CONFIG not in found or when_not_empty == "overwrite":
@@ -90,11 +90,11 @@ def _check(workdir: Path, wanted: dict[str, Any], when_not_empty: WhenNotEmpty, 
 
 @contextlib.contextmanager
 def locked(workdir: Path, *, wait: bool = False) -> Iterator[None]:
-    """Hold a folder, so that no other process writes in it; a process may hold one twice.
+    """Hold a folder, so that no other process writes to it; a process may hold one twice.
 
     Args:
-      workdir: made where there is none.
-      wait: for as long as another process holds it, instead of refusing.
+      workdir: the folder, made where there is none.
+      wait: whether to wait while another process holds it, instead of refusing.
 
     Raises:
       ConfigError: another process holds the folder, or it cannot be written.
@@ -135,10 +135,10 @@ def _take(file: TextIO, workdir: Path, wait: bool) -> None:
 
 
 def contents(workdir: Path) -> set[str]:
-    """The names of what is in a folder, without the lock and files whose writing was cut short.
+    """The names of the files in a folder, without the lock and partly written files.
 
     Raises:
-      ConfigError: it is a file.
+      ConfigError: `workdir` is a file.
     """
     if workdir.exists() and not workdir.is_dir():
         raise ConfigError(f"workdir: {workdir} is not a folder")
@@ -147,7 +147,7 @@ def contents(workdir: Path) -> set[str]:
 
 
 def clear(workdir: Path) -> None:
-    """Delete all in a folder but its lock."""
+    """Delete everything in a folder except its lock."""
     for path in workdir.iterdir():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -158,7 +158,7 @@ def clear(workdir: Path) -> None:
 def identity(
     config: RunConfig, replicas: Sequence[Replica], data: Dataset, initial: Params | None = None
 ) -> dict[str, Any]:
-    """Everything that decides the numbers of a run, as JSON, and its hash."""
+    """Everything that determines the numbers of a run, as JSON with its hash."""
     body = {"run": config.to_json(), "replicas": to_json(list(replicas)), "data": data.fingerprint}
     if own := sources(config):
         body["sources"] = own
@@ -175,7 +175,7 @@ def definitions(data: Dataset) -> dict[str, str]:
 
 
 def _differences(stored: Any, wanted: Any, path: str = "") -> list[str]:
-    """The paths at which two JSON values differ, without the hash of the whole."""
+    """The paths at which two JSON values differ, hashes left out."""
     if isinstance(stored, dict) and isinstance(wanted, dict):
         names = sorted((stored.keys() | wanted.keys()) - {"sha256"})
         return [d for n in names for d in _differences(stored.get(n), wanted.get(n), f"{path}.{n}" if path else n)]
