@@ -14,6 +14,7 @@ from jax import lax
 
 from transformer.functional.attention import (
     SOFTMAX,
+    Attended,
     add_bias,
     attention_scores,
     check_shapes,
@@ -39,10 +40,10 @@ def chunked_attention(
     score: Callable[[jax.Array], jax.Array] | None = None,
     weigh: Softmax = SOFTMAX,
     block: int = 256,
-) -> jax.Array:
+) -> Attended:
     """The values and gradients of `attention` without the (L, S) arrays; the same arguments.
 
-    The weights are never formed, so they can be neither returned nor dropped.
+    Scores and weights are never formed, so they can be neither returned nor dropped.
 
     Args:
       block: queries and keys per block. A shorter sequence is one block.
@@ -62,7 +63,7 @@ def chunked_attention(
         (Full() if mask is None else mask, _pad_tokens(queries, l), _pad_tokens(keys, s)),
         (l, s, L, S, score),
     )
-    return rearrange(out, "b g r l k -> b l (g r) k")[:, :L]
+    return Attended(rearrange(out, "b g r l k -> b l (g r) k")[:, :L])
 
 
 def _pad(array, multiple: int, axis: int):

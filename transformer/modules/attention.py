@@ -84,6 +84,7 @@ class HeadAttention(nnx.Module):
         *,
         queries: Tokens,
         keys: Tokens,
+        own_keys: bool,
         mask: Mask | None,
         bias: Bias | None,
         more_scores: Sequence[ScoreFunction | None] = (),
@@ -91,39 +92,38 @@ class HeadAttention(nnx.Module):
     ) -> tuple[jax.Array, jax.Array | None]:
         """(B, L, D): what the queries find in the memory; and the scores, where they are formed.
 
-        `more_scores` are functions of scaled scores after that of the config.
+        `own_keys` is that of `AttentionImplementation`; `more_scores` are functions of scaled scores, applied after
+        that of the config.
         """
-        config, more = self.config, {}
+        config, drop = self.config, {}
         if config.attention_dropout > 0 and key is not None:
-            more["drop_weights"] = functools.partial(dropout, rate=config.attention_dropout, key=key)
-        if config.attention.forms_weights:
-            more["return_scores"] = True
+            drop["drop_weights"] = functools.partial(dropout, rate=config.attention_dropout, key=key)
         scale, scales_bias = self.factor(), config.scale_bias or config.position.scaled
         q_BLHK, heads = named(q_BLHK, "q"), memory.keys_XKS.shape[0] // len(x_BLD)
         # XLA cancels these transpositions against those of the attention function.
         k_BSGK = rearrange(memory.keys_XKS, "(b g) k s -> b s g k", g=heads)
-        answer = config.attention(
+        attended = config.attention(
             config.weighting.features(q_BLHK),
             config.weighting.features(k_BSGK),
             rearrange(memory.values_XSK, "(b g) s k -> b s g k", g=heads),
             queries=queries,
             keys=keys,
+            own_keys=own_keys,
             mask=mask,
             bias=Scaled(bias, scale) if scales_bias and bias is not None else bias,
             scale=scale,
             score=_in_turn(config.score.function(), *more_scores),
             weigh=config.weighting(q_BLHK.shape[2], self.weighting()),
-            **more,
+            **drop,
         )
-        out_BLHV, scores = answer if config.attention.forms_weights else (answer, None)
-        out_BLHV = self.heads.join(out_BLHV, self.sizes, self.head_params())
+        out_BLHV = self.heads.join(attended.out, self.sizes, self.head_params())
         for factors_H in self.head_scale().values():
             out_BLHV = out_BLHV * factors_H[:, None].astype(out_BLHV.dtype)
         if self.gate is not None:
             gate = jax.nn.sigmoid(self.gate(x_BLD).astype(jnp.float32)).astype(out_BLHV.dtype)
             out_BLHV = out_BLHV * gate.reshape(out_BLHV.shape)
         out = self.inner_norm(config.merge(named(out_BLHV, "z")))
-        return out if self.out is None else self.out(out), scores
+        return out if self.out is None else self.out(out), attended.scores
 
 
 class CrossAttention(HeadAttention):
@@ -144,8 +144,8 @@ class CrossAttention(HeadAttention):
             keys_values = self.remember(memory.states_BSD)
         (q,) = self.project(query=x_BLD)
         q = self.queries(q, context.tokens.positions)
-        sides: dict[str, Any] = {"queries": context.tokens, "keys": memory.tokens, "mask": Padding(), "bias": None}
-        return self.attend(x_BLD, q, keys_values, **sides, key=key)[0], Kept()
+        sides: dict[str, Any] = {"queries": context.tokens, "keys": memory.tokens, "own_keys": False}
+        return self.attend(x_BLD, q, keys_values, **sides, mask=Padding(), bias=None, key=key)[0], Kept()
 
 
 def in_order(k_BSGK: jax.Array, v_BSGK: jax.Array) -> KeyValue:

@@ -60,8 +60,9 @@ class Attention(HeadAttention):
         memory_seen, keys = config.reach.condense(memory_seen, keys, len(x_BLD), self.reach())
         before = context.carried.scores if config.carry.takes == "scores" else None
         carried = None if before is None else functools.partial(config.carry.scores, before=before)
-        sides: dict[str, Any] = {"queries": tokens, "keys": keys, "mask": self._mask(context), "bias": bias}
-        out, scores = self.attend(x_BLD, q, memory_seen, **sides, more_scores=(rescored, carried), key=key)
+        sides: dict[str, Any] = {"queries": tokens, "keys": keys, "own_keys": context.slots is None}
+        how: dict[str, Any] = {"mask": self._mask(context), "bias": bias, "more_scores": (rescored, carried)}
+        out, scores = self.attend(x_BLD, q, memory_seen, **sides, **how, key=key)
         earlier = None if context.earlier_BMD is None else latest(x_BSD, context.earlier_BMD.shape[1])
         return out, Kept(past, Carried(scores, values, memory), earlier_BMD=earlier)
 
