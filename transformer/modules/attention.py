@@ -52,16 +52,14 @@ class HeadAttention(nnx.Module):
         self.weighting = Parameters(config.weighting.parameters(self.heads.count(H)), key=at(key, "weighting"))
         self.head_params = Parameters(self.heads.parameters(self.sizes), key=at(key, "heads"))
 
-    def project(self, **inputs: jax.Array) -> list[jax.Array]:
-        """(B, L, width) of each role, all layers of one input by one product; of width 0 where heads ask for none."""
-        made: dict[str, jax.Array] = {}
-        for x in {id(x): x for x in inputs.values()}.values():
-            roles = [role for role in inputs if inputs[role] is x]
-            names = list(dict.fromkeys(name for role in roles if (name := self.layer_of[role])))
-            outputs = dict(zip(names, fused(x, [getattr(self, name) for name in names]), strict=True)) if names else {}
-            bare = {role: x if self.widths[role] else x[..., :0] for role in roles}
-            made |= {role: outputs.get(self.layer_of[role] or "", bare[role]) for role in roles}
-        return [made[role] for role in inputs]
+    def project(self, x_BLD: jax.Array, *roles: str) -> list[jax.Array]:
+        """(B, L, width) of each role, by one product for all: "query", "key" or "value".
+
+        A role without a layer is the input itself, or nothing of it (width 0) where the heads have no use for it.
+        """
+        layers = {name: getattr(self, name) for role in roles if (name := self.layer_of[role])}
+        outputs = dict(zip(layers, fused(x_BLD, list(layers.values())), strict=True)) if layers else {}
+        return [outputs[name] if (name := self.layer_of[role]) else x_BLD[..., : self.widths[role]] for role in roles]
 
     def factor(self) -> float | jax.Array:
         """What q·k is multiplied by."""
@@ -131,7 +129,7 @@ class CrossAttention(HeadAttention):
 
     def remember(self, memory_BSD: jax.Array) -> KeyValue:
         """The keys and values of a source."""
-        k, v = self.project(key=memory_BSD, value=memory_BSD)
+        k, v = self.project(memory_BSD, "key", "value")
         return in_order(*self.memory(k, v, jnp.arange(memory_BSD.shape[1])[None]))
 
     def __call__(self, x_BLD: jax.Array, *, context: Context, key: jax.Array | None = None) -> tuple[jax.Array, Kept]:
@@ -142,7 +140,7 @@ class CrossAttention(HeadAttention):
         if keys_values is None:
             assert memory.states_BSD is not None
             keys_values = self.remember(memory.states_BSD)
-        (q,) = self.project(query=x_BLD)
+        (q,) = self.project(x_BLD, "query")
         q = self.queries(q, context.tokens.positions)
         sides: dict[str, Any] = {"queries": context.tokens, "keys": memory.tokens, "own_keys": False}
         return self.attend(x_BLD, q, keys_values, **sides, mask=Padding(), bias=None, key=key)[0], Kept()

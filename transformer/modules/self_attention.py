@@ -42,8 +42,12 @@ class Attention(HeadAttention):
         x_BSD, read = self._with_earlier(x_BLD, context)
         places_BS = read.positions if context.places is None else context.places[read.positions]
         addition = position.to_query_key_input(places_BS, config.d_model, params)
-        x_qk = x_BSD if addition is None else x_BSD + addition.astype(x_BSD.dtype)
-        (q, k, v), projected = self._convolved(self.project(query=x_qk, key=x_qk, value=x_BSD), context, read)
+        if addition is None:
+            parts = self.project(x_BSD, "query", "key", "value")
+        else:
+            qk_BSD = x_BSD + addition.astype(x_BSD.dtype)
+            parts = [*self.project(qk_BSD, "query", "key"), *self.project(x_BSD, "value")]
+        (q, k, v), projected = self._convolved(parts, context, read)
         to_query, to_key = (
             functools.partial(place, positions_BL=places, params=params)
             for place, places in ((position.to_query, places_BS[:, -tokens.length :]), (position.to_key, places_BS))
