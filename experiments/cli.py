@@ -41,6 +41,23 @@ def _variant_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
 
 
 @REGISTRY.primitive_rule
+def _optional_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
+    """A number or a text that there need not be: `none`, as the help of the fields says."""
+    options = get_args(info.type)
+    kinds = [kind for kind in (int, float, str) if set(options) == {kind, NoneType}]
+    if not kinds:
+        return None
+    kind = kinds[0]
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar=f"{kind.__name__.upper()}|none",
+        instance_from_str=lambda words: None if words[0].lower() == "none" else kind(words[0]),
+        is_instance=lambda value: value is None or type(value) is kind,
+        str_from_instance=lambda value: ["none" if value is None else str(value)],
+    )
+
+
+@REGISTRY.primitive_rule
 def _variants_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
     """Several variants are as many words."""
     family = item_of(info.type)

@@ -37,7 +37,7 @@ from transformer.config.weightings import PlainScore
 from transformer.data.dataset import reference
 from transformer.data.labelled import ClassificationRun, LabelledConfig
 from transformer.models import pure
-from transformer.models.build import build
+from transformer.models.build import pure_model
 from transformer.models.pure import Params
 from transformer.pretrained.names import flat
 from transformer.training import hosts
@@ -121,7 +121,7 @@ def fitting(folder: str, model: ModelConfig) -> Params:
     Raises:
       ConfigError: a parameter has another shape in the folder.
     """
-    wanted = flat(pure.split(pure.abstract(lambda key: build(model, key=key)))[0])
+    wanted = flat(pure_model(model)[0])
     given, taken = flat(pretrained.load(folder, dtype="float32")[1]), {}
     for path in wanted.keys() & given.keys():
         array = given[path][: model.max_length] if path == ("position", "table") else given[path]

@@ -45,8 +45,7 @@ from transformer.data.tokenizers import END, START
 from transformer.inference.generate import generate
 from transformer.inference.strategies import Strategy
 from transformer.inference.tokenwise import Greedy
-from transformer.models import pure
-from transformer.models.build import build
+from transformer.models.build import pure_model
 from transformer.models.pure import Apply, Params
 from transformer.training.loop import Observer
 
@@ -148,7 +147,7 @@ def run(command: Command, strategies: Sequence[Strategy]) -> None:
 def observer(command: Command, data: Pairs) -> Observer:
     """The metric of the first test sentences, of every replica."""
     config = data.complete(cli.fields_of(command, TranslationRun))
-    apply = pure.split(pure.abstract(lambda key: build(config.model, key=key)))[1]
+    _, apply = pure_model(config.model)
     some = replace(data, test=(data.test[0][: command.observed], data.test[1][: command.observed]))
 
     def observe(params) -> dict[str, np.ndarray]:

@@ -131,7 +131,7 @@ T.heat_map(leaky, xlabel="input", ylabel="output", label="gradient")
 # %%
 corpus = T.load_corpus(T.TextConfig())
 run = corpus.complete(T.RunConfig(model=config.replace(vocab_size=None, d_model=64), batch_size=8, steps=200))
-_, apply_text = T.split(T.abstract(lambda key: T.build(run.model, key=key)))
+_, apply_text = T.pure_model(run.model)
 optimizer = optax.adam(3e-3)
 batches = corpus.train_batches(run, seed=0)
 stacked = {"tokens": jnp.stack([batches[i]["tokens"] for i in range(run.steps)])}

@@ -229,7 +229,7 @@ from transformer.inference.scoring import sequence_log_probability, sliding_log_
 from transformer.inference.speculative import speculate
 from transformer.inference.strategies import Strategy
 from transformer.inference.tokenwise import Greedy, Sample
-from transformer.models.build import build
+from transformer.models.build import build, pure_model
 from transformer.models.classifier import Classifier, VisionTransformer
 from transformer.models.encoder import Encoder
 from transformer.models.encoder_decoder import EncoderDecoder
@@ -586,6 +586,7 @@ __all__ = [
     "position_similarity",
     "preset",
     "previous_token_scores",
+    "pure_model",
     "rank_collapse",
     "receptive_field",
     "repeat",

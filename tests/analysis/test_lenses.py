@@ -127,3 +127,26 @@ def test_patching_all_of_the_stream_at_the_last_token_brings_the_clean_answer_ba
     np.testing.assert_allclose(effects[0, 3], logits[0, -1, 3], atol=1e-5)  # the one token that differs
     nothing = run_with_cache(own.apply, own.params, corrupted, names=())[0][0, -1, 3]
     np.testing.assert_allclose(effects[:, 0], nothing, atol=1e-5)
+
+
+def test_positions_and_heads_of_a_patch_are_a_product():
+    """Each chosen head at each chosen position, whatever number there is of either."""
+    z, other = np.random.default_rng(0).normal(size=(2, 2, 4, 3, 5)).astype(np.float32)
+    patched = patch(jnp.asarray(other), positions=[0, 2, -1], heads=np.array([0, 2]))(jnp.asarray(z))
+    wanted = z.copy()
+    wanted[:, [[0], [2], [3]], [[0, 2]]] = other[:, [[0], [2], [3]], [[0, 2]]]
+    np.testing.assert_array_equal(patched, wanted)
+
+
+@pytest.mark.parametrize(
+    ("act", "message"),
+    [
+        (ablate_heads(7), "heads: there is no 7 among 3"),
+        (patch(jnp.zeros((2, 4, 3, 5)), positions=4), "positions: there is no 4 among 4"),
+        (patch(jnp.zeros((2, 4, 3, 5)), heads=[0, -4]), "heads: there is no -4 among 3"),
+    ],
+    ids=range(3),
+)
+def test_a_head_or_a_position_that_there_is_not(act, message):
+    with pytest.raises(ConfigError, match=message):
+        act(jnp.ones((2, 4, 3, 5)))

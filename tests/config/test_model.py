@@ -5,6 +5,7 @@ import itertools
 import pytest
 
 from transformer.config.architectures import ClassifierConfig, EncoderDecoderConfig, VisionConfig
+from transformer.config.blocks import AttentionOnly, FeedForwardOnly, Sequential
 from transformer.config.model import ModelConfig
 from transformer.config.patterns import Pattern
 from transformer.config.reaches import FullReach, SlidingWindow
@@ -93,7 +94,7 @@ def test_connections_of_one_stack_share_a_stream(own, other):
     """What one leaves means something to the next: as many vectors of a token are not enough."""
     changes = [{"feed_forward_residual": other}, {"pattern": f"pattern(residual=[{own}, {other}])"}]
     for change in changes:
-        with pytest.raises(ConfigError, match=r"^model\.\w+: .* keep other streams; use "):
+        with pytest.raises(ConfigError, match=r"^model\.\w+: .* cannot share one stream; "):
             ModelConfig().replace(residual=own, **change)
 
 
@@ -116,7 +117,7 @@ def test_a_shortened_stream_is_plain(residual):
 @pytest.mark.parametrize("block", ["parallel", "parallel_norms"])
 def test_sublayers_of_one_connection_have_one_residual(block):
     """Another one of the feed-forward sublayer would be left out, save for its initial values."""
-    with pytest.raises(ConfigError, match=rf"model\.feed_forward_residual: .* {block} share one .* is pre; use none"):
+    with pytest.raises(ConfigError, match=rf"model\.feed_forward_residual: .* {block} share one .* is pre; leave"):
         ModelConfig().replace(block=block, residual="pre", feed_forward_residual="fixup")
     assert ModelConfig().replace(block=block, residual="pre", feed_forward_residual="pre").num_layers == 4
 
@@ -185,3 +186,27 @@ def test_what_recurrent_attention_cannot_do(choices, reason):
     """It sums up what linear attention has passed, of a causal model that looks at all of it."""
     with pytest.raises(ConfigError, match=reason):
         ModelConfig().replace(position="none", attention="recurrent", **choices)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"norm": "rmsnorm"}, "model.norm: 'rmsnorm' is not Norm; a text becomes one by Norm.parse, or in replace"),
+        ({"norm": RoPE()}, "model.norm: RoPE(.*) is not Norm"),
+        ({"num_layers": 2.0}, "model.num_layers: 2.0 is not int"),
+        ({"d_ff": "wide"}, "model.d_ff: 'wide' is not int or none"),
+    ],
+    ids=str,
+)
+def test_a_field_of_another_type(fields, message):
+    with pytest.raises(ConfigError, match=message):
+        ModelConfig(**fields)
+
+
+def test_branches_are_counted_over_the_layers_of_a_pattern():
+    """A layer of a pattern sees those of the whole stack, from which initial values are scaled."""
+    layers = Pattern(block=(AttentionOnly(), Sequential(), FeedForwardOnly()))
+    config = ModelConfig(num_layers=6, pattern=layers)
+    assert [config.layer_config(layer).branches for layer in range(3)] == [8, 8, 8]
+    assert config.branches == 8
+    assert config.layer_config(0).residual_gain("attention") == 8**-0.5

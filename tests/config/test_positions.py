@@ -1,15 +1,21 @@
 """Positional schemes as values: where each one enters, and what lies outside a learned table."""
 
+from dataclasses import dataclass
+
 import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from transformer.config.positions import Learned, NoPosition, QueryKeySinusoidal, Sinusoidal
+from transformer.config.model import ModelConfig
+from transformer.config.positions import Learned, NoPosition, Position, QueryKeySinusoidal, Sinusoidal
+from transformer.config.randomized_positions import Randomized
 from transformer.config.relative_positions import ALiBi
 from transformer.config.rotary_positions import LinearScaling, Llama3Scaling, NTKScaling, RoPE, YaRN
 from transformer.config.variant import ConfigError
+from transformer.config.weightings import LinearWeighting
+from transformer.functional.biases import LinearDistance
 
 POSITIONS = jnp.array([[0, 3, 1]])
 X = jnp.asarray(np.random.default_rng(0).normal(size=(1, 3, 2, 4)), jnp.float32)
@@ -55,3 +61,19 @@ def test_scaling_is_for_longer_texts(kind, factor):
     assert kind(factor=1.0).factor == 1
     with pytest.raises(ConfigError, match=rf"{kind.name}\.factor: {factor} is less than 1, .*; use none"):
         kind(factor=factor)
+
+
+def test_what_a_scheme_does_follows_from_what_it_defines():
+    """A scheme of one's own with a bias is refused where scores take none, without a flag to remember."""
+
+    @dataclass(frozen=True)
+    class Slope(Position):
+        def bias(self, q_BLHK, causal, params):
+            return LinearDistance(jnp.ones(q_BLHK.shape[2]))
+
+    assert Slope().biased
+    assert not Slope().moves
+    with pytest.raises(ConfigError, match="takes no bias"):
+        ModelConfig(position=Slope(), weighting=LinearWeighting())
+    assert Randomized(ALiBi()).fades
+    assert not Randomized(RoPE()).biased

@@ -6,6 +6,7 @@ import pytest
 
 from transformer.config.activations import GELU, GLU
 from transformer.config.attention import ConstantScale
+from transformer.config.groups import ParameterGroup
 from transformer.config.implementations import Chunked, Exact, Scanned
 from transformer.config.model import ModelConfig
 from transformer.config.norms import LayerNorm, RMSNorm
@@ -104,3 +105,10 @@ def test_whole_configs_through_json():
     assert data["model"]["attention"] == {"variant": "chunked", "block": 8}
     assert from_json(RunConfig, {}) == RunConfig()
     assert RunConfig().model.attention == Exact()
+
+
+def test_texts_of_variants_in_a_tuple():
+    config = RunConfig().replace({"optimizer.groups": ["group('*embedding*', rate=0.1)", ParameterGroup("*")]})
+    assert config.optimizer.groups == (ParameterGroup("*embedding*", rate=0.1), ParameterGroup("*"))
+    with pytest.raises(ConfigError, match="unknown name 'grup'"):
+        RunConfig().replace({"optimizer.groups": ["grup('*')"]})

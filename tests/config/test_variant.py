@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import typing
 from dataclasses import dataclass
 
@@ -11,19 +12,20 @@ from hypothesis import strategies as st
 
 from transformer.config.activations import GELU, GLU, Activation, SiLU
 from transformer.config.attention import Merge, Projection, Scale
+from transformer.config.feed_forwards import TopKExperts
 from transformer.config.implementations import AttentionImplementation, Layers, Scanned
 from transformer.config.model import ModelConfig
 from transformer.config.norms import LayerNorm, NoNorm, Norm, RMSNorm
-from transformer.config.objectives import NextToken, Objective
+from transformer.config.objectives import MultiToken, NextToken, Objective
 from transformer.config.parameters import Constant, Initializer
 from transformer.config.pooling import Pooling
 from transformer.config.positions import NoPosition, Position
 from transformer.config.reaches import Reach
 from transformer.config.relative_positions import ALiBi
 from transformer.config.residuals import Algebra, PostNorm, Residual
-from transformer.config.rotary_positions import LinearScaling, RoPE, RoPEScaling
-from transformer.config.rules import AdamW, UpdateRule
-from transformer.config.run import RunConfig
+from transformer.config.rotary_positions import LinearScaling, RoPE, RoPEScaling, XPos, YaRN
+from transformer.config.rules import Adafactor, AdamW, UpdateRule
+from transformer.config.run import OptimizerConfig, RunConfig
 from transformer.config.schedules import Schedule
 from transformer.config.tokenizers import Tokenization
 from transformer.config.variant import ConfigError, Variant, from_json, to_json
@@ -159,9 +161,9 @@ def test_shortest_text():
     assert to_json(Constant()) == {"variant": "constant", "value": 0.0}
 
 
-@given(st.floats(allow_nan=False, allow_infinity=False), st.booleans())
+@given(st.floats(min_value=0, exclude_min=True, allow_infinity=False), st.booleans())
 def test_any_number_round_trips(number, flag):
-    """Every finite float comes back bit for bit."""
+    """Every positive float comes back bit for bit."""
     value = RoPE(base=number, interleaved=flag)
     assert Position.parse(str(value)) == value
     assert from_json(Position, json.loads(json.dumps(to_json(value)))) == value
@@ -282,3 +284,47 @@ def test_variants_are_values():
     assert LayerNorm(eps=1e-6, bias=False) != RMSNorm()
     with pytest.raises(dataclasses.FrozenInstanceError):
         RoPE().base = 1.0  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("rmsnorm(eps=-1)", "rmsnorm.eps: -1.0 is negative"),
+        ("layernorm(eps=-1)", "layernorm.eps: -1.0 is negative"),
+    ],
+)
+def test_numbers_of_norms_out_of_range(text, message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        Norm.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: RoPE(base=0.0), "rope.base: 0.0 is not a positive number"),
+        (lambda: RoPE(base=float("nan")), "rope.base: nan is not a positive number"),
+        (lambda: XPos(decay_base=0.0), "xpos.decay_base: 0.0 is not a positive number"),
+        (lambda: YaRN(slow=4.0, fast=2.0), "yarn.fast: 2.0 turns are not more than slow, 4.0"),
+        (lambda: AdamW(eps=-1.0), "adamw.eps: -1.0 is negative"),
+        (lambda: Adafactor(clip=0.0), "adafactor.clip: 0.0 is not a positive number"),
+        (lambda: TopKExperts(balance=-1.0), "top_k.balance: -1.0 is negative"),
+        (lambda: TopKExperts(shared=-1), "top_k.shared: -1 is negative"),
+        (lambda: MultiToken(weight=-1.0), "multi_token.weight: -1.0 is negative"),
+        (lambda: NextToken(auxiliary=-1.0), "next_token.auxiliary: -1.0 is negative"),
+        (lambda: OptimizerConfig(learning_rate=-1.0), "optimizer.learning_rate: -1.0 is negative"),
+        (lambda: OptimizerConfig(warmup_steps=-4), "optimizer.warmup_steps: -4 is negative"),
+    ],
+    ids=range(12),
+)
+def test_numbers_out_of_range(make, message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        make()
+
+
+def test_a_reach_may_have_fields_that_are_no_numbers():
+    @dataclass(frozen=True)
+    class Named(Reach):
+        label: str = "near"
+        both: bool = False
+
+    assert str(Named()) == "named"

@@ -278,3 +278,18 @@ def test_the_file_of_a_published_model(tmp_path):
     assert kept.encode("b a").tolist() == [0, 3, 2, 1]
     with pytest.raises(ConfigError, match=r"cannot read gone.json"):
         make_tokenizer(FromFile("gone.json"), [])
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "first"),
+    [
+        (CharTokenizer("abc"), 3),
+        (CharTokenizer("abc", special=True), 8),
+        (ByteTokenizer(), 256),
+        (SymbolTokenizer(("a",)), 6),
+    ],
+    ids=str,
+)
+def test_a_token_of_a_larger_vocabulary_is_a_sign_of_its_own(tokenizer, first):
+    """A model may have more tokens than its tokenizer, and may choose them."""
+    assert tokenizer.decode(np.array([first, first + 300])).split() in (["\ufffd" * 2], ["\ufffd"] * 2)

@@ -192,3 +192,10 @@ def test_a_mask_without_call_says_so():
 
     with pytest.raises(NotImplementedError, match="Unfinished"):
         Unfinished()(TOKENS, TOKENS)
+
+
+def test_tokens_of_one_sequence():
+    """Without a batch axis, in each of them."""
+    alone = Tokens.at(jnp.arange(3), jnp.array([0, 0, 1]), jnp.array([True, True, False]))
+    allowed = (Segment() & Padding())(alone, alone)
+    np.testing.assert_array_equal(allowed[0, 0], [[1, 1, 0], [1, 1, 0], [0, 0, 0]])

@@ -48,6 +48,17 @@ def test_every_expert_has_its_likeliest_tokens():
         np.testing.assert_allclose(found[pair], probability, rtol=1e-5)
 
 
+@pytest.mark.parametrize(("length", "experts", "share"), [(50, 2, 0.6), (25, 2, 1.2), (45, 3, 1.6), (50, 5, 1.1)])
+def test_padding_changes_no_capacity(length, experts, share):
+    """Products that are whole only up to rounding, for which ceilings of two precisions are two numbers."""
+    logits = jax.random.normal(jax.random.key(0), (1, length, experts))
+    padded = jnp.pad(logits, ((0, 0), (0, length), (0, 0)))
+    alone = expert_choice(logits, share, None)
+    beside = expert_choice(padded, share, (jnp.arange(2 * length) < length)[None])
+    taken = [sorted(routes.tokens_X[routes.weights_X > 0].tolist()) for routes in (alone, beside)]
+    assert taken[0] == taken[1]
+
+
 def test_products_with_the_own_expert():
     """Row by row, values and gradients."""
     x = jnp.asarray(np.random.default_rng(1).normal(size=(6, 4)), jnp.float32)

@@ -322,6 +322,13 @@ def test_nothing_to_choose(num_tokens):
         generate(print, {}, jnp.asarray(PROMPTS), num_tokens=num_tokens)
 
 
+@pytest.mark.parametrize("stop", [-1, 99])
+@pytest.mark.parametrize("strategy", [Greedy(), Beam(2)], ids=str)
+def test_a_stop_token_that_there_is_not(stop, strategy):
+    with pytest.raises(ConfigError, match=rf"generate: stop {stop} is not one of \d+ tokens"):
+        decode(language_model(), stop=stop, strategy=strategy)
+
+
 def test_longer_than_the_positions():
     """Every token that is read needs a position; the last one chosen is not read."""
     model = language_model(position=Position.parse("learned(std=0.4)"))

@@ -9,6 +9,7 @@ from flax import nnx
 
 from transformer.config.model import ModelConfig
 from transformer.config.variant import ConfigError
+from transformer.models.build import pure_model
 from transformer.models.language_model import LanguageModel
 from transformer.models.pure import abstract, initialize, overlay, specs, split
 from transformer.modules.feed_forward import FeedForward
@@ -150,3 +151,12 @@ def test_given_parameters_in_their_places():
     ):
         with pytest.raises(ConfigError, match=message):
             overlay(params, wrong)
+
+
+def test_the_pure_model_of_a_config():
+    """The shapes and the function of the model that it describes; one function for equal configs."""
+    shapes, apply = pure_model(TINY)
+    params, own = split(build()(jax.random.key(0)))
+    chex.assert_trees_all_equal_shapes_and_dtypes(shapes, params)
+    np.testing.assert_array_equal(jax.jit(apply)(params, TOKENS), jax.jit(own)(params, TOKENS))
+    assert pure_model(TINY.replace())[1] is apply

@@ -74,3 +74,12 @@ def test_before_training_is_the_probe_on_the_initial_values_of_a_run(initial, co
 def test_a_share_that_is_none():
     with pytest.raises(ConfigError, match=r"saturatedrows\.above: 1\.5 is not between 0 and 1"):
         SaturatedRows(1.5)
+
+
+@pytest.mark.parametrize("probe", [SaturatedRows(), QueryKeyGradient()], ids=str)
+def test_a_model_without_attention(base, corpus, probe):
+    config = corpus.complete(base.replace({"model.block": "feed_forward_only", "model.position": "none"}))
+    params = jax.device_get(make_program(config, grid(range(2))).init().params)
+    found = probe(config, params, corpus)
+    assert found.shape == (2,)
+    assert np.isnan(found).all()

@@ -11,8 +11,7 @@ import jax
 from transformer.analysis.counts import scoped_flops
 from transformer.analysis.hlo import work_of
 from transformer.config.model import ModelConfig
-from transformer.models import pure
-from transformer.models.build import build
+from transformer.models.build import pure_model
 
 
 class Part(NamedTuple):
@@ -34,7 +33,7 @@ def breakdown(config: ModelConfig) -> dict[str, Part]:
     `outside`, which are those of embeddings and logits. Of an encoder-decoder all begin with `encoder/` or
     `decoder/`.
     """
-    params, apply = pure.split(pure.abstract(lambda key: build(config, key=key)))
+    params, apply = pure_model(config)
     inputs = config.example_inputs()
     counts, sizes = Counter[str](), Counter[str]()
     traced, compiled = defaultdict[str, float](float), defaultdict[str, float](float)

@@ -1,6 +1,5 @@
 """Parameters and floating-point operations of a model, without building it."""
 
-import functools
 import math
 from collections import Counter
 from collections.abc import Iterator
@@ -10,18 +9,12 @@ import jax
 from jax.extend import core
 
 from transformer.config.model import ModelConfig
-from transformer.models import pure
-from transformer.models.build import build
-
-
-@functools.lru_cache(maxsize=8)
-def _abstract(config: ModelConfig) -> tuple[pure.Params, pure.Apply]:
-    return pure.split(pure.abstract(lambda key: build(config, key=key)))
+from transformer.models.build import pure_model
 
 
 def parameter_count(config: ModelConfig) -> int:
     """Number of parameters, tied ones once."""
-    return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(_abstract(config)[0]))
+    return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(pure_model(config)[0]))
 
 
 def forward_flops(config: ModelConfig) -> float:
@@ -31,7 +24,7 @@ def forward_flops(config: ModelConfig) -> float:
     attention computes every score, also those the causal mask hides, and so they are counted; of
     alternatives the costliest counts; norms, activations and softmax are not counted.
     """
-    params, apply = _abstract(config)
+    params, apply = pure_model(config)
     return product_flops(jax.make_jaxpr(apply)(params, *config.example_inputs()).jaxpr)
 
 
@@ -54,7 +47,7 @@ def train_flops_per_token(config: ModelConfig, length: int | None = None) -> flo
 def cache_bytes(config: ModelConfig, length: int | None = None) -> int:
     """Keys and values of all layers of one sequence of `length` (max_length) tokens, of a decoder."""
     length = config.max_length if length is None else length
-    params, apply = _abstract(config)
+    params, apply = pure_model(config)
     cache = jax.eval_shape(lambda params: apply(params, 1, length, method="start"), params)
     return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(cache.layers))
 

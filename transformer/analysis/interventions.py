@@ -8,30 +8,54 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from transformer.analysis.activations import Intervention, intervene, run_with_cache
+from transformer.config.variant import ConfigError
 from transformer.models.pure import Apply, Params
 
 
 def ablate_heads(*heads: int, by_mean: bool = False) -> Intervention:
-    """Of `z` (B, L, H, K): nothing in place of what these heads answer, or their mean over the batch and tokens."""
+    """An intervention on `z` (B, L, H, K): the outputs of these heads become zero.
+
+    Args:
+      heads: their numbers, from 0; a head that there is not raises ConfigError where it is applied.
+      by_mean: they become their mean over the batch and tokens instead.
+    """
 
     def ablate(z_BLHK):
-        chosen_HK = jnp.isin(jnp.arange(z_BLHK.shape[2]), jnp.asarray(heads))[:, None]
         instead = z_BLHK.mean((0, 1)) if by_mean else jnp.zeros_like(z_BLHK)
-        return jnp.where(chosen_HK, instead, z_BLHK)
+        return jnp.where(_chosen(heads, z_BLHK.shape[2], "heads")[:, None], instead, z_BLHK)
 
     return ablate
 
 
-def patch(other: jax.Array, *, positions: Any = slice(None), heads: Any = None) -> Intervention:
-    """What the same activation was in another run, at some positions (axis 1) and in some heads (axis 2) or in all."""
+def patch(other: jax.Array, *, positions: Any = slice(None), heads: Any = slice(None)) -> Intervention:
+    """An intervention that copies the same activation from another run.
+
+    Args:
+      other: (B, L, …), or (B, L, H, …) where heads are chosen.
+      positions: which, on axis 1: a number, several, a slice; all by default.
+      heads: which, on axis 2, of each of these positions; all by default. One that there is not
+        raises ConfigError where it is applied, as a position does.
+    """
 
     def replace(x):
-        place = (slice(None), positions) if heads is None else (slice(None), positions, heads)
-        return x.at[place].set(other[place])
+        chosen = _chosen(positions, x.shape[1], "positions")
+        if not isinstance(heads, slice) or heads != slice(None):
+            chosen = chosen[:, None] & _chosen(heads, x.shape[2], "heads")
+        return jnp.where(chosen.reshape(*chosen.shape, *[1] * (x.ndim - 1 - chosen.ndim)), other, x)
 
     return replace
+
+
+def _chosen(indices: Any, size: int, what: str) -> jax.Array:
+    """(size,) whether each is among the indices."""
+    if not isinstance(indices, slice | jax.Array):  # an array may be traced
+        indices = np.asarray(indices)
+        if wrong := [int(i) for i in indices.reshape(-1) if not -size <= i < size]:
+            raise ConfigError(f"{what}: there is no {wrong[0]} among {size}")
+    return jnp.zeros(size, jnp.bool).at[indices].set(True)
 
 
 def patching_effects(

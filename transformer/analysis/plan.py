@@ -26,7 +26,7 @@ from transformer.analysis.counts import cache_bytes, product_flops
 from transformer.analysis.hlo import Work, work_of
 from transformer.config.large_presets import LARGE_PRESETS
 from transformer.config.mesh import MeshConfig
-from transformer.config.presets import PRESETS
+from transformer.config.presets import PRESETS, preset
 from transformer.config.run import Replica, RunConfig
 from transformer.config.variant import ConfigError
 from transformer.functional.devices import DATA, MODEL
@@ -193,7 +193,7 @@ def main() -> None:
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), help="compute in it; by default as the preset")
     parser.add_argument("--vocab-size", type=int, default=65, help="of presets that take it from their data")
     a = parser.parse_args()
-    config = (PRESETS | LARGE_PRESETS)[a.preset]
+    config = preset(a.preset)
     config = config.replace({"model.vocab_size": config.model.vocab_size or a.vocab_size})
     config = config if a.dtype is None else config.replace({"model.dtype": a.dtype})
     here = MeshConfig(replica=a.replica, data=a.data, model=a.model, fully_sharded=a.fully_sharded)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from transformer.config.attention import InverseRootScale, SeparateProjections
 from transformer.config.norms import NoNorm, Norm
 from transformer.config.positions import NoPosition
-from transformer.config.variant import ConfigError
+from transformer.config.variant import ConfigError, check_fields
 from transformer.config.weightings import PlainScore
 
 if TYPE_CHECKING:
@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 
 def check_model(config: "ModelConfig") -> None:
-    """Raise `ConfigError` where sizes or choices do not fit each other."""
+    """Raise `ConfigError` where a field has another type, or sizes or choices do not fit each other."""
+    check_fields(config, "model.")
     for name in config.sizes:
         value = getattr(config, name)
         if value is not None and value < 1:
@@ -43,7 +44,9 @@ def check_model(config: "ModelConfig") -> None:
         _check_layer(config.layer_config(layer))
     own = config.feed_forward_residual
     if own is not None and not own.shares_stream(config.residual):
-        raise ConfigError(f"model.feed_forward_residual: {own} and {config.residual} keep other streams; use none")
+        raise ConfigError(
+            f"model.feed_forward_residual: {own} and {config.residual} cannot share one stream; leave it unset"
+        )
 
 
 def _check_pattern(config: "ModelConfig") -> None:
@@ -60,7 +63,9 @@ def _check_pattern(config: "ModelConfig") -> None:
     layers = [config.layer_config(layer) for layer in range(period)]
     for layer in layers:
         if not layer.residual.shares_stream(config.residual):
-            raise ConfigError(f"model.pattern: {layer.residual} and {config.residual} keep other streams; use one kind")
+            raise ConfigError(
+                f"model.pattern: {layer.residual} and {config.residual} cannot share one stream; use one kind"
+            )
         if layer.position != config.position and not layer.position.enters_layers(config):
             raise ConfigError(f"model.pattern: {layer.position} does not enter in each layer by itself; use rope")
     positions = config.pattern.position
@@ -218,7 +223,7 @@ def _check_sublayers(config: "ModelConfig") -> None:
     if any(config.residual_of(s.kind) != config.residual_of(c[0].kind) for c in config.block.connections for s in c):
         raise ConfigError(
             f"model.feed_forward_residual: the sublayers of {config.block} share one connection, which is "
-            f"{config.residual}; use none"
+            f"{config.residual}; leave it unset"
         )
     if config.feed_forward.num_experts and (config.feed_forward_bias or config.feed_forward_inner_norm != NoNorm()):
         raise ConfigError(f"model.feed_forward: {config.feed_forward} has no biases and no inner norm; use dense")

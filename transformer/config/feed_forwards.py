@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import jax
 
-from transformer.config.variant import ConfigError, Variant
+from transformer.config.variant import ConfigError, Variant, check_not_negative
 from transformer.functional import routing
 from transformer.functional.routing import Routes
 
@@ -53,6 +53,7 @@ class TopKExperts(FeedForwardKind):
     def __post_init__(self):
         if not 1 <= self.top <= self.num_experts:
             raise ConfigError(f"top_k.top: {self.top} of {self.num_experts} experts")
+        check_not_negative(self, "shared", "balance", "router_z")
 
     def route(self, logits_BLE, valid_BL):
         penalty = self.balance * routing.imbalance(logits_BLE, self.top, valid_BL)
@@ -77,6 +78,7 @@ class ExpertChoice(FeedForwardKind):
     def __post_init__(self):
         if self.num_experts < 1 or not 0 < self.share <= self.num_experts:
             raise ConfigError(f"expert_choice.share: {self.share} of {self.num_experts} experts")
+        check_not_negative(self, "shared")
 
     def route(self, logits_BLE, valid_BL):
         return routing.expert_choice(logits_BLE, self.share, valid_BL), 0.0

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from transformer.config.parameters import Constant, FanIn, Normal, Parameter
 from transformer.config.positions import Position
-from transformer.config.variant import ConfigError
+from transformer.config.variant import check_positive
 from transformer.functional import biases
 
 
@@ -22,9 +22,7 @@ class Forgetting(Position):
 
     initial: float = 2.0
     """Where b begins; the paper's is 0."""
-    biased = True
     relative = True
-    remembers = True
 
     def layer_parameters(self, num_heads, head_dim, d_model):
         return {
@@ -56,14 +54,11 @@ class Contextual(Position):
     """
 
     limit: int = 32
-    biased = True
     enters_queries = True
-    rescores = True
     relative = True
 
     def __post_init__(self):
-        if self.limit < 1:
-            raise ConfigError(f"contextual.limit: {self.limit} is not a positive number")
+        check_positive(self, "limit")
 
     def layer_parameters(self, num_heads, head_dim, d_model):
         return {"table": Parameter((self.limit + 1, head_dim), Normal(0.02))}

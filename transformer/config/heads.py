@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from einops import rearrange, repeat
 
 from transformer.config.parameters import ONES, FanIn, Normal, Parameter
-from transformer.config.variant import ConfigError, Variant
+from transformer.config.variant import ConfigError, Variant, check_positive
 from transformer.functional.norms import rms_norm
 
 Params = dict[str, jax.Array]
@@ -166,9 +166,7 @@ class LatentHeads(Heads):
     shares_keys = False
 
     def __post_init__(self):
-        for name in ("rank", "rotary"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"latent.{name}: {getattr(self, name)} is not a positive number")
+        check_positive(self, "rank", "rotary")
 
     def widths(self, sizes):
         return {"query": sizes.num_heads * (self.rotary + sizes.head_dim), "key": self.rotary + self.rank, "value": 0}

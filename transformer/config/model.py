@@ -77,7 +77,7 @@ class ModelConfig:
     residual: Residual = PreNorm()
     """How sublayers are connected to the stream, and where the norms sit."""
     feed_forward_residual: Residual | None = None
-    """The same of feed-forward sublayers; none: as residual."""
+    """The same of feed-forward sublayers; unset: as residual."""
     block: BlockLayout = Sequential()
     """Sublayers of a block and their order."""
     activation: Activation = GELU()
@@ -240,7 +240,8 @@ class ModelConfig:
     @property
     def branches(self) -> int:
         """Residual branches of the stack."""
-        return self.num_layers * len(self.block.connections)
+        turn = [len(self.layer_config(layer).block.connections) for layer in range(self.pattern.period)]
+        return sum(turn) * self.num_layers // self.pattern.period
 
     def inner_gain(self, kind: str) -> float:
         """The factor on initial values of attention's values or of what leads into the feed-forward sublayer."""

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from transformer.config.parameters import ONES, ZEROS, Constant, Parameter
-from transformer.config.variant import ConfigError, Variant
+from transformer.config.variant import ConfigError, Variant, check_not_negative
 from transformer.functional import norms
 
 Params = dict[str, jax.Array]
@@ -63,6 +63,9 @@ class LayerNorm(Norm):
     cast_first: bool = False
     """Round to the compute dtype before the gain, not after."""
 
+    def __post_init__(self):
+        check_not_negative(self, "eps")
+
     def parameters(self, d_model):
         bias = {"bias": Parameter((d_model,), ZEROS)} if self.bias else {}
         return _gain(d_model, self.scale, self.zero_centered) | bias
@@ -90,6 +93,9 @@ class SequenceLayerNorm(Norm):
     eps: float = 1e-5
     mixes_tokens = True
 
+    def __post_init__(self):
+        check_not_negative(self, "eps")
+
     def parameters(self, d_model):
         return {"scale": Parameter((d_model,), ONES), "bias": Parameter((d_model,), ZEROS)}
 
@@ -116,6 +122,7 @@ class RMSNorm(Norm):
     """Round to the compute dtype before the gain, not after (Llama)."""
 
     def __post_init__(self):
+        check_not_negative(self, "eps")
         if not 0 < self.fraction <= 1:
             raise ConfigError(f"rmsnorm.fraction: {self.fraction} is not in (0, 1]")
 
@@ -139,6 +146,9 @@ class ScaleNorm(Norm):
 
     eps: float = 1e-6
 
+    def __post_init__(self):
+        check_not_negative(self, "eps")
+
     def parameters(self, d_model):
         return {"scale": Parameter((), Constant(math.sqrt(d_model)))}
 
@@ -152,6 +162,9 @@ class GroupNorm(Norm):
 
     groups: int = 2
     eps: float = 1e-5
+
+    def __post_init__(self):
+        check_not_negative(self, "eps")
 
     def check(self, d_model):
         if self.groups < 1 or d_model % self.groups:

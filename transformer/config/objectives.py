@@ -17,7 +17,7 @@ from jax import lax
 
 from transformer.config.architectures import ClassifierConfig, EncoderDecoderConfig, PatchConfig
 from transformer.config.model import ModelConfig
-from transformer.config.variant import ConfigError, Variant
+from transformer.config.variant import ConfigError, Variant, check_not_negative
 from transformer.functional.earlier import Earlier
 from transformer.functional.losses import cross_entropy
 from transformer.functional.masks import Causal, Prefix
@@ -94,11 +94,10 @@ class Objective(Variant, abc.ABC):
     """The kind of model, the first of `_KINDS` that its config is."""
 
     def __post_init__(self):
-        smoothing, z_loss = (getattr(self, name, 0.0) for name in ("label_smoothing", "z_loss"))
+        smoothing = getattr(self, "label_smoothing", 0.0)
         if not 0 <= smoothing < 1:
             raise ConfigError(f"{self.name}.label_smoothing: {smoothing} is not in [0, 1)")
-        if z_loss < 0:
-            raise ConfigError(f"{self.name}.z_loss: {z_loss} is negative")
+        check_not_negative(self, *[name for name in ("z_loss", "auxiliary", "weight") if hasattr(self, name)])
 
     def check(self, model: Any) -> None:
         """Raise `ConfigError` where the model cannot have this objective."""

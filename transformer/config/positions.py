@@ -25,8 +25,6 @@ class Position(Variant, abc.ABC):
 
     extrapolates: ClassVar[bool] = True
     """Whether positions past `max_length` have a meaning."""
-    biased: ClassVar[bool] = False
-    """Whether it adds a bias to the scores."""
     enters_queries: ClassVar[bool] = False
     """Whether it enters in products of queries."""
     relative: ClassVar[bool] = False
@@ -35,14 +33,31 @@ class Position(Variant, abc.ABC):
     """Whether the factor on q·k multiplies its bias too, which is a product of queries."""
     orders: ClassVar[bool] = True
     """Whether it tells tokens apart by their position."""
-    remembers: ClassVar[bool] = False
-    """Whether a number for each map of attention is kept with every key (`key_features`)."""
-    rescores: ClassVar[bool] = False
-    """Whether it changes scores by what all scores of a query are (`score`), which then have to be formed."""
     fades: ClassVar[bool] = False
     """Whether its bias falls with distance from the beginning."""
-    moves: ClassVar[bool] = False
-    """Whether training replaces positions by others (`training_positions`)."""
+
+    @property
+    def biased(self) -> bool:
+        """Whether it adds to the scores or changes them."""
+        return self._defines("bias", "score", "memory_bias")
+
+    @property
+    def remembers(self) -> bool:
+        """Whether a number for each map of attention is kept with every key."""
+        return self._defines("key_features")
+
+    @property
+    def rescores(self) -> bool:
+        """Whether it needs all scores of a query at once, so that they have to be formed."""
+        return self._defines("score")
+
+    @property
+    def moves(self) -> bool:
+        """Whether training replaces positions by others."""
+        return self._defines("training_positions")
+
+    def _defines(self, *names: str) -> bool:
+        return any(getattr(type(self), name) is not getattr(Position, name) for name in names)
 
     def enters_layers(self, config: Any) -> bool:
         """Whether a layer can have it and others not: nothing of it stands outside of the layers."""
@@ -51,7 +66,7 @@ class Position(Variant, abc.ABC):
 
     def enters_embedding(self) -> bool:
         """Whether it is added to the embedding."""
-        return type(self).to_embedding is not Position.to_embedding
+        return self._defines("to_embedding")
 
     def check(self, head_dim: int) -> None:
         """Raise `ConfigError` where the scheme does not fit the head size."""

@@ -1,6 +1,7 @@
 """Named configurations."""
 
 from transformer.config.activations import GLU, SiLU
+from transformer.config.large_presets import LARGE_PRESETS
 from transformer.config.model import ModelConfig
 from transformer.config.norms import LayerNorm, RMSNorm
 from transformer.config.objectives import MaskedToken
@@ -42,11 +43,12 @@ PRESETS: dict[str, RunConfig] = {
 
 
 def preset(name: str) -> RunConfig:
-    """The `RunConfig` of that name.
+    """The `RunConfig` of that name, one of `PRESETS` or of the larger `LARGE_PRESETS`.
 
     Raises:
       ConfigError: there is no such preset.
     """
-    if name not in PRESETS:
-        raise ConfigError(f"unknown preset {name!r}{nearest(name, PRESETS)}")
-    return PRESETS[name]
+    known = PRESETS | LARGE_PRESETS
+    if name not in known:
+        raise ConfigError(f"unknown preset {name!r}{nearest(name, known)}")
+    return known[name]

@@ -20,14 +20,13 @@ class Randomized(Position):
     scheme: Position = ALiBi()
     longest: int = 2048
     """Positions are drawn below this number."""
-    moves = True
 
     @property
     def extrapolates(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.scheme.extrapolates
 
     @property
-    def biased(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def biased(self):
         return self.scheme.biased
 
     @property
@@ -43,16 +42,20 @@ class Randomized(Position):
         return self.scheme.relative
 
     @property
-    def remembers(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def remembers(self):
         return self.scheme.remembers
 
     @property
-    def rescores(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def rescores(self):
         return self.scheme.rescores
 
     @property
     def orders(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.scheme.orders
+
+    @property
+    def fades(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.scheme.fades
 
     def check(self, head_dim):
         self.scheme.check(head_dim)

@@ -29,7 +29,7 @@ class Reach(Variant):
     def __post_init__(self):
         for name, value in vars(self).items():
             least = 0 if name in self.may_be_zero else 1
-            if value < least:
+            if type(value) in (int, float) and value < least:
                 raise ConfigError(f"{self.name}.{name}: {value} is less than {least}")
 
     @property

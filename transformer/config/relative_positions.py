@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from transformer.config.parameters import ZEROS, Constant, FanIn, Normal, Parameter
 from transformer.config.positions import Position
-from transformer.config.variant import ConfigError
+from transformer.config.variant import ConfigError, check_positive
 from transformer.functional import biases, positions
 
 
@@ -15,7 +15,6 @@ from transformer.functional import biases, positions
 class ALiBi(Position):
     """A bias that falls linearly with distance (Press et al. 2021)."""
 
-    biased = True
     relative = True
     fades = True
 
@@ -33,7 +32,6 @@ class T5Bias(Position):
     """Further tokens are in the last bucket."""
     shared: bool = True
     """Whether all layers have the same; otherwise each its own."""
-    biased = True
     relative = True
 
     def __post_init__(self):
@@ -57,7 +55,6 @@ class T5Bias(Position):
 class KERPLE(Position):
     """-r₁ log(1 + r₂ |i - j|) with trained positive r₁ and r₂ in every head (Chi et al. 2022)."""
 
-    biased = True
     relative = True
     fades = True
 
@@ -77,7 +74,6 @@ class FIRE(Position):
     """Where c begins."""
     threshold: float = 16.0
     """Where the threshold T begins, in tokens."""
-    biased = True
 
     def parameters(self, d_model, num_heads, max_length):
         return {
@@ -103,14 +99,12 @@ class RelativeKeys(Position):
     name = "relative_keys"
     limit: int = 16
     """Tokens further away count as this far."""
-    biased = True
     enters_queries = True
     scaled = True
     relative = True
 
     def __post_init__(self):
-        if self.limit < 1:
-            raise ConfigError(f"relative_keys.limit: {self.limit} is not a positive number")
+        check_positive(self, "limit")
 
     def layer_parameters(self, num_heads, head_dim, d_model):
         return {"table": Parameter((2 * self.limit + 1, head_dim), Normal(0.02))}
@@ -129,14 +123,12 @@ class TransformerXL(Position):
     name = "transformer_xl"
     limit: int = 64
     base: float = 10_000.0
-    biased = True
     enters_queries = True
     scaled = True
     relative = True
 
     def __post_init__(self):
-        if self.limit < 1:
-            raise ConfigError(f"transformer_xl.limit: {self.limit} is not a positive number")
+        check_positive(self, "limit")
 
     def layer_parameters(self, num_heads, head_dim, d_model):
         return {

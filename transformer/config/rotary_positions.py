@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from transformer.config.positions import Position
-from transformer.config.variant import ConfigError, Variant
+from transformer.config.variant import ConfigError, Variant, check_positive
 from transformer.functional import positions
 
 
@@ -74,6 +74,9 @@ class YaRN(RoPEScaling):
 
     def __post_init__(self):
         _check_factor(self, self.factor)
+        check_positive(self, "original_length", "slow")
+        if not self.slow < self.fast:
+            raise ConfigError(f"{self.name}.fast: {self.fast} turns are not more than slow, {self.slow}")
 
     def __call__(self, frequencies_F, base, size):
         ramp = positions.yarn_ramp(frequencies_F, self.original_length, self.slow, self.fast)
@@ -108,6 +111,9 @@ class RoPE(Position):
     enters_queries = True
     relative = True
 
+    def __post_init__(self):
+        check_positive(self, "base")
+
     def check(self, head_dim):
         size = int(head_dim * self.fraction)
         if size < 2 or size % 2 or size > head_dim:
@@ -139,6 +145,9 @@ class XPos(Position):
     enters_queries = True
     relative = True
 
+    def __post_init__(self):
+        check_positive(self, "base", "decay_base")
+
     def check(self, head_dim):
         if head_dim % 2:
             raise ConfigError(f"xpos: head_dim {head_dim} is not even")
@@ -166,6 +175,9 @@ class RoPE2D(Position):
     """Position of the first patch; what stands before it has row -1."""
     enters_queries = True
     relative = True
+
+    def __post_init__(self):
+        check_positive(self, "base", "columns")
 
     def check(self, head_dim):
         if head_dim % 4:

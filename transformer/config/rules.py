@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import optax
 
 from transformer.config.parameters import Parameter
-from transformer.config.variant import ConfigError, Variant
+from transformer.config.variant import ConfigError, Variant, check_not_negative, check_positive
 
 
 class UpdateRule(Variant, abc.ABC):
@@ -58,6 +58,7 @@ class AdamW(UpdateRule):
 
     def __post_init__(self):
         _check_share(self, "beta1", "beta2")
+        check_not_negative(self, "eps")
 
     def direction(self, specs):
         return optax.scale_by_adam(self.beta1, self.beta2, self.eps)
@@ -108,6 +109,10 @@ class Adafactor(UpdateRule):
     clip: float = 1.0
     eps: float = 1e-3
 
+    def __post_init__(self):
+        check_positive(self, "decay", "clip")
+        check_not_negative(self, "eps")
+
     def direction(self, specs):
         rule = optax.chain(
             optax.scale_by_factored_rms(decay_rate=self.decay, min_dim_size_to_factor=1),
@@ -151,6 +156,7 @@ class Muon(UpdateRule):
 
     def __post_init__(self):
         _check_share(self, "momentum")
+        check_positive(self, "rms")
 
     def direction(self, specs):
         def labels(params):
@@ -204,6 +210,7 @@ class ScheduleFree(UpdateRule):
 
     def __post_init__(self):
         _check_share(self, "beta", "beta2")
+        check_not_negative(self, "eps")
 
     def direction(self, specs):
         return optax.scale_by_rms(self.beta2, self.eps, eps_in_sqrt=False, bias_correction=True)

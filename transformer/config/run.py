@@ -12,7 +12,7 @@ from transformer.config.objectives import NextToken, Objective
 from transformer.config.rules import AdamW, UpdateRule
 from transformer.config.schedules import Cosine, Schedule
 from transformer.config.tokenizers import Char, Tokenization
-from transformer.config.variant import ConfigError, from_json, replace, to_json, to_json_as
+from transformer.config.variant import ConfigError, check_fields, from_json, replace, to_json, to_json_as
 
 COUNTS = (
     "steps",
@@ -93,6 +93,10 @@ class OptimizerConfig:
     """Norm of the gradient, before clipping, above which an update is left out too; none: any finite one is taken."""
 
     def __post_init__(self):
+        check_fields(self, "optimizer.")
+        for name in ("learning_rate", "weight_decay", "warmup_steps"):
+            if not getattr(self, name) >= 0:
+                raise ConfigError(f"optimizer.{name}: {getattr(self, name)} is negative")
         if self.clip_norm is not None and self.clip_norm <= 0:
             raise ConfigError(f"optimizer.clip_norm: {self.clip_norm} is not a positive number; none clips nothing")
         if self.skip_limit < 0:
@@ -128,6 +132,7 @@ class RunConfig:
     """Steps between checkpoints; none: only at the end."""
 
     def __post_init__(self):
+        check_fields(self, "")
         for name in COUNTS:
             value = getattr(self, name)
             if value is not None and value < 1:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from transformer.config.parameters import ONES, ZEROS, Constant, Parameter
 from transformer.config.residuals import PreNorm, Residual, times
-from transformer.config.variant import ConfigError
+from transformer.config.variant import check_positive
 from transformer.functional.norms import layer_norm
 
 
@@ -107,8 +107,7 @@ class HyperConnections(Residual):
     final_norm = True
 
     def __post_init__(self):
-        if self.streams < 1:
-            raise ConfigError(f"hyper.streams: {self.streams} is not a positive number")
+        check_positive(self, "streams")
 
     def parameters(self, d_model):
         n = self.streams

@@ -12,7 +12,7 @@ from einops import rearrange
 
 from transformer.config.heads import Heads, HeadSizes, Params
 from transformer.config.parameters import FanIn, Normal, Parameter
-from transformer.config.variant import ConfigError
+from transformer.config.variant import check_positive
 
 
 class Synthesizer(Heads):
@@ -22,8 +22,7 @@ class Synthesizer(Heads):
     dot_product: bool
 
     def __post_init__(self):
-        if self.length < 1:
-            raise ConfigError(f"{self.name}.length: {self.length} is not a positive number")
+        check_positive(self, "length")
 
     @property
     def longest(self):
@@ -102,8 +101,8 @@ class RandomSynthesizer(Synthesizer):
 
     def __post_init__(self):
         super().__post_init__()
-        if self.rank is not None and self.rank < 1:
-            raise ConfigError(f"random_synthesizer.rank: {self.rank} is not a positive number")
+        if self.rank is not None:
+            check_positive(self, "rank")
 
     def widths(self, sizes):
         H, G, K, V = sizes

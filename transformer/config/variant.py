@@ -8,6 +8,7 @@ notebook, is known to its family by its name.
 import ast
 import dataclasses
 import difflib
+import functools
 import inspect
 import itertools
 import typing
@@ -163,8 +164,41 @@ def check_type(value, expected, where: str) -> Any:
         inspect.isclass(o) and o not in (int, float) and isinstance(value, o) for o in options
     ):
         wanted = " or ".join("none" if o is type(None) else getattr(o, "__name__", str(o)) for o in options)
-        raise ConfigError(f"{where}: {value!r} is not {wanted}")
+        family = variant_of(expected) if isinstance(value, str) else None
+        hint = f"; a text becomes one by {family.__name__}.parse, or in replace" if family else ""
+        raise ConfigError(f"{where}: {value!r} is not {wanted}{hint}")
     return value
+
+
+def check_fields(config: Any, where: str) -> None:
+    """`check_type` of every field.
+
+    Raises:
+      ConfigError: the value of a field has another type.
+    """
+    for name, expected in _types(type(config)).items():
+        check_type(getattr(config, name), expected, f"{where}{name}")
+
+
+@functools.cache
+def _types(cls: type) -> dict[str, Any]:
+    """The types of a dataclass's fields."""
+    hints = typing.get_type_hints(cls)
+    return {f.name: hints[f.name] for f in dataclasses.fields(cls)}
+
+
+def check_positive(value: Variant, *names: str) -> None:
+    """Raise `ConfigError` where one of the fields is not a positive number."""
+    for name in names:
+        if not getattr(value, name) > 0:
+            raise ConfigError(f"{value.name}.{name}: {getattr(value, name)} is not a positive number")
+
+
+def check_not_negative(value: Variant, *names: str) -> None:
+    """Raise `ConfigError` where one of the fields is less than zero."""
+    for name in names:
+        if not getattr(value, name) >= 0:
+            raise ConfigError(f"{value.name}.{name}: {getattr(value, name)} is negative")
 
 
 def make(cls, values: dict[str, Any]) -> Any:
@@ -255,12 +289,21 @@ def replace(config: Any, changes: dict[str, Any]) -> Any:
     """A copy of a config with fields changed, named by dotted path: `{"model.norm": RMSNorm()}`.
 
     All changes are made at once, so that fields that must fit each other can change together. A
-    variant may be given as a value or as its text form.
+    variant may be given as a value or as its text form, also in a tuple.
 
     Raises:
       ConfigError: no such field, or a wrong type.
     """
     return _replace(config, changes, "")
+
+
+def _given(value: Any, expected: Any, where: str) -> Any:
+    """A field's new value, in which texts stand for variants."""
+    if isinstance(value, str) and (family := variant_of(expected)) is not None:
+        return family.parse(value)
+    if isinstance(value, tuple | list) and (item := item_of(expected)) is not None:
+        value = tuple(item.parse(one) if isinstance(one, str) else one for one in value)
+    return check_type(value, expected, where)
 
 
 def _replace(config: Any, changes: dict[str, Any], prefix: str) -> Any:
@@ -274,10 +317,8 @@ def _replace(config: Any, changes: dict[str, Any], prefix: str) -> Any:
             raise ConfigError(f"{prefix}{path}: no field {head!r}{nearest(head, fields) if fields else ''}")
         if rest:
             inner.setdefault(head, {})[rest] = value
-        elif (family := variant_of(types[head])) is not None and isinstance(value, str):
-            values[head] = family.parse(value)
         else:
-            values[head] = check_type(value, types[head], prefix + path)
+            values[head] = _given(value, types[head], prefix + path)
     for head, below in inner.items():
         values[head] = _replace(values.get(head, getattr(config, head)), below, f"{prefix}{head}.")
     return dataclasses.replace(config, **values)  # pyright: ignore[reportArgumentType]

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from transformer.config.parameters import ZEROS, Identity, Parameter
-from transformer.config.variant import ConfigError, Variant
+from transformer.config.variant import Variant, check_positive
 from transformer.functional import weights
 from transformer.functional.weights import Weigh
 
@@ -40,8 +40,7 @@ class SoftCap(Score):
     cap: float = 50.0
 
     def __post_init__(self):
-        if self.cap <= 0:
-            raise ConfigError(f"soft_cap.cap: {self.cap} is not positive")
+        check_positive(self, "cap")
 
     def function(self):
         return self._cap
@@ -175,8 +174,7 @@ class Performer(Weighting):
     scaled = False
 
     def __post_init__(self):
-        if self.num_features < 1:
-            raise ConfigError(f"performer.num_features: {self.num_features} is not a positive number")
+        check_positive(self, "num_features")
 
     def features(self, x_BLHK):
         head_dim = x_BLHK.shape[-1]

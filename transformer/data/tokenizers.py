@@ -62,7 +62,8 @@ class ByteTokenizer:
         return np.frombuffer(text.encode(), np.uint8).astype(np.int32) + _shift(self.special)
 
     def decode(self, tokens: np.ndarray) -> str:
-        return bytes(np.asarray(_ordinary(tokens, self.special), np.uint8)).decode(errors="replace")
+        ids = _ordinary(tokens, self.special)
+        return bytes(np.where(ids < 256, ids, 255).astype(np.uint8)).decode(errors="replace")
 
     def to_json(self) -> dict:
         return {"tokenizer": "byte"} | _flag(self.special)
@@ -95,7 +96,7 @@ class CharTokenizer:
         return ids.astype(np.int32) + _shift(self.special)
 
     def decode(self, tokens: np.ndarray) -> str:
-        return "".join(self.characters[t] for t in _ordinary(tokens, self.special))
+        return "".join(_named(tokens, self.characters, self.special))
 
     def to_json(self) -> dict:
         return {"tokenizer": "char", "characters": self.characters} | _flag(self.special)
@@ -107,10 +108,13 @@ def _shift(special: bool) -> int:
 
 def _ordinary(tokens: np.ndarray, special: bool) -> np.ndarray:
     """The tokens that are not special, numbered from 0."""
-    if not special:
-        return tokens
-    ids = np.asarray(tokens, np.int32) - len(SPECIAL)
-    return ids[ids >= 0]
+    ids = np.asarray(tokens, np.int32) - _shift(special)
+    return ids[ids >= 0] if special else ids
+
+
+def _named(tokens: np.ndarray, names: str | tuple[str, ...], special: bool) -> list[str]:
+    """The names of tokens that are not special; of a token that there is not the sign U+FFFD."""
+    return [names[t] if t < len(names) else "\ufffd" for t in _ordinary(tokens, special)]
 
 
 def _flag(special: bool) -> dict:
@@ -147,7 +151,7 @@ class SymbolTokenizer:
         return np.array([self._ids[symbol] for symbol in symbols], np.int32)
 
     def decode(self, tokens: np.ndarray) -> str:
-        return " ".join(self.symbols[t] for t in _ordinary(tokens, special=True))
+        return " ".join(_named(tokens, self.symbols, special=True))
 
     def to_json(self) -> dict:
         return {"tokenizer": "symbol", "symbols": list(self.symbols)}

@@ -26,8 +26,9 @@ class Tokens(NamedTuple):
 
     @classmethod
     def at(cls, positions, segments=None, valid=None) -> "Tokens":
-        """Tokens at the given positions, (L,) or (B, L)."""
+        """Tokens at the given positions, in the given segments; each (L,) or (B, L)."""
         positions = jnp.atleast_2d(jnp.asarray(positions, jnp.int32))
+        segments, valid = (None if array is None else jnp.atleast_2d(array) for array in (segments, valid))
         return cls(positions, jnp.arange(positions.shape[-1], dtype=jnp.int32), segments, valid)
 
     @property

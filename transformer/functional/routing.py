@@ -1,5 +1,6 @@
 """Which expert a token goes to, and the product of tokens with the experts they go to."""
 
+import math
 from typing import NamedTuple
 
 import jax
@@ -35,10 +36,10 @@ def expert_choice(logits_BLE: jax.Array, share: float, valid_BL: jax.Array | Non
     B, L, E = logits_BLE.shape
     probabilities_BEL = jnp.moveaxis(jax.nn.softmax(logits_BLE), -1, 1)
     valid_BL = jnp.ones((B, L), jnp.bool) if valid_BL is None else jnp.broadcast_to(valid_BL, (B, L))
-    most = min(L, -int(-share * L // E))
-    likeliest_BEX, places_BEX = lax.top_k(jnp.where(valid_BL[:, None], probabilities_BEL, -1.0), most)
-    allowed_B = jnp.ceil(valid_BL.sum(1).astype(jnp.float32) * (share / E))
-    taken_BEX = (jnp.arange(most, dtype=jnp.float32) < allowed_B[:, None, None]) & (likeliest_BEX >= 0)
+    capacities = [min(n, math.ceil(share * n / E)) for n in range(L + 1)]  # rounded once, with padding and without
+    likeliest_BEX, places_BEX = lax.top_k(jnp.where(valid_BL[:, None], probabilities_BEL, -1.0), capacities[L])
+    allowed_B = jnp.asarray(capacities, jnp.int32)[valid_BL.sum(1)]
+    taken_BEX = jnp.arange(capacities[L]) < allowed_B[:, None, None]
     tokens_EBX = jnp.swapaxes(places_BEX + jnp.arange(B)[:, None, None] * L, 0, 1)
     weights_EBX = jnp.swapaxes(jnp.where(taken_BEX, likeliest_BEX, 0.0), 0, 1)
     # Always B · most. Counted, because JAX maps a ragged product over replicas only with sizes of each.

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from transformer.config.variant import ConfigError
 from transformer.functional.cache import Cache, Reader, resized
 from transformer.inference.processors import History
 from transformer.models.pure import Apply, Params
@@ -46,14 +47,18 @@ class Prompt(NamedTuple):
         """Logits (B, V) of the token after each prompt, and the cache with room for `num_tokens` more.
 
         The latest `ahead` tokens of that cache may be taken back.
+
+        Raises:
+          ConfigError: the model has no token `stop`.
         """
         B, L = self.tokens_BL.shape
         cache = self.apply(self.params, B, self.capacities[-1], method="start", ahead=ahead, **self.inputs)
-        if self.lengths_B is None:
-            logits_BLV, cache = self.apply(self.params, self.tokens_BL, cache, method="extend")
-            return logits_BLV[:, -1], cache
-        valid_BL = jnp.arange(L) < self.lengths_B[:, None]
+        valid_BL = None if self.lengths_B is None else jnp.arange(L) < self.lengths_B[:, None]
         logits_BLV, cache = self.apply(self.params, self.tokens_BL, cache, method="extend", valid_BL=valid_BL)
+        if self.stop is not None and not 0 <= self.stop < logits_BLV.shape[-1]:
+            raise ConfigError(f"generate: stop {self.stop} is not one of {logits_BLV.shape[-1]} tokens")
+        if self.lengths_B is None:
+            return logits_BLV[:, -1], cache
         return jnp.take_along_axis(logits_BLV, self.lengths_B[:, None, None] - 1, 1)[:, 0], cache
 
     @property

@@ -15,7 +15,7 @@ import numpy as np
 from transformer.config.model import ModelConfig
 from transformer.config.variant import ConfigError, nearest
 from transformer.models import pure
-from transformer.models.build import build
+from transformer.models.build import pure_model
 from transformer.models.pure import Params
 from transformer.pretrained.architecture import Architecture
 from transformer.pretrained.architectures import ARCHITECTURES
@@ -173,7 +173,7 @@ def _of_config(config: ModelConfig, candidates) -> Architecture:
 
 def _abstract(config: ModelConfig) -> Leaves:
     """Shapes of the parameters of a config."""
-    return flat(pure.split(pure.abstract(lambda key: build(config, key=key)))[0])
+    return flat(pure_model(config)[0])
 
 
 def _same_tree(expected: Leaves, leaves: Leaves) -> Leaves:

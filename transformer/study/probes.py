@@ -17,7 +17,7 @@ from transformer.config.run import RunConfig
 from transformer.config.variant import ConfigError, Variant
 from transformer.data.dataset import Dataset
 from transformer.models import pure
-from transformer.models.build import build
+from transformer.models.build import build, pure_model
 from transformer.modules.parameter import at
 
 
@@ -65,7 +65,7 @@ class LongerText(Probe):
         whole = data.validation_batches(longer, 1)
         num_batches = max(1, self.tokens // config.objective.labels(whole)[0].size)
         batches = {name: array[:num_batches] for name, array in whole.items()}
-        _, apply = pure.split(pure.abstract(lambda key: build(config.model, key=key)))
+        _, apply = pure_model(config.model)
         objective = config.objective.plain()
 
         @jax.jit
@@ -94,6 +94,8 @@ class SaturatedRows(Probe):
         return f"rows above {self.above:g}"
 
     def __call__(self, config, params, data):
+        if not _attends(config):
+            return np.full(len(jax.tree.leaves(params)[0]), np.nan)
         sums_of, batch = _first_batch(config.replace({"model.attention": Exact()}), data)
 
         @jax.jit
@@ -113,6 +115,8 @@ class QueryKeyGradient(Probe):
         return "query-key gradient"
 
     def __call__(self, config, params, data):
+        if not _attends(config):
+            return np.full(len(jax.tree.leaves(params)[0]), np.nan)
         sums_of, batch = _first_batch(config, data)
 
         def loss(params):
@@ -151,9 +155,15 @@ def each(params: Any, measure: Callable[[Any], jax.Array]) -> np.ndarray:
     return np.array([float(measure(jax.tree.map(lambda a, i=i: jnp.asarray(a[i]), runs))) for i in range(count)])
 
 
+def _attends(config: RunConfig) -> bool:
+    """Whether some layer has attention."""
+    layers = [config.model.layer_config(layer) for layer in range(config.model.pattern.period)]
+    return any(s.kind == "attention" for layer in layers for c in layer.block.connections for s in c)
+
+
 def _first_batch(config: RunConfig, data: Dataset) -> tuple[Callable[[Any, Batch], Sums], Batch]:
     """The objective as a function of (params, batch), and the first batch of the validation part."""
-    _, apply = pure.split(pure.abstract(lambda key: build(config.model, key=key)))
+    _, apply = pure_model(config.model)
     whole = data.validation_batches(config, 1)
     objective = functools.partial(config.objective.plain(), apply)
     return lambda params, batch: objective(params, batch, None), {name: array[0] for name, array in whole.items()}

@@ -59,6 +59,12 @@ class Study:
             raise ConfigError(f"study {self.name}: {len(self.arms)} arms; a comparison needs two")
         if self.baseline is not None and self.baseline not in self.arms:
             raise ConfigError(f"study {self.name}: no arm {self.baseline!r}{nearest(self.baseline, self.arms)}")
+        tuned = len(self.learning_rates) > 1
+        if self.num_selection_seeds < tuned:
+            raise ConfigError(
+                f"study {self.name}: selection_seeds {self.num_selection_seeds}; "
+                + ("a choice of learning rates needs one" if tuned else "it is a number of seeds")
+            )
         if self.seeds - self.num_selection_seeds < 2:
             raise ConfigError(
                 f"study {self.name}: {self.seeds} seeds leave {self.seeds - self.num_selection_seeds} to estimate "

@@ -89,8 +89,8 @@ def train(
     hosts.check_same(own["sha256"])
     with ExitStack() as stack:
         stop = stack.enter_context(StopRequest())
+        program = make_program(config, replicas, mesh, initial)  # what it refuses leaves no folder behind
         hosts.in_first(lambda: stack.enter_context(prepared(workdir, own, when_not_empty, definitions(data))))
-        program = make_program(config, replicas, mesh, initial)
         run = _Run(config, replicas, data, workdir, program, observe, strict, stop)
         run.watchdog = stack.enter_context(hosts.watched(processes.patience))
         run.progress = stack.enter_context(Progress(title or workdir.name, config.steps))

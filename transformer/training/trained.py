@@ -11,8 +11,7 @@ import numpy as np
 
 from transformer.config.run import Replica, RunConfig
 from transformer.config.variant import ConfigError
-from transformer.models import pure
-from transformer.models.build import build
+from transformer.models.build import pure_model
 from transformer.models.pure import Apply, Params
 from transformer.training import hosts
 
@@ -32,7 +31,7 @@ class TrainedRun:
     @functools.cached_property
     def apply(self) -> Apply:
         """The model as a pure function of the parameters of one replica."""
-        return pure.split(pure.abstract(lambda key: build(self.config.model, key=key)))[1]
+        return pure_model(self.config.model)[1]
 
     @property
     def healthy(self) -> np.ndarray:
