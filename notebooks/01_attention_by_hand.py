@@ -85,7 +85,8 @@ assert (a.argmax(1)[[1, 2, 4]] == [1, 2, 4]).all()
 
 # %% [markdown]
 # The library's function is called `T.attention`. It takes arrays with axes (batch, length, heads, head size), and
-# for queries and keys a `T.Tokens` with their positions, of which masks and biases will make use later.
+# for queries and keys a `T.Tokens` with their positions, of which masks and biases will make use later. It returns
+# the output, the scores and the weights by name: `out`, `scores`, `weights`.
 
 
 # %%
@@ -93,7 +94,7 @@ def library(q, k, v, **how):
     """`T.attention` of one sequence and one head, or (heads, N, size) of several."""
     q, k, v = (jnp.asarray(z if z.ndim == 3 else z[None]).transpose(1, 0, 2)[None] for z in (q, k, v))
     places = T.Tokens.at(np.arange(N))
-    out = T.attention(q, k, v, queries=places, keys=places, **how)
+    out = T.attention(q, k, v, queries=places, keys=places, **how).out
     return np.asarray(out[0]).transpose(1, 0, 2).squeeze()
 
 

@@ -61,11 +61,11 @@ assert (allowed == np.tril(np.ones((6, 6), bool))).all()
 
 # %%
 q, k, v = jax.random.normal(jax.random.key(2), (3, 1, 6, 1, 4))
-at_once = T.attention(q, k, v, queries=places, keys=places, mask=T.Causal())
+at_once = T.attention(q, k, v, queries=places, keys=places, mask=T.Causal()).out
 for i in (0, 2, 5):
     alone = T.attention(
         q[:, i : i + 1], k[:, : i + 1], v[:, : i + 1], queries=places.block(i, 1), keys=places.block(0, i + 1)
-    )
+    ).out
     assert np.allclose(alone, at_once[:, i : i + 1], atol=1e-6)
 
 # %% [markdown]
@@ -218,8 +218,9 @@ for count in (1, 4, 16):
 q, k, v = jax.random.normal(jax.random.key(4), (3, 1, 4, 1, 8))
 zeros = jnp.zeros((1, 4, 1, 8))
 four, eight = T.Tokens.at(np.arange(4)), T.Tokens.at(np.arange(8))
-real = T.attention(q, k, v, queries=four, keys=four)
-diluted = T.attention(q, jnp.concatenate([k, zeros], 1), jnp.concatenate([v, zeros], 1), queries=four, keys=eight)
+real = T.attention(q, k, v, queries=four, keys=four).out
+longer_k, longer_v = (jnp.concatenate([z, zeros], 1) for z in (k, v))
+diluted = T.attention(q, longer_k, longer_v, queries=four, keys=eight).out
 total = np.exp(np.einsum("blhk,bshk->bls", q, k) / np.sqrt(8)).sum(-1)
 print("share that is left to real tokens:", np.round(total / (total + 4), 2))
 assert np.allclose(diluted[..., 0, :], (total / (total + 4))[..., None] * real[..., 0, :], atol=1e-5)
@@ -233,8 +234,8 @@ assert np.allclose(diluted[..., 0, :], (total / (total + 4))[..., None] * real[.
 # %%
 nobody = T.Tokens.at(np.arange(4), valid=jnp.zeros((1, 4), bool))
 mixed = functools.partial(T.attention, queries=nobody, keys=nobody, mask=T.Padding())
-assert (mixed(q, k, v) == 0).all()
-assert all(np.isfinite(g).all() for g in jax.grad(lambda *qkv: mixed(*qkv).sum(), argnums=(0, 1, 2))(q, k, v))
+assert (mixed(q, k, v).out == 0).all()
+assert all(np.isfinite(g).all() for g in jax.grad(lambda *qkv: mixed(*qkv).out.sum(), argnums=(0, 1, 2))(q, k, v))
 
 # %% [markdown]
 # ## Packing

@@ -49,7 +49,7 @@ D = 128
 # %%
 def attend(x_LD, attention=T.attention):
     x, places = x_LD[None, :, None], T.Tokens.at(jnp.arange(len(x_LD)))
-    return attention(x, x, x, queries=places, keys=places, mask=T.Causal())
+    return attention(x, x, x, queries=places, keys=places, mask=T.Causal()).out
 
 
 def recur(x_LD):

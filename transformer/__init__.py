@@ -216,7 +216,7 @@ from transformer.data.puzzles import AlgorithmicConfig, AlgorithmicRun
 from transformer.data.spans import SpanConfig, SpanRun
 from transformer.data.tagged import TaggedConfig, TaggingRun
 from transformer.data.tokenizers import ByteTokenizer, CharTokenizer, SymbolTokenizer, TrainedTokenizer, make_tokenizer
-from transformer.functional.attention import attention
+from transformer.functional.attention import Attended, attention
 from transformer.functional.biases import LinearDistance
 from transformer.functional.cache import Cache
 from transformer.functional.chunked import chunked_attention
@@ -283,6 +283,7 @@ __all__ = [
     "AlgorithmicTask",
     "Arbitrary",
     "AssociativeRecall",
+    "Attended",
     "AttentionImplementation",
     "AttentionOnly",
     "AttentionPooling",

@@ -35,7 +35,7 @@ class Case:
 
 
 def softmax(function: Callable) -> Callable:
-    return lambda q, k, v, tokens, mask, bias: function(q, k, v, queries=tokens, keys=tokens, mask=mask, bias=bias)
+    return lambda q, k, v, tokens, mask, bias: function(q, k, v, queries=tokens, keys=tokens, mask=mask, bias=bias).out
 
 
 def linear(weigh: Any) -> tuple[Callable, Callable]:
@@ -43,10 +43,10 @@ def linear(weigh: Any) -> tuple[Callable, Callable]:
 
     def exact(q, k, v, tokens, mask, bias):
         q, k = elu_features(q), elu_features(k)
-        return attention(q, k, v, queries=tokens, keys=tokens, mask=mask, weigh=weigh)
+        return attention(q, k, v, queries=tokens, keys=tokens, mask=mask, weigh=weigh).out
 
     def recurrent(q, k, v, tokens, mask, bias):
-        return recurrent_attention(elu_features(q), elu_features(k), v, tokens=tokens, mask=mask, weigh=weigh)
+        return recurrent_attention(elu_features(q), elu_features(k), v, tokens=tokens, mask=mask, weigh=weigh).out
 
     return exact, recurrent
 

@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 from transformer.config.activations import ReLU
-from transformer.config.implementations import Scanned, Unrolled
+from transformer.config.implementations import Recurrent, Scanned, Unrolled
 from transformer.config.model import ModelConfig
 from transformer.config.norms import RMSNorm
 from transformer.config.parameters import Normal
 from transformer.config.positions import NoPosition
+from transformer.functional.masks import Causal, Tokens
+from transformer.functional.weights import Normalized
 from transformer.models.language_model import LanguageModel
 from transformer.models.pure import split
 
@@ -70,3 +72,20 @@ def test_rematerialization_recomputes_what_it_says(how):
     assert products["none"] < products["full"]
     assert roots["none"] < roots["dots"] == roots["full"]
     assert products["dots"] == products["none"]
+
+
+def test_recurrent_is_told_whose_keys_they_are():
+    """Under `jit` the tokens of queries and keys are two objects; only keys of other tokens are read at once."""
+    side, x = Tokens.at(jnp.arange(64)), jax.ShapeDtypeStruct((1, 64, 1, 4), jnp.float32)
+
+    def forms_all_scores(own_keys):
+        def run(x, queries, keys):
+            how = {"queries": queries, "keys": keys, "mask": Causal(), "weigh": Normalized()}
+            return Recurrent(block=8)(x, x, x, own_keys=own_keys, **how).out
+
+        return "64,64" in str(jax.make_jaxpr(jax.jit(run))(x, side, side))
+
+    assert not forms_all_scores(own_keys=True)
+    assert forms_all_scores(own_keys=False)
+    with pytest.raises(TypeError, match="own_keys"):
+        Recurrent()(x, x, x, queries=side, keys=side, mask=Causal(), weigh=Normalized())

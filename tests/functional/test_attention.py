@@ -66,7 +66,7 @@ def test_equals_numpy(heads, kv_heads, masked, biased, scale):
     allowed = np.random.default_rng(0).random((BATCH, heads, QUERIES, KEYS)) < 0.6
     slopes = np.arange(1, heads + 1) / 4
     distance = np.abs(np.arange(QUERIES)[:, None] - np.arange(KEYS))
-    out, weights = attention(
+    out, _, weights = attention(
         q,
         k,
         v,
@@ -75,7 +75,6 @@ def test_equals_numpy(heads, kv_heads, masked, biased, scale):
         mask=Arbitrary(jnp.asarray(allowed)) if masked else None,
         bias=LinearDistance(jnp.asarray(slopes, jnp.float32)) if biased else None,
         scale=scale,
-        return_weights=True,
     )
     expected = reference(
         q,
@@ -89,11 +88,11 @@ def test_equals_numpy(heads, kv_heads, masked, biased, scale):
 
 
 def exact(*args, **kwargs):
-    return attention(*args, **kwargs)
+    return attention(*args, **kwargs).out
 
 
 def chunked(*args, **kwargs):
-    return chunked_attention(*args, block=2, **kwargs)
+    return chunked_attention(*args, block=2, **kwargs).out
 
 
 def with_gradients(function, *arguments):
@@ -153,7 +152,8 @@ def test_large_scores(implementation):
 def test_weights_are_a_distribution():
     """Each row of weights sums to one over the allowed keys and is zero elsewhere."""
     q, k, v = inputs(2, 2)
-    _, weights = attention(q, k, v, queries=ROWS, keys=COLUMNS, mask=Causal(), return_weights=True)
+    weights = attention(q, k, v, queries=ROWS, keys=COLUMNS, mask=Causal()).weights
+    assert weights is not None
     allowed = np.broadcast_to(Causal()(ROWS, COLUMNS), weights.shape)
     np.testing.assert_allclose(weights.sum(-1), 1.0, rtol=1e-6)
     assert (weights[allowed] > 0).all()
@@ -164,9 +164,9 @@ def test_weights_are_a_distribution():
 def test_permutation(keys, queries):
     """Without positions and mask, the order of keys is irrelevant and that of queries is kept."""
     q, k, v = inputs(2, 2)
-    out = np.asarray(attention(q, k, v, queries=ROWS, keys=COLUMNS))
+    out = np.asarray(exact(q, k, v, queries=ROWS, keys=COLUMNS))
     q, k, v = (jnp.asarray(np.asarray(x)[:, order]) for x, order in ((q, queries), (k, keys), (v, keys)))
-    chex.assert_trees_all_close(attention(q, k, v, queries=ROWS, keys=COLUMNS), out[:, queries], atol=1e-6)
+    chex.assert_trees_all_close(exact(q, k, v, queries=ROWS, keys=COLUMNS), out[:, queries], atol=1e-6)
 
 
 @pytest.mark.parametrize("implementation", [exact, chunked])
@@ -196,8 +196,8 @@ def test_bfloat16(implementation):
 def test_softmax_statistics_are_float32():
     """1,024 equal bfloat16 scores have weights of 1/1024, which a bfloat16 sum could not reach."""
     keys, tokens = jnp.zeros((1, 1024, 1, 2), jnp.bfloat16), Tokens.at(jnp.arange(1024))
-    run = {"queries": at(0), "keys": tokens, "return_weights": True}
-    _, weights = attention(jnp.ones((1, 1, 1, 2), jnp.bfloat16), keys, keys, **run)
+    weights = attention(jnp.ones((1, 1, 1, 2), jnp.bfloat16), keys, keys, queries=at(0), keys=tokens).weights
+    assert weights is not None
     assert weights.dtype == jnp.float32
     chex.assert_trees_all_close(weights, jnp.full((1, 1, 1, 1024), 1 / 1024, jnp.float32), rtol=1e-6)
 

@@ -59,9 +59,9 @@ def test_attention_sees_distances_only(shift):
     q, k, v = (jnp.asarray(np.random.default_rng(i).normal(size=(1, 4, 2, 4)), jnp.float32) for i in range(3))
     bias = LinearDistance(jnp.array([1.0, 0.25]))
     here, there = (Tokens.at(jnp.asarray(np.arange(4) + s, jnp.int32)) for s in (0, shift))
-    outs = [attention(q, k, v, queries=t, keys=t, mask=Causal(), bias=bias) for t in (here, there)]
+    outs = [attention(q, k, v, queries=t, keys=t, mask=Causal(), bias=bias).out for t in (here, there)]
     chex.assert_trees_all_equal(*outs)
-    assert np.abs(outs[0] - attention(q, k, v, queries=here, keys=here, mask=Causal())).max() > 1e-3
+    assert np.abs(outs[0] - attention(q, k, v, queries=here, keys=here, mask=Causal()).out).max() > 1e-3
 
 
 def test_buckets_of_t5():

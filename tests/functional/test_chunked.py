@@ -117,7 +117,7 @@ def compiled(shape):
     def run(implementation, which, weights):
         def function(q, k, v, bias, scale):
             sides = {"queries": tokens(queries), "keys": tokens(keys)}
-            return implementation(q, k, v, mask=Choice(which, masks), bias=bias, scale=scale, **sides)
+            return implementation(q, k, v, mask=Choice(which, masks), bias=bias, scale=scale, **sides).out
 
         out, pull_back = jax.vjp(function, q, k, v, Weighted(weights, biases), jnp.float32(0.4))
         return out, pull_back(dout)
@@ -164,7 +164,7 @@ def test_without_mask_and_bias():
     """No mask, no bias and the default scale."""
     side = line(5)
     exact, chunked = (
-        with_gradients(lambda *qkv, f=f, more=more: f(*qkv, queries=side, keys=side, **more), *sequence(5))
+        with_gradients(lambda *qkv, f=f, more=more: f(*qkv, queries=side, keys=side, **more).out, *sequence(5))
         for f, more in ((attention, {}), (chunked_attention, {"block": 2}))
     )
     chex.assert_trees_all_close(chunked, exact, atol=1e-5)
@@ -177,7 +177,7 @@ def test_masked_blocks_are_not_needed():
     spoiled = (jnp.asarray(np.where(np.arange(8)[:, None, None] < 6, x, np.nan)) for x in (k, v))
 
     def run(*qkv):
-        return chunked_attention(*qkv, queries=side, keys=side, mask=Padding(), block=2)
+        return chunked_attention(*qkv, queries=side, keys=side, mask=Padding(), block=2).out
 
     clean, dirty = with_gradients(run, q, k, v), with_gradients(run, q, *spoiled)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(dirty))
@@ -191,7 +191,7 @@ def test_blocks_beyond_the_mask_are_not_computed(mask, poison, clean):
     side, index = line(8), np.arange(8)[:, None, None]
     q, k, v = sequence(8)
     k, v = (jnp.asarray(np.where((poison[0] <= index) & (index < poison[1]), np.nan, x)) for x in (k, v))
-    out = np.asarray(chunked_attention(q, k, v, queries=side, keys=side, mask=mask, block=2))
+    out = np.asarray(chunked_attention(q, k, v, queries=side, keys=side, mask=mask, block=2).out)
     assert np.isfinite(out[:, slice(*clean)]).all()
     assert np.isnan(out[:, slice(*poison)]).all()
 
@@ -202,7 +202,7 @@ def test_rows_that_fill_the_last_block_have_no_say():
 
     def run(f, **more):
         arguments = {"queries": side, "keys": side, "mask": Causal()}
-        return with_gradients(lambda q, k, v, b: f(q, k, v, bias=b, **arguments, **more), *sequence(5), bias)
+        return with_gradients(lambda q, k, v, b: f(q, k, v, bias=b, **arguments, **more).out, *sequence(5), bias)
 
     chex.assert_trees_all_close(run(chunked_attention, block=2), run(attention), atol=1e-5)
 
@@ -210,7 +210,7 @@ def test_rows_that_fill_the_last_block_have_no_say():
 def test_block_size_does_not_matter():
     """Every block size gives the same numbers, those that do not divide the length too."""
     side, qkv = line(6), sequence(6)
-    outs = [chunked_attention(*qkv, queries=side, keys=side, mask=Causal(), block=block) for block in (4, 6, 256)]
+    outs = [chunked_attention(*qkv, queries=side, keys=side, mask=Causal(), block=block).out for block in (4, 6, 256)]
     for out in outs[1:]:
         chex.assert_trees_all_close(out, outs[0], atol=1e-6)
 
@@ -221,7 +221,7 @@ def test_under_vmap():
     runs = [jnp.asarray(np.stack([x, 2 * x])) for x in sequence(5)]
 
     def one(q, k, v):
-        return chunked_attention(q, k, v, queries=side, keys=side, mask=Causal(), block=2)
+        return chunked_attention(q, k, v, queries=side, keys=side, mask=Causal(), block=2).out
 
     mapped = jax.jit(jax.vmap(one))(*runs)
     for i in range(2):
@@ -233,7 +233,7 @@ def test_no_array_of_all_scores():
     side = line(64)
 
     def run(*qkv):
-        return chunked_attention(*qkv, queries=side, keys=side, mask=Causal(), block=8).sum()
+        return chunked_attention(*qkv, queries=side, keys=side, mask=Causal(), block=8).out.sum()
 
     program = str(jax.make_jaxpr(jax.grad(run, argnums=(0, 1, 2)))(*sequence(64)))
     assert "64,64" not in program
@@ -249,7 +249,7 @@ def test_scores_are_capped_and_sinks_take_their_share(mask):
     def run(function, q, k, v, sink, **more):
         out = function(
             q, k, v, queries=side, keys=side, mask=mask, score=SoftCap(0.5).function(), weigh=Softmax(sink), **more
-        )
+        ).out
         return (out**2).sum(), out
 
     ours, exact = (

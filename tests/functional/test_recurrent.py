@@ -37,7 +37,7 @@ CONTEXTS = {
 
 def gradient(function, **how):
     def loss(q, k, v):
-        out = function(q, k, v, scale=0.7, **how)
+        out = function(q, k, v, scale=0.7, **how).out
         return (out * WEIGHTS).sum(), out
 
     (_, out), gradients = jax.jit(jax.value_and_grad(loss, argnums=(0, 1, 2), has_aux=True))(Q, KEYS, VALUES)
@@ -71,7 +71,7 @@ def test_the_largest_array_grows_with_the_length(weigh):
     def largest(length):
         def loss(q, k, v):
             tokens = Tokens.at(jnp.arange(length))
-            return recurrent_attention(q, k, v, tokens=tokens, mask=Causal(), weigh=weigh, block=8).sum()
+            return recurrent_attention(q, k, v, tokens=tokens, mask=Causal(), weigh=weigh, block=8).out.sum()
 
         shapes = [jax.ShapeDtypeStruct((1, length, heads, 8), jnp.float32) for heads in (4, 2, 2)]
         return _largest(jax.make_jaxpr(jax.grad(loss, argnums=(0, 1, 2)))(*shapes).jaxpr)

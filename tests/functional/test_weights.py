@@ -72,7 +72,7 @@ def qkv():
 
 
 def attended(q, k, v, weigh):
-    return attention(q, k, v, queries=ROWS, keys=ROWS, mask=Causal(), weigh=weigh, scale=1.0)
+    return attention(q, k, v, queries=ROWS, keys=ROWS, mask=Causal(), weigh=weigh, scale=1.0).out
 
 
 def test_linear_attention_is_a_recurrence():

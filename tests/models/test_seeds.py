@@ -110,9 +110,9 @@ class Recording(AttentionImplementation):
 
     last: ClassVar[list] = []
 
-    def __call__(self, q, k, v, **kwargs):
+    def __call__(self, q, k, v, *, own_keys, **how):
         self.last[:] = q, k
-        return attention(q, k, v, **kwargs)
+        return attention(q, k, v, **how)
 
 
 def scores_of(module):
@@ -322,7 +322,7 @@ class Additive:
 
 def weights_of(**arguments):
     q, k, v = jnp.asarray(np.random.default_rng(1).normal(size=(3, 1, L, H, 4)), jnp.float32)
-    return attention(q, k, v, queries=TOKENS, keys=TOKENS, return_weights=True, **arguments)[1]
+    return attention(q, k, v, queries=TOKENS, keys=TOKENS, **arguments).weights
 
 
 def test_minus_infinity_is_the_same_before_and_after_scaling():

@@ -11,7 +11,7 @@ from jax import lax
 
 from transformer.config.variant import ConfigError, Variant
 from transformer.config.weightings import SoftmaxWeighting, Weighting
-from transformer.functional.attention import attention
+from transformer.functional.attention import Attended, attention
 from transformer.functional.chunked import chunked_attention
 from transformer.functional.fused import fused_attention
 from transformer.functional.recurrent import recurrent_attention
@@ -21,30 +21,36 @@ class AttentionImplementation(Variant, abc.ABC):
     """The attention function of every layer."""
 
     forms_weights: ClassVar[bool] = True
-    """Whether the weights exist, to be returned, dropped out, or made in another way than by softmax."""
-
+    """Whether it forms all scores and weights, so that they can be returned, dropped out, or changed together."""
     changes_scores: ClassVar[bool] = True
-    """Whether there may be a function of the scores before they are weighed."""
+    """Whether it can apply a function to every score before the scores become weights."""
     one_size: ClassVar[bool] = False
-    """Whether keys and values need to have one size."""
+    """Whether keys and values must have the same size."""
     recurrent: ClassVar[bool] = False
-    """Whether it goes from left to right and keeps a sum of what it has passed."""
+    """Whether it reads from left to right and keeps only a sum over the tokens it has read."""
 
     def computes(self, weighting: Weighting) -> bool:
-        """Whether it can make weights in that way."""
+        """Whether it can compute this weighting."""
         return True
 
     @abc.abstractmethod
-    def __call__(self, *args, **kwargs) -> Any:
-        """`transformer.functional.attention.attention` or a function of its signature."""
+    def __call__(self, *arrays: jax.Array, own_keys: bool, **how) -> Attended:
+        """`transformer.functional.attention.attention(*arrays, **how)`, in this way.
+
+        Args:
+          arrays: queries, keys and values.
+          own_keys: whether the keys are those of the queries' own tokens, with nothing from a cache, an earlier
+            segment or a source.
+          how: the keyword arguments of that function.
+        """
 
 
 @dataclass(frozen=True)
 class Exact(AttentionImplementation):
     """All scores at once, O(L²) memory."""
 
-    def __call__(self, *args, **kwargs):
-        return attention(*args, **kwargs)
+    def __call__(self, *arrays, own_keys, **how):
+        return attention(*arrays, **how)
 
 
 @dataclass(frozen=True)
@@ -61,16 +67,16 @@ class Chunked(AttentionImplementation):
     def computes(self, weighting):
         return weighting.online
 
-    def __call__(self, *args, **kwargs):
-        return chunked_attention(*args, block=self.block, **kwargs)
+    def __call__(self, *arrays, own_keys, **how):
+        return chunked_attention(*arrays, block=self.block, **how)
 
 
 @dataclass(frozen=True)
 class Fused(AttentionImplementation):
     """Softmax attention by cuDNN's flash kernel on a GPU (Dao et al. 2022), exact elsewhere and where cuDNN cannot.
 
-    cuDNN takes bfloat16 or float16, even lengths, heads of a multiple of 8 up to 128, and no bias of the position; a
-    warning names what it does not take.
+    cuDNN needs bfloat16 or float16, even lengths, a head size that is a multiple of 8 up to 128, and no positional
+    bias; a warning names what it does not support.
     """
 
     forms_weights = False
@@ -80,16 +86,16 @@ class Fused(AttentionImplementation):
     def computes(self, weighting):
         return isinstance(weighting, SoftmaxWeighting)
 
-    def __call__(self, *args, **kwargs):
-        return fused_attention(*args, **kwargs)
+    def __call__(self, *arrays, own_keys, **how):
+        return fused_attention(*arrays, **how)
 
 
 @dataclass(frozen=True)
 class Recurrent(AttentionImplementation):
     """Linear attention from block to block, O(L) time and memory, in causal models.
 
-    (Katharopoulos et al. 2020, section 3.4; RetNet's chunks, Sun Y. et al. 2023, equation 7.) The keys of
-    a cache or of a source are read all at once, O(S) a token.
+    (Katharopoulos et al. 2020, section 3.4; RetNet's chunks, Sun Y. et al. 2023, equation 7.) Keys of a cache or
+    of a source (`own_keys` False) are all read by exact attention, O(S) a token.
     """
 
     block: int = 64
@@ -103,12 +109,12 @@ class Recurrent(AttentionImplementation):
     def computes(self, weighting):
         return weighting.linear
 
-    def __call__(self, *args, queries, keys, mask, scale, weigh, **rest):
-        if queries is not keys:
-            return attention(*args, queries=queries, keys=keys, mask=mask, scale=scale, weigh=weigh, **rest)
+    def __call__(self, *arrays, own_keys, queries, keys, mask, weigh, scale=None, **rest):
+        if not own_keys:
+            return attention(*arrays, queries=queries, keys=keys, mask=mask, weigh=weigh, scale=scale, **rest)
         if given := [name for name, value in rest.items() if value is not None]:
             raise ValueError(f"recurrent attention takes no {given[0]}; use exact")
-        return recurrent_attention(*args, tokens=queries, mask=mask, scale=scale, weigh=weigh, block=self.block)
+        return recurrent_attention(*arrays, tokens=queries, mask=mask, weigh=weigh, scale=scale, block=self.block)
 
 
 Remat = Literal["none", "dots", "full"]

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import chex
 import jax
@@ -15,6 +16,17 @@ from transformer.functional.names import named
 from transformer.functional.weights import Softmax, Weigh
 
 SOFTMAX = Softmax()
+
+
+class Attended(NamedTuple):
+    """What attention returns. Scores and weights are None where they are never formed."""
+
+    out: jax.Array
+    """(B, L, H, K) in the dtype of the values."""
+    scores: jax.Array | None = None
+    """score(scale · q·kᵀ), before bias and mask, (B, G, H/G, L, S) float32."""
+    weights: jax.Array | None = None
+    """What the values were multiplied by, dropout included, (B, H, L, S) float32."""
 
 
 def check_shapes(q_BLHK, k_BSGK, v_BSGK, queries: Tokens, keys: Tokens) -> None:
@@ -83,9 +95,7 @@ def attention(
     score: Callable[[jax.Array], jax.Array] | None = None,
     weigh: Weigh = SOFTMAX,
     drop_weights: Callable[[jax.Array], jax.Array] | None = None,
-    return_scores: bool = False,
-    return_weights: bool = False,
-):
+) -> Attended:
     """weigh(score(scale · q·kᵀ) + bias, where the mask allows) · v (Vaswani et al. 2017, equation 1).
 
     Args:
@@ -100,11 +110,9 @@ def attention(
       score: a function of every scaled score by itself.
       weigh: how scores become weights, see `transformer.functional.weights`.
       drop_weights: dropout, a function of the weights.
-      return_scores: also return what `score` answered, (B, G, H/G, L, S) float32.
-      return_weights: also return the weights, (B, H, L, S) float32.
 
     Returns:
-      (B, L, H, K) in the dtype of the values, and scores and weights where asked for.
+      The output, and the scores and weights behind it. What nobody reads costs nothing under `jax.jit`.
 
     Raises:
       ValueError: the shapes do not fit.
@@ -121,9 +129,7 @@ def attention(
         weights_BGRLS = drop_weights(weights_BGRLS)
     out = grouped_product(weights_BGRLS.astype(v_BGSK.dtype), v_BGSK).astype(v_BGSK.dtype)
     out_BLHK = rearrange(out, "b g r l k -> b l (g r) k")
-    more = (scored,) if return_scores else ()
-    more += (rearrange(weights_BGRLS, "b g r l s -> b (g r) l s"),) if return_weights else ()
-    return (out_BLHK, *more) if more else out_BLHK
+    return Attended(out_BLHK, scored, rearrange(weights_BGRLS, "b g r l s -> b (g r) l s"))
 
 
 def _named(x_BGRLS: jax.Array, name: str) -> jax.Array:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
-from transformer.functional.attention import SOFTMAX, attention, check_shapes
+from transformer.functional.attention import SOFTMAX, Attended, attention, check_shapes
 from transformer.functional.biases import Bias
 from transformer.functional.devices import divided
 from transformer.functional.masks import MaskFunction, Tokens
@@ -27,13 +27,14 @@ def fused_attention(
     scale: float | jax.Array | None = None,
     score: Callable[[jax.Array], jax.Array] | None = None,
     weigh: Weigh = SOFTMAX,
-) -> jax.Array:
-    """`attention` under softmax: on a GPU by cuDNN's kernel, elsewhere as it is.
+) -> Attended:
+    """`attention` under softmax: by cuDNN's kernel on a GPU, exactly elsewhere; only the output is returned.
 
-    Where cuDNN does not take what is given on a GPU, a warning says why, and it is computed exactly.
+    Where cuDNN's kernel does not support the arguments, a warning says why, and attention is computed exactly.
 
     Raises:
-      ValueError: the shapes do not fit, sizes of keys and values differ, or the weights are no plain softmax of scores.
+      ValueError: the shapes do not fit, keys and values differ in size, or the weights are not a plain softmax of the
+        scaled products.
     """
     check_shapes(q_BLHK, k_BSGK, v_BSGK, queries, keys)
     if not isinstance(weigh, Softmax) or weigh.sink_H is not None or score is not None:
@@ -44,13 +45,11 @@ def fused_attention(
     on_gpu = jax.default_backend() == "gpu"
     reason = why_not_cudnn(q_BLHK, k_BSGK, bias, scale)
     if on_gpu and not reason:
-        return by_kernel(q_BLHK, k_BSGK, v_BSGK, queries=queries, keys=keys, mask=mask, scale=scale)
+        return Attended(by_kernel(q_BLHK, k_BSGK, v_BSGK, queries=queries, keys=keys, mask=mask, scale=scale))
     if on_gpu:
         warnings.warn(f"fused attention: {reason}; it is computed exactly", stacklevel=2)
-    sides: dict[str, Any] = {"queries": queries, "keys": keys, "mask": mask, "bias": bias, "scale": scale}
-    out_BLHK = attention(q_BLHK, k_BSGK, v_BSGK, **sides)
-    assert isinstance(out_BLHK, jax.Array)
-    return out_BLHK
+    exact = attention(q_BLHK, k_BSGK, v_BSGK, queries=queries, keys=keys, mask=mask, bias=bias, scale=scale)
+    return Attended(exact.out)
 
 
 def by_kernel(

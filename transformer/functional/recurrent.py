@@ -12,7 +12,14 @@ import jax.numpy as jnp
 from einops import rearrange
 from jax import lax
 
-from transformer.functional.attention import attention_scores, check_shapes, group_heads, grouped_product, split_groups
+from transformer.functional.attention import (
+    Attended,
+    attention_scores,
+    check_shapes,
+    group_heads,
+    grouped_product,
+    split_groups,
+)
 from transformer.functional.masks import Mask, Tokens
 from transformer.functional.weights import LinearWeigh
 
@@ -27,8 +34,8 @@ def recurrent_attention(
     scale: float | jax.Array | None = None,
     weigh: LinearWeigh,
     block: int = 64,
-) -> jax.Array:
-    """Self-attention with the values and gradients of `attention`, (B, L, H, V), without the (L, L) arrays.
+) -> Attended:
+    """The values and gradients of `attention` of tokens to each other, without the (L, L) arrays.
 
     Args:
       q_BLHK: queries.
@@ -74,7 +81,7 @@ def recurrent_attention(
     out = rearrange(out_NBGRLV, "n b g r l v -> b (n l) (g r) v")[:, :L]
     out, total = out[..., :-1], out[..., -1:]
     out = out / jnp.where(total == 0, 1.0, total) if weigh.normalizes else out
-    return out.astype(v_BLGK.dtype)
+    return Attended(out.astype(v_BLGK.dtype))
 
 
 def _cut(x: jax.Array, block: int, axis: int) -> jax.Array:

@@ -52,16 +52,14 @@ class HeadAttention(nnx.Module):
         self.weighting = Parameters(config.weighting.parameters(self.heads.count(H)), key=at(key, "weighting"))
         self.head_params = Parameters(self.heads.parameters(self.sizes), key=at(key, "heads"))
 
-    def project(self, **inputs: jax.Array) -> list[jax.Array]:
-        """(B, L, width) of each role, all layers of one input by one product; of width 0 where heads ask for none."""
-        made: dict[str, jax.Array] = {}
-        for x in {id(x): x for x in inputs.values()}.values():
-            roles = [role for role in inputs if inputs[role] is x]
-            names = list(dict.fromkeys(name for role in roles if (name := self.layer_of[role])))
-            outputs = dict(zip(names, fused(x, [getattr(self, name) for name in names]), strict=True)) if names else {}
-            bare = {role: x if self.widths[role] else x[..., :0] for role in roles}
-            made |= {role: outputs.get(self.layer_of[role] or "", bare[role]) for role in roles}
-        return [made[role] for role in inputs]
+    def project(self, x_BLD: jax.Array, *roles: str) -> list[jax.Array]:
+        """(B, L, width) of each role, by one product for all: "query", "key" or "value".
+
+        A role without a layer is the input itself, or nothing of it (width 0) where the heads have no use for it.
+        """
+        layers = {name: getattr(self, name) for role in roles if (name := self.layer_of[role])}
+        outputs = dict(zip(layers, fused(x_BLD, list(layers.values())), strict=True)) if layers else {}
+        return [outputs[name] if (name := self.layer_of[role]) else x_BLD[..., : self.widths[role]] for role in roles]
 
     def factor(self) -> float | jax.Array:
         """What q·k is multiplied by."""
@@ -84,6 +82,7 @@ class HeadAttention(nnx.Module):
         *,
         queries: Tokens,
         keys: Tokens,
+        own_keys: bool,
         mask: Mask | None,
         bias: Bias | None,
         more_scores: Sequence[ScoreFunction | None] = (),
@@ -91,39 +90,38 @@ class HeadAttention(nnx.Module):
     ) -> tuple[jax.Array, jax.Array | None]:
         """(B, L, D): what the queries find in the memory; and the scores, where they are formed.
 
-        `more_scores` are functions of scaled scores after that of the config.
+        `own_keys` is that of `AttentionImplementation`; `more_scores` are functions of scaled scores, applied after
+        that of the config.
         """
-        config, more = self.config, {}
+        config, drop = self.config, {}
         if config.attention_dropout > 0 and key is not None:
-            more["drop_weights"] = functools.partial(dropout, rate=config.attention_dropout, key=key)
-        if config.attention.forms_weights:
-            more["return_scores"] = True
+            drop["drop_weights"] = functools.partial(dropout, rate=config.attention_dropout, key=key)
         scale, scales_bias = self.factor(), config.scale_bias or config.position.scaled
         q_BLHK, heads = named(q_BLHK, "q"), memory.keys_XKS.shape[0] // len(x_BLD)
         # XLA cancels these transpositions against those of the attention function.
         k_BSGK = rearrange(memory.keys_XKS, "(b g) k s -> b s g k", g=heads)
-        answer = config.attention(
+        attended = config.attention(
             config.weighting.features(q_BLHK),
             config.weighting.features(k_BSGK),
             rearrange(memory.values_XSK, "(b g) s k -> b s g k", g=heads),
             queries=queries,
             keys=keys,
+            own_keys=own_keys,
             mask=mask,
             bias=Scaled(bias, scale) if scales_bias and bias is not None else bias,
             scale=scale,
             score=_in_turn(config.score.function(), *more_scores),
             weigh=config.weighting(q_BLHK.shape[2], self.weighting()),
-            **more,
+            **drop,
         )
-        out_BLHV, scores = answer if config.attention.forms_weights else (answer, None)
-        out_BLHV = self.heads.join(out_BLHV, self.sizes, self.head_params())
+        out_BLHV = self.heads.join(attended.out, self.sizes, self.head_params())
         for factors_H in self.head_scale().values():
             out_BLHV = out_BLHV * factors_H[:, None].astype(out_BLHV.dtype)
         if self.gate is not None:
             gate = jax.nn.sigmoid(self.gate(x_BLD).astype(jnp.float32)).astype(out_BLHV.dtype)
             out_BLHV = out_BLHV * gate.reshape(out_BLHV.shape)
         out = self.inner_norm(config.merge(named(out_BLHV, "z")))
-        return out if self.out is None else self.out(out), scores
+        return out if self.out is None else self.out(out), attended.scores
 
 
 class CrossAttention(HeadAttention):
@@ -131,7 +129,7 @@ class CrossAttention(HeadAttention):
 
     def remember(self, memory_BSD: jax.Array) -> KeyValue:
         """The keys and values of a source."""
-        k, v = self.project(key=memory_BSD, value=memory_BSD)
+        k, v = self.project(memory_BSD, "key", "value")
         return in_order(*self.memory(k, v, jnp.arange(memory_BSD.shape[1])[None]))
 
     def __call__(self, x_BLD: jax.Array, *, context: Context, key: jax.Array | None = None) -> tuple[jax.Array, Kept]:
@@ -142,10 +140,10 @@ class CrossAttention(HeadAttention):
         if keys_values is None:
             assert memory.states_BSD is not None
             keys_values = self.remember(memory.states_BSD)
-        (q,) = self.project(query=x_BLD)
+        (q,) = self.project(x_BLD, "query")
         q = self.queries(q, context.tokens.positions)
-        sides: dict[str, Any] = {"queries": context.tokens, "keys": memory.tokens, "mask": Padding(), "bias": None}
-        return self.attend(x_BLD, q, keys_values, **sides, key=key)[0], Kept()
+        sides: dict[str, Any] = {"queries": context.tokens, "keys": memory.tokens, "own_keys": False}
+        return self.attend(x_BLD, q, keys_values, **sides, mask=Padding(), bias=None, key=key)[0], Kept()
 
 
 def in_order(k_BSGK: jax.Array, v_BSGK: jax.Array) -> KeyValue:

@@ -1,5 +1,6 @@
 """A block: its sublayers, each in a residual connection."""
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ from flax import nnx
 
 from transformer.config.blocks import Sublayer
 from transformer.config.model import ModelConfig
-from transformer.config.residuals import Place, Residual, Stream
+from transformer.config.residuals import Function, Norms, Place, Residual, Stream
 from transformer.functional.devices import constrain
 from transformer.functional.dropout import drop_sequences, dropout
 from transformer.functional.names import named, scope
@@ -31,9 +32,9 @@ _CROSS = (Sublayer("cross_attention", "cross_attention"),)
 
 
 class ResidualConnection(nnx.Module):
-    """A residual connection with the norms and parameters it asks for.
+    """A residual connection with its norms and parameters.
 
-    Where several `sublayers` are named, each has a norm of the input by itself.
+    Where several `sublayers` are named, each has its own norm of the input.
     """
 
     def __init__(
@@ -45,32 +46,19 @@ class ResidualConnection(nnx.Module):
         self.norms = nnx.Dict(norms)
         self.params = Parameters(residual.parameters(config.d_model), key=at(key, "params"))
 
-    def __call__(
-        self, stream: Stream, sublayer: Callable[[jax.Array], tuple[jax.Array, Any]], place: Place, valid_BL=None
-    ) -> tuple[Stream, Any]:
-        """The stream after the sublayer, and what else the sublayer returned.
-
-        With norms for several sublayers it is called with their inputs, (sublayers, B, L, D).
-        """
-        rest: Any = None
-
-        def f(x):
-            nonlocal rest
-            y, rest = sublayer(x)
-            return y
-
-        def normalizer(norm):
-            def normalize(x):
-                with scope(self.name):
-                    return norm(x, valid_BL)
-
-            return normalize
-
-        norms = {where: normalizer(norm) for where, norm in dict(self.norms).items()}
+    def __call__(self, stream: Stream, branch: Function, place: Place, valid_BL: jax.Array | None = None) -> Stream:
+        """The stream after the branch, a function of (B, L, D) or, where sublayers are named, of all their inputs."""
+        norms: Norms = {
+            name: functools.partial(self._normalized, norm, valid_BL) for name, norm in dict(self.norms).items()
+        }
         own = [norms.pop(name) for name in self.sublayers]
-        if own:
+        if own:  # one array (sublayers, B, L, D), for a residual may multiply what the norm returns (`scaled_pre`)
             norms["input"] = lambda x: jnp.stack([norm(x) for norm in own])
-        return self.residual(stream, f, norms, self.params(), place), rest
+        return self.residual(stream, branch, norms, self.params(), place)
+
+    def _normalized(self, norm: NormLayer, valid_BL: jax.Array | None, x_BLD: jax.Array) -> jax.Array:
+        with scope(self.name):
+            return norm(x_BLD, valid_BL)
 
 
 class Block(nnx.Module):
@@ -99,27 +87,28 @@ class Block(nnx.Module):
         kept = Kept(carried=Carried() if carried is None else carried, earlier_BMD=earlier_BMD)
         context = context._replace(carried=kept.carried, first=layer == 0, earlier_BMD=earlier_BMD)
         stream = _named(stream, "resid_pre")
-        for number, connection in enumerate(self.connections):
+        for number, sublayers in enumerate(self.connections):
             place = Place(layer, self.config.num_layers, number, len(self.connections))
-
-            residual = getattr(self, f"{connection[0].name}_residual")
-
-            def run(x, connection=connection, residual=residual):
-                inputs = x if residual.sublayers else [x] * len(connection)
-                outputs = [self._sublayer(s, x, context, layer, key) for s, x in zip(connection, inputs, strict=True)]
-                return sum(y for y, _ in outputs), [k for _, k in outputs]
-
-            stream, handed_back = residual(stream, run, place, context.tokens.valid)
+            stream, handed_back = self._connected(stream, sublayers, place, context, key)
             last = number == len(self.connections) - 1
-            stream = _named(stream, "resid_post" if last else f"resid_{connection[0].name}")
-            for one in handed_back:
-                kept = Kept(
-                    kept.past if one.past is None else one.past,
-                    kept.carried if one.carried is None else one.carried,
-                    kept.penalty + one.penalty,
-                    kept.earlier_BMD if one.earlier_BMD is None else one.earlier_BMD,
-                )
+            stream = _named(stream, "resid_post" if last else f"resid_{sublayers[0].name}")
+            kept = functools.reduce(Kept.then, handed_back, kept)
         return stream, kept
+
+    def _connected(
+        self, stream: Stream, sublayers: Sequence[Sublayer], place: Place, context: Context, key
+    ) -> tuple[Stream, list[Kept]]:
+        """The stream after one connection, and what each of its sublayers hands back."""
+        connection = getattr(self, f"{sublayers[0].name}_residual")
+        handed_back = []
+
+        def branch(x):
+            inputs = x if connection.sublayers else [x] * len(sublayers)
+            answers = [self._sublayer(s, x, context, place.layer, key) for s, x in zip(sublayers, inputs, strict=True)]
+            handed_back.extend(kept for _, kept in answers)
+            return sum(y_BLD for y_BLD, _ in answers)
+
+        return connection(stream, branch, place, context.tokens.valid), handed_back
 
     def _sublayer(self, sublayer: Sublayer, x_BLD: jax.Array, context: Context, layer, key) -> tuple[jax.Array, Kept]:
         config, name = self.config, sublayer.name

@@ -17,52 +17,61 @@ class Memory(NamedTuple):
 
 
 class Carried(NamedTuple):
-    """What the attention of one layer leaves to those after it."""
+    """What attention in one layer hands on to later layers."""
 
     scores: jax.Array | None = None
-    """As `transformer.functional.attention` returns them, of the layer before."""
+    """`transformer.functional.attention.Attended.scores` of the previous layer."""
     values: jax.Array | None = None
     """(B, L, G, K) of the first layer."""
     memory: KeyValue | None = None
-    """What the layer before attended to."""
+    """The keys and values that the previous layer attended to."""
 
 
 class Context(NamedTuple):
-    """Of one pass through a stack."""
+    """What every block is given besides the stream, in one pass through a stack."""
 
     tokens: Tokens
-    """Of the input."""
+    """Positions and segments of the stream's tokens."""
     mask: Mask | None = None
-    """Of self-attention."""
+    """The mask of self-attention."""
     position_params: Any = None
     """Parameters of the positional scheme that all layers share."""
     places: jax.Array | None = None
-    """What positions 0, 1, … are replaced by in the positional scheme, where training randomizes them."""
+    """What the positional scheme uses in place of positions 0, 1, …, where training randomizes them."""
     memory: Memory | None = None
     past: KeyValue | None = None
     """Keys and values of tokens read before; None attends to the input alone."""
     slots: Tokens | None = None
-    """Of what is attended to, where there is a past."""
+    """Positions of what is attended to, where that is more than `tokens`: a cache, or an earlier segment."""
     carried: Carried = Carried()
-    """From the layers before."""
+    """What earlier layers handed on."""
     first: jax.Array | bool = True
-    """Whether there are none."""
+    """Whether this is the first layer, to which nothing is carried."""
     slot_places: jax.Array | None = None
     """The slots of these tokens, from `transformer.functional.cache.places_of`."""
     crowded: bool = False
-    """Whether they push out of the slots what some of them still need (`append`)."""
+    """Whether the last of them overwrite slots that the first still attend to (`append`)."""
     earlier_BMD: jax.Array | None = None
-    """What attention read in this layer for the tokens before these, which come first in `slots`."""
+    """This layer's inputs to attention for the previous segment's tokens, which come first in `slots`."""
 
 
 class Kept(NamedTuple):
-    """Of one sublayer or block."""
+    """What a sublayer or block returns besides its output."""
 
     past: KeyValue | None = None
-    """The past with the keys and values of these tokens."""
+    """`Context.past` with the keys and values of these tokens."""
     carried: Carried | None = None
-    """What later layers may take over."""
+    """What later layers may use."""
     penalty: jax.Array | float = 0.0
     """What is added to the loss, such as the imbalance of experts."""
     earlier_BMD: jax.Array | None = None
-    """Of the next segment, where there was one of this."""
+    """The states the next segment attends to; None unless `Context.earlier_BMD` was given."""
+
+    def then(self, later: "Kept") -> "Kept":
+        """What a sublayer and a later one return together: the later one's where it has any, and both penalties."""
+        return Kept(
+            self.past if later.past is None else later.past,
+            self.carried if later.carried is None else later.carried,
+            self.penalty + later.penalty,
+            self.earlier_BMD if later.earlier_BMD is None else later.earlier_BMD,
+        )

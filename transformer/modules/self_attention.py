@@ -42,8 +42,12 @@ class Attention(HeadAttention):
         x_BSD, read = self._with_earlier(x_BLD, context)
         places_BS = read.positions if context.places is None else context.places[read.positions]
         addition = position.to_query_key_input(places_BS, config.d_model, params)
-        x_qk = x_BSD if addition is None else x_BSD + addition.astype(x_BSD.dtype)
-        (q, k, v), projected = self._convolved(self.project(query=x_qk, key=x_qk, value=x_BSD), context, read)
+        if addition is None:
+            parts = self.project(x_BSD, "query", "key", "value")
+        else:
+            qk_BSD = x_BSD + addition.astype(x_BSD.dtype)
+            parts = [*self.project(qk_BSD, "query", "key"), *self.project(x_BSD, "value")]
+        (q, k, v), projected = self._convolved(parts, context, read)
         to_query, to_key = (
             functools.partial(place, positions_BL=places, params=params)
             for place, places in ((position.to_query, places_BS[:, -tokens.length :]), (position.to_key, places_BS))
@@ -60,8 +64,9 @@ class Attention(HeadAttention):
         memory_seen, keys = config.reach.condense(memory_seen, keys, len(x_BLD), self.reach())
         before = context.carried.scores if config.carry.takes == "scores" else None
         carried = None if before is None else functools.partial(config.carry.scores, before=before)
-        sides: dict[str, Any] = {"queries": tokens, "keys": keys, "mask": self._mask(context), "bias": bias}
-        out, scores = self.attend(x_BLD, q, memory_seen, **sides, more_scores=(rescored, carried), key=key)
+        sides: dict[str, Any] = {"queries": tokens, "keys": keys, "own_keys": context.slots is None}
+        how: dict[str, Any] = {"mask": self._mask(context), "bias": bias, "more_scores": (rescored, carried)}
+        out, scores = self.attend(x_BLD, q, memory_seen, **sides, **how, key=key)
         earlier = None if context.earlier_BMD is None else latest(x_BSD, context.earlier_BMD.shape[1])
         return out, Kept(past, Carried(scores, values, memory), earlier_BMD=earlier)
 

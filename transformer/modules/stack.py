@@ -1,25 +1,44 @@
 """A stack of layers whose parameters carry a leading layer axis N."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from transformer.config.implementations import Layers
+from transformer.config.implementations import Body, Layers
 from transformer.functional.names import scope
 from transformer.modules.context import Carried
 
 ALL = slice(None)
 
 
-class Stack(nnx.Module):
-    """Layers stored stacked, run as `layers` says; `stack[i]` is one of them.
+class _State(NamedTuple):
+    """What goes from layer to layer."""
 
-    Layers of several kinds take turns, and each kind is a stack of its own. Where fewer layers than
-    `num_layers` are distinct, they are gone through again. `carries` names what a layer leaves to
-    those after it, fields of `Carried`.
+    x: Any
+    penalty: jax.Array
+    carried: Carried
+
+
+class _Turn(NamedTuple):
+    """One layer of each kind; stacked, all that are run."""
+
+    number: jax.Array
+    """From 0, counted from the first turn that is run."""
+    values: Any
+    """The arrays of each kind."""
+    earlier: jax.Array | None
+    """(kinds, B, M, D) segment memory."""
+
+
+class Stack(nnx.Module):
+    """Layers whose parameters are stacked, run as `layers` says; `stack[i]` is one of them.
+
+    Layers of several kinds take turns, and the parameters of each kind are a stack of their own. Where fewer
+    layers than `num_layers` are distinct, they are run again in the same order. `carries` names the fields of
+    `Carried` that a layer hands on to the next.
     """
 
     def __init__(
@@ -69,44 +88,55 @@ class Stack(nnx.Module):
         earlier_NBMD: jax.Array | None = None,
         **kwargs,
     ) -> tuple[Any, jax.Array, jax.Array | None]:
-        """The last layer's output, the sum of the penalties of all, and what is earlier for the next segment.
+        """(output of the last layer, sum of all penalties, segment memory for the next segment).
 
-        Each layer is called with `kwargs`, its number, its own key below `key` and its part of what is earlier.
-        `layers` are those that are run, whole turns of all kinds.
+        Each layer is called with `kwargs`, its number, its own key below `key` and its part of the segment memory
+        `earlier_NBMD`. `layers` are those that are run, whole turns of all kinds.
         """
+        first, end, _ = layers.indices(self.num_layers)
         period = len(self.kinds)
-        first, behind, _ = layers.indices(self.num_layers)
-        turns = (behind - first) // period
-        if not turns:
+        num_turns = (end - first) // period
+        if not num_turns:
             return x, jnp.float32(0), earlier_NBMD
-        graphdefs, values = zip(*(nnx.split(kind) for kind in self.kinds), strict=True)
-        if self.distinct < self.num_layers:
-            values = jax.tree.map(lambda a: a[jnp.arange(len(self) // period) % (self.distinct // period)], values)
-        if turns < len(self) // period:
-            values = jax.tree.map(lambda a: a[first // period :][:turns], values)
+        graphdefs, values = self._split(first // period, num_turns)
+        earlier = None if earlier_NBMD is None else earlier_NBMD.reshape(num_turns, period, *earlier_NBMD.shape[1:])
 
-        def body(carry, turn):
-            number, of_kinds, before = turn
+        def body(state: _State, turn: _Turn) -> tuple[_State, jax.Array | None]:
             after = []
-            for kind, (graphdef, own) in enumerate(zip(graphdefs, of_kinds, strict=True)):
-                x, penalty, carried = carry
-                index = first + number * period + kind
-                layer_key = None if key is None else jax.random.fold_in(key, index)
-                more = kwargs if before is None else kwargs | {"earlier_BMD": before[kind]}
+            for kind, graphdef in enumerate(graphdefs):
+                layer = first + turn.number * period + kind
+                layer_key = None if key is None else jax.random.fold_in(key, layer)
+                more = {} if turn.earlier is None else {"earlier_BMD": turn.earlier[kind]}
+                # `analysis.activations` and `analysis.breakdown` read the layers' numbers off this name.
                 with scope(f"blocks[{first + kind}::{period}]"):
-                    x, kept = nnx.merge(graphdef, own)(x, carried=carried, layer=index, key=layer_key, **more)
-                carry = x, penalty + jnp.asarray(kept.penalty, jnp.float32), self._kept(kept.carried)
+                    block = nnx.merge(graphdef, turn.values[kind])
+                    x, kept = block(state.x, carried=state.carried, layer=layer, key=layer_key, **kwargs, **more)
+                penalty = state.penalty + jnp.asarray(kept.penalty, jnp.float32)
+                state = _State(x, penalty, self._kept(kept.carried))
                 after.append(kept.earlier_BMD)
-            return carry, None if before is None else jnp.stack(after)
+            return state, None if turn.earlier is None else jnp.stack(after)
 
-        start = (x, jnp.float32(0), Carried())
-        before = None if earlier_NBMD is None else earlier_NBMD.reshape(turns, period, *earlier_NBMD.shape[1:])
-        turns_of = (jnp.arange(turns), values, before)
-        if self.carries:  # a loop carries arrays of the same shapes from its beginning
-            shapes, _ = jax.eval_shape(lambda turn: body(start, turn), jax.tree.map(lambda a: a[0], turns_of))
-            start = (*start[:2], jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes[2]))
-        (x, penalty, _), after = self.layers(body, start, turns_of, turns)
-        return x, penalty, None if after is None else after.reshape(-1, *after.shape[2:])
+        turns = _Turn(jnp.arange(num_turns), values, earlier)
+        start = self._with_empty_carried(_State(x, jnp.float32(0), Carried()), body, turns)
+        state, after = self.layers(body, start, turns, num_turns)
+        return state.x, state.penalty, None if after is None else after.reshape(-1, *after.shape[2:])
+
+    def _split(self, first_turn: int, num_turns: int) -> tuple[Sequence[nnx.GraphDef], Any]:
+        """The structure of each kind, and the arrays of each with a leading axis of the turns that are run."""
+        graphdefs, values = zip(*(nnx.split(kind) for kind in self.kinds), strict=True)
+        all_turns, distinct = (n // len(self.kinds) for n in (self.num_layers, self.distinct))
+        if distinct < all_turns:
+            values = jax.tree.map(lambda a: a[jnp.arange(all_turns) % distinct], values)
+        if num_turns < all_turns:
+            values = jax.tree.map(lambda a: a[first_turn:][:num_turns], values)
+        return graphdefs, values
+
+    def _with_empty_carried(self, start: _State, body: Body, turns: _Turn) -> _State:
+        """With zeros where layers hand arrays on: a loop needs the same shapes from its start."""
+        if not self.carries:
+            return start
+        after, _ = jax.eval_shape(lambda turn: body(start, turn), jax.tree.map(lambda a: a[0], turns))
+        return start._replace(carried=jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), after.carried))
 
     def _kept(self, carried: Carried) -> Carried:
         return Carried(**{name: getattr(carried, name) for name in self.carries})
