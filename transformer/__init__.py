@@ -254,6 +254,7 @@ if TYPE_CHECKING:
         position_similarity,
     )
     from transformer.study.engines import DaskEngine, Engine, LocalEngine, SchedulerEngine
+    from transformer.study.probes import Probe
     from transformer.study.report import Report
     from transformer.study.study import Study
 
@@ -437,6 +438,7 @@ __all__ = [
     "PreNorm",
     "Prefix",
     "PrefixToken",
+    "Probe",
     "Processor",
     "Projection",
     "QueryKeySinusoidal",
@@ -616,6 +618,7 @@ _LATE = {
     "LocalEngine": "study.engines",
     "Report": "study.report",
     "SchedulerEngine": "study.engines",
+    "Probe": "study.probes",
     "Study": "study.study",
     "attention_maps": "analysis.plots",
     "forest": "analysis.plots",
