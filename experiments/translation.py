@@ -118,7 +118,7 @@ def main() -> None:
     command = cli.parse(Command, PRESETS, description=__doc__ or "")
     strategies = [Strategy.parse(text) for text in command.decoding]
     run(command, strategies)
-    if command.also != "none" and command.data.source is None:  # texts of one's own have no such split
+    if command.also != "none" and command.data.source is None:  # the user's own texts have no such split
         other = replace(command.data, split=command.also)
         run(replace(command, data=other, workdir=command.workdir / command.also), strategies)
 

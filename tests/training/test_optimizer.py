@@ -229,7 +229,7 @@ def test_a_group_has_its_own_decay():
     ("groups", "message"),
     [
         (("embeding.table",), "no parameter fits 'embeding.table'; did you mean 'embedding.table'"),
-        (("embedding.*", "embedding.table"), "'embedding.*' takes all that 'embedding.table' fits; put it behind"),
+        (("embedding.*", "embedding.table"), "'embedding.*' matches all that 'embedding.table' does; put it after"),
     ],
 )
 def test_a_group_without_a_parameter_is_refused(groups, message):

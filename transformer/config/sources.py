@@ -1,4 +1,4 @@
-"""The source of variants that do not come with the package: one that is edited is another choice."""
+"""The source code of variants from outside the package, because an edited variant is a different choice."""
 
 import hashlib
 import inspect
@@ -8,7 +8,7 @@ PACKAGE = __name__.partition(".")[0]
 
 
 def source_of(cls: type) -> str:
-    """The text of the functions that a class defines; empty for a class of this package, or where there is no text."""
+    """The source of the functions a class defines; empty for a class of this package, or where it is not available."""
     if cls.__module__.partition(".")[0] == PACKAGE:
         return ""
     texts = []
@@ -17,13 +17,13 @@ def source_of(cls: type) -> str:
         if inspect.isfunction(function):
             try:
                 texts.append(inspect.getsource(function))
-            except (OSError, TypeError):  # typed into an interpreter
+            except (OSError, TypeError):  # a class typed into an interpreter
                 continue
     return "".join(texts)
 
 
 def sources(config: Any) -> dict[str, str]:
-    """sha256 of the source of every class in a config, or in a sequence, that has one (`source_of`), by its name."""
+    """sha256 of the source (`source_of`) of every class in a config or a sequence, by name, where there is one."""
     found: dict[str, str] = {}
     for value in _values(config):
         text = "".join(getattr(cls, "_source", "") for cls in type(value).__mro__)

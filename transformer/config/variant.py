@@ -224,12 +224,12 @@ def check_positive(value: Variant, *names: str) -> None:
 
 
 def _number(value: Any) -> float:
-    """The value, NaN where it is no number."""
+    """The value, or NaN where it is not a number."""
     return value if isinstance(value, int | float) else math.nan
 
 
 def check_not_negative(value: Variant, *names: str) -> None:
-    """Raise `ConfigError` where one of the fields is less than zero, or no number."""
+    """Raise `ConfigError` where one of the fields is less than zero or not a number."""
     for name in names:
         if not (number := _number(getattr(value, name))) >= 0:
             what = "negative" if number < 0 else "not a number"

@@ -29,7 +29,7 @@ def split(model: nnx.Module) -> tuple[Params, Apply]:
     `method="name"` it is `model.name(*args, **kwargs)`.
 
     Raises:
-      ConfigError: by `apply`, where the tree or a shape is not that of the model's parameters.
+      ConfigError: raised by `apply` where the tree or a shape differs from the model's parameters.
     """
     graphdef, state = nnx.split(model)
     return nest({path: variable.get_value() for path, variable in _variables(state)}), _apply(graphdef, state)

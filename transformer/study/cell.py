@@ -99,10 +99,10 @@ class Cell:
         write_durably(self.folder / "result.json", json.dumps(asdict(result), indent=1))
 
     def _measured(self, probe: Probe, params: Any) -> np.ndarray:
-        """(R,) of a probe.
+        """The values of a probe, (R,).
 
         Raises:
-          ConfigError: it returns something else.
+          ConfigError: the probe returns an array of another shape.
         """
         values = np.asarray(probe(self.config, params, self.data))
         if values.shape != (len(self.replicas),):

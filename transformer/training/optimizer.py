@@ -101,6 +101,6 @@ def group_of(groups: Sequence[ParameterGroup], specs: Params) -> Params:
             raise ConfigError(f"optimizer.groups: no parameter fits {group.pattern!r}{nearest(group.pattern, paths)}")
         if group not in fitting:
             raise ConfigError(
-                f"optimizer.groups: {fitting[0].pattern!r} takes all that {group.pattern!r} fits; put it behind"
+                f"optimizer.groups: {fitting[0].pattern!r} matches all that {group.pattern!r} does; put it after"
             )
     return jax.tree.unflatten(tree, found)
