@@ -191,8 +191,10 @@ def check_fields(config: Any, where: str) -> None:
     Raises:
       ConfigError: the value of a field has another type, or is a variant that is no frozen dataclass.
     """
-    for name, expected in _types(type(config)).items():
+    for name, expected, plain in _types(type(config)):
         value = getattr(config, name)
+        if type(value) in plain:  # nearly all of them: configs are made by the thousand
+            continue
         if isinstance(value, list):
             raise ConfigError(f"{where}{name}: {value!r} is a list; give a tuple")
         check_type(value, expected, f"{where}{name}")
@@ -210,10 +212,16 @@ def _check_class(cls: type[Variant]) -> None:
 
 
 @functools.cache
-def _types(cls: type) -> dict[str, Any]:
-    """The types of a dataclass's fields."""
+def _types(cls: type) -> list[tuple[str, Any, set[type]]]:
+    """The name and the type of each of a dataclass's fields, and the classes of plain values that it allows."""
     hints = typing.get_type_hints(cls)
-    return {f.name: hints[f.name] for f in dataclasses.fields(cls)}
+    fields = []
+    for name in (f.name for f in dataclasses.fields(cls)):
+        options = {o for o in typing.get_args(hints[name]) or (hints[name],) if isinstance(o, type)}
+        whole = {int} if float in options else set()
+        is_tuple = typing.get_origin(hints[name]) is tuple
+        fields.append((name, hints[name], set() if is_tuple else options & {int, float, bool, str, type(None)} | whole))
+    return fields
 
 
 def check_positive(value: Variant, *names: str) -> None:
