@@ -81,8 +81,8 @@ def main() -> None:
     trained = train_command(command, AlgorithmicRun, puzzles)
     exact, accuracy = trained.exact_match, trained.accuracy
     metrics = {
-        "exact_match": mean_of(exact, trained.healthy),
-        "token_accuracy": mean_of(accuracy, trained.healthy),
+        "exact_match": mean_of(exact, trained),
+        "token_accuracy": mean_of(accuracy, trained),
     }
     result = summarize(trained, metrics, exact)
     conclude(trained, result, "exact_match", answers(trained, puzzles))

@@ -50,7 +50,7 @@ def main() -> None:
     assert isinstance(data, Labelled)
     trained = train_command(command, TaggingRun, data)
     accuracy = trained.accuracy
-    result = summarize(trained, {"accuracy": mean_of(accuracy, trained.healthy)}, accuracy)
+    result = summarize(trained, {"accuracy": mean_of(accuracy, trained)}, accuracy)
     conclude(trained, result, "accuracy", examples(trained, data))
 
 

@@ -66,7 +66,7 @@ def main() -> None:
     prompt = corpus.validation[:PROMPT_TOKENS] if command.prompt is None else corpus.tokenizer.encode(command.prompt)
     trained = train_command(command, RunConfig, corpus)
     accuracy = trained.accuracy
-    metrics = {"token_accuracy": mean_of(accuracy, trained.healthy)}
+    metrics = {"token_accuracy": mean_of(accuracy, trained)}
     if command.stride is not None:
         metrics["sliding_window_loss"] = sliding_window_loss(trained, corpus, command.stride)
     result = summarize(trained, metrics, accuracy)
@@ -83,7 +83,7 @@ def sliding_window_loss(trained: Outcome, corpus: Corpus, stride: int) -> float 
     apply = trained.apply
     for i in np.flatnonzero(trained.healthy):
         losses[i] = -sliding_log_probabilities(apply, trained.params(int(i)), tokens, **how).mean()
-    return mean_of(losses, trained.healthy)
+    return mean_of(losses, trained)
 
 
 def continue_prompt(trained: Outcome, corpus: Corpus, prompt: np.ndarray, command: Command) -> str:

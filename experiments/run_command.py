@@ -99,7 +99,7 @@ def summarize(trained: Outcome, metrics: dict[str, Any], metric_by_replica: np.n
     from transformer.study.statistics import mean_interval  # loaded late: scipy
 
     healthy = trained.healthy
-    losses = trained.validation_loss[healthy]
+    losses = trained.validation_loss[trained.at_best_rate]
     name = next(iter(metrics))
     return {
         "validation_loss": float(losses.mean()) if len(losses) else None,
@@ -120,7 +120,7 @@ def summarize(trained: Outcome, metrics: dict[str, Any], metric_by_replica: np.n
             }
             for i, replica in enumerate(trained.replicas)
         ],
-        "loss_by_position": np.nanmean(trained.loss_by_position, 0).tolist() if len(losses) else None,
+        "loss_by_position": trained.loss_by_position[trained.at_best_rate].mean(0).tolist() if len(losses) else None,
         "data": {"source": trained.data.source, "fingerprint": trained.data.fingerprint},
     }
 
@@ -144,7 +144,8 @@ def conclude(trained: Outcome, result: dict[str, Any], metric: str, sample: str)
     if result["validation_loss_interval"]:
         low, high = result["validation_loss_interval"]
         mean = f"{result['validation_loss']:.4f}  [{low:.4f}, {high:.4f}]"
-        table.add_row("mean, 95 % interval", mean, f"{result[metric]:.4f}")
+        of = ", best learning rate" if len({r["learning_rate"] for r in result["replicas"]}) > 1 else ""
+        table.add_row(f"mean, 95 % interval{of}", mean, f"{result[metric]:.4f}")
     if result["reference"]:
         name, loss = result["reference"]
         table.add_row(name, f"{loss:.4f}", "")
@@ -154,6 +155,6 @@ def conclude(trained: Outcome, result: dict[str, Any], metric: str, sample: str)
     console.print(f"\n{result['seconds']:.0f} s; everything is in {trained.workdir}", highlight=False)
 
 
-def mean_of(values: np.ndarray, healthy: np.ndarray) -> float | None:
-    """Over the replicas that did not diverge."""
-    return float(values[healthy].mean()) if healthy.any() else None
+def mean_of(values: np.ndarray, trained: Outcome) -> float | None:
+    """Over the replicas with the best learning rate that did not diverge."""
+    return float(values[trained.at_best_rate].mean()) if trained.healthy.any() else None

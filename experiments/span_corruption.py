@@ -46,7 +46,7 @@ def main() -> None:
     assert isinstance(data, Spans)
     trained = train_command(command, SpanRun, data)
     accuracy = trained.accuracy
-    result = summarize(trained, {"token_accuracy": mean_of(accuracy, trained.healthy)}, accuracy)
+    result = summarize(trained, {"token_accuracy": mean_of(accuracy, trained)}, accuracy)
     conclude(trained, result, "token_accuracy", examples(trained, data))
 
 

@@ -73,7 +73,14 @@ def run_study(
     probes: tuple[Probe, ...] = (),
 ) -> None:
     """Parse the command line, run the study, show and write its report."""
-    run_parsed(name, arms, cli.parse(StudyCommand, presets, description=description), probes)
+    command = cli.parse(StudyCommand, presets, description=description)
+    rate = command.optimizer.learning_rate
+    if command.learning_rates and rate not in {preset.optimizer.learning_rate for preset in presets.values()}:
+        raise ConfigError(
+            f"optimizer.learning_rate: every arm runs at all of --learning-rates, and {rate:g} would not be used; give "
+            "it there"
+        )
+    run_parsed(name, arms, command, probes)
 
 
 def run_parsed(

@@ -118,7 +118,7 @@ def main() -> None:
     command = cli.parse(Command, PRESETS, description=__doc__ or "")
     strategies = [Strategy.parse(text) for text in command.decoding]
     run(command, strategies)
-    if command.also != "none":
+    if command.also != "none" and command.data.source is None:  # texts of one's own have no such split
         other = replace(command.data, split=command.also)
         run(replace(command, data=other, workdir=command.workdir / command.also), strategies)
 
@@ -135,9 +135,9 @@ def run(command: Command, strategies: Sequence[Strategy]) -> None:
             texts = translate(trained.config, trained.apply, trained.params(int(i)), data, strategy)
             values[i] = METRICS[command.metric](texts, data.test[1])
             sample = "\n".join(f"{s}\n  {t}" for s, t in list(zip(data.test[0], texts, strict=True))[:3])
-        metrics[f"{command.metric} {strategy}"] = mean_of(values, trained.healthy)
+        metrics[f"{command.metric} {strategy}"] = mean_of(values, trained)
         metrics[f"seconds {strategy}"] = (time.monotonic() - start) / max(trained.healthy.sum(), 1)
-    metrics = {command.metric: mean_of(values, trained.healthy)} | metrics
+    metrics = {command.metric: mean_of(values, trained)} | metrics
     result = summarize(trained, metrics, values)
     conclude(trained, result, command.metric, sample)
     for name, value in metrics.items():

@@ -90,7 +90,7 @@ def classify(command: Classify) -> None:
     """Test accuracy, and predictions.png."""
     trained, data = train_on_pictures(command, VisionRun)
     accuracy = trained.accuracy
-    result = summarize(trained, {"accuracy": mean_of(accuracy, trained.healthy)}, accuracy)
+    result = summarize(trained, {"accuracy": mean_of(accuracy, trained)}, accuracy)
     some = spread_out(len(data.validation["labels"]))
     images, labels = data.validation["inputs"][some], data.validation["labels"][some]
     given = np.asarray(trained.apply(trained.params(), images).argmax(-1))
@@ -103,7 +103,7 @@ def reconstruct(command: Reconstruct) -> None:
     """Squared error of hidden patches, and reconstructions.png: images, what was shown of them, what was made of it."""
     trained, data = train_on_pictures(command, ReconstructionRun)
     losses = trained.validation_loss
-    result = summarize(trained, {"squared_error": mean_of(losses, trained.healthy)}, losses)
+    result = summarize(trained, {"squared_error": mean_of(losses, trained)}, losses)
     images = data.validation["inputs"][spread_out(len(data.validation["inputs"]))]
     objective, model = command.objective, trained.config.model
     assert isinstance(objective, Reconstruction)

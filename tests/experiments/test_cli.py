@@ -9,8 +9,9 @@ import pytest
 
 from experiments import cli, mup
 from experiments.language_model import Command
-from experiments.study_command import StudyCommand, budgets, run_parsed
+from experiments.study_command import StudyCommand, budgets, run_parsed, run_study
 from transformer.config.groups import ParameterGroup
+from transformer.config.implementations import Scanned
 from transformer.config.mesh import MeshConfig, Shard
 from transformer.config.patterns import Pattern
 from transformer.config.presets import PRESETS
@@ -207,3 +208,35 @@ def test_a_mesh_on_the_command_line():
     assert mesh == MeshConfig(model=2, fully_sharded=True, rules=(Shard("*norm*", ("model",)),))
     with pytest.raises(ConfigError, match=r"mesh.model: 0 is not a positive number"):
         cli.parse(Command, COMMANDS, ["tiny", "--mesh.model", "0"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--optimizer.clip-norm", "x"], "could not convert string to float: 'x'"),
+        (["--model.layers", "scanned(remat=ful)"], "scanned.remat: unknown value 'ful'; did you mean 'full'?"),
+        (["--model.norm", "layernorm(eps=abc)"], "layernorm.eps: abc is not a number, a text in quotes, or a list"),
+        (["--optimizer.learning-rate", "-1"], "optimizer.learning_rate: -1.0 is negative"),
+    ],
+)
+def test_wrong_values(arguments, message):
+    with pytest.raises(ConfigError) as error:
+        parse(*arguments)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_none_and_bare_words():
+    """As the help of the fields says: `none` is a number that there is not; a word needs no quotes."""
+    numbers = ("--optimizer.clip-norm", "none", "--evaluate-every", "None")
+    command = parse(*numbers, "--model.layers", "scanned(remat=dots)")
+    assert command.optimizer.clip_norm is None
+    assert command.evaluate_every is None
+    assert command.model.layers == Scanned(remat="dots")
+    assert parse("--optimizer.clip-norm", "2").optimizer.clip_norm == 2.0
+
+
+def test_a_learning_rate_that_a_study_would_not_use(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["study", "--optimizer.learning-rate", "5"])
+    with pytest.raises(ConfigError, match="and 5 would not be used"):
+        run_study("s", {"a": {}, "b": {}}, budgets("s"), "a study")

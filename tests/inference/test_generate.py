@@ -329,6 +329,20 @@ def test_a_stop_token_that_there_is_not(stop, strategy):
         decode(language_model(), stop=stop, strategy=strategy)
 
 
+@pytest.mark.parametrize(
+    ("prompt", "changes", "message"),
+    [
+        (np.zeros(3, np.int32), {}, r"the prompt is \(3,\), not an array \(B, L\)"),
+        ([[1, 2]], {}, "the prompt is list, not an array"),
+        (PROMPTS, {"strategy": "beam"}, "the strategy 'beam' is no value such as"),
+    ],
+    ids=range(3),
+)
+def test_what_is_no_prompt_or_no_strategy(prompt, changes, message):
+    with pytest.raises(ConfigError, match=message):
+        generate(print, {}, prompt, num_tokens=1, **changes)
+
+
 def test_longer_than_the_positions():
     """Every token that is read needs a position; the last one chosen is not read."""
     model = language_model(position=Position.parse("learned(std=0.4)"))

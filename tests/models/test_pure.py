@@ -160,3 +160,23 @@ def test_the_pure_model_of_a_config():
     chex.assert_trees_all_equal_shapes_and_dtypes(shapes, params)
     np.testing.assert_array_equal(jax.jit(apply)(params, TOKENS), jax.jit(own)(params, TOKENS))
     assert pure_model(TINY.replace())[1] is apply
+
+
+def test_numpy_parameters_are_parameters():
+    params, apply = split(build()(jax.random.key(0)))
+    np.testing.assert_array_equal(apply(jax.tree.map(np.asarray, params), TOKENS), apply(params, TOKENS))
+
+
+def test_a_tree_that_is_not_the_model_s_is_refused():
+    params, apply = split(build()(jax.random.key(0)))
+    norm = params["final_norm"]
+    for wrong, message in (
+        ({n: p for n, p in params.items() if n != "final_norm"}, "parameter final_norm is missing"),
+        (params | {"final_nrm": norm}, "no parameter final_nrm; did you mean 'final_norm'?"),
+        (
+            params | {"final_norm": {"params": {"scale": jnp.ones(1), "bias": jnp.ones(16)}}},
+            r"final_norm/params/scale is \[1\], not \[16\]",
+        ),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            apply(wrong, TOKENS)

@@ -18,8 +18,8 @@ from transformer.config.variant import ConfigError
 from transformer.data.dataset import load_data
 from transformer.data.pictures import ImageConfig, VisionRun
 from transformer.study.estimation import select_learning_rate, sensitivity
-from transformer.study.probes import LongerText
-from transformer.study.study import Study
+from transformer.study.probes import LongerText, Probe
+from transformer.study.study import Study, StudyError
 
 
 @dataclass(frozen=True)
@@ -192,3 +192,38 @@ def test_an_arm_has_a_learning_rate_of_its_own_or_is_given_some(base, corpus):
 def test_arms_with_an_unknown_field_are_refused(base, corpus):
     with pytest.raises(ConfigError, match="no field 'nrom'; did you mean 'norm'"):
         Study("norms", base, {"a": {}, "b": {"model.nrom": RMSNorm()}}, seeds=3).configs(corpus)
+
+
+@pytest.mark.parametrize(("seeds", "message"), [(0, "a choice of learning rates needs one"), (-1, "needs one")])
+def test_learning_rates_are_chosen_on_some_seeds(base, seeds, message):
+    arguments = {"seeds": 4, "learning_rates": (1e-3, 1e-2), "selection_seeds": seeds}
+    with pytest.raises(ConfigError, match=message):
+        Study("norms", base, {"a": {}, "b": {"model.norm": "rmsnorm"}}, **arguments)
+
+
+def test_a_learning_rate_of_an_arm_is_refused_even_if_it_is_that_of_the_base(base, corpus, tmp_path):
+    arms = {"a": {}, "b": {"optimizer.learning_rate": base.optimizer.learning_rate}}
+    with pytest.raises(ConfigError, match="arm b has a learning rate of its own"):
+        Study("rates", base, arms, seeds=2, learning_rates=(1e-2,)).cells(tmp_path, corpus)
+
+
+def test_what_is_matched_is_one_of_the_budgets(base):
+    with pytest.raises(ConfigError, match="match: 'flop' is not"):
+        Study("norms", base, {"a": {}, "b": {}}, match="flop")  # pyright: ignore
+
+
+@dataclass(frozen=True)
+class OfAnotherSize(Probe):
+    numbers: int = 3
+    label = "size"
+
+    def __call__(self, config, params, data):
+        return np.zeros(self.numbers)
+
+
+def test_a_probe_of_another_size_is_named_and_nothing_is_stored(base, corpus, tmp_path):
+    arms, seeds = {"a": {}, "b": {"model.norm": "rmsnorm"}}, 2
+    with pytest.raises(StudyError, match=r"probe ofanothersize: it returns an array \(3,\), and there are 2 runs"):
+        Study("probed", base, arms, seeds=seeds, probes=(OfAnotherSize(),)).run(tmp_path, data=corpus)
+    report = Study("probed", base, arms, seeds=seeds, probes=(OfAnotherSize(2),)).run(tmp_path, data=corpus)
+    assert [arm.probes["size"] for arm in report.arms] == [0.0, 0.0]

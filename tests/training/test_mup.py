@@ -69,7 +69,7 @@ def test_a_group_that_would_take_all_matrices_is_refused(config):
     specs = pure.specs(pure.abstract(lambda key: build(config.model, key=key)))
     for one in (config, beside):
         make_optimizer(one.replace(mup(one, BASE)).optimizer, config.steps, specs)
-    with pytest.raises(ConfigError, match=r"no parameter is left for '\*query.kernel'"):
+    with pytest.raises(ConfigError, match=r"'\*blocks\*.kernel' takes all that '\*query.kernel' fits"):
         make_optimizer(against.replace(mup(against, BASE)).optimizer, config.steps, specs)
 
 
@@ -146,3 +146,12 @@ def test_what_sums_over_the_width_has_the_rate(config, objective, changes):
     groups = group_of(wide.replace(mup(wide, config.model.d_model)).optimizer.groups, specs)
     grows = jax.tree.map(lambda a, b: len(a.single) > 1 and a.single[0] < b.single[0], specs, more)
     assert jax.tree.map(lambda group: group.rate == 0.5, groups) == grows
+
+
+def test_what_is_frozen_stays_so(config):
+    frozen = config.replace({"optimizer.groups": (ParameterGroup("*query.kernel", rate=0.0, decay=0.0),)})
+    ours = frozen.replace(mup(frozen, BASE))
+    groups = group_of(ours.optimizer.groups, pure.specs(pure.abstract(lambda key: build(config.model, key=key))))
+    attention = groups["blocks"]["kinds"]["0"]["attention"]
+    assert attention["query"]["kernel"].rate == 0
+    assert attention["key"]["kernel"].rate == BASE / config.model.d_model

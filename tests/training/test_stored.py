@@ -1,6 +1,7 @@
 """A run read back from its folder."""
 
 import json
+from dataclasses import dataclass
 
 import chex
 import jax
@@ -8,8 +9,10 @@ import numpy as np
 import pytest
 
 from transformer.config.architectures import EncoderDecoderConfig
+from transformer.config.norms import Norm
 from transformer.config.rules import ScheduleFree
-from transformer.config.run import Replica, RunConfig, TextConfig
+from transformer.config.run import Replica, RunConfig, TextConfig, grid
+from transformer.config.sources import sources
 from transformer.config.variant import ConfigError
 from transformer.data.pairs import PairsConfig, TranslationRun
 from transformer.training.checkpoint import steps
@@ -97,3 +100,41 @@ def test_the_kind_of_a_run_comes_back():
     config = TranslationRun(model=model, data=PairsConfig(split="length"), steps=7)
     assert RunConfig.from_json(config.to_json()) == config
     assert "kind" not in RunConfig().to_json()
+
+
+@dataclass(frozen=True)
+class Twice(Norm):
+    factor: float = 2.0
+
+    def __call__(self, x_BLD, params):
+        return self.factor * x_BLD
+
+
+def test_a_variant_that_is_edited_is_another_choice(config, corpus, tmp_path, monkeypatch):
+    """Nothing of a run is taken for one of a class whose text has changed, or of another class of the name."""
+    config = config.replace({"data": TextConfig(path=str(tmp_path / "text.txt")), "model.norm": Twice()})
+    train(config, REPLICAS, corpus, tmp_path / "run")
+    load_run(tmp_path / "run")
+    monkeypatch.setattr(Twice, "_source", Twice._source.replace("*", "/"))
+    with pytest.raises(ConfigError, match="Twice is not defined here as it was for the run"):
+        load_run(tmp_path / "run")
+    with pytest.raises(ConfigError, match=r"differs in sources\.Twice"):
+        train(config, REPLICAS, corpus, tmp_path / "run", when_not_empty="resume")
+
+
+def test_a_choice_of_the_package_has_no_source(config):
+    assert sources(config) == {}
+    assert list(sources(config.replace({"model.norm": Twice()}))) == ["Twice"]
+
+
+def test_seeds_of_the_best_learning_rate_are_those_that_count(config, corpus, tmp_path):
+    outcome = train(config, grid(range(2), (1e-2, 1e-5)), corpus, tmp_path / "run")
+    assert outcome.at_best_rate.tolist() == [True, True, False, False]
+    assert len(repr(outcome)) < 10_000
+    with pytest.raises(ConfigError, match=r"learning_rates: 0\.01 is given twice"):
+        grid(range(2), (1e-2, 1e-2))
+
+
+def test_a_word_that_says_nothing_about_a_folder(config, corpus, tmp_path):
+    with pytest.raises(ConfigError, match="when_not_empty: unknown value 'overwrit'; did you mean 'overwrite'"):
+        train(config, REPLICAS, corpus, tmp_path / "run", when_not_empty="overwrit")  # pyright: ignore

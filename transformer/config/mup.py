@@ -36,12 +36,13 @@ def mup(config: RunConfig, base_width: int) -> dict[str, Any]:
     # A group that no parameter fits is an error.
     patterns = ("*blocks*.kernel", *(("future.*.kernel",) if config.model.future_tokens else ()))
     hidden = (ParameterGroup(pattern, rate=factor, decay=1 / factor) for pattern in patterns)
+    frozen, others = ([g for g in config.optimizer.groups if (g.rate == 0) is still] for still in (True, False))
     return {
         "model.initializer": FanIn(),
         "model.scale": InverseScale(),
         "model.logit_scale": factor,
-        # First, so that a group of the config that would take its matrices is left without and refused.
-        "optimizer.groups": (*hidden, *config.optimizer.groups),
+        # What is frozen stays so. A group behind these that would take their matrices is left without and refused.
+        "optimizer.groups": (*frozen, *hidden, *others),
     }
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
@@ -192,8 +193,16 @@ class Replica:
         return dataclasses.replace(self, **{n: getattr(optimizer, n) for n in names if getattr(self, n) is None})
 
 
-def grid(seeds, learning_rates=()) -> tuple[Replica, ...]:
-    """Every learning rate with every seed, learning rate by learning rate."""
+def grid(seeds: Iterable[int], learning_rates: Sequence[float] = ()) -> tuple[Replica, ...]:
+    """Every learning rate with every seed, learning rate by learning rate; without rates, that of the config.
+
+    Raises:
+      ConfigError: a seed or a learning rate is given twice.
+    """
+    seeds = list(seeds)
+    for name, values in (("seeds", seeds), ("learning_rates", learning_rates)):
+        if twice := [value for i, value in enumerate(values) if value in values[:i]]:
+            raise ConfigError(f"{name}: {twice[0]} is given twice")
     return tuple(Replica(seed=s, learning_rate=lr) for lr in (learning_rates or (None,)) for s in seeds)
 
 

@@ -11,8 +11,11 @@ import difflib
 import functools
 import inspect
 import itertools
+import math
 import typing
 from typing import Any, ClassVar, Self, TypeVar
+
+from transformer.config.sources import source_of
 
 
 class ConfigError(ValueError):
@@ -40,10 +43,12 @@ class Variant:
     """The name in the text form: the class name in lower case unless the class sets it."""
     _defined: ClassVar[int]
     """A number that grows with every definition."""
+    _source: ClassVar[str] = ""
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
         cls._defined = next(_DEFINITIONS)
+        cls._source = source_of(cls)  # now: a process that the class is sent to may not have its file
         if "name" not in cls.__dict__:
             cls.name = cls.__name__.lower()
 
@@ -131,11 +136,21 @@ def _argument(node: ast.expr, expected, where: str, text: str) -> Any:
         return _from_node(node, family, text)
     if (family := item_of(expected)) is not None and isinstance(node, ast.Tuple | ast.List):
         return tuple(_from_node(item, family, text) for item in node.elts)
+    if isinstance(node, ast.Name) and _takes_words(expected):
+        return check_type(node.id, expected, where)
     try:
         value = ast.literal_eval(node)
     except (ValueError, TypeError):
-        raise ConfigError(f"{where}: {ast.unparse(node)!r} is not a literal") from None
+        raise ConfigError(
+            f"{where}: {ast.unparse(node)} is not a number, a text in quotes, or a list of them"
+        ) from None
     return check_type(value, expected, where)
+
+
+def _takes_words(expected: Any) -> bool:
+    """Whether a field is a text, which needs no quotes if it is one word."""
+    options = typing.get_args(expected) if typing.get_origin(expected) is not typing.Literal else (expected,)
+    return any(o is str or typing.get_origin(o) is typing.Literal for o in (*options, expected))
 
 
 def check_type(value, expected, where: str) -> Any:
@@ -171,13 +186,27 @@ def check_type(value, expected, where: str) -> Any:
 
 
 def check_fields(config: Any, where: str) -> None:
-    """`check_type` of every field.
+    """`check_type` of every field, and of those of the variants in it.
 
     Raises:
-      ConfigError: the value of a field has another type.
+      ConfigError: the value of a field has another type, or is a variant that is no frozen dataclass.
     """
     for name, expected in _types(type(config)).items():
-        check_type(getattr(config, name), expected, f"{where}{name}")
+        value = getattr(config, name)
+        if isinstance(value, list):
+            raise ConfigError(f"{where}{name}: {value!r} is a list; give a tuple")
+        check_type(value, expected, f"{where}{name}")
+        for one in value if isinstance(value, tuple) else (value,):
+            if isinstance(one, Variant):
+                _check_class(type(one))
+                check_fields(one, f"{one.name}.")
+
+
+@functools.cache
+def _check_class(cls: type[Variant]) -> None:
+    made = cls.__dict__.get("__dataclass_params__")
+    if made is None or not made.frozen:
+        raise ConfigError(f"{cls.__name__} is not a frozen dataclass; write @dataclass(frozen=True) above the class")
 
 
 @functools.cache
@@ -190,15 +219,21 @@ def _types(cls: type) -> dict[str, Any]:
 def check_positive(value: Variant, *names: str) -> None:
     """Raise `ConfigError` where one of the fields is not a positive number."""
     for name in names:
-        if not getattr(value, name) > 0:
-            raise ConfigError(f"{value.name}.{name}: {getattr(value, name)} is not a positive number")
+        if not _number(getattr(value, name)) > 0:
+            raise ConfigError(f"{value.name}.{name}: {getattr(value, name)!r} is not a positive number")
+
+
+def _number(value: Any) -> float:
+    """The value, NaN where it is no number."""
+    return value if isinstance(value, int | float) else math.nan
 
 
 def check_not_negative(value: Variant, *names: str) -> None:
-    """Raise `ConfigError` where one of the fields is less than zero."""
+    """Raise `ConfigError` where one of the fields is less than zero, or no number."""
     for name in names:
-        if not getattr(value, name) >= 0:
-            raise ConfigError(f"{value.name}.{name}: {getattr(value, name)} is negative")
+        if not (number := _number(getattr(value, name))) >= 0:
+            what = "negative" if number < 0 else "not a number"
+            raise ConfigError(f"{value.name}.{name}: {getattr(value, name)!r} is {what}")
 
 
 def make(cls, values: dict[str, Any]) -> Any:

@@ -48,10 +48,15 @@ def generate(
       key: of random strategies.
 
     Raises:
-      ConfigError: there is no token to choose, prompt and continuation are longer than the positions
-        have a meaning for, or a random strategy has no key.
+      ConfigError: the prompt is no array (B, L), there is no token to choose or no token `stop`, prompt
+        and continuation are longer than the positions have a meaning for, or a random strategy has no key.
     """
     if num_tokens < 1:
         raise ConfigError(f"generate: num_tokens {num_tokens} is not a positive number")
+    if not isinstance(prompt_BL, jax.Array) or prompt_BL.ndim != 2:
+        given = getattr(prompt_BL, "shape", type(prompt_BL).__name__)
+        raise ConfigError(f"generate: the prompt is {given}, not an array (B, L) of tokens")
+    if not isinstance(strategy, Strategy):
+        raise ConfigError(f"generate: the strategy {strategy!r} is no value such as Greedy(); texts: Strategy.parse")
     prompt = Prompt(apply, params, prompt_BL, num_tokens, stop, lengths_B, inputs or {})
     return strategy.decode(prompt, key)

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 from jax.typing import ArrayLike
 
@@ -25,6 +27,9 @@ def split(model: nnx.Module) -> tuple[Params, Apply]:
 
     `apply(params, *args, **kwargs)` is `model(*args, **kwargs)`, to be called under `jax.jit`; with
     `method="name"` it is `model.name(*args, **kwargs)`.
+
+    Raises:
+      ConfigError: by `apply`, where the tree or a shape is not that of the model's parameters.
     """
     graphdef, state = nnx.split(model)
     return nest({path: variable.get_value() for path, variable in _variables(state)}), _apply(graphdef, state)
@@ -83,16 +88,34 @@ def nest(flat: Mapping[tuple[str, ...], Any]) -> Params:
 
 
 def _apply(graphdef, state) -> Apply:
-    paths = [path for path, _ in nnx.to_flat_state(state)]
     variables = dict(nnx.to_flat_state(state))
+    shapes = nest({tuple(map(str, path)): variable.get_value() for path, variable in variables.items()})
 
     def apply(params, *args, method="__call__", **kwargs):
-        flat = {}
-        for path in paths:
-            value = params
-            for name in path:
-                value = value[str(name)]
-            flat[path] = variables[path].replace(value)
+        _check_tree(params, shapes)
+        flat = {path: variable.replace(_leaf(params, path)) for path, variable in variables.items()}
         return getattr(nnx.merge(graphdef, nnx.from_flat_state(flat)), method)(*args, **kwargs)
 
     return apply
+
+
+def _leaf(params: Params, path: tuple) -> Any:
+    value: Any = params
+    for name in path:
+        value = value[str(name)]
+    return jnp.asarray(value) if isinstance(value, np.ndarray) else value
+
+
+def _check_tree(params: Any, shapes: Any, path: str = "") -> None:
+    """Raise `ConfigError` where parameters are not those of the model."""
+    found, wanted = ("a tree" if isinstance(a, dict) else list(jnp.shape(a)) for a in (params, shapes))
+    if found != wanted:
+        raise ConfigError(f"parameter {path[:-1]} is {found}, not {wanted}")
+    if wanted != "a tree":
+        return
+    if missing := sorted(shapes.keys() - params.keys()):
+        raise ConfigError(f"parameter {path}{missing[0]} is missing{nearest(missing[0], params)}")
+    if unknown := sorted(params.keys() - shapes.keys()):
+        raise ConfigError(f"no parameter {path}{unknown[0]}{nearest(unknown[0], shapes)}")
+    for name, below in shapes.items():
+        _check_tree(params[name], below, f"{path}{name}/")

@@ -14,6 +14,7 @@ import numpy as np
 from transformer.analysis.counts import parameter_count, train_flops
 from transformer.config.mesh import AUTOMATIC, MeshConfig
 from transformer.config.run import Replica, RunConfig
+from transformer.config.variant import ConfigError
 from transformer.data.dataset import Dataset
 from transformer.study.probes import Probe
 from transformer.training.checkpoint import write_durably
@@ -87,9 +88,23 @@ class Cell:
             parameters=parameter_count(self.config.model),
             flops=train_flops(self.config.model),
             exact_match=_finite(outcome.exact_match),
-            probes={probe.label: _finite(probe(self.config, outcome.all_params, self.data)) for probe in self.probes},
+            probes={probe.label: _finite(self._measured(probe, outcome.all_params)) for probe in self.probes},
         )
         write_durably(self.folder / "result.json", json.dumps(asdict(result), indent=1))
+
+    def _measured(self, probe: Probe, params: Any) -> np.ndarray:
+        """(R,) of a probe.
+
+        Raises:
+          ConfigError: it returns something else.
+        """
+        values = np.asarray(probe(self.config, params, self.data))
+        if values.shape != (len(self.replicas),):
+            raise ConfigError(
+                f"probe {probe}: it returns an array {values.shape}, and there are {len(self.replicas)} runs: "
+                f"({len(self.replicas)},)"
+            )
+        return values
 
     def write_config(self) -> None:
         """Say whose folder it is."""

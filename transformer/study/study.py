@@ -8,7 +8,7 @@ from typing import Any
 
 from transformer.config.mesh import AUTOMATIC, MeshConfig
 from transformer.config.run import Replica, RunConfig, grid, to_json
-from transformer.config.variant import ConfigError, nearest, to_text
+from transformer.config.variant import ConfigError, check_type, nearest, to_text
 from transformer.data.dataset import Dataset, fingerprint_arrays, load_data
 from transformer.study import budget as budgets
 from transformer.study.cell import Cell, Result
@@ -70,6 +70,8 @@ class Study:
                 f"study {self.name}: {self.seeds} seeds leave {self.seeds - self.num_selection_seeds} to estimate "
                 "with; an interval needs two"
             )
+        check_type(self.match, budgets.Budget | None, f"study {self.name}: match")
+        check_type(self.match_by, budgets.Knob, f"study {self.name}: match_by")
         if self.margin <= 0:
             raise ConfigError(f"study {self.name}: margin {self.margin} is not positive")
 
@@ -94,7 +96,8 @@ class Study:
         configs = {name: data.complete(base.replace(dict(changes))) for name, changes in self.arms.items()}
         for name, config in configs.items():
             rate = config.optimizer.learning_rate
-            if self.learning_rates and rate != base.optimizer.learning_rate:
+            own = rate != base.optimizer.learning_rate or "optimizer.learning_rate" in self.arms[name]
+            if self.learning_rates and own:
                 raise ConfigError(
                     f"study {self.name}: arm {name} has a learning rate of its own, {rate:g}, but every arm runs at "
                     "all of learning_rates; leave one of them out"

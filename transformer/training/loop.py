@@ -16,6 +16,7 @@ import numpy as np
 from transformer.config.mesh import ALONE, AUTOMATIC, HostsConfig, MeshConfig
 from transformer.config.objectives import Sums
 from transformer.config.run import Replica, RunConfig
+from transformer.config.variant import ConfigError
 from transformer.data.dataset import Dataset, check_batches, stack_batches
 from transformer.models.pure import Params
 from transformer.training import checkpoint, hosts
@@ -35,8 +36,8 @@ Observer = Callable[[Any], Mapping[str, np.ndarray]]
 class Outcome(TrainedRun):
     """What became of the replicas; arrays have a leading axis R."""
 
-    data: Dataset
-    loss_by_position: np.ndarray
+    data: Dataset = field(repr=False)
+    loss_by_position: np.ndarray = field(repr=False)
     """(R, L) the same at each position of a block."""
     accuracy: np.ndarray
     """(R,) share of the labels of the validation split that are the most likely one."""
@@ -148,7 +149,9 @@ class _Run:
                 if due or stop or end == self.config.steps:
                     self.save(state, end)
                 if stop and end < self.config.steps:
-                    raise Interrupted(f"step {end} is saved in {self.workdir}; the same command with --resume goes on")
+                    raise Interrupted(
+                        f"step {end} is saved in {self.workdir}; start it again to go on, a command with --resume"
+                    )
             sums = self.evaluate(state, self.config.steps)
         loss = mean_loss(sums)
         diverged_at = np.array(hosts.fetch(state.diverged_at))
@@ -230,7 +233,10 @@ class _Run:
             "validation_exact_match": sums.exact / sums.sequences,
         }
         if self.observe is not None:
-            values |= {"seconds": np.full(len(self.replicas), self.seconds()), **self.observe(params)}
+            observed = self.observe(params)
+            if taken := sorted(observed.keys() & {*values, "seconds", "step", "replica"}):
+                raise ConfigError(f"observe: {taken[0]} is measured already; give it another name")
+            values |= {"seconds": np.full(len(self.replicas), self.seconds()), **observed}
         lines = [
             {"step": step, "replica": i} | {name: _finite(value[i]) for name, value in values.items()}
             for i in range(len(self.replicas))

@@ -92,6 +92,12 @@ def group_of(groups: Sequence[ParameterGroup], specs: Params) -> Params:
     paths = [".".join(entry.key for entry in path) for path, _ in leaves]
     rest = ParameterGroup()
     found = [next((group for group in groups if fnmatchcase(path, group.pattern)), rest) for path in paths]
-    if left := [group.pattern for group in groups if group not in found]:
-        raise ConfigError(f"optimizer.groups: no parameter is left for {left[0]!r}{nearest(left[0], paths)}")
+    for group in groups:
+        fitting = [taker for path, taker in zip(paths, found, strict=True) if fnmatchcase(path, group.pattern)]
+        if not fitting:
+            raise ConfigError(f"optimizer.groups: no parameter fits {group.pattern!r}{nearest(group.pattern, paths)}")
+        if group not in fitting:
+            raise ConfigError(
+                f"optimizer.groups: {fitting[0].pattern!r} takes all that {group.pattern!r} fits; put it behind"
+            )
     return jax.tree.unflatten(tree, found)

@@ -9,6 +9,7 @@ import numpy as np
 
 from transformer.config.mesh import MeshConfig
 from transformer.config.run import Replica, RunConfig
+from transformer.config.sources import sources
 from transformer.config.variant import ConfigError, from_json
 from transformer.data.dataset import Dataset, load_data
 from transformer.training import checkpoint
@@ -49,7 +50,7 @@ def load_run(workdir: str | Path, mesh: MeshConfig = ONE_DEVICE) -> StoredRun:
       mesh: the devices that share the parameters.
 
     Raises:
-      ConfigError: there is no run, or it has no checkpoint yet; a choice of it is defined nowhere here.
+      ConfigError: there is no run, or it has no checkpoint yet; a choice of it is defined nowhere here, or otherwise.
       CheckpointError: every checkpoint is damaged.
     """
     workdir = Path(workdir)
@@ -58,6 +59,9 @@ def load_run(workdir: str | Path, mesh: MeshConfig = ONE_DEVICE) -> StoredRun:
     except FileNotFoundError:
         raise ConfigError(f"workdir: {workdir} holds no {CONFIG} of a run") from None
     config = RunConfig.from_json(stored["run"])
+    old, new = stored.get("sources", {}), sources(config)
+    if changed := sorted(name for name in old | new if old.get(name) != new.get(name)):
+        raise ConfigError(f"workdir: {changed[0]} is not defined here as it was for the run in {workdir}")
     replicas = tuple(from_json(Replica, replica) for replica in stored["replicas"])
     found = checkpoint.restore(workdir / "checkpoints", make_program(config, replicas, mesh).abstract_state)
     if found is None:

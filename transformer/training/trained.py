@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import jax
@@ -23,7 +23,7 @@ class TrainedRun:
     workdir: Path
     config: RunConfig
     replicas: Sequence[Replica]
-    all_params: Params
+    all_params: Params = field(repr=False)
     """As they are evaluated: averaged where the run averages."""
     validation_loss: np.ndarray
     """(R,) nats per token over the whole validation split; NaN where the replica diverged."""
@@ -37,6 +37,18 @@ class TrainedRun:
     def healthy(self) -> np.ndarray:
         """(R,) whether a replica has a loss."""
         return np.isfinite(self.validation_loss)
+
+    @functools.cached_property
+    def at_best_rate(self) -> np.ndarray:
+        """(R,) whether a replica is healthy and has the best learning rate: fewest diverged, then lowest mean loss."""
+        rates = np.array([replica.filled(self.config.optimizer).learning_rate for replica in self.replicas])
+
+        def rank(rate):
+            losses = self.validation_loss[rates == rate]
+            healthy = losses[np.isfinite(losses)]
+            return len(losses) - len(healthy), healthy.mean() if len(healthy) else np.inf
+
+        return self.healthy & (rates == min(np.unique(rates), key=rank))
 
     def params(self, replica: int | None = None) -> Params:
         """Of a replica; None is the one with the lowest loss, or the first where none has one.

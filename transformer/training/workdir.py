@@ -16,7 +16,8 @@ import jax
 import numpy as np
 
 from transformer.config.run import Replica, RunConfig, fingerprint
-from transformer.config.variant import ConfigError, to_json
+from transformer.config.sources import sources
+from transformer.config.variant import ConfigError, check_type, to_json
 from transformer.data.dataset import Dataset, fingerprint_arrays
 from transformer.data.tokenizers import TrainedTokenizer
 from transformer.models.pure import Params
@@ -69,6 +70,7 @@ def write_environment(workdir: Path) -> None:
 
 def _check(workdir: Path, wanted: dict[str, Any], when_not_empty: WhenNotEmpty, files: Mapping[str, str]) -> int | None:
     """Refuse, or answer with the number of steps that a run had before it was given more."""
+    check_type(when_not_empty, WhenNotEmpty, "when_not_empty")
     found = contents(workdir)
     if found and when_not_empty == "refuse":
         raise ConfigError(f"workdir: {workdir} is not empty; --resume goes on with it, --overwrite starts again")
@@ -158,6 +160,8 @@ def identity(
 ) -> dict[str, Any]:
     """Everything that decides the numbers of a run, as JSON, and its hash."""
     body = {"run": config.to_json(), "replicas": to_json(list(replicas)), "data": data.fingerprint}
+    if own := sources(config):
+        body["sources"] = own
     if initial is not None:
         leaves = jax.tree.leaves_with_path(initial)
         body["initial"] = fingerprint_arrays({jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves})
