@@ -216,14 +216,14 @@ class Noise(nnx.Module):
     def __init__(self, *, key):
         self.scale = make_parameter(Parameter((1,), ONES), key)
 
-    def __call__(self, x, *, carried, layer, key):
+    def __call__(self, x, *, context, layer, key):
         return x + self.scale[...] * jax.random.normal(key, x.shape), Kept(penalty=(1 + layer).astype(jnp.float32))
 
 
 @pytest.mark.parametrize("layers", [Unrolled(), Scanned()], ids=str)
 def test_every_layer_has_its_own_key(layers):
     """The layer of a number is called with the key of its number below that of the stack; penalties are summed."""
-    out = Stack([lambda key: Noise(key=key)], 3, layers, key=KEY)(X, key=KEY)
+    out = Stack([lambda key: Noise(key=key)], 3, layers, key=KEY)(X, context=Context(TOKENS), key=KEY)
     drawn = [jax.random.normal(jax.random.fold_in(KEY, i), X.shape) for i in range(3)]
     chex.assert_trees_all_close(out[:2], (X + sum(drawn), jnp.float32(1 + 2 + 3)), atol=1e-5)
 

@@ -15,7 +15,7 @@ from transformer.functional.devices import constrain
 from transformer.functional.dropout import drop_sequences, dropout
 from transformer.functional.names import named, scope
 from transformer.modules.attention import CrossAttention
-from transformer.modules.context import Carried, Context, Kept
+from transformer.modules.context import Context, Kept
 from transformer.modules.experts import make_feed_forward
 from transformer.modules.fourier import FourierMixing
 from transformer.modules.norm import NormLayer
@@ -80,12 +80,9 @@ class Block(nnx.Module):
             own = [s.name for s in connection] if config.block.own_norms and len(connection) > 1 else []
             setattr(self, name, ResidualConnection(residual, config, name, own, key=at(key, name)))
 
-    def __call__(
-        self, stream: Stream, *, context: Context, carried: Carried | None = None, earlier_BMD=None, layer, key
-    ) -> tuple[Stream, Kept]:
+    def __call__(self, stream: Stream, *, context: Context, layer, key) -> tuple[Stream, Kept]:
         """The stream after the block, and what its sublayers hand back; a key turns dropout on."""
-        kept = Kept(carried=Carried() if carried is None else carried, earlier_BMD=earlier_BMD)
-        context = context._replace(carried=kept.carried, first=layer == 0, earlier_BMD=earlier_BMD)
+        kept = Kept(carried=context.carried, earlier_BMD=context.earlier_BMD)
         stream = _named(stream, "resid_pre")
         for number, sublayers in enumerate(self.connections):
             place = Place(layer, self.config.num_layers, number, len(self.connections))

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from transformer.functional.cache import KeyValue
+from transformer.functional.cache import KeyValue, append
 from transformer.functional.masks import Mask, Tokens
 
 
@@ -27,6 +27,21 @@ class Carried(NamedTuple):
     """The keys and values that the previous layer attended to."""
 
 
+class Writing(NamedTuple):
+    """The cache of a layer, and where new tokens go in it."""
+
+    past: KeyValue
+    """Keys and values of tokens read before."""
+    new_slots: jax.Array
+    """The slots of the new tokens, from `transformer.functional.cache.places_of`."""
+    crowded: bool
+    """Whether the last of them overwrite slots that the first still attend to (`append`)."""
+
+    def append(self, array: jax.Array, new: jax.Array, *, axis: int) -> tuple[jax.Array, jax.Array]:
+        """What the new tokens may attend to, and the array of the cache with them."""
+        return append(array, new, self.new_slots, axis=axis, crowded=self.crowded)
+
+
 class Context(NamedTuple):
     """What every block is given besides the stream, in one pass through a stack."""
 
@@ -39,27 +54,34 @@ class Context(NamedTuple):
     places: jax.Array | None = None
     """What the positional scheme uses in place of positions 0, 1, …, where training randomizes them."""
     memory: Memory | None = None
-    past: KeyValue | None = None
-    """Keys and values of tokens read before; None attends to the input alone."""
+    """The source of an encoder-decoder."""
     slots: Tokens | None = None
-    """Positions of what is attended to, where that is more than `tokens`: a cache, or an earlier segment."""
+    """What self-attention attends to, where that is more than `tokens`: a cache, or an earlier segment."""
+    writing: Writing | None = None
+    """Of a layer that keeps keys and values in a cache; None attends to the input alone, or to what is carried."""
     carried: Carried = Carried()
     """What earlier layers handed on."""
     first: jax.Array | bool = True
     """Whether this is the first layer, to which nothing is carried."""
-    slot_places: jax.Array | None = None
-    """The slots of these tokens, from `transformer.functional.cache.places_of`."""
-    crowded: bool = False
-    """Whether the last of them overwrite slots that the first still attend to (`append`)."""
     earlier_BMD: jax.Array | None = None
     """This layer's inputs to attention for the previous segment's tokens, which come first in `slots`."""
+
+    @property
+    def own_keys(self) -> bool:
+        """Whether self-attention attends to `tokens` alone."""
+        return self.slots is None
+
+    @property
+    def keys(self) -> Tokens:
+        """What self-attention attends to."""
+        return self.tokens if self.slots is None else self.slots
 
 
 class Kept(NamedTuple):
     """What a sublayer or block returns besides its output."""
 
     past: KeyValue | None = None
-    """`Context.past` with the keys and values of these tokens."""
+    """The cache of the layer with the keys and values of these tokens; None where nothing is written."""
     carried: Carried | None = None
     """What later layers may use."""
     penalty: jax.Array | float = 0.0

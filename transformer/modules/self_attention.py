@@ -12,7 +12,7 @@ from einops import rearrange
 from transformer.config.model import ModelConfig
 from transformer.config.parameters import FirstRow, Parameter
 from transformer.functional.biases import Placed
-from transformer.functional.cache import KeyValue, append
+from transformer.functional.cache import KeyValue
 from transformer.functional.convolution import convolve, convolve_slots
 from transformer.functional.earlier import latest
 from transformer.functional.masks import Mask, Tokens
@@ -53,18 +53,17 @@ class Attention(HeadAttention):
             for place, places in ((position.to_query, places_BS[:, -tokens.length :]), (position.to_key, places_BS))
         )
         q = self._placed(to_query, self.queries(q[:, -tokens.length :], tokens.positions))
-        memory, past, values = context.carried.memory, context.past, None
+        memory, past, values = context.carried.memory, None, None
         if config.carry.own_memory:
             k, v = self.memory(k, v, read.positions)
             k = self._with_features(self._placed(to_key, k), x_BSD, params)
             memory, past, values = self._remember(k, v, projected, context)
         assert memory is not None
-        keys = tokens if context.slots is None else context.slots
-        memory_seen, bias, rescored = self._scoring(q[..., : self.placed], memory, keys, context, params)
-        memory_seen, keys = config.reach.condense(memory_seen, keys, len(x_BLD), self.reach())
+        memory_seen, bias, rescored = self._scoring(q[..., : self.placed], memory, context, params)
+        memory_seen, keys = config.reach.condense(memory_seen, context.keys, len(x_BLD), self.reach())
         before = context.carried.scores if config.carry.takes == "scores" else None
         carried = None if before is None else functools.partial(config.carry.scores, before=before)
-        sides: dict[str, Any] = {"queries": tokens, "keys": keys, "own_keys": context.slots is None}
+        sides: dict[str, Any] = {"queries": tokens, "keys": keys, "own_keys": context.own_keys}
         how: dict[str, Any] = {"mask": self._mask(context), "bias": bias, "more_scores": (rescored, carried)}
         out, scores = self.attend(x_BLD, q, memory_seen, **sides, **how, key=key)
         earlier = None if context.earlier_BMD is None else latest(x_BSD, context.earlier_BMD.shape[1])
@@ -74,8 +73,7 @@ class Attention(HeadAttention):
         """All that keys and values are made of here."""
         if context.earlier_BMD is None:
             return x_BLD, context.tokens
-        assert context.slots is not None
-        return jnp.concatenate([context.earlier_BMD, x_BLD], 1), context.slots
+        return jnp.concatenate([context.earlier_BMD, x_BLD], 1), context.keys
 
     def _mask(self, context: Context) -> Mask | None:
         """The mask of the stack where this layer's reach allows."""
@@ -90,9 +88,9 @@ class Attention(HeadAttention):
         features = rearrange(features_BSH, "b s (g r) -> b s g r", g=k_BSGK.shape[2])
         return jnp.concatenate([k_BSGK, features.astype(k_BSGK.dtype)], -1)
 
-    def _scoring(self, q_BLHK: jax.Array, memory: KeyValue, keys: Tokens, context: Context, params):
+    def _scoring(self, q_BLHK: jax.Array, memory: KeyValue, context: Context, params):
         """The memory as it is compared, the bias of the scores, and a function of them, where the position has one."""
-        position, tokens, in_slots = self.config.position, context.tokens, context.slots is not None
+        position, tokens, keys, in_slots = self.config.position, context.tokens, context.keys, not context.own_keys
         score = None
         if position.rescores:
             score = position.score(q_BLHK.astype(jnp.float32) * self.factor(), tokens, keys, in_slots, params)
@@ -108,19 +106,16 @@ class Attention(HeadAttention):
         self, parts: list[jax.Array], context: Context, read: Tokens
     ) -> tuple[list[jax.Array], jax.Array | None]:
         """Queries, keys and values of the tokens and those before them, and what the past keeps for the next ones."""
-        kernel, tokens = self.convolution().get("kernel"), context.tokens
+        kernel = self.convolution().get("kernel")
         if kernel is None:
             return parts, None
         joined, kept = jnp.concatenate(parts, -1), None
-        if context.past is None:
+        if context.writing is None:
             mixed = convolve(joined, kernel, read)
         else:
-            assert context.past.projected_BSX is not None
-            assert context.slots is not None
-            assert context.slot_places is not None
-            places, crowded = context.slot_places, context.crowded
-            seen, kept = append(context.past.projected_BSX, joined, places, axis=1, crowded=crowded)
-            mixed = convolve_slots(seen, kernel, tokens, context.slots)
+            assert context.writing.past.projected_BSX is not None
+            seen, kept = context.writing.append(context.writing.past.projected_BSX, joined, axis=1)
+            mixed = convolve_slots(seen, kernel, context.tokens, context.keys)
         return jnp.split(mixed, np.cumsum([part.shape[-1] for part in parts])[:-1], -1), kept
 
     def _placed(self, place: Callable[[jax.Array], jax.Array], x_BLHK: jax.Array) -> jax.Array:
@@ -137,11 +132,9 @@ class Attention(HeadAttention):
         if context.carried.values is not None:
             first = jnp.where(context.first, v_BSGK, context.carried.values)
         own = self.config.carry.values(v_BSGK, first, self.carry())
-        memory, past = in_order(k_BSGK, own), context.past
-        if past is None:
+        memory, writing = in_order(k_BSGK, own), context.writing
+        if writing is None:
             return memory, None, first
-        assert context.slot_places is not None
-        places, crowded = context.slot_places, context.crowded
-        keys_seen, keys_kept = append(past.keys_XKS, memory.keys_XKS, places, axis=2, crowded=crowded)
-        values_seen, values_kept = append(past.values_XSK, memory.values_XSK, places, axis=1, crowded=crowded)
+        keys_seen, keys_kept = writing.append(writing.past.keys_XKS, memory.keys_XKS, axis=2)
+        values_seen, values_kept = writing.append(writing.past.values_XSK, memory.values_XSK, axis=1)
         return KeyValue(keys_seen, values_seen), KeyValue(keys_kept, values_kept, projected), first

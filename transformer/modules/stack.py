@@ -9,7 +9,7 @@ from flax import nnx
 
 from transformer.config.implementations import Body, Layers
 from transformer.functional.names import scope
-from transformer.modules.context import Carried
+from transformer.modules.context import Carried, Context
 
 ALL = slice(None)
 
@@ -83,15 +83,16 @@ class Stack(nnx.Module):
         self,
         x: Any,
         *,
+        context: Context,
         key: jax.Array | None,
         layers: slice = ALL,
         earlier_NBMD: jax.Array | None = None,
-        **kwargs,
     ) -> tuple[Any, jax.Array, jax.Array | None]:
         """(output of the last layer, sum of all penalties, segment memory for the next segment).
 
-        Each layer is called with `kwargs`, its number, its own key below `key` and its part of the segment memory
-        `earlier_NBMD`. `layers` are those that are run, whole turns of all kinds.
+        Each layer is called with its number, its own key below `key`, and the context with what the layers before it
+        hand on and its part of the segment memory `earlier_NBMD`. `layers` are those that are run, whole turns of
+        all kinds.
         """
         first, end, _ = layers.indices(self.num_layers)
         period = len(self.kinds)
@@ -106,11 +107,12 @@ class Stack(nnx.Module):
             for kind, graphdef in enumerate(graphdefs):
                 layer = first + turn.number * period + kind
                 layer_key = None if key is None else jax.random.fold_in(key, layer)
-                more = {} if turn.earlier is None else {"earlier_BMD": turn.earlier[kind]}
+                earlier_BMD = None if turn.earlier is None else turn.earlier[kind]
+                own = context._replace(carried=state.carried, first=layer == 0, earlier_BMD=earlier_BMD)
                 # `analysis.activations` and `analysis.breakdown` read the layers' numbers off this name.
                 with scope(f"blocks[{first + kind}::{period}]"):
                     block = nnx.merge(graphdef, turn.values[kind])
-                    x, kept = block(state.x, carried=state.carried, layer=layer, key=layer_key, **kwargs, **more)
+                    x, kept = block(state.x, context=own, layer=layer, key=layer_key)
                 penalty = state.penalty + jnp.asarray(kept.penalty, jnp.float32)
                 state = _State(x, penalty, self._kept(kept.carried))
                 after.append(kept.earlier_BMD)

@@ -1,6 +1,7 @@
 """What all models share: positions, a stack of blocks, a final norm."""
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +17,7 @@ from transformer.functional.earlier import Earlier, nothing_earlier
 from transformer.functional.masks import Causal, Full, Mask, Padding, Segment, Tokens
 from transformer.functional.names import named, scope
 from transformer.modules.block import Block
-from transformer.modules.context import Carried, Context, Memory
+from transformer.modules.context import Carried, Context, Memory, Writing
 from transformer.modules.norm import NormLayer
 from transformer.modules.parameter import Parameters, at, below
 from transformer.modules.stack import Stack
@@ -188,12 +189,12 @@ class Transformer(nnx.Module):
         # With more new tokens than spare slots, the last would overwrite keys that the first still attends to.
         crowded = self.is_ring(cache.capacity) and tokens.length > cache.capacity - (self.span or 0) + 1
         slots, after = append_tokens(cache.tokens, tokens, places, crowded=crowded)
-        slotted = {"slots": slots, "slot_places": places, "crowded": crowded}
-        context = Context(tokens, self.mask_of(slots), self.position(), **slotted)
         if self.config.resolution.whole:
-            x_BLD, layers = self._next_states(x_BLD, cache, context, blocks)
+            context = Context(tokens, self.mask_of(slots), self.position(), slots=slots)
+            write = functools.partial(Writing, new_slots=places, crowded=crowded)
+            x_BLD, layers = self._next_states(x_BLD, cache, context, write, blocks)
         else:
-            x_BLD, layers = self._read_again(x_BLD, cache, context)
+            x_BLD, layers = self._read_again(x_BLD, cache, tokens, slots, places)
         next_position_B = cache.next_position_B + steps_BL[:, -1]
         written = None if cache.written is None else cache.written + x_BLD.shape[1]
         if not self.is_ring(cache.capacity):
@@ -201,20 +202,25 @@ class Transformer(nnx.Module):
             x_BLD = jnp.where(filled > cache.capacity, jnp.asarray(jnp.nan, x_BLD.dtype), x_BLD)
         return x_BLD, cache._replace(layers=layers, tokens=after, written=written, next_position_B=next_position_B)
 
-    def _read_again(self, x_BLD: jax.Array, cache: Cache, context: Context) -> tuple[jax.Array, tuple[jax.Array]]:
+    def _read_again(
+        self, x_BLD: jax.Array, cache: Cache, tokens: Tokens, slots: Tokens, new_slots: jax.Array
+    ) -> tuple[jax.Array, tuple[jax.Array]]:
         """(states of the new tokens, embedded tokens with the new ones); all tokens are read again from the first."""
-        assert context.slot_places is not None
-        assert context.slots is not None
         (embedded_BSD,) = cache.layers
         assert isinstance(embedded_BSD, jax.Array)
-        embedded_BSD, _ = append(embedded_BSD, x_BLD, context.slot_places, axis=1, crowded=False)
+        embedded_BSD, _ = append(embedded_BSD, x_BLD, new_slots, axis=1, crowded=False)
         # A token lies in the slot of its position.
-        states_BSD, _ = self.transform(embedded_BSD, Tokens.at(context.slots.indices, valid=context.slots.valid))
-        places_BL = jnp.minimum(context.tokens.positions, cache.capacity - 1)
+        states_BSD, _ = self.transform(embedded_BSD, Tokens.at(slots.indices, valid=slots.valid))
+        places_BL = jnp.minimum(tokens.positions, cache.capacity - 1)
         return jnp.take_along_axis(states_BSD, places_BL[..., None], 1), (embedded_BSD,)
 
     def _next_states(
-        self, x_BLD: jax.Array, cache: Cache, context: Context, blocks: Sequence[nnx.Module] | None
+        self,
+        x_BLD: jax.Array,
+        cache: Cache,
+        context: Context,
+        write: Callable[[KeyValue], Writing],
+        blocks: Sequence[nnx.Module] | None,
     ) -> tuple[jax.Array, tuple[KeyValue | None, ...]]:
         """(states of the new tokens, keys and values of each layer with theirs)."""
         stream, carried, layers = self._start(x_BLD, context.tokens), Carried(), []
@@ -222,9 +228,10 @@ class Transformer(nnx.Module):
             memory = Memory(cache.memory_tokens, keys_values=cache.memory[i]) if cache.memory_tokens else None
             past = cache.layers[i]
             assert not isinstance(past, jax.Array)
-            own = context._replace(memory=memory, past=past)
+            writing = None if past is None else write(past)
+            own = context._replace(memory=memory, writing=writing, carried=carried, first=i == 0)
             with scope(f"blocks.{i}"):
-                stream, kept = block(stream, context=own, carried=carried, layer=i, key=None)
+                stream, kept = block(stream, context=own, layer=i, key=None)
             carried = kept.carried
             layers.append(past if kept.past is None else kept.past)
         return self._end(stream, context.tokens.valid), tuple(layers)
