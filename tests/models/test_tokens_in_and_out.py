@@ -98,11 +98,11 @@ def test_sines_before_cosines():
         (ModelConfig, {"readout": DenseReadout(norm=SequenceLayerNorm())}, "whole sequences"),
         (ModelConfig, {"token_types": 0}, "token_types: 0 is not a positive"),
         (EncoderDecoderConfig, {"token_types": 2}, "token_types: an encoder-decoder"),
-        (ClassifierConfig, {"output_bias": True}, "output_bias: it is of logits of tokens"),
-        (VisionConfig, {"token_types": 2}, "token_types: it is of tokens"),
-        (VisionConfig, {"embedding_dim": 4}, "embedding_dim: it is of tokens"),
-        (PatchConfig, {"unit_embeddings": True}, "unit_embeddings: it is of tokens"),
-        (PatchConfig, {"scale_embeddings": True}, "scale_embeddings: it is of tokens"),
+        (ClassifierConfig, {"output_bias": True}, "output_bias: it applies to logits of tokens"),
+        (VisionConfig, {"token_types": 2}, "token_types: it applies to tokens"),
+        (VisionConfig, {"embedding_dim": 4}, "embedding_dim: it applies to tokens"),
+        (PatchConfig, {"unit_embeddings": True}, "unit_embeddings: it applies to tokens"),
+        (PatchConfig, {"scale_embeddings": True}, "scale_embeddings: it applies to tokens"),
     ],
 )
 def test_what_has_no_place_is_refused(kind, changes, match):

@@ -233,7 +233,7 @@ REFUSED = {
     "model.qk_norm: queries and keys of latent": {"heads": LatentHeads(), "qk_norm": RMSNorm()},
     "model.num_kv_heads: in latent": {"heads": LatentHeads(), "num_kv_heads": 1},
     "model.position: contextual": {"position": Contextual(), "causal": False},
-    "model.reach: what linformer": {"reach": Linformer()},
+    "model.reach: linformer": {"reach": Linformer()},
     "model.reach: the mixtures": {"reach": Linformer(), "causal": False, "position": ALiBi()},
 }
 

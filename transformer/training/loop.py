@@ -158,7 +158,8 @@ class _Run:
                     self.save(state, end)
                 if stop and end < self.config.steps:
                     raise Interrupted(
-                        f"step {end} is saved in {self.workdir}; start it again to continue, a command with --resume"
+                        f"step {end} is saved in {self.workdir}; the same command with --resume continues, or "
+                        "when_not_empty='resume'"
                     )
             sums = self.evaluate(state, self.config.steps)
         loss = mean_loss(sums)
