@@ -69,7 +69,7 @@ def test_a_group_that_would_take_all_matrices_is_refused(config):
     specs = pure.specs(pure.abstract(lambda key: build(config.model, key=key)))
     for one in (config, beside):
         make_optimizer(one.replace(mup(one, BASE)).optimizer, config.steps, specs)
-    with pytest.raises(ConfigError, match=r"'\*blocks\*.kernel' takes all that '\*query.kernel' fits"):
+    with pytest.raises(ConfigError, match=r"'\*blocks\*.kernel' matches all that '\*query.kernel' does"):
         make_optimizer(against.replace(mup(against, BASE)).optimizer, config.steps, specs)
 
 
