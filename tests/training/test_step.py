@@ -13,7 +13,7 @@ from transformer.config.rules import Adafactor, Muon
 from transformer.config.run import Replica
 from transformer.models import pure
 from transformer.models.language_model import LanguageModel
-from transformer.training.optimizer import make_optimizer, stack_numbers
+from transformer.training.optimizer import Numbers, make_optimizer, stack_numbers
 from transformer.training.step import create_train_state, make_train_step
 
 
@@ -49,6 +49,18 @@ def test_accumulation_does_not_change_the_gradient(config, batch, smoothing):
         results.append((state.params, metrics))
     chex.assert_trees_all_close(results[0], results[1], rtol=1e-5, atol=1e-6)
     chex.assert_trees_all_close(results[0], results[2], rtol=1e-5, atol=1e-6)
+
+
+def test_a_state_of_ones_own_is_donated_and_compiled_for_once(config, batch):
+    """As the README begins: plain numbers, and no array in the state twice."""
+    params, apply = pure.split(build(config)(jax.random.key(0)))
+    optimizer = make_optimizer(config.optimizer, config.steps, pure.specs(build(config)(jax.random.key(0))))
+    state = create_train_state(params, optimizer, Numbers(3e-4, 0.1, 100.0), jax.random.key(1))
+    step = jax.jit(make_train_step(apply, NextToken(), optimizer), donate_argnums=0)
+    for _ in range(2):
+        state, _ = step(state, batch)
+    assert int(state.step) == 2
+    assert step._cache_size() == 1
 
 
 def test_padding_does_not_change_the_gradient(config, batch):

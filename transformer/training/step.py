@@ -79,8 +79,11 @@ def create_train_state(
       earlier: for a model with a `memory_length`, whose batches each continue, row by row, the previous one:
         `apply(params, batch_size, method="beginning")`.
     """
-    none, average = jnp.int32(0), jax.tree.map(jnp.copy, params) if averaged else None
-    return TrainState(none, params, optimizer.init(params), key, numbers, jnp.int32(-1), none, average, earlier)
+    average = jax.tree.map(jnp.copy, params) if averaged else None
+    # No array is there twice: a step that is given the state to keep would refuse it.
+    step, diverged_at, skipped = jnp.int32(0), jnp.int32(-1), jnp.int32(0)
+    numbers = jax.tree.map(lambda number: jnp.asarray(number, jnp.float32), numbers)
+    return TrainState(step, params, optimizer.init(params), key, numbers, diverged_at, skipped, average, earlier)
 
 
 def make_train_step(
