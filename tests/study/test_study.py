@@ -209,7 +209,7 @@ def test_a_learning_rate_of_an_arm_is_refused_even_if_it_is_that_of_the_base(bas
 
 def test_what_is_matched_is_one_of_the_budgets(base):
     with pytest.raises(ConfigError, match="match: 'flop' is not"):
-        Study("norms", base, {"a": {}, "b": {}}, match="flop")  # pyright: ignore
+        Study("norms", base, {"a": {}, "b": {}}, match="flop")  # pyright: ignore[reportArgumentType] wrong on purpose
 
 
 @dataclass(frozen=True)

@@ -127,6 +127,22 @@ def test_a_choice_of_the_package_has_no_source(config):
     assert list(sources(config.replace({"model.norm": Twice()}))) == ["Twice"]
 
 
+def test_a_flag_of_a_variant_is_in_its_source_and_a_field_is_not():
+    def made(flag, default):
+        @dataclass(frozen=True)
+        class Flagged(Norm):
+            mixes_tokens = flag
+            factor: float = default
+
+            def __call__(self, x_BLD, params):
+                return x_BLD
+
+        return Flagged._source
+
+    assert made(False, 1.0) == made(False, 2.0)
+    assert made(False, 1.0) != made(True, 1.0)
+
+
 def test_seeds_of_the_best_learning_rate_are_those_that_count(config, corpus, tmp_path):
     outcome = train(config, grid(range(2), (1e-2, 1e-5)), corpus, tmp_path / "run")
     assert outcome.at_best_rate.tolist() == [True, True, False, False]
@@ -137,4 +153,4 @@ def test_seeds_of_the_best_learning_rate_are_those_that_count(config, corpus, tm
 
 def test_a_word_that_says_nothing_about_a_folder(config, corpus, tmp_path):
     with pytest.raises(ConfigError, match="when_not_empty: unknown value 'overwrit'; did you mean 'overwrite'"):
-        train(config, REPLICAS, corpus, tmp_path / "run", when_not_empty="overwrit")  # pyright: ignore
+        train(config, REPLICAS, corpus, tmp_path / "run", when_not_empty="overwrit")  # pyright: ignore[reportArgumentType] wrong on purpose

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from transformer.config.variant import ConfigError, Variant
+from transformer.config.variant import Variant, check_positive
 from transformer.config.weightings import SoftmaxWeighting, Weighting
 from transformer.functional.attention import Attended, attention
 from transformer.functional.chunked import chunked_attention
@@ -61,8 +61,7 @@ class Chunked(AttentionImplementation):
     forms_weights = False
 
     def __post_init__(self):
-        if self.block < 1:
-            raise ConfigError(f"chunked.block: {self.block} is not a positive number")
+        check_positive(self, "block")
 
     def computes(self, weighting):
         return weighting.online
@@ -103,8 +102,7 @@ class Recurrent(AttentionImplementation):
     recurrent = True
 
     def __post_init__(self):
-        if self.block < 1:
-            raise ConfigError(f"recurrent.block: {self.block} is not a positive number")
+        check_positive(self, "block")
 
     def computes(self, weighting):
         return weighting.linear

@@ -1,5 +1,6 @@
 """The source code of variants from outside the package, because an edited variant is a different choice."""
 
+import contextlib
 import hashlib
 import inspect
 from typing import Any
@@ -8,17 +9,20 @@ PACKAGE = __name__.partition(".")[0]
 
 
 def source_of(cls: type) -> str:
-    """The source of the functions a class defines; empty for a class of this package, or where it is not available."""
+    """The functions and plain class attributes a class defines, as text; empty for a class of this package.
+
+    Fields are left out: a config says them. So are functions typed into an interpreter, which have no source.
+    """
     if cls.__module__.partition(".")[0] == PACKAGE:
         return ""
-    texts = []
-    for value in vars(cls).values():
+    texts, fields = [], inspect.get_annotations(cls)
+    for name, value in vars(cls).items():
         function = getattr(value, "fget", None) or getattr(value, "__func__", value)
         if inspect.isfunction(function):
-            try:
+            with contextlib.suppress(OSError, TypeError):
                 texts.append(inspect.getsource(function))
-            except (OSError, TypeError):  # a class typed into an interpreter
-                continue
+        elif not name.startswith("_") and name not in fields:
+            texts.append(f"{name} = {value!r}\n")
     return "".join(texts)
 
 
