@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import tyro
 from rich.console import Console
 from rich.table import Table
@@ -135,7 +134,7 @@ def fitting(folder: str, model: ModelConfig) -> Params:
 
 def conclude(arms: dict[str, Outcome], workdir: Path) -> None:
     """Show both arms at their best learning rates, draw their curves, and write result.json and the model."""
-    from transformer.study.figures import plot_curves, read_curves  # loaded late: matplotlib
+    from transformer.analysis.plots import loss_curves  # loaded late: matplotlib
     from transformer.study.statistics import mean_interval
 
     kept = keep(arms["pretrained"])
@@ -144,18 +143,22 @@ def conclude(arms: dict[str, Outcome], workdir: Path) -> None:
     table = Table("", "learning rate", "validation loss", "accuracy")
     curves, result = {}, {}
     for arm, trained in arms.items():
-        rate, best = best_rate(trained)
-        healthy = [i for i in best if trained.healthy[i]]
-        losses, accuracies = trained.validation_loss[healthy], trained.accuracy[healthy]
-        curves[arm] = {i: c for i, c in read_curves(trained.workdir, "validation_loss").items() if i in best}
-        result[arm] = {"learning_rate": rate, "validation_loss": losses.tolist(), "accuracy": accuracies.tolist()}
-        result[arm]["curves"] = list(curves[arm].values())
-        result[arm]["diverged"] = len(best) - len(losses)
+        rate, best = trained.best_rate, trained.at_best_rate
+        losses, accuracies = trained.validation_loss[best], trained.accuracy[best]
+        steps_S, losses_RS = trained.curve("validation_loss")
+        curves[arm] = (steps_S, losses_RS[trained.learning_rates == rate])
+        result[arm] = {
+            "learning_rate": rate,
+            "validation_loss": losses.tolist(),
+            "accuracy": accuracies.tolist(),
+            "curves": {"steps": steps_S.tolist(), "validation_loss": losses_RS[best].tolist()},
+            "diverged": int((trained.learning_rates == rate).sum() - best.sum()),
+        }
         interval = f" [{', '.join(f'{end:.4f}' for end in mean_interval(losses))}]" if len(losses) > 1 else ""
         row = (f"{losses.mean():.4f}{interval}", f"{accuracies.mean():.4f}") if len(losses) else ("diverged", "")
         table.add_row(arm, f"{rate:g}", *row)
     simple = reference(arms["scratch"].config, arms["scratch"].data)
-    plot_curves(workdir / "curves.png", curves, simple, "validation loss")
+    loss_curves(curves, ylabel="validation loss", reference=simple).savefig(workdir / "curves.png", dpi=120)
     write_durably(workdir / "result.json", json.dumps(result, indent=1))
     if simple is not None:
         table.add_row(simple[0], "", f"{simple[1]:.4f}", "")
@@ -174,15 +177,6 @@ def keep(trained: Outcome) -> str:
     except ConfigError as error:
         return str(error)
     return f"the model is in {folder}"
-
-
-def best_rate(trained: Outcome) -> tuple[float, list[int]]:
-    """(learning rate with the lowest mean loss, its replicas); a diverged rate counts as the worst."""
-    rates = [replica.filled(trained.config.optimizer).learning_rate for replica in trained.replicas]
-    losses = np.nan_to_num(trained.validation_loss, nan=np.inf)
-    rate = min(dict.fromkeys(rates), key=lambda rate: losses[[r == rate for r in rates]].mean())
-    assert rate is not None
-    return rate, [i for i, own in enumerate(rates) if own == rate]
 
 
 if __name__ == "__main__":

@@ -133,7 +133,7 @@ def conclude(trained: Outcome, result: dict[str, Any], metric: str, sample: str)
         return
     write_durably(trained.workdir / "result.json", json.dumps(result, indent=1))
     write_durably(trained.workdir / "sample.txt", sample)
-    plot_run(trained.workdir, result)
+    plot_run(trained, result["reference"])
     title = f"{result['parameters']:,} parameters, {result['steps']} steps"
     table = Table("", "validation loss", metric.replace("_", " "), title=title)
     for r in result["replicas"]:

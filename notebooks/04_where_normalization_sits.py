@@ -21,7 +21,6 @@
 # - and test what this says about warm-up, with several seeds of each choice.
 
 # %%
-import json
 import tempfile
 from pathlib import Path
 
@@ -146,11 +145,9 @@ curves, final = {}, {}
 for name in ("post", "pre"):
     with tempfile.TemporaryDirectory() as folder:
         outcome = T.train(runs[name], replicas, corpus, Path(folder) / "run")
-        lines = [json.loads(line) for line in (Path(folder) / "run" / "metrics.jsonl").read_text().splitlines()]
-    table = [[line["loss"] for line in lines if line["replica"] == i and "loss" in line] for i in range(len(replicas))]
-    steps = sorted({line["step"] for line in lines})
+        steps, training_loss = outcome.curve("loss")
     for label, part in ((name, slice(SEEDS)), (f"{name}, warm-up", slice(SEEDS, None))):
-        curves[label] = (steps, np.array(table[part]))
+        curves[label] = (steps, training_loss[part])
         final[label] = outcome.validation_loss[part]
 T.loss_curves(curves, ylabel="training loss")
 

@@ -31,7 +31,6 @@ import numpy as np
 
 import transformer as T
 from transformer import runtime
-from transformer.study.figures import read_curves
 
 folder = Path(tempfile.mkdtemp())
 runtime.start()  # before the first array: each core becomes a device
@@ -100,11 +99,7 @@ print(f"{name}: {reference:.3f}")
 assert (outcome.validation_loss < 1.6).all()
 
 # %%
-curves = {
-    label: (steps, [[value for _, value in run] for run in runs.values()])
-    for label, quantity in (("training", "loss"), ("validation", "validation_loss"))
-    if (runs := read_curves(folder / "run", quantity)) and (steps := [step for step, _ in runs[0]])
-}
+curves = {"training": outcome.curve("loss"), "validation": outcome.curve("validation_loss")}
 T.loss_curves(curves, reference=(name, reference), ylabel="nats per character")
 
 # %% [markdown]

@@ -56,6 +56,15 @@ def test_a_file_of_bytes_is_scaled(tmp_path):
     assert (images.num_classes, images.source) == (5, path)
 
 
+def test_a_file_with_the_names_of_keras(tmp_path):
+    own = arrays()
+    keras = {"x_train": own["train_images"], "y_train": own["train_labels"]}
+    keras |= {"x_test": own["test_images"], "y_test": own["test_labels"]}
+    np.savez(tmp_path / "mnist.npz", **keras)
+    images = load_images(str(tmp_path / "mnist.npz"))
+    assert images.fingerprint == load_images(saved(tmp_path / "images.npz")).fingerprint
+
+
 def test_floats_and_channels_stay(tmp_path):
     shape = {part: np.random.default_rng(1).normal(size=(n, 4, 3, 2)) for part, n in (("train", 6), ("test", 2))}
     images = load_images(saved(tmp_path / "x.npz", train_images=shape["train"], test_images=shape["test"]))

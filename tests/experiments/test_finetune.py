@@ -92,7 +92,7 @@ def test_the_command(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "out" / "result.json").read_text())
-    assert [step for step, _ in result["pretrained"]["curves"][0]] == [1, 2]
+    assert result["pretrained"]["curves"]["steps"] == [1, 2]
     assert result["scratch"]["learning_rate"] == 1e-3
     assert (tmp_path / "out" / "curves.png").stat().st_size > 1000
     assert pretrained.load(tmp_path / "out" / "pretrained" / "model")[0] == config.replace(max_length=6)

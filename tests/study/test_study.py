@@ -227,3 +227,24 @@ def test_a_probe_of_another_size_is_named_and_nothing_is_stored(base, corpus, tm
         Study("probed", base, arms, seeds=seeds, probes=(OfAnotherSize(),)).run(tmp_path, data=corpus)
     report = Study("probed", base, arms, seeds=seeds, probes=(OfAnotherSize(2),)).run(tmp_path, data=corpus)
     assert [arm.probes["size"] for arm in report.arms] == [0.0, 0.0]
+
+
+@dataclass(frozen=True)
+class Told(Probe):
+    number: float = 1.0
+    label = "told"
+
+    def __call__(self, config, params, data):
+        return np.full(2, self.number)
+
+
+def test_a_probe_that_has_changed_measures_again(base, corpus, tmp_path):
+    study = Study("probed", base, {"a": {}, "b": {"model.norm": "rmsnorm"}}, seeds=2, probes=(Told(),))
+    assert study.run(tmp_path, data=corpus).arms[0].probes == {"told": 1.0}
+    other = dataclasses.replace(study, probes=(Told(2.0),))
+    assert other.run(tmp_path, data=corpus).arms[0].probes == {"told": 2.0}
+
+
+def test_two_probes_of_one_label_are_refused(base):
+    with pytest.raises(ConfigError, match="two probes are called 'told'"):
+        Study("probed", base, {"a": {}, "b": {}}, probes=(Told(), Told(2.0)))

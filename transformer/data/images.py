@@ -14,6 +14,8 @@ from transformer.config.variant import ConfigError, nearest
 from transformer.data.text import near
 
 NAMES = ("train_images", "train_labels", "test_images", "test_labels")
+KERAS_NAMES = ("x_train", "y_train", "x_test", "y_test")
+"""The same arrays in the files that come with Keras."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +40,10 @@ class Images:
 def load_images(path: str | None) -> Images:
     """The images of an .npz file or, without a path, the digits that come with scikit-learn.
 
-    The file holds `train_images`, `train_labels`, `test_images` and `test_labels`. Images are (N, H, W)
-    or (N, H, W, C): uint8 is divided by 255, floats stay as they are. The digits are 8×8×1 in [0, 1] in
-    their original order, the first 898 for training and the last 899 for testing.
+    The file holds `train_images`, `train_labels`, `test_images` and `test_labels`, or the same as `x_train`,
+    `y_train`, `x_test` and `y_test`. Images are (N, H, W) or (N, H, W, C): uint8 is divided by 255, floats stay as
+    they are. The digits are 8×8×1 in [0, 1] in their original order, the first 898 for training and the last 899 for
+    testing.
 
     Raises:
       ConfigError: the file or an array is missing or cannot be read; shapes do not fit each other; an
@@ -73,10 +76,11 @@ def _read(path: Path) -> dict[str, np.ndarray]:
     if not path.is_file() or not zipfile.is_zipfile(path):
         raise ConfigError(f"data.path: {path} is not an .npz file")
     with np.load(path, allow_pickle=False) as file:
-        if missing := [name for name in NAMES if name not in file]:
+        names = KERAS_NAMES if set(KERAS_NAMES) <= set(file.files) else NAMES
+        if missing := [name for name in names if name not in file]:
             raise ConfigError(f"data.path: {path} has no array {missing[0]!r}{nearest(missing[0], file.files)}")
         try:
-            return {name: file[name] for name in NAMES}
+            return {own: file[name] for own, name in zip(NAMES, names, strict=True)}
         except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
             raise ConfigError(f"data.path: cannot read {path}: {error}") from None
 

@@ -18,7 +18,8 @@ class ImageConfig(DataConfig):
     """Labelled images."""
 
     path: str | None = None
-    """An .npz with train_images, train_labels, test_images and test_labels; None: scikit-learn's digits."""
+    """An .npz with train_images, train_labels, test_images and test_labels, or x_train and so on; None: scikit-learn's
+    digits."""
     shift: float = 0.0
     """Largest random shift of a training image in each direction, in pixels; filled with zeros."""
     rotation: float = 0.0

@@ -4,7 +4,7 @@ import contextlib
 import json
 import traceback
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,14 @@ import numpy as np
 
 from transformer.analysis.counts import parameter_count, train_flops
 from transformer.config.mesh import AUTOMATIC, MeshConfig
-from transformer.config.run import Replica, RunConfig
-from transformer.config.variant import ConfigError
+from transformer.config.run import Replica, RunConfig, fingerprint
+from transformer.config.sources import sources
+from transformer.config.variant import ConfigError, to_json
 from transformer.data.dataset import Dataset
 from transformer.study.probes import Probe
 from transformer.training.checkpoint import write_durably
 from transformer.training.loop import train
+from transformer.training.metrics import finite
 from transformer.training.signals import Interrupted
 from transformer.training.workdir import CONFIG, identity, locked
 
@@ -46,6 +48,8 @@ class Result:
     """Share of held-out sequences with every label right."""
     probes: dict[str, list[float | None]]
     """Values of each replica, by the label of the probe."""
+    probe_hashes: dict[str, str] = field(default_factory=dict)
+    """sha256 of what each probe was when it measured them, by its label."""
 
 
 @dataclass(frozen=True)
@@ -72,34 +76,39 @@ class Cell:
         """The folder of the cell, named by that hash."""
         return self.cells / self.identity["sha256"][:16]
 
+    @cached_property
+    def probe_hashes(self) -> dict[str, str]:
+        """sha256 of each probe with its source, by its label: an edited probe measures again."""
+        return {p.label: fingerprint({"probe": to_json(p), "sources": sources(p)}) for p in self.probes}
+
     def result(self) -> Result | None:
-        """The result, or None where it or one of the probes is not computed yet."""
+        """The result, or None where it or one of the probes, as they are now, is not computed yet."""
         path = self.folder / "result.json"
         if not path.exists():
             return None
         result = Result(**json.loads(path.read_text()))
-        return result if {probe.label for probe in self.probes} <= result.probes.keys() else None
+        return result if self.probe_hashes.items() <= result.probe_hashes.items() else None
 
     def compute(self) -> None:
         """Train from the newest checkpoint, if there is one, measure, and write the result."""
         self.write_config()
         how: dict[str, Any] = {"when_not_empty": "resume", "title": self.title, "mesh": self.mesh}
         outcome = train(self.config, self.replicas, self.data, self.folder, **how)
-        rate = outcome.tokens_per_second
         result = Result(
-            validation_loss=_finite(outcome.validation_loss),
+            validation_loss=[finite(x) for x in outcome.validation_loss],
             diverged_at=[None if at < 0 else int(at) for at in outcome.diverged_at],
             seconds=outcome.seconds,
-            tokens_per_second=rate if np.isfinite(rate) else None,
+            tokens_per_second=finite(outcome.tokens_per_second),
             parameters=parameter_count(self.config.model),
             flops=train_flops(self.config.model),
-            exact_match=_finite(outcome.exact_match),
-            probes={probe.label: _finite(self._measured(probe, outcome.all_params)) for probe in self.probes},
+            exact_match=[finite(x) for x in outcome.exact_match],
+            probes={probe.label: self._measured(probe, outcome.all_params) for probe in self.probes},
+            probe_hashes=self.probe_hashes,
         )
         write_durably(self.folder / "result.json", json.dumps(asdict(result), indent=1))
 
-    def _measured(self, probe: Probe, params: Any) -> np.ndarray:
-        """The values of a probe, (R,).
+    def _measured(self, probe: Probe, params: Any) -> list[float | None]:
+        """The value of a probe for each run.
 
         Raises:
           ConfigError: the probe returns an array of another shape.
@@ -110,7 +119,7 @@ class Cell:
                 f"probe {probe}: it returns an array {values.shape}, and there are {len(self.replicas)} runs: "
                 f"({len(self.replicas)},)"
             )
-        return values
+        return [finite(x) for x in values]
 
     def write_config(self) -> None:
         """Write down which cell the folder holds."""
@@ -140,7 +149,3 @@ class Cell:
             return said
         (self.folder / ERROR).unlink(missing_ok=True)
         return None
-
-
-def _finite(values: np.ndarray) -> list[float | None]:
-    return [float(x) if np.isfinite(x) else None for x in values]

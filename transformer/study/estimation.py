@@ -9,7 +9,7 @@ import numpy as np
 
 from transformer.config.run import RunConfig
 from transformer.study.cell import Result
-from transformer.study.figures import Curves, read_curves
+from transformer.training.metrics import Curve, read_curve
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,10 @@ class ArmRuns:
         return {f"{rate:g}": mean(row) for rate, row in zip(self.learning_rates, self.losses, strict=True)}
 
     @property
-    def curves(self) -> Curves:
+    def curve(self) -> Curve:
         """Training loss of the estimation runs at the selected learning rate."""
-        seeds = self.losses.shape[1]
-        wanted = range(self.selected * seeds + self.num_selection_seeds, (self.selected + 1) * seeds)
-        return {run: curve for run, curve in read_curves(self.folder, "loss").items() if run in wanted}
+        steps_S, values_RS = read_curve(self.folder, "loss", self.losses.size)
+        return Curve(steps_S, values_RS.reshape(*self.losses.shape, -1)[self.selected, self.num_selection_seeds :])
 
     def estimate(self, numbers: Sequence[float | None]) -> float | None:
         """The mean of a number of each run, over the estimation runs that did not diverge."""

@@ -11,6 +11,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from transformer.analysis import plots
 from transformer.data.dataset import Dataset, reference
 from transformer.study import figures
 from transformer.study.estimation import ArmRuns, mean, sensitivity
@@ -26,6 +27,7 @@ from transformer.study.statistics import (
 )
 from transformer.training.checkpoint import write_durably
 from transformer.training.environment import environment
+from transformer.training.metrics import Curve, finite
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ class Report:
     config: dict[str, Any]
     data: dict[str, Any]
     environment: dict[str, Any]
-    curves: dict[str, figures.Curves]
+    curves: dict[str, Curve]
     """Training loss of the estimation runs at the selected learning rate, by arm."""
     failed: dict[str, str]
     """The errors of arms that could not be computed, by name."""
@@ -143,14 +145,15 @@ class Report:
         """The report without its curves, with null for numbers that are not finite."""
         data = asdict(replace(self, curves={}))
         del data["curves"]
-        return _finite(data)
+        return _finite_leaves(data)
 
     def write(self, workdir: Path) -> None:
         """Write report.json, report.md, forest.png, curves.png and learning_rates.png."""
         write_durably(workdir / "report.json", json.dumps(self.to_json(), indent=1))
         write_durably(workdir / "report.md", self.markdown())
         figures.plot_forest(workdir / "forest.png", self.arms, self.baseline, self.margin)
-        figures.plot_curves(workdir / "curves.png", self.curves, self.reference)
+        curves = plots.loss_curves(self.curves, ylabel="training loss", reference=self.reference)
+        curves.savefig(workdir / "curves.png", dpi=120)
         figures.plot_learning_rates(workdir / "learning_rates.png", self.arms)
 
 
@@ -223,7 +226,7 @@ def analyse(
         config=config,
         data={"source": data.source, "fingerprint": data.fingerprint},
         environment=environment(),
-        curves={arm: run.curves for arm, run in runs.items()},
+        curves={arm: run.curve for arm, run in runs.items()},
         failed=dict(failed),
     )
 
@@ -264,10 +267,10 @@ def _arm_report(
     )
 
 
-def _finite(value: Any) -> Any:
+def _finite_leaves(value: Any) -> Any:
     """The value with None for NaN and infinity, which JSON lacks."""
     if isinstance(value, dict):
-        return {k: _finite(v) for k, v in value.items()}
+        return {k: _finite_leaves(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(v) for v in value]
-    return None if isinstance(value, float) and not np.isfinite(value) else value
+        return [_finite_leaves(v) for v in value]
+    return finite(value) if isinstance(value, float) else value

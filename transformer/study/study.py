@@ -76,6 +76,9 @@ class Study:
             )
         check_type(self.match, budgets.Budget | None, f"study {self.name}: match")
         check_type(self.match_by, budgets.Knob, f"study {self.name}: match_by")
+        labels = [probe.label for probe in self.probes]
+        if same := [label for label in labels if labels.count(label) > 1]:
+            raise ConfigError(f"study {self.name}: two probes are called {same[0]!r}")
         if self.margin <= 0:
             raise ConfigError(f"study {self.name}: margin {self.margin} is not positive")
 

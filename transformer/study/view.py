@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from transformer.study.cell import Cell
+from transformer.training.metrics import METRICS
 
 SECONDS = 0.3
 """Seconds between refreshes."""
@@ -52,7 +53,7 @@ class View:
 def step_reached(folder: Path) -> int:
     """The last step in the metrics of a cell, which may be growing; 0 before the first."""
     try:
-        with (folder / "metrics.jsonl").open("rb") as file:
+        with (folder / METRICS).open("rb") as file:
             file.seek(max(0, file.seek(0, 2) - _TAIL))
             lines = file.read().split(b"\n")
     except FileNotFoundError:

@@ -1,7 +1,6 @@
 """Train, evaluate, log and checkpoint all replicas of a config in one folder."""
 
 import json
-import math
 import os
 import time
 import warnings
@@ -22,6 +21,7 @@ from transformer.models.pure import Params
 from transformer.training import checkpoint, hosts
 from transformer.training.checkpoint import CheckpointError
 from transformer.training.disk import writing
+from transformer.training.metrics import METRICS, finite
 from transformer.training.program import SHARED_BATCHES, Program, make_program
 from transformer.training.progress import Progress
 from transformer.training.signals import Interrupted, StopRequest
@@ -135,7 +135,7 @@ class _Run:
     @property
     def metrics_path(self) -> Path:
         """The file of metrics; processes that do not write have os.devnull."""
-        return self.workdir / "metrics.jsonl" if hosts.is_writer() else Path(os.devnull)
+        return self.workdir / METRICS if hosts.is_writer() else Path(os.devnull)
 
     def to_the_end(self) -> Outcome:
         state, done = self.restore_or_init()
@@ -247,7 +247,7 @@ class _Run:
                 raise ConfigError(f"observe: {taken[0]} is measured already; give it another name")
             values |= {"seconds": np.full(len(self.replicas), self.seconds()), **observed}
         lines = [
-            {"step": step, "replica": i} | {name: _finite(value[i]) for name, value in values.items()}
+            {"step": step, "replica": i} | {name: finite(value[i]) for name, value in values.items()}
             for i in range(len(self.replicas))
         ]
         self.log(lines)
@@ -266,8 +266,8 @@ class _Run:
             {
                 "step": end,
                 "replica": i,
-                "loss": _finite(loss[i].mean()),
-                "grad_norm": _finite(norm[i].mean()),
+                "loss": finite(loss[i].mean()),
+                "grad_norm": finite(norm[i].mean()),
                 "learning_rate": float(self.learning_rates[i, end - 1]),
                 **({"skipped": int(skipped[i])} if skipped[i] else {}),
             }
@@ -292,8 +292,3 @@ def is_multiple(step: int, of: int | None) -> bool:
 
 def _text(shape: Mapping[str, int]) -> str:
     return " × ".join(map(str, shape.values()))
-
-
-def _finite(value: float) -> float | None:
-    """The value, or None where it is not finite: JSON has no NaN."""
-    return float(value) if math.isfinite(value) else None

@@ -13,6 +13,7 @@ from transformer.config.sources import sources
 from transformer.config.variant import ConfigError, from_json
 from transformer.data.dataset import Dataset, load_data
 from transformer.training import checkpoint
+from transformer.training.metrics import read_metrics
 from transformer.training.program import make_program
 from transformer.training.trained import TrainedRun
 from transformer.training.workdir import CONFIG
@@ -69,16 +70,14 @@ def load_run(workdir: str | Path, mesh: MeshConfig = ONE_DEVICE) -> StoredRun:
         raise ConfigError(f"workdir: {workdir} has no checkpoint yet")
     state, notes = found
     step = notes["data"]["position"]
-    loss = _last_losses(workdir / "metrics.jsonl", len(replicas), step)
+    loss = _last_losses(workdir, len(replicas), step)
     loss[np.asarray(state.diverged_at) >= 0] = np.nan
     return StoredRun(workdir, config, replicas, state.evaluated, loss, step, notes["data"]["fingerprint"])
 
 
-def _last_losses(path: Path, count: int, step: int) -> np.ndarray:
+def _last_losses(workdir: Path, count: int, step: int) -> np.ndarray:
     losses = np.full(count, np.nan)
-    for line in path.read_text().rpartition("\n")[0].splitlines():  # the last line may be incomplete
-        entry = json.loads(line)
-        if "validation_loss" in entry and entry["step"] <= step:
-            value = entry["validation_loss"]
-            losses[entry["replica"]] = np.nan if value is None else value
+    for line in read_metrics(workdir):
+        if "validation_loss" in line and line["step"] <= step:
+            losses[line["replica"]] = line["validation_loss"]
     return losses

@@ -14,6 +14,7 @@ from transformer.config.variant import ConfigError
 from transformer.models.build import pure_model
 from transformer.models.pure import Apply, Params
 from transformer.training import hosts
+from transformer.training.metrics import Curve, read_curve
 
 
 @dataclass(frozen=True)
@@ -41,17 +42,26 @@ class TrainedRun:
         """(R,) whether a replica has a loss."""
         return np.isfinite(self.validation_loss)
 
+    @property
+    def learning_rates(self) -> np.ndarray:
+        """(R,) learning rate of each replica."""
+        return np.array([replica.filled(self.config.optimizer).learning_rate for replica in self.replicas])
+
     @functools.cached_property
-    def at_best_rate(self) -> np.ndarray:
-        """(R,) whether a replica is healthy and has the best learning rate: fewest diverged, then lowest mean loss."""
-        rates = np.array([replica.filled(self.config.optimizer).learning_rate for replica in self.replicas])
+    def best_rate(self) -> float:
+        """The learning rate with the fewest diverged replicas, and of those the one with the lowest mean loss."""
 
         def rank(rate):
-            losses = self.validation_loss[rates == rate]
+            losses = self.validation_loss[self.learning_rates == rate]
             healthy = losses[np.isfinite(losses)]
             return len(losses) - len(healthy), healthy.mean() if len(healthy) else np.inf
 
-        return self.healthy & (rates == min(np.unique(rates), key=rank))
+        return float(min(np.unique(self.learning_rates), key=rank))
+
+    @property
+    def at_best_rate(self) -> np.ndarray:
+        """(R,) whether a replica is healthy and has the best learning rate."""
+        return self.healthy & (self.learning_rates == self.best_rate)
 
     def params(self, replica: int | None = None) -> Params:
         """The parameters of a replica; None: of the one with the lowest loss, or of the first where none has a loss.
@@ -64,3 +74,13 @@ class TrainedRun:
         if not 0 <= replica < len(self.replicas):
             raise ConfigError(f"replica: {replica} of {self.workdir}, which has 0 to {len(self.replicas) - 1}")
         return jax.tree.map(lambda a: jnp.asarray(a[replica]), hosts.fetch(self.all_params))
+
+    def curve(self, name: str) -> Curve:
+        """A quantity of metrics.jsonl over the steps, such as "loss", "validation_loss" or "grad_norm".
+
+        `transformer.loss_curves` takes it.
+
+        Raises:
+          ConfigError: nothing of that name was measured.
+        """
+        return read_curve(self.workdir, name, len(self.replicas))

@@ -1,0 +1,37 @@
+import json
+
+import numpy as np
+import pytest
+
+from transformer.config.variant import ConfigError
+from transformer.training.metrics import METRICS, read_curve, read_metrics
+
+
+@pytest.fixture
+def workdir(tmp_path):
+    """Two replicas: the second diverges, and a line of it is being written."""
+    lines = [
+        {"step": 2, "replica": 0, "loss": 3.0},
+        {"step": 2, "replica": 1, "loss": 4.0},
+        {"step": 2, "replica": 0, "validation_loss": 2.5},
+        {"step": 4, "replica": 0, "loss": 2.0},
+        {"step": 4, "replica": 1, "loss": None},
+    ]
+    (tmp_path / METRICS).write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"step": 4, "repl')
+    return tmp_path
+
+
+def test_a_curve_has_a_row_for_each_replica_and_nan_where_it_has_no_value(workdir):
+    steps_S, values_RS = read_curve(workdir, "loss", 2)
+    np.testing.assert_array_equal(steps_S, [2, 4])
+    np.testing.assert_array_equal(values_RS, [[3, 2], [4, np.nan]])
+    np.testing.assert_array_equal(read_curve(workdir, "validation_loss", 2).values_RS, [[2.5], [np.nan]])
+
+
+def test_an_incomplete_line_is_left_out(workdir):
+    assert len(list(read_metrics(workdir))) == 5
+
+
+def test_what_was_not_measured_is_named(workdir):
+    with pytest.raises(ConfigError, match="no 'los'; did you mean 'loss'"):
+        read_curve(workdir, "los", 2)
