@@ -119,15 +119,15 @@ T.loss_curves(
 # %% [markdown]
 # ## Samples
 #
-# `T.load_run` reads a run back from its folder, now or next month: the model as a pure function, and the
-# parameters of the replica with the lowest loss, or of any other.
+# `T.load_run` reads a run back from its folder, now or next month: the model as a pure function, the
+# parameters of the replica with the lowest loss, or of any other, and the tokenizer.
 
 # %%
 run = T.load_run(folder / "run")
-params, apply = run.params(), run.apply
+params, apply, tokenizer = run.params(), run.apply, run.tokenizers["tokenizer"]
 
 prompt = "The function "
-prompts = jnp.asarray(corpus.tokenizer.encode(prompt))[None].repeat(16, 0)
+prompts = jnp.asarray(tokenizer.encode(prompt))[None].repeat(16, 0)
 strategies = {
     "greedy": T.Greedy(),
     "beam of 4": T.Beam(4),
@@ -143,7 +143,7 @@ for label, strategy in strategies.items():
     made = T.generate(apply, params, rows, num_tokens=150, strategy=strategy, key=jax.random.key(0))
     per_character[label] = float(made.log_probability_B.mean()) / 150
     print(f"{label}: {per_character[label]:.2f} nats per character")
-    print(f"   {prompt}{corpus.tokenizer.decode(np.asarray(made.tokens_BT[0]))!r}\n")
+    print(f"   {prompt}{tokenizer.decode(np.asarray(made.tokens_BT[0]))!r}\n")
 
 # %% [markdown]
 # The number is the log-probability of what was written, per character, under the model itself: the loss
@@ -171,7 +171,7 @@ assert abs(per_character["as it is"] - real) < abs(per_character["greedy"] - rea
 # %%
 sentence = "return the same value"
 tokens = jnp.asarray(corpus.validation_batches(config, 1)["tokens"][0, :, :-1])
-tokens = tokens.at[0, : len(sentence)].set(corpus.tokenizer.encode(sentence))
+tokens = tokens.at[0, : len(sentence)].set(tokenizer.encode(sentence))
 names = "blocks.*.attention.pattern"
 pattern = jax.jit(lambda *inputs: T.stacked(T.run_with_cache(apply, *inputs, names=names)[1], names))(params, tokens)
 print(pattern.shape)

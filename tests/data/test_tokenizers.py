@@ -9,7 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformer.config.tokenizers import BPE, SPECIAL, Byte, ByteBPE, Char, FromFile, Tokenization, Word, WordPiece
+from transformer.config.tokenizers import (
+    BPE,
+    SPECIAL,
+    Byte,
+    ByteBPE,
+    Char,
+    FromFile,
+    Symbols,
+    Tokenization,
+    Word,
+    WordPiece,
+)
 from transformer.config.variant import ConfigError
 from transformer.data.tokenizers import (
     END,
@@ -22,6 +33,7 @@ from transformer.data.tokenizers import (
     SymbolTokenizer,
     TrainedTokenizer,
     make_tokenizer,
+    read_tokenizer,
 )
 
 TEXTS = ["the cat sat on the mat", "a cat and a dog", "The end of the tale"]
@@ -115,7 +127,23 @@ def test_a_stored_tokenizer_is_never_trained_again(config, tmp_path):
     assert tokenizer.decode(tokenizer.encode("other text")) == "other text"
 
 
-def test_a_broken_definition_is_one_line():
+@pytest.mark.parametrize("config", [Byte(), Byte(special=True), Char(), Char(special=True), Symbols(), Word()], ids=str)
+def test_a_tokenizer_is_read_from_its_definition(config, tmp_path):
+    path = tmp_path / "tokenizer.json"
+    path.write_text(trained(config).definition, encoding="utf-8")
+    assert read_tokenizer(path) == trained(config)
+
+
+def test_a_tokenizer_of_another_kind_is_not_taken_for_a_trained_one(tmp_path):
+    path = tmp_path / "tokenizer.json"
+    path.write_text(trained(Char()).definition, encoding="utf-8")
+    assert trained(Word(), stored=path) == trained(Word())
+
+
+def test_a_broken_definition_is_one_line(tmp_path):
+    (tmp_path / "tokenizer.json").write_text("{nonsense")
+    with pytest.raises(ConfigError, match=r"cannot read .*tokenizer\.json"):
+        read_tokenizer(tmp_path / "tokenizer.json")
     pytest.importorskip("tokenizers")
     with pytest.raises(ConfigError, match="not a definition of the library tokenizers: "):
         TrainedTokenizer("{nonsense").encode("x")

@@ -30,6 +30,7 @@ def test_what_was_trained_is_what_is_loaded(config, corpus, tmp_path, changes):
     run = load_run(tmp_path / "run")
     assert (run.config, run.replicas, run.step) == (config, REPLICAS, config.steps)
     assert run.data.fingerprint == corpus.fingerprint
+    assert run.tokenizers == corpus.tokenizers
     chex.assert_trees_all_equal(run.all_params, outcome.all_params)
     np.testing.assert_array_equal(run.validation_loss, outcome.validation_loss)
     chex.assert_trees_all_equal(run.params(), run.params(int(outcome.validation_loss.argmin())))

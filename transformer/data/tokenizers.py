@@ -52,6 +52,11 @@ class Tokenizer(Protocol):
         """The tokenizer as JSON data, which identifies it."""
         ...
 
+    @property
+    def definition(self) -> str:
+        """The JSON text it is kept as in the folder of a run, which `read_tokenizer` reads."""
+        ...
+
 
 @dataclass(frozen=True)
 class ByteTokenizer:
@@ -73,6 +78,10 @@ class ByteTokenizer:
 
     def to_json(self) -> dict:
         return {"tokenizer": "byte"} | _flag(self.special)
+
+    @property
+    def definition(self) -> str:
+        return json.dumps(self.to_json())
 
 
 @dataclass(frozen=True)
@@ -106,6 +115,10 @@ class CharTokenizer:
 
     def to_json(self) -> dict:
         return {"tokenizer": "char", "characters": self.characters} | _flag(self.special)
+
+    @property
+    def definition(self) -> str:
+        return json.dumps(self.to_json())
 
 
 def _shift(special: bool) -> int:
@@ -161,6 +174,10 @@ class SymbolTokenizer:
 
     def to_json(self) -> dict:
         return {"tokenizer": "symbol", "symbols": list(self.symbols)}
+
+    @property
+    def definition(self) -> str:
+        return json.dumps(self.to_json())
 
     @functools.cached_property
     def _ids(self) -> dict[str, int]:
@@ -219,6 +236,30 @@ def _library() -> Any:
     return tokenizers
 
 
+def read_tokenizer(path: Path, around: bool = False) -> Tokenizer:
+    """The tokenizer of a file in the folder of a run.
+
+    Args:
+      path: its file, of our own or of the `tokenizers` library.
+      around: for a trained tokenizer, whether it puts its special tokens around a text.
+
+    Raises:
+      ConfigError: it cannot be read.
+    """
+    try:
+        definition = path.read_text(encoding="utf-8")
+        fields = json.loads(definition)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"tokenizer: cannot read {path}: {error}") from None
+    own = _OWN.get(fields.pop("tokenizer", None))
+    if own is None:
+        return TrainedTokenizer(definition, around)
+    return own(**{name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()})
+
+
+_OWN = {"byte": ByteTokenizer, "char": CharTokenizer, "symbol": SymbolTokenizer}
+
+
 @functools.singledispatch
 def make_tokenizer(config: Tokenization, texts: Sequence[str], stored: Path | None = None) -> Tokenizer:
     """The tokenizer of a config, trained on `texts` where it needs that.
@@ -229,8 +270,8 @@ def make_tokenizer(config: Tokenization, texts: Sequence[str], stored: Path | No
     Raises:
       ConfigError: the library is missing, `vocab_size` is too small for the texts, or the config has no rule.
     """
-    if stored is not None and stored.exists():
-        return TrainedTokenizer(stored.read_text(encoding="utf-8"))
+    if stored is not None and stored.exists() and isinstance(kept := read_tokenizer(stored), TrainedTokenizer):
+        return kept
     return TrainedTokenizer(_definition(config, texts))
 
 

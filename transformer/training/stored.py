@@ -10,8 +10,10 @@ import numpy as np
 from transformer.config.mesh import MeshConfig
 from transformer.config.run import Replica, RunConfig
 from transformer.config.sources import sources
+from transformer.config.tokenizers import FromFile
 from transformer.config.variant import ConfigError, from_json
 from transformer.data.dataset import Dataset, load_data
+from transformer.data.tokenizers import Tokenizer, read_tokenizer
 from transformer.training import checkpoint
 from transformer.training.metrics import read_metrics
 from transformer.training.program import make_program
@@ -41,6 +43,13 @@ class StoredRun(TrainedRun):
         if data.fingerprint != self.fingerprint:
             raise ConfigError(f"data: {data.source} is not what {self.workdir} was trained on")
         return data
+
+    @functools.cached_property
+    def tokenizers(self) -> dict[str, Tokenizer]:
+        """The tokenizers of that data, by the names they have there; they are kept in the folder."""
+        how = getattr(self.config.data, "tokenizer", None)
+        around = isinstance(how, FromFile) and how.special
+        return {path.stem: read_tokenizer(path, around) for path in sorted(self.workdir.glob("*tokenizer.json"))}
 
 
 def load_run(workdir: str | Path, mesh: MeshConfig = ONE_DEVICE) -> StoredRun:

@@ -19,7 +19,6 @@ from transformer.config.run import Replica, RunConfig, fingerprint
 from transformer.config.sources import sources
 from transformer.config.variant import ConfigError, check_type, to_json
 from transformer.data.dataset import Dataset, fingerprint_arrays
-from transformer.data.tokenizers import TrainedTokenizer
 from transformer.models.pure import Params
 from transformer.training.checkpoint import write_durably
 from transformer.training.environment import environment
@@ -169,9 +168,8 @@ def identity(
 
 
 def definitions(data: Dataset) -> dict[str, str]:
-    """The files of the tokenizers that were trained on the data, by name."""
-    trained = {name: t for name, t in data.tokenizers.items() if isinstance(t, TrainedTokenizer)}
-    return {f"{name}.json": tokenizer.definition for name, tokenizer in trained.items()}
+    """The files of the tokenizers of the data, by name."""
+    return {f"{name}.json": tokenizer.definition for name, tokenizer in data.tokenizers.items()}
 
 
 def _differences(stored: Any, wanted: Any, path: str = "") -> list[str]:
