@@ -318,7 +318,7 @@ def test_the_source_is_read_once(choices):
     def run(params, rest, tokens, sources, valid):
         cache = apply(params, 2, CAPACITY, sources, valid, method="start")
         pieces, after = read(apply, rest, cache, schedule)
-        return apply(params, sources, tokens, source_valid_BS=valid), pieces, (cache.memory, after.memory)
+        return apply(params, sources, tokens, source_valid_BS=valid), pieces, (cache.source, after.source)
 
     whole, pieces, (before, after) = quickly(run, params, rest, TOKENS, SOURCES, SOURCE_VALID)
     assert_pieces_are_the_whole(pieces, whole, schedule)

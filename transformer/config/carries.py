@@ -15,7 +15,7 @@ class Carry(Variant):
 
     takes: ClassVar[str | None] = None
     """The field of `transformer.modules.context.Carried` that it reads; None: nothing."""
-    own_memory: ClassVar[bool] = True
+    own_keys_values: ClassVar[bool] = True
     """Whether the layer makes keys and values of its own."""
 
     def parameters(self) -> dict[str, Parameter]:
@@ -72,5 +72,5 @@ class SharedKeyValues(Carry):
     """
 
     name = "keys_values"
-    takes = "memory"
-    own_memory = False
+    takes = "keys_values"
+    own_keys_values = False

@@ -74,16 +74,16 @@ def _check_pattern(config: "ModelConfig") -> None:
         raise ConfigError(f"model.pattern: {moving} changes positions in all layers alike; use it without a pattern")
     if positions and config.position not in (*positions, NoPosition()) and not config.position.enters_embedding():
         raise ConfigError(f"model.pattern: it sets position in every layer, so {config.position} would be unused")
-    if config.carries and not (layers[0].carry.own_memory and layers[0].block.attends):
+    if config.carries and not (layers[0].carry.own_keys_values and layers[0].block.attends):
         raise ConfigError(
             f"model.carry: the first layer, of {layers[0].carry} and {layers[0].block}, has nothing to pass on; "
             "use pattern(carry=[none, keys_values])"
         )
-    if "memory" in config.carries and any(layer.position.remembers for layer in layers):
+    if "keys_values" in config.carries and any(layer.position.remembers for layer in layers):
         raise ConfigError(
             f"model.carry: {config.position} keeps numbers with the keys of each layer, and some layers have no keys"
         )
-    if "memory" in config.carries and config.convolution is not None:
+    if "keys_values" in config.carries and config.convolution is not None:
         raise ConfigError("model.carry: layers without keys of their own keep nothing for model.convolution")
     for layer in layers:
         attend = any(other.block.attends for other in layers if other.position == layer.position)
@@ -199,7 +199,7 @@ def _check_heads(config: "ModelConfig") -> None:
     if not heads.shares_keys and config.num_kv_heads not in (None, config.num_heads):
         raise ConfigError(f"model.num_kv_heads: in {heads} all heads share one key, not {config.num_kv_heads}")
     whole = heads.placed_size(sizes) == heads.key_size(sizes)
-    if not whole and not config.carry.own_memory:
+    if not whole and not config.carry.own_keys_values:
         raise ConfigError(f"model.carry: {config.heads} makes keys and values in its own way; use plain heads")
     if not whole and config.qk_norm != NoNorm():
         raise ConfigError(f"model.qk_norm: queries and keys of {heads} are not projections alone; use none")

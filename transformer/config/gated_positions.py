@@ -33,7 +33,7 @@ class Forgetting(Position):
     def key_features(self, x_BLD, params):
         return jax.nn.log_sigmoid(x_BLD.astype(jnp.float32) @ params["forget"] + params["forget_bias"])
 
-    def memory_bias(self, features_BSH, queries, keys, in_slots):
+    def feature_bias(self, features_BSH, queries, keys, in_slots):
         features = features_BSH if keys.valid is None else features_BSH * keys.valid[..., None].astype(jnp.float32)
         if not in_slots:
             sums_BSH = jnp.cumsum(features, 1)

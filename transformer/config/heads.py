@@ -59,7 +59,7 @@ class Heads(Variant):
         """Number of attention maps of `num_heads` query heads; differential heads have two each."""
         return num_heads
 
-    def memory_heads(self, sizes: HeadSizes) -> int:
+    def kv_heads(self, sizes: HeadSizes) -> int:
         """Key-value heads in the cache."""
         return sizes.num_kv_heads
 
@@ -83,10 +83,10 @@ class Heads(Variant):
         """Queries (B, L, maps, key size)."""
         return rearrange(q_BLX, "b l (h k) -> b l h k", k=sizes.head_dim)
 
-    def memory(
+    def keys_values(
         self, k_BSX: jax.Array, v_BSX: jax.Array, positions_BS: jax.Array, sizes: HeadSizes, params: Params
     ) -> tuple[jax.Array, jax.Array]:
-        """Keys (B, S, memory heads, key size) and values (B, S, memory heads, value size)."""
+        """Keys (B, S, kv heads, key size) and values (B, S, kv heads, value size)."""
         k = rearrange(k_BSX, "b s (g k) -> b s g k", k=sizes.head_dim)
         return k, rearrange(v_BSX, "b s (g v) -> b s g v", v=sizes.value_dim)
 
@@ -121,7 +121,7 @@ class DifferentialHeads(Heads):
     def count(self, num_heads):
         return 2 * num_heads
 
-    def memory_heads(self, sizes):
+    def kv_heads(self, sizes):
         return 2 * sizes.num_kv_heads
 
     def key_size(self, sizes):
@@ -135,8 +135,8 @@ class DifferentialHeads(Heads):
     def queries(self, q_BLX, positions_BL, sizes, params):
         return self._halved(super().queries(q_BLX, positions_BL, sizes, params), sizes)
 
-    def memory(self, k_BSX, v_BSX, positions_BS, sizes, params):
-        k, v = super().memory(k_BSX, v_BSX, positions_BS, sizes, params)
+    def keys_values(self, k_BSX, v_BSX, positions_BS, sizes, params):
+        k, v = super().keys_values(k_BSX, v_BSX, positions_BS, sizes, params)
         return self._halved(k, sizes), repeat(v, "b s g v -> b s (g two) v", two=2)
 
     def _halved(self, x_BLHK: jax.Array, sizes: HeadSizes) -> jax.Array:
@@ -173,7 +173,7 @@ class LatentHeads(Heads):
     def widths(self, sizes):
         return {"query": sizes.num_heads * (self.rotary + sizes.head_dim), "key": self.rotary + self.rank, "value": 0}
 
-    def memory_heads(self, sizes):
+    def kv_heads(self, sizes):
         return 1
 
     def key_size(self, sizes):
@@ -201,7 +201,7 @@ class LatentHeads(Heads):
         latent = jnp.einsum("blhk,hrk->blhr", q[..., self.rotary :], params["keys"].astype(q.dtype))
         return jnp.concatenate([q[..., : self.rotary], latent], -1)
 
-    def memory(self, k_BSX, v_BSX, positions_BS, sizes, params):
+    def keys_values(self, k_BSX, v_BSX, positions_BS, sizes, params):
         latent = rms_norm(k_BSX[..., self.rotary :], scale_D=params["norm"])[:, :, None]
         return jnp.concatenate([k_BSX[:, :, None, : self.rotary], latent], -1), latent
 

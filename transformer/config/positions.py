@@ -39,7 +39,7 @@ class Position(Variant, abc.ABC):
     @property
     def biased(self) -> bool:
         """Whether it adds a bias to the scores or changes them."""
-        return self._defines("bias", "score", "memory_bias")
+        return self._defines("bias", "score", "feature_bias")
 
     @property
     def remembers(self) -> bool:
@@ -112,7 +112,7 @@ class Position(Variant, abc.ABC):
         return None
 
     def score(self, q_BLHK: jax.Array, queries: Tokens, keys: Tokens, in_slots: bool, params) -> ScoreFunction | None:
-        """A function of all scaled scores (B, G, H/G, L, S) before the bias, or None; `in_slots` as in `memory_bias`.
+        """A function of all scaled scores (B, G, H/G, L, S) before the bias, or None; `in_slots` as in `feature_bias`.
 
         The queries given here are already multiplied by the factor on q·k.
         """
@@ -122,13 +122,13 @@ class Position(Variant, abc.ABC):
         """Numbers of every token that are kept with its keys, (B, L, H) float32."""
         raise NotImplementedError(f"{self.name} remembers, and does not define key_features")
 
-    def memory_bias(self, features_BSH: jax.Array, queries: Tokens, keys: Tokens, in_slots: bool) -> Bias:
+    def feature_bias(self, features_BSH: jax.Array, queries: Tokens, keys: Tokens, in_slots: bool) -> Bias:
         """The bias added to the scaled scores, made of the kept numbers (`key_features`).
 
         `in_slots`: the keys lie in the slots of a cache, in any order, and the queries are among them; otherwise
         queries and keys are the same tokens in their order.
         """
-        raise NotImplementedError(f"{self.name} remembers, and does not define memory_bias")
+        raise NotImplementedError(f"{self.name} remembers, and does not define feature_bias")
 
 
 @dataclass(frozen=True)

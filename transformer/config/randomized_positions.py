@@ -99,5 +99,5 @@ class Randomized(Position):
     def key_features(self, x_BLD, params):
         return self.scheme.key_features(x_BLD, params)
 
-    def memory_bias(self, features_BSH, queries, keys, in_slots):
-        return self.scheme.memory_bias(features_BSH, queries, keys, in_slots)
+    def feature_bias(self, features_BSH, queries, keys, in_slots):
+        return self.scheme.feature_bias(features_BSH, queries, keys, in_slots)

@@ -51,10 +51,10 @@ class Reach(Variant):
         return None
 
     def condense(
-        self, memory: KeyValue, keys: Tokens, batch_size: int, params: dict[str, jax.Array]
+        self, keys_values: KeyValue, keys: Tokens, batch_size: int, params: dict[str, jax.Array]
     ) -> tuple[KeyValue, Tokens]:
         """What is attended to instead of the tokens' own keys and values, and its `Tokens`."""
-        return memory, keys
+        return keys_values, keys
 
 
 @dataclass(frozen=True)
@@ -219,10 +219,10 @@ class Linformer(Reach):
     def parameters(self):
         return dict.fromkeys(("keys", "values"), Parameter((self.length, self.rank), FanIn()))
 
-    def condense(self, memory, keys, batch_size, params):
+    def condense(self, keys_values, keys, batch_size, params):
         mixtures = {name: self._rows(table, keys) for name, table in params.items()}
-        keys_XKS = rearrange(memory.keys_XKS, "(b g) k s -> b g k s", b=batch_size)
-        values_XSK = rearrange(memory.values_XSK, "(b g) s k -> b g s k", b=batch_size)
+        keys_XKS = rearrange(keys_values.keys_XKS, "(b g) k s -> b g k s", b=batch_size)
+        values_XSK = rearrange(keys_values.values_XSK, "(b g) s k -> b g s k", b=batch_size)
         keys_XKR = jnp.einsum("bgks,bsr->bgkr", keys_XKS, mixtures["keys"].astype(keys_XKS.dtype))
         values_XRK = jnp.einsum("bgsk,bsr->bgrk", values_XSK, mixtures["values"].astype(values_XSK.dtype))
         mixed = KeyValue(rearrange(keys_XKR, "b g k r -> (b g) k r"), rearrange(values_XRK, "b g r k -> (b g) r k"))

@@ -57,7 +57,7 @@ class Synthesizer(Heads):
         q = rearrange(q_BLX, "b l (h k) -> b l h k", k=sizes.head_dim) * jnp.asarray(sizes.head_dim**-0.5, q_BLX.dtype)
         return jnp.concatenate([q, vectors], -1)
 
-    def memory(self, k_BSX, v_BSX, positions_BS, sizes, params):
+    def keys_values(self, k_BSX, v_BSX, positions_BS, sizes, params):
         v = rearrange(v_BSX, "b s (g v) -> b s g v", v=sizes.value_dim)
         vectors = self.vectors(positions_BS, sizes, params).astype(v.dtype)
         keys = jnp.broadcast_to(vectors, (*v.shape[:3], vectors.shape[-1]))

@@ -42,9 +42,9 @@ class Cache(NamedTuple):
     (`places_of`)."""
     next_position_B: jax.Array
     """(B,) position of each sequence's next token, int32."""
-    memory: tuple[KeyValue, ...] = ()
+    source: tuple[KeyValue, ...] = ()
     """Keys and values of the source, for each layer that attends to one."""
-    memory_tokens: Tokens | None = None
+    source_tokens: Tokens | None = None
     """Tokens of the source."""
 
     @property

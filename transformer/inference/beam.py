@@ -187,11 +187,11 @@ def _repeat_rows(cache: Cache, count: int) -> Cache:
         return repeat(a, "b ... -> (b w) ...", w=count)
 
     B = len(cache.next_position_B)
-    memory = jax.tree.map(lambda heads: _of_heads(again, heads, B), cache.memory)
-    memory_tokens = cache.memory_tokens
-    if memory_tokens is not None and memory_tokens.valid is not None:
-        memory_tokens = memory_tokens._replace(valid=again(memory_tokens.valid))
-    return _of_rows(again, cache)._replace(memory=memory, memory_tokens=memory_tokens)
+    source = jax.tree.map(lambda heads: _of_heads(again, heads, B), cache.source)
+    source_tokens = cache.source_tokens
+    if source_tokens is not None and source_tokens.valid is not None:
+        source_tokens = source_tokens._replace(valid=again(source_tokens.valid))
+    return _of_rows(again, cache)._replace(source=source, source_tokens=source_tokens)
 
 
 def _of_rows(function: Callable[[jax.Array], jax.Array], cache: Cache) -> Cache:

@@ -10,7 +10,7 @@ from transformer.config.architectures import EncoderDecoderConfig
 from transformer.functional.cache import Cache, Reader
 from transformer.functional.masks import Tokens
 from transformer.functional.names import scope
-from transformer.modules.context import Memory
+from transformer.modules.context import Source
 from transformer.modules.embedding import Embedding
 from transformer.modules.logits import Logits
 from transformer.modules.parameter import at, below
@@ -53,22 +53,22 @@ class EncoderDecoder(nnx.Module):
           key: turns dropout on.
           with_penalty: whether to also return what the layers add to the loss, a scalar.
         """
-        memory, penalty = self.encode(source_BS, source_valid_BS, key=below(key, "encoder"))
+        source, penalty = self.encode(source_BS, source_valid_BS, key=below(key, "encoder"))
         tokens, own = Tokens.at(jnp.arange(target_BL.shape[1]), valid=valid_BL), below(key, "decoder")
         with scope("decoder"):
-            x_BLD, more = self.decoder.transform(self.embedding(target_BL), tokens, memory=memory, key=own)
+            x_BLD, more = self.decoder.transform(self.embedding(target_BL), tokens, source=source, key=own)
         logits_BLV = self._logits(x_BLD)
         return (logits_BLV, penalty + more) if with_penalty else logits_BLV
 
     def encode(
         self, source_BS: jax.Array, source_valid_BS: jax.Array | None = None, *, key=None
-    ) -> tuple[Memory, jax.Array]:
+    ) -> tuple[Source, jax.Array]:
         """(states of the source, for the decoder; what the layers add to the loss)."""
         tokens = Tokens.at(jnp.arange(source_BS.shape[1]), valid=source_valid_BS)
         embedding = self.embedding if self.source_embedding is None else self.source_embedding
         with scope("encoder"):
             states_BSD, penalty = self.encoder.transform(embedding(source_BS), tokens, key=key)
-        return Memory(tokens, states_BSD), penalty
+        return Source(tokens, states_BSD), penalty
 
     def start(
         self,
@@ -83,10 +83,10 @@ class EncoderDecoder(nnx.Module):
 
         Keys and values of the source are computed here, once.
         """
-        memory, _ = self.encode(source_BS, source_valid_BS)
+        source, _ = self.encode(source_BS, source_valid_BS)
         cache = self.decoder.empty_cache(batch_size, capacity, ahead, self.embedding.dtype)
-        remembered = tuple(block.cross_attention.remember(memory.states_BSD) for block in self.decoder.blocks)  # pyright: ignore
-        return cache._replace(memory=remembered, memory_tokens=memory.tokens)
+        remembered = tuple(block.cross_attention.remember(source.states_BSD) for block in self.decoder.blocks)  # pyright: ignore
+        return cache._replace(source=remembered, source_tokens=source.tokens)
 
     def extend(
         self, tokens_BL: jax.Array, cache: Cache, *, valid_BL: jax.Array | None = None, blocks=None

@@ -27,10 +27,10 @@ from transformer.modules.parameter import Parameters, at
 class HeadAttention(nnx.Module):
     """What self- and cross-attention share: project, make heads, attend, gate, merge, project."""
 
-    def __init__(self, config: ModelConfig, *, own_memory: bool = True, key: jax.Array):
+    def __init__(self, config: ModelConfig, *, own_keys_values: bool = True, key: jax.Array):
         self.config, self.heads, self.sizes = config, config.heads, config.head_sizes
         D, (H, _, _, V) = config.d_model, self.sizes
-        widths = self.widths = self.heads.widths(self.sizes) | ({} if own_memory else {"key": 0, "value": 0})
+        widths = self.widths = self.heads.widths(self.sizes) | ({} if own_keys_values else {"key": 0, "value": 0})
         self.layer_of = {role: getattr(config.projection, role) if widths[role] else None for role in widths}
         for role in ("value", "key", "query"):
             if (name := self.layer_of[role]) is not None:
@@ -46,7 +46,7 @@ class HeadAttention(nnx.Module):
         self.out = Dense(H * V, D, **law, key=at(key, "out")) if config.merge.projected else None
         size = self.heads.key_size(self.sizes)
         self.query_norm = NormLayer(config.qk_norm, size, "query_norm", key=key)
-        self.key_norm = NormLayer(config.qk_norm if own_memory else NoNorm(), size, "key_norm", key=key)
+        self.key_norm = NormLayer(config.qk_norm if own_keys_values else NoNorm(), size, "key_norm", key=key)
         scale = config.scale.parameters(self.heads.compared_size(self.sizes))
         self.scale = Parameters(scale, key=at(key, "scale"))
         self.weighting = Parameters(config.weighting.parameters(self.heads.count(H)), key=at(key, "weighting"))
@@ -69,16 +69,16 @@ class HeadAttention(nnx.Module):
         """(B, L, maps, key size) of what was projected."""
         return self.query_norm(self.heads.queries(q_BLX, positions_BL, self.sizes, self.head_params()))
 
-    def memory(self, k_BSX: jax.Array, v_BSX: jax.Array, positions_BS: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def keys_values(self, k_BSX: jax.Array, v_BSX: jax.Array, positions_BS: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Keys and values of what was projected."""
-        k, v = self.heads.memory(k_BSX, v_BSX, positions_BS, self.sizes, self.head_params())
+        k, v = self.heads.keys_values(k_BSX, v_BSX, positions_BS, self.sizes, self.head_params())
         return self.key_norm(k), v
 
     def attend(
         self,
         x_BLD: jax.Array,
         q_BLHK: jax.Array,
-        memory: KeyValue,
+        keys_values: KeyValue,
         *,
         queries: Tokens,
         keys: Tokens,
@@ -88,7 +88,7 @@ class HeadAttention(nnx.Module):
         more_scores: Sequence[ScoreFunction | None] = (),
         key: jax.Array | None,
     ) -> tuple[jax.Array, jax.Array | None]:
-        """(B, L, D): what the queries find in the memory; and the scores, where they are formed.
+        """(B, L, D): what the queries find in the values; and the scores, where they are formed.
 
         `own_keys` is that of `AttentionImplementation`; `more_scores` are functions of scaled scores, applied after
         that of the config.
@@ -97,13 +97,13 @@ class HeadAttention(nnx.Module):
         if config.attention_dropout > 0 and key is not None:
             drop["drop_weights"] = functools.partial(dropout, rate=config.attention_dropout, key=key)
         scale, scales_bias = self.factor(), config.scale_bias or config.position.scaled
-        q_BLHK, heads = named(q_BLHK, "q"), memory.keys_XKS.shape[0] // len(x_BLD)
+        q_BLHK, heads = named(q_BLHK, "q"), keys_values.keys_XKS.shape[0] // len(x_BLD)
         # XLA cancels these transpositions against those of the attention function.
-        k_BSGK = rearrange(memory.keys_XKS, "(b g) k s -> b s g k", g=heads)
+        k_BSGK = rearrange(keys_values.keys_XKS, "(b g) k s -> b s g k", g=heads)
         attended = config.attention(
             config.weighting.features(q_BLHK),
             config.weighting.features(k_BSGK),
-            rearrange(memory.values_XSK, "(b g) s k -> b s g k", g=heads),
+            rearrange(keys_values.values_XSK, "(b g) s k -> b s g k", g=heads),
             queries=queries,
             keys=keys,
             own_keys=own_keys,
@@ -127,22 +127,22 @@ class HeadAttention(nnx.Module):
 class CrossAttention(HeadAttention):
     """Attention to a source: its positions and those of the target are not compared."""
 
-    def remember(self, memory_BSD: jax.Array) -> KeyValue:
+    def remember(self, states_BSD: jax.Array) -> KeyValue:
         """The keys and values of a source."""
-        k, v = self.project(memory_BSD, "key", "value")
-        return in_order(*self.memory(k, v, jnp.arange(memory_BSD.shape[1])[None]))
+        k, v = self.project(states_BSD, "key", "value")
+        return in_order(*self.keys_values(k, v, jnp.arange(states_BSD.shape[1])[None]))
 
     def __call__(self, x_BLD: jax.Array, *, context: Context, key: jax.Array | None = None) -> tuple[jax.Array, Kept]:
         """(B, L, D); a key turns dropout on."""
-        memory = context.memory
-        assert memory is not None
-        keys_values = memory.keys_values
+        source = context.source
+        assert source is not None
+        keys_values = source.keys_values
         if keys_values is None:
-            assert memory.states_BSD is not None
-            keys_values = self.remember(memory.states_BSD)
+            assert source.states_BSD is not None
+            keys_values = self.remember(source.states_BSD)
         (q,) = self.project(x_BLD, "query")
         q = self.queries(q, context.tokens.positions)
-        sides: dict[str, Any] = {"queries": context.tokens, "keys": memory.tokens, "own_keys": False}
+        sides: dict[str, Any] = {"queries": context.tokens, "keys": source.tokens, "own_keys": False}
         return self.attend(x_BLD, q, keys_values, **sides, mask=Padding(), bias=None, key=key)[0], Kept()
 
 

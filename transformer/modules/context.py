@@ -8,7 +8,7 @@ from transformer.functional.cache import KeyValue, append
 from transformer.functional.masks import Mask, Tokens
 
 
-class Memory(NamedTuple):
+class Source(NamedTuple):
     """The source that a decoder attends to: states, or the keys and values that were made of them."""
 
     tokens: Tokens
@@ -23,7 +23,7 @@ class Carried(NamedTuple):
     """`transformer.functional.attention.Attended.scores` of the previous layer."""
     values: jax.Array | None = None
     """(B, L, G, K) of the first layer."""
-    memory: KeyValue | None = None
+    keys_values: KeyValue | None = None
     """The keys and values that the previous layer attended to."""
 
 
@@ -53,7 +53,7 @@ class Context(NamedTuple):
     """Parameters of the positional scheme that all layers share."""
     places: jax.Array | None = None
     """What the positional scheme uses in place of positions 0, 1, …, where training randomizes them."""
-    memory: Memory | None = None
+    source: Source | None = None
     """The source of an encoder-decoder."""
     slots: Tokens | None = None
     """What self-attention attends to, where that is more than `tokens`: a cache, or an earlier segment."""

@@ -25,7 +25,7 @@ class Attention(HeadAttention):
     """Self-attention; key-value heads may be fewer than query heads."""
 
     def __init__(self, config: ModelConfig, *, key: jax.Array):
-        super().__init__(config, own_memory=config.carry.own_memory, key=key)
+        super().__init__(config, own_keys_values=config.carry.own_keys_values, key=key)
         self.placed, self.maps = self.heads.placed_size(self.sizes), self.heads.count(config.num_heads)
         own = config.position.layer_parameters(self.maps, self.placed, config.d_model)
         self.position = Parameters(own, key=at(key, "position"))
@@ -53,21 +53,21 @@ class Attention(HeadAttention):
             for place, places in ((position.to_query, places_BS[:, -tokens.length :]), (position.to_key, places_BS))
         )
         q = self._placed(to_query, self.queries(q[:, -tokens.length :], tokens.positions))
-        memory, past, values = context.carried.memory, None, None
-        if config.carry.own_memory:
-            k, v = self.memory(k, v, read.positions)
+        keys_values, past, values = context.carried.keys_values, None, None
+        if config.carry.own_keys_values:
+            k, v = self.keys_values(k, v, read.positions)
             k = self._with_features(self._placed(to_key, k), x_BSD, params)
-            memory, past, values = self._remember(k, v, projected, context)
-        assert memory is not None
-        memory_seen, bias, rescored = self._scoring(q[..., : self.placed], memory, context, params)
-        memory_seen, keys = config.reach.condense(memory_seen, context.keys, len(x_BLD), self.reach())
+            keys_values, past, values = self._remember(k, v, projected, context)
+        assert keys_values is not None
+        seen, bias, rescored = self._scoring(q[..., : self.placed], keys_values, context, params)
+        seen, keys = config.reach.condense(seen, context.keys, len(x_BLD), self.reach())
         before = context.carried.scores if config.carry.takes == "scores" else None
         carried = None if before is None else functools.partial(config.carry.scores, before=before)
         sides: dict[str, Any] = {"queries": tokens, "keys": keys, "own_keys": context.own_keys}
         how: dict[str, Any] = {"mask": self._mask(context), "bias": bias, "more_scores": (rescored, carried)}
-        out, scores = self.attend(x_BLD, q, memory_seen, **sides, **how, key=key)
+        out, scores = self.attend(x_BLD, q, seen, **sides, **how, key=key)
         earlier = None if context.earlier_BMD is None else latest(x_BSD, context.earlier_BMD.shape[1])
-        return out, Kept(past, Carried(scores, values, memory), earlier_BMD=earlier)
+        return out, Kept(past, Carried(scores, values, keys_values), earlier_BMD=earlier)
 
     def _with_earlier(self, x_BLD: jax.Array, context: Context) -> tuple[jax.Array, Tokens]:
         """All that keys and values are made of here."""
@@ -88,19 +88,19 @@ class Attention(HeadAttention):
         features = rearrange(features_BSH, "b s (g r) -> b s g r", g=k_BSGK.shape[2])
         return jnp.concatenate([k_BSGK, features.astype(k_BSGK.dtype)], -1)
 
-    def _scoring(self, q_BLHK: jax.Array, memory: KeyValue, context: Context, params):
-        """The memory as it is compared, the bias of the scores, and a function of them, where the position has one."""
+    def _scoring(self, q_BLHK: jax.Array, keys_values: KeyValue, context: Context, params):
+        """Keys and values as they are compared, and the bias and the function of scores that the position has."""
         position, tokens, keys, in_slots = self.config.position, context.tokens, context.keys, not context.own_keys
         score = None
         if position.rescores:
             score = position.score(q_BLHK.astype(jnp.float32) * self.factor(), tokens, keys, in_slots, params)
         if position.remembers:
-            bare, features = jnp.split(memory.keys_XKS, [self.heads.key_size(self.sizes)], 1)
+            bare, features = jnp.split(keys_values.keys_XKS, [self.heads.key_size(self.sizes)], 1)
             features_BSH = rearrange(features, "(b g) r s -> b s (g r)", b=len(q_BLHK)).astype(jnp.float32)
-            bias = position.memory_bias(features_BSH, tokens, keys, in_slots)
-            return memory._replace(keys_XKS=bare), bias, score
+            bias = position.feature_bias(features_BSH, tokens, keys, in_slots)
+            return keys_values._replace(keys_XKS=bare), bias, score
         bias = position.bias(q_BLHK, self.config.causal, params)
-        return memory, bias if bias is None or context.places is None else Placed(bias, context.places), score
+        return keys_values, bias if bias is None or context.places is None else Placed(bias, context.places), score
 
     def _convolved(
         self, parts: list[jax.Array], context: Context, read: Tokens
@@ -132,9 +132,9 @@ class Attention(HeadAttention):
         if context.carried.values is not None:
             first = jnp.where(context.first, v_BSGK, context.carried.values)
         own = self.config.carry.values(v_BSGK, first, self.carry())
-        memory, writing = in_order(k_BSGK, own), context.writing
+        keys_values, writing = in_order(k_BSGK, own), context.writing
         if writing is None:
-            return memory, None, first
-        keys_seen, keys_kept = writing.append(writing.past.keys_XKS, memory.keys_XKS, axis=2)
-        values_seen, values_kept = writing.append(writing.past.values_XSK, memory.values_XSK, axis=1)
+            return keys_values, None, first
+        keys_seen, keys_kept = writing.append(writing.past.keys_XKS, keys_values.keys_XKS, axis=2)
+        values_seen, values_kept = writing.append(writing.past.values_XSK, keys_values.values_XSK, axis=1)
         return KeyValue(keys_seen, values_seen), KeyValue(keys_kept, values_kept, projected), first

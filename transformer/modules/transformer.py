@@ -17,7 +17,7 @@ from transformer.functional.earlier import Earlier, nothing_earlier
 from transformer.functional.masks import Causal, Full, Mask, Padding, Segment, Tokens
 from transformer.functional.names import named, scope
 from transformer.modules.block import Block
-from transformer.modules.context import Carried, Context, Memory, Writing
+from transformer.modules.context import Carried, Context, Source, Writing
 from transformer.modules.norm import NormLayer
 from transformer.modules.parameter import Parameters, at, below
 from transformer.modules.stack import Stack
@@ -74,12 +74,12 @@ class Transformer(nnx.Module):
         return mask if tokens.segments is None else mask & Segment()
 
     def transform(
-        self, x_BLD: jax.Array, tokens: Tokens, *, mask: Mask | None = None, memory: Memory | None = None, key=None
+        self, x_BLD: jax.Array, tokens: Tokens, *, mask: Mask | None = None, source: Source | None = None, key=None
     ) -> tuple[jax.Array, jax.Array]:
         """(states (B, L, D) from embedded tokens (B, L, D), what the layers add to the loss)."""
         if mask is not None and not self.config.resolution.whole:
             raise ConfigError(f"model.resolution: {mask} is for tokens, and {self.config.resolution} has fewer")
-        context = Context(tokens, self.mask_of(tokens, mask), memory=memory)
+        context = Context(tokens, self.mask_of(tokens, mask), source=source)
         stream, penalty, _, _ = self._through_blocks(x_BLD, context, key=key)
         return self._end(stream, tokens.valid), penalty
 
@@ -225,11 +225,11 @@ class Transformer(nnx.Module):
         """(states of the new tokens, keys and values of each layer with theirs)."""
         stream, carried, layers = self._start(x_BLD, context.tokens), Carried(), []
         for i, block in enumerate(self.blocks if blocks is None else blocks):
-            memory = Memory(cache.memory_tokens, keys_values=cache.memory[i]) if cache.memory_tokens else None
+            source = Source(cache.source_tokens, keys_values=cache.source[i]) if cache.source_tokens else None
             past = cache.layers[i]
             assert not isinstance(past, jax.Array)
             writing = None if past is None else write(past)
-            own = context._replace(memory=memory, writing=writing, carried=carried, first=i == 0)
+            own = context._replace(source=source, writing=writing, carried=carried, first=i == 0)
             with scope(f"blocks.{i}"):
                 stream, kept = block(stream, context=own, layer=i, key=None)
             carried = kept.carried
@@ -239,10 +239,10 @@ class Transformer(nnx.Module):
 
 def _empty(layer: ModelConfig, batch_size: int, slots: int, dtype) -> KeyValue | None:
     """The empty slots of a layer; None where it has no keys and values of its own."""
-    if not layer.carry.own_memory:
+    if not layer.carry.own_keys_values:
         return None
     sizes, heads = layer.head_sizes, layer.heads
-    count = heads.memory_heads(sizes)
+    count = heads.kv_heads(sizes)
     size = heads.key_size(sizes) + layer.position.remembers * heads.count(sizes.num_heads) // count
     width = sum(heads.widths(sizes).values())
     return KeyValue(

@@ -34,8 +34,8 @@ Table = tuple[Shard, ...]
 ROLES: dict[str, tuple[str, ...]] = {
     "columns": ("*attention.query.kernel", "*attention.gate.kernel", "*feed_forward*.branches.*.kernel"),
     "columns_bias": ("*attention.query.bias", "*feed_forward*.branches.*.bias"),
-    "memory": ("*attention.key.kernel", "*attention.value.kernel"),
-    "memory_bias": ("*attention.key.bias", "*attention.value.bias"),
+    "kv": ("*attention.key.kernel", "*attention.value.kernel"),
+    "kv_bias": ("*attention.key.bias", "*attention.value.bias"),
     "rows": ("*attention.out.kernel", "*feed_forward*.out.kernel"),
     "vocabulary": ("*embedding.table", "output.table"),
     "experts_in": ("*feed_forward*.branches.[0-9]",),
@@ -79,7 +79,7 @@ DATA_PARALLEL: Table = (Shard("*"),)
 """Every device has all parameters."""
 FULLY_SHARDED: Table = table(
     columns=(DATA, None),
-    memory=(DATA, None),
+    kv=(DATA, None),
     rows=(None, DATA),
     vocabulary=(None, DATA),
     experts_in=(DATA, None),
@@ -89,8 +89,8 @@ FULLY_SHARDED: Table = table(
 TENSOR_PARALLEL: Table = table(
     columns=(None, MODEL),
     columns_bias=(MODEL,),
-    memory=(None, MODEL),
-    memory_bias=(MODEL,),
+    kv=(None, MODEL),
+    kv_bias=(MODEL,),
     rows=(MODEL, None),
     vocabulary=(MODEL, None),
     experts_in=(MODEL, None, None),
@@ -162,7 +162,7 @@ def parameter_axes(config: MeshConfig, model: ModelConfig, params: Params, mesh:
     for rule in config.rules:
         if not any(fnmatchcase(path, rule.pattern) for path in paths):
             raise ConfigError(f"mesh.rules: no parameter fits {rule.pattern!r}{nearest(rule.pattern, paths)}")
-    few = set(ROLES["memory"] + ROLES["memory_bias"]) if model.head_sizes.num_kv_heads % sizes[MODEL] else set()
+    few = set(ROLES["kv"] + ROLES["kv_bias"]) if model.head_sizes.num_kv_heads % sizes[MODEL] else set()
 
     def axes_of(path: str, shape: Sequence[int]) -> Axes:
         own = next((rule for rule in config.rules if fnmatchcase(path, rule.pattern)), None)
