@@ -29,10 +29,12 @@ import jax.numpy as jnp
 import numpy as np
 
 import transformer as T
+from transformer import runtime
 from transformer.analysis.activations import run_with_cache, stacked
 from transformer.study.statistics import compare_paired
 
 DEPTH, SEEDS, STEPS = 6, 4, 120
+runtime.start()  # before the first array: each core becomes a device
 
 # %% [markdown]
 # ## Four places

@@ -50,7 +50,8 @@ runtime.start()  # before the first array: each core becomes a device
 pairs = [(c, a) for c, a in scan_pairs() if not {"around", "thrice"} & set(c.split())]
 order = np.random.default_rng(0).permutation(len(pairs))
 (folder / "scan.tsv").write_text("".join(f"{pairs[i][0]}\t{pairs[i][1]}\n" for i in order))
-data = T.load_data(T.PairsConfig(source=str(folder / "scan.tsv"), validation_fraction=0.1, buckets=1))
+described = T.PairsConfig(source=str(folder / "scan.tsv"), validation_fraction=0.1, buckets=1)
+data = T.load_data(described)
 commands, references = data.test
 print(
     f"{len(pairs)} pairs, {len(commands)} of them held out, at most {max(len(a.split()) for a in references)} actions"
@@ -72,7 +73,8 @@ run = T.TranslationRun(
     ),
     optimizer=T.OptimizerConfig(rule=T.Muon(), learning_rate=1e-2, warmup_steps=50, weight_decay=0.01),
     batch_size=64,
-    steps=400,
+    data=described,
+    steps=200,
 )  # fmt: skip
 run = data.complete(run)
 outcome = T.train(run, T.grid(seeds=(0, 1)), data, folder / "run")

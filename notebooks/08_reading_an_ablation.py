@@ -47,7 +47,7 @@ runtime.start()  # before the first array: each core becomes a device
 base = T.preset("tiny").replace(
     {"model.d_model": 32, "model.num_heads": 2, "optimizer.rule": T.Muon(), "optimizer.warmup_steps": 20},
     steps=130,
-    steps_per_dispatch=30,
+    steps_per_dispatch=26,
 )
 RATES = (5e-3, 2e-2, 8e-2)
 study = T.Study(
