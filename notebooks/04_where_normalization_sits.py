@@ -53,7 +53,8 @@ runtime.start()  # before the first array: each core becomes a device
 # and several seeds. Under one seed the models share the values of every parameter that they have in common.
 
 # %%
-corpus = T.load_corpus(T.TextConfig(validation_fraction=0.02))
+text = T.TextConfig(validation_fraction=0.02)
+corpus = T.load_corpus(text)
 first = {
     "model.initializer": T.Xavier(),
     "model.scale_residual_init": False,
@@ -63,7 +64,7 @@ first = {
     "optimizer.clip_norm": None,
 }
 shape = T.ModelConfig(num_layers=DEPTH, d_model=32, num_heads=2, max_length=32, layers=T.Scanned())
-base = corpus.complete(T.RunConfig(model=shape, batch_size=8, steps=STEPS).replace(first))
+base = corpus.complete(T.RunConfig(model=shape, data=text, batch_size=8, steps=STEPS).replace(first))
 places = {"post": T.PostNorm(), "pre": T.PreNorm(), "peri": T.PeriNorm(), "none": T.NoNormResidual()}
 runs = {name: base.replace({"model.residual": place}) for name, place in places.items()}
 batch = corpus.train_batches(base, seed=0)[0]
