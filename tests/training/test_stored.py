@@ -13,11 +13,13 @@ from transformer.config.norms import Norm
 from transformer.config.rules import ScheduleFree
 from transformer.config.run import Replica, RunConfig, TextConfig, grid
 from transformer.config.sources import sources
+from transformer.config.tokenizers import FromFile, Word
 from transformer.config.variant import ConfigError
 from transformer.data.pairs import PairsConfig, TranslationRun
+from transformer.data.tokenizers import make_tokenizer
 from transformer.training.checkpoint import steps
 from transformer.training.loop import train
-from transformer.training.stored import load_run
+from transformer.training.stored import StoredRun, load_run
 
 REPLICAS = (Replica(seed=0), Replica(seed=1, learning_rate=1e-4))
 
@@ -37,6 +39,16 @@ def test_what_was_trained_is_what_is_loaded(config, corpus, tmp_path, changes):
     chex.assert_trees_all_equal(run.params(1), jax.tree.map(lambda a: a[1], outcome.all_params))
     tokens = corpus.validation_batches(config, 1)["tokens"][0, :, :-1]
     assert jax.jit(run.apply)(run.params(0), tokens).shape == (*tokens.shape, 4)
+
+
+def test_a_tokenizer_from_elsewhere_keeps_putting_tokens_around_a_text(config, tmp_path):
+    pytest.importorskip("tokenizers")
+    (tmp_path / "tokenizer.json").write_text(make_tokenizer(Word(), ["a word"]).definition)
+    for special in (False, True):
+        described = config.replace({"data": TextConfig(tokenizer=FromFile("gone.json", special=special))})
+        run = StoredRun(tmp_path, described, (), {}, np.zeros(0), 0, "")
+        assert run.tokenizers["tokenizer"] == make_tokenizer(described.data.tokenizer, (), tmp_path / "tokenizer.json")
+        assert run.tokenizers["tokenizer"].to_json().get("around", False) == special
 
 
 def test_the_folder_of_a_run_under_way_is_left_as_it_is(config, corpus, tmp_path):

@@ -1,5 +1,6 @@
 """Tokenizers: bytes, characters, a closed vocabulary, or pieces of words learned from texts."""
 
+import abc
 import functools
 import hashlib
 import json
@@ -58,8 +59,19 @@ class Tokenizer(Protocol):
         ...
 
 
+class _Untrained(abc.ABC):
+    """A tokenizer that its JSON data says whole."""
+
+    @abc.abstractmethod
+    def to_json(self) -> dict: ...
+
+    @property
+    def definition(self) -> str:
+        return json.dumps(self.to_json())
+
+
 @dataclass(frozen=True)
-class ByteTokenizer:
+class ByteTokenizer(_Untrained):
     """The UTF-8 bytes of a text."""
 
     special: bool = False
@@ -79,13 +91,9 @@ class ByteTokenizer:
     def to_json(self) -> dict:
         return {"tokenizer": "byte"} | _flag(self.special)
 
-    @property
-    def definition(self) -> str:
-        return json.dumps(self.to_json())
-
 
 @dataclass(frozen=True)
-class CharTokenizer:
+class CharTokenizer(_Untrained):
     """The characters of a text, numbered in the order of `characters`."""
 
     characters: str
@@ -116,10 +124,6 @@ class CharTokenizer:
     def to_json(self) -> dict:
         return {"tokenizer": "char", "characters": self.characters} | _flag(self.special)
 
-    @property
-    def definition(self) -> str:
-        return json.dumps(self.to_json())
-
 
 def _shift(special: bool) -> int:
     return len(SPECIAL) if special else 0
@@ -141,7 +145,7 @@ def _flag(special: bool) -> dict:
 
 
 @dataclass(frozen=True)
-class SymbolTokenizer:
+class SymbolTokenizer(_Untrained):
     """A closed vocabulary: the special tokens, then `symbols`; a text is symbols separated by spaces."""
 
     symbols: tuple[str, ...]
@@ -174,10 +178,6 @@ class SymbolTokenizer:
 
     def to_json(self) -> dict:
         return {"tokenizer": "symbol", "symbols": list(self.symbols)}
-
-    @property
-    def definition(self) -> str:
-        return json.dumps(self.to_json())
 
     @functools.cached_property
     def _ids(self) -> dict[str, int]:
@@ -293,10 +293,7 @@ def _(config: Symbols, texts: Sequence[str], stored: Path | None = None) -> Toke
 @make_tokenizer.register
 def _(config: FromFile, texts: Sequence[str], stored: Path | None = None) -> Tokenizer:
     path = Path(config.path) if stored is None or not stored.exists() else stored
-    try:
-        return TrainedTokenizer(path.read_text(encoding="utf-8"), config.special)
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"tokenizer: cannot read {path}: {error}") from None
+    return read_tokenizer(path, config.special)
 
 
 @functools.singledispatch

@@ -68,7 +68,7 @@ def train(
     """Train all replicas to the end, from the newest checkpoint where the run is resumed.
 
     The folder gets config.json, environment.json, metrics.jsonl (a line per replica at the end of
-    every dispatch) and checkpoints/. The same config, replicas, machine and library versions give
+    every dispatch), checkpoints/ and the tokenizers. The same config, replicas, machine and library versions give
     the same numbers bit for bit, however often the run was killed in between.
 
     Args:
