@@ -10,8 +10,9 @@ import numpy as np
 from transformer.config.architectures import EncoderDecoderConfig
 from transformer.models import pure
 from transformer.models.build import build
+from transformer.testing.evaluation import Evaluated
 from transformer.testing.properties import TOKENS, close, differ
-from transformer.testing.subject import LENGTH, NOW, compiled, drawn, shaken
+from transformer.testing.subject import LENGTH, NOW, drawn, shaken
 
 VALID = np.arange(LENGTH) < np.array([[LENGTH], [NOW]])
 """The second source is padded."""
@@ -42,7 +43,7 @@ class Pair:
             _, cached_LBV = jax.lax.scan(one, cache, target_BL.T)
             return logits_BLV, jnp.moveaxis(cached_LBV, 0, 1)
 
-        return functools.partial(compiled(run), self.params)
+        return functools.partial(Evaluated(run), self.params)
 
 
 def translates(config: EncoderDecoderConfig) -> None:

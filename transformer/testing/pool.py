@@ -24,13 +24,14 @@ def run(check: Callable[[Any], Checked], choices: Sequence[Any], what: str, work
 def prepare() -> None:
     """Set a process up as in the tests: implicit dtype promotion is an error, and there are two devices.
 
-    Imported objects are frozen out of garbage collection. Quick compilation is set for every program; XLA reads the
-    flags when the first one compiles.
+    Imported objects are frozen out of garbage collection, which is rare, because programs are many small objects that
+    live long. Quick compilation is set for every program; XLA reads the flags when the first one compiles.
     """
     os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *flags(QUICK)])
     jax.config.update("jax_numpy_dtype_promotion", "strict")
     jax.config.update("jax_num_cpu_devices", 2)
     gc.freeze()
+    gc.set_threshold(20_000)
 
 
 def flags(options: Mapping[str, Any]) -> list[str]:

@@ -1,7 +1,6 @@
 """Properties that hold for a model with any choices. Each raises AssertionError with one line where it does not."""
 
 import dataclasses
-import functools
 import json
 import math
 import re
@@ -23,7 +22,7 @@ from transformer.config.variant import ConfigError, Variant, from_json, to_json
 from transformer.functional.masks import Tokens
 from transformer.functional.norms import layer_norm
 from transformer.models.pure import Params
-from transformer.testing.double import in_float64
+from transformer.testing.evaluation import Evaluated
 from transformer.testing.subject import LENGTH, NOW, ROOM, VOCAB, Subject, compiled, shaken, tokens_of
 from transformer.training.sharding import make_mesh, parameter_axes
 
@@ -210,11 +209,10 @@ def _close_gradients(gradient: Params, expected: Params, what: str, tolerance: f
 
 
 def precise(subject: Subject) -> None:
-    """With 64-bit floats throughout, logits and gradients are the same up to rounding."""
+    """Compiled by XLA, the program has the logits and gradients that 64-bit floats throughout give, up to rounding."""
     arguments = subject.params, TOKENS, ONES
-    ((_, logits), gradient), ((_, exact), expected) = (
-        run(*arguments) for run in (subject.gradient, functools.partial(in_float64, subject.gradient))
-    )
+    (_, logits), gradient = compiled(subject.gradient.function)(*arguments)
+    (_, exact), expected = subject.gradient.in_float64(*arguments)
     close(logits, exact, "float64", ROUNDING)
     _close_gradients(gradient, expected, "float64", ROUNDING)
 
@@ -227,10 +225,10 @@ def rounded(subject: Subject) -> None:
     twin = subject.changed(dtype="bfloat16")
     layers = [subject.config.layer_config(layer) for layer in range(subject.config.num_layers)]
     if any(layer.feed_forward.num_experts for layer in layers):
-        read = compiled(lambda params: run_with_cache(subject.apply, params, LONG, names="*.router"))
+        read = Evaluated(lambda params: run_with_cache(subject.apply, params, LONG, names="*.router"))
         exact, routers = read(subject.initial)
         held = {name: lambda _, logits=logits: logits for name, logits in routers.items()}
-        logits = compiled(intervene(twin.apply, held))(subject.initial, LONG)
+        logits = Evaluated(intervene(twin.apply, held))(subject.initial, LONG)
     else:
         logits, exact = (one.logits(LONG, params=subject.initial) for one in (twin, subject))
     close(logits, exact, "bfloat16", HALF)

@@ -1,4 +1,4 @@
-"""A tiny model under test, with random parameters, each of whose programs is compiled once."""
+"""A tiny model under test, with random parameters, each of whose programs is traced once."""
 
 import functools
 import math
@@ -17,6 +17,7 @@ from transformer.config.parameters import Normal, Parameter
 from transformer.models import pure
 from transformer.models.build import build
 from transformer.models.pure import Params
+from transformer.testing.evaluation import Evaluated
 
 LENGTH, NOW, ROOM, VOCAB = 8, 4, 12, 19
 """Lengths of a sequence, of the part before the token in question, and of a row with padding or a second sequence."""
@@ -33,9 +34,9 @@ SMALL: dict[str, Any] = {
     "tie_embeddings": False,
     "layers": Scanned(),
 }
-"""Sizes in which no two axes are equal except those that have to be; one layer is compiled for all."""
+"""Sizes in which no two axes are equal except those that have to be; one layer is traced for all."""
 QUICK: dict[str, Any] = {"xla_backend_optimization_level": 0, "xla_cpu_parallel_codegen_split_count": 1}
-"""Options for quick compilation, because the programs are many and run a few times.
+"""Options for quick compilation, because the programs of the tests are many and run a few times.
 
 One piece of machine code per program, instead of 32 compiled in parallel, takes two thirds of the time;
 kernels without MLIR a quarter of that. Later JAX lacks these, and stops at an option it does not know.
@@ -73,7 +74,7 @@ class Subject:
         return Subject(self.config.replace(**choices), self.initial)
 
     @functools.cached_property
-    def forward(self) -> Callable[..., np.ndarray]:
+    def forward(self) -> Evaluated:
         """Maps (params of R replicas, tokens (B, ROOM), positions, segments, valid) to logits (R, B, ROOM, V)."""
 
         def run(params, tokens_BL, positions_BL, segments_BL, valid_BL):
@@ -81,7 +82,7 @@ class Subject:
             segments = {} if self.config.mixes_tokens else {"segments_BL": segments_BL}
             return self.apply(params, tokens_BL, **more, **segments)
 
-        return compiled(jax.vmap(run, in_axes=(0, None, None, None, None)))
+        return Evaluated(jax.vmap(run, in_axes=(0, None, None, None, None)))
 
     def replicas(self, tokens_BL, *, params, positions=None, segments=None, valid=None) -> np.ndarray:
         """`forward` of a pair of parameters; arguments left out are those of plain sequences."""
@@ -103,7 +104,7 @@ class Subject:
         return np.asarray(self.gradient(self.params if params is None else params, tokens_BL, ones)[0][1])
 
     @functools.cached_property
-    def gradient(self) -> Callable[..., tuple[tuple[np.ndarray, np.ndarray], Params]]:
+    def gradient(self) -> Evaluated:
         """Maps (params, tokens (B, L), weights (B, L)) to ((loss, logits), gradients).
 
         The loss is the weighted sum of squared logits plus, where all tokens have a weight, the penalty, which
@@ -115,10 +116,10 @@ class Subject:
             counted = weights_BL.all().astype(jnp.float32)
             return (jnp.square(logits_BLV).mean(-1) * weights_BL).sum() + penalty * counted, logits_BLV
 
-        return compiled(jax.value_and_grad(loss, has_aux=True))
+        return Evaluated(jax.value_and_grad(loss, has_aux=True))
 
     @functools.cached_property
-    def steps(self) -> Callable[[Params, np.ndarray], np.ndarray]:
+    def steps(self) -> Evaluated:
         """Maps (params, prompt and continuation (B, L)) to logits after a prompt of NOW tokens, one by one, cached."""
 
         def run(params, tokens_BL):
@@ -133,10 +134,10 @@ class Subject:
             _, rest_LBV = lax.scan(one, cache, tokens_BL[:, NOW:].T)
             return jnp.concatenate([first_BLV, jnp.moveaxis(rest_LBV, 0, 1)], 1)
 
-        return compiled(run)
+        return Evaluated(run)
 
     @functools.cached_property
-    def segments(self) -> Callable[[Params, np.ndarray], np.ndarray]:
+    def segments(self) -> Evaluated:
         """Maps (params, tokens (B, L)) to logits, read in segments of NOW tokens."""
 
         def run(params, tokens_BL):
@@ -148,7 +149,7 @@ class Subject:
             segments_XBL = jnp.stack(jnp.split(tokens_BL, LENGTH // NOW, axis=1))
             return jnp.concatenate(lax.scan(follow, earlier, segments_XBL)[1], 1)
 
-        return compiled(run)
+        return Evaluated(run)
 
 
 @functools.cache
