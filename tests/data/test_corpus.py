@@ -1,5 +1,7 @@
 """Texts, tokenizers, splits and batches."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -82,13 +84,25 @@ def test_a_corpus_shorter_than_a_block_or_beyond_the_vocabulary_is_refused(tmp_p
     def complete(length, vocab_size):
         return corpus.complete(RunConfig(model=ModelConfig(max_length=length, vocab_size=vocab_size)))
 
-    assert complete(9, 4) == RunConfig(model=ModelConfig(max_length=9, vocab_size=4))
+    assert complete(9, 4).model == ModelConfig(max_length=9, vocab_size=4)
     with pytest.raises(ConfigError, match=r"validation part of .*, 10 tokens; the longest that fits is 9"):
         complete(10, 4)
     with pytest.raises(ConfigError, match=r"token 3 at \(3,\) is not in \[0, 3\)"):
         complete(9, 3)
     with pytest.raises(ConfigError, match=r"token -1 at \(1, 0\)"):
         check_tokens(np.array([[0, 1], [-1, 0]]), 4, "batch 3")
+
+
+def test_a_run_is_on_the_data_it_is_given(tmp_path):
+    """A config says what its data was loaded from; one that describes other data is refused."""
+    (tmp_path / "text.txt").write_text("abcd" * 25)
+    own = TextConfig(path=str(tmp_path / "text.txt"))
+    corpus, config = load_corpus(own), RunConfig(model=ModelConfig(max_length=8))
+    assert corpus.complete(config).data == corpus.complete(corpus.complete(config)).data == own
+    with pytest.raises(ConfigError, match=r"describes .*'sources'.*, and the data given are .*text.txt"):
+        corpus.complete(config.replace({"data": TextConfig(embedded="sources")}))
+    unknown = dataclasses.replace(corpus, description=None)
+    assert unknown.complete(config).data == config.data
 
 
 def test_batches_are_a_pure_function_of_seed_and_step():

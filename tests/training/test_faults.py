@@ -256,10 +256,10 @@ def test_resuming_with_another_seed_text_or_tokenizer_is_refused(config, corpus,
         make(tmp_path / "run", config, corpus, (Replica(seed=2), REPLICAS[1]))
     (tmp_path / "other.txt").write_text("abacabad" * 41)
     other = load_corpus(TextConfig(path=str(tmp_path / "other.txt")))
-    with pytest.raises(ConfigError, match=r"differs in data$"):
+    with pytest.raises(ConfigError, match=r"differs in data, run\.data\.path$"):
         make(tmp_path / "run", config, other)
     byte = load_corpus(TextConfig(path=str(tmp_path / "text.txt"), tokenizer=Byte()))
-    with pytest.raises(ConfigError, match=r"differs in data, run\.model\.vocab_size$"):
+    with pytest.raises(ConfigError, match=r"differs in data, run\.data\.tokenizer\.variant, run\.model\.vocab_size$"):
         make(tmp_path / "run", config.replace({"model.vocab_size": 256}), byte)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from transformer.config.run import RunConfig, TextConfig, fingerprint
 from transformer.config.variant import ConfigError
-from transformer.data.dataset import Batch, Batches, Rows, check_tokens, load_data, whole
+from transformer.data.dataset import Batch, Batches, Rows, check_tokens, described, load_data, whole
 from transformer.data.ngram import ngram_loss, usual_order
 from transformer.data.packing import pack
 from transformer.data.text import load_text
@@ -36,6 +36,8 @@ class Corpus:
     """Indices after the last token of each training document; None for one running text."""
     validation_ends: np.ndarray | None = None
     """The same for the validation part."""
+    description: TextConfig | None = None
+    """What it was loaded from."""
 
     @property
     def tokenizers(self) -> dict[str, Tokenizer]:
@@ -47,6 +49,7 @@ class Corpus:
         Raises:
           ConfigError: blocks of `max_length` + 1 tokens, the vocabulary or the objective do not fit the corpus.
         """
+        config = described(config, self.description)
         config = config.replace({"model.vocab_size": config.model.vocab_size or self.tokenizer.vocab_size})
         assert config.model.vocab_size is not None
         if config.objective.special and not self.tokenizer.special:
@@ -106,7 +109,7 @@ def load_corpus(config: TextConfig, stored: Path | None = None) -> Corpus:
     cut = int(len(tokens) * (1 - config.validation_fraction))
     if separator is None:
         identity = fingerprint([text.fingerprint, tokenizer.to_json(), cut])
-        return Corpus(tokens[:cut], tokens[cut:], tokenizer, text.source, identity)
+        return Corpus(tokens[:cut], tokens[cut:], tokenizer, text.source, identity, description=config)
     first = int(np.searchsorted(ends, cut, side="right"))
     if not 0 < first < len(ends):
         raise ConfigError(
@@ -114,7 +117,7 @@ def load_corpus(config: TextConfig, stored: Path | None = None) -> Corpus:
         )
     cut, identity = int(ends[first - 1]), fingerprint([text.fingerprint, tokenizer.to_json(), separator, first])
     parts = (tokens[:cut], tokens[cut:])
-    return Corpus(*parts, tokenizer, text.source, identity, ends[:first], ends[first:] - cut)
+    return Corpus(*parts, tokenizer, text.source, identity, ends[:first], ends[first:] - cut, config)
 
 
 def first_part(texts: Sequence[str], share: float) -> list[str]:

@@ -78,6 +78,19 @@ def load_data(config: DataConfig, stored: Path | None = None) -> Dataset:
     raise ConfigError(f"data: no loader is registered for {type(config).__name__}")
 
 
+def described(config: RunConfig, description: DataConfig | None) -> RunConfig:
+    """The config with what its data was loaded from, where it leaves that at the default.
+
+    Raises:
+      ConfigError: it describes other data.
+    """
+    if description is None or config.data == description:
+        return config
+    if config.data != type(config).data:
+        raise ConfigError(f"data: the config describes {config.data}, and the data given are {description}")
+    return config.replace({"data": description})
+
+
 def reference(config: RunConfig, data: Dataset) -> tuple[str, float] | None:
     """`data.reference()`, or None where the objective of a run counts other labels."""
     return None if config.objective.selects else data.reference()
@@ -118,6 +131,8 @@ class Examples:
     source: str
     fingerprint: str
     tokenizer: Tokenizer | None
+    description: DataConfig | None = None
+    """What it was loaded from."""
 
     @property
     def tokenizers(self) -> dict[str, Tokenizer]:

@@ -13,7 +13,16 @@ from transformer.config.run import DataConfig, RunConfig, check_fraction, finger
 from transformer.config.tokenizers import Tokenization, Word
 from transformer.config.variant import ConfigError
 from transformer.data.algorithmic import ListOps, split
-from transformer.data.dataset import Batch, Examples, check_tokens, fingerprint_arrays, load_data, pad_rows, weighted
+from transformer.data.dataset import (
+    Batch,
+    Examples,
+    check_tokens,
+    described,
+    fingerprint_arrays,
+    load_data,
+    pad_rows,
+    weighted,
+)
 from transformer.data.text import load_text
 from transformer.data.tokenizers import PAD, SPECIAL, SymbolTokenizer, Tokenizer, make_tokenizer
 
@@ -61,6 +70,7 @@ class Labelled(Examples):
 
     def complete(self, config: RunConfig) -> RunConfig:
         """The config with the vocabulary and the classes of the data, unless it sets its own."""
+        config = described(config, self.description)
         assert isinstance(config.model, ClassifierConfig)
         sizes = {
             "model.vocab_size": config.model.vocab_size or self.tokenizer.vocab_size,
@@ -110,6 +120,7 @@ def load_labelled(config: LabelledConfig, stored: Path | None = None) -> Labelle
         validation=weighted(arrays(validation)),
         classes=classes,
         tokenizer=tokenizer,
+        description=config,
         source=config.path,
         fingerprint=fingerprint([train, validation, tokenizer.to_json()]),
     )
@@ -150,6 +161,7 @@ def _expressions(config: LabelledConfig) -> Labelled:
         validation=weighted(validation),
         classes=tuple("0123456789"),
         tokenizer=SymbolTokenizer(config.task.symbols),
+        description=config,
         source=str(config.task),
         fingerprint=fingerprint([dataclasses.replace(config, path=None), fingerprint_arrays(train)]),
     )

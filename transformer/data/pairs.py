@@ -12,7 +12,7 @@ from transformer.config.objectives import Objective, SequenceToSequence
 from transformer.config.run import DataConfig, RunConfig, check_fraction, fingerprint
 from transformer.config.tokenizers import Symbols, Tokenization
 from transformer.config.variant import ConfigError
-from transformer.data.dataset import Batch, Batches, Rows, check_tokens, load_data, pad_rows, whole
+from transformer.data.dataset import Batch, Batches, Rows, check_tokens, described, load_data, pad_rows, whole
 from transformer.data.pairs_text import load_parallel
 from transformer.data.scan import scan_split
 from transformer.data.tokenizers import END, START, Tokenizer, make_tokenizer
@@ -88,6 +88,8 @@ class Pairs:
     source: str
     """Where the pairs came from."""
     fingerprint: str
+    description: PairsConfig | None = None
+    """What they were loaded from."""
 
     @property
     def tokenizers(self) -> dict[str, Tokenizer]:
@@ -99,6 +101,7 @@ class Pairs:
         Raises:
           ConfigError: a text is longer than the model allows, or a token is not in the vocabulary.
         """
+        config = described(config, self.description)
         assert isinstance(config.model, EncoderDecoderConfig)
         sizes = {
             "model.vocab_size": config.model.vocab_size or self.tokenizer.vocab_size,
@@ -158,7 +161,7 @@ def load_pairs(config: PairsConfig, stored: Path | None = None) -> Pairs:
     identity = fingerprint([train, validation, test, source_tokenizer.to_json(), tokenizer.to_json()])
     name = f"SCAN, {config.split} split" if config.source is None else config.source
     texts = ([s for s, _ in test], [t for _, t in test])
-    return Pairs(encode(train), encode(validation), texts, source_tokenizer, tokenizer, name, identity)
+    return Pairs(encode(train), encode(validation), texts, source_tokenizer, tokenizer, name, identity, config)
 
 
 def _scan(config: PairsConfig) -> tuple[list, list, list]:

@@ -9,7 +9,7 @@ from transformer.config.architectures import PatchConfig, VisionConfig
 from transformer.config.objectives import Classification, Objective, Reconstruction
 from transformer.config.run import DataConfig, RunConfig, fingerprint
 from transformer.config.variant import ConfigError
-from transformer.data.dataset import Batch, Batches, Examples, load_data, weighted
+from transformer.data.dataset import Batch, Batches, Examples, described, load_data, weighted
 from transformer.data.images import load_images
 
 
@@ -61,7 +61,7 @@ class ReconstructionRun(RunConfig):
 class Pictures(Examples):
     """Images and labels for training; the test images are the validation part."""
 
-    config: ImageConfig
+    description: ImageConfig = ImageConfig()
     num_classes: int
 
     def complete(self, config: RunConfig) -> RunConfig:
@@ -70,6 +70,7 @@ class Pictures(Examples):
         Raises:
           ConfigError: its own do not fit the data.
         """
+        config = described(config, self.description)
         model, size = config.model, self.train["inputs"].shape[1:]
         assert isinstance(model, PatchConfig)
         if model.image_size is None:
@@ -87,7 +88,7 @@ class Pictures(Examples):
 
     def train_batches(self, config: RunConfig, seed: int) -> Batches:
         rows = super().train_batches(config, seed)
-        return Distorted(rows, self.config, seed) if self.config.distorts else rows
+        return Distorted(rows, self.description, seed) if self.description.distorts else rows
 
 
 class Distorted:
@@ -139,7 +140,7 @@ def load_pictures(config: ImageConfig, stored: Path | None = None) -> Pictures:
     return Pictures(
         train={"inputs": images.train_images, "labels": images.train_labels},
         validation=weighted({"inputs": images.test_images, "labels": images.test_labels}),
-        config=config,
+        description=config,
         tokenizer=None,
         num_classes=images.num_classes,
         source=images.source,

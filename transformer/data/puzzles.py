@@ -9,7 +9,7 @@ from transformer.config.model import ModelConfig
 from transformer.config.run import DataConfig, RunConfig, fingerprint
 from transformer.config.variant import ConfigError
 from transformer.data.algorithmic import Addition, AlgorithmicTask, split
-from transformer.data.dataset import Examples, check_tokens, fingerprint_arrays, load_data
+from transformer.data.dataset import Examples, check_tokens, described, fingerprint_arrays, load_data
 from transformer.data.tokenizers import SymbolTokenizer
 
 
@@ -47,6 +47,7 @@ class Puzzles(Examples):
         Raises:
           ConfigError: the model is too short for the task, or has too small a vocabulary.
         """
+        config = described(config, self.description)
         config = config.replace({"model.vocab_size": config.model.vocab_size or self.tokenizer.vocab_size})
         assert config.model.vocab_size is not None
         check_tokens(self.train["tokens"], config.model.vocab_size, self.source)
@@ -64,6 +65,7 @@ def load_puzzles(config: AlgorithmicConfig, stored: Path | None = None) -> Puzzl
         train=train,
         validation=validation,
         tokenizer=SymbolTokenizer(config.task.symbols),
+        description=config,
         source=str(config.task),
         fingerprint=fingerprint([config, fingerprint_arrays(train), fingerprint_arrays(validation)]),
     )

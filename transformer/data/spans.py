@@ -13,7 +13,7 @@ from transformer.config.run import RunConfig, TextConfig, check_fraction, finger
 from transformer.config.tokenizers import Char, Tokenization
 from transformer.config.variant import ConfigError
 from transformer.data.corpus import Blocks, Corpus, load_corpus
-from transformer.data.dataset import Batch, Batches, load_data, whole
+from transformer.data.dataset import Batch, Batches, described, load_data, whole
 from transformer.data.tokenizers import END, START, Tokenizer
 
 EVALUATION_BATCH = 64
@@ -174,6 +174,7 @@ class Spans:
         Raises:
           ConfigError: blocks, targets, the vocabularies or the tokenizer do not fit.
         """
+        config = described(config, self.corpus.description)
         assert isinstance(config.model, EncoderDecoderConfig)
         if not self.corpus.tokenizer.special:
             raise ConfigError("data.tokenizer: targets need the special tokens; use char(special=True)")

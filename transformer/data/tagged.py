@@ -57,6 +57,7 @@ def load_tagged(config: TaggedConfig, stored: Path | None = None) -> Labelled:
         validation=validation_arrays,
         classes=classes,
         tokenizer=tokenizer,
+        description=config,
         source=config.path,
         fingerprint=fingerprint([train, validation, tokenizer.to_json()]),
     )
@@ -104,6 +105,7 @@ def _expressions(config: TaggedConfig) -> Labelled:
         validation=validation,
         classes=tuple("0123456789"),
         tokenizer=tokenizer,
+        description=config,
         source=f"{config.task}, every part",
         fingerprint=fingerprint_arrays(train, fingerprint_arrays(validation)),
     )

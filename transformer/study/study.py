@@ -101,7 +101,9 @@ class Study:
           ConfigError: an arm is impossible, or sets a learning rate although `learning_rates` are given.
         """
         base = data.complete(self.base)
-        configs = {name: data.complete(base.replace(dict(changes))) for name, changes in self.arms.items()}
+        arms = {n: self.base.replace({"data": base.data, **changes}) for n, changes in self.arms.items()}
+        loaded = {base.data: data} | {arm.data: load_data(arm.data) for arm in arms.values() if arm.data != base.data}
+        configs = {name: loaded[arm.data].complete(arm) for name, arm in arms.items()}
         for name, config in configs.items():
             rate = config.optimizer.learning_rate
             own = rate != base.optimizer.learning_rate or "optimizer.learning_rate" in self.arms[name]

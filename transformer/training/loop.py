@@ -72,7 +72,8 @@ def train(
     the same numbers bit for bit, however often the run was killed in between.
 
     Args:
-      config: the run; sizes that it leaves open are those of the data.
+      config: the run; sizes that it leaves open are those of the data, and `config.data` left at its default becomes
+        what the data was loaded from.
       replicas: seeds and numbers of the runs.
       data: from `load_data`, or a `Dataset` of your own.
       workdir: the folder of the run, made where there is none.
