@@ -40,6 +40,8 @@ class StudyCommand(RunConfig):
     """The cost in which every arm is made to match the baseline; None: arms may differ."""
     match_by: Knob = "d_ff"
     """The number that is changed for this."""
+    match_multiple: int = 1
+    """It is a multiple of this."""
     resume: bool = False
     """Continue the study in workdir where there is one; finished arms are read."""
     overwrite: bool = False
@@ -100,6 +102,7 @@ def run_parsed(
         margin=command.margin,
         match=command.match,
         match_by=command.match_by,
+        match_multiple=command.match_multiple,
         first_seed=command.seed,
         probes=probes,
     )

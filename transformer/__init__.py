@@ -121,7 +121,15 @@ from transformer.config.objectives import (
 )
 from transformer.config.parameters import Constant, FanIn, FirstRow, Identity, Initializer, Normal, Parameter, Xavier
 from transformer.config.patterns import Pattern
-from transformer.config.pooling import AttentionPooling, ClassToken, FirstToken, MeanPooling, NoPooling, Pooling
+from transformer.config.pooling import (
+    AttentionPooling,
+    ClassToken,
+    FirstToken,
+    MeanPooling,
+    MultiheadPooling,
+    NoPooling,
+    Pooling,
+)
 from transformer.config.positions import Learned, NoPosition, Position, QueryKeySinusoidal, Sinusoidal, Sinusoidal2D
 from transformer.config.presets import PRESETS, preset
 from transformer.config.randomized_positions import Randomized
@@ -221,7 +229,18 @@ from transformer.functional.biases import LinearDistance
 from transformer.functional.cache import Cache
 from transformer.functional.chunked import chunked_attention
 from transformer.functional.earlier import Earlier
-from transformer.functional.masks import Arbitrary, Causal, Full, Mask, Padding, Prefix, Segment, Tokens, Window
+from transformer.functional.masks import (
+    Arbitrary,
+    BlockDiffusion,
+    Causal,
+    Full,
+    Mask,
+    Padding,
+    Prefix,
+    Segment,
+    Tokens,
+    Window,
+)
 from transformer.inference.beam import Beam
 from transformer.inference.generate import generate
 from transformer.inference.processors import Forbidden, History, MinimumLength, NoRepeat, Processor, RepetitionPenalty
@@ -292,6 +311,7 @@ __all__ = [
     "Beam",
     "BigBird",
     "Bleu",
+    "BlockDiffusion",
     "BlockLayout",
     "Blocks",
     "BranchNorm",
@@ -401,6 +421,7 @@ __all__ = [
     "ModelConfig",
     "ModularArithmetic",
     "MultiToken",
+    "MultiheadPooling",
     "Muon",
     "NTKScaling",
     "NextToken",

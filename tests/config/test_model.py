@@ -47,6 +47,7 @@ def test_errors(fields, message):
         *((ModelConfig, name) for name in ("vocab_size", "max_length", "num_layers", "d_model", "num_heads")),
         *((ModelConfig, name) for name in ("num_kv_heads", "head_dim", "d_ff")),
         *((EncoderDecoderConfig, name) for name in ("source_vocab_size", "max_source_length", "num_encoder_layers")),
+        (EncoderDecoderConfig, "distinct_encoder_layers"),
         (ClassifierConfig, "num_classes"),
         *((VisionConfig, name) for name in ("patch_size", "num_classes", "d_ff")),
     ],

@@ -37,6 +37,7 @@ FORMULAS = [
     (SELU(), lambda x: 1.0507009873554805 * (x if x > 0 else 1.6732632423543772 * (math.exp(x) - 1))),
     (Squareplus(4.0), lambda x: (x + math.sqrt(x * x + 4)) / 2),
     (LeakyReLU(0.1), lambda x: x if x > 0 else 0.1 * x),
+    (LeakyReLU(0.5, squared=True), lambda x: x * x if x > 0 else x * x / 4),
 ]
 
 

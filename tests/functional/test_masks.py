@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from transformer.functional.masks import (
     Arbitrary,
+    BlockDiffusion,
     Blocks,
     Causal,
     Columns,
@@ -80,6 +81,12 @@ def test_random_blocks():
     assert abs(blocks.mean() - 0.3) < 0.01
     assert abs((allowed & other).mean() - 0.09) < 0.01
     assert not np.array_equal(blocks, blocks.T)
+
+
+def test_blocks_are_denoised_given_the_clean_ones_before():
+    """Rows and columns decide: the two halves have the same positions."""
+    tokens = Tokens.at(jnp.array([0, 1, 2, 0, 1, 2]))
+    assert table(BlockDiffusion(3, 2), tokens, tokens) == ["110000 110000 001110 000110 000110 000111"]
 
 
 def test_positions_decide_not_indices():

@@ -16,11 +16,11 @@ from transformer.config.implementations import Chunked, Exact, Layers, Scanned, 
 from transformer.config.model import ModelConfig
 from transformer.config.norms import RMSNorm
 from transformer.config.parameters import Normal
-from transformer.config.pooling import AttentionPooling, ClassToken, MeanPooling, NoPooling, Pooling
+from transformer.config.pooling import AttentionPooling, ClassToken, MeanPooling, MultiheadPooling, NoPooling, Pooling
 from transformer.config.positions import Learned, NoPosition, Position, QueryKeySinusoidal, Sinusoidal2D
 from transformer.config.randomized_positions import Randomized
 from transformer.config.relative_positions import ALiBi
-from transformer.config.residuals import NoNormResidual
+from transformer.config.residuals import DeepNorm, NoNormResidual, Place, ReZero
 from transformer.config.rotary_positions import RoPE
 from transformer.config.variant import ConfigError
 from transformer.functional.dropout import drop_sequences
@@ -250,6 +250,35 @@ def test_encoder_and_decoder_have_their_own_sizes():
         pairs(causal=False)
 
 
+def test_an_encoder_may_share_layers_that_the_decoder_does_not():
+    """One side, the other, or both (Lan et al. 2020; Narang et al. 2021)."""
+    both = pairs(num_layers=4, distinct_layers=2)
+    sides = [both, pairs(num_layers=4, distinct_encoder_layers=1), pairs(**DECODER_SHARES)]
+    shared = [(one.encoder.num_distinct_layers, one.num_distinct_layers) for one in sides]
+    assert shared == [(2, 2), (1, 4), (4, 2)]
+    rows = [leaf.shape[0] for leaf in jax.tree.leaves(pure(sides[1])[0]["encoder"]["blocks"])]
+    assert set(rows) == {1}
+
+
+DECODER_SHARES = {"num_layers": 4, "distinct_layers": 2, "distinct_encoder_layers": 4}
+
+
+def test_deepnorm_of_an_encoder_beside_a_decoder():
+    """Wang H. et al. 2022, figure 2, also inside of others; numbers that are given stay."""
+    N, M = 6, 3
+    config = pairs(
+        num_encoder_layers=N, num_layers=M, residual=DeepNorm(), feed_forward_residual=ReZero(placement=DeepNorm())
+    )
+    numbers = {"alpha": 0.81 * (N**4 * M) ** (1 / 16), "beta": 0.87 * (N**4 * M) ** (-1 / 16)}
+    own, inner = config.encoder.residual, config.encoder.feed_forward_residual.placement
+    for residual in (own, inner):
+        assert {name: getattr(residual, name) for name in numbers} == pytest.approx(numbers)
+    assert config.residual == DeepNorm()
+    assert config.residual.a(Place(0, M, 0, 3)) == pytest.approx((3 * M) ** 0.25)
+    assert config.residual.inner_gain(config.branches) == pytest.approx((12 * M) ** -0.25)
+    assert pairs(residual=DeepNorm(2.0, 0.5)).encoder.residual == DeepNorm(2.0, 0.5)
+
+
 @functools.cache
 def translation_gradient(layers: Layers):
     params, apply = split(build(pairs(num_layers=2, layers=layers, position=NoPosition()), key=KEY))
@@ -359,6 +388,26 @@ def test_poolings_by_hand():
         chex.assert_trees_all_close(pooled[MeanPooling()][i], row[real].mean(0), **CLOSE)
         chex.assert_trees_all_close(pooled[AttentionPooling()][i], weights @ row[real], **CLOSE)
         chex.assert_trees_all_equal(pooled[ClassToken()][i], jnp.asarray(row[0]))
+
+
+def test_pooling_by_several_heads_by_hand():
+    """Zhai et al. 2022: attention of one query to the real tokens, and an MLP around which the result is added."""
+    rng, pooling = np.random.default_rng(0), MultiheadPooling(num_heads=2, expansion=2)
+    x, real = rng.normal(size=(1, 5, 8)), slice(0, 3)
+    params = {name: rng.normal(size=spec.shape) for name, spec in pooling.parameters(8).items()}
+    heads = []
+    for part in (slice(0, 4), slice(4, 8)):
+        keys, values = ((x[0, real] @ params[name])[:, part] for name in ("key", "value"))
+        weights = np.exp(keys @ params["query"][part] / 2)
+        heads.append(weights / weights.sum() @ values)
+    y = np.concatenate(heads) @ params["out"]
+    normed = (y - y.mean()) / np.sqrt(y.var() + 1e-5) * params["scale"]
+    expected = y + np.asarray(jax.nn.gelu(jnp.float32(normed @ params["up"]))) @ params["down"]
+    arrays = {name: jnp.float32(value) for name, value in params.items()}
+    found = pooling(jnp.float32(x), jnp.arange(5)[None] < 3, arrays)
+    np.testing.assert_allclose(found[0], expected, rtol=1e-4, atol=1e-4)
+    with pytest.raises(ConfigError, match=r"map.num_heads: 3 heads do not divide d_model 8; the nearest that do are"):
+        MultiheadPooling(num_heads=3).parameters(8)
 
 
 @pytest.mark.parametrize("pooling", [MeanPooling(), AttentionPooling()], ids=str)

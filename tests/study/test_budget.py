@@ -22,6 +22,14 @@ def test_a_gated_layer_gets_two_thirds_of_the_width():
     assert match(GATED, BASE, "flops").model.ff_width == 128
 
 
+def test_a_width_may_be_a_multiple():
+    """The nearest multiple; where none is near enough, its cost is named."""
+    assert match(GATED, BASE, "parameters", multiple=64).model.ff_width == 128
+    assert match(GATED, BASE, "parameters", multiple=5).model.ff_width == 130
+    with pytest.raises(ConfigError, match="d_ff = 96 costs"):
+        match(GATED, BASE, "parameters", multiple=96)
+
+
 def test_depth_and_steps_are_solved_too():
     deep = BASE.replace({"model.num_layers": 9})
     assert match(deep, BASE, "parameters", "num_layers").model.num_layers == 2

@@ -10,7 +10,8 @@ import optax
 import pytest
 
 from transformer.config.objectives import NextToken
-from transformer.config.run import Replica
+from transformer.config.run import Replica, RunConfig
+from transformer.config.variant import ConfigError
 from transformer.training import program
 from transformer.training.optimizer import Numbers
 from transformer.training.step import create_train_state, make_train_step
@@ -30,10 +31,12 @@ def start(averaged):
 
 
 @functools.cache
-def trajectory(average_from):
+def trajectory(average_from, average_decay=None):
     """The state after each step."""
     state = start(average_from is not None)
-    step = jax.jit(make_train_step(bigram, NextToken(auxiliary=0.0), SGD, average_from=average_from))
+    step = jax.jit(
+        make_train_step(bigram, NextToken(auxiliary=0.0), SGD, average_from=average_from, average_decay=average_decay)
+    )
     states = []
     for batch in np.random.default_rng(0).integers(0, 4, (STEPS, 4, 9)).astype(np.int32):
         state, _ = step(state, {"tokens": jnp.asarray(batch)})
@@ -53,6 +56,28 @@ def test_the_average_is_the_mean_of_the_last_parameters(average_from):
         chex.assert_trees_all_close(state.average, expected, rtol=1e-5, atol=1e-7)
     chex.assert_trees_all_equal(states[-1].evaluated, states[-1].average)
     chex.assert_trees_all_equal(plain[-1].evaluated, plain[-1].params)
+
+
+def test_an_exponential_average():
+    """By hand: it begins with the parameters of its first step, and each later step enters with 1 - decay."""
+    states = trajectory(1, 0.75)
+    expected = states[1].params
+    for state in states[2:]:
+        expected = jax.tree.map(lambda a, p: 0.75 * a + 0.25 * p, expected, state.params)
+    chex.assert_trees_all_close(states[-1].evaluated, expected, rtol=1e-5, atol=1e-7)
+
+
+def test_which_steps_are_averaged():
+    """The last ones, all of them for an exponential average, or none; a share outside of (0, 1) is refused."""
+    steps = [RunConfig(steps=10).replace(changes).average_from for changes in CHANGES]
+    assert steps == [None, 7, 0, 7]
+    with pytest.raises(ConfigError, match=r"average_decay: 1.0 is not in \(0, 1\)"):
+        RunConfig(average_decay=1.0)
+    with pytest.raises(ConfigError, match=r"average_decay: schedule_free is judged by a mean of its own"):
+        RunConfig(average_decay=0.9).replace({"optimizer.rule": "schedule_free"})
+
+
+CHANGES = ({}, {"average_last": 3}, {"average_decay": 0.9}, {"average_last": 3, "average_decay": 0.9})
 
 
 def test_the_mean_of_one_is_the_parameters():

@@ -80,14 +80,17 @@ class SquaredReLU(Activation):
 
 @dataclass(frozen=True)
 class LeakyReLU(Activation):
-    """x, or slope · x below 0 (Maas et al. 2013)."""
+    """x, or slope · x below 0 (Maas et al. 2013), or its square."""
 
     name = "leaky_relu"
     slope: float = 0.01
     """Slope below 0."""
+    squared: bool = False
+    """Whether it is squared, as in `squared_relu`."""
 
     def __call__(self, x):
-        return jax.nn.leaky_relu(x, self.slope)
+        y = jax.nn.leaky_relu(x, self.slope)
+        return y * y if self.squared else y
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Configs of the other kinds of models: encoder-decoder, classifier, and transformers of image patches."""
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from transformer.config.checks import nearest_divisor
 from transformer.config.model import ModelConfig
 from transformer.config.pooling import MeanPooling, Pooling
+from transformer.config.residuals import Residual
 from transformer.config.variant import ConfigError
 
 
@@ -16,13 +17,21 @@ from transformer.config.variant import ConfigError
 class EncoderDecoderConfig(ModelConfig):
     """An encoder of the source and a causal decoder of the target that attends to it."""
 
-    sizes = (*ModelConfig.sizes, "source_vocab_size", "max_source_length", "num_encoder_layers")
+    sizes = (
+        *ModelConfig.sizes,
+        "source_vocab_size",
+        "max_source_length",
+        "num_encoder_layers",
+        "distinct_encoder_layers",
+    )
     source_vocab_size: int | None = None
     """Number of source token types; None: as many as the tokenizer of the data has."""
     max_source_length: int = 64
     """Longest source, in tokens; `max_length` is the longest target."""
     num_encoder_layers: int | None = None
     """Blocks of the encoder; None: as many as the decoder has (num_layers)."""
+    distinct_encoder_layers: int | None = None
+    """Blocks of the encoder with parameters of their own, as `distinct_layers`; None: as that says for both."""
     share_embeddings: bool = False
     """Whether source and target tokens share one table (with tie_embeddings, the output projection too)."""
 
@@ -58,13 +67,23 @@ class EncoderDecoderConfig(ModelConfig):
     def encoder(self) -> ModelConfig:
         """The config of the encoder."""
         own = {f.name: getattr(self, f.name) for f in fields(ModelConfig)}
+        num_layers = self.num_encoder_layers or self.num_layers
+
+        def residual(one: Residual) -> Residual:
+            return one.of_encoder(num_layers, self.num_layers)
+
+        beside = self.feed_forward_residual
         return ModelConfig(
             **own
             | {
                 "causal": False,
                 "vocab_size": self.source_vocab_size,
                 "max_length": self.max_source_length,
-                "num_layers": self.num_encoder_layers or self.num_layers,
+                "num_layers": num_layers,
+                "distinct_layers": self.distinct_encoder_layers or self.distinct_layers,
+                "residual": residual(self.residual),
+                "feed_forward_residual": None if beside is None else residual(beside),
+                "pattern": replace(self.pattern, residual=tuple(map(residual, self.pattern.residual))),
             }
         )
 

@@ -1,15 +1,19 @@
 """What a classifier reads off the tokens of a sequence: one vector, or one for each token."""
 
 import abc
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
+from einops import rearrange
 
-from transformer.config.parameters import ZEROS, Normal, Parameter
-from transformer.config.variant import Variant
+from transformer.config.checks import nearest_divisor
+from transformer.config.parameters import ONES, ZEROS, Normal, Parameter, Xavier
+from transformer.config.variant import ConfigError, Variant, check_positive
 from transformer.functional.dense import dense
+from transformer.functional.norms import layer_norm
 from transformer.functional.weights import masked_softmax
 
 
@@ -87,6 +91,50 @@ class AttentionPooling(Pooling):
         scores_BL = (x_BLD.astype(jnp.float32) * params["query"]).sum(-1)
         weights = masked_softmax(scores_BL, valid_BL)
         return (x_BLD.astype(jnp.float32) * weights[..., None]).sum(1).astype(x_BLD.dtype)
+
+
+@dataclass(frozen=True)
+class MultiheadPooling(Pooling):
+    """y + MLP(norm(y)), y the attention of one trained query to the real tokens.
+
+    MAP of Zhai et al. 2022, section 2.1 (after Lee et al. 2019, equations 7 and 10), without biases.
+    """
+
+    name = "map"
+    num_heads: int = 4
+    """Heads, a divisor of d_model."""
+    expansion: int = 4
+    """Width of the MLP over d_model."""
+
+    def __post_init__(self):
+        check_positive(self, "num_heads", "expansion")
+
+    def parameters(self, d_model):
+        if d_model % self.num_heads:
+            raise ConfigError(
+                f"map.num_heads: {self.num_heads} heads do not divide d_model {d_model}; the nearest that do are "
+                f"{nearest_divisor(d_model, self.num_heads)}"
+            )
+        square, hidden = Parameter((d_model, d_model), Xavier()), self.expansion * d_model
+        return {
+            "query": Parameter((d_model,), Normal(0.02)),
+            **dict.fromkeys(("key", "value", "out"), square),
+            "scale": Parameter((d_model,), ONES),
+            "up": Parameter((d_model, hidden), Xavier()),
+            "down": Parameter((hidden, d_model), Xavier()),
+        }
+
+    def __call__(self, x_BLD, valid_BL, params):
+        heads = {"h": self.num_heads}
+        query_HK = rearrange(params["query"], "(h k) -> h k", **heads)
+        projected = (dense(x_BLD, params[name]) for name in ("key", "value"))
+        k_BLHK, v_BLHK = (rearrange(x.astype(jnp.float32), "b l (h k) -> b l h k", **heads) for x in projected)
+        scores_BHL = jnp.einsum("hk,blhk->bhl", query_HK, k_BLHK) / math.sqrt(query_HK.shape[-1])
+        weights_BHL = masked_softmax(scores_BHL, None if valid_BL is None else valid_BL[:, None])
+        read_BHK = jnp.einsum("bhl,blhk->bhk", weights_BHL, v_BLHK).astype(x_BLD.dtype)
+        y_BD = dense(rearrange(read_BHK, "b h k -> b (h k)"), params["out"])
+        hidden_BF = jax.nn.gelu(dense(layer_norm(y_BD, scale_D=params["scale"]), params["up"]))
+        return y_BD + dense(hidden_BF, params["down"])
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ several streams; then `start` makes them from the embedded tokens and `end` make
 """
 
 import abc
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -62,6 +63,10 @@ class Residual(Variant, abc.ABC):
         Equal numbers alone do not mean that the vectors have the same meaning.
         """
         return type(self).start is type(other).start and self.streams == other.streams
+
+    def of_encoder(self, encoder_layers: int, decoder_layers: int) -> "Residual":
+        """What takes its place in the encoder of an encoder-decoder."""
+        return self
 
     def parameters(self, d_model: int) -> dict[str, Parameter]:
         """The parameters it owns besides those of its norms, by name."""
@@ -181,8 +186,8 @@ class NoNormResidual(Algebra):
 class DeepNorm(Algebra):
     """norm(αx + f(x)), initial values times β (Wang H. et al. 2022, figure 2).
 
-    For N blocks of two sublayers α = (2N)^¼ and β = (8N)^-¼, of three (3N)^¼ and (12N)^-¼. For the encoder of
-    an encoder-decoder the paper has other numbers, which have to be given.
+    For N blocks of two sublayers α = (2N)^¼ and β = (8N)^-¼, of three (3N)^¼ and (12N)^-¼. In an encoder of N blocks
+    beside a decoder of M, α = 0.81 (N⁴M)^(1/16) and β = 0.87 (N⁴M)^(-1/16).
     """
 
     name = "deepnorm"
@@ -191,6 +196,11 @@ class DeepNorm(Algebra):
     beta: float | None = None
     """β; None: as above."""
     norms = ("output",)
+
+    def of_encoder(self, encoder_layers, decoder_layers):
+        size = float(encoder_layers**4 * decoder_layers) ** (1 / 16)
+        alpha = 0.81 * size if self.alpha is None else self.alpha
+        return dataclasses.replace(self, alpha=alpha, beta=0.87 / size if self.beta is None else self.beta)
 
     def a(self, place):
         return float(place.connections * place.num_layers) ** 0.25 if self.alpha is None else self.alpha
@@ -234,6 +244,9 @@ class ReZero(Algebra):
     @property
     def embedding_norm(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.placement.embedding_norm
+
+    def of_encoder(self, encoder_layers, decoder_layers):
+        return dataclasses.replace(self, placement=self.placement.of_encoder(encoder_layers, decoder_layers))
 
     def parameters(self, d_model):
         return {"branch": Parameter((d_model,) if self.per_feature else (), Constant(self.initial))}

@@ -126,6 +126,9 @@ class RunConfig:
     """Sequences per step."""
     average_last: int | None = None
     """Evaluate the mean of the parameters over this many last steps; None: the final parameters."""
+    average_decay: float | None = None
+    """Share that the mean keeps at every step, in (0, 1): an exponential moving average, over `average_last` steps or
+    all; None: steps count alike."""
     accumulation: int = 1
     """Number of pieces in which a batch is computed, one after another; the gradient does not change."""
     steps_per_dispatch: int = 10
@@ -143,8 +146,11 @@ class RunConfig:
                 raise ConfigError(f"{name}: {value} is not a positive number")
         if self.batch_size % self.accumulation:
             raise ConfigError(f"accumulation: batch_size {self.batch_size} is not a multiple of {self.accumulation}")
-        if self.average_last is not None and self.optimizer.rule.averages:
-            raise ConfigError(f"average_last: {self.optimizer.rule} is judged by a mean of its own; use None, or adamw")
+        if self.average_decay is not None and not 0 < self.average_decay < 1:
+            raise ConfigError(f"average_decay: {self.average_decay} is not in (0, 1)")
+        if self.average_from is not None and self.optimizer.rule.averages:
+            name = "average_decay" if self.average_last is None else "average_last"
+            raise ConfigError(f"{name}: {self.optimizer.rule} is judged by a mean of its own; use None, or adamw")
         self.objective.check(self.model)
         if self.model.memory_length is not None and not self.data.follows:
             raise ConfigError(
@@ -154,8 +160,10 @@ class RunConfig:
 
     @property
     def average_from(self) -> int | None:
-        """The first step whose resulting parameters are averaged."""
-        return None if self.average_last is None else max(self.steps - self.average_last, 0)
+        """The first step whose resulting parameters are averaged; None: they are not."""
+        if self.average_last is None:
+            return None if self.average_decay is None else 0
+        return max(self.steps - self.average_last, 0)
 
     def replace(self, changes: dict[str, Any] | None = None, **more: Any) -> Self:
         """A copy with fields changed by dotted path: `replace({"model.norm": RMSNorm()}, steps=100)`."""

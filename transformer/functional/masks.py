@@ -197,6 +197,25 @@ class Prefix(Mask):
 
 
 @_value
+class BlockDiffusion(Mask):
+    """`length` noisy tokens, then the same clean ones, for denoising in blocks of `size` (Arriola et al. 2025).
+
+    A noisy token attends to its own noisy block and to the clean blocks before it, a clean one to the clean blocks up
+    to its own. Rows and columns count, not positions, which are the same for both halves.
+    """
+
+    length: int = field(metadata={"static": True})
+    size: int = field(metadata={"static": True})
+
+    def __call__(self, queries, keys):
+        query_L1, key_1S = queries.indices[:, None], keys.indices[None]
+        from_clean, to_clean = query_L1 >= self.length, key_1S >= self.length
+        later = query_L1 % self.length // self.size - key_1S % self.length // self.size
+        noisy = jnp.where(to_clean, later > 0, later == 0)
+        return jnp.where(from_clean, to_clean & (later >= 0), noisy)[None, None]
+
+
+@_value
 class Padding(Mask):
     """Keys that are padding (`Tokens.valid` False) are not attended to."""
 

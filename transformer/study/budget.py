@@ -20,8 +20,8 @@ def cost(config: RunConfig, budget: Budget) -> float:
     return train_flops(config.model) * config.steps * config.batch_size
 
 
-def match(config: RunConfig, to: RunConfig, budget: Budget, knob: Knob = "d_ff") -> RunConfig:
-    """The config with `knob` set so that its cost is as near as possible to that of `to`.
+def match(config: RunConfig, to: RunConfig, budget: Budget, knob: Knob = "d_ff", multiple: int = 1) -> RunConfig:
+    """The config with `knob` set to a multiple of `multiple` so that its cost is as near as possible to that of `to`.
 
     Raises:
       ConfigError: no value of the knob gets within 5 %, or the knob does not change the budget.
@@ -33,8 +33,8 @@ def match(config: RunConfig, to: RunConfig, budget: Budget, knob: Knob = "d_ff")
     def at(value: int) -> float:
         return cost(config.replace({path: value}), budget)
 
-    above = _first(lambda value: at(value) >= target)
-    value = min((v for v in (above - 1, above) if v >= 1), key=lambda v: abs(at(v) - target))
+    above = _first(lambda count: at(count * multiple) >= target)
+    value = min((n * multiple for n in (above - 1, above) if n >= 1), key=lambda v: abs(at(v) - target))
     if abs(at(value) - target) > 0.05 * target:
         raise ConfigError(
             f"match: {knob} = {value} costs {at(value):.4g} {budget}, not {target:.4g}, and is the nearest"

@@ -53,6 +53,8 @@ class Study:
     """The cost in which every arm is made to match the baseline; None: arms may differ."""
     match_by: budgets.Knob = "d_ff"
     """The number that is changed for this."""
+    match_multiple: int = 1
+    """It is a multiple of this, such as a width that fits the hardware."""
     first_seed: int = 0
     """The seeds are this one and those after it."""
     probes: tuple[Probe, ...] = ()
@@ -76,6 +78,8 @@ class Study:
             )
         check_type(self.match, budgets.Budget | None, f"study {self.name}: match")
         check_type(self.match_by, budgets.Knob, f"study {self.name}: match_by")
+        if self.match_multiple < 1:
+            raise ConfigError(f"study {self.name}: match_multiple {self.match_multiple} is not a positive number")
         labels = [probe.label for probe in self.probes]
         if same := [label for label in labels if labels.count(label) > 1]:
             raise ConfigError(f"study {self.name}: two probes are called {same[0]!r}")
@@ -114,11 +118,12 @@ class Study:
                 )
         if self.match is None:
             return configs
-        baseline = configs[self.baseline_name]
-        return {
-            name: config if name == self.baseline_name else budgets.match(config, baseline, self.match, self.match_by)
-            for name, config in configs.items()
-        }
+        baseline, budget = configs[self.baseline_name], self.match
+
+        def matched(config: RunConfig) -> RunConfig:
+            return budgets.match(config, baseline, budget, self.match_by, self.match_multiple)
+
+        return {n: config if n == self.baseline_name else matched(config) for n, config in configs.items()}
 
     @property
     def baseline_name(self) -> str:

@@ -89,6 +89,7 @@ def make_program(
         optimizer,
         accumulation=config.accumulation,
         average_from=config.average_from,
+        average_decay=config.average_decay,
         skip_limit=config.optimizer.skip_limit,
         skip_above=config.optimizer.skip_above,
     )

@@ -93,6 +93,7 @@ def make_train_step(
     *,
     accumulation: int = 1,
     average_from: int | None = None,
+    average_decay: float | None = None,
     skip_limit: int = 0,
     skip_above: float | None = None,
 ) -> Step:
@@ -109,6 +110,7 @@ def make_train_step(
       optimizer: any optax transformation; its `update` may take `numbers`.
       accumulation: number of pieces in which a batch is computed, one after another.
       average_from: the first step whose resulting parameters enter `TrainState.average`.
+      average_decay: share that the average keeps at every later step; None: a mean in which all count alike.
       skip_limit: number of consecutive updates that may be skipped.
       skip_above: norm of the gradient above which an update is skipped too; None: any finite one is applied.
     """
@@ -142,7 +144,7 @@ def make_train_step(
             earlier=earlier,
         )
         if average_from is not None:
-            new = new._replace(average=_add_to_mean(state.average, params, state.step - average_from))
+            new = new._replace(average=_averaged(state.average, params, state.step - average_from, average_decay))
         return new, {"loss": loss, "grad_norm": grad_norm, "skipped": 1 - healthy.astype(jnp.int32)}
 
     return step
@@ -179,7 +181,8 @@ def make_gradient(apply: Apply, objective: Objective, accumulation: int) -> Call
     return whole if accumulation == 1 else in_pieces
 
 
-def _add_to_mean(mean: Params | None, params: Params, count: jax.Array) -> Params:
-    """The mean of `count` + 1 parameters, the last of which is `params`; for a negative `count` only `params`."""
-    weight = 1 / (jnp.maximum(count, 0) + 1).astype(jnp.float32)
-    return jax.tree.map(lambda m, p: (1 - weight) * m + weight * p, mean, params)
+def _averaged(average: Params | None, params: Params, count: jax.Array, decay: float | None) -> Params:
+    """The average of `count` + 1 parameters, the last of which is `params`; for a negative `count` only `params`."""
+    count = jnp.maximum(count, 0).astype(jnp.float32)
+    weight = 1 / (count + 1) if decay is None else jnp.where(count == 0, 1.0, 1 - decay)
+    return jax.tree.map(lambda a, p: (1 - weight) * a + weight * p, average, params)

@@ -1,0 +1,58 @@
+"""Rotary features in the order of either pairing."""
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from transformer.config.heads import LatentHeads
+from transformer.config.model import ModelConfig
+from transformer.config.norms import GroupNorm, RMSNorm
+from transformer.config.positions import Learned
+from transformer.config.rotary_positions import RoPE
+from transformer.config.variant import ConfigError
+from transformer.models.build import build, pure_model
+from transformer.models.pure import split
+from transformer.pretrained.rotary import with_pairs
+from transformer.testing.subject import shaken
+
+TOKENS = jnp.asarray(np.random.default_rng(0).integers(0, 9, (2, 7)), jnp.int32)
+
+
+def config(**changes):
+    sizes = {"vocab_size": 9, "max_length": 8, "num_layers": 2, "d_model": 24, "num_heads": 3, "num_kv_heads": 1}
+    return ModelConfig(**sizes | {"position": RoPE(fraction=0.5)} | changes)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"attention_bias": ("query", "key"), "qk_norm": RMSNorm()}, {"position": RoPE(interleaved=True)}],
+    ids=["plain", "biases and norms", "from interleaved"],
+)
+def test_the_same_model_with_the_other_pairs(changes):
+    """Other parameters, the same logits; and back."""
+    own = config(**changes)
+    params = jax.tree.map(jnp.asarray, shaken(split(build(own, key=jax.random.key(0)))[0]))
+    other, moved = with_pairs(own, params, interleaved=not own.position.interleaved)
+    assert other.position.interleaved != own.position.interleaved
+    models = ((own, params), (other, params), (other, moved))
+    expected, wrong, logits = (pure_model(one)[1](values, TOKENS) for one, values in models)
+    chex.assert_trees_all_close(logits, expected, rtol=1e-4, atol=1e-5)
+    assert np.abs(wrong - expected).max() > 1e-2
+    again, back = with_pairs(other, moved, interleaved=own.position.interleaved)
+    assert again == own
+    chex.assert_trees_all_equal(back, params)
+    assert with_pairs(own, params, interleaved=own.position.interleaved) == (own, params)
+
+
+def test_where_the_order_of_features_matters():
+    """Other positions, norms of parts of a head and heads of other kinds are refused."""
+    with pytest.raises(ConfigError, match=r"model.position: features of learned are not paired"):
+        with_pairs(config(position=Learned()), {}, interleaved=True)
+    for changes in ({"qk_norm": GroupNorm(groups=2)}, {"qk_norm": RMSNorm(fraction=0.5)}, LATENT):
+        with pytest.raises(ConfigError, match="have to be plain"):
+            with_pairs(config(**changes), {}, interleaved=True)
+
+
+LATENT = {"heads": LatentHeads(rank=6, rotary=4), "num_kv_heads": None, "position": RoPE()}
