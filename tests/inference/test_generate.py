@@ -17,7 +17,9 @@ from transformer.config.parameters import Normal
 from transformer.config.patterns import Pattern
 from transformer.config.positions import Position
 from transformer.config.reaches import FullReach, SlidingWindow
+from transformer.config.resolutions import Hourglass
 from transformer.config.variant import ConfigError
+from transformer.functional.masks import Causal, Prefix
 from transformer.functional.weights import NEVER
 from transformer.inference.beam import Beam
 from transformer.inference.generate import generate
@@ -400,3 +402,32 @@ def test_wrong_values(text, message):
     with pytest.raises(ConfigError) as caught:
         Strategy.parse(text)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("reach", [FullReach(), SlidingWindow(3)], ids=str)
+def test_a_prompt_may_be_read_as_a_whole(reach):
+    """In a prefix model every token of the prompt sees all of it: as without a cache, for prompts of two lengths."""
+    params, apply = language_model(reach=reach)
+    lengths = np.array([PROMPT, PROMPT - 2, PROMPT])
+    how = {"num_tokens": TOKENS, "lengths_B": jnp.asarray(lengths)}
+    found, causal = (generate(apply, params, jnp.asarray(PROMPTS), prefix=p, **how) for p in (True, False))
+    for i, length in enumerate(lengths):
+        whole, log_probability = PROMPTS[i, :length], 0.0
+        for _ in range(TOKENS):
+            logits = apply(params, jnp.asarray(whole[None]), mask=Causal() | Prefix(int(length)))[0, -1]
+            log_probability += float(jax.nn.log_softmax(logits).max())
+            whole = np.append(whole, int(logits.argmax()))
+        np.testing.assert_array_equal(found.tokens_BT[i], whole[length:])
+        np.testing.assert_allclose(found.log_probability_B[i], log_probability, rtol=1e-4)
+    assert np.abs(found.log_probability_B - causal.log_probability_B).max() > 1e-3
+
+
+def test_the_start_of_a_target_may_be_read_as_a_whole():
+    """The decoder of an encoder-decoder reads its prompt so, too; layers of fewer tokens do not."""
+    params, apply = encoder_decoder()
+    how = {"num_tokens": 2, "inputs": {name: jnp.asarray(value) for name, value in INPUTS.items()}}
+    found, causal = (generate(apply, params, jnp.asarray(PROMPTS), prefix=p, **how) for p in (True, False))
+    assert np.abs(found.log_probability_B - causal.log_probability_B).max() > 1e-3
+    params, apply = language_model(resolution=Hourglass(factor=2, last=0))
+    with pytest.raises(ConfigError, match=r"is for tokens, and hourglass.* has fewer"):
+        generate(apply, params, jnp.asarray(PROMPTS), num_tokens=2, prefix=True)

@@ -2,7 +2,7 @@
 
 A model that can be decoded has three methods: `start(batch_size, capacity, ahead=…, **inputs)` returns an
 empty cache with whatever the model is given besides the prompt, whose latest `ahead` tokens can be undone;
-`extend(tokens, cache, valid_BL=…)` returns logits and the cache after more tokens; and `reader()` returns
+`extend(tokens, cache, valid_BL=…, mask=…)` returns logits and the cache after more tokens; and `reader()` returns
 `extend` prepared for a loop.
 """
 
@@ -21,7 +21,7 @@ from transformer.models.pure import Apply, Params
 GREEDY = Greedy()
 
 
-@functools.partial(jax.jit, static_argnames=("apply", "num_tokens", "strategy", "stop"))
+@functools.partial(jax.jit, static_argnames=("apply", "num_tokens", "strategy", "stop", "prefix"))
 def generate(
     apply: Apply,
     params: Params,
@@ -32,6 +32,7 @@ def generate(
     stop: int | None = None,
     lengths_B: jax.Array | None = None,
     inputs: Mapping[str, Any] | None = None,
+    prefix: bool = False,
     key: jax.Array | None = None,
 ) -> Generated:
     """Continue prompts by up to `num_tokens` tokens, with a cache.
@@ -45,6 +46,7 @@ def generate(
       stop: the token that ends a sequence; 0 fills up the row after it.
       lengths_B: (B,) length of each prompt, where prompts are padded on the right.
       inputs: further inputs of the model: `source_BS` and `source_valid_BS` for an encoder-decoder.
+      prefix: whether all tokens of a prompt see each other, as in a model trained with `prefix_token`.
       key: required by random strategies.
 
     Raises:
@@ -58,5 +60,5 @@ def generate(
         raise ConfigError(f"generate: the prompt is {given}, not an array (B, L) of tokens")
     if not isinstance(strategy, Strategy):
         raise ConfigError(f"generate: the strategy {strategy!r} is no value such as Greedy(); texts: Strategy.parse")
-    prompt = Prompt(apply, params, prompt_BL, num_tokens, stop, lengths_B, inputs or {})
+    prompt = Prompt(apply, params, prompt_BL, num_tokens, stop, lengths_B, inputs or {}, prefix)
     return strategy.decode(prompt, key)

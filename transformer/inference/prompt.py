@@ -9,6 +9,7 @@ from jax import lax
 
 from transformer.config.variant import ConfigError
 from transformer.functional.cache import Cache, Reader, resized
+from transformer.functional.masks import Causal, Prefix
 from transformer.inference.processors import History
 from transformer.models.pure import Apply, Params
 
@@ -42,6 +43,8 @@ class Prompt(NamedTuple):
     """(B,) length of each prompt; None: all are as long as the array."""
     inputs: Mapping[str, Any]
     """Further arguments of the model's `start`."""
+    prefix: bool = False
+    """Whether all tokens of a prompt see each other."""
 
     def read(self, ahead: int = 0) -> tuple[jax.Array, Cache]:
         """Logits (B, V) of the token after each prompt, and the cache with room for `num_tokens` more.
@@ -54,7 +57,8 @@ class Prompt(NamedTuple):
         B, L = self.tokens_BL.shape
         cache = self.apply(self.params, B, self.capacities[-1], method="start", ahead=ahead, **self.inputs)
         valid_BL = None if self.lengths_B is None else jnp.arange(L) < self.lengths_B[:, None]
-        logits_BLV, cache = self.apply(self.params, self.tokens_BL, cache, method="extend", valid_BL=valid_BL)
+        whole = {"mask": Causal() | Prefix(L if self.lengths_B is None else self.lengths_B)} if self.prefix else {}
+        logits_BLV, cache = self.apply(self.params, self.tokens_BL, cache, method="extend", valid_BL=valid_BL, **whole)
         if self.stop is not None and not 0 <= self.stop < logits_BLV.shape[-1]:
             raise ConfigError(f"generate: stop {self.stop} is not one of {logits_BLV.shape[-1]} tokens")
         if self.lengths_B is None:

@@ -8,7 +8,7 @@ from flax import nnx
 
 from transformer.config.architectures import EncoderDecoderConfig
 from transformer.functional.cache import Cache, Reader
-from transformer.functional.masks import Tokens
+from transformer.functional.masks import Mask, Tokens
 from transformer.functional.names import scope
 from transformer.modules.context import Source
 from transformer.modules.embedding import Embedding
@@ -89,11 +89,22 @@ class EncoderDecoder(nnx.Module):
         return cache._replace(source=remembered, source_tokens=source.tokens)
 
     def extend(
-        self, tokens_BL: jax.Array, cache: Cache, *, valid_BL: jax.Array | None = None, blocks=None
+        self,
+        tokens_BL: jax.Array,
+        cache: Cache,
+        *,
+        valid_BL: jax.Array | None = None,
+        mask: Mask | None = None,
+        blocks=None,
     ) -> tuple[jax.Array, Cache]:
-        """(logits (B, L, V) after each of these target tokens, the cache with them); they follow those in the cache."""
+        """(logits (B, L, V) after each of these target tokens, the cache with them); they follow those in the cache.
+
+        `mask` is as in `LanguageModel.extend`.
+        """
         with scope("decoder"):
-            x_BLD, cache = self.decoder.transform_next(self.embedding(tokens_BL), cache, valid_BL, blocks)
+            x_BLD, cache = self.decoder.transform_next(
+                self.embedding(tokens_BL), cache, valid_BL=valid_BL, mask=mask, blocks=blocks
+            )
         return self._logits(x_BLD), cache
 
     def reader(self) -> Reader:

@@ -118,10 +118,21 @@ class LanguageModel(Transformer):
         return self.empty_cache(batch_size, capacity, ahead, self.embedding.dtype)
 
     def extend(
-        self, tokens_BL: jax.Array, cache: Cache, *, valid_BL: jax.Array | None = None, blocks=None
+        self,
+        tokens_BL: jax.Array,
+        cache: Cache,
+        *,
+        valid_BL: jax.Array | None = None,
+        mask: Mask | None = None,
+        blocks=None,
     ) -> tuple[jax.Array, Cache]:
-        """(logits (B, L, V) after each of these tokens, the cache with them); they follow those in the cache."""
-        x_BLD, cache = self.transform_next(self.embedding(tokens_BL), cache, valid_BL, blocks)
+        """(logits (B, L, V) after each of these tokens, the cache with them); they follow those in the cache.
+
+        `mask` is as in `__call__`: new tokens may see each other, earlier ones do not see them.
+        """
+        x_BLD, cache = self.transform_next(
+            self.embedding(tokens_BL), cache, valid_BL=valid_BL, mask=mask, blocks=blocks
+        )
         return self._logits(x_BLD), cache
 
     def reader(self) -> Reader:

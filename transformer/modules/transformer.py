@@ -68,7 +68,12 @@ class Transformer(nnx.Module):
         """The mask of self-attention: the model's direction, or `mask` in place of it, with padding and segments.
 
         Each layer adds the mask of its own reach.
+
+        Raises:
+          ConfigError: a mask of tokens is given, and some layers have fewer.
         """
+        if mask is not None and not self.config.resolution.whole:
+            raise ConfigError(f"model.resolution: {mask} is for tokens, and {self.config.resolution} has fewer")
         mask = (Causal() if self.config.causal else Full()) if mask is None else mask
         mask = mask if tokens.valid is None else mask & Padding()
         return mask if tokens.segments is None else mask & Segment()
@@ -77,8 +82,6 @@ class Transformer(nnx.Module):
         self, x_BLD: jax.Array, tokens: Tokens, *, mask: Mask | None = None, source: Source | None = None, key=None
     ) -> tuple[jax.Array, jax.Array]:
         """(states (B, L, D) from embedded tokens (B, L, D), what the layers add to the loss)."""
-        if mask is not None and not self.config.resolution.whole:
-            raise ConfigError(f"model.resolution: {mask} is for tokens, and {self.config.resolution} has fewer")
         context = Context(tokens, self.mask_of(tokens, mask), source=source)
         stream, penalty, _, _ = self._through_blocks(x_BLD, context, key=key)
         return self._end(stream, tokens.valid), penalty
@@ -174,7 +177,13 @@ class Transformer(nnx.Module):
         return self.span is not None and slots >= self.span
 
     def transform_next(
-        self, x_BLD: jax.Array, cache: Cache, valid_BL: jax.Array | None, blocks: Sequence[nnx.Module] | None
+        self,
+        x_BLD: jax.Array,
+        cache: Cache,
+        *,
+        valid_BL: jax.Array | None = None,
+        mask: Mask | None = None,
+        blocks: Sequence[nnx.Module] | None = None,
     ) -> tuple[jax.Array, Cache]:
         """`transform` of the tokens after those in the cache, and the cache with them.
 
@@ -189,8 +198,9 @@ class Transformer(nnx.Module):
         # With more new tokens than spare slots, the last would overwrite keys that the first still attends to.
         crowded = self.is_ring(cache.capacity) and tokens.length > cache.capacity - (self.span or 0) + 1
         slots, after = append_tokens(cache.tokens, tokens, places, crowded=crowded)
+        mask = self.mask_of(slots, mask)
         if self.config.resolution.whole:
-            context = Context(tokens, self.mask_of(slots), self.position(), slots=slots)
+            context = Context(tokens, mask, self.position(), slots=slots)
             write = functools.partial(Writing, new_slots=places, crowded=crowded)
             x_BLD, layers = self._next_states(x_BLD, cache, context, write, blocks)
         else:
