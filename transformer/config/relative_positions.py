@@ -119,7 +119,7 @@ class RelativeKeys(Position):
 class TransformerXL(Position):
     """(q + u)·k + (q + v)·W r, with r the sinusoid of the distance, in every layer (Dai et al. 2019, section 3.3).
 
-    Distances beyond `limit` count as the limit.
+    Distances beyond `limit` count as the limit. The sinusoid has the size of a head; the paper's has that of the model.
     """
 
     name = "transformer_xl"
