@@ -1,14 +1,18 @@
 """Rotary features in the order of either pairing."""
 
+import dataclasses
+
 import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from transformer.config.architectures import ClassifierConfig
 from transformer.config.heads import LatentHeads
 from transformer.config.model import ModelConfig
 from transformer.config.norms import GroupNorm, RMSNorm
+from transformer.config.pooling import AttentionPooling
 from transformer.config.positions import Learned
 from transformer.config.rotary_positions import RoPE
 from transformer.config.variant import ConfigError
@@ -44,6 +48,17 @@ def test_the_same_model_with_the_other_pairs(changes):
     assert again == own
     chex.assert_trees_all_equal(back, params)
     assert with_pairs(own, params, interleaved=own.position.interleaved) == (own, params)
+
+
+def test_the_query_of_a_pooling_stays():
+    """It is compared with states, whose features keep their order."""
+    sizes = {field.name: getattr(config(), field.name) for field in dataclasses.fields(config())}
+    own = ClassifierConfig(**sizes | {"causal": False, "num_classes": 3, "pooling": AttentionPooling()})
+    params = jax.tree.map(jnp.asarray, shaken(split(build(own, key=jax.random.key(0)))[0]))
+    other, moved = with_pairs(own, params, interleaved=True)
+    logits, expected = (pure_model(one)[1](values, TOKENS) for one, values in ((other, moved), (own, params)))
+    chex.assert_trees_all_close(logits, expected, rtol=1e-4, atol=1e-5)
+    chex.assert_trees_all_equal(moved["pooling_params"], params["pooling_params"])
 
 
 def test_where_the_order_of_features_matters():

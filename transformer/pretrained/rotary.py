@@ -1,6 +1,7 @@
 """Parameters for the other pairing of rotary features: published code pairs (0, 1), (2, 3), … or halves of a head."""
 
 import dataclasses
+import itertools
 
 import jax
 import numpy as np
@@ -12,7 +13,8 @@ from transformer.config.rotary_positions import RoPE
 from transformer.config.variant import ConfigError
 from transformer.models.pure import Params
 
-ROTATED = {"query", "key", "query_norm", "key_norm"}
+ATTENTION, ROTATED = ("attention", "cross_attention"), ("query", "key", "query_norm", "key_norm")
+"""Modules of attention, and what in them has the features of queries or keys; poolings have a query, too."""
 
 
 def with_pairs(config: ModelConfig, params: Params, *, interleaved: bool) -> tuple[ModelConfig, Params]:
@@ -40,7 +42,8 @@ def with_pairs(config: ModelConfig, params: Params, *, interleaved: bool) -> tup
     order = _order(config.head_size, int(config.head_size * rope.fraction), interleaved)
 
     def moved(path, leaf):
-        if not ROTATED & {entry.key for entry in path}:
+        names = [entry.key for entry in path]
+        if not any(a in ATTENTION and b in ROTATED for a, b in itertools.pairwise(names)):
             return leaf
         heads = leaf.reshape(*leaf.shape[:-1], -1, config.head_size)
         return heads[..., order].reshape(leaf.shape)

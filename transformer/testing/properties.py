@@ -35,9 +35,9 @@ ONES = np.ones(TOKENS.shape, np.float32)
 CLOSE = 2e-4
 """Largest difference of logits that were computed in another order, relative to the largest of them."""
 ROUNDING = 2e-5
-"""Largest difference to float64; the shipped options differ by 3e-6 at most (2026-11-21)."""
+"""Largest difference to float64; the shipped options differed by 3e-6 at most with both in XLA (2026-11-21)."""
 HALF = 0.05
-"""Largest difference to bfloat16; the shipped options differ by 0.037 at most (2026-11-22)."""
+"""Largest difference to bfloat16; the shipped options differed by 0.037 at most with both in XLA (2026-11-22)."""
 
 
 class DoesNotApply(Exception):
