@@ -5,6 +5,7 @@ to compile it more than half a second. What XLA makes of a program can be compar
 """
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -82,8 +83,8 @@ class _Evaluation:
     def _done(self, step: JaxprEqn, inputs: list[Any]) -> Sequence[Any]:
         """The outputs of one operation."""
         name = step.primitive.name
-        if name in _CONTROL:
-            return _CONTROL[name](self, step, inputs)
+        if name in _SPECIAL:
+            return _SPECIAL[name](self, step, inputs)
         if name in OPERATIONS and all(type(value) is np.ndarray for value in inputs):
             singles = [value.astype(np.float32) if value.dtype == _BFLOAT16 else value for value in inputs]
             outputs = OPERATIONS[name](*singles, **step.params)
@@ -147,4 +148,12 @@ def _cond(run: _Evaluation, step: JaxprEqn, inputs: list[Any]) -> list[Any]:
     return run.closed(branches[min(max(int(inputs[0]), 0), len(branches) - 1)], inputs[1:])
 
 
-_CONTROL = {"scan": _scan, "while": _while, "cond": _cond}
+def _random_bits(run: _Evaluation, step: JaxprEqn, inputs: list[Any]) -> list[Any]:
+    """Drawn up to the next power of two, because JAX compiles a program for each number; the first bits are the same."""
+    shape = step.params["shape"]
+    size = math.prod(shape)
+    bits = _in_jax(step.primitive, inputs, step.params | {"shape": (1 << (size - 1).bit_length(),)})
+    return [np.asarray(bits)[..., :size].reshape(*inputs[0].shape, *shape)]
+
+
+_SPECIAL = {"scan": _scan, "while": _while, "cond": _cond, "random_bits": _random_bits}

@@ -15,6 +15,12 @@ def _divide(left, right):
     return left / right if left.dtype.kind == "f" else (left - np.fmod(left, right)) // right
 
 
+def _shift_right(x, bits):
+    """Zeros come in on the left, whatever the sign."""
+    unsigned = f"uint{8 * x.itemsize}"
+    return (x.view(unsigned) >> bits.view(unsigned)).view(x.dtype)
+
+
 def _select(which, *cases):
     return np.where(which, *cases[::-1]) if which.dtype == bool else np.choose(which, cases)
 
@@ -25,6 +31,13 @@ def _convert(x, *, new_dtype, **_):
         return x
     limits = jnp.iinfo(new_dtype)
     return np.clip(np.nan_to_num(x.astype(np.float64)), limits.min, limits.max)
+
+
+def _bitcast(x, *, new_dtype):
+    """The same bits as other numbers."""
+    if x.dtype.kind == "f":
+        raise NotImplementedError("the bits of floats, which may have been made wider")
+    return x.view(new_dtype)
 
 
 def _round(x, *, rounding_method):
@@ -195,8 +208,10 @@ _ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "or": np.bitwise_or,
     "xor": np.bitwise_xor,
     "not": np.invert,
+    "shift_right_logical": _shift_right,
     "logistic": special.expit,
     "erf": special.erf,
+    "erf_inv": special.erfinv,
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "select_n": _select,
     "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
@@ -225,6 +240,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "integer_pow": lambda x, *, y: np.power(x, y) if y >= 0 else 1 / np.power(x, -y),
     "round": _round,
     "convert_element_type": _convert,
+    "bitcast_convert_type": _bitcast,
     "broadcast_in_dim": _broadcast,
     "reshape": _reshape,
     "squeeze": lambda x, *, dimensions: x.squeeze(dimensions),

@@ -214,12 +214,32 @@ def _close_gradients(gradient: Params, expected: Params, what: str, tolerance: f
 
 
 def precise(subject: Subject) -> None:
-    """Compiled by XLA, the program has the logits and gradients that 64-bit floats throughout give, up to rounding."""
-    arguments = subject.params, TOKENS, ONES
-    (_, logits), gradient = compiled(subject.gradient.function)(*arguments)
-    (_, exact), expected = subject.gradient.in_float64(*arguments)
+    """Compiled by XLA, the program has the logits and gradients that 64-bit floats throughout give, up to rounding.
+
+    Where there are two devices, heads, features, experts and vocabulary are divided over them.
+    """
+    mesh = MeshConfig(replica=1, data=1, model=min(2, len(jax.devices())))
+    devices = make_mesh(mesh, 1, 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the vocabulary of the tests cannot be divided
+        axes = parameter_axes(mesh, subject.config, subject.params, devices)
+    there = jax.tree.map(
+        lambda leaf, own: jax.device_put(leaf, NamedSharding(devices, _placed(own, leaf.ndim))), subject.params, axes
+    )
+
+    def divided(*arguments):
+        with use_abstract_mesh(devices.abstract_mesh):
+            return subject.gradient.function(*arguments)
+
+    (_, logits), gradient = compiled(divided)(there, TOKENS, ONES)
+    (_, exact), expected = subject.gradient.in_float64(subject.params, TOKENS, ONES)
     close(logits, exact, "float64", ROUNDING)
     _close_gradients(gradient, expected, "float64", ROUNDING)
+
+
+def _placed(axes: tuple, rank: int) -> PartitionSpec:
+    """The sharding of an array whose last axes are cut."""
+    return PartitionSpec(*(None,) * (rank - len(axes)), *axes)
 
 
 def rounded(subject: Subject) -> None:
@@ -245,37 +265,6 @@ def replicated(subject: Subject) -> None:
     both = subject.replicas(LONG, params=params, valid=np.arange(ROOM) < LENGTH)[:, :, :LENGTH]
     for logits, own in zip(both, params, strict=True):
         close(logits, subject.alone(TOKENS, params=own), "a replica is not the single run")
-
-
-def sharded(subject: Subject) -> None:
-    """Divided over two devices by heads, features, experts and vocabulary, loss and gradients are those of one."""
-    applies(len(jax.devices()) > 1)
-    mesh = MeshConfig(replica=1, data=1, model=2)
-    devices = make_mesh(mesh, 1, 1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the vocabulary of the tests cannot be divided
-        axes = parameter_axes(mesh, subject.config, subject.params, devices)
-    there = jax.tree.map(
-        lambda leaf, own: jax.device_put(leaf, NamedSharding(devices, _placed(own, leaf.ndim))), subject.params, axes
-    )
-
-    def loss(params, tokens_BL):
-        with use_abstract_mesh(devices.abstract_mesh):
-            logits_BLV, penalty = subject.apply(params, tokens_BL, with_penalty=True)
-            return jnp.square(logits_BLV).mean(-1).sum() + penalty
-
-    found, divided = compiled(jax.value_and_grad(loss))(there, TOKENS)
-    (expected, _), gradient = subject.gradient(subject.params, TOKENS, ONES)
-    close(found, expected, "another loss on two devices")
-    size = max(float(np.abs(leaf).max()) for leaf in jax.tree.leaves(gradient))
-    for (path, left), right in zip(jax.tree.leaves_with_path(divided), jax.tree.leaves(gradient), strict=True):
-        difference = np.abs(np.asarray(left) - np.asarray(right)).max()
-        assert difference <= CLOSE * size, f"another gradient of {jax.tree_util.keystr(path)} on two devices"
-
-
-def _placed(axes: tuple, rank: int) -> PartitionSpec:
-    """The sharding of an array whose last axes are cut."""
-    return PartitionSpec(*(None,) * (rank - len(axes)), *axes)
 
 
 def begins_as(subject: Subject) -> None:
@@ -377,7 +366,6 @@ TWINS: tuple[Property, ...] = (
     precise,
     rounded,
     replicated,
-    sharded,
     shifted,
     begins_as,
     begins_silent,

@@ -158,9 +158,8 @@ class Subject:
 def drawn(spec: Parameter, shape: jax.ShapeDtypeStruct) -> np.ndarray:
     """Initial values from the distribution of a parameter, for each layer where layers are stacked."""
     keys = jax.random.split(jax.random.key(math.prod(shape.shape)), shape.shape[0] if shape.shape else 1)
-    if shape.shape == spec.shape:
-        return np.asarray(spec.initial_value(keys[0]))
-    return np.stack([spec.initial_value(key) for key in keys])
+    value = Evaluated(spec.initial_value)
+    return value(keys[0]) if shape.shape == spec.shape else np.stack([value(key) for key in keys])
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
