@@ -26,11 +26,14 @@ class Covering:
 
 
 def cover(families: Mapping[str, Sequence[Changes]], seed: int = 0, tries: int = 12) -> Covering:
-    """A covering array of strength 2, made greedily: each row is the one of `tries` drawn rows with most new pairs."""
+    """A covering array of strength 2, made greedily: each row is the one of `tries` drawn rows with most new pairs.
+
+    A row begins with a new pair of the option that has most of them, and is filled from the largest family on.
+    """
     rng = np.random.default_rng(seed)
     options = [(name, i) for name, values in families.items() for i in range(len(values))]
     sizes = [len(values) for values in families.values()]
-    places = np.stack([np.cumsum([0, *sizes[:-1]]), np.cumsum(sizes)], 1)
+    places = np.stack([np.cumsum([0, *sizes[:-1]]), np.cumsum(sizes)], 1)[np.argsort(sizes)[::-1]]
     refused, possible = {}, np.zeros((len(options), len(options)), bool)
     for (i, left), (j, right) in itertools.combinations(enumerate(options), 2):
         if left[0] == right[0]:
@@ -41,7 +44,8 @@ def cover(families: Mapping[str, Sequence[Changes]], seed: int = 0, tries: int =
             possible[i, j] = possible[j, i] = True
     still, rows = possible.copy(), []
     while still.any():
-        start = [int(i) for i in np.unravel_index(still.argmax(), still.shape)]
+        most = int(still.sum(1).argmax())
+        start = [most, int(np.where(still[most], still.sum(1), 0).argmax())]
         drawn = [_row(places, start, still, possible, rng) for _ in range(tries)]
         drawn.sort(key=lambda row: -still[np.ix_(row, row)].sum())
         fitting = (row for row in drawn if not refusal(merged(families, dict(options[i] for i in row))))
@@ -61,7 +65,7 @@ def _row(places, start, still, possible, rng) -> list[int]:
     """A row that holds a pair, filled family by family by what options cover; as numbers of options."""
     row = list(start)
     gains, fits = still[row].sum(0), possible[row].all(0)
-    for first, end in rng.permutation(places):
+    for first, end in places:
         own = first + np.flatnonzero(fits[first:end])
         if own.size:
             best = int(rng.choice(own[gains[own] == gains[own].max()]))

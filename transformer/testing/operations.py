@@ -1,5 +1,6 @@
 """The operations of traced programs, in NumPy: those that the models of the tests have most."""
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -46,7 +47,9 @@ def _round(x, *, rounding_method):
 
 def _broadcast(x, *, shape, broadcast_dimensions, **_):
     own = dict(zip(broadcast_dimensions, x.shape, strict=True))
-    return np.broadcast_to(x.reshape([own.get(axis, 1) for axis in range(len(shape))]), shape)
+    spread = np.empty(shape, x.dtype)
+    spread[...] = x.reshape([own.get(axis, 1) for axis in range(len(shape))])
+    return spread
 
 
 def _reshape(x, *, new_sizes, dimensions, **_):
@@ -59,6 +62,11 @@ def _iota(*, dtype, shape, dimension, **_):
 
 def _slice(x, *, start_indices, limit_indices, strides):
     return x[tuple(map(slice, start_indices, limit_indices, strides or [1] * x.ndim))]
+
+
+def _split(x, *, sizes, axis):
+    before = (slice(None),) * axis
+    return [x[*before, end - size : end] for size, end in zip(sizes, itertools.accumulate(sizes), strict=True)]
 
 
 def _window(x: np.ndarray, starts: Sequence[Any], sizes: Sequence[int]) -> tuple[slice, ...]:
@@ -80,6 +88,8 @@ def _dynamic_update_slice(x, update, *starts):
 def _pad(x, value, *, padding_config):
     """With padding between elements too, and with a part cut off where padding is negative."""
     for axis, (low, high, inner) in enumerate(padding_config):
+        if not (low or high or inner):
+            continue
         size = x.shape[axis]
         shape = [*x.shape[:axis], max(low, 0) + max(size + (size - 1) * inner, 0) + max(high, 0), *x.shape[axis + 1 :]]
         padded = np.full(shape, value, x.dtype)
@@ -104,25 +114,23 @@ def _dot_general(left, right, *, dimension_numbers, **_):
 
 
 def _windows(shape: Sequence[int], sizes: Sequence[int], indices: np.ndarray, axes: Mapping[int, int], batch: Any):
-    """(indices of the windows of these sizes along every axis, which of the windows lie inside of the array).
+    """(indices of the windows of these sizes, for every axis, which of the windows lie inside of the array).
 
     `axes` are the axes of the array that numbers of an index vector stand for, `batch` those of the array and of
     `indices` that go together. Windows over an end are moved inside.
     """
     rows, rank = indices.shape[:-1], len(shape)
-    firsts = [np.zeros(rows, np.int64) for _ in shape]
-    for place, axis in axes.items():
-        firsts[axis] = indices[..., place].astype(np.int64)
-    for axis, own in batch:
-        firsts[axis] = np.indices(rows, np.int64)[own]
-    lasts = [all - own for all, own in zip(shape, sizes, strict=True)]
-    inside = np.all([(first >= 0) & (first <= last) for first, last in zip(firsts, lasts, strict=True)], 0)
-    grid = np.indices(sizes, np.int64, sparse=True)
-    ends = (*rows, *(1,) * rank)
-    moved = [
-        np.clip(first, 0, last).reshape(ends) + steps for first, last, steps in zip(firsts, lasts, grid, strict=True)
-    ]
-    return tuple(np.broadcast_arrays(*moved)), np.broadcast_to(inside.reshape(ends), (*rows, *sizes))
+    firsts = {axis: indices[..., place].astype(np.int64) for place, axis in axes.items()}
+    firsts |= {axis: np.indices(rows, np.int64)[own] for axis, own in batch}
+    inside, places = np.ones((*rows, *(1,) * rank), bool), []
+    for axis, (all, own) in enumerate(zip(shape, sizes, strict=True)):
+        place = np.arange(own).reshape([-1 if i == axis else 1 for i in range(rank)])
+        if axis in firsts:
+            first, last = firsts[axis].reshape(inside.shape), all - own
+            inside = inside & (first >= 0) & (first <= last)
+            place = place + np.minimum(np.maximum(first, 0), last)
+        places.append(place)
+    return tuple(places), inside
 
 
 def _gather(x, indices, *, dimension_numbers, slice_sizes, mode, fill_value, **_):
@@ -147,9 +155,11 @@ def _scatter(write: Callable[..., None]) -> Callable[..., Any]:
         updates = np.expand_dims(updates, tuple(rows + axis for axis in gone))
         axes = dict(enumerate(numbers.scatter_dims_to_operand_dims))
         places, inside = _windows(x.shape, updates.shape[rows:], indices, axes, batch)
-        kept = inside | (mode == lax.GatherScatterMode.CLIP)
         changed = x.copy()
-        write(changed, tuple(place[kept] for place in places), updates[kept])
+        if mode != lax.GatherScatterMode.CLIP and not inside.all():
+            *places, inside = (np.broadcast_to(place, updates.shape) for place in (*places, inside))
+            places, updates = [place[inside] for place in places], updates[inside]
+        write(changed, tuple(places), updates)
         return changed
 
     return run
@@ -247,7 +257,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "transpose": lambda x, *, permutation: x.transpose(permutation),
     "rev": lambda x, *, dimensions: np.flip(x, dimensions),
     "concatenate": lambda *parts, dimension: np.concatenate(parts, dimension),
-    "split": lambda x, *, sizes, axis: np.split(x, np.cumsum(sizes)[:-1], axis),
+    "split": _split,
     "stack": lambda *parts, axis: np.stack(parts, axis),
     "unstack": lambda x, *, axis, **_: list(np.moveaxis(x, axis, 0)),
     "tile": lambda x, *, reps: np.tile(x, reps),
