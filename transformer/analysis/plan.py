@@ -31,7 +31,7 @@ from transformer.config.run import Replica, RunConfig
 from transformer.config.variant import ConfigError
 from transformer.functional.devices import DATA, MODEL
 from transformer.models import pure
-from transformer.models.build import build
+from transformer.models.build import pure_model
 from transformer.training.program import Program, make_program
 
 
@@ -91,8 +91,7 @@ class Plan(NamedTuple):
 def predict(config: RunConfig, program: Program) -> Plan:
     """The plan of a run, from shapes and the traced step alone."""
     state, shape = program.abstract_state, program.mesh.shape
-    model = pure.abstract(lambda key: build(config.model, key=key))
-    params, apply = pure.split(model)
+    params, apply = pure_model(config.model)
     rows = config.batch_size // config.accumulation // shape[DATA]
     per_sequence, flops = _traced(config, apply, params)
     whole, cut = per_sequence

@@ -42,9 +42,15 @@ build.register(VisionConfig)(VisionTransformer)
 
 
 @functools.lru_cache(maxsize=8)
+def abstract_model(config: ModelConfig) -> nnx.Module:
+    """The model of a config with shapes in place of arrays; nothing is computed."""
+    return abstract(lambda key: build(config, key=key))
+
+
+@functools.lru_cache(maxsize=8)
 def pure_model(config: ModelConfig) -> tuple[Params, Apply]:
     """The shapes of a config's parameters, and its model as a pure function of them; nothing is computed.
 
     `apply` is the same object for equal configs, so that what is compiled for it is compiled once.
     """
-    return split(abstract(lambda key: build(config, key=key)))
+    return split(abstract_model(config))

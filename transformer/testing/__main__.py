@@ -20,7 +20,7 @@ from transformer.testing.catalogue import PATH, catalogue
 from transformer.testing.check import Checked, check_choices, check_company
 from transformer.testing.covering import Covering, cover, merged
 from transformer.testing.options import FACTORS, FAMILIES
-from transformer.testing.pool import make_pool, run
+from transformer.testing.pool import make_pool, start
 
 
 def main() -> None:
@@ -29,17 +29,19 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes")
     parser.add_argument("--catalogue", action="store_true", help="write the catalogue and check nothing")
     arguments = parser.parse_args()
-    covering = cover(FACTORS)
     if arguments.catalogue:
-        PATH.write_text(catalogue(covering))
+        PATH.write_text(catalogue(cover(FACTORS)))
         return
-    start = time.monotonic()
+    began = time.monotonic()
     options = {str(option): option for values in FAMILIES.values() for option in values}
-    companies = [merged(FACTORS, row) for row in covering.rows]
-    alone, together = (drawn(every, arguments.draw) for every in (list(options.values()), companies))
+    alone = drawn(list(options.values()), arguments.draw)
     with make_pool(arguments.workers) as pool:
-        done = [*run(pool, check_choices, alone, "options"), *run(pool, check_company, together, "combinations")]
-    report(covering, len(alone), len(together), done, time.monotonic() - start)
+        first = start(pool, check_choices, alone, "options")
+        covering = cover(FACTORS)  # while options are checked
+        together = drawn([merged(FACTORS, row) for row in covering.rows], arguments.draw)
+        second = start(pool, check_company, together, "combinations")
+        done = [*first, *second]
+    report(covering, len(alone), len(together), done, time.monotonic() - began)
     sys.exit(any(one.failed for one in done))
 
 

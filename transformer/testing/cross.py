@@ -8,11 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from transformer.config.architectures import EncoderDecoderConfig
-from transformer.models import pure
-from transformer.models.build import build
+from transformer.models.build import pure_model
 from transformer.testing.evaluation import Evaluated
 from transformer.testing.properties import TOKENS, close, differ
-from transformer.testing.subject import LENGTH, NOW, drawn, shaken
+from transformer.testing.subject import LENGTH, NOW, initial_values, shaken
 
 VALID = np.arange(LENGTH) < np.array([[LENGTH], [NOW]])
 """The second source is padded."""
@@ -23,9 +22,8 @@ class Pair:
 
     def __init__(self, config: EncoderDecoderConfig):
         self.config = config
-        model = pure.abstract(lambda key: build(config, key=key))
-        shapes, self.apply = pure.split(model)
-        self.params = shaken(jax.tree.map(drawn, pure.specs(model), shapes))
+        _, self.apply = pure_model(config)
+        self.params = shaken(initial_values(config))
 
     @functools.cached_property
     def both(self) -> Callable[..., tuple[np.ndarray, np.ndarray]]:
@@ -49,11 +47,16 @@ class Pair:
 def translates(config: EncoderDecoderConfig) -> None:
     """Logits are finite, cached or not; they depend on the source and not on its padding or on later tokens."""
     pair, target = Pair(config), TOKENS[:, ::-1]
-    logits, cached = pair.both(TOKENS, target, VALID)
-    assert np.isfinite(logits).all(), "logits are not finite"
-    close(cached, logits, "cached logits are others")
-    other = np.where(VALID, TOKENS, TOKENS[:, ::-1])
-    close(pair.both(other, target, VALID)[0], logits, "logits change with the padding of the source", 1e-6)
-    differ(pair.both(target, target, VALID)[0], logits, "the source does not matter")
-    later = np.where(np.arange(LENGTH) < NOW, target, TOKENS)
-    assert (pair.both(TOKENS, later, VALID)[0][:, :NOW] == logits[:, :NOW]).all(), "logits change with a later token"
+    sources = TOKENS, np.where(VALID, TOKENS, TOKENS[:, ::-1]), target
+
+    def both(target):
+        return pair.both(np.concatenate(sources), np.concatenate([target] * 3), np.concatenate([VALID] * 3))
+
+    all_logits, cached = both(target)
+    assert np.isfinite(all_logits).all(), "logits are not finite"
+    close(cached, all_logits, "cached logits are others")
+    logits, padded, other = np.split(all_logits, 3)
+    close(padded, logits, "logits change with the padding of the source", 1e-6)
+    differ(other, logits, "the source does not matter")
+    changed, _ = both(np.where(np.arange(LENGTH) < NOW, target, TOKENS))
+    assert (changed[:, :NOW] == all_logits[:, :NOW]).all(), "logits change with a later token"

@@ -159,6 +159,8 @@ def _scan(step: JaxprEqn, program: _Program) -> Step:
     num_fixed, num_carried = scan_sizes(step)
     body, backwards = _Program(step.params["jaxpr"], program.wide), step.params["reverse"]
     order = range(step.params["length"])[:: -1 if backwards else 1]
+    avals: list[Any] = [variable.aval for variable in step.outvars[num_carried:]]
+    empty = [np.zeros(aval.shape, program.dtype(aval)) for aval in avals]
 
     def run(*inputs: Any) -> list[Any]:
         fixed, carry, stacks = _cut(inputs, num_fixed, num_fixed + num_carried)
@@ -168,7 +170,6 @@ def _scan(step: JaxprEqn, program: _Program) -> Step:
             carry = outputs[:num_carried]
             made.append(outputs[num_carried:])
         rows = made[::-1] if backwards else made
-        empty = [np.zeros(out.aval.shape, program.dtype(out.aval)) for out in step.outvars[num_carried:]]
         return [*carry, *(map(_stacked, zip(*rows, strict=True)) if rows else empty)]
 
     return run
@@ -208,9 +209,18 @@ def _random_bits(step: JaxprEqn, program: _Program) -> Step:
     return lambda keys: [np.asarray(draw(keys))[..., :size].reshape(*keys.shape, *shape)]
 
 
+def _bitcast(step: JaxprEqn, program: _Program) -> Step:
+    """The bits of integers as other numbers; those of floats, which may have been made wider, by JAX."""
+    (source,), (target,) = ([program.dtype(v.aval) for v in variables] for variables in (step.invars, step.outvars))
+    if source.kind == "u" and source.itemsize == target.itemsize:
+        return lambda x: (x.view(target),)
+    return lambda x: (np.asarray(_in_jax(step, program)(x)),)
+
+
 _SPECIAL: dict[str, Callable[[JaxprEqn, _Program], Step]] = {
     "scan": _scan,
     "while": _while,
     "cond": _cond,
     "random_bits": _random_bits,
+    "bitcast_convert_type": _bitcast,
 }

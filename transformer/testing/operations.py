@@ -34,13 +34,6 @@ def _convert(x, *, new_dtype, **_):
     return np.clip(np.nan_to_num(x.astype(np.float64)), limits.min, limits.max)
 
 
-def _bitcast(x, *, new_dtype):
-    """The same bits as other numbers."""
-    if x.dtype.kind == "f":
-        raise NotImplementedError("the bits of floats, which may have been made wider")
-    return x.view(new_dtype)
-
-
 def _round(x, *, rounding_method):
     return np.rint(x) if rounding_method is lax.RoundingMethod.TO_NEAREST_EVEN else lax.round(x, rounding_method)
 
@@ -250,7 +243,6 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "integer_pow": lambda x, *, y: np.power(x, y) if y >= 0 else 1 / np.power(x, -y),
     "round": _round,
     "convert_element_type": _convert,
-    "bitcast_convert_type": _bitcast,
     "broadcast_in_dim": _broadcast,
     "reshape": _reshape,
     "squeeze": lambda x, *, dimensions: x.squeeze(dimensions),

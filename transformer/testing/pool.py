@@ -4,7 +4,7 @@ import concurrent.futures
 import gc
 import multiprocessing
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -20,11 +20,11 @@ def make_pool(workers: int) -> concurrent.futures.Executor:
     return concurrent.futures.ProcessPoolExecutor(workers, context, initializer=prepare)
 
 
-def run(
+def start(
     pool: concurrent.futures.Executor, check: Callable[[Any], Checked], choices: Sequence[Any], what: str
-) -> list[Checked]:
-    """Check all choices in parallel."""
-    return list(track(pool.map(check, choices), description=what, total=len(choices)))
+) -> Iterable[Checked]:
+    """Begin to check all choices in parallel; the results, with a bar while they are waited for."""
+    return track(pool.map(check, choices), description=what, total=len(choices))
 
 
 def prepare() -> None:

@@ -194,7 +194,8 @@ def followed(subject: Subject) -> None:
         twin = whole.changed(memory_length=LENGTH)
     except ConfigError:
         raise DoesNotApply from None
-    close(twin.segments(whole.params, TOKENS), whole.alone(TOKENS), "logits of a second segment are others")
+    logits = Evaluated(whole.apply)(whole.params, TOKENS)
+    close(twin.segments(whole.params, TOKENS), logits, "logits of a second segment are others")
 
 
 def scanned(subject: Subject) -> None:

@@ -15,7 +15,7 @@ from transformer.config.implementations import Scanned
 from transformer.config.model import ModelConfig
 from transformer.config.parameters import Normal, Parameter
 from transformer.models import pure
-from transformer.models.build import build
+from transformer.models.build import abstract_model, pure_model
 from transformer.models.pure import Params
 from transformer.testing.evaluation import Evaluated
 
@@ -64,9 +64,8 @@ class Subject:
 
     def __init__(self, config: ModelConfig, initial: Params | None = None):
         self.config = config
-        model = pure.abstract(lambda key: build(config, key=key))
-        shapes, self.apply = pure.split(model)
-        self.initial = jax.tree.map(drawn, pure.specs(model), shapes) if initial is None else initial
+        _, self.apply = pure_model(config)
+        self.initial = initial_values(config) if initial is None else initial
         self.params = shaken(self.initial)
         if not config.last_norm.bounds:  # what no norm bounds would outgrow float32, or saturate every softmax
             self.params = jax.tree.map(lambda p: (0.5 * p).astype(p.dtype), self.params)
@@ -152,6 +151,11 @@ class Subject:
             return jnp.concatenate(lax.scan(follow, earlier, segments_XBL)[1], 1)
 
         return Evaluated(run)
+
+
+def initial_values(config: ModelConfig) -> Params:
+    """Initial values of the parameters of a config."""
+    return jax.tree.map(drawn, pure.specs(abstract_model(config)), pure_model(config)[0])
 
 
 @functools.cache
