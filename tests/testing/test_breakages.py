@@ -83,7 +83,7 @@ BREAKAGES = {
         properties.passes_through,
     ),
     "a FLOP formula that forgets the groups": (
-        (counts, "scoped_flops", "eqn.outvars[0].aval.shape)", "eqn.outvars[0].aval.shape[1:])"),
+        (counts, "scoped_flops", "math.prod(out)", "math.prod(out[1:])"),
         {},
         properties.counted,
     ),

@@ -1,5 +1,6 @@
 """A draw of what `python -m transformer.testing` checks in full, and that its page is up to date."""
 
+import itertools
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -14,7 +15,7 @@ from transformer.testing import check_variant
 from transformer.testing.__main__ import drawn
 from transformer.testing.catalogue import PATH, catalogue
 from transformer.testing.check import check_choices, check_company
-from transformer.testing.covering import cover, merged, pairs_of
+from transformer.testing.covering import cover, merged
 from transformer.testing.options import FACTORS, FAMILIES
 
 OPTIONS = [option for options in FAMILIES.values() for option in options]
@@ -41,7 +42,7 @@ def test_a_combination(choices):
 
 def test_every_pair_is_covered():
     """Each pair of options of two kinds is in a row, or is refused with a reason, and never both."""
-    held = set().union(*(pairs_of(row) for row in COVERING.rows))
+    held = {pair for row in COVERING.rows for pair in itertools.permutations(row.items(), 2)}
     every = {
         ((left, i), (right, j))
         for a, left in enumerate(FACTORS)

@@ -58,7 +58,7 @@ def cache_bytes(config: ModelConfig, length: int | None = None) -> int:
 
 def product_flops(jaxpr: core.Jaxpr) -> float:
     """Operations of the matrix products in a traced program."""
-    return sum(scoped_flops(jaxpr).values())
+    return float(sum(scoped_flops(jaxpr).values()))
 
 
 def scoped_flops(jaxpr: core.Jaxpr) -> Counter[str]:
@@ -69,11 +69,11 @@ def scoped_flops(jaxpr: core.Jaxpr) -> Counter[str]:
         inner = [scoped_flops(sub) for sub in _inner(eqn.params)]
         if eqn.primitive.name == "dot_general":
             (contracted, _), _ = eqn.params["dimension_numbers"]
-            shape = eqn.invars[0].aval.shape  # pyright: ignore[reportAttributeAccessIssue]
-            total[scope] += 2.0 * math.prod(eqn.outvars[0].aval.shape) * math.prod(shape[i] for i in contracted)  # pyright: ignore
+            left, out = (v.aval.shape for v in (eqn.invars[0], eqn.outvars[0]))  # pyright: ignore[reportAttributeAccessIssue]
+            total[scope] += 2 * math.prod(out) * math.prod(left[i] for i in contracted)
         elif eqn.primitive.name.startswith("ragged_dot"):  # each row is multiplied by the matrix of its group
             rows, matrices = (v.aval.shape for v in eqn.invars[:2])  # pyright: ignore[reportAttributeAccessIssue]
-            total[scope] += 2.0 * math.prod(rows) * matrices[-1]
+            total[scope] += 2 * math.prod(rows) * matrices[-1]
         elif eqn.primitive.name == "scan":
             times = eqn.params["length"]
         elif eqn.primitive.name == "cond":

@@ -10,9 +10,6 @@ _ACTIONS = {"walk": "I_WALK", "look": "I_LOOK", "run": "I_RUN", "jump": "I_JUMP"
 _TURNS = {"left": "I_TURN_LEFT", "right": "I_TURN_RIGHT"}
 _TIMES = {"": 1, " twice": 2, " thrice": 3}
 
-SOURCE_WORDS = tuple(sorted([*_ACTIONS, *_TURNS, "turn", "opposite", "around", "twice", "thrice", "and", "after"]))
-TARGET_WORDS = tuple(sorted([*_ACTIONS.values(), *_TURNS.values()]))
-
 _LONGEST_TRAINED = 22
 
 

@@ -94,7 +94,10 @@ class EncoderDecoder(nnx.Module):
         """
         source, _ = self.encode(source_BS, source_valid_BS)
         cache = self.decoder.empty_cache(batch_size, capacity, ahead, self.embedding.dtype)
-        remembered = tuple(block.cross_attention.remember(source.states_BSD) for block in self.decoder.blocks)  # pyright: ignore
+        remembered = tuple(
+            block.cross_attention.remember(source.states_BSD)  # pyright: ignore[reportAttributeAccessIssue]
+            for block in self.decoder.blocks
+        )
         return cache._replace(source=remembered, source_tokens=source.tokens)
 
     def extend(

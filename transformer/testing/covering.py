@@ -74,11 +74,6 @@ def _row(places, start, still, possible, rng) -> list[int]:
     return row
 
 
-def pairs_of(row: Mapping[str, int]) -> set[tuple[Option, Option]]:
-    """All pairs of a row, in both orders."""
-    return set(itertools.permutations(row.items(), 2))
-
-
 def merged(families: Mapping[str, Sequence[Changes]], row: Mapping[str, int]) -> dict[str, Any]:
     """The changes of all options of a row together; patterns of different choices are merged into one."""
     changes: dict[str, Any] = {}
