@@ -16,6 +16,7 @@ from transformer.config.residuals import Algebra, ReZero
 from transformer.config.resolutions import Hourglass
 from transformer.config.rotary_positions import RoPE
 from transformer.functional import biases, chunked, masks, norms, shortening
+from transformer.models.build import abstract_model, pure_model
 from transformer.modules.self_attention import Attention
 from transformer.modules.transformer import Transformer
 from transformer.testing import properties
@@ -100,14 +101,21 @@ def broken(owner, name, old, new):
     return namespace[name]
 
 
+def forget():
+    """Forget the models of equal configs and their programs."""
+    abstract_model.cache_clear()
+    pure_model.cache_clear()
+    jax.clear_caches()
+
+
 @pytest.mark.parametrize(("place", "choices", "finds"), BREAKAGES.values(), ids=BREAKAGES)
 def test_found(monkeypatch, place, choices, finds):
     """The property holds for the code as it is, and fails for the broken one."""
     config = small(**choices)
     finds(Subject(config))
-    jax.clear_caches()
+    forget()
     monkeypatch.setattr(place[0], place[1], broken(*place))
     with pytest.raises(AssertionError):
         finds(Subject(config))
     monkeypatch.undo()
-    jax.clear_caches()
+    forget()
