@@ -23,6 +23,7 @@ UNARY = (
 )
 BINARY = ("add", "sub", "mul", "div", "rem", "max", "min", "pow", "eq", "ne", "lt", "le", "gt", "ge")
 PLACES = np.int32([[2, 0], [0, 2], [1, 1]])
+OUTSIDE = jnp.asarray(X)
 
 
 def _windows_of(x, i):
@@ -75,6 +76,7 @@ EXAMPLES = {
     "dynamic_slice": (lambda x, i: lax.dynamic_slice(x, (i, -9), (2, 2)), X, np.int32(2)),
     "dynamic_update_slice": (lambda x, y, i: lax.dynamic_update_slice(x, y[:2, :2], (i, 1)), X, Y, np.int32(2)),
     "pad": (lambda x: lax.pad(x, x[0, 0], ((1, -1, 2), (-2, 3, 1))), X),
+    "pad between elements": (lambda x: lax.pad(x, x[0, 0], ((0, 0, 1), (0, 0, 0))), X),
     "pad of nothing": (lambda x: lax.pad(x[:0], x[0, 0], ((1, 1, 2), (0, 0, 0))), X),
     "dot_general": (lambda x, y: jnp.einsum("bij,bkj->bik", x[None], y[None]), X, Y),
     "gather": (lambda x, i: x[i], X, PLACES),
@@ -86,6 +88,7 @@ EXAMPLES = {
     "gather of integers": (lambda x, i: x.at[i + 2].get(mode="fill"), I, PLACES),
     "gather of windows": (_windows_of, X, PLACES),
     "scatter": (lambda x, i: x.at[:, i[0]].set(2.5), X, PLACES),
+    "scatter into a constant": (lambda i: OUTSIDE.at[:, i[0]].set(2.5), PLACES),
     "scatter of rows": (lambda x, y, i: x.at[i[:, 0]].set(y, mode="drop"), X, Y, PLACES + 1),
     "scatter-add": (lambda x, y, i: x.at[i, 1].add(y[0, :2]), X, Y, PLACES),
     "scatter-add of nothing": (lambda x, i: x.at[i + 2].add(1.0, mode="drop"), X, PLACES),
@@ -179,7 +182,7 @@ def test_random_keys_and_empty_loops():
 
     def draws(key):
         keys = jax.random.split(key, 6).reshape(2, 3)
-        _, numbers = lax.scan(lambda carry, row: (carry, jax.random.normal(row[1], 4)), 0, keys)
+        _, numbers = lax.scan(lambda carry, row: (carry, jax.random.normal(row[1], 5)), 0, keys)
         return numbers, jax.random.key_data(keys), lax.scan(lambda carry, x: (carry, x + 1), 0, jnp.zeros((0, 2)))[1]
 
     found, expected = Evaluated(draws)(jax.random.key(3)), jax.jit(draws)(jax.random.key(3))

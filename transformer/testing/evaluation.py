@@ -210,9 +210,9 @@ def _random_bits(step: JaxprEqn, program: _Program) -> Step:
 
 
 def _bitcast(step: JaxprEqn, program: _Program) -> Step:
-    """The bits of integers as other numbers; those of floats, which may have been made wider, by JAX."""
+    """The same bits as other numbers; JAX takes numbers apart, such as floats that were made wider."""
     (source,), (target,) = ([program.dtype(v.aval) for v in variables] for variables in (step.invars, step.outvars))
-    if source.kind == "u" and source.itemsize == target.itemsize:
+    if source.itemsize == target.itemsize:
         return lambda x: (x.view(target),)
     return lambda x: (np.asarray(_in_jax(step, program)(x)),)
 
