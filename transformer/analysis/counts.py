@@ -69,10 +69,10 @@ def scoped_flops(jaxpr: core.Jaxpr) -> Counter[str]:
         inner = [scoped_flops(sub) for sub in _inner(eqn.params)]
         if eqn.primitive.name == "dot_general":
             (contracted, _), _ = eqn.params["dimension_numbers"]
-            left, out = (v.aval.shape for v in (eqn.invars[0], eqn.outvars[0]))  # pyright: ignore[reportAttributeAccessIssue]
+            left, out = _shape(eqn.invars[0]), _shape(eqn.outvars[0])
             total[scope] += 2 * math.prod(out) * math.prod(left[i] for i in contracted)
         elif eqn.primitive.name.startswith("ragged_dot"):  # each row is multiplied by the matrix of its group
-            rows, matrices = (v.aval.shape for v in eqn.invars[:2])  # pyright: ignore[reportAttributeAccessIssue]
+            rows, matrices = map(_shape, eqn.invars[:2])
             total[scope] += 2 * math.prod(rows) * matrices[-1]
         elif eqn.primitive.name == "scan":
             times = eqn.params["length"]
@@ -82,6 +82,10 @@ def scoped_flops(jaxpr: core.Jaxpr) -> Counter[str]:
             for name, flops in one.items():
                 total["/".join(part for part in (scope, name) if part)] += times * flops
     return total
+
+
+def _shape(variable: Any) -> tuple[int, ...]:
+    return variable.aval.shape
 
 
 def _inner(params: dict[str, Any]) -> Iterator[core.Jaxpr]:

@@ -44,8 +44,9 @@ def cover(families: Mapping[str, Sequence[Changes]], seed: int = 0, tries: int =
             possible[i, j] = possible[j, i] = True
     still, rows = possible.copy(), []
     while still.any():
-        most = int(still.sum(1).argmax())
-        start = [most, int(np.where(still[most], still.sum(1), 0).argmax())]
+        new = still.sum(1)
+        most = int(new.argmax())
+        start = [most, int(np.where(still[most], new, 0).argmax())]
         drawn = [_row(places, start, still, possible, rng) for _ in range(tries)]
         drawn.sort(key=lambda row: -still[np.ix_(row, row)].sum())
         fitting = (row for row in drawn if not refusal(merged(families, dict(options[i] for i in row))))

@@ -49,14 +49,14 @@ def translates(config: EncoderDecoderConfig) -> None:
     pair, target = Pair(config), TOKENS[:, ::-1]
     sources = TOKENS, np.where(VALID, TOKENS, TOKENS[:, ::-1]), target
 
-    def both(target):
+    def of(target):
         return pair.both(np.concatenate(sources), np.concatenate([target] * 3), np.concatenate([VALID] * 3))
 
-    all_logits, cached = both(target)
+    all_logits, cached = of(target)
     assert np.isfinite(all_logits).all(), "logits are not finite"
     close(cached, all_logits, "cached logits are others")
     logits, padded, other = np.split(all_logits, 3)
     close(padded, logits, "logits change with the padding of the source", 1e-6)
     differ(other, logits, "the source does not matter")
-    changed, _ = both(np.where(np.arange(LENGTH) < NOW, target, TOKENS))
+    changed, _ = of(np.where(np.arange(LENGTH) < NOW, target, TOKENS))
     assert (changed[:, :NOW] == all_logits[:, :NOW]).all(), "logits change with a later token"

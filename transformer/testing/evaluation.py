@@ -60,7 +60,7 @@ class _Program:
         self.values: list[Any] = []
         """Constants at their places, None where a run puts its values."""
         self.inputs = [self._place() for _ in program.jaxpr.invars]
-        self.dtypes = [self.dtype(variable.aval) for variable in program.jaxpr.invars]
+        self.dtypes = [self.dtype(variable) for variable in program.jaxpr.invars]
         self.outputs = self._write(program.jaxpr, [*map(self._place, program.consts), *self.inputs])
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
@@ -74,9 +74,9 @@ class _Program:
                 values[place] = value
         return [values[place] for place in self.outputs]
 
-    def dtype(self, aval: Any) -> Any:
+    def dtype(self, variable: Any) -> Any:
         """The dtype of the values of a variable."""
-        return self.wider(aval.dtype)
+        return self.wider(variable.aval.dtype)
 
     def wider(self, dtype: Any) -> Any:
         """What takes the place of a dtype."""
@@ -91,17 +91,18 @@ class _Program:
         variables = [*program.constvars, *program.invars]
         for variable, place in zip(variables, inputs, strict=True):
             if self.values[place] is not None:
-                self.values[place] = _fitted(self.values[place], self.dtype(variable.aval))
+                self.values[place] = _fitted(self.values[place], self.dtype(variable))
         places = dict(zip(variables, inputs, strict=True))
 
         def read(variable: Any) -> int:
             if isinstance(variable, Literal):
-                return self._place(_fitted(variable.val, self.dtype(variable.aval)))
+                return self._place(_fitted(variable.val, self.dtype(variable)))
             return places[variable]
 
         for step in program.eqns:
             sources = [read(variable) for variable in step.invars]
-            inner = None if step.primitive.name in (*OPERATIONS, *_SPECIAL) else called(step)
+            known = step.primitive.name in OPERATIONS or step.primitive.name in _SPECIAL
+            inner = None if known else called(step)
             if inner is not None:
                 targets = self._write(inner[0], [*map(self._place, inner[1]), *sources])
             else:
@@ -120,10 +121,10 @@ def _fitted(value: Any, dtype: Any) -> Any:
 
 def _step(step: JaxprEqn, program: _Program) -> Step:
     """One operation as a function: of `_SPECIAL`, of `OPERATIONS`, or compiled alone by JAX."""
-    name, dtypes = step.primitive.name, [program.dtype(variable.aval) for variable in step.outvars]
+    name, dtypes = step.primitive.name, [program.dtype(variable) for variable in step.outvars]
     if name in _SPECIAL:
         return _SPECIAL[name](step, program)
-    inputs = [program.dtype(variable.aval) for variable in step.invars]
+    inputs = [program.dtype(variable) for variable in step.invars]
     if name in OPERATIONS and not any(jnp.issubdtype(dtype, jax.dtypes.extended) for dtype in inputs):
         operation = functools.partial(OPERATIONS[name], **step.params)
         if jnp.bfloat16 in inputs:
@@ -159,8 +160,8 @@ def _scan(step: JaxprEqn, program: _Program) -> Step:
     num_fixed, num_carried = scan_sizes(step)
     body, backwards = _Program(step.params["jaxpr"], program.wide), step.params["reverse"]
     order = range(step.params["length"])[:: -1 if backwards else 1]
-    avals: list[Any] = [variable.aval for variable in step.outvars[num_carried:]]
-    empty = [np.zeros(aval.shape, program.dtype(aval)) for aval in avals]
+    stacked: list[Any] = step.outvars[num_carried:]
+    empty = [np.zeros(variable.aval.shape, program.dtype(variable)) for variable in stacked]
 
     def run(*inputs: Any) -> list[Any]:
         fixed, carry, stacks = _cut(inputs, num_fixed, num_fixed + num_carried)
@@ -211,10 +212,11 @@ def _random_bits(step: JaxprEqn, program: _Program) -> Step:
 
 def _bitcast(step: JaxprEqn, program: _Program) -> Step:
     """The same bits as other numbers; JAX takes numbers apart, such as floats that were made wider."""
-    (source,), (target,) = ([program.dtype(v.aval) for v in variables] for variables in (step.invars, step.outvars))
+    (source,), (target,) = ([program.dtype(v) for v in variables] for variables in (step.invars, step.outvars))
     if source.itemsize == target.itemsize:
         return lambda x: (x.view(target),)
-    return lambda x: (np.asarray(_in_jax(step, program)(x)),)
+    apart = _in_jax(step, program)
+    return lambda x: (np.asarray(apart(x)),)
 
 
 _SPECIAL: dict[str, Callable[[JaxprEqn, _Program], Step]] = {
