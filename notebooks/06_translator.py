@@ -187,17 +187,18 @@ def show(title, tokens_WT, scores_W, count):
 
 
 # %%
-state, scores = jax.jit(lambda: beam.start(prompt))(), []
-while state.step < num_tokens and not beam.settled(state)[0]:
-    state = step(state)
-    scores.append(np.asarray(state.live_scores_BW[0]))
+states = [jax.jit(lambda: beam.start(prompt))()]
+while (state := states[-1]).step < num_tokens and not beam.settled(state)[0]:
+    states.append(step(state))
+for state in states:
     count, ended = int(state.step), int((state.done_lengths_BW[0] > 0).sum())
-    show(f"{count} actions, {ended} ended; live:", state.live_tokens_BWT[0], scores[-1], count)
+    show(f"{count} actions, {ended} ended; live:", state.live_tokens_BWT[0], state.live_scores_BW[0], count)
+state = states[-1]
 show("\nended, by log-probability over length:", state.done_tokens_BWT[0], state.done_scores_BW[0], num_tokens)
 
 found = T.generate(apply, params, start[:1], num_tokens=num_tokens, strategy=beam, stop=END, inputs=one)
 assert (found.tokens_BT[0] == state.done_tokens_BWT[0, 0]).all()
-assert (np.diff(scores, axis=0)[:, 0] <= 1e-5).all()
+assert (np.diff([state.live_scores_BW[0, 0] for state in states]) <= 1e-5).all()
 
 # %% [markdown]
 # The score of a live beam is the log-probability of its actions so far, so it can only fall. Special tokens

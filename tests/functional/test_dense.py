@@ -1,5 +1,6 @@
 """The dense product: the gradients of a matrix product, and the compiled program that makes them fast."""
 
+import functools
 import re
 
 import chex
@@ -31,6 +32,21 @@ def test_equals_matrix_product(leading, d_in, d_out):
     """Values and both gradients, for wide and narrow kernels and any leading axes."""
     arguments = normal(0, *leading, d_in), normal(1, d_in, d_out), normal(2, *leading, d_out)
     chex.assert_trees_all_close(with_gradients(dense, *arguments), with_gradients(matmul, *arguments), atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1)], ids=str)
+@pytest.mark.parametrize(
+    ("d_in", "transposed", "halves"), [(512, False, True), (512, True, False), (511, False, False)]
+)
+def test_one_row(shape, d_in, transposed, halves):
+    """A large product of one row is the sum of two, unless the kernel is a transposed one or does not divide."""
+    product = functools.partial(dense, transposed=transposed)
+    arguments = normal(0, *shape, d_in), normal(1, d_in, 300), normal(2, *shape, 300)
+    of_halves = f"2,{d_in // 2},300"
+    assert (of_halves in str(jax.make_jaxpr(product)(*arguments[:2]))) == halves
+    got, expected = (with_gradients(f, *arguments) for f in (product, matmul))
+    chex.assert_trees_all_close(got, expected, atol=1e-4)
+    assert of_halves not in str(jax.make_jaxpr(product)(normal(0, 2, d_in), arguments[1]))
 
 
 @pytest.mark.parametrize(("d_in", "d_out"), [(4, 6), (6, 4)])

@@ -208,6 +208,36 @@ def test_a_cache_that_grows(choices, monkeypatch):
     jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-5), *made)
 
 
+MESH = jax.make_mesh((2,), ("data",))
+
+
+@pytest.mark.parametrize("strategy", [GREEDY, Beam(3), Sample()], ids=str)
+def test_parts_of_a_batch_on_devices(strategy):
+    """Each device continues its half as it would alone, with the key folded with its number."""
+    params, apply = encoder_decoder()
+    start = jnp.asarray(np.random.default_rng(3).integers(0, VOCAB, (4, 2)))
+    source = jnp.asarray(np.random.default_rng(4).integers(0, VOCAB, (4, 4)))
+    lengths = jnp.array([2, 1, 1, 2])
+    run = functools.partial(generate, apply, num_tokens=TOKENS, strategy=strategy, stop=STOP)
+
+    def half(rows, key):
+        return run(params, start[rows], lengths_B=lengths[rows], inputs={"source_BS": source[rows]}, key=key)
+
+    halves = [half(slice(2 * i, 2 * i + 2), jax.random.fold_in(KEY, i)) for i in range(2)]
+    inputs = {"lengths_B": lengths, "inputs": {"source_BS": source}, "key": KEY}
+    program = jax.jit(functools.partial(run, mesh=MESH)).lower(params, start, **inputs).compile()
+    assert not any(word in program.as_text() for word in ("all-reduce", "all-gather", "all-to-all"))
+    for name, values in program(params, start, **inputs)._asdict().items():
+        expected = np.concatenate([getattr(half, name) for half in halves])
+        np.testing.assert_allclose(values, expected, rtol=1e-5, err_msg=name)
+
+
+def test_a_batch_that_devices_cannot_divide():
+    params, apply = language_model()
+    with pytest.raises(ConfigError, match="3 sequences cannot be divided by 2 devices"):
+        generate(apply, params, jnp.ones((3, 2), jnp.int32), num_tokens=1, mesh=MESH)
+
+
 def test_one_of_one_is_greedy():
     """Sampling from the most likely token alone is greedy decoding, at any temperature and with any key."""
     expected = decode(language_model(), stop=STOP)

@@ -21,8 +21,9 @@ class BeamState(NamedTuple):
     """The state of the search. Each sequence has W beams, which are rows of the cache, (B · W)."""
 
     step: jax.Array
-    logits_BWV: jax.Array
-    """Logits of the next token of each beam."""
+    """Tokens chosen so far, int32."""
+    newest_BW: jax.Array
+    """The last of them, which the model reads next."""
     cache: Cache
     live_tokens_BWT: jax.Array
     live_scores_BW: jax.Array
@@ -76,7 +77,7 @@ class Beam(Strategy):
             return (state.step < prompt.num_tokens) & ~self.settled(state).all()
 
         step = functools.partial(self.step, prompt=prompt, read=prompt.reader())
-        end = prompt.loop(go_on, step, self.start(prompt))
+        end = prompt.loop(go_on, step, self.start(prompt), rows=self.size)
         none_B = end.done_scores_BW[:, 0] == NEVER
         return Generated(
             jnp.where(none_B[:, None], end.live_tokens_BWT[:, 0], end.done_tokens_BWT[:, 0]),
@@ -85,13 +86,13 @@ class Beam(Strategy):
         )
 
     def start(self, prompt: Prompt) -> BeamState:
-        """The state before the first token, with the prompt read and all beams the same."""
+        """The state after the first token of each beam."""
         logits_BV, cache = prompt.read()
         shape = (len(logits_BV), self.size)
         scores_BW = jnp.where(jnp.arange(self.size) == 0, 0.0, NEVER) * jnp.ones(shape)
-        return BeamState(
+        state = BeamState(
             jnp.int32(0),
-            repeat(logits_BV, "b v -> b w v", w=self.size),
+            jnp.zeros(shape, jnp.int32),
             _repeat_rows(cache, self.size),
             jnp.zeros((*shape, prompt.num_tokens), jnp.int32),
             scores_BW,  # the other beams are copies of the first and do not count
@@ -101,6 +102,7 @@ class Beam(Strategy):
             jnp.full(shape, NEVER),
             jnp.zeros(shape, jnp.int32),
         )
+        return self.choose(state, repeat(logits_BV, "b v -> b w v", w=self.size), prompt)
 
     def settled(self, state: BeamState) -> jax.Array:
         """Whether the search of each sequence is over, (B,); others of the batch may continue."""
@@ -112,13 +114,19 @@ class Beam(Strategy):
         return finished_B
 
     def step(self, state: BeamState, *, prompt: Prompt, read: Reader) -> BeamState:
+        """Read the newest token of each live beam, and choose the next."""
+        logits, cache = read(rearrange(state.newest_BW, "b w -> (b w) 1"), state.cache)
+        logits_BWV = rearrange(logits[:, 0], "(b w) v -> b w v", w=self.size)
+        return self.choose(state._replace(cache=cache), logits_BWV, prompt)
+
+    def choose(self, state: BeamState, logits_BWV: jax.Array, prompt: Prompt) -> BeamState:
         """Extend all live beams by a token: those that end may be finished, and the best of the others stay live.
 
         A candidate that ends counts as finished only if it is among the `size` best of its step, so
         that a beam of one, which stops at the first sequence that ends, is greedy decoding.
         """
-        W, V = self.size, state.logits_BWV.shape[-1]
-        model_BWV, ranked_BWV = self.log_probabilities(state, prompt)
+        W, V = self.size, logits_BWV.shape[-1]
+        model_BWV, ranked_BWV = self.log_probabilities(state, logits_BWV, prompt)
         scores_BX = rearrange(state.live_scores_BW[..., None] + ranked_BWV, "b w v -> b (w v)")
         best_BC, places_BC = lax.top_k(jnp.maximum(scores_BX, NEVER), min(2 * W, W * V))
         parents_BC, tokens_BC = places_BC // V, (places_BC % V).astype(jnp.int32)
@@ -134,26 +142,25 @@ class Beam(Strategy):
         live_scores, order_BL = lax.top_k(jnp.where(ends_BC, NEVER, best_BC), W)
         parents_BW, tokens_BW = _take(parents_BC, order_BL), _take(tokens_BC, order_BL)
         rows = rearrange(jnp.arange(len(parents_BW))[:, None] * W + parents_BW, "b w -> (b w)")
-        logits, cache = read(rearrange(tokens_BW, "b w -> (b w) 1"), _of_rows(lambda a: a[rows], state.cache))
         return state._replace(
             step=state.step + 1,
-            logits_BWV=rearrange(logits[:, 0], "(b w) v -> b w v", w=W),
-            cache=cache,
+            newest_BW=tokens_BW,
+            cache=_of_rows(lambda a: a.at[rows].get(mode="promise_in_bounds"), state.cache),
             live_tokens_BWT=_take(sequences_BCT, order_BL),
             live_scores_BW=live_scores,
             live_log_probabilities_BW=_take(log_probabilities_BC, order_BL) if self.processors else live_scores,
         )
 
-    def log_probabilities(self, state: BeamState, prompt: Prompt) -> tuple[jax.Array, jax.Array]:
+    def log_probabilities(self, state: BeamState, logits_BWV: jax.Array, prompt: Prompt) -> tuple[jax.Array, jax.Array]:
         """(B, W, V) log-probabilities of the next token, under the model and as processed; NEVER if forbidden."""
-        model_BWV = jax.nn.log_softmax(state.logits_BWV)
+        model_BWV = jax.nn.log_softmax(logits_BWV)
         if not self.processors:
             return model_BWV, model_BWV
 
         def process(logits_BV, tokens_BT):
             return self.process(logits_BV, prompt, tokens_BT, state.step)
 
-        logits_BWV = jax.vmap(process, 1, 1)(state.logits_BWV, state.live_tokens_BWT)
+        logits_BWV = jax.vmap(process, 1, 1)(logits_BWV, state.live_tokens_BWT)
         return model_BWV, jnp.where(logits_BWV > NEVER, jax.nn.log_softmax(logits_BWV), NEVER)
 
     def finish(self, state: BeamState, best_BC, log_probabilities_BC, ends_BC, sequences_BCT) -> BeamState:

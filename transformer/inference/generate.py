@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax
+from jax import lax
+from jax.sharding import Mesh, PartitionSpec
 
 from transformer.config.variant import ConfigError
 from transformer.inference.prompt import Generated, Prompt
@@ -21,7 +23,7 @@ from transformer.models.pure import Apply, Params
 GREEDY = Greedy()
 
 
-@functools.partial(jax.jit, static_argnames=("apply", "num_tokens", "strategy", "stop", "prefix"))
+@functools.partial(jax.jit, static_argnames=("apply", "num_tokens", "strategy", "stop", "prefix", "mesh"))
 def generate(
     apply: Apply,
     params: Params,
@@ -34,6 +36,7 @@ def generate(
     inputs: Mapping[str, Any] | None = None,
     prefix: bool = False,
     key: jax.Array | None = None,
+    mesh: Mesh | None = None,
 ) -> Generated:
     """Continue prompts by up to `num_tokens` tokens, with a cache.
 
@@ -48,10 +51,13 @@ def generate(
       inputs: further inputs of the model: `source_BS` and `source_valid_BS` for an encoder-decoder.
       prefix: whether all tokens of a prompt see each other, as in a model trained with `prefix_token`.
       key: required by random strategies.
+      mesh: devices that continue an equal part of the sequences each, such as `jax.make_mesh((8,), ("data",))`;
+        nothing passes between them, and each draws random numbers of its own. None: one device.
 
     Raises:
       ConfigError: the prompt is not an array (B, L), `num_tokens` is not positive, the model has no token
-        `stop`, prompt and continuation are longer than positions are defined for, or a random strategy has no key.
+        `stop`, prompt and continuation are longer than positions are defined for, a random strategy has no key,
+        or the sequences cannot be divided by the devices.
     """
     if num_tokens < 1:
         raise ConfigError(f"generate: num_tokens {num_tokens} is not a positive number")
@@ -60,5 +66,21 @@ def generate(
         raise ConfigError(f"generate: the prompt is {given}, not an array (B, L) of tokens")
     if not isinstance(strategy, Strategy):
         raise ConfigError(f"generate: the strategy {strategy!r} is no value such as Greedy(); texts: Strategy.parse")
-    prompt = Prompt(apply, params, prompt_BL, num_tokens, stop, lengths_B, inputs or {}, prefix)
-    return strategy.decode(prompt, key)
+
+    def decode(params, sequences, key) -> Generated:
+        prompt_BL, lengths_B, inputs = sequences
+        return strategy.decode(Prompt(apply, params, prompt_BL, num_tokens, stop, lengths_B, inputs, prefix), key)
+
+    sequences = (prompt_BL, lengths_B, inputs or {})
+    if mesh is None:
+        return decode(params, sequences, key)
+    if len(prompt_BL) % mesh.size:
+        raise ConfigError(f"generate: {len(prompt_BL)} sequences cannot be divided by {mesh.size} devices")
+
+    def decode_part(params, sequences, key) -> Generated:
+        return decode(params, sequences, None if key is None else jax.random.fold_in(key, lax.axis_index("part")))
+
+    specs = (PartitionSpec(), PartitionSpec("part"), PartitionSpec())
+    parts = Mesh(mesh.devices.reshape(-1), "part")  # one axis, whatever axes the devices have
+    run = jax.shard_map(decode_part, mesh=parts, in_specs=specs, out_specs=specs[1], check_vma=False)
+    return run(params, sequences, key)

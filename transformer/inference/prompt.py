@@ -15,7 +15,7 @@ from transformer.models.pure import Apply, Params
 
 State = TypeVar("State", bound=Any)
 GROWS_FROM = 128
-"""Slots; a smaller cache costs a step little, while each stage of a cache's growth is compiled."""
+"""Slots of all rows of a sequence; fewer cost a step little, while each stage of a cache's growth is compiled."""
 
 
 class Generated(NamedTuple):
@@ -55,7 +55,7 @@ class Prompt(NamedTuple):
           ConfigError: the model has no token `stop`.
         """
         B, L = self.tokens_BL.shape
-        cache = self.apply(self.params, B, self.capacities[-1], method="start", ahead=ahead, **self.inputs)
+        cache = self.apply(self.params, B, self.capacity, method="start", ahead=ahead, **self.inputs)
         valid_BL = None if self.lengths_B is None else jnp.arange(L) < self.lengths_B[:, None]
         whole = {"mask": Causal() | Prefix(L if self.lengths_B is None else self.lengths_B)} if self.prefix else {}
         logits_BLV, cache = self.apply(self.params, self.tokens_BL, cache, method="extend", valid_BL=valid_BL, **whole)
@@ -66,23 +66,24 @@ class Prompt(NamedTuple):
         return jnp.take_along_axis(logits_BLV, self.lengths_B[:, None, None] - 1, 1)[:, 0], cache
 
     @property
-    def capacities(self) -> list[int]:
-        """Sizes the cache grows through: a step reads every slot, empty ones too, so a small cache is faster."""
-        L = self.tokens_BL.shape[1]
-        # The last token chosen is never read, so it needs no slot.
-        most = L + self.num_tokens - 1
-        return [most // 2, most] if most >= GROWS_FROM and most // 2 > L else [most]
+    def capacity(self) -> int:
+        """Slots of the cache. The last token chosen is never read, so it needs none."""
+        return self.tokens_BL.shape[1] + self.num_tokens - 1
 
-    def loop(self, go_on: Callable[[State], jax.Array], step: Callable[[State], State], state: State) -> State:
-        """`lax.while_loop` of a state with the cache of `read`, which is cut to its first slots and grows again.
+    def loop(
+        self, go_on: Callable[[State], jax.Array], step: Callable[[State], State], state: State, rows: int = 1
+    ) -> State:
+        """`lax.while_loop` of a state with the cache of `read`, of which each sequence has `rows` rows.
 
-        A cache whose sequences have slots of their own has its full size from the start.
+        A step reads every slot, empty ones too, so a long cache starts with half its slots. A cache whose
+        sequences have slots of their own has its full size from the start.
         """
-        if state.cache.written is not None:
-            for slots in self.capacities[:-1]:
-                state = state._replace(cache=resized(state.cache, slots))
-                state = lax.while_loop(lambda state, n=slots: go_on(state) & (state.cache.written < n), step, state)
-            state = state._replace(cache=resized(state.cache, self.capacities[-1]))
+        half = self.capacity // 2
+        grows = self.capacity * rows >= GROWS_FROM and half > self.tokens_BL.shape[1]
+        if grows and state.cache.written is not None:
+            state = state._replace(cache=resized(state.cache, half))
+            state = lax.while_loop(lambda state: go_on(state) & (state.cache.written < half), step, state)
+            state = state._replace(cache=resized(state.cache, self.capacity))
         return lax.while_loop(go_on, step, state)
 
     def reader(self) -> Reader:

@@ -62,8 +62,8 @@ class Embedding(nnx.Module):
     def logits(self, x_BLD: jax.Array) -> jax.Array:
         """logit_scale · x · tableᵀ, (B, L, V) float32."""
         x = x_BLD * self.logit_scale
-        x = x if self.projection is None else dense(x, self.projection[...].T)
-        return dense(x, self._rows().T, jnp.float32)
+        x = x if self.projection is None else dense(x, self.projection[...].T, transposed=True)
+        return dense(x, self._rows().T, jnp.float32, transposed=True)
 
 
 class ValueEmbedding(nnx.Module):
