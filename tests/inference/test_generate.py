@@ -53,6 +53,7 @@ PROMPTS = np.random.default_rng(0).integers(0, VOCAB, (BATCH, PROMPT))
 SOURCES = np.random.default_rng(1).integers(0, VOCAB, (BATCH, 4))
 INPUTS = {"source_BS": SOURCES, "source_valid_BS": np.arange(4) < np.array([[4], [2], [3]])}
 KEY, GREEDY = jax.random.key(5), Greedy()
+MESH = jax.make_mesh((2,), ("data",))
 # Greedy decoding of the language model below chooses it early, late and never.
 STOP = 6
 
@@ -196,19 +197,17 @@ def test_prompts_of_several_lengths(position, reach):
 )
 def test_a_cache_that_grows(choices, monkeypatch):
     strategy = choices.get("strategy", GREEDY)
-    params, apply = language_model(**{k: v for k, v in choices.items() if k != "strategy"}, max_length=20)
+    params, apply = language_model(**{k: v for k, v in choices.items() if k != "strategy"}, max_length=40)
     made, loops = [], []
-    for grows_from in (1, 100):
-        monkeypatch.setattr("transformer.inference.prompt.GROWS_FROM", grows_from)
-        run = functools.partial(generate.__wrapped__, apply, num_tokens=16, strategy=strategy, stop=STOP)
+    for smallest in (8, 100):
+        monkeypatch.setattr("transformer.inference.prompt.SMALLEST", smallest)
+        run = functools.partial(generate.__wrapped__, apply, num_tokens=32, strategy=strategy, stop=STOP)
         program = jax.jit(run).lower(params, PROMPTS, lengths_B=jnp.array([5, 2, 4]))
         loops.append(program.as_text().count("stablehlo.while"))
         made.append(program.compile()(params, PROMPTS, lengths_B=jnp.array([5, 2, 4])))
-    assert loops[0] == loops[1] + 1
+    assert loops[0] == loops[1] + 2
+    assert max(made[0].lengths_B) > 18
     jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-5), *made)
-
-
-MESH = jax.make_mesh((2,), ("data",))
 
 
 @pytest.mark.parametrize("strategy", [GREEDY, Beam(3), Sample()], ids=str)

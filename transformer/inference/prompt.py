@@ -14,8 +14,8 @@ from transformer.inference.processors import History
 from transformer.models.pure import Apply, Params
 
 State = TypeVar("State", bound=Any)
-GROWS_FROM = 128
-"""Slots of all rows of a sequence; fewer cost a step little, while each stage of a cache's growth is compiled."""
+SMALLEST = 128
+"""Slots of all rows of a sequence; fewer cost a step little, while each size of a cache is compiled."""
 
 
 class Generated(NamedTuple):
@@ -75,14 +75,16 @@ class Prompt(NamedTuple):
     ) -> State:
         """`lax.while_loop` of a state with the cache of `read`, of which each sequence has `rows` rows.
 
-        A step reads every slot, empty ones too, so a long cache starts with half its slots. A cache whose
+        A step reads every slot, empty ones too, so a large cache starts small and doubles. A cache whose
         sequences have slots of their own has its full size from the start.
         """
-        half = self.capacity // 2
-        grows = self.capacity * rows >= GROWS_FROM and half > self.tokens_BL.shape[1]
-        if grows and state.cache.written is not None:
-            state = state._replace(cache=resized(state.cache, half))
-            state = lax.while_loop(lambda state: go_on(state) & (state.cache.written < half), step, state)
+        sizes = [self.capacity]
+        while sizes[0] // 2 * rows >= SMALLEST and sizes[0] // 2 > self.tokens_BL.shape[1]:
+            sizes.insert(0, sizes[0] // 2)
+        if len(sizes) > 1 and state.cache.written is not None:
+            for size in sizes[:-1]:
+                state = state._replace(cache=resized(state.cache, size))
+                state = lax.while_loop(lambda state, n=size: go_on(state) & (state.cache.written < n), step, state)
             state = state._replace(cache=resized(state.cache, self.capacity))
         return lax.while_loop(go_on, step, state)
 
