@@ -1,5 +1,7 @@
 """Speculative decoding: whatever the draft is, the continuations are those of the model alone."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -108,6 +110,17 @@ def test_greedy_is_greedy(position, reach, ahead):
     np.testing.assert_array_equal(rounds["same"], fewest(expected.lengths_B, ahead))
     assert (rounds["other"] <= expected.lengths_B - 1).all()
     assert rounds["same"].sum() < rounds["near"].sum() < rounds["other"].sum()
+
+
+def test_parts_of_a_batch_on_devices():
+    model, draft = language_model(7), language_model(8, num_layers=1)
+    more = {"lengths_B": jnp.asarray(LENGTHS)}
+    mesh = jax.make_mesh((2,), ("data",))
+    (got, got_rounds), (expected, rounds) = (
+        run(function, model, draft, **more) for function in (functools.partial(speculate, mesh=mesh), speculate)
+    )
+    assert_same(got, expected)
+    np.testing.assert_array_equal(got_rounds, rounds)
 
 
 def test_greedy_of_an_encoder_decoder():

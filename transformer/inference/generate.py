@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax
-from jax import lax
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import Mesh
 
 from transformer.config.variant import ConfigError
+from transformer.inference.parts import in_parts
 from transformer.inference.prompt import Generated, Prompt
 from transformer.inference.strategies import Strategy
 from transformer.inference.tokenwise import Greedy
@@ -71,16 +71,4 @@ def generate(
         prompt_BL, lengths_B, inputs = sequences
         return strategy.decode(Prompt(apply, params, prompt_BL, num_tokens, stop, lengths_B, inputs, prefix), key)
 
-    sequences = (prompt_BL, lengths_B, inputs or {})
-    if mesh is None:
-        return decode(params, sequences, key)
-    if len(prompt_BL) % mesh.size:
-        raise ConfigError(f"generate: {len(prompt_BL)} sequences cannot be divided by {mesh.size} devices")
-
-    def decode_part(params, sequences, key) -> Generated:
-        return decode(params, sequences, None if key is None else jax.random.fold_in(key, lax.axis_index("part")))
-
-    specs = (PartitionSpec(), PartitionSpec("part"), PartitionSpec())
-    parts = Mesh(mesh.devices.reshape(-1), "part")  # one axis, whatever axes the devices have
-    run = jax.shard_map(decode_part, mesh=parts, in_specs=specs, out_specs=specs[1], check_vma=False)
-    return run(params, sequences, key)
+    return in_parts(decode, mesh, params, (prompt_BL, lengths_B, inputs or {}), key)

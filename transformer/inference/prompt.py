@@ -81,7 +81,7 @@ class Prompt(NamedTuple):
         sizes = [self.capacity]
         while sizes[0] // 2 * rows >= SMALLEST and sizes[0] // 2 > self.tokens_BL.shape[1]:
             sizes.insert(0, sizes[0] // 2)
-        if len(sizes) > 1 and state.cache.written is not None:
+        if state.cache.written is not None:
             for size in sizes[:-1]:
                 state = state._replace(cache=resized(state.cache, size))
                 state = lax.while_loop(lambda state, n=size: go_on(state) & (state.cache.written < n), step, state)

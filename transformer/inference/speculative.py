@@ -7,17 +7,19 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.sharding import Mesh
 
 from transformer.config.variant import ConfigError
 from transformer.functional.cache import Cache, Reader, rewind
 from transformer.inference.generate import GREEDY
+from transformer.inference.parts import in_parts
 from transformer.inference.prompt import Generated, Prompt
 from transformer.inference.tokenwise import TokenStrategy
 from transformer.models.pure import Apply, Params
 
 
 @functools.partial(
-    jax.jit, static_argnames=("apply", "draft_apply", "num_tokens", "ahead", "strategy", "stop", "prefix")
+    jax.jit, static_argnames=("apply", "draft_apply", "num_tokens", "ahead", "strategy", "stop", "prefix", "mesh")
 )
 def speculate(
     apply: Apply,
@@ -34,6 +36,7 @@ def speculate(
     inputs: Mapping[str, Any] | None = None,
     prefix: bool = False,
     key: jax.Array | None = None,
+    mesh: Mesh | None = None,
 ) -> tuple[Generated, jax.Array]:
     """`generate` with the same distribution and fewer passes of the model (Leviathan et al. 2023, algorithm 1).
 
@@ -51,6 +54,7 @@ def speculate(
       inputs: as in `generate`, the same for both models.
       prefix: as in `generate`, for both models.
       key: as in `generate`.
+      mesh: as in `generate`.
 
     Returns:
       The continuations, and (B,) how often the model read guesses: `num_tokens` - 1 times where all are
@@ -67,12 +71,16 @@ def speculate(
         raise ConfigError(f"speculate: {strategy} does not choose token by token; use greedy or sample")
     if key is None and strategy.random:
         raise ConfigError(f"speculate: {strategy} is random and needs a key")
-    key = jax.random.key(0) if key is None else key
-    model, draft = (
-        Prompt(own, of, prompt_BL, num_tokens, stop, lengths_B, inputs or {}, prefix)
-        for own, of in ((apply, params), (draft_apply, draft_params))
-    )
-    return Speculation(model, draft, strategy, ahead, key).run()
+
+    def decode(params, sequences, key) -> tuple[Generated, jax.Array]:
+        prompt_BL, lengths_B, inputs = sequences
+        model, draft = (
+            Prompt(own, of, prompt_BL, num_tokens, stop, lengths_B, inputs, prefix)
+            for own, of in zip((apply, draft_apply), params, strict=True)
+        )
+        return Speculation(model, draft, strategy, ahead, jax.random.key(0) if key is None else key).run()
+
+    return in_parts(decode, mesh, (params, draft_params), (prompt_BL, lengths_B, inputs or {}), key)
 
 
 class SpeculativeState(NamedTuple):
