@@ -196,16 +196,17 @@ def test_prompts_of_several_lengths(position, reach):
     ids=str,
 )
 def test_a_cache_that_grows(choices, monkeypatch):
+    """From 18 slots to 36, or from 9 where a sequence has two rows."""
     strategy = choices.get("strategy", GREEDY)
     params, apply = language_model(**{k: v for k, v in choices.items() if k != "strategy"}, max_length=40)
     made, loops = [], []
-    for smallest in (8, 100):
+    for smallest in (18, 100):
         monkeypatch.setattr("transformer.inference.prompt.SMALLEST", smallest)
         run = functools.partial(generate.__wrapped__, apply, num_tokens=32, strategy=strategy, stop=STOP)
         program = jax.jit(run).lower(params, PROMPTS, lengths_B=jnp.array([5, 2, 4]))
         loops.append(program.as_text().count("stablehlo.while"))
         made.append(program.compile()(params, PROMPTS, lengths_B=jnp.array([5, 2, 4])))
-    assert loops[0] == loops[1] + 2
+    assert loops[0] - loops[1] == getattr(strategy, "size", 1)
     assert max(made[0].lengths_B) > 18
     jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-5), *made)
 
