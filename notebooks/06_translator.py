@@ -193,7 +193,6 @@ while (state := states[-1]).step < num_tokens and not beam.settled(state)[0]:
 for state in states:
     count, ended = int(state.step), int((state.done_lengths_BW[0] > 0).sum())
     show(f"{count} actions, {ended} ended; live:", state.live_tokens_BWT[0], state.live_scores_BW[0], count)
-state = states[-1]
 show("\nended, by log-probability over length:", state.done_tokens_BWT[0], state.done_scores_BW[0], num_tokens)
 
 found = T.generate(apply, params, start[:1], num_tokens=num_tokens, strategy=beam, stop=END, inputs=one)

@@ -115,12 +115,12 @@ def test_greedy_is_greedy(position, reach, ahead):
 def test_parts_of_a_batch_on_devices():
     model, draft = language_model(7), language_model(8, num_layers=1)
     more = {"lengths_B": jnp.asarray(LENGTHS)}
-    mesh = jax.make_mesh((2,), ("data",))
-    (got, got_rounds), (expected, rounds) = (
-        run(function, model, draft, **more) for function in (functools.partial(speculate, mesh=mesh), speculate)
-    )
+    in_parts = functools.partial(speculate, mesh=jax.make_mesh((2,), ("data",)))
+    (got, got_rounds), (expected, rounds) = (run(f, model, draft, **more) for f in (in_parts, speculate))
     assert_same(got, expected)
     np.testing.assert_array_equal(got_rounds, rounds)
+    with pytest.raises(ConfigError, match="5 sequences cannot be divided by 2 devices"):
+        run(in_parts, model, draft, prompts=PROMPTS[:5])
 
 
 def test_greedy_of_an_encoder_decoder():
