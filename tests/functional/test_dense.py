@@ -49,6 +49,19 @@ def test_one_row(shape, d_in, transposed, halves):
     assert of_halves not in str(jax.make_jaxpr(product)(normal(0, 2, d_in), arguments[1]))
 
 
+@pytest.mark.parametrize(
+    ("leading", "transposed", "turned"),
+    [((4,), True, True), ((2, 3), True, True), ((4,), False, False), ((9,), True, False)],
+)
+def test_few_rows(leading, transposed, turned):
+    """A product of two to eight rows with a transposed kernel is computed as its transpose."""
+    product = functools.partial(dense, transposed=transposed)
+    arguments = normal(0, *leading, 5), normal(1, 5, 7), normal(2, *leading, 7)
+    assert ("optimization_barrier" in str(jax.make_jaxpr(product)(*arguments[:2]))) == turned
+    got, expected = (with_gradients(f, *arguments) for f in (product, matmul))
+    chex.assert_trees_all_close(got, expected, atol=1e-5)
+
+
 @pytest.mark.parametrize(("d_in", "d_out"), [(4, 6), (6, 4)])
 def test_bfloat16(d_in, d_out):
     """bfloat16 inputs and float32 kernels: outputs bfloat16, each gradient in the dtype of its argument."""

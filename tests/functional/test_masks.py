@@ -16,6 +16,7 @@ from transformer.functional.masks import (
     First,
     Full,
     Mask,
+    OwnBeams,
     Padding,
     Prefix,
     RandomBlocks,
@@ -111,10 +112,24 @@ def test_one_table_per_sequence():
     assert table(Padding(), tokens, valid) == ["110 110 110", "011 011 011"]
 
 
-def test_absent_segments_and_validity_allow_everything():
-    """Tokens that do not say their segment or validity are one document without padding."""
+def test_beams_are_a_tree():
+    """Token 0 begins both beams, which go on with 1 and 2; in the second sequence 3 and 4 both continue 1."""
+    first, second = ["11010", "10101"], ["11010", "11001"]
+    beams = jnp.array([[[digit == "1" for digit in row] for row in rows] for rows in (first, second)])
+    tokens = Tokens.at(jnp.array([0, 1, 1, 2, 2]))._replace(beams=beams)
+    assert table(Causal() & OwnBeams(), tokens, tokens) == [
+        "10000 11000 10100 11010 10101",
+        "10000 11000 00000 11010 11001",
+    ]
+    newest = Tokens.at(jnp.array([3, 3]))._replace(beams=jnp.array([[[True, False], [False, True]]] * 2))
+    assert table(OwnBeams(), newest, tokens) == ["11010 10101", "11010 11001"]
+
+
+def test_what_tokens_do_not_say_allows_everything():
+    """Tokens that do not say their segment, validity or beams are one document without padding."""
     plain = Tokens.at(jnp.arange(2))
-    assert table(Segment(), plain, plain) == table(Padding(), plain, plain) == ["11 11"]
+    for mask in (Segment(), Padding(), OwnBeams()):
+        assert table(mask, plain, plain) == ["11 11"]
     assert table(Segment(), TOKENS, plain) == ["11 11 11 11 11"]
 
 

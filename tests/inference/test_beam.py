@@ -173,16 +173,28 @@ def test_wide_beams_are_exhaustive():
         assert_found(got, row, best, logs[best])
 
 
-@pytest.mark.parametrize("early_stopping", [True, False])
-@pytest.mark.parametrize("choices", [{"position": "alibi"}, {"reach": "sliding_window(3)", "num_kv_heads": 2}], ids=str)
+@pytest.mark.parametrize(
+    ("choices", "early_stopping"),
+    [
+        ({"position": "alibi"}, True),
+        ({"position": "alibi"}, False),
+        ({"reach": "sliding_window(3)", "num_kv_heads": 2}, False),
+        ({"attention": "chunked(4)"}, False),
+        ({"position": "forgetting"}, False),
+        ({"position": "contextual"}, False),
+        ({"convolution": 3}, False),
+        ({"resolution": "hourglass", "num_layers": 3, "position": "learned(std=0.4)"}, False),
+    ],
+    ids=str,
+)
 def test_beams_in_the_cache(choices, early_stopping):
     """Each of a batch of prompts gets what a plain search finds for it alone, whose beams are read anew each step.
 
-    So beams are reordered with their keys and values, and a search that is over waits for the others.
+    So a beam sees its own tokens alone, whatever reads them, and a search that is over waits for the others.
     """
     strategy, config = Beam(3, early_stopping=early_stopping), CONFIG.replace(**choices)
     lengths = set()
-    for seed in range(12):
+    for seed in range(8):
         model = language_model(config, seed)
         got = decode(model, PROMPTS, strategy, lengths_B=jnp.asarray(LENGTHS))
         for row, length in enumerate(LENGTHS):
@@ -234,6 +246,19 @@ def test_beams_of_an_encoder_decoder():
     valid = inputs["source_valid_BS"]
     scored = score(params, sequences, inputs["source_BS"], weights_BL=weights, source_valid_BS=valid)
     np.testing.assert_allclose(got.log_probability_B, scored, rtol=1e-5)
+
+
+def test_beams_share_their_tokens():
+    """The cache has one row for a sequence: the prompt once, and a slot for each token that a beam read."""
+    params, apply = language_model()
+    state = Beam(3).start(Prompt(apply, params, jnp.asarray(PROMPTS), TOKENS, STOP, None, {}))
+    slots = PROMPT + 3 * (TOKENS - 1)
+    assert state.cache.tokens.beams.shape == (len(PROMPTS), 3, slots)
+    heads = CONFIG.num_heads
+    shape = (len(PROMPTS) * heads, slots, CONFIG.d_model // heads)
+    assert all(layer.values_XSK.shape == shape for layer in state.cache.layers)
+    with pytest.raises(ValueError, match="cache: 2 tokens for 3 beams; each beam is continued by one"):
+        apply(params, jnp.zeros((len(PROMPTS), 2), jnp.int32), state.cache, method="extend")
 
 
 def test_a_search_by_hand_is_the_search():

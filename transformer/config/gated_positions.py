@@ -10,6 +10,7 @@ from transformer.config.parameters import Constant, FanIn, Normal, Parameter
 from transformer.config.positions import Position
 from transformer.config.variant import check_positive
 from transformer.functional import biases
+from transformer.functional.masks import Causal, OwnBeams, Padding
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,10 @@ class Forgetting(Position):
         if not in_slots:
             sums_BSH = jnp.cumsum(features, 1)
             return biases.Cumulated(sums_BSH, sums_BSH)
-        earlier_BSS = keys.positions[:, None, :] <= keys.positions[:, :, None]
+        earlier_BSS = (Causal() & OwnBeams())(keys, keys)[:, 0]
         sums_BSH = earlier_BSS.astype(jnp.float32) @ features
         same_BLS = queries.positions[:, :, None] == keys.positions[:, None, :]
-        same_BLS = same_BLS if keys.valid is None else same_BLS & keys.valid[:, None]
+        same_BLS &= (Padding() & OwnBeams())(queries, keys)[:, 0]
         return biases.Cumulated(same_BLS.astype(jnp.float32) @ sums_BSH, sums_BSH)
 
 

@@ -7,7 +7,7 @@ from typing import Protocol
 import jax
 import jax.numpy as jnp
 
-from transformer.functional.masks import Tokens
+from transformer.functional.masks import Causal, OwnBeams, Padding, Segment, Tokens
 
 
 class Bias(Protocol):
@@ -186,12 +186,8 @@ def add_contextual(
       queries: their queries.
       keys: their keys.
     """
-    behind_BLS = keys.positions[:, None, :] <= queries.positions[:, :, None]
-    if keys.valid is not None:
-        behind_BLS &= keys.valid[:, None]
-    if queries.segments is not None and keys.segments is not None:
-        behind_BLS &= queries.segments[:, :, None] == keys.segments[:, None, :]
-    gates = jax.nn.sigmoid(scores_BHLS) * behind_BLS[:, None].astype(jnp.float32)
+    behind = (Causal() & Padding() & Segment() & OwnBeams())(queries, keys)
+    gates = jax.nn.sigmoid(scores_BHLS) * behind.astype(jnp.float32)
     if in_slots:
         later_BSS = (keys.positions[:, :, None] >= keys.positions[:, None, :]).astype(jnp.float32)
         distance = gates @ later_BSS[:, None]

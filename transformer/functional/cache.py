@@ -1,8 +1,9 @@
 """The cache of a decoder: keys and values of the tokens read so far, in slots.
 
 A slot has a position and a flag that says whether it holds a token, so masks and biases work on
-slots as on any keys: sequences of one batch may have prompts of different lengths, and a cache
-shorter than the sequence is a ring of the latest tokens.
+slots as on any keys: sequences of one batch may have prompts of different lengths, a cache
+shorter than the sequence is a ring of the latest tokens, and the beams of a search are a tree in
+which every token is kept once.
 """
 
 from collections.abc import Callable
@@ -63,6 +64,23 @@ def empty_tokens(batch_size: int, capacity: int) -> Tokens:
     return Tokens(jnp.zeros(shape, jnp.int32), jnp.arange(capacity, dtype=jnp.int32), valid=jnp.zeros(shape, jnp.bool))
 
 
+def next_tokens(cache: Cache, valid_BL: jax.Array) -> Tokens:
+    """Tokens that follow those in the cache: one after the other, or in a search one at the end of each beam.
+
+    Raises:
+      ValueError: there is not one token for each beam.
+    """
+    beams = cache.tokens.beams
+    if beams is None:
+        steps_BL = jnp.cumsum(valid_BL, axis=1, dtype=jnp.int32)
+        return Tokens.at(cache.next_position_B[:, None] + jnp.maximum(steps_BL - 1, 0), valid=valid_BL)
+    B, W, _ = beams.shape
+    if valid_BL.shape[1] != W:
+        raise ValueError(f"cache: {valid_BL.shape[1]} tokens for {W} beams; each beam is continued by one")
+    tokens = Tokens.at(jnp.broadcast_to(cache.next_position_B[:, None], (B, W)), valid=valid_BL)
+    return tokens._replace(beams=jnp.broadcast_to(jnp.eye(W, dtype=jnp.bool), (B, W, W)))
+
+
 def places_of(new: Tokens, capacity: int, written: jax.Array | None, sinks: int = 0) -> jax.Array:
     """The slots of new tokens: a scalar, the first free slot of every sequence, or (B, L), one for each token.
 
@@ -80,24 +98,43 @@ def places_of(new: Tokens, capacity: int, written: jax.Array | None, sinks: int 
 
 
 def resized(cache: Cache, capacity: int) -> Cache:
-    """The cache grown or cut to `capacity` slots, no fewer than it has tokens; added slots are empty."""
+    """The cache grown or cut to `capacity` slots, no fewer than were written; added slots are empty."""
 
     def slots(array: jax.Array, axis: int) -> jax.Array:
         more = [(0, (capacity - cache.capacity) * (i == axis), 0) for i in range(array.ndim)]
         return lax.pad(array, jnp.zeros((), array.dtype), more)
 
-    def layer(past: KeyValue | jax.Array | None) -> KeyValue | None:
-        assert not isinstance(past, jax.Array)
+    def layer(past: KeyValue | jax.Array | None) -> KeyValue | jax.Array | None:
         if past is None:
             return None
+        if isinstance(past, jax.Array):
+            return slots(past, 1)
         projected = None if past.projected_BSX is None else slots(past.projected_BSX, 1)
         return KeyValue(slots(past.keys_XKS, 2), slots(past.values_XSK, 1), projected)
 
-    assert cache.written is not None
-    assert cache.tokens.valid is not None
-    positions, valid = slots(cache.tokens.positions, 1), slots(cache.tokens.valid, 1)
-    tokens = Tokens(positions, jnp.arange(capacity, dtype=jnp.int32), valid=valid)
+    positions, _, _, valid, beams = cache.tokens
+    assert valid is not None
+    tokens = Tokens(slots(positions, 1), jnp.arange(capacity, dtype=jnp.int32), valid=slots(valid, 1))
+    tokens = tokens if beams is None else tokens._replace(beams=slots(beams, 2))
     return cache._replace(layers=tuple(layer(past) for past in cache.layers), tokens=tokens)
+
+
+def with_beams(cache: Cache, count: int, written: int, more: int) -> Cache:
+    """The cache of `count` beams that all continue the tokens of this one, by up to `more` tokens each.
+
+    The first `written` slots are filled. Where each sequence fills slots of its own, all slots count as filled.
+    """
+    written = cache.capacity if cache.written is None else written
+    cache = resized(cache, written + count * more)
+    beams = jnp.ones((len(cache.next_position_B), count, cache.capacity), jnp.bool)
+    return cache._replace(tokens=cache.tokens._replace(beams=beams), written=jnp.int32(written))
+
+
+def chosen_beams(cache: Cache, parents_BW: jax.Array) -> Cache:
+    """The cache whose beams continue the given ones; several may continue the same."""
+    assert cache.tokens.beams is not None
+    beams = jnp.take_along_axis(cache.tokens.beams, parents_BW[:, :, None], 1)
+    return cache._replace(tokens=cache.tokens._replace(beams=beams))
 
 
 def rewind(cache: Cache, next_position_B: jax.Array) -> Cache:
@@ -134,4 +171,9 @@ def append_tokens(slots: Tokens, new: Tokens, places: jax.Array, *, crowded: boo
     seen_positions, positions = append(slots.positions, new.positions, places, **how)
     seen_valid, valid = append(slots.valid, new.valid, places, **how)
     indices = jnp.arange(seen_positions.shape[1], dtype=jnp.int32)
-    return Tokens(seen_positions, indices, valid=seen_valid), slots._replace(positions=positions, valid=valid)
+    seen, after = Tokens(seen_positions, indices, valid=seen_valid), slots._replace(positions=positions, valid=valid)
+    if slots.beams is None:
+        return seen, after
+    assert new.beams is not None
+    seen_beams, beams = append(slots.beams, new.beams, places, axis=2, crowded=crowded)
+    return seen._replace(beams=seen_beams), after._replace(beams=beams)

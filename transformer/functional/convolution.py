@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from transformer.functional.masks import Tokens
+from transformer.functional.masks import OwnBeams, Padding, Tokens
 
 
 def convolve(x_BLX: jax.Array, kernel_WX: jax.Array, tokens: Tokens) -> jax.Array:
@@ -29,9 +29,8 @@ def convolve(x_BLX: jax.Array, kernel_WX: jax.Array, tokens: Tokens) -> jax.Arra
 
 def convolve_slots(seen_BSX: jax.Array, kernel_WX: jax.Array, tokens: Tokens, slots: Tokens) -> jax.Array:
     """`convolve` of tokens that lie, with those before them, in the slots of a cache in any order; (B, L, X)."""
-    assert slots.valid is not None
     offsets = tokens.positions[:, :, None] - slots.positions[:, None, :]
-    inside = (offsets >= 0) & (offsets < len(kernel_WX)) & slots.valid[:, None]
+    inside = (offsets >= 0) & (offsets < len(kernel_WX)) & (Padding() & OwnBeams())(tokens, slots)[:, 0]
     picked = [(inside & (offsets == i)).astype(seen_BSX.dtype) @ seen_BSX for i in range(len(kernel_WX))]
     return (jnp.stack(picked) * kernel_WX[:, None, None].astype(seen_BSX.dtype)).sum(0)
 

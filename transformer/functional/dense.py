@@ -9,6 +9,8 @@ from jax.typing import DTypeLike
 
 HALVED_FROM = 2**17
 """Weights from which a product of one row is computed in halves."""
+TURNED_TO = 8
+"""Rows up to which a product with a transposed kernel is computed as its transpose."""
 
 
 def dense(x: jax.Array, kernel_DF: jax.Array, dtype: DTypeLike | None = None, *, transposed: bool = False) -> jax.Array:
@@ -25,9 +27,13 @@ def dense(x: jax.Array, kernel_DF: jax.Array, dtype: DTypeLike | None = None, *,
       in the kernel's own dtype.
     """
     D = len(kernel_DF)
-    one_row = x.size == D and kernel_DF.size >= HALVED_FROM and jax.default_backend() == "cpu"
-    halves = one_row and D % 2 == 0 and not transposed
-    return _dense(x, kernel_DF, dtype, _product_in_halves if halves else _product)
+    rows, product = x.size // D, _product
+    if jax.default_backend() == "cpu":
+        if rows == 1 and not transposed and kernel_DF.size >= HALVED_FROM and D % 2 == 0:
+            product = _product_in_halves
+        elif transposed and 1 < rows <= TURNED_TO:
+            product = _product_turned
+    return _dense(x, kernel_DF, dtype, product)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
@@ -49,6 +55,18 @@ def _product_in_halves(x, kernel_DF, dtype):
     x_2D, kernel_2DF = x.reshape(2, -1), kernel_DF.reshape(2, -1, kernel_DF.shape[1])
     halves_2F = jnp.einsum("nd,ndf->nf", x_2D, kernel_2DF, preferred_element_type=jnp.float32)
     return halves_2F.sum(0).astype(dtype or x.dtype).reshape(*x.shape[:-1], -1)
+
+
+def _product_turned(x, kernel_DF, dtype):
+    """The product of a few rows and a kernel that is stored as (F, D), as (F, D) times their transpose.
+
+    XLA on CPU would turn the whole kernel for every product: 1.1 to 2.4 times the time for two to eight rows and
+    256 x 256 to 32,000 x 256 weights.
+    """
+    x_RD, kernel_FD = x.reshape(-1, x.shape[-1]), kernel_DF.T
+    y_FR = lax.dot_general(kernel_FD, x_RD, (((1,), (1,)), ((), ())), preferred_element_type=dtype)
+    # Without the barrier XLA turns the product back.
+    return lax.optimization_barrier(y_FR).T.reshape(*x.shape[:-1], -1)
 
 
 def _forward(x, kernel_DF, dtype, product):

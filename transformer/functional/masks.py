@@ -23,6 +23,8 @@ class Tokens(NamedTuple):
     """(B or 1, L) int32: which packed document a token belongs to."""
     valid: jax.Array | None = None
     """(B or 1, L) bool: False for padding."""
+    beams: jax.Array | None = None
+    """(B, W, L) bool: which of the W beams of a search a token is part of; beams share the tokens before they part."""
 
     @classmethod
     def at(cls, positions, segments=None, valid=None) -> "Tokens":
@@ -237,6 +239,16 @@ class Segment(Mask):
         if queries.segments is None or keys.segments is None:
             return jnp.ones((1, 1, 1, 1), bool)
         return queries.segments[:, None, :, None] == keys.segments[:, None, None, :]
+
+
+@_value
+class OwnBeams(Mask):
+    """Queries attend to the tokens of their own beams (tree attention, Miao et al. 2023, section 4.1)."""
+
+    def __call__(self, queries, keys):
+        if queries.beams is None or keys.beams is None:
+            return jnp.ones((1, 1, 1, 1), bool)
+        return (queries.beams[:, :, :, None] & keys.beams[:, :, None, :]).any(1, keepdims=True)
 
 
 @_value

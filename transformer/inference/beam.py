@@ -1,7 +1,6 @@
-"""Beam search: batched, in one compiled program, beams reordered in the cache."""
+"""Beam search: batched, in one compiled program, the beams of a sequence a tree in one row of the cache."""
 
 import functools
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,14 +10,14 @@ from einops import rearrange, repeat
 from jax import lax
 
 from transformer.config.variant import ConfigError
-from transformer.functional.cache import Cache, Reader
+from transformer.functional.cache import Cache, Reader, chosen_beams, with_beams
 from transformer.functional.weights import NEVER
 from transformer.inference.prompt import Generated, Prompt
 from transformer.inference.strategies import Strategy
 
 
 class BeamState(NamedTuple):
-    """The state of the search. Each sequence has W beams, which are rows of the cache, (B · W)."""
+    """The state of the search. Each sequence has W beams."""
 
     step: jax.Array
     """Tokens chosen so far, int32."""
@@ -77,7 +76,7 @@ class Beam(Strategy):
             return (state.step < prompt.num_tokens) & ~self.settled(state).all()
 
         step = functools.partial(self.step, prompt=prompt, read=prompt.reader())
-        end = prompt.loop(go_on, step, self.start(prompt), rows=self.size)
+        end = prompt.loop(go_on, step, self.start(prompt), each=self.size)
         none_B = end.done_scores_BW[:, 0] == NEVER
         return Generated(
             jnp.where(none_B[:, None], end.live_tokens_BWT[:, 0], end.done_tokens_BWT[:, 0]),
@@ -88,12 +87,13 @@ class Beam(Strategy):
     def start(self, prompt: Prompt) -> BeamState:
         """The state after the first token of each beam."""
         logits_BV, cache = prompt.read()
+        more = max(prompt.num_tokens - 1, 1)  # with a single token the loop never runs, but is traced
         shape = (len(logits_BV), self.size)
         scores_BW = jnp.where(jnp.arange(self.size) == 0, 0.0, NEVER) * jnp.ones(shape)
         state = BeamState(
             jnp.int32(0),
             jnp.zeros(shape, jnp.int32),
-            _repeat_rows(cache, self.size),
+            with_beams(cache, self.size, prompt.tokens_BL.shape[1], more),
             jnp.zeros((*shape, prompt.num_tokens), jnp.int32),
             scores_BW,  # the other beams are copies of the first and do not count
             scores_BW,
@@ -115,8 +115,7 @@ class Beam(Strategy):
 
     def step(self, state: BeamState, *, prompt: Prompt, read: Reader) -> BeamState:
         """Read the newest token of each live beam, and choose the next."""
-        logits, cache = read(rearrange(state.newest_BW, "b w -> (b w) 1"), state.cache)
-        logits_BWV = rearrange(logits[:, 0], "(b w) v -> b w v", w=self.size)
+        logits_BWV, cache = read(state.newest_BW, state.cache)
         return self.choose(state._replace(cache=cache), logits_BWV, prompt)
 
     def choose(self, state: BeamState, logits_BWV: jax.Array, prompt: Prompt) -> BeamState:
@@ -141,11 +140,10 @@ class Beam(Strategy):
         # At least W of the 2 W candidates do not end, because at most W end.
         live_scores, order_BL = lax.top_k(jnp.where(ends_BC, NEVER, best_BC), W)
         parents_BW, tokens_BW = _take(parents_BC, order_BL), _take(tokens_BC, order_BL)
-        rows = rearrange(jnp.arange(len(parents_BW))[:, None] * W + parents_BW, "b w -> (b w)")
         return state._replace(
             step=state.step + 1,
             newest_BW=tokens_BW,
-            cache=_of_rows(lambda a: a.at[rows].get(mode="promise_in_bounds"), state.cache),
+            cache=chosen_beams(state.cache, parents_BW),
             live_tokens_BWT=_take(sequences_BCT, order_BL),
             live_scores_BW=live_scores,
             live_log_probabilities_BW=_take(log_probabilities_BC, order_BL) if self.processors else live_scores,
@@ -185,32 +183,3 @@ class Beam(Strategy):
 def _take(array: jax.Array, index_BC: jax.Array) -> jax.Array:
     """array[b, index[b, c]] for each b and c."""
     return jax.vmap(lambda a, i: a[i])(array, index_BC)
-
-
-def _repeat_rows(cache: Cache, count: int) -> Cache:
-    """Each sequence `count` times in adjacent rows; what all sequences share stays as it is."""
-
-    def again(a):
-        return repeat(a, "b ... -> (b w) ...", w=count)
-
-    B = len(cache.next_position_B)
-    source = jax.tree.map(lambda heads: _of_heads(again, heads, B), cache.source)
-    source_tokens = cache.source_tokens
-    if source_tokens is not None and source_tokens.valid is not None:
-        source_tokens = source_tokens._replace(valid=again(source_tokens.valid))
-    return _of_rows(again, cache)._replace(source=source, source_tokens=source_tokens)
-
-
-def _of_rows(function: Callable[[jax.Array], jax.Array], cache: Cache) -> Cache:
-    """`function` of every array of rows that grows with a sequence; the source, one for all its beams, stays."""
-    assert cache.tokens.valid is not None
-    B = len(cache.next_position_B)
-    tokens = cache.tokens._replace(positions=function(cache.tokens.positions), valid=function(cache.tokens.valid))
-    layers = jax.tree.map(lambda heads: _of_heads(function, heads, B), cache.layers)
-    return cache._replace(layers=layers, tokens=tokens, next_position_B=function(cache.next_position_B))
-
-
-def _of_heads(function: Callable[[jax.Array], jax.Array], heads: jax.Array, batch_size: int) -> jax.Array:
-    """`function` of the sequences in an array (B · G, …)."""
-    made = function(heads.reshape(batch_size, -1, *heads.shape[1:]))
-    return made.reshape(-1, *heads.shape[1:])

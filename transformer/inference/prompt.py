@@ -15,7 +15,7 @@ from transformer.models.pure import Apply, Params
 
 State = TypeVar("State", bound=Any)
 SMALLEST = 128
-"""Slots of all rows of a sequence; fewer cost a step little, while each size of a cache is compiled."""
+"""Slots; fewer cost a step little, while each size of a cache is compiled."""
 
 
 class Generated(NamedTuple):
@@ -71,21 +71,23 @@ class Prompt(NamedTuple):
         return self.tokens_BL.shape[1] + self.num_tokens - 1
 
     def loop(
-        self, go_on: Callable[[State], jax.Array], step: Callable[[State], State], state: State, rows: int = 1
+        self, go_on: Callable[[State], jax.Array], step: Callable[[State], State], state: State, each: int = 1
     ) -> State:
-        """`lax.while_loop` of a state with the cache of `read`, of which each sequence has `rows` rows.
+        """`lax.while_loop` of a state with the cache of `read`, in which a step fills `each` slots.
 
         A step reads every slot, empty ones too, so a large cache starts small and doubles. A cache whose
         sequences have slots of their own has its full size from the start.
         """
-        sizes = [self.capacity]
-        while sizes[0] // 2 * rows >= SMALLEST and sizes[0] // 2 > self.tokens_BL.shape[1]:
+        sizes = [state.cache.capacity]
+        filled = sizes[0] - each * (self.num_tokens - 1)
+        while sizes[0] // 2 >= max(SMALLEST, filled + each):
             sizes.insert(0, sizes[0] // 2)
         if state.cache.written is not None:
             for size in sizes[:-1]:
                 state = state._replace(cache=resized(state.cache, size))
-                state = lax.while_loop(lambda state, n=size: go_on(state) & (state.cache.written < n), step, state)
-            state = state._replace(cache=resized(state.cache, self.capacity))
+                last = size - each
+                state = lax.while_loop(lambda s, last=last: go_on(s) & (s.cache.written <= last), step, state)
+            state = state._replace(cache=resized(state.cache, sizes[-1]))
         return lax.while_loop(go_on, step, state)
 
     def reader(self) -> Reader:

@@ -5,17 +5,18 @@ from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
+from einops import rearrange
 from flax import nnx
 
 from transformer.config.model import ModelConfig
 from transformer.config.reaches import Reach
 from transformer.config.residuals import Stream
 from transformer.config.variant import ConfigError
-from transformer.functional.cache import Cache, KeyValue, append, append_tokens, empty_tokens, places_of
+from transformer.functional.cache import Cache, KeyValue, append, append_tokens, empty_tokens, next_tokens, places_of
 from transformer.functional.devices import constrain
 from transformer.functional.dropout import dropout
 from transformer.functional.earlier import Earlier, nothing_earlier
-from transformer.functional.masks import Causal, Full, Mask, Padding, Segment, Tokens
+from transformer.functional.masks import Causal, Full, Mask, OwnBeams, Padding, Segment, Tokens
 from transformer.functional.names import named, scope
 from transformer.modules.block import Block
 from transformer.modules.context import Carried, Context, Source, Writing
@@ -82,7 +83,7 @@ class Transformer(nnx.Module):
                 raise ConfigError(f"model: {length} tokens are more than the {choice.longest} of {choice}")
 
     def mask_of(self, tokens: Tokens, mask: Mask | None = None) -> Mask:
-        """The mask of self-attention: the model's direction, or `mask` in place of it, with padding and segments.
+        """The mask of self-attention: the model's direction, or `mask` in its place, with padding, segments and beams.
 
         Each layer adds the mask of its own reach.
 
@@ -93,7 +94,8 @@ class Transformer(nnx.Module):
             raise ConfigError(f"model.resolution: {mask} is for tokens, and {self.config.resolution} has fewer")
         mask = (Causal() if self.config.causal else Full()) if mask is None else mask
         mask = mask if tokens.valid is None else mask & Padding()
-        return mask if tokens.segments is None else mask & Segment()
+        mask = mask if tokens.segments is None else mask & Segment()
+        return mask if tokens.beams is None else mask & OwnBeams()
 
     def transform(
         self,
@@ -221,12 +223,11 @@ class Transformer(nnx.Module):
         A token past the capacity of a cache that is no ring gives NaN.
         """
         valid_BL = jnp.ones(x_BLD.shape[:2], jnp.bool) if valid_BL is None else valid_BL
-        steps_BL = jnp.cumsum(valid_BL, axis=1, dtype=jnp.int32)
-        positions_BL = cache.next_position_B[:, None] + jnp.maximum(steps_BL - 1, 0)
-        tokens = Tokens.at(positions_BL, valid=valid_BL)
+        tokens = next_tokens(cache, valid_BL)
         places = places_of(tokens, cache.capacity, cache.written, self.sinks)
+        ring = cache.written is None and self.is_ring(cache.capacity)
         # With more new tokens than spare slots, the last would overwrite keys that the first still attends to.
-        crowded = self.is_ring(cache.capacity) and tokens.length > cache.capacity - (self.span or 0) + 1
+        crowded = ring and tokens.length > cache.capacity - (self.span or 0) + 1
         slots, after = append_tokens(cache.tokens, tokens, places, crowded=crowded)
         mask = self.mask_of(slots, mask)
         if self.config.resolution.whole:
@@ -235,9 +236,9 @@ class Transformer(nnx.Module):
             x_BLD, layers = self._next_states(x_BLD, cache, context, write, blocks)
         else:
             x_BLD, layers = self._read_again(x_BLD, cache, tokens, slots, places)
-        next_position_B = cache.next_position_B + steps_BL[:, -1]
+        next_position_B = jnp.where(valid_BL, tokens.positions + 1, cache.next_position_B[:, None]).max(1)
         written = None if cache.written is None else cache.written + x_BLD.shape[1]
-        if not self.is_ring(cache.capacity):
+        if not ring:
             filled = next_position_B[:, None, None] if written is None else written
             x_BLD = jnp.where(filled > cache.capacity, jnp.asarray(jnp.nan, x_BLD.dtype), x_BLD)
         return x_BLD, cache._replace(layers=layers, tokens=after, written=written, next_position_B=next_position_B)
@@ -249,10 +250,22 @@ class Transformer(nnx.Module):
         (embedded_BSD,) = cache.layers
         assert isinstance(embedded_BSD, jax.Array)
         embedded_BSD, _ = append(embedded_BSD, x_BLD, new_slots, axis=1, crowded=False)
-        # A token lies in the slot of its position.
-        states_BSD, _ = self.transform(embedded_BSD, Tokens.at(slots.indices, valid=slots.valid))
-        places_BL = jnp.minimum(tokens.positions, cache.capacity - 1)
-        return jnp.take_along_axis(states_BSD, places_BL[..., None], 1), (embedded_BSD,)
+        # A token lies in the slot of its position, but for those of beams.
+        texts, valid = (embedded_BSD, slots.valid) if slots.beams is None else self._texts_of_beams(embedded_BSD, slots)
+        states, _ = self.transform(texts, Tokens.at(jnp.arange(texts.shape[1]), valid=valid))
+        places = jnp.minimum(tokens.positions, texts.shape[1] - 1).reshape(len(texts), -1, 1)
+        return jnp.take_along_axis(states, places, 1).reshape(x_BLD.shape), (embedded_BSD,)
+
+    def _texts_of_beams(self, embedded_BSD: jax.Array, slots: Tokens) -> tuple[jax.Array, jax.Array]:
+        """Each beam's own text, (B · W, L, D), and which of its places hold a token."""
+        assert slots.beams is not None
+        assert slots.valid is not None
+        longest = slots.length if self.config.position.extrapolates else min(slots.length, self.max_length)
+        own_BWS = slots.beams & slots.valid[:, None]
+        order_BWL = jnp.argsort(jnp.where(own_BWS, slots.positions[:, None], slots.length), -1)[..., :longest]
+        texts_BWLD = jnp.take_along_axis(embedded_BSD[:, None], order_BWL[..., None], 2)
+        valid_BWL = jnp.arange(longest) < own_BWS.sum(-1, keepdims=True)
+        return rearrange(texts_BWLD, "b w l d -> (b w) l d"), rearrange(valid_BWL, "b w l -> (b w) l")
 
     def _next_states(
         self,
