@@ -180,7 +180,7 @@ def test_wide_beams_are_exhaustive():
         ({"position": "alibi"}, False),
         ({"reach": "sliding_window(3)", "num_kv_heads": 2}, False),
         ({"attention": "chunked(4)"}, False),
-        ({"position": "forgetting"}, False),
+        ({"position": "forgetting", "weighting": "sigmoid"}, False),
         ({"position": "contextual"}, False),
         ({"convolution": 3}, False),
         ({"resolution": "hourglass", "num_layers": 3, "position": "learned(std=0.4)"}, False),
@@ -248,17 +248,22 @@ def test_beams_of_an_encoder_decoder():
     np.testing.assert_allclose(got.log_probability_B, scored, rtol=1e-5)
 
 
-def test_beams_share_their_tokens():
+@pytest.mark.parametrize(("reach", "kept"), [("full", PROMPT), ("sliding_window(2)", 2)])
+def test_beams_share_their_tokens(reach, kept):
     """The cache has one row for a sequence: the prompt once, and a slot for each token that a beam read."""
-    params, apply = language_model()
+    params, apply = language_model(CONFIG.replace(reach=reach))
     state = Beam(3).start(Prompt(apply, params, jnp.asarray(PROMPTS), TOKENS, STOP, None, {}))
-    slots = PROMPT + 3 * (TOKENS - 1)
+    slots = kept + 3 * (TOKENS - 1)
     assert state.cache.tokens.beams.shape == (len(PROMPTS), 3, slots)
     heads = CONFIG.num_heads
     shape = (len(PROMPTS) * heads, slots, CONFIG.d_model // heads)
     assert all(layer.values_XSK.shape == shape for layer in state.cache.layers)
     with pytest.raises(ValueError, match="cache: 2 tokens for 3 beams; each beam is continued by one"):
         apply(params, jnp.zeros((len(PROMPTS), 2), jnp.int32), state.cache, method="extend")
+    cache = state.cache
+    for step in range(TOKENS):
+        logits, cache = apply(params, jnp.zeros((len(PROMPTS), 3), jnp.int32), cache, method="extend")
+        assert np.isnan(logits).all() == np.isnan(logits).any() == (step == TOKENS - 1)
 
 
 def test_a_search_by_hand_is_the_search():

@@ -119,12 +119,9 @@ def resized(cache: Cache, capacity: int) -> Cache:
     return cache._replace(layers=tuple(layer(past) for past in cache.layers), tokens=tokens)
 
 
-def with_beams(cache: Cache, count: int, written: int, more: int) -> Cache:
-    """The cache of `count` beams that all continue the tokens of this one, by up to `more` tokens each.
-
-    The first `written` slots are filled. Where each sequence fills slots of its own, all slots count as filled.
-    """
-    written = cache.capacity if cache.written is None else written
+def with_beams(cache: Cache, count: int, length: int, more: int) -> Cache:
+    """The cache of `count` beams that all continue the `length` tokens of this one, by up to `more` tokens each."""
+    written = min(length, cache.capacity)  # a ring has fewer slots
     cache = resized(cache, written + count * more)
     beams = jnp.ones((len(cache.next_position_B), count, cache.capacity), jnp.bool)
     return cache._replace(tokens=cache.tokens._replace(beams=beams), written=jnp.int32(written))
