@@ -1,4 +1,4 @@
-"""A test of the tests: the code is broken in thirteen places, and the suite finds each."""
+"""A test of the tests: the code is broken in fourteen places, and the suite finds each."""
 
 import inspect
 import sys
@@ -57,6 +57,11 @@ BREAKAGES = {
         (shortening, "_blocks", "factor - 1 if causal else 0", "0"),
         {"resolution": Hourglass(factor=3, last=0)},
         properties.causal,
+    ),
+    "beams that see each other": (
+        (Transformer, "mask_of", "mask & OwnBeams()", "mask"),
+        {},
+        properties.branched,
     ),
     "a dropped segment id in the chunked path": (
         (chunked, "_pad_tokens", "indices=None)", "indices=None, segments=None)"),

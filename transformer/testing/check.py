@@ -41,7 +41,7 @@ def check_variant(value: Variant, **choices: Any) -> Checked:
     """Use a variant in tiny models and check the properties that have to hold there.
 
     The models are a causal decoder, an encoder and an encoder-decoder; they are scanned, rounded, replicated,
-    cached, padded and packed: see `transformer.testing.properties`.
+    cached, branched, padded and packed: see `transformer.testing.properties`.
 
     Args:
       value: any variant that a model's config has a field for, shipped or your own.

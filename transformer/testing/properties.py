@@ -29,6 +29,8 @@ from transformer.training.sharding import make_mesh, parameter_axes
 TOKENS = tokens_of(2)
 BESIDE = tokens_of(2, ROOM - LENGTH, seed=1)
 """Tokens that share a row with a sequence."""
+ALIKE = np.concatenate([TOKENS[[0, 0], :NOW], TOKENS[:, NOW:]], 1)
+"""Two texts with the same beginning."""
 LONG = np.concatenate([TOKENS, BESIDE], 1)
 ONES = np.ones(TOKENS.shape, np.float32)
 
@@ -183,6 +185,11 @@ def alive(subject: Subject) -> None:
 def cached(subject: Subject) -> None:
     """Token by token with a cache, the logits are those of the whole sequence."""
     close(subject.steps(subject.params, TOKENS), subject.alone(TOKENS), "cached logits are others")
+
+
+def branched(subject: Subject) -> None:
+    """Two texts that begin alike, in one cache, have the logits they have alone."""
+    close(subject.beams(subject.params, ALIKE), subject.alone(ALIKE), "logits of beams are others")
 
 
 def followed(subject: Subject) -> None:
@@ -358,7 +365,7 @@ def described(value: Variant) -> None:
 Property = Callable[[Subject], None]
 COMPANY: tuple[Property, ...] = (finite, causal, alive, cached)
 """Properties of a causal model with any combination of choices; they need two programs."""
-DECODER: tuple[Property, ...] = (*COMPANY, padding, packing, one_by_one, followed)
+DECODER: tuple[Property, ...] = (*COMPANY, branched, padding, packing, one_by_one, followed)
 """Properties of every causal model."""
 ENCODER: tuple[Property, ...] = (finite, alive, sees_everything, padding, packing, one_by_one, ordered)
 """Properties of every encoder."""

@@ -14,6 +14,7 @@ from transformer.config.architectures import EncoderDecoderConfig
 from transformer.config.implementations import Scanned
 from transformer.config.model import ModelConfig
 from transformer.config.parameters import Normal, Parameter
+from transformer.functional.cache import chosen_beams, with_beams
 from transformer.models import pure
 from transformer.models.build import abstract_model, pure_model
 from transformer.models.pure import Params
@@ -134,6 +135,31 @@ class Subject:
 
             _, rest_LBV = lax.scan(one, cache, tokens_BL[:, NOW:].T)
             return jnp.concatenate([first_BLV, jnp.moveaxis(rest_LBV, 0, 1)], 1)
+
+        return Evaluated(run)
+
+    @functools.cached_property
+    def beams(self) -> Evaluated:
+        """Maps (params, two texts (2, L) with the same NOW first tokens) to logits, read as two beams of one sequence.
+
+        After each token the beams change places.
+        """
+        turned_T1 = np.arange(LENGTH - NOW)[:, None] % 2 == 1
+
+        def run(params, tokens_2L):
+            cache = self.apply(params, 1, LENGTH, method="start")
+            first_1LV, cache = self.apply(params, tokens_2L[:1, :NOW], cache, method="extend")
+            read = self.apply(params, method="reader")
+
+            def one(cache, token_2):
+                logits_12V, cache = read(token_2[None], cache)
+                return chosen_beams(cache, jnp.array([[1, 0]])), logits_12V[0]
+
+            rest_T2 = tokens_2L[:, NOW:].T
+            rest_T2 = jnp.where(turned_T1, rest_T2[:, ::-1], rest_T2)
+            _, rest_T2V = lax.scan(one, with_beams(cache, 2, NOW, LENGTH - NOW), rest_T2)
+            rest_T2V = jnp.where(turned_T1[..., None], rest_T2V[:, ::-1], rest_T2V)
+            return jnp.concatenate([jnp.repeat(first_1LV, 2, 0), jnp.moveaxis(rest_T2V, 0, 1)], 1)
 
         return Evaluated(run)
 
