@@ -37,7 +37,8 @@ class Cache(NamedTuple):
     """One entry a layer, None where it reuses the previous layer's. Under `hourglass` a single (B, S, D) array
     instead: the embedded tokens, which every step reads again."""
     tokens: Tokens
-    """Positions of the slots (B, S), `valid` where a slot holds a token."""
+    """Positions of the slots (B, S), `valid` where a slot holds a token, and in a search its `beams`, each of which
+    is continued by one token at a time."""
     written: jax.Array | None
     """Slots filled so far, the same for all sequences, int32; None where each sequence fills slots of its own
     (`places_of`)."""
