@@ -178,6 +178,7 @@ def test_wide_beams_are_exhaustive():
     [
         ({"position": "alibi"}, True),
         ({"position": "alibi"}, False),
+        ({"reach": "sliding_window(3)", "num_kv_heads": 2}, True),
         ({"reach": "sliding_window(3)", "num_kv_heads": 2}, False),
         ({"attention": "chunked(4)"}, False),
         ({"position": "forgetting", "weighting": "sigmoid"}, False),
@@ -194,7 +195,7 @@ def test_beams_in_the_cache(choices, early_stopping):
     """
     strategy, config = Beam(3, early_stopping=early_stopping), CONFIG.replace(**choices)
     lengths = set()
-    for seed in range(8):
+    for seed in range(12):
         model = language_model(config, seed)
         got = decode(model, PROMPTS, strategy, lengths_B=jnp.asarray(LENGTHS))
         for row, length in enumerate(LENGTHS):

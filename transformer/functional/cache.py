@@ -54,6 +54,11 @@ class Cache(NamedTuple):
         """Number of slots."""
         return self.tokens.length
 
+    @property
+    def num_beams(self) -> int:
+        """Beams of each sequence; 1 outside of a search."""
+        return 1 if self.tokens.beams is None else self.tokens.beams.shape[1]
+
 
 Reader = Callable[..., tuple[jax.Array, Cache]]
 """Maps (tokens (B, L), cache) to (logits (B, L, V), cache)."""

@@ -76,7 +76,7 @@ class Beam(Strategy):
             return (state.step < prompt.num_tokens) & ~self.settled(state).all()
 
         step = functools.partial(self.step, prompt=prompt, read=prompt.reader())
-        end = prompt.loop(go_on, step, self.start(prompt), each=self.size)
+        end = prompt.loop(go_on, step, self.start(prompt))
         none_B = end.done_scores_BW[:, 0] == NEVER
         return Generated(
             jnp.where(none_B[:, None], end.live_tokens_BWT[:, 0], end.done_tokens_BWT[:, 0]),

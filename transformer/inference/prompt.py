@@ -70,15 +70,13 @@ class Prompt(NamedTuple):
         """Slots of the cache. The last token chosen is never read, so it needs none."""
         return self.tokens_BL.shape[1] + self.num_tokens - 1
 
-    def loop(
-        self, go_on: Callable[[State], jax.Array], step: Callable[[State], State], state: State, each: int = 1
-    ) -> State:
-        """`lax.while_loop` of a state with the cache of `read`, in which a step fills `each` slots.
+    def loop(self, go_on: Callable[[State], jax.Array], step: Callable[[State], State], state: State) -> State:
+        """`lax.while_loop` of a state with the cache of `read`, in which a step fills a slot for each beam.
 
         A step reads every slot, empty ones too, so a large cache starts small and doubles. A cache whose
         sequences have slots of their own has its full size from the start.
         """
-        sizes = [state.cache.capacity]
+        sizes, each = [state.cache.capacity], state.cache.num_beams
         filled = sizes[0] - each * (self.num_tokens - 1)
         while sizes[0] // 2 >= max(SMALLEST, filled + each):
             sizes.insert(0, sizes[0] // 2)
