@@ -25,7 +25,7 @@ tolerate the larger learning rate. 300 steps measure speed of learning: even a l
 
 from experiments import cli
 from experiments.study_command import budgets, run_study
-from transformer.config.activations import GELU, GLU, Linear, ReLU, Sigmoid, SiLU, SquaredReLU
+from transformer.activations.activation import GELU, GLU, Linear, ReLU, Sigmoid, SiLU, SquaredReLU
 
 ARMS = {
     "gelu": {"model.activation": GELU()},

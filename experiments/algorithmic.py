@@ -19,8 +19,6 @@ import numpy as np
 
 from experiments import cli
 from experiments.run_command import RunOptions, conclude, load, mean_of, summarize, train_command
-from transformer.config.model import ModelConfig
-from transformer.config.run import OptimizerConfig
 from transformer.data.algorithmic import (
     Addition,
     AssociativeRecall,
@@ -33,6 +31,8 @@ from transformer.data.algorithmic import (
 )
 from transformer.data.puzzles import AlgorithmicConfig, AlgorithmicRun, Puzzles
 from transformer.inference.generate import generate
+from transformer.models.config import ModelConfig
+from transformer.runs.optimizer import OptimizerConfig
 from transformer.training.loop import Outcome
 
 QUESTIONS = 5

@@ -30,15 +30,15 @@ import dataclasses
 
 from experiments import cli
 from experiments.study_command import StudyCommand, budgets, run_parsed
-from transformer.config.heads import DifferentialHeads
-from transformer.config.norms import RMSNorm
-from transformer.config.parameters import Normal
-from transformer.config.positions import Learned
-from transformer.config.reaches import SlidingWindow
-from transformer.config.rotary_positions import RoPE
-from transformer.config.weightings import LinearWeighting, SigmoidWeighting, SoftmaxOne
+from transformer.core.parameters import Normal
 from transformer.data.algorithmic import AssociativeRecall
 from transformer.data.puzzles import AlgorithmicConfig
+from transformer.mixers.attention.heads import DifferentialHeads
+from transformer.mixers.attention.normalizers import LinearWeighting, SigmoidWeighting, SoftmaxOne
+from transformer.mixers.attention.sparsity import SlidingWindow
+from transformer.norms.norm import RMSNorm
+from transformer.positions.absolute import Learned
+from transformer.positions.rotary import RoPE
 
 ARMS = {
     "softmax": {},

@@ -12,11 +12,12 @@ import numpy as np
 
 from experiments import cli
 from experiments.run_command import RunOptions, conclude, load, mean_of, summarize, train_command
-from transformer.config.architectures import ClassifierConfig
-from transformer.config.objectives import Classification, Objective
-from transformer.config.rotary_positions import RoPE
-from transformer.config.run import OptimizerConfig
 from transformer.data.labelled import ClassificationRun, Labelled, LabelledConfig
+from transformer.models.architectures import ClassifierConfig
+from transformer.objectives.classes import Classification
+from transformer.objectives.objective import Objective
+from transformer.positions.rotary import RoPE
+from transformer.runs.optimizer import OptimizerConfig
 from transformer.training.loop import Outcome
 
 EXAMPLES = 5

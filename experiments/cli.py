@@ -11,7 +11,7 @@ from typing import Any, TypeVar, get_args
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from transformer.config.variant import ConfigError, Variant, item_of, nearest, to_text, variant_of
+from transformer.core.values import ConfigError, Variant, item_of, nearest, to_text, variant_of
 from transformer.training.checkpoint import CheckpointError
 from transformer.training.disk import EXIT_UNWRITABLE, WriteError
 from transformer.training.signals import EXIT_INTERRUPTED, Interrupted

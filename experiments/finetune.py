@@ -24,21 +24,24 @@ from rich.table import Table
 from experiments import cli
 from experiments.run_command import RunOptions, load, train_command
 from transformer import pretrained
-from transformer.config.architectures import ClassifierConfig
-from transformer.config.model import ModelConfig
-from transformer.config.objectives import Classification, Objective
-from transformer.config.pooling import MeanPooling
-from transformer.config.readouts import PlainReadout
-from transformer.config.run import OptimizerConfig, RunConfig, TextConfig
-from transformer.config.tokenizers import Char, FromFile, Tokenization, Word
-from transformer.config.variant import ConfigError
-from transformer.config.weightings import PlainScore
+from transformer.core import modules as pure
+from transformer.core.modules import Params
+from transformer.core.values import ConfigError
 from transformer.data.dataset import reference
 from transformer.data.labelled import ClassificationRun, LabelledConfig
-from transformer.models import pure
+from transformer.mixers.attention.normalizers import PlainScore
+from transformer.models.architectures import ClassifierConfig
 from transformer.models.build import pure_model
-from transformer.models.pure import Params
+from transformer.models.config import ModelConfig
+from transformer.models.pooling import MeanPooling
+from transformer.models.readouts import PlainReadout
+from transformer.objectives.classes import Classification
+from transformer.objectives.objective import Objective
 from transformer.pretrained.names import flat
+from transformer.runs.config import RunConfig
+from transformer.runs.data import TextConfig
+from transformer.runs.optimizer import OptimizerConfig
+from transformer.runs.tokenizers import Char, FromFile, Tokenization, Word
 from transformer.training import hosts
 from transformer.training.checkpoint import write_durably
 from transformer.training.loop import Outcome

@@ -47,7 +47,7 @@ from rich.table import Table
 
 from experiments import cli
 from experiments.study_command import StudyCommand, budgets, run_parsed
-from transformer.config.parameters import Normal
+from transformer.core.parameters import Normal
 from transformer.data.algorithmic import AssociativeRecall
 from transformer.data.puzzles import AlgorithmicConfig
 from transformer.study.probes import BeforeTraining, SaturatedRows

@@ -14,13 +14,14 @@ import numpy as np
 
 from experiments import cli
 from experiments.run_command import RunOptions, conclude, load, mean_of, summarize, train_command
-from transformer.config.architectures import ClassifierConfig
-from transformer.config.objectives import Objective, TokenClassification
-from transformer.config.pooling import NoPooling
-from transformer.config.rotary_positions import RoPE
-from transformer.config.run import OptimizerConfig
 from transformer.data.labelled import Labelled
 from transformer.data.tagged import TaggedConfig, TaggingRun
+from transformer.models.architectures import ClassifierConfig
+from transformer.models.pooling import NoPooling
+from transformer.objectives.classes import TokenClassification
+from transformer.objectives.objective import Objective
+from transformer.positions.rotary import RoPE
+from transformer.runs.optimizer import OptimizerConfig
 from transformer.training.loop import Outcome
 
 EXAMPLES = 5

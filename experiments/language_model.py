@@ -20,15 +20,16 @@ import numpy as np
 
 from experiments import cli
 from experiments.run_command import RunOptions, conclude, load, mean_of, summarize, train_command
-from transformer.config.objectives import MaskedToken
-from transformer.config.presets import PRESETS
-from transformer.config.run import RunConfig, TextConfig
-from transformer.config.variant import ConfigError
+from transformer.core.values import ConfigError
 from transformer.data.corpus import Corpus
 from transformer.inference.generate import generate
 from transformer.inference.scoring import sliding_log_probabilities
 from transformer.inference.strategies import Strategy
 from transformer.inference.tokenwise import Sample
+from transformer.objectives.tokens import MaskedToken
+from transformer.runs.config import RunConfig
+from transformer.runs.data import TextConfig
+from transformer.runs.presets import PRESETS
 from transformer.training.loop import Outcome
 
 PROMPT_TOKENS = 8

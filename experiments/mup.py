@@ -24,8 +24,8 @@ from typing import Any
 
 from experiments import cli
 from experiments.study_command import StudyCommand, budgets, run_parsed
-from transformer.config.mup import mup
-from transformer.config.parameters import FanIn
+from transformer.core.parameters import FanIn
+from transformer.runs.mup import mup
 
 BUDGETS = budgets("mup", replicas=3, learning_rates=(1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2), **{"model.d_model": 128})
 PARTS = (4, 2, 1)

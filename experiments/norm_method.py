@@ -27,7 +27,9 @@ number of steps, contrary to the paper.
 
 from experiments import cli
 from experiments.study_command import budgets, run_study
-from transformer.config.norms import DyT, LayerNorm, NoNorm, RMSNorm, ScaleNorm
+from transformer.norms.norm import LayerNorm, NoNorm, RMSNorm
+from transformer.norms.scale_norm import ScaleNorm
+from transformer.norms.without_statistics import DyT
 
 ARMS = {
     "layernorm": {"model.norm": LayerNorm()},

@@ -22,19 +22,18 @@ final losses. No run diverged. Seeds hardly correlate between arms (ρ = 0.01), 
 
 from experiments import cli
 from experiments.study_command import budgets, run_study
-from transformer.config.parameters import Xavier
-from transformer.config.residuals import (
+from transformer.core.parameters import Xavier
+from transformer.residuals.multi_stream import HyperConnections, ResiDual
+from transformer.residuals.residual import (
     BranchNorm,
     DeepNorm,
-    LayerScale,
     NoNormResidual,
     PeriNorm,
     PostNorm,
     PreNorm,
-    ReZero,
     SandwichNorm,
 )
-from transformer.config.streams import HyperConnections, ResiDual
+from transformer.residuals.scaled_branches import LayerScale, ReZero
 
 ARMS = {
     "pre": {"model.residual": PreNorm()},

@@ -25,9 +25,10 @@ stays as good. Sinusoids of unit size drown embeddings of standard deviation 0.0
 
 from experiments import cli
 from experiments.study_command import budgets, run_study
-from transformer.config.positions import Learned, NoPosition, Sinusoidal
-from transformer.config.relative_positions import ALiBi, T5Bias
-from transformer.config.rotary_positions import RoPE
+from transformer.positions.absolute import Learned, Sinusoidal
+from transformer.positions.position import NoPosition
+from transformer.positions.relative import ALiBi, T5Bias
+from transformer.positions.rotary import RoPE
 from transformer.study.probes import LongerText
 
 ARMS = {

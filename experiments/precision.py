@@ -9,7 +9,7 @@ from pathlib import Path
 
 from experiments import cli
 from experiments.study_command import StudyCommand, run_study
-from transformer.config.presets import PRESETS
+from transformer.runs.presets import PRESETS
 
 ARMS = {"float32": {}, "bfloat16": {"model.dtype": "bfloat16"}}
 CPU = cli.extend(PRESETS["nanogpt-cpu"], StudyCommand, workdir=Path("results/precision"), replicas=4, learning_rates=())

@@ -12,14 +12,14 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments import cli
-from transformer import runtime
 from transformer.analysis.counts import parameter_count, train_flops
-from transformer.config.mesh import ALONE, AUTOMATIC, HostsConfig, MeshConfig
-from transformer.config.model import ModelConfig
-from transformer.config.run import Replica, RunConfig, grid
-from transformer.config.variant import ConfigError
+from transformer.core import runtime
+from transformer.core.modules import Params
+from transformer.core.values import ConfigError
 from transformer.data.dataset import Dataset, load_data, reference
-from transformer.models.pure import Params
+from transformer.models.config import ModelConfig
+from transformer.runs.config import Replica, RunConfig, grid
+from transformer.runs.mesh import ALONE, AUTOMATIC, HostsConfig, MeshConfig
 from transformer.training import hosts
 from transformer.training.checkpoint import write_durably
 from transformer.training.loop import Observer, Outcome, train

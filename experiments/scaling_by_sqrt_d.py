@@ -37,9 +37,9 @@ import dataclasses
 
 from experiments import cli
 from experiments.study_command import StudyCommand, budgets, run_parsed
-from transformer.config.attention import ConstantScale, InverseRootScale, InverseScale, LearnedScale
-from transformer.config.parameters import FanIn, Normal
-from transformer.config.rotary_positions import RoPE
+from transformer.core.parameters import FanIn, Normal
+from transformer.mixers.attention.projections import ConstantScale, InverseRootScale, InverseScale, LearnedScale
+from transformer.positions.rotary import RoPE
 from transformer.study.probes import BeforeTraining, QueryKeyGradient, SaturatedRows
 
 ARMS = {

@@ -12,13 +12,14 @@ import jax.numpy as jnp
 
 from experiments import cli
 from experiments.run_command import RunOptions, conclude, load, mean_of, summarize, train_command
-from transformer.config.architectures import EncoderDecoderConfig
-from transformer.config.objectives import Objective, SequenceToSequence
-from transformer.config.rotary_positions import RoPE
-from transformer.config.run import OptimizerConfig
 from transformer.data.spans import SpanConfig, SpanRun, Spans
 from transformer.data.tokenizers import END, START
 from transformer.inference.generate import generate
+from transformer.models.architectures import EncoderDecoderConfig
+from transformer.objectives.objective import Objective
+from transformer.objectives.pairs import SequenceToSequence
+from transformer.positions.rotary import RoPE
+from transformer.runs.optimizer import OptimizerConfig
 from transformer.training.loop import Outcome
 
 EXAMPLES = 3

@@ -41,8 +41,8 @@ from typing import Any
 
 from experiments import cli
 from experiments.study_command import StudyCommand, budgets, run_parsed
-from transformer.config.blocks import AttentionOnly, FeedForwardOnly, Macaron, Parallel
-from transformer.config.feed_forwards import TopKExperts
+from transformer.feed_forwards.feed_forward import TopKExperts
+from transformer.models.blocks import AttentionOnly, FeedForwardOnly, Macaron, Parallel
 
 ARMS: dict[str, dict[str, Any]] = {
     "sequential": {},

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from experiments import cli
-from transformer import runtime
-from transformer.config.mesh import AUTOMATIC, MeshConfig
-from transformer.config.presets import PRESETS
-from transformer.config.run import RunConfig
-from transformer.config.variant import ConfigError, nearest
+from transformer.core import runtime
+from transformer.core.values import ConfigError, nearest
+from transformer.runs.config import RunConfig
+from transformer.runs.mesh import AUTOMATIC, MeshConfig
+from transformer.runs.presets import PRESETS
 from transformer.study.budget import Budget, Knob
 from transformer.study.engines import LOCAL, Engine
 from transformer.study.probes import Probe

@@ -30,25 +30,27 @@ import numpy as np
 
 from experiments import cli
 from experiments.run_command import RunOptions, conclude, load, mean_of, summarize, train_command
+from transformer.activations.activation import ReLU
 from transformer.analysis.bleu import bleu4, remove_bpe
-from transformer.config.activations import ReLU
-from transformer.config.architectures import EncoderDecoderConfig
-from transformer.config.objectives import Objective, SequenceToSequence
-from transformer.config.parameters import Normal, Xavier
-from transformer.config.positions import Sinusoidal
-from transformer.config.residuals import PostNorm, PreNorm
-from transformer.config.rotary_positions import RoPE
-from transformer.config.rules import AdamW
-from transformer.config.run import OptimizerConfig, RunConfig
-from transformer.config.schedules import Cosine, InverseSquareRoot
-from transformer.config.tokenizers import Word
+from transformer.core.modules import Apply, Params
+from transformer.core.parameters import Normal, Xavier
 from transformer.data.pairs import Pairs, PairsConfig, TranslationRun
 from transformer.data.tokenizers import END, START
 from transformer.inference.generate import generate
 from transformer.inference.strategies import Strategy
 from transformer.inference.tokenwise import Greedy
+from transformer.models.architectures import EncoderDecoderConfig
 from transformer.models.build import pure_model
-from transformer.models.pure import Apply, Params
+from transformer.objectives.objective import Objective
+from transformer.objectives.pairs import SequenceToSequence
+from transformer.positions.absolute import Sinusoidal
+from transformer.positions.rotary import RoPE
+from transformer.residuals.residual import PostNorm, PreNorm
+from transformer.runs.config import RunConfig
+from transformer.runs.optimizer import OptimizerConfig
+from transformer.runs.rules import AdamW
+from transformer.runs.schedules import Cosine, InverseSquareRoot
+from transformer.runs.tokenizers import Word
 from transformer.training.loop import Observer
 
 ROWS = 100

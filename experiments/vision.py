@@ -22,11 +22,14 @@ import numpy as np
 
 from experiments import cli
 from experiments.run_command import RunOptions, conclude, load, mean_of, summarize, train_command
-from transformer.config.architectures import AutoencoderConfig, PatchConfig, VisionConfig
-from transformer.config.objectives import Classification, Objective, Reconstruction
-from transformer.config.parameters import Xavier
-from transformer.config.run import OptimizerConfig, RunConfig
+from transformer.core.parameters import Xavier
 from transformer.data.pictures import ImageConfig, Pictures, ReconstructionRun, VisionRun
+from transformer.models.architectures import AutoencoderConfig, PatchConfig, VisionConfig
+from transformer.objectives.classes import Classification
+from transformer.objectives.objective import Objective
+from transformer.objectives.pictures import Reconstruction
+from transformer.runs.config import RunConfig
+from transformer.runs.optimizer import OptimizerConfig
 from transformer.training.loop import Outcome
 
 SHOWN = 20

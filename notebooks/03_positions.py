@@ -30,7 +30,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import transformer as T
-from transformer import runtime
+from transformer.core import runtime
 from transformer.training.program import make_program
 
 folder = Path(tempfile.mkdtemp())

@@ -29,8 +29,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import transformer as T
-from transformer import runtime
 from transformer.analysis.activations import run_with_cache, stacked
+from transformer.core import runtime
 from transformer.study.statistics import compare_paired
 
 DEPTH, SEEDS, STEPS = 6, 4, 120

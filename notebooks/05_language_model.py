@@ -30,7 +30,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import transformer as T
-from transformer import runtime
+from transformer.core import runtime
 
 folder = Path(tempfile.mkdtemp())
 runtime.start()  # before the first array: each core becomes a device

@@ -30,7 +30,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import transformer as T
-from transformer import runtime
+from transformer.core import runtime
 from transformer.data.scan import scan_pairs
 from transformer.data.tokenizers import END, START
 from transformer.inference.prompt import Prompt

@@ -32,7 +32,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import transformer as T
-from transformer import runtime
+from transformer.core import runtime
 from transformer.functional.losses import cross_entropy
 from transformer.study.statistics import mean_interval
 from transformer.training.program import make_program

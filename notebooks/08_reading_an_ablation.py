@@ -28,7 +28,7 @@ from pathlib import Path
 import numpy as np
 
 import transformer as T
-from transformer import runtime
+from transformer.core import runtime
 from transformer.study.statistics import compare_paired, holm, mean_interval
 
 folder = Path(tempfile.mkdtemp())

@@ -30,7 +30,7 @@ import numpy as np
 from faults import FAULTS, missing_tests
 from scipy.stats import beta
 
-from transformer import runtime
+from transformer.core import runtime
 
 HERE = Path(__file__).parent
 CHAIN = 5
@@ -214,7 +214,7 @@ def run_study(workdir: Path, arms: dict[str, Any], engine: str, kill_after: int 
     script = f"""
 from faults import FAULTS, missing_tests
 from transformer import runtime
-from transformer.config.presets import PRESETS
+from transformer.runs.presets import PRESETS
 from transformer.study.engines import Engine
 from transformer.study.study import Study
 if __name__ == "__main__":

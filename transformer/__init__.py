@@ -10,6 +10,27 @@ params, apply = T.split(model)
 import importlib
 from typing import TYPE_CHECKING
 
+from transformer.activations.activation import (
+    CELU,
+    ELU,
+    GELU,
+    GLU,
+    SELU,
+    Activation,
+    LeakyReLU,
+    Linear,
+    Mish,
+    QuickGELU,
+    ReLU,
+    Sigmoid,
+    SiLU,
+    Softplus,
+    SoLU,
+    SquaredReLU,
+    Squareplus,
+    Swish,
+    Tanh,
+)
 from transformer.analysis.activations import activation_names, intervene, run_with_cache, stacked
 from transformer.analysis.bleu import Bleu, bleu4
 from transformer.analysis.breakdown import breakdown
@@ -31,203 +52,9 @@ from transformer.analysis.heads import (
 )
 from transformer.analysis.interventions import ablate_heads, patch, patching_effects
 from transformer.analysis.lenses import logit_attribution, logit_lens
-from transformer.config.activations import (
-    CELU,
-    ELU,
-    GELU,
-    GLU,
-    SELU,
-    Activation,
-    LeakyReLU,
-    Linear,
-    Mish,
-    QuickGELU,
-    ReLU,
-    Sigmoid,
-    SiLU,
-    Softplus,
-    SoLU,
-    SquaredReLU,
-    Squareplus,
-    Swish,
-    Tanh,
-)
-from transformer.config.architectures import (
-    AutoencoderConfig,
-    ClassifierConfig,
-    EncoderDecoderConfig,
-    PatchConfig,
-    VisionConfig,
-)
-from transformer.config.attention import (
-    Concatenate,
-    ConcatenateOnly,
-    ConstantScale,
-    InverseRootScale,
-    InverseScale,
-    LearnedScale,
-    Merge,
-    NoProjections,
-    Projection,
-    Scale,
-    SeparateProjections,
-    SumHeads,
-    TiedProjections,
-)
-from transformer.config.blocks import (
-    AttentionOnly,
-    BlockLayout,
-    FeedForwardOnly,
-    Fourier,
-    Macaron,
-    Parallel,
-    ParallelNorms,
-    Sequential,
-)
-from transformer.config.carries import Carry, NoCarry, ScoreResidual, SharedKeyValues, ValueEmbeddings, ValueResidual
-from transformer.config.feed_forwards import DenseFeedForward, ExpertChoice, FeedForwardKind, TopKExperts
-from transformer.config.gated_positions import Contextual, Forgetting
-from transformer.config.groups import ParameterGroup
-from transformer.config.heads import DifferentialHeads, Heads, HeadSizes, LatentHeads, PlainHeads
-from transformer.config.implementations import (
-    AttentionImplementation,
-    Chunked,
-    Exact,
-    Fused,
-    Layers,
-    Recurrent,
-    Scanned,
-    Unrolled,
-)
-from transformer.config.mesh import HostsConfig, MeshConfig, Shard
-from transformer.config.model import ModelConfig
-from transformer.config.mup import mup
-from transformer.config.norms import (
-    Derf,
-    DyT,
-    GroupNorm,
-    LayerNorm,
-    NoNorm,
-    Norm,
-    RMSNorm,
-    ScaleNorm,
-    SequenceLayerNorm,
-    Shift,
-)
-from transformer.config.objectives import (
-    Classification,
-    MaskedToken,
-    MultiToken,
-    NextToken,
-    Objective,
-    PrefixToken,
-    Reconstruction,
-    SequenceToSequence,
-    Sums,
-    TokenClassification,
-)
-from transformer.config.parameters import Constant, FanIn, FirstRow, Identity, Initializer, Normal, Parameter, Xavier
-from transformer.config.patterns import Pattern
-from transformer.config.pooling import (
-    AttentionPooling,
-    ClassToken,
-    FirstToken,
-    MeanPooling,
-    MultiheadPooling,
-    NoPooling,
-    Pooling,
-)
-from transformer.config.positions import (
-    Learned,
-    NoPosition,
-    Position,
-    QueryKeySinusoidal,
-    Sinusoidal,
-    Sinusoidal2D,
-    StepSinusoidal,
-)
-from transformer.config.presets import PRESETS, preset
-from transformer.config.randomized_positions import Randomized
-from transformer.config.reaches import (
-    BigBird,
-    DilatedWindow,
-    Fixed,
-    FullReach,
-    GlobalTokens,
-    Linformer,
-    LocalBlocks,
-    Reach,
-    SlidingWindow,
-    Strided,
-)
-from transformer.config.readouts import DenseReadout, PlainReadout, Readout
-from transformer.config.relative_positions import FIRE, KERPLE, ALiBi, RelativeKeys, T5Bias, TransformerXL
-from transformer.config.residuals import (
-    Algebra,
-    BranchNorm,
-    DeepNorm,
-    Fixup,
-    LayerScale,
-    NoNormResidual,
-    PeriNorm,
-    PostNorm,
-    PreNorm,
-    Residual,
-    ReZero,
-    SandwichNorm,
-    ScaledPreNorm,
-    SubNorm,
-    TFixup,
-)
-from transformer.config.resolutions import FullResolution, Hourglass, Latents, Resolution
-from transformer.config.rotary_positions import (
-    LinearScaling,
-    Llama3Scaling,
-    NoScaling,
-    NTKScaling,
-    RoPE,
-    RoPE2D,
-    RoPEScaling,
-    XPos,
-    YaRN,
-)
-from transformer.config.rules import SGD, Adafactor, AdamW, Lion, Muon, ScheduleFree, UpdateRule
-from transformer.config.run import DataConfig, OptimizerConfig, Replica, RunConfig, TextConfig, fingerprint, grid
-from transformer.config.schedules import (
-    ConstantRate,
-    Cosine,
-    InverseSquareRoot,
-    LinearDecay,
-    Schedule,
-    WarmupStableDecay,
-)
-from transformer.config.streams import (
-    Backout,
-    EmbeddingSkip,
-    HyperConnections,
-    ManifoldHyperConnections,
-    ResiDual,
-    UNet,
-)
-from transformer.config.synthesizers import DenseSynthesizer, RandomSynthesizer, Synthesizer
-from transformer.config.tokenizers import BPE, Byte, ByteBPE, Char, FromFile, Symbols, Tokenization, Word, WordPiece
-from transformer.config.variant import ConfigError, Variant, from_json, replace, to_json, to_text
-from transformer.config.weightings import (
-    LinearWeighting,
-    LogLength,
-    Performer,
-    PlainScore,
-    ReLUWeighting,
-    Retention,
-    Score,
-    SigmoidWeighting,
-    Sink,
-    SoftCap,
-    SoftmaxOne,
-    SoftmaxWeighting,
-    TalkingHeads,
-    Weighting,
-)
+from transformer.core.modules import abstract, initialize, specs, split
+from transformer.core.parameters import Constant, FanIn, FirstRow, Identity, Initializer, Normal, Parameter, Xavier
+from transformer.core.values import ConfigError, Variant, from_json, replace, to_json, to_text
 from transformer.data.algorithmic import (
     Addition,
     AlgorithmicTask,
@@ -249,11 +76,11 @@ from transformer.data.puzzles import AlgorithmicConfig, AlgorithmicRun
 from transformer.data.spans import SpanConfig, SpanRun
 from transformer.data.tagged import TaggedConfig, TaggingRun
 from transformer.data.tokenizers import ByteTokenizer, CharTokenizer, SymbolTokenizer, TrainedTokenizer, make_tokenizer
+from transformer.feed_forwards.feed_forward import DenseFeedForward, ExpertChoice, FeedForwardKind, TopKExperts
 from transformer.functional.attention import Attended, attention
 from transformer.functional.biases import LinearDistance
 from transformer.functional.cache import Cache
-from transformer.functional.chunked import chunked_attention
-from transformer.functional.earlier import Earlier
+from transformer.functional.chunked_attention import chunked_attention
 from transformer.functional.masks import (
     Arbitrary,
     BlockDiffusion,
@@ -266,6 +93,7 @@ from transformer.functional.masks import (
     Tokens,
     Window,
 )
+from transformer.functional.segment_memory import Earlier
 from transformer.inference.beam import Beam
 from transformer.inference.generate import generate
 from transformer.inference.processors import Forbidden, History, MinimumLength, NoRepeat, Processor, RepetitionPenalty
@@ -273,15 +101,156 @@ from transformer.inference.scoring import sequence_log_probability, sliding_log_
 from transformer.inference.speculative import speculate
 from transformer.inference.strategies import Strategy
 from transformer.inference.tokenwise import Greedy, Sample
+from transformer.mixers.attention.backends import AttentionImplementation, Chunked, Exact, Fused, Recurrent
+from transformer.mixers.attention.heads import DifferentialHeads, Heads, HeadSizes, LatentHeads, PlainHeads
+from transformer.mixers.attention.normalizers import (
+    LinearWeighting,
+    LogLength,
+    Performer,
+    PlainScore,
+    ReLUWeighting,
+    Retention,
+    Score,
+    SigmoidWeighting,
+    Sink,
+    SoftCap,
+    SoftmaxOne,
+    SoftmaxWeighting,
+    TalkingHeads,
+    Weighting,
+)
+from transformer.mixers.attention.projections import (
+    Concatenate,
+    ConcatenateOnly,
+    ConstantScale,
+    InverseRootScale,
+    InverseScale,
+    LearnedScale,
+    Merge,
+    NoProjections,
+    Projection,
+    Scale,
+    SeparateProjections,
+    SumHeads,
+    TiedProjections,
+)
+from transformer.mixers.attention.sharing import (
+    Carry,
+    NoCarry,
+    ScoreResidual,
+    SharedKeyValues,
+    ValueEmbeddings,
+    ValueResidual,
+)
+from transformer.mixers.attention.sparsity import (
+    BigBird,
+    DilatedWindow,
+    Fixed,
+    FullReach,
+    GlobalTokens,
+    Linformer,
+    LocalBlocks,
+    Reach,
+    SlidingWindow,
+    Strided,
+)
+from transformer.mixers.attention.synthesizers import DenseSynthesizer, RandomSynthesizer, Synthesizer
+from transformer.models.architectures import (
+    AutoencoderConfig,
+    ClassifierConfig,
+    EncoderDecoderConfig,
+    PatchConfig,
+    VisionConfig,
+)
+from transformer.models.blocks import (
+    AttentionOnly,
+    BlockLayout,
+    FeedForwardOnly,
+    Fourier,
+    Macaron,
+    Parallel,
+    ParallelNorms,
+    Sequential,
+)
 from transformer.models.build import build, pure_model
 from transformer.models.classifier import Classifier, VisionTransformer
+from transformer.models.config import ModelConfig
+from transformer.models.downsampling import FullResolution, Hourglass, Latents, Resolution
 from transformer.models.early_exit import early_exit
 from transformer.models.encoder import Encoder
 from transformer.models.encoder_decoder import EncoderDecoder
 from transformer.models.image_to_image import ImageToImage
 from transformer.models.language_model import LanguageModel
-from transformer.models.pure import abstract, initialize, specs, split
-from transformer.modules.patches import resize_positions
+from transformer.models.layers import Layers, Scanned, Unrolled
+from transformer.models.patches import resize_positions
+from transformer.models.pattern import Pattern
+from transformer.models.pooling import (
+    AttentionPooling,
+    ClassToken,
+    FirstToken,
+    MeanPooling,
+    MultiheadPooling,
+    NoPooling,
+    Pooling,
+)
+from transformer.models.readouts import DenseReadout, PlainReadout, Readout
+from transformer.norms.group_norm import GroupNorm
+from transformer.norms.norm import LayerNorm, NoNorm, Norm, RMSNorm
+from transformer.norms.scale_norm import ScaleNorm
+from transformer.norms.sequence_norm import SequenceLayerNorm
+from transformer.norms.without_statistics import Derf, DyT, Shift
+from transformer.objectives.classes import Classification, TokenClassification
+from transformer.objectives.objective import NextToken, Objective, Sums
+from transformer.objectives.pairs import SequenceToSequence
+from transformer.objectives.pictures import Reconstruction
+from transformer.objectives.tokens import MaskedToken, MultiToken, PrefixToken
+from transformer.positions.absolute import Learned, QueryKeySinusoidal, Sinusoidal, Sinusoidal2D, StepSinusoidal
+from transformer.positions.contextual import Contextual, Forgetting
+from transformer.positions.position import NoPosition, Position
+from transformer.positions.randomized import Randomized
+from transformer.positions.relative import FIRE, KERPLE, ALiBi, RelativeKeys, T5Bias, TransformerXL
+from transformer.positions.rotary import (
+    LinearScaling,
+    Llama3Scaling,
+    NoScaling,
+    NTKScaling,
+    RoPE,
+    RoPE2D,
+    RoPEScaling,
+    XPos,
+    YaRN,
+)
+from transformer.residuals.multi_stream import (
+    Backout,
+    EmbeddingSkip,
+    HyperConnections,
+    ManifoldHyperConnections,
+    ResiDual,
+    UNet,
+)
+from transformer.residuals.residual import (
+    Algebra,
+    BranchNorm,
+    DeepNorm,
+    NoNormResidual,
+    PeriNorm,
+    PostNorm,
+    PreNorm,
+    Residual,
+    SandwichNorm,
+    ScaledPreNorm,
+    SubNorm,
+)
+from transformer.residuals.scaled_branches import Fixup, LayerScale, ReZero, TFixup
+from transformer.runs.config import Replica, RunConfig, fingerprint, grid
+from transformer.runs.data import DataConfig, TextConfig
+from transformer.runs.mesh import HostsConfig, MeshConfig, Shard
+from transformer.runs.mup import mup
+from transformer.runs.optimizer import OptimizerConfig, ParameterGroup
+from transformer.runs.presets import PRESETS, preset
+from transformer.runs.rules import SGD, Adafactor, AdamW, Lion, Muon, ScheduleFree, UpdateRule
+from transformer.runs.schedules import ConstantRate, Cosine, InverseSquareRoot, LinearDecay, Schedule, WarmupStableDecay
+from transformer.runs.tokenizers import BPE, Byte, ByteBPE, Char, FromFile, Symbols, Tokenization, Word, WordPiece
 from transformer.training.loop import Outcome, train
 from transformer.training.optimizer import Numbers, make_optimizer, stack_numbers
 from transformer.training.replicas import over_replicas, repeat

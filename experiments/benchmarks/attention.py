@@ -13,13 +13,13 @@ import jax
 import jax.numpy as jnp
 
 from experiments.benchmarks.interleave import show, spread
-from transformer import runtime
+from transformer.core import runtime
 from transformer.functional.attention import attention
 from transformer.functional.biases import Bias, LinearDistance, alibi_slopes
-from transformer.functional.chunked import chunked_attention
+from transformer.functional.chunked_attention import chunked_attention
+from transformer.functional.linear_attention import recurrent_attention
 from transformer.functional.masks import Causal, Full, Mask, Padding, Prefix, Segment, Tokens, Window
-from transformer.functional.recurrent import recurrent_attention
-from transformer.functional.weights import Decay, Normalized, elu_features
+from transformer.functional.normalizers import Decay, Normalized, elu_features
 
 HEADS, HEAD_DIM = 4, 64
 

@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from transformer import runtime
-from transformer.config.presets import PRESETS
-from transformer.config.run import RunConfig, grid
+from transformer.core import runtime
+from transformer.runs.config import RunConfig, grid
+from transformer.runs.presets import PRESETS
 
 Work = Callable[[int], None]
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from experiments.benchmarks.interleave import ratios, show, spread
-from transformer import runtime
+from transformer.core import runtime
 
 TOKENS, VOCAB = 256, 256
 SOURCE, BEAM_TOKENS, BEAMS = 32, 64, 4

@@ -24,7 +24,7 @@ def work(replicas: int, steps: int) -> None:
     import jax
 
     from experiments.benchmarks.contestant import random_tokens, recipe, small
-    from transformer.config.run import grid
+    from transformer.runs.config import grid
     from transformer.training.program import make_program
 
     config = small(recipe())
@@ -78,7 +78,7 @@ def main() -> None:
     parser.add_argument("--replicas", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.replicas:
-        from transformer import runtime
+        from transformer.core import runtime
 
         runtime.start()
         work(arguments.replicas, arguments.steps)

@@ -16,11 +16,11 @@ from scipy import stats
 from torch.nn import functional as F  # noqa: N812
 
 from experiments.benchmarks.torch_gpt import GPT, adamw, train_step
-from transformer import runtime
-from transformer.config.presets import PRESETS
-from transformer.config.run import RunConfig, grid
+from transformer.core import runtime
 from transformer.data.corpus import Batches, Corpus, load_corpus, whole_split, with_vocabulary
 from transformer.data.ngram import ngram_loss, usual_order
+from transformer.runs.config import RunConfig, grid
+from transformer.runs.presets import PRESETS
 from transformer.study.statistics import mean_interval
 from transformer.training.checkpoint import write_durably
 from transformer.training.loop import train

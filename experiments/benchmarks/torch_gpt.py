@@ -10,8 +10,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
-from transformer.config.rules import AdamW
-from transformer.config.run import RunConfig
+from transformer.runs.config import RunConfig
+from transformer.runs.rules import AdamW
 
 
 class Block(nn.Module):

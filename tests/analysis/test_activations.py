@@ -10,14 +10,15 @@ import pytest
 
 from transformer.analysis import activations
 from transformer.analysis.activations import activation_names, intervene, run_with_cache, stacked
-from transformer.config.architectures import EncoderDecoderConfig
-from transformer.config.blocks import AttentionOnly, Sequential
-from transformer.config.implementations import Chunked, Scanned, Unrolled
-from transformer.config.patterns import Pattern
-from transformer.config.residuals import PreNorm
-from transformer.config.resolutions import Hourglass
-from transformer.config.variant import ConfigError
-from transformer.functional import names
+from transformer.core import names
+from transformer.core.values import ConfigError
+from transformer.mixers.attention.backends import Chunked
+from transformer.models.architectures import EncoderDecoderConfig
+from transformer.models.blocks import AttentionOnly, Sequential
+from transformer.models.downsampling import Hourglass
+from transformer.models.layers import Scanned, Unrolled
+from transformer.models.pattern import Pattern
+from transformer.residuals.residual import PreNorm
 from transformer.testing.subject import Subject, compiled, shaken, small, tokens_of
 
 TOKENS = jnp.asarray(tokens_of(2))

@@ -6,9 +6,9 @@ import pytest
 
 from transformer.analysis.breakdown import breakdown
 from transformer.analysis.counts import cache_bytes, forward_flops, parameter_count
-from transformer.config.architectures import EncoderDecoderConfig
-from transformer.config.implementations import Scanned
-from transformer.config.reaches import SlidingWindow
+from transformer.mixers.attention.sparsity import SlidingWindow
+from transformer.models.architectures import EncoderDecoderConfig
+from transformer.models.layers import Scanned
 from transformer.testing.subject import small
 
 CONFIGS = {

@@ -4,12 +4,12 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from transformer.activations.activation import GLU
 from transformer.analysis.counts import forward_flops_per_token, parameter_count, train_flops_per_token
-from transformer.config.activations import GLU
-from transformer.config.model import ModelConfig
-from transformer.config.presets import preset
-from transformer.models import pure
+from transformer.core import modules as pure
+from transformer.models.config import ModelConfig
 from transformer.models.language_model import LanguageModel
+from transformer.runs.presets import preset
 
 CONFIGS = {
     "plain": ModelConfig(vocab_size=65, max_length=32, d_model=64),

@@ -6,9 +6,9 @@ import numpy as np
 
 from transformer.analysis.activations import intervene, run_with_cache
 from transformer.analysis.depth import norms_by_layer, rank_collapse, receptive_field, root_mean_square
-from transformer.config.blocks import AttentionOnly, Sequential
-from transformer.config.patterns import Pattern
-from transformer.config.reaches import SlidingWindow
+from transformer.mixers.attention.sparsity import SlidingWindow
+from transformer.models.blocks import AttentionOnly, Sequential
+from transformer.models.pattern import Pattern
 from transformer.testing.subject import Subject, shaken, small, tokens_of
 
 TOKENS = jnp.asarray(tokens_of(2))

@@ -10,15 +10,15 @@ import pytest
 from transformer.analysis.activations import intervene, run_with_cache
 from transformer.analysis.interventions import ablate_heads, patch, patching_effects
 from transformer.analysis.lenses import logit_attribution, logit_lens
-from transformer.config.architectures import EncoderDecoderConfig
-from transformer.config.blocks import Macaron, Parallel
-from transformer.config.implementations import Scanned
-from transformer.config.norms import RMSNorm
-from transformer.config.residuals import PostNorm
-from transformer.config.resolutions import Hourglass
-from transformer.config.streams import HyperConnections, ResiDual
-from transformer.config.variant import ConfigError
-from transformer.config.weightings import SoftCap
+from transformer.core.values import ConfigError
+from transformer.mixers.attention.normalizers import SoftCap
+from transformer.models.architectures import EncoderDecoderConfig
+from transformer.models.blocks import Macaron, Parallel
+from transformer.models.downsampling import Hourglass
+from transformer.models.layers import Scanned
+from transformer.norms.norm import RMSNorm
+from transformer.residuals.multi_stream import HyperConnections, ResiDual
+from transformer.residuals.residual import PostNorm
 from transformer.testing.subject import Subject, small, tokens_of
 
 TOKENS = jnp.asarray(tokens_of(2))

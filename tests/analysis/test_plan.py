@@ -8,12 +8,12 @@ from jax import lax
 
 from transformer.analysis.hlo import work_of
 from transformer.analysis.plan import HARDWARE, compile_step, largest_pieces, meshes, plan
-from transformer.config.implementations import Scanned
-from transformer.config.large_presets import LARGE_PRESETS
-from transformer.config.mesh import MeshConfig
-from transformer.config.run import RunConfig
-from transformer.models import pure
+from transformer.core import modules as pure
 from transformer.models.build import build
+from transformer.models.layers import Scanned
+from transformer.runs.config import RunConfig
+from transformer.runs.large_presets import LARGE_PRESETS
+from transformer.runs.mesh import MeshConfig
 from transformer.testing.subject import small
 
 

@@ -6,7 +6,7 @@ import statistics
 import numpy as np
 import pytest
 
-from transformer.config.variant import ConfigError
+from transformer.core.values import ConfigError
 from transformer.data.algorithmic import (
     Addition,
     AlgorithmicTask,

@@ -5,16 +5,17 @@ import dataclasses
 import numpy as np
 import pytest
 
-from transformer.config.model import ModelConfig
-from transformer.config.objectives import MaskedToken
-from transformer.config.presets import preset
-from transformer.config.run import RunConfig, TextConfig
-from transformer.config.tokenizers import SPECIAL, Symbols, Word
-from transformer.config.variant import ConfigError
+from transformer.core.values import ConfigError
 from transformer.data.corpus import Blocks, load_corpus, whole_split
 from transformer.data.dataset import check_tokens, load_data, reference, stack_batches
 from transformer.data.text import load_text
 from transformer.data.tokenizers import ByteTokenizer, CharTokenizer
+from transformer.models.config import ModelConfig
+from transformer.objectives.tokens import MaskedToken
+from transformer.runs.config import RunConfig
+from transformer.runs.data import TextConfig
+from transformer.runs.presets import preset
+from transformer.runs.tokenizers import SPECIAL, Symbols, Word
 
 
 @pytest.mark.parametrize("tokenizer", [ByteTokenizer(), CharTokenizer.of("naïve ∀x 𝔸")])

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from transformer.config.variant import ConfigError
+from transformer.core.values import ConfigError
 from transformer.data.hub import hub_lines
 from transformer.data.labelled import parse_labelled
 from transformer.data.pairs_text import load_parallel

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from transformer.config.variant import ConfigError
+from transformer.core.values import ConfigError
 from transformer.data.images import load_images
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from transformer.config.run import TextConfig
 from transformer.data.corpus import load_corpus
 from transformer.data.ngram import ngram_loss, usual_order
+from transformer.runs.data import TextConfig
 
 
 def by_dictionary(train, validation, vocab_size, order):

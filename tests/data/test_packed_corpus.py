@@ -7,16 +7,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from transformer.config.model import ModelConfig
-from transformer.config.objectives import NextToken
-from transformer.config.parameters import Normal
-from transformer.config.positions import Learned
-from transformer.config.relative_positions import ALiBi
-from transformer.config.run import RunConfig, TextConfig
-from transformer.config.variant import ConfigError
+from transformer.core.modules import split
+from transformer.core.parameters import Normal
+from transformer.core.values import ConfigError
 from transformer.data.corpus import load_corpus, packed
+from transformer.models.config import ModelConfig
 from transformer.models.language_model import LanguageModel
-from transformer.models.pure import split
+from transformer.objectives.objective import NextToken
+from transformer.positions.absolute import Learned
+from transformer.positions.relative import ALiBi
+from transformer.runs.config import RunConfig
+from transformer.runs.data import TextConfig
 
 LENGTH = 8
 DOCUMENTS = [f"{a}{b}{a}" * n for a in "abcd" for b in "efg" for n in (1, 2)]

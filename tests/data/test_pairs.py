@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from transformer.config.architectures import EncoderDecoderConfig
-from transformer.config.tokenizers import Word
-from transformer.config.variant import ConfigError
+from transformer.core.values import ConfigError
 from transformer.data.dataset import load_data, stack_batches
 from transformer.data.pairs import EVALUATION_BATCH, PairsConfig, TranslationRun, load_pairs, pair_arrays
 from transformer.data.tokenizers import END, START
+from transformer.models.architectures import EncoderDecoderConfig
+from transformer.runs.tokenizers import Word
 
 RNG = np.random.default_rng(0)
 # The number of a pair is its first two words on both sides; sources of 2 to 7 words, targets of 2 to 9.

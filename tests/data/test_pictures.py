@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 
-from transformer.config.architectures import AutoencoderConfig, PatchConfig, VisionConfig
-from transformer.config.run import OptimizerConfig, Replica
-from transformer.config.schedules import Schedule
-from transformer.config.variant import ConfigError
+from transformer.core.values import ConfigError
 from transformer.data import pictures
 from transformer.data.dataset import EVALUATION_BATCH, load_data, stack_batches
 from transformer.data.pictures import ImageConfig, ImagePairConfig, ImagePairRun, ReconstructionRun, VisionRun, affine
+from transformer.models.architectures import AutoencoderConfig, PatchConfig, VisionConfig
+from transformer.runs.config import Replica
+from transformer.runs.optimizer import OptimizerConfig
+from transformer.runs.schedules import Schedule
 from transformer.training.loop import train
 
 

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from transformer.config.architectures import ClassifierConfig
-from transformer.config.tokenizers import Char, Symbols
-from transformer.config.variant import ConfigError
+from transformer.core.values import ConfigError
 from transformer.data.algorithmic import ListOps, expression_values
 from transformer.data.dataset import load_data
 from transformer.data.tagged import TaggedConfig, TaggingRun, parse_tagged
 from transformer.data.tokenizers import PAD, SPECIAL
+from transformer.models.architectures import ClassifierConfig
+from transformer.runs.tokenizers import Char, Symbols
 
 LINES = "the\tD\nold\tA\ncat\tN\n\nold\tN\n\n\nthe\tD\ncat\tN\n"
 

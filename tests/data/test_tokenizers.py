@@ -9,19 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformer.config.tokenizers import (
-    BPE,
-    SPECIAL,
-    Byte,
-    ByteBPE,
-    Char,
-    FromFile,
-    Symbols,
-    Tokenization,
-    Word,
-    WordPiece,
-)
-from transformer.config.variant import ConfigError
+from transformer.core.values import ConfigError
 from transformer.data.tokenizers import (
     END,
     MASK,
@@ -34,6 +22,18 @@ from transformer.data.tokenizers import (
     TrainedTokenizer,
     make_tokenizer,
     read_tokenizer,
+)
+from transformer.runs.tokenizers import (
+    BPE,
+    SPECIAL,
+    Byte,
+    ByteBPE,
+    Char,
+    FromFile,
+    Symbols,
+    Tokenization,
+    Word,
+    WordPiece,
 )
 
 TEXTS = ["the cat sat on the mat", "a cat and a dog", "The end of the tale"]

@@ -10,16 +10,16 @@ import pytest
 from experiments import cli, mup
 from experiments.language_model import Command
 from experiments.study_command import StudyCommand, budgets, run_parsed, run_study
-from transformer.config.groups import ParameterGroup
-from transformer.config.implementations import Scanned
-from transformer.config.mesh import MeshConfig, Shard
-from transformer.config.patterns import Pattern
-from transformer.config.presets import PRESETS
-from transformer.config.reaches import FullReach, SlidingWindow
-from transformer.config.residuals import PostNorm
-from transformer.config.rotary_positions import RoPE
-from transformer.config.rules import Lion
-from transformer.config.variant import ConfigError
+from transformer.core.values import ConfigError
+from transformer.mixers.attention.sparsity import FullReach, SlidingWindow
+from transformer.models.layers import Scanned
+from transformer.models.pattern import Pattern
+from transformer.positions.rotary import RoPE
+from transformer.residuals.residual import PostNorm
+from transformer.runs.mesh import MeshConfig, Shard
+from transformer.runs.optimizer import ParameterGroup
+from transformer.runs.presets import PRESETS
+from transformer.runs.rules import Lion
 from transformer.study.engines import DaskEngine, SchedulerEngine
 from transformer.training.checkpoint import CheckpointError
 from transformer.training.disk import WriteError

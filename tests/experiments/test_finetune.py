@@ -10,16 +10,17 @@ import pytest
 
 from experiments import finetune
 from transformer import pretrained
-from transformer.config.pooling import FirstToken, MeanPooling
-from transformer.config.run import OptimizerConfig, Replica, RunConfig
-from transformer.config.variant import ConfigError
+from transformer.core.modules import split
+from transformer.core.values import ConfigError
 from transformer.data.corpus import load_corpus
 from transformer.models.build import build
-from transformer.models.pure import split
+from transformer.models.pooling import FirstToken, MeanPooling
 from transformer.pretrained.bart import BART
 from transformer.pretrained.bert import BERT, BERT_CLASSIFIER
 from transformer.pretrained.gpt2 import GPT2
 from transformer.pretrained.names import flat
+from transformer.runs.config import Replica, RunConfig
+from transformer.runs.optimizer import OptimizerConfig
 from transformer.training.loop import train
 
 pytest.importorskip("safetensors")

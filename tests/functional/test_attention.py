@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from transformer.functional.attention import attention
 from transformer.functional.biases import LinearDistance
-from transformer.functional.chunked import chunked_attention
+from transformer.functional.chunked_attention import chunked_attention
 from transformer.functional.masks import Arbitrary, Causal, Full, Segment, Tokens
-from transformer.functional.weights import masked_softmax
+from transformer.functional.normalizers import masked_softmax
 
 BATCH, QUERIES, KEYS, SIZE, VALUE_SIZE = 2, 3, 5, 4, 6
 

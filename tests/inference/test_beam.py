@@ -9,19 +9,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from transformer.config.activations import ReLU
-from transformer.config.architectures import EncoderDecoderConfig
-from transformer.config.model import ModelConfig
-from transformer.config.norms import RMSNorm
-from transformer.config.parameters import Normal
+from transformer.activations.activation import ReLU
+from transformer.core.modules import split
+from transformer.core.parameters import Normal
 from transformer.inference.beam import Beam
 from transformer.inference.generate import generate
 from transformer.inference.prompt import Prompt
 from transformer.inference.scoring import sequence_log_probability
 from transformer.inference.tokenwise import Greedy
+from transformer.models.architectures import EncoderDecoderConfig
+from transformer.models.config import ModelConfig
 from transformer.models.encoder_decoder import EncoderDecoder
 from transformer.models.language_model import LanguageModel
-from transformer.models.pure import split
+from transformer.norms.norm import RMSNorm
 
 VOCAB, PROMPT, TOKENS, STOP = 5, 3, 5, 4
 LENGTH = PROMPT + TOKENS

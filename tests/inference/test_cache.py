@@ -13,16 +13,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from transformer.config.activations import ReLU
-from transformer.config.architectures import EncoderDecoderConfig
-from transformer.config.attention import Merge, Projection, Scale
-from transformer.config.gated_positions import Contextual, Forgetting
-from transformer.config.implementations import AttentionImplementation, Chunked, Layers
-from transformer.config.model import ModelConfig
-from transformer.config.norms import Norm, RMSNorm
-from transformer.config.parameters import ZEROS, Normal, Parameter
-from transformer.config.positions import Learned, Position, Sinusoidal2D, StepSinusoidal
-from transformer.config.reaches import (
+from transformer.activations.activation import ReLU
+from transformer.core.modules import split
+from transformer.core.parameters import ZEROS, Normal, Parameter
+from transformer.core.values import ConfigError
+from transformer.mixers.attention.backends import AttentionImplementation, Chunked
+from transformer.mixers.attention.normalizers import SoftmaxWeighting
+from transformer.mixers.attention.projections import Merge, Projection, Scale
+from transformer.mixers.attention.sparsity import (
     BigBird,
     DilatedWindow,
     Fixed,
@@ -33,13 +31,17 @@ from transformer.config.reaches import (
     SlidingWindow,
     Strided,
 )
-from transformer.config.relative_positions import RelativeKeys
-from transformer.config.residuals import Residual
-from transformer.config.variant import ConfigError
-from transformer.config.weightings import SoftmaxWeighting
+from transformer.models.architectures import EncoderDecoderConfig
+from transformer.models.config import ModelConfig
 from transformer.models.encoder_decoder import EncoderDecoder
 from transformer.models.language_model import LanguageModel
-from transformer.models.pure import split
+from transformer.models.layers import Layers
+from transformer.norms.norm import Norm, RMSNorm
+from transformer.positions.absolute import Learned, Sinusoidal2D, StepSinusoidal
+from transformer.positions.contextual import Contextual, Forgetting
+from transformer.positions.position import Position
+from transformer.positions.relative import RelativeKeys
+from transformer.residuals.residual import Residual
 from transformer.testing.subject import shaken
 
 LENGTH, CAPACITY, SPAN, VOCAB = 8, 16, 3, 8

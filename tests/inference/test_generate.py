@@ -7,29 +7,29 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from transformer.config.activations import ReLU
-from transformer.config.architectures import EncoderDecoderConfig
-from transformer.config.carries import NoCarry, SharedKeyValues
-from transformer.config.heads import LatentHeads
-from transformer.config.model import ModelConfig
-from transformer.config.norms import RMSNorm
-from transformer.config.parameters import Normal
-from transformer.config.patterns import Pattern
-from transformer.config.positions import Position
-from transformer.config.reaches import FullReach, SlidingWindow
-from transformer.config.resolutions import Hourglass
-from transformer.config.variant import ConfigError
+from transformer.activations.activation import ReLU
+from transformer.core.modules import split
+from transformer.core.parameters import Normal
+from transformer.core.values import ConfigError
 from transformer.functional.masks import Causal, Prefix
-from transformer.functional.weights import NEVER
+from transformer.functional.normalizers import NEVER
 from transformer.inference.beam import Beam
 from transformer.inference.generate import generate
 from transformer.inference.processors import Forbidden, NoRepeat
 from transformer.inference.scoring import sequence_log_probability
 from transformer.inference.strategies import Strategy
 from transformer.inference.tokenwise import Greedy, Sample, TokenStrategy
+from transformer.mixers.attention.heads import LatentHeads
+from transformer.mixers.attention.sharing import NoCarry, SharedKeyValues
+from transformer.mixers.attention.sparsity import FullReach, SlidingWindow
+from transformer.models.architectures import EncoderDecoderConfig
+from transformer.models.config import ModelConfig
+from transformer.models.downsampling import Hourglass
 from transformer.models.encoder_decoder import EncoderDecoder
 from transformer.models.language_model import LanguageModel
-from transformer.models.pure import split
+from transformer.models.pattern import Pattern
+from transformer.norms.norm import RMSNorm
+from transformer.positions.position import Position
 
 VOCAB, PROMPT, TOKENS, BATCH = 8, 5, 6, 3
 # Tokens that are read: all but the last one chosen. No table of positions is longer.

@@ -10,19 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformer.config.activations import ReLU
-from transformer.config.model import ModelConfig
-from transformer.config.norms import RMSNorm
-from transformer.config.parameters import Normal
-from transformer.config.rotary_positions import RoPE
-from transformer.config.variant import ConfigError
-from transformer.functional.weights import NEVER
+from transformer.activations.activation import ReLU
+from transformer.core.modules import split
+from transformer.core.parameters import Normal
+from transformer.core.values import ConfigError
+from transformer.functional.normalizers import NEVER
 from transformer.inference.beam import Beam
 from transformer.inference.generate import generate
 from transformer.inference.processors import Forbidden, History, MinimumLength, NoRepeat, RepetitionPenalty
 from transformer.inference.tokenwise import Greedy, Sample
+from transformer.models.config import ModelConfig
 from transformer.models.language_model import LanguageModel
-from transformer.models.pure import split
+from transformer.norms.norm import RMSNorm
+from transformer.positions.rotary import RoPE
 
 VOCAB, PROMPT, TOKENS, STOP = 4, 4, 6, 3
 # Large weights and no tied embeddings: what was read decides what is likely.

@@ -7,16 +7,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from transformer.config.activations import ReLU
-from transformer.config.model import ModelConfig
-from transformer.config.objectives import NextToken
-from transformer.config.parameters import Normal
-from transformer.config.positions import Learned
-from transformer.config.variant import ConfigError
+from transformer.activations.activation import ReLU
+from transformer.core.modules import split
+from transformer.core.parameters import Normal
+from transformer.core.values import ConfigError
 from transformer.data.corpus import whole_split
 from transformer.inference.scoring import sliding_log_probabilities
+from transformer.models.config import ModelConfig
 from transformer.models.language_model import LanguageModel
-from transformer.models.pure import split
+from transformer.objectives.objective import NextToken
+from transformer.positions.absolute import Learned
 
 VOCAB, WINDOW = 5, 6
 TOKENS = np.random.default_rng(0).integers(0, VOCAB, 23)

@@ -8,25 +8,25 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from transformer.config.activations import ReLU
-from transformer.config.architectures import EncoderDecoderConfig
-from transformer.config.model import ModelConfig
-from transformer.config.norms import RMSNorm
-from transformer.config.parameters import Normal
-from transformer.config.positions import Position
-from transformer.config.reaches import FullReach, SlidingWindow
-from transformer.config.variant import ConfigError
+from transformer.activations.activation import ReLU
+from transformer.core.modules import split
+from transformer.core.parameters import Normal
+from transformer.core.values import ConfigError
 from transformer.functional.masks import Causal, Tokens
 from transformer.inference.beam import Beam
 from transformer.inference.generate import generate
 from transformer.inference.processors import Forbidden, MinimumLength, NoRepeat, RepetitionPenalty
 from transformer.inference.speculative import speculate
 from transformer.inference.tokenwise import Greedy, Sample
+from transformer.mixers.attention.sparsity import FullReach, SlidingWindow
+from transformer.models.architectures import EncoderDecoderConfig
+from transformer.models.config import ModelConfig
+from transformer.models.context import Context
 from transformer.models.early_exit import early_exit
 from transformer.models.encoder_decoder import EncoderDecoder
 from transformer.models.language_model import LanguageModel
-from transformer.models.pure import split
-from transformer.modules.context import Context
+from transformer.norms.norm import RMSNorm
+from transformer.positions.position import Position
 
 VOCAB, PROMPT, TOKENS, STOP = 5, 4, 9, 4
 # Tokens that are read: all but the last one chosen. No table of positions is longer.

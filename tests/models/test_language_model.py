@@ -8,17 +8,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from transformer.config.attention import ConstantScale
-from transformer.config.model import ModelConfig
-from transformer.config.parameters import Normal
-from transformer.config.variant import ConfigError
-from transformer.functional.dropout import dropout
+from transformer.core.dropout import dropout
+from transformer.core.modules import at, split
+from transformer.core.parameters import Normal
+from transformer.core.values import ConfigError
 from transformer.functional.losses import cross_entropy
 from transformer.functional.masks import Arbitrary, Causal, Tokens, Window
+from transformer.mixers.attention.projections import ConstantScale
+from transformer.models.config import ModelConfig
+from transformer.models.context import Context
 from transformer.models.language_model import LanguageModel
-from transformer.models.pure import split
-from transformer.modules.context import Context
-from transformer.modules.parameter import at
 
 POSITIONS = ["none", "sinusoidal", "query_key_sinusoidal", "learned", "rope", "alibi"]
 ATTENTION = ["exact", "chunked(block=3)"]

@@ -9,39 +9,41 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from transformer.activations.activation import ReLU
 from transformer.analysis.counts import parameter_count
-from transformer.config.activations import ReLU
-from transformer.config.architectures import (
+from transformer.core.dropout import drop_sequences
+from transformer.core.modules import at, split
+from transformer.core.parameters import Normal
+from transformer.core.values import ConfigError
+from transformer.functional.losses import cross_entropy
+from transformer.functional.masks import Causal, Prefix, Tokens
+from transformer.mixers.attention.backends import Chunked, Exact
+from transformer.models.architectures import (
     AutoencoderConfig,
     ClassifierConfig,
     EncoderDecoderConfig,
     PatchConfig,
     VisionConfig,
 )
-from transformer.config.implementations import Chunked, Exact, Layers, Scanned, Unrolled
-from transformer.config.model import ModelConfig
-from transformer.config.norms import NoNorm, RMSNorm
-from transformer.config.parameters import Normal
-from transformer.config.pooling import AttentionPooling, ClassToken, MeanPooling, MultiheadPooling, NoPooling, Pooling
-from transformer.config.positions import Learned, NoPosition, Position, QueryKeySinusoidal, Sinusoidal2D
-from transformer.config.randomized_positions import Randomized
-from transformer.config.relative_positions import ALiBi
-from transformer.config.residuals import DeepNorm, NoNormResidual, Place, ReZero, SubNorm, TFixup
-from transformer.config.rotary_positions import RoPE
-from transformer.config.variant import ConfigError
-from transformer.functional.dropout import drop_sequences
-from transformer.functional.losses import cross_entropy
-from transformer.functional.masks import Causal, Prefix, Tokens
+from transformer.models.block import Block
 from transformer.models.build import build
 from transformer.models.classifier import Classifier, VisionTransformer
+from transformer.models.config import ModelConfig
+from transformer.models.context import Context
 from transformer.models.encoder_decoder import EncoderDecoder
 from transformer.models.image_to_image import ImageToImage, MaskedAutoencoder
 from transformer.models.language_model import LanguageModel
-from transformer.models.pure import split
-from transformer.modules.block import Block
-from transformer.modules.context import Context
-from transformer.modules.parameter import at
-from transformer.modules.patches import cut, join, resize_positions
+from transformer.models.layers import Layers, Scanned, Unrolled
+from transformer.models.patches import cut, join, resize_positions
+from transformer.models.pooling import AttentionPooling, ClassToken, MeanPooling, MultiheadPooling, NoPooling, Pooling
+from transformer.norms.norm import NoNorm, RMSNorm
+from transformer.positions.absolute import Learned, QueryKeySinusoidal, Sinusoidal2D
+from transformer.positions.position import NoPosition, Position
+from transformer.positions.randomized import Randomized
+from transformer.positions.relative import ALiBi
+from transformer.positions.rotary import RoPE
+from transformer.residuals.residual import DeepNorm, NoNormResidual, Place, SubNorm
+from transformer.residuals.scaled_branches import ReZero, TFixup
 
 KEY = jax.random.key(0)
 SIZES = {"vocab_size": 11, "max_length": 6, "num_layers": 1, "d_model": 8, "num_heads": 2, "d_ff": 8}

@@ -11,8 +11,15 @@ import pytest
 from einops import rearrange
 
 from transformer.analysis.counts import parameter_count
-from transformer.config.architectures import EncoderDecoderConfig
-from transformer.config.attention import (
+from transformer.core.modules import split
+from transformer.core.parameters import Normal
+from transformer.core.values import ConfigError
+from transformer.functional.attention import attention, attention_scores
+from transformer.functional.biases import LinearDistance, Scaled, alibi_slopes
+from transformer.functional.masks import Causal, Full, Padding, Tokens
+from transformer.functional.positions import sinusoidal
+from transformer.mixers.attention.backends import AttentionImplementation, Chunked, Exact
+from transformer.mixers.attention.projections import (
     ConcatenateOnly,
     ConstantScale,
     InverseRootScale,
@@ -25,26 +32,20 @@ from transformer.config.attention import (
     SumHeads,
     TiedProjections,
 )
-from transformer.config.implementations import AttentionImplementation, Chunked, Exact
-from transformer.config.model import ModelConfig
-from transformer.config.norms import LayerNorm, Norm, SequenceLayerNorm
-from transformer.config.parameters import Normal
-from transformer.config.positions import Learned, NoPosition, Position, QueryKeySinusoidal, Sinusoidal
-from transformer.config.relative_positions import ALiBi
-from transformer.config.residuals import NoNormResidual
-from transformer.config.rotary_positions import RoPE
-from transformer.config.variant import ConfigError
-from transformer.functional.attention import attention, attention_scores
-from transformer.functional.biases import LinearDistance, Scaled, alibi_slopes
-from transformer.functional.masks import Causal, Full, Padding, Tokens
-from transformer.functional.norms import sequence_layer_norm
-from transformer.functional.positions import sinusoidal
+from transformer.models.architectures import EncoderDecoderConfig
+from transformer.models.config import ModelConfig
+from transformer.models.context import Context
 from transformer.models.encoder import Encoder
+from transformer.models.feed_forward import FeedForward
 from transformer.models.language_model import LanguageModel
-from transformer.models.pure import split
-from transformer.modules.context import Context
-from transformer.modules.feed_forward import FeedForward
-from transformer.modules.self_attention import Attention
+from transformer.models.self_attention import Attention
+from transformer.norms.norm import LayerNorm, Norm
+from transformer.norms.sequence_norm import SequenceLayerNorm, sequence_layer_norm
+from transformer.positions.absolute import Learned, QueryKeySinusoidal, Sinusoidal
+from transformer.positions.position import NoPosition, Position
+from transformer.positions.relative import ALiBi
+from transformer.positions.rotary import RoPE
+from transformer.residuals.residual import NoNormResidual
 
 KEY = jax.random.key(0)
 L, D, H = 6, 8, 2

@@ -7,20 +7,22 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from transformer.config.architectures import EncoderDecoderConfig
-from transformer.config.implementations import Scanned
-from transformer.config.model import ModelConfig
-from transformer.config.objectives import MultiToken, NextToken, PrefixToken
-from transformer.config.patterns import Pattern
-from transformer.config.positions import Sinusoidal
-from transformer.config.reaches import FullReach, LocalBlocks, SlidingWindow
-from transformer.config.relative_positions import TransformerXL
-from transformer.config.rotary_positions import RoPE
-from transformer.config.run import RunConfig, TextConfig
-from transformer.config.synthesizers import RandomSynthesizer
-from transformer.config.variant import ConfigError
+from transformer.core.modules import split
+from transformer.core.values import ConfigError
+from transformer.mixers.attention.sparsity import FullReach, LocalBlocks, SlidingWindow
+from transformer.mixers.attention.synthesizers import RandomSynthesizer
+from transformer.models.architectures import EncoderDecoderConfig
+from transformer.models.config import ModelConfig
 from transformer.models.language_model import LanguageModel
-from transformer.models.pure import split
+from transformer.models.layers import Scanned
+from transformer.models.pattern import Pattern
+from transformer.objectives.objective import NextToken
+from transformer.objectives.tokens import MultiToken, PrefixToken
+from transformer.positions.absolute import Sinusoidal
+from transformer.positions.relative import TransformerXL
+from transformer.positions.rotary import RoPE
+from transformer.runs.config import RunConfig
+from transformer.runs.data import TextConfig
 from transformer.testing.subject import small
 
 TOKENS = np.random.default_rng(0).integers(0, 19, (2, 12)).astype(np.int32)

@@ -6,19 +6,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from transformer.config.activations import GLU, ReLU
-from transformer.config.architectures import ClassifierConfig, EncoderDecoderConfig, PatchConfig, VisionConfig
-from transformer.config.blocks import Parallel, ParallelNorms
-from transformer.config.model import ModelConfig
-from transformer.config.norms import LayerNorm, RMSNorm, SequenceLayerNorm
-from transformer.config.positions import Sinusoidal
-from transformer.config.readouts import DenseReadout
-from transformer.config.residuals import PostNorm, PreNorm
-from transformer.config.variant import ConfigError
-from transformer.config.weightings import SoftCap
-from transformer.functional.norms import layer_norm, rms_norm
+from transformer.activations.activation import GLU, ReLU
+from transformer.core.modules import split
+from transformer.core.values import ConfigError
+from transformer.mixers.attention.normalizers import SoftCap
+from transformer.models.architectures import ClassifierConfig, EncoderDecoderConfig, PatchConfig, VisionConfig
+from transformer.models.blocks import Parallel, ParallelNorms
+from transformer.models.config import ModelConfig
 from transformer.models.language_model import LanguageModel
-from transformer.models.pure import split
+from transformer.models.readouts import DenseReadout
+from transformer.norms.norm import LayerNorm, RMSNorm, layer_norm, rms_norm
+from transformer.norms.sequence_norm import SequenceLayerNorm
+from transformer.positions.absolute import Sinusoidal
+from transformer.residuals.residual import PostNorm, PreNorm
 
 TINY = ModelConfig(vocab_size=11, max_length=8, d_model=8, num_heads=2, num_layers=2)
 TOKENS = jnp.array([[3, 1, 4, 1, 5], [9, 2, 6, 5, 3]], jnp.int32)

@@ -19,11 +19,11 @@ import pytest
 import transformer
 from transformer import pretrained
 from transformer.analysis.activations import run_with_cache, stacked
-from transformer.config.architectures import EncoderDecoderConfig, VisionConfig
+from transformer.core.modules import abstract, split
 from transformer.inference.beam import Beam
 from transformer.inference.generate import generate
+from transformer.models.architectures import EncoderDecoderConfig, VisionConfig
 from transformer.models.build import build
-from transformer.models.pure import abstract, split
 from transformer.pretrained.names import flat
 
 torch = pytest.importorskip("torch", reason="parity needs the extra: pip install '.[parity]'")

@@ -8,16 +8,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from transformer.config.architectures import ClassifierConfig
-from transformer.config.heads import LatentHeads
-from transformer.config.model import ModelConfig
-from transformer.config.norms import GroupNorm, RMSNorm
-from transformer.config.pooling import AttentionPooling
-from transformer.config.positions import Learned
-from transformer.config.rotary_positions import RoPE
-from transformer.config.variant import ConfigError
+from transformer.core.modules import split
+from transformer.core.values import ConfigError
+from transformer.mixers.attention.heads import LatentHeads
+from transformer.models.architectures import ClassifierConfig
 from transformer.models.build import build, pure_model
-from transformer.models.pure import split
+from transformer.models.config import ModelConfig
+from transformer.models.pooling import AttentionPooling
+from transformer.norms.group_norm import GroupNorm
+from transformer.norms.norm import RMSNorm
+from transformer.positions.absolute import Learned
+from transformer.positions.rotary import RoPE
 from transformer.pretrained.rotary import with_pairs
 from transformer.testing.subject import shaken
 

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from transformer import pretrained
-from transformer.config.activations import GLU, ReLU
-from transformer.config.model import ModelConfig
-from transformer.config.norms import RMSNorm
-from transformer.config.rotary_positions import LinearScaling, RoPE, YaRN
-from transformer.config.variant import ConfigError
+from transformer.activations.activation import GLU, ReLU
+from transformer.core.modules import split
+from transformer.core.values import ConfigError
 from transformer.models.build import build
-from transformer.models.pure import split
+from transformer.models.config import ModelConfig
+from transformer.norms.norm import RMSNorm
+from transformer.positions.rotary import LinearScaling, RoPE, YaRN
 from transformer.pretrained.__main__ import lines_of_code, sizes
 from transformer.pretrained.bert import BERT, BERT_CLASSIFIER
 from transformer.pretrained.files import Stored

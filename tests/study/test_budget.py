@@ -2,11 +2,11 @@
 
 import pytest
 
+from transformer.activations.activation import GLU
 from transformer.analysis.counts import parameter_count, train_flops_per_token
-from transformer.config.activations import GLU
-from transformer.config.model import ModelConfig
-from transformer.config.run import RunConfig
-from transformer.config.variant import ConfigError
+from transformer.core.values import ConfigError
+from transformer.models.config import ModelConfig
+from transformer.runs.config import RunConfig
 from transformer.study.budget import cost, match
 from transformer.study.study import Study
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from transformer.config.activations import ReLU
-from transformer.config.mesh import MeshConfig, Shard
-from transformer.config.norms import Norm, RMSNorm
-from transformer.config.variant import ConfigError
+from transformer.activations.activation import ReLU
+from transformer.core.values import ConfigError
+from transformer.norms.norm import Norm, RMSNorm
+from transformer.runs.mesh import MeshConfig, Shard
 from transformer.study import engines, handover
 from transformer.study.engines import LOCAL, DaskEngine, Engine, SchedulerEngine, shares
 from transformer.study.probes import LongerText

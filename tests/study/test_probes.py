@@ -5,12 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from transformer.config.attention import ConstantScale
-from transformer.config.implementations import Chunked
-from transformer.config.positions import NoPosition
-from transformer.config.run import grid
-from transformer.config.synthesizers import RandomSynthesizer
-from transformer.config.variant import ConfigError
+from transformer.core.values import ConfigError
+from transformer.mixers.attention.backends import Chunked
+from transformer.mixers.attention.projections import ConstantScale
+from transformer.mixers.attention.synthesizers import RandomSynthesizer
+from transformer.positions.position import NoPosition
+from transformer.runs.config import grid
 from transformer.study.probes import BeforeTraining, LongerText, QueryKeyGradient, SaturatedRows
 from transformer.training.program import make_program
 

@@ -8,15 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from transformer.config.architectures import VisionConfig
-from transformer.config.norms import Norm, RMSNorm
-from transformer.config.parameters import ONES, Parameter
-from transformer.config.positions import Position
-from transformer.config.relative_positions import ALiBi
-from transformer.config.run import RunConfig
-from transformer.config.variant import ConfigError
+from transformer.core.parameters import ONES, Parameter
+from transformer.core.values import ConfigError
 from transformer.data.dataset import load_data
 from transformer.data.pictures import ImageConfig, VisionRun
+from transformer.models.architectures import VisionConfig
+from transformer.norms.norm import Norm, RMSNorm
+from transformer.positions.position import Position
+from transformer.positions.relative import ALiBi
+from transformer.runs.config import RunConfig
 from transformer.study.estimation import select_learning_rate, sensitivity
 from transformer.study.probes import LongerText, Probe
 from transformer.study.study import Study, StudyError

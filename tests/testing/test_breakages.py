@@ -8,17 +8,20 @@ import jax
 import pytest
 
 from transformer.analysis import counts
-from transformer.config.implementations import Chunked
-from transformer.config.norms import DyT
-from transformer.config.positions import Sinusoidal
-from transformer.config.relative_positions import ALiBi
-from transformer.config.residuals import Algebra, ReZero
-from transformer.config.resolutions import Hourglass
-from transformer.config.rotary_positions import RoPE
-from transformer.functional import biases, chunked, masks, norms, shortening
+from transformer.functional import biases, masks, norms
+from transformer.functional import chunked_attention as chunked
+from transformer.mixers.attention.backends import Chunked
+from transformer.models import downsampling as shortening
 from transformer.models.build import abstract_model, pure_model
-from transformer.modules.self_attention import Attention
-from transformer.modules.transformer import Transformer
+from transformer.models.downsampling import Hourglass
+from transformer.models.self_attention import Attention
+from transformer.models.transformer import Transformer
+from transformer.norms.without_statistics import DyT
+from transformer.positions.absolute import Sinusoidal
+from transformer.positions.relative import ALiBi
+from transformer.positions.rotary import RoPE
+from transformer.residuals.residual import Algebra
+from transformer.residuals.scaled_branches import ReZero
 from transformer.testing import properties
 from transformer.testing.subject import Subject, small
 

@@ -7,10 +7,10 @@ from typing import ClassVar
 import jax.numpy as jnp
 import pytest
 
-from transformer.config.norms import Norm
-from transformer.config.parameters import Constant, Parameter
-from transformer.config.positions import Position
-from transformer.config.variant import ConfigError
+from transformer.core.parameters import Constant, Parameter
+from transformer.core.values import ConfigError
+from transformer.norms.norm import Norm
+from transformer.positions.position import Position
 from transformer.testing import check_variant
 from transformer.testing.__main__ import drawn
 from transformer.testing.catalogue import PATH, catalogue
@@ -105,7 +105,7 @@ def test_a_variant_from_outside():
 
 def test_a_variant_that_no_model_takes():
     """A value without a place is named."""
-    from transformer.config.schedules import Cosine
+    from transformer.runs.schedules import Cosine
 
     with pytest.raises(ConfigError, match="no field of a model takes a schedule"):
         check_variant(Cosine())

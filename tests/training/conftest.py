@@ -2,9 +2,11 @@
 
 import pytest
 
-from transformer.config.model import ModelConfig
-from transformer.config.run import OptimizerConfig, RunConfig, TextConfig
 from transformer.data.corpus import load_corpus
+from transformer.models.config import ModelConfig
+from transformer.runs.config import RunConfig
+from transformer.runs.data import TextConfig
+from transformer.runs.optimizer import OptimizerConfig
 
 
 @pytest.fixture

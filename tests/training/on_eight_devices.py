@@ -10,15 +10,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from transformer.config.architectures import EncoderDecoderConfig
-from transformer.config.feed_forwards import TopKExperts
-from transformer.config.implementations import Scanned
-from transformer.config.mesh import MeshConfig
-from transformer.config.model import ModelConfig
-from transformer.config.objectives import NextToken, SequenceToSequence
-from transformer.config.rotary_positions import RoPE
-from transformer.config.rules import SGD
-from transformer.config.run import OptimizerConfig, RunConfig, grid
+from transformer.feed_forwards.feed_forward import TopKExperts
+from transformer.models.architectures import EncoderDecoderConfig
+from transformer.models.config import ModelConfig
+from transformer.models.layers import Scanned
+from transformer.objectives.objective import NextToken
+from transformer.objectives.pairs import SequenceToSequence
+from transformer.positions.rotary import RoPE
+from transformer.runs.config import RunConfig, grid
+from transformer.runs.mesh import MeshConfig
+from transformer.runs.optimizer import OptimizerConfig
+from transformer.runs.rules import SGD
 from transformer.testing.subject import small
 from transformer.training.program import make_program
 

@@ -13,10 +13,12 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from transformer.config.mesh import HostsConfig, MeshConfig
-from transformer.config.model import ModelConfig
-from transformer.config.run import OptimizerConfig, Replica, RunConfig, TextConfig
 from transformer.data.corpus import load_corpus
+from transformer.models.config import ModelConfig
+from transformer.runs.config import Replica, RunConfig
+from transformer.runs.data import TextConfig
+from transformer.runs.mesh import HostsConfig, MeshConfig
+from transformer.runs.optimizer import OptimizerConfig
 from transformer.training import hosts
 from transformer.training.loop import train
 

@@ -9,9 +9,9 @@ import numpy as np
 import optax
 import pytest
 
-from transformer.config.objectives import NextToken
-from transformer.config.run import Replica, RunConfig
-from transformer.config.variant import ConfigError
+from transformer.core.values import ConfigError
+from transformer.objectives.objective import NextToken
+from transformer.runs.config import Replica, RunConfig
 from transformer.training import program
 from transformer.training.optimizer import Numbers
 from transformer.training.step import create_train_state, make_train_step

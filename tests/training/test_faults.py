@@ -14,14 +14,16 @@ import jax
 import numpy as np
 import pytest
 
-from transformer.config.architectures import EncoderDecoderConfig, VisionConfig
-from transformer.config.norms import LayerNorm
-from transformer.config.objectives import Classification, SequenceToSequence
-from transformer.config.run import Replica, TextConfig
-from transformer.config.tokenizers import Byte
-from transformer.config.variant import ConfigError
+from transformer.core.values import ConfigError
 from transformer.data.corpus import load_corpus
 from transformer.data.dataset import check_batches
+from transformer.models.architectures import EncoderDecoderConfig, VisionConfig
+from transformer.norms.norm import LayerNorm
+from transformer.objectives.classes import Classification
+from transformer.objectives.pairs import SequenceToSequence
+from transformer.runs.config import Replica
+from transformer.runs.data import TextConfig
+from transformer.runs.tokenizers import Byte
 from transformer.training import checkpoint
 from transformer.training.checkpoint import CheckpointError
 from transformer.training.disk import WriteError

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from transformer.config.mesh import HostsConfig
-from transformer.config.variant import ConfigError
+from transformer.core.values import ConfigError
+from transformer.runs.mesh import HostsConfig
 from transformer.training.hosts import EXIT_PEER_LOST
 
 SCRIPT = Path(__file__).with_name("on_two_hosts.py")

@@ -13,9 +13,9 @@ import jax
 import numpy as np
 import pytest
 
-from transformer.config.run import Replica
-from transformer.config.variant import ConfigError
+from transformer.core.values import ConfigError
 from transformer.data.dataset import stack_batches
+from transformer.runs.config import Replica
 from transformer.training import checkpoint
 from transformer.training.loop import train
 from transformer.training.program import make_program
@@ -27,7 +27,7 @@ import sys
 from pathlib import Path
 from experiments import cli
 from transformer import runtime
-from transformer.config.model import ModelConfig
+from transformer.models.config import ModelConfig
 from transformer.config.run import OptimizerConfig, Replica, RunConfig, TextConfig
 from transformer.data.corpus import load_corpus
 from transformer.training.loop import train

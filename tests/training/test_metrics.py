@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from transformer.config.variant import ConfigError
+from transformer.core.values import ConfigError
 from transformer.training.metrics import METRICS, read_curve, read_metrics
 
 

@@ -11,12 +11,12 @@ import optax
 import pytest
 from jax import lax
 
-from transformer.config.groups import ParameterGroup
-from transformer.config.parameters import Parameter
-from transformer.config.rules import SGD, Adafactor, AdamW, Lion, Muon, ScheduleFree, UpdateRule
-from transformer.config.run import OptimizerConfig, Replica
-from transformer.config.schedules import ConstantRate
-from transformer.config.variant import ConfigError
+from transformer.core.parameters import Parameter
+from transformer.core.values import ConfigError
+from transformer.runs.config import Replica
+from transformer.runs.optimizer import OptimizerConfig, ParameterGroup
+from transformer.runs.rules import SGD, Adafactor, AdamW, Lion, Muon, ScheduleFree, UpdateRule
+from transformer.runs.schedules import ConstantRate
 from transformer.training.optimizer import make_optimizer, stack_numbers
 from transformer.training.step import create_train_state
 

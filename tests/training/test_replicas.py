@@ -5,12 +5,12 @@ import jax
 import numpy as np
 import pytest
 
-from transformer.config.mesh import MeshConfig
-from transformer.config.norms import RMSNorm
-from transformer.config.residuals import SandwichNorm
-from transformer.config.run import Replica
 from transformer.data.corpus import Blocks
 from transformer.data.dataset import stack_batches
+from transformer.norms.norm import RMSNorm
+from transformer.residuals.residual import SandwichNorm
+from transformer.runs.config import Replica
+from transformer.runs.mesh import MeshConfig
 from transformer.training.program import make_program
 from transformer.training.sharding import make_mesh
 

@@ -4,14 +4,15 @@ import jax
 import numpy as np
 import pytest
 
-from transformer.config.model import ModelConfig
-from transformer.config.objectives import NextToken
-from transformer.config.rotary_positions import RoPE
-from transformer.config.run import Replica, RunConfig, TextConfig
+from transformer.core.modules import split
 from transformer.data.corpus import Following, in_streams, load_corpus, whole_split
 from transformer.data.dataset import stack_batches
 from transformer.models.build import build
-from transformer.models.pure import split
+from transformer.models.config import ModelConfig
+from transformer.objectives.objective import NextToken
+from transformer.positions.rotary import RoPE
+from transformer.runs.config import Replica, RunConfig
+from transformer.runs.data import TextConfig
 from transformer.training.loop import train
 from transformer.training.program import make_program
 

@@ -9,15 +9,15 @@ from pathlib import Path
 import jax
 import pytest
 
-from transformer.config.architectures import ClassifierConfig, EncoderDecoderConfig, PatchConfig, VisionConfig
-from transformer.config.mesh import MeshConfig, Shard
-from transformer.config.model import ModelConfig
-from transformer.config.rules import Adafactor
-from transformer.config.run import Replica
-from transformer.config.variant import ConfigError
-from transformer.functional.devices import DATA, MODEL, REPLICA
-from transformer.models import pure
+from transformer.core import modules as pure
+from transformer.core.devices import DATA, MODEL, REPLICA
+from transformer.core.values import ConfigError
+from transformer.models.architectures import ClassifierConfig, EncoderDecoderConfig, PatchConfig, VisionConfig
 from transformer.models.build import build
+from transformer.models.config import ModelConfig
+from transformer.runs.config import Replica
+from transformer.runs.mesh import MeshConfig, Shard
+from transformer.runs.rules import Adafactor
 from transformer.testing.check import refusals
 from transformer.testing.options import FAMILIES
 from transformer.testing.subject import small

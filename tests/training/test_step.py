@@ -7,12 +7,12 @@ import numpy as np
 import optax
 import pytest
 
-from transformer.config.feed_forwards import TopKExperts
-from transformer.config.objectives import NextToken
-from transformer.config.rules import Adafactor, Muon
-from transformer.config.run import Replica
-from transformer.models import pure
+from transformer.core import modules as pure
+from transformer.feed_forwards.feed_forward import TopKExperts
 from transformer.models.language_model import LanguageModel
+from transformer.objectives.objective import NextToken
+from transformer.runs.config import Replica
+from transformer.runs.rules import Adafactor, Muon
 from transformer.training.optimizer import Numbers, make_optimizer, stack_numbers
 from transformer.training.step import create_train_state, make_train_step
 

@@ -8,15 +8,16 @@ import jax
 import numpy as np
 import pytest
 
-from transformer.config.architectures import EncoderDecoderConfig
-from transformer.config.norms import Norm
-from transformer.config.rules import ScheduleFree
-from transformer.config.run import Replica, RunConfig, TextConfig, grid
-from transformer.config.sources import sources
-from transformer.config.tokenizers import FromFile, Word
-from transformer.config.variant import ConfigError
+from transformer.core.sources import sources
+from transformer.core.values import ConfigError
 from transformer.data.pairs import PairsConfig, TranslationRun
 from transformer.data.tokenizers import make_tokenizer
+from transformer.models.architectures import EncoderDecoderConfig
+from transformer.norms.norm import Norm
+from transformer.runs.config import Replica, RunConfig, grid
+from transformer.runs.data import TextConfig
+from transformer.runs.rules import ScheduleFree
+from transformer.runs.tokenizers import FromFile, Word
 from transformer.training.checkpoint import steps
 from transformer.training.loop import train
 from transformer.training.stored import StoredRun, load_run

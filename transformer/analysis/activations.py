@@ -1,6 +1,6 @@
 """Activations by name: read, and changed by interventions, in any program of a model.
 
-A model marks its activations (`transformer.functional.names`). A program is traced, its marks are found,
+A model marks its activations (`transformer.core.names`). A program is traced, its marks are found,
 and it is evaluated again with the wanted activations read or changed. So the program of a model that is not
 watched has no additional operations, and scanned layers, replicas (`jax.vmap`), gradients and `jax.jit` work.
 
@@ -34,8 +34,8 @@ from jax import lax
 from jax.extend.core import Jaxpr, JaxprEqn, Literal
 
 from transformer.analysis.programs import called, scan_sizes
-from transformer.config.variant import ConfigError, nearest
-from transformer.models.pure import Apply, Params
+from transformer.core.modules import Apply, Params
+from transformer.core.values import ConfigError, nearest
 
 Activations = dict[str, jax.Array]
 Intervention = Callable[[jax.Array], jax.Array]

@@ -10,8 +10,8 @@ import jax
 
 from transformer.analysis.counts import scoped_flops
 from transformer.analysis.hlo import work_of
-from transformer.config.model import ModelConfig
 from transformer.models.build import pure_model
+from transformer.models.config import ModelConfig
 
 
 class Part(NamedTuple):

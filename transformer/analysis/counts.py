@@ -8,8 +8,8 @@ from typing import Any
 import jax
 from jax.extend import core
 
-from transformer.config.model import ModelConfig
 from transformer.models.build import pure_model
+from transformer.models.config import ModelConfig
 
 
 def parameter_count(config: ModelConfig) -> int:

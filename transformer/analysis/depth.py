@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from transformer.analysis.activations import intervene, run_with_cache
-from transformer.models.pure import Apply, Params
+from transformer.core.modules import Apply, Params
 
 
 def root_mean_square(x_BLD: jax.Array) -> jax.Array:

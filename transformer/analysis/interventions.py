@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from transformer.analysis.activations import Intervention, intervene, run_with_cache
-from transformer.config.variant import ConfigError
-from transformer.models.pure import Apply, Params
+from transformer.core.modules import Apply, Params
+from transformer.core.values import ConfigError
 
 
 def ablate_heads(*heads: int, by_mean: bool = False) -> Intervention:

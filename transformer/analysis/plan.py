@@ -24,14 +24,14 @@ from rich.table import Table
 
 from transformer.analysis.counts import cache_bytes, product_flops
 from transformer.analysis.hlo import Work, work_of
-from transformer.config.large_presets import LARGE_PRESETS
-from transformer.config.mesh import MeshConfig
-from transformer.config.presets import PRESETS, preset
-from transformer.config.run import Replica, RunConfig
-from transformer.config.variant import ConfigError
-from transformer.functional.devices import DATA, MODEL
-from transformer.models import pure
+from transformer.core import modules as pure
+from transformer.core.devices import DATA, MODEL
+from transformer.core.values import ConfigError
 from transformer.models.build import pure_model
+from transformer.runs.config import Replica, RunConfig
+from transformer.runs.large_presets import LARGE_PRESETS
+from transformer.runs.mesh import MeshConfig
+from transformer.runs.presets import PRESETS, preset
 from transformer.training.program import Program, make_program
 
 

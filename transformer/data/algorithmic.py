@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from transformer.config.variant import ConfigError, Variant, nearest
+from transformer.core.values import ConfigError, Variant, nearest
 from transformer.data.tokenizers import END, SPECIAL
 
 _DIGITS = tuple("0123456789")

@@ -7,13 +7,14 @@ from pathlib import Path
 import grain
 import numpy as np
 
-from transformer.config.run import RunConfig, TextConfig, fingerprint
-from transformer.config.variant import ConfigError
+from transformer.core.values import ConfigError
 from transformer.data.dataset import Batch, Batches, Rows, check_tokens, described, load_data, whole
 from transformer.data.ngram import ngram_loss, usual_order
 from transformer.data.packing import pack
 from transformer.data.text import load_text
 from transformer.data.tokenizers import Tokenizer, make_tokenizer
+from transformer.runs.config import RunConfig, fingerprint
+from transformer.runs.data import TextConfig
 
 EVALUATION_BATCH = 32
 """Sequences per device."""

@@ -10,9 +10,10 @@ from typing import Any, Protocol
 import grain
 import numpy as np
 
-from transformer.config.run import DataConfig, RunConfig
-from transformer.config.variant import ConfigError
+from transformer.core.values import ConfigError
 from transformer.data.tokenizers import Tokenizer
+from transformer.runs.config import RunConfig
+from transformer.runs.data import DataConfig
 
 Batch = dict[str, np.ndarray]
 EVALUATION_BATCH = 128

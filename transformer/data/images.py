@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from transformer.config.variant import ConfigError, nearest
+from transformer.core.values import ConfigError, nearest
 from transformer.data.text import near
 
 NAMES = ("train_images", "train_labels", "test_images", "test_labels")

@@ -7,11 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from transformer.config.architectures import ClassifierConfig
-from transformer.config.objectives import Classification, Objective
-from transformer.config.run import DataConfig, RunConfig, check_fraction, fingerprint
-from transformer.config.tokenizers import Tokenization, Word
-from transformer.config.variant import ConfigError
+from transformer.core.values import ConfigError
 from transformer.data.algorithmic import ListOps, split
 from transformer.data.dataset import (
     Batch,
@@ -25,6 +21,12 @@ from transformer.data.dataset import (
 )
 from transformer.data.text import load_text
 from transformer.data.tokenizers import PAD, SPECIAL, SymbolTokenizer, Tokenizer, make_tokenizer
+from transformer.models.architectures import ClassifierConfig
+from transformer.objectives.classes import Classification
+from transformer.objectives.objective import Objective
+from transformer.runs.config import RunConfig, fingerprint
+from transformer.runs.data import DataConfig, check_fraction
+from transformer.runs.tokenizers import Tokenization, Word
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,15 +7,17 @@ from typing import Literal
 
 import numpy as np
 
-from transformer.config.architectures import EncoderDecoderConfig
-from transformer.config.objectives import Objective, SequenceToSequence
-from transformer.config.run import DataConfig, RunConfig, check_fraction, fingerprint
-from transformer.config.tokenizers import Symbols, Tokenization
-from transformer.config.variant import ConfigError
+from transformer.core.values import ConfigError
 from transformer.data.dataset import Batch, Batches, Rows, check_tokens, described, load_data, pad_rows, whole
 from transformer.data.pairs_text import load_parallel
 from transformer.data.scan import scan_split
 from transformer.data.tokenizers import END, START, Tokenizer, make_tokenizer
+from transformer.models.architectures import EncoderDecoderConfig
+from transformer.objectives.objective import Objective
+from transformer.objectives.pairs import SequenceToSequence
+from transformer.runs.config import RunConfig, fingerprint
+from transformer.runs.data import DataConfig, check_fraction
+from transformer.runs.tokenizers import Symbols, Tokenization
 
 EVALUATION_BATCH = 64
 """Pairs per device."""

@@ -4,7 +4,7 @@ import gzip
 import zlib
 from pathlib import Path
 
-from transformer.config.variant import ConfigError
+from transformer.core.values import ConfigError
 from transformer.data.hub import PREFIX, hub_lines
 from transformer.data.text import near
 

@@ -5,12 +5,15 @@ from pathlib import Path
 
 import numpy as np
 
-from transformer.config.architectures import PatchConfig, VisionConfig
-from transformer.config.objectives import Classification, Objective, Reconstruction
-from transformer.config.run import DataConfig, RunConfig, fingerprint
-from transformer.config.variant import ConfigError
+from transformer.core.values import ConfigError
 from transformer.data.dataset import Batch, Batches, Examples, described, load_data, weighted
 from transformer.data.images import load_image_pairs, load_images
+from transformer.models.architectures import PatchConfig, VisionConfig
+from transformer.objectives.classes import Classification
+from transformer.objectives.objective import Objective
+from transformer.objectives.pictures import Reconstruction
+from transformer.runs.config import RunConfig, fingerprint
+from transformer.runs.data import DataConfig
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import numpy as np
 
-from transformer.config.model import ModelConfig
-from transformer.config.run import DataConfig, RunConfig, fingerprint
-from transformer.config.variant import ConfigError
+from transformer.core.values import ConfigError
 from transformer.data.algorithmic import Addition, AlgorithmicTask, split
 from transformer.data.dataset import Examples, check_tokens, described, fingerprint_arrays, load_data
 from transformer.data.tokenizers import SymbolTokenizer
+from transformer.models.config import ModelConfig
+from transformer.runs.config import RunConfig, fingerprint
+from transformer.runs.data import DataConfig
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,14 +7,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from transformer.config.architectures import EncoderDecoderConfig
-from transformer.config.objectives import Objective, SequenceToSequence
-from transformer.config.run import RunConfig, TextConfig, check_fraction, fingerprint
-from transformer.config.tokenizers import Char, Tokenization
-from transformer.config.variant import ConfigError
+from transformer.core.values import ConfigError
 from transformer.data.corpus import Blocks, Corpus, load_corpus
 from transformer.data.dataset import Batch, Batches, described, load_data, whole
 from transformer.data.tokenizers import END, START, Tokenizer
+from transformer.models.architectures import EncoderDecoderConfig
+from transformer.objectives.objective import Objective
+from transformer.objectives.pairs import SequenceToSequence
+from transformer.runs.config import RunConfig, fingerprint
+from transformer.runs.data import TextConfig, check_fraction
+from transformer.runs.tokenizers import Char, Tokenization
 
 EVALUATION_BATCH = 64
 """Blocks per device."""

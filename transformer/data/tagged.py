@@ -6,16 +6,17 @@ from pathlib import Path
 
 import numpy as np
 
-from transformer.config.architectures import ClassifierConfig
-from transformer.config.objectives import Objective, TokenClassification
-from transformer.config.pooling import NoPooling
-from transformer.config.run import RunConfig, fingerprint
-from transformer.config.variant import ConfigError
+from transformer.core.values import ConfigError
 from transformer.data.algorithmic import expression_values, split
 from transformer.data.dataset import Batch, fingerprint_arrays, load_data, pad_rows
 from transformer.data.labelled import Labelled, LabelledConfig, check_classes, read_parts
 from transformer.data.text import load_text
 from transformer.data.tokenizers import SPECIAL, SymbolTokenizer, Tokenizer, make_tokenizer
+from transformer.models.architectures import ClassifierConfig
+from transformer.models.pooling import NoPooling
+from transformer.objectives.classes import TokenClassification
+from transformer.objectives.objective import Objective
+from transformer.runs.config import RunConfig, fingerprint
 
 Tagged = list[tuple[str, str]]
 """A text: its words with their labels."""

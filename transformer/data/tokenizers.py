@@ -11,7 +11,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from transformer.config.tokenizers import (
+from transformer.core.values import ConfigError, nearest
+from transformer.runs.tokenizers import (
     BPE,
     SPECIAL,
     Byte,
@@ -23,7 +24,6 @@ from transformer.config.tokenizers import (
     Word,
     WordPiece,
 )
-from transformer.config.variant import ConfigError, nearest
 
 PAD, START, END, UNKNOWN, MASK = range(len(SPECIAL))
 

@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 from einops import rearrange
 
+from transformer.core.devices import divided
+from transformer.core.names import named
 from transformer.functional.biases import Bias
-from transformer.functional.devices import divided
 from transformer.functional.masks import MaskFunction, Tokens
-from transformer.functional.names import named
-from transformer.functional.weights import Softmax, Weigh
+from transformer.functional.normalizers import Softmax, Weigh
 
 SOFTMAX = Softmax()
 ScoreFunction = Callable[[jax.Array, Tokens, Tokens], jax.Array]
@@ -119,7 +119,7 @@ def attention(
       bias: added to the scaled scores.
       scale: a number or traced scalar; None is 1/√K.
       score: what scaled scores become before the bias is added, by their values, heads and tokens.
-      weigh: how scores become weights, see `transformer.functional.weights`.
+      weigh: how scores become weights, see `transformer.functional.normalizers`.
       drop_weights: dropout, a function of the weights.
 
     Returns:

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 from einops import rearrange, repeat
 from jax import lax
 
-from transformer.config.variant import ConfigError
+from transformer.core.values import ConfigError
 from transformer.functional.cache import Cache, Reader, chosen_beams, with_beams
-from transformer.functional.weights import NEVER
+from transformer.functional.normalizers import NEVER
 from transformer.inference.prompt import Generated, Prompt
 from transformer.inference.strategies import Strategy
 

@@ -13,12 +13,12 @@ from typing import Any
 import jax
 from jax.sharding import Mesh
 
-from transformer.config.variant import ConfigError
+from transformer.core.modules import Apply, Params
+from transformer.core.values import ConfigError
 from transformer.inference.parts import in_parts
 from transformer.inference.prompt import Generated, Prompt
 from transformer.inference.strategies import Strategy
 from transformer.inference.tokenwise import Greedy
-from transformer.models.pure import Apply, Params
 
 GREEDY = Greedy()
 

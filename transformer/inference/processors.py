@@ -7,8 +7,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from transformer.config.variant import ConfigError, Variant
-from transformer.functional.weights import NEVER
+from transformer.core.values import ConfigError, Variant
+from transformer.functional.normalizers import NEVER
 
 
 class History(NamedTuple):

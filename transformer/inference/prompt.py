@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from transformer.config.variant import ConfigError
+from transformer.core.modules import Apply, Params
+from transformer.core.values import ConfigError
 from transformer.functional.cache import Cache, Reader, resized
 from transformer.functional.masks import Causal, Prefix
 from transformer.inference.processors import History
-from transformer.models.pure import Apply, Params
 
 State = TypeVar("State", bound=Any)
 SMALLEST = 128

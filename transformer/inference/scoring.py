@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from transformer.config.variant import ConfigError
-from transformer.models.pure import Apply, Params
+from transformer.core.modules import Apply, Params
+from transformer.core.values import ConfigError
 
 
 def sequence_log_probability(

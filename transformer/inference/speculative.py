@@ -9,13 +9,13 @@ import jax.numpy as jnp
 from jax import lax
 from jax.sharding import Mesh
 
-from transformer.config.variant import ConfigError
+from transformer.core.modules import Apply, Params
+from transformer.core.values import ConfigError
 from transformer.functional.cache import Cache, Reader, rewind
 from transformer.inference.generate import GREEDY
 from transformer.inference.parts import in_parts
 from transformer.inference.prompt import Generated, Prompt
 from transformer.inference.tokenwise import TokenStrategy
-from transformer.models.pure import Apply, Params
 
 
 @functools.partial(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import jax
 
-from transformer.config.variant import Variant
+from transformer.core.values import Variant
 from transformer.inference.processors import Processor
 from transformer.inference.prompt import Generated, Prompt
 

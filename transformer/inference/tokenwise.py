@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from transformer.config.variant import ConfigError
+from transformer.core.values import ConfigError
 from transformer.functional.cache import Cache, Reader
-from transformer.functional.weights import NEVER
+from transformer.functional.normalizers import NEVER
 from transformer.inference.prompt import Generated, Prompt
 from transformer.inference.strategies import Strategy
 

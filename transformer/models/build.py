@@ -5,19 +5,19 @@ import functools
 import jax
 from flax import nnx
 
-from transformer.config.architectures import (
+from transformer.core.modules import Apply, Params, abstract, split
+from transformer.models.architectures import (
     AutoencoderConfig,
     ClassifierConfig,
     EncoderDecoderConfig,
     PatchConfig,
     VisionConfig,
 )
-from transformer.config.model import ModelConfig
 from transformer.models.classifier import Classifier, VisionTransformer
+from transformer.models.config import ModelConfig
 from transformer.models.encoder_decoder import EncoderDecoder
 from transformer.models.image_to_image import ImageToImage, MaskedAutoencoder
 from transformer.models.language_model import LanguageModel
-from transformer.models.pure import Apply, Params, abstract, split
 
 
 @functools.singledispatch

@@ -7,15 +7,15 @@ import jax.numpy as jnp
 from einops import repeat
 from flax import nnx
 
-from transformer.config.architectures import ClassifierConfig, VisionConfig
-from transformer.config.parameters import Normal, Parameter
-from transformer.config.variant import ConfigError
+from transformer.core.dense import Dense
+from transformer.core.modules import Parameters, at
+from transformer.core.parameters import Normal, Parameter
+from transformer.core.values import ConfigError
 from transformer.functional.masks import Tokens
-from transformer.modules.dense import Dense
-from transformer.modules.embedding import Embedding
-from transformer.modules.parameter import Parameters, at
-from transformer.modules.patches import PatchEmbedding
-from transformer.modules.transformer import Transformer
+from transformer.models.architectures import ClassifierConfig, VisionConfig
+from transformer.models.embedding import Embedding
+from transformer.models.patches import PatchEmbedding
+from transformer.models.transformer import Transformer
 
 
 class Classifier(Transformer):

@@ -2,10 +2,10 @@
 
 import jax
 
-from transformer.config.model import ModelConfig
-from transformer.config.variant import ConfigError
+from transformer.core.modules import Apply, Params
+from transformer.core.values import ConfigError
 from transformer.models.build import pure_model
-from transformer.models.pure import Apply, Params
+from transformer.models.config import ModelConfig
 
 
 def early_exit(config: ModelConfig, params: Params, num_layers: int) -> tuple[Params, Apply]:

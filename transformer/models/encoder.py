@@ -3,11 +3,11 @@
 import jax
 import jax.numpy as jnp
 
-from transformer.config.model import ModelConfig
+from transformer.core.modules import at
 from transformer.functional.masks import Tokens
-from transformer.modules.embedding import Embedding
-from transformer.modules.parameter import at
-from transformer.modules.transformer import Transformer
+from transformer.models.config import ModelConfig
+from transformer.models.embedding import Embedding
+from transformer.models.transformer import Transformer
 
 
 class Encoder(Transformer):

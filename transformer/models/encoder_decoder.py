@@ -7,16 +7,16 @@ import jax.numpy as jnp
 from einops import repeat
 from flax import nnx
 
-from transformer.config.architectures import EncoderDecoderConfig
-from transformer.config.parameters import Normal, Parameter
+from transformer.core.modules import Parameters, at, below
+from transformer.core.names import scope
+from transformer.core.parameters import Normal, Parameter
 from transformer.functional.cache import Cache, Reader
 from transformer.functional.masks import Mask, Tokens
-from transformer.functional.names import scope
-from transformer.modules.context import Source
-from transformer.modules.embedding import Embedding
-from transformer.modules.logits import Logits
-from transformer.modules.parameter import Parameters, at, below
-from transformer.modules.transformer import Transformer
+from transformer.models.architectures import EncoderDecoderConfig
+from transformer.models.context import Source
+from transformer.models.embedding import Embedding
+from transformer.models.logits import Logits
+from transformer.models.transformer import Transformer
 
 
 class EncoderDecoder(nnx.Module):

@@ -6,14 +6,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from transformer.config.architectures import AutoencoderConfig, PatchConfig
-from transformer.config.parameters import Normal, Parameter
+from transformer.core.dense import Dense
+from transformer.core.modules import Parameters, at, below
+from transformer.core.names import scope
+from transformer.core.parameters import Normal, Parameter
 from transformer.functional.masks import Tokens
-from transformer.functional.names import scope
-from transformer.modules.dense import Dense
-from transformer.modules.parameter import Parameters, at, below
-from transformer.modules.patches import PatchEmbedding, cut, join
-from transformer.modules.transformer import Transformer
+from transformer.models.architectures import AutoencoderConfig, PatchConfig
+from transformer.models.patches import PatchEmbedding, cut, join
+from transformer.models.transformer import Transformer
 
 
 class ImageToImage(Transformer):

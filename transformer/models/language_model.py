@@ -8,19 +8,19 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from transformer.config.carries import NoCarry
-from transformer.config.model import ModelConfig
-from transformer.config.patterns import Pattern
+from transformer.core.modules import at, below
+from transformer.core.names import scope
 from transformer.functional.cache import Cache, Reader
-from transformer.functional.earlier import Earlier
 from transformer.functional.masks import Mask, Tokens
-from transformer.functional.names import scope
-from transformer.modules.block import Block
-from transformer.modules.context import Carried, Context
-from transformer.modules.embedding import Embedding, ValueEmbedding
-from transformer.modules.logits import Logits
-from transformer.modules.parameter import at, below
-from transformer.modules.transformer import Transformer
+from transformer.functional.segment_memory import Earlier
+from transformer.mixers.attention.sharing import NoCarry
+from transformer.models.block import Block
+from transformer.models.config import ModelConfig
+from transformer.models.context import Carried, Context
+from transformer.models.embedding import Embedding, ValueEmbedding
+from transformer.models.logits import Logits
+from transformer.models.pattern import Pattern
+from transformer.models.transformer import Transformer
 
 
 class LanguageModel(Transformer):

@@ -1,12 +1,12 @@
 """BART (Lewis et al. 2019)."""
 
-from transformer.config.activations import GELU
-from transformer.config.architectures import EncoderDecoderConfig
-from transformer.config.norms import LayerNorm
-from transformer.config.positions import Learned
-from transformer.config.residuals import PostNorm
+from transformer.activations.activation import GELU
+from transformer.models.architectures import EncoderDecoderConfig
+from transformer.norms.norm import LayerNorm
+from transformer.positions.absolute import Learned
 from transformer.pretrained.architecture import Architecture, Row, dense, norm
 from transformer.pretrained.fields import ACTIVATIONS, BIASES, alike, choice, fixed, same
+from transformer.residuals.residual import PostNorm
 
 BASE = EncoderDecoderConfig(
     norm=LayerNorm(),

@@ -1,15 +1,15 @@
 """BERT (Devlin et al. 2018): the masked language model, and the classifier of texts."""
 
-from transformer.config.activations import GELU
-from transformer.config.architectures import ClassifierConfig
-from transformer.config.model import ModelConfig
-from transformer.config.norms import LayerNorm
-from transformer.config.pooling import FirstToken
-from transformer.config.positions import Learned
-from transformer.config.readouts import DenseReadout
-from transformer.config.residuals import PostNorm
+from transformer.activations.activation import GELU
+from transformer.models.architectures import ClassifierConfig
+from transformer.models.config import ModelConfig
+from transformer.models.pooling import FirstToken
+from transformer.models.readouts import DenseReadout
+from transformer.norms.norm import LayerNorm
+from transformer.positions.absolute import Learned
 from transformer.pretrained.architecture import Architecture, Row, dense, norm
 from transformer.pretrained.fields import ACTIVATIONS, BIASES, choice, fixed, labels, same
+from transformer.residuals.residual import PostNorm
 
 _LAYER = "bert.encoder.layer.{layer}"
 _BASE = {

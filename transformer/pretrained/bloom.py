@@ -1,9 +1,9 @@
 """BLOOM (BigScience 2022)."""
 
-from transformer.config.activations import GELU
-from transformer.config.model import ModelConfig
-from transformer.config.norms import LayerNorm
-from transformer.config.relative_positions import ALiBi
+from transformer.activations.activation import GELU
+from transformer.models.config import ModelConfig
+from transformer.norms.norm import LayerNorm
+from transformer.positions.relative import ALiBi
 from transformer.pretrained.architecture import Architecture, Row, dense, norm
 from transformer.pretrained.fields import BIASES, fixed, same
 

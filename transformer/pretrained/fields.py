@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from transformer.config.activations import GELU, GLU, Activation, QuickGELU, ReLU, Sigmoid, SiLU, SquaredReLU, Tanh
-from transformer.config.rotary_positions import LinearScaling, Llama3Scaling, NoScaling, RoPE, RoPEScaling
-from transformer.config.variant import ConfigError, nearest
+from transformer.activations.activation import GELU, GLU, Activation, QuickGELU, ReLU, Sigmoid, SiLU, SquaredReLU, Tanh
+from transformer.core.values import ConfigError, nearest
+from transformer.positions.rotary import LinearScaling, Llama3Scaling, NoScaling, RoPE, RoPEScaling
 
 Json = Mapping[str, Any]
 

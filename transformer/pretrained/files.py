@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from transformer.config.variant import ConfigError
+from transformer.core.values import ConfigError
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.msgpack", "*.h5")

@@ -1,15 +1,15 @@
 """Gemma 2 (2024)."""
 
-from transformer.config.activations import GELU, GLU
-from transformer.config.attention import ConstantScale
-from transformer.config.norms import RMSNorm
-from transformer.config.patterns import Pattern
-from transformer.config.reaches import FullReach, SlidingWindow
-from transformer.config.residuals import SandwichNorm
-from transformer.config.weightings import PlainScore, SoftCap
+from transformer.activations.activation import GELU, GLU
+from transformer.mixers.attention.normalizers import PlainScore, SoftCap
+from transformer.mixers.attention.projections import ConstantScale
+from transformer.mixers.attention.sparsity import FullReach, SlidingWindow
+from transformer.models.pattern import Pattern
+from transformer.norms.norm import RMSNorm
 from transformer.pretrained import llama
 from transformer.pretrained.architecture import Architecture, norm
 from transformer.pretrained.fields import GATED, Field, attention_bias, choice, fixed, rope, same
+from transformer.residuals.residual import SandwichNorm
 
 
 def _cap(theirs: str, ours: str, default: float) -> Field:

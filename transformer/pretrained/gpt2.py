@@ -1,9 +1,9 @@
 """GPT-2 (Radford et al. 2019)."""
 
-from transformer.config.activations import GELU
-from transformer.config.model import ModelConfig
-from transformer.config.norms import LayerNorm
-from transformer.config.positions import Learned
+from transformer.activations.activation import GELU
+from transformer.models.config import ModelConfig
+from transformer.norms.norm import LayerNorm
+from transformer.positions.absolute import Learned
 from transformer.pretrained.architecture import Architecture, Row, norm
 from transformer.pretrained.fields import ACTIVATIONS, BIASES, choice, fixed, same
 

@@ -1,9 +1,9 @@
 """GPT-NeoX (Black et al. 2022), and Pythia."""
 
-from transformer.config.activations import GELU
-from transformer.config.blocks import ParallelNorms, Sequential
-from transformer.config.model import ModelConfig
-from transformer.config.norms import LayerNorm
+from transformer.activations.activation import GELU
+from transformer.models.blocks import ParallelNorms, Sequential
+from transformer.models.config import ModelConfig
+from transformer.norms.norm import LayerNorm
 from transformer.pretrained.architecture import Architecture, Row, dense, norm
 from transformer.pretrained.fields import ACTIVATIONS, attention_bias, choice, fixed, rope, same
 

@@ -1,9 +1,9 @@
 """Llama (Touvron et al. 2023), and other models with the same names of tensors."""
 
-from transformer.config.activations import GLU, SiLU
-from transformer.config.model import ModelConfig
-from transformer.config.norms import RMSNorm
-from transformer.config.rotary_positions import RoPE
+from transformer.activations.activation import GLU, SiLU
+from transformer.models.config import ModelConfig
+from transformer.norms.norm import RMSNorm
+from transformer.positions.rotary import RoPE
 from transformer.pretrained.architecture import Architecture, Row, dense, norm
 from transformer.pretrained.fields import GATED, attention_bias, choice, rope, same
 

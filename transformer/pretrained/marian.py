@@ -1,6 +1,6 @@
 """Marian (Junczys-Dowmunt et al. 2018; the translators of Helsinki-NLP)."""
 
-from transformer.config.positions import Sinusoidal
+from transformer.positions.absolute import Sinusoidal
 from transformer.pretrained import bart
 from transformer.pretrained.architecture import Architecture, Row
 from transformer.pretrained.fields import Field, fixed

@@ -1,7 +1,7 @@
 """Mixtral (Jiang et al. 2024)."""
 
-from transformer.config.feed_forwards import TopKExperts
-from transformer.config.reaches import FullReach, SlidingWindow
+from transformer.feed_forwards.feed_forward import TopKExperts
+from transformer.mixers.attention.sparsity import FullReach, SlidingWindow
 from transformer.pretrained import llama
 from transformer.pretrained.architecture import Architecture, Row
 from transformer.pretrained.fields import GATED, Field, choice, rope, same

@@ -4,9 +4,9 @@ import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from transformer.config.model import ModelConfig
-from transformer.config.variant import ConfigError
-from transformer.models.pure import Params
+from transformer.core.modules import Params
+from transformer.core.values import ConfigError
+from transformer.models.config import ModelConfig
 from transformer.pretrained.architecture import Architecture, Row
 from transformer.pretrained.layouts import Sizes, stored_shape
 

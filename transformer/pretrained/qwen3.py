@@ -1,6 +1,6 @@
 """Qwen 3 (2025)."""
 
-from transformer.config.norms import RMSNorm
+from transformer.norms.norm import RMSNorm
 from transformer.pretrained import llama
 from transformer.pretrained.architecture import Architecture, norm
 from transformer.pretrained.fields import GATED, attention_bias, choice, fixed, rope, same

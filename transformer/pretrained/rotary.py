@@ -6,12 +6,12 @@ import itertools
 import jax
 import numpy as np
 
-from transformer.config.heads import PlainHeads
-from transformer.config.model import ModelConfig
-from transformer.config.norms import LayerNorm, NoNorm, RMSNorm
-from transformer.config.rotary_positions import RoPE
-from transformer.config.variant import ConfigError
-from transformer.models.pure import Params
+from transformer.core.modules import Params
+from transformer.core.values import ConfigError
+from transformer.mixers.attention.heads import PlainHeads
+from transformer.models.config import ModelConfig
+from transformer.norms.norm import LayerNorm, NoNorm, RMSNorm
+from transformer.positions.rotary import RoPE
 
 ATTENTION, ROTATED = ("attention", "cross_attention"), ("query", "key", "query_norm", "key_norm")
 """Modules of attention, and what in them has the features of queries or keys; poolings have a query, too."""

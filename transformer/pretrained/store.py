@@ -12,11 +12,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from transformer.config.model import ModelConfig
-from transformer.config.variant import ConfigError, nearest
-from transformer.models import pure
+from transformer.core import modules as pure
+from transformer.core.modules import Params
+from transformer.core.values import ConfigError, nearest
 from transformer.models.build import pure_model
-from transformer.models.pure import Params
+from transformer.models.config import ModelConfig
 from transformer.pretrained.architecture import Architecture
 from transformer.pretrained.architectures import ARCHITECTURES
 from transformer.pretrained.files import SHARD, Stored, TensorFiles, write_tensors

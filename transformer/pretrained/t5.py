@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from transformer.config.activations import GELU, GLU, ReLU
-from transformer.config.architectures import EncoderDecoderConfig
-from transformer.config.attention import ConstantScale
-from transformer.config.norms import RMSNorm
-from transformer.config.relative_positions import T5Bias
+from transformer.activations.activation import GELU, GLU, ReLU
+from transformer.mixers.attention.projections import ConstantScale
+from transformer.models.architectures import EncoderDecoderConfig
+from transformer.norms.norm import RMSNorm
+from transformer.positions.relative import T5Bias
 from transformer.pretrained.architecture import Architecture, Row, dense, norm
 from transformer.pretrained.fields import ACTIVATIONS, GATED, Field, choice, fixed, same
 

@@ -1,10 +1,10 @@
 """The vision transformer (Dosovitskiy et al. 2020)."""
 
-from transformer.config.activations import GELU
-from transformer.config.architectures import VisionConfig
-from transformer.config.norms import LayerNorm
-from transformer.config.pooling import ClassToken
-from transformer.config.positions import Learned
+from transformer.activations.activation import GELU
+from transformer.models.architectures import VisionConfig
+from transformer.models.pooling import ClassToken
+from transformer.norms.norm import LayerNorm
+from transformer.positions.absolute import Learned
 from transformer.pretrained.architecture import Architecture, Row, dense, norm
 from transformer.pretrained.fields import ACTIVATIONS, Field, attention_bias, choice, labels, same
 

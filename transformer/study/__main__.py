@@ -10,8 +10,8 @@ import socket
 import sys
 from pathlib import Path
 
-from transformer import runtime
-from transformer.config.variant import ConfigError
+from transformer.core import runtime
+from transformer.core.values import ConfigError
 from transformer.study import handover
 from transformer.study.cell import ERROR
 from transformer.training.signals import EXIT_INTERRUPTED, Interrupted, die_with

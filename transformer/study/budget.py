@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Literal
 
 from transformer.analysis.counts import parameter_count, train_flops
-from transformer.config.run import RunConfig
-from transformer.config.variant import ConfigError
+from transformer.core.values import ConfigError
+from transformer.runs.config import RunConfig
 
 Budget = Literal["parameters", "flops"]
 Knob = Literal["d_ff", "num_layers", "steps"]

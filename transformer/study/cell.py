@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from transformer.analysis.counts import parameter_count, train_flops
-from transformer.config.mesh import AUTOMATIC, MeshConfig
-from transformer.config.run import Replica, RunConfig, fingerprint
-from transformer.config.sources import sources
-from transformer.config.variant import ConfigError, to_json
+from transformer.core.sources import sources
+from transformer.core.values import ConfigError, to_json
 from transformer.data.dataset import Dataset
+from transformer.runs.config import Replica, RunConfig, fingerprint
+from transformer.runs.mesh import AUTOMATIC, MeshConfig
 from transformer.study.probes import Probe
 from transformer.training.checkpoint import write_durably
 from transformer.training.loop import train

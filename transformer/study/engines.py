@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from transformer.config.variant import ConfigError, Variant
+from transformer.core.values import ConfigError, Variant
 from transformer.study import handover
 from transformer.study.cell import Cell
 from transformer.study.task import Place, compute, stop

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from transformer.config.run import RunConfig
+from transformer.runs.config import RunConfig
 from transformer.study.cell import Result
 from transformer.training.metrics import Curve, read_curve
 

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from transformer.config.mesh import MeshConfig
-from transformer.config.run import Replica, RunConfig
-from transformer.config.variant import ConfigError, from_json, to_json
+from transformer.core.values import ConfigError, from_json, to_json
 from transformer.data.dataset import load_data
+from transformer.runs.config import Replica, RunConfig
+from transformer.runs.mesh import MeshConfig
 from transformer.study.cell import Cell
 from transformer.study.probes import Probe
 from transformer.training.checkpoint import write_durably

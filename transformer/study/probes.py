@@ -11,14 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from transformer.analysis.activations import run_with_cache
-from transformer.config.implementations import Exact
-from transformer.config.objectives import Batch, Sums
-from transformer.config.run import RunConfig
-from transformer.config.variant import ConfigError, Variant
+from transformer.core import modules as pure
+from transformer.core.modules import at
+from transformer.core.values import ConfigError, Variant
 from transformer.data.dataset import Dataset
-from transformer.models import pure
+from transformer.mixers.attention.backends import Exact
 from transformer.models.build import build, pure_model
-from transformer.modules.parameter import at
+from transformer.objectives.objective import Batch, Sums
+from transformer.runs.config import RunConfig
 
 
 class Probe(Variant, abc.ABC):

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from transformer.config.mesh import AUTOMATIC, MeshConfig
-from transformer.config.run import Replica, RunConfig, grid, to_json
-from transformer.config.variant import ConfigError, check_type, nearest, to_text
+from transformer.core.values import ConfigError, check_type, nearest, to_json, to_text
 from transformer.data.dataset import Dataset, fingerprint_arrays, load_data
+from transformer.runs.config import Replica, RunConfig, grid
+from transformer.runs.mesh import AUTOMATIC, MeshConfig
 from transformer.study import budget as budgets
 from transformer.study.cell import Cell, Result
 from transformer.study.engines import LOCAL, Engine

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from transformer.analysis.counts import forward_flops, parameter_count
-from transformer.config.architectures import EncoderDecoderConfig
-from transformer.config.implementations import Chunked, Scanned
-from transformer.config.model import ModelConfig
-from transformer.config.variant import ConfigError, Variant
+from transformer.core.values import ConfigError, Variant
+from transformer.mixers.attention.backends import Chunked
+from transformer.models.architectures import EncoderDecoderConfig
+from transformer.models.config import ModelConfig
+from transformer.models.layers import Scanned
 from transformer.testing.covering import Covering, Option
 from transformer.testing.options import FACTORS, FAMILIES, Changes
 from transformer.testing.subject import small

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from transformer.config.architectures import EncoderDecoderConfig
-from transformer.config.variant import ConfigError, Variant
+from transformer.core.values import ConfigError, Variant
+from transformer.models.architectures import EncoderDecoderConfig
 from transformer.testing import properties
 from transformer.testing.cross import translates
 from transformer.testing.options import field_of

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from transformer.config.architectures import EncoderDecoderConfig
+from transformer.models.architectures import EncoderDecoderConfig
 from transformer.models.build import pure_model
 from transformer.testing.evaluation import Evaluated
 from transformer.testing.properties import TOKENS, close, differ

@@ -4,20 +4,15 @@ import dataclasses
 import typing
 from typing import Any, TypeVar
 
-from transformer.config.activations import GELU, GLU, Activation, Linear, ReLU, SiLU, SquaredReLU
-from transformer.config.attention import Merge, Projection, Scale
-from transformer.config.blocks import AttentionOnly, BlockLayout, Sequential
-from transformer.config.carries import NoCarry, ScoreResidual, SharedKeyValues, ValueEmbeddings, ValueResidual
-from transformer.config.feed_forwards import DenseFeedForward, ExpertChoice, FeedForwardKind, TopKExperts
-from transformer.config.gated_positions import Contextual
-from transformer.config.heads import Heads, LatentHeads
-from transformer.config.implementations import AttentionImplementation, Chunked, Layers, Recurrent, Scanned
-from transformer.config.model import ModelConfig
-from transformer.config.norms import GroupNorm, LayerNorm, Norm, RMSNorm, Shift
-from transformer.config.patterns import Pattern
-from transformer.config.positions import NoPosition, Position
-from transformer.config.randomized_positions import Randomized
-from transformer.config.reaches import (
+from transformer.activations.activation import GELU, GLU, Activation, Linear, ReLU, SiLU, SquaredReLU
+from transformer.core.values import ConfigError, Variant, variant_of
+from transformer.feed_forwards.feed_forward import DenseFeedForward, ExpertChoice, FeedForwardKind, TopKExperts
+from transformer.mixers.attention.backends import AttentionImplementation, Chunked, Recurrent
+from transformer.mixers.attention.heads import Heads, LatentHeads
+from transformer.mixers.attention.normalizers import LogLength, Score, SoftCap, Weighting
+from transformer.mixers.attention.projections import Merge, Projection, Scale
+from transformer.mixers.attention.sharing import NoCarry, ScoreResidual, SharedKeyValues, ValueEmbeddings, ValueResidual
+from transformer.mixers.attention.sparsity import (
     BigBird,
     DilatedWindow,
     Fixed,
@@ -29,15 +24,24 @@ from transformer.config.reaches import (
     SlidingWindow,
     Strided,
 )
-from transformer.config.readouts import Readout
-from transformer.config.relative_positions import RelativeKeys, T5Bias, TransformerXL
-from transformer.config.residuals import Fixup, LayerScale, PostNorm, PreNorm, Residual, ReZero, SandwichNorm, SubNorm
-from transformer.config.resolutions import Hourglass, Latents, Resolution
-from transformer.config.rotary_positions import LinearScaling, Llama3Scaling, NTKScaling, RoPE, YaRN
-from transformer.config.streams import HyperConnections, ManifoldHyperConnections
-from transformer.config.synthesizers import DenseSynthesizer, RandomSynthesizer
-from transformer.config.variant import ConfigError, Variant, variant_of
-from transformer.config.weightings import LogLength, Score, SoftCap, Weighting
+from transformer.mixers.attention.synthesizers import DenseSynthesizer, RandomSynthesizer
+from transformer.models.blocks import AttentionOnly, BlockLayout, Sequential
+from transformer.models.config import ModelConfig
+from transformer.models.downsampling import Hourglass, Latents, Resolution
+from transformer.models.layers import Layers, Scanned
+from transformer.models.pattern import Pattern
+from transformer.models.readouts import Readout
+from transformer.norms.group_norm import GroupNorm
+from transformer.norms.norm import LayerNorm, Norm, RMSNorm
+from transformer.norms.without_statistics import Shift
+from transformer.positions.contextual import Contextual
+from transformer.positions.position import NoPosition, Position
+from transformer.positions.randomized import Randomized
+from transformer.positions.relative import RelativeKeys, T5Bias, TransformerXL
+from transformer.positions.rotary import LinearScaling, Llama3Scaling, NTKScaling, RoPE, YaRN
+from transformer.residuals.multi_stream import HyperConnections, ManifoldHyperConnections
+from transformer.residuals.residual import PostNorm, PreNorm, Residual, SandwichNorm, SubNorm
+from transformer.residuals.scaled_branches import Fixup, LayerScale, ReZero
 from transformer.testing.subject import small
 
 Changes = dict[str, Any]

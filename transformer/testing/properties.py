@@ -14,14 +14,14 @@ from jax.sharding import NamedSharding, PartitionSpec, use_abstract_mesh
 
 from transformer.analysis.activations import intervene, run_with_cache
 from transformer.analysis.counts import forward_flops, parameter_count
-from transformer.config.implementations import Scanned, Unrolled
-from transformer.config.mesh import MeshConfig
-from transformer.config.residuals import Place
-from transformer.config.rotary_positions import RoPE
-from transformer.config.variant import ConfigError, Variant, from_json, to_json
+from transformer.core.modules import Params
+from transformer.core.values import ConfigError, Variant, from_json, to_json
 from transformer.functional.masks import Tokens
-from transformer.functional.norms import layer_norm
-from transformer.models.pure import Params
+from transformer.models.layers import Scanned, Unrolled
+from transformer.norms.norm import layer_norm
+from transformer.positions.rotary import RoPE
+from transformer.residuals.residual import Place
+from transformer.runs.mesh import MeshConfig
 from transformer.testing.evaluation import Evaluated
 from transformer.testing.subject import LENGTH, NOW, ROOM, VOCAB, Subject, compiled, shaken, tokens_of
 from transformer.training.sharding import make_mesh, parameter_axes

@@ -10,14 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from transformer.config.architectures import EncoderDecoderConfig
-from transformer.config.implementations import Scanned
-from transformer.config.model import ModelConfig
-from transformer.config.parameters import Normal, Parameter
+from transformer.core import modules as pure
+from transformer.core.modules import Params
+from transformer.core.parameters import Normal, Parameter
 from transformer.functional.cache import chosen_beams, with_beams
-from transformer.models import pure
+from transformer.models.architectures import EncoderDecoderConfig
 from transformer.models.build import abstract_model, pure_model
-from transformer.models.pure import Params
+from transformer.models.config import ModelConfig
+from transformer.models.layers import Scanned
 from transformer.testing.evaluation import Evaluated
 
 LENGTH, NOW, ROOM, VOCAB = 8, 4, 12, 19

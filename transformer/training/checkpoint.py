@@ -21,7 +21,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from transformer.config.run import fingerprint
+from transformer.runs.config import fingerprint
 from transformer.training import hosts
 from transformer.training.disk import WriteError, writing
 

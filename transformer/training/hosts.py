@@ -17,8 +17,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from transformer.config.mesh import HostsConfig
-from transformer.config.variant import ConfigError
+from transformer.core.values import ConfigError
+from transformer.runs.mesh import HostsConfig
 
 EXIT_PEER_LOST = 76
 """Exit code of a process whose peer has ended or hangs: all together continue with --resume."""

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from transformer.config.mesh import ALONE, AUTOMATIC, HostsConfig, MeshConfig
-from transformer.config.objectives import Sums
-from transformer.config.run import Replica, RunConfig
-from transformer.config.variant import ConfigError
+from transformer.core.modules import Params
+from transformer.core.values import ConfigError
 from transformer.data.dataset import Dataset, check_batches, stack_batches
-from transformer.models.pure import Params
+from transformer.objectives.objective import Sums
+from transformer.runs.config import Replica, RunConfig
+from transformer.runs.mesh import ALONE, AUTOMATIC, HostsConfig, MeshConfig
 from transformer.training import checkpoint, hosts
 from transformer.training.checkpoint import CheckpointError
 from transformer.training.disk import writing

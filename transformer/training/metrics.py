@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from transformer.config.variant import ConfigError, nearest
+from transformer.core.values import ConfigError, nearest
 
 METRICS = "metrics.jsonl"
 

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from transformer.config.groups import ParameterGroup
-from transformer.config.run import OptimizerConfig, Replica
-from transformer.config.variant import ConfigError, nearest
-from transformer.models.pure import Params
+from transformer.core.modules import Params
+from transformer.core.values import ConfigError, nearest
+from transformer.runs.config import Replica
+from transformer.runs.optimizer import OptimizerConfig, ParameterGroup
 
 
 class Numbers(NamedTuple):
@@ -45,7 +45,7 @@ def make_optimizer(config: OptimizerConfig, total_steps: int, specs: Params) -> 
     Args:
       config: the choices.
       total_steps: step at which the schedule ends.
-      specs: `transformer.models.pure.specs` of the model.
+      specs: `transformer.core.modules.specs` of the model.
 
     Raises:
       ConfigError: a group matches no parameter that an earlier one does not match.

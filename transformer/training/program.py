@@ -17,15 +17,14 @@ from flax import nnx
 from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from transformer.config.mesh import AUTOMATIC, MeshConfig
-from transformer.config.objectives import Batch, Sums
-from transformer.config.run import Replica, RunConfig
-from transformer.functional.devices import DATA, REPLICA
-from transformer.functional.earlier import Earlier
-from transformer.models import pure
+from transformer.core import modules as pure
+from transformer.core.devices import DATA, REPLICA
+from transformer.core.modules import Apply, Params, at
+from transformer.functional.segment_memory import Earlier
 from transformer.models.build import build
-from transformer.models.pure import Apply, Params
-from transformer.modules.parameter import at
+from transformer.objectives.objective import Batch, Sums
+from transformer.runs.config import Replica, RunConfig
+from transformer.runs.mesh import AUTOMATIC, MeshConfig
 from transformer.training.optimizer import Numbers, learning_rate, make_optimizer, stack_numbers
 from transformer.training.replicas import over_replicas, repeat
 from transformer.training.sharding import make_mesh, parameter_axes, state_shardings

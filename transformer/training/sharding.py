@@ -21,11 +21,11 @@ from typing import Any
 import jax
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
-from transformer.config.mesh import MeshConfig, Shard
-from transformer.config.model import ModelConfig
-from transformer.config.variant import ConfigError, nearest
-from transformer.functional.devices import DATA, MODEL, REPLICA
-from transformer.models.pure import Params
+from transformer.core.devices import DATA, MODEL, REPLICA
+from transformer.core.modules import Params
+from transformer.core.values import ConfigError, nearest
+from transformer.models.config import ModelConfig
+from transformer.runs.mesh import MeshConfig, Shard
 
 Axes = tuple[str | tuple[str, ...] | None, ...]
 """Mesh axes over which the last axes of an array are cut."""

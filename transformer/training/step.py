@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
-from transformer.config.objectives import Batch, Objective
-from transformer.functional.earlier import Earlier
-from transformer.models.pure import Apply, Params
+from transformer.core.modules import Apply, Params
+from transformer.functional.segment_memory import Earlier
+from transformer.objectives.objective import Batch, Objective
 from transformer.training.optimizer import Numbers
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
-from transformer.config.mesh import MeshConfig
-from transformer.config.run import Replica, RunConfig
-from transformer.config.sources import sources
-from transformer.config.tokenizers import FromFile
-from transformer.config.variant import ConfigError, from_json
+from transformer.core.sources import sources
+from transformer.core.values import ConfigError, from_json
 from transformer.data.dataset import Dataset, load_data
 from transformer.data.tokenizers import Tokenizer, read_tokenizer
+from transformer.runs.config import Replica, RunConfig
+from transformer.runs.mesh import MeshConfig
+from transformer.runs.tokenizers import FromFile
 from transformer.training import checkpoint
 from transformer.training.metrics import read_metrics
 from transformer.training.program import make_program

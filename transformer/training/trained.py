@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from transformer.config.run import Replica, RunConfig
-from transformer.config.variant import ConfigError
+from transformer.core.modules import Apply, Params
+from transformer.core.values import ConfigError
 from transformer.models.build import pure_model
-from transformer.models.pure import Apply, Params
+from transformer.runs.config import Replica, RunConfig
 from transformer.training import hosts
 from transformer.training.metrics import Curve, read_curve
 

@@ -15,11 +15,11 @@ from typing import Any, Literal, TextIO
 import jax
 import numpy as np
 
-from transformer.config.run import Replica, RunConfig, fingerprint
-from transformer.config.sources import sources
-from transformer.config.variant import ConfigError, check_type, to_json
+from transformer.core.modules import Params
+from transformer.core.sources import sources
+from transformer.core.values import ConfigError, check_type, to_json
 from transformer.data.dataset import Dataset, fingerprint_arrays
-from transformer.models.pure import Params
+from transformer.runs.config import Replica, RunConfig, fingerprint
 from transformer.training.checkpoint import write_durably
 from transformer.training.environment import environment
 

@@ -1,0 +1,65 @@
+"""Activations: their formulas in plain Python, derivatives, and large inputs."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from transformer.activations import activation as activations
+from transformer.activations.activation import CELU, ELU, SELU, LeakyReLU, Mish, Squareplus
+
+POINTS = np.array([-30.0, -4.0, -1.5, -1.0, -0.1, 0.3, 1.0, 2.5, 4.0, 30.0])
+
+
+def gelu(x):
+    return x * (1 + math.erf(x / math.sqrt(2))) / 2
+
+
+def gelu_tanh(x):
+    return x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) / 2
+
+
+def sigmoid(x):
+    return 1 / (1 + math.exp(-x))
+
+
+FORMULAS = [
+    (activations.gelu, gelu),
+    (activations.gelu_tanh, gelu_tanh),
+    (activations.swish, lambda x: x * sigmoid(x)),
+    (lambda x: activations.swish(x, 1.702), lambda x: x * sigmoid(1.702 * x)),
+    (activations.squared_relu, lambda x: max(x, 0.0) ** 2),
+    (Mish(), lambda x: x * math.tanh(math.log1p(math.exp(x)))),
+    (ELU(0.5), lambda x: x if x > 0 else (math.exp(x) - 1) / 2),
+    (CELU(2.0), lambda x: x if x > 0 else 2 * (math.exp(x / 2) - 1)),
+    (SELU(), lambda x: 1.0507009873554805 * (x if x > 0 else 1.6732632423543772 * (math.exp(x) - 1))),
+    (Squareplus(4.0), lambda x: (x + math.sqrt(x * x + 4)) / 2),
+    (LeakyReLU(0.1), lambda x: x if x > 0 else 0.1 * x),
+    (LeakyReLU(0.5, squared=True), lambda x: x * x if x > 0 else x * x / 4),
+]
+
+
+@pytest.mark.parametrize(("function", "formula"), FORMULAS)
+def test_equals_formula(function, formula):
+    """Values at and far from zero."""
+    np.testing.assert_allclose(function(jnp.asarray(POINTS, jnp.float32)), [formula(x) for x in POINTS], atol=1e-6)
+
+
+@pytest.mark.parametrize(("function", "formula"), FORMULAS)
+def test_derivative(function, formula):
+    """The derivative is that of the formula by central differences."""
+    slopes = jax.vmap(jax.grad(function))(jnp.asarray(POINTS, jnp.float32))
+    expected = [(formula(x + 1e-5) - formula(x - 1e-5)) / 2e-5 for x in POINTS]
+    np.testing.assert_allclose(slopes, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(("function", "formula"), FORMULAS)
+def test_extremes(function, formula):
+    """Zero is exact; a million on either side is finite with a finite derivative; the dtype stays."""
+    assert function(jnp.float32(0)) == np.float32(formula(0.0))
+    far = jnp.array([-1e6, 1e6], jnp.float32)
+    assert np.isfinite(function(far)).all()
+    assert np.isfinite(jax.vmap(jax.grad(function))(far)).all()
+    assert function(far.astype(jnp.bfloat16)).dtype == jnp.bfloat16

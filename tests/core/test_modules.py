@@ -1,0 +1,182 @@
+"""Pure form of a model: parameters as a nested dict, initial values by path, and their specifications."""
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from transformer.core.modules import abstract, initialize, overlay, specs, split
+from transformer.core.values import ConfigError
+from transformer.models.build import pure_model
+from transformer.models.config import ModelConfig
+from transformer.models.feed_forward import FeedForward
+from transformer.models.language_model import LanguageModel
+
+TINY = ModelConfig(vocab_size=9, max_length=8, num_layers=2, d_model=16, num_heads=2)
+TOKENS = jnp.asarray(np.arange(8)[None], jnp.int32)
+
+
+def build(config=TINY):
+    return lambda key: LanguageModel(config, key=key)
+
+
+def flat(params):
+    return {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree.leaves_with_path(params)}
+
+
+def initial(config, seed=0):
+    return flat(initialize(build(config), jax.random.key(seed)))
+
+
+def test_apply_is_the_call():
+    """The pure function of the parameters is the model's call, with its keyword arguments."""
+    model = build()(jax.random.key(0))
+    params, apply = split(model)
+    positions = jnp.asarray(np.arange(8)[None] // 2)
+    expected = model(TOKENS, positions_BL=positions)
+    chex.assert_trees_all_close(jax.jit(apply)(params, TOKENS, positions_BL=positions), expected, atol=1e-6)
+    zeros = apply(jax.tree.map(jnp.zeros_like, params), TOKENS)
+    assert not zeros.any()
+    assert np.abs(expected).max() > 0
+
+
+def test_parameters_are_plain():
+    """A nested dict of float32 arrays, keyed by attribute names."""
+    params, _ = split(build()(jax.random.key(0)))
+    assert set(params) == {"embedding", "position", "blocks", "final_norm"}
+    assert params["blocks"]["kinds"]["0"]["feed_forward"]["out"]["kernel"].shape == (2, 64, 16)
+    leaves = jax.tree.leaves(params, is_leaf=lambda x: isinstance(x, nnx.Variable))
+    assert all(isinstance(leaf, jax.Array) and leaf.dtype == jnp.float32 for leaf in leaves)
+
+
+def test_abstract_computes_nothing():
+    """Shapes and dtypes without arrays, and the same pure function."""
+    params, (shapes, apply) = initialize(build(), jax.random.key(0)), split(abstract(build()))
+    assert all(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(shapes))
+    chex.assert_trees_all_equal_shapes_and_dtypes(params, shapes)
+    assert jax.eval_shape(apply, shapes, TOKENS).shape == (1, 8, 9)
+
+
+def test_initialize_is_the_module():
+    """Pure initialization gives the module's values, under `jit` and mapped over keys too."""
+    chex.assert_trees_all_equal(initialize(build(), jax.random.key(3)), split(build()(jax.random.key(3)))[0])
+
+    def one(key):
+        return initialize(lambda key: FeedForward(TINY, key=key), key)
+
+    keys = jax.random.split(jax.random.key(0), 2)
+    mapped = jax.jit(jax.vmap(one))(keys)
+    chex.assert_trees_all_close(jax.tree.map(lambda a: a[1], mapped), one(keys[1]), rtol=1e-5, atol=1e-7)
+
+
+def test_initial_scale():
+    """The scale multiplies random values, and leaves ones and zeros."""
+    one, two = (initialize(build(), jax.random.key(0), scale) for scale in (1.0, 3.0))
+    for path, spec in flat(specs(abstract(build()))).items():
+        factor = 3.0 if spec.initializer.random else 1.0
+        chex.assert_trees_all_close(flat(two)[path], factor * flat(one)[path], rtol=1e-6)
+    assert np.array_equal(two["final_norm"]["params"]["scale"], np.ones(16))
+
+
+def test_specs_mirror_the_parameters():
+    """Each leaf has its law and whether it decays: matrices do, norms and biases do not."""
+    params, laws = flat(initialize(build(), jax.random.key(0))), flat(specs(abstract(build())))
+    assert set(laws) == set(params)
+    for path, law in laws.items():
+        assert params[path].shape[-len(law.shape) :] == law.shape
+        assert law.decayed == (not path.endswith(("['scale']", "['bias']"))), path
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"norm": "rmsnorm"},
+        {"residual": "sandwich"},
+        {"residual": "post"},
+        {"position": "rope"},
+        {"activation": "glu(gate=silu)"},
+        {"attention": "chunked"},
+        {"layers": "scanned(remat='full')"},
+        {"tie_embeddings": False},
+        {"attention_bias": ("query", "key", "value", "out"), "feed_forward_bias": True},
+        {"num_kv_heads": 1},
+        {"dropout": 0.1},
+        {"dtype": "bfloat16"},
+        {"max_length": 16},
+    ],
+    ids=str,
+)
+def test_variants_share_initial_values(changes):
+    """Two variants under one seed agree, bit for bit, in every parameter of the same path and shape."""
+    base, variant = initial(TINY), initial(TINY.replace(**changes))
+    shared = [path for path in base if path in variant and base[path].shape == variant[path].shape]
+    assert sum("kernel" in path for path in shared) >= 4
+    for path in shared:
+        np.testing.assert_array_equal(base[path], variant[path], err_msg=path)
+
+
+def test_depth_shares_layers():
+    """A deeper model begins with the layers of the shallower one, where their laws agree."""
+    shallow, deep = initial(TINY), initial(TINY.replace(num_layers=3))
+    for path in (p for p in shallow if "blocks" in p and "['out']" not in p):
+        np.testing.assert_array_equal(shallow[path], deep[path][:2], err_msg=path)
+
+
+def test_seeds_differ():
+    """Another seed changes every random parameter; within a model no two random parameters are alike."""
+    laws = flat(specs(abstract(build())))
+    random = [path for path, law in laws.items() if law.initializer.random]
+    here, there = initial(TINY, 0), initial(TINY, 1)
+    for path in random:
+        assert np.abs(here[path] - there[path]).min() > 0
+    kernels = [here[path] for path in random if here[path].shape == (2, 16, 16)]
+    assert len(kernels) == 4
+    for i, kernel in enumerate(kernels):
+        for other in kernels[:i]:
+            assert np.abs(kernel / kernel.std() - other / other.std()).min() > 0
+
+
+def test_given_parameters_in_their_places():
+    """Leaves are replaced one by one; what does not fit is named."""
+    params = {"a": {"b": jnp.zeros(2), "c": jnp.zeros(3)}, "d": jnp.zeros(1)}
+    given = {"a": {"c": jnp.ones(3)}}
+    chex.assert_trees_all_equal(overlay(params, given), {"a": {"b": jnp.zeros(2), "c": jnp.ones(3)}, "d": jnp.zeros(1)})
+    for wrong, message in (
+        ({"a": {"e": jnp.ones(1)}}, "no parameter a/e"),
+        ({"a": {"c": jnp.ones(2)}}, r"parameter a/c is float32\[3\], and float32\[2\] is given"),
+        ({"d": jnp.ones(1, jnp.int32)}, r"parameter d is float32\[1\], and int32\[1\] is given"),
+        ({"d": {"x": jnp.ones(1)}}, r"parameter d is float32\[1\], and a tree is given"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            overlay(params, wrong)
+
+
+def test_the_pure_model_of_a_config():
+    """The shapes and the function of the model that it describes; one function for equal configs."""
+    shapes, apply = pure_model(TINY)
+    params, own = split(build()(jax.random.key(0)))
+    chex.assert_trees_all_equal_shapes_and_dtypes(shapes, params)
+    np.testing.assert_array_equal(jax.jit(apply)(params, TOKENS), jax.jit(own)(params, TOKENS))
+    assert pure_model(TINY.replace())[1] is apply
+
+
+def test_numpy_parameters_are_parameters():
+    params, apply = split(build()(jax.random.key(0)))
+    np.testing.assert_array_equal(apply(jax.tree.map(np.asarray, params), TOKENS), apply(params, TOKENS))
+
+
+def test_a_tree_that_is_not_the_model_s_is_refused():
+    params, apply = split(build()(jax.random.key(0)))
+    norm = params["final_norm"]
+    for wrong, message in (
+        ({n: p for n, p in params.items() if n != "final_norm"}, "parameter final_norm is missing"),
+        (params | {"final_nrm": norm}, "no parameter final_nrm; did you mean 'final_norm'?"),
+        (
+            params | {"final_norm": {"params": {"scale": jnp.ones(1), "bias": jnp.ones(16)}}},
+            r"final_norm/params/scale is \[1\], not \[16\]",
+        ),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            apply(wrong, TOKENS)

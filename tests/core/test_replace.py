@@ -1,0 +1,115 @@
+"""Replacing fields of a config by dotted path, and whole configs through JSON."""
+
+import json
+
+import pytest
+
+from transformer.activations.activation import GELU, GLU
+from transformer.core.parameters import Normal
+from transformer.core.values import ConfigError, from_json, replace, to_json
+from transformer.mixers.attention.backends import Chunked, Exact
+from transformer.mixers.attention.projections import ConstantScale
+from transformer.models.config import ModelConfig
+from transformer.models.layers import Scanned
+from transformer.norms.norm import LayerNorm, RMSNorm
+from transformer.objectives.objective import NextToken
+from transformer.positions.rotary import RoPE
+from transformer.residuals.residual import PreNorm, SandwichNorm
+from transformer.runs.config import RunConfig
+from transformer.runs.optimizer import ParameterGroup
+from transformer.runs.schedules import WarmupStableDecay
+
+
+def test_replace_by_path():
+    """Values and text forms, at any depth; the original stays as it was."""
+    config = RunConfig()
+    new = config.replace(
+        {"model.norm": RMSNorm(), "model.position": "rope(base=5)", "optimizer.schedule": "wsd", "steps": 7},
+        batch_size=3,
+    )
+    assert (new.model.norm, new.model.position) == (RMSNorm(), RoPE(base=5.0))
+    assert (new.optimizer.schedule, new.steps, new.batch_size) == (WarmupStableDecay(), 7, 3)
+    assert config == RunConfig()
+    assert new.model.residual == PreNorm()
+
+
+def test_replace_inside_a_variant():
+    """A path may go on into the fields of a variant."""
+    assert replace(ModelConfig(), {"norm.eps": 1e-3}).norm == LayerNorm(eps=1e-3)
+    config = ModelConfig(activation=GLU())
+    assert replace(config, {"activation.gate": "gelu(tanh=True)"}).activation == GLU(gate=GELU(tanh=True))
+    assert replace(config, {"norm.eps": 1e-3, "norm": "rmsnorm"}).norm == RMSNorm(eps=1e-3)
+
+
+def test_replace_casts_only_int_to_float():
+    """1 is a float where a float is wanted; none where it may be."""
+    assert type(RunConfig().replace({"optimizer.learning_rate": 1}).optimizer.learning_rate) is float
+    assert type(RunConfig().replace({"optimizer.clip_norm": 2}).optimizer.clip_norm) is float
+    assert type(ModelConfig(scale=ConstantScale()).replace(**{"scale.value": 2}).scale.value) is float
+    assert ModelConfig(num_kv_heads=2).replace(num_kv_heads=None).num_kv_heads is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model.nrom": "rmsnorm"}, "model.nrom: no field 'nrom'; did you mean 'norm'?"),
+        ({"modell.norm": "rmsnorm"}, "modell.norm: no field 'modell'; did you mean 'model'?"),
+        ({"model.norm": "rmsnrom"}, "norm: unknown name 'rmsnrom'; did you mean 'rmsnorm'?"),
+        ({"model.norm": PreNorm()}, "model.norm: PreNorm() is not Norm"),
+        ({"model.d_model": "128"}, "model.d_model: '128' is not int"),
+        ({"model.d_model": 1.5}, "model.d_model: 1.5 is not int"),
+        ({"model.num_kv_heads": True}, "model.num_kv_heads: True is not int or none"),
+        ({"model.dtype": "float16"}, "model.dtype: unknown value 'float16'; did you mean 'bfloat16'?"),
+        ({"model.norm.epz": 1.0}, "model.norm.epz: no field 'epz'; did you mean 'eps'?"),
+        ({"model.d_model.x": 1}, "model.d_model.x: no field 'x'"),
+        ({"": 1}, "no field ''"),
+    ],
+)
+def test_replace_errors(changes, message):
+    """A wrong path or type is one line with the path and the nearest name."""
+    with pytest.raises(ConfigError) as caught:
+        RunConfig().replace(changes)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("changes", [{"d_model": 90, "num_heads": 6}, {"num_heads": 6, "d_model": 90}], ids=list)
+def test_changes_are_made_together(changes):
+    """Fields that must fit each other can be changed in one call, in any order."""
+    config = ModelConfig(d_model=128, num_heads=4).replace(**changes)
+    assert (config.d_model, config.num_heads, config.head_size) == (90, 6, 15)
+
+
+def test_whole_configs_through_json():
+    """A config with choices of every kind comes back equal, and its JSON has every field."""
+    config = RunConfig(
+        model=ModelConfig(
+            vocab_size=10,
+            norm=RMSNorm(eps=1e-4),
+            residual=SandwichNorm(),
+            activation=GLU(gate=GELU(tanh=True)),
+            position=RoPE(fraction=0.5),
+            attention=Chunked(block=8),
+            layers=Scanned(remat="full"),
+            num_kv_heads=2,
+            scale=ConstantScale(0.5),
+            attention_bias=("query", "out"),
+            initializer=Normal(0.1),
+            dtype="bfloat16",
+        ),
+        objective=NextToken(label_smoothing=0.1),
+        steps=3,
+    )
+    data = json.loads(json.dumps(to_json(config)))
+    assert from_json(RunConfig, data) == config
+    assert data["model"]["norm"] | {"variant": "rmsnorm", "eps": 1e-4} == data["model"]["norm"]
+    assert data["model"]["scale"] == {"variant": "constant", "value": 0.5}
+    assert data["model"]["attention"] == {"variant": "chunked", "block": 8}
+    assert from_json(RunConfig, {}) == RunConfig()
+    assert RunConfig().model.attention == Exact()
+
+
+def test_texts_of_variants_in_a_tuple():
+    config = RunConfig().replace({"optimizer.groups": ["group('*embedding*', rate=0.1)", ParameterGroup("*")]})
+    assert config.optimizer.groups == (ParameterGroup("*embedding*", rate=0.1), ParameterGroup("*"))
+    with pytest.raises(ConfigError, match="unknown name 'grup'"):
+        RunConfig().replace({"optimizer.groups": ["grup('*')"]})

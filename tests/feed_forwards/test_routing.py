@@ -1,0 +1,122 @@
+"""Experts: who goes where, and what comes of it, by hand."""
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from transformer.feed_forwards.routing import excess, expert_choice, expert_products, imbalance, router_z, token_choice
+
+B, L, E = 2, 5, 3
+LOGITS = jnp.asarray(np.random.default_rng(0).normal(size=(B, L, E)), jnp.float32)
+
+
+def pairs(routes):
+    """(token, expert) to weight."""
+    experts = np.repeat(np.arange(E), routes.sizes_E)
+    return dict(zip(zip(routes.tokens_X.tolist(), experts.tolist(), strict=True), routes.weights_X, strict=True))
+
+
+@pytest.mark.parametrize("top", [1, 2, 3])
+def test_every_token_has_its_likeliest_experts(top):
+    """None is dropped; the weights are the softmax over the chosen ones, or the probability of the only one."""
+    found, logits = pairs(token_choice(LOGITS, top)), np.asarray(LOGITS).reshape(-1, E)
+    expected = {}
+    for token, own in enumerate(logits):
+        chosen = np.argsort(-own)[:top]
+        weights = np.exp(own[chosen]) / np.exp(own if top == 1 else own[chosen]).sum()
+        expected |= {(token, int(e)): w for e, w in zip(chosen, weights, strict=True)}
+    assert found.keys() == expected.keys()
+    for pair, weight in expected.items():
+        np.testing.assert_allclose(found[pair], weight, rtol=1e-5)
+
+
+def test_every_expert_has_its_likeliest_tokens():
+    """As many of each sequence as its share, real ones only; the others of the fixed number weigh nothing."""
+    valid = jnp.arange(L) < jnp.array([[5], [2]])
+    found = {pair: w for pair, w in pairs(expert_choice(LOGITS, 1.5, valid)).items() if w > 0}
+    probabilities = np.asarray(jax.nn.softmax(LOGITS))
+    expected = {}
+    for b, count in enumerate((5, 2)):
+        for e in range(E):
+            own = probabilities[b, :count, e]
+            for token in np.argsort(-own)[: int(np.ceil(count * 1.5 / E))]:
+                expected[(b * L + int(token), e)] = own[token]
+    assert found.keys() == expected.keys()
+    for pair, probability in expected.items():
+        np.testing.assert_allclose(found[pair], probability, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("length", "experts", "share"), [(50, 2, 0.6), (25, 2, 1.2), (45, 3, 1.6), (50, 5, 1.1)])
+def test_padding_changes_no_capacity(length, experts, share):
+    """Products that are whole only up to rounding, for which ceilings of two precisions are two numbers."""
+    logits = jax.random.normal(jax.random.key(0), (1, length, experts))
+    padded = jnp.pad(logits, ((0, 0), (0, length), (0, 0)))
+    alone = expert_choice(logits, share, None)
+    beside = expert_choice(padded, share, (jnp.arange(2 * length) < length)[None])
+    taken = [sorted(routes.tokens_X[routes.weights_X > 0].tolist()) for routes in (alone, beside)]
+    assert taken[0] == taken[1]
+
+
+def test_products_with_the_own_expert():
+    """Row by row, values and gradients."""
+    x = jnp.asarray(np.random.default_rng(1).normal(size=(6, 4)), jnp.float32)
+    kernels = jnp.asarray(np.random.default_rng(2).normal(size=(E, 4, 3)), jnp.float32)
+    experts = np.repeat(np.arange(E), [1, 3, 2])
+
+    def ours(x, kernels):
+        return expert_products(x, kernels, jnp.array([1, 3, 2], jnp.int32))
+
+    def by_hand(x, kernels):
+        return jnp.einsum("xd,xdf->xf", x, kernels[experts])
+
+    for f in (lambda f: f(x, kernels), lambda f: jax.grad(lambda *a: (f(*a) ** 2).sum(), argnums=(0, 1))(x, kernels)):
+        chex.assert_trees_all_close(f(ours), f(by_hand), rtol=1e-5, atol=1e-5)
+
+
+def test_penalties():
+    """Balance is 1 where all experts are as likely; all on one expert is E. Padding has no say."""
+    uniform = jnp.zeros((B, L, E)) + 1e-6 * LOGITS
+    np.testing.assert_allclose(imbalance(uniform, E, None), 1.0, rtol=1e-4)
+    one = jnp.zeros((B, L, E)).at[..., 0].set(50.0)
+    np.testing.assert_allclose(imbalance(one, 1, None), E, rtol=1e-4)
+    valid = jnp.arange(L) < jnp.array([[5], [2]])
+    other = jnp.where(valid[..., None], LOGITS, 9.0)
+    for penalty in (lambda x: imbalance(x, 1, valid), lambda x: router_z(x, valid)):
+        np.testing.assert_allclose(penalty(LOGITS), penalty(other), rtol=1e-6)
+    np.testing.assert_allclose(router_z(jnp.zeros((B, L, E)), None), np.log(E) ** 2, rtol=1e-6)
+
+
+def test_a_bias_changes_the_choice_and_not_the_weights():
+    """With a large one an expert is always chosen, and weighs as much as its logit says."""
+    found = pairs(token_choice(LOGITS, 2, jnp.array([0.0, 50.0, 0.0])))
+    logits = np.asarray(LOGITS).reshape(-1, E)
+    for token, own in enumerate(logits):
+        other = 0 if own[0] > own[2] else 2
+        np.testing.assert_allclose(found[token, 1], 1 / (1 + np.exp(own[other] - own[1])), rtol=1e-5)
+
+
+def test_a_bias_is_moved_towards_equal_loads():
+    """Nothing is added to the loss; the gradient is +1 for an expert with too many real tokens, -1 with too few."""
+    logits = jnp.zeros((1, 4, E)).at[0, :3, 0].set(1.0).at[0, 3, 2].set(9.0)
+    for valid, signs in ((None, [1, -1, -1]), (jnp.arange(4)[None] == 3, [-1, -1, 1])):
+        value, gradient = jax.value_and_grad(lambda bias, valid=valid: excess(logits, 1, valid, bias))(jnp.zeros(E))
+        assert value == 0
+        assert gradient.tolist() == signs
+
+
+def test_products_of_replicas():
+    """Mapped over logits, rows and kernels, as replicas are."""
+    rng = np.random.default_rng(4)
+    logits_RBLE = jnp.asarray(rng.normal(size=(2, 1, 6, 3)), jnp.float32)
+    x_RTD = jnp.asarray(rng.normal(size=(2, 6, 4)), jnp.float32)
+    kernels_REDF = jnp.asarray(rng.normal(size=(2, 3, 4, 5)), jnp.float32)
+
+    def product(logits_BLE, x_TD, kernels_EDF):
+        routes = expert_choice(logits_BLE, 1.5, None)
+        return expert_products(x_TD[routes.tokens_X], kernels_EDF, routes.sizes_E)
+
+    both = jax.vmap(product)(logits_RBLE, x_RTD, kernels_REDF)
+    alone = jnp.stack([product(*arrays) for arrays in zip(logits_RBLE, x_RTD, kernels_REDF, strict=True)])
+    np.testing.assert_allclose(both, alone, rtol=1e-6, atol=1e-6)

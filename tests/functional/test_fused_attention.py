@@ -1,0 +1,110 @@
+"""The kernels of JAX give what exact attention gives, or say why not."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from transformer.core.values import ConfigError
+from transformer.functional.attention import attention
+from transformer.functional.biases import LinearDistance
+from transformer.functional.fused_attention import by_kernel, fused_attention, why_not_cudnn
+from transformer.functional.masks import Causal, Padding, Segment, Tokens
+from transformer.functional.normalizers import Softmax
+from transformer.mixers.attention.backends import Fused
+from transformer.mixers.attention.heads import LatentHeads
+from transformer.mixers.attention.normalizers import Sink, SoftCap
+from transformer.models.config import ModelConfig
+
+RNG = np.random.default_rng(0)
+Q, K, V = (jnp.asarray(RNG.normal(size=shape), jnp.float32) for shape in ((2, 6, 4, 8), (2, 6, 2, 8), (2, 6, 2, 8)))
+VALID = jnp.asarray([[True] * 6, [False] * 2 + [True] * 4])
+TOKENS = Tokens.at(jnp.arange(6), segments=jnp.asarray([[0, 0, 1, 1, 1, 2]]), valid=VALID)
+SLOPES = LinearDistance(jnp.asarray([0.5, 0.25, 0.125, 0.1]))
+MASK = Causal() & Padding() & Segment()
+
+
+def exactly(*arrays, **sides):
+    return attention(*arrays, **sides).out
+
+
+def by_xla(*arrays, **sides):
+    return by_kernel(*arrays, implementation="xla", **sides)
+
+
+@pytest.mark.parametrize("mask", [None, Padding(), MASK], ids=["", "padding", "packed"])
+def test_values_and_gradients_are_those_of_exact_attention(mask):
+    """Groups of heads; in the second sequence the first tokens attend to nothing, and have zeros."""
+
+    def loss(arrays, function):
+        out = function(*arrays, queries=TOKENS, keys=TOKENS, mask=mask, scale=0.3)
+        return jnp.sin(out).sum(), out
+
+    exact, ours = (jax.grad(loss, has_aux=True)((Q, K, V), function) for function in (exactly, by_xla))
+    for left, right in zip(jax.tree.leaves(exact), jax.tree.leaves(ours), strict=True):
+        np.testing.assert_allclose(left, right, atol=1e-5)
+    if mask is MASK:
+        assert not np.any(ours[1][1, :2])
+
+
+def test_a_cached_step_sees_every_key():
+    """One query behind five keys; a kernel that is told "causal" would show it the first one alone."""
+    last = Tokens.at(jnp.asarray([5]))
+    arguments = {"queries": last, "keys": Tokens.at(jnp.arange(6)), "mask": Causal(), "scale": 0.3}
+    expected = exactly(Q[:, -1:], K, V, **arguments)
+    np.testing.assert_allclose(by_xla(Q[:, -1:], K, V, **arguments), expected, atol=1e-6)
+
+
+def test_what_cudnn_does_not_take_is_named(monkeypatch):
+    """A warning on a GPU, and exact attention; what it takes goes there with the whole mask of the positions."""
+    half = [x.astype(jnp.bfloat16) for x in (Q, K, V)]
+    assert not why_not_cudnn(*half[:2], None, 0.3)
+    named = {
+        "float16, not float32": why_not_cudnn(Q, K, None, 0.3),
+        "multiple of 8 up to 128, not 7": why_not_cudnn(half[0][..., :7], half[1], None, 0.3),
+        "even lengths, not 5 and 6": why_not_cudnn(half[0][:, :5], half[1], None, 0.3),
+        "round the bias": why_not_cudnn(*half[:2], SLOPES, 0.3),
+        "no trained scale": why_not_cudnn(*half[:2], None, jnp.float32(0.3)),
+    }
+    for part, reason in named.items():
+        assert part in reason
+    asked = []
+
+    def kernel(q, k, v, **given):
+        asked.append(given)
+        return q
+
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(jax.nn, "dot_product_attention", kernel)
+    fused_attention(*half, queries=TOKENS, keys=TOKENS, mask=Padding())
+    with pytest.warns(UserWarning, match="cuDNN takes bfloat16 or float16, not float32; it is computed exactly"):
+        attended = fused_attention(Q, K, V, queries=TOKENS, keys=TOKENS, mask=Padding())
+    assert attended.scores is None
+    np.testing.assert_array_equal(attended.out, exactly(Q, K, V, queries=TOKENS, keys=TOKENS, mask=Padding()))
+    assert [given["implementation"] for given in asked] == ["cudnn"]
+    assert asked[0]["mask"].shape == (2, 1, 6, 6)
+    assert "is_causal" not in asked[0]
+
+
+def test_what_no_kernel_computes_is_refused():
+    """In a config by one line, and by the function too."""
+    config = ModelConfig(vocab_size=8, attention=Fused())
+    refused = {
+        "fused does not compute sink; use exact": {"weighting": Sink()},
+        "fused has no kernel for soft_cap; use exact": {"score": SoftCap()},
+        "fused never forms the weights; use exact": {"attention_dropout": 0.1},
+        "fused has no kernel for keys of 16 and values of 8 features": {
+            "heads": LatentHeads(8, rotary=8),
+            "head_dim": 8,
+        },
+    }
+    for line, choices in refused.items():
+        with pytest.raises(ConfigError, match=line):
+            dataclasses.replace(config, **choices)
+    arguments = {"queries": TOKENS, "keys": TOKENS}
+    with pytest.raises(ValueError, match="fused attention: no kernel for"):
+        fused_attention(Q, K, V, **arguments, weigh=Softmax(jnp.zeros(4)))
+    with pytest.raises(ValueError, match=r"keys .* and values .* differ"):
+        fused_attention(Q, K, V[..., :4], **arguments)

@@ -1,0 +1,121 @@
+"""Normalizations: numpy, invariances, and float32 statistics."""
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from transformer.norms.group_norm import group_norm
+from transformer.norms.norm import layer_norm, rms_norm
+from transformer.norms.scale_norm import unit_norm
+
+
+def normal(seed, *shape, dtype=jnp.float32):
+    return jnp.asarray(np.random.default_rng(seed).normal(size=shape) * 2 + 1, dtype)
+
+
+X, SCALE, BIAS = normal(0, 2, 3, 8), normal(1, 8), normal(2, 8)
+
+
+@pytest.mark.parametrize("eps", [1e-5, 0.5])
+@pytest.mark.parametrize(("scale", "bias"), [(None, None), (SCALE, None), (None, BIAS), (SCALE, BIAS)])
+def test_layer_norm_equals_numpy(scale, bias, eps):
+    """Mean and biased variance over the features; epsilon inside the root."""
+    x = np.asarray(X, np.float64)
+    expected = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + eps)
+    expected = expected * (1.0 if scale is None else np.asarray(scale)) + (0.0 if bias is None else np.asarray(bias))
+    out = layer_norm(X, scale_D=scale, bias_D=bias, eps=eps)
+    chex.assert_trees_all_close(out, expected.astype(np.float32), atol=1e-5)
+
+
+@pytest.mark.parametrize("eps", [1e-6, 0.5])
+@pytest.mark.parametrize("scale", [None, SCALE])
+def test_rms_norm_equals_numpy(scale, eps):
+    """The root of the mean square over the features; epsilon inside the root."""
+    x = np.asarray(X, np.float64)
+    expected = x / np.sqrt((x**2).mean(-1, keepdims=True) + eps) * (1.0 if scale is None else np.asarray(scale))
+    chex.assert_trees_all_close(rms_norm(X, scale_D=scale, eps=eps), expected.astype(np.float32), atol=1e-5)
+
+
+def test_invariances():
+    """Both ignore the scale of a token, layer norm its mean too; rms norm does not."""
+    for norm in (layer_norm, rms_norm):
+        chex.assert_trees_all_close(norm(4 * X, eps=0.0), norm(X, eps=0.0), atol=1e-5)
+    chex.assert_trees_all_close(layer_norm(X + 3), layer_norm(X), atol=1e-4)
+    assert np.abs(rms_norm(X + 3) - rms_norm(X)).max() > 0.1
+
+
+@pytest.mark.parametrize("norm", [layer_norm, rms_norm])
+def test_statistics_are_float32(norm):
+    """A bfloat16 token is normalized in float32 and rounded once, even far from zero."""
+    x = (100 + normal(3, 4, 64)).astype(jnp.bfloat16)
+    out = norm(x, scale_D=jnp.ones(64))
+    assert out.dtype == jnp.bfloat16
+    chex.assert_trees_all_equal(out, norm(x.astype(jnp.float32), scale_D=jnp.ones(64)).astype(jnp.bfloat16))
+    exact = np.asarray(x, np.float64)
+    exact = exact - exact.mean(-1, keepdims=True) if norm is layer_norm else exact
+    exact /= np.sqrt((exact**2).mean(-1, keepdims=True) + 1e-6)
+    chex.assert_trees_all_close(out.astype(jnp.float32), exact.astype(np.float32), atol=1e-5, rtol=2**-8)
+
+
+@pytest.mark.parametrize("norm", [layer_norm, rms_norm])
+def test_a_constant_token_is_finite(norm):
+    """A token of zeros stays zero and its gradient is finite."""
+    out, pull_back = jax.vjp(norm, jnp.zeros((1, 8)))
+    assert not out.any()
+    chex.assert_tree_all_finite(pull_back(normal(4, 1, 8)))
+
+
+@pytest.mark.parametrize("norm", [layer_norm, rms_norm])
+def test_gradients(norm):
+    """The derivative along a direction is that of finite differences, for input and scale."""
+    x, scale = normal(5, 2, 8), normal(6, 8)
+    directions = normal(7, 2, 8), normal(8, 8)
+
+    @jax.jit
+    def run(x, scale):
+        return (norm(x, scale_D=scale) ** 3).sum()
+
+    slope = sum((g * d).sum() for g, d in zip(jax.grad(run, argnums=(0, 1))(x, scale), directions, strict=True))
+    ahead, behind = (run(x + s * directions[0], scale + s * directions[1]) for s in (1e-2, -1e-2))
+    np.testing.assert_allclose(slope, (ahead - behind) / 2e-2, rtol=2e-2)
+
+
+def test_epsilon_outside_the_root():
+    """x / (√variance + ε), finite where a token is constant, and so is its gradient."""
+    x = np.asarray(X, np.float64)
+    centred = x - x.mean(-1, keepdims=True)
+    expected = centred / (x.std(-1, keepdims=True) + 0.5)
+    chex.assert_trees_all_close(layer_norm(X, eps=0.5, eps_outside=True), expected.astype(np.float32), atol=1e-5)
+    expected = x / (np.sqrt((x**2).mean(-1, keepdims=True)) + 0.5)
+    chex.assert_trees_all_close(rms_norm(X, eps=0.5, eps_outside=True), expected.astype(np.float32), atol=1e-5)
+    for norm in (layer_norm, rms_norm):
+        gradient = jax.grad(lambda x, norm=norm: norm(x, eps_outside=True).sum())(jnp.zeros((1, 4)))
+        assert np.isfinite(gradient).all()
+
+
+def test_the_first_features_alone():
+    """pRMSNorm: the mean of x² over a share of the features."""
+    x = np.asarray(X, np.float64)
+    expected = x / np.sqrt((x[..., :2] ** 2).mean(-1, keepdims=True) + 1e-6)
+    chex.assert_trees_all_close(rms_norm(X, fraction=0.25), expected.astype(np.float32), atol=1e-4)
+
+
+def test_groups_and_lengths():
+    """Each group of features by itself; the length of a token alone."""
+    parts = [layer_norm(X[..., i : i + 4]) for i in (0, 4)]
+    chex.assert_trees_all_close(group_norm(X, 2), jnp.concatenate(parts, -1), atol=1e-6)
+    expected = 3 * np.asarray(X) / np.linalg.norm(X, axis=-1, keepdims=True)
+    chex.assert_trees_all_close(unit_norm(X, scale=jnp.float32(3)), expected, atol=1e-5)
+
+
+def test_rounding_before_the_gain():
+    """In bfloat16 the order is seen; in float32 there is none."""
+    x = normal(5, 4, 64, dtype=jnp.bfloat16)
+    gain = jnp.asarray(1 + normal(6, 64) / 7)
+    for norm in (layer_norm, rms_norm):
+        first, last = (norm(x, scale_D=gain, cast_first=c) for c in (True, False))
+        assert (first != last).any()
+        expected = (norm(x).astype(jnp.float32) * gain).astype(jnp.bfloat16)
+        chex.assert_trees_all_equal(first, expected)

@@ -1,0 +1,543 @@
+"""Objectives on tiny models, against sums by hand; what they need of a model; what a guess would have."""
+
+import functools
+import math
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from transformer.activations.activation import ReLU
+from transformer.core.modules import split
+from transformer.core.parameters import Normal
+from transformer.core.values import ConfigError
+from transformer.data.corpus import packed
+from transformer.feed_forwards.feed_forward import TopKExperts
+from transformer.functional.masks import Causal, Prefix
+from transformer.models.architectures import ClassifierConfig, EncoderDecoderConfig, PatchConfig, VisionConfig
+from transformer.models.build import build
+from transformer.models.config import ModelConfig
+from transformer.models.pooling import NoPooling
+from transformer.norms.norm import RMSNorm
+from transformer.objectives.classes import Classification, TokenClassification
+from transformer.objectives.objective import NextToken, Objective, Sums
+from transformer.objectives.pairs import SequenceToSequence
+from transformer.objectives.pictures import Reconstruction
+from transformer.objectives.tokens import MaskedToken, MultiToken, PrefixToken
+from transformer.runs.config import RunConfig
+
+KEY = jax.random.key(0)
+RNG = np.random.default_rng(0)
+V, B, L = 9, 4, 6
+COMMON = {
+    "vocab_size": V,
+    "max_length": 8,
+    "num_layers": 1,
+    "d_model": 8,
+    "num_heads": 2,
+    "d_ff": 8,
+    "norm": RMSNorm(),
+    "activation": ReLU(),
+    "initializer": Normal(0.5),
+    "embedding_initializer": Normal(0.5),
+}
+CONFIGS = {
+    "decoder": ModelConfig(**COMMON, dropout=0.2),
+    "foreseeing": ModelConfig(**COMMON, future_tokens=2),
+    "encoder": ModelConfig(**COMMON, causal=False),
+    "pairs": EncoderDecoderConfig(**COMMON, source_vocab_size=V),
+    "classifier": ClassifierConfig(**COMMON, num_classes=3),
+    "causal classifier": ClassifierConfig(**COMMON, num_classes=3, causal=True),
+    "tagger": ClassifierConfig(**COMMON, num_classes=3, pooling=NoPooling(), registers=1),
+    "vision": VisionConfig(**COMMON, num_classes=3, image_size=(4, 4, 1), patch_size=2),
+    "patches": PatchConfig(**COMMON, image_size=(4, 4, 1), patch_size=2),
+}
+EXPERTS = {
+    f"expert {name}": CONFIGS[name].replace(feed_forward=TopKExperts(num_experts=2, top=1, balance=1.0, router_z=1.0))
+    for name in ("decoder", "foreseeing", "pairs")
+}
+TOKENS = RNG.integers(0, V, (B, L + 1)).astype(np.int32)
+# Rows with all labels, with some, with the first alone, and with none.
+WEIGHTS = (np.arange(L) < np.array([[L], [3], [1], [0]])).astype(np.float32)
+
+
+@functools.cache
+def model(name):
+    return split(build((CONFIGS | EXPERTS)[name], key=KEY))
+
+
+def arrays(batch):
+    return {name: jnp.asarray(a) for name, a in batch.items()}
+
+
+@functools.cache
+def compiled(objective, name):
+    """The sums as a function of parameters, batch and key; a program for each shape of the batch."""
+    apply = model(name)[1]
+    return jax.jit(lambda params, batch, key: objective(apply, params, batch, key))
+
+
+def run(objective, name, batch, key=None):
+    return Sums(*map(np.asarray, compiled(objective, name)(model(name)[0], arrays(batch), key)))
+
+
+@functools.cache
+def forward(name):
+    return jax.jit(model(name)[1], static_argnames="method")
+
+
+def logits_of(name, *inputs, **more):
+    return np.asarray(forward(name)(model(name)[0], *map(jnp.asarray, inputs), **more))
+
+
+def sums_by_hand(logits, labels, weights, label_smoothing=0.0, z_loss=0.0):
+    """Label by label."""
+    loss, weight, correct, exact, sequences = np.zeros(labels.shape[1]), np.zeros(labels.shape[1]), 0.0, 0.0, 0.0
+    for row_logits, row, row_weights in zip(logits.astype(np.float64), labels, weights, strict=True):
+        hits = 0
+        for t, label in enumerate(row):
+            if row_weights[t] == 0:
+                continue
+            normalizer = np.log(np.exp(row_logits[t]).sum())
+            target = np.full(len(row_logits[t]), label_smoothing / len(row_logits[t]))
+            target[label] += 1 - label_smoothing
+            loss[t] += target @ (normalizer - row_logits[t]) + z_loss * normalizer**2
+            weight[t] += 1
+            hits += row_logits[t].argmax() == label
+        correct += hits
+        exact += row_weights.sum() > 0 and hits == row_weights.sum()
+        sequences += row_weights.sum() > 0
+    return Sums(loss, weight, correct, exact, sequences)
+
+
+def check(got, expected):
+    chex.assert_trees_all_close(tuple(got), tuple(np.float32(e) for e in expected), rtol=1e-5, atol=1e-5)
+
+
+# Sums by hand.
+
+
+@pytest.mark.parametrize("options", [{}, {"label_smoothing": 0.2, "z_loss": 0.1}], ids=["plain", "smoothed"])
+def test_next_token(options):
+    """Cross-entropy of each token given those before it, where the weights are 1."""
+    expected = sums_by_hand(logits_of("decoder", TOKENS[:, :-1]), TOKENS[:, 1:], WEIGHTS, **options)
+    check(run(NextToken(**options), "decoder", {"tokens": TOKENS, "weights": WEIGHTS}), expected)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_multi_token(packed):
+    """The loss of the next token, and the mean of those after it, of the same document alone."""
+    batch = {"tokens": TOKENS, "weights": WEIGHTS}
+    more = {}
+    if packed:
+        segments = np.broadcast_to(np.arange(L + 1) >= 3, TOKENS.shape).astype(np.int32)
+        batch |= {"segments": segments, "positions": np.broadcast_to(np.r_[:3, : L - 2], TOKENS.shape)}
+        more = {f"{name}_BL": jnp.asarray(batch[name][:, :-1]) for name in ("segments", "positions")}
+    logits = logits_of("foreseeing", TOKENS[:, :-1], method="foresee", **more)
+    expected = sums_by_hand(logits[0], TOKENS[:, 1:], WEIGHTS)
+    for ahead in (1, 2):
+        weights = WEIGHTS[:, ahead:]
+        if packed:
+            weights = weights * (segments[:, : -1 - ahead] == segments[:, 1 + ahead :])
+        later = sums_by_hand(logits[ahead][:, :-ahead], TOKENS[:, 1 + ahead :], weights)
+        expected.loss[:-ahead] += 0.5 * later.loss / 2
+    check(run(MultiToken(weight=0.5), "foreseeing", batch), expected)
+
+
+def test_the_next_token_is_that_of_the_model():
+    """Further predictions do not touch the first; the evaluation is that of the next token; training them is said."""
+    first = logits_of("foreseeing", TOKENS[:, :-1], method="foresee")[0]
+    np.testing.assert_allclose(first, logits_of("foreseeing", TOKENS[:, :-1]), rtol=1e-5, atol=1e-6)
+    assert MultiToken(label_smoothing=0.1).plain() == NextToken(auxiliary=0.0)
+    for objective, name in ((NextToken(), "foreseeing"), (MultiToken(), "decoder")):
+        with pytest.raises(ConfigError, match=r"model\.future_tokens"):
+            RunConfig(model=CONFIGS[name], objective=objective)
+    with pytest.raises(ConfigError, match=r"model\.future_tokens"):
+        CONFIGS["encoder"].replace(future_tokens=1)
+
+
+def test_without_weights_every_label_counts():
+    """Ones are what is missing."""
+    ones = np.ones_like(WEIGHTS)
+    plain, weighted = (run(NextToken(), "decoder", {"tokens": TOKENS} | w) for w in ({}, {"weights": ones}))
+    chex.assert_trees_all_equal(plain, weighted)
+    np.testing.assert_array_equal(plain.weight, B)
+    assert plain.sequences == B
+
+
+def test_exact_sequences():
+    """A sequence is exact where all its real labels are the most likely ones; one without labels is not counted."""
+    tokens = TOKENS.copy()
+    for t in range(L):  # greedy, so that the row is what the model says
+        tokens[1, t + 1] = logits_of("decoder", tokens[:, :-1])[1, t].argmax()
+    sums = run(NextToken(), "decoder", {"tokens": tokens, "weights": WEIGHTS})
+    check(sums, sums_by_hand(logits_of("decoder", tokens[:, :-1]), tokens[:, 1:], WEIGHTS))
+    assert sums.exact >= 1
+    assert sums.sequences == 3
+
+
+def test_next_token_of_packed_documents():
+    """Segments and positions are those of the inputs."""
+    segments = np.tile(np.array([1, 1, 1, 2, 2, 2, 0], np.int32), (B, 1))
+    positions = np.tile(np.array([0, 1, 2, 0, 1, 2, 0], np.int32), (B, 1))
+    batch = {"tokens": TOKENS, "segments": segments, "positions": positions}
+    inputs = {"segments_BL": jnp.asarray(segments[:, :-1]), "positions_BL": jnp.asarray(positions[:, :-1])}
+    logits = logits_of("decoder", TOKENS[:, :-1], **inputs)
+    check(run(NextToken(), "decoder", batch), sums_by_hand(logits, TOKENS[:, 1:], np.ones((B, L))))
+
+
+@pytest.mark.parametrize("prefix", [None, [0, 1, 3, 6]])
+def test_prefix_token(prefix):
+    """The prefix sees itself in both directions and none of its tokens is a label; half of the sequence, or given."""
+    lengths = np.full(B, L // 2) if prefix is None else np.array(prefix)
+    batch = {"tokens": TOKENS, "weights": WEIGHTS} | ({} if prefix is None else {"prefix": lengths.astype(np.int32)})
+    logits = logits_of("decoder", TOKENS[:, :-1], mask=Causal() | Prefix(jnp.asarray(lengths)))
+    weights = WEIGHTS * (np.arange(1, L + 1) >= lengths[:, None])
+    check(run(PrefixToken(), "decoder", batch), sums_by_hand(logits, TOKENS[:, 1:], weights))
+
+
+def test_prefix_of_nothing_is_next_token():
+    """A share of 0, or a prefix of one token, leaves a causal model."""
+    batch = {"tokens": TOKENS, "weights": WEIGHTS}
+    check(run(PrefixToken(share=0.0), "decoder", batch), run(NextToken(), "decoder", batch))
+    one = {"prefix": np.ones(B, np.int32)}
+    check(run(PrefixToken(), "decoder", batch | one), run(NextToken(), "decoder", batch))
+
+
+def test_masked_token():
+    """Cross-entropy of the chosen tokens, given the corrupted ones; the last token of the batch is not read."""
+    objective = MaskedToken(rate=0.5)
+    seen, chosen = objective.corrupt(jnp.asarray(TOKENS[:, :-1]), V, KEY)
+    logits = logits_of("encoder", seen)
+    sums = run(objective, "encoder", {"tokens": TOKENS, "weights": WEIGHTS})
+    check(sums, sums_by_hand(logits, TOKENS[:, :-1], WEIGHTS * np.asarray(chosen)))
+    other = np.append(TOKENS[:, :-1], 8 - TOKENS[:, -1:], 1)
+    chex.assert_trees_all_equal(run(objective, "encoder", {"tokens": other, "weights": WEIGHTS}), sums)
+
+
+def test_masked_tokens_do_not_see_padding():
+    """What stands in the padding has no influence on the loss of real tokens."""
+    valid = np.broadcast_to(np.arange(L) < 4, (B, L))
+    weights = valid.astype(np.float32)
+    rests = (TOKENS, np.where(np.arange(L + 1) < 4, TOKENS, 8 - TOKENS))
+    batches = ({"tokens": t, "weights": weights, "valid": valid} for t in rests)
+    first, second = (run(MaskedToken(rate=0.5, masked=1.0, random=0.0), "encoder", b) for b in batches)
+    check(first, second)
+
+
+def test_masked_tokens_of_packed_documents():
+    """Packed documents do not see each other: other tokens in the second leave the loss of the first."""
+    segments = np.broadcast_to(np.array([1, 1, 1, 2, 2, 2, 2], np.int32), (B, L + 1))
+    positions = np.broadcast_to(np.array([0, 1, 2, 0, 1, 2, 3], np.int32), (B, L + 1))
+    others = (TOKENS, np.where(segments == 1, TOKENS, 8 - TOKENS))
+    sums = [
+        run(MaskedToken(rate=0.5), "encoder", {"tokens": t, "segments": segments, "positions": positions})
+        for t in others
+    ]
+    chex.assert_trees_all_close(sums[0].loss[:3], sums[1].loss[:3], rtol=1e-5)
+
+
+def test_a_prefix_of_packed_documents_does_not_hide_labels_in_sight():
+    """A label inside the prefix of its document is seen by the model, and does not count."""
+    segments = np.broadcast_to(np.array([1, 1, 1, 2, 2, 2, 2], np.int32), (B, L + 1))
+    positions = np.broadcast_to(np.array([0, 1, 2, 0, 1, 2, 3], np.int32), (B, L + 1))
+    batch = {"tokens": TOKENS, "segments": segments, "positions": positions}
+    sums = run(PrefixToken(), "decoder", batch | {"prefix": np.full(B, 2, np.int32)})
+    in_sight = (positions[0, 1:] < 2) & (segments[0, 1:] == segments[0, :-1])
+    assert not sums.weight[in_sight].any()
+
+
+def test_a_penalty_is_that_of_real_target_tokens():
+    """More padding behind the target leaves the loss of each position, and with it the imbalance of experts."""
+    source = {"source": TOKENS[:, :5], "source_valid": np.ones((B, 5), bool)}
+    behind = ((0, 0), (0, 2))
+    padded = {"target": np.pad(TOKENS, behind), "weights": np.pad(WEIGHTS, behind)}
+    short = run(SequenceToSequence(), "expert pairs", source | {"target": TOKENS, "weights": WEIGHTS})
+    long = run(SequenceToSequence(), "expert pairs", source | padded)
+    np.testing.assert_allclose(long.loss, np.pad(short.loss, behind[1]), rtol=1e-5)
+    plain = run(SequenceToSequence(auxiliary=0.0), "expert pairs", source | padded)
+    assert (long.loss - plain.loss)[:L].min() > 0.1
+
+
+@pytest.mark.parametrize(
+    ("objective", "name"), [(NextToken(), "expert decoder"), (MultiToken(), "expert foreseeing")], ids=str
+)
+def test_a_penalty_is_that_of_real_packed_tokens(objective, name):
+    """More padding behind packed documents leaves the loss of each position."""
+    documents = [TOKENS[0, :5], TOKENS[1, :2], TOKENS[2, :3]]
+    rows = packed(np.concatenate(documents), np.cumsum([5, 2, 3]), L)
+    assert rows["valid"].any(1).all()
+    assert not rows["valid"].all()
+    long = {name: np.pad(array, ((0, 0), (0, 2))) for name, array in rows.items()}
+    sums = [run(objective, name, batch) for batch in (rows, long)]
+    np.testing.assert_allclose(sums[1].loss, np.pad(sums[0].loss, (0, 2)), rtol=1e-5)
+
+
+@pytest.mark.parametrize("options", [{}, {"label_smoothing": 0.2, "z_loss": 0.1}], ids=["plain", "smoothed"])
+def test_sequence_to_sequence(options):
+    """Cross-entropy of the target given the real tokens of the source."""
+    source, valid = TOKENS[:, :5], np.arange(5) < np.array([[5], [2], [1], [0]])
+    batch = {"source": source, "source_valid": valid, "target": TOKENS, "weights": WEIGHTS}
+    logits = logits_of("pairs", source, TOKENS[:, :-1], source_valid_BS=jnp.asarray(valid))
+    expected = sums_by_hand(logits, TOKENS[:, 1:], WEIGHTS, **options)
+    check(run(SequenceToSequence(**options), "pairs", batch), expected)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+def test_classification(smoothing):
+    """One label to a sequence; padding has no say; a row of weight 0 only fills the batch."""
+    labels, valid = np.array([0, 2, 1, 0], np.int32), np.arange(L) < np.array([[L], [3], [1], [2]])
+    weights = np.array([[1], [1], [1], [0]], np.float32)
+    batch = {"inputs": TOKENS[:, :L], "labels": labels, "valid": valid}
+    logits = logits_of("classifier", TOKENS[:, :L], valid_BL=jnp.asarray(valid))[:, None]
+    objective = Classification(label_smoothing=smoothing)
+    for more, real in (({}, np.ones((B, 1))), ({"weights": weights}, weights)):
+        expected = sums_by_hand(logits, labels[:, None], real, label_smoothing=smoothing)
+        check(run(objective, "classifier", batch | more), expected)
+
+
+def test_classification_of_images():
+    """Images have no padding."""
+    images, labels = RNG.normal(size=(B, 4, 4, 1)).astype(np.float32), np.array([0, 2, 1, 0], np.int32)
+    logits = logits_of("vision", images)[:, None]
+    check(
+        run(Classification(), "vision", {"inputs": images, "labels": labels}),
+        sums_by_hand(logits, labels[:, None], np.ones((B, 1))),
+    )
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+def test_token_classification(smoothing):
+    """A label to each token, which counts where it has a weight, or without weights where it is no padding."""
+    labels, valid = TOKENS[:, 1:] % 3, np.arange(L) < np.array([[L], [3], [1], [2]])
+    batch = {"inputs": TOKENS[:, :L], "labels": labels, "valid": valid}
+    logits = logits_of("tagger", TOKENS[:, :L], valid_BL=jnp.asarray(valid))
+    assert logits.shape == (B, L, 3)
+    objective = TokenClassification(label_smoothing=smoothing)
+    for more, real in (({}, valid), ({"weights": WEIGHTS}, WEIGHTS)):
+        check(run(objective, "tagger", batch | more), sums_by_hand(logits, labels, real, label_smoothing=smoothing))
+
+
+def test_pooling_and_objective_fit():
+    """One class to a text, or one to a token; the error names the pooling."""
+    with pytest.raises(ConfigError, match=r"model.pooling: mean does not fit the objective token_classification"):
+        RunConfig(model=CONFIGS["classifier"], objective=TokenClassification())
+    with pytest.raises(ConfigError, match=r"model.pooling: none does not fit the objective classification"):
+        RunConfig(model=CONFIGS["tagger"], objective=Classification())
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.5])
+def test_reconstruction(rate):
+    """Mean squared error of the pixels of hidden patches; of all patches where none is hidden."""
+    images = RNG.normal(size=(B, 4, 4, 1)).astype(np.float32)
+    weights = np.array([[1], [1], [1], [0]], np.float32)
+    numbers = Reconstruction(rate=rate).hide(B, 4, None)
+    hidden = (np.asarray(numbers)[:, :, None] == np.arange(4)).any(1)
+    assert (hidden.sum(1) == 4 * rate).all()
+    out = logits_of("patches", images, hidden_BH=numbers)
+    errors = ((out - images) ** 2).reshape(B, 2, 2, 2, 2).mean((2, 4)).reshape(B, 4)
+    chosen = (hidden if rate else ~hidden) * weights
+    for more, real in (({}, hidden if rate else ~hidden), ({"weights": weights}, chosen)):
+        sums = run(Reconstruction(rate=rate), "patches", {"inputs": images} | more)
+        chex.assert_trees_all_close(sums.loss, (errors * real).sum(0), rtol=1e-5)
+        np.testing.assert_array_equal(sums.weight, real.sum(0))
+        assert sums.sequences == (real.sum(1) > 0).sum()
+
+
+def test_another_image_is_made_of_one():
+    """The error is that to the targets; normalized, to patches of mean 0 and variance 1."""
+    images, targets = (RNG.normal(size=(B, 4, 4, 1)).astype(np.float32) for _ in range(2))
+    out = logits_of("patches", images)
+    patches, wanted = (a.reshape(B, 2, 2, 2, 2).transpose(0, 1, 3, 2, 4).reshape(B, 4, 4) for a in (out, targets))
+    batch, objective = {"inputs": images, "targets": targets}, Reconstruction(rate=0.0)
+    errors = ((patches - wanted) ** 2).mean(-1).sum(0)
+    chex.assert_trees_all_close(run(objective, "patches", batch).loss, errors, rtol=1e-5)
+    normal = (wanted - wanted.mean(-1, keepdims=True)) / wanted.std(-1, keepdims=True)
+    found = run(Reconstruction(rate=0.0, normalized=True), "patches", batch).loss
+    chex.assert_trees_all_close(found, ((patches - normal) ** 2).mean(-1).sum(0), rtol=1e-3)
+
+
+# Randomness.
+
+
+def test_shares_of_masked_tokens():
+    """Of all tokens 15% are chosen; of these 80% masked, 10% random, 10% as they were; no other token is touched."""
+    tokens = jnp.asarray(RNG.integers(5, 105, (200, 500)), jnp.int32)
+    seen, chosen = (np.asarray(a) for a in MaskedToken().corrupt(tokens, 105, KEY))
+    masked, same = seen == 4, seen == tokens
+    assert same[~chosen].all()
+    assert abs(chosen.mean() - 0.15) < 0.005
+    # A random token is the mask with probability 1/105, and the token itself with the same.
+    assert abs(masked[chosen].mean() - 0.8) < 0.015
+    assert abs(same[chosen].mean() - 0.1) < 0.015
+    others = seen[chosen & ~masked & ~same]
+    assert set(others) == set(range(105)) - {4}
+    assert abs(len(others) / chosen.sum() - 0.1) < 0.015
+
+
+@pytest.mark.parametrize(("masked", "random"), [(1.0, 0.0), (0.0, 1.0), (0.0, 0.0)])
+def test_shares_may_be_all_or_nothing(masked, random):
+    """All chosen tokens are masked, or random, or unchanged."""
+    tokens = jnp.full((50, 50), 7, jnp.int32)
+    seen, chosen = MaskedToken(rate=1.0, masked=masked, random=random).corrupt(tokens, 9, KEY)
+    assert np.asarray(chosen).all()
+    expected = {4} if masked else set(range(9)) if random else {7}
+    assert set(np.unique(seen)) == expected
+
+
+@pytest.mark.parametrize(
+    "fields", [{"rate": 0.0}, {"rate": 1.1}, {"masked": 0.8, "random": 0.3}, {"masked": -0.1}, {"random": -0.1}]
+)
+def test_shares_that_cannot_be(fields):
+    """They are shares of the whole, and something is chosen."""
+    with pytest.raises(ConfigError, match=r"masked_token: .* are not shares in masked_token"):
+        MaskedToken(**fields)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["reconstruction(rate=-0.5)", "reconstruction(rate=1.5)", "prefix_token(share=-0.1)", "prefix_token(share=1.5)"],
+)
+def test_shares_outside_of_the_whole(text):
+    """A negative share of hidden patches would count nothing, a prefix longer than the sequence leaves no label."""
+    with pytest.raises(ConfigError, match=text.partition("(")[0]):
+        Objective.parse(text)
+
+
+IMAGES = {"inputs": RNG.normal(size=(B, 4, 4, 1)).astype(np.float32)}
+CHOOSING = [(MaskedToken(rate=0.5), "encoder", {"tokens": TOKENS}), (Reconstruction(), "patches", IMAGES)]
+
+
+@pytest.mark.parametrize(("objective", "name", "batch"), CHOOSING, ids=["masked_token", "reconstruction"])
+def test_without_a_key_the_choice_is_always_the_same(objective, name, batch):
+    """Evaluation is a function of the parameters; a key chooses anew, and another key anew again."""
+    first, again = run(objective, name, batch), run(objective, name, batch)
+    chex.assert_trees_all_equal(first, again)
+    keyed = [run(objective, name, batch, jax.random.key(i)) for i in range(3)]
+    assert len({tuple(sums.weight) for sums in (first, *keyed)}) >= 3
+
+
+def test_a_key_turns_dropout_on():
+    """The same batch has another loss under a key, and the same again under the same key."""
+    batch = {"tokens": TOKENS}
+    plain, first, again = (run(NextToken(), "decoder", batch, key) for key in (None, KEY, KEY))
+    chex.assert_trees_all_equal(first, again)
+    assert np.abs(plain.loss - first.loss).max() > 1e-3
+
+
+# What an objective is besides.
+
+FITTING = {
+    "next_token": {"decoder"},
+    "multi_token": {"foreseeing"},
+    "prefix_token": {"decoder"},
+    "masked_token": {"encoder"},
+    "sequence_to_sequence": {"pairs"},
+    "classification": {"classifier", "causal classifier", "vision"},
+    "token_classification": {"tagger"},
+    "reconstruction": {"patches"},
+}
+
+
+@pytest.mark.parametrize("objective", FITTING)
+def test_an_objective_needs_its_kind_of_model(objective):
+    """A run whose model cannot have the objective is refused when it is described."""
+    accepted = set()
+    for name, config in CONFIGS.items():
+        try:
+            RunConfig(model=config, objective=Objective.parse(objective))
+            accepted.add(name)
+        except ConfigError:
+            pass
+    assert accepted == FITTING[objective]
+
+
+def test_every_shipped_objective_is_tested_here():
+    """A new one needs a row above."""
+    shipped = {name for name, o in Objective.variants().items() if o.__module__.startswith("transformer.")}
+    assert shipped == set(FITTING)
+
+
+def test_the_wrong_direction_is_named():
+    """The error says which kind of model it needs."""
+    with pytest.raises(ConfigError, match="next_token needs a causal model"):
+        RunConfig(model=CONFIGS["encoder"])
+    with pytest.raises(ConfigError, match=r"masked_token needs an encoder \(causal=False\), not a causal model"):
+        RunConfig(model=CONFIGS["decoder"], objective=MaskedToken())
+
+
+@pytest.mark.parametrize(
+    ("objective", "plain"),
+    [
+        (NextToken(label_smoothing=0.1, z_loss=0.1), NextToken(auxiliary=0.0)),
+        (PrefixToken(label_smoothing=0.1, z_loss=0.1, share=0.3), PrefixToken(share=0.3, auxiliary=0.0)),
+        (SequenceToSequence(label_smoothing=0.1, z_loss=0.1), SequenceToSequence(auxiliary=0.0)),
+        (Classification(label_smoothing=0.1), Classification(auxiliary=0.0)),
+        (MaskedToken(rate=0.3), MaskedToken(rate=0.3, auxiliary=0.0)),
+        (TokenClassification(label_smoothing=0.1), TokenClassification(auxiliary=0.0)),
+        (Reconstruction(rate=0.3), Reconstruction(rate=0.3, auxiliary=0.0)),
+    ],
+    ids=str,
+)
+def test_plain(objective, plain):
+    """The evaluation has neither smoothing nor penalty, and all else as it is; text and back is the same."""
+    assert objective.plain() == plain
+    assert Objective.parse(str(objective)) == objective
+
+
+@pytest.mark.parametrize(
+    ("objective", "name", "chance"),
+    [
+        (NextToken(), "decoder", math.log(V)),
+        (PrefixToken(), "decoder", math.log(V)),
+        (MaskedToken(), "encoder", math.log(V)),
+        (SequenceToSequence(), "pairs", math.log(V)),
+        (Classification(), "classifier", math.log(3)),
+        (TokenClassification(), "tagger", math.log(3)),
+        (Reconstruction(), "patches", math.inf),
+    ],
+    ids=lambda value: str(value) if isinstance(value, Objective) else "",
+)
+def test_chance(objective, name, chance):
+    """The loss of equal probabilities for all labels; squared errors have no such thing."""
+    assert objective.chance(CONFIGS[name]) == pytest.approx(chance)
+
+
+def test_chance_is_the_loss_of_zeros():
+    """A model whose logits are all zero has it."""
+    zeros = jax.tree.map(jnp.zeros_like, model("decoder")[0])
+    sums = compiled(NextToken(), "decoder")(zeros, {"tokens": jnp.asarray(TOKENS)}, None)
+    np.testing.assert_allclose(sums.loss.sum() / sums.weight.sum(), NextToken().chance(CONFIGS["decoder"]), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("objective", "batch", "count"),
+    [
+        (NextToken(), {"tokens": TOKENS}, B * L),
+        (MaskedToken(), {"tokens": TOKENS}, B * L),
+        (SequenceToSequence(), {"target": TOKENS}, B * L),
+        (Classification(), {"labels": np.zeros(B, np.int32)}, B),
+        (TokenClassification(), {"labels": np.zeros((B, L), np.int32)}, B * L),
+        (Reconstruction(), {"inputs": np.zeros((B, 4, 4, 1))}, B * 16),
+    ],
+    ids=lambda value: str(value) if isinstance(value, Objective) else "",
+)
+def test_labels_count_what_is_predicted(objective, batch, count):
+    """Under further leading axes too, as the batches of a dispatch have them."""
+    assert objective.labels(batch).size == count
+    assert objective.labels({name: a[None, None] for name, a in batch.items()}).size == count
+
+
+@pytest.mark.parametrize("kind", [NextToken, MultiToken, PrefixToken, SequenceToSequence, Classification])
+@pytest.mark.parametrize("value", [-0.1, 1.0])
+def test_smoothing_is_a_share(kind, value):
+    with pytest.raises(ConfigError, match=rf"{kind.name}\.label_smoothing: {value} is not in \[0, 1\)"):
+        kind(label_smoothing=value)
+
+
+@pytest.mark.parametrize("kind", [NextToken, MultiToken, PrefixToken, SequenceToSequence])
+def test_a_penalty_is_none_below_zero(kind):
+    with pytest.raises(ConfigError, match=rf"{kind.name}\.z_loss: -0.1 is negative"):
+        kind(z_loss=-0.1)

@@ -1,0 +1,159 @@
+"""µP: what a few steps do to the logits does not depend on the width."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from transformer.core import modules as pure
+from transformer.core.parameters import FanIn
+from transformer.core.values import ConfigError
+from transformer.models.architectures import ClassifierConfig
+from transformer.models.build import build
+from transformer.objectives.classes import Classification
+from transformer.objectives.objective import NextToken
+from transformer.objectives.tokens import MultiToken
+from transformer.runs.config import Replica
+from transformer.runs.mup import mup
+from transformer.runs.optimizer import ParameterGroup
+from transformer.runs.rules import SGD, AdamW, Lion
+from transformer.training.optimizer import group_of, make_optimizer, stack_numbers
+from transformer.training.step import create_train_state, make_train_step
+
+TABLES = ("embedding*", "position*")
+BASE, WIDTHS, STEPS = 32, (32, 256), 4
+TOKENS = jnp.asarray(np.random.default_rng(0).integers(0, 4, (4, 9)), jnp.int32)
+
+
+def change_of_logits(config):
+    """The root mean square of what some steps change."""
+    model = build(config.model, key=jax.random.key(0))
+    params, apply = pure.split(model)
+    optimizer = make_optimizer(config.optimizer, config.steps, pure.specs(model))
+    numbers = jax.tree.map(lambda a: jnp.asarray(a[0]), stack_numbers(config.optimizer, [Replica()]))
+    state = create_train_state(params, optimizer, numbers, jax.random.key(1))
+    step = jax.jit(make_train_step(apply, NextToken(), optimizer))
+    logits = jax.jit(apply)
+    before = logits(state.params, TOKENS[:, :-1])
+    for _ in range(STEPS):
+        state, _ = step(state, {"tokens": TOKENS})
+    return float(jnp.sqrt(jnp.mean((logits(state.params, TOKENS[:, :-1]) - before) ** 2)))
+
+
+@pytest.mark.parametrize(
+    ("rule", "learning_rate", "held"),
+    [(AdamW(), 2e-3, ()), (Lion(), 2e-3, ()), (AdamW(), 1e-4, tuple(ParameterGroup(p, rate=0.0) for p in TABLES))],
+    ids=["adamw", "lion", "layers alone"],
+)
+def test_the_change_of_logits_does_not_grow_with_the_width(config, rule, learning_rate, held):
+    """Under µP; under the standard parametrization it does. Also where the matrices of the layers alone learn."""
+    more = {"rule": rule, "groups": held, "learning_rate": learning_rate, "warmup_steps": 0}
+    config = config.replace({f"optimizer.{name}": value for name, value in more.items()})
+    wide = [config.replace({"model.d_model": width, "model.initializer": FanIn()}) for width in WIDTHS]
+    standard = [change_of_logits(one) for one in wide]
+    ours = [change_of_logits(one.replace(mup(one, BASE))) for one in wide]
+    assert standard[-1] > 3 * standard[0]
+    assert 0.5 < ours[-1] / ours[0] < 2
+
+
+def test_at_the_base_width_nothing_has_another_rate(config):
+    changes = mup(config, config.model.d_model)
+    assert changes["model.logit_scale"] == 1
+    assert [(group.rate, group.decay) for group in changes["optimizer.groups"]] == [(1, 1)]
+
+
+def test_a_group_that_would_take_all_matrices_is_refused(config):
+    """µP has them; a group of tables goes on beside it."""
+    beside = config.replace({"optimizer.groups": (ParameterGroup("embedding*", rate=0.1),)})
+    against = config.replace({"optimizer.groups": (ParameterGroup("*query.kernel", rate=0.1),)})
+    specs = pure.specs(pure.abstract(lambda key: build(config.model, key=key)))
+    for one in (config, beside):
+        make_optimizer(one.replace(mup(one, BASE)).optimizer, config.steps, specs)
+    with pytest.raises(ConfigError, match=r"'\*blocks\*.kernel' matches all that '\*query.kernel' does"):
+        make_optimizer(against.replace(mup(against, BASE)).optimizer, config.steps, specs)
+
+
+@pytest.mark.parametrize(
+    ("changes", "width", "message"),
+    [
+        ({}, 0, "mup: base width 0 is not a positive number"),
+        ({"optimizer.rule": SGD()}, BASE, "mup: the steps of sgd are not of Adam's size; use adamw"),
+    ],
+)
+def test_what_is_no_width_and_no_step(config, changes, width, message):
+    with pytest.raises(ConfigError, match=message):
+        mup(config.replace(changes), width)
+
+
+@pytest.mark.parametrize(
+    ("changes", "choice", "wanted"),
+    [
+        ({"feed_forward": "top_k"}, "feed_forward=top_k", "feed_forward=dense"),
+        ({"pattern": "pattern(feed_forward=[dense, top_k])"}, "feed_forward=top_k", "feed_forward=dense"),
+        ({"position": "forgetting"}, "position=forgetting", "position=rope"),
+        ({"position": "randomized(scheme=relative_keys)"}, "position=randomized", "position=rope"),
+        ({"heads": "differential"}, "heads=differential", "heads=plain"),
+        ({"weighting": "talking_heads"}, "weighting=talking_heads", "weighting=softmax"),
+        ({"convolution": 3}, "convolution=3", "convolution=none"),
+        ({"residual": "hyper"}, "residual=hyper", "residual=pre"),
+        (
+            {"residual": "hyper(dynamic=False)", "feed_forward_residual": "hyper"},
+            "feed_forward_residual=hyper",
+            "feed_forward_residual=none",
+        ),
+        ({"readout": "dense"}, "readout=dense", "readout=plain"),
+        ({"scale_embeddings": True}, "scale_embeddings=True", "scale_embeddings=False"),
+        ({"unit_embeddings": True}, "unit_embeddings=True", "unit_embeddings=False"),
+    ],
+    ids=lambda value: None if isinstance(value, str) else ", ".join(value),
+)
+def test_what_mup_has_no_rule_for(config, changes, choice, wanted):
+    """What sums over the width, and is none of the layers' kernels."""
+    changed = config.replace({f"model.{name}": value for name, value in changes.items()})
+    with pytest.raises(ConfigError, match=rf"^mup: there is no rule for {choice}.*; use {wanted}$"):
+        mup(changed, BASE)
+
+
+@pytest.mark.parametrize(("pooling", "fits"), [("mean", True), ("cls", True), ("attention", False), ("first", False)])
+def test_pooling_under_mup(config, pooling, fits):
+    """A trained token is a row of a table; what is multiplied with a state is not."""
+    model = ClassifierConfig(d_model=16, num_heads=2, num_classes=3).replace(pooling=pooling)
+    changed = dataclasses.replace(config, model=model, objective=Classification())
+    if fits:
+        assert mup(changed, BASE)["model.logit_scale"] == 2
+        return
+    with pytest.raises(ConfigError, match=f"no rule for pooling={pooling}; use pooling=mean"):
+        mup(changed, BASE)
+
+
+@pytest.mark.parametrize(
+    ("objective", "changes"),
+    [
+        (NextToken(), {}),
+        (
+            NextToken(),
+            {"position": "t5_bias(shared=False)", "residual": "hyper(dynamic=False)", "attention_gate": True},
+        ),
+        (MultiToken(), {"future_tokens": 2}),
+    ],
+    ids=["plain", "choices", "multi_token"],
+)
+def test_what_sums_over_the_width_has_the_rate(config, objective, changes):
+    """Every matrix with more rows in a wider model, and nothing else."""
+    config = dataclasses.replace(config, model=config.model.replace(**changes), objective=objective)
+    wide = config.replace({"model.d_model": 2 * config.model.d_model})
+    specs, more = (pure.specs(pure.abstract(lambda key, one=one: build(one.model, key=key))) for one in (config, wide))
+    groups = group_of(wide.replace(mup(wide, config.model.d_model)).optimizer.groups, specs)
+    grows = jax.tree.map(lambda a, b: len(a.single) > 1 and a.single[0] < b.single[0], specs, more)
+    assert jax.tree.map(lambda group: group.rate == 0.5, groups) == grows
+
+
+def test_what_is_frozen_stays_so(config):
+    frozen = config.replace({"optimizer.groups": (ParameterGroup("*query.kernel", rate=0.0, decay=0.0),)})
+    ours = frozen.replace(mup(frozen, BASE))
+    groups = group_of(ours.optimizer.groups, pure.specs(pure.abstract(lambda key: build(config.model, key=key))))
+    attention = groups["blocks"]["kinds"]["0"]["attention"]
+    assert attention["query"]["kernel"].rate == 0
+    assert attention["key"]["kernel"].rate == BASE / config.model.d_model

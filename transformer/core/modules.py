@@ -1,0 +1,157 @@
+"""Modules: NNX as initializer and namespace, random keys folded from paths, and the pure form of a module."""
+
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jax.typing import ArrayLike
+
+from transformer.core.parameters import Parameter
+from transformer.core.values import ConfigError, nearest
+
+
+def at(key: jax.Array, *names: str | int) -> jax.Array:
+    """The key of a path below `key`: folded from names, never from the order of calls.
+
+    Two models under one seed share the initial value of every parameter that has the same path and shape.
+    """
+    for name in names:
+        key = jax.random.fold_in(key, zlib.crc32(str(name).encode()))
+    return key
+
+
+def below(key: jax.Array | None, *names: str | int) -> jax.Array | None:
+    """`at` for a key that may be absent: no key means no dropout."""
+    return None if key is None else at(key, *names)
+
+
+def make_parameter(spec: Parameter, key: jax.Array) -> nnx.Param:
+    """The variable of one parameter; `spec` travels with it as metadata."""
+    return nnx.Param(spec.initial_value(key), spec=spec)
+
+
+class Parameters(nnx.Module):
+    """The parameters of a variant, by name: the argument `params` of the variant's functions."""
+
+    def __init__(self, specs: Mapping[str, Parameter], *, key: jax.Array):
+        self.names = tuple(specs)
+        for name, spec in specs.items():
+            setattr(self, name, make_parameter(spec, at(key, name)))
+
+    def __call__(self) -> dict[str, jax.Array]:
+        return {name: getattr(self, name)[...] for name in self.names}
+
+
+Params = dict[str, Any]
+"""A nested dict of arrays, keyed by the attribute names of the modules."""
+
+
+Apply = Callable[..., Any]
+
+
+def abstract(build: Callable[[jax.Array], nnx.Module]) -> nnx.Module:
+    """The module `build(key)` with shapes in place of arrays; nothing is computed. Raises what `build` raises."""
+    return nnx.eval_shape(lambda: build(jax.random.key(0)))
+
+
+def split(model: nnx.Module) -> tuple[Params, Apply]:
+    """The parameters of a module, abstract or not, and its call as a pure function of them.
+
+    `apply(params, *args, **kwargs)` is `model(*args, **kwargs)`, to be called under `jax.jit`; with
+    `method="name"` it is `model.name(*args, **kwargs)`.
+
+    Raises:
+      ConfigError: raised by `apply` where the tree or a shape differs from the model's parameters.
+    """
+    graphdef, state = nnx.split(model)
+    return nest({path: variable.get_value() for path, variable in _variables(state)}), _apply(graphdef, state)
+
+
+def specs(model: nnx.Module) -> Params:
+    """The `Parameter` of every leaf of a module, abstract or not, in the tree of the parameters."""
+    return nest({path: _spec(variable) for path, variable in _variables(nnx.split(model)[1])})
+
+
+def initialize(build: Callable[[jax.Array], nnx.Module], key: jax.Array, initial_scale: ArrayLike = 1.0) -> Params:
+    """The parameters of `build(key)`, random values times `initial_scale`; a pure function for `jit` and `vmap`."""
+    model = build(key)
+    return jax.tree.map(
+        lambda value, spec: value * initial_scale if spec.initializer.random else value, split(model)[0], specs(model)
+    )
+
+
+def overlay(params: Params, given: Params, path: str = "") -> Params:
+    """`params` with the leaves of `given` in place of its own.
+
+    Raises:
+      ConfigError: `given` has a leaf where `params` has none, or one of another shape or dtype.
+    """
+    if unknown := sorted(given.keys() - params.keys()):
+        raise ConfigError(f"no parameter {path}{unknown[0]}{nearest(unknown[0], params)}")
+    return params | {name: _over(params[name], value, f"{path}{name}") for name, value in given.items()}
+
+
+def _over(own: Any, given: Any, path: str) -> Any:
+    if isinstance(own, dict) and isinstance(given, dict):
+        return overlay(own, given, f"{path}/")
+    kinds = ["a tree" if isinstance(a, dict) else f"{a.dtype}{list(a.shape)}" for a in (own, given)]
+    if kinds[0] != kinds[1]:
+        raise ConfigError(f"parameter {path} is {kinds[0]}, and {kinds[1]} is given")
+    return given
+
+
+def _spec(variable: Any) -> Parameter:
+    return variable.get_metadata("spec")
+
+
+def _variables(state) -> Iterator[tuple[tuple[str, ...], Any]]:
+    return ((tuple(map(str, path)), variable) for path, variable in nnx.to_flat_state(state))
+
+
+def nest(flat: Mapping[tuple[str, ...], Any]) -> Params:
+    """A nested dict of leaves by path."""
+    nested: Params = {}
+    for path, value in flat.items():
+        inner = nested
+        for name in path[:-1]:
+            inner = inner.setdefault(name, {})
+        inner[path[-1]] = value
+    return nested
+
+
+def _apply(graphdef, state) -> Apply:
+    variables = dict(nnx.to_flat_state(state))
+    shapes = nest({tuple(map(str, path)): variable.get_value() for path, variable in variables.items()})
+
+    def apply(params, *args, method="__call__", **kwargs):
+        _check_tree(params, shapes)
+        flat = {path: variable.replace(_leaf(params, path)) for path, variable in variables.items()}
+        return getattr(nnx.merge(graphdef, nnx.from_flat_state(flat)), method)(*args, **kwargs)
+
+    return apply
+
+
+def _leaf(params: Params, path: tuple) -> Any:
+    value: Any = params
+    for name in path:
+        value = value[str(name)]
+    return jnp.asarray(value) if isinstance(value, np.ndarray) else value
+
+
+def _check_tree(params: Any, shapes: Any, path: str = "") -> None:
+    """Raise `ConfigError` where parameters are not those of the model."""
+    found, wanted = ("a tree" if isinstance(a, dict) else list(jnp.shape(a)) for a in (params, shapes))
+    if found != wanted:
+        raise ConfigError(f"parameter {path[:-1]} is {found}, not {wanted}")
+    if wanted != "a tree":
+        return
+    if missing := sorted(shapes.keys() - params.keys()):
+        raise ConfigError(f"parameter {path}{missing[0]} is missing{nearest(missing[0], params)}")
+    if unknown := sorted(params.keys() - shapes.keys()):
+        raise ConfigError(f"no parameter {path}{unknown[0]}{nearest(unknown[0], shapes)}")
+    for name, below in shapes.items():
+        _check_tree(params[name], below, f"{path}{name}/")

@@ -1,0 +1,256 @@
+"""Attention by online softmax over blocks of keys: memory O(L), forward and backward.
+
+(Rabe and Staats 2021; the backward pass recomputes the weights of a block from the stored
+normalizers, as in Dao et al. 2022.) A block in which the mask allows nothing is not computed.
+"""
+
+import functools
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from einops import rearrange
+from jax import lax
+
+from transformer.functional.attention import (
+    SOFTMAX,
+    Attended,
+    ScoreFunction,
+    add_bias,
+    attention_scores,
+    change_scores,
+    check_shapes,
+    group_heads,
+    grouped_product,
+    split_groups,
+)
+from transformer.functional.biases import Bias
+from transformer.functional.masks import Full, Mask, Tokens
+from transformer.functional.normalizers import NEVER, Softmax
+
+
+class _Modifiers(NamedTuple):
+    """What scores and weights depend on besides queries and keys, and has gradients."""
+
+    bias: Bias | None
+    scale: jax.Array
+    sink_H: jax.Array | None
+
+    def sink(self, num_kv_heads: int) -> jax.Array | None:
+        """The sinks as (G, R, 1), float32."""
+        return None if self.sink_H is None else self.sink_H.astype(jnp.float32).reshape(num_kv_heads, -1, 1)
+
+
+class _Sides(NamedTuple):
+    """Who may attend to whom. The tokens are filled up to whole blocks."""
+
+    mask: Mask
+    queries: Tokens
+    keys: Tokens
+
+
+class _Sizes(NamedTuple):
+    """Tokens in a block, and in all without those that fill the last block."""
+
+    query_block: int
+    key_block: int
+    num_queries: int
+    num_keys: int
+
+
+class _Block(NamedTuple):
+    """A block of queries and a block of keys."""
+
+    queries: Tokens
+    keys: Tokens
+    allowed: jax.Array
+    """Where the mask allows, False for the tokens that only fill the last block."""
+
+
+class _Softmax(NamedTuple):
+    """The online softmax of a block of queries, over the keys read so far; all float32."""
+
+    highest: jax.Array
+    """The highest score, (B, G, R, L)."""
+    total: jax.Array
+    """Σ exp(score - highest), (B, G, R, L)."""
+    mixed: jax.Array
+    """Σ exp(score - highest) · value, (B, G, R, L, K)."""
+
+
+def chunked_attention(
+    q_BLHK: jax.Array,
+    k_BSGK: jax.Array,
+    v_BSGK: jax.Array,
+    *,
+    queries: Tokens,
+    keys: Tokens,
+    mask: Mask | None = None,
+    bias: Bias | None = None,
+    scale: float | jax.Array | None = None,
+    score: ScoreFunction | None = None,
+    weigh: Softmax = SOFTMAX,
+    block: int = 256,
+) -> Attended:
+    """The values and gradients of `attention` without the (L, S) arrays; the same arguments.
+
+    Scores and weights are never formed, so they can be neither returned nor dropped.
+
+    Args:
+      block: queries and keys per block. A shorter sequence is one block.
+
+    Raises:
+      ValueError: the shapes do not fit.
+    """
+    check_shapes(q_BLHK, k_BSGK, v_BSGK, queries, keys)
+    L, S, num_kv_heads = queries.length, keys.length, k_BSGK.shape[2]
+    scale = 1 / math.sqrt(q_BLHK.shape[-1]) if scale is None else scale
+    l, s = min(block, L), min(block, S)
+    out = _attend(
+        _pad(split_groups(q_BLHK, num_kv_heads), l, axis=3),
+        _pad(rearrange(k_BSGK, "b s g k -> b g s k"), s, axis=2),
+        _pad(rearrange(v_BSGK, "b s g k -> b g s k"), s, axis=2),
+        _Modifiers(bias, jnp.asarray(scale, jnp.float32), weigh.sink_H),
+        _Sides(Full() if mask is None else mask, _pad_tokens(queries, l), _pad_tokens(keys, s)),
+        _Sizes(l, s, L, S),
+        score,
+    )
+    return Attended(rearrange(out, "b g r l k -> b l (g r) k")[:, :L])
+
+
+def _pad(array, multiple: int, axis: int):
+    widths = [(0, 0)] * array.ndim
+    widths[axis] = (0, -array.shape[axis] % multiple)
+    return jnp.pad(array, widths)
+
+
+def _pad_tokens(tokens: Tokens, multiple: int) -> Tokens:
+    indices = jnp.arange(tokens.length + -tokens.length % multiple, dtype=jnp.int32)
+    rest = tokens._replace(indices=None)
+    return jax.tree.map(lambda a: _pad(a, multiple, a.ndim - 1), rest)._replace(indices=indices)
+
+
+def _slice(array, block_index, size: int, axis: int):
+    return lax.dynamic_slice_in_dim(array, block_index * size, size, axis)
+
+
+def _block(sides: _Sides, sizes: _Sizes, i, j, num_kv_heads: int) -> _Block:
+    """Block i of the queries and block j of the keys."""
+    queries = sides.queries.block(i * sizes.query_block, sizes.query_block)
+    keys = sides.keys.block(j * sizes.key_block, sizes.key_block)
+    real = (queries.indices < sizes.num_queries)[:, None] & (keys.indices < sizes.num_keys)
+    return _Block(queries, keys, group_heads(sides.mask(queries, keys), num_kv_heads) & real)
+
+
+def _scores(q, k, modifiers: _Modifiers, block: _Block, score: ScoreFunction | None) -> jax.Array:
+    scores = change_scores(attention_scores(q, k, scale=modifiers.scale), score, block.queries, block.keys)
+    return add_bias(scores, modifiers.bias, block.queries, block.keys)
+
+
+def _forward(q, k, v, modifiers: _Modifiers, sides: _Sides, sizes: _Sizes, score: ScoreFunction | None):
+    """The output, from one block of queries after the other, and what `_backward` needs."""
+    num_kv_heads = k.shape[1]
+
+    def query_block(i):
+        q_block = _slice(q, i, sizes.query_block, 3)
+
+        def key_block(j, softmax):
+            block = _block(sides, sizes, i, j, num_kv_heads)
+
+            def update(softmax):
+                k_block, v_block = (_slice(x, j, sizes.key_block, 2) for x in (k, v))
+                scores = _scores(q_block, k_block, modifiers, block, score)
+                return _updated(softmax, jnp.where(block.allowed, scores, NEVER), v_block)
+
+            return lax.cond(block.allowed.any(), update, lambda softmax: softmax, softmax)
+
+        start = _nothing_read(q_block.shape[:-1], v.shape[-1], modifiers.sink(num_kv_heads))
+        highest, total, mixed = lax.fori_loop(0, k.shape[2] // sizes.key_block, key_block, start)
+        total = jnp.where(total == 0, 1.0, total)
+        return (mixed / total[..., None]).astype(v.dtype), highest + jnp.log(total)
+
+    out, log_normalizer = lax.map(query_block, jnp.arange(q.shape[3] // sizes.query_block))
+    out = rearrange(out, "n b g r l k -> b g r (n l) k")
+    return out, (q, k, v, modifiers, sides, out, rearrange(log_normalizer, "n b g r l -> b g r (n l)"))
+
+
+def _nothing_read(rows: tuple[int, ...], value_size: int, sink: jax.Array | None) -> _Softmax:
+    """Before the first key. A sink counts as a score whose value is 0."""
+    mixed = jnp.zeros((*rows, value_size))
+    if sink is None:
+        return _Softmax(jnp.full(rows, NEVER), jnp.zeros(rows), mixed)
+    return _Softmax(jnp.broadcast_to(sink, rows), jnp.ones(rows), mixed)
+
+
+def _updated(softmax: _Softmax, scores: jax.Array, v_block: jax.Array) -> _Softmax:
+    """With the scores and values of one more block of keys."""
+    highest = jnp.maximum(softmax.highest, scores.max(-1))
+    # As in masked_softmax: 0 stands in for the maximum of a row that allows nothing.
+    reference = jnp.where(highest == NEVER, 0.0, highest)
+    weights, decay = jnp.exp(scores - reference[..., None]), jnp.exp(softmax.highest - reference)
+    mixed = grouped_product(weights.astype(v_block.dtype), v_block)
+    return _Softmax(highest, softmax.total * decay + weights.sum(-1), softmax.mixed * decay[..., None] + mixed)
+
+
+def _backward(sizes: _Sizes, score: ScoreFunction | None, residuals, dout):
+    """The gradients of all arguments but the sides, from one block of keys after the other."""
+    q, k, v, modifiers, sides, out, log_normalizer = residuals
+    num_kv_heads = k.shape[1]
+    dot_BGRL = (dout.astype(jnp.float32) * out.astype(jnp.float32)).sum(-1)
+
+    def key_block(summed, j):
+        k_block, v_block = (_slice(x, j, sizes.key_block, 2) for x in (k, v))
+
+        def query_block(i, gradients):
+            rows = functools.partial(_slice, block_index=i, size=sizes.query_block, axis=3)
+            block = _block(sides, sizes, i, j, num_kv_heads)
+
+            def update(gradients):
+                dq, dk, dv, dmodifiers = gradients
+                scores_of = functools.partial(_scores, block=block, score=score)
+                of_queries = rows(log_normalizer), rows(dot_BGRL), rows(dout)
+                dq_new, dk_new, dv_new, dmodifiers_new = _block_gradients(
+                    scores_of, rows(q), k_block, v_block, modifiers, block.allowed, *of_queries
+                )
+                dq = lax.dynamic_update_slice_in_dim(dq, rows(dq) + dq_new, i * sizes.query_block, 3)
+                return dq, dk + dk_new, dv + dv_new, jax.tree.map(_add, dmodifiers, dmodifiers_new)
+
+            return lax.cond(block.allowed.any(), update, lambda gradients: gradients, gradients)
+
+        dq, dmodifiers = summed
+        start = (dq, jnp.zeros(k_block.shape), jnp.zeros(v_block.shape), dmodifiers)
+        dq, dk, dv, dmodifiers = lax.fori_loop(0, q.shape[3] // sizes.query_block, query_block, start)
+        return (dq, dmodifiers), (dk, dv)
+
+    start = (jnp.zeros(q.shape), jax.tree.map(jnp.zeros_like, modifiers))
+    (dq, dmodifiers), (dk, dv) = lax.scan(key_block, start, jnp.arange(k.shape[2] // sizes.key_block))
+    dk, dv = (rearrange(x, "n b g s k -> b g (n s) k") for x in (dk, dv))
+    if (sink := modifiers.sink(num_kv_heads)) is not None:
+        # The weight of the sink takes from all others, and its value is 0. Filling rows have no gradient.
+        dsink_GR = -(jnp.exp(sink - log_normalizer) * dot_BGRL).sum((0, 3))
+        dmodifiers = dmodifiers._replace(sink_H=dsink_GR.reshape(-1).astype(modifiers.sink_H.dtype))
+    return dq.astype(q.dtype), dk.astype(k.dtype), dv.astype(v.dtype), dmodifiers, None
+
+
+def _block_gradients(scores_of, q, k, v, modifiers, allowed, log_normalizer, dot, dout):
+    """The gradients of queries, keys, values and modifiers that come from one block of queries and one of keys.
+
+    `dot`, out · dout of each query, is its weights times their gradients, summed over all keys (Dao et al. 2022,
+    appendix B.2).
+    """
+    scores, pull_back = jax.vjp(scores_of, q, k, modifiers)
+    weights = jnp.exp(jnp.where(allowed, scores - log_normalizer[..., None], NEVER))
+    dv = jnp.einsum("bgrls,bgrlk->bgsk", weights.astype(dout.dtype), dout, preferred_element_type=jnp.float32)
+    dweights = grouped_product(dout, rearrange(v, "b g s k -> b g k s"))
+    dq, dk, dmodifiers = pull_back(weights * (dweights - dot[..., None]))
+    return dq.astype(jnp.float32), dk.astype(jnp.float32), dv, dmodifiers
+
+
+def _add(total, new):
+    """The sum of gradients; integers of a bias, such as a table of positions, have none."""
+    return total if new.dtype == jax.dtypes.float0 else total + new
+
+
+_attend = jax.custom_vjp(lambda *args: _forward(*args)[0], nondiff_argnums=(5, 6))
+_attend.defvjp(_forward, _backward)

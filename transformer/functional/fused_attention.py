@@ -1,0 +1,96 @@
+"""Scaled dot-product attention by the kernels that come with JAX."""
+
+import math
+import warnings
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+
+from transformer.core.devices import divided
+from transformer.functional.attention import SOFTMAX, Attended, ScoreFunction, attention, check_shapes
+from transformer.functional.biases import Bias
+from transformer.functional.masks import MaskFunction, Tokens
+from transformer.functional.normalizers import Softmax, Weigh
+
+
+def fused_attention(
+    q_BLHK: jax.Array,
+    k_BSGK: jax.Array,
+    v_BSGK: jax.Array,
+    *,
+    queries: Tokens,
+    keys: Tokens,
+    mask: MaskFunction | None = None,
+    bias: Bias | None = None,
+    scale: float | jax.Array | None = None,
+    score: ScoreFunction | None = None,
+    weigh: Weigh = SOFTMAX,
+) -> Attended:
+    """`attention` under softmax: by cuDNN's kernel on a GPU, exactly elsewhere; only the output is returned.
+
+    Where cuDNN's kernel does not support the arguments, a warning says why, and attention is computed exactly.
+
+    Raises:
+      ValueError: the shapes do not fit, keys and values differ in size, or the weights are not a plain softmax of the
+        scaled products.
+    """
+    check_shapes(q_BLHK, k_BSGK, v_BSGK, queries, keys)
+    if not isinstance(weigh, Softmax) or weigh.sink_H is not None or score is not None:
+        raise ValueError(f"fused attention: no kernel for {weigh} of {score or 'plain'} scores; use exact")
+    if k_BSGK.shape != v_BSGK.shape:
+        raise ValueError(f"fused attention: keys {k_BSGK.shape} and values {v_BSGK.shape} differ; use exact")
+    scale = 1 / math.sqrt(q_BLHK.shape[-1]) if scale is None else scale
+    on_gpu = jax.default_backend() == "gpu"
+    reason = why_not_cudnn(q_BLHK, k_BSGK, bias, scale)
+    if on_gpu and not reason:
+        return Attended(by_kernel(q_BLHK, k_BSGK, v_BSGK, queries=queries, keys=keys, mask=mask, scale=scale))
+    if on_gpu:
+        warnings.warn(f"fused attention: {reason}; it is computed exactly", stacklevel=2)
+    exact = attention(q_BLHK, k_BSGK, v_BSGK, queries=queries, keys=keys, mask=mask, bias=bias, scale=scale)
+    return Attended(exact.out)
+
+
+def by_kernel(
+    q_BLHK: jax.Array,
+    k_BSGK: jax.Array,
+    v_BSGK: jax.Array,
+    *,
+    queries: Tokens,
+    keys: Tokens,
+    mask: MaskFunction | None,
+    scale: float | jax.Array,
+    implementation: Literal["cudnn", "xla"] = "cudnn",
+) -> jax.Array:
+    """Attention by a kernel that comes with JAX, (B, L, H, K).
+
+    The mask is always the array of its own positions: kernels that are told "causal" align the first query with the
+    first key, which is wrong behind a cache.
+    """
+    allowed = None if mask is None else _whole(mask(queries, keys), queries, keys)
+    kinds: dict[str, Any] = {"mask": allowed, "scale": scale, "implementation": implementation}
+    out_BLHK = jax.nn.dot_product_attention(q_BLHK, k_BSGK, v_BSGK, **kinds)
+    if allowed is None:
+        return out_BLHK
+    # A row that attends to nothing has the mean of all values, padding and future included.
+    return jnp.where(jnp.swapaxes(allowed.any(-1, keepdims=True), 1, 2), out_BLHK, jnp.zeros_like(out_BLHK))
+
+
+def why_not_cudnn(q_BLHK: jax.Array, k_BSGK: jax.Array, bias: Bias | None, scale: float | jax.Array) -> str:
+    """What cuDNN's kernel does not take; empty where it takes everything."""
+    (_, L, _, K), S = q_BLHK.shape, k_BSGK.shape[1]
+    reasons = {
+        f"cuDNN takes bfloat16 or float16, not {q_BLHK.dtype}": q_BLHK.dtype not in (jnp.bfloat16, jnp.float16),
+        f"cuDNN takes heads of a multiple of 8 up to 128, not {K}": K % 8 or K > 128,
+        f"cuDNN takes even lengths, not {L} and {S}": L % 2 or S % 2,
+        "cuDNN would round the bias of the position": bias is not None,
+        "cuDNN takes no trained scale": not isinstance(scale, float | int),
+        "cuDNN's kernel is not divided over devices here": divided(),
+    }
+    return next((reason for reason, holds in reasons.items() if holds), "")
+
+
+def _whole(array: jax.Array, queries: Tokens, keys: Tokens) -> jax.Array:
+    """A mask with all of its queries and keys, (B or 1, H or 1, L, S)."""
+    array = array.reshape((1,) * (4 - array.ndim) + array.shape)
+    return jnp.broadcast_to(array, (*array.shape[:2], queries.length, keys.length))

@@ -1,0 +1,42 @@
+"""Fourier transforms of sequences that share an array."""
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from transformer.models.config import ModelConfig
+from transformer.models.context import Context, Kept
+
+
+def fourier_mix(x_BLD: jax.Array, together_BLL: jax.Array) -> jax.Array:
+    """Re F_tokens(F_features(x)), each sequence on its own (FNet, Lee-Thorp et al. 2021, equation 3).
+
+    Computed as products with the matrices of the transforms, so that padding and packed documents of any
+    lengths are no special case; O(L²) like attention.
+
+    Args:
+      together_BLL: (B or 1, L, L), whether two tokens belong to the same sequence and the second is no padding.
+    """
+    together = together_BLL.astype(jnp.float32)
+    length_BL1 = jnp.maximum(together.sum(-1, keepdims=True), 1.0)
+    place_BL = jnp.tril(together, -1).sum(-1)  # index of a token in its sequence
+    # Without its whole turns, which change no cosine, an angle is exact in float32.
+    turns = jnp.remainder(place_BL[:, :, None] * place_BL[:, None, :], length_BL1) / length_BL1
+    cosine_BLL, sine_BLL = (f(2 * jnp.pi * turns) * together for f in (jnp.cos, jnp.sin))
+    D = x_BLD.shape[-1]
+    angle_DD = 2 * jnp.pi * ((jnp.arange(D)[:, None] * jnp.arange(D)) % D).astype(jnp.float32) / D
+    x = x_BLD.astype(jnp.float32)
+    return (cosine_BLL @ (x @ jnp.cos(angle_DD)) - sine_BLL @ (x @ jnp.sin(angle_DD))).astype(x_BLD.dtype)
+
+
+class FourierMixing(nnx.Module):
+    """The real part of the transform over the tokens of a sequence and over features (Lee-Thorp et al. 2021)."""
+
+    def __init__(self, config: ModelConfig, *, key: jax.Array):
+        """Creates no parameters."""
+
+    def __call__(self, x_BLD: jax.Array, *, context: Context, key: jax.Array | None = None) -> tuple[jax.Array, Kept]:
+        """The output (B, L, D), and an empty `Kept`."""
+        assert context.mask is not None
+        together_BLL = context.mask(context.tokens, context.tokens)[:, 0]
+        return fourier_mix(x_BLD, together_BLL), Kept()

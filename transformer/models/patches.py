@@ -1,0 +1,50 @@
+"""Image patches as tokens."""
+
+import jax
+import jax.numpy as jnp
+from einops import rearrange
+from flax import nnx
+
+from transformer.core.dense import Dense
+from transformer.core.modules import at
+from transformer.models.architectures import PatchConfig
+
+
+def cut(images_BYXC: jax.Array, size: int) -> jax.Array:
+    """Cuts images (B, height, width, channels) into patches (B, patches, patch_dim), row by row."""
+    return rearrange(images_BYXC, "b (r y) (c x) k -> b (r c) (y x k)", y=size, x=size)
+
+
+def join(patches_BPX: jax.Array, size: int, columns: int) -> jax.Array:
+    """The inverse of `cut`, for images with `columns` patches in a row."""
+    return rearrange(patches_BPX, "b (r c) (y x k) -> b (r y) (c x) k", c=columns, y=size, x=size)
+
+
+class PatchEmbedding(nnx.Module):
+    """A linear map of the pixels of each patch (Dosovitskiy et al. 2020, equation 1)."""
+
+    def __init__(self, config: PatchConfig, *, key: jax.Array):
+        self.size, self.dtype = config.patch_size, jnp.dtype(config.dtype)
+        self.projection = Dense(
+            config.patch_dim, config.d_model, initializer=config.initializer, bias=True, key=at(key, "projection")
+        )
+
+    def __call__(self, images_BYXC: jax.Array) -> jax.Array:
+        """Embedded patches (B, patches, D)."""
+        return self.projection(cut(images_BYXC, self.size).astype(self.dtype))
+
+
+def resize_positions(table_PD: jax.Array, grid: tuple[int, int], new_grid: tuple[int, int]) -> jax.Array:
+    """Learned positions of a grid of patches, interpolated to another grid (Dosovitskiy et al. 2020, section 3.2).
+
+    Rows of the table before those of the patches, such as that of a class token, are kept.
+
+    Args:
+      table_PD: (before + rows · columns, D).
+      grid: rows and columns of patches of the table; a wrong number of rows raises an EinopsError.
+      new_grid: rows and columns of the result, (before + new rows · new columns, D).
+    """
+    before = table_PD.shape[0] - grid[0] * grid[1]
+    image = rearrange(table_PD[before:], "(r c) d -> r c d", r=grid[0])
+    resized = jax.image.resize(image, (*new_grid, table_PD.shape[1]), "bilinear")
+    return jnp.concatenate([table_PD[:before], rearrange(resized, "r c d -> (r c) d")])

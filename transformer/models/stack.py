@@ -1,0 +1,157 @@
+"""A stack of layers whose parameters carry a leading layer axis N."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from transformer.core.names import scope
+from transformer.models.context import Carried, Context
+from transformer.models.layers import Body, Layers
+
+
+class _State(NamedTuple):
+    """What goes from layer to layer."""
+
+    x: Any
+    penalty: jax.Array
+    carried: Carried
+
+
+class _Turn(NamedTuple):
+    """One layer of each kind; stacked, all that are run."""
+
+    number: jax.Array
+    """From 0, counted from the first turn that is run."""
+    values: Any
+    """The arrays of each kind."""
+    earlier: jax.Array | None
+    """(kinds, B, M, D) segment memory."""
+
+
+def _shallower(values: nnx.State, layer: jax.Array) -> nnx.State:
+    """The parameters of a layer, from 0, with random matrices divided by √(layer + 1)."""
+
+    def scaled(param: nnx.Param) -> nnx.Variable:
+        spec = param.get_metadata("spec")
+        if not (spec.initializer.random and spec.decayed):
+            return param
+        return param.replace(param[...] * jax.lax.rsqrt(layer.astype(jnp.float32) + 1))
+
+    return jax.tree.map(scaled, values, is_leaf=lambda node: isinstance(node, nnx.Param))
+
+
+class Stack(nnx.Module):
+    """Layers whose parameters are stacked, run as `layers` says; `stack[i]` is one of them.
+
+    Layers of several kinds take turns, and the parameters of each kind are a stack of their own. Where fewer
+    layers than `num_layers` are distinct, they are run again in the same order. `carries` names the fields of
+    `Carried` that a layer hands on to the next; `by_depth` divides random matrices of layer l, from 1, by √l.
+    """
+
+    def __init__(
+        self,
+        builds: Sequence[Callable[[jax.Array], nnx.Module]],
+        num_layers: int,
+        layers: Layers,
+        *,
+        distinct: int | None = None,
+        carries: Sequence[str] = (),
+        by_depth: bool = False,
+        key: jax.Array,
+    ):
+        self.num_layers, self.layers, self.carries, self.by_depth = num_layers, layers, tuple(carries), by_depth
+        self.distinct = num_layers if distinct is None else distinct
+        self.kinds = nnx.List(self._stacked(build, kind, len(builds), key) for kind, build in enumerate(builds))
+
+    def _stacked(self, build, kind: int, period: int, key: jax.Array) -> nnx.Module:
+        graphdefs = []  # left by the trace, which gives back arrays alone: the layer is built once
+
+        def values(i):
+            graphdef, values = nnx.split(build(jax.random.fold_in(key, i)))
+            graphdefs.append(graphdef)
+            return _shallower(values, i) if self.by_depth else values
+
+        stacked = jax.vmap(values)(jnp.arange(kind, self.distinct, period))
+        return nnx.merge(graphdefs[0], stacked)
+
+    def __len__(self) -> int:
+        return self.num_layers
+
+    def __getitem__(self, i: int) -> nnx.Module:
+        if not -self.num_layers <= i < self.num_layers:
+            raise IndexError(f"layer {i} of {self.num_layers}")
+        row, kind = divmod(i % self.num_layers % self.distinct, len(self.kinds))
+        graphdef, values = nnx.split(self.kinds[kind])
+        return nnx.merge(graphdef, jax.tree.map(lambda a: a[row], values))
+
+    def __iter__(self) -> Iterator[nnx.Module]:
+        return (self[i] for i in range(self.num_layers))
+
+    def __call__(
+        self,
+        x: Any,
+        *,
+        context: Context,
+        key: jax.Array | None,
+        layers: range | None = None,
+        earlier_NBMD: jax.Array | None = None,
+    ) -> tuple[Any, jax.Array, jax.Array | None]:
+        """(output of the last layer, sum of all penalties, segment memory for the next segment).
+
+        Each layer is called with its number, its own key below `key`, and the context with what the layers before it
+        hand on and its part of the segment memory `earlier_NBMD`. `layers` are those that are run, whole turns of
+        all kinds; None: all.
+        """
+        layers = range(self.num_layers) if layers is None else layers
+        first, period = layers.start, len(self.kinds)
+        num_turns = len(layers) // period
+        if not num_turns:
+            return x, jnp.float32(0), earlier_NBMD
+        graphdefs, values = self._split(first // period, num_turns)
+        earlier = None if earlier_NBMD is None else earlier_NBMD.reshape(num_turns, period, *earlier_NBMD.shape[1:])
+
+        def body(state: _State, turn: _Turn) -> tuple[_State, jax.Array | None]:
+            after = []
+            for kind, graphdef in enumerate(graphdefs):
+                layer = first + turn.number * period + kind
+                layer_key = None if key is None else jax.random.fold_in(key, layer)
+                earlier_BMD = None if turn.earlier is None else turn.earlier[kind]
+                own = context._replace(carried=state.carried, first=layer == 0, earlier_BMD=earlier_BMD)
+                # `analysis.activations` and `analysis.breakdown` read the layers' numbers off this name.
+                with scope(f"blocks[{first + kind}::{period}]"):
+                    block = nnx.merge(graphdef, turn.values[kind])
+                    x, kept = block(state.x, context=own, layer=layer, key=layer_key)
+                penalty = state.penalty + jnp.asarray(kept.penalty, jnp.float32)
+                state = _State(x, penalty, self._kept(kept.carried))
+                after.append(kept.earlier_BMD)
+            return state, None if turn.earlier is None else jnp.stack(after)
+
+        turns = _Turn(jnp.arange(num_turns), values, earlier)
+        start = self._with_empty_carried(_State(x, jnp.float32(0), self._kept(context.carried)), body, turns)
+        state, after = self.layers(body, start, turns, num_turns)
+        return state.x, state.penalty, None if after is None else after.reshape(-1, *after.shape[2:])
+
+    def _split(self, first_turn: int, num_turns: int) -> tuple[Sequence[nnx.GraphDef], Any]:
+        """The structure of each kind, and the arrays of each with a leading axis of the turns that are run."""
+        graphdefs, values = zip(*(nnx.split(kind) for kind in self.kinds), strict=True)
+        all_turns, distinct = (n // len(self.kinds) for n in (self.num_layers, self.distinct))
+        if distinct < all_turns:
+            values = jax.tree.map(lambda a: a[jnp.arange(all_turns) % distinct], values)
+        if num_turns < all_turns:
+            values = jax.tree.map(lambda a: a[first_turn:][:num_turns], values)
+        return graphdefs, values
+
+    def _with_empty_carried(self, start: _State, body: Body, turns: _Turn) -> _State:
+        """With zeros where layers hand arrays on: a loop needs the same shapes from its start."""
+        if not self.carries:
+            return start
+        after, _ = jax.eval_shape(lambda turn: body(start, turn), jax.tree.map(lambda a: a[0], turns))
+        empty = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), after.carried)
+        given = {name: value for name, value in start.carried._asdict().items() if value is not None}
+        return start._replace(carried=empty._replace(**given))
+
+    def _kept(self, carried: Carried) -> Carried:
+        return Carried(**{name: getattr(carried, name) for name in self.carries})

@@ -1,0 +1,57 @@
+"""What takes the place of a norm and computes no statistics."""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+
+from transformer.core.parameters import ONES, ZEROS, Constant, Parameter
+from transformer.norms.norm import Norm
+
+
+@dataclass(frozen=True)
+class DyT(Norm):
+    """scale · tanh(αx) + bias, without statistics (dynamic tanh, Zhu et al. 2025, equation 1)."""
+
+    alpha: float = 0.5
+    """Initial value of α."""
+
+    def parameters(self, d_model):
+        return {
+            "alpha": Parameter((), Constant(self.alpha)),
+            "scale": Parameter((d_model,), ONES),
+            "bias": Parameter((d_model,), ZEROS),
+        }
+
+    def squash(self, x, params):
+        """The bounded function of x, before scale and bias."""
+        return jnp.tanh(params["alpha"] * x)
+
+    def __call__(self, x_BLD, params):
+        squashed = self.squash(x_BLD.astype(jnp.float32), params)
+        return (params["scale"] * squashed + params["bias"]).astype(x_BLD.dtype)
+
+
+@dataclass(frozen=True)
+class Derf(DyT):
+    """scale · erf(αx + s) + bias (Chen et al. 2025)."""
+
+    def parameters(self, d_model):
+        return super().parameters(d_model) | {"shift": Parameter((), ZEROS)}
+
+    def squash(self, x, params):
+        return jax.lax.erf(params["alpha"] * x + params["shift"])
+
+
+@dataclass(frozen=True)
+class Shift(Norm):
+    """x + c with one trained number c, initially 0, which stands before each matrix in Fixup (Zhang H. et al. 2019)."""
+
+    begins_as = "none"
+    bounds = False
+
+    def parameters(self, d_model):
+        return {"shift": Parameter((), ZEROS)}
+
+    def __call__(self, x_BLD, params):
+        return x_BLD + params["shift"].astype(x_BLD.dtype)

@@ -1,0 +1,67 @@
+"""Objectives of classifiers."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import jax.numpy as jnp
+
+from transformer.core.values import ConfigError
+from transformer.models.architectures import ClassifierConfig
+from transformer.objectives.objective import Objective, token_sums
+
+
+@dataclass(frozen=True)
+class Classification(Objective):
+    """Cross-entropy of a class. The batch holds `inputs`, `labels` (B,), and may hold `valid` (B, L)."""
+
+    name = "classification"
+    label_smoothing: float = 0.0
+    """Share of the target spread evenly over the classes, in [0, 1)."""
+    causal = None
+    needs = ClassifierConfig
+    per_token: ClassVar[bool] = False
+    """Whether every token has a class."""
+
+    def check(self, model):
+        super().check(model)
+        if model.pooling.per_token != self.per_token:
+            raise ConfigError(
+                f"model.pooling: {model.pooling} does not fit the objective {self}; token_classification takes none"
+            )
+
+    def limits(self, model):
+        inputs = {} if model.vocab_size is None else {"inputs": model.vocab_size}
+        return {"labels": model.num_classes, **inputs}
+
+    def chance(self, model):
+        return math.log(model.num_classes)
+
+    def labels(self, batch):
+        return batch["labels"][..., None]
+
+    def __call__(self, apply, params, batch, key):
+        valid = {"valid_BL": batch["valid"]} if "valid" in batch else {}
+        logits, penalty = self.answer(apply, params, batch["inputs"], key=key, **valid)
+        logits_BLC = logits if self.per_token else logits[:, None]
+        options = {"label_smoothing": self.label_smoothing}
+        return token_sums(logits_BLC, self.labels(batch), self._weights(batch), penalty, **options)
+
+
+@dataclass(frozen=True)
+class TokenClassification(Classification):
+    """Cross-entropy of the class of each token: sequence labelling.
+
+    The batch holds `inputs`, `labels` (B, L), and may hold `valid` (B, L) and `weights` (B, L) of the labels.
+    """
+
+    name = "token_classification"
+    per_token = True
+
+    def labels(self, batch):
+        return batch["labels"]
+
+    def _weights(self, batch):
+        if "weights" in batch or "valid" not in batch:
+            return super()._weights(batch)
+        return batch["valid"].astype(jnp.float32)

@@ -1,0 +1,184 @@
+"""Objectives: what is minimized, and what a batch has to hold for it.
+
+An objective returns sums over a batch, so that the caller alone decides what to divide by. Its
+batch is a dict of arrays; `weights` are 0 where a label is padding.
+"""
+
+import abc
+import dataclasses
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Self
+
+import jax
+import jax.numpy as jnp
+
+from transformer.core.values import ConfigError, Variant, check_not_negative
+from transformer.functional.losses import cross_entropy
+from transformer.functional.segment_memory import Earlier
+from transformer.models.architectures import ClassifierConfig, EncoderDecoderConfig, PatchConfig
+from transformer.models.config import ModelConfig
+
+Batch = dict[str, Any]
+
+
+_KINDS = (EncoderDecoderConfig, ClassifierConfig, PatchConfig, ModelConfig)
+
+
+class Sums(NamedTuple):
+    """Sums over a batch, float32."""
+
+    loss: Any
+    """(L,) loss at each position in nats (or squared error), summed over sequences."""
+    weight: Any
+    """(L,) number of real labels at each position."""
+    correct: Any
+    """() number of real labels to which the model gives the highest probability."""
+    exact: Any
+    """() number of sequences all of whose real labels are counted in `correct`."""
+    sequences: Any
+    """() number of sequences with a real label."""
+
+
+def summed(losses_BL, weights_BL, hits_BL) -> Sums:
+    wrong_B = ((1 - hits_BL) * weights_BL).sum(1) > 0
+    real_B = weights_BL.sum(1) > 0
+    return Sums(
+        (losses_BL * weights_BL).sum(0),
+        weights_BL.sum(0),
+        (hits_BL * weights_BL).sum(),
+        (real_B & ~wrong_B).sum().astype(jnp.float32),
+        real_B.sum().astype(jnp.float32),
+    )
+
+
+def token_sums(logits_BLV, labels_BL, weights_BL, penalty, **options) -> Sums:
+    losses_BL = cross_entropy(logits_BLV, labels_BL, **options) + penalty
+    return summed(losses_BL, weights_BL, (logits_BLV.argmax(-1) == labels_BL).astype(jnp.float32))
+
+
+def packing_of(batch: Batch) -> dict[str, Any]:
+    """Arguments for packed documents (which one an input token belongs to, and where in it) and for padding."""
+    more = {f"{name}_BL": batch[name][:, :-1] for name in ("segments", "positions") if name in batch}
+    return more | ({"valid_BL": batch["valid"]} if "valid" in batch else {})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Objective(Variant, abc.ABC):
+    """A function of the pure model, its parameters, a batch, and a key, which turns dropout on."""
+
+    auxiliary: float = 1.0
+    """Factor on losses of the layers, such as that for an unequal load of experts."""
+    causal: ClassVar[bool | None] = True
+    """Whether the model has to be causal; None: either."""
+    special: ClassVar[bool] = False
+    """Whether it needs the special tokens of a tokenizer."""
+    foresees: ClassVar[bool] = False
+    """Whether it trains the predictions of tokens beyond the next one."""
+    follows: ClassVar[bool] = False
+    """Whether batches may be consecutive segments of one text, with memory carried over (`following`)."""
+    selects: ClassVar[bool] = False
+    """Whether only some labels count; the n-gram reference counts all and is then not comparable."""
+    needs: ClassVar[type[ModelConfig]] = ModelConfig
+    """The kind of model: the first of `_KINDS` that its config is an instance of."""
+
+    def __post_init__(self):
+        smoothing = getattr(self, "label_smoothing", 0.0)
+        if not 0 <= smoothing < 1:
+            raise ConfigError(f"{self.name}.label_smoothing: {smoothing} is not in [0, 1)")
+        check_not_negative(self, *[name for name in ("z_loss", "auxiliary", "weight") if hasattr(self, name)])
+
+    def check(self, model: Any) -> None:
+        """Raise `ConfigError` where the model cannot have this objective."""
+        if next(kind for kind in _KINDS if isinstance(model, kind)) is not self.needs:
+            raise ConfigError(
+                f"objective: {self} needs the model of a {self.needs.__name__}, not of a {type(model).__name__}"
+            )
+        if bool(model.future_tokens) != self.foresees:
+            raise ConfigError(
+                f"model.future_tokens: {model.future_tokens} does not fit the objective {self}; multi_token trains them"
+            )
+        if model.memory_length is not None and not self.follows:
+            raise ConfigError(
+                f"model.memory_length: {model.memory_length}, but batches of the objective {self} do not follow each "
+                "other; use next_token"
+            )
+        if self.causal is not None and model.causal != self.causal:
+            kind = "a causal" if self.causal else "an encoder (causal=False), not a causal"
+            raise ConfigError(f"objective: {self} needs {kind} model")
+
+    @abc.abstractmethod
+    def labels(self, batch: Batch) -> Any:
+        """What is predicted, (…, L); its size is the number of tokens of the batch."""
+
+    @abc.abstractmethod
+    def __call__(self, apply: Callable[..., jax.Array], params: Any, batch: Batch, key: jax.Array | None) -> Sums: ...
+
+    def following(
+        self, apply: Callable[..., Any], params: Any, batch: Batch, key: jax.Array | None, earlier: Earlier | None
+    ) -> tuple[Sums, Earlier | None]:
+        """(sums of a batch, memory for the next one); the memory is None where the model keeps none."""
+        assert earlier is None
+        return self(apply, params, batch, key), None
+
+    def limits(self, model: Any) -> dict[str, int]:
+        """Number of ids, by the name of the array of the batch that holds them."""
+        return {"tokens": model.vocab_size}
+
+    def chance(self, model: Any) -> float:
+        """The loss of a uniform guess, in nats; a run that ends above it has diverged."""
+        return math.log(model.vocab_size)
+
+    def plain(self) -> Self:
+        """The objective of the evaluation, without smoothing and penalties."""
+        names = {f.name for f in dataclasses.fields(self)}
+        return dataclasses.replace(self, **{n: 0.0 for n in ("label_smoothing", "z_loss", "auxiliary") if n in names})
+
+    def answer(self, apply: Callable[..., Any], params: Any, *inputs: Any, **more: Any) -> tuple[jax.Array, Any]:
+        """(the model's output, `auxiliary` times the losses of its layers)."""
+        if not self.auxiliary:
+            return apply(params, *inputs, **more), 0.0
+        answer, penalty = apply(params, *inputs, with_penalty=True, **more)
+        return answer, self.auxiliary * penalty
+
+    def _weights(self, batch: Batch) -> jax.Array:
+        return batch["weights"] if "weights" in batch else jnp.ones(self.labels(batch).shape, jnp.float32)
+
+
+@dataclass(frozen=True)
+class NextToken(Objective):
+    """Cross-entropy of each token given those before it.
+
+    The batch holds `tokens` (B, L + 1), and may hold `weights` (B, L) of the labels, `valid` (B, L) of the
+    input tokens and, where documents are packed, `segments` and `positions` (B, L + 1).
+    """
+
+    name = "next_token"
+    label_smoothing: float = 0.0
+    """Share of the target spread evenly over the vocabulary, in [0, 1)."""
+    z_loss: float = 0.0
+    """Coefficient of log²Z, Z the softmax normalizer."""
+    follows = True
+
+    def labels(self, batch):
+        return batch["tokens"][..., 1:]
+
+    def __call__(self, apply, params, batch, key):
+        inputs, more = batch["tokens"][:, :-1], packing_of(batch) | self._mask(batch)
+        logits, penalty = self.answer(apply, params, inputs, key=key, **more)
+        return self._sums(logits, penalty, batch)
+
+    def following(self, apply, params, batch, key, earlier):
+        if earlier is None:
+            return super().following(apply, params, batch, key, earlier)
+        inputs = (batch["tokens"][:, :-1], earlier)
+        (logits, earlier), penalty = self.answer(apply, params, *inputs, method="follow", key=key)
+        return self._sums(logits, penalty, batch), earlier
+
+    def _sums(self, logits_BLV: jax.Array, penalty: Any, batch: Batch) -> Sums:
+        options = {"label_smoothing": self.label_smoothing, "z_loss": self.z_loss}
+        return token_sums(logits_BLV, self.labels(batch), self._weights(batch), penalty, **options)
+
+    def _mask(self, batch: Batch) -> dict[str, Any]:
+        return {}

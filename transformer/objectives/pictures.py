@@ -1,0 +1,63 @@
+"""The objective of a model that completes images."""
+
+import math
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+
+from transformer.core.values import ConfigError
+from transformer.models.architectures import PatchConfig
+from transformer.norms.norm import layer_norm
+from transformer.objectives.objective import Objective, summed
+
+
+@dataclass(frozen=True)
+class Reconstruction(Objective):
+    """Squared error of the pixels of hidden patches, or of all with rate 0 (SimMIM, Xie et al. 2021; MAE, He et al.).
+
+    The batch holds `inputs` (B, height, width, channels), and `targets` of the same shape where another image is to be
+    made of them. Without a key the same patches are always hidden.
+    """
+
+    name = "reconstruction"
+    rate: float = 0.5
+    """Share of patches that are hidden, rounded to a number of them."""
+    normalized: bool = False
+    """Whether pixels are predicted relative to mean and deviation of their patch (He et al. 2021, section 3)."""
+    causal = False
+    needs = PatchConfig
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not 0 <= self.rate <= 1:
+            raise ConfigError(f"reconstruction.rate: {self.rate} is not in [0, 1]")
+
+    def hide(self, batch_size: int, num_patches: int, key: jax.Array | None) -> jax.Array:
+        """The numbers of the hidden patches of each image, (B, hidden) int32."""
+        choice = jax.random.key(0) if key is None else jax.random.fold_in(key, 1)
+        order_BP = jnp.argsort(jax.random.uniform(choice, (batch_size, num_patches)), -1)
+        return order_BP[:, : round(self.rate * num_patches)]
+
+    def labels(self, batch):
+        return batch["inputs"].reshape(*batch["inputs"].shape[:-3], -1)
+
+    def limits(self, model):
+        return {}
+
+    def chance(self, model):
+        return math.inf
+
+    def __call__(self, apply, params, batch, key):
+        images = batch["inputs"]
+        targets_BPX = apply(params, batch.get("targets", images), method="patches")
+        if self.normalized:
+            targets_BPX = layer_norm(targets_BPX, eps=1e-6)
+        hidden_BH = self.hide(len(images), targets_BPX.shape[1], key)
+        more = {"hidden_BH": hidden_BH, "key": key, "method": "predict_patches"}
+        predicted_BPX, penalty = self.answer(apply, params, images, **more)
+        errors_BP = jnp.square(predicted_BPX - targets_BPX).mean(-1) + penalty
+        chosen_BP = jnp.full(errors_BP.shape, 0.0 if hidden_BH.size else 1.0)
+        chosen_BP = chosen_BP.at[jnp.arange(len(images))[:, None], hidden_BH].set(1.0)
+        weights_BP = chosen_BP * batch.get("weights", jnp.ones((len(images), 1)))
+        return summed(errors_BP, weights_BP, jnp.zeros(errors_BP.shape))

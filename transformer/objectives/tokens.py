@@ -1,0 +1,131 @@
+"""Objectives of language models besides the next token."""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+
+from transformer.core.values import ConfigError
+from transformer.functional.masks import Causal, Prefix
+from transformer.objectives.objective import Batch, NextToken, Objective, packing_of, token_sums
+
+
+def _there(batch: Batch, ahead: int) -> jax.Array:
+    """(B, L - ahead), 1 where the label `ahead` tokens after the next one is real and of the same document, else 0."""
+    size, length = batch["tokens"].shape
+    weights = batch["weights"][:, ahead:] if "weights" in batch else jnp.ones((size, length - 1 - ahead), jnp.float32)
+    if "segments" not in batch:
+        return weights
+    same = batch["segments"][:, : -1 - ahead] == batch["segments"][:, 1 + ahead :]
+    return weights * same.astype(jnp.float32)
+
+
+@dataclass(frozen=True)
+class MultiToken(NextToken):
+    """`next_token` plus `weight` times the mean cross-entropy of tokens after it (Gloeckle et al. 2024, equation 2).
+
+    The paper's loss is the plain sum, which `weight` equal to the number of further tokens gives. Counts
+    and the loss of an evaluation are those of the next token alone.
+    """
+
+    name = "multi_token"
+    weight: float = 1.0
+    """Factor on the mean loss of the further tokens."""
+    foresees = True
+    follows = False
+
+    def plain(self):
+        return NextToken(auxiliary=0.0)
+
+    def __call__(self, apply, params, batch, key):
+        inputs, more = batch["tokens"][:, :-1], packing_of(batch)
+        logits_ABLV, penalty = self.answer(apply, params, inputs, method="foresee", key=key, **more)
+        options = {"label_smoothing": self.label_smoothing, "z_loss": self.z_loss}
+        labels_BL, weights_BL = self.labels(batch), self._weights(batch)
+        sums = token_sums(logits_ABLV[0], labels_BL, weights_BL, penalty, **options)
+        for ahead, logits_BLV in enumerate(logits_ABLV[1:], 1):
+            there_BL = _there(batch, ahead)
+            later = token_sums(logits_BLV[:, :-ahead], labels_BL[:, ahead:], there_BL, 0.0, **options)
+            # Each position has the weight of its next token, so that all losses are divided by one number.
+            share = self.weight / (len(logits_ABLV) - 1)
+            sums = sums._replace(loss=sums.loss.at[:-ahead].add(share * later.loss))
+        return sums
+
+
+@dataclass(frozen=True)
+class PrefixToken(NextToken):
+    """`next_token` after a prefix whose tokens all see each other (Raffel et al. 2019, section 3.2.1)."""
+
+    name = "prefix_token"
+    share: float = 0.5
+    """Share of the sequence that is prefix, in [0, 1], unless the batch holds its length `prefix` (B,)."""
+    follows = False
+    selects = True
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not 0 <= self.share <= 1:
+            raise ConfigError(f"prefix_token.share: {self.share} is not in [0, 1]")
+
+    def _prefix(self, batch: Batch) -> jax.Array:
+        size, length = self.labels(batch).shape
+        return batch.get("prefix", jnp.full(size, int(self.share * length), jnp.int32))
+
+    def _weights(self, batch):
+        positions_BL = (
+            batch["positions"][:, 1:] if "positions" in batch else jnp.arange(1, self.labels(batch).shape[1] + 1)
+        )
+        rest_BL = positions_BL >= self._prefix(batch)[:, None]
+        return super()._weights(batch) * rest_BL.astype(jnp.float32)
+
+    def _mask(self, batch):
+        return {"mask": Causal() | Prefix(self._prefix(batch))}
+
+
+@dataclass(frozen=True)
+class MaskedToken(Objective):
+    """Cross-entropy of hidden tokens given all others (BERT, Devlin et al. 2018, section 3.1).
+
+    Of the chosen tokens a share is replaced by the mask token, a share by a random token, and the
+    rest is left as it is. The batch holds `tokens` (B, L + 1), the last of which is not read. Without a
+    key the same tokens are always chosen.
+    """
+
+    name = "masked_token"
+    rate: float = 0.15
+    """Share of tokens that are chosen."""
+    masked: float = 0.8
+    """Share of the chosen that is replaced by the mask token."""
+    random: float = 0.1
+    """Share of the chosen that is replaced by a random token."""
+    mask_token: int = 4
+    """Id of <mask>: 4 in every vocabulary with special tokens."""
+    causal = False
+    special = True
+    selects = True
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not 0 < self.rate <= 1 or self.masked < 0 or self.random < 0 or self.masked + self.random > 1:
+            raise ConfigError(f"masked_token: rate, or masked and random, are not shares in {self}")
+
+    def labels(self, batch):
+        return batch["tokens"][..., :-1]
+
+    def corrupt(self, tokens_BL: jax.Array, vocab_size: int, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """(tokens the model sees, which of them were chosen), both (B, L)."""
+        keys = jax.random.split(key, 3)
+        chosen_BL = jax.random.uniform(keys[0], tokens_BL.shape) < self.rate
+        share_BL = jax.random.uniform(keys[1], tokens_BL.shape)
+        other_BL = jax.random.randint(keys[2], tokens_BL.shape, 0, vocab_size, tokens_BL.dtype)
+        replaced_BL = jnp.where(share_BL < self.masked + self.random, other_BL, tokens_BL)
+        replaced_BL = jnp.where(share_BL < self.masked, jnp.asarray(self.mask_token, tokens_BL.dtype), replaced_BL)
+        return jnp.where(chosen_BL, replaced_BL, tokens_BL), chosen_BL
+
+    def __call__(self, apply, params, batch, key):
+        tokens = self.labels(batch)
+        vocab_size = jax.eval_shape(lambda t: apply(params, t), tokens).shape[-1]
+        choice = jax.random.key(0) if key is None else jax.random.fold_in(key, 1)
+        seen, chosen = self.corrupt(tokens, vocab_size, choice)
+        logits, penalty = self.answer(apply, params, seen, key=key, **packing_of(batch))
+        return token_sums(logits, tokens, self._weights(batch) * chosen.astype(jnp.float32), penalty)

@@ -1,0 +1,253 @@
+"""How a sublayer is connected to the residual stream: one algebra.
+
+    y = norm_out(a · x + b ⊙ norm_branch(f(norm_in(x))))
+
+Every placement defines which of the three norms exist and what a and b are. A connection may also keep
+several streams; then `start` makes them from the embedded tokens and `end` makes one vector from them.
+"""
+
+import abc
+import dataclasses
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from transformer.core.parameters import Parameter
+from transformer.core.values import Variant
+
+Function = Callable[[jax.Array], jax.Array]
+
+
+Norms = dict[str, Function]
+
+
+Params = dict[str, jax.Array]
+
+
+Stream = Any
+"""The residual stream: (B, L, D), or what `start` makes from it."""
+
+
+class Place(NamedTuple):
+    """The place of a connection in the stack."""
+
+    layer: int | jax.Array
+    """Number of the block from 0; an array where the blocks are scanned."""
+    num_layers: int
+    """Number of blocks in the stack."""
+    connection: int
+    """Number of the connection in its block from 0."""
+    connections: int
+    """Connections in a block."""
+
+
+class Residual(Variant, abc.ABC):
+    """A residual connection around a sublayer f."""
+
+    norms: ClassVar[tuple[str, ...]] = ()
+    """Which of "input", "branch" and "output" it normalizes."""
+    final_norm: ClassVar[bool] = False
+    """Whether the stream is normalized once more after the last layer."""
+    embedding_norm: ClassVar[bool] = False
+    """Whether the stream is normalized before the first layer."""
+    inner_norms: ClassVar[bool] = False
+    """Whether each sublayer normalizes what its output projection reads."""
+    streams: ClassVar[int] = 1
+    """Number of vectors per token in the stream."""
+    begins_silent: ClassVar[bool] = False
+    """Whether the initial factor on every branch is 0."""
+
+    @property
+    def plain(self) -> bool:
+        """Whether the stream is a single (B, L, D) array, as the embedded tokens are."""
+        return type(self).start is Residual.start
+
+    def shares_stream(self, other: "Residual") -> bool:
+        """Whether layers of both kinds fit in one stack: the same `start` and the same number of streams.
+
+        Equal numbers alone do not mean that the vectors have the same meaning.
+        """
+        return type(self).start is type(other).start and self.streams == other.streams
+
+    def of_encoder(self, encoder_layers: int, decoder_layers: int) -> "Residual":
+        """What takes its place in the encoder of an encoder-decoder."""
+        return self
+
+    def parameters(self, d_model: int) -> dict[str, Parameter]:
+        """The parameters it owns besides those of its norms, by name."""
+        return {}
+
+    def inner_gain(self, branches: int) -> float:
+        """The factor on initial values of the value projection and of the feed-forward sublayer's input projection.
+
+        `branches` is the number of residual branches in the stack.
+        """
+        return 1.0
+
+    def output_gain(self, branches: int) -> float | None:
+        """The factor on initial values of the output projections; None: as `scale_residual_init` says."""
+        return None
+
+    def embedding_gain(self, branches: int) -> float:
+        """The factor on initial values of token embeddings."""
+        return 1.0
+
+    def shared_parameters(self) -> dict[str, Parameter]:
+        """The parameters it owns once, for the end of the stack, by name."""
+        return {}
+
+    def start(self, x_BLD: jax.Array, num_layers: int) -> Stream:
+        """The stream before the first layer, from the embedded tokens."""
+        return x_BLD
+
+    def end(self, stream: Stream, final_norm: Function, params: Params) -> jax.Array:
+        """The states (B, L, D) after the last layer, from the stream and the `shared_parameters`."""
+        return final_norm(stream)
+
+    @abc.abstractmethod
+    def __call__(self, stream: Stream, f: Function, norms: Norms, params: Params, place: Place) -> Stream:
+        """The stream after the sublayer."""
+
+
+class Algebra(Residual):
+    """norm_out(a · x + b ⊙ norm_branch(f(norm_in(x)))); a subclass defines which norms exist, a and b."""
+
+    def a(self, place: Place) -> float:
+        """The factor on the stream."""
+        return 1.0
+
+    def b(self, params: Params, place: Place) -> float | jax.Array:
+        """The factor on the branch."""
+        return 1.0
+
+    def __call__(self, stream, f, norms, params, place):
+        branch = f(norms["input"](stream) if "input" in norms else stream)
+        branch = norms["branch"](branch) if "branch" in norms else branch
+        stream = times(self.a(place), stream) + times(self.b(params, place), branch)
+        return norms["output"](stream) if "output" in norms else stream
+
+
+def times(factor: float | jax.Array, x: jax.Array) -> jax.Array:
+    """factor · x in the dtype of `x`; a factor that is an array, such as a parameter, is multiplied in float32."""
+    if isinstance(factor, float):
+        return x if factor == 1.0 else x * jnp.asarray(factor, x.dtype)
+    return (x.astype(jnp.float32) * factor).astype(x.dtype)
+
+
+@dataclass(frozen=True)
+class PostNorm(Algebra):
+    """norm(x + f(x)) (Vaswani et al. 2017)."""
+
+    name = "post"
+    norms = ("output",)
+
+
+@dataclass(frozen=True)
+class PreNorm(Algebra):
+    """x + f(norm(x)), with a norm after the last layer (Baevski and Auli 2019; Xiong et al. 2020)."""
+
+    name = "pre"
+    norms = ("input",)
+    final_norm = True
+
+
+@dataclass(frozen=True)
+class ScaledPreNorm(PreNorm):
+    """`pre` with norms over √l in block l, so that deep layers keep their variance (Sun W. et al. 2025, equation 4)."""
+
+    name = "scaled_pre"
+
+    def __call__(self, stream, f, norms, params, place):
+        factor = jax.lax.rsqrt(jnp.asarray(place.layer + 1, jnp.float32))
+        return super().__call__(stream, f, {"input": lambda x: times(factor, norms["input"](x))}, params, place)
+
+
+@dataclass(frozen=True)
+class SandwichNorm(Algebra):
+    """x + norm(f(norm(x))), with a norm after the last layer (Ding et al. 2021, CogView)."""
+
+    name = "sandwich"
+    norms = ("input", "branch")
+    final_norm = True
+
+
+@dataclass(frozen=True)
+class PeriNorm(SandwichNorm):
+    """`sandwich` with a norm of the embedding (Kim J. et al. 2025)."""
+
+    name = "peri"
+    embedding_norm = True
+
+
+@dataclass(frozen=True)
+class BranchNorm(Algebra):
+    """x + norm(f(x)), with a norm after the last layer (Liu Z. et al. 2022, Swin V2; OLMo 2)."""
+
+    name = "branch"
+    norms = ("branch",)
+    final_norm = True
+
+
+@dataclass(frozen=True)
+class SubNorm(PreNorm):
+    """`pre` with a norm before the output projection of each sublayer too (Magneto, Wang H. et al. 2022b).
+
+    Initial values are times γ = √log n for n branches in the stack, which are 2N, or 3M in a decoder of M blocks that
+    attends to a source; in the encoder of N blocks beside it γ = √(⅓ log 3M log 2N) (figure 2).
+    """
+
+    name = "sub"
+    gain: float | None = None
+    """γ; None: as above."""
+    inner_norms = True
+
+    def of_encoder(self, encoder_layers, decoder_layers):
+        gain = math.sqrt(math.log(3 * decoder_layers) * math.log(2 * encoder_layers) / 3)
+        return dataclasses.replace(self, gain=gain if self.gain is None else self.gain)
+
+    def inner_gain(self, branches):
+        return math.sqrt(math.log(max(branches, 2))) if self.gain is None else self.gain
+
+    def output_gain(self, branches):
+        return self.inner_gain(branches)
+
+
+@dataclass(frozen=True)
+class NoNormResidual(Algebra):
+    """x + f(x), without any norm."""
+
+    name = "none"
+
+
+@dataclass(frozen=True)
+class DeepNorm(Algebra):
+    """norm(αx + f(x)), initial values times β (Wang H. et al. 2022, figure 2).
+
+    For N blocks of two sublayers α = (2N)^¼ and β = (8N)^-¼, of three (3N)^¼ and (12N)^-¼. In an encoder of N blocks
+    beside a decoder of M, α = 0.81 (N⁴M)^(1/16) and β = 0.87 (N⁴M)^(-1/16).
+    """
+
+    name = "deepnorm"
+    alpha: float | None = None
+    """α; None: as above."""
+    beta: float | None = None
+    """β; None: as above."""
+    norms = ("output",)
+
+    def of_encoder(self, encoder_layers, decoder_layers):
+        size = float(encoder_layers**4 * decoder_layers) ** (1 / 16)
+        alpha = 0.81 * size if self.alpha is None else self.alpha
+        return dataclasses.replace(self, alpha=alpha, beta=0.87 / size if self.beta is None else self.beta)
+
+    def a(self, place):
+        return float(place.connections * place.num_layers) ** 0.25 if self.alpha is None else self.alpha
+
+    def inner_gain(self, branches):
+        return (4 * branches) ** -0.25 if self.beta is None else self.beta
+
+    def output_gain(self, branches):
+        return self.inner_gain(branches)

@@ -1,0 +1,144 @@
+"""One training run: data, model, optimizer, and how long."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from transformer.core.values import ConfigError, check_fields, from_json, replace, to_json, to_json_as
+from transformer.models.config import ModelConfig
+from transformer.objectives.objective import NextToken, Objective
+from transformer.runs.data import DataConfig, TextConfig
+from transformer.runs.optimizer import OptimizerConfig
+
+COUNTS = (
+    "steps",
+    "batch_size",
+    "average_last",
+    "accumulation",
+    "steps_per_dispatch",
+    "evaluate_every",
+    "checkpoint_every",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """Everything that determines the numbers of a run, except the seed."""
+
+    model: ModelConfig = ModelConfig()
+    """The model."""
+    data: DataConfig = TextConfig()
+    """What it is trained on."""
+    optimizer: OptimizerConfig = OptimizerConfig()
+    """How it is trained."""
+    objective: Objective = NextToken()
+    """What is minimized."""
+    steps: int = 2000
+    """Updates of the parameters."""
+    batch_size: int = 12
+    """Sequences per step."""
+    average_last: int | None = None
+    """Evaluate the mean of the parameters over this many last steps; None: the final parameters."""
+    average_decay: float | None = None
+    """Share that the mean keeps at every step, in (0, 1): an exponential moving average, over `average_last` steps or
+    all; None: steps count alike."""
+    accumulation: int = 1
+    """Number of pieces in which a batch is computed, one after another; the gradient does not change."""
+    steps_per_dispatch: int = 10
+    """Steps per call of the compiled program."""
+    evaluate_every: int | None = None
+    """Steps between evaluations of the whole validation split; None: only at the end."""
+    checkpoint_every: int | None = None
+    """Steps between checkpoints; None: only at the end."""
+
+    def __post_init__(self):
+        check_fields(self, "")
+        for name in COUNTS:
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"{name}: {value} is not a positive number")
+        if self.batch_size % self.accumulation:
+            raise ConfigError(f"accumulation: batch_size {self.batch_size} is not a multiple of {self.accumulation}")
+        if self.average_decay is not None and not 0 < self.average_decay < 1:
+            raise ConfigError(f"average_decay: {self.average_decay} is not in (0, 1)")
+        if self.average_from is not None and self.optimizer.rule.averages:
+            name = "average_decay" if self.average_last is None else "average_last"
+            raise ConfigError(f"{name}: {self.optimizer.rule} is judged by a mean of its own; use None, or adamw")
+        self.objective.check(self.model)
+        if self.model.memory_length is not None and not self.data.follows:
+            raise ConfigError(
+                f"model.memory_length: {self.model.memory_length}, but rows of this data do not follow each other; "
+                "use one text without data.document_separator"
+            )
+
+    @property
+    def average_from(self) -> int | None:
+        """The first step whose resulting parameters are averaged; None: they are not."""
+        if self.average_last is None:
+            return None if self.average_decay is None else 0
+        return max(self.steps - self.average_last, 0)
+
+    def replace(self, changes: dict[str, Any] | None = None, **more: Any) -> Self:
+        """A copy with fields changed by dotted path: `replace({"model.norm": RMSNorm()}, steps=100)`."""
+        return replace(self, {**(changes or {}), **more})
+
+    def to_json(self) -> dict[str, Any]:
+        """The config as JSON data; a subclass of `RunConfig` is named in it."""
+        return to_json_as(RunConfig, self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        """The inverse of `to_json`; raises `ConfigError` where the data is no such config."""
+        return from_json(cls, data)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replica:
+    """The numbers in which runs of one compiled program may differ; None: the config's."""
+
+    seed: int = 0
+    """Determines initial values, dropout and the order of the data; in [0, 2³¹)."""
+    learning_rate: float | None = None
+    weight_decay: float | None = None
+    warmup_steps: int | None = None
+    initial_scale: float = 1.0
+    """Factor on every random initial value."""
+
+    def __post_init__(self):
+        if not 0 <= self.seed < 2**31:
+            raise ConfigError(f"seed: {self.seed} is not in [0, 2³¹)")
+        for name in ("learning_rate", "weight_decay", "warmup_steps", "initial_scale"):
+            value = getattr(self, name)
+            if value is not None and value < 0:
+                raise ConfigError(f"{name}: {value} is negative")
+
+    def filled(self, optimizer: OptimizerConfig) -> "Replica":
+        """The replica with the config's numbers where it has none of its own."""
+        names = ("learning_rate", "weight_decay", "warmup_steps")
+        return dataclasses.replace(self, **{n: getattr(optimizer, n) for n in names if getattr(self, n) is None})
+
+
+def grid(seeds: Iterable[int], learning_rates: Sequence[float] = ()) -> tuple[Replica, ...]:
+    """Every learning rate with every seed, all seeds of the first learning rate first.
+
+    Args:
+      seeds: an iterable of integers, such as `range(8)`.
+      learning_rates: a sequence of peak learning rates; empty: the config's.
+
+    Raises:
+      ConfigError: a seed or a learning rate is given twice.
+    """
+    seeds = list(seeds)
+    for name, values in (("seeds", seeds), ("learning_rates", learning_rates)):
+        if twice := [value for i, value in enumerate(values) if value in values[:i]]:
+            raise ConfigError(f"{name}: {twice[0]} is given twice")
+    return tuple(Replica(seed=s, learning_rate=lr) for lr in (learning_rates or (None,)) for s in seeds)
+
+
+def fingerprint(value: Any) -> str:
+    """sha256 of the canonical JSON of a config, a tuple of replicas, or plain JSON data; else raises TypeError."""
+    text = json.dumps(to_json(value), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()

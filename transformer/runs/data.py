@@ -1,0 +1,48 @@
+"""What a run trains on, and how a text becomes tokens."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from transformer.core.values import ConfigError
+from transformer.runs.tokenizers import Char, Tokenization
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    """What a run trains on; a subclass for each kind of data."""
+
+    @property
+    def follows(self) -> bool:
+        """Whether a batch can continue where the previous one ended."""
+        return False
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextConfig(DataConfig):
+    """A text and how it becomes tokens."""
+
+    path: str | None = None
+    """A UTF-8 text file; None: a text that comes with Python."""
+    embedded: Literal["topics", "sources"] = "topics"
+    """Without a path: the prose of Python's documentation (pydoc_data.topics), or the standard library's sources."""
+    tokenizer: Tokenization = Char()
+    """The tokenizer, which defines what a token is."""
+    document_separator: str | None = None
+    """Text between documents, which are then packed into rows and do not see each other; None: one text."""
+    validation_fraction: float = 0.1
+    """Share of the text, at its end, that is held out; in (0, 1)."""
+
+    @property
+    def follows(self):
+        return self.document_separator is None
+
+    def __post_init__(self):
+        check_fraction("validation_fraction", self.validation_fraction)
+        if self.document_separator == "":
+            raise ConfigError("data.document_separator: an empty text separates nothing")
+
+
+def check_fraction(name: str, value: float) -> None:
+    """Raise `ConfigError` where it is not between 0 and 1."""
+    if not 0 < value < 1:
+        raise ConfigError(f"data.{name}: {value} is not between 0 and 1")

@@ -1,0 +1,79 @@
+"""How devices share the work of a run, which changes its numbers by rounding only."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from transformer.core.values import ConfigError, Variant
+
+Axis = Literal["data", "model"]
+
+
+@dataclass(frozen=True)
+class Shard(Variant):
+    """Which axes of parameters are cut, by path: `shard('*query.kernel', axes=(None, 'model'))`."""
+
+    pattern: str = "*"
+    """Pattern of dotted paths, with `*` for anything."""
+    axes: tuple[Axis | None, ...] = ()
+    """Mesh axes over which the last axes of the array are cut, None for one that is not; earlier axes are whole."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeshConfig:
+    """Devices as replica × data × model."""
+
+    replica: int | None = None
+    """Groups of devices among which replicas are divided; None: as many as divide them evenly."""
+    data: int | None = None
+    """Devices among which a batch is divided; None: as many of the rest as divide it evenly."""
+    model: int = 1
+    """Devices among which each layer is divided: heads, feed-forward features, experts and the vocabulary."""
+    fully_sharded: bool = False
+    """Whether parameters and optimizer state are cut over `data` too, and gathered where they are needed."""
+    rules: tuple[Shard, ...] = ()
+    """Rules tried before the built-in tables; the first match wins."""
+
+    def __post_init__(self):
+        for name in ("replica", "data", "model"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"mesh.{name}: {value} is not a positive number")
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostsConfig:
+    """The processes of one run; by default this one alone."""
+
+    launcher: bool = False
+    """Whether to find the other processes through Slurm, Open MPI, Kubernetes or a TPU's environment."""
+    address: str | None = None
+    """host:port of the first process, without a launcher."""
+    count: int | None = None
+    """Number of processes."""
+    index: int | None = None
+    """Number of this process, from 0."""
+    patience: int = 300
+    """Seconds without a step, or without a sign of another process, after which this process ends."""
+
+    def __post_init__(self):
+        given = [value is not None for value in (self.address, self.count, self.index)]
+        if self.launcher and any(given):
+            raise ConfigError("hosts: give either --hosts.launcher or address, count and index")
+        if any(given) and not all(given):
+            raise ConfigError("hosts: address, count and index belong together")
+        if self.count is not None and self.index is not None and not 0 <= self.index < self.count:
+            raise ConfigError(f"hosts.index: {self.index} is not in [0, {self.count})")
+        if self.patience < 1:
+            raise ConfigError(f"hosts.patience: {self.patience} is not a positive number of seconds")
+
+    @property
+    def several(self) -> bool:
+        """Whether the run has other processes."""
+        return self.launcher or self.count is not None
+
+
+ALONE = HostsConfig()
+
+
+AUTOMATIC = MeshConfig()
+"""Divides replicas over the devices, then each batch over the devices that are left."""
