@@ -28,14 +28,14 @@ from experiments.study_command import budgets, run_study
 from transformer.activations.activation import GELU, GLU, Linear, ReLU, Sigmoid, SiLU, SquaredReLU
 
 ARMS = {
-    "gelu": {"model.activation": GELU()},
-    "relu": {"model.activation": ReLU()},
-    "squared relu": {"model.activation": SquaredReLU()},
-    "sigmoid": {"model.activation": Sigmoid()},
-    "swiglu": {"model.activation": GLU(gate=SiLU())},
-    "geglu": {"model.activation": GLU(gate=GELU())},
-    "bilinear": {"model.activation": GLU(gate=Linear())},
-    "linear": {"model.activation": Linear()},
+    "gelu": {"model.feed_forward.activation": GELU()},
+    "relu": {"model.feed_forward.activation": ReLU()},
+    "squared relu": {"model.feed_forward.activation": SquaredReLU()},
+    "sigmoid": {"model.feed_forward.activation": Sigmoid()},
+    "swiglu": {"model.feed_forward.activation": GLU(gate=SiLU())},
+    "geglu": {"model.feed_forward.activation": GLU(gate=GELU())},
+    "bilinear": {"model.feed_forward.activation": GLU(gate=Linear())},
+    "linear": {"model.feed_forward.activation": Linear()},
 }
 
 

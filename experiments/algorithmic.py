@@ -46,7 +46,7 @@ class Command(RunOptions):
     """Folder of the run."""
 
 
-_SMALL = ModelConfig(num_layers=2, d_model=96, num_heads=4, max_length=32)
+_SMALL = ModelConfig(num_layers=2, d_model=96, max_length=32)
 _FAST = OptimizerConfig(learning_rate=2e-3, warmup_steps=100)
 
 

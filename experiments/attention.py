@@ -33,8 +33,9 @@ from experiments.study_command import StudyCommand, budgets, run_parsed
 from transformer.core.parameters import Normal
 from transformer.data.algorithmic import AssociativeRecall
 from transformer.data.puzzles import AlgorithmicConfig
+from transformer.mixers.attention.head_norms import QKNorm
 from transformer.mixers.attention.heads import DifferentialHeads
-from transformer.mixers.attention.normalizers import LinearWeighting, SigmoidWeighting, SoftmaxOne
+from transformer.mixers.attention.normalizers import LinearNormalizer, SigmoidNormalizer, SoftmaxOne
 from transformer.mixers.attention.sparsity import SlidingWindow
 from transformer.norms.norm import RMSNorm
 from transformer.positions.absolute import Learned
@@ -42,13 +43,13 @@ from transformer.positions.rotary import RoPE
 
 ARMS = {
     "softmax": {},
-    "one key-value head": {"model.num_kv_heads": 1},
-    "window of 8": {"model.reach": SlidingWindow(8)},
-    "softmax one": {"model.weighting": SoftmaxOne()},
-    "sigmoid": {"model.weighting": SigmoidWeighting()},
-    "linear": {"model.weighting": LinearWeighting()},
-    "differential": {"model.heads": DifferentialHeads()},
-    "qk norm": {"model.qk_norm": RMSNorm()},
+    "one key-value head": {"model.mixer.num_kv_heads": 1},
+    "window of 8": {"model.mixer.sparsity": SlidingWindow(8)},
+    "softmax one": {"model.mixer.normalizer": SoftmaxOne()},
+    "sigmoid": {"model.mixer.normalizer": SigmoidNormalizer()},
+    "linear": {"model.mixer.normalizer": LinearNormalizer()},
+    "differential": {"model.mixer.heads": DifferentialHeads()},
+    "qk norm": {"model.mixer.parts": (QKNorm(RMSNorm()),)},
 }
 
 
@@ -66,8 +67,8 @@ def recall(command: StudyCommand) -> StudyCommand:
         "data": AlgorithmicConfig(task=AssociativeRecall(alphabet=32, sequence_length=32)),
         "model.max_length": 32,
         "model.position": Learned(),
-        "model.tie_embeddings": False,
-        "model.embedding_initializer": Normal(0.3),
+        "model.head.tied": False,
+        "model.embedding.initializer": Normal(0.3),
     }
     few = {"learning_rates": command.learning_rates[:2], "replicas": 4, "workdir": command.workdir / "recall"}
     return dataclasses.replace(command.replace(changes, steps=3 * command.steps, batch_size=32), **few)

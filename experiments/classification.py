@@ -13,7 +13,8 @@ import numpy as np
 from experiments import cli
 from experiments.run_command import RunOptions, conclude, load, mean_of, summarize, train_command
 from transformer.data.labelled import ClassificationRun, Labelled, LabelledConfig
-from transformer.models.architectures import ClassifierConfig
+from transformer.feed_forwards.feed_forward import FeedForward
+from transformer.models.classifier import ClassifierConfig
 from transformer.objectives.classes import Classification
 from transformer.objectives.objective import Objective
 from transformer.positions.rotary import RoPE
@@ -32,7 +33,7 @@ class Command(RunOptions):
     """Folder of the run."""
 
 
-_MODEL = ClassifierConfig(num_layers=3, d_model=96, num_heads=4, d_ff=192, max_length=48, position=RoPE())
+_MODEL = ClassifierConfig(num_layers=3, d_model=96, feed_forward=FeedForward(d_ff=192), max_length=48, position=RoPE())
 PRESETS = {
     "listops": Command(model=_MODEL, optimizer=OptimizerConfig(learning_rate=1e-3), batch_size=64, steps=3000),
     "texts": Command(model=_MODEL.replace(max_length=256, dropout=0.1), batch_size=32, steps=2000),

@@ -1,42 +1,58 @@
-"""Command lines for frozen dataclasses: variants in their text form, errors as one line with exit code 2."""
+"""Command lines for frozen dataclasses: variants in their text form, errors as one line with exit code 2.
 
+A flag names a field by its dotted path, also below a variant: `--model.mixer 'attention(num_heads=8)'` is
+`--model.mixer.num-heads 8` where the mixer is an attention already. What is not there is `none`.
+"""
+
+import ast
 import contextlib
 import dataclasses
+import functools
 import io
+import itertools
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import NoneType
-from typing import Any, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from transformer.core.values import ConfigError, Variant, item_of, nearest, to_text, variant_of
+from transformer.core.values import (
+    NONE,
+    ConfigError,
+    Variant,
+    allows_none,
+    item_of,
+    nearest,
+    replace,
+    to_text,
+    variant_of,
+)
 from transformer.training.checkpoint import CheckpointError
 from transformer.training.disk import EXIT_UNWRITABLE, WriteError
 from transformer.training.signals import EXIT_INTERRUPTED, Interrupted
 
 T = TypeVar("T")
 REGISTRY = ConstructorRegistry()
-UNSET = "unset"
 
 
 @REGISTRY.primitive_rule
 def _variant_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
-    """Reads a variant as one word, its text form, or as `unset` where it may be None."""
-    family, optional = variant_of(info.type), NoneType in get_args(info.type)
+    """Reads a variant as one word, its text form, or as `none` where it may be None."""
+    family, optional = variant_of(info.type), allows_none(info.type)
     if family is None:
         return None
 
     def parse(words: list[str]) -> Variant | None:
-        return None if optional and words[0] == UNSET else family.parse(words[0])
+        return None if optional and words[0] == NONE else family.parse(words[0])
 
     return PrimitiveConstructorSpec(
         nargs=1,
-        metavar="{" + ",".join([*sorted(family.variants()), *[UNSET] * optional]) + "}",
+        metavar="{" + ",".join([*sorted(family.variants()), *[NONE] * optional]) + "}",
         instance_from_str=parse,
         is_instance=lambda value: isinstance(value, family) or (optional and value is None),
-        str_from_instance=lambda value: [UNSET if value is None else to_text(value)],
+        str_from_instance=lambda value: [to_text(value)],
     )
 
 
@@ -50,35 +66,61 @@ def _optional_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
     kind = kinds[0]
     return PrimitiveConstructorSpec(
         nargs=1,
-        metavar=f"{kind.__name__.upper()}|none",
-        instance_from_str=lambda words: None if words[0].lower() == "none" else kind(words[0]),
+        metavar=f"{kind.__name__.upper()}|{NONE}",
+        instance_from_str=lambda words: None if words[0].lower() == NONE else kind(words[0]),
         is_instance=lambda value: value is None or type(value) is kind,
-        str_from_instance=lambda value: ["none" if value is None else str(value)],
+        str_from_instance=lambda value: [NONE if value is None else str(value)],
+    )
+
+
+@REGISTRY.primitive_rule
+def _optional_choice_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
+    """Reads a truth value, or one of several words, that may be None, which is written `none`."""
+    kinds = [kind for kind in get_args(info.type) if kind is not NoneType]
+    if len(kinds) != 1 or not allows_none(info.type):
+        return None
+    values = (True, False) if kinds[0] is bool else get_args(kinds[0]) if get_origin(kinds[0]) is Literal else ()
+    if not values:
+        return None
+    known = {str(value): value for value in values} | {NONE: None}
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="{" + ",".join(known) + "}",
+        choices=tuple(known),
+        instance_from_str=lambda words: known[words[0]],
+        is_instance=lambda value: value in known.values(),
+        str_from_instance=lambda value: [NONE if value is None else str(value)],
     )
 
 
 @REGISTRY.primitive_rule
 def _variants_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
-    """Reads several variants as one word each."""
+    """Reads several variants as one word each, or all of them as one word in brackets."""
     family = item_of(info.type)
     if family is None:
         return None
+
+    def parse(words: list[str]) -> tuple[Variant, ...]:
+        items = [_plain(word, info.type) for word in words]
+        texts = [text for item in items for text in (item if isinstance(item, tuple) else (item,))]
+        return tuple(family.parse(text) for text in texts)
+
     return PrimitiveConstructorSpec(
         nargs="*",
         metavar="[{" + ",".join(sorted(family.variants())) + "} ...]",
-        instance_from_str=lambda words: tuple(family.parse(word) for word in words),
+        instance_from_str=parse,
         is_instance=lambda value: isinstance(value, tuple) and all(isinstance(item, family) for item in value),
         str_from_instance=lambda value: [to_text(item) for item in value],
     )
 
 
-def parse(cls: type[T], presets: Mapping[str, T], arguments: list[str] | None = None, description: str = "") -> T:
+def parse(cls: type[T], presets: Mapping[str, T], arguments: Sequence[str] | None = None, description: str = "") -> T:
     """The command line as a value of `cls`; its first word may name a preset to start from.
 
     Raises:
       ConfigError: whatever is wrong with it, in one line.
     """
-    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
     default = next(iter(presets.values()))
     if arguments and not arguments[0].startswith("-"):
         name = arguments.pop(0)
@@ -90,15 +132,83 @@ def parse(cls: type[T], presets: Mapping[str, T], arguments: list[str] | None = 
         with contextlib.redirect_stderr(said):
             return tyro.cli(
                 cls,
-                args=arguments,
+                args=_fold(arguments, default),
                 default=default,
-                description=f"{description}\n\nA preset may come first: {', '.join(presets)}.",
+                description=f"{description}\n\nA preset may come first: {', '.join(presets)}. "
+                "Flags also reach into a choice: --model.norm.eps 1e-6.",
                 registry=REGISTRY,
             )
     except SystemExit as stop:
         if stop.code == 0:
             raise
         raise ConfigError(_one_line(said.getvalue())) from None
+
+
+def _fold(arguments: Sequence[str], default: Any) -> list[str]:
+    """The command line with one flag for each variant, which has the values of all flags that go below it.
+
+    tyro cannot know them: which fields there are depends on the variant. `default` is the config to start from.
+
+    Raises:
+      ConfigError: such a flag has no value, or a dotted path names no field.
+    """
+    rest, words = [], list(arguments)
+    texts: dict[str, dict[str, str]] = {}
+    while words:
+        word = words.pop(0)
+        flag, equals, text = word.partition("=")
+        path = flag[2:].replace("-", "_") if flag.startswith("--") else ""
+        starts = itertools.accumulate(path.split("."), "{}.{}".format)
+        root = next((start for start in starts if _holds_variants(_declared(default, start))), None)
+        if root is None or (root == path and item_of(_declared(default, root))):
+            if "." in path and _declared(default, path.replace(".no_", ".")) is None:
+                replace(default, {path: None})  # refuses it, with the nearest name
+            rest.append(word)
+            continue
+        if not equals and (not words or words[0].startswith("--")):
+            raise ConfigError(f"{path}: no value is given")
+        texts.setdefault(root, {})[path] = text if equals else words.pop(0)
+    return rest + [word for root, own in texts.items() for word in (f"--{root}", to_text(_chosen(default, root, own)))]
+
+
+def _chosen(default: Any, root: str, texts: Mapping[str, str]) -> Any:
+    """The default's value at the path `root` with changes by path in text form; what is above is made first."""
+    names, declared = root.split("."), _declared(default, root)
+    held = functools.reduce(getattr, names, default)
+    for name in reversed(names):  # alone: the rest of the config may not fit it yet
+        held = dataclasses.make_dataclass("Flags", [(name, declared)])(held)
+        declared = type(held)
+    for depth in sorted({path.count(".") for path in texts}):
+        own = {path: text for path, text in texts.items() if path.count(".") == depth}
+        held = replace(held, {path: _plain(text, _declared(held, path)) for path, text in own.items()})
+    return functools.reduce(getattr, names, held)
+
+
+def _declared(config: Any, path: str) -> Any:
+    """The type of the field that a dotted path names; None: there is none."""
+    head, _, rest = path.partition(".")
+    if not dataclasses.is_dataclass(config) or head not in {f.name for f in dataclasses.fields(config)}:
+        return None
+    return _declared(getattr(config, head), rest) if rest else get_type_hints(type(config))[head]
+
+
+def _holds_variants(declared: Any) -> bool:
+    return variant_of(declared) is not None or item_of(declared) is not None
+
+
+def _plain(text: str, declared: Any) -> Any:
+    """A text as what `replace` takes for a field of this type, which reads variants and words itself."""
+    if text == NONE and allows_none(declared):
+        return None
+    if variant_of(declared) is not None or str in (declared, *get_args(declared)):
+        return text
+    try:
+        node = ast.parse(text.strip(), mode="eval").body
+        if isinstance(node, ast.Tuple | ast.List):
+            return tuple(_plain(ast.unparse(item), (*get_args(declared), None)[0]) for item in node.elts)
+        return ast.literal_eval(node)
+    except (SyntaxError, ValueError, TypeError):
+        return text
 
 
 def _one_line(box: str) -> str:

@@ -29,12 +29,10 @@ from transformer.core.modules import Params
 from transformer.core.values import ConfigError
 from transformer.data.dataset import reference
 from transformer.data.labelled import ClassificationRun, LabelledConfig
-from transformer.mixers.attention.normalizers import PlainScore
-from transformer.models.architectures import ClassifierConfig
 from transformer.models.build import pure_model
+from transformer.models.classifier import ClassifierConfig
 from transformer.models.config import ModelConfig
 from transformer.models.pooling import MeanPooling
-from transformer.models.readouts import PlainReadout
 from transformer.objectives.classes import Classification
 from transformer.objectives.objective import Objective
 from transformer.pretrained.names import flat
@@ -105,7 +103,7 @@ def of_classes(published: ModelConfig, folder: str) -> Classes:
     if type(published) not in (ModelConfig, ClassifierConfig):
         raise ConfigError(f"from: {folder} is a {type(published).__name__}, no model of tokens alone")
     fields = {f.name: getattr(published, f.name) for f in dataclasses.fields(ModelConfig)}
-    fields |= {"readout": PlainReadout(), "output_bias": False, "logit_score": PlainScore()}
+    fields["head"] = dataclasses.replace(published.head, transform=None, bias=False, score_mod=None)
     pooling = published.pooling if isinstance(published, ClassifierConfig) else MeanPooling()
     data = LabelledConfig(tokenizer=tokenizer(folder, Word()))
     return Classes(from_=folder, model=ClassifierConfig(**fields, pooling=pooling), data=data, **HOW)

@@ -54,15 +54,15 @@ from transformer.study.probes import BeforeTraining, SaturatedRows
 from transformer.study.report import ArmReport, Report
 from transformer.study.statistics import share_interval
 
-ARMS = {f"{count} head{'s' * (count > 1)}": {"model.num_heads": count} for count in (1, 2, 4, 8)}
+ARMS = {f"{count} head{'s' * (count > 1)}": {"model.mixer.num_heads": count} for count in (1, 2, 4, 8)}
 PROBES = (BeforeTraining(SaturatedRows()),)
 FAILED = 0.2
 """Loss above which a seed has failed, in nats per answer."""
 TASK = {
     "data": AlgorithmicConfig(task=AssociativeRecall(alphabet=16, sequence_length=16, pairs=2)),
     "model.max_length": 16,
-    "model.tie_embeddings": False,
-    "model.embedding_initializer": Normal(0.3),
+    "model.head.tied": False,
+    "model.embedding.initializer": Normal(0.3),
 }
 
 

@@ -16,8 +16,9 @@ from experiments import cli
 from experiments.run_command import RunOptions, conclude, load, mean_of, summarize, train_command
 from transformer.data.labelled import Labelled
 from transformer.data.tagged import TaggedConfig, TaggingRun
-from transformer.models.architectures import ClassifierConfig
-from transformer.models.pooling import NoPooling
+from transformer.feed_forwards.feed_forward import FeedForward
+from transformer.models.classifier import ClassifierConfig
+from transformer.models.pooling import PerToken
 from transformer.objectives.classes import TokenClassification
 from transformer.objectives.objective import Objective
 from transformer.positions.rotary import RoPE
@@ -29,7 +30,7 @@ EXAMPLES = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Command(RunOptions):
-    model: ClassifierConfig = ClassifierConfig(pooling=NoPooling())
+    model: ClassifierConfig = ClassifierConfig(pooling=PerToken())
     data: TaggedConfig = TaggedConfig()
     objective: Objective = TokenClassification()
     workdir: Path = Path("results/labelling")
@@ -37,7 +38,7 @@ class Command(RunOptions):
 
 
 _MODEL = ClassifierConfig(
-    num_layers=3, d_model=96, num_heads=4, d_ff=192, max_length=48, position=RoPE(), pooling=NoPooling()
+    num_layers=3, d_model=96, feed_forward=FeedForward(d_ff=192), max_length=48, position=RoPE(), pooling=PerToken()
 )
 PRESETS = {
     "listops": Command(model=_MODEL, optimizer=OptimizerConfig(learning_rate=1e-3), batch_size=64, steps=3000),

@@ -90,10 +90,10 @@ def sliding_window_loss(trained: Outcome, corpus: Corpus, stride: int) -> float 
 def continue_prompt(trained: Outcome, corpus: Corpus, prompt: np.ndarray, command: Command) -> str:
     """The prompt with its continuation by the best replica, window after window where positions end."""
     model, tokens, apply, params = trained.config.model, prompt, trained.apply, trained.params()
-    key = jax.random.key(command.seed)
+    anywhere, key = model.position is None or model.position.extrapolates, jax.random.key(command.seed)
     while (missing := len(prompt) + command.sample_tokens - len(tokens)) > 0:
-        room = missing if model.position.extrapolates else max(1, model.max_length // 2)
-        context = tokens if model.position.extrapolates else tokens[-(model.max_length - room + 1) :]
+        room = missing if anywhere else max(1, model.max_length // 2)
+        context = tokens if anywhere else tokens[-(model.max_length - room + 1) :]
         key, draw = jax.random.split(key)
         new = generate(apply, params, jnp.asarray(context[None]), num_tokens=room, strategy=command.decoding, key=draw)
         tokens = np.concatenate([tokens, np.asarray(new.tokens_BT[0, :missing])])

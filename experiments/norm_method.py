@@ -27,7 +27,7 @@ number of steps, contrary to the paper.
 
 from experiments import cli
 from experiments.study_command import budgets, run_study
-from transformer.norms.norm import LayerNorm, NoNorm, RMSNorm
+from transformer.norms.norm import LayerNorm, RMSNorm
 from transformer.norms.scale_norm import ScaleNorm
 from transformer.norms.without_statistics import DyT
 
@@ -38,8 +38,8 @@ ARMS = {
     "rmsnorm": {"model.norm": RMSNorm()},
     "scalenorm": {"model.norm": ScaleNorm()},
     "dyt": {"model.norm": DyT()},
-    "dyt, embeddings √d": {"model.norm": DyT(), "model.scale_embeddings": True},
-    "none": {"model.norm": NoNorm()},
+    "dyt, embeddings √d": {"model.norm": DyT(), "model.embedding.scaled": True},
+    "none": {"model.norm": None},
 }
 
 

@@ -26,16 +26,15 @@ stays as good. Sinusoids of unit size drown embeddings of standard deviation 0.0
 from experiments import cli
 from experiments.study_command import budgets, run_study
 from transformer.positions.absolute import Learned, Sinusoidal
-from transformer.positions.position import NoPosition
 from transformer.positions.relative import ALiBi, T5Bias
 from transformer.positions.rotary import RoPE
 from transformer.study.probes import LongerText
 
 ARMS = {
     "learned": {"model.position": Learned()},
-    "none": {"model.position": NoPosition()},
+    "none": {"model.position": None},
     "sinusoidal": {"model.position": Sinusoidal()},
-    "sinusoidal, embeddings √d": {"model.position": Sinusoidal(), "model.scale_embeddings": True},
+    "sinusoidal, embeddings √d": {"model.position": Sinusoidal(), "model.embedding.scaled": True},
     "rope": {"model.position": RoPE()},
     "alibi": {"model.position": ALiBi()},
     "t5 bias": {"model.position": T5Bias()},

@@ -38,23 +38,23 @@ import dataclasses
 from experiments import cli
 from experiments.study_command import StudyCommand, budgets, run_parsed
 from transformer.core.parameters import FanIn, Normal
-from transformer.mixers.attention.projections import ConstantScale, InverseRootScale, InverseScale, LearnedScale
+from transformer.mixers.attention.projections import ConstantScale, InverseScale, LearnedScale
 from transformer.positions.rotary import RoPE
 from transformer.study.probes import BeforeTraining, QueryKeyGradient, SaturatedRows
 
 ARMS = {
-    "one over root d": {"model.scale": InverseRootScale()},
-    "none": {"model.scale": ConstantScale(1.0)},
-    "one over d": {"model.scale": InverseScale()},
-    "learned": {"model.scale": LearnedScale()},
+    "one over root d": {"model.mixer.scale": None},
+    "none": {"model.mixer.scale": ConstantScale(1.0)},
+    "one over d": {"model.mixer.scale": InverseScale()},
+    "learned": {"model.mixer.scale": LearnedScale()},
 }
 PROBES = (BeforeTraining(SaturatedRows()), BeforeTraining(QueryKeyGradient()), SaturatedRows())
 
 
 def main() -> None:
-    base = {"model.position": RoPE(), "model.head_dim": 128, "model.initializer": FanIn()}
+    base = {"model.position": RoPE(), "model.mixer.head_dim": 128, "model.initializer": FanIn()}
     presets = {name: command.replace(base) for name, command in budgets("scaling_by_sqrt_d").items()}
-    presets["laptop"] = presets["laptop"].replace({"model.num_heads": 2})
+    presets["laptop"] = presets["laptop"].replace({"model.mixer.num_heads": 2})
     command = cli.parse(StudyCommand, presets, description=__doc__ or "")
     run_parsed("scaling, variance 1", ARMS, command, PROBES)
     run_parsed("scaling, small matrices", ARMS, small(command), PROBES)

@@ -14,8 +14,9 @@ from experiments import cli
 from experiments.run_command import RunOptions, conclude, load, mean_of, summarize, train_command
 from transformer.data.spans import SpanConfig, SpanRun, Spans
 from transformer.data.tokenizers import END, START
+from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.inference.generate import generate
-from transformer.models.architectures import EncoderDecoderConfig
+from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.objectives.objective import Objective
 from transformer.objectives.pairs import SequenceToSequence
 from transformer.positions.rotary import RoPE
@@ -35,7 +36,7 @@ class Command(RunOptions):
 
 
 _MODEL = EncoderDecoderConfig(
-    num_layers=2, d_model=96, num_heads=4, d_ff=192, position=RoPE(), max_length=32, max_source_length=96,
+    num_layers=2, d_model=96, feed_forward=FeedForward(d_ff=192), position=RoPE(), max_length=32, max_source_length=96,
     share_embeddings=True,
 )  # fmt: skip
 PRESETS = {"tiny": Command(model=_MODEL, optimizer=OptimizerConfig(learning_rate=2e-3), batch_size=32, steps=2000)}

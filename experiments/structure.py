@@ -41,8 +41,8 @@ from typing import Any
 
 from experiments import cli
 from experiments.study_command import StudyCommand, budgets, run_parsed
-from transformer.feed_forwards.feed_forward import TopKExperts
-from transformer.models.blocks import AttentionOnly, FeedForwardOnly, Macaron, Parallel
+from transformer.feed_forwards.experts import TopKExperts
+from transformer.models.blocks import Macaron, Parallel
 
 ARMS: dict[str, dict[str, Any]] = {
     "sequential": {},
@@ -52,8 +52,8 @@ ARMS: dict[str, dict[str, Any]] = {
     "twice as deep": {"model.num_layers": 4},
 }
 ALONE: dict[str, dict[str, Any]] = {
-    "attention only": {"model.block": AttentionOnly()},
-    "feed-forward only": {"model.block": FeedForwardOnly()},
+    "attention only": {"model.feed_forward": None},
+    "feed-forward only": {"model.mixer": None},
 }
 
 

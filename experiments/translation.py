@@ -36,11 +36,14 @@ from transformer.core.modules import Apply, Params
 from transformer.core.parameters import Normal, Xavier
 from transformer.data.pairs import Pairs, PairsConfig, TranslationRun
 from transformer.data.tokenizers import END, START
+from transformer.embeddings.embedding import Embedding
+from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.inference.generate import generate
 from transformer.inference.strategies import Strategy
 from transformer.inference.tokenwise import Greedy
-from transformer.models.architectures import EncoderDecoderConfig
+from transformer.mixers.attention.attention import Attention
 from transformer.models.build import pure_model
+from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.objectives.objective import Objective
 from transformer.objectives.pairs import SequenceToSequence
 from transformer.positions.absolute import Sinusoidal
@@ -77,8 +80,8 @@ class Command(RunOptions):
 
 SCAN = Command(
     model=EncoderDecoderConfig(
-        num_layers=2, d_model=96, num_heads=4, d_ff=192, position=RoPE(), initializer=Xavier(), max_length=50,
-        max_source_length=10,
+        num_layers=2, d_model=96, feed_forward=FeedForward(d_ff=192), position=RoPE(), initializer=Xavier(),
+        max_length=50, max_source_length=10,
     ),
     optimizer=OptimizerConfig(learning_rate=1e-3, warmup_steps=200, weight_decay=0.01, schedule=Cosine(final=0.02)),
     batch_size=64,
@@ -87,10 +90,11 @@ SCAN = Command(
 )  # fmt: skip
 MULTI30K_TINY = Command(
     model=EncoderDecoderConfig(
-        num_layers=4, d_model=128, num_heads=4, d_ff=256, residual=PostNorm(), activation=ReLU(),
-        position=Sinusoidal(), max_length=256, max_source_length=256, share_embeddings=True, dropout=0.3,
-        scale_embeddings=True, feed_forward_bias=True, attention_bias=("query", "key", "value", "out"),
-        initializer=Xavier(), embedding_initializer=Normal(128**-0.5), scale_residual_init=False,
+        num_layers=4, d_model=128, max_length=256, max_source_length=256, dropout=0.3,
+        mixer=Attention(bias=("query", "key", "value", "out")), residual=PostNorm(), position=Sinusoidal(),
+        feed_forward=FeedForward(d_ff=256, activation=ReLU(), bias=True),
+        embedding=Embedding(scaled=True, initializer=Normal(128**-0.5)), share_embeddings=True,
+        initializer=Xavier(), scale_residual_init=False,
     ),
     data=PairsConfig(tokenizer=Word(), shared_vocabulary=True, batch_tokens=8000, buckets=8),
     optimizer=OptimizerConfig(

@@ -24,7 +24,8 @@ from experiments import cli
 from experiments.run_command import RunOptions, conclude, load, mean_of, summarize, train_command
 from transformer.core.parameters import Xavier
 from transformer.data.pictures import ImageConfig, Pictures, ReconstructionRun, VisionRun
-from transformer.models.architectures import AutoencoderConfig, PatchConfig, VisionConfig
+from transformer.feed_forwards.feed_forward import FeedForward
+from transformer.models.images import AutoencoderConfig, PatchConfig, VisionConfig
 from transformer.objectives.classes import Classification
 from transformer.objectives.objective import Objective
 from transformer.objectives.pictures import Reconstruction
@@ -53,7 +54,12 @@ class Reconstruct(RunOptions):
     """Folder of the run."""
 
 
-_SIZES: dict[str, Any] = {"num_layers": 4, "d_model": 64, "num_heads": 4, "d_ff": 128, "initializer": Xavier()}
+_SIZES: dict[str, Any] = {
+    "num_layers": 4,
+    "d_model": 64,
+    "feed_forward": FeedForward(d_ff=128),
+    "initializer": Xavier(),
+}
 _DIGITS: dict[str, Any] = {
     "data": ImageConfig(shift=1, rotation=12, scaling=0.12),
     "optimizer": OptimizerConfig(learning_rate=2e-3, weight_decay=0.1),

@@ -33,7 +33,7 @@ import numpy as np
 
 import transformer as T
 from transformer.core import runtime
-from transformer.functional.losses import cross_entropy
+from transformer.objectives.objective import cross_entropy
 from transformer.study.statistics import mean_interval
 from transformer.training.program import make_program
 

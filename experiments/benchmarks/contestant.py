@@ -70,8 +70,10 @@ def x_transformers(config: RunConfig) -> Work:
     from experiments.benchmarks.torch_gpt import adamw, train_step
 
     m = config.model
+    assert m.attention is not None
+    H, _, K, _ = m.attention.sizes(m)
     torch.manual_seed(0)
-    layers = Decoder(dim=m.d_model, depth=m.num_layers, heads=m.num_heads, attn_dim_head=m.head_size, attn_flash=True)
+    layers = Decoder(dim=m.d_model, depth=m.num_layers, heads=H, attn_dim_head=K, attn_flash=True)
     model = TransformerWrapper(
         num_tokens=m.vocab_size, max_seq_len=m.max_length, attn_layers=layers, tie_embedding=True
     )

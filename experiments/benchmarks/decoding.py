@@ -34,7 +34,11 @@ def ours(d_model: int, num_layers: int, num_heads: int, batch: int) -> dict[str,
     import transformer as T  # noqa: N812
 
     config = T.ModelConfig(
-        vocab_size=VOCAB, max_length=TOKENS + 1, num_layers=num_layers, d_model=d_model, num_heads=num_heads
+        vocab_size=VOCAB,
+        max_length=TOKENS + 1,
+        num_layers=num_layers,
+        d_model=d_model,
+        mixer=T.Attention(num_heads=num_heads),
     )
     params, apply = T.split(T.LanguageModel(config, key=jax.random.key(0)))
     prompt = jnp.ones((batch, 1), jnp.int32)
@@ -73,10 +77,9 @@ def our_beams(d_model: int, num_layers: int, num_heads: int, batch: int) -> dict
         max_source_length=SOURCE,
         num_layers=num_layers,
         d_model=d_model,
-        num_heads=num_heads,
+        mixer=T.Attention(num_heads=num_heads, bias=("query", "key", "value", "out")),
+        feed_forward=T.FeedForward(bias=True),
         residual=T.PostNorm(),
-        attention_bias=("query", "key", "value", "out"),
-        feed_forward_bias=True,
     )
     params, apply = T.split(T.EncoderDecoder(config, key=jax.random.key(0)))
     start, source = jnp.ones((batch, 1), jnp.int32), jnp.ones((batch, SOURCE), jnp.int32)

@@ -17,7 +17,8 @@ from torch.nn import functional as F  # noqa: N812
 
 from experiments.benchmarks.torch_gpt import GPT, adamw, train_step
 from transformer.core import runtime
-from transformer.data.corpus import Batches, Corpus, load_corpus, whole_split, with_vocabulary
+from transformer.data.corpus import Corpus, load_corpus, whole_split
+from transformer.data.dataset import Batches
 from transformer.data.ngram import ngram_loss, usual_order
 from transformer.runs.config import RunConfig, grid
 from transformer.runs.presets import PRESETS
@@ -54,7 +55,7 @@ def main() -> None:
     runtime.start()
     config = PRESETS["nanogpt-cpu"].replace({"data.path": arguments.data})
     corpus = load_corpus(config.data)
-    config = with_vocabulary(config, corpus)
+    config = corpus.complete(config)
     replicas = grid(range(arguments.seeds))
     outcome = train(config, replicas, corpus, arguments.workdir / "ours", when_not_empty="resume")
     ours = outcome.validation_loss

@@ -15,11 +15,11 @@ from experiments.benchmarks.interleave import spread
 FIRST_STEP = """
 import sys
 from pathlib import Path
-from transformer import runtime
+from transformer.core import runtime
 runtime.start(cache=Path(sys.argv[1]))
 import jax
 from experiments.benchmarks.contestant import random_tokens, recipe
-from transformer.config.run import grid
+from transformer.runs.config import grid
 from transformer.training.program import make_program
 config = recipe().replace(steps_per_dispatch=1)
 program = make_program(config, grid([0]))

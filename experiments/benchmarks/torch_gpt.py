@@ -38,9 +38,11 @@ class GPT(nn.Module):
         super().__init__()
         model = config.model
         assert model.vocab_size is not None
+        assert model.attention is not None
         self.tokens = nn.Embedding(model.vocab_size, model.d_model)
         self.positions = nn.Embedding(model.max_length, model.d_model)
-        self.blocks = nn.ModuleList(Block(model.d_model, model.num_heads) for _ in range(model.num_layers))
+        heads = model.attention.num_heads
+        self.blocks = nn.ModuleList(Block(model.d_model, heads) for _ in range(model.num_layers))
         self.norm = nn.LayerNorm(model.d_model, bias=False)
         for name, parameter in self.named_parameters():
             if parameter.ndim == 2:

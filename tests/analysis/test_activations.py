@@ -2,6 +2,7 @@
 
 import functools
 import re
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -10,14 +11,13 @@ import pytest
 
 from transformer.analysis import activations
 from transformer.analysis.activations import activation_names, intervene, run_with_cache, stacked
-from transformer.core import names
 from transformer.core.values import ConfigError
+from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.mixers.attention.backends import Chunked
-from transformer.models.architectures import EncoderDecoderConfig
-from transformer.models.blocks import AttentionOnly, Sequential
 from transformer.models.downsampling import Hourglass
-from transformer.models.layers import Scanned, Unrolled
-from transformer.models.pattern import Pattern
+from transformer.models.encoder_decoder import EncoderDecoderConfig
+from transformer.models.pattern import Alternate
+from transformer.models.stack import Scanned, Unrolled
 from transformer.residuals.residual import PreNorm
 from transformer.testing.subject import Subject, compiled, shaken, small, tokens_of
 
@@ -105,8 +105,8 @@ def test_activations_fit_together():
 
 @pytest.mark.parametrize("layers", LAYERS)
 def test_layers_of_several_kinds_keep_their_numbers(layers):
-    pattern = Pattern(block=(AttentionOnly(), Sequential(), AttentionOnly()))
-    own = subject(layers=LAYERS[layers], pattern=pattern, num_layers=6)
+    pattern = Alternate("feed_forward", (None, FeedForward(d_ff=24), None))
+    own = subject(layers=LAYERS[layers], pattern=(pattern,), num_layers=6)
     shapes = activation_names(own.apply, own.params, TOKENS)
     assert [name for name in shapes if name.endswith("feed_forward.out")] == [
         "blocks.1.feed_forward.out",
@@ -119,7 +119,7 @@ def test_layers_of_several_kinds_keep_their_numbers(layers):
 
 @pytest.mark.parametrize("layers", LAYERS)
 def test_layers_between_see_fewer_vectors_and_keep_their_numbers(layers):
-    own = subject(layers=LAYERS[layers], resolution=Hourglass(), num_layers=4)
+    own = subject(layers=LAYERS[layers], downsampling=Hourglass(), num_layers=4)
     shapes = activation_names(own.apply, own.params, TOKENS)
     streams = {name: value.shape[1] for name, value in shapes.items() if name.endswith("resid_post")}
     assert list(streams.items()) == [(f"blocks.{i}.resid_post", length) for i, length in enumerate((8, 4, 4, 8))]
@@ -203,7 +203,9 @@ def test_a_cached_step_has_names_too():
 def test_names_cost_nothing(layers, monkeypatch):
     own = subject(layers=LAYERS[layers], residual=PreNorm())
     with_names = _program(own)
-    monkeypatch.setattr(names, "checkpoint_name", lambda x, name: x)
+    for name, module in list(sys.modules.items()):
+        if name.startswith("transformer.") and "checkpoint_name" in vars(module):
+            monkeypatch.setattr(module, "checkpoint_name", lambda x, name: x)
     jax.clear_caches()
     assert _program(own) == with_names
 
@@ -230,7 +232,7 @@ def test_errors():
         intervene(own.apply, {"blocks.0.attention.z": lambda x: x[:, 0, 0, 0]})(own.params, TOKENS)
     with pytest.raises(ConfigError, match="no activation is named 'blocks"):
         stacked({"final_norm.out": TOKENS}, "blocks.*.attention.z")
-    other = subject(attention=Chunked())
+    other = subject(**{"mixer.backend": Chunked()})
     with pytest.raises(ConfigError, match=r"no activation is named 'blocks.0.attention.pattern'"):
         run_with_cache(other.apply, other.params, TOKENS, names="blocks.0.attention.pattern")
 

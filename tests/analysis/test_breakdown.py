@@ -7,8 +7,8 @@ import pytest
 from transformer.analysis.breakdown import breakdown
 from transformer.analysis.counts import cache_bytes, forward_flops, parameter_count
 from transformer.mixers.attention.sparsity import SlidingWindow
-from transformer.models.architectures import EncoderDecoderConfig
-from transformer.models.layers import Scanned
+from transformer.models.encoder_decoder import EncoderDecoderConfig
+from transformer.models.stack import Scanned
 from transformer.testing.subject import small
 
 CONFIGS = {
@@ -45,5 +45,5 @@ def test_bytes_of_a_cache():
     config = dataclasses.replace(small(), max_length=64)
     assert cache_bytes(config, 40) == 40 * 2 * 2 * (2 * 8) * 4  # tokens, layers, keys and values, heads, float32
     assert cache_bytes(config.replace(dtype="bfloat16")) * 2 == cache_bytes(config)
-    window = config.replace(reach=SlidingWindow(8))
+    window = config.replace({"mixer.sparsity": SlidingWindow(8)})
     assert cache_bytes(window, 64) == cache_bytes(window, 40) == cache_bytes(config, 8)

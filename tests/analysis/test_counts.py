@@ -11,10 +11,11 @@ from transformer.models.config import ModelConfig
 from transformer.models.language_model import LanguageModel
 from transformer.runs.presets import preset
 
+PLAIN = ModelConfig(vocab_size=65, max_length=32, d_model=64)
 CONFIGS = {
-    "plain": ModelConfig(vocab_size=65, max_length=32, d_model=64),
-    "grouped heads": ModelConfig(vocab_size=65, max_length=32, d_model=64, num_kv_heads=1, head_dim=32),
-    "gated, untied": ModelConfig(vocab_size=65, max_length=32, d_model=64, activation=GLU(), tie_embeddings=False),
+    "plain": PLAIN,
+    "grouped heads": PLAIN.replace({"mixer.num_kv_heads": 1, "mixer.head_dim": 32}),
+    "gated, untied": PLAIN.replace({"feed_forward.activation": GLU(), "head.tied": False}),
 }
 
 

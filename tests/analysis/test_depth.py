@@ -6,9 +6,9 @@ import numpy as np
 
 from transformer.analysis.activations import intervene, run_with_cache
 from transformer.analysis.depth import norms_by_layer, rank_collapse, receptive_field, root_mean_square
+from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.mixers.attention.sparsity import SlidingWindow
-from transformer.models.blocks import AttentionOnly, Sequential
-from transformer.models.pattern import Pattern
+from transformer.models.pattern import Alternate
 from transformer.testing.subject import Subject, shaken, small, tokens_of
 
 TOKENS = jnp.asarray(tokens_of(2))
@@ -22,7 +22,7 @@ def test_root_mean_square_and_rank_collapse():
 
 
 def test_norms_by_layer():
-    subject = Subject(small(pattern=Pattern(block=(AttentionOnly(), Sequential())), num_layers=4))
+    subject = Subject(small(pattern=(Alternate("feed_forward", (None, FeedForward(d_ff=24))),), num_layers=4))
     norms = norms_by_layer(subject.params)
     kernel = subject.params["blocks"]["kinds"]["1"]["attention"]["query"]["kernel"]
     np.testing.assert_allclose(norms["attention/query/kernel"][3], np.linalg.norm(kernel[1]), rtol=1e-6)
@@ -36,7 +36,7 @@ def test_norms_by_layer():
 
 
 def test_the_receptive_field_is_what_the_masks_of_all_layers_let_through():
-    subject = Subject(small(reach=SlidingWindow(2)))  # two layers: two tokens back
+    subject = Subject(small(**{"mixer.sparsity": SlidingWindow(2)}))  # two layers: two tokens back
     field = receptive_field(subject.apply, subject.params, TOKENS, key=jax.random.key(0))
     distance = np.arange(8)[:, None] - np.arange(8)
     np.testing.assert_array_equal(np.asarray(field) > 0, (distance >= 0) & (distance <= 2))

@@ -11,11 +11,11 @@ from transformer.analysis.activations import intervene, run_with_cache
 from transformer.analysis.interventions import ablate_heads, patch, patching_effects
 from transformer.analysis.lenses import logit_attribution, logit_lens
 from transformer.core.values import ConfigError
-from transformer.mixers.attention.normalizers import SoftCap
-from transformer.models.architectures import EncoderDecoderConfig
+from transformer.mixers.attention.score_mods import SoftCap
 from transformer.models.blocks import Macaron, Parallel
 from transformer.models.downsampling import Hourglass
-from transformer.models.layers import Scanned
+from transformer.models.encoder_decoder import EncoderDecoderConfig
+from transformer.models.stack import Scanned
 from transformer.norms.norm import RMSNorm
 from transformer.residuals.multi_stream import HyperConnections, ResiDual
 from transformer.residuals.residual import PostNorm
@@ -29,7 +29,7 @@ CHOICES = {
     "streams": {"residual": HyperConnections()},
     "parallel": {"block": Parallel()},
     "three sublayers": {"block": Macaron()},
-    "capped": {"logit_score": SoftCap(2.0)},
+    "capped": {"head.score_mod": SoftCap(2.0)},
 }
 
 
@@ -98,7 +98,7 @@ def test_a_stream_of_several_parts_is_refused():
     own = Subject(small(residual=ResiDual()))
     with pytest.raises(ConfigError, match=r"the stream has several parts, blocks.0.resid_post.1 is one"):
         logit_lens(own.apply, own.params, TOKENS)
-    own = Subject(small(num_layers=4, resolution=Hourglass()))
+    own = Subject(small(num_layers=4, downsampling=Hourglass()))
     with pytest.raises(ConfigError, match=r"other vectors at blocks.1.resid_attention than at blocks.3.resid_post"):
         logit_lens(own.apply, own.params, TOKENS)
 

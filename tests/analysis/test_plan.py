@@ -10,7 +10,7 @@ from transformer.analysis.hlo import work_of
 from transformer.analysis.plan import HARDWARE, compile_step, largest_pieces, meshes, plan
 from transformer.core import modules as pure
 from transformer.models.build import build
-from transformer.models.layers import Scanned
+from transformer.models.stack import Scanned
 from transformer.runs.config import RunConfig
 from transformer.runs.large_presets import LARGE_PRESETS
 from transformer.runs.mesh import MeshConfig
@@ -28,7 +28,7 @@ def test_products_in_loops_are_counted_as_often_as_they_run():
 
 
 def config(**choices):
-    model = small(vocab_size=32, num_kv_heads=None, d_ff=64, **choices)
+    model = small(**{"vocab_size": 32, "mixer.num_kv_heads": None, "feed_forward.d_ff": 64, **choices})
     return RunConfig(model=model, batch_size=4, steps=2)
 
 

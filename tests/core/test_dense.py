@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from transformer.activations.activation import gelu
-from transformer.core.dense import dense
+from transformer.core.arrays import dense
 
 
 def normal(seed, *shape, dtype=jnp.float32):

@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from transformer.core.dropout import dropout
+from transformer.core.arrays import dropout
 
 X = jnp.asarray(np.random.default_rng(0).normal(size=(50, 40)) + 3, jnp.float32)
 

@@ -9,12 +9,13 @@ from flax import nnx
 
 from transformer.core.modules import abstract, initialize, overlay, specs, split
 from transformer.core.values import ConfigError
+from transformer.feed_forwards.feed_forward import FeedForward, FeedForwardLayer
+from transformer.mixers.attention.attention import Attention
 from transformer.models.build import pure_model
 from transformer.models.config import ModelConfig
-from transformer.models.feed_forward import FeedForward
 from transformer.models.language_model import LanguageModel
 
-TINY = ModelConfig(vocab_size=9, max_length=8, num_layers=2, d_model=16, num_heads=2)
+TINY = ModelConfig(vocab_size=9, max_length=8, num_layers=2, d_model=16, mixer=Attention(num_heads=2))
 TOKENS = jnp.asarray(np.arange(8)[None], jnp.int32)
 
 
@@ -64,7 +65,7 @@ def test_initialize_is_the_module():
     chex.assert_trees_all_equal(initialize(build(), jax.random.key(3)), split(build()(jax.random.key(3)))[0])
 
     def one(key):
-        return initialize(lambda key: FeedForward(TINY, key=key), key)
+        return initialize(lambda key: FeedForwardLayer(FeedForward(), TINY, key=key), key)
 
     keys = jax.random.split(jax.random.key(0), 2)
     mapped = jax.jit(jax.vmap(one))(keys)
@@ -96,12 +97,12 @@ def test_specs_mirror_the_parameters():
         {"residual": "sandwich"},
         {"residual": "post"},
         {"position": "rope"},
-        {"activation": "glu(gate=silu)"},
-        {"attention": "chunked"},
+        {"feed_forward.activation": "glu(gate=silu)"},
+        {"mixer.backend": "chunked"},
         {"layers": "scanned(remat='full')"},
-        {"tie_embeddings": False},
-        {"attention_bias": ("query", "key", "value", "out"), "feed_forward_bias": True},
-        {"num_kv_heads": 1},
+        {"head.tied": False},
+        {"mixer.bias": ("query", "key", "value", "out"), "feed_forward.bias": True},
+        {"mixer.num_kv_heads": 1},
         {"dropout": 0.1},
         {"dtype": "bfloat16"},
         {"max_length": 16},
@@ -110,7 +111,7 @@ def test_specs_mirror_the_parameters():
 )
 def test_variants_share_initial_values(changes):
     """Two variants under one seed agree, bit for bit, in every parameter of the same path and shape."""
-    base, variant = initial(TINY), initial(TINY.replace(**changes))
+    base, variant = initial(TINY), initial(TINY.replace(changes))
     shared = [path for path in base if path in variant and base[path].shape == variant[path].shape]
     assert sum("kernel" in path for path in shared) >= 4
     for path in shared:

@@ -7,10 +7,12 @@ import pytest
 from transformer.activations.activation import GELU, GLU
 from transformer.core.parameters import Normal
 from transformer.core.values import ConfigError, from_json, replace, to_json
-from transformer.mixers.attention.backends import Chunked, Exact
+from transformer.feed_forwards.feed_forward import FeedForward
+from transformer.mixers.attention.attention import Attention
+from transformer.mixers.attention.backends import Chunked
 from transformer.mixers.attention.projections import ConstantScale
 from transformer.models.config import ModelConfig
-from transformer.models.layers import Scanned
+from transformer.models.stack import Scanned
 from transformer.norms.norm import LayerNorm, RMSNorm
 from transformer.objectives.objective import NextToken
 from transformer.positions.rotary import RoPE
@@ -36,8 +38,9 @@ def test_replace_by_path():
 def test_replace_inside_a_variant():
     """A path may go on into the fields of a variant."""
     assert replace(ModelConfig(), {"norm.eps": 1e-3}).norm == LayerNorm(eps=1e-3)
-    config = ModelConfig(activation=GLU())
-    assert replace(config, {"activation.gate": "gelu(tanh=True)"}).activation == GLU(gate=GELU(tanh=True))
+    config = ModelConfig(feed_forward=FeedForward(activation=GLU()))
+    tanh = replace(config, {"feed_forward.activation.gate": "gelu(tanh=True)"})
+    assert tanh.feed_forward == FeedForward(activation=GLU(gate=GELU(tanh=True)))
     assert replace(config, {"norm.eps": 1e-3, "norm": "rmsnorm"}).norm == RMSNorm(eps=1e-3)
 
 
@@ -45,8 +48,10 @@ def test_replace_casts_only_int_to_float():
     """1 is a float where a float is wanted; none where it may be."""
     assert type(RunConfig().replace({"optimizer.learning_rate": 1}).optimizer.learning_rate) is float
     assert type(RunConfig().replace({"optimizer.clip_norm": 2}).optimizer.clip_norm) is float
-    assert type(ModelConfig(scale=ConstantScale()).replace(**{"scale.value": 2}).scale.value) is float
-    assert ModelConfig(num_kv_heads=2).replace(num_kv_heads=None).num_kv_heads is None
+    scaled = ModelConfig(mixer=Attention(scale=ConstantScale())).replace({"mixer.scale.value": 2})
+    assert type(scaled.mixer.scale.value) is float
+    grouped = ModelConfig(mixer=Attention(num_kv_heads=2))
+    assert grouped.replace({"mixer.num_kv_heads": None}).mixer.num_kv_heads is None
 
 
 @pytest.mark.parametrize(
@@ -58,10 +63,11 @@ def test_replace_casts_only_int_to_float():
         ({"model.norm": PreNorm()}, "model.norm: PreNorm() is not Norm"),
         ({"model.d_model": "128"}, "model.d_model: '128' is not int"),
         ({"model.d_model": 1.5}, "model.d_model: 1.5 is not int"),
-        ({"model.num_kv_heads": True}, "model.num_kv_heads: True is not int or none"),
+        ({"model.mixer.num_kv_heads": True}, "model.mixer.num_kv_heads: True is not int or none"),
         ({"model.dtype": "float16"}, "model.dtype: unknown value 'float16'; did you mean 'bfloat16'?"),
         ({"model.norm.epz": 1.0}, "model.norm.epz: no field 'epz'; did you mean 'eps'?"),
         ({"model.d_model.x": 1}, "model.d_model.x: no field 'x'"),
+        ({"model.num_heads": 8}, "model.num_heads: no field 'num_heads'; did you mean 'mixer.num_heads'?"),
         ({"": 1}, "no field ''"),
     ],
 )
@@ -72,11 +78,13 @@ def test_replace_errors(changes, message):
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize("changes", [{"d_model": 90, "num_heads": 6}, {"num_heads": 6, "d_model": 90}], ids=list)
+@pytest.mark.parametrize(
+    "changes", [{"d_model": 90, "mixer.num_heads": 6}, {"mixer.num_heads": 6, "d_model": 90}], ids=list
+)
 def test_changes_are_made_together(changes):
     """Fields that must fit each other can be changed in one call, in any order."""
-    config = ModelConfig(d_model=128, num_heads=4).replace(**changes)
-    assert (config.d_model, config.num_heads, config.head_size) == (90, 6, 15)
+    config = ModelConfig(d_model=128, mixer=Attention(num_heads=4)).replace(changes)
+    assert (config.d_model, config.mixer.num_heads, config.mixer.sizes(config).head_dim) == (90, 6, 15)
 
 
 def test_whole_configs_through_json():
@@ -86,13 +94,10 @@ def test_whole_configs_through_json():
             vocab_size=10,
             norm=RMSNorm(eps=1e-4),
             residual=SandwichNorm(),
-            activation=GLU(gate=GELU(tanh=True)),
+            feed_forward=FeedForward(activation=GLU(gate=GELU(tanh=True))),
             position=RoPE(fraction=0.5),
-            attention=Chunked(block=8),
+            mixer=Attention(num_kv_heads=2, scale=ConstantScale(0.5), bias=("query", "out"), backend=Chunked(block=8)),
             layers=Scanned(remat="full"),
-            num_kv_heads=2,
-            scale=ConstantScale(0.5),
-            attention_bias=("query", "out"),
             initializer=Normal(0.1),
             dtype="bfloat16",
         ),
@@ -102,10 +107,10 @@ def test_whole_configs_through_json():
     data = json.loads(json.dumps(to_json(config)))
     assert from_json(RunConfig, data) == config
     assert data["model"]["norm"] | {"variant": "rmsnorm", "eps": 1e-4} == data["model"]["norm"]
-    assert data["model"]["scale"] == {"variant": "constant", "value": 0.5}
-    assert data["model"]["attention"] == {"variant": "chunked", "block": 8}
+    assert data["model"]["mixer"]["scale"] == {"variant": "constant", "value": 0.5}
+    assert data["model"]["mixer"]["backend"] == {"variant": "chunked", "block": 8}
     assert from_json(RunConfig, {}) == RunConfig()
-    assert RunConfig().model.attention == Exact()
+    assert RunConfig().model.mixer.backend is None
 
 
 def test_texts_of_variants_in_a_tuple():

@@ -8,9 +8,9 @@ from transformer.data.algorithmic import ListOps
 from transformer.data.dataset import EVALUATION_BATCH, load_data
 from transformer.data.labelled import ClassificationRun, LabelledConfig, parse_labelled
 from transformer.data.tagged import TaggedConfig
-from transformer.data.tokenizers import PAD, SPECIAL
-from transformer.models.architectures import ClassifierConfig
-from transformer.runs.tokenizers import Symbols
+from transformer.data.tokenizers import PAD
+from transformer.models.classifier import ClassifierConfig
+from transformer.runs.tokenizers import SPECIAL, Symbols
 
 SMALL = {"examples": 60, "validation_examples": 20}
 LISTOPS = ListOps(max_depth=2, max_arguments=3, max_length=16)

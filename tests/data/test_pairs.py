@@ -11,7 +11,7 @@ from transformer.core.values import ConfigError
 from transformer.data.dataset import load_data, stack_batches
 from transformer.data.pairs import EVALUATION_BATCH, PairsConfig, TranslationRun, load_pairs, pair_arrays
 from transformer.data.tokenizers import END, START
-from transformer.models.architectures import EncoderDecoderConfig
+from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.runs.tokenizers import Word
 
 RNG = np.random.default_rng(0)

@@ -7,7 +7,7 @@ from transformer.core.values import ConfigError
 from transformer.data import pictures
 from transformer.data.dataset import EVALUATION_BATCH, load_data, stack_batches
 from transformer.data.pictures import ImageConfig, ImagePairConfig, ImagePairRun, ReconstructionRun, VisionRun, affine
-from transformer.models.architectures import AutoencoderConfig, PatchConfig, VisionConfig
+from transformer.models.images import AutoencoderConfig, PatchConfig, VisionConfig
 from transformer.runs.config import Replica
 from transformer.runs.optimizer import OptimizerConfig
 from transformer.runs.schedules import Schedule
@@ -88,7 +88,7 @@ def test_an_image_is_learned_from_another(tmp_path):
     arrays = {f"{name}_images": part for name, part in parts.items()}
     np.savez(path, **arrays, **{f"{name}_targets": part[:, :, ::-1] for name, part in parts.items()})
     data = load_data(ImagePairConfig(path=path))
-    model = AutoencoderConfig(patch_size=2, num_layers=1, d_model=32, num_heads=2)
+    model = AutoencoderConfig(patch_size=2, num_layers=1, d_model=32, mixer=Attention(num_heads=2))
     optimizer = OptimizerConfig(learning_rate=1e-2, schedule=Schedule.parse("constant"))
     config = ImagePairRun(model=model, batch_size=16, steps=150, evaluate_every=150, optimizer=optimizer)
     outcome = train(config, [Replica()], data, tmp_path / "run")

@@ -7,9 +7,10 @@ from transformer.core.values import ConfigError
 from transformer.data.algorithmic import Addition, AlgorithmicTask, AssociativeRecall, Copy, Induction, ListOps
 from transformer.data.dataset import EVALUATION_BATCH, load_data, stack_batches
 from transformer.data.puzzles import AlgorithmicConfig, AlgorithmicRun
-from transformer.data.tokenizers import PAD, SPECIAL
+from transformer.data.tokenizers import PAD
 from transformer.models.config import ModelConfig
 from transformer.runs.config import RunConfig
+from transformer.runs.tokenizers import SPECIAL
 
 SMALL = {"examples": 60, "validation_examples": 20}
 LISTOPS = ListOps(max_depth=2, max_arguments=3, max_length=16)

@@ -11,7 +11,7 @@ from transformer.core.values import ConfigError
 from transformer.data.dataset import load_data
 from transformer.data.spans import SpanConfig, SpanRun, corrupt, hidden_places, longest_block, sizes_of
 from transformer.data.tokenizers import END, START
-from transformer.models.architectures import EncoderDecoderConfig
+from transformer.models.encoder_decoder import EncoderDecoderConfig
 
 FIRST = 100
 MODEL = EncoderDecoderConfig(max_source_length=30, max_length=12)

@@ -7,9 +7,9 @@ from transformer.core.values import ConfigError
 from transformer.data.algorithmic import ListOps, expression_values
 from transformer.data.dataset import load_data
 from transformer.data.tagged import TaggedConfig, TaggingRun, parse_tagged
-from transformer.data.tokenizers import PAD, SPECIAL
-from transformer.models.architectures import ClassifierConfig
-from transformer.runs.tokenizers import Char, Symbols
+from transformer.data.tokenizers import PAD
+from transformer.models.classifier import ClassifierConfig
+from transformer.runs.tokenizers import SPECIAL, Char, Symbols
 
 LINES = "the\tD\nold\tA\ncat\tN\n\nold\tN\n\n\nthe\tD\ncat\tN\n"
 

@@ -11,9 +11,9 @@ from experiments import cli, mup
 from experiments.language_model import Command
 from experiments.study_command import StudyCommand, budgets, run_parsed, run_study
 from transformer.core.values import ConfigError
-from transformer.mixers.attention.sparsity import FullReach, SlidingWindow
-from transformer.models.layers import Scanned
-from transformer.models.pattern import Pattern
+from transformer.mixers.attention.sparsity import SlidingWindow
+from transformer.models.pattern import Alternate
+from transformer.models.stack import Scanned
 from transformer.positions.rotary import RoPE
 from transformer.residuals.residual import PostNorm
 from transformer.runs.mesh import MeshConfig, Shard
@@ -112,7 +112,7 @@ def test_choices_that_need_not_be_and_patterns():
     both = parse("--model.feed-forward-residual", "post", "--model.feed-forward-residual", "unset")
     assert both.model.feed_forward_residual is None
     pattern = parse("--model.pattern", "pattern(reach=[sliding_window(8), full])").model.pattern
-    assert pattern == Pattern(reach=(SlidingWindow(8), FullReach()))
+    assert pattern == Alternate(reach=(SlidingWindow(8), FullReach()))
 
 
 def test_update_rules_and_groups():

@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformer.functional.attention import attention
+from transformer.functional.attention import attention, masked_softmax
 from transformer.functional.biases import LinearDistance
 from transformer.functional.chunked_attention import chunked_attention
 from transformer.functional.masks import Arbitrary, Causal, Full, Segment, Tokens
-from transformer.functional.normalizers import masked_softmax
 
 BATCH, QUERIES, KEYS, SIZE, VALUE_SIZE = 2, 3, 5, 4, 6
 

@@ -17,7 +17,7 @@ from transformer.functional.biases import LinearDistance
 from transformer.functional.chunked_attention import chunked_attention
 from transformer.functional.masks import Arbitrary, Causal, Full, Mask, Padding, Prefix, Segment, Tokens, Window
 from transformer.functional.normalizers import Softmax
-from transformer.mixers.attention.normalizers import SoftCap
+from transformer.mixers.attention.score_mods import SoftCap
 
 BATCH, SIZE, VALUE_SIZE = 2, 4, 3
 

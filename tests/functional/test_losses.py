@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from transformer.functional.losses import cross_entropy
+from transformer.objectives.objective import cross_entropy
 
 V = 7
 LOGITS = jnp.asarray(np.random.default_rng(0).normal(size=(2, 3, V)) * 3, jnp.float32)

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from transformer.functional.attention import attention
+from transformer.functional.attention import attention, masked_softmax
 from transformer.functional.masks import Causal, Tokens
 from transformer.functional.normalizers import (
     Decay,
@@ -16,7 +16,6 @@ from transformer.functional.normalizers import (
     Softmax,
     TalkingHeads,
     elu_features,
-    masked_softmax,
     random_features,
 )
 

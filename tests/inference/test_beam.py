@@ -12,14 +12,16 @@ import pytest
 from transformer.activations.activation import ReLU
 from transformer.core.modules import split
 from transformer.core.parameters import Normal
+from transformer.embeddings.embedding import Embedding, Head
+from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.inference.beam import Beam
 from transformer.inference.generate import generate
 from transformer.inference.prompt import Prompt
 from transformer.inference.scoring import sequence_log_probability
 from transformer.inference.tokenwise import Greedy
-from transformer.models.architectures import EncoderDecoderConfig
+from transformer.mixers.attention.attention import Attention
 from transformer.models.config import ModelConfig
-from transformer.models.encoder_decoder import EncoderDecoder
+from transformer.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from transformer.models.language_model import LanguageModel
 from transformer.norms.norm import RMSNorm
 
@@ -31,13 +33,12 @@ CONFIG = ModelConfig(
     max_length=LENGTH,
     num_layers=2,
     d_model=16,
-    num_heads=4,
-    d_ff=16,
+    mixer=Attention(num_heads=4),
+    feed_forward=FeedForward(d_ff=16, activation=ReLU()),
     norm=RMSNorm(),
-    activation=ReLU(),
     initializer=Normal(0.4),
-    embedding_initializer=Normal(0.4),
-    tie_embeddings=False,
+    embedding=Embedding(initializer=Normal(0.4)),
+    head=Head(tied=False),
 ).replace(position="rope")
 PROMPTS = np.random.default_rng(0).integers(0, STOP, (4, PROMPT))
 LENGTHS = np.array([3, 1, 2, 3])
@@ -178,13 +179,13 @@ def test_wide_beams_are_exhaustive():
     [
         ({"position": "alibi"}, True),
         ({"position": "alibi"}, False),
-        ({"reach": "sliding_window(3)", "num_kv_heads": 2}, True),
-        ({"reach": "sliding_window(3)", "num_kv_heads": 2}, False),
-        ({"attention": "chunked(4)"}, False),
-        ({"position": "forgetting", "weighting": "sigmoid"}, False),
+        ({"mixer.sparsity": "sliding_window(3)", "mixer.num_kv_heads": 2}, True),
+        ({"mixer.sparsity": "sliding_window(3)", "mixer.num_kv_heads": 2}, False),
+        ({"mixer.backend": "chunked(4)"}, False),
+        ({"position": "forgetting", "mixer.normalizer": "sigmoid"}, False),
         ({"position": "contextual"}, False),
-        ({"convolution": 3}, False),
-        ({"resolution": "hourglass", "num_layers": 3, "position": "learned(std=0.4)"}, False),
+        ({"mixer.parts": ("short_convolution(3)",)}, False),
+        ({"downsampling": "hourglass", "num_layers": 3, "position": "learned(std=0.4)"}, False),
     ],
     ids=str,
 )
@@ -193,7 +194,7 @@ def test_beams_in_the_cache(choices, early_stopping):
 
     So a beam sees its own tokens alone, whatever reads them, and a search that is over waits for the others.
     """
-    strategy, config = Beam(3, early_stopping=early_stopping), CONFIG.replace(**choices)
+    strategy, config = Beam(3, early_stopping=early_stopping), CONFIG.replace(choices)
     lengths = set()
     for seed in range(12):
         model = language_model(config, seed)
@@ -249,14 +250,14 @@ def test_beams_of_an_encoder_decoder():
     np.testing.assert_allclose(got.log_probability_B, scored, rtol=1e-5)
 
 
-@pytest.mark.parametrize(("reach", "kept"), [("full", PROMPT), ("sliding_window(2)", 2)])
-def test_beams_share_their_tokens(reach, kept):
+@pytest.mark.parametrize(("sparsity", "kept"), [("none", PROMPT), ("sliding_window(2)", 2)])
+def test_beams_share_their_tokens(sparsity, kept):
     """The cache has one row for a sequence: the prompt once, and a slot for each token that a beam read."""
-    params, apply = language_model(CONFIG.replace(reach=reach))
+    params, apply = language_model(CONFIG.replace({"mixer.sparsity": sparsity}))
     state = Beam(3).start(Prompt(apply, params, jnp.asarray(PROMPTS), TOKENS, STOP, None, {}))
     slots = kept + 3 * (TOKENS - 1)
     assert state.cache.tokens.beams.shape == (len(PROMPTS), 3, slots)
-    heads = CONFIG.num_heads
+    heads = CONFIG.mixer.num_heads
     shape = (len(PROMPTS) * heads, slots, CONFIG.d_model // heads)
     assert all(layer.values_XSK.shape == shape for layer in state.cache.layers)
     with pytest.raises(ValueError, match="cache: 2 tokens for 3 beams; each beam is continued by one"):

@@ -17,25 +17,25 @@ from transformer.activations.activation import ReLU
 from transformer.core.modules import split
 from transformer.core.parameters import ZEROS, Normal, Parameter
 from transformer.core.values import ConfigError
-from transformer.mixers.attention.backends import AttentionImplementation, Chunked
-from transformer.mixers.attention.normalizers import SoftmaxWeighting
-from transformer.mixers.attention.projections import Merge, Projection, Scale
+from transformer.embeddings.embedding import Embedding, Head
+from transformer.feed_forwards.feed_forward import FeedForward
+from transformer.mixers.attention.attention import Attention
+from transformer.mixers.attention.backends import Chunked
+from transformer.mixers.attention.base import Backend, Merge, Projection, Scale, Sparsity
+from transformer.mixers.attention.short_convolution import ShortConvolution
 from transformer.mixers.attention.sparsity import (
     BigBird,
     DilatedWindow,
     Fixed,
-    FullReach,
     GlobalTokens,
     LocalBlocks,
-    Reach,
     SlidingWindow,
     Strided,
 )
-from transformer.models.architectures import EncoderDecoderConfig
 from transformer.models.config import ModelConfig
-from transformer.models.encoder_decoder import EncoderDecoder
+from transformer.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from transformer.models.language_model import LanguageModel
-from transformer.models.layers import Layers
+from transformer.models.stack import Layers
 from transformer.norms.norm import Norm, RMSNorm
 from transformer.positions.absolute import Learned, Sinusoidal2D, StepSinusoidal
 from transformer.positions.contextual import Contextual, Forgetting
@@ -46,9 +46,11 @@ from transformer.testing.subject import shaken
 
 LENGTH, CAPACITY, SPAN, VOCAB = 8, 16, 3, 8
 # Large weights and no tied embeddings: every token and every position matters.
-SIZES = {"vocab_size": VOCAB, "max_length": CAPACITY, "num_layers": 2, "d_model": 16, "num_heads": 4, "d_ff": 16}
-LAWS = {"initializer": Normal(0.3), "embedding_initializer": Normal(0.3), "tie_embeddings": False}
-CHEAP = {"norm": RMSNorm(), "activation": ReLU()}
+SIZES = {"vocab_size": VOCAB, "max_length": CAPACITY, "num_layers": 2, "d_model": 16}
+LAWS = {"initializer": Normal(0.3), "embedding": Embedding(initializer=Normal(0.3)), "head": Head(tied=False)}
+CHEAP = {"norm": RMSNorm(), "mixer": Attention(num_heads=4), "feed_forward": FeedForward(d_ff=16, activation=ReLU())}
+MODEL = ModelConfig(**SIZES | LAWS | CHEAP)
+TRANSLATOR = EncoderDecoderConfig(**SIZES | LAWS | CHEAP, source_vocab_size=VOCAB, max_source_length=5)
 TOKENS = np.random.default_rng(0).integers(0, VOCAB, (2, LENGTH))
 
 # Which tokens of each piece are real, for both sequences. Plain: two at once, then one by one. Padded: pieces
@@ -66,6 +68,11 @@ def shipped(family):
     values = [cls() for cls in family.variants().values() if cls.__module__.startswith("transformer.")]
     causal = [value for value in values if not getattr(value, "mixes_tokens", False)]
     return [small.get(value, value) for value in causal if value != Sinusoidal2D()]
+
+
+def or_none(family):
+    """Nothing, or a variant of the family."""
+    return [None, *shipped(family)]
 
 
 def pairwise(*families):
@@ -86,12 +93,11 @@ def in_turn(**families):
 
 
 def language_model(**choices):
-    return split(LanguageModel(ModelConfig(**SIZES | LAWS | CHEAP | choices), key=jax.random.key(0)))
+    return split(LanguageModel(MODEL.replace(choices), key=jax.random.key(0)))
 
 
 def encoder_decoder(**choices):
-    more = {"source_vocab_size": VOCAB, "max_source_length": 5}
-    return split(EncoderDecoder(EncoderDecoderConfig(**SIZES | LAWS | CHEAP | more | choices), key=jax.random.key(0)))
+    return split(EncoderDecoder(TRANSLATOR.replace(choices), key=jax.random.key(0)))
 
 
 def quickly(function, *arguments):
@@ -155,7 +161,8 @@ def check(params, apply, prompts):
     return cache
 
 
-POSITIONS = [p for p in shipped(Position) if not (p.remembers or p.rescores or p.enters_blocks)]
+POSITIONS = [p for p in or_none(Position) if p is None or p.acts.isdisjoint(("key_features", "score", "to_block"))]
+SCHEMES = {i: position for i, position in enumerate(POSITIONS) if position is not None}
 
 
 def chosen(which, answers):
@@ -183,18 +190,21 @@ class OneOfAll(Position):
     name = "one_of_all"
 
     def parameters(self, *sizes):
-        own = {f"{i}_{name}": p for i, one in enumerate(POSITIONS) for name, p in one.parameters(*sizes).items()}
+        own = {f"{i}_{name}": p for i, one in SCHEMES.items() for name, p in one.parameters(*sizes).items()}
         return {"which": Parameter((), ZEROS)} | own
 
     def layer_parameters(self, *sizes):
-        return {f"{i}_{n}": p for i, one in enumerate(POSITIONS) for n, p in one.layer_parameters(*sizes).items()}
+        return {f"{i}_{n}": p for i, one in SCHEMES.items() for n, p in one.layer_parameters(*sizes).items()}
 
-    def answers(self, method, params, *arguments):
-        """What each position says."""
+    def answers(self, method, params, *arguments, otherwise=None):
+        """What each position says, where it acts in this way."""
         own = [
             {k.partition("_")[2]: v for k, v in params.items() if k.startswith(f"{i}_")} for i in range(len(POSITIONS))
         ]
-        return [getattr(one, method)(*arguments, p) for one, p in zip(POSITIONS, own, strict=True)]
+        return [
+            otherwise if one is None or method not in one.acts else getattr(one, method)(*arguments, p)
+            for one, p in zip(POSITIONS, own, strict=True)
+        ]
 
     def to_embedding(self, positions_BL, d_model, params):
         return chosen(params["which"], self.answers("to_embedding", params, positions_BL, d_model))
@@ -203,10 +213,10 @@ class OneOfAll(Position):
         return chosen(params["which"], self.answers("to_query_key_input", params, positions_BL, d_model))
 
     def to_query(self, q_BLHK, positions_BL, params):
-        return chosen(params["which"], self.answers("to_query", params, q_BLHK, positions_BL))
+        return chosen(params["which"], self.answers("to_query", params, q_BLHK, positions_BL, otherwise=q_BLHK))
 
     def to_key(self, k_BLHK, positions_BL, params):
-        return chosen(params["which"], self.answers("to_key", params, k_BLHK, positions_BL))
+        return chosen(params["which"], self.answers("to_key", params, k_BLHK, positions_BL, otherwise=k_BLHK))
 
     def bias(self, q_BLHK, causal, params):
         return OneOfBiases(params["which"], tuple(self.answers("bias", params, q_BLHK, causal)))
@@ -217,34 +227,37 @@ def model_of_all_positions(**choices):
     return language_model(position=OneOfAll(), **choices)
 
 
-OF_SOFTMAX = [attention for attention in shipped(AttentionImplementation) if attention.computes(SoftmaxWeighting())]
-COMBINATIONS = pairwise(OF_SOFTMAX, shipped(Reach), [1, 2, 4], [*SCHEDULES])
+OF_SOFTMAX = [backend for backend in or_none(Backend) if backend is None or backend.computes(None)]
+COMBINATIONS = pairwise(OF_SOFTMAX, or_none(Sparsity), [1, 2, 4], [*SCHEDULES])
 
 
 @pytest.mark.parametrize("position", range(len(POSITIONS)), ids=lambda i: str(POSITIONS[i]))
-@pytest.mark.parametrize(("attention", "reach", "num_kv_heads", "prompts"), COMBINATIONS, ids=str)
-def test_pieces_are_the_whole(attention, reach, num_kv_heads, prompts, position):
+@pytest.mark.parametrize(("backend", "sparsity", "num_kv_heads", "prompts"), COMBINATIONS, ids=str)
+def test_pieces_are_the_whole(backend, sparsity, num_kv_heads, prompts, position):
     """A prompt, more tokens at once and single tokens have the logits of one pass; padding is as if it were not there.
 
     A cache has one slot per token, or only as many as the model looks back, and the heads of keys and values.
     """
-    params, apply = model_of_all_positions(attention=attention, reach=reach, num_kv_heads=num_kv_heads)
+    choices = {"backend": backend, "sparsity": sparsity, "num_kv_heads": num_kv_heads}
+    params, apply = model_of_all_positions(**{f"mixer.{name}": value for name, value in choices.items()})
     params = params | {"position": params["position"] | {"which": jnp.int32(position)}}
     cache = check(params, apply, prompts)
-    assert cache.capacity == (reach.span or CAPACITY)
+    assert cache.capacity == ((sparsity and sparsity.span) or CAPACITY)
     assert [array.size for array in jax.tree.leaves(cache.layers)] == [2 * cache.capacity * num_kv_heads * 4] * 4
 
 
 VARIANTS = in_turn(
-    position=POSITIONS,
-    attention=OF_SOFTMAX,
-    reach=shipped(Reach),
-    residual=shipped(Residual),
-    projection=shipped(Projection),
-    merge=shipped(Merge)[::-1],
-    scale=shipped(Scale),
-    layers=shipped(Layers),
-    norm=[norm for norm in shipped(Norm) if not norm.mixes_tokens],
+    **{
+        "position": POSITIONS,
+        "mixer.backend": OF_SOFTMAX,
+        "mixer.sparsity": or_none(Sparsity),
+        "residual": shipped(Residual),
+        "mixer.projection": or_none(Projection),
+        "mixer.merge": or_none(Merge)[::-1],
+        "mixer.scale": or_none(Scale),
+        "layers": shipped(Layers),
+        "norm": or_none(Norm),
+    }
 )
 
 
@@ -256,19 +269,20 @@ def test_every_choice_has_a_cache(choices):
 
 
 @pytest.mark.parametrize("prompts", SCHEDULES)
-@pytest.mark.parametrize("reach", [FullReach(), SlidingWindow(SPAN)], ids=str)
+@pytest.mark.parametrize("sparsity", [None, SlidingWindow(SPAN)], ids=str)
 @pytest.mark.parametrize(
     "position", [Contextual(limit=3), Forgetting(), RelativeKeys(limit=3, values=True), StepSinusoidal()], ids=str
 )
-def test_other_positions_have_a_cache(position, reach, prompts):
+def test_other_positions_have_a_cache(position, sparsity, prompts):
     """What is summed over keys is the same in slots of any order; what is added to a block is of the token alone."""
-    check(*language_model(position=position, reach=reach), prompts)
+    check(*language_model(**{"position": position, "mixer.sparsity": sparsity}), prompts)
 
 
 @pytest.mark.parametrize("prompts", SCHEDULES)
 def test_a_convolution_wider_than_the_window_has_a_cache(prompts):
     """The ring keeps what the convolution spans, also where attention looks less far."""
-    params, apply = language_model(reach=SlidingWindow(2), convolution=4)
+    choices = {"mixer.sparsity": SlidingWindow(2), "mixer.parts": (ShortConvolution(4),)}
+    params, apply = language_model(**choices)
     check(shaken(params), apply, prompts)  # the kernel begins by doing nothing
 
 
@@ -276,22 +290,22 @@ def test_a_convolution_wider_than_the_window_has_a_cache(prompts):
 @pytest.mark.parametrize("sinks", [1, 3])
 def test_sinks_have_slots_of_their_own(prompts, sinks):
     """The ring keeps the first tokens and the latest ones, and nothing else."""
-    params, apply = language_model(reach=SlidingWindow(2, sinks=sinks), position=Position.parse("rope"))
+    params, apply = language_model(**{"mixer.sparsity": SlidingWindow(2, sinks=sinks), "position": "rope"})
     assert check(params, apply, prompts).capacity == 2 + sinks
 
 
 def test_every_switch_has_a_cache():
     """Biases, a scaled positional bias, scaled and tied embeddings."""
-    biases = {"attention_bias": ("query", "key", "value", "out"), "feed_forward_bias": True}
-    switches = {"scale_bias": True, "scale_embeddings": True, "tie_embeddings": True}
-    check(*language_model(position=Position.parse("alibi"), **biases, **switches), "plain")
+    biases = {"mixer.bias": ("query", "key", "value", "out"), "feed_forward.bias": True}
+    switches = {"mixer.scale_bias": True, "embedding.scaled": True, "head.tied": True}
+    check(*language_model(position="alibi", **biases, **switches), "plain")
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("reach", shipped(Reach), ids=str)
-def test_a_cache_can_be_carried_by_a_loop(reach, dtype):
+@pytest.mark.parametrize("sparsity", or_none(Sparsity), ids=str)
+def test_a_cache_can_be_carried_by_a_loop(sparsity, dtype):
     """Extending leaves every shape and dtype as it is; keys and values have the compute dtype, logits float32."""
-    params, apply = language_model(reach=reach, dtype=dtype)
+    params, apply = language_model(**{"mixer.sparsity": sparsity, "dtype": dtype})
     start = jax.eval_shape(lambda params: apply(params, 2, LENGTH, method="start"), params)
     for width in (1, 4):
         logits, cache = jax.eval_shape(
@@ -307,21 +321,21 @@ def test_a_cache_can_be_carried_by_a_loop(reach, dtype):
 SOURCES = np.random.default_rng(1).integers(0, VOCAB, (2, 5))
 SOURCE_VALID = np.arange(5) < np.array([[5], [3]])
 SELF_ATTENTION = in_turn(
-    attention=OF_SOFTMAX,
-    reach=shipped(Reach)[::-1],
+    backend=OF_SOFTMAX,
+    sparsity=or_none(Sparsity)[::-1],
     num_kv_heads=[2, 4],
     schedule=[PLAIN, PADDED],
 )
 
 
-@pytest.mark.parametrize("choices", SELF_ATTENTION, ids=lambda choices: f"{choices['attention']}-{choices['reach']}")
+@pytest.mark.parametrize("choices", SELF_ATTENTION, ids=lambda choices: f"{choices['backend']}-{choices['sparsity']}")
 def test_the_source_is_read_once(choices):
     """Target in pieces = target at once; what `start` remembers of a padded source is all that is needed of it.
 
     After it the encoder and the projections of the source may be anything.
     """
     schedule = choices["schedule"]
-    params, apply = encoder_decoder(**{name: value for name, value in choices.items() if name != "schedule"})
+    params, apply = encoder_decoder(**{f"mixer.{name}": choices[name] for name in choices if name != "schedule"})
     cross = params["decoder"]["blocks"]["kinds"]["0"]["cross_attention"]
     unneeded = [params["encoder"], params["source_embedding"], cross["key"], cross["value"]]
     gone = {id(leaf) for leaf in jax.tree.leaves(unneeded)}
@@ -338,10 +352,10 @@ def test_the_source_is_read_once(choices):
     jax.tree.map(np.testing.assert_array_equal, before, after)
 
 
-@pytest.mark.parametrize("reach", [FullReach(), SlidingWindow(6)], ids=str)
-def test_past_the_capacity(reach):
+@pytest.mark.parametrize("sparsity", [None, SlidingWindow(6)], ids=str)
+def test_past_the_capacity(sparsity):
     """A token without a slot has no logits but NaN; a cache shorter than the window is no ring."""
-    params, apply = language_model(position=Position.parse("rope"), reach=reach, num_layers=1)
+    params, apply = language_model(**{"position": "rope", "mixer.sparsity": sparsity, "num_layers": 1})
 
     def run(params, tokens):
         def step(cache, token_B):
@@ -356,13 +370,13 @@ def test_past_the_capacity(reach):
 
 def test_past_the_positions():
     """A cache longer than a table of positions is refused when it is made; other positions go on."""
-    params, apply = language_model(position=Position.parse("learned"))
+    params, apply = language_model(position="learned")
     with pytest.raises(
         ConfigError, match=f"{CAPACITY + 1} tokens are more than max_length {CAPACITY}, and position learned"
     ):
         apply(params, 1, CAPACITY + 1, method="start")
     assert apply(params, 1, CAPACITY, method="start").capacity == CAPACITY
-    params, apply = language_model(position=Position.parse("rope"))
+    params, apply = language_model(position="rope")
     assert apply(params, 1, CAPACITY + 1, method="start").capacity == CAPACITY + 1
 
 

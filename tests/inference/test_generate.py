@@ -11,25 +11,28 @@ from transformer.activations.activation import ReLU
 from transformer.core.modules import split
 from transformer.core.parameters import Normal
 from transformer.core.values import ConfigError
+from transformer.embeddings.embedding import Embedding, Head
+from transformer.feed_forwards.feed_forward import FeedForward
+from transformer.functional.attention import NEVER
 from transformer.functional.masks import Causal, Prefix
-from transformer.functional.normalizers import NEVER
 from transformer.inference.beam import Beam
 from transformer.inference.generate import generate
 from transformer.inference.processors import Forbidden, NoRepeat
 from transformer.inference.scoring import sequence_log_probability
 from transformer.inference.strategies import Strategy
 from transformer.inference.tokenwise import Greedy, Sample, TokenStrategy
+from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.heads import LatentHeads
-from transformer.mixers.attention.sharing import NoCarry, SharedKeyValues
-from transformer.mixers.attention.sparsity import FullReach, SlidingWindow
-from transformer.models.architectures import EncoderDecoderConfig
+from transformer.mixers.attention.sharing import SharedKeyValues
+from transformer.mixers.attention.short_convolution import ShortConvolution
+from transformer.mixers.attention.sparsity import SlidingWindow
 from transformer.models.config import ModelConfig
 from transformer.models.downsampling import Hourglass
-from transformer.models.encoder_decoder import EncoderDecoder
+from transformer.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from transformer.models.language_model import LanguageModel
-from transformer.models.pattern import Pattern
+from transformer.models.pattern import Alternate
 from transformer.norms.norm import RMSNorm
-from transformer.positions.position import Position
+from transformer.positions.rotary import RoPE
 
 VOCAB, PROMPT, TOKENS, BATCH = 8, 5, 6, 3
 # Tokens that are read: all but the last one chosen. No table of positions is longer.
@@ -40,14 +43,13 @@ CONFIG = {
     "max_length": LENGTH,
     "num_layers": 2,
     "d_model": 16,
-    "num_heads": 2,
-    "d_ff": 16,
+    "mixer": Attention(num_heads=2),
+    "feed_forward": FeedForward(d_ff=16, activation=ReLU()),
     "norm": RMSNorm(),
-    "activation": ReLU(),
-    "position": Position.parse("rope"),
+    "position": RoPE(),
     "initializer": Normal(0.4),
-    "embedding_initializer": Normal(0.4),
-    "tie_embeddings": False,
+    "embedding": Embedding(initializer=Normal(0.4)),
+    "head": Head(tied=False),
 }
 PROMPTS = np.random.default_rng(0).integers(0, VOCAB, (BATCH, PROMPT))
 SOURCES = np.random.default_rng(1).integers(0, VOCAB, (BATCH, 4))
@@ -60,7 +62,7 @@ STOP = 6
 
 @functools.cache
 def language_model(**choices):
-    return split(LanguageModel(ModelConfig(**CONFIG | choices), key=jax.random.key(7)))
+    return split(LanguageModel(ModelConfig(**CONFIG).replace(choices), key=jax.random.key(7)))
 
 
 @functools.cache
@@ -168,12 +170,10 @@ def test_the_chain_rule(strategy):
     np.testing.assert_allclose(everything, summed(logs, 1, sequences[:, 1:], [LENGTH] * BATCH), rtol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("position", "reach"), [("learned(std=0.4)", FullReach()), ("rope", SlidingWindow(3))], ids=str
-)
-def test_prompts_of_several_lengths(position, reach):
+@pytest.mark.parametrize(("position", "sparsity"), [("learned(std=0.4)", "none"), ("rope", "sliding_window(3)")])
+def test_prompts_of_several_lengths(position, sparsity):
     """A padded prompt is continued as if it were alone, whatever the padding is."""
-    model = language_model(position=Position.parse(position), reach=reach)
+    model = language_model(**{"position": position, "mixer.sparsity": sparsity})
     lengths = np.array([5, 1, 3])
     junk = np.where(np.arange(PROMPT) < lengths[:, None], PROMPTS, VOCAB - 1 - PROMPTS)
     together = decode(model, junk, lengths_B=jnp.asarray(lengths))
@@ -188,9 +188,9 @@ def test_prompts_of_several_lengths(position, reach):
     "choices",
     [
         {},
-        {"convolution": 2},
-        {"pattern": Pattern(carry=(NoCarry(), SharedKeyValues()))},
-        {"heads": LatentHeads(4, 2)},
+        {"mixer.parts": (ShortConvolution(2),)},
+        {"pattern": (Alternate("mixer.sharing", (None, SharedKeyValues())),)},
+        {"mixer.heads": LatentHeads(4, 2)},
         {"strategy": Beam(3)},
     ],
     ids=str,
@@ -319,7 +319,7 @@ def test_the_law_of_a_strategy(text, law):
 
 def test_the_law_of_a_continuation():
     """Sampled pairs of tokens have the frequencies that scoring gives them: every draw is independent."""
-    draws, model = 20_000, language_model(position=Position.parse("rope"), num_layers=1, vocab_size=4)
+    draws, model = 20_000, language_model(position="rope", num_layers=1, vocab_size=4)
     prompt = np.array([[1, 2]])
     got = decode(model, np.repeat(prompt, draws, 0), strategy=Sample(), num_tokens=2, key=KEY)
     pairs = np.stack(np.divmod(np.arange(16), 4), 1)
@@ -377,7 +377,7 @@ def test_what_is_no_prompt_or_no_strategy(prompt, changes, message):
 
 def test_longer_than_the_positions():
     """Every token that is read needs a position; the last one chosen is not read."""
-    model = language_model(position=Position.parse("learned(std=0.4)"))
+    model = language_model(position="learned(std=0.4)")
     with pytest.raises(ConfigError, match=f"{LENGTH + 1} tokens are more than max_length {LENGTH}"):
         decode(model, num_tokens=TOKENS + 1)
     assert np.isfinite(decode(model, lengths_B=jnp.asarray([5, 1, 3])).log_probability_B).all()
@@ -434,10 +434,10 @@ def test_wrong_values(text, message):
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize("reach", [FullReach(), SlidingWindow(3)], ids=str)
-def test_a_prompt_may_be_read_as_a_whole(reach):
+@pytest.mark.parametrize("sparsity", [None, SlidingWindow(3)], ids=str)
+def test_a_prompt_may_be_read_as_a_whole(sparsity):
     """In a prefix model every token of the prompt sees all of it: as without a cache, for prompts of two lengths."""
-    params, apply = language_model(reach=reach)
+    params, apply = language_model(**{"mixer.sparsity": sparsity})
     lengths = np.array([PROMPT, PROMPT - 2, PROMPT])
     how = {"num_tokens": TOKENS, "lengths_B": jnp.asarray(lengths)}
     found, causal = (generate(apply, params, jnp.asarray(PROMPTS), prefix=p, **how) for p in (True, False))
@@ -458,6 +458,6 @@ def test_the_start_of_a_target_may_be_read_as_a_whole():
     how = {"num_tokens": 2, "inputs": {name: jnp.asarray(value) for name, value in INPUTS.items()}}
     found, causal = (generate(apply, params, jnp.asarray(PROMPTS), prefix=p, **how) for p in (True, False))
     assert np.abs(found.log_probability_B - causal.log_probability_B).max() > 1e-3
-    params, apply = language_model(resolution=Hourglass(factor=2, last=0))
+    params, apply = language_model(downsampling=Hourglass(factor=2, last=0))
     with pytest.raises(ConfigError, match=r"is for tokens, and hourglass.* has fewer"):
         generate(apply, params, jnp.asarray(PROMPTS), num_tokens=2, prefix=True)

@@ -14,11 +14,14 @@ from transformer.activations.activation import ReLU
 from transformer.core.modules import split
 from transformer.core.parameters import Normal
 from transformer.core.values import ConfigError
-from transformer.functional.normalizers import NEVER
+from transformer.embeddings.embedding import Embedding, Head
+from transformer.feed_forwards.feed_forward import FeedForward
+from transformer.functional.attention import NEVER
 from transformer.inference.beam import Beam
 from transformer.inference.generate import generate
 from transformer.inference.processors import Forbidden, History, MinimumLength, NoRepeat, RepetitionPenalty
 from transformer.inference.tokenwise import Greedy, Sample
+from transformer.mixers.attention.attention import Attention
 from transformer.models.config import ModelConfig
 from transformer.models.language_model import LanguageModel
 from transformer.norms.norm import RMSNorm
@@ -31,14 +34,13 @@ CONFIG = ModelConfig(
     max_length=PROMPT + TOKENS,
     num_layers=1,
     d_model=16,
-    num_heads=2,
-    d_ff=16,
+    mixer=Attention(num_heads=2),
+    feed_forward=FeedForward(d_ff=16, activation=ReLU()),
     norm=RMSNorm(),
-    activation=ReLU(),
     position=RoPE(),
     initializer=Normal(0.4),
-    embedding_initializer=Normal(0.4),
-    tie_embeddings=False,
+    embedding=Embedding(initializer=Normal(0.4)),
+    head=Head(tied=False),
 )
 PROMPTS = np.random.default_rng(0).integers(0, VOCAB, (3, PROMPT))
 LENGTHS = np.array([4, 1, 3])

@@ -12,7 +12,10 @@ from transformer.core.modules import split
 from transformer.core.parameters import Normal
 from transformer.core.values import ConfigError
 from transformer.data.corpus import whole_split
+from transformer.embeddings.embedding import Embedding
+from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.inference.scoring import sliding_log_probabilities
+from transformer.mixers.attention.attention import Attention
 from transformer.models.config import ModelConfig
 from transformer.models.language_model import LanguageModel
 from transformer.objectives.objective import NextToken
@@ -26,12 +29,11 @@ CONFIG = ModelConfig(
     max_length=WINDOW,
     num_layers=1,
     d_model=16,
-    num_heads=2,
-    d_ff=16,
-    activation=ReLU(),
+    mixer=Attention(num_heads=2),
+    feed_forward=FeedForward(d_ff=16, activation=ReLU()),
     position=Learned(std=0.4),
     initializer=Normal(0.4),
-    embedding_initializer=Normal(0.4),
+    embedding=Embedding(initializer=Normal(0.4)),
 )
 
 

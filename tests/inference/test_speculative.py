@@ -12,21 +12,23 @@ from transformer.activations.activation import ReLU
 from transformer.core.modules import split
 from transformer.core.parameters import Normal
 from transformer.core.values import ConfigError
+from transformer.embeddings.embedding import Embedding, Head
+from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.functional.masks import Causal, Tokens
 from transformer.inference.beam import Beam
 from transformer.inference.generate import generate
 from transformer.inference.processors import Forbidden, MinimumLength, NoRepeat, RepetitionPenalty
 from transformer.inference.speculative import speculate
 from transformer.inference.tokenwise import Greedy, Sample
-from transformer.mixers.attention.sparsity import FullReach, SlidingWindow
-from transformer.models.architectures import EncoderDecoderConfig
+from transformer.mixers.attention.attention import Attention
+from transformer.mixers.attention.sparsity import SlidingWindow
+from transformer.mixers.mixer import Context
 from transformer.models.config import ModelConfig
-from transformer.models.context import Context
 from transformer.models.early_exit import early_exit
-from transformer.models.encoder_decoder import EncoderDecoder
+from transformer.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from transformer.models.language_model import LanguageModel
 from transformer.norms.norm import RMSNorm
-from transformer.positions.position import Position
+from transformer.positions.rotary import RoPE
 
 VOCAB, PROMPT, TOKENS, STOP = 5, 4, 9, 4
 # Tokens that are read: all but the last one chosen. No table of positions is longer.
@@ -37,14 +39,13 @@ CONFIG = {
     "max_length": LENGTH,
     "num_layers": 2,
     "d_model": 16,
-    "num_heads": 2,
-    "d_ff": 16,
+    "mixer": Attention(num_heads=2),
+    "feed_forward": FeedForward(d_ff=16, activation=ReLU()),
     "norm": RMSNorm(),
-    "activation": ReLU(),
-    "position": Position.parse("rope"),
+    "position": RoPE(),
     "initializer": Normal(0.4),
-    "embedding_initializer": Normal(0.4),
-    "tie_embeddings": False,
+    "embedding": Embedding(initializer=Normal(0.4)),
+    "head": Head(tied=False),
 }
 PROMPTS = np.random.default_rng(0).integers(0, VOCAB, (6, PROMPT))
 LENGTHS = np.array([4, 1, 2, 3, 4, 1])
@@ -53,7 +54,7 @@ SOURCES = np.random.default_rng(1).integers(0, VOCAB, (6, 4))
 
 
 def language_model(seed, **choices):
-    return split(LanguageModel(ModelConfig(**CONFIG | choices), key=jax.random.key(seed)))
+    return split(LanguageModel(ModelConfig(**CONFIG).replace(choices), key=jax.random.key(seed)))
 
 
 def nearly(model, share):
@@ -90,16 +91,15 @@ def fewest(lengths, ahead):
 
 @pytest.mark.parametrize("ahead", [1, 3])
 @pytest.mark.parametrize(
-    ("position", "reach"),
-    [("learned(std=0.4)", FullReach()), ("alibi", FullReach()), ("rope", SlidingWindow(3))],
-    ids=str,
+    ("position", "sparsity"),
+    [("learned(std=0.4)", "none"), ("alibi", "none"), ("rope", "sliding_window(3)")],
 )
-def test_greedy_is_greedy(position, reach, ahead):
+def test_greedy_is_greedy(position, sparsity, ahead):
     """With any draft, prompts of several lengths and a stop token: the tokens of the model, in fewer rounds.
 
     A rejected token leaves no trace in either cache, nor where it took the slot of one out of reach.
     """
-    model = language_model(7, position=Position.parse(position), reach=reach)
+    model = language_model(7, **{"position": position, "mixer.sparsity": sparsity})
     more = {"lengths_B": jnp.asarray(LENGTHS)}
     expected = run(generate, model, **more)
     assert len(set(expected.lengths_B.tolist())) > 1
@@ -208,7 +208,8 @@ def test_the_model_accepts_itself():
 @pytest.mark.parametrize("shared", [None, 2])
 def test_the_first_layers_guess_for_all(shared):
     """Early exit of the model is its own draft; it computes what a model cut to these layers would."""
-    config = ModelConfig(**CONFIG | {"num_layers": 4, "distinct_layers": shared, "reach": SlidingWindow(3, sinks=1)})
+    choices = {"num_layers": 4, "distinct_layers": shared, "mixer.sparsity": SlidingWindow(3, sinks=1)}
+    config = ModelConfig(**CONFIG).replace(choices)
     model = split(LanguageModel(config, key=jax.random.key(7)))
     draft = early_exit(config, model[0], 2)
     whole = LanguageModel(config, key=jax.random.key(7))
@@ -239,7 +240,7 @@ def test_the_first_layers_guess_for_all(shared):
     ],
 )
 def test_what_cannot_be(choices, message):
-    learned = {"position": Position.parse("learned"), "num_layers": 1}
+    learned = {"position": "learned", "num_layers": 1}
     model, draft = language_model(7, **learned), language_model(8, **learned | choices.pop("draft", {}))
     with pytest.raises(ConfigError, match=message):
         run(speculate, model, draft, **choices)

@@ -10,39 +10,42 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from transformer.activations.activation import GELU, GLU, ReLU
-from transformer.core.dense import Dense, fused
-from transformer.core.dropout import dropout
-from transformer.core.modules import Parameters, at, below, make_parameter, split
+from transformer.activations.activation import GLU, ReLU
+from transformer.core.arrays import dropout
+from transformer.core.modules import Dense, Parameters, at, below, fused, make_parameter, split
 from transformer.core.parameters import ONES, ZEROS, FanIn, Normal, Parameter
 from transformer.core.values import ConfigError
-from transformer.feed_forwards.feed_forward import TopKExperts
+from transformer.embeddings.embedding import EmbeddingLayer
+from transformer.feed_forwards.experts import TopKExperts
+from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.functional.masks import Causal, Tokens
-from transformer.models.block import Block, ResidualConnection
-from transformer.models.blocks import FeedForwardOnly
+from transformer.mixers.attention.attention import Attention
+from transformer.mixers.mixer import Context, Outcome
 from transformer.models.config import ModelConfig
-from transformer.models.context import Context, Kept
-from transformer.models.embedding import Embedding
-from transformer.models.experts import Experts
-from transformer.models.feed_forward import FeedForward
 from transformer.models.language_model import LanguageModel
-from transformer.models.layers import Scanned, Unrolled
-from transformer.models.self_attention import Attention
-from transformer.models.stack import Stack
-from transformer.norms.norm import LayerNorm, NoNorm, NormLayer, RMSNorm, layer_norm
+from transformer.models.stack import Scanned, Stack, Unrolled
+from transformer.models.transformer import Block
+from transformer.norms.norm import LayerNorm, NormLayer, RMSNorm, layer_norm, norm_layer
 from transformer.positions.absolute import QueryKeySinusoidal, StepSinusoidal
-from transformer.positions.position import NoPosition
 from transformer.positions.rotary import RoPE
 from transformer.residuals.multi_stream import Backout, ManifoldHyperConnections
-from transformer.residuals.residual import NoNormResidual, Place, PostNorm, PreNorm, SandwichNorm
+from transformer.residuals.residual import Depth, NoNormResidual, PostNorm, PreNorm, ResidualLayer, SandwichNorm
 
 KEY = jax.random.key(0)
 X = jnp.asarray(np.random.default_rng(0).normal(size=(1, 8, 16)), jnp.float32)
 TOKENS = Tokens.at(np.arange(8))
 
 
-def config(**fields):
-    return ModelConfig(**{"vocab_size": 8, "max_length": 8, "num_layers": 2, "d_model": 16, "num_heads": 2} | fields)
+SMALL = ModelConfig(vocab_size=8, max_length=8, num_layers=2, d_model=16, mixer=Attention(num_heads=2))
+
+
+def config(**choices):
+    """A small config, with choices by dotted path."""
+    return SMALL.replace(choices)
+
+
+def attention(mixer, **choices):
+    return mixer.build(config(mixer=mixer, **choices), key=KEY)
 
 
 def attend(module):
@@ -103,18 +106,19 @@ def test_joined_products(bias):
 
 def test_norm_layer_is_its_norm():
     """The module applies the config's function to its own parameters."""
-    for norm in (LayerNorm(), LayerNorm(bias=False, eps=0.1), RMSNorm(), NoNorm()):
+    for norm in (LayerNorm(), LayerNorm(bias=False, eps=0.1), RMSNorm()):
         layer = NormLayer(norm, 16, "norm", key=KEY)
         params = {name: jnp.full(spec.shape, 3.0) for name, spec in norm.parameters(16).items()}
         for name, value in params.items():
             getattr(layer.params, name)[...] = value
         chex.assert_trees_all_equal(layer(X), norm(X, params))
+    assert norm_layer(None, 16, "norm", key=KEY) is None
 
 
 @pytest.mark.parametrize("tied", [True, False])
 def test_embedding(tied):
     """Rows of the table; logits from the same table or from one of their own, always float32."""
-    model = LanguageModel(config(tie_embeddings=tied, dtype="bfloat16"), key=KEY)
+    model = LanguageModel(config(**{"head.tied": tied}, dtype="bfloat16"), key=KEY)
     embedding, tokens = model.embedding, jnp.array([[3, 0, 3]])
     assert (model.output is None) == tied
     rows = embedding(tokens)
@@ -133,7 +137,7 @@ def test_embedding(tied):
 @pytest.mark.parametrize("token", [8, 1000, -1])
 def test_token_outside_the_vocabulary(token):
     """It gives NaN, and never another token's row."""
-    rows = Embedding(8, config(), key=KEY)(jnp.array([[1, token]]))
+    rows = EmbeddingLayer(8, config(), key=KEY)(jnp.array([[1, token]]))
     assert np.isfinite(rows[0, 0]).all()
     assert np.isnan(rows[0, 1]).all()
 
@@ -141,12 +145,13 @@ def test_token_outside_the_vocabulary(token):
 def test_embedding_needs_a_vocabulary():
     """Without a vocabulary size the error names the field."""
     with pytest.raises(ConfigError, match=r"model\.vocab_size"):
-        Embedding(None, config(), key=KEY)
+        EmbeddingLayer(None, config(), key=KEY)
 
 
 def test_feed_forward():
     """activation(x W) W_out in numpy, with one branch and with two; branch 0 is shared by both."""
-    one, two = (FeedForward(config(activation=a), key=KEY) for a in (ReLU(), GLU(gate=ReLU())))
+    kinds = (FeedForward(activation=activation) for activation in (ReLU(), GLU(gate=ReLU())))
+    one, two = (kind.build(config(feed_forward=kind), key=KEY) for kind in kinds)
     w, out = (np.asarray(k[...]) for k in (one.branches[0].kernel, one.out.kernel))
     chex.assert_trees_all_close(one(X)[0], np.maximum(np.asarray(X) @ w, 0) @ out, atol=1e-5)
     v = np.asarray(two.branches[1].kernel[...])
@@ -164,24 +169,24 @@ def test_feed_forward():
         (PostNorm(), lambda x: 5 * (x + np.sin(x))),
         (SandwichNorm(), lambda x: x + 3 * np.sin(2 * x)),
     ],
-    ids=["none", "pre", "post", "sandwich"],
+    ids=["no_norm", "pre", "post", "sandwich"],
 )
 def test_residual_wiring(residual, expected):
     """Where the norms sit: multiplication by 2, 3 and 5 in place of the input, branch and output norm."""
-    connection, place = ResidualConnection(residual, config(), "connection", key=KEY), Place(0, 2, 0, 2)
+    connection, depth = ResidualLayer(residual, LayerNorm(), 16, "connection", key=KEY), Depth(0, 2, 0, 2)
     assert set(connection.norms) == set(residual.norms)
     norms = {"input": lambda x: 2 * x, "branch": lambda x: 3 * x, "output": lambda x: 5 * x}
-    out = residual(X, jnp.sin, {name: norms[name] for name in residual.norms}, {}, place)
+    out = residual(X, jnp.sin, {name: norms[name] for name in residual.norms}, {}, depth)
     chex.assert_trees_all_close(out, expected(np.asarray(X)), atol=1e-5)
-    real = residual(X, jnp.sin, dict.fromkeys(residual.norms, layer_norm), {}, place)
-    chex.assert_trees_all_close(connection(X, jnp.sin, place), real, atol=1e-6)
+    real = residual(X, jnp.sin, dict.fromkeys(residual.norms, layer_norm), {}, depth)
+    chex.assert_trees_all_close(connection(X, jnp.sin, depth), real, atol=1e-6)
 
 
 def test_backout_takes_out_the_middle():
     """Of four blocks the input of the third, times the trained factor, is taken from the sum of all."""
     residual, stream, middle = Backout(0.25), (X, X), X
     for layer, connection in itertools.product(range(4), range(2)):
-        stream = residual(stream, jnp.sin, {"input": lambda x: x}, {}, Place(layer, 4, connection, 2))
+        stream = residual(stream, jnp.sin, {"input": lambda x: x}, {}, Depth(layer, 4, connection, 2))
         middle = stream[0] if (layer, connection) == (1, 1) else middle
     whole = X
     for _ in range(8):
@@ -192,7 +197,7 @@ def test_backout_takes_out_the_middle():
 
 def test_streams_mixed_by_doubly_stochastic_matrices():
     """One step by the formulas of Xie Z. et al. 2025: rows and columns sum to one, gates are σ and 2σ."""
-    residual, place, rng = ManifoldHyperConnections(streams=3), Place(1, 2, 0, 2), np.random.default_rng(0)
+    residual, depth, rng = ManifoldHyperConnections(streams=3), Depth(1, 2, 0, 2), np.random.default_rng(0)
     specs = residual.parameters(16)
     params = {name: jnp.asarray(rng.normal(size=spec.shape), jnp.float32) for name, spec in specs.items()}
     stream = jnp.asarray(rng.normal(size=(1, 8, 3, 16)), jnp.float32)
@@ -209,13 +214,13 @@ def test_streams_mixed_by_doubly_stochastic_matrices():
     added = 2 * np.asarray(jax.nn.sigmoid(write))[..., None] * branch[:, None]
     expected = np.einsum("lnm,lmd->lnd", mix, stream[0]) + added
     long = dataclasses.replace(residual, iterations=500)
-    found = long(stream, jnp.sin, {"input": lambda x: x}, params, place)
+    found = long(stream, jnp.sin, {"input": lambda x: x}, params, depth)
     chex.assert_trees_all_close(found[0], expected, atol=1e-3)
 
 
 def test_every_block_is_told_its_number():
     """Sinusoids of position and step (Dehghani et al. 2018, equation 6), also where blocks share their parameters."""
-    own = config(position=StepSinusoidal(), block=FeedForwardOnly(), num_layers=3, distinct_layers=1)
+    own = config(position=StepSinusoidal(), mixer=None, num_layers=3, distinct_layers=1)
     block, x = Block(own, key=KEY), X
     for layer in range(3):
         angle = np.arange(8)[:, None] / 10_000 ** (np.arange(8) / 8)
@@ -223,14 +228,13 @@ def test_every_block_is_told_its_number():
         added = np.stack([np.sin(angle) + np.sin(step), np.cos(angle) + np.cos(step)], -1).reshape(8, 16)
         moved = x + added.astype(np.float32)
         x, _ = block(x, context=Context(TOKENS), layer=layer, key=None)
-        plain = Block(own.replace(position=NoPosition()), key=KEY)
+        plain = Block(own.replace(position=None), key=KEY)
         chex.assert_trees_all_close(x, plain(moved, context=Context(TOKENS), layer=layer, key=None)[0], atol=1e-5)
 
 
 def test_grouped_heads_are_repeated_heads():
     """Two key-value heads for four query heads equal four heads with each key and value twice."""
-    grouped = Attention(config(num_heads=4, num_kv_heads=2, position=RoPE()), key=KEY)
-    full = Attention(config(num_heads=4, position=RoPE()), key=KEY)
+    grouped, full = (attention(Attention(num_heads=4, num_kv_heads=kv), position=RoPE()) for kv in (2, None))
     assert grouped.key.kernel.shape == (16, 8)
     for name in ("key", "value"):
         kernel = np.asarray(getattr(grouped, name).kernel[...]).reshape(16, 2, 4)
@@ -240,10 +244,10 @@ def test_grouped_heads_are_repeated_heads():
 
 def test_positions_that_enter_queries_and_keys_only():
     """They change the output, and with queries and keys switched off they do not reach the values."""
-    module, plain = (Attention(config(position=p), key=KEY) for p in (QueryKeySinusoidal(), RoPE()))
+    module, plain = (attention(Attention(num_heads=2), position=p) for p in (QueryKeySinusoidal(), RoPE()))
     assert np.abs(attend(module) - attend(plain)).max() > 1e-6
-    for attention in (module, plain):
-        attention.query.kernel[...] = jnp.zeros((16, 16))
+    for layer in (module, plain):
+        layer.query.kernel[...] = jnp.zeros((16, 16))
     chex.assert_trees_all_close(attend(module), attend(plain), atol=1e-6)
 
 
@@ -270,7 +274,7 @@ class Noise(nnx.Module):
         self.scale = make_parameter(Parameter((1,), ONES), key)
 
     def __call__(self, x, *, context, layer, key):
-        return x + self.scale[...] * jax.random.normal(key, x.shape), Kept(penalty=(1 + layer).astype(jnp.float32))
+        return x + self.scale[...] * jax.random.normal(key, x.shape), Outcome(penalty=(1 + layer).astype(jnp.float32))
 
 
 @pytest.mark.parametrize("layers", [Unrolled(), Scanned()], ids=str)
@@ -292,8 +296,8 @@ def test_dropout_in_a_block():
 
 def test_each_shared_expert_drops_features_of_its_own():
     """Two that take each other away leave nothing, but what one of them drops and the other does not."""
-    kind = TopKExperts(shared=2)
-    module = Experts(config(feed_forward=kind, feed_forward_dropout=0.5), key=KEY)
+    kind = TopKExperts(shared=2, dropout=0.5)
+    module = kind.build(config(feed_forward=kind), key=KEY)
     first, second = module.shared
     module.out[...] = jnp.zeros_like(module.out[...])
     for own, other in zip(first.branches, second.branches, strict=True):
@@ -320,7 +324,7 @@ def test_deeper_blocks_begin_smaller():
 
 def test_stack_stores_one_array_per_parameter():
     """Every parameter carries the leading layer axis, and no two layers are equal."""
-    params, _ = split(Stack([lambda key: Block(config(activation=GELU()), key=key)], 3, Unrolled(), key=KEY))
+    params, _ = split(Stack([lambda key: Block(config(), key=key)], 3, Unrolled(), key=KEY))
     for path, leaf in jax.tree.leaves_with_path(params):
         assert leaf.shape[0] == 3, path
     kernel = params["kinds"]["0"]["attention"]["query"]["kernel"]

@@ -5,11 +5,13 @@ import itertools
 import pytest
 
 from transformer.core.values import ConfigError
-from transformer.mixers.attention.sparsity import FullReach, SlidingWindow
-from transformer.models.architectures import ClassifierConfig, EncoderDecoderConfig, VisionConfig
-from transformer.models.blocks import AttentionOnly, FeedForwardOnly, Sequential
+from transformer.mixers.attention.sparsity import SlidingWindow
+from transformer.models.blocks import Sequential
+from transformer.models.classifier import ClassifierConfig
 from transformer.models.config import ModelConfig
-from transformer.models.pattern import Pattern
+from transformer.models.encoder_decoder import EncoderDecoderConfig
+from transformer.models.images import VisionConfig
+from transformer.models.pattern import Alternate
 from transformer.positions.rotary import RoPE
 from transformer.residuals.scaled_branches import Fixup
 
@@ -149,7 +151,7 @@ def test_each_position_of_a_pattern_meets_attention():
 
 def test_a_pattern_and_the_model_do_not_contradict():
     """What the pattern says of every layer, the model does not say too."""
-    pattern = Pattern(reach=(SlidingWindow(2), FullReach()))
+    pattern = Alternate(reach=(SlidingWindow(2), FullReach()))
     assert [str(ModelConfig(pattern=pattern).layer_config(i).reach) for i in range(3)] == [
         "sliding_window(size=2)",
         "full",
@@ -206,7 +208,7 @@ def test_a_field_of_another_type(fields, message):
 
 def test_branches_are_counted_over_the_layers_of_a_pattern():
     """A layer of a pattern sees those of the whole stack, from which initial values are scaled."""
-    layers = Pattern(block=(AttentionOnly(), Sequential(), FeedForwardOnly()))
+    layers = Alternate(block=(AttentionOnly(), Sequential(), FeedForwardOnly()))
     config = ModelConfig(num_layers=6, pattern=layers)
     assert [config.layer_config(layer).branches for layer in range(3)] == [8, 8, 8]
     assert config.branches == 8

@@ -11,14 +11,13 @@ from transformer.functional.masks import Causal, Full, Prefix, Tokens
 from transformer.inference.generate import generate
 from transformer.inference.tokenwise import Greedy
 from transformer.mixers.attention.sharing import ValueResidual
-from transformer.mixers.attention.sparsity import FullReach, SlidingWindow
-from transformer.models.architectures import EncoderDecoderConfig
-from transformer.models.context import Context
+from transformer.mixers.attention.sparsity import SlidingWindow
+from transformer.mixers.mixer import Context
 from transformer.models.downsampling import Hourglass, Latents, lengthened, shortened
-from transformer.models.encoder_decoder import EncoderDecoder
+from transformer.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from transformer.models.language_model import LanguageModel
-from transformer.models.layers import Scanned
-from transformer.models.pattern import Pattern
+from transformer.models.pattern import Alternate
+from transformer.models.stack import Scanned
 from transformer.positions.absolute import Learned
 from transformer.positions.rotary import RoPE
 from transformer.residuals.multi_stream import UNet
@@ -144,7 +143,7 @@ def test_what_cannot_be_is_refused():
         r"leaves none of 2 layers between the 1 first and the 1 last": {},
         r"1 first and 1 last layers are not whole turns of 2": {
             "num_layers": 4,
-            "pattern": Pattern(reach=(SlidingWindow(3), FullReach())),
+            "pattern": Alternate(reach=(SlidingWindow(3), FullReach())),
         },
         r"u_net keeps a stream of its own; use pre": {"num_layers": 4, "residual": UNet()},
         r"layers would take over values of other tokens": {"num_layers": 4, "carry": ValueResidual()},

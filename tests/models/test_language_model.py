@@ -8,16 +8,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from transformer.core.dropout import dropout
+from transformer.core.arrays import dropout
 from transformer.core.modules import at, split
 from transformer.core.parameters import Normal
 from transformer.core.values import ConfigError
-from transformer.functional.losses import cross_entropy
 from transformer.functional.masks import Arbitrary, Causal, Tokens, Window
 from transformer.mixers.attention.projections import ConstantScale
+from transformer.mixers.mixer import Context
 from transformer.models.config import ModelConfig
-from transformer.models.context import Context
 from transformer.models.language_model import LanguageModel
+from transformer.objectives.objective import cross_entropy
 
 POSITIONS = ["none", "sinusoidal", "query_key_sinusoidal", "learned", "rope", "alibi"]
 ATTENTION = ["exact", "chunked(block=3)"]

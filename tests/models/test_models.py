@@ -11,38 +11,38 @@ import pytest
 
 from transformer.activations.activation import ReLU
 from transformer.analysis.counts import parameter_count
-from transformer.core.dropout import drop_sequences
+from transformer.core.arrays import drop_sequences
 from transformer.core.modules import at, split
 from transformer.core.parameters import Normal
 from transformer.core.values import ConfigError
-from transformer.functional.losses import cross_entropy
+from transformer.embeddings.patches import cut, join, resize_positions
 from transformer.functional.masks import Causal, Prefix, Tokens
-from transformer.mixers.attention.backends import Chunked, Exact
-from transformer.models.architectures import (
+from transformer.mixers.attention.backends import Chunked
+from transformer.mixers.mixer import Context
+from transformer.models.build import build
+from transformer.models.classifier import Classifier, ClassifierConfig
+from transformer.models.config import ModelConfig
+from transformer.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
+from transformer.models.images import (
     AutoencoderConfig,
-    ClassifierConfig,
-    EncoderDecoderConfig,
+    ImageToImage,
+    MaskedAutoencoder,
     PatchConfig,
     VisionConfig,
+    VisionTransformer,
 )
-from transformer.models.block import Block
-from transformer.models.build import build
-from transformer.models.classifier import Classifier, VisionTransformer
-from transformer.models.config import ModelConfig
-from transformer.models.context import Context
-from transformer.models.encoder_decoder import EncoderDecoder
-from transformer.models.image_to_image import ImageToImage, MaskedAutoencoder
 from transformer.models.language_model import LanguageModel
-from transformer.models.layers import Layers, Scanned, Unrolled
-from transformer.models.patches import cut, join, resize_positions
-from transformer.models.pooling import AttentionPooling, ClassToken, MeanPooling, MultiheadPooling, NoPooling, Pooling
-from transformer.norms.norm import NoNorm, RMSNorm
+from transformer.models.pooling import AttentionPooling, ClassToken, MeanPooling, MultiheadPooling, PerToken, Pooling
+from transformer.models.stack import Layers, Scanned, Unrolled
+from transformer.models.transformer import Block
+from transformer.norms.norm import RMSNorm
+from transformer.objectives.objective import cross_entropy
 from transformer.positions.absolute import Learned, QueryKeySinusoidal, Sinusoidal2D
-from transformer.positions.position import NoPosition, Position
+from transformer.positions.position import Position
 from transformer.positions.randomized import Randomized
 from transformer.positions.relative import ALiBi
 from transformer.positions.rotary import RoPE
-from transformer.residuals.residual import DeepNorm, NoNormResidual, Place, SubNorm
+from transformer.residuals.residual import DeepNorm, Depth, NoNormResidual, SubNorm
 from transformer.residuals.scaled_branches import ReZero, TFixup
 
 KEY = jax.random.key(0)
@@ -283,7 +283,7 @@ def test_deepnorm_of_an_encoder_beside_a_decoder():
     for residual in (own, inner):
         assert {name: getattr(residual, name) for name in numbers} == pytest.approx(numbers)
     assert config.residual == DeepNorm()
-    assert config.residual.a(Place(0, M, 0, 3)) == pytest.approx((3 * M) ** 0.25)
+    assert config.residual.a(Depth(0, M, 0, 3)) == pytest.approx((3 * M) ** 0.25)
     assert config.residual.inner_gain(config.branches) == pytest.approx((12 * M) ** -0.25)
     assert pairs(residual=DeepNorm(2.0, 0.5)).encoder.residual == DeepNorm(2.0, 0.5)
 
@@ -359,7 +359,7 @@ def test_every_real_token_has_a_say(pooling):
 @pytest.mark.parametrize("registers", [0, 2])
 def test_classes_of_tokens(registers):
     """One for each token of the text, none for registers; padding has no influence, and every token sees all."""
-    params, run = pure(classes(pooling=NoPooling(), registers=registers))
+    params, run = pure(classes(pooling=PerToken(), registers=registers))
     alone = run(params, jnp.asarray(SOURCE))
     assert alone.shape == (1, SOURCE.shape[1], 3)
     valid = jnp.array([[True] * 4 + [False] * 2])

@@ -14,35 +14,32 @@ from transformer.analysis.counts import parameter_count
 from transformer.core.modules import split
 from transformer.core.parameters import Normal
 from transformer.core.values import ConfigError
+from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.functional.attention import attention, attention_scores
 from transformer.functional.biases import LinearDistance, Scaled, alibi_slopes
 from transformer.functional.masks import Causal, Full, Padding, Tokens
 from transformer.functional.positions import sinusoidal
-from transformer.mixers.attention.backends import AttentionImplementation, Chunked, Exact
+from transformer.mixers.attention.attention import Attention
+from transformer.mixers.attention.backends import Chunked
+from transformer.mixers.attention.base import Backend, Merge, Projection
 from transformer.mixers.attention.projections import (
     ConcatenateOnly,
     ConstantScale,
-    InverseRootScale,
     InverseScale,
     LearnedScale,
-    Merge,
     NoProjections,
-    Projection,
-    SeparateProjections,
     SumHeads,
     TiedProjections,
 )
-from transformer.models.architectures import EncoderDecoderConfig
+from transformer.mixers.mixer import Context
 from transformer.models.config import ModelConfig
-from transformer.models.context import Context
 from transformer.models.encoder import Encoder
-from transformer.models.feed_forward import FeedForward
+from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.models.language_model import LanguageModel
-from transformer.models.self_attention import Attention
 from transformer.norms.norm import LayerNorm, Norm
 from transformer.norms.sequence_norm import SequenceLayerNorm, sequence_layer_norm
 from transformer.positions.absolute import Learned, QueryKeySinusoidal, Sinusoidal
-from transformer.positions.position import NoPosition, Position
+from transformer.positions.position import Position
 from transformer.positions.relative import ALiBi
 from transformer.positions.rotary import RoPE
 from transformer.residuals.residual import NoNormResidual
@@ -106,7 +103,7 @@ def by_hand(module, x=X, *, factor, bias=0.0, after=0.0, at=0.0):
 
 
 @dataclass(frozen=True)
-class Recording(AttentionImplementation):
+class Recording(Backend):
     """Exact attention that remembers the last queries and keys."""
 
     last: ClassVar[list] = []

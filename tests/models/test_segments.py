@@ -9,13 +9,13 @@ import pytest
 
 from transformer.core.modules import split
 from transformer.core.values import ConfigError
-from transformer.mixers.attention.sparsity import FullReach, LocalBlocks, SlidingWindow
+from transformer.mixers.attention.sparsity import LocalBlocks, SlidingWindow
 from transformer.mixers.attention.synthesizers import RandomSynthesizer
-from transformer.models.architectures import EncoderDecoderConfig
 from transformer.models.config import ModelConfig
+from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.models.language_model import LanguageModel
-from transformer.models.layers import Scanned
-from transformer.models.pattern import Pattern
+from transformer.models.pattern import Alternate
+from transformer.models.stack import Scanned
 from transformer.objectives.objective import NextToken
 from transformer.objectives.tokens import MultiToken, PrefixToken
 from transformer.positions.absolute import Sinusoidal
@@ -49,7 +49,7 @@ CHOICES = {
     "scanned, in turns": {
         "num_layers": 4,
         "layers": Scanned(remat="full"),
-        "pattern": Pattern(reach=(SlidingWindow(5), FullReach())),
+        "pattern": Alternate(reach=(SlidingWindow(5), FullReach())),
     },
 }
 

@@ -9,12 +9,14 @@ import pytest
 from transformer.activations.activation import GLU, ReLU
 from transformer.core.modules import split
 from transformer.core.values import ConfigError
-from transformer.mixers.attention.normalizers import SoftCap
-from transformer.models.architectures import ClassifierConfig, EncoderDecoderConfig, PatchConfig, VisionConfig
+from transformer.embeddings.head_transforms import DenseTransform
+from transformer.mixers.attention.score_mods import SoftCap
 from transformer.models.blocks import Parallel, ParallelNorms
+from transformer.models.classifier import ClassifierConfig
 from transformer.models.config import ModelConfig
+from transformer.models.encoder_decoder import EncoderDecoderConfig
+from transformer.models.images import PatchConfig, VisionConfig
 from transformer.models.language_model import LanguageModel
-from transformer.models.readouts import DenseReadout
 from transformer.norms.norm import LayerNorm, RMSNorm, layer_norm, rms_norm
 from transformer.norms.sequence_norm import SequenceLayerNorm
 from transformer.positions.absolute import Sinusoidal
@@ -53,7 +55,7 @@ def test_a_type_adds_its_vector():
 
 def test_what_happens_to_the_states_by_hand():
     """cap · tanh((norm(relu(xW + b)) · tableᵀ + bias) / cap)."""
-    config = TINY.replace(readout=DenseReadout(ReLU(), RMSNorm(eps=1e-3)), output_bias=True, logit_score=SoftCap(0.5))
+    config = TINY.replace(readout=DenseTransform(ReLU(), RMSNorm(eps=1e-3)), output_bias=True, logit_score=SoftCap(0.5))
     params, run = pure(config)
     plain = {name: value for name, value in params.items() if name != "logits"}
     states = split(LanguageModel(TINY, key=jax.random.key(0)))[1]
@@ -94,8 +96,8 @@ def test_sines_before_cosines():
     ("kind", "changes", "match"),
     [
         (ModelConfig, {"block": ParallelNorms(), "residual": PostNorm()}, "use parallel"),
-        (ModelConfig, {"readout": DenseReadout(activation=GLU())}, "takes 2 branches"),
-        (ModelConfig, {"readout": DenseReadout(norm=SequenceLayerNorm())}, "whole sequences"),
+        (ModelConfig, {"readout": DenseTransform(activation=GLU())}, "takes 2 branches"),
+        (ModelConfig, {"readout": DenseTransform(norm=SequenceLayerNorm())}, "whole sequences"),
         (ModelConfig, {"token_types": 0}, "token_types: 0 is not a positive"),
         (EncoderDecoderConfig, {"token_types": 2}, "token_types: an encoder-decoder"),
         (ClassifierConfig, {"output_bias": True}, "output_bias: it applies to logits of tokens"),
@@ -112,7 +114,7 @@ def test_what_has_no_place_is_refused(kind, changes, match):
 
 def test_layer_norm_of_a_readout():
     """Its parameters are those of the norm, and the norm is the last thing."""
-    readout, rng = DenseReadout(), np.random.default_rng(0)
+    readout, rng = DenseTransform(), np.random.default_rng(0)
     specs = readout.parameters(4)
     assert set(specs) == {"kernel", "bias", "norm_scale", "norm_bias"}
     params = {name: jnp.asarray(rng.normal(size=spec.shape), jnp.float32) for name, spec in specs.items()}

@@ -14,12 +14,14 @@ from transformer.core.modules import split
 from transformer.core.parameters import Normal
 from transformer.core.values import ConfigError
 from transformer.data.corpus import packed
-from transformer.feed_forwards.feed_forward import TopKExperts
+from transformer.feed_forwards.experts import TopKExperts
 from transformer.functional.masks import Causal, Prefix
-from transformer.models.architectures import ClassifierConfig, EncoderDecoderConfig, PatchConfig, VisionConfig
 from transformer.models.build import build
+from transformer.models.classifier import ClassifierConfig
 from transformer.models.config import ModelConfig
-from transformer.models.pooling import NoPooling
+from transformer.models.encoder_decoder import EncoderDecoderConfig
+from transformer.models.images import PatchConfig, VisionConfig
+from transformer.models.pooling import PerToken
 from transformer.norms.norm import RMSNorm
 from transformer.objectives.classes import Classification, TokenClassification
 from transformer.objectives.objective import NextToken, Objective, Sums
@@ -50,7 +52,7 @@ CONFIGS = {
     "pairs": EncoderDecoderConfig(**COMMON, source_vocab_size=V),
     "classifier": ClassifierConfig(**COMMON, num_classes=3),
     "causal classifier": ClassifierConfig(**COMMON, num_classes=3, causal=True),
-    "tagger": ClassifierConfig(**COMMON, num_classes=3, pooling=NoPooling(), registers=1),
+    "tagger": ClassifierConfig(**COMMON, num_classes=3, pooling=PerToken(), registers=1),
     "vision": VisionConfig(**COMMON, num_classes=3, image_size=(4, 4, 1), patch_size=2),
     "patches": PatchConfig(**COMMON, image_size=(4, 4, 1), patch_size=2),
 }

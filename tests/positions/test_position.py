@@ -10,41 +10,55 @@ import pytest
 
 from transformer.core.values import ConfigError
 from transformer.functional.biases import LinearDistance
-from transformer.mixers.attention.normalizers import LinearWeighting
+from transformer.mixers.attention.attention import Attention
+from transformer.mixers.attention.normalizers import LinearNormalizer
 from transformer.models.config import ModelConfig
 from transformer.positions.absolute import Learned, QueryKeySinusoidal, Sinusoidal
-from transformer.positions.position import NoPosition, Position
+from transformer.positions.position import Position
 from transformer.positions.randomized import Randomized
 from transformer.positions.relative import ALiBi
 from transformer.positions.rotary import LinearScaling, Llama3Scaling, NTKScaling, RoPE, YaRN
+
+
+@dataclass(frozen=True)
+class Nowhere(Position):
+    """A scheme that defines no way into a model."""
+
 
 POSITIONS = jnp.array([[0, 3, 1]])
 X = jnp.asarray(np.random.default_rng(0).normal(size=(1, 3, 2, 4)), jnp.float32)
 
 
 @pytest.mark.parametrize(
-    ("position", "places"),
+    ("position", "ways"),
     [
-        (NoPosition(), set()),
-        (Sinusoidal(), {"embedding"}),
-        (Learned(), {"embedding"}),
-        (QueryKeySinusoidal(), {"query_key_input"}),
-        (RoPE(), {"rotate"}),
+        (Nowhere(), set()),
+        (Sinusoidal(), {"to_embedding"}),
+        (Learned(), {"to_embedding"}),
+        (QueryKeySinusoidal(), {"to_query_key_input"}),
+        (RoPE(), {"to_query", "to_key"}),
         (ALiBi(), {"bias"}),
     ],
     ids=str,
 )
-def test_where_positions_enter(position, places):
+def test_where_positions_enter(position, ways):
     """Each scheme enters in its own place and nowhere else."""
     specs = position.parameters(d_model=8, num_heads=2, max_length=4)
     params = {name: spec.initializer(jax.random.key(0), spec.shape) for name, spec in specs.items()}
-    entered = {
-        "embedding": position.to_embedding(POSITIONS, 8, params) is not None,
-        "query_key_input": position.to_query_key_input(POSITIONS, 8, params) is not None,
-        "rotate": bool(np.any(position.to_query(X, POSITIONS, params) != X)),
-        "bias": position.bias(X, True, params) is not None,
+    calls = {
+        "to_embedding": lambda: position.to_embedding(POSITIONS, 8, params),
+        "to_query_key_input": lambda: position.to_query_key_input(POSITIONS, 8, params),
+        "bias": lambda: position.bias(X, True, params),
     }
-    assert {place for place, does in entered.items() if does} == places
+    assert position.acts == ways
+    for way, call in calls.items():
+        if way in ways:
+            assert call() is not None
+        else:
+            with pytest.raises(NotImplementedError):
+                call()
+    turned = [np.any(turn(X, POSITIONS, params) != X) for turn in (position.to_query, position.to_key)]
+    assert turned == ["to_query" in ways, "to_key" in ways]
 
 
 @pytest.mark.parametrize("outside", [4, 100, -1])
@@ -73,8 +87,8 @@ def test_what_a_scheme_does_follows_from_what_it_defines():
             return LinearDistance(jnp.ones(q_BLHK.shape[2]))
 
     assert Slope().biased
-    assert not Slope().moves
+    assert Slope().acts == {"bias"}
     with pytest.raises(ConfigError, match="takes no bias"):
-        ModelConfig(position=Slope(), weighting=LinearWeighting())
+        ModelConfig(position=Slope(), mixer=Attention(normalizer=LinearNormalizer()))
     assert Randomized(ALiBi()).fades
     assert not Randomized(RoPE()).biased

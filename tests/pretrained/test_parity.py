@@ -22,8 +22,9 @@ from transformer.analysis.activations import run_with_cache, stacked
 from transformer.core.modules import abstract, split
 from transformer.inference.beam import Beam
 from transformer.inference.generate import generate
-from transformer.models.architectures import EncoderDecoderConfig, VisionConfig
 from transformer.models.build import build
+from transformer.models.encoder_decoder import EncoderDecoderConfig
+from transformer.models.images import VisionConfig
 from transformer.pretrained.names import flat
 
 torch = pytest.importorskip("torch", reason="parity needs the extra: pip install '.[parity]'")
@@ -256,8 +257,8 @@ def call(pair: Pair) -> Call:
         ours = {"source_valid_BS": jnp.asarray(source_valid), "valid_BL": jnp.asarray(valid)}
         return Call(theirs, (_ints(source), _ints(tokens)), ours, valid)
     ours = {"valid_BL": jnp.asarray(valid)}
-    if pair.config.token_types is not None:
-        types = rng.integers(0, pair.config.token_types, (B, L))
+    if pair.config.embedding.types is not None:
+        types = rng.integers(0, pair.config.embedding.types, (B, L))
         theirs["token_type_ids"], ours["types_BL"] = torch.tensor(types), _ints(types)
     elif pair.config.causal:
         positions = np.maximum(np.cumsum(valid, 1) - 1, 0)

@@ -10,13 +10,19 @@ import pytest
 
 from transformer.core.modules import split
 from transformer.core.values import ConfigError
+from transformer.mixers.attention.gates import HeadScale, OutputGate, ValueGate
+from transformer.mixers.attention.head_norms import QKNorm, ValueNorm
 from transformer.mixers.attention.heads import LatentHeads
-from transformer.models.architectures import ClassifierConfig
+from transformer.mixers.attention.normalizers import Performer
+from transformer.mixers.attention.projections import NoProjections
+from transformer.mixers.attention.short_convolution import ShortConvolution
 from transformer.models.build import build, pure_model
+from transformer.models.classifier import ClassifierConfig
 from transformer.models.config import ModelConfig
+from transformer.models.pattern import Alternate
 from transformer.models.pooling import AttentionPooling
 from transformer.norms.group_norm import GroupNorm
-from transformer.norms.norm import RMSNorm
+from transformer.norms.norm import LayerNorm, RMSNorm
 from transformer.positions.absolute import Learned
 from transformer.positions.rotary import RoPE
 from transformer.pretrained.rotary import with_pairs
@@ -26,14 +32,19 @@ TOKENS = jnp.asarray(np.random.default_rng(0).integers(0, 9, (2, 7)), jnp.int32)
 
 
 def config(**changes):
-    sizes = {"vocab_size": 9, "max_length": 8, "num_layers": 2, "d_model": 24, "num_heads": 3, "num_kv_heads": 1}
-    return ModelConfig(**sizes | {"position": RoPE(fraction=0.5)} | changes)
+    own = {"mixer.num_heads": 3, "mixer.num_kv_heads": 1, "position": RoPE(fraction=0.5)}
+    return ModelConfig(vocab_size=9, max_length=8, num_layers=2, d_model=24).replace(own | changes)
 
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"attention_bias": ("query", "key"), "qk_norm": RMSNorm()}, {"position": RoPE(interleaved=True)}],
-    ids=["plain", "biases and norms", "from interleaved"],
+    [
+        {},
+        {"mixer.bias": ("query", "key"), "mixer.parts": (QKNorm(RMSNorm()),)},
+        {"position": RoPE(interleaved=True)},
+        {"mixer.parts": (OutputGate(), QKNorm(LayerNorm()), ValueNorm(), HeadScale(), ValueGate())},
+    ],
+    ids=["plain", "biases and norms", "from interleaved", "other parts"],
 )
 def test_the_same_model_with_the_other_pairs(changes):
     """Other parameters, the same logits; and back."""
@@ -63,12 +74,19 @@ def test_the_query_of_a_pooling_stays():
 
 
 def test_where_the_order_of_features_matters():
-    """Other positions, norms of parts of a head and heads of other kinds are refused."""
+    """Other positions, norms of parts of a head, heads of other kinds and what mixes features are refused."""
     with pytest.raises(ConfigError, match=r"model.position: features of learned are not paired"):
         with_pairs(config(position=Learned()), {}, interleaved=True)
-    for changes in ({"qk_norm": GroupNorm(groups=2)}, {"qk_norm": RMSNorm(fraction=0.5)}, LATENT):
+    with pytest.raises(ConfigError, match=r"model.position: .* in all layers"):
+        with_pairs(config(pattern=(Alternate("position", (RoPE(fraction=0.5), None)),)), {}, interleaved=True)
+    for changes in (GROUPS, SHARE, LATENT, CONVOLVED, UNPROJECTED, RANDOM, OTHER_SIZES):
         with pytest.raises(ConfigError, match="have to be plain"):
             with_pairs(config(**changes), {}, interleaved=True)
 
 
-LATENT = {"heads": LatentHeads(rank=6, rotary=4), "num_kv_heads": None, "position": RoPE()}
+GROUPS, SHARE = ({"mixer.parts": (QKNorm(norm),)} for norm in (GroupNorm(groups=2), RMSNorm(fraction=0.5)))
+LATENT = {"mixer.heads": LatentHeads(rank=6, rotary=4), "mixer.num_kv_heads": None, "position": RoPE()}
+CONVOLVED = {"mixer.parts": (ShortConvolution(2),)}
+UNPROJECTED = {"mixer.projection": NoProjections(), "mixer.num_kv_heads": None}
+RANDOM = {"mixer.normalizer": Performer()}
+OTHER_SIZES = {"pattern": (Alternate("mixer.num_heads", (3, 2)),)}

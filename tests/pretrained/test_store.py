@@ -13,12 +13,16 @@ import pytest
 from transformer import pretrained
 from transformer.activations.activation import GLU, ReLU
 from transformer.core.modules import split
+from transformer.core.parameters import Normal
 from transformer.core.values import ConfigError
+from transformer.mixers.attention.backends import Chunked
 from transformer.models.build import build
 from transformer.models.config import ModelConfig
+from transformer.models.stack import Scanned
 from transformer.norms.norm import RMSNorm
 from transformer.positions.rotary import LinearScaling, RoPE, YaRN
 from transformer.pretrained.__main__ import lines_of_code, sizes
+from transformer.pretrained.architecture import PRACTICE
 from transformer.pretrained.bert import BERT, BERT_CLASSIFIER
 from transformer.pretrained.files import Stored
 from transformer.pretrained.gpt2 import GPT2
@@ -29,8 +33,9 @@ from transformer.pretrained.t5 import T5
 
 safetensors = pytest.importorskip("safetensors.numpy")
 
-SIZES = {"vocab_size": 11, "max_length": 6, "d_model": 8, "num_heads": 2, "num_layers": 2, "d_ff": 12}
-CONFIG = LLAMA.base.replace(**SIZES, num_kv_heads=1, head_dim=6)
+SIZES = {"vocab_size": 11, "max_length": 6, "num_layers": 2, "d_model": 8}
+SIZES |= {"mixer.num_heads": 2, "feed_forward.d_ff": 12}
+CONFIG = LLAMA.base.replace(SIZES | {"mixer.num_kv_heads": 1, "mixer.head_dim": 6})
 
 
 def parameters(config, dtype=np.float32):
@@ -187,7 +192,7 @@ def test_an_index_of_what_is_not_there(folder, index, match):
         ({"architectures": None, "model_type": "mamba"}, r"no architecture 'mamba'"),
         ({"rope_parameters": {"rope_type": "yarn", "factor": 2.0}}, r"no rope_type 'yarn'"),
         ({"rope_parameters": {"rope_theta": 1e4, "mrope": 1}}, r"rope_parameters: not supported: mrope"),
-        ({"num_attention_heads": 5, "num_key_value_heads": 2}, r"config.json: model.num_kv_heads: 2"),
+        ({"num_attention_heads": 5, "num_key_value_heads": 2}, r"config.json: mixer.num_kv_heads: 2"),
         ({"hidden_size": "8"}, r"config.json: .*d_model.*"),
     ],
 )
@@ -236,7 +241,7 @@ def test_rotary_positions_of_older_files():
 
 def test_names_of_older_files(tmp_path):
     """GPT-2 without its prefix and with its masks, BERT with gamma and beta and heads that nothing here reads."""
-    config = GPT2.base.replace(**SIZES)
+    config = GPT2.base.replace(SIZES)
     pretrained.save(tmp_path / "gpt2", config, parameters(config))
 
     def older(tensors):
@@ -247,7 +252,7 @@ def test_names_of_older_files(tmp_path):
     rewrite(tmp_path / "gpt2", older)
     jax.tree.map(np.testing.assert_array_equal, pretrained.load(tmp_path / "gpt2")[1], parameters(config))
 
-    config = BERT.base.replace(**SIZES, token_types=2)
+    config = BERT.base.replace(SIZES | {"embedding.types": 2})
     pretrained.save(tmp_path / "bert", config, parameters(config))
 
     def greek(tensors):
@@ -263,7 +268,8 @@ def test_names_of_older_files(tmp_path):
 
 def test_a_tensor_stored_twice_is_one(tmp_path):
     """And two that should be one and differ are refused."""
-    config = T5.base.replace(**SIZES, source_vocab_size=11, max_source_length=6, head_dim=4, logit_scale=8**-0.5)
+    own = {"source_vocab_size": 11, "max_source_length": 6, "mixer.head_dim": 4, "head.scale": 8**-0.5}
+    config = T5.base.replace(SIZES | own)
     pretrained.save(tmp_path / "t5", config, parameters(config))
 
     def again(tensors):
@@ -286,7 +292,7 @@ def test_what_cannot_be_saved(tmp_path):
         pretrained.save(tmp_path, CONFIG, params)
     another = CONFIG.replace(position=RoPE(scaling=YaRN()))
     with pytest.raises(
-        ConfigError, match=r"no architecture here; of LlamaForCausalLM, the nearest, it differs in position"
+        ConfigError, match=r"no architecture here; of LlamaForCausalLM, the nearest, it differs in position.scaling"
     ):
         pretrained.save(tmp_path / "a", another, params)
     with pytest.raises(ConfigError, match=r"not the parameters of the config: .*final_norm/params/scale"):
@@ -296,10 +302,18 @@ def test_what_cannot_be_saved(tmp_path):
 
 def test_how_a_model_is_trained_does_not_say_what_it_is():
     """Dropout and the like are no part of an architecture; an activation is."""
-    assert LLAMA.differences(CONFIG.replace(dropout=0.1, dtype="bfloat16")) == []
-    assert LLAMA.differences(CONFIG.replace(num_kv_heads=None, head_dim=None, d_ff=None)) == []
-    assert LLAMA.differences(CONFIG.replace(activation=GLU(gate=ReLU()), norm=RMSNorm(eps=1e-3))) == []
-    assert LLAMA.differences(CONFIG.replace(norm=RMSNorm(zero_centered=True))) == ["norm"]
+    practice = dict.fromkeys(("dropout", "mixer.dropout", "feed_forward.dropout", "stochastic_depth"), 0.1)
+    practice |= dict.fromkeys(("initializer", "embedding.initializer"), Normal(0.1))
+    practice |= {"scale_residual_init": False, "scale_init_by_depth": True, "dtype": "bfloat16"}
+    practice |= {"mixer.backend": Chunked(), "layers": Scanned()}
+    assert set(practice) == set(PRACTICE)
+    for path, value in practice.items():
+        assert LLAMA.differences(CONFIG.replace({path: value})) == []
+    open_sizes = dict.fromkeys(("mixer.num_kv_heads", "mixer.head_dim", "feed_forward.d_ff"))
+    assert LLAMA.differences(CONFIG.replace(open_sizes)) == []
+    other = {"feed_forward.activation": GLU(gate=ReLU()), "norm": RMSNorm(eps=1e-3)}
+    assert LLAMA.differences(CONFIG.replace(other)) == []
+    assert LLAMA.differences(CONFIG.replace(norm=RMSNorm(zero_centered=True))) == ["norm.zero_centered"]
     assert LLAMA.differences(BERT_CLASSIFIER.base) == ["ClassifierConfig"]
     assert isinstance(CONFIG, ModelConfig)
 

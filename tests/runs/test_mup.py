@@ -10,8 +10,8 @@ import pytest
 from transformer.core import modules as pure
 from transformer.core.parameters import FanIn
 from transformer.core.values import ConfigError
-from transformer.models.architectures import ClassifierConfig
 from transformer.models.build import build
+from transformer.models.classifier import ClassifierConfig
 from transformer.objectives.classes import Classification
 from transformer.objectives.objective import NextToken
 from transformer.objectives.tokens import MultiToken

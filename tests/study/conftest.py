@@ -3,6 +3,7 @@
 import pytest
 
 from transformer.data.corpus import load_corpus
+from transformer.mixers.attention.attention import Attention
 from transformer.models.config import ModelConfig
 from transformer.runs.config import RunConfig
 from transformer.runs.data import TextConfig
@@ -14,7 +15,7 @@ def base(tmp_path) -> RunConfig:
     path = tmp_path / "text.txt"
     path.write_text("abacabad" * 40)
     return RunConfig(
-        model=ModelConfig(max_length=8, num_layers=1, d_model=16, num_heads=2),
+        model=ModelConfig(max_length=8, num_layers=1, d_model=16, mixer=Attention(num_heads=2)),
         data=TextConfig(path=str(path)),
         optimizer=OptimizerConfig(warmup_steps=2),
         steps=10,

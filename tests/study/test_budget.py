@@ -11,7 +11,7 @@ from transformer.study.budget import cost, match
 from transformer.study.study import Study
 
 BASE = RunConfig(model=ModelConfig(vocab_size=65, d_model=48, num_layers=2))
-GATED = BASE.replace({"model.activation": GLU()})
+GATED = BASE.replace({"model.feed_forward.activation": GLU()})
 
 
 def test_a_gated_layer_gets_two_thirds_of_the_width():
@@ -47,6 +47,6 @@ def test_what_cannot_be_matched_is_refused():
 
 def test_a_study_matches_its_arms(corpus):
     base = BASE.replace({"model.max_length": 8})
-    study = Study("glu", base, {"gelu": {}, "glu": {"model.activation": "glu"}}, seeds=3, match="parameters")
+    study = Study("glu", base, {"gelu": {}, "glu": {"model.feed_forward.activation": "glu"}}, seeds=3, match="parameters")
     assert study.configs(corpus)["glu"].model.ff_width == 128
     assert study.configs(corpus)["gelu"].model.ff_width == 192

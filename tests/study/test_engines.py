@@ -25,7 +25,7 @@ from transformer.study.study import Study, StudyError
 ARMS = {
     "layernorm": {},
     "rmsnorm": {"model.norm": RMSNorm()},
-    "relu": {"model.activation": ReLU()},
+    "relu": {"model.feed_forward.activation": ReLU()},
 }
 
 

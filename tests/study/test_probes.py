@@ -9,7 +9,6 @@ from transformer.core.values import ConfigError
 from transformer.mixers.attention.backends import Chunked
 from transformer.mixers.attention.projections import ConstantScale
 from transformer.mixers.attention.synthesizers import RandomSynthesizer
-from transformer.positions.position import NoPosition
 from transformer.runs.config import grid
 from transformer.study.probes import BeforeTraining, LongerText, QueryKeyGradient, SaturatedRows
 from transformer.training.program import make_program
@@ -31,7 +30,7 @@ def changed(params, role, factor):
 
 def test_a_model_with_a_length_of_its_own_has_no_loss_on_longer_text(initial, corpus):
     config, params = initial
-    config = config.replace({"model.position": NoPosition(), "model.heads": RandomSynthesizer(length=8)})
+    config = config.replace({"model.position": None, "model.mixer.heads": RandomSynthesizer(length=8)})
     assert np.isnan(LongerText(2)(config, params, corpus)).all()
 
 
@@ -45,7 +44,7 @@ def test_chunked_attention_is_as_saturated_as_exact(initial, corpus):
     config, params = initial
     params = changed(params, "query", 100.0)
     exact, chunked = (
-        SaturatedRows(0.5)(c, params, corpus) for c in (config, config.replace({"model.attention": Chunked()}))
+        SaturatedRows(0.5)(c, params, corpus) for c in (config, config.replace({"model.mixer.backend": Chunked()}))
     )
     assert (exact > 0).all()
     np.testing.assert_array_equal(chunked, exact)
@@ -57,7 +56,7 @@ def test_the_gradient_of_queries_and_keys(initial, corpus):
     assert (QueryKeyGradient()(config, changed(params, "value", 0.0), corpus) == 0).all()
     small = changed(params, "query", 1e-3)
     once, twice = (
-        QueryKeyGradient()(config.replace({"model.scale": ConstantScale(s)}), small, corpus) for s in (0.1, 0.2)
+        QueryKeyGradient()(config.replace({"model.mixer.scale": ConstantScale(s)}), small, corpus) for s in (0.1, 0.2)
     )
     np.testing.assert_allclose(twice, 2 * once, rtol=1e-2)
 
@@ -78,7 +77,7 @@ def test_a_share_that_is_none():
 
 @pytest.mark.parametrize("probe", [SaturatedRows(), QueryKeyGradient()], ids=str)
 def test_a_model_without_attention(base, corpus, probe):
-    config = corpus.complete(base.replace({"model.block": "feed_forward_only", "model.position": "none"}))
+    config = corpus.complete(base.replace({"model.mixer": "none", "model.position": "none"}))
     params = jax.device_get(make_program(config, grid(range(2))).init().params)
     found = probe(config, params, corpus)
     assert found.shape == (2,)

@@ -12,7 +12,7 @@ from transformer.core.parameters import ONES, Parameter
 from transformer.core.values import ConfigError
 from transformer.data.dataset import load_data
 from transformer.data.pictures import ImageConfig, VisionRun
-from transformer.models.architectures import VisionConfig
+from transformer.models.images import VisionConfig
 from transformer.norms.norm import Norm, RMSNorm
 from transformer.positions.position import Position
 from transformer.positions.relative import ALiBi

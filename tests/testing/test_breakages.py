@@ -8,26 +8,28 @@ import jax
 import pytest
 
 from transformer.analysis import counts
-from transformer.functional import biases, masks, norms
+from transformer.functional import biases, masks
 from transformer.functional import chunked_attention as chunked
+from transformer.mixers.attention.attention import AttentionLayer
 from transformer.mixers.attention.backends import Chunked
 from transformer.models import downsampling as shortening
 from transformer.models.build import abstract_model, pure_model
+from transformer.models.decoder import Decoder
 from transformer.models.downsampling import Hourglass
-from transformer.models.self_attention import Attention
 from transformer.models.transformer import Transformer
+from transformer.norms import norm
 from transformer.norms.without_statistics import DyT
 from transformer.positions.absolute import Sinusoidal
 from transformer.positions.relative import ALiBi
 from transformer.positions.rotary import RoPE
-from transformer.residuals.residual import Algebra
+from transformer.residuals.residual import SingleStream
 from transformer.residuals.scaled_branches import ReZero
 from transformer.testing import properties
 from transformer.testing.subject import Subject, small
 
 BREAKAGES = {
     "an off-by-one in the cache position": (
-        (Transformer, "empty_cache", "jnp.zeros(batch_size, jnp.int32)", "jnp.ones(batch_size, jnp.int32)"),
+        (Decoder, "empty_cache", "jnp.zeros(batch_size, jnp.int32)", "jnp.ones(batch_size, jnp.int32)"),
         {"position": Sinusoidal()},
         properties.cached,
     ),
@@ -42,23 +44,23 @@ BREAKAGES = {
         properties.fades,
     ),
     "RoPE on values": (
-        (Attention, "__call__", "_remember(k, v,", "_remember(k, position.to_key(v, places_BS, params),"),
+        (AttentionLayer, "__call__", "_remember(k, v,", "_remember(k, here.key(v, x_BSD),"),
         {"position": RoPE()},
         properties.shifted,
     ),
     "a norm over the batch axis": (
-        (norms, "layer_norm", "x32.mean(-1, keepdims=True)", "x32.mean(0, keepdims=True)"),
+        (norm, "layer_norm", "x32.mean(-1, keepdims=True)", "x32.mean(0, keepdims=True)"),
         {},
         properties.one_by_one,
     ),
     "segments that all begin at position 0": (
-        (Transformer, "transform_following", "(0 if self.config.relative else length)", "0"),
+        (Decoder, "transform_segment", "(0 if self.config.relative else length)", "0"),
         {"position": Sinusoidal()},
         properties.followed,
     ),
     "means of tokens that come later": (
         (shortening, "_blocks", "factor - 1 if causal else 0", "0"),
-        {"resolution": Hourglass(factor=3, last=0)},
+        {"downsampling": Hourglass(factor=3, last=0)},
         properties.causal,
     ),
     "beams that see each other": (
@@ -68,11 +70,11 @@ BREAKAGES = {
     ),
     "a dropped segment id in the chunked path": (
         (chunked, "_pad_tokens", "indices=None)", "indices=None, segments=None)"),
-        {"attention": Chunked(block=3)},
+        {"mixer.backend": Chunked(block=3)},
         properties.packing,
     ),
     "a variance of few bits": (
-        (norms, "layer_norm", "(centred * centred)", "(centred * centred).astype(jnp.bfloat16).astype(jnp.float32)"),
+        (norm, "layer_norm", "(centred * centred)", "(centred * centred).astype(jnp.bfloat16).astype(jnp.float32)"),
         {},
         properties.precise,
     ),
@@ -87,7 +89,7 @@ BREAKAGES = {
         properties.alive,
     ),
     "a residual taken after the norm": (
-        (Algebra, "__call__", "self.a(place), stream", 'self.a(place), norms["input"](stream)'),
+        (SingleStream, "__call__", "self.a(depth), stream", 'self.a(depth), norms["input"](stream)'),
         {},
         properties.passes_through,
     ),

@@ -11,10 +11,9 @@ from transformer.core.parameters import Constant, Parameter
 from transformer.core.values import ConfigError
 from transformer.norms.norm import Norm
 from transformer.positions.position import Position
-from transformer.testing import check_variant
 from transformer.testing.__main__ import drawn
 from transformer.testing.catalogue import PATH, catalogue
-from transformer.testing.check import check_choices, check_company
+from transformer.testing.check import check_choices, check_company, check_variant
 from transformer.testing.covering import cover, merged
 from transformer.testing.options import FACTORS, FAMILIES
 

@@ -10,7 +10,7 @@ from jax import lax
 from jax.ad_checkpoint import checkpoint_name
 
 from transformer.analysis.programs import called
-from transformer.core.dense import dense
+from transformer.core.arrays import dense
 from transformer.testing.evaluation import Evaluated
 from transformer.testing.operations import OPERATIONS
 

@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from transformer.feed_forwards.feed_forward import TopKExperts
-from transformer.models.architectures import EncoderDecoderConfig
+from transformer.feed_forwards.experts import TopKExperts
 from transformer.models.config import ModelConfig
-from transformer.models.layers import Scanned
+from transformer.models.encoder_decoder import EncoderDecoderConfig
+from transformer.models.stack import Scanned
 from transformer.objectives.objective import NextToken
 from transformer.objectives.pairs import SequenceToSequence
 from transformer.positions.rotary import RoPE
@@ -26,7 +26,7 @@ from transformer.training.program import make_program
 
 jax.config.update("jax_num_cpu_devices", 8)
 
-SIZES: dict[str, Any] = {"num_layers": 1, "num_kv_heads": None, "d_ff": 64, "vocab_size": 32}
+SIZES: dict[str, Any] = {"num_layers": 1, "mixer.num_kv_heads": None, "feed_forward.d_ff": 64, "vocab_size": 32}
 MODELS = {
     "decoder": small(**SIZES),
     "encoder-decoder": small(EncoderDecoderConfig, **SIZES, source_vocab_size=32),

@@ -14,6 +14,7 @@ import jax
 import numpy as np
 
 from transformer.data.corpus import load_corpus
+from transformer.mixers.attention.attention import Attention
 from transformer.models.config import ModelConfig
 from transformer.runs.config import Replica, RunConfig
 from transformer.runs.data import TextConfig
@@ -23,7 +24,7 @@ from transformer.training import hosts
 from transformer.training.loop import train
 
 CONFIG = RunConfig(
-    model=ModelConfig(max_length=8, num_layers=1, d_model=16, num_heads=2, vocab_size=4),
+    model=ModelConfig(max_length=8, num_layers=1, d_model=16, mixer=Attention(num_heads=2), vocab_size=4),
     optimizer=OptimizerConfig(learning_rate=1e-2, warmup_steps=2),
     steps=12,
     batch_size=4,

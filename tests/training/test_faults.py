@@ -17,7 +17,8 @@ import pytest
 from transformer.core.values import ConfigError
 from transformer.data.corpus import load_corpus
 from transformer.data.dataset import check_batches
-from transformer.models.architectures import EncoderDecoderConfig, VisionConfig
+from transformer.models.encoder_decoder import EncoderDecoderConfig
+from transformer.models.images import VisionConfig
 from transformer.norms.norm import LayerNorm
 from transformer.objectives.classes import Classification
 from transformer.objectives.pairs import SequenceToSequence

@@ -26,17 +26,22 @@ SCRIPT = """
 import sys
 from pathlib import Path
 from experiments import cli
-from transformer import runtime
-from transformer.models.config import ModelConfig
-from transformer.config.run import OptimizerConfig, Replica, RunConfig, TextConfig
+from transformer.core import runtime
 from transformer.data.corpus import load_corpus
+from transformer.mixers.attention.attention import Attention
+from transformer.models.config import ModelConfig
+from transformer.runs.config import Replica, RunConfig
+from transformer.runs.data import TextConfig
+from transformer.runs.optimizer import OptimizerConfig
 from transformer.training.loop import train
 
 def main():
     folder = Path(sys.argv[1])
     runtime.start(cache=folder / "cache")
     config = RunConfig(
-        model=ModelConfig(vocab_size=4, max_length=8, num_layers=1, d_model=16, num_heads=2, dropout=0.1),
+        model=ModelConfig(
+            vocab_size=4, max_length=8, num_layers=1, d_model=16, mixer=Attention(num_heads=2), dropout=0.1
+        ),
         data=TextConfig(path=str(folder / "text.txt")),
         optimizer=OptimizerConfig(learning_rate=1e-2), steps=3000, batch_size=4, steps_per_dispatch=5,
         evaluate_every=250, checkpoint_every=100,
@@ -187,8 +192,8 @@ def test_folders_that_are_not_empty(config, corpus, tmp_path):
     train(config, REPLICAS, corpus, tmp_path / "run")
     with pytest.raises(ConfigError, match="not empty; --resume continues it, --overwrite"):
         train(config, REPLICAS, corpus, tmp_path / "run")
-    other = config.replace({"model.d_ff": 32})
-    with pytest.raises(ConfigError, match=r"differs in replicas, run\.model\.d_ff$"):
+    other = config.replace({"model.feed_forward.d_ff": 32})
+    with pytest.raises(ConfigError, match=r"differs in replicas, run\.model\.feed_forward\.d_ff$"):
         train(other, REPLICAS[:1], corpus, tmp_path / "run", when_not_empty="resume")
     train(config, REPLICAS[:1], corpus, tmp_path / "run", when_not_empty="overwrite")
     (tmp_path / "mine").mkdir()

@@ -61,7 +61,7 @@ NUMBERS = {"learning_rate": 1e-3, "weight_decay": 5.0, "warmup_steps": 0, "initi
 
 def test_variants_under_one_seed_share_initial_values(config):
     first = make_program(config, REPLICAS[:1]).init().params
-    changed = config.replace({"model.norm": RMSNorm(), "model.residual": SandwichNorm(), "model.tie_embeddings": False})
+    changed = config.replace({"model.norm": RMSNorm(), "model.residual": SandwichNorm(), "model.head.tied": False})
     second = make_program(changed, REPLICAS[:1]).init().params
     mine, other = (
         {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}

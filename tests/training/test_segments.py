@@ -7,6 +7,7 @@ import pytest
 from transformer.core.modules import split
 from transformer.data.corpus import Following, in_streams, load_corpus, whole_split
 from transformer.data.dataset import stack_batches
+from transformer.mixers.attention.attention import Attention
 from transformer.models.build import build
 from transformer.models.config import ModelConfig
 from transformer.objectives.objective import NextToken
@@ -17,7 +18,14 @@ from transformer.training.loop import train
 from transformer.training.program import make_program
 
 MODEL = ModelConfig(
-    vocab_size=4, max_length=8, num_layers=2, d_model=16, num_heads=2, position=RoPE(), memory_length=12, dropout=0.1
+    vocab_size=4,
+    max_length=8,
+    num_layers=2,
+    d_model=16,
+    mixer=Attention(num_heads=2),
+    position=RoPE(),
+    memory_length=12,
+    dropout=0.1,
 )
 CONFIG = RunConfig(model=MODEL, steps=6, batch_size=4, steps_per_dispatch=2)
 TEXT = np.random.default_rng(0).integers(0, 4, 500).astype(np.int32)

@@ -10,11 +10,13 @@ import jax
 import pytest
 
 from transformer.core import modules as pure
-from transformer.core.devices import DATA, MODEL, REPLICA
+from transformer.core.arrays import DATA, MODEL, REPLICA
 from transformer.core.values import ConfigError
-from transformer.models.architectures import ClassifierConfig, EncoderDecoderConfig, PatchConfig, VisionConfig
 from transformer.models.build import build
+from transformer.models.classifier import ClassifierConfig
 from transformer.models.config import ModelConfig
+from transformer.models.encoder_decoder import EncoderDecoderConfig
+from transformer.models.images import PatchConfig, VisionConfig
 from transformer.runs.config import Replica
 from transformer.runs.mesh import MeshConfig, Shard
 from transformer.runs.rules import Adafactor
@@ -93,11 +95,11 @@ BOTH = MeshConfig(model=2, fully_sharded=True)
 
 
 OTHERS = {
-    "encoder-decoder": small(EncoderDecoderConfig, vocab_size=20, share_embeddings=False, attention_bias=("out",)),
+    "encoder-decoder": small(EncoderDecoderConfig, **{"vocab_size": 20, "share_embeddings": False, "mixer.bias": ("out",)}),
     "classifier": small(ClassifierConfig, num_classes=3, registers=2, vocab_size=20),
     "vision": small(VisionConfig, num_classes=3, image_size=(8, 8, 1)),
     "patches": small(PatchConfig, image_size=(8, 8, 1)),
-    "future": small(future_tokens=2, vocab_size=20),
+    "future": small(predict_ahead=2, vocab_size=20),
 }
 
 
@@ -126,14 +128,14 @@ def test_the_tables_by_hand():
 
 
 def test_few_key_value_heads_stay_whole():
-    axes = axes_of(small(vocab_size=20, num_kv_heads=2), MeshConfig(model=4), model=4)
+    axes = axes_of(small(**{"vocab_size": 20, "mixer.num_kv_heads": 2}), MeshConfig(model=4), model=4)
     assert axes["blocks.kinds.0.attention.key.kernel"] == ()
     assert axes["blocks.kinds.0.attention.query.kernel"] == (None, "model")
 
 
 def test_a_vocabulary_that_does_not_divide_stays_whole_and_says_so():
     with pytest.warns(UserWarning, match=r"embedding.table is whole on all 2 devices"):
-        axes = axes_of(small(vocab_size=19, tie_embeddings=True), BOTH, data=2, model=2)
+        axes = axes_of(small(**{"vocab_size": 19, "head.tied": True}), BOTH, data=2, model=2)
     assert axes["embedding.table"] == (None, "data")
 
 

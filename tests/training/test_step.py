@@ -8,7 +8,7 @@ import optax
 import pytest
 
 from transformer.core import modules as pure
-from transformer.feed_forwards.feed_forward import TopKExperts
+from transformer.feed_forwards.experts import TopKExperts
 from transformer.models.language_model import LanguageModel
 from transformer.objectives.objective import NextToken
 from transformer.runs.config import Replica

@@ -12,7 +12,7 @@ from transformer.core.sources import sources
 from transformer.core.values import ConfigError
 from transformer.data.pairs import PairsConfig, TranslationRun
 from transformer.data.tokenizers import make_tokenizer
-from transformer.models.architectures import EncoderDecoderConfig
+from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.norms.norm import Norm
 from transformer.runs.config import Replica, RunConfig, grid
 from transformer.runs.data import TextConfig

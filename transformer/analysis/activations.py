@@ -1,8 +1,9 @@
 """Activations by name: read, and changed by interventions, in any program of a model.
 
-A model marks its activations (`transformer.core.names`). A program is traced, its marks are found,
-and it is evaluated again with the wanted activations read or changed. So the program of a model that is not
-watched has no additional operations, and scanned layers, replicas (`jax.vmap`), gradients and `jax.jit` work.
+A model marks its activations with JAX's `checkpoint_name` inside of `jax.named_scope`s; scopes and name together
+are the mark. A program is traced, its marks are found, and it is evaluated again with the wanted activations read or
+changed. So the program of a model that is not watched has no additional operations, and scanned layers, replicas
+(`jax.vmap`), gradients and `jax.jit` work.
 
     blocks.3.resid_pre        (B, L, D)     the stream before block 3
     blocks.3.attention.in     (B, L, D)     what the sublayer reads; also cross_attention, feed_forward
@@ -151,13 +152,20 @@ def _in_order(passed: Mapping[str, int]) -> list[str]:
     return sorted(places, key=lambda name: places[name])
 
 
-def _marks(program: Jaxpr) -> Iterator[str]:
+def _inside(scopes: str, step: JaxprEqn) -> str:
+    """The scopes around what a step calls, each followed by a dot; `scopes` are those around its program."""
+    own = [part.name for part in step.source_info.name_stack.stack if type(part).__name__ == "Scope"]
+    return scopes + "".join(f"{name}." for name in own)
+
+
+def _marks(program: Jaxpr, scopes: str = "") -> Iterator[str]:
     """Every mark, repeated as often as it is passed."""
     for step in program.eqns:
         if step.primitive.name == "name":
-            yield step.params["name"]
+            yield _inside(scopes, step) + step.params["name"]
         elif (inner := called(step)) is not None:
-            yield from list(_marks(inner[0])) * (step.params["length"] if step.primitive.name == "scan" else 1)
+            marks = list(_marks(inner[0], _inside(scopes, step)))
+            yield from marks * (step.params["length"] if step.primitive.name == "scan" else 1)
 
 
 @dataclass
@@ -175,7 +183,7 @@ class _Visit:
     kept: dict[str, list[jax.Array]] = field(default_factory=dict)
     """Arrays by mark, with a leading axis of times."""
 
-    def run(self, program: Jaxpr, inputs: Sequence[Any]) -> list[Any]:
+    def run(self, program: Jaxpr, inputs: Sequence[Any], scopes: str = "") -> list[Any]:
         """The outputs of a program whose constants are its first inputs."""
         values: dict[Any, Any] = dict(zip([*program.constvars, *program.invars], inputs, strict=True))
 
@@ -183,7 +191,7 @@ class _Visit:
             return variable.val if isinstance(variable, Literal) else values[variable]
 
         for step in program.eqns:
-            outputs = self._step(step, [read(variable) for variable in step.invars])
+            outputs = self._step(step, [read(variable) for variable in step.invars], scopes)
             values.update(zip(step.outvars, outputs, strict=True))
         return [read(variable) for variable in program.outvars]
 
@@ -197,19 +205,20 @@ class _Visit:
             found |= {name: row for name, row in of_times.items() if name in self.keeps}
         return found
 
-    def _step(self, step: JaxprEqn, inputs: list[Any]) -> Sequence[Any]:
+    def _step(self, step: JaxprEqn, inputs: list[Any], scopes: str) -> Sequence[Any]:
+        scopes = _inside(scopes, step)
         if step.primitive.name == "name":
-            return [self._mark(step, inputs[0])]
+            return [self._mark(step, inputs[0], scopes + step.params["name"])]
         inner = called(step)
         if inner is None or not any(_marks(inner[0])):
             outputs = step.primitive.bind(*inputs, **step.primitive.get_bind_params(step.params))
             return outputs if step.primitive.multiple_results else [outputs]
         program, consts = inner
         inputs = [*consts, *inputs]
-        return self._scan(step, program, inputs) if step.primitive.name == "scan" else self.run(program, inputs)
+        is_scan = step.primitive.name == "scan"
+        return self._scan(step, program, inputs, scopes) if is_scan else self.run(program, inputs, scopes)
 
-    def _mark(self, step: JaxprEqn, x: jax.Array) -> jax.Array:
-        mark = step.params["name"]
+    def _mark(self, step: JaxprEqn, x: jax.Array, mark: str) -> jax.Array:
         time = self.before.get(mark, 0) + self.here[mark]
         self.here[mark] += 1
         names = _names(mark, self.passed[mark])
@@ -223,10 +232,10 @@ class _Visit:
                 x = jnp.where(jnp.isin(time, jnp.asarray(chosen)), _checked(change(x), x, pattern), x)
         if not self.keeps.isdisjoint(names):
             self.kept.setdefault(mark, []).append(x[None])
-        return step.primitive.bind(x, **step.params)
+        return step.primitive.bind(x, **step.params | {"name": mark})  # bound here, outside of its scopes
 
-    def _scan(self, step: JaxprEqn, inner: Jaxpr, inputs: list[Any]) -> list[Any]:
-        length, each = step.params["length"], Counter(_marks(inner))
+    def _scan(self, step: JaxprEqn, inner: Jaxpr, inputs: list[Any], scopes: str) -> list[Any]:
+        length, each = step.params["length"], Counter(_marks(inner, scopes))
         num_fixed, num_carried = scan_sizes(step)
         fixed, start, stacks = inputs[:num_fixed], inputs[num_fixed:][:num_carried], inputs[num_fixed + num_carried :]
         base = {mark: self.before.get(mark, 0) + self.here[mark] for mark in each}
@@ -235,7 +244,7 @@ class _Visit:
             number, state = carry
             before = {mark: base[mark] + number * times for mark, times in each.items()}
             visit = _Visit(self.passed, self.keeps, self.changes, before)
-            outputs = visit.run(inner, [*fixed, *state, *rows])
+            outputs = visit.run(inner, [*fixed, *state, *rows], scopes)
             made = {mark: jnp.concatenate(parts) for mark, parts in visit.kept.items()}
             return (number + 1, outputs[:num_carried]), (outputs[num_carried:], made)
 

@@ -25,7 +25,7 @@ from rich.table import Table
 from transformer.analysis.counts import cache_bytes, product_flops
 from transformer.analysis.hlo import Work, work_of
 from transformer.core import modules as pure
-from transformer.core.devices import DATA, MODEL
+from transformer.core.arrays import DATA, MODEL
 from transformer.core.values import ConfigError
 from transformer.models.build import pure_model
 from transformer.runs.config import Replica, RunConfig

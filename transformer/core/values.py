@@ -9,14 +9,16 @@ import ast
 import dataclasses
 import difflib
 import functools
+import importlib
 import inspect
 import itertools
 import math
+import pkgutil
 import typing
 import weakref
 from typing import Any, ClassVar, Self, TypeVar
 
-from transformer.core.sources import source_of
+from transformer.core.sources import PACKAGE, source_of
 
 
 class ConfigError(ValueError):
@@ -34,6 +36,8 @@ T = TypeVar("T", bound="Variant")
 
 
 _DEFINITIONS = itertools.count()
+NONE = "none"
+"""The text form of None: nothing is chosen."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +70,7 @@ class Variant:
     @classmethod
     def variants(cls) -> dict[str, type[Self]]:
         """All variants of this class by name; of two with the same name, the one defined last."""
+        _load_room(cls.family().__module__)
         return {sub.name: sub for sub in sorted(_concrete(cls), key=lambda sub: sub._defined)}
 
     @classmethod
@@ -82,6 +87,16 @@ class Variant:
                 f"{cls.__name__.lower()}: {text!r} is not of the form name or name(field=value)"
             ) from None
         return _from_node(node, cls, text)
+
+
+@functools.cache
+def _load_room(module: str) -> None:
+    """Import all modules of the room of a family of this package, so that all its variants are known."""
+    package = module.rpartition(".")[0]
+    if module.startswith(f"{PACKAGE}."):
+        for found in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
+            if not found.name.endswith("__main__"):
+                importlib.import_module(found.name)
 
 
 def _concrete(cls: type[T]) -> list[type[T]]:
@@ -134,11 +149,15 @@ def item_of(expected: Any) -> type[Variant] | None:
 
 
 def _argument(node: ast.expr, expected, where: str, text: str) -> Any:
-    family = variant_of(expected)
-    if family is not None and not (isinstance(node, ast.Constant) and node.value is None):
+    if expected is Any:  # typed later, by the config that it is part of
+        return None if _is_none(node) else node.value if isinstance(node, ast.Constant) else ast.unparse(node)
+    if _is_none(node) and allows_none(expected):
+        return None
+    if (family := variant_of(expected)) is not None:
         return _from_node(node, family, text)
-    if (family := item_of(expected)) is not None and isinstance(node, ast.Tuple | ast.List):
-        return tuple(_from_node(item, family, text) for item in node.elts)
+    several = item_of(expected) is not None or typing.get_args(expected)[:1] == (Any,)
+    if several and isinstance(node, ast.Tuple | ast.List):
+        return tuple(_argument(item, typing.get_args(expected)[0], where, text) for item in node.elts)
     if isinstance(node, ast.Name) and _takes_words(expected):
         return check_type(node.id, expected, where)
     try:
@@ -148,6 +167,15 @@ def _argument(node: ast.expr, expected, where: str, text: str) -> Any:
             f"{where}: {ast.unparse(node)} is not a number, a text in quotes, or a list of them"
         ) from None
     return check_type(value, expected, where)
+
+
+def _is_none(node: ast.expr) -> bool:
+    return (isinstance(node, ast.Name) and node.id == NONE) or (isinstance(node, ast.Constant) and node.value is None)
+
+
+def allows_none(expected: Any) -> bool:
+    """Whether a field may be None, which is written `none`."""
+    return type(None) in typing.get_args(expected)
 
 
 def _takes_words(expected: Any) -> bool:
@@ -162,6 +190,8 @@ def check_type(value, expected, where: str) -> Any:
     Raises:
       ConfigError: the value has another type.
     """
+    if expected is Any:
+        return value
     if expected is float and type(value) is int:
         return float(value)
     origin, parameters = typing.get_origin(expected), typing.get_args(expected)
@@ -270,7 +300,7 @@ def to_text(value: Any) -> str:
     if isinstance(value, tuple) and any(isinstance(item, Variant) for item in value):
         return "[" + ", ".join(map(to_text, value)) + "]"
     if not isinstance(value, Variant):
-        return repr(value)
+        return NONE if value is None else repr(value)
     changed = [
         f"{f.name}={to_text(getattr(value, f.name))}"
         for f in dataclasses.fields(value)
@@ -308,10 +338,10 @@ def from_json(cls: Any, data: Any, where: str = "config") -> Any:
     Raises:
       ConfigError: an unknown or missing field, an unknown variant, or a wrong type.
     """
-    if (item := item_of(cls)) is not None and isinstance(data, list):
-        return tuple(from_json(item, one, where) for one in data)
+    if item_of(cls) is not None and isinstance(data, list):
+        return tuple(from_json(typing.get_args(cls)[0], one, where) for one in data)
     family: Any = variant_of(cls)
-    if family is not None and (data is not None or family is cls):
+    if family is not None and not (data is None and allows_none(cls)):
         cls = family
         if not isinstance(data, dict) or "variant" not in data:
             raise ConfigError(f"{where}: {data!r} is not a variant")
@@ -349,13 +379,35 @@ def replace(config: Any, changes: dict[str, Any]) -> Any:
     return _replace(config, changes, "")
 
 
+def typed(config: Any, path: str, value: Any) -> Any:
+    """A value as one for the field of a config that a dotted path names, also from its text form or from JSON.
+
+    Raises:
+      ConfigError: there is no such field, or it takes no such value.
+    """
+    head, _, rest = path.partition(".")
+    types = typing.get_type_hints(type(config)) if dataclasses.is_dataclass(config) else {}
+    if head not in types or head not in getattr(config, "__dataclass_fields__", {}):
+        raise ConfigError(f"{path}: no field {head!r}{nearest(head, getattr(config, '__dataclass_fields__', ()))}")
+    if rest:
+        return typed(getattr(config, head), rest, value)
+    return from_json(types[head], value, path) if isinstance(value, dict) else _given(value, types[head], path)
+
+
 def _given(value: Any, expected: Any, where: str) -> Any:
     """The new value of a field; variants in it may be given in their text form."""
     if isinstance(value, str) and (family := variant_of(expected)) is not None:
-        return family.parse(value)
-    if isinstance(value, tuple | list) and (item := item_of(expected)) is not None:
-        value = tuple(item.parse(one) if isinstance(one, str) else one for one in value)
+        return None if value == NONE and allows_none(expected) else family.parse(value)
+    if isinstance(value, tuple | list) and item_of(expected) is not None:
+        return tuple(_given(one, typing.get_args(expected)[0], where) for one in value)
     return check_type(value, expected, where)
+
+
+def _instead(config: Any, name: str, fields: list[str]) -> str:
+    """'; did you mean X?' with a field of that name further below, or one of a similar name."""
+    below = [f"{head}.{name}" for head in fields if hasattr(getattr(config, head), "__dataclass_fields__")]
+    there = [path for path in below if name in getattr(config, path.partition(".")[0]).__dataclass_fields__]
+    return f"; did you mean {there[0]!r}?" if there else nearest(name, fields) if fields else ""
 
 
 def _replace(config: Any, changes: dict[str, Any], prefix: str) -> Any:
@@ -366,7 +418,7 @@ def _replace(config: Any, changes: dict[str, Any], prefix: str) -> Any:
     for path, value in changes.items():
         head, _, rest = path.partition(".")
         if head not in fields:
-            raise ConfigError(f"{prefix}{path}: no field {head!r}{nearest(head, fields) if fields else ''}")
+            raise ConfigError(f"{prefix}{path}: no field {head!r}{_instead(config, head, fields)}")
         if rest:
             inner.setdefault(head, {})[rest] = value
         else:
@@ -374,3 +426,8 @@ def _replace(config: Any, changes: dict[str, Any], prefix: str) -> Any:
     for head, below in inner.items():
         values[head] = _replace(values.get(head, getattr(config, head)), below, f"{prefix}{head}.")
     return dataclasses.replace(config, **values)  # pyright: ignore[reportArgumentType]
+
+
+def nearest_divisor(number: int, wanted: int) -> int:
+    """The divisor of `number` nearest to `wanted`."""
+    return min((d for d in range(1, number + 1) if number % d == 0), key=lambda d: abs(d - wanted))

@@ -15,7 +15,8 @@ from typing import Literal
 import numpy as np
 
 from transformer.core.values import ConfigError, Variant, nearest
-from transformer.data.tokenizers import END, SPECIAL
+from transformer.data.tokenizers import END
+from transformer.runs.tokenizers import SPECIAL
 
 _DIGITS = tuple("0123456789")
 

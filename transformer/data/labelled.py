@@ -20,13 +20,13 @@ from transformer.data.dataset import (
     weighted,
 )
 from transformer.data.text import load_text
-from transformer.data.tokenizers import PAD, SPECIAL, SymbolTokenizer, Tokenizer, make_tokenizer
-from transformer.models.architectures import ClassifierConfig
+from transformer.data.tokenizers import PAD, SymbolTokenizer, Tokenizer, make_tokenizer
+from transformer.models.classifier import ClassifierConfig
 from transformer.objectives.classes import Classification
 from transformer.objectives.objective import Objective
 from transformer.runs.config import RunConfig, fingerprint
 from transformer.runs.data import DataConfig, check_fraction
-from transformer.runs.tokenizers import Tokenization, Word
+from transformer.runs.tokenizers import SPECIAL, Tokenization, Word
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from transformer.data.dataset import Batch, Batches, Rows, check_tokens, describ
 from transformer.data.pairs_text import load_parallel
 from transformer.data.scan import scan_split
 from transformer.data.tokenizers import END, START, Tokenizer, make_tokenizer
-from transformer.models.architectures import EncoderDecoderConfig
+from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.objectives.objective import Objective
 from transformer.objectives.pairs import SequenceToSequence
 from transformer.runs.config import RunConfig, fingerprint

@@ -8,7 +8,7 @@ import numpy as np
 from transformer.core.values import ConfigError
 from transformer.data.dataset import Batch, Batches, Examples, described, load_data, weighted
 from transformer.data.images import load_image_pairs, load_images
-from transformer.models.architectures import PatchConfig, VisionConfig
+from transformer.models.images import PatchConfig, VisionConfig
 from transformer.objectives.classes import Classification
 from transformer.objectives.objective import Objective
 from transformer.objectives.pictures import Reconstruction

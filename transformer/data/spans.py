@@ -11,7 +11,7 @@ from transformer.core.values import ConfigError
 from transformer.data.corpus import Blocks, Corpus, load_corpus
 from transformer.data.dataset import Batch, Batches, described, load_data, whole
 from transformer.data.tokenizers import END, START, Tokenizer
-from transformer.models.architectures import EncoderDecoderConfig
+from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.objectives.objective import Objective
 from transformer.objectives.pairs import SequenceToSequence
 from transformer.runs.config import RunConfig, fingerprint

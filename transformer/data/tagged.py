@@ -11,12 +11,13 @@ from transformer.data.algorithmic import expression_values, split
 from transformer.data.dataset import Batch, fingerprint_arrays, load_data, pad_rows
 from transformer.data.labelled import Labelled, LabelledConfig, check_classes, read_parts
 from transformer.data.text import load_text
-from transformer.data.tokenizers import SPECIAL, SymbolTokenizer, Tokenizer, make_tokenizer
-from transformer.models.architectures import ClassifierConfig
-from transformer.models.pooling import NoPooling
+from transformer.data.tokenizers import SymbolTokenizer, Tokenizer, make_tokenizer
+from transformer.models.classifier import ClassifierConfig
+from transformer.models.pooling import PerToken
 from transformer.objectives.classes import TokenClassification
 from transformer.objectives.objective import Objective
 from transformer.runs.config import RunConfig, fingerprint
+from transformer.runs.tokenizers import SPECIAL
 
 Tagged = list[tuple[str, str]]
 """A text: its words with their labels."""
@@ -35,7 +36,7 @@ class TaggedConfig(LabelledConfig):
 class TaggingRun(RunConfig):
     """A run that trains a classifier of tokens."""
 
-    model: ClassifierConfig = ClassifierConfig(pooling=NoPooling())
+    model: ClassifierConfig = ClassifierConfig(pooling=PerToken())
     data: TaggedConfig = TaggedConfig()
     objective: Objective = TokenClassification()
 

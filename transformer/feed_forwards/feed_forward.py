@@ -1,110 +1,111 @@
-"""Kinds of feed-forward sublayers: one network, or experts of which each token takes some."""
+"""The position-wise feed-forward sublayer."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import jax
+from flax import nnx
+from jax.ad_checkpoint import checkpoint_name
 
-from transformer.core.parameters import ZEROS, Parameter
-from transformer.core.values import ConfigError, Variant, check_not_negative
-from transformer.feed_forwards import routing
-from transformer.feed_forwards.routing import Routes
+from transformer.activations.activation import GELU, Activation
+from transformer.core.arrays import dropout
+from transformer.core.modules import Dense, at, fused
+from transformer.core.values import ConfigError, Variant
+from transformer.mixers.mixer import Context, Outcome
+from transformer.norms.norm import Norm, norm_layer
+from transformer.residuals.residual import Residual
 
-Params = dict[str, jax.Array]
-
-
-class FeedForwardKind(Variant):
-    """How many networks a feed-forward sublayer has, and which tokens go to each."""
-
-    num_experts: int = 0
-    """Number of experts; 0: one network for all tokens."""
-    shared: int = 0
-    """Number of additional networks that every token goes through."""
-    mixes_tokens: ClassVar[bool] = False
-    """Whether the experts of a token depend on other tokens, which a causal model does not allow."""
-
-    def parameters(self) -> dict[str, Parameter]:
-        """The parameters of its router besides the matrix, by name."""
-        return {}
-
-    def route(self, logits_BLE: jax.Array, valid_BL: jax.Array | None, params: Params) -> tuple[Routes, jax.Array]:
-        """(which tokens go to which experts, the penalty added to the loss)."""
-        raise NotImplementedError(f"{type(self).__name__} has experts and no route(logits, valid, params)")
+if TYPE_CHECKING:
+    from transformer.models.config import ModelConfig
 
 
-@dataclass(frozen=True)
-class DenseFeedForward(FeedForwardKind):
-    """One network for all tokens (Vaswani et al. 2017)."""
+@dataclass(frozen=True, kw_only=True)
+class FeedForward(Variant):
+    """norm(activation(x W₁, x W₂, …)) · W_out, one network for all tokens (Vaswani et al. 2017, section 3.3)."""
 
     name = "dense"
+    sublayer: ClassVar[str] = "feed_forward"
+    mixes_tokens: ClassVar[bool] = False
+    """Whether the output of a token depends on other tokens, which a causal model does not allow."""
+    routed: ClassVar[bool] = False
+    """Whether each token goes through some of several networks."""
+    d_ff: int | None = None
+    """F: width of the hidden layer; None: 4 d_model."""
+    activation: Activation = GELU()
+    """Activation, which takes one projection of the input or several."""
+    bias: bool = False
+    """Whether its projections have biases."""
+    dropout: float = 0.0
+    """Share of features dropped after the activation while training."""
+    inner_norm: Norm | None = None
+    """Norm before the output projection (NormFormer, Shleifer et al. 2021); None where the residual asks for none."""
+    residual: Residual | None = None
+    """How this sublayer is connected to the stream; None: as the model's others."""
+
+    def check(self, model: "ModelConfig") -> None:
+        """Raise `ConfigError` where it does not fit the model, as one layer sees it."""
+        if self.d_ff is not None and self.d_ff < 1:
+            raise ConfigError(f"feed_forward.d_ff: {self.d_ff} is not a positive number")
+        if not 0 <= self.dropout < 1:
+            raise ConfigError(f"feed_forward.dropout: {self.dropout} is not in [0, 1)")
+        if model.causal and self.mixes_tokens:
+            raise ConfigError(
+                f"model.feed_forward: in {self} the experts of a token depend on later ones, and the model is causal; "
+                "use top_k, or an encoder"
+            )
+        if self.residual is not None and not self.residual.shares_stream(model.residual):
+            raise ConfigError(
+                f"feed_forward.residual: {self.residual} and {model.residual} cannot share one stream; use none"
+            )
+        if (inner := self.inner(model)) is not None:
+            inner.check(self.width(model))
+            if inner.mixes_tokens:
+                raise ConfigError(f"feed_forward.inner_norm: {inner} is a norm of whole sequences; use layernorm")
+
+    def width(self, model: "ModelConfig") -> int:
+        """F: the width of the hidden layer."""
+        return 4 * model.d_model if self.d_ff is None else self.d_ff
+
+    def connection(self, model: "ModelConfig") -> Residual:
+        """How it is connected to the stream."""
+        return model.residual if self.residual is None else self.residual
+
+    def inner(self, model: "ModelConfig") -> Norm | None:
+        """The norm before the output projection, which some residual connections require."""
+        return model.inner_norm(self.inner_norm, self.connection(model))
+
+    def gains(self, model: "ModelConfig") -> tuple[float, float]:
+        """The factors on initial values of the input projections and of the output projection."""
+        connection = self.connection(model)
+        return model.inner_gain(connection), model.output_gain(connection)
+
+    def build(self, model: "ModelConfig", *, key: jax.Array) -> nnx.Module:
+        """The module of one layer."""
+        return FeedForwardLayer(self, model, key=key)
 
 
-@dataclass(frozen=True)
-class TopKExperts(FeedForwardKind):
-    """Each token takes its `top` likeliest experts, and no token is dropped (Shazeer et al. 2017).
+class FeedForwardLayer(nnx.Module):
+    """One network, with as many branches as the activation takes."""
 
-    With `top` 1 it is the Switch transformer (Fedus et al. 2021), whose weight is the probability itself;
-    otherwise the weights are the softmax over the chosen logits. The loss gets `balance` · E Σ fₑ Pₑ, fₑ
-    the share of tokens and Pₑ the mean probability of an expert (Fedus et al. 2021, equation 4), and
-    `router_z` · mean (log Σ exp logits)² (Zoph et al. 2022, equation 5).
+    def __init__(self, feed_forward: FeedForward, model: "ModelConfig", *, key: jax.Array):
+        self.activation, self.dropout = feed_forward.activation, feed_forward.dropout
+        D, F, (inner_gain, output_gain) = model.d_model, feed_forward.width(model), feed_forward.gains(model)
+        how = {"initializer": model.initializer, "bias": feed_forward.bias}
+        self.branches = nnx.List(
+            Dense(D, F, **how, gain=inner_gain, key=at(key, "branches", i)) for i in range(self.activation.branches)
+        )
+        self.inner_norm = norm_layer(feed_forward.inner(model), F, "inner_norm", key=key)
+        self.out = Dense(F, D, **how, gain=output_gain, key=at(key, "out"))
 
-    `bias_step` balances without a loss (Wang L. et al. 2024, algorithm 1): experts are chosen by logits plus a number
-    of each expert, but weighted by logits alone. Its gradient is `bias_step` times +1 where the expert has more than
-    its share of the tokens and -1 where it has less, so that SGD with rate 1 is the paper's rule; Adam takes steps of
-    its learning rate. The paper sets `balance` to 0.
-    """
-
-    name = "top_k"
-    num_experts: int = 4
-    """Experts that tokens choose from."""
-    top: int = 2
-    """Experts each token takes."""
-    shared: int = 0
-    """Additional experts that every token takes (DeepSeekMoE, Dai et al. 2024)."""
-    balance: float = 0.01
-    """Coefficient of the loss for unequal loads."""
-    router_z: float = 0.001
-    """Coefficient of the loss for large router logits."""
-    bias_step: float = 0.0
-    """Size of the gradient of the numbers that balance the loads, such as 0.001; 0: there are none."""
-
-    def __post_init__(self):
-        if not 1 <= self.top <= self.num_experts:
-            raise ConfigError(f"top_k.top: {self.top} is not in [1, {self.num_experts}], the experts")
-        check_not_negative(self, "shared", "balance", "router_z", "bias_step")
-
-    def parameters(self):
-        return {"bias": Parameter((self.num_experts,), ZEROS)} if self.bias_step else {}
-
-    def route(self, logits_BLE, valid_BL, params):
-        bias_E = params.get("bias")
-        penalty = self.balance * routing.imbalance(logits_BLE, self.top, valid_BL, bias_E)
-        penalty += self.router_z * routing.router_z(logits_BLE, valid_BL)
-        if bias_E is not None:
-            penalty += self.bias_step * routing.excess(logits_BLE, self.top, valid_BL, bias_E)
-        return routing.token_choice(logits_BLE, self.top, bias_E), penalty
-
-
-@dataclass(frozen=True)
-class ExpertChoice(FeedForwardKind):
-    """Each expert takes its `share` · L / E likeliest tokens of every sequence (Zhou et al. 2022, equation 1).
-
-    The load is balanced by construction. What an expert takes depends on all tokens, so this is for encoders.
-    """
-
-    name = "expert_choice"
-    num_experts: int = 4
-    """Experts that choose tokens."""
-    share: float = 2.0
-    """Experts a token has on average, at most num_experts."""
-    shared: int = 0
-    """Additional experts that every token takes."""
-    mixes_tokens = True
-
-    def __post_init__(self):
-        if self.num_experts < 1 or not 0 < self.share <= self.num_experts:
-            raise ConfigError(f"expert_choice.share: {self.share} is not in (0, {self.num_experts}], the experts")
-        check_not_negative(self, "shared")
-
-    def route(self, logits_BLE, valid_BL, params):
-        return routing.expert_choice(logits_BLE, self.share, valid_BL), 0.0
+    def __call__(
+        self, x_BLD: jax.Array, *, context: Context | None = None, key: jax.Array | None = None
+    ) -> tuple[jax.Array, Outcome]:
+        """The output (B, L, D), and an empty `Outcome`; a key turns dropout on."""
+        first_BLF, *others = fused(x_BLD, self.branches)
+        others = [checkpoint_name(other, f"pre_{i}") for i, other in enumerate(others, 1)] if others else []
+        hidden_BLF = self.activation(checkpoint_name(first_BLF, "pre"), *others)
+        hidden_BLF = hidden_BLF if self.inner_norm is None else self.inner_norm(hidden_BLF)
+        hidden_BLF = checkpoint_name(hidden_BLF, "post")
+        if key is not None:
+            hidden_BLF = dropout(hidden_BLF, self.dropout, key)
+        return self.out(hidden_BLF), Outcome()

@@ -2,22 +2,27 @@
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import chex
 import jax
 import jax.numpy as jnp
 from einops import rearrange
+from jax.ad_checkpoint import checkpoint_name
 
-from transformer.core.devices import divided
-from transformer.core.names import named
+from transformer.core.arrays import DATA
 from transformer.functional.biases import Bias
 from transformer.functional.masks import MaskFunction, Tokens
-from transformer.functional.normalizers import Softmax, Weigh
 
-SOFTMAX = Softmax()
+NEVER = float(jnp.finfo(jnp.float32).min)
 ScoreFunction = Callable[[jax.Array, Tokens, Tokens], jax.Array]
 """Maps scaled scores (B, H, L, S), float32, with their queries and keys to the scores used (Dong J. et al. 2024)."""
+
+
+class Weigh(Protocol):
+    """Returns float32 weights of the shape of the scores, 0 where the mask is False."""
+
+    def __call__(self, scores: jax.Array, allowed: jax.Array | None, queries: Tokens, keys: Tokens) -> jax.Array: ...
 
 
 class Attended(NamedTuple):
@@ -74,7 +79,7 @@ def grouped_product(rows_BGRLX: jax.Array, matrix_BGXY: jax.Array) -> jax.Array:
     The heads of a group are rows of one product: XLA on CPU runs the five-axis form 1.3 times slower. Sequences
     and groups share an axis, but not where devices divide them.
     """
-    if divided():
+    if DATA in jax.sharding.get_abstract_mesh().auto_axes:
         rows = rearrange(rows_BGRLX, "b g r l x -> b g (r l) x")
         out = jnp.einsum("bgmx,bgxy->bgmy", rows, matrix_BGXY, preferred_element_type=jnp.float32)
         return rearrange(out, "b g (r l) y -> b g r l y", r=rows_BGRLX.shape[2])
@@ -104,7 +109,7 @@ def attention(
     bias: Bias | None = None,
     scale: float | jax.Array | None = None,
     score: ScoreFunction | None = None,
-    weigh: Weigh = SOFTMAX,
+    weigh: Weigh | None = None,
     drop_weights: Callable[[jax.Array], jax.Array] | None = None,
 ) -> Attended:
     """weigh(score(scale · q·kᵀ) + bias, where the mask allows) · v (Vaswani et al. 2017, equation 1).
@@ -119,7 +124,7 @@ def attention(
       bias: added to the scaled scores.
       scale: a number or traced scalar; None is 1/√K.
       score: what scaled scores become before the bias is added, by their values, heads and tokens.
-      weigh: how scores become weights, see `transformer.functional.normalizers`.
+      weigh: how scores become weights (`transformer.functional.normalizers`); None: softmax.
       drop_weights: dropout, a function of the weights.
 
     Returns:
@@ -136,7 +141,8 @@ def attention(
     scored = change_scores(products, score, queries, keys)
     scores = _named(add_bias(scored, bias, queries, keys), "scores")
     allowed = None if mask is None else group_heads(mask(queries, keys), num_kv_heads)
-    weights_BGRLS = _named(weigh(scores, allowed, queries, keys), "pattern")
+    weights = masked_softmax(scores, allowed) if weigh is None else weigh(scores, allowed, queries, keys)
+    weights_BGRLS = _named(weights, "pattern")
     if drop_weights is not None:
         weights_BGRLS = drop_weights(weights_BGRLS)
     out = grouped_product(weights_BGRLS.astype(v_BGSK.dtype), v_BGSK).astype(v_BGSK.dtype)
@@ -144,6 +150,24 @@ def attention(
     return Attended(out_BLHK, _heads_of(scored), _heads_of(weights_BGRLS))
 
 
+def masked_softmax(scores: jax.Array, allowed: jax.Array | None, sink: jax.Array | None = None) -> jax.Array:
+    """Softmax over the last axis where `allowed`; a row with nothing allowed is all zeros.
+
+    Values and gradients are finite for every mask. `sink` is one more score, whose weight goes to no value.
+    """
+    if allowed is None and sink is None:
+        return jax.nn.softmax(scores)
+    scores = scores if allowed is None else jnp.where(allowed, scores, NEVER)
+    highest = scores.max(-1, keepdims=True)
+    highest = jax.lax.stop_gradient(highest if sink is None else jnp.maximum(highest, sink))
+    # A row that attends to nothing has the maximum NEVER; with 0 in its place every exponential is 0.
+    reference = jnp.where(highest == NEVER, 0.0, highest)
+    exponentials = jnp.exp(scores - reference)
+    total = exponentials.sum(-1, keepdims=True)
+    total = total if sink is None else total + jnp.exp(sink - reference)
+    return exponentials / jnp.where(total == 0, 1.0, total)
+
+
 def _named(x_BGRLS: jax.Array, name: str) -> jax.Array:
     """Marked as (B, H, L, S)."""
-    return group_heads(named(_heads_of(x_BGRLS), name), x_BGRLS.shape[1])
+    return group_heads(checkpoint_name(_heads_of(x_BGRLS), name), x_BGRLS.shape[1])

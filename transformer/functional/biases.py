@@ -205,7 +205,7 @@ def add_contextual(
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Placed:
+class Remapped:
     """A bias called with other positions: p is replaced by entry p of a table."""
 
     bias: Bias

@@ -1,5 +1,6 @@
-"""The cache of a decoder: keys and values of the tokens read so far, in slots.
+"""The cache of a decoder: what each layer remembers of the tokens read so far.
 
+What that is, is the mixer's: keys and values in slots, a state of fixed size, or nothing.
 A slot has a position and a flag that says whether it holds a token, so masks and biases work on
 slots as on any keys: sequences of one batch may have prompts of different lengths, a cache
 shorter than the sequence is a ring of the latest tokens, and the beams of a search are a tree in
@@ -7,7 +8,8 @@ which every token is kept once.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import jax
 import jax.numpy as jnp
@@ -15,8 +17,44 @@ from jax import lax
 
 from transformer.functional.masks import Tokens
 
+Grow = Callable[[jax.Array, int], jax.Array]
+"""Maps (array, axis of its slots) to the array with more slots, which are empty, or with fewer."""
 
-class KeyValue(NamedTuple):
+
+class Memory(Protocol):
+    """What one layer of a decoder remembers of the tokens read so far: a pytree that its mixer makes and reads."""
+
+    can_rewind: ClassVar[bool]
+    """Whether the latest tokens can be forgotten again, because each has a slot of its own."""
+
+    def resized(self, grow: Grow) -> "Memory":
+        """With another number of slots."""
+        ...
+
+    def branched(self, count: int) -> "Memory":
+        """For `count` beams that all continue what was read."""
+        ...
+
+    def chosen(self, parents_BW: jax.Array) -> "Memory":
+        """Of the beams that continue the given ones."""
+        ...
+
+
+class Slots:
+    """A memory with a slot for every token: beams share the slots of the tokens before they part."""
+
+    can_rewind: ClassVar[bool] = True
+
+    def branched(self, count: int) -> Self:
+        return self
+
+    def chosen(self, parents_BW: jax.Array) -> Self:
+        return self
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class KeyValue(Slots):
     """Keys and values of one layer, each in the shape in which it is multiplied, sequences and heads in one axis.
 
     XLA on CPU would copy any other shape at every step.
@@ -29,19 +67,56 @@ class KeyValue(NamedTuple):
     projected_BSX: jax.Array | None = None
     """Queries, keys and values before their convolution, concatenated; None in a model without one."""
 
+    def resized(self, grow: Grow) -> "KeyValue":
+        projected = None if self.projected_BSX is None else grow(self.projected_BSX, 1)
+        return KeyValue(grow(self.keys_XKS, 2), grow(self.values_XSK, 1), projected)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Inputs(Slots):
+    """The vectors that a layer has read."""
+
+    inputs_BSX: jax.Array
+
+    def resized(self, grow: Grow) -> "Inputs":
+        return Inputs(grow(self.inputs_BSX, 1))
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class State:
+    """A state whose size does not depend on the number of tokens."""
+
+    arrays: Any
+    """Arrays (B, …), or in a search (B, W, …)."""
+    can_rewind: ClassVar[bool] = False
+
+    def resized(self, grow: Grow) -> "State":
+        return self
+
+    def branched(self, count: int) -> "State":
+        return State(jax.tree.map(lambda array: jnp.repeat(array[:, None], count, 1), self.arrays))
+
+    def chosen(self, parents_BW: jax.Array) -> "State":
+        def own(array: jax.Array) -> jax.Array:
+            return jax.vmap(lambda beams, parents: beams[parents])(array, parents_BW)
+
+        return State(jax.tree.map(own, self.arrays))
+
 
 class Cache(NamedTuple):
     """The cache of all layers of a decoder."""
 
-    layers: tuple[KeyValue | jax.Array | None, ...]
-    """One entry a layer, None where it reuses the previous layer's. Under `hourglass` a single (B, S, D) array
-    instead: the embedded tokens, which every step reads again."""
+    layers: tuple[Memory | None, ...]
+    """One entry a layer, None where it remembers nothing. Under `hourglass` a single one, the embedded tokens, which
+    every step reads again."""
     tokens: Tokens
     """Positions of the slots (B, S), `valid` where a slot holds a token, and in a search its `beams`, each of which
     is continued by one token at a time."""
     written: jax.Array | None
     """Slots filled so far, the same for all sequences, int32; None where each sequence fills slots of its own
-    (`places_of`)."""
+    (`slots_of`)."""
     next_position_B: jax.Array
     """(B,) position of each sequence's next token, int32."""
     source: tuple[KeyValue, ...] = ()
@@ -87,7 +162,7 @@ def next_tokens(cache: Cache, valid_BL: jax.Array) -> Tokens:
     return tokens._replace(beams=jnp.broadcast_to(jnp.eye(W, dtype=jnp.bool), (B, W, W)))
 
 
-def places_of(new: Tokens, capacity: int, written: jax.Array | None, sinks: int = 0) -> jax.Array:
+def slots_of(new: Tokens, capacity: int, written: jax.Array | None, sinks: int = 0) -> jax.Array:
     """The slots of new tokens: a scalar, the first free slot of every sequence, or (B, L), one for each token.
 
     A sequence with slots of its own keeps its first `sinks` tokens and its latest real tokens, each at its position
@@ -106,29 +181,26 @@ def places_of(new: Tokens, capacity: int, written: jax.Array | None, sinks: int 
 def resized(cache: Cache, capacity: int) -> Cache:
     """The cache grown or cut to `capacity` slots, no fewer than were written; added slots are empty."""
 
-    def slots(array: jax.Array, axis: int) -> jax.Array:
+    def grow(array: jax.Array, axis: int) -> jax.Array:
         more = [(0, (capacity - cache.capacity) * (i == axis), 0) for i in range(array.ndim)]
         return lax.pad(array, jnp.zeros((), array.dtype), more)
 
-    def layer(past: KeyValue | jax.Array | None) -> KeyValue | jax.Array | None:
-        if past is None:
-            return None
-        if isinstance(past, jax.Array):
-            return slots(past, 1)
-        projected = None if past.projected_BSX is None else slots(past.projected_BSX, 1)
-        return KeyValue(slots(past.keys_XKS, 2), slots(past.values_XSK, 1), projected)
-
     positions, _, _, valid, beams = cache.tokens
     assert valid is not None
-    tokens = Tokens(slots(positions, 1), jnp.arange(capacity, dtype=jnp.int32), valid=slots(valid, 1))
-    tokens = tokens if beams is None else tokens._replace(beams=slots(beams, 2))
-    return cache._replace(layers=tuple(layer(past) for past in cache.layers), tokens=tokens)
+    tokens = Tokens(grow(positions, 1), jnp.arange(capacity, dtype=jnp.int32), valid=grow(valid, 1))
+    tokens = tokens if beams is None else tokens._replace(beams=grow(beams, 2))
+    return _with(cache, lambda memory: memory.resized(grow))._replace(tokens=tokens)
+
+
+def _with(cache: Cache, change: Callable[[Memory], Memory]) -> Cache:
+    """The cache with the memory of every layer that has one changed."""
+    return cache._replace(layers=tuple(None if memory is None else change(memory) for memory in cache.layers))
 
 
 def with_beams(cache: Cache, count: int, length: int, more: int) -> Cache:
     """The cache of `count` beams that all continue the `length` tokens of this one, by up to `more` tokens each."""
     written = min(length, cache.capacity)  # a ring has fewer slots
-    cache = resized(cache, written + count * more)
+    cache = _with(resized(cache, written + count * more), lambda memory: memory.branched(count))
     beams = jnp.ones((len(cache.next_position_B), count, cache.capacity), jnp.bool)
     return cache._replace(tokens=cache.tokens._replace(beams=beams), written=jnp.int32(written))
 
@@ -137,6 +209,7 @@ def chosen_beams(cache: Cache, parents_BW: jax.Array) -> Cache:
     """The cache whose beams continue the given ones; several may continue the same."""
     assert cache.tokens.beams is not None
     beams = jnp.take_along_axis(cache.tokens.beams, parents_BW[:, :, None], 1)
+    cache = _with(cache, lambda memory: memory.chosen(parents_BW))
     return cache._replace(tokens=cache.tokens._replace(beams=beams))
 
 
@@ -151,7 +224,7 @@ def rewind(cache: Cache, next_position_B: jax.Array) -> Cache:
 def append(
     slots: jax.Array, new: jax.Array, places: jax.Array, *, axis: int, crowded: bool
 ) -> tuple[jax.Array, jax.Array]:
-    """(what the new tokens may attend to, the slots with the new tokens written to `places` (`places_of`)).
+    """(what the new tokens may attend to, the slots with the new tokens written to `places` (`slots_of`)).
 
     `crowded`: the last new tokens overwrite ring slots that the first still attend to, so all attend
     to the old slots plus the new tokens.

@@ -14,7 +14,7 @@ from einops import rearrange
 from jax import lax
 
 from transformer.functional.attention import (
-    SOFTMAX,
+    NEVER,
     Attended,
     ScoreFunction,
     add_bias,
@@ -27,7 +27,7 @@ from transformer.functional.attention import (
 )
 from transformer.functional.biases import Bias
 from transformer.functional.masks import Full, Mask, Tokens
-from transformer.functional.normalizers import NEVER, Softmax
+from transformer.functional.normalizers import Softmax
 
 
 class _Modifiers(NamedTuple):
@@ -90,7 +90,7 @@ def chunked_attention(
     bias: Bias | None = None,
     scale: float | jax.Array | None = None,
     score: ScoreFunction | None = None,
-    weigh: Softmax = SOFTMAX,
+    weigh: Softmax | None = None,
     block: int = 256,
 ) -> Attended:
     """The values and gradients of `attention` without the (L, S) arrays; the same arguments.
@@ -111,7 +111,7 @@ def chunked_attention(
         _pad(split_groups(q_BLHK, num_kv_heads), l, axis=3),
         _pad(rearrange(k_BSGK, "b s g k -> b g s k"), s, axis=2),
         _pad(rearrange(v_BSGK, "b s g k -> b g s k"), s, axis=2),
-        _Modifiers(bias, jnp.asarray(scale, jnp.float32), weigh.sink_H),
+        _Modifiers(bias, jnp.asarray(scale, jnp.float32), None if weigh is None else weigh.sink_H),
         _Sides(Full() if mask is None else mask, _pad_tokens(queries, l), _pad_tokens(keys, s)),
         _Sizes(l, s, L, S),
         score,

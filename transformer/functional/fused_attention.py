@@ -7,11 +7,10 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
-from transformer.core.devices import divided
-from transformer.functional.attention import SOFTMAX, Attended, ScoreFunction, attention, check_shapes
+from transformer.core.arrays import divided
+from transformer.functional.attention import Attended, ScoreFunction, Weigh, attention, check_shapes
 from transformer.functional.biases import Bias
 from transformer.functional.masks import MaskFunction, Tokens
-from transformer.functional.normalizers import Softmax, Weigh
 
 
 def fused_attention(
@@ -25,7 +24,7 @@ def fused_attention(
     bias: Bias | None = None,
     scale: float | jax.Array | None = None,
     score: ScoreFunction | None = None,
-    weigh: Weigh = SOFTMAX,
+    weigh: Weigh | None = None,
 ) -> Attended:
     """`attention` under softmax: by cuDNN's kernel on a GPU, exactly elsewhere; only the output is returned.
 
@@ -36,7 +35,7 @@ def fused_attention(
         scaled products.
     """
     check_shapes(q_BLHK, k_BSGK, v_BSGK, queries, keys)
-    if not isinstance(weigh, Softmax) or weigh.sink_H is not None or score is not None:
+    if weigh is not None or score is not None:
         raise ValueError(f"fused attention: no kernel for {weigh} of {score or 'plain'} scores; use exact")
     if k_BSGK.shape != v_BSGK.shape:
         raise ValueError(f"fused attention: keys {k_BSGK.shape} and values {v_BSGK.shape} differ; use exact")

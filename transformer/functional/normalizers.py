@@ -1,4 +1,4 @@
-"""From scores to weights: softmax and its alternatives.
+"""From scores to weights: alternatives to the softmax of `transformer.functional.attention`.
 
 A weighing is called with float32 scores (B, G, R, L, S), R query heads in each of G groups, with the
 boolean mask that broadcasts to them, and with queries and keys. It is a pytree: its arrays may be parameters.
@@ -11,15 +11,7 @@ from typing import ClassVar, Protocol
 import jax
 import jax.numpy as jnp
 
-from transformer.functional.masks import Tokens
-
-NEVER = float(jnp.finfo(jnp.float32).min)
-
-
-class Weigh(Protocol):
-    """Returns float32 weights of the shape of the scores, 0 where the mask is False."""
-
-    def __call__(self, scores: jax.Array, allowed: jax.Array | None, queries: Tokens, keys: Tokens) -> jax.Array: ...
+from transformer.functional.attention import Weigh, masked_softmax
 
 
 class LinearWeigh(Weigh, Protocol):
@@ -36,24 +28,6 @@ class LinearWeigh(Weigh, Protocol):
         The factor at a sum of distances is the product of the factors at each.
         """
         ...
-
-
-def masked_softmax(scores: jax.Array, allowed: jax.Array | None, sink: jax.Array | None = None) -> jax.Array:
-    """Softmax over the last axis where `allowed`; a row with nothing allowed is all zeros.
-
-    Values and gradients are finite for every mask. `sink` is one more score, whose weight goes to no value.
-    """
-    if allowed is None and sink is None:
-        return jax.nn.softmax(scores)
-    scores = scores if allowed is None else jnp.where(allowed, scores, NEVER)
-    highest = scores.max(-1, keepdims=True)
-    highest = jax.lax.stop_gradient(highest if sink is None else jnp.maximum(highest, sink))
-    # A row that attends to nothing has the maximum NEVER; with 0 in its place every exponential is 0.
-    reference = jnp.where(highest == NEVER, 0.0, highest)
-    exponentials = jnp.exp(scores - reference)
-    total = exponentials.sum(-1, keepdims=True)
-    total = total if sink is None else total + jnp.exp(sink - reference)
-    return exponentials / jnp.where(total == 0, 1.0, total)
 
 
 def of_heads(array_H: jax.Array, scores: jax.Array) -> jax.Array:

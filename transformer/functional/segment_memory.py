@@ -12,7 +12,7 @@ from jax import lax
 from transformer.functional.masks import Tokens
 
 
-class Earlier(NamedTuple):
+class SegmentMemory(NamedTuple):
     """Transformer-XL memory: what each layer's attention read for the latest M tokens of each sequence."""
 
     states_BNMD: jax.Array
@@ -36,16 +36,16 @@ class Earlier(NamedTuple):
             jnp.concatenate([before_BM, positions_BL], 1), valid=jnp.concatenate([self.valid_BM, valid_BL], 1)
         )
 
-    def after(self, tokens: Tokens, states_BNMD: jax.Array, next_position_B: jax.Array) -> "Earlier":
+    def after(self, tokens: Tokens, states_BNMD: jax.Array, next_position_B: jax.Array) -> "SegmentMemory":
         """The memory to pass with the next segment."""
         seen = self.and_these(tokens)
         assert seen.valid is not None
-        return Earlier(states_BNMD, seen.valid[:, -self.length :], next_position_B)
+        return SegmentMemory(states_BNMD, seen.valid[:, -self.length :], next_position_B)
 
 
-def nothing_earlier(batch_size: int, num_layers: int, length: int, d_model: int, dtype) -> Earlier:
+def empty_segment_memory(batch_size: int, num_layers: int, length: int, d_model: int, dtype) -> SegmentMemory:
     """The empty memory, with which texts begin."""
-    return Earlier(
+    return SegmentMemory(
         jnp.zeros((batch_size, num_layers, length, d_model), dtype),
         jnp.zeros((batch_size, length), jnp.bool),
         jnp.zeros(batch_size, jnp.int32),

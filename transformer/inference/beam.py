@@ -10,8 +10,8 @@ from einops import rearrange, repeat
 from jax import lax
 
 from transformer.core.values import ConfigError
+from transformer.functional.attention import NEVER
 from transformer.functional.cache import Cache, Reader, chosen_beams, with_beams
-from transformer.functional.normalizers import NEVER
 from transformer.inference.prompt import Generated, Prompt
 from transformer.inference.strategies import Strategy
 

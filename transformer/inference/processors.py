@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from transformer.core.values import ConfigError, Variant
-from transformer.functional.normalizers import NEVER
+from transformer.functional.attention import NEVER
 
 
 class History(NamedTuple):

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from transformer.core.values import ConfigError
+from transformer.functional.attention import NEVER
 from transformer.functional.cache import Cache, Reader
-from transformer.functional.normalizers import NEVER
 from transformer.inference.prompt import Generated, Prompt
 from transformer.inference.strategies import Strategy
 

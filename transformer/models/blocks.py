@@ -1,23 +1,41 @@
 """Layouts of a block: its sublayers, and which of them share a residual connection."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from flax import nnx
 
 from transformer.core.values import Variant
+from transformer.feed_forwards.feed_forward import FeedForward
+from transformer.mixers.mixer import Mixer
+
+if TYPE_CHECKING:
+    from transformer.models.config import ModelConfig
 
 
 class Sublayer(NamedTuple):
     """A part of a block."""
 
-    name: str
-    """Name of its parameters."""
-    kind: str
-    """Kind of its module: attention, fourier or feed_forward."""
+    choice: str | Mixer | FeedForward
+    """The field of the model that says what it is, `mixer` or `feed_forward`, or a value of its own."""
     factor: float = 1.0
     """Factor on what it adds to the stream."""
+    name: str | None = None
+    """Name of its parameters and activations; None: as what it is says."""
 
 
-_ATTENTION, _FEED_FORWARD = Sublayer("attention", "attention"), Sublayer("feed_forward", "feed_forward")
+class Made(NamedTuple):
+    """A sublayer of a block of some model."""
+
+    name: str
+    value: Mixer | FeedForward
+    layer: Callable[..., nnx.Module]
+    """Builds its module for a model and a `key`."""
+    factor: float
+
+
+MIXER, FEED_FORWARD = Sublayer("mixer"), Sublayer("feed_forward")
 
 
 class BlockLayout(Variant):
@@ -25,30 +43,37 @@ class BlockLayout(Variant):
 
     connections: ClassVar[tuple[tuple[Sublayer, ...], ...]] = ()
     """Residual connections; the sublayers of one read the same input, and their outputs are summed."""
-
     own_norms: ClassVar[bool] = False
     """Whether each sublayer of a connection has its own norm of the input."""
-    mixes_tokens: ClassVar[bool] = False
-    """Whether a token is mixed with all others, whatever the mask."""
 
-    @property
-    def attends(self) -> bool:
-        """Whether one of the sublayers is attention."""
-        return any(sublayer.kind == "attention" for sublayers in self.connections for sublayer in sublayers)
+    def of(self, model: "ModelConfig") -> tuple[tuple[Made, ...], ...]:
+        """The connections of a model, without sublayers that it does not have."""
+        made = tuple(tuple(_made(sublayer, model) for sublayer in connection) for connection in self.connections)
+        there = (tuple(one for one in connection if one is not None) for connection in made)
+        return tuple(connection for connection in there if connection)
+
+
+def _made(sublayer: Sublayer, model: "ModelConfig") -> Made | None:
+    value = getattr(model, sublayer.choice) if isinstance(sublayer.choice, str) else sublayer.choice
+    return (
+        None
+        if value is None
+        else Made(sublayer.name or value.sublayer or value.name, value, value.build, sublayer.factor)
+    )
 
 
 @dataclass(frozen=True)
 class Sequential(BlockLayout):
-    """Attention, then feed-forward (Vaswani et al. 2017)."""
+    """The mixer, then feed-forward (Vaswani et al. 2017)."""
 
-    connections = ((_ATTENTION,), (_FEED_FORWARD,))
+    connections = ((MIXER,), (FEED_FORWARD,))
 
 
 @dataclass(frozen=True)
 class Parallel(BlockLayout):
-    """Attention and feed-forward of the same input (GPT-J, Wang and Komatsuzaki 2021; PaLM 2022, section 2)."""
+    """Mixer and feed-forward of the same input (GPT-J, Wang and Komatsuzaki 2021; PaLM 2022, section 2)."""
 
-    connections = ((_ATTENTION, _FEED_FORWARD),)
+    connections = ((MIXER, FEED_FORWARD),)
 
 
 @dataclass(frozen=True)
@@ -61,34 +86,10 @@ class ParallelNorms(Parallel):
 
 @dataclass(frozen=True)
 class Macaron(BlockLayout):
-    """Half a feed-forward step, attention, half a feed-forward step (Lu et al. 2019, equation 10)."""
+    """Half a feed-forward step, the mixer, half a feed-forward step (Lu et al. 2019, equation 10)."""
 
     connections = (
-        (Sublayer("feed_forward_before", "feed_forward", 0.5),),
-        (_ATTENTION,),
-        (Sublayer("feed_forward", "feed_forward", 0.5),),
+        (Sublayer("feed_forward", 0.5, "feed_forward_before"),),
+        (MIXER,),
+        (Sublayer("feed_forward", 0.5),),
     )
-
-
-@dataclass(frozen=True)
-class Fourier(BlockLayout):
-    """A Fourier transform over tokens and features in place of attention (FNet, Lee-Thorp et al. 2021)."""
-
-    connections = ((Sublayer("fourier", "fourier"),), (_FEED_FORWARD,))
-    mixes_tokens = True
-
-
-@dataclass(frozen=True)
-class AttentionOnly(BlockLayout):
-    """No feed-forward sublayer (Elhage et al. 2021)."""
-
-    name = "attention_only"
-    connections = ((_ATTENTION,),)
-
-
-@dataclass(frozen=True)
-class FeedForwardOnly(BlockLayout):
-    """No attention: tokens do not see each other."""
-
-    name = "feed_forward_only"
-    connections = ((_FEED_FORWARD,),)

@@ -6,17 +6,17 @@ import jax
 from flax import nnx
 
 from transformer.core.modules import Apply, Params, abstract, split
-from transformer.models.architectures import (
+from transformer.models.classifier import Classifier, ClassifierConfig
+from transformer.models.config import ModelConfig
+from transformer.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
+from transformer.models.images import (
     AutoencoderConfig,
-    ClassifierConfig,
-    EncoderDecoderConfig,
+    ImageToImage,
+    MaskedAutoencoder,
     PatchConfig,
     VisionConfig,
+    VisionTransformer,
 )
-from transformer.models.classifier import Classifier, VisionTransformer
-from transformer.models.config import ModelConfig
-from transformer.models.encoder_decoder import EncoderDecoder
-from transformer.models.image_to_image import ImageToImage, MaskedAutoencoder
 from transformer.models.language_model import LanguageModel
 
 

@@ -1,21 +1,53 @@
-"""Encoders with classes as output: of a text, of each of its tokens, or of an image."""
+"""Encoders with classes as output: of a text, or of each of its tokens."""
 
-import dataclasses
+from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
 from einops import repeat
 from flax import nnx
 
-from transformer.core.dense import Dense
-from transformer.core.modules import Parameters, at
+from transformer.core.modules import Dense, Parameters, at
 from transformer.core.parameters import Normal, Parameter
 from transformer.core.values import ConfigError
+from transformer.embeddings.embedding import EmbeddingLayer
 from transformer.functional.masks import Tokens
-from transformer.models.architectures import ClassifierConfig, VisionConfig
-from transformer.models.embedding import Embedding
-from transformer.models.patches import PatchEmbedding
+from transformer.models.checks import refuse_token_logits, refuse_token_values
+from transformer.models.config import ModelConfig
+from transformer.models.pooling import MeanPooling, Pooling
 from transformer.models.transformer import Transformer
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassifierConfig(ModelConfig):
+    """An encoder, a pooling of its tokens (or a class for each token), and a linear layer to the classes."""
+
+    sizes = (*ModelConfig.sizes, "num_classes")
+    causal: bool = False
+    num_classes: int | None = None
+    """Number of classes; None: as many as the data has."""
+    registers: int = 0
+    """Trained vectors before the tokens, whose outputs are ignored (Burtsev et al. 2020; Darcet et al. 2023)."""
+    pooling: Pooling = MeanPooling()
+    """How the tokens of a sequence become one vector; `per_token`: each token has its own class."""
+
+    @property
+    def extra_tokens(self) -> int:
+        """Trained vectors before the tokens: the registers, and the token of the pooling where it has one."""
+        return self.registers + self.pooling.extra_token
+
+    def __post_init__(self):
+        super().__post_init__()
+        refuse_token_values(self)
+        if self.registers < 0:
+            raise ConfigError(f"model.registers: {self.registers} is negative")
+        if self.causal and self.registers:
+            raise ConfigError("model.registers: they stand before all tokens and in a causal model see none of them")
+        if self.causal and self.pooling.reads_first:
+            raise ConfigError(
+                f"model.pooling: the first token, which {self.pooling} reads, sees no other in a causal model; use mean"
+            )
+        refuse_token_logits(self, "and this model has those of classes")
 
 
 class Classifier(Transformer):
@@ -36,7 +68,7 @@ class Classifier(Transformer):
 
     def make_embedding(self, config, *, key: jax.Array) -> nnx.Module:
         """The embedding of the inputs, (B, …) to (B, L, D)."""
-        return Embedding(config.vocab_size, config, types=config.token_types, key=key)
+        return EmbeddingLayer(config.vocab_size, config, with_types=True, key=key)
 
     def __call__(
         self,
@@ -52,7 +84,7 @@ class Classifier(Transformer):
         Args:
           inputs: tokens (B, L), integers in [0, V).
           valid_BL: False for padding, which is ignored.
-          types_BL: the type of each token, in a model with `token_types`; None: 0.
+          types_BL: the type of each token, in a model with `embedding.types`; None: 0.
           key: turns dropout on.
           with_penalty: whether to also return what the layers add to the loss, a scalar.
         """
@@ -69,18 +101,6 @@ class Classifier(Transformer):
         x_BLD, penalty = self.transform(x_BLD, tokens, key=key)
         read_BLD = x_BLD[:, self.registers :]
         valid_BL = None if valid_BL is None else valid_BL[:, self.registers :]
-        pooled = self.pooling(read_BLD, valid_BL, params) * self.config.logit_scale
+        pooled = self.pooling(read_BLD, valid_BL, params) * self.config.head.scale
         logits = self.head(pooled).astype(jnp.float32)
         return (logits, penalty) if with_penalty else logits
-
-
-class VisionTransformer(Classifier):
-    """Images (B, height, width, channels) in, logits of classes out (Dosovitskiy et al. 2020)."""
-
-    def __init__(self, config: VisionConfig, *, key: jax.Array):
-        rows, columns = config.grid
-        position = config.position.on_grid(columns, first=config.extra_tokens)
-        super().__init__(dataclasses.replace(config, position=position), max_length=rows * columns, key=key)
-
-    def make_embedding(self, config, *, key):
-        return PatchEmbedding(config, key=key)

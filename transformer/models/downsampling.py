@@ -1,6 +1,7 @@
-"""Resolutions: whether the layers of a stack see every token, a shortened sequence, or trained vectors that read it."""
+"""Downsampling: layers of a stack that see a shortened sequence, or trained vectors that read it."""
 
 import abc
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -9,8 +10,7 @@ import jax
 import jax.numpy as jnp
 from einops import rearrange
 
-from transformer.core.dense import dense
-from transformer.core.names import scope
+from transformer.core.arrays import dense
 from transformer.core.parameters import FanIn, Normal, Parameter
 from transformer.core.values import ConfigError, Variant, check_positive
 from transformer.functional.attention import attention
@@ -29,13 +29,11 @@ Run = Callable[[Stream, Tokens, range], Answer]
 Params = dict[str, jax.Array]
 
 
-class Resolution(Variant, abc.ABC):
-    """Whether the layers of a stack see every token or a shortened sequence."""
+class Downsampling(Variant, abc.ABC):
+    """How layers of a stack see fewer vectors than there are tokens."""
 
-    whole: ClassVar[bool] = True
-    """Whether every layer sees each token separately."""
-    mixes_tokens: ClassVar[bool] = False
-    """Whether packed documents of one row see each other."""
+    mixes_tokens: ClassVar[bool] = True
+    """Packed documents of one row see each other."""
     condenses: ClassVar[bool] = False
     """Whether layers see vectors that were read off all tokens, without their order."""
 
@@ -54,17 +52,7 @@ class Resolution(Variant, abc.ABC):
 
 
 @dataclass(frozen=True)
-class FullResolution(Resolution):
-    """Every layer sees every token."""
-
-    name = "full"
-
-    def __call__(self, run, stream, tokens, layers, *, causal, params):
-        return run(stream, tokens, layers)
-
-
-@dataclass(frozen=True)
-class Hourglass(Resolution):
+class Hourglass(Downsampling):
     """The middle layers see means of `factor` tokens; their outputs are added back to each token.
 
     (Nawrot et al. 2021, algorithm 1, with means and repetition; in an encoder without the shift, as Funnel, Dai Z.
@@ -78,42 +66,43 @@ class Hourglass(Resolution):
     """Number of first layers, which see every token."""
     last: int = 1
     """Number of last layers, which see every token."""
-    middle: Resolution = FullResolution()
-    """How the layers between them are run."""
-    whole = False
-    mixes_tokens = True
+    middle: Downsampling | None = None
+    """How the layers between them see fewer still; None: as many."""
 
     def __post_init__(self):
         if self.factor < 2:
-            raise ConfigError(f"hourglass.factor: {self.factor} shortens nothing; use 2, or full")
+            raise ConfigError(f"hourglass.factor: {self.factor} shortens nothing; use 2, or none")
         if self.first < 0 or self.last < 0:
             raise ConfigError(f"hourglass: {self.first} first and {self.last} last are not numbers of layers")
 
     def check(self, num_layers, period):
         if self.first + self.last >= num_layers:
             raise ConfigError(
-                f"model.resolution: {self} leaves none of {num_layers} layers between the {self.first} first and "
+                f"model.downsampling: {self} leaves none of {num_layers} layers between the {self.first} first and "
                 f"the {self.last} last"
             )
         if self.first % period or self.last % period:
             raise ConfigError(
-                f"model.resolution: {self.first} first and {self.last} last layers are not whole turns of {period}"
+                f"model.downsampling: {self.first} first and {self.last} last layers are not whole turns of {period}"
             )
-        self.middle.check(num_layers - self.first - self.last, period)
+        if self.middle is not None:
+            self.middle.check(num_layers - self.first - self.last, period)
 
     def __call__(self, run, stream, tokens, layers, *, causal, params):
         end = len(layers) - self.last
         x_BLD, penalty, _ = run(stream, tokens, layers[: self.first])
         short_BXD, places = shortened(x_BLD, tokens, self.factor, causal=causal)
         middle = layers[self.first : end]
-        short_BXD, between, _ = self.middle(run, short_BXD, places, middle, causal=causal, params=params)
+        how = {} if self.middle is None else {"causal": causal, "params": params}
+        inside = run if self.middle is None else functools.partial(self.middle, run)
+        short_BXD, between, _ = inside(short_BXD, places, middle, **how)
         x_BLD = x_BLD + lengthened(short_BXD, self.factor, tokens.length)
         x_BLD, behind, _ = run(x_BLD, tokens, layers[end:])
         return x_BLD, penalty + between + behind, None
 
 
 @dataclass(frozen=True)
-class Latents(Resolution):
+class Latents(Downsampling):
     """All layers see `count` trained vectors that attend to the tokens; then the tokens attend to these.
 
     (Perceiver IO, Jaegle et al. 2021, figure 2.) What is read is added to the vectors and, at the end, to the embedded
@@ -125,8 +114,6 @@ class Latents(Resolution):
     """Number of trained vectors."""
     num_heads: int = 4
     """Heads of both attentions, a divisor of d_model."""
-    whole = False
-    mixes_tokens = True
     condenses = True
 
     def __post_init__(self):
@@ -151,7 +138,7 @@ class Latents(Resolution):
         inputs = {"query": layer_norm(x_BLD)} | dict.fromkeys(("key", "value"), layer_norm(source_BSD))
         projected = (dense(inputs[role], params[f"{way}_{role}"]) for role in inputs)
         parts = (rearrange(x, "b l (h k) -> b l h k", h=self.num_heads) for x in projected)
-        with scope(way):
+        with jax.named_scope(way):
             out_BLHK = attention(*parts, queries=queries, keys=keys, mask=Padding()).out
         return dense(rearrange(out_BLHK, "b l h k -> b l (h k)"), params[f"{way}_out"])
 

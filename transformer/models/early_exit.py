@@ -23,14 +23,14 @@ def early_exit(config: ModelConfig, params: Params, num_layers: int) -> tuple[Pa
     """
     if not 0 < num_layers <= config.num_layers:
         raise ConfigError(f"early_exit: {num_layers} layers of a model with {config.num_layers}")
-    if not config.resolution.whole or "blocks" not in params:
+    if config.downsampling is not None or "blocks" not in params:
         raise ConfigError("early_exit: only a single stack whose layers all read the same tokens can be cut")
     distinct = min(num_layers, config.num_distinct_layers)
     shapes, apply = pure_model(
         config.replace(
-            num_layers=num_layers, distinct_layers=distinct if distinct < num_layers else None, future_tokens=0
+            num_layers=num_layers, distinct_layers=distinct if distinct < num_layers else None, predict_ahead=0
         )
     )
-    turns = distinct // config.pattern.period
+    turns = distinct // config.period
     cut = params | {"blocks": jax.tree.map(lambda leaf: leaf[:turns], params["blocks"])}
     return {name: cut[name] for name in shapes}, apply

@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 
 from transformer.core.modules import at
+from transformer.embeddings.embedding import EmbeddingLayer
 from transformer.functional.masks import Tokens
 from transformer.models.config import ModelConfig
-from transformer.models.embedding import Embedding
 from transformer.models.transformer import Transformer
 
 
@@ -15,7 +15,7 @@ class Encoder(Transformer):
 
     def __init__(self, config: ModelConfig, *, key: jax.Array):
         super().__init__(config, key=key)
-        self.embedding = Embedding(config.vocab_size, config, types=config.token_types, key=at(key, "embedding"))
+        self.embedding = EmbeddingLayer(config.vocab_size, config, with_types=True, key=at(key, "embedding"))
 
     def __call__(
         self,

@@ -1,6 +1,7 @@
 """An encoder of a source and a decoder of the target that attends to it."""
 
 import functools
+from dataclasses import dataclass, fields, replace
 
 import jax
 import jax.numpy as jnp
@@ -8,15 +9,109 @@ from einops import repeat
 from flax import nnx
 
 from transformer.core.modules import Parameters, at, below
-from transformer.core.names import scope
 from transformer.core.parameters import Normal, Parameter
+from transformer.core.values import ConfigError
+from transformer.embeddings.embedding import EmbeddingLayer, HeadLayer
 from transformer.functional.cache import Cache, Reader
 from transformer.functional.masks import Mask, Tokens
-from transformer.models.architectures import EncoderDecoderConfig
-from transformer.models.context import Source
-from transformer.models.embedding import Embedding
-from transformer.models.logits import Logits
+from transformer.mixers.mixer import Source
+from transformer.models.checks import refuse_token_values
+from transformer.models.config import ModelConfig
+from transformer.models.decoder import Decoder
+from transformer.models.downsampling import Downsampling
 from transformer.models.transformer import Transformer
+from transformer.residuals.residual import Residual
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderDecoderConfig(ModelConfig):
+    """An encoder of the source and a causal decoder of the target that attends to it."""
+
+    sizes = (
+        *ModelConfig.sizes,
+        "source_vocab_size",
+        "max_source_length",
+        "num_encoder_layers",
+        "distinct_encoder_layers",
+    )
+    source_vocab_size: int | None = None
+    """Number of source token types; None: as many as the tokenizer of the data has."""
+    max_source_length: int = 64
+    """Longest source, in tokens; `max_length` is the longest target."""
+    num_encoder_layers: int | None = None
+    """Blocks of the encoder; None: as many as the decoder has (num_layers)."""
+    distinct_encoder_layers: int | None = None
+    """Blocks of the encoder with parameters of their own, as `distinct_layers`; None: as that says for both."""
+    encoder_downsampling: Downsampling | None = None
+    """How layers of the encoder see a shortened source; None: they do not."""
+    registers: int = 0
+    """Trained vectors before the source, which the decoder sees too (Burtsev et al. 2020)."""
+    share_embeddings: bool = False
+    """Whether source and target tokens share one table (with head.tied, the output projection too)."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not self.causal:
+            raise ConfigError("model.causal: the decoder of an encoder-decoder is causal")
+        _ = self.encoder  # has its own checks
+        refuse_token_values(self)
+        if self.downsampling is not None:
+            raise ConfigError(
+                f"model.downsampling: {self.downsampling} has no cache of layers with a source; set "
+                "encoder_downsampling"
+            )
+        if self.registers < 0:
+            raise ConfigError(f"model.registers: {self.registers} is negative")
+        if self.embedding.types is not None:
+            raise ConfigError("embedding.types: an encoder-decoder has no types of tokens")
+        for kind in self.kinds:
+            if kind.attention is None:
+                raise ConfigError(f"model.mixer: the decoder of mixer={kind.mixer or 'none'} has no attention")
+            if kind.attention.normalizer is not None and kind.attention.normalizer.relative:
+                raise ConfigError(
+                    f"mixer.normalizer: {kind.attention.normalizer} compares positions of source and target; use none"
+                )
+        if self.share_embeddings and self.source_vocab_size != self.vocab_size:
+            raise ConfigError(
+                f"model.share_embeddings: {self.source_vocab_size} source types and {self.vocab_size} target types "
+                "are not one vocabulary"
+            )
+
+    def example_inputs(self):
+        """Shapes of a source and a target of full length."""
+        return (jax.ShapeDtypeStruct((1, self.max_source_length), jnp.int32), *super().example_inputs())
+
+    @property
+    def branches(self) -> int:
+        """Number of residual branches of the decoder, with attention to the source."""
+        return sum(len(kind.connections) + 1 for kind in self.kinds) * self.num_layers // self.period
+
+    @property
+    def encoder(self) -> ModelConfig:
+        """The config of the encoder."""
+        own = {f.name: getattr(self, f.name) for f in fields(ModelConfig)}
+        num_layers = self.num_encoder_layers or self.num_layers
+
+        def residual(one: Residual) -> Residual:
+            return one.of_encoder(num_layers, self.num_layers)
+
+        feed_forward, pattern = self.feed_forward, self.pattern
+        changes = {
+            "causal": False,
+            "vocab_size": self.source_vocab_size,
+            "max_length": self.max_source_length + self.registers,
+            "downsampling": self.encoder_downsampling,
+            "num_layers": num_layers,
+            "distinct_layers": self.distinct_encoder_layers or self.distinct_layers,
+            "residual": residual(self.residual),
+            "pattern": tuple(
+                replace(one, values=tuple(map(residual, one.values))) if one.path == "residual" else one
+                for one in pattern
+            ),
+        }
+        if feed_forward is not None and feed_forward.residual is not None:
+            changes["feed_forward"] = replace(feed_forward, residual=residual(feed_forward.residual))
+        return ModelConfig(**own | changes)
 
 
 class EncoderDecoder(nnx.Module):
@@ -25,17 +120,17 @@ class EncoderDecoder(nnx.Module):
     def __init__(self, config: EncoderDecoderConfig, *, key: jax.Array):
         self.config = config
         self.encoder = Transformer(config.encoder, key=at(key, "encoder"))
-        self.decoder = Transformer(config, cross=True, key=at(key, "decoder"))
+        self.decoder = Decoder(config, cross=True, key=at(key, "decoder"))
 
         def table(name, vocab_size):
-            return Embedding(vocab_size, config, key=at(key, name))
+            return EmbeddingLayer(vocab_size, config, key=at(key, name))
 
         registers = Parameter((config.registers, config.d_model), Normal(0.02), decay=False)
         self.extra = Parameters({"registers": registers} if config.registers else {}, key=at(key, "extra"))
         self.embedding = table("embedding", config.vocab_size)
         self.source_embedding = None if config.share_embeddings else table("source_embedding", config.source_vocab_size)
-        self.output = None if config.tie_embeddings else table("output", config.vocab_size)
-        self.logits = Logits(config, key=at(key, "logits"))
+        self.output = None if config.head.tied else table("output", config.vocab_size)
+        self.logits = HeadLayer(config, key=at(key, "logits"))
 
     def __call__(
         self,
@@ -59,7 +154,7 @@ class EncoderDecoder(nnx.Module):
         """
         source, penalty = self.encode(source_BS, source_valid_BS, key=below(key, "encoder"))
         tokens, own = Tokens.at(jnp.arange(target_BL.shape[1]), valid=valid_BL), below(key, "decoder")
-        with scope("decoder"):
+        with jax.named_scope("decoder"):
             x_BLD, more = self.decoder.transform(self.embedding(target_BL), tokens, source=source, key=own)
         logits_BLV = self._logits(x_BLD)
         return (logits_BLV, penalty + more) if with_penalty else logits_BLV
@@ -75,7 +170,7 @@ class EncoderDecoder(nnx.Module):
         if source_valid_BS is not None:
             source_valid_BS = jnp.pad(source_valid_BS, ((0, 0), (registers, 0)), constant_values=True)
         tokens = Tokens.at(jnp.arange(x_BSD.shape[1]), valid=source_valid_BS)
-        with scope("encoder"):
+        with jax.named_scope("encoder"):
             states_BSD, penalty = self.encoder.transform(x_BSD, tokens, key=key)
         return Source(tokens, states_BSD), penalty
 
@@ -113,7 +208,7 @@ class EncoderDecoder(nnx.Module):
 
         `mask` is as in `LanguageModel.extend`.
         """
-        with scope("decoder"):
+        with jax.named_scope("decoder"):
             x_BLD, cache = self.decoder.transform_next(
                 self.embedding(tokens_BL), cache, valid_BL=valid_BL, mask=mask, blocks=blocks
             )

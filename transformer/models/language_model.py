@@ -1,6 +1,5 @@
 """Tokens in, logits of tokens out: decoder-only, masked or prefix language models."""
 
-import dataclasses
 import functools
 from typing import Any
 
@@ -9,21 +8,17 @@ import jax.numpy as jnp
 from flax import nnx
 
 from transformer.core.modules import at, below
-from transformer.core.names import scope
+from transformer.embeddings.embedding import EmbeddingLayer, HeadLayer, ValueEmbedding
 from transformer.functional.cache import Cache, Reader
 from transformer.functional.masks import Mask, Tokens
-from transformer.functional.segment_memory import Earlier
-from transformer.mixers.attention.sharing import NoCarry
-from transformer.models.block import Block
+from transformer.functional.segment_memory import SegmentMemory
+from transformer.mixers.mixer import Context, Shared
 from transformer.models.config import ModelConfig
-from transformer.models.context import Carried, Context
-from transformer.models.embedding import Embedding, ValueEmbedding
-from transformer.models.logits import Logits
-from transformer.models.pattern import Pattern
-from transformer.models.transformer import Transformer
+from transformer.models.decoder import Decoder
+from transformer.models.transformer import NOTHING, Block
 
 
-class LanguageModel(Transformer):
+class LanguageModel(Decoder):
     """A causal language model (Radford et al. 2018); with `causal=False` a masked one (Devlin et al. 2018).
 
     Call it eagerly in a notebook; `transformer.split` gives the pure form for everything else.
@@ -31,14 +26,20 @@ class LanguageModel(Transformer):
 
     def __init__(self, config: ModelConfig, *, key: jax.Array):
         super().__init__(config, key=key)
-        self.embedding = Embedding(config.vocab_size, config, types=config.token_types, key=at(key, "embedding"))
-        wanted = "token_values" in config.carries
-        self.value_embedding = ValueEmbedding(config, key=at(key, "value_embedding")) if wanted else None
-        ahead = [dataclasses.replace(config, pattern=Pattern(), carry=NoCarry())] * config.future_tokens
-        self.future = nnx.List(Block(c, key=at(key, "future", i)) for i, c in enumerate(ahead))
+        self.embedding = EmbeddingLayer(config.vocab_size, config, with_types=True, key=at(key, "embedding"))
+        self.value_embedding = self._make_value_embedding(key=at(key, "value_embedding"))
+        self.future = nnx.List(Block(_alone(config), key=at(key, "future", i)) for i in range(config.predict_ahead))
         # Untied, the output has its own table; Press and Wolf 2017 tie the two.
-        self.output = None if config.tie_embeddings else Embedding(config.vocab_size, config, key=at(key, "output"))
-        self.logits = Logits(config, key=at(key, "logits"))
+        self.output = None if config.head.tied else EmbeddingLayer(config.vocab_size, config, key=at(key, "output"))
+        self.logits = HeadLayer(config, key=at(key, "logits"))
+
+    def _make_value_embedding(self, *, key: jax.Array) -> ValueEmbedding | None:
+        """The table of values, where some layer takes them over."""
+        kind = next((kind for kind in self.config.kinds if "token_values" in kind.shares), None)
+        if kind is None or kind.attention is None:
+            return None
+        shape = kind.attention.shape(kind)
+        return ValueEmbedding(shape.num_kv_heads, shape.value_size, self.config, key=key)
 
     def __call__(
         self,
@@ -59,7 +60,7 @@ class LanguageModel(Transformer):
           positions_BL: (B or 1, L); None counts from 0.
           segments_BL: which packed document a token belongs to; documents do not see each other.
           valid_BL: False for padding, which nothing attends to.
-          types_BL: the type of each token, in a model with `token_types`; None: 0.
+          types_BL: the type of each token, in a model with `embedding.types`; None: 0.
           mask: replaces the model's own direction: `Causal() | Prefix(n)` gives a prefix language
             model; padding and segments are always respected.
           key: turns dropout on.
@@ -69,13 +70,13 @@ class LanguageModel(Transformer):
           ConfigError: the tokens are more than `max_length`, and the position does not extrapolate.
         """
         positions = jnp.arange(tokens_BL.shape[1]) if positions_BL is None else positions_BL
+        shared, x_BLD = self._shared(tokens_BL), self.embedding(tokens_BL, types_BL)
         tokens = Tokens.at(positions, segments_BL, valid_BL)
-        how: dict[str, Any] = {"mask": mask, "carried": self._carried(tokens_BL), "key": key}
-        x_BLD, penalty = self.transform(self.embedding(tokens_BL, types_BL), tokens, **how)
+        x_BLD, penalty = self.transform(x_BLD, tokens, mask=mask, shared=shared, key=key)
         logits_BLV = self._logits(x_BLD)
         return (logits_BLV, penalty) if with_penalty else logits_BLV
 
-    def foresee(
+    def predict_ahead(
         self,
         tokens_BL: jax.Array,
         *,
@@ -85,35 +86,35 @@ class LanguageModel(Transformer):
         key: jax.Array | None = None,
         with_penalty: bool = False,
     ) -> Any:
-        """Logits (1 + future_tokens, B, L, V): those of `__call__` for the next token, then those for each later one.
+        """Logits (1 + predict_ahead, B, L, V): those of `__call__` for the next token, then for each later one.
 
         For each later token one more block reads the output of the stack (Gloeckle et al. 2024, section 2).
         """
         positions = jnp.arange(tokens_BL.shape[1]) if positions_BL is None else positions_BL
         tokens = Tokens.at(positions, segments_BL, valid_BL)
-        context = Context(tokens, self.mask_of(tokens), carried=self._carried(tokens_BL))
-        stream, penalty, context, _ = self._through_blocks(self.embedding(tokens_BL), context, key=key)
+        context = Context(tokens, self.mask_of(tokens), shared=self._shared(tokens_BL))
+        stream, penalty, context, _ = self.through_blocks(self.embedding(tokens_BL), context, key=key)
         streams, last = [stream], self.config.num_layers - 1
         for i, block in enumerate(self.future):
-            with scope(f"future.{i}"):
-                ahead, kept = block(stream, context=context, layer=last, key=below(key, "future", i))
-            streams, penalty = [*streams, ahead], penalty + kept.penalty
-        logits = jnp.stack([self._logits(self._end(stream, tokens.valid)) for stream in streams])
+            with jax.named_scope(f"future.{i}"):
+                ahead, outcome = block(stream, context=context, layer=last, key=below(key, "future", i))
+            streams, penalty = [*streams, ahead], penalty + outcome.penalty
+        logits = jnp.stack([self._logits(self.states_of(stream, tokens.valid)) for stream in streams])
         return (logits, penalty) if with_penalty else logits
 
-    def beginning(self, batch_size: int) -> Earlier:
+    def empty_memory(self, batch_size: int) -> SegmentMemory:
         """The empty memory with which texts begin, with room for `memory_length` tokens."""
-        return self.nothing_earlier(batch_size, self.embedding.dtype)
+        return self.no_segment(batch_size, self.embedding.dtype)
 
-    def follow(
-        self, tokens_BL: jax.Array, earlier: Earlier, *, key: jax.Array | None = None, with_penalty: bool = False
+    def read_segment(
+        self, tokens_BL: jax.Array, memory: SegmentMemory, *, key: jax.Array | None = None, with_penalty: bool = False
     ) -> Any:
         """(logits (B, L, V) of the next segment, memory for the one after it) (Dai et al. 2019).
 
         Tokens also attend to the states of the `memory_length` tokens before the segment, without a gradient.
         """
-        x_BLD, penalty, earlier = self.transform_following(self.embedding(tokens_BL), earlier, key=key)
-        answer = self._logits(x_BLD), earlier
+        x_BLD, penalty, memory = self.transform_segment(self.embedding(tokens_BL), memory, key=key)
+        answer = self._logits(x_BLD), memory
         return (answer, penalty) if with_penalty else answer
 
     def start(self, batch_size: int, capacity: int, *, ahead: int = 0) -> Cache:
@@ -133,7 +134,7 @@ class LanguageModel(Transformer):
 
         `mask` is as in `__call__`: new tokens may see each other, earlier ones do not see them.
         """
-        how: dict[str, Any] = {"mask": mask, "carried": self._carried(tokens_BL), "blocks": blocks}
+        how: dict[str, Any] = {"mask": mask, "shared": self._shared(tokens_BL), "blocks": blocks}
         x_BLD, cache = self.transform_next(self.embedding(tokens_BL), cache, valid_BL=valid_BL, **how)
         return self._logits(x_BLD), cache
 
@@ -141,9 +142,16 @@ class LanguageModel(Transformer):
         """`extend` for use in a loop: the stacked layers are taken apart once, here."""
         return functools.partial(self.extend, blocks=list(self.blocks))
 
-    def _carried(self, tokens_BL: jax.Array) -> Carried:
+    def _shared(self, tokens_BL: jax.Array) -> Shared:
         """What the first layer takes over."""
-        return Carried(token_values=None if self.value_embedding is None else self.value_embedding(tokens_BL))
+        return NOTHING if self.value_embedding is None else Shared(token_values=self.value_embedding(tokens_BL))
 
     def _logits(self, x_BLD: jax.Array) -> jax.Array:
         return self.logits(x_BLD, self.embedding if self.output is None else self.output)
+
+
+def _alone(config: ModelConfig) -> ModelConfig:
+    """The config of a block that follows the stack and takes over nothing from its layers."""
+    config = config.replace(pattern=())
+    sharing = config.attention is not None and config.attention.sharing is not None
+    return config.replace({"mixer.sharing": None}) if sharing else config

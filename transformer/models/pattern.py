@@ -1,55 +1,44 @@
 """What changes from layer to layer."""
 
 import dataclasses
-import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from transformer.core.values import Variant
-from transformer.feed_forwards.feed_forward import FeedForwardKind
-from transformer.mixers.attention.sharing import Carry
-from transformer.mixers.attention.sparsity import Reach
-from transformer.models.blocks import BlockLayout
-from transformer.positions.position import Position
-from transformer.residuals.residual import Residual
+from transformer.core.values import ConfigError, Variant, nearest, typed
+
+if TYPE_CHECKING:
+    from transformer.models.config import ModelConfig
+
+CHANGING = ("mixer", "feed_forward", "block", "residual", "position")
+"""Fields of a model, with all below them, that may change from layer to layer."""
 
 
 @dataclass(frozen=True)
-class Pattern(Variant):
-    """Choices that layers take in turn, repeated from the first layer on; an empty one leaves the model's own.
+class Alternate(Variant):
+    """A choice that layers take in turn, repeated from the first layer on; a model's pattern is a tuple of these.
 
-    Local and global attention are `pattern(reach=[sliding_window(8), full])` (Gemma 2), layers without
-    positions `pattern(position=[rope, rope, rope, none])` (Yang et al. 2025), experts in every second layer
-    `pattern(feed_forward=[dense, top_k])`, Mix-LN of four layers (Li P. et al. 2024)
-    `pattern(residual=[post, pre, pre, pre])`, and sublayers reordered (Press et al. 2020)
-    `pattern(block=[attention_only, sequential, feed_forward_only])`.
+    Local and global attention are `alternate('mixer.sparsity', [sliding_window(8), none])` (Gemma 2), a hybrid
+    `alternate('mixer', [hgrn, hgrn, hgrn, attention])`, layers without positions
+    `alternate('position', [rope, rope, rope, none])` (Yang et al. 2025), experts in every second layer
+    `alternate('feed_forward', [dense, top_k])`, Mix-LN of four layers (Li P. et al. 2024)
+    `alternate('residual', [post, pre, pre, pre])`, and sublayers left out (Press et al. 2020)
+    `alternate('feed_forward', [none, dense])`.
     """
 
-    reach: tuple[Reach, ...] = ()
-    """Reaches of the layers in turn."""
-    position: tuple[Position, ...] = ()
-    """Positional schemes of the layers; they have to act in attention and share no parameters between layers."""
-    residual: tuple[Residual, ...] = ()
-    """Residual connections of the layers, all with the kind of stream that the model's has."""
-    block: tuple[BlockLayout, ...] = ()
-    """Sublayers of the layers."""
-    feed_forward: tuple[FeedForwardKind, ...] = ()
-    """Kinds of feed-forward sublayers of the layers."""
-    carry: tuple[Carry, ...] = ()
-    """What the layers take over from earlier ones."""
+    path: str
+    """Dotted path of a field of the model; it begins with mixer, feed_forward, block, residual or position."""
+    values: tuple[Any, ...]
+    """Its values in turn. A scheme of positions has to act in attention and share no parameters between layers;
+    residual connections have the kind of stream that the model's has."""
 
-    def __or__(self, other: "Pattern") -> "Pattern":
-        """The choices of both patterns; where both have one, `other`'s."""
-        return dataclasses.replace(self, **other._values())
+    def __post_init__(self):
+        head = self.path.partition(".")[0] if isinstance(self.path, str) else ""
+        if head not in CHANGING:
+            raise ConfigError(f"alternate.path: {self.path!r} cannot change{nearest(head, CHANGING)}")
+        if not isinstance(self.values, tuple | list) or not self.values:
+            raise ConfigError(f"alternate.values: {self.values!r} are no values in turn")
+        object.__setattr__(self, "values", tuple(self.values))
 
-    @property
-    def period(self) -> int:
-        """Number of layers after which it repeats."""
-        return math.lcm(*map(len, self._values().values()))
-
-    def changes(self, layer: int) -> dict[str, Any]:
-        """The fields of the model's config that it sets in a layer, with their values."""
-        return {name: values[layer % len(values)] for name, values in self._values().items()}
-
-    def _values(self) -> dict[str, tuple[Variant, ...]]:
-        return {name: values for name, values in vars(self).items() if values}
+    def resolved(self, model: "ModelConfig") -> "Alternate":
+        """With values of the type that the model's field has, also where they were given as text or JSON."""
+        return dataclasses.replace(self, values=tuple(typed(model, self.path, value) for value in self.values))

@@ -9,11 +9,10 @@ import jax
 import jax.numpy as jnp
 from einops import rearrange
 
-from transformer.core.dense import dense
+from transformer.core.arrays import dense
 from transformer.core.parameters import ONES, ZEROS, Normal, Parameter, Xavier
-from transformer.core.values import ConfigError, Variant, check_positive
-from transformer.functional.normalizers import masked_softmax
-from transformer.models.checks import nearest_divisor
+from transformer.core.values import ConfigError, Variant, check_positive, nearest_divisor
+from transformer.functional.attention import masked_softmax
 from transformer.norms.norm import layer_norm
 
 
@@ -138,10 +137,10 @@ class MultiheadPooling(Pooling):
 
 
 @dataclass(frozen=True)
-class NoPooling(Pooling):
+class PerToken(Pooling):
     """No pooling: each token has its own class (sequence labelling, as in BERT, Devlin et al. 2018, section 5.3)."""
 
-    name = "none"
+    name = "per_token"
     per_token = True
 
     def __call__(self, x_BLD, valid_BL, params):

@@ -1,15 +1,70 @@
-"""A stack of layers whose parameters carry a leading layer axis N."""
+"""The stack: layers whose parameters carry a leading layer axis N, and how they are run."""
 
+import abc
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jax import lax
 
-from transformer.core.names import scope
-from transformer.models.context import Carried, Context
-from transformer.models.layers import Body, Layers
+from transformer.core.values import Variant
+from transformer.mixers.mixer import Context, Shared
+
+Remat = Literal["none", "dots", "full"]
+"""What the backward pass computes again: nothing, all but the matrix products, or everything."""
+
+
+_POLICIES = {"dots": jax.checkpoint_policies.dots_saveable, "full": None}
+
+
+def _rematerialize(body, remat: Remat, **kwargs):
+    return body if remat == "none" else jax.checkpoint(body, policy=_POLICIES[remat], **kwargs)
+
+
+Body = Callable[[Any, Any], tuple[Any, Any]]
+
+
+class Layers(Variant, abc.ABC):
+    """How a stack of equal layers is run."""
+
+    @abc.abstractmethod
+    def __call__(self, body: Body, x: Any, stacked: Any, num_layers: int) -> tuple[Any, Any]:
+        """x, kept = body(x, layer) for each slice `layer` of the leading axis of the arrays in `stacked`.
+
+        The last x, and what was kept of all layers, stacked.
+        """
+
+
+@dataclass(frozen=True)
+class Unrolled(Layers):
+    """A Python loop: the fastest up to about 8 layers, compile time grows with depth."""
+
+    remat: Remat = "none"
+
+    def __call__(self, body, x, stacked, num_layers):
+        body = _rematerialize(body, self.remat)
+        # lax.split transposes to one concatenation; indexing would pad every layer's gradient.
+        leaves, treedef = jax.tree.flatten(stacked)
+        columns = [[lax.squeeze(s, (0,)) for s in lax.split(leaf, (1,) * num_layers)] for leaf in leaves]
+        kept = []
+        for layer in zip(*columns, strict=True):
+            x, own = body(x, jax.tree.unflatten(treedef, layer))
+            kept.append(own)
+        return x, jax.tree.map(lambda *layers: jnp.stack(layers), *kept)
+
+
+@dataclass(frozen=True)
+class Scanned(Layers):
+    """`lax.scan`: compile time does not depend on depth."""
+
+    remat: Remat = "none"
+
+    def __call__(self, body, x, stacked, num_layers):
+        body = _rematerialize(body, self.remat, prevent_cse=False)
+        return lax.scan(body, x, stacked, length=num_layers)
 
 
 class _State(NamedTuple):
@@ -17,7 +72,7 @@ class _State(NamedTuple):
 
     x: Any
     penalty: jax.Array
-    carried: Carried
+    shared: Shared
 
 
 class _Turn(NamedTuple):
@@ -47,8 +102,8 @@ class Stack(nnx.Module):
     """Layers whose parameters are stacked, run as `layers` says; `stack[i]` is one of them.
 
     Layers of several kinds take turns, and the parameters of each kind are a stack of their own. Where fewer
-    layers than `num_layers` are distinct, they are run again in the same order. `carries` names the fields of
-    `Carried` that a layer hands on to the next; `by_depth` divides random matrices of layer l, from 1, by √l.
+    layers than `num_layers` are distinct, they are run again in the same order. `shares` names the fields of
+    `Shared` that a layer hands on to the next; `by_depth` divides random matrices of layer l, from 1, by √l.
     """
 
     def __init__(
@@ -58,11 +113,11 @@ class Stack(nnx.Module):
         layers: Layers,
         *,
         distinct: int | None = None,
-        carries: Sequence[str] = (),
+        shares: Sequence[str] = (),
         by_depth: bool = False,
         key: jax.Array,
     ):
-        self.num_layers, self.layers, self.carries, self.by_depth = num_layers, layers, tuple(carries), by_depth
+        self.num_layers, self.layers, self.shares, self.by_depth = num_layers, layers, tuple(shares), by_depth
         self.distinct = num_layers if distinct is None else distinct
         self.kinds = nnx.List(self._stacked(build, kind, len(builds), key) for kind, build in enumerate(builds))
 
@@ -119,18 +174,18 @@ class Stack(nnx.Module):
                 layer = first + turn.number * period + kind
                 layer_key = None if key is None else jax.random.fold_in(key, layer)
                 earlier_BMD = None if turn.earlier is None else turn.earlier[kind]
-                own = context._replace(carried=state.carried, first=layer == 0, earlier_BMD=earlier_BMD)
+                own = context._replace(shared=state.shared, first=layer == 0, earlier_BMD=earlier_BMD)
                 # `analysis.activations` and `analysis.breakdown` read the layers' numbers off this name.
-                with scope(f"blocks[{first + kind}::{period}]"):
+                with jax.named_scope(f"blocks[{first + kind}::{period}]"):
                     block = nnx.merge(graphdef, turn.values[kind])
-                    x, kept = block(state.x, context=own, layer=layer, key=layer_key)
-                penalty = state.penalty + jnp.asarray(kept.penalty, jnp.float32)
-                state = _State(x, penalty, self._kept(kept.carried))
-                after.append(kept.earlier_BMD)
+                    x, outcome = block(state.x, context=own, layer=layer, key=layer_key)
+                penalty = state.penalty + jnp.asarray(outcome.penalty, jnp.float32)
+                state = _State(x, penalty, self._kept(outcome.shared))
+                after.append(outcome.earlier_BMD)
             return state, None if turn.earlier is None else jnp.stack(after)
 
         turns = _Turn(jnp.arange(num_turns), values, earlier)
-        start = self._with_empty_carried(_State(x, jnp.float32(0), self._kept(context.carried)), body, turns)
+        start = self._with_empty_shared(_State(x, jnp.float32(0), self._kept(context.shared)), body, turns)
         state, after = self.layers(body, start, turns, num_turns)
         return state.x, state.penalty, None if after is None else after.reshape(-1, *after.shape[2:])
 
@@ -144,14 +199,14 @@ class Stack(nnx.Module):
             values = jax.tree.map(lambda a: a[first_turn:][:num_turns], values)
         return graphdefs, values
 
-    def _with_empty_carried(self, start: _State, body: Body, turns: _Turn) -> _State:
+    def _with_empty_shared(self, start: _State, body: Body, turns: _Turn) -> _State:
         """With zeros where layers hand arrays on: a loop needs the same shapes from its start."""
-        if not self.carries:
+        if not self.shares:
             return start
         after, _ = jax.eval_shape(lambda turn: body(start, turn), jax.tree.map(lambda a: a[0], turns))
-        empty = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), after.carried)
-        given = {name: value for name, value in start.carried._asdict().items() if value is not None}
-        return start._replace(carried=empty._replace(**given))
+        empty = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), after.shared)
+        given = {name: value for name, value in start.shared._asdict().items() if value is not None}
+        return start._replace(shared=empty._replace(**given))
 
-    def _kept(self, carried: Carried) -> Carried:
-        return Carried(**{name: getattr(carried, name) for name in self.carries})
+    def _kept(self, shared: Shared) -> Shared:
+        return Shared(**{name: getattr(shared, name) for name in self.shares})

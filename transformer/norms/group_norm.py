@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from transformer.core.parameters import ONES, ZEROS, Parameter
 from transformer.core.values import ConfigError, check_not_negative
-from transformer.norms.norm import Norm, _affine, layer_norm
+from transformer.norms.norm import Norm, affine, layer_norm
 
 
 @dataclass(frozen=True)
@@ -35,4 +35,4 @@ class GroupNorm(Norm):
 def group_norm(x: jax.Array, num_groups: int, *, scale_D=None, bias_D=None, eps: float = 1e-5) -> jax.Array:
     """`layer_norm` of each of `num_groups` equal parts of the features of a token (Wu and He 2018)."""
     parts = layer_norm(x.astype(jnp.float32).reshape(*x.shape[:-1], num_groups, -1), eps=eps)
-    return _affine(parts.reshape(x.shape), scale_D, bias_D).astype(x.dtype)
+    return affine(parts.reshape(x.shape), scale_D, bias_D).astype(x.dtype)

@@ -7,9 +7,9 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jax.ad_checkpoint import checkpoint_name
 
 from transformer.core.modules import Parameters, at
-from transformer.core.names import named, scope
 from transformer.core.parameters import ONES, ZEROS, Parameter
 from transformer.core.values import ConfigError, Variant, check_not_negative
 
@@ -124,17 +124,6 @@ class RMSNorm(Norm):
         )
 
 
-@dataclass(frozen=True)
-class NoNorm(Norm):
-    """Leaves the features as they are."""
-
-    name = "none"
-    bounds = False
-
-    def __call__(self, x_BLD, params):
-        return x_BLD
-
-
 class NormLayer(nnx.Module):
     """A `Norm` of the config with the parameters it asks for."""
 
@@ -143,8 +132,13 @@ class NormLayer(nnx.Module):
         self.params = Parameters(norm.parameters(d_model), key=at(key, name))
 
     def __call__(self, x_BLD: jax.Array, valid_BL: jax.Array | None = None) -> jax.Array:
-        with scope(self.name):
+        with jax.named_scope(self.name):
             return self.norm.normalize(x_BLD, valid_BL, self.params())
+
+
+def norm_layer(norm: Norm | None, width: int, name: str, *, key: jax.Array) -> NormLayer | None:
+    """The layer of a norm; None: no norm."""
+    return None if norm is None else NormLayer(norm, width, name, key=key)
 
 
 def layer_norm(
@@ -162,8 +156,8 @@ def layer_norm(
     """
     x32 = x.astype(jnp.float32)
     centred = x32 - x32.mean(-1, keepdims=True)
-    out = centred * _inverse_root((centred * centred).mean(-1, keepdims=True), eps, eps_outside)
-    return _affine(_cast(out, x, cast_first), scale_D, bias_D).astype(x.dtype)
+    out = centred * inverse_root((centred * centred).mean(-1, keepdims=True), eps, eps_outside)
+    return affine(_cast(out, x, cast_first), scale_D, bias_D).astype(x.dtype)
 
 
 def rms_norm(
@@ -181,20 +175,20 @@ def rms_norm(
     """
     x32 = x.astype(jnp.float32)
     seen = x32[..., : max(1, round(x.shape[-1] * fraction))]
-    out = x32 * _inverse_root((seen * seen).mean(-1, keepdims=True), eps, eps_outside)
-    return _affine(_cast(out, x, cast_first), scale_D, None).astype(x.dtype)
+    out = x32 * inverse_root((seen * seen).mean(-1, keepdims=True), eps, eps_outside)
+    return affine(_cast(out, x, cast_first), scale_D, None).astype(x.dtype)
 
 
-def _inverse_root(square, eps: float, eps_outside: bool):
+def inverse_root(square, eps: float, eps_outside: bool):
     # 1e-30 keeps the gradient of the root finite where all features are equal.
     inverse = 1 / (jnp.sqrt(square + 1e-30) + eps) if eps_outside else jax.lax.rsqrt(square + eps)
-    return named(inverse, "scale")
+    return checkpoint_name(inverse, "scale")
 
 
 def _cast(out, x, cast_first: bool):
     return out.astype(x.dtype).astype(jnp.float32) if cast_first else out
 
 
-def _affine(x, scale_D, bias_D):
+def affine(x, scale_D, bias_D):
     x = x if scale_D is None else x * scale_D.astype(jnp.float32)
     return x if bias_D is None else x + bias_D.astype(jnp.float32)

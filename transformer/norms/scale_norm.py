@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 
-from transformer.core.names import named
 from transformer.core.parameters import Constant, Parameter
 from transformer.core.values import check_not_negative
-from transformer.norms.norm import Norm, _affine
+from transformer.norms.norm import Norm, affine
 
 
 @dataclass(frozen=True)
@@ -31,5 +31,5 @@ class ScaleNorm(Norm):
 def unit_norm(x: jax.Array, *, scale=None, eps: float = 1e-6) -> jax.Array:
     """scale · x / ‖x‖ with one scale for all features (ScaleNorm, Nguyen and Salazar 2019, equation 5)."""
     x32 = x.astype(jnp.float32)
-    size = named(jnp.sqrt((x32 * x32).sum(-1, keepdims=True) + eps * eps), "scale")
-    return _affine(x32 / size, scale, None).astype(x.dtype)
+    size = checkpoint_name(jnp.sqrt((x32 * x32).sum(-1, keepdims=True) + eps * eps), "scale")
+    return affine(x32 / size, scale, None).astype(x.dtype)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from transformer.core.parameters import ONES, ZEROS, Parameter
 from transformer.core.values import check_not_negative
-from transformer.norms.norm import Norm, _affine, _inverse_root
+from transformer.norms.norm import Norm, affine, inverse_root
 
 
 @dataclass(frozen=True)
@@ -43,4 +43,4 @@ def sequence_layer_norm(x_BLD: jax.Array, valid_BL=None, *, scale_D=None, bias_D
     count = jnp.maximum(weights.sum((1, 2), keepdims=True), 1.0) * x32.shape[2]
     centred = x32 - (x32 * weights).sum((1, 2), keepdims=True) / count
     variance = (centred * centred * weights).sum((1, 2), keepdims=True) / count
-    return _affine(centred * _inverse_root(variance, eps, False), scale_D, bias_D).astype(x_BLD.dtype)
+    return affine(centred * inverse_root(variance, eps, False), scale_D, bias_D).astype(x_BLD.dtype)

@@ -7,7 +7,7 @@ from typing import ClassVar
 import jax.numpy as jnp
 
 from transformer.core.values import ConfigError
-from transformer.models.architectures import ClassifierConfig
+from transformer.models.classifier import ClassifierConfig
 from transformer.objectives.objective import Objective, token_sums
 
 

@@ -15,10 +15,11 @@ import jax
 import jax.numpy as jnp
 
 from transformer.core.values import ConfigError, Variant, check_not_negative
-from transformer.functional.losses import cross_entropy
-from transformer.functional.segment_memory import Earlier
-from transformer.models.architectures import ClassifierConfig, EncoderDecoderConfig, PatchConfig
+from transformer.functional.segment_memory import SegmentMemory
+from transformer.models.classifier import ClassifierConfig
 from transformer.models.config import ModelConfig
+from transformer.models.encoder_decoder import EncoderDecoderConfig
+from transformer.models.images import PatchConfig
 
 Batch = dict[str, Any]
 
@@ -95,9 +96,9 @@ class Objective(Variant, abc.ABC):
             raise ConfigError(
                 f"objective: {self} needs the model of a {self.needs.__name__}, not of a {type(model).__name__}"
             )
-        if bool(model.future_tokens) != self.foresees:
+        if bool(model.predict_ahead) != self.foresees:
             raise ConfigError(
-                f"model.future_tokens: {model.future_tokens} does not fit the objective {self}; multi_token trains them"
+                f"model.predict_ahead: {model.predict_ahead} does not fit the objective {self}; multi_token trains them"
             )
         if model.memory_length is not None and not self.follows:
             raise ConfigError(
@@ -116,8 +117,8 @@ class Objective(Variant, abc.ABC):
     def __call__(self, apply: Callable[..., jax.Array], params: Any, batch: Batch, key: jax.Array | None) -> Sums: ...
 
     def following(
-        self, apply: Callable[..., Any], params: Any, batch: Batch, key: jax.Array | None, earlier: Earlier | None
-    ) -> tuple[Sums, Earlier | None]:
+        self, apply: Callable[..., Any], params: Any, batch: Batch, key: jax.Array | None, earlier: SegmentMemory | None
+    ) -> tuple[Sums, SegmentMemory | None]:
         """(sums of a batch, memory for the next one); the memory is None where the model keeps none."""
         assert earlier is None
         return self(apply, params, batch, key), None
@@ -144,6 +145,33 @@ class Objective(Variant, abc.ABC):
 
     def _weights(self, batch: Batch) -> jax.Array:
         return batch["weights"] if "weights" in batch else jnp.ones(self.labels(batch).shape, jnp.float32)
+
+
+def cross_entropy(
+    logits: jax.Array, labels: jax.Array, *, label_smoothing: float = 0.0, z_loss: float = 0.0
+) -> jax.Array:
+    """-log softmax(logits)[label] for each label, (...) float32, in nats.
+
+    The caller divides the *sum* by the number of real tokens of the whole batch, so that neither
+    padding nor the way a batch is cut into pieces changes the gradient.
+
+    Args:
+      logits: (..., V), any float dtype.
+      labels: (...) integers in [0, V).
+      label_smoothing: the share of the target that is spread evenly over the vocabulary
+        (Szegedy et al. 2016, section 7).
+      z_loss: coefficient of log²Z, which is added; Z is the softmax normalizer
+        (Chowdhery et al. 2022, section 5).
+    """
+    logits = logits.astype(jnp.float32)
+    highest = jax.lax.stop_gradient(logits.max(-1, keepdims=True))
+    shifted = logits - highest
+    log_normalizer = jnp.log(jnp.exp(shifted).sum(-1))
+    target = jnp.take_along_axis(shifted, labels[..., None], -1)[..., 0]
+    if label_smoothing:
+        target = (1 - label_smoothing) * target + label_smoothing * shifted.mean(-1)
+    loss = log_normalizer - target
+    return loss + z_loss * jnp.square(log_normalizer + highest[..., 0]) if z_loss else loss
 
 
 @dataclass(frozen=True)
@@ -173,7 +201,7 @@ class NextToken(Objective):
         if earlier is None:
             return super().following(apply, params, batch, key, earlier)
         inputs = (batch["tokens"][:, :-1], earlier)
-        (logits, earlier), penalty = self.answer(apply, params, *inputs, method="follow", key=key)
+        (logits, earlier), penalty = self.answer(apply, params, *inputs, method="read_segment", key=key)
         return self._sums(logits, penalty, batch), earlier
 
     def _sums(self, logits_BLV: jax.Array, penalty: Any, batch: Batch) -> Sums:

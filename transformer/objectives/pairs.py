@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from jax import lax
 
-from transformer.models.architectures import EncoderDecoderConfig
+from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.objectives.objective import Objective, token_sums
 
 

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from transformer.core.values import ConfigError
-from transformer.models.architectures import PatchConfig
+from transformer.models.images import PatchConfig
 from transformer.norms.norm import layer_norm
 from transformer.objectives.objective import Objective, summed
 

@@ -39,7 +39,7 @@ class MultiToken(NextToken):
 
     def __call__(self, apply, params, batch, key):
         inputs, more = batch["tokens"][:, :-1], packing_of(batch)
-        logits_ABLV, penalty = self.answer(apply, params, inputs, method="foresee", key=key, **more)
+        logits_ABLV, penalty = self.answer(apply, params, inputs, method="predict_ahead", key=key, **more)
         options = {"label_smoothing": self.label_smoothing, "z_loss": self.z_loss}
         labels_BL, weights_BL = self.labels(batch), self._weights(batch)
         sums = token_sums(logits_ABLV[0], labels_BL, weights_BL, penalty, **options)

@@ -1,8 +1,7 @@
 """Positional schemes: what they add to the embedding, to queries and keys, or to the scores."""
 
 import abc
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 
@@ -11,6 +10,23 @@ from transformer.core.values import Variant
 from transformer.functional.attention import ScoreFunction
 from transformer.functional.biases import Bias
 from transformer.functional.masks import Tokens
+
+WAYS = (
+    "training_positions",
+    "to_embedding",
+    "to_block",
+    "to_query_key_input",
+    "to_query",
+    "to_key",
+    "bias",
+    "score",
+    "key_features",
+    "feature_bias",
+    "to_output",
+)
+"""Methods of a positional scheme by which positions enter a model."""
+OUTSIDE = frozenset(("training_positions", "to_embedding", "to_block"))
+"""Those that do not concern attention."""
 
 
 class Position(Variant, abc.ABC):
@@ -32,47 +48,27 @@ class Position(Variant, abc.ABC):
     fades: ClassVar[bool] = False
     """Whether its bias decreases with distance already at initialization."""
 
+    acts: ClassVar[frozenset[str]] = frozenset()
+    """The ways by which it enters a model: names of the methods that it defines."""
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        if "acts" not in cls.__dict__:
+            cls.acts = frozenset(name for name in WAYS if getattr(cls, name) is not getattr(Position, name))
+
     @property
     def biased(self) -> bool:
         """Whether it adds a bias to the scores or changes them."""
-        return self._defines("bias", "score", "feature_bias")
+        return not self.acts.isdisjoint(("bias", "score", "feature_bias"))
 
     @property
-    def remembers(self) -> bool:
-        """Whether a number for each map of attention is kept with every key (`key_features`)."""
-        return self._defines("key_features")
-
-    @property
-    def rescores(self) -> bool:
-        """Whether `score` needs all scores of a query at once, so that they have to be formed."""
-        return self._defines("score")
-
-    @property
-    def reads_weights(self) -> bool:
-        """Whether the weights of attention have to be formed for it (`to_output`)."""
-        return self._defines("to_output")
-
-    @property
-    def moves(self) -> bool:
-        """Whether training replaces the positions by others (`training_positions`)."""
-        return self._defines("training_positions")
-
-    def _defines(self, *names: str) -> bool:
-        return any(getattr(type(self), name) is not getattr(Position, name) for name in names)
-
-    def enters_layers(self, config: Any) -> bool:
-        """Whether some layers can have it and others not, because nothing of it lies outside of the layers."""
-        shared = self.parameters(config.d_model, config.num_heads, config.max_length)
-        return not shared and not self.enters_embedding()
-
     def enters_embedding(self) -> bool:
         """Whether it is added to the embedding, or to the stream before every block."""
-        return self._defines("to_embedding", "to_block")
+        return not self.acts.isdisjoint(("to_embedding", "to_block"))
 
-    @property
-    def enters_blocks(self) -> bool:
-        """Whether it is added to the stream before every block (`to_block`)."""
-        return self._defines("to_block")
+    def enters_layers(self, d_model: int, max_length: int) -> bool:
+        """Whether some layers can have it and others not, because nothing of it lies outside of the layers."""
+        return not self.parameters(d_model, 1, max_length) and not self.enters_embedding
 
     def check(self, head_dim: int) -> None:
         """Raise `ConfigError` where the scheme does not fit the head size."""
@@ -89,25 +85,25 @@ class Position(Variant, abc.ABC):
         """The parameters it owns in every layer, by name; `num_heads` counts maps of attention."""
         return {}
 
-    def training_positions(self, length: int, key: jax.Array) -> jax.Array | None:
-        """Positions that replace 0, 1, … in training, (length,) int32; None: those are kept.
+    def training_positions(self, length: int, key: jax.Array) -> jax.Array:
+        """Positions that replace 0, 1, … in training, (length,) int32.
 
         Raises:
           ConfigError: there are fewer than `length`.
         """
-        return None
+        raise NotImplementedError
 
-    def to_embedding(self, positions_BL: jax.Array, d_model: int, params) -> jax.Array | None:
-        """What is added to the token embedding, (B or 1, L, D) float32, or None."""
-        return None
+    def to_embedding(self, positions_BL: jax.Array, d_model: int, params) -> jax.Array:
+        """What is added to the token embedding, (B or 1, L, D) float32."""
+        raise NotImplementedError
 
     def to_block(self, positions_BL: jax.Array, layer: int | jax.Array, d_model: int, params) -> jax.Array:
         """What is added to the stream before the block number `layer` from 0, (B or 1, L, D) float32."""
-        raise NotImplementedError(f"{self.name} enters blocks, and does not define to_block")
+        raise NotImplementedError
 
-    def to_query_key_input(self, positions_BL: jax.Array, d_model: int, params) -> jax.Array | None:
-        """What is added to the input of query and key projections in all layers, (B or 1, L, D) float32, or None."""
-        return None
+    def to_query_key_input(self, positions_BL: jax.Array, d_model: int, params) -> jax.Array:
+        """What is added to the input of query and key projections in all layers, (B or 1, L, D) float32."""
+        raise NotImplementedError
 
     def to_query(self, q_BLHK: jax.Array, positions_BL: jax.Array, params) -> jax.Array:
         """Queries that carry their position."""
@@ -117,24 +113,24 @@ class Position(Variant, abc.ABC):
         """Keys that carry their position."""
         return k_BLHK
 
-    def bias(self, q_BLHK: jax.Array, causal: bool, params) -> Bias | None:
-        """The bias added to the scaled scores (before scaling if `scaled`), or None; it may depend on the queries."""
-        return None
+    def bias(self, q_BLHK: jax.Array, causal: bool, params) -> Bias:
+        """The bias added to the scaled scores (before scaling if `scaled`); it may depend on the queries."""
+        raise NotImplementedError
 
-    def score(self, q_BLHK: jax.Array, in_slots: bool, params) -> ScoreFunction | None:
-        """A function of all scaled scores of a query before the bias, or None; `in_slots` as in `feature_bias`.
+    def score(self, q_BLHK: jax.Array, in_slots: bool, params) -> ScoreFunction:
+        """A function of all scaled scores of a query before the bias; `in_slots` as in `feature_bias`.
 
         The queries given here are already multiplied by the factor on q·k.
         """
-        return None
+        raise NotImplementedError
 
     def to_output(self, weights_BHLS: jax.Array, queries: Tokens, keys: Tokens, params) -> jax.Array:
         """What is added to the output of every map, (B, L, H, V) float32, from its weights."""
-        raise NotImplementedError(f"{self.name} reads the weights, and does not define to_output")
+        raise NotImplementedError
 
     def key_features(self, x_BLD: jax.Array, params) -> jax.Array:
         """Numbers of every token that are kept with its keys, (B, L, H) float32."""
-        raise NotImplementedError(f"{self.name} remembers, and does not define key_features")
+        raise NotImplementedError
 
     def feature_bias(self, features_BSH: jax.Array, queries: Tokens, keys: Tokens, in_slots: bool) -> Bias:
         """The bias added to the scaled scores, made of the kept numbers (`key_features`).
@@ -142,13 +138,4 @@ class Position(Variant, abc.ABC):
         `in_slots`: the keys lie in the slots of a cache, in any order, and the queries are among them; otherwise
         queries and keys are the same tokens in their order.
         """
-        raise NotImplementedError(f"{self.name} remembers, and does not define feature_bias")
-
-
-@dataclass(frozen=True)
-class NoPosition(Position):
-    """No positional encoding; a causal mask still distinguishes positions (Kazemnejad et al. 2023)."""
-
-    name = "none"
-    relative = True
-    orders = False
+        raise NotImplementedError

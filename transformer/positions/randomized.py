@@ -27,8 +27,8 @@ class Randomized(Position):
         return self.scheme.extrapolates
 
     @property
-    def biased(self):
-        return self.scheme.biased
+    def acts(self) -> frozenset[str]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.scheme.acts | {"training_positions"}
 
     @property
     def enters_queries(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -43,18 +43,6 @@ class Randomized(Position):
         return self.scheme.relative
 
     @property
-    def remembers(self):
-        return self.scheme.remembers
-
-    @property
-    def rescores(self):
-        return self.scheme.rescores
-
-    @property
-    def reads_weights(self):
-        return self.scheme.reads_weights
-
-    @property
     def orders(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.scheme.orders
 
@@ -64,9 +52,6 @@ class Randomized(Position):
 
     def check(self, head_dim):
         self.scheme.check(head_dim)
-
-    def enters_embedding(self):
-        return self.scheme.enters_embedding()
 
     def on_grid(self, columns, first):
         raise ConfigError(f"model.position: {self} is not defined on a grid of patches; use {self.scheme}")
@@ -84,10 +69,6 @@ class Randomized(Position):
 
     def to_embedding(self, positions_BL, d_model, params):
         return self.scheme.to_embedding(positions_BL, d_model, params)
-
-    @property
-    def enters_blocks(self):
-        return self.scheme.enters_blocks
 
     def to_block(self, positions_BL, layer, d_model, params):
         return self.scheme.to_block(positions_BL, layer, d_model, params)

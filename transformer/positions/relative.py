@@ -112,8 +112,8 @@ class RelativeKeys(Position):
         check_positive(self, "limit")
 
     @property
-    def reads_weights(self):
-        return self.values
+    def acts(self) -> frozenset[str]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return frozenset(("bias", "to_output") if self.values else ("bias",))
 
     def layer_parameters(self, num_heads, head_dim, d_model, value_dim):
         distances = 2 * self.limit + 1

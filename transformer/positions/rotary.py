@@ -28,13 +28,6 @@ def _check_factor(scaling: RoPEScaling, factor: float) -> None:
 
 
 @dataclass(frozen=True)
-class NoScaling(RoPEScaling):
-    """Leaves frequencies as they are."""
-
-    name = "none"
-
-
-@dataclass(frozen=True)
 class LinearScaling(RoPEScaling):
     """Divides positions by `factor` (position interpolation, Chen S. et al. 2023, equation 4)."""
 
@@ -118,8 +111,8 @@ class RoPE(Position):
     """Share of a head's features that is rotated, from the first (GPT-NeoX)."""
     interleaved: bool = False
     """Whether pairs are features (0, 1), (2, 3), … as in the paper; otherwise i and i + n (GPT-NeoX, Llama)."""
-    scaling: RoPEScaling = NoScaling()
-    """Change of frequencies for longer texts."""
+    scaling: RoPEScaling | None = None
+    """Change of frequencies for longer texts; None: none."""
     enters_queries = True
     relative = True
 
@@ -135,9 +128,10 @@ class RoPE(Position):
 
     def _rotate(self, x_BLHK, positions_BL):
         size = int(x_BLHK.shape[-1] * self.fraction)
-        frequencies_F = self.scaling(positions.frequencies(size, self.base), self.base, size)
+        frequencies_F, temperature = positions.frequencies(size, self.base), 1.0
+        if self.scaling is not None:
+            frequencies_F, temperature = self.scaling(frequencies_F, self.base, size), self.scaling.temperature()
         rotated = positions.rotary(x_BLHK, positions_BL, frequencies_F, interleaved=self.interleaved)
-        temperature = self.scaling.temperature()
         return rotated if temperature == 1.0 else rotated * jnp.asarray(temperature, rotated.dtype)
 
     def to_query(self, q_BLHK, positions_BL, params):

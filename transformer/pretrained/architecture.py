@@ -12,19 +12,19 @@ from transformer.models.config import ModelConfig
 from transformer.pretrained.fields import NEUTRAL, Field, Json, value_at
 
 PRACTICE = (
-    "dropout",
-    "attention_dropout",
-    "feed_forward_dropout",
-    "stochastic_depth",
+    "mixer.dropout",
+    "mixer.backend",
+    "feed_forward.dropout",
+    "embedding.initializer",
     "initializer",
-    "embedding_initializer",
+    "dropout",
+    "stochastic_depth",
     "scale_residual_init",
     "scale_init_by_depth",
-    "attention",
     "layers",
     "dtype",
 )
-"""Fields of our config that decide how a model is computed or trained, not which function it computes."""
+"""Paths of our config that decide how a model is computed or trained, not which function it computes."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Architecture:
         return {"architectures": [self.names[0]], "model_type": self.model_type, **written}
 
     def differences(self, config: ModelConfig) -> list[str]:
-        """The differences that keep a config from being of this architecture; empty where it is."""
+        """The dotted paths at which a config is not of this architecture, or what else keeps it from that."""
         if type(config) is not type(self.base):
             return [type(config).__name__]
         written: dict[str, Any] = {}
@@ -100,8 +100,19 @@ class Architecture:
             back = replace(self.base, changes)
         except ConfigError as error:
             return [str(error)]
-        names = [f.name for f in dataclasses.fields(config) if f.name not in PRACTICE]
-        return [name for name in names if value_at(back, name) != value_at(config, name)]
+        return [path for field in dataclasses.fields(config) for path in _differing(back, config, field.name)]
+
+
+def _differing(one: ModelConfig, other: ModelConfig, path: str) -> Iterator[str]:
+    """The paths, at this one and below it, at which two configs say different things."""
+    value, another = value_at(one, path), value_at(other, path)
+    if path in PRACTICE or value == another:
+        return
+    if type(value) is type(another) and dataclasses.is_dataclass(value):
+        for field in dataclasses.fields(value):
+            yield from _differing(one, other, f"{path}.{field.name}")
+    else:
+        yield path
 
 
 def dense(ours: str, theirs: str) -> Iterator[Row]:

@@ -1,7 +1,10 @@
 """BART (Lewis et al. 2019)."""
 
 from transformer.activations.activation import GELU
-from transformer.models.architectures import EncoderDecoderConfig
+from transformer.embeddings.embedding import Head
+from transformer.feed_forwards.feed_forward import FeedForward
+from transformer.mixers.attention.attention import Attention
+from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.norms.norm import LayerNorm
 from transformer.positions.absolute import Learned
 from transformer.pretrained.architecture import Architecture, Row, dense, norm
@@ -11,22 +14,21 @@ from transformer.residuals.residual import PostNorm
 BASE = EncoderDecoderConfig(
     norm=LayerNorm(),
     residual=PostNorm(),
-    activation=GELU(),
-    attention_bias=BIASES,
-    feed_forward_bias=True,
+    mixer=Attention(bias=BIASES),
+    feed_forward=FeedForward(activation=GELU(), bias=True),
     share_embeddings=True,
-    output_bias=True,
+    head=Head(bias=True),
 )
 FIELDS = (
     same("max_position_embeddings", "max_length", "max_source_length", default=1024),
     same("d_model", "d_model", default=1024),
     same("encoder_layers", "num_encoder_layers", default=12),
     same("decoder_layers", "num_layers", default=12),
-    alike(("decoder_attention_heads", "encoder_attention_heads"), "num_heads", default=16),
-    alike(("decoder_ffn_dim", "encoder_ffn_dim"), "d_ff", default=4096),
-    choice("activation_function", "activation", ACTIVATIONS, default="gelu"),
-    same("scale_embedding", "scale_embeddings", default=False),
-    same("tie_word_embeddings", "tie_embeddings", default=True),
+    alike(("decoder_attention_heads", "encoder_attention_heads"), "mixer.num_heads", default=16),
+    alike(("decoder_ffn_dim", "encoder_ffn_dim"), "feed_forward.d_ff", default=4096),
+    choice("activation_function", "feed_forward.activation", ACTIVATIONS, default="gelu"),
+    same("scale_embedding", "embedding.scaled", default=False),
+    same("tie_word_embeddings", "head.tied", default=True),
     fixed("normalize_before", False),
     fixed("add_final_layer_norm", False),
     fixed("add_bias_logits", False),

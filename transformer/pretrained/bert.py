@@ -1,10 +1,13 @@
 """BERT (Devlin et al. 2018): the masked language model, and the classifier of texts."""
 
 from transformer.activations.activation import GELU
-from transformer.models.architectures import ClassifierConfig
+from transformer.embeddings.embedding import Head
+from transformer.embeddings.head_transforms import DenseTransform
+from transformer.feed_forwards.feed_forward import FeedForward
+from transformer.mixers.attention.attention import Attention
+from transformer.models.classifier import ClassifierConfig
 from transformer.models.config import ModelConfig
 from transformer.models.pooling import FirstToken
-from transformer.models.readouts import DenseReadout
 from transformer.norms.norm import LayerNorm
 from transformer.positions.absolute import Learned
 from transformer.pretrained.architecture import Architecture, Row, dense, norm
@@ -18,18 +21,18 @@ _BASE = {
     "residual": PostNorm(),
     "embedding_norm": LayerNorm(),
     "position": Learned(),
-    "attention_bias": BIASES,
-    "feed_forward_bias": True,
+    "mixer": Attention(bias=BIASES),
+    "feed_forward": FeedForward(activation=GELU(), bias=True),
 }
 _FIELDS = (
     same("vocab_size", "vocab_size", default=30_522),
     same("max_position_embeddings", "max_length", default=512),
-    same("type_vocab_size", "token_types", default=2),
+    same("type_vocab_size", "embedding.types", default=2),
     same("hidden_size", "d_model", default=768),
     same("num_hidden_layers", "num_layers", default=12),
-    same("num_attention_heads", "num_heads", default=12),
-    same("intermediate_size", "d_ff", default=3072),
-    choice("hidden_act", "activation", ACTIVATIONS, default="gelu"),
+    same("num_attention_heads", "mixer.num_heads", default=12),
+    same("intermediate_size", "feed_forward.d_ff", default=3072),
+    choice("hidden_act", "feed_forward.activation", ACTIVATIONS, default="gelu"),
     fixed("position_embedding_type", "absolute"),
     fixed("is_decoder", False),
     fixed("add_cross_attention", False),
@@ -54,19 +57,19 @@ _HEAD = "cls.predictions.transform"
 BERT = Architecture(
     names=("BertForMaskedLM", "BertForPreTraining"),
     model_type="bert",
-    base=ModelConfig(**_BASE, activation=GELU(), readout=DenseReadout(), output_bias=True),
+    base=ModelConfig(**_BASE, head=Head(transform=DenseTransform(), bias=True)),
     fields=(
         *_FIELDS,
-        same("layer_norm_eps", "norm.eps", "embedding_norm.eps", "readout.norm.eps", default=1e-12),
-        choice("hidden_act", "readout.activation", ACTIVATIONS, default="gelu"),
+        same("layer_norm_eps", "norm.eps", "embedding_norm.eps", "head.transform.norm.eps", default=1e-12),
+        choice("hidden_act", "head.transform.activation", ACTIVATIONS, default="gelu"),
         fixed("tie_word_embeddings", True),
     ),
     rows=(
         *_ROWS,
-        Row("logits/readout/kernel", f"{_HEAD}.dense.weight", "F D -> D F"),
-        Row("logits/readout/bias", f"{_HEAD}.dense.bias"),
-        Row("logits/readout/norm_scale", f"{_HEAD}.LayerNorm.weight"),
-        Row("logits/readout/norm_bias", f"{_HEAD}.LayerNorm.bias"),
+        Row("logits/transform/kernel", f"{_HEAD}.dense.weight", "F D -> D F"),
+        Row("logits/transform/bias", f"{_HEAD}.dense.bias"),
+        Row("logits/transform/norm_scale", f"{_HEAD}.LayerNorm.weight"),
+        Row("logits/transform/norm_bias", f"{_HEAD}.LayerNorm.bias"),
         Row("logits/output/bias", "cls.predictions.bias", also=("cls.predictions.decoder.bias",)),
     ),
     renames=_RENAMES,
@@ -76,7 +79,7 @@ BERT = Architecture(
 BERT_CLASSIFIER = Architecture(
     names=("BertForSequenceClassification",),
     model_type="bert",
-    base=ClassifierConfig(**_BASE, activation=GELU(), pooling=FirstToken()),
+    base=ClassifierConfig(**_BASE, pooling=FirstToken()),
     fields=(*_FIELDS, same("layer_norm_eps", "norm.eps", "embedding_norm.eps", default=1e-12), labels()),
     neutral="tie_word_embeddings",
     rows=(

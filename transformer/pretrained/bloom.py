@@ -1,6 +1,8 @@
 """BLOOM (BigScience 2022)."""
 
 from transformer.activations.activation import GELU
+from transformer.feed_forwards.feed_forward import FeedForward
+from transformer.mixers.attention.attention import Attention
 from transformer.models.config import ModelConfig
 from transformer.norms.norm import LayerNorm
 from transformer.positions.relative import ALiBi
@@ -17,18 +19,17 @@ BLOOM = Architecture(
         norm=LayerNorm(),
         embedding_norm=LayerNorm(),
         position=ALiBi(),
-        activation=GELU(tanh=True),
-        attention_bias=BIASES,
-        feed_forward_bias=True,
+        mixer=Attention(bias=BIASES),
+        feed_forward=FeedForward(activation=GELU(tanh=True), bias=True),
     ),
     fields=(
         same("vocab_size", "vocab_size", default=250_880),
         same("seq_length", "max_length", default=2048),
         same(("hidden_size", "n_embed"), "d_model", default=64),
         same(("n_layer", "num_hidden_layers"), "num_layers", default=2),
-        same(("n_head", "num_attention_heads"), "num_heads", default=8),
+        same(("n_head", "num_attention_heads"), "mixer.num_heads", default=8),
         same("layer_norm_epsilon", "norm.eps", "embedding_norm.eps", default=1e-5),
-        same("tie_word_embeddings", "tie_embeddings", default=True),
+        same("tie_word_embeddings", "head.tied", default=True),
         fixed("n_inner", None),
         fixed("apply_residual_connection_post_layernorm", False),
     ),

@@ -6,7 +6,7 @@ from typing import Any
 
 from transformer.activations.activation import GELU, GLU, Activation, QuickGELU, ReLU, Sigmoid, SiLU, SquaredReLU, Tanh
 from transformer.core.values import ConfigError, nearest
-from transformer.positions.rotary import LinearScaling, Llama3Scaling, NoScaling, RoPE, RoPEScaling
+from transformer.positions.rotary import LinearScaling, Llama3Scaling, RoPE, RoPEScaling
 
 Json = Mapping[str, Any]
 
@@ -131,12 +131,12 @@ def rope(*, base: float = 10_000.0, fraction: float = 1.0) -> Field:
     return Field(("rope_parameters", *older), read, write)
 
 
-def _read_scaling(values: dict[str, Any]) -> RoPEScaling:
-    """The scaling in these values, which are removed from them."""
+def _read_scaling(values: dict[str, Any]) -> RoPEScaling | None:
+    """The scaling in these values, which are removed from them; None: none."""
     word = values.pop("rope_type", None) or values.pop("type", "default")
     values.pop("type", None)
     if word == "default":
-        return NoScaling()
+        return None
     if word == "linear":
         return LinearScaling(float(values.pop("factor")))
     if word == "llama3":
@@ -149,7 +149,7 @@ def _read_scaling(values: dict[str, Any]) -> RoPEScaling:
     raise ConfigError(f"rope_parameters: no rope_type {word!r}{nearest(word, ['default', 'linear', 'llama3'])}")
 
 
-def _write_scaling(scaling: RoPEScaling) -> dict[str, Any]:
+def _write_scaling(scaling: RoPEScaling | None) -> dict[str, Any]:
     if isinstance(scaling, LinearScaling):
         return {"rope_type": "linear", "factor": scaling.factor}
     if isinstance(scaling, Llama3Scaling):
@@ -165,7 +165,7 @@ def _write_scaling(scaling: RoPEScaling) -> dict[str, Any]:
 
 def attention_bias(theirs: str, *, default: bool, always: tuple[str, ...] = ()) -> Field:
     """Whether all projections of attention have a bias, or only some."""
-    return choice(theirs, "attention_bias", {True: BIASES, False: always}, default=default)
+    return choice(theirs, "mixer.bias", {True: BIASES, False: always}, default=default)
 
 
 def labels() -> Field:
@@ -181,13 +181,13 @@ def labels() -> Field:
     return Field(("id2label", "label2id", "num_labels"), read, write)
 
 
-OPEN = {
-    "num_kv_heads": "kv_heads",
-    "head_dim": "head_size",
-    "d_ff": "ff_width",
-    "num_encoder_layers": "encoder.num_layers",
+OPEN: dict[str, Callable[[Any], int]] = {
+    "mixer.num_kv_heads": lambda config: config.mixer.sizes(config).num_kv_heads,
+    "mixer.head_dim": lambda config: config.mixer.sizes(config).head_dim,
+    "feed_forward.d_ff": lambda config: config.feed_forward.width(config),
+    "num_encoder_layers": lambda config: config.encoder.num_layers,
 }
-"""Sizes that our config may leave open, and the properties that derive them from others."""
+"""Sizes that our config may leave open, and how they follow from others."""
 
 
 def value_at(config: Any, path: str) -> Any:
@@ -195,4 +195,4 @@ def value_at(config: Any, path: str) -> Any:
     value = config
     for name in path.split("."):
         value = getattr(value, name)
-    return value_at(config, OPEN[path]) if value is None and path in OPEN else value
+    return OPEN[path](config) if value is None and path in OPEN else value

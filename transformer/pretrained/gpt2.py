@@ -1,6 +1,8 @@
 """GPT-2 (Radford et al. 2019)."""
 
 from transformer.activations.activation import GELU
+from transformer.feed_forwards.feed_forward import FeedForward
+from transformer.mixers.attention.attention import Attention
 from transformer.models.config import ModelConfig
 from transformer.norms.norm import LayerNorm
 from transformer.positions.absolute import Learned
@@ -23,20 +25,19 @@ GPT2 = Architecture(
     base=ModelConfig(
         norm=LayerNorm(),
         position=Learned(),
-        activation=GELU(tanh=True),
-        attention_bias=BIASES,
-        feed_forward_bias=True,
+        mixer=Attention(bias=BIASES),
+        feed_forward=FeedForward(activation=GELU(tanh=True), bias=True),
     ),
     fields=(
         same("vocab_size", "vocab_size", default=50_257),
         same(("n_positions", "n_ctx"), "max_length", default=1024),
         same("n_embd", "d_model", default=768),
         same("n_layer", "num_layers", default=12),
-        same("n_head", "num_heads", default=12),
-        same("n_inner", "d_ff", default=None),
+        same("n_head", "mixer.num_heads", default=12),
+        same("n_inner", "feed_forward.d_ff", default=None),
         same("layer_norm_epsilon", "norm.eps", default=1e-5),
-        same("tie_word_embeddings", "tie_embeddings", default=True),
-        choice("activation_function", "activation", ACTIVATIONS, default="gelu_new"),
+        same("tie_word_embeddings", "head.tied", default=True),
+        choice("activation_function", "feed_forward.activation", ACTIVATIONS, default="gelu_new"),
         fixed("scale_attn_weights", True),
         fixed("scale_attn_by_inverse_layer_idx", False),
         fixed("add_cross_attention", False),

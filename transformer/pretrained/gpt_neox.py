@@ -1,6 +1,7 @@
 """GPT-NeoX (Black et al. 2022), and Pythia."""
 
 from transformer.activations.activation import GELU
+from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.models.blocks import ParallelNorms, Sequential
 from transformer.models.config import ModelConfig
 from transformer.norms.norm import LayerNorm
@@ -13,17 +14,17 @@ _JOINED = tuple(f"blocks/attention/{role}" for role in ("query", "key", "value")
 GPT_NEOX = Architecture(
     names=("GPTNeoXForCausalLM",),
     model_type="gpt_neox",
-    base=ModelConfig(norm=LayerNorm(), activation=GELU(), feed_forward_bias=True),
+    base=ModelConfig(norm=LayerNorm(), feed_forward=FeedForward(activation=GELU(), bias=True)),
     fields=(
         same("vocab_size", "vocab_size", default=50_432),
         same("max_position_embeddings", "max_length", default=2048),
         same("hidden_size", "d_model", default=6144),
         same("num_hidden_layers", "num_layers", default=44),
-        same("num_attention_heads", "num_heads", default=64),
-        same("intermediate_size", "d_ff", default=24_576),
+        same("num_attention_heads", "mixer.num_heads", default=64),
+        same("intermediate_size", "feed_forward.d_ff", default=24_576),
         same("layer_norm_eps", "norm.eps", default=1e-5),
-        same("tie_word_embeddings", "tie_embeddings", default=False),
-        choice("hidden_act", "activation", ACTIVATIONS, default="gelu"),
+        same("tie_word_embeddings", "head.tied", default=False),
+        choice("hidden_act", "feed_forward.activation", ACTIVATIONS, default="gelu"),
         choice("use_parallel_residual", "block", {True: ParallelNorms(), False: Sequential()}, default=True),
         attention_bias("attention_bias", default=True),
         rope(fraction=0.25),

@@ -46,7 +46,10 @@ def entries(architecture: Architecture, config: ModelConfig, leaves: Leaves) -> 
       ConfigError: no tensor of the architecture holds one of the parameters.
     """
     side = getattr(config, "patch_size", 1)
-    sizes = {"H": config.num_heads, "G": config.kv_heads, "K": config.head_size, "Y": side, "X": side}
+    sizes = {"Y": side, "X": side}
+    if (attention := config.attention) is not None:
+        heads = attention.sizes(config)
+        sizes |= {"H": heads.num_heads, "G": heads.num_kv_heads, "K": heads.head_dim}
     made = [entry for row in architecture.rows if row.when(config) for entry in _written_out(row, sizes, leaves)]
     held = {place.path for entry in made for place in entry.places}
     if homeless := sorted("/".join(path) for path in leaves if path not in held):

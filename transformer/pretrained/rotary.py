@@ -8,13 +8,21 @@ import numpy as np
 
 from transformer.core.modules import Params
 from transformer.core.values import ConfigError
-from transformer.mixers.attention.heads import PlainHeads
+from transformer.mixers.attention.attention import Attention
+from transformer.mixers.attention.gates import HeadScale, OutputGate, ValueGate
+from transformer.mixers.attention.head_norms import QKNorm, ValueNorm
+from transformer.mixers.attention.normalizers import Performer
 from transformer.models.config import ModelConfig
-from transformer.norms.norm import LayerNorm, NoNorm, RMSNorm
+from transformer.norms.norm import LayerNorm, RMSNorm
 from transformer.positions.rotary import RoPE
 
-ATTENTION, ROTATED = ("attention", "cross_attention"), ("query", "key", "query_norm", "key_norm")
+ROTATED = {
+    *itertools.product(("attention", "cross_attention"), ("query", "key")),
+    ("parts", QKNorm.name),
+}
 """Modules of attention, and what in them has the features of queries or keys; poolings have a query, too."""
+UNORDERED = (ValueNorm, HeadScale, OutputGate, ValueGate)
+"""Parts of attention that queries and keys do not go through."""
 
 
 def with_pairs(config: ModelConfig, params: Params, *, interleaved: bool) -> tuple[ModelConfig, Params]:
@@ -31,29 +39,44 @@ def with_pairs(config: ModelConfig, params: Params, *, interleaved: bool) -> tup
       ConfigError: the positions are others, or something else depends on the order of features.
     """
     rope = config.position
-    if not isinstance(rope, RoPE) or config.pattern.position:
+    if not isinstance(rope, RoPE) or any(kind.position != rope for kind in config.kinds):
         raise ConfigError(f"model.position: features of {rope} are not paired; only those of rope are, in all layers")
-    norm = config.qk_norm
-    plain = isinstance(norm, NoNorm | LayerNorm) or (isinstance(norm, RMSNorm) and norm.fraction == 1)
-    if config.heads != PlainHeads() or config.convolution is not None or not plain:
-        raise ConfigError("model: heads, convolution and qk_norm have to be plain, or the order of features matters")
+    attentions = [(kind.attention, kind) for kind in config.kinds if kind.attention is not None]
+    head_dims = {attention.sizes(kind).head_dim for attention, kind in attentions}
+    if len(head_dims) != 1 or not all(_plain(attention) for attention, _ in attentions):
+        raise ConfigError(
+            "mixer: heads, projection, normalizer and parts have to be plain, or the order of features matters"
+        )
     if rope.interleaved == interleaved:
         return config, params
-    order = _order(config.head_size, int(config.head_size * rope.fraction), interleaved)
+    (head_dim,) = head_dims
+    order = _order(head_dim, int(head_dim * rope.fraction), interleaved)
 
     def moved(path, leaf):
-        names = [entry.key for entry in path]
-        if not any(a in ATTENTION and b in ROTATED for a, b in itertools.pairwise(names)):
+        if ROTATED.isdisjoint(itertools.pairwise(entry.key for entry in path)):
             return leaf
-        heads = leaf.reshape(*leaf.shape[:-1], -1, config.head_size)
+        heads = leaf.reshape(*leaf.shape[:-1], -1, head_dim)
         return heads[..., order].reshape(leaf.shape)
 
     changed = jax.tree.map_with_path(moved, params)
     return config.replace(position=dataclasses.replace(rope, interleaved=interleaved)), changed
 
 
-def _order(head_size: int, rotated: int, interleaved: bool) -> np.ndarray:
+def _plain(attention: Attention) -> bool:
+    """Whether queries and keys are projections whose features can have any order."""
+
+    def free(part):
+        if not isinstance(part, QKNorm):
+            return isinstance(part, UNORDERED)
+        return isinstance(part.norm, LayerNorm) or (isinstance(part.norm, RMSNorm) and part.norm.fraction == 1)
+
+    projected = attention.projection is None or attention.projection.query is not None
+    summed = not isinstance(attention.normalizer, Performer)
+    return attention.heads is None and projected and summed and all(map(free, attention.parts))
+
+
+def _order(head_dim: int, rotated: int, interleaved: bool) -> np.ndarray:
     """Which feature comes first, second, …; those that are not rotated stay."""
-    order = np.arange(head_size)
+    order = np.arange(head_dim)
     order[:rotated] = order[:rotated].reshape(2, -1).T.reshape(-1)
     return order if interleaved else np.argsort(order)

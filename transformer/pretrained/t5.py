@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 
 from transformer.activations.activation import GELU, GLU, ReLU
+from transformer.feed_forwards.feed_forward import FeedForward
+from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.projections import ConstantScale
-from transformer.models.architectures import EncoderDecoderConfig
+from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.norms.norm import RMSNorm
 from transformer.positions.relative import T5Bias
 from transformer.pretrained.architecture import Architecture, Row, dense, norm
@@ -19,10 +21,10 @@ def _scale_and_tie() -> Field:
     def read(fields):
         tied = fields.get("tie_word_embeddings", True)
         scaled = fields.get("scale_decoder_outputs", tied)
-        return {"logit_scale": fields.get("d_model", 512) ** -0.5 if scaled else 1.0, "tie_embeddings": tied}
+        return {"head.scale": fields.get("d_model", 512) ** -0.5 if scaled else 1.0, "head.tied": tied}
 
     def write(config):
-        return {"scale_decoder_outputs": config.logit_scale != 1.0, "tie_word_embeddings": config.tie_embeddings}
+        return {"scale_decoder_outputs": config.head.scale != 1.0, "tie_word_embeddings": config.head.tied}
 
     return Field(("scale_decoder_outputs", "tie_word_embeddings"), read, write)
 
@@ -47,7 +49,7 @@ def _side(ours: str) -> Iterator[Row]:
 
 
 def _gated(config) -> bool:
-    return config.activation.branches == 2
+    return config.feed_forward.activation.branches == 2
 
 
 _SIDES = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
@@ -56,21 +58,25 @@ T5 = Architecture(
     names=("T5ForConditionalGeneration", "T5Model", "T5WithLMHeadModel"),
     model_type="t5",
     base=EncoderDecoderConfig(
-        norm=RMSNorm(), position=T5Bias(), scale=ConstantScale(1.0), activation=ReLU(), share_embeddings=True
+        norm=RMSNorm(),
+        position=T5Bias(),
+        mixer=Attention(scale=ConstantScale(1.0)),
+        feed_forward=FeedForward(activation=ReLU()),
+        share_embeddings=True,
     ),
     fields=(
         same("vocab_size", "vocab_size", "source_vocab_size", default=32_128),
         same("n_positions", "max_length", "max_source_length", default=512),
         same("d_model", "d_model", default=512),
-        same("d_kv", "head_dim", default=64),
-        same("d_ff", "d_ff", default=2048),
-        same("num_heads", "num_heads", default=8),
+        same("d_kv", "mixer.head_dim", default=64),
+        same("d_ff", "feed_forward.d_ff", default=2048),
+        same("num_heads", "mixer.num_heads", default=8),
         same("num_layers", "num_encoder_layers", default=6),
         same(("num_decoder_layers", "num_layers"), "num_layers", default=6),
         same("relative_attention_num_buckets", "position.num_buckets", default=32),
         same("relative_attention_max_distance", "position.max_distance", default=128),
         same("layer_norm_epsilon", "norm.eps", default=1e-6),
-        choice("feed_forward_proj", "activation", ACTIVATIONS | _GATED, default="relu"),
+        choice("feed_forward_proj", "feed_forward.activation", ACTIVATIONS | _GATED, default="relu"),
         _scale_and_tie(),
         fixed("is_encoder_decoder", True),
         fixed("is_decoder", False),

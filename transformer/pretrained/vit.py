@@ -1,7 +1,8 @@
 """The vision transformer (Dosovitskiy et al. 2020)."""
 
 from transformer.activations.activation import GELU
-from transformer.models.architectures import VisionConfig
+from transformer.feed_forwards.feed_forward import FeedForward
+from transformer.models.images import VisionConfig
 from transformer.models.pooling import ClassToken
 from transformer.norms.norm import LayerNorm
 from transformer.positions.absolute import Learned
@@ -30,17 +31,20 @@ VIT = Architecture(
     names=("ViTForImageClassification",),
     model_type="vit",
     base=VisionConfig(
-        norm=LayerNorm(), position=Learned(), activation=GELU(), feed_forward_bias=True, pooling=ClassToken()
+        norm=LayerNorm(),
+        position=Learned(),
+        feed_forward=FeedForward(activation=GELU(), bias=True),
+        pooling=ClassToken(),
     ),
     fields=(
         _image(),
         same("patch_size", "patch_size", default=16),
         same("hidden_size", "d_model", default=768),
         same("num_hidden_layers", "num_layers", default=12),
-        same("num_attention_heads", "num_heads", default=12),
-        same("intermediate_size", "d_ff", default=3072),
+        same("num_attention_heads", "mixer.num_heads", default=12),
+        same("intermediate_size", "feed_forward.d_ff", default=3072),
         same("layer_norm_eps", "norm.eps", default=1e-12),
-        choice("hidden_act", "activation", ACTIVATIONS, default="gelu"),
+        choice("hidden_act", "feed_forward.activation", ACTIVATIONS, default="gelu"),
         attention_bias("qkv_bias", default=True, always=("out",)),
         labels(),
     ),

@@ -31,7 +31,7 @@ class ResiDual(Residual):
         x, dual = stream
         return x + final_norm(dual)
 
-    def __call__(self, stream, f, norms, params, place):
+    def __call__(self, stream, f, norms, params, depth):
         x, dual = stream
         branch = f(x)
         return norms["output"](x + branch), dual + branch
@@ -54,10 +54,10 @@ class EmbeddingSkip(PreNorm):
     def end(self, stream, final_norm, params):
         return final_norm(stream[0])
 
-    def __call__(self, stream, f, norms, params, place):
+    def __call__(self, stream, f, norms, params, depth):
         x, first = stream
         x = times(params["own"], x) + times(params["first"], first)
-        return super().__call__(x, f, norms, params, place), first
+        return super().__call__(x, f, norms, params, depth), first
 
 
 @dataclass(frozen=True)
@@ -76,16 +76,16 @@ class UNet(PreNorm):
     def end(self, stream, final_norm, params):
         return final_norm(stream[0])
 
-    def __call__(self, stream, f, norms, params, place):
+    def __call__(self, stream, f, norms, params, depth):
         x, left = stream
-        half, mirror = place.num_layers // 2, place.num_layers - 1 - place.layer
-        if place.connection == 0:
+        half, mirror = depth.num_layers // 2, depth.num_layers - 1 - depth.layer
+        if depth.connection == 0:
             added = left[jnp.clip(mirror, 0, len(left) - 1)]
             x = x + jnp.where(mirror < half, added, jnp.zeros_like(added))
-        x = super().__call__(x, f, norms, params, place)
-        if place.connection == place.connections - 1:
-            row = jnp.clip(place.layer, 0, len(left) - 1)
-            left = left.at[row].set(jnp.where(place.layer < half, x, left[row]))
+        x = super().__call__(x, f, norms, params, depth)
+        if depth.connection == depth.connections - 1:
+            row = jnp.clip(depth.layer, 0, len(left) - 1)
+            left = left.at[row].set(jnp.where(depth.layer < half, x, left[row]))
         return x, left
 
 
@@ -110,11 +110,11 @@ class Backout(PreNorm):
         x, middle = stream
         return final_norm(x - times(params["factor"], middle))
 
-    def __call__(self, stream, f, norms, params, place):
+    def __call__(self, stream, f, norms, params, depth):
         x, middle = stream
-        if place.connection == 0:
-            middle = jnp.where(place.layer == place.num_layers // 2, x, middle)
-        return super().__call__(x, f, norms, params, place), middle
+        if depth.connection == 0:
+            middle = jnp.where(depth.layer == depth.num_layers // 2, x, middle)
+        return super().__call__(x, f, norms, params, depth), middle
 
 
 @dataclass(frozen=True)
@@ -161,10 +161,10 @@ class HyperConnections(Residual):
     def end(self, stream, final_norm, params):
         return final_norm(stream.sum(2))
 
-    def __call__(self, stream, f, norms, params, place):
+    def __call__(self, stream, f, norms, params, depth):
         n = self.streams
         x_BLnD = stream.astype(jnp.float32)
-        own = jax.nn.one_hot((place.layer * place.connections + place.connection) % n, n)
+        own = jax.nn.one_hot((depth.layer * depth.connections + depth.connection) % n, n)
         # The parameters are added to the initial matrices, which depend on the place.
         mix = jnp.concatenate([(own + params["read"])[:, None], jnp.eye(n) + params["mix"]], 1)
         write = 1 + params["write"]
@@ -212,7 +212,7 @@ class ManifoldHyperConnections(Residual):
     def end(self, stream, final_norm, params):
         return final_norm(stream.sum(2))
 
-    def __call__(self, stream, f, norms, params, place):
+    def __call__(self, stream, f, norms, params, depth):
         n = self.streams
         x_BLnD = stream.astype(jnp.float32)
         dynamic = rms_norm(x_BLnD.reshape(*stream.shape[:2], -1)) @ params["dynamic"]
@@ -220,7 +220,7 @@ class ManifoldHyperConnections(Residual):
             params[name] + params[f"{name}_factor"] * part
             for name, part in zip(("read", "write", "mix"), jnp.split(dynamic, [n, 2 * n], -1), strict=True)
         )
-        own = jax.nn.one_hot((place.layer * place.connections + place.connection) % n, n)
+        own = jax.nn.one_hot((depth.layer * depth.connections + depth.connection) % n, n)
         read = jax.nn.sigmoid(read + self.sharpness * (2 * own - 1))
         mix = self._doubly_stochastic(mix.reshape(*mix.shape[:-1], n, n) + 2 * self.sharpness * jnp.eye(n))
         seen = jnp.einsum("bln,blnd->bld", read, x_BLnD).astype(stream.dtype)

@@ -8,16 +8,20 @@ several streams; then `start` makes them from the embedded tokens and `end` make
 
 import abc
 import dataclasses
+import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from flax import nnx
 
+from transformer.core.modules import Parameters, at
 from transformer.core.parameters import Parameter
 from transformer.core.values import Variant
+from transformer.norms.norm import Norm, NormLayer
 
 Function = Callable[[jax.Array], jax.Array]
 
@@ -32,8 +36,8 @@ Stream = Any
 """The residual stream: (B, L, D), or what `start` makes from it."""
 
 
-class Place(NamedTuple):
-    """The place of a connection in the stack."""
+class Depth(NamedTuple):
+    """Where a connection is in the stack."""
 
     layer: int | jax.Array
     """Number of the block from 0; an array where the blocks are scanned."""
@@ -63,8 +67,8 @@ class Residual(Variant, abc.ABC):
 
     @property
     def plain(self) -> bool:
-        """Whether the stream is a single (B, L, D) array, as the embedded tokens are."""
-        return type(self).start is Residual.start
+        """Whether the stream is a single (B, L, D) array, as the embedded tokens are, from start to end."""
+        return type(self).start is Residual.start and type(self).end is Residual.end
 
     def shares_stream(self, other: "Residual") -> bool:
         """Whether layers of both kinds fit in one stack: the same `start` and the same number of streams.
@@ -109,37 +113,76 @@ class Residual(Variant, abc.ABC):
         return final_norm(stream)
 
     @abc.abstractmethod
-    def __call__(self, stream: Stream, f: Function, norms: Norms, params: Params, place: Place) -> Stream:
+    def __call__(self, stream: Stream, f: Function, norms: Norms, params: Params, depth: Depth) -> Stream:
         """The stream after the sublayer."""
 
 
-class Algebra(Residual):
+class ResidualLayer(nnx.Module):
+    """A residual connection with its norms and parameters.
+
+    Where several `sublayers` are named, each has its own norm of the input.
+    """
+
+    def __init__(
+        self,
+        residual: Residual,
+        norm: Norm | None,
+        d_model: int,
+        name: str,
+        sublayers: Sequence[str] = (),
+        *,
+        key: jax.Array,
+    ):
+        self.residual, self.name, self.sublayers = residual, name, tuple(sublayers)
+        names = [name for where in residual.norms for name in (self.sublayers if where == "input" else ()) or (where,)]
+        norms = {} if norm is None else {name: NormLayer(norm, d_model, name, key=at(key, "norms")) for name in names}
+        self.norms = nnx.Dict(norms)
+        specs = residual.parameters(d_model)
+        self.params = Parameters(specs, key=at(key, "params")) if specs else None
+
+    def __call__(self, stream: Stream, branch: Function, depth: Depth, valid_BL: jax.Array | None = None) -> Stream:
+        """The stream after the branch, a function of (B, L, D) or, where sublayers are named, of all their inputs."""
+        norms: Norms = {name: functools.partial(self._normalized, name, valid_BL) for name in self.residual.norms}
+        if self.sublayers:  # one array (sublayers, B, L, D), for a residual may multiply what the norm returns
+            norms["input"] = lambda x: jnp.stack([self._normalized(name, valid_BL, x) for name in self.sublayers])
+        return self.residual(stream, branch, norms, {} if self.params is None else self.params(), depth)
+
+    def _normalized(self, name: str, valid_BL: jax.Array | None, x_BLD: jax.Array) -> jax.Array:
+        if name not in self.norms:
+            return x_BLD
+        with jax.named_scope(self.name):
+            return self.norms[name](x_BLD, valid_BL)
+
+
+class SingleStream(Residual):
     """norm_out(a · x + b ⊙ norm_branch(f(norm_in(x)))); a subclass defines which norms exist, a and b."""
 
-    def a(self, place: Place) -> float:
+    def a(self, depth: Depth) -> float:
         """The factor on the stream."""
         return 1.0
 
-    def b(self, params: Params, place: Place) -> float | jax.Array:
+    def b(self, params: Params, depth: Depth) -> float | jax.Array:
         """The factor on the branch."""
         return 1.0
 
-    def __call__(self, stream, f, norms, params, place):
+    def __call__(self, stream, f, norms, params, depth):
+        a, b = self.a(depth), self.b(params, depth)
         branch = f(norms["input"](stream) if "input" in norms else stream)
         branch = norms["branch"](branch) if "branch" in norms else branch
-        stream = times(self.a(place), stream) + times(self.b(params, place), branch)
+        stream = stream if isinstance(a, float) and a == 1 else times(a, stream)
+        stream = stream + (branch if isinstance(b, float) and b == 1 else times(b, branch))
         return norms["output"](stream) if "output" in norms else stream
 
 
 def times(factor: float | jax.Array, x: jax.Array) -> jax.Array:
     """factor · x in the dtype of `x`; a factor that is an array, such as a parameter, is multiplied in float32."""
     if isinstance(factor, float):
-        return x if factor == 1.0 else x * jnp.asarray(factor, x.dtype)
+        return x * jnp.asarray(factor, x.dtype)
     return (x.astype(jnp.float32) * factor).astype(x.dtype)
 
 
 @dataclass(frozen=True)
-class PostNorm(Algebra):
+class PostNorm(SingleStream):
     """norm(x + f(x)) (Vaswani et al. 2017)."""
 
     name = "post"
@@ -147,7 +190,7 @@ class PostNorm(Algebra):
 
 
 @dataclass(frozen=True)
-class PreNorm(Algebra):
+class PreNorm(SingleStream):
     """x + f(norm(x)), with a norm after the last layer (Baevski and Auli 2019; Xiong et al. 2020)."""
 
     name = "pre"
@@ -161,13 +204,13 @@ class ScaledPreNorm(PreNorm):
 
     name = "scaled_pre"
 
-    def __call__(self, stream, f, norms, params, place):
-        factor = jax.lax.rsqrt(jnp.asarray(place.layer + 1, jnp.float32))
-        return super().__call__(stream, f, {"input": lambda x: times(factor, norms["input"](x))}, params, place)
+    def __call__(self, stream, f, norms, params, depth):
+        factor = jax.lax.rsqrt(jnp.asarray(depth.layer + 1, jnp.float32))
+        return super().__call__(stream, f, {"input": lambda x: times(factor, norms["input"](x))}, params, depth)
 
 
 @dataclass(frozen=True)
-class SandwichNorm(Algebra):
+class SandwichNorm(SingleStream):
     """x + norm(f(norm(x))), with a norm after the last layer (Ding et al. 2021, CogView)."""
 
     name = "sandwich"
@@ -184,7 +227,7 @@ class PeriNorm(SandwichNorm):
 
 
 @dataclass(frozen=True)
-class BranchNorm(Algebra):
+class BranchNorm(SingleStream):
     """x + norm(f(x)), with a norm after the last layer (Liu Z. et al. 2022, Swin V2; OLMo 2)."""
 
     name = "branch"
@@ -217,14 +260,14 @@ class SubNorm(PreNorm):
 
 
 @dataclass(frozen=True)
-class NoNormResidual(Algebra):
+class NoNormResidual(SingleStream):
     """x + f(x), without any norm."""
 
-    name = "none"
+    name = "no_norm"
 
 
 @dataclass(frozen=True)
-class DeepNorm(Algebra):
+class DeepNorm(SingleStream):
     """norm(αx + f(x)), initial values times β (Wang H. et al. 2022, figure 2).
 
     For N blocks of two sublayers α = (2N)^¼ and β = (8N)^-¼, of three (3N)^¼ and (12N)^-¼. In an encoder of N blocks
@@ -243,8 +286,8 @@ class DeepNorm(Algebra):
         alpha = 0.81 * size if self.alpha is None else self.alpha
         return dataclasses.replace(self, alpha=alpha, beta=0.87 / size if self.beta is None else self.beta)
 
-    def a(self, place):
-        return float(place.connections * place.num_layers) ** 0.25 if self.alpha is None else self.alpha
+    def a(self, depth):
+        return float(depth.connections * depth.num_layers) ** 0.25 if self.alpha is None else self.alpha
 
     def inner_gain(self, branches):
         return (4 * branches) ** -0.25 if self.beta is None else self.beta

@@ -6,11 +6,11 @@ from typing import ClassVar
 
 from transformer.core.parameters import ONES, ZEROS, Constant, Parameter
 from transformer.core.values import ConfigError
-from transformer.residuals.residual import Algebra, NoNormResidual, PreNorm, Residual
+from transformer.residuals.residual import NoNormResidual, PreNorm, Residual, SingleStream
 
 
 @dataclass(frozen=True)
-class ReZero(Algebra):
+class ReZero(SingleStream):
     """x + b · f(x) with one trained b per connection, initially 0 (Bachlechner et al. 2020, equation 2).
 
     `placement=pre` gives ReZero + LayerNorm (Narang et al. 2021), and any `initial` SkipInit (De and Smith 2020).
@@ -23,7 +23,7 @@ class ReZero(Algebra):
     per_feature: ClassVar[bool] = False
 
     def __post_init__(self):
-        if type(self.placement).__call__ is not Algebra.__call__ or "branch" in self.placement.parameters(1):
+        if type(self.placement).__call__ is not SingleStream.__call__ or "branch" in self.placement.parameters(1):
             raise ConfigError(f"{self.name}.placement: {self.placement} has no plain branch; use pre, post or none")
 
     @property
@@ -61,11 +61,11 @@ class ReZero(Algebra):
     def output_gain(self, branches):
         return self.placement.output_gain(branches)
 
-    def a(self, place):
-        assert isinstance(self.placement, Algebra)
-        return self.placement.a(place)
+    def a(self, depth):
+        assert isinstance(self.placement, SingleStream)
+        return self.placement.a(depth)
 
-    def b(self, params, place):
+    def b(self, params, depth):
         return params["branch"]
 
 
@@ -79,7 +79,7 @@ class LayerScale(ReZero):
 
 
 @dataclass(frozen=True)
-class TFixup(Algebra):
+class TFixup(SingleStream):
     """x + f(x) without norms, with smaller initial values (T-Fixup, Huang X. et al. 2020, section 3).
 
     Values, output projections, both matrices of feed-forward sublayers and token embeddings are times (3n)^-¼ for n
@@ -110,7 +110,7 @@ class TFixup(Algebra):
 
 
 @dataclass(frozen=True)
-class Fixup(Algebra):
+class Fixup(SingleStream):
     """x + b · f(x + c) without norms; branches are initially 0, inner weights over √branches (Zhang H. et al. 2019).
 
     The scalars b and c are initially 1 and 0. Every branch has two matrices in a row: m = 2 in L^(-1/(2m-2)). For a
@@ -128,8 +128,8 @@ class Fixup(Algebra):
     def output_gain(self, branches):
         return 0.0
 
-    def b(self, params, place):
+    def b(self, params, depth):
         return params["multiplier"]
 
-    def __call__(self, stream, f, norms, params, place):
-        return super().__call__(stream, lambda x: f(x + params["bias"].astype(x.dtype)), norms, params, place)
+    def __call__(self, stream, f, norms, params, depth):
+        return super().__call__(stream, lambda x: f(x + params["bias"].astype(x.dtype)), norms, params, depth)

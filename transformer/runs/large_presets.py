@@ -1,9 +1,12 @@
 """Published sizes, too large for a laptop: for planning, and for training on larger machines."""
 
 from transformer.activations.activation import GLU, SiLU
+from transformer.embeddings.embedding import Head
+from transformer.feed_forwards.feed_forward import FeedForward
+from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.backends import Chunked
 from transformer.models.config import ModelConfig
-from transformer.models.layers import Scanned
+from transformer.models.stack import Scanned
 from transformer.norms.norm import LayerNorm, RMSNorm
 from transformer.positions.rotary import RoPE
 from transformer.runs.config import RunConfig
@@ -13,15 +16,12 @@ _LLAMA = ModelConfig(
     vocab_size=128_256,
     max_length=8192,
     num_layers=32,
-    num_heads=32,
-    num_kv_heads=8,
+    mixer=Attention(num_heads=32, num_kv_heads=8, backend=Chunked(block=1024)),
+    feed_forward=FeedForward(d_ff=14_336, activation=GLU(gate=SiLU())),
     d_model=4096,
-    d_ff=14_336,
     norm=RMSNorm(eps=1e-5),
     position=RoPE(base=500_000.0),
-    activation=GLU(gate=SiLU()),
-    tie_embeddings=False,
-    attention=Chunked(block=1024),
+    head=Head(tied=False),
     layers=Scanned(remat="full"),
     dtype="bfloat16",
 )
@@ -34,11 +34,10 @@ LARGE_PRESETS: dict[str, RunConfig] = {
             vocab_size=50_304,
             max_length=1024,
             num_layers=12,
-            num_heads=12,
+            mixer=Attention(num_heads=12, bias=("query", "key", "value", "out")),
+            feed_forward=FeedForward(bias=True),
             d_model=768,
             norm=LayerNorm(),
-            attention_bias=("query", "key", "value", "out"),
-            feed_forward_bias=True,
             layers=Scanned(remat="dots"),
             dtype="bfloat16",
         ),
@@ -54,7 +53,7 @@ LARGE_PRESETS: dict[str, RunConfig] = {
         batch_size=512,
     ),
     "llama-70b": RunConfig(
-        model=_LLAMA.replace(num_layers=80, num_heads=64, d_model=8192, d_ff=28_672),
+        model=_LLAMA.replace({"mixer.num_heads": 64, "feed_forward.d_ff": 28_672}, num_layers=80, d_model=8192),
         optimizer=OptimizerConfig(learning_rate=1.5e-4, warmup_steps=8000),
         steps=1_000_000,
         batch_size=512,

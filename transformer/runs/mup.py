@@ -1,9 +1,11 @@
 """The maximal update parametrization: one learning rate for all widths."""
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 from transformer.core.parameters import FanIn, Parameter
-from transformer.core.values import ConfigError
+from transformer.core.values import ConfigError, to_text
 from transformer.mixers.attention.projections import InverseScale
 from transformer.models.config import ModelConfig
 from transformer.runs.config import RunConfig
@@ -30,17 +32,17 @@ def mup(config: RunConfig, base_width: int) -> dict[str, Any]:
         raise ConfigError(f"mup: base width {base_width} is not a positive number")
     if not config.optimizer.rule.entrywise:
         raise ConfigError(f"mup: the steps of {config.optimizer.rule} are not of Adam's size; use adamw")
-    for layer in range(config.model.pattern.period):
-        _check_layer(config.model.layer_config(layer))
+    for kind in config.model.kinds:
+        _check_layer(kind)
     factor = base_width / config.model.d_model
     # A group that matches no parameter is an error.
-    patterns = ("*blocks*.kernel", *(("future.*.kernel",) if config.model.future_tokens else ()))
+    patterns = ("*blocks*.kernel", *(("future.*.kernel",) if config.model.predict_ahead else ()))
     hidden = (ParameterGroup(pattern, rate=factor, decay=1 / factor) for pattern in patterns)
     frozen, others = ([g for g in config.optimizer.groups if (g.rate == 0) is still] for still in (True, False))
     return {
         "model.initializer": FanIn(),
-        "model.scale": InverseScale(),
-        "model.logit_scale": factor,
+        "model.mixer.scale": InverseScale(),
+        "model.head.scale": factor,
         # First match wins: what is frozen stays so, and another group for these matrices matches nothing: refused.
         "optimizer.groups": (*frozen, *hidden, *others),
     }
@@ -51,26 +53,43 @@ def _check_layer(model: ModelConfig) -> None:
 
     The kernels of readout and pooling have one initial deviation at all widths; a convolution sums over tokens.
     """
-    D, H, K = model.d_model, model.num_heads, model.head_size
-    position, own = model.position.layer_parameters, model.residual_of("feed_forward")
-    pooling = getattr(model, "pooling", None)
+    D, attention, feed_forward = model.d_model, model.attention, model.feed_forward
+    own = model.residual if feed_forward is None else feed_forward.connection(model)
+    pooling, position = getattr(model, "pooling", None), model.position
     uncovered = {
-        "feed_forward=dense": model.feed_forward.num_experts,
-        "position=rope": _matrices(position(H, K, D, K)) != _matrices(position(H, 2 * K, 2 * D, 2 * K)),
-        "heads=plain": model.heads.parameters(model.head_sizes),
-        "weighting=softmax": _matrices(model.weighting.parameters(H)),
-        "convolution=none": model.convolution,
-        "residual=pre": _matrices(model.residual.parameters(D)) != _matrices(model.residual.parameters(2 * D)),
-        "feed_forward_residual=none": _matrices(own.parameters(D)) != _matrices(own.parameters(2 * D)),
-        "readout=plain": _matrices(model.readout.parameters(D)),
+        "mixer=attention": model.mixer is not None and attention is None,
+        "feed_forward=dense": feed_forward is not None and feed_forward.routed,
+        "position=rope": position is not None and _grows(lambda n: position.layer_parameters(4, 8 * n, D * n, 8 * n)),
+        "residual=pre": _grows(lambda n: model.residual.parameters(D * n)),
+        "feed_forward.residual=none": _grows(lambda n: own.parameters(D * n)),
+        "head.transform=none": model.head.transform,
         "pooling=mean": pooling is not None and pooling.parameters(D).keys() - {"token"},
-        "resolution=full": _matrices(model.resolution.parameters(D)),
-        "scale_embeddings=False": model.scale_embeddings,
-        "unit_embeddings=False": model.unit_embeddings,
+        "downsampling=none": model.downsampling is not None and _matrices(model.downsampling.parameters(D)),
+        "embedding.scaled=False": model.embedding.scaled,
+        "embedding.unit_length=False": model.embedding.unit_length,
     }
+    if attention is not None:
+        shape, heads, normalizer = attention.shape(model), attention.heads, attention.normalizer
+        uncovered |= {
+            "mixer.heads=none": heads is not None and heads.parameters(attention.sizes(model)),
+            "mixer.normalizer=none": normalizer is not None and _matrices(normalizer.parameters(shape.num_maps)),
+            "mixer.parts=()": _matrices(
+                {
+                    k: v
+                    for part in attention.parts
+                    for k, v in part.parameters(attention, model, attention.roles).items()
+                }
+            ),
+        }
     if wanted := next((choice for choice, found in uncovered.items() if found), None):
         name = wanted.partition("=")[0]
-        raise ConfigError(f"mup: there is no rule for {name}={getattr(model, name)}; use {wanted}")
+        found = functools.reduce(getattr, name.split("."), model)
+        raise ConfigError(f"mup: there is no rule for {name}={to_text(found)}; use {wanted}")
+
+
+def _grows(parameters: Callable[[int], dict[str, Parameter]]) -> bool:
+    """Whether some matrix is larger in a model that is twice as wide."""
+    return _matrices(parameters(1)) != _matrices(parameters(2))
 
 
 def _matrices(parameters: dict[str, Parameter]) -> dict[str, Parameter]:

@@ -2,6 +2,9 @@
 
 from transformer.activations.activation import GLU, SiLU
 from transformer.core.values import ConfigError, nearest
+from transformer.embeddings.embedding import Head
+from transformer.feed_forwards.feed_forward import FeedForward
+from transformer.mixers.attention.attention import Attention
 from transformer.models.config import ModelConfig
 from transformer.norms.norm import LayerNorm, RMSNorm
 from transformer.objectives.tokens import MaskedToken
@@ -23,7 +26,9 @@ PRESETS: dict[str, RunConfig] = {
     "nanogpt-cpu": RunConfig(model=ModelConfig(norm=_SCALE_FREE)),
     # The same for a GPU (its train_shakespeare_char.py): 6 layers, 10.7M parameters.
     "nanogpt-gpu": RunConfig(
-        model=ModelConfig(norm=_SCALE_FREE, num_layers=6, num_heads=6, d_model=384, max_length=256, dropout=0.2),
+        model=ModelConfig(
+            norm=_SCALE_FREE, num_layers=6, mixer=Attention(num_heads=6), d_model=384, max_length=256, dropout=0.2
+        ),
         steps=5000,
         batch_size=64,
         evaluate_every=500,
@@ -41,7 +46,12 @@ PRESETS: dict[str, RunConfig] = {
     ),
     # nanogpt-cpu's size with the choices of Llama (Touvron et al. 2023).
     "llama-cpu": RunConfig(
-        model=ModelConfig(norm=RMSNorm(), position=RoPE(), activation=GLU(gate=SiLU()), d_ff=344, tie_embeddings=False)
+        model=ModelConfig(
+            norm=RMSNorm(),
+            position=RoPE(),
+            feed_forward=FeedForward(activation=GLU(gate=SiLU()), d_ff=344),
+            head=Head(tied=False),
+        )
     ),
 }
 

@@ -15,7 +15,6 @@ from transformer.core import modules as pure
 from transformer.core.modules import at
 from transformer.core.values import ConfigError, Variant
 from transformer.data.dataset import Dataset
-from transformer.mixers.attention.backends import Exact
 from transformer.models.build import build, pure_model
 from transformer.objectives.objective import Batch, Sums
 from transformer.runs.config import RunConfig
@@ -61,7 +60,8 @@ class LongerText(Probe):
             longer = config.replace({"model.max_length": self.factor * length})
         except ConfigError:  # another choice in it has a fixed length
             return np.full(count, np.nan)
-        if not config.model.position.extrapolates:
+        position = config.model.position
+        if position is not None and not position.extrapolates:
             return np.full(count, np.nan)
         whole = data.validation_batches(longer, 1)
         num_batches = max(1, self.tokens // config.objective.labels(whole)[0].size)
@@ -99,7 +99,7 @@ class SaturatedRows(Probe):
     def __call__(self, config, params, data):
         if not _attends(config):
             return np.full(len(jax.tree.leaves(params)[0]), np.nan)
-        sums_of, batch = _first_batch(config.replace({"model.attention": Exact()}), data)
+        sums_of, batch = _first_batch(config.replace({"model.mixer.backend": None}), data)
 
         @jax.jit
         def share(params):
@@ -161,8 +161,7 @@ def each(params: Any, measure: Callable[[Any], jax.Array]) -> np.ndarray:
 
 def _attends(config: RunConfig) -> bool:
     """Whether some layer has attention."""
-    layers = [config.model.layer_config(layer) for layer in range(config.model.pattern.period)]
-    return any(s.kind == "attention" for layer in layers for c in layer.block.connections for s in c)
+    return any(kind.attention is not None for kind in config.model.kinds)
 
 
 def _first_batch(config: RunConfig, data: Dataset) -> tuple[Callable[[Any, Batch], Sums], Batch]:

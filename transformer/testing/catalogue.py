@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from transformer.analysis.counts import forward_flops, parameter_count
-from transformer.core.values import ConfigError, Variant
+from transformer.core.values import ConfigError, Variant, to_text
 from transformer.mixers.attention.backends import Chunked
-from transformer.models.architectures import EncoderDecoderConfig
 from transformer.models.config import ModelConfig
-from transformer.models.layers import Scanned
+from transformer.models.encoder_decoder import EncoderDecoderConfig
+from transformer.models.stack import Scanned
 from transformer.testing.covering import Covering, Option
 from transformer.testing.options import FACTORS, FAMILIES, Changes
 from transformer.testing.subject import small
@@ -20,7 +20,7 @@ _PLACES: dict[str, tuple[type[ModelConfig], dict[str, Any]]] = {
     "causal": (ModelConfig, {}),
     "encoder": (ModelConfig, {"causal": False}),
     "cross": (EncoderDecoderConfig, {}),
-    "chunked": (ModelConfig, {"causal": False, "attention": Chunked()}),
+    "chunked": (ModelConfig, {"causal": False, "mixer.backend": Chunked()}),
     "scan": (ModelConfig, {"causal": False, "layers": Scanned()}),
 }
 
@@ -31,8 +31,8 @@ def catalogue(covering: Covering) -> str:
     parts = [
         "# Catalogue\n\nWritten by `python -m transformer.testing --catalogue` from the values themselves; a test "
         "fails when it is stale. Parameters and operations are those added to a plain decoder of "
-        f"{parameter_count(plain):,} parameters ({plain.num_layers} layers, d_model {plain.d_model}, d_ff "
-        f"{plain.ff_width}, {plain.num_heads} heads of which {plain.kv_heads} have keys and values, "
+        f"{parameter_count(plain):,} parameters ({plain.num_layers} layers, d_model {plain.d_model}, "
+        f"`mixer={plain.mixer}`, `feed_forward={plain.feed_forward}`, "
         f"{plain.max_length} tokens). A cache works wherever `causal` does.\n"
     ]
     parts += [_family(name, options) for name, options in FAMILIES.items()]
@@ -75,12 +75,13 @@ def _fits(place: str, option: Changes) -> bool:
 
 
 def _name(option: Changes) -> str:
-    return " ".join(f"`{field}={value}`" for field, value in option.items()) or "(plain)"
+    return " ".join(f"`{field}={to_text(value)}`" for field, value in option.items()) or "(plain)"
 
 
 def _words(option: Changes) -> str:
     """The first paragraph of the docstring of each value."""
-    docs = [inspect.getdoc(type(value)) or "" for value in option.values() if isinstance(value, Variant)]
+    values = [one for value in option.values() for one in (value if isinstance(value, tuple) else (value,))]
+    docs = [inspect.getdoc(type(value)) or "" for value in values if isinstance(value, Variant)]
     return " ".join(" ".join(doc.split("\n\n")[0].split()) for doc in docs)
 
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from transformer.core.values import ConfigError, Variant
-from transformer.models.architectures import EncoderDecoderConfig
+from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.testing import properties
 from transformer.testing.cross import translates
-from transformer.testing.options import field_of
+from transformer.testing.options import chosen
 from transformer.testing.subject import Subject, small
 
 
@@ -50,7 +50,7 @@ def check_variant(value: Variant, **choices: Any) -> Checked:
     Raises:
       AssertionError: the list of properties that do not hold.
     """
-    checked = check_choices({field_of(value): value} | choices)
+    checked = check_choices(chosen(value) | choices)
     checked.run("text", "described", lambda: properties.described(value))
     if checked.failed:
         raise AssertionError(f"{value}: " + "; ".join(checked.failed))

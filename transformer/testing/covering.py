@@ -76,9 +76,12 @@ def _row(places, start, still, possible, rng) -> list[int]:
 
 
 def merged(families: Mapping[str, Sequence[Changes]], row: Mapping[str, int]) -> dict[str, Any]:
-    """The changes of all options of a row together; patterns of different choices are merged into one."""
+    """The changes of all options of a row together; a value of a whole field comes before changes inside of it.
+
+    Where two options set one field, patterns are joined, and of other values the last one counts.
+    """
     changes: dict[str, Any] = {}
     for name, i in row.items():
         for field, value in families[name][i].items():
-            changes[field] = value | changes[field] if field == "pattern" and field in changes else value
+            changes[field] = (*changes[field], *value) if field == "pattern" and field in changes else value
     return changes

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from transformer.models.architectures import EncoderDecoderConfig
 from transformer.models.build import pure_model
+from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.testing.evaluation import Evaluated
 from transformer.testing.properties import TOKENS, close, differ
 from transformer.testing.subject import LENGTH, NOW, initial_values, shaken

@@ -1,41 +1,56 @@
 """The options of the six families: every shipped variant in its field, with its default and other values."""
 
 import dataclasses
+import functools
 import typing
 from typing import Any, TypeVar
 
 from transformer.activations.activation import GELU, GLU, Activation, Linear, ReLU, SiLU, SquaredReLU
 from transformer.core.values import ConfigError, Variant, variant_of
-from transformer.feed_forwards.feed_forward import DenseFeedForward, ExpertChoice, FeedForwardKind, TopKExperts
-from transformer.mixers.attention.backends import AttentionImplementation, Chunked, Recurrent
-from transformer.mixers.attention.heads import Heads, LatentHeads
-from transformer.mixers.attention.normalizers import LogLength, Score, SoftCap, Weighting
-from transformer.mixers.attention.projections import Merge, Projection, Scale
-from transformer.mixers.attention.sharing import NoCarry, ScoreResidual, SharedKeyValues, ValueEmbeddings, ValueResidual
+from transformer.embeddings.embedding import Head, HeadTransform
+from transformer.feed_forwards.experts import ExpertChoice, TopKExperts
+from transformer.feed_forwards.feed_forward import FeedForward
+from transformer.mixers.attention.attention import Attention
+from transformer.mixers.attention.backends import Chunked, Recurrent
+from transformer.mixers.attention.base import (
+    Backend,
+    Heads,
+    Merge,
+    Normalizer,
+    Part,
+    Projection,
+    Scale,
+    ScoreMod,
+    Sparsity,
+)
+from transformer.mixers.attention.head_norms import QKNorm
+from transformer.mixers.attention.heads import LatentHeads
+from transformer.mixers.attention.score_mods import LogLength, SoftCap
+from transformer.mixers.attention.sharing import ScoreResidual, SharedKeyValues, ValueEmbeddings, ValueResidual
 from transformer.mixers.attention.sparsity import (
     BigBird,
     DilatedWindow,
     Fixed,
-    FullReach,
     GlobalTokens,
     Linformer,
     LocalBlocks,
-    Reach,
     SlidingWindow,
     Strided,
 )
 from transformer.mixers.attention.synthesizers import DenseSynthesizer, RandomSynthesizer
-from transformer.models.blocks import AttentionOnly, BlockLayout, Sequential
+from transformer.mixers.convolution import Convolution
+from transformer.mixers.mixer import Mixer
+from transformer.mixers.recurrent.hgrn import HGRN
+from transformer.models.blocks import BlockLayout
 from transformer.models.config import ModelConfig
-from transformer.models.downsampling import Hourglass, Latents, Resolution
-from transformer.models.layers import Layers, Scanned
-from transformer.models.pattern import Pattern
-from transformer.models.readouts import Readout
+from transformer.models.downsampling import Downsampling, Hourglass, Latents
+from transformer.models.pattern import Alternate
+from transformer.models.stack import Layers, Scanned
 from transformer.norms.group_norm import GroupNorm
 from transformer.norms.norm import LayerNorm, Norm, RMSNorm
 from transformer.norms.without_statistics import Shift
 from transformer.positions.contextual import Contextual
-from transformer.positions.position import NoPosition, Position
+from transformer.positions.position import Position
 from transformer.positions.randomized import Randomized
 from transformer.positions.relative import RelativeKeys, T5Bias, TransformerXL
 from transformer.positions.rotary import LinearScaling, Llama3Scaling, NTKScaling, RoPE, YaRN
@@ -57,21 +72,28 @@ def shipped(family: type[V]) -> list[V]:
 
 
 def field_of(value: Variant) -> str:
-    """The field of a model's config that takes such a value.
+    """The dotted path of the field of a model's config that takes such a value; a part of attention is one of several.
 
     Raises:
       ConfigError: there is none.
     """
-    types = typing.get_type_hints(ModelConfig)
-    for field in dataclasses.fields(ModelConfig):
-        if variant_of(types[field.name]) is value.family():
-            return field.name
+    for prefix, config in {"": ModelConfig, "mixer.": Attention, "feed_forward.": FeedForward, "head.": Head}.items():
+        types = typing.get_type_hints(config)
+        for field in dataclasses.fields(config):
+            if variant_of(types[field.name]) is value.family():
+                return prefix + field.name
     raise ConfigError(f"{value}: no field of a model takes a {value.family().__name__.lower()}")
 
 
-def _each(family: type[Variant], *more: Variant) -> list[Changes]:
+def chosen(value: Variant) -> Changes:
+    """The changes to a model by which it has such a value."""
+    return {"mixer.parts": (value,)} if isinstance(value, Part) else {field_of(value): value}
+
+
+def _each(family: type[Variant], *more: Variant | None) -> list[Changes]:
     values = [*shipped(family), *more]
-    return [{field_of(value): value} for value in dict.fromkeys(values)]
+    field = field_of(values[0])
+    return [{field: value} for value in dict.fromkeys(values)]
 
 
 SIZED: dict[type[Variant], Variant] = {
@@ -93,6 +115,8 @@ SIZED: dict[type[Variant], Variant] = {
     Contextual: Contextual(limit=3),
     ManifoldHyperConnections: ManifoldHyperConnections(iterations=3),
     LogLength: LogLength(trained=3),
+    TopKExperts: TopKExperts(d_ff=24),
+    ExpertChoice: ExpertChoice(d_ff=24),
     Hourglass: Hourglass(factor=3, last=0),
     Latents: Latents(count=5),
 }
@@ -107,6 +131,9 @@ def _sized(options: list[Changes]) -> list[Changes]:
     ]
 
 
+ATTENTION = Attention(num_heads=4, num_kv_heads=2)
+HYBRID = (HGRN(), ATTENTION)
+
 FAMILIES: dict[str, list[Changes]] = {
     "normalization": _each(
         Norm,
@@ -116,6 +143,7 @@ FAMILIES: dict[str, list[Changes]] = {
         RMSNorm(zero_centered=True),
         RMSNorm(fraction=0.25),
         RMSNorm(eps_outside=True, cast_first=True),
+        None,
     ),
     "placement": [
         *_each(
@@ -126,8 +154,8 @@ FAMILIES: dict[str, list[Changes]] = {
             HyperConnections(streams=3, dynamic=False),
         ),
         {"residual": PreNorm(), "final_norm": False},
-        {"residual": SandwichNorm(), "feed_forward_residual": PreNorm()},
-        {"residual": Fixup(), "attention_inner_norm": Shift(), "feed_forward_inner_norm": Shift()},
+        {"residual": SandwichNorm(), "feed_forward.residual": PreNorm()},
+        {"residual": Fixup(), "mixer.inner_norm": Shift(), "feed_forward.inner_norm": Shift()},
         {"embedding_norm": LayerNorm()},
     ],
     "activation": _each(Activation, *(GLU(gate=gate) for gate in (ReLU(), GELU(), SiLU(), SquaredReLU(), Linear()))),
@@ -148,64 +176,68 @@ FAMILIES: dict[str, list[Changes]] = {
             T5Bias(num_buckets=8, max_distance=16, shared=False),
             RelativeKeys(limit=3, values=True),
             Randomized(scheme=RoPE(), longest=20),
+            None,
         ),
         {"position": RoPE(), "memory_length": 3},
     ],
     "attention": [
-        *_each(Weighting),
-        *_each(Score),
-        *({"heads": heads} for heads in shipped(Heads) if heads != LatentHeads()),
+        *_each(Normalizer),
+        *_each(ScoreMod),
+        *({"mixer.heads": heads} for heads in shipped(Heads) if heads != LatentHeads()),
         *_each(Scale),
-        *({"projection": projection, "num_kv_heads": None} for projection in shipped(Projection)),
+        *({"mixer.projection": projection, "mixer.num_kv_heads": None} for projection in shipped(Projection)),
         *_each(Merge),
-        *_each(Reach),
-        *({"attention": kind} for kind in shipped(AttentionImplementation) if not kind.recurrent),
-        *({"attention": Recurrent(3), "weighting": kind} for kind in shipped(Weighting) if kind.linear),
-        {"heads": LatentHeads(rank=6, rotary=4), "num_kv_heads": None},
-        {"heads": RandomSynthesizer(length=12, rank=3)},
-        {"heads": DenseSynthesizer(length=12, dot_product=True)},
-        {"heads": DenseSynthesizer(length=12, columns=4)},
-        {"heads": DenseSynthesizer(length=12, dot_product=True, weighted=True)},
-        {"heads": RandomSynthesizer(length=12, dot_product=True)},
-        {"reach": SlidingWindow(3, sinks=2)},
-        {"carry": ScoreResidual()},
-        {"carry": ValueResidual()},
-        {"carry": ValueEmbeddings()},
-        {"pattern": Pattern(carry=(NoCarry(), SharedKeyValues()))},
-        {"qk_norm": RMSNorm()},
-        {"value_norm": RMSNorm()},
-        {"attention_gate": True},
-        {"value_gate": True},
-        {"head_scale": True},
-        {"convolution": 3},
-        {"num_kv_heads": 1},
-        {"num_kv_heads": None, "head_dim": 4},
+        *_each(Sparsity),
+        *({"mixer.backend": kind} for kind in shipped(Backend) if not kind.recurrent),
+        *({"mixer.backend": Recurrent(3), "mixer.normalizer": kind} for kind in shipped(Normalizer) if kind.linear),
+        {"mixer.heads": LatentHeads(rank=6, rotary=4), "mixer.num_kv_heads": None},
+        {"mixer.heads": RandomSynthesizer(length=12, rank=3)},
+        {"mixer.heads": DenseSynthesizer(length=12, dot_product=True)},
+        {"mixer.heads": DenseSynthesizer(length=12, columns=4)},
+        {"mixer.heads": DenseSynthesizer(length=12, dot_product=True, weighted=True)},
+        {"mixer.heads": RandomSynthesizer(length=12, dot_product=True)},
+        {"mixer.sparsity": SlidingWindow(3, sinks=2)},
+        {"mixer.sharing": ScoreResidual()},
+        {"mixer.sharing": ValueResidual()},
+        {"mixer.sharing": ValueEmbeddings()},
+        {"pattern": (Alternate("mixer.sharing", (None, SharedKeyValues())),)},
+        *({"mixer.parts": (part,)} for part in shipped(Part)),
+        {"mixer.parts": (QKNorm(LayerNorm()), *(part for part in shipped(Part) if part != QKNorm()))},
+        {"mixer.num_kv_heads": None},
+        {"mixer.num_kv_heads": 1},
+        {"mixer.num_kv_heads": None, "mixer.head_dim": 4},
     ],
     "structure": [
         *_each(BlockLayout),
+        *({"mixer": mixer} for mixer in shipped(Mixer) if not isinstance(mixer, Attention)),
+        {"mixer": Convolution(width=3)},
+        {"mixer": HGRN(lower_bound=0.3)},
+        {"mixer": ATTENTION, "pattern": (Alternate("mixer", HYBRID),)},
+        {"mixer": None},
+        {"feed_forward": None},
         *_each(
-            FeedForwardKind,
-            TopKExperts(top=1),
-            TopKExperts(shared=1),
-            TopKExperts(bias_step=0.1),
-            ExpertChoice(shared=1),
+            FeedForward,
+            TopKExperts(top=1, d_ff=24),
+            TopKExperts(shared=1, d_ff=24),
+            TopKExperts(bias_step=0.1, d_ff=24),
+            ExpertChoice(shared=1, d_ff=24),
         ),
         *_each(Layers, Scanned(remat="full")),
-        *_each(Readout),
-        *_each(Resolution),
-        {"output_bias": True},
-        {"logit_score": SoftCap(2.0)},
-        {"token_types": 2},
-        {"tie_embeddings": True},
-        {"embedding_dim": 6},
-        {"unit_embeddings": True},
+        *_each(HeadTransform),
+        *_each(Downsampling),
+        {"head.bias": True},
+        {"head.score_mod": SoftCap(2.0)},
+        {"embedding.types": 2},
+        {"head.tied": True},
+        {"embedding.dim": 6},
+        {"embedding.unit_length": True},
         {"distinct_layers": 1},
-        {"pattern": Pattern(reach=(SlidingWindow(3), FullReach()))},
-        {"pattern": Pattern(position=(RoPE(), NoPosition()))},
-        {"pattern": Pattern(residual=(PostNorm(), PreNorm()))},
-        {"pattern": Pattern(feed_forward=(DenseFeedForward(), TopKExperts()), block=(AttentionOnly(), Sequential()))},
-        {"attention_inner_norm": GroupNorm(4), "feed_forward_inner_norm": RMSNorm()},
-        {"attention_bias": ("query", "value", "out"), "feed_forward_bias": True},
+        {"pattern": (Alternate("mixer.sparsity", (SlidingWindow(3), None)),)},
+        {"pattern": (Alternate("position", (RoPE(), None)),)},
+        {"pattern": (Alternate("residual", (PostNorm(), PreNorm())),)},
+        {"pattern": (Alternate("feed_forward", (None, TopKExperts(d_ff=24))),), "feed_forward": FeedForward()},
+        {"mixer.inner_norm": GroupNorm(4), "feed_forward.inner_norm": RMSNorm()},
+        {"mixer.bias": ("query", "value", "out"), "feed_forward.bias": True},
     ],
 }
 """The changes to a plain model, family by family."""
@@ -214,8 +246,13 @@ FAMILIES: dict[str, list[Changes]] = {
 def _distinct(options: list[Changes]) -> list[Changes]:
     """The options without duplicate models; the plain model comes first, without changes."""
     plain = small()
-    changes = [{n: v for n, v in option.items() if getattr(plain, n) != v} for option in _sized(options)]
+    changes = [{n: v for n, v in option.items() if _at(plain, n) != v} for option in _sized(options)]
     return list({str(option): option for option in ({}, *changes)}.values())
+
+
+def _at(config: Any, path: str) -> Any:
+    """The value at a dotted path."""
+    return functools.reduce(getattr, path.split("."), config)
 
 
 FAMILIES = {name: _distinct(options) for name, options in FAMILIES.items()}
@@ -223,30 +260,16 @@ FAMILIES = {name: _distinct(options) for name, options in FAMILIES.items()}
 
 def _factors(families: dict[str, list[Changes]]) -> dict[str, list[Changes]]:
     """Families split where options of one may occur in a model together."""
-    heads = {
-        "heads",
-        "projection",
-        "merge",
-        "num_kv_heads",
-        "attention_gate",
-        "value_gate",
-        "head_scale",
-        "qk_norm",
-        "value_norm",
-        "convolution",
-    }
-    ends = {
-        "readout",
-        "output_bias",
-        "logit_score",
-        "token_types",
-        "tie_embeddings",
-        "embedding_dim",
-        "unit_embeddings",
-    }
+    heads = {"heads", "projection", "merge", "num_kv_heads", "parts"}
+    ends = {"head.transform", "head.bias", "head.score_mod", "head.tied"}
+    ends |= {"embedding.types", "embedding.dim", "embedding.unit_length"}
     parts = {
         "placement": {"ends of the stream": {"embedding_norm", "final_norm"}},
-        "attention": {"reach": {"reach"}, "carry": {"carry", "pattern"}, "heads": heads},
+        "attention": {
+            "sparsity": {"mixer.sparsity"},
+            "sharing": {"mixer.sharing", "pattern"},
+            "heads": {f"mixer.{name}" for name in heads},
+        },
         "structure": {"ends": ends, "loop": {"layers", "distinct_layers"}},
     }
     factors = dict(families)

@@ -5,7 +5,8 @@ import json
 import math
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,10 +18,11 @@ from transformer.analysis.counts import forward_flops, parameter_count
 from transformer.core.modules import Params
 from transformer.core.values import ConfigError, Variant, from_json, to_json
 from transformer.functional.masks import Tokens
-from transformer.models.layers import Scanned, Unrolled
+from transformer.mixers.mixer import Mixer
+from transformer.models.stack import Scanned, Unrolled
 from transformer.norms.norm import layer_norm
 from transformer.positions.rotary import RoPE
-from transformer.residuals.residual import Place
+from transformer.residuals.residual import Depth
 from transformer.runs.mesh import MeshConfig
 from transformer.testing.evaluation import Evaluated
 from transformer.testing.subject import LENGTH, NOW, ROOM, VOCAB, Subject, compiled, shaken, tokens_of
@@ -81,11 +83,11 @@ def causal(subject: Subject) -> None:
     (_, logits), gradient = subject.gradient(subject.params, TOKENS, now)
     (_, changed), _ = subject.gradient(subject.params, _with_others(TOKENS, slice(NOW, None)), now)
     assert (logits[:, :NOW] == changed[:, :NOW]).all(), "logits change with a later token"
-    if subject.config.tie_embeddings:
+    if subject.config.head.tied:
         return  # the output table has a gradient in every row
     seen = np.abs(np.asarray(gradient["embedding"]["table"])[TOKENS[0]]).max(-1)
     assert not seen[NOW + 1 :].any(), "the gradient reaches a later token"
-    if subject.config.block.attends and subject.config.reach.everywhere:
+    if _sees_all(subject):
         if not seen[: NOW + 1].all():  # weights may be 0 by chance, such as those of a ReLU
             _, other = subject.gradient(shaken(subject.params, seed=1), TOKENS, now)
             seen = seen + np.abs(np.asarray(other["embedding"]["table"])[TOKENS[0]]).max(-1)
@@ -94,7 +96,7 @@ def causal(subject: Subject) -> None:
 
 def sees_everything(subject: Subject) -> None:
     """In an encoder the first token's logits depend on the last token."""
-    applies(subject.config.block.attends and subject.config.reach.everywhere)
+    applies(_sees_all(subject))
     logits, changed = (subject.alone(t)[:, 0] for t in (TOKENS, _with_others(TOKENS, slice(-1, None))))
     differ(logits, changed, "the last token is not seen by the first")
 
@@ -125,6 +127,27 @@ def one_by_one(subject: Subject) -> None:
     close(subject.alone(TOKENS)[0], subject.alone(other)[0], "a sequence depends on its batch")
 
 
+def _mixers(subject: Subject) -> list[Mixer]:
+    """The mixers of all kinds of layers."""
+    return [mixer for kind in subject.config.kinds for mixer in kind.mixers]
+
+
+def _sees_all(subject: Subject) -> bool:
+    """Whether a token depends on every token that the mask allows."""
+    return bool(_mixers(subject)) and all(mixer.sees_all for mixer in _mixers(subject))
+
+
+def _blind(subject: Subject, choice: str) -> bool:
+    """Whether a choice of attention depends on no positions but by their distances."""
+    choices = [getattr(mixer, choice, None) for mixer in _mixers(subject)]
+    return all(one is None or one.relative for one in choices)
+
+
+def _routed(subject: Subject) -> bool:
+    """Whether some layer has experts."""
+    return any(kind.feed_forward is not None and kind.feed_forward.routed for kind in subject.config.kinds)
+
+
 def _with_others(tokens: np.ndarray, place: slice) -> np.ndarray:
     """Tokens with some places replaced by tokens that occur nowhere else in the sequence."""
     changed = tokens.copy()
@@ -137,9 +160,11 @@ def _with_others(tokens: np.ndarray, place: slice) -> np.ndarray:
 def shifted(subject: Subject) -> None:
     """Under a relative scheme shifting all positions together changes nothing; under another one it does."""
     config = subject.config
-    applies(config.position.extrapolates and config.reach.relative)
+    positions = [one for one in (config.position, *(kind.position for kind in config.kinds)) if one is not None]
+    applies(all(one.extrapolates for one in positions))
+    applies(_blind(subject, "sparsity"))
     logits, moved = (subject.logits(LONG, positions=np.arange(ROOM) + shift) for shift in (0, 40))
-    if config.position.relative and config.score.relative:
+    if all(one.relative for one in positions) and _blind(subject, "score_mod"):
         close(moved, logits, "a relative scheme changes with a shift")
     else:
         differ(moved, logits, "an absolute scheme does not change with a shift")
@@ -147,12 +172,12 @@ def shifted(subject: Subject) -> None:
 
 def ordered(subject: Subject) -> None:
     """Order matters under every scheme but `none`, under which an encoder is equivariant."""
-    applies(subject.config.block.attends)
+    applies(bool(subject.config.mixers))
     order = np.random.default_rng(1).permutation(LENGTH)
     logits, mixed = subject.alone(TOKENS)[:, order], subject.alone(TOKENS[:, order])
-    config = subject.config
-    blind = not (config.position.orders or config.score.positional or config.weighting.relative)
-    if blind and config.reach.everywhere:
+    positions = [kind.position for kind in subject.config.kinds]
+    orders = any(position is not None and position.orders for position in positions)
+    if not orders and _sees_all(subject) and not any(mixer.ordered for mixer in _mixers(subject)):
         close(mixed, logits, "an encoder without positions sees the order")
     else:
         differ(mixed, logits, "the order of tokens does not matter")
@@ -196,7 +221,8 @@ def followed(subject: Subject) -> None:
     """Segment by segment, with a memory of all earlier tokens, the logits are those of the whole text."""
     whole = subject
     try:
-        if not subject.config.position.extrapolates:
+        position = subject.config.position
+        if position is not None and not position.extrapolates:
             whole = Subject(subject.config.replace(position=RoPE()))
         twin = whole.changed(memory_length=LENGTH)
     except ConfigError:
@@ -256,8 +282,7 @@ def rounded(subject: Subject) -> None:
     Tokens are routed as in float32, because one near the border of two experts may cross it when rounded.
     """
     twin = subject.changed(dtype="bfloat16")
-    layers = [subject.config.layer_config(layer) for layer in range(subject.config.num_layers)]
-    if any(layer.feed_forward.num_experts for layer in layers):
+    if _routed(subject):
         read = Evaluated(lambda params: run_with_cache(subject.apply, params, LONG, names="*.router"))
         exact, routers = read(subject.initial)
         held = {name: lambda _, logits=logits: logits for name, logits in routers.items()}
@@ -277,13 +302,22 @@ def replicated(subject: Subject) -> None:
 
 def begins_as(subject: Subject) -> None:
     """Where the paper says so, the initial model equals a simpler one."""
-    values = {field.name: getattr(subject.config, field.name) for field in dataclasses.fields(subject.config)}
-    simpler = {n: v.begins_as for n, v in values.items() if isinstance(v, Variant) and v.begins_as is not None}
+    values = dict(_variants(subject.config))
+    simpler = {path: value.begins_as for path, value in values.items() if value.begins_as is not None}
     applies(bool(simpler))
-    for name, value in simpler.items():
-        twin = Subject(subject.config.replace(**{name: value}))
+    for path, value in simpler.items():
+        twin = Subject(subject.config.replace({path: value}))
         logits = twin.logits(LONG, params=_shared(twin.initial, subject.initial))
-        close(subject.logits(LONG, params=subject.initial), logits, f"{values[name]} does not begin as {value}")
+        close(subject.logits(LONG, params=subject.initial), logits, f"{values[path]} does not begin as {value}")
+
+
+def _variants(config: Any, prefix: str = "") -> Iterator[tuple[str, Variant]]:
+    """The variants in a config by dotted path."""
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if isinstance(value, Variant):
+            yield prefix + field.name, value
+            yield from _variants(value, f"{prefix}{field.name}.")
 
 
 def begins_silent(subject: Subject) -> None:
@@ -309,18 +343,19 @@ def passes_through(subject: Subject) -> None:
     specs = residual.parameters(subject.config.d_model)
     params = {name: spec.initial_value(jax.random.key(0)) for name, spec in specs.items()}
     stream = residual.start(x_BLD, 2)
-    after = residual(stream, jnp.zeros_like, dict.fromkeys(residual.norms, layer_norm), params, Place(0, 2, 0, 2))
+    after = residual(stream, jnp.zeros_like, dict.fromkeys(residual.norms, layer_norm), params, Depth(0, 2, 0, 2))
     for left, right in zip(jax.tree.leaves(after), jax.tree.leaves(stream), strict=True):
         close(left, right, f"{residual} changes the stream on its own")
 
 
 def fades(subject: Subject) -> None:
     """Where a scheme says so (`fades`), a key weighs less the further away it is."""
-    position, heads = subject.config.position, subject.config.num_heads
-    applies(position.fades)
+    position, heads = subject.config.position, subject.config.num_maps
+    if position is None or not position.fades:
+        raise DoesNotApply
     specs = position.parameters(subject.config.d_model, heads, LENGTH)
     params = {name: spec.initial_value(jax.random.key(0)) for name, spec in specs.items()}
-    bias = position.bias(jnp.zeros((1, LENGTH, heads, subject.config.head_size)), True, params)
+    bias = position.bias(jnp.zeros((1, LENGTH, heads, 8)), True, params)
     assert bias is not None, f"{position} fades and has no bias"
     places = Tokens.at(np.arange(LENGTH))
     last = np.asarray(bias(places, places))[0, :, -1]
@@ -332,8 +367,8 @@ def counted(subject: Subject) -> None:
     config = subject.config
     tree = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(subject.initial))
     assert parameter_count(config) == tree, f"{parameter_count(config)} parameters are counted, there are {tree}"
-    layers = [config.layer_config(layer) for layer in range(config.pattern.period)]
-    if not config.attention.forms_weights or any(layer.feed_forward.num_experts for layer in layers):
+    attentions = [kind.attention for kind in config.kinds if kind.attention is not None]
+    if not all(one.forms_weights for one in attentions) or _routed(subject):
         return  # the text of a loop does not say how often it is repeated
     unrolled = subject.changed(layers=Unrolled())
     program = jax.jit(unrolled.apply).lower(subject.initial, *config.example_inputs()).as_text()

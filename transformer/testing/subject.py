@@ -13,11 +13,14 @@ from jax import lax
 from transformer.core import modules as pure
 from transformer.core.modules import Params
 from transformer.core.parameters import Normal, Parameter
+from transformer.embeddings.embedding import Embedding, Head
+from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.functional.cache import chosen_beams, with_beams
-from transformer.models.architectures import EncoderDecoderConfig
+from transformer.mixers.attention.attention import Attention
 from transformer.models.build import abstract_model, pure_model
 from transformer.models.config import ModelConfig
-from transformer.models.layers import Scanned
+from transformer.models.encoder_decoder import EncoderDecoderConfig
+from transformer.models.stack import Scanned
 from transformer.testing.evaluation import Evaluated
 
 LENGTH, NOW, ROOM, VOCAB = 8, 4, 12, 19
@@ -27,12 +30,11 @@ SMALL: dict[str, Any] = {
     "max_length": ROOM,
     "num_layers": 2,
     "d_model": 32,
-    "num_heads": 4,
-    "num_kv_heads": 2,
-    "d_ff": 24,
+    "mixer": Attention(num_heads=4, num_kv_heads=2),
+    "feed_forward": FeedForward(d_ff=24),
     "initializer": Normal(0.2),
-    "embedding_initializer": Normal(0.5),
-    "tie_embeddings": False,
+    "embedding": Embedding(initializer=Normal(0.5)),
+    "head": Head(tied=False),
     "layers": Scanned(),
 }
 """Sizes in which no two axes are equal except those that have to be; one layer is traced for all."""
@@ -47,11 +49,16 @@ if jax.__version_info__ < (0, 11):
 
 
 def small(kind: type[ModelConfig] = ModelConfig, **choices: Any) -> ModelConfig:
-    """A config with the sizes of the tests."""
+    """A config with the sizes of the tests, and choices by dotted path."""
     more: dict[str, Any] = {}
     if kind is EncoderDecoderConfig:
         more = {"source_vocab_size": VOCAB, "max_source_length": LENGTH}
-    return kind(**SMALL | more | choices)
+    return _small(kind, **more).replace(choices)
+
+
+@functools.cache
+def _small(kind: type[ModelConfig], **more: Any) -> ModelConfig:
+    return kind(**SMALL | more)
 
 
 def tokens_of(batch_size: int, length: int = LENGTH, seed: int = 0) -> np.ndarray:
@@ -68,7 +75,9 @@ class Subject:
         _, self.apply = pure_model(config)
         self.initial = initial_values(config) if initial is None else initial
         self.params = shaken(self.initial)
-        if not config.last_norm.bounds:  # what no norm bounds would outgrow float32, or saturate every softmax
+        if (
+            config.last_norm is None or not config.last_norm.bounds
+        ):  # what no norm bounds would outgrow float32, or saturate every softmax
             self.params = jax.tree.map(lambda p: (0.5 * p).astype(p.dtype), self.params)
 
     def changed(self, **choices: Any) -> "Subject":
@@ -169,10 +178,10 @@ class Subject:
 
         def run(params, tokens_BL):
             def follow(earlier, segment_BL):
-                logits_BLV, earlier = self.apply(params, segment_BL, earlier, method="follow")
+                logits_BLV, earlier = self.apply(params, segment_BL, earlier, method="read_segment")
                 return earlier, logits_BLV
 
-            earlier = self.apply(params, len(tokens_BL), method="beginning")
+            earlier = self.apply(params, len(tokens_BL), method="empty_memory")
             segments_XBL = jnp.stack(jnp.split(tokens_BL, LENGTH // NOW, axis=1))
             return jnp.concatenate(lax.scan(follow, earlier, segments_XBL)[1], 1)
 

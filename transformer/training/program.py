@@ -18,9 +18,9 @@ from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from transformer.core import modules as pure
-from transformer.core.devices import DATA, REPLICA
+from transformer.core.arrays import DATA, REPLICA
 from transformer.core.modules import Apply, Params, at
-from transformer.functional.segment_memory import Earlier
+from transformer.functional.segment_memory import SegmentMemory
 from transformer.models.build import build
 from transformer.objectives.objective import Batch, Sums
 from transformer.runs.config import Replica, RunConfig
@@ -142,9 +142,9 @@ def _initial_state(
     return create_train_state(params, optimizer, numbers, at(key, "training"), averaged=averaged, earlier=earlier)
 
 
-def _beginning(config: RunConfig, apply: Apply, params: Params, batch_size: int) -> Earlier | None:
+def _beginning(config: RunConfig, apply: Apply, params: Params, batch_size: int) -> SegmentMemory | None:
     """The empty memory before the first batch; None for a model without memory."""
-    return None if config.model.memory_length is None else apply(params, batch_size, method="beginning")
+    return None if config.model.memory_length is None else apply(params, batch_size, method="empty_memory")
 
 
 def _evaluate(config: RunConfig, apply: Apply, params: Params, batches: Batch) -> Sums:

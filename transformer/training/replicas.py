@@ -12,7 +12,7 @@ import jax
 from jax import lax
 from jax.sharding import Mesh, PartitionSpec, use_abstract_mesh
 
-from transformer.core.devices import REPLICA
+from transformer.core.arrays import REPLICA
 from transformer.training.step import Step
 
 

@@ -21,7 +21,7 @@ from typing import Any
 import jax
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
-from transformer.core.devices import DATA, MODEL, REPLICA
+from transformer.core.arrays import DATA, MODEL, REPLICA
 from transformer.core.modules import Params
 from transformer.core.values import ConfigError, nearest
 from transformer.models.config import ModelConfig
@@ -32,9 +32,9 @@ Axes = tuple[str | tuple[str, ...] | None, ...]
 Table = tuple[Shard, ...]
 
 ROLES: dict[str, tuple[str, ...]] = {
-    "columns": ("*attention.query.kernel", "*attention.gate.kernel", "*feed_forward*.branches.*.kernel"),
+    "columns": ("*attention.query.kernel", "*feed_forward*.branches.*.kernel"),
     "columns_bias": ("*attention.query.bias", "*feed_forward*.branches.*.bias"),
-    "kv": ("*attention.key.kernel", "*attention.value.kernel", "*attention.value_gate.kernel"),
+    "kv": ("*attention.key.kernel", "*attention.value.kernel"),
     "kv_bias": ("*attention.key.bias", "*attention.value.bias"),
     "rows": ("*attention.out.kernel", "*feed_forward*.out.kernel"),
     "vocabulary": ("*embedding.table", "output.table"),
@@ -45,15 +45,10 @@ ROLES: dict[str, tuple[str, ...]] = {
         "*norms.*.params.*",
         "*residual.params.*",
         "*residual_params.*",
-        "*resolution_params.*",
+        "*downsampling_params.*",
         "*position.*",
-        "*attention.head_params.*",
-        "*attention.scale.*",
-        "*attention.weighting.*",
-        "*attention.reach.*",
-        "*attention.carry.*",
-        "*attention.convolution.*",
-        "*attention.head_scale.*",
+        "*attention.params.*",
+        "*attention.parts.*",
         "*attention.out.bias",
         "*feed_forward*.out.bias",
         "*feed_forward*.router.kernel",
@@ -158,14 +153,17 @@ def parameter_axes(config: MeshConfig, model: ModelConfig, params: Params, mesh:
       ConfigError: a parameter matches no rule, a rule matches no parameter, or an axis cannot be divided.
     """
     sizes = dict(mesh.shape)
-    if model.num_heads % sizes[MODEL]:
-        raise ConfigError(f"mesh.model: {model.num_heads} heads cannot be divided by {sizes[MODEL]}")
+    heads = [kind.attention.sizes(kind) for kind in model.kinds if kind.attention is not None]
+    for one in heads:
+        if one.num_heads % sizes[MODEL]:
+            raise ConfigError(f"mesh.model: {one.num_heads} heads cannot be divided by {sizes[MODEL]}")
     leaves, tree = jax.tree.flatten_with_path(params)
     paths = [_dotted(path) for path, _ in leaves]
     for rule in config.rules:
         if not any(fnmatchcase(path, rule.pattern) for path in paths):
             raise ConfigError(f"mesh.rules: no parameter fits {rule.pattern!r}{nearest(rule.pattern, paths)}")
-    few = set(ROLES["kv"] + ROLES["kv_bias"]) if model.head_sizes.num_kv_heads % sizes[MODEL] else set()
+    whole = any(one.num_kv_heads % sizes[MODEL] for one in heads)
+    few = set(ROLES["kv"] + ROLES["kv_bias"]) if whole else set()
 
     def axes_of(path: str, shape: Sequence[int]) -> Axes:
         own = next((rule for rule in config.rules if fnmatchcase(path, rule.pattern)), None)

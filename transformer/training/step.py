@@ -9,7 +9,7 @@ import optax
 from jax import lax
 
 from transformer.core.modules import Apply, Params
-from transformer.functional.segment_memory import Earlier
+from transformer.functional.segment_memory import SegmentMemory
 from transformer.objectives.objective import Batch, Objective
 from transformer.training.optimizer import Numbers
 
@@ -31,7 +31,7 @@ class TrainState(NamedTuple):
     """Number of consecutive skipped updates, int32."""
     average: Params | None = None
     """Mean of the parameters after the last steps, if requested; until averaging starts, the parameters."""
-    earlier: Earlier | None = None
+    earlier: SegmentMemory | None = None
     """Transformer-XL memory carried from the previous batch; None for other models."""
 
     @property
@@ -53,7 +53,7 @@ class Total(NamedTuple):
     weight: jax.Array
 
 
-Gradient = tuple[tuple[Total, Params], Earlier | None]
+Gradient = tuple[tuple[Total, Params], SegmentMemory | None]
 """((sums, gradient) of a batch, memory for the next one)."""
 Metrics = dict[str, jax.Array]
 Step = Callable[[TrainState, Batch], tuple[TrainState, Metrics]]
@@ -66,7 +66,7 @@ def create_train_state(
     key: jax.Array,
     *,
     averaged: bool = False,
-    earlier: Earlier | None = None,
+    earlier: SegmentMemory | None = None,
 ) -> TrainState:
     """The state before the first step.
 
@@ -153,7 +153,7 @@ def make_train_step(
 def make_gradient(apply: Apply, objective: Objective, accumulation: int) -> Callable[..., Gradient]:
     """Maps `(params, batch, earlier, key)` to a `Gradient`, over `accumulation` pieces of the batch in turn."""
 
-    def whole(params: Params, batch: Batch, earlier: Earlier | None, key: jax.Array) -> Gradient:
+    def whole(params: Params, batch: Batch, earlier: SegmentMemory | None, key: jax.Array) -> Gradient:
         def total(params):
             sums, after = objective.following(apply, params, batch, key, earlier)
             loss = sums.loss.sum()
@@ -162,7 +162,7 @@ def make_gradient(apply: Apply, objective: Objective, accumulation: int) -> Call
         grads, (sums, after) = jax.grad(total, has_aux=True)(params)
         return (sums, grads), after
 
-    def in_pieces(params: Params, batch: Batch, earlier: Earlier | None, key: jax.Array) -> Gradient:
+    def in_pieces(params: Params, batch: Batch, earlier: SegmentMemory | None, key: jax.Array) -> Gradient:
         # A piece is every n-th sequence, so that each device that shares the batch has a part of every piece.
         rows = (batch, earlier)
         pieces = jax.tree.map(lambda a: jnp.moveaxis(a.reshape(-1, accumulation, *a.shape[1:]), 1, 0), rows)

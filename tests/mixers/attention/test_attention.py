@@ -7,44 +7,50 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from transformer.core.dropout import dropout
+from transformer.core.arrays import dropout
 from transformer.core.modules import split
 from transformer.core.parameters import Normal
 from transformer.core.values import ConfigError
 from transformer.functional.convolution import convolve, convolve_slots
 from transformer.functional.masks import Causal, Full, Padding, Segment, Tokens
-from transformer.mixers.attention.backends import Chunked, Exact
+from transformer.mixers.attention.attention import Attention
+from transformer.mixers.attention.backends import Chunked
+from transformer.mixers.attention.base import ScoreMod
+from transformer.mixers.attention.cross_attention import CrossAttention
+from transformer.mixers.attention.gates import HeadScale, ValueGate
+from transformer.mixers.attention.head_norms import QKNorm, ValueNorm
 from transformer.mixers.attention.heads import DifferentialHeads, LatentHeads
-from transformer.mixers.attention.normalizers import LogLength, PlainScore, Score
 from transformer.mixers.attention.projections import ConstantScale
-from transformer.mixers.attention.sharing import NoCarry, ScoreResidual, SharedKeyValues, ValueEmbeddings, ValueResidual
+from transformer.mixers.attention.score_mods import LogLength
+from transformer.mixers.attention.sharing import ScoreResidual, SharedKeyValues, ValueEmbeddings, ValueResidual
+from transformer.mixers.attention.short_convolution import ShortConvolution
 from transformer.mixers.attention.sparsity import Linformer, SlidingWindow
 from transformer.mixers.attention.synthesizers import DenseSynthesizer, RandomSynthesizer
-from transformer.models.architectures import EncoderDecoderConfig
-from transformer.models.attention import CrossAttention
+from transformer.mixers.fourier import fourier_mix
+from transformer.mixers.mixer import Context, Shared, Source
 from transformer.models.config import ModelConfig
-from transformer.models.context import Carried, Context, Source
-from transformer.models.fourier import fourier_mix
+from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.models.language_model import LanguageModel
-from transformer.models.pattern import Pattern
-from transformer.models.self_attention import Attention
+from transformer.models.pattern import Alternate
 from transformer.norms.norm import RMSNorm, rms_norm
 from transformer.positions.contextual import Contextual, Forgetting
-from transformer.positions.position import NoPosition
 from transformer.positions.relative import FIRE, KERPLE, ALiBi, RelativeKeys, T5Bias, TransformerXL
 from transformer.positions.rotary import RoPE
 
 LENGTH, D = 6, 8
-SIZES = {"vocab_size": 11, "max_length": LENGTH, "d_model": D, "num_heads": 2, "num_layers": 2}
+SIZES = {"vocab_size": 11, "max_length": LENGTH, "d_model": D, "num_layers": 2}
+HEADS = Attention(num_heads=2)
 X = jnp.asarray(np.random.default_rng(0).normal(size=(2, LENGTH, D)), jnp.float32)
 
 
-def config(**choices):
-    return ModelConfig(**SIZES | {"position": NoPosition(), "initializer": Normal(0.5)} | choices)
+def config(mixer=HEADS, **choices):
+    return ModelConfig(**SIZES | {"position": None, "initializer": Normal(0.5)} | choices, mixer=mixer)
 
 
-def attention(**choices):
-    return Attention(config(**choices), key=jax.random.key(0))
+def attention(position=None, causal=True, **choices):
+    """A layer of attention with these choices."""
+    mixer = Attention(num_heads=2, **choices)
+    return mixer.build(config(mixer, position=position, causal=causal), key=jax.random.key(0))
 
 
 def run(module, x=X, mask=None, **more):
@@ -66,7 +72,7 @@ def mixed(scores_BHLS, v_BSHK, allowed=None):
 def test_latent_heads_are_heads_whose_keys_and_values_come_of_one_vector():
     """The products moved into queries and outputs change nothing; a rotary key is shared by all heads."""
     module = attention(heads=LatentHeads(rank=3, rotary=4), position=RoPE())
-    position, params = RoPE(), module.head_params()
+    position, params = RoPE(), module.params["heads"]()
     q = module.query(X).reshape(2, LENGTH, 2, 8)
     k, places = module.key(X), jnp.arange(LENGTH)[None]
     latent = rms_norm(k[..., 4:], scale_D=params["norm"])
@@ -80,7 +86,7 @@ def test_latent_heads_are_heads_whose_keys_and_values_come_of_one_vector():
 
 def test_the_latent_vector_is_all_that_is_kept():
     """The cache has one head of rank + rotary features and values of rank, whatever the number of heads."""
-    model = LanguageModel(config(heads=LatentHeads(rank=3, rotary=4)), key=jax.random.key(0))
+    model = LanguageModel(config(Attention(num_heads=2, heads=LatentHeads(rank=3, rotary=4))), key=jax.random.key(0))
     layer = model.start(2, LENGTH).layers[0]
     assert layer is not None
     assert (layer.keys_XKS.shape, layer.values_XSK.shape) == ((2, 7, LENGTH), (2, LENGTH, 3))
@@ -90,8 +96,8 @@ def test_the_latent_vector_is_all_that_is_kept():
 @pytest.mark.parametrize("position", [T5Bias(), T5Bias(shared=False), KERPLE(), FIRE(), ALiBi()], ids=str)
 def test_each_map_of_differential_heads_has_its_own_bias(position, num_kv_heads):
     """A bias of a number for each of two maps a head, all of them trained; and later tokens have no say."""
-    shape = {"heads": DifferentialHeads(), "num_kv_heads": num_kv_heads, "num_layers": 1}
-    params, apply = split(LanguageModel(config(position=position, **shape), key=jax.random.key(0)))
+    mixer = Attention(num_heads=2, heads=DifferentialHeads(), num_kv_heads=num_kv_heads)
+    params, apply = split(LanguageModel(config(mixer, position=position, num_layers=1), key=jax.random.key(0)))
     tokens = jnp.asarray([[3, 1, 4, 1, 5, 9]])
     gradients = jax.grad(lambda params: (apply(params, tokens) ** 2).sum())(params)
     own = [g for path, g in jax.tree.leaves_with_path(gradients) if "'position'" in jax.tree_util.keystr(path)]
@@ -107,7 +113,7 @@ def test_dense_synthesizer(dot_product):
     module = attention(heads=DenseSynthesizer(length=LENGTH, dot_product=dot_product))
     projected = module.query(X)
     hidden = jax.nn.relu(projected[..., :D].reshape(2, LENGTH, 2, 4))
-    scores = jnp.einsum("blhk,hkn->bhln", hidden, module.head_params()["scores"])
+    scores = jnp.einsum("blhk,hkn->bhln", hidden, module.params["heads"]()["scores"])
     if dot_product:
         scores += jnp.einsum("blhk,bshk->bhls", heads(projected[..., D:]), heads(module.key(X))) / 2
     np.testing.assert_allclose(run(module)[0], module.out(mixed(scores, heads(module.value(X)))), rtol=1e-4, atol=1e-5)
@@ -116,7 +122,7 @@ def test_dense_synthesizer(dot_product):
 def test_a_dense_synthesizer_in_rows_and_columns():
     """The score of position p is the product of an entry for its row and one for its column."""
     module = attention(heads=DenseSynthesizer(length=LENGTH, columns=2))
-    hidden, params = jax.nn.relu(heads(module.query(X))), module.head_params()
+    hidden, params = jax.nn.relu(heads(module.query(X))), module.params["heads"]()
     rows, columns = (np.asarray(jnp.einsum("blhk,hkn->bhln", hidden, params[n])) for n in ("rows", "columns"))
     scores = np.stack([rows[..., p // 2] * columns[..., p % 2] for p in range(LENGTH)], -1)
     np.testing.assert_allclose(run(module)[0], module.out(mixed(scores, heads(module.value(X)))), rtol=1e-4, atol=1e-5)
@@ -126,10 +132,10 @@ def test_a_dense_synthesizer_in_rows_and_columns():
 def test_weighted_synthesizers(kind):
     """α · synthetic scores + (1 - α) · those of queries and keys; α is trained and begins at one half."""
     module = attention(heads=kind(length=LENGTH, dot_product=True, weighted=True))
-    assert module.head_params()["share"] == 0
+    assert module.params["heads"]()["share"] == 0
     ends = {}
     for name, share in {"synthetic": 40.0, "products": -40.0, "both": 1.0}.items():
-        module.head_params.share[...] = jnp.float32(share)
+        module.params["heads"].share[...] = jnp.float32(share)
         q, k, _ = module.project(X, "query", "key", "value")
         places = jnp.arange(LENGTH)[None]
         keys, _ = module.keys_values(k, module.value(X), places)
@@ -146,7 +152,7 @@ def test_weighted_synthesizers(kind):
 def test_random_synthesizer(rank):
     """Scores are a trained matrix, or the product of two, and no token has a say."""
     module = attention(heads=RandomSynthesizer(length=LENGTH, rank=rank))
-    params = module.head_params()
+    params = module.params["heads"]()
     scores = params["queries"] if rank is None else jnp.einsum("hlr,hsr->hls", params["queries"], params["keys"])
     scores = jnp.broadcast_to(scores, (2, *scores.shape))
     np.testing.assert_allclose(run(module)[0], module.out(mixed(scores, heads(module.value(X)))), rtol=1e-4, atol=1e-5)
@@ -155,11 +161,11 @@ def test_random_synthesizer(rank):
 
 def test_linformer_of_full_rank_is_attention():
     """With identities for its mixtures it attends to the tokens; padding is in no mixture."""
-    module, plain = attention(reach=Linformer(rank=LENGTH, length=LENGTH), causal=False), attention(causal=False)
+    module, plain = attention(sparsity=Linformer(rank=LENGTH, length=LENGTH), causal=False), attention(causal=False)
     for name in ("keys", "values"):
-        getattr(module.reach, name)[...] = jnp.eye(LENGTH)
+        getattr(module.params["sparsity"], name)[...] = jnp.eye(LENGTH)
     np.testing.assert_allclose(run(module, mask=Full())[0], run(plain, mask=Full())[0], rtol=1e-5, atol=1e-6)
-    module = attention(reach=Linformer(rank=2, length=LENGTH), causal=False)
+    module = attention(sparsity=Linformer(rank=2, length=LENGTH), causal=False)
     valid = jnp.arange(LENGTH)[None] < 4
     tokens = Tokens.at(jnp.arange(LENGTH), valid=valid)
     changed = X.at[:, 4:].add(1.0)
@@ -169,39 +175,39 @@ def test_linformer_of_full_rank_is_attention():
 
 def test_scores_of_the_layer_before_are_added():
     """softmax(q·k/√K + scores before), and the sum is handed on."""
-    module = attention(carry=ScoreResidual())
+    module = attention(sharing=ScoreResidual())
     before = jnp.asarray(np.random.default_rng(1).normal(size=(2, 2, LENGTH, LENGTH)), jnp.float32)
-    out, kept = run(module, carried=Carried(scores=before), first=False)
+    out, outcome = run(module, shared=Shared(scores=before), first=False)
     scores = jnp.einsum("blhk,bshk->bhls", heads(module.query(X)), heads(module.key(X))) / 2 + before
     np.testing.assert_allclose(out, module.out(mixed(scores, heads(module.value(X)))), rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(kept.carried.scores, scores, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(outcome.shared.scores, scores, rtol=1e-5, atol=1e-5)
 
 
 def test_values_of_the_first_layer_are_mixed_in():
     """½ V + ½ V₁; in the first layer V₁ is its own; V₁ is handed on."""
-    module = attention(carry=ValueResidual())
+    module = attention(sharing=ValueResidual())
     first = jnp.ones((2, LENGTH, 2, 4))
     plain = attention()
-    np.testing.assert_allclose(run(module, carried=Carried())[0], run(plain)[0], rtol=1e-5, atol=1e-6)
-    out, kept = run(module, carried=Carried(values=first), first=False)
+    np.testing.assert_allclose(run(module, shared=Shared())[0], run(plain)[0], rtol=1e-5, atol=1e-6)
+    out, outcome = run(module, shared=Shared(values=first), first=False)
     q, k, v = (heads(layer(X)) for layer in (module.query, module.key, module.value))
     scores = jnp.einsum("blhk,bshk->bhls", q, k) / 2
     np.testing.assert_allclose(out, module.out(mixed(scores, 0.5 * v + 0.5)), rtol=1e-4, atol=1e-5)
-    np.testing.assert_array_equal(kept.carried.values, first)
+    np.testing.assert_array_equal(outcome.shared.values, first)
 
 
 def test_values_of_a_table_of_tokens_are_mixed_in():
     """½ V + ½ E[token] in every layer, whatever the layers before it; a vector without a token is refused."""
     table = jnp.asarray(np.random.default_rng(1).normal(size=(2, LENGTH, 2, 4)), jnp.float32)
-    module = attention(carry=ValueEmbeddings())
-    out, kept = run(module, carried=Carried(token_values=table, values=jnp.ones((2, LENGTH, 2, 4))), first=False)
+    module = attention(sharing=ValueEmbeddings())
+    out, outcome = run(module, shared=Shared(token_values=table, values=jnp.ones((2, LENGTH, 2, 4))), first=False)
     q, k, v = (heads(layer(X)) for layer in (module.query, module.key, module.value))
     scores = jnp.einsum("blhk,bshk->bhls", q, k) / 2
     np.testing.assert_allclose(out, module.out(mixed(scores, 0.5 * v + 0.5 * table)), rtol=1e-4, atol=1e-5)
-    np.testing.assert_array_equal(kept.carried.token_values, table)
+    np.testing.assert_array_equal(outcome.shared.token_values, table)
     with pytest.raises(ConfigError, match="value_embeddings has no tokens here"):
         run(module)
-    model = LanguageModel(config(carry=ValueEmbeddings()), key=jax.random.key(0))
+    model = LanguageModel(config(Attention(num_heads=2, sharing=ValueEmbeddings())), key=jax.random.key(0))
     rows = model.value_embedding(jnp.array([[3, 3, 5]]))
     np.testing.assert_array_equal(rows[0, 0], model.value_embedding.table[3].reshape(2, 4))
     np.testing.assert_array_equal(rows[0, 0], rows[0, 1])
@@ -241,7 +247,7 @@ def test_contextual_positions():
 
 def test_distances_have_values():
     """Σ weight · (v + a), with a vector of the clipped distance (Shaw et al. 2018, equation 3), under dropout too."""
-    module = attention(position=RelativeKeys(limit=2, values=True), attention_dropout=0.4)
+    module = attention(position=RelativeKeys(limit=2, values=True), dropout=0.4)
     keys, values = (np.asarray(module.position()[name]) for name in ("table", "values"))
     places = np.clip(np.arange(LENGTH) - np.arange(LENGTH)[:, None], -2, 2) + 2
     q, k, v = (heads(layer(X)) for layer in (module.query, module.key, module.value))
@@ -257,7 +263,7 @@ def test_distances_have_values():
 
 
 @dataclass(frozen=True)
-class Nearness(Score):
+class Nearness(ScoreMod):
     """s - ½ |i - j| in the first head, s in others."""
 
     positional = True
@@ -267,15 +273,16 @@ class Nearness(Score):
         return scores - jnp.where(jnp.arange(2) == 0, 0.5, 0.0)[:, None, None] * distance_BLS[:, None]
 
 
-@pytest.mark.parametrize("implementation", [Exact(), Chunked(block=2)], ids=str)
-def test_a_score_may_depend_on_head_and_positions(implementation):
+@pytest.mark.parametrize("backend", [None, Chunked(block=2)], ids=str)
+def test_a_score_may_depend_on_head_and_positions(backend):
     """A function of scores, heads, queries and keys, exact and in blocks; cross-attention has none of positions."""
-    module = attention(score=Nearness(), attention=implementation)
+    module = attention(score_mod=Nearness(), backend=backend)
     distance = np.abs(np.arange(LENGTH)[:, None] - np.arange(LENGTH))
     scores = jnp.einsum("blhk,bshk->bhls", heads(module.query(X)), heads(module.key(X))) / 2
     scores -= np.array([0.5, 0])[:, None, None] * distance
     np.testing.assert_allclose(run(module)[0], module.out(mixed(scores, heads(module.value(X)))), rtol=1e-4, atol=1e-5)
-    crossing, plain = (CrossAttention(config(score=s), key=jax.random.key(0)) for s in (Nearness(), PlainScore()))
+    mixers = [Attention(num_heads=2, score_mod=score_mod) for score_mod in (Nearness(), None)]
+    crossing, plain = (CrossAttention(mixer, config(mixer), key=jax.random.key(0)) for mixer in mixers)
     tokens = Tokens.at(jnp.arange(LENGTH))
     context = Context(tokens, source=Source(tokens, X))
     np.testing.assert_array_equal(crossing(X, context=context)[0], plain(X, context=context)[0])
@@ -283,7 +290,7 @@ def test_a_score_may_depend_on_head_and_positions(implementation):
 
 def test_scores_grow_with_the_logarithm_of_the_length():
     """Up to the length of training nothing changes; the n-th token has log n / log trained times its scores."""
-    module, plain = attention(score=LogLength(trained=4)), attention()
+    module, plain = attention(score_mod=LogLength(trained=4)), attention()
     np.testing.assert_allclose(run(module)[0][:, :4], run(plain)[0][:, :4], rtol=1e-5, atol=1e-6)
     scores = jnp.einsum("blhk,bshk->bhls", heads(module.query(X)), heads(module.key(X))) / 2
     scores *= np.maximum(np.log(np.arange(1, LENGTH + 1)) / np.log(4), 1)[:, None]
@@ -292,8 +299,8 @@ def test_scores_grow_with_the_logarithm_of_the_length():
 
 def test_gated_and_normalized_values():
     """norm(xV ⊙ σ(xG)) is what the weights mix (Qiu et al. 2025, G2; Zhuo et al. 2025)."""
-    module = attention(value_gate=True, value_norm=RMSNorm())
-    gate = jax.nn.sigmoid(module.value_gate(X))
+    module = attention(parts=(ValueGate(), ValueNorm(RMSNorm())))
+    gate = jax.nn.sigmoid(X @ module.parts["value_gate"].kernel[...])
     v = rms_norm(heads(module.value(X) * gate), scale_D=jnp.ones(4))
     scores = jnp.einsum("blhk,bshk->bhls", heads(module.query(X)), heads(module.key(X))) / 2
     np.testing.assert_allclose(run(module)[0], module.out(mixed(scores, v)), rtol=1e-4, atol=1e-5)
@@ -301,7 +308,7 @@ def test_gated_and_normalized_values():
 
 def test_sinks_are_seen_from_everywhere():
     """A window of two and the first token."""
-    module = attention(reach=SlidingWindow(2, sinks=1))
+    module = attention(sparsity=SlidingWindow(2, sinks=1))
     distance = np.arange(LENGTH)[:, None] - np.arange(LENGTH)
     allowed = (distance >= 0) & ((distance < 2) | (np.arange(LENGTH) == 0))
     scores = jnp.einsum("blhk,bshk->bhls", heads(module.query(X)), heads(module.key(X))) / 2
@@ -334,13 +341,13 @@ def test_a_synthesizer_without_scores_of_its_own_is_attention(position):
     """Beside scores of 0 the product of queries and keys has its factor, and so have distances."""
     heads = RandomSynthesizer(length=LENGTH, dot_product=True)
     plain, module = (enlarged(attention(position=position, **own)) for own in ({}, {"heads": heads}))
-    module.head_params.queries[...] = jnp.zeros_like(module.head_params.queries[...])
+    module.params["heads"].queries[...] = jnp.zeros_like(module.params["heads"].queries[...])
     np.testing.assert_allclose(run(module)[0], run(plain)[0], rtol=1e-4, atol=1e-5)
 
 
 def test_shared_keys_and_values_have_no_cache():
     """A layer that reads those before it has neither projections nor slots."""
-    shared = config(pattern=Pattern(carry=(NoCarry(), SharedKeyValues())))
+    shared = config(pattern=(Alternate("mixer.sharing", (None, SharedKeyValues())),))
     params, apply = split(LanguageModel(shared, key=jax.random.key(0)))
     own, other = (params["blocks"]["kinds"][str(i)]["attention"] for i in (0, 1))
     assert set(own) - set(other) == {"key", "value"}
@@ -348,19 +355,19 @@ def test_shared_keys_and_values_have_no_cache():
 
 
 REFUSED = {
-    "model.carry: the first layer": {"carry": SharedKeyValues()},
-    "model.heads: rope": {"heads": RandomSynthesizer(), "position": RoPE()},
-    "model.heads: dense_synthesizer": {"heads": DenseSynthesizer(length=5)},
-    "model.qk_norm: queries and keys of latent": {"heads": LatentHeads(), "qk_norm": RMSNorm()},
-    "model.num_kv_heads: in latent": {"heads": LatentHeads(), "num_kv_heads": 1},
+    "mixer.sharing: the first layer": {"mixer.sharing": SharedKeyValues()},
+    "mixer.heads: rope": {"mixer.heads": RandomSynthesizer(), "position": RoPE()},
+    "mixer.heads: dense_synthesizer": {"mixer.heads": DenseSynthesizer(length=5)},
+    "mixer.parts: queries and keys of latent": {"mixer.heads": LatentHeads(), "mixer.parts": (QKNorm(),)},
+    "mixer.num_kv_heads: in latent": {"mixer.heads": LatentHeads(), "mixer.num_kv_heads": 1},
     "model.position: contextual": {"position": Contextual(), "causal": False},
-    "model.reach: linformer": {"reach": Linformer()},
-    "model.reach: forgetting sums": {"position": Forgetting(), "reach": SlidingWindow(3, sinks=1)},
-    "model.position: chunked": {"position": RelativeKeys(values=True), "attention": Chunked()},
-    "model.memory_length: the tokens": {"carry": ValueEmbeddings(), "memory_length": 3},
-    "model.logit_score: log_length": {"logit_score": LogLength()},
-    "model.value_gate: latent": {"heads": LatentHeads(), "value_gate": True},
-    "model.reach: the mixtures": {"reach": Linformer(), "causal": False, "position": ALiBi()},
+    "mixer.sparsity: linformer": {"mixer.sparsity": Linformer()},
+    "mixer.sparsity: forgetting sums": {"position": Forgetting(), "mixer.sparsity": SlidingWindow(3, sinks=1)},
+    "model.position: chunked": {"position": RelativeKeys(values=True), "mixer.backend": Chunked()},
+    "model.memory_length: the tokens": {"mixer.sharing": ValueEmbeddings(), "memory_length": 3},
+    "head.score_mod: log_length": {"head.score_mod": LogLength()},
+    "mixer.parts: latent has no projection": {"mixer.heads": LatentHeads(), "mixer.parts": (ValueGate(),)},
+    "mixer.sparsity: the mixtures": {"mixer.sparsity": Linformer(), "causal": False, "position": ALiBi()},
 }
 
 
@@ -368,14 +375,14 @@ REFUSED = {
 def test_what_cannot_be(message):
     """One line before anything is built."""
     with pytest.raises(ConfigError, match=f"^{message.replace('(', '.')}"):
-        config(**REFUSED[message])
+        config().replace(REFUSED[message])
 
 
 def test_a_source_longer_than_the_scores():
     """The encoder of an encoder-decoder has its own length to fit."""
     sizes = {"source_vocab_size": 11, "max_source_length": 9}
     with pytest.raises(ConfigError, match="9 tokens"):
-        EncoderDecoderConfig(**SIZES | sizes, heads=DenseSynthesizer(length=8))
+        EncoderDecoderConfig(**SIZES | sizes, mixer=Attention(num_heads=2, heads=DenseSynthesizer(length=8)))
 
 
 def test_fourier_is_the_transform_of_each_document():
@@ -413,13 +420,15 @@ def test_a_convolution_of_each_document():
 
 def test_a_convolution_begins_as_none():
     """The kernel is 1 at the token itself and 0 before it."""
-    np.testing.assert_allclose(run(attention(convolution=3))[0], run(attention())[0], rtol=1e-5, atol=1e-6)
+    convolved = attention(parts=(ShortConvolution(3),))
+    np.testing.assert_allclose(run(convolved)[0], run(attention())[0], rtol=1e-5, atol=1e-6)
 
 
 def test_a_factor_for_each_head():
     """Doubling one head's factor adds that head's part of the output once more."""
-    module, without = attention(head_scale=True), attention(head_scale=True)
-    module.head_scale.factors[...], without.head_scale.factors[...] = jnp.array([2.0, 1.0]), jnp.array([0.0, 1.0])
+    module, without = (attention(parts=(HeadScale(),)) for _ in range(2))
+    for one, factor in ((module, 2.0), (without, 0.0)):
+        one.parts["head_scale"].factors[...] = jnp.array([factor, 1.0])
     both = run(attention())[0]
     assert np.abs(both - run(without)[0]).max() > 0.1
     np.testing.assert_allclose(run(module)[0] - both, both - run(without)[0], rtol=1e-4, atol=1e-5)

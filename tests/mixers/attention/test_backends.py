@@ -11,14 +11,16 @@ import pytest
 from transformer.activations.activation import ReLU
 from transformer.core.modules import split
 from transformer.core.parameters import Normal
+from transformer.embeddings.embedding import Embedding
+from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.functional.masks import Causal, Tokens
 from transformer.functional.normalizers import Normalized
+from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.backends import Recurrent
 from transformer.models.config import ModelConfig
 from transformer.models.language_model import LanguageModel
-from transformer.models.layers import Scanned, Unrolled
+from transformer.models.stack import Scanned, Unrolled
 from transformer.norms.norm import RMSNorm
-from transformer.positions.position import NoPosition
 
 TOKENS = jnp.asarray(np.arange(16).reshape(2, 8) % 7, jnp.int32)
 LAYERS = [how(remat=remat) for how in (Unrolled, Scanned) for remat in ("none", "dots", "full")]
@@ -27,9 +29,9 @@ LAYERS = [how(remat=remat) for how in (Unrolled, Scanned) for remat in ("none", 
 @functools.cache
 def gradient(layers, num_layers):
     """The parameters, and the logits' square with its gradients as a function of them; dropout is on."""
-    sizes = {"vocab_size": 7, "max_length": 8, "num_layers": num_layers, "d_model": 16, "num_heads": 2}
-    choices = {"norm": RMSNorm(), "activation": ReLU(), "position": NoPosition(), "dropout": 0.25}
-    laws = {"initializer": Normal(0.3), "embedding_initializer": Normal(0.3)}
+    sizes = {"vocab_size": 7, "max_length": 8, "num_layers": num_layers, "d_model": 16, "mixer": Attention(num_heads=2)}
+    choices = {"norm": RMSNorm(), "feed_forward": FeedForward(activation=ReLU()), "position": None, "dropout": 0.25}
+    laws = {"initializer": Normal(0.3), "embedding": Embedding(initializer=Normal(0.3))}
     config = ModelConfig(**sizes, **choices, **laws, layers=layers)
     params, apply = split(LanguageModel(config, key=jax.random.key(0)))
 

@@ -1,105 +1,15 @@
 """Kinds of heads: how queries, keys and values are made of what is projected."""
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from einops import rearrange, repeat
 
 from transformer.core.parameters import ONES, FanIn, Normal, Parameter
-from transformer.core.values import ConfigError, Variant, check_positive
+from transformer.core.values import ConfigError, check_positive
+from transformer.mixers.attention.base import Heads, HeadShape, HeadSizes
 from transformer.norms.norm import rms_norm
-
-Params = dict[str, jax.Array]
-
-
-class HeadSizes(NamedTuple):
-    """Numbers and sizes of the heads of a model, from its config."""
-
-    num_heads: int
-    """H: query heads."""
-    num_kv_heads: int
-    """G: key-value heads."""
-    head_dim: int
-    """K."""
-    value_dim: int
-    """V: size of a head's output."""
-
-
-class Heads(Variant):
-    """How projections become queries, keys and values of attention maps, and how the maps' outputs are combined."""
-
-    shares_keys: ClassVar[bool] = True
-    """Whether groups of query heads may share key-value heads."""
-
-    @property
-    def longest(self) -> int | None:
-        """Length of the longest sequence, in tokens; None: any."""
-        return None
-
-    @property
-    def compares(self) -> bool:
-        """Whether scores are products of projected queries and keys, into which a position may enter."""
-        return True
-
-    def check(self, sizes: HeadSizes) -> None:
-        """Raise `ConfigError` where the sizes do not fit."""
-
-    def widths(self, sizes: HeadSizes) -> dict[str, int]:
-        """Widths of the projections `query`, `key` and `value`; 0: no projection."""
-        H, G, K, V = sizes
-        return {"query": H * K, "key": G * K, "value": G * V}
-
-    def parameters(self, sizes: HeadSizes) -> dict[str, Parameter]:
-        """The parameters it owns in every layer, by name."""
-        return {}
-
-    def count(self, num_heads: int) -> int:
-        """Number of attention maps of `num_heads` query heads; differential heads have two each."""
-        return num_heads
-
-    def kv_heads(self, sizes: HeadSizes) -> int:
-        """Key-value heads in the cache."""
-        return sizes.num_kv_heads
-
-    def key_size(self, sizes: HeadSizes) -> int:
-        """Size of queries and keys."""
-        return sizes.head_dim
-
-    def value_size(self, sizes: HeadSizes) -> int:
-        """Size of values."""
-        return sizes.value_dim
-
-    def compared_size(self, sizes: HeadSizes) -> int:
-        """Size K of the vectors whose product is a score, which sets the factor on it."""
-        return self.key_size(sizes)
-
-    def placed_size(self, sizes: HeadSizes) -> int:
-        """How many features of queries and keys, from the first, a positional scheme may change."""
-        return self.key_size(sizes)
-
-    def queries(self, q_BLX: jax.Array, positions_BL: jax.Array, sizes: HeadSizes, params: Params) -> jax.Array:
-        """Queries (B, L, maps, key size)."""
-        return rearrange(q_BLX, "b l (h k) -> b l h k", k=sizes.head_dim)
-
-    def keys_values(
-        self, k_BSX: jax.Array, v_BSX: jax.Array, positions_BS: jax.Array, sizes: HeadSizes, params: Params
-    ) -> tuple[jax.Array, jax.Array]:
-        """Keys (B, S, kv heads, key size) and values (B, S, kv heads, value size)."""
-        k = rearrange(k_BSX, "b s (g k) -> b s g k", k=sizes.head_dim)
-        return k, rearrange(v_BSX, "b s (g v) -> b s g v", v=sizes.value_dim)
-
-    def join(self, out_BLHV: jax.Array, sizes: HeadSizes, params: Params) -> jax.Array:
-        """The output (B, L, H, V) of each head from the outputs of its maps."""
-        return out_BLHV
-
-
-@dataclass(frozen=True)
-class PlainHeads(Heads):
-    """One attention map per head (Vaswani et al. 2017)."""
-
-    name = "plain"
 
 
 @dataclass(frozen=True)
@@ -116,16 +26,12 @@ class DifferentialHeads(Heads):
 
     def check(self, sizes):
         if sizes.head_dim % 2:
-            raise ConfigError(f"model.heads: {self} halves head_dim, and {sizes.head_dim} is not even")
+            raise ConfigError(f"mixer.heads: {self} halves head_dim, and {sizes.head_dim} is not even")
 
-    def count(self, num_heads):
-        return 2 * num_heads
-
-    def kv_heads(self, sizes):
-        return 2 * sizes.num_kv_heads
-
-    def key_size(self, sizes):
-        return sizes.head_dim // 2
+    def shape(self, sizes):
+        (H, G, K, V), half = sizes, sizes.head_dim // 2
+        widths = {"query": H * K, "key": G * K, "value": G * V}
+        return HeadShape(widths, 2 * H, 2 * G, half, V, half, half)
 
     def parameters(self, sizes):
         vector = Parameter((sizes.head_dim // 2,), Normal(0.1))
@@ -133,14 +39,15 @@ class DifferentialHeads(Heads):
         return dict.fromkeys(names, vector) | {"scale": Parameter((sizes.value_dim,), ONES)}
 
     def queries(self, q_BLX, positions_BL, sizes, params):
-        return self._halved(super().queries(q_BLX, positions_BL, sizes, params), sizes)
+        return self._halved(q_BLX, sizes)
 
     def keys_values(self, k_BSX, v_BSX, positions_BS, sizes, params):
-        k, v = super().keys_values(k_BSX, v_BSX, positions_BS, sizes, params)
-        return self._halved(k, sizes), repeat(v, "b s g v -> b s (g two) v", two=2)
+        v = rearrange(v_BSX, "b s (g v) -> b s g v", v=sizes.value_dim)
+        return self._halved(k_BSX, sizes), repeat(v, "b s g v -> b s (g two) v", two=2)
 
-    def _halved(self, x_BLHK: jax.Array, sizes: HeadSizes) -> jax.Array:
-        return rearrange(x_BLHK, "b l (g r) (two k) -> b l (g two r) k", g=sizes.num_kv_heads, two=2)
+    def _halved(self, x_BLX: jax.Array, sizes: HeadSizes) -> jax.Array:
+        half = {"k": sizes.head_dim // 2, "g": sizes.num_kv_heads, "two": 2}
+        return rearrange(x_BLX, "b l (g r two k) -> b l (g two r) k", **half)
 
     def join(self, out_BLHV, sizes, params):
         first, second = rearrange(out_BLHV, "b l (g two r) v -> two b l (g r) v", g=sizes.num_kv_heads, two=2)
@@ -170,23 +77,10 @@ class LatentHeads(Heads):
     def __post_init__(self):
         check_positive(self, "rank", "rotary")
 
-    def widths(self, sizes):
-        return {"query": sizes.num_heads * (self.rotary + sizes.head_dim), "key": self.rotary + self.rank, "value": 0}
-
-    def kv_heads(self, sizes):
-        return 1
-
-    def key_size(self, sizes):
-        return self.rotary + self.rank
-
-    def value_size(self, sizes):
-        return self.rank
-
-    def compared_size(self, sizes):
-        return self.rotary + sizes.head_dim
-
-    def placed_size(self, sizes):
-        return self.rotary
+    def shape(self, sizes):
+        H, _, K, _ = sizes
+        widths = {"query": H * (self.rotary + K), "key": self.rotary + self.rank, "value": 0}
+        return HeadShape(widths, H, 1, self.rotary + self.rank, self.rank, self.rotary + K, self.rotary)
 
     def parameters(self, sizes):
         H, _, K, V = sizes

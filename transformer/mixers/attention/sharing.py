@@ -1,45 +1,19 @@
 """What attention takes over from earlier layers."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 
 from transformer.core.parameters import Constant, Parameter
-from transformer.core.values import Variant
-
-
-class Carry(Variant):
-    """What attention takes over from earlier layers; the first layer has nothing to take."""
-
-    takes: ClassVar[str | None] = None
-    """The field of `transformer.modules.context.Carried` that it reads; None: nothing."""
-    own_keys_values: ClassVar[bool] = True
-    """Whether the layer makes keys and values of its own."""
-
-    def parameters(self) -> dict[str, Parameter]:
-        """The parameters it owns in every layer, by name."""
-        return {}
-
-    def scores(self, own: jax.Array, before: jax.Array) -> jax.Array:
-        """The scores used, from those of this layer and of the previous one."""
-        return own
-
-    def values(self, own: jax.Array, other: jax.Array, params: dict[str, jax.Array]) -> jax.Array:
-        """The values used, from those of this layer and of the first one, or of the table of tokens."""
-        return own
+from transformer.core.values import ConfigError
+from transformer.functional.attention import ScoreFunction
+from transformer.mixers.attention.base import Params, Sharing
+from transformer.mixers.mixer import Context
 
 
 @dataclass(frozen=True)
-class NoCarry(Carry):
-    """Takes over nothing."""
-
-    name = "none"
-
-
-@dataclass(frozen=True)
-class ScoreResidual(Carry):
+class ScoreResidual(Sharing):
     """Adds the scores of the previous layer to its own (RealFormer, He R. et al. 2020, equation 5)."""
 
     name = "scores"
@@ -50,7 +24,7 @@ class ScoreResidual(Carry):
 
 
 @dataclass(frozen=True)
-class ValueResidual(Carry):
+class ValueResidual(Sharing):
     """λ₁ V + λ₂ (V of the first layer), both λ trained from ½ (ResFormer, Zhou Z. et al. 2024, equation 4)."""
 
     name = "values"
@@ -64,7 +38,7 @@ class ValueResidual(Carry):
 
 
 @dataclass(frozen=True)
-class ValueEmbeddings(Carry):
+class ValueEmbeddings(Sharing):
     """λ₁ V + λ₂ E with E from a table of the tokens, one for all layers, both λ trained from ½.
 
     (github.com/KellerJordan/modded-nanogpt, 2024, after ResFormer, Zhou Z. et al. 2024.) In language models only.
@@ -87,12 +61,36 @@ def _mixed(own: jax.Array, other: jax.Array, own_share: jax.Array, other_share: 
 
 
 @dataclass(frozen=True)
-class SharedKeyValues(Carry):
+class SharedKeyValues(Sharing):
     """Reuses the keys and values of the previous layer (cross-layer attention, Brandon et al. 2024).
 
-    With `pattern(carry=[none, keys_values])` pairs of layers share theirs, which halves the cache.
+    In every second layer of a pattern it halves the cache.
     """
 
     name = "keys_values"
     takes = "keys_values"
     own_keys_values = False
+
+
+def score_with(sharing: Sharing, before_BHLS: jax.Array) -> ScoreFunction:
+    """What is made of scores and those of the previous layer."""
+    return lambda scores_BHLS, queries, keys: sharing.scores(scores_BHLS, before_BHLS)
+
+
+def shared_values(
+    sharing: Sharing | None, v_BSGK: jax.Array, context: Context, params: Params
+) -> tuple[jax.Array, jax.Array]:
+    """(values of the first layer, values that this layer uses).
+
+    Raises:
+      ConfigError: the values of a table of tokens are asked for, and there are no tokens.
+    """
+    first = v_BSGK
+    if context.shared.values is not None:
+        first = jnp.where(context.first, v_BSGK, context.shared.values)
+    if sharing is None:
+        return first, v_BSGK
+    other = context.shared.token_values if sharing.takes == "token_values" else first
+    if other is None:
+        raise ConfigError(f"mixer.sharing: {sharing} has no tokens here; use values, or a language model")
+    return first, sharing.values(v_BSGK, other, params)

@@ -1,75 +1,20 @@
-"""Reaches: which tokens self-attention can see, besides the causal mask."""
+"""Sparsity: which tokens self-attention can see, besides the causal mask."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 from einops import rearrange
 
 from transformer.core.parameters import FanIn, Parameter
-from transformer.core.values import ConfigError, Variant
+from transformer.core.values import ConfigError
 from transformer.functional.cache import KeyValue
-from transformer.functional.masks import Blocks, Columns, First, Mask, Prefix, RandomBlocks, Strides, Tokens, Window
-
-
-class Reach(Variant):
-    """Which tokens self-attention can see, whatever its direction."""
-
-    everywhere: ClassVar[bool] = False
-    """Whether it reaches every token."""
-    relative: ClassVar[bool] = True
-    """Whether only the distance between two tokens matters."""
-    mixes_tokens: ClassVar[bool] = False
-    """Whether what is attended to depends on all tokens, whatever the mask."""
-
-    may_be_zero: ClassVar[tuple[str, ...]] = ()
-    """Fields that may be 0; all other fields are positive."""
-
-    def __post_init__(self):
-        for name, value in vars(self).items():
-            least = 0 if name in self.may_be_zero else 1
-            if type(value) in (int, float) and value < least:
-                raise ConfigError(f"{self.name}.{name}: {value} is less than {least}")
-
-    @property
-    def span(self) -> int | None:
-        """Number of latest tokens a causal model needs, the size of its cache without the sinks; None: all."""
-        return None
-
-    sinks: ClassVar[int] = 0
-    """Number of first tokens that a causal model needs too."""
-
-    @property
-    def longest(self) -> int | None:
-        """Length of the longest sequence, in tokens; None: any."""
-        return None
-
-    def parameters(self) -> dict[str, Parameter]:
-        """The parameters it owns in every layer, by name."""
-        return {}
-
-    def mask(self) -> Mask | None:
-        """The mask it adds to the model's own; None: none."""
-        return None
-
-    def condense(
-        self, keys_values: KeyValue, keys: Tokens, batch_size: int, params: dict[str, jax.Array]
-    ) -> tuple[KeyValue, Tokens]:
-        """What is attended to instead of the tokens' own keys and values, and its `Tokens`."""
-        return keys_values, keys
+from transformer.functional.masks import Blocks, Columns, First, Prefix, RandomBlocks, Strides, Tokens, Window
+from transformer.mixers.attention.base import Sparsity
 
 
 @dataclass(frozen=True)
-class FullReach(Reach):
-    """Attends to every token."""
-
-    name = "full"
-    everywhere = True
-
-
-@dataclass(frozen=True)
-class SlidingWindow(Reach):
+class SlidingWindow(Sparsity):
     """Attends to tokens less than `size` positions away (Beltagy et al. 2020; Mistral, Jiang et al. 2023).
 
     With `sinks` also to the first tokens, which a cache keeps beside the latest ones (StreamingLLM, Xiao G. et al.
@@ -96,7 +41,7 @@ class SlidingWindow(Reach):
 
 
 @dataclass(frozen=True)
-class DilatedWindow(Reach):
+class DilatedWindow(Sparsity):
     """Attends to every `dilation`-th token on each side, up to `size` of them (Beltagy et al. 2020, figure 2c)."""
 
     name = "dilated_window"
@@ -114,7 +59,7 @@ class DilatedWindow(Reach):
 
 
 @dataclass(frozen=True)
-class LocalBlocks(Reach):
+class LocalBlocks(Sparsity):
     """Attends to its own block of `size` positions and `neighbours` blocks on each side.
 
     (Llama 4, 2025, without neighbours; LongT5, Guo et al. 2021.)
@@ -137,7 +82,7 @@ class LocalBlocks(Reach):
 
 
 @dataclass(frozen=True)
-class Strided(Reach):
+class Strided(Sparsity):
     """Attends to tokens less than `stride` positions away and to every `stride`-th (Child et al. 2019, section 4.3)."""
 
     stride: int = 32
@@ -148,7 +93,7 @@ class Strided(Reach):
 
 
 @dataclass(frozen=True)
-class Fixed(Reach):
+class Fixed(Sparsity):
     """Attends to its own block and to the last `summary` positions of every block (Child et al. 2019, section 4.3)."""
 
     stride: int = 32
@@ -167,7 +112,7 @@ class Fixed(Reach):
 
 
 @dataclass(frozen=True)
-class GlobalTokens(Reach):
+class GlobalTokens(Sparsity):
     """Attends to a window and to the first tokens, which attend to all (Longformer, Beltagy et al. 2020; ETC).
 
     A cache of it keeps all tokens, that of `sliding_window` with `sinks` only those it needs.
@@ -186,7 +131,7 @@ class GlobalTokens(Reach):
 
 
 @dataclass(frozen=True)
-class BigBird(Reach):
+class BigBird(Sparsity):
     """Attends to its own block, its neighbours, the first blocks, and a random share of all (Zaheer et al. 2020).
 
     Each pair of blocks is drawn separately, from its numbers and the seed, so that nothing depends on the
@@ -215,7 +160,7 @@ class BigBird(Reach):
 
 
 @dataclass(frozen=True)
-class Linformer(Reach):
+class Linformer(Sparsity):
     """Attends to `rank` trained mixtures of all keys and values, the same in all heads (Wang S. et al. 2020, eq. 7)."""
 
     rank: int = 16

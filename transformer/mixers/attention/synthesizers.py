@@ -4,6 +4,7 @@ The score of a query for the key at position p is entry p of a vector that is ma
 keys are unit vectors of their positions, and everything else is as in any attention.
 """
 
+import abc
 from dataclasses import dataclass
 
 import jax
@@ -12,7 +13,7 @@ from einops import rearrange
 
 from transformer.core.parameters import ZEROS, FanIn, Normal, Parameter
 from transformer.core.values import ConfigError, check_positive
-from transformer.mixers.attention.heads import Heads, HeadSizes, Params
+from transformer.mixers.attention.base import Heads, HeadShape, HeadSizes, Params
 
 
 class Synthesizer(Heads):
@@ -38,14 +39,15 @@ class Synthesizer(Heads):
     def compares(self):
         return self.dot_product
 
-    def key_size(self, sizes):
-        return self.placed_size(sizes) + self.vector_size()
+    def shape(self, sizes):
+        H, G, K, V = sizes
+        own = K if self.dot_product else 0
+        # The product of queries and keys is scaled before the scores are added: the compared size is 1.
+        return HeadShape(self.widths(sizes), H, G, own + self.vector_size(), V, 1, own)
 
-    def compared_size(self, sizes):
-        return 1  # the product of queries and keys is scaled before the scores are added
-
-    def placed_size(self, sizes):
-        return sizes.head_dim if self.dot_product else 0
+    @abc.abstractmethod
+    def widths(self, sizes: HeadSizes) -> dict[str, int]:
+        """Widths of the projections."""
 
     def vector_size(self) -> int:
         """Size of the vectors."""

@@ -1,18 +1,78 @@
-"""The linear layer, and the matrix product of every dense layer with its own rule for gradients."""
+"""What all rooms do with arrays: products, dropout, and how they are laid out over devices.
+
+The layout of the residual stream is all a model says of devices; without a mesh, nothing. The program that runs a model
+names its mesh while it is traced (`jax.sharding.use_abstract_mesh`); the compiler cuts everything else as parameters,
+batch and stream are cut.
+"""
 
 import functools
-from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from flax import nnx
 from jax import lax
+from jax.sharding import PartitionSpec
 from jax.typing import DTypeLike
 
-from transformer.core.devices import MODEL, axis_size
-from transformer.core.modules import at, make_parameter
-from transformer.core.parameters import ZEROS, Initializer, Parameter
+REPLICA, DATA, MODEL = "replica", "data", "model"
+"""Axes of a mesh, over which independent runs, the sequences of a batch and the parts of a layer are divided."""
+
+
+def axis_size(axis: str) -> int:
+    """Devices along an axis of the mesh in use; 1 where there is none."""
+    mesh = jax.sharding.get_abstract_mesh()
+    return mesh.shape[axis] if axis in mesh.auto_axes else 1
+
+
+def divided() -> bool:
+    """Whether the compiler divides the work of one model over devices."""
+    return DATA in jax.sharding.get_abstract_mesh().auto_axes
+
+
+def constrain(x: jax.Array) -> jax.Array:
+    """The stream (B, L, D), or tokens (T, D) of it, with its first axis cut over `data` and each vector whole."""
+    if not divided():
+        return x
+    return lax.with_sharding_constraint(x, PartitionSpec(DATA, *(None,) * (x.ndim - 1)))
+
+
+def whole_rows(table_VD: jax.Array) -> jax.Array:
+    """The embedding table, gathered so that every row is whole before the lookup.
+
+    Otherwise the compiler looks up pieces of rows and moves them between replicas.
+    """
+    if not divided():
+        return table_VD
+    return lax.with_sharding_constraint(table_VD, PartitionSpec(PartitionSpec.UNCONSTRAINED, None))
+
+
+def look_up(table_VD: jax.Array, index_BL: jax.Array) -> jax.Array:
+    """Rows of a table; NaN for indices outside of it."""
+    table_VD = whole_rows(table_VD)
+    return table_VD.at[index_BL].get(mode="fill", fill_value=jnp.nan, wrap_negative_indices=False)
+
+
+def dropout(x: jax.Array, rate: float, key: jax.Array | None) -> jax.Array:
+    """Zero each element with probability `rate` and divide the others by 1 - rate (Srivastava et al. 2014).
+
+    Without a key, or with rate 0, returns `x`.
+    """
+    if key is None or rate == 0:
+        return x
+    return jnp.where(
+        jax.random.bernoulli(key, 1 - rate, x.shape), x / jnp.asarray(1 - rate, x.dtype), jnp.zeros_like(x)
+    )
+
+
+def drop_sequences(x_BLD: jax.Array, rate: float | jax.Array, key: jax.Array | None) -> jax.Array:
+    """Zero whole sequences with probability `rate` and divide the others by 1 - rate.
+
+    On the branch of a residual connection this is stochastic depth (Huang et al. 2016). Without a key, returns `x`.
+    """
+    if key is None:
+        return x_BLD
+    keep = jax.random.bernoulli(key, 1 - rate, (x_BLD.shape[0], 1, 1))
+    return jnp.where(keep, x_BLD / jnp.asarray(1 - rate, x_BLD.dtype), jnp.zeros_like(x_BLD))
+
 
 HALVED_FROM = 2**17
 """Weights from which a product of one row is computed in halves."""
@@ -108,33 +168,3 @@ def _kernel_gradient(x_TD, dy_TF):
 
 
 _dense.defvjp(_forward, _backward)
-
-
-class Dense(nnx.Module):
-    """x · kernel + bias, with a (D, F) kernel."""
-
-    def __init__(
-        self, d_in: int, d_out: int, *, initializer: Initializer, bias: bool, key: jax.Array, gain: float = 1.0
-    ):
-        self.kernel = make_parameter(Parameter((d_in, d_out), initializer, gain=gain), at(key, "kernel"))
-        self.bias = make_parameter(Parameter((d_out,), ZEROS), at(key, "bias")) if bias else None
-
-    def __call__(self, x: jax.Array) -> jax.Array:
-        return fused(x, [self])[0]
-
-
-def fused(x: jax.Array, layers: Sequence[Dense]) -> list[jax.Array]:
-    """The outputs of several layers with the same input, from one product with their concatenated kernels.
-
-    Kernels cut into columns over several devices are not concatenated: no device has adjacent columns of all.
-    """
-    kernels = [layer.kernel[...] for layer in layers]
-    if len(kernels) == 1 or axis_size(MODEL) > 1:
-        parts = [dense(x, kernel) for kernel in kernels]
-    else:
-        ends = np.cumsum([kernel.shape[1] for kernel in kernels])[:-1]
-        parts = jnp.split(dense(x, jnp.concatenate(kernels, 1)), ends, axis=-1)
-    return [
-        part if layer.bias is None else part + layer.bias[...].astype(part.dtype)
-        for part, layer in zip(parts, layers, strict=True)
-    ]

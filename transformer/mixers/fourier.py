@@ -1,11 +1,24 @@
-"""Fourier transforms of sequences that share an array."""
+"""Mixing of tokens by a Fourier transform, without parameters."""
+
+from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
-from flax import nnx
 
-from transformer.models.config import ModelConfig
-from transformer.models.context import Context, Kept
+from transformer.mixers.mixer import Mixer
+
+
+@dataclass(frozen=True)
+class Fourier(Mixer):
+    """The real part of the transform over the tokens of a sequence and over features (FNet, Lee-Thorp et al. 2021)."""
+
+    causal = False
+    relative = False
+
+    def __call__(self, x_BLD, context, params):
+        assert context.mask is not None
+        together_BLL = context.mask(context.tokens, context.tokens)[:, 0]
+        return fourier_mix(x_BLD, together_BLL), None
 
 
 def fourier_mix(x_BLD: jax.Array, together_BLL: jax.Array) -> jax.Array:
@@ -27,16 +40,3 @@ def fourier_mix(x_BLD: jax.Array, together_BLL: jax.Array) -> jax.Array:
     angle_DD = 2 * jnp.pi * ((jnp.arange(D)[:, None] * jnp.arange(D)) % D).astype(jnp.float32) / D
     x = x_BLD.astype(jnp.float32)
     return (cosine_BLL @ (x @ jnp.cos(angle_DD)) - sine_BLL @ (x @ jnp.sin(angle_DD))).astype(x_BLD.dtype)
-
-
-class FourierMixing(nnx.Module):
-    """The real part of the transform over the tokens of a sequence and over features (Lee-Thorp et al. 2021)."""
-
-    def __init__(self, config: ModelConfig, *, key: jax.Array):
-        """Creates no parameters."""
-
-    def __call__(self, x_BLD: jax.Array, *, context: Context, key: jax.Array | None = None) -> tuple[jax.Array, Kept]:
-        """The output (B, L, D), and an empty `Kept`."""
-        assert context.mask is not None
-        together_BLL = context.mask(context.tokens, context.tokens)[:, 0]
-        return fourier_mix(x_BLD, together_BLL), Kept()

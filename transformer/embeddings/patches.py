@@ -1,13 +1,16 @@
 """Image patches as tokens."""
 
+from typing import TYPE_CHECKING
+
 import jax
 import jax.numpy as jnp
 from einops import rearrange
 from flax import nnx
 
-from transformer.core.dense import Dense
-from transformer.core.modules import at
-from transformer.models.architectures import PatchConfig
+from transformer.core.modules import Dense, at
+
+if TYPE_CHECKING:
+    from transformer.models.images import PatchConfig
 
 
 def cut(images_BYXC: jax.Array, size: int) -> jax.Array:
@@ -23,7 +26,7 @@ def join(patches_BPX: jax.Array, size: int, columns: int) -> jax.Array:
 class PatchEmbedding(nnx.Module):
     """A linear map of the pixels of each patch (Dosovitskiy et al. 2020, equation 1)."""
 
-    def __init__(self, config: PatchConfig, *, key: jax.Array):
+    def __init__(self, config: "PatchConfig", *, key: jax.Array):
         self.size, self.dtype = config.patch_size, jnp.dtype(config.dtype)
         self.projection = Dense(
             config.patch_dim, config.d_model, initializer=config.initializer, bias=True, key=at(key, "projection")

@@ -1,0 +1,165 @@
+"""Feed-forward sublayers of experts, of which each token goes through some."""
+
+import abc
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax.ad_checkpoint import checkpoint_name
+
+from transformer.core.arrays import constrain, dropout
+from transformer.core.modules import Dense, Parameters, at, below, make_parameter
+from transformer.core.parameters import ZEROS, FanIn, Initializer, Parameter
+from transformer.core.values import ConfigError, check_not_negative
+from transformer.feed_forwards import routing
+from transformer.feed_forwards.feed_forward import FeedForward, FeedForwardLayer
+from transformer.feed_forwards.routing import Routes, expert_products
+from transformer.mixers.mixer import Context, Outcome
+
+if TYPE_CHECKING:
+    from transformer.models.config import ModelConfig
+
+Params = dict[str, jax.Array]
+
+
+class Experts(FeedForward, abc.ABC):
+    """Several networks, and which tokens go to each."""
+
+    routed = True
+    num_experts: int
+    """Number of experts."""
+    shared: int
+    """Number of additional networks that every token goes through."""
+
+    def check(self, model):
+        super().check(model)
+        if self.bias or self.inner(model) is not None:
+            raise ConfigError(f"model.feed_forward: {self} has no biases and no inner norm; use dense")
+
+    def router_parameters(self) -> dict[str, Parameter]:
+        """The parameters of its router besides the matrix, by name."""
+        return {}
+
+    @abc.abstractmethod
+    def route(
+        self, logits_BLE: jax.Array, valid_BL: jax.Array | None, params: Params
+    ) -> tuple[Routes, jax.Array | float]:
+        """(which tokens go to which experts, the penalty added to the loss)."""
+
+    def build(self, model, *, key):
+        return ExpertsLayer(self, model, key=key)
+
+
+@dataclass(frozen=True)
+class TopKExperts(Experts):
+    """Each token takes its `top` likeliest experts, and no token is dropped (Shazeer et al. 2017).
+
+    With `top` 1 it is the Switch transformer (Fedus et al. 2021), whose weight is the probability itself;
+    otherwise the weights are the softmax over the chosen logits. The loss gets `balance` · E Σ fₑ Pₑ, fₑ
+    the share of tokens and Pₑ the mean probability of an expert (Fedus et al. 2021, equation 4), and
+    `router_z` · mean (log Σ exp logits)² (Zoph et al. 2022, equation 5).
+
+    `bias_step` balances without a loss (Wang L. et al. 2024, algorithm 1): experts are chosen by logits plus a number
+    of each expert, but weighted by logits alone. Its gradient is `bias_step` times +1 where the expert has more than
+    its share of the tokens and -1 where it has less, so that SGD with rate 1 is the paper's rule; Adam takes steps of
+    its learning rate. The paper sets `balance` to 0.
+    """
+
+    name = "top_k"
+    num_experts: int = 4
+    """Experts that tokens choose from."""
+    top: int = 2
+    """Experts each token takes."""
+    shared: int = 0
+    """Additional experts that every token takes (DeepSeekMoE, Dai et al. 2024)."""
+    balance: float = 0.01
+    """Coefficient of the loss for unequal loads."""
+    router_z: float = 0.001
+    """Coefficient of the loss for large router logits."""
+    bias_step: float = 0.0
+    """Size of the gradient of the numbers that balance the loads, such as 0.001; 0: there are none."""
+
+    def __post_init__(self):
+        if not 1 <= self.top <= self.num_experts:
+            raise ConfigError(f"top_k.top: {self.top} is not in [1, {self.num_experts}], the experts")
+        check_not_negative(self, "shared", "balance", "router_z", "bias_step")
+
+    def router_parameters(self):
+        return {"bias": Parameter((self.num_experts,), ZEROS)} if self.bias_step else {}
+
+    def route(self, logits_BLE, valid_BL, params):
+        bias_E = params.get("bias")
+        penalty = self.balance * routing.imbalance(logits_BLE, self.top, valid_BL, bias_E)
+        penalty += self.router_z * routing.router_z(logits_BLE, valid_BL)
+        if bias_E is not None:
+            penalty += self.bias_step * routing.excess(logits_BLE, self.top, valid_BL, bias_E)
+        return routing.token_choice(logits_BLE, self.top, bias_E), penalty
+
+
+@dataclass(frozen=True)
+class ExpertChoice(Experts):
+    """Each expert takes its `share` · L / E likeliest tokens of every sequence (Zhou et al. 2022, equation 1).
+
+    The load is balanced by construction. What an expert takes depends on all tokens, so this is for encoders.
+    """
+
+    name = "expert_choice"
+    num_experts: int = 4
+    """Experts that choose tokens."""
+    share: float = 2.0
+    """Experts a token has on average, at most num_experts."""
+    shared: int = 0
+    """Additional experts that every token takes."""
+    mixes_tokens = True
+
+    def __post_init__(self):
+        if self.num_experts < 1 or not 0 < self.share <= self.num_experts:
+            raise ConfigError(f"expert_choice.share: {self.share} is not in (0, {self.num_experts}], the experts")
+        check_not_negative(self, "shared")
+
+    def route(self, logits_BLE, valid_BL, params):
+        return routing.expert_choice(logits_BLE, self.share, valid_BL), 0.0
+
+
+class ExpertsLayer(nnx.Module):
+    """Σ weight · expert(x) over the experts a token is routed to, plus the shared experts."""
+
+    def __init__(self, experts: Experts, model: "ModelConfig", *, key: jax.Array):
+        self.experts = experts
+        E, D, F, law = experts.num_experts, model.d_model, experts.width(model), model.initializer
+        inner_gain, output_gain = experts.gains(model)
+        self.router = Dense(D, E, initializer=FanIn(), bias=False, key=at(key, "router"))
+        self.router_params = Parameters(experts.router_parameters(), key=at(key, "router_params"))
+        self.branches = nnx.List(
+            make_parameter(_stacked(E, D, F, law, inner_gain), at(key, "branches", i))
+            for i in range(experts.activation.branches)
+        )
+        self.out = make_parameter(_stacked(E, F, D, law, output_gain), at(key, "out"))
+        self.shared = nnx.List(
+            FeedForwardLayer(experts, model, key=at(key, "shared", i)) for i in range(experts.shared)
+        )
+
+    def __call__(
+        self, x_BLD: jax.Array, *, context: Context, key: jax.Array | None = None
+    ) -> tuple[jax.Array, Outcome]:
+        """The output (B, L, D), and what the router adds to the loss; a key turns dropout on."""
+        x_TD = x_BLD.reshape(-1, x_BLD.shape[-1])
+        logits_BLE = checkpoint_name(self.router(x_BLD.astype(jnp.float32)), "router")
+        routes, penalty = self.experts.route(logits_BLE, context.tokens.valid, self.router_params())
+        x_XD = constrain(x_TD[routes.tokens_X])
+        branches = [expert_products(x_XD, kernels[...], routes.sizes_E) for kernels in self.branches]
+        hidden_XF = dropout(self.experts.activation(*branches), self.experts.dropout, key)
+        out_XD = expert_products(hidden_XF, self.out[...], routes.sizes_E)
+        out_XD = out_XD * routes.weights_X[:, None].astype(x_XD.dtype)
+        y_BLD = jnp.zeros_like(x_TD).at[routes.tokens_X].add(out_XD).reshape(x_BLD.shape)
+        for i, one in enumerate(self.shared):
+            with jax.named_scope(f"shared.{i}"):
+                y_BLD = y_BLD + one(x_BLD, key=below(key, "shared", i))[0]
+        return y_BLD, Outcome(penalty=penalty)
+
+
+def _stacked(count: int, d_in: int, d_out: int, law: Initializer, gain: float) -> Parameter:
+    """Matrices (E, D, F), each initialized on its own."""
+    return Parameter((count, d_in, d_out), law, gain=gain, stacked=True)

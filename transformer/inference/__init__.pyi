@@ -1,0 +1,15 @@
+# Written by `python -m transformer.testing.stubs`.
+from transformer.inference.beam import Beam as Beam
+from transformer.inference.generate import generate as generate
+from transformer.inference.processors import Forbidden as Forbidden
+from transformer.inference.processors import History as History
+from transformer.inference.processors import MinimumLength as MinimumLength
+from transformer.inference.processors import NoRepeat as NoRepeat
+from transformer.inference.processors import Processor as Processor
+from transformer.inference.processors import RepetitionPenalty as RepetitionPenalty
+from transformer.inference.scoring import sequence_log_probability as sequence_log_probability
+from transformer.inference.scoring import sliding_log_probabilities as sliding_log_probabilities
+from transformer.inference.speculative import speculate as speculate
+from transformer.inference.strategies import Strategy as Strategy
+from transformer.inference.tokenwise import Greedy as Greedy
+from transformer.inference.tokenwise import Sample as Sample

@@ -1,0 +1,334 @@
+"""What attention asks of each of its choices: the base classes, and the sizes that they share."""
+
+import abc
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import jax
+
+from transformer.core.modules import Parameters
+from transformer.core.parameters import Parameter
+from transformer.core.values import ConfigError, Variant
+from transformer.functional.attention import Attended, Weigh
+from transformer.functional.cache import KeyValue
+from transformer.functional.masks import Mask, Tokens
+from transformer.mixers.mixer import Context
+
+if TYPE_CHECKING:
+    from transformer.mixers.attention.attention import Attention
+    from transformer.models.config import ModelConfig
+
+Params = dict[str, jax.Array]
+
+
+class HeadSizes(NamedTuple):
+    """Numbers and sizes of the heads of attention."""
+
+    num_heads: int
+    """H: query heads."""
+    num_kv_heads: int
+    """G: key-value heads."""
+    head_dim: int
+    """K."""
+    value_dim: int
+    """V: size of a head's output."""
+
+
+class HeadShape(NamedTuple):
+    """What a kind of heads makes of the sizes."""
+
+    widths: dict[str, int]
+    """Widths of the projections `query`, `key` and `value`; 0: no projection."""
+    num_maps: int
+    """Attention maps; differential heads have two each."""
+    num_kv_heads: int
+    """Key-value heads in the cache."""
+    key_size: int
+    """Size of queries and keys."""
+    value_size: int
+    """Size of values."""
+    compared_size: int
+    """Size K of the vectors whose product is a score, which sets the factor on it."""
+    rotary_dim: int
+    """How many features of queries and keys, from the first, a positional scheme may change."""
+
+
+class Heads(Variant, abc.ABC):
+    """How projections become queries, keys and values of attention maps, and how the maps' outputs are combined."""
+
+    shares_keys: ClassVar[bool] = True
+    """Whether groups of query heads may share key-value heads."""
+
+    @property
+    def longest(self) -> int | None:
+        """Length of the longest sequence, in tokens; None: any."""
+        return None
+
+    @property
+    def compares(self) -> bool:
+        """Whether scores are products of projected queries and keys, into which a position may enter."""
+        return True
+
+    def check(self, sizes: HeadSizes) -> None:
+        """Raise `ConfigError` where the sizes do not fit."""
+
+    @abc.abstractmethod
+    def shape(self, sizes: HeadSizes) -> HeadShape:
+        """The maps of heads of these sizes, and what is projected for them."""
+
+    def parameters(self, sizes: HeadSizes) -> dict[str, Parameter]:
+        """The parameters it owns in every layer, by name."""
+        return {}
+
+    @abc.abstractmethod
+    def queries(self, q_BLX: jax.Array, positions_BL: jax.Array, sizes: HeadSizes, params: Params) -> jax.Array:
+        """Queries (B, L, maps, key size)."""
+
+    @abc.abstractmethod
+    def keys_values(
+        self, k_BSX: jax.Array, v_BSX: jax.Array, positions_BS: jax.Array, sizes: HeadSizes, params: Params
+    ) -> tuple[jax.Array, jax.Array]:
+        """Keys (B, S, kv heads, key size) and values (B, S, kv heads, value size)."""
+
+    def join(self, out_BLHV: jax.Array, sizes: HeadSizes, params: Params) -> jax.Array:
+        """The output (B, L, H, V) of each head from the outputs of its maps."""
+        return out_BLHV
+
+
+class Projection(Variant):
+    """Which linear layers make the queries, the keys and the values; None takes the input itself, cut into heads."""
+
+    query: ClassVar[str | None] = "query"
+    key: ClassVar[str | None] = "key"
+    value: ClassVar[str | None] = "value"
+
+    def check(self, d_model: int, sizes: HeadSizes) -> None:
+        """Raise `ConfigError` where the shapes do not fit."""
+        num_heads, num_kv_heads, head_dim, value_dim = sizes
+        if self.value is None and value_dim != head_dim:
+            raise ConfigError(
+                f"mixer.projection: {self} cuts values of {head_dim} features, and mixer.merge wants {value_dim}; "
+                "use merge=none"
+            )
+        if self.query == self.key and num_heads != num_kv_heads:
+            raise ConfigError(
+                f"mixer.projection: {self} needs as many key-value heads as query heads, "
+                f"not {num_kv_heads} and {num_heads}"
+            )
+        if self.query is None and num_heads * head_dim != d_model:
+            raise ConfigError(
+                f"mixer.projection: {self} cuts d_model {d_model} into heads, and {num_heads} heads of {head_dim} "
+                f"are {num_heads * head_dim}"
+            )
+
+
+class Scale(Variant, abc.ABC):
+    """The factor on q·k."""
+
+    def parameters(self, head_dim: int) -> dict[str, Parameter]:
+        """The parameters it owns in every layer, by name."""
+        return {}
+
+    @abc.abstractmethod
+    def __call__(self, head_dim: int, params: Params) -> float | jax.Array: ...
+
+
+class ScoreMod(Variant, abc.ABC):
+    """A function of scores scale · q·k, before the bias of the position is added (Dong J. et al. 2024)."""
+
+    positional: ClassVar[bool] = False
+    """Whether it reads the tokens, and so is for self-attention alone."""
+    relative: ClassVar[bool] = True
+    """Whether it depends on no positions but by their distances."""
+
+    @abc.abstractmethod
+    def __call__(self, scores: jax.Array, queries: Tokens | None = None, keys: Tokens | None = None) -> jax.Array:
+        """The scores used, in the shape (B, H, L, S) of those given, for the positions and segments of both sides.
+
+        All scores of a query need not be here: attention may ask for one block of them. A function of a score alone
+        (not `positional`) may also be asked for logits, of any shape and without tokens.
+        """
+
+
+class Normalizer(Variant, abc.ABC):
+    """How the scores of a query become weights of the values."""
+
+    online: ClassVar[bool] = False
+    """Whether it is a softmax, which can be computed block by block."""
+    linear: ClassVar[bool] = False
+    """Whether weights are products of features of queries and keys, which can be summed token by token."""
+    biased: ClassVar[bool] = True
+    """Whether a bias of the position may be added to the scores."""
+    relative: ClassVar[bool] = False
+    """Whether it depends on the distance of query and key."""
+    scaled: ClassVar[bool] = True
+    """Whether a factor on the scores changes the weights."""
+
+    def parameters(self, num_heads: int) -> dict[str, Parameter]:
+        """The parameters it owns in every layer, by name."""
+        return {}
+
+    def features(self, x_BLHK: jax.Array) -> jax.Array:
+        """The features of queries or keys whose product is a score."""
+        return x_BLHK
+
+    @abc.abstractmethod
+    def __call__(self, num_heads: int, params: Params) -> Weigh: ...
+
+
+class Merge(Variant, abc.ABC):
+    """How the outputs of the heads become one vector, where that is not concatenation and a projection."""
+
+    def check(self, d_model: int, sizes: HeadSizes) -> None:
+        """Raise `ConfigError` where the shapes do not fit."""
+
+    def value_dim(self, d_model: int, head_dim: int) -> int:
+        """Size of a head's values."""
+        return head_dim
+
+    def width(self, num_heads: int, value_dim: int) -> int:
+        """Size of the one vector."""
+        return num_heads * value_dim
+
+    @abc.abstractmethod
+    def __call__(self, out_BLHK: jax.Array) -> jax.Array:
+        """Merges (B, L, H, V) into (B, L, `width`)."""
+
+
+class Sparsity(Variant):
+    """Which tokens self-attention can see, whatever its direction."""
+
+    everywhere: ClassVar[bool] = False
+    """Whether it reaches every token."""
+    relative: ClassVar[bool] = True
+    """Whether only the distance between two tokens matters."""
+    mixes_tokens: ClassVar[bool] = False
+    """Whether what is attended to depends on all tokens, whatever the mask."""
+    may_be_zero: ClassVar[tuple[str, ...]] = ()
+    """Fields that may be 0; all other fields are positive."""
+    sinks: ClassVar[int] = 0
+    """Number of first tokens that a causal model needs too."""
+
+    def __post_init__(self):
+        for name, value in vars(self).items():
+            least = 0 if name in self.may_be_zero else 1
+            if type(value) in (int, float) and value < least:
+                raise ConfigError(f"{self.name}.{name}: {value} is less than {least}")
+
+    @property
+    def span(self) -> int | None:
+        """Number of latest tokens a causal model needs, the size of its cache without the sinks; None: all."""
+        return None
+
+    @property
+    def longest(self) -> int | None:
+        """Length of the longest sequence, in tokens; None: any."""
+        return None
+
+    def parameters(self) -> dict[str, Parameter]:
+        """The parameters it owns in every layer, by name."""
+        return {}
+
+    def mask(self) -> Mask | None:
+        """The mask it adds to the model's own; None: none."""
+        return None
+
+    def condense(self, keys_values: KeyValue, keys: Tokens, batch_size: int, params: Params) -> tuple[KeyValue, Tokens]:
+        """What is attended to instead of the tokens' own keys and values, and its `Tokens`."""
+        return keys_values, keys
+
+
+class Sharing(Variant):
+    """What attention takes over from earlier layers; the first layer has nothing to take."""
+
+    takes: ClassVar[str]
+    """The field of `transformer.mixers.mixer.Shared` that it reads."""
+    own_keys_values: ClassVar[bool] = True
+    """Whether the layer makes keys and values of its own."""
+
+    def parameters(self) -> dict[str, Parameter]:
+        """The parameters it owns in every layer, by name."""
+        return {}
+
+    def scores(self, own: jax.Array, before: jax.Array) -> jax.Array:
+        """The scores used, from those of this layer and of the previous one."""
+        return own
+
+    def values(self, own: jax.Array, other: jax.Array, params: Params) -> jax.Array:
+        """The values used, from those of this layer and of the first one, or of the table of tokens."""
+        return own
+
+
+class Backend(Variant, abc.ABC):
+    """How attention is computed: the same numbers at another cost."""
+
+    forms_weights: ClassVar[bool] = False
+    """Whether it forms all scores and weights, so that they can be returned, dropped out, or changed together."""
+    changes_scores: ClassVar[bool] = True
+    """Whether it can apply a function to every score before the scores become weights."""
+    one_size: ClassVar[bool] = False
+    """Whether keys and values must have the same size."""
+    recurrent: ClassVar[bool] = False
+    """Whether it reads from left to right and keeps only a sum over the tokens it has read."""
+
+    def computes(self, normalizer: Normalizer | None) -> bool:
+        """Whether it can compute this normalizer; None: softmax."""
+        return True
+
+    @abc.abstractmethod
+    def __call__(self, *arrays: jax.Array, own_keys: bool, **how: Any) -> Attended:
+        """`transformer.functional.attention.attention(*arrays, **how)`, in this way.
+
+        Args:
+          arrays: queries, keys and values.
+          own_keys: whether the keys are those of the queries' own tokens, with nothing from a cache, an earlier
+            segment or a source.
+          how: the keyword arguments of that function.
+        """
+
+
+class Part(Variant):
+    """A further idea in attention, which acts at the stages whose method it defines; others do not know of it.
+
+    `roles` are those of "query", "key" and "value" that a layer makes: all three, but for a layer that takes over keys
+    and values from another one.
+    """
+
+    crosses: ClassVar[bool] = True
+    """Whether it acts in attention to a source, too."""
+
+    def check(self, attention: "Attention", model: "ModelConfig") -> None:
+        """Raise `ConfigError` where it does not fit."""
+
+    def parameters(self, attention: "Attention", model: "ModelConfig", roles: tuple[str, ...]) -> dict[str, Parameter]:
+        """The parameters it owns in every layer, by name."""
+        return {}
+
+    def span(self) -> int:
+        """Number of latest tokens that it needs while decoding."""
+        return 1
+
+    def project(self, role: str, projected_BLX: jax.Array, x_BLD: jax.Array, params: Params) -> jax.Array:
+        """What is used in place of a projection of the input."""
+        return projected_BLX
+
+    def convolve(
+        self, projected_BLX: jax.Array, context: Context, read: Tokens, params: Params
+    ) -> tuple[jax.Array, jax.Array | None]:
+        """(what is used in place of all projections, concatenated; what the memory keeps of them).
+
+        `read` are the tokens of the projections: those of the context, behind those of an earlier segment.
+        """
+        return projected_BLX, None
+
+    def split(self, role: str, x_BLHK: jax.Array, params: Params) -> jax.Array:
+        """What is used in place of the queries, keys or values of heads, before positions enter them."""
+        return x_BLHK
+
+    def mix(self, out_BLHV: jax.Array, x_BLD: jax.Array, params: Params) -> jax.Array:
+        """What is used in place of the outputs of heads."""
+        return out_BLHV
+
+
+def acting(parts: dict[Part, Parameters], stage: str) -> list[tuple[Part, Parameters]]:
+    """The parts that define a stage, in their order, with their parameters."""
+    return [(part, params) for part, params in parts.items() if getattr(type(part), stage) is not getattr(Part, stage)]

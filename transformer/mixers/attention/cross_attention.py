@@ -1,0 +1,36 @@
+"""Attention to a source."""
+
+import jax
+import jax.numpy as jnp
+
+from transformer.functional.cache import KeyValue
+from transformer.functional.masks import Padding
+from transformer.mixers.attention.attention import AttentionLayer, in_order
+from transformer.mixers.mixer import Context, Outcome
+
+
+class CrossAttention(AttentionLayer):
+    """Attention to a source: its positions and those of the target are not compared."""
+
+    crosses = True
+
+    def remember(self, states_BSD: jax.Array) -> KeyValue:
+        """The keys and values of a source."""
+        k, v = self.project(states_BSD, "key", "value")
+        return in_order(*self.keys_values(k, v, jnp.arange(states_BSD.shape[1])[None]))
+
+    def __call__(
+        self, x_BLD: jax.Array, *, context: Context, key: jax.Array | None = None
+    ) -> tuple[jax.Array, Outcome]:
+        """(B, L, D); a key turns dropout on."""
+        source = context.source
+        assert source is not None
+        keys_values = source.keys_values
+        if keys_values is None:
+            assert source.states_BSD is not None
+            keys_values = self.remember(source.states_BSD)
+        (q,) = self.project(x_BLD, "query")
+        q, mod = self.queries(q, context.tokens.positions), self.attention.score_mod
+        scores = [] if mod is None or mod.positional else [mod]
+        sides = {"queries": context.tokens, "keys": source.tokens, "own_keys": False}
+        return self.attend(x_BLD, q, keys_values, **sides, mask=Padding(), scores=scores, key=key)[0], Outcome()

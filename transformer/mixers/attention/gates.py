@@ -1,0 +1,68 @@
+"""Parts of attention that multiply values, or the outputs of heads."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+
+from transformer.core.arrays import dense
+from transformer.core.parameters import ONES, Parameter
+from transformer.core.values import ConfigError
+from transformer.mixers.attention.base import Part
+
+if TYPE_CHECKING:
+    from transformer.models.config import ModelConfig
+
+
+@dataclass(frozen=True)
+class OutputGate(Part):
+    """σ(xW) ⊙ the heads' outputs (Qiu et al. 2025, position G1)."""
+
+    name = "output_gate"
+
+    def parameters(self, attention, model, roles):
+        sizes = attention.sizes(model)
+        return _gate(model, sizes.num_heads * sizes.value_dim)
+
+    def mix(self, out_BLHV, x_BLD, params):
+        return _gated(out_BLHV, dense(x_BLD, params["kernel"]).reshape(out_BLHV.shape))
+
+
+@dataclass(frozen=True)
+class ValueGate(Part):
+    """σ(xW) ⊙ the projected values (Qiu et al. 2025, position G2)."""
+
+    name = "value_gate"
+
+    def check(self, attention, model):
+        if not attention.shape(model).widths["value"]:
+            raise ConfigError(f"mixer.parts: {attention.heads} has no projection of values for {self}; use output_gate")
+
+    def parameters(self, attention, model, roles):
+        return _gate(model, attention.shape(model).widths["value"]) if "value" in roles else {}
+
+    def project(self, role, projected_BLX, x_BLD, params):
+        return _gated(projected_BLX, dense(x_BLD, params["kernel"])) if role == "value" else projected_BLX
+
+
+@dataclass(frozen=True)
+class HeadScale(Part):
+    """The output of each head times a trained number (NormFormer, Shleifer et al. 2021, equation 2)."""
+
+    name = "head_scale"
+
+    def parameters(self, attention, model, roles):
+        return {"factors": Parameter((attention.num_heads,), ONES)}
+
+    def mix(self, out_BLHV, x_BLD, params):
+        return out_BLHV * params["factors"][:, None].astype(out_BLHV.dtype)
+
+
+def _gate(model: "ModelConfig", width: int) -> dict[str, Parameter]:
+    return {"kernel": Parameter((model.d_model, width), model.initializer)}
+
+
+def _gated(x: jax.Array, gate: jax.Array) -> jax.Array:
+    """σ(gate) · x, with the gate in float32."""
+    return x * jax.nn.sigmoid(gate.astype(jnp.float32)).astype(x.dtype)

@@ -1,0 +1,48 @@
+"""Functions of the scores."""
+
+import math
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+
+from transformer.core.values import ConfigError, check_positive
+from transformer.mixers.attention.base import ScoreMod
+
+
+@dataclass(frozen=True)
+class SoftCap(ScoreMod):
+    """c · tanh(s / c) (Gemma 2, 2024)."""
+
+    name = "soft_cap"
+    cap: float = 50.0
+    """c: bound of the absolute score, positive."""
+
+    def __post_init__(self):
+        check_positive(self, "cap")
+
+    def __call__(self, scores, queries=None, keys=None):
+        return self.cap * jnp.tanh(scores / self.cap)
+
+
+@dataclass(frozen=True)
+class LogLength(ScoreMod):
+    """s · log n / log `trained` for a query that is the n-th token, from n = `trained` on (Qwen, Bai et al. 2023).
+
+    So attention stays as sharp in longer texts as at the lengths it was trained for (Chiang and Cholak
+    2022). Of self-attention alone.
+    """
+
+    name = "log_length"
+    trained: int = 512
+    """Length of training, in tokens, at least 2."""
+    positional = True
+    relative = False
+
+    def __post_init__(self):
+        if self.trained < 2:
+            raise ConfigError(f"log_length.trained: {self.trained} is less than 2")
+
+    def __call__(self, scores, queries=None, keys=None):
+        assert queries is not None
+        n_BL = jnp.maximum(queries.positions + 1, self.trained).astype(jnp.float32)
+        return scores * (jnp.log(n_BL) / math.log(self.trained))[:, None, :, None]

@@ -1,0 +1,195 @@
+"""A transformer that continues texts: token by token with a cache, or segment by segment with a memory."""
+
+import functools
+from collections.abc import Callable, Sequence
+
+import jax
+import jax.numpy as jnp
+from einops import rearrange
+from flax import nnx
+
+from transformer.core.values import ConfigError
+from transformer.functional.cache import (
+    Cache,
+    Inputs,
+    Memory,
+    append,
+    append_tokens,
+    empty_tokens,
+    next_tokens,
+    slots_of,
+)
+from transformer.functional.masks import Mask, Tokens
+from transformer.functional.segment_memory import SegmentMemory, empty_segment_memory
+from transformer.mixers.mixer import Context, Shared, Source, Writing
+from transformer.models.transformer import NOTHING, Transformer
+
+
+class Decoder(Transformer):
+    """Vectors in, vectors out, with what has to be remembered of earlier ones."""
+
+    @property
+    def span(self) -> int | None:
+        """Number of tokens that some layer needs, the first (`sinks`) and the latest, the size of a ring; None: all."""
+        if self.config.downsampling is not None:
+            return None
+        spans = [mixer.span(kind) for kind in self.config.kinds for mixer in kind.mixers]
+        return None if None in spans else self.sinks + max([1, *(span for span in spans if span is not None)])
+
+    @property
+    def sinks(self) -> int:
+        """Number of first tokens that some layer needs for ever."""
+        return max([0, *(mixer.first_kept for kind in self.config.kinds for mixer in kind.mixers)])
+
+    def no_segment(self, batch_size: int, dtype) -> SegmentMemory:
+        """The empty memory, for the beginning of texts that are read segment by segment.
+
+        Raises:
+          ConfigError: the model keeps no memory.
+        """
+        if self.config.memory_length is None:
+            raise ConfigError("model.memory_length is not set, so the model has no memory of earlier segments")
+        sizes = (self.config.num_layers, self.config.memory_length, self.config.d_model)
+        return empty_segment_memory(batch_size, *sizes, dtype)
+
+    def transform_segment(
+        self, x_BLD: jax.Array, memory: SegmentMemory, *, key=None
+    ) -> tuple[jax.Array, jax.Array, SegmentMemory]:
+        """`transform` of the next segment, and the memory for the one after it."""
+        length = x_BLD.shape[1]
+        tokens = Tokens.at(memory.next_position_B[:, None] + jnp.arange(length))
+        slots = memory.and_these(tokens)
+        context = Context(tokens, self.mask_of(slots), slots=slots)
+        states_NBMD = jnp.moveaxis(memory.states_BNMD, 1, 0)
+        stream, penalty, _, states_NBMD = self.through_blocks(x_BLD, context, earlier_NBMD=states_NBMD, key=key)
+        assert states_NBMD is not None
+        # Where only distances matter, positions are kept small and so exact.
+        next_position_B = memory.next_position_B + (0 if self.config.relative else length)
+        after = memory.after(tokens, jnp.moveaxis(states_NBMD, 0, 1), next_position_B)
+        return self.states_of(stream, None), penalty, after
+
+    def empty_cache(self, batch_size: int, capacity: int, ahead: int, dtype) -> Cache:
+        """A cache of `capacity` slots, or of as many as the mixers need, plus the `ahead` latest that can be undone.
+
+        Raises:
+          ConfigError: the capacity is more than positions are defined for, the model is not causal, or one of its
+            mixers cannot undo tokens.
+        """
+        config = self.config
+        if not config.causal:
+            raise ConfigError("model: only a causal model has a cache, and this one sees later tokens")
+        self.check_length(capacity)
+        slots = min(capacity, (self.span or capacity) + ahead)
+        whole = config.downsampling is None
+        layers: tuple[Memory | None, ...] = (Inputs(jnp.zeros((batch_size, slots, config.d_model), dtype)),)
+        if whole:
+            views = [config.layer_config(layer) for layer in range(config.num_layers)]
+            layers = tuple(_remembered(view, batch_size, slots, dtype, ahead) for view in views)
+        return Cache(
+            layers,
+            empty_tokens(batch_size, slots),
+            None if ahead or self.is_ring(slots) or not whole else jnp.int32(0),
+            jnp.zeros(batch_size, jnp.int32),
+        )
+
+    def is_ring(self, slots: int) -> bool:
+        """Whether a later token may overwrite the slot of an earlier one that is out of reach."""
+        return self.span is not None and slots >= self.span
+
+    def transform_next(
+        self,
+        x_BLD: jax.Array,
+        cache: Cache,
+        *,
+        valid_BL: jax.Array | None = None,
+        mask: Mask | None = None,
+        shared: Shared = NOTHING,
+        blocks: Sequence[nnx.Module] | None = None,
+    ) -> tuple[jax.Array, Cache]:
+        """`transform` of the tokens after those in the cache, and the cache with them.
+
+        `blocks` are those of the stack, where they were taken apart before, outside of a loop.
+        A token past the capacity of a cache that is no ring gives NaN.
+        """
+        valid_BL = jnp.ones(x_BLD.shape[:2], jnp.bool) if valid_BL is None else valid_BL
+        tokens = next_tokens(cache, valid_BL)
+        new_slots = slots_of(tokens, cache.capacity, cache.written, self.sinks)
+        ring = cache.written is None and self.is_ring(cache.capacity)
+        # With more new tokens than spare slots, the last would overwrite keys that the first still attends to.
+        crowded = ring and tokens.length > cache.capacity - (self.span or 0) + 1
+        slots, after = append_tokens(cache.tokens, tokens, new_slots, crowded=crowded)
+        mask = self.mask_of(slots, mask)
+        if self.config.downsampling is None:
+            context = Context(tokens, mask, self.position(), slots=slots, shared=shared)
+            write = functools.partial(Writing, new_slots=new_slots, crowded=crowded)
+            x_BLD, layers = self._next_states(x_BLD, cache, context, write, blocks)
+        else:
+            x_BLD, layers = self._read_again(x_BLD, cache, tokens, slots, new_slots)
+        next_position_B = jnp.where(valid_BL, tokens.positions + 1, cache.next_position_B[:, None]).max(1)
+        written = None if cache.written is None else cache.written + x_BLD.shape[1]
+        if not ring:
+            filled = next_position_B[:, None, None] if written is None else written
+            x_BLD = jnp.where(filled > cache.capacity, jnp.asarray(jnp.nan, x_BLD.dtype), x_BLD)
+        return x_BLD, cache._replace(layers=layers, tokens=after, written=written, next_position_B=next_position_B)
+
+    def _next_states(
+        self,
+        x_BLD: jax.Array,
+        cache: Cache,
+        context: Context,
+        write: Callable[[Memory], Writing],
+        blocks: Sequence[nnx.Module] | None,
+    ) -> tuple[jax.Array, tuple[Memory | None, ...]]:
+        """(states of the new tokens, the memory of each layer with them)."""
+        stream, shared, layers = self.stream_of(x_BLD, context.tokens, context.position_params), context.shared, []
+        for i, block in enumerate(self.blocks if blocks is None else blocks):
+            source = Source(cache.source_tokens, keys_values=cache.source[i]) if cache.source_tokens else None
+            memory = cache.layers[i]
+            writing = None if memory is None else write(memory)
+            own = context._replace(source=source, writing=writing, shared=shared, first=i == 0)
+            with jax.named_scope(f"blocks.{i}"):
+                stream, outcome = block(stream, context=own, layer=i, key=None)
+            shared = outcome.shared
+            layers.append(memory if outcome.memory is None else outcome.memory)
+        return self.states_of(stream, context.tokens.valid), tuple(layers)
+
+    def _read_again(
+        self, x_BLD: jax.Array, cache: Cache, tokens: Tokens, slots: Tokens, new_slots: jax.Array
+    ) -> tuple[jax.Array, tuple[Inputs]]:
+        """(states of the new tokens, embedded tokens with the new ones); all tokens are read again from the first."""
+        (inputs,) = cache.layers
+        assert isinstance(inputs, Inputs)
+        embedded_BSD, _ = append(inputs.inputs_BSX, x_BLD, new_slots, axis=1, crowded=False)
+        # A token lies in the slot of its position, but for those of beams.
+        texts, valid = (embedded_BSD, slots.valid) if slots.beams is None else self._texts_of_beams(embedded_BSD, slots)
+        states, _ = self.transform(texts, Tokens.at(jnp.arange(texts.shape[1]), valid=valid))
+        index = jnp.minimum(tokens.positions, texts.shape[1] - 1).reshape(len(texts), -1, 1)
+        return jnp.take_along_axis(states, index, 1).reshape(x_BLD.shape), (Inputs(embedded_BSD),)
+
+    def _texts_of_beams(self, embedded_BSD: jax.Array, slots: Tokens) -> tuple[jax.Array, jax.Array]:
+        """Each beam's own text, (B · W, L, D), and which of its places hold a token."""
+        assert slots.beams is not None
+        assert slots.valid is not None
+        position = self.config.position
+        anywhere = position is None or position.extrapolates
+        longest = slots.length if anywhere else min(slots.length, self.max_length)
+        own_BWS = slots.beams & slots.valid[:, None]
+        order_BWL = jnp.argsort(jnp.where(own_BWS, slots.positions[:, None], slots.length), -1)[..., :longest]
+        texts_BWLD = jnp.take_along_axis(embedded_BSD[:, None], order_BWL[..., None], 2)
+        valid_BWL = jnp.arange(longest) < own_BWS.sum(-1, keepdims=True)
+        return rearrange(texts_BWLD, "b w l d -> (b w) l d"), rearrange(valid_BWL, "b w l -> (b w) l")
+
+
+def _remembered(view, batch_size: int, slots: int, dtype, ahead: int) -> Memory | None:
+    """The empty memory of a layer.
+
+    Raises:
+      ConfigError: the latest `ahead` tokens are to be undone, and a mixer keeps no slot for each token.
+    """
+    memories = [mixer.memory(view, batch_size, slots, dtype) for mixer in view.mixers]
+    there = [memory for memory in memories if memory is not None]
+    if len(there) > 1:
+        raise ConfigError(f"model.block: two mixers of {view.block} have a memory, and a layer keeps one")
+    if ahead and any(not memory.can_rewind for memory in there):
+        raise ConfigError(f"model.mixer: {view.mixer} keeps one state, so that no token of a cache can be undone")
+    return there[0] if there else None

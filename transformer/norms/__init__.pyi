@@ -1,0 +1,10 @@
+# Written by `python -m transformer.testing.stubs`.
+from transformer.norms.group_norm import GroupNorm as GroupNorm
+from transformer.norms.norm import LayerNorm as LayerNorm
+from transformer.norms.norm import Norm as Norm
+from transformer.norms.norm import RMSNorm as RMSNorm
+from transformer.norms.scale_norm import ScaleNorm as ScaleNorm
+from transformer.norms.sequence_norm import SequenceLayerNorm as SequenceLayerNorm
+from transformer.norms.without_statistics import Derf as Derf
+from transformer.norms.without_statistics import DyT as DyT
+from transformer.norms.without_statistics import Shift as Shift

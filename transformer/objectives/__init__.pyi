@@ -1,0 +1,11 @@
+# Written by `python -m transformer.testing.stubs`.
+from transformer.objectives.classes import Classification as Classification
+from transformer.objectives.classes import TokenClassification as TokenClassification
+from transformer.objectives.objective import NextToken as NextToken
+from transformer.objectives.objective import Objective as Objective
+from transformer.objectives.objective import Sums as Sums
+from transformer.objectives.pairs import SequenceToSequence as SequenceToSequence
+from transformer.objectives.pictures import Reconstruction as Reconstruction
+from transformer.objectives.tokens import MaskedToken as MaskedToken
+from transformer.objectives.tokens import MultiToken as MultiToken
+from transformer.objectives.tokens import PrefixToken as PrefixToken

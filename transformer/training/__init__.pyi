@@ -1,0 +1,17 @@
+# Written by `python -m transformer.testing.stubs`.
+from transformer.training.loop import Outcome as Outcome
+from transformer.training.loop import train as train
+from transformer.training.optimizer import Numbers as Numbers
+from transformer.training.optimizer import make_optimizer as make_optimizer
+from transformer.training.optimizer import stack_numbers as stack_numbers
+from transformer.training.replicas import over_replicas as over_replicas
+from transformer.training.replicas import repeat as repeat
+from transformer.training.sharding import DATA_PARALLEL as DATA_PARALLEL
+from transformer.training.sharding import FULLY_SHARDED as FULLY_SHARDED
+from transformer.training.sharding import TENSOR_PARALLEL as TENSOR_PARALLEL
+from transformer.training.sharding import make_mesh as make_mesh
+from transformer.training.step import TrainState as TrainState
+from transformer.training.step import create_train_state as create_train_state
+from transformer.training.step import make_train_step as make_train_step
+from transformer.training.stored import StoredRun as StoredRun
+from transformer.training.stored import load_run as load_run
