@@ -36,7 +36,7 @@ HERE = Path(__file__).parent
 CHAIN = 5
 """Kills of one run before it may end."""
 STEPS = 2000
-SHAPE = "--model.num-layers 1 --model.d-model 16 --model.num-heads 2 --model.max-length 8 --batch-size 4"
+SHAPE = "--model.num-layers 1 --model.d-model 16 --model.mixer attention(num_heads=2) --model.max-length 8 --batch-size 4"
 RUN = f"{SHAPE} --steps {STEPS} --replicas 2 --steps-per-dispatch 5 --checkpoint-every 100 --evaluate-every 500"
 TIMES = ("seconds", "tokens_per_second")
 
@@ -191,7 +191,7 @@ def bit_flips(wanted: int, folder: Path, rng: random.Random) -> tuple[int, int]:
 
 def studies(wanted: int, folder: Path, rng: random.Random) -> tuple[int, int]:
     """(survived, studies) of twelve cells on two workers, one of which is killed in the middle."""
-    arms = {f"d_ff {16 * i}": {"model.d_ff": 16 * i} for i in range(1, 13)}
+    arms = {f"d_ff {16 * i}": {"model.feed_forward.d_ff": 16 * i} for i in range(1, 13)}
     survived = 0
     for number in range(wanted):
         workdir = folder / f"study_{number}"
@@ -212,8 +212,7 @@ def studies(wanted: int, folder: Path, rng: random.Random) -> tuple[int, int]:
 def run_study(workdir: Path, arms: dict[str, Any], engine: str, kill_after: int | None) -> None:
     """As a command of its own would; SIGKILL for a worker once so many cells are finished."""
     script = f"""
-from faults import FAULTS, missing_tests
-from transformer import runtime
+from transformer.core import runtime
 from transformer.runs.presets import PRESETS
 from transformer.study.engines import Engine
 from transformer.study.study import Study

@@ -11,6 +11,8 @@ from transformer.core.modules import split
 from transformer.core.parameters import Normal
 from transformer.core.values import ConfigError
 from transformer.data.corpus import load_corpus, packed
+from transformer.embeddings.embedding import Embedding
+from transformer.mixers.attention.attention import Attention
 from transformer.models.config import ModelConfig
 from transformer.models.language_model import LanguageModel
 from transformer.objectives.objective import NextToken
@@ -118,10 +120,10 @@ def test_the_loss_of_packed_documents_is_that_of_each_alone(tmp_path, position):
         max_length=LENGTH,
         num_layers=2,
         d_model=8,
-        num_heads=2,
+        mixer=Attention(num_heads=2),
         position=position,
         initializer=Normal(0.4),
-        embedding_initializer=Normal(0.4),
+        embedding=Embedding(initializer=Normal(0.4)),
     )
     params, apply = split(LanguageModel(config, key=jax.random.key(0)))
     run = jax.jit(lambda batch: NextToken()(apply, params, batch, None))

@@ -7,6 +7,7 @@ from transformer.core.values import ConfigError
 from transformer.data import pictures
 from transformer.data.dataset import EVALUATION_BATCH, load_data, stack_batches
 from transformer.data.pictures import ImageConfig, ImagePairConfig, ImagePairRun, ReconstructionRun, VisionRun, affine
+from transformer.mixers.attention.attention import Attention
 from transformer.models.images import AutoencoderConfig, PatchConfig, VisionConfig
 from transformer.runs.config import Replica
 from transformer.runs.optimizer import OptimizerConfig

@@ -14,18 +14,23 @@ BASE = RunConfig(model=ModelConfig(vocab_size=65, d_model=48, num_layers=2))
 GATED = BASE.replace({"model.feed_forward.activation": GLU()})
 
 
+def width(config):
+    """Of the hidden layer."""
+    return config.model.feed_forward.width(config.model)
+
+
 def test_a_gated_layer_gets_two_thirds_of_the_width():
     """Shazeer 2020: three matrices instead of two."""
     matched = match(GATED, BASE, "parameters")
-    assert matched.model.ff_width == 128
+    assert width(matched) == 128
     assert parameter_count(matched.model) == parameter_count(BASE.model)
-    assert match(GATED, BASE, "flops").model.ff_width == 128
+    assert width(match(GATED, BASE, "flops")) == 128
 
 
 def test_a_width_may_be_a_multiple():
     """The nearest multiple; where none is near enough, its cost is named."""
-    assert match(GATED, BASE, "parameters", multiple=64).model.ff_width == 128
-    assert match(GATED, BASE, "parameters", multiple=5).model.ff_width == 130
+    assert width(match(GATED, BASE, "parameters", multiple=64)) == 128
+    assert width(match(GATED, BASE, "parameters", multiple=5)) == 130
     with pytest.raises(ConfigError, match="d_ff = 96 costs"):
         match(GATED, BASE, "parameters", multiple=96)
 
@@ -47,6 +52,8 @@ def test_what_cannot_be_matched_is_refused():
 
 def test_a_study_matches_its_arms(corpus):
     base = BASE.replace({"model.max_length": 8})
-    study = Study("glu", base, {"gelu": {}, "glu": {"model.feed_forward.activation": "glu"}}, seeds=3, match="parameters")
-    assert study.configs(corpus)["glu"].model.ff_width == 128
-    assert study.configs(corpus)["gelu"].model.ff_width == 192
+    study = Study(
+        "glu", base, {"gelu": {}, "glu": {"model.feed_forward.activation": "glu"}}, seeds=3, match="parameters"
+    )
+    assert width(study.configs(corpus)["glu"]) == 128
+    assert width(study.configs(corpus)["gelu"]) == 192

@@ -95,7 +95,9 @@ BOTH = MeshConfig(model=2, fully_sharded=True)
 
 
 OTHERS = {
-    "encoder-decoder": small(EncoderDecoderConfig, **{"vocab_size": 20, "share_embeddings": False, "mixer.bias": ("out",)}),
+    "encoder-decoder": small(
+        EncoderDecoderConfig, **{"vocab_size": 20, "share_embeddings": False, "mixer.bias": ("out",)}
+    ),
     "classifier": small(ClassifierConfig, num_classes=3, registers=2, vocab_size=20),
     "vision": small(VisionConfig, num_classes=3, image_size=(8, 8, 1)),
     "patches": small(PatchConfig, image_size=(8, 8, 1)),

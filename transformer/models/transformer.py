@@ -11,7 +11,7 @@ from jax.ad_checkpoint import checkpoint_name
 
 from transformer.core.arrays import constrain, drop_sequences, dropout
 from transformer.core.modules import Parameters, at
-from transformer.core.values import ConfigError
+from transformer.core.values import ConfigError, Variant
 from transformer.functional.masks import Causal, Full, Mask, OwnBeams, Padding, Segment, Tokens
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.cross_attention import CrossAttention
@@ -146,8 +146,10 @@ class Transformer(nnx.Module):
 
     def check_length(self, length: int) -> None:
         """Raise `ConfigError` where there are more tokens than a choice is defined for."""
-        for longest, what in self.limits:
+        for longest, choice in self.limits:
             if length > longest:
+                own = f"max_length {longest}, and position {choice} does not extrapolate"
+                what = own if choice == self.config.position else f"the {longest} of {choice}"
                 raise ConfigError(f"model: {length} tokens are more than {what}")
 
     def mask_of(self, tokens: Tokens, mask: Mask | None = None) -> Mask:
@@ -248,11 +250,11 @@ class Transformer(nnx.Module):
         return checkpoint_name(states_BLD, "final_norm.out")
 
 
-def _limits(config: ModelConfig, max_length: int) -> Iterator[tuple[int, str]]:
-    """(largest number of tokens, what is defined for so many)."""
+def _limits(config: ModelConfig, max_length: int) -> Iterator[tuple[int, Variant]]:
+    """(largest number of tokens, the choice that is defined for so many)."""
     if config.position is not None and not config.position.extrapolates:
-        yield max_length, f"max_length {max_length}, and position {config.position} does not extrapolate"
+        yield max_length, config.position
     for attention in (kind.attention for kind in config.kinds):
         for choice in () if attention is None else (attention.heads, attention.sparsity):
             if choice is not None and choice.longest is not None:
-                yield choice.longest, f"the {choice.longest} of {choice}"
+                yield choice.longest, choice

@@ -182,13 +182,12 @@ class AttentionLayer(nnx.Module):
         self.causal, self.roles = model.causal, ROLES if self.crosses else attention.roles
         self._make_projections(model, key)
         position = None if self.crosses else model.position
-        maps, rotary, values = self.shape.num_maps, self.shape.rotary_dim, self.shape.value_size
-        own = {} if position is None else position.layer_parameters(maps, rotary, model.d_model, values)
-        self.position = Parameters(own, key=at(key, "position"))
-        acts = frozenset() if position is None else position.acts - OUTSIDE
-        self.placement = None
-        if position is not None and acts:
+        self.placement, own = None, {}
+        if position is not None and (acts := position.acts - OUTSIDE):
             self.placement = Placement(position, acts, self.shape, attention.scale_bias or position.scaled)
+            sizes = (self.shape.num_maps, self.shape.rotary_dim, model.d_model, self.shape.value_size)
+            own = position.layer_parameters(*sizes)
+        self.position = Parameters(own, key=at(key, "position"))
         self.parts = nnx.Dict(
             {
                 part.name: Parameters(part.parameters(attention, model, self.roles), key=at(key, part.name))
