@@ -18,17 +18,8 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from transformer.core.values import (
-    NONE,
-    ConfigError,
-    Variant,
-    allows_none,
-    item_of,
-    nearest,
-    replace,
-    to_text,
-    variant_of,
-)
+from transformer.core.changes import replace
+from transformer.core.values import NONE, ConfigError, Variant, allows_none, item_of, nearest, to_text, variant_of
 from transformer.training.checkpoint import CheckpointError
 from transformer.training.disk import EXIT_UNWRITABLE, WriteError
 from transformer.training.signals import EXIT_INTERRUPTED, Interrupted

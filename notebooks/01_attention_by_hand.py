@@ -28,7 +28,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import transformer as T
-from transformer.analysis.activations import run_with_cache
 
 rng = np.random.default_rng(0)
 words = ["the", "man", "ate", "the", "fish"]
@@ -236,7 +235,7 @@ T.attention_maps(weights_HNN[None], labels=words)
 
 # %% [markdown]
 # The two heads look at different tokens, already with random matrices. Each $V_h$ that is made in this way has rank
-# $D/H$ only; a sum over heads with full matrices is more general and costs more (`model.merge = sum` in a config).
+# $D/H$ only; a sum over heads with full matrices is more general and costs more: `T.Attention(merge=T.SumHeads())`.
 #
 # ## The same in a model
 #
@@ -245,12 +244,18 @@ T.attention_maps(weights_HNN[None], labels=words)
 
 # %%
 config = T.ModelConfig(
-    vocab_size=10, d_model=D, num_heads=H, num_layers=1, causal=False, position=T.NoPosition(), initializer=T.FanIn()
+    vocab_size=10,
+    d_model=D,
+    num_layers=1,
+    causal=False,
+    mixer=T.Attention(num_heads=H),
+    position=None,
+    initializer=T.FanIn(),
 )
 model = T.LanguageModel(config, key=jax.random.key(0))
 params, apply = T.split(model)
 tokens = jnp.array([[1, 2, 3, 1, 4]])
-_, found = run_with_cache(apply, params, tokens, names="blocks.0.attention.*")
+_, found = T.run_with_cache(apply, params, tokens, names="blocks.0.attention.*")
 own = model.blocks[0].attention
 z = np.asarray(found["blocks.0.attention.in"][0])
 q, k, v = (floors(z @ layer.kernel[...]) for layer in (own.query, own.key, own.value))

@@ -33,7 +33,13 @@ import transformer as T
 
 LENGTH, WIDTH = 12, 32
 config = T.ModelConfig(
-    vocab_size=30, max_length=32, d_model=WIDTH, num_layers=2, num_heads=2, initializer=T.FanIn(), position=T.RoPE()
+    vocab_size=30,
+    max_length=32,
+    d_model=WIDTH,
+    num_layers=2,
+    mixer=T.Attention(num_heads=2),
+    position=T.RoPE(),
+    initializer=T.FanIn(),
 )
 params, apply = T.split(T.LanguageModel(config, key=jax.random.key(0)))
 tokens = jax.random.randint(jax.random.key(1), (1, LENGTH), 0, 30)

@@ -47,7 +47,7 @@ runtime.start()  # before the first array: each core becomes a device
 
 # %%
 SCHEMES = {
-    "none": T.NoPosition(),
+    "none": None,
     "learned": T.Learned(std=0.2),
     "sinusoidal": T.Sinusoidal(),
     "RoPE": T.RoPE(),
@@ -56,7 +56,7 @@ SCHEMES = {
     "T5 bias": T.T5Bias(),
     "FIRE": T.FIRE(),
 }
-shape = T.ModelConfig(vocab_size=8, max_length=64, num_layers=1, d_model=32, num_heads=4, initializer=T.Normal(0.3))
+shape = T.ModelConfig(vocab_size=8, max_length=64, num_layers=1, d_model=32, initializer=T.Normal(0.3))
 
 
 # %%
@@ -101,14 +101,15 @@ plt.show()
 # ## Moving a sequence
 #
 # A scheme is *relative* if only distances count: the same tokens at positions 30, 31, … give the scores they
-# gave at 0, 1, … The library's values say of themselves whether they are. Is it true?
+# gave at 0, 1, … A config says of itself whether its scheme is. Is it true?
 
 # %%
 print("                 moved by 30   says it is relative")
 for name, scheme in SCHEMES.items():
     change = float(np.abs(np.asarray(readers[name](30)) - scores[name]).max())
-    print(f"{name:14} {change:12.6f}   {scheme.relative}")
-    assert (change < 1e-3) == scheme.relative
+    relative = shape.replace(position=scheme).relative
+    print(f"{name:14} {change:12.6f}   {relative}")
+    assert (change < 1e-3) == relative
 
 # %% [markdown]
 # Sinusoids are often said to be relative, and there is something to it: the product of two of the *added
@@ -147,8 +148,8 @@ base = T.preset("tiny").replace(
 )
 LENGTH, LONGER = base.model.max_length, 128
 ARMS = {
-    "none": {"model.position": T.NoPosition()},
-    "sinusoidal": {"model.position": T.Sinusoidal(), "model.scale_embeddings": True},
+    "none": {"model.position": None},
+    "sinusoidal": {"model.position": T.Sinusoidal(), "model.embedding.scaled": True},
     "RoPE": {"model.position": T.RoPE()},
     "ALiBi": {"model.position": T.ALiBi()},
     "T5 bias": {"model.position": T.T5Bias()},

@@ -29,7 +29,6 @@ import jax.numpy as jnp
 import numpy as np
 
 import transformer as T
-from transformer.analysis.activations import run_with_cache, stacked
 from transformer.core import runtime
 from transformer.study.statistics import compare_paired
 
@@ -58,12 +57,12 @@ corpus = T.load_corpus(text)
 first = {
     "model.initializer": T.Xavier(),
     "model.scale_residual_init": False,
-    "model.scale_embeddings": True,
-    "model.embedding_initializer": T.Normal(32**-0.5),
+    "model.embedding.scaled": True,
+    "model.embedding.initializer": T.Normal(32**-0.5),
     "optimizer.schedule": T.ConstantRate(),
     "optimizer.clip_norm": None,
 }
-shape = T.ModelConfig(num_layers=DEPTH, d_model=32, num_heads=2, max_length=32, layers=T.Scanned())
+shape = T.ModelConfig(num_layers=DEPTH, d_model=32, mixer=T.Attention(num_heads=2), max_length=32, layers=T.Scanned())
 base = corpus.complete(T.RunConfig(model=shape, data=text, batch_size=8, steps=STEPS).replace(first))
 places = {"post": T.PostNorm(), "pre": T.PreNorm(), "peri": T.PeriNorm(), "none": T.NoNormResidual()}
 runs = {name: base.replace({"model.residual": place}) for name, place in places.items()}
@@ -88,9 +87,9 @@ def over_depth(config):
         return sums.loss.sum() / sums.weight.sum()
 
     def of_seed(params):
-        _, found = run_with_cache(loss, params, names="blocks.*.resid_post")
+        _, found = T.run_with_cache(loss, params, names="blocks.*.resid_post")
         gradient = jax.grad(loss)(params)["blocks"]["kinds"]["0"]["feed_forward"]["out"]["kernel"]
-        stream = stacked(found, "blocks.*.resid_post")
+        stream = T.stacked(found, "blocks.*.resid_post")
         return jnp.sqrt((stream**2).mean((1, 2, 3))), jnp.sqrt((gradient**2).sum((1, 2)))
 
     return jax.jit(jax.vmap(of_seed))(jax.tree.map(lambda *a: jnp.stack(a), *(params for params, _ in models)))

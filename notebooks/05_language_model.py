@@ -60,7 +60,7 @@ config = T.preset("tiny").replace(
         "model.d_model": 96,
         "model.max_length": 64,
         "model.position": T.RoPE(),
-        "model.reach": T.SlidingWindow(64),
+        "model.mixer.sparsity": T.SlidingWindow(64),
         "optimizer.rule": T.Muon(),
         "optimizer.learning_rate": 2e-2,
         "optimizer.warmup_steps": 50,
@@ -83,7 +83,7 @@ for row in batch[:3]:
 
 # %%
 print(f"{T.parameter_count(config.model):,} parameters, {T.train_flops(config.model) / 1e6:.0f} MFLOP a sequence")
-print({name: str(getattr(config.model, name)) for name in ("norm", "residual", "position", "activation", "reach")})
+print({name: str(getattr(config.model, name)) for name in ("mixer", "feed_forward", "norm", "residual", "position")})
 
 # %% [markdown]
 # ## Training

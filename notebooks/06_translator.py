@@ -68,7 +68,7 @@ for command, actions in list(zip(commands, references, strict=True))[:3]:
 # %%
 run = T.TranslationRun(
     model=T.EncoderDecoderConfig(
-        num_layers=2, d_model=64, num_heads=4, d_ff=128, max_length=16, max_source_length=10,
+        num_layers=2, d_model=64, feed_forward=T.FeedForward(d_ff=128), max_length=16, max_source_length=10,
         position=T.RoPE(), initializer=T.Xavier(),
     ),
     optimizer=T.OptimizerConfig(rule=T.Muon(), learning_rate=1e-2, warmup_steps=50, weight_decay=0.01),

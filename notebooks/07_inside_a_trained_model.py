@@ -83,8 +83,7 @@ model = T.ModelConfig(
     max_length=L,
     num_layers=2,
     d_model=32,
-    num_heads=4,
-    block=T.AttentionOnly(),
+    feed_forward=None,
     position=T.T5Bias(),
 )
 config = T.preset("tiny").replace(

@@ -45,7 +45,7 @@ runtime.start()  # before the first array: each core becomes a device
 
 # %%
 base = T.preset("tiny").replace(
-    {"model.d_model": 32, "model.num_heads": 2, "optimizer.rule": T.Muon(), "optimizer.warmup_steps": 20},
+    {"model.d_model": 32, "model.mixer.num_heads": 2, "optimizer.rule": T.Muon(), "optimizer.warmup_steps": 20},
     steps=130,
     steps_per_dispatch=26,
 )
@@ -55,7 +55,7 @@ study = T.Study(
     base,
     {
         "baseline": {},
-        "key bias": {"model.attention_bias": ("key",)},
+        "key bias": {"model.mixer.bias": ("key",)},
         "RMSNorm": {"model.norm": T.RMSNorm()},
         "RoPE": {"model.position": T.RoPE()},
     },

@@ -76,7 +76,7 @@ for n in (16, D, 1024):
 # at $n = 6d$.
 
 # %%
-block = T.ModelConfig(vocab_size=1, d_model=D, num_heads=4, num_layers=1)
+block = T.ModelConfig(vocab_size=1, d_model=D, num_layers=1)
 for n in (D, 6 * D, 24 * D):
     total = T.forward_flops(block.replace(max_length=n)) - 2 * n * D  # without the logits of one token
     share = 4 * D * n**2 / total
@@ -168,7 +168,7 @@ print(f"n = {len(x)}: exact {1e3 * measured['attention'][-1]:.0f} ms, chunked {1
 # random parameters write in both ways. `T.generate` has a cache.
 
 # %%
-config = T.ModelConfig(vocab_size=50, d_model=D, num_heads=4, num_layers=2, max_length=512, initializer=T.FanIn())
+config = T.ModelConfig(vocab_size=50, d_model=D, num_layers=2, max_length=512, initializer=T.FanIn())
 params, apply = T.split(T.LanguageModel(config, key=jax.random.key(0)))
 prompt = jnp.array([[1, 2, 3, 4]])
 

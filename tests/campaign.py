@@ -36,7 +36,7 @@ HERE = Path(__file__).parent
 CHAIN = 5
 """Kills of one run before it may end."""
 STEPS = 2000
-SHAPE = "--model.num-layers 1 --model.d-model 16 --model.mixer attention(num_heads=2) --model.max-length 8 --batch-size 4"
+SHAPE = "--model.num-layers 1 --model.d-model 16 --model.mixer.num-heads 2 --model.max-length 8 --batch-size 4"
 RUN = f"{SHAPE} --steps {STEPS} --replicas 2 --steps-per-dispatch 5 --checkpoint-every 100 --evaluate-every 500"
 TIMES = ("seconds", "tokens_per_second")
 

@@ -24,9 +24,11 @@ NAMES: dict[str, str] = {
     "analysis.interventions": "ablate_heads patch patching_effects",
     "analysis.lenses": "logit_attribution logit_lens",
     "analysis.plots": "attention_maps forest heat_map learning_rate_curves loss_curves position_similarity",
+    "core.changes": "replace",
+    "core.json": "from_json to_json",
     "core.modules": "abstract initialize specs split",
     "core.parameters": "Constant FanIn FirstRow Identity Initializer Normal Parameter Xavier",
-    "core.values": "ConfigError Variant from_json replace to_json to_text",
+    "core.values": "ConfigError Variant to_text",
     "data.algorithmic": (
         "Addition AlgorithmicTask AssociativeRecall Copy Induction ListOps ModularArithmetic Reverse Sort"
     ),

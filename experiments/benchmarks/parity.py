@@ -18,7 +18,6 @@ from torch.nn import functional as F  # noqa: N812
 from experiments.benchmarks.torch_gpt import GPT, adamw, train_step
 from transformer.core import runtime
 from transformer.data.corpus import Corpus, load_corpus, whole_split
-from transformer.data.dataset import Batches
 from transformer.data.ngram import ngram_loss, usual_order
 from transformer.runs.config import RunConfig, grid
 from transformer.runs.presets import PRESETS
@@ -32,9 +31,9 @@ def torch_loss(config: RunConfig, corpus: Corpus, seed: int) -> float:
     torch.manual_seed(seed)
     model = GPT(config)
     optimizer = adamw(model, config)
-    batches = Batches(corpus.train, config.model.max_length, config.batch_size, seed)
+    batches = corpus.train_batches(config, seed)
     for step in range(config.steps):
-        train_step(model, model, optimizer, config, torch.from_numpy(batches[step]).long(), step)
+        train_step(model, model, optimizer, config, torch.from_numpy(batches[step]["tokens"]).long(), step)
     split = whole_split(corpus.validation, config.model.max_length, 64)
     total = 0.0
     with torch.no_grad():

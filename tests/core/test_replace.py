@@ -5,8 +5,10 @@ import json
 import pytest
 
 from transformer.activations.activation import GELU, GLU
+from transformer.core.changes import replace
+from transformer.core.json import from_json, to_json
 from transformer.core.parameters import Normal
-from transformer.core.values import ConfigError, from_json, replace, to_json
+from transformer.core.values import ConfigError
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.backends import Chunked

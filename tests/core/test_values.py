@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transformer.activations.activation import GELU, GLU, Activation, SiLU
+from transformer.core.json import from_json, to_json
 from transformer.core.parameters import Constant, Initializer
-from transformer.core.values import ConfigError, Variant, from_json, to_json, to_text, variant_of
+from transformer.core.values import ConfigError, Variant, to_text, variant_of
 from transformer.feed_forwards.experts import TopKExperts
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.inference.processors import Processor

@@ -51,8 +51,8 @@ def test_presets_variants_and_nested_fields():
         (["--model.norm", "rmsnorm(eps='a')"], "rmsnorm.eps: 'a' is not float"),
         (["--model.position", "rope(bas=3)"], "rope has no field 'bas'; did you mean 'base'?"),
         (["--model.position", "__import__('os').abort()"], "is not of the form"),
-        (["--model.num-heads", "3"], "3 heads do not divide d_model 128; the nearest that does is 2"),
-        (["--model.num-kv-heads", "3"], "3 key-value heads do not divide 4 query heads"),
+        (["--model.mixer.num-heads", "3"], "3 heads do not divide d_model 128; the nearest that does is 2"),
+        (["--model.mixer.num-kv-heads", "3"], "3 key-value heads do not divide 4 query heads"),
         (["--data.tokenizer", "chars"], "tokenization: unknown name 'chars'; did you mean 'char'?"),
         (["--optimizer.rule", "lyon"], "unknown name 'lyon'; did you mean 'lion'?"),
         (["--optimizer.groups", "group('*', rat=2)"], "group has no field 'rat'; did you mean 'rate'?"),
@@ -107,12 +107,12 @@ def test_every_experiment_explains_itself(capsys):
 
 
 def test_choices_that_need_not_be_and_patterns():
-    """`unset` leaves a choice open; a pattern is one word."""
-    assert parse("--model.feed-forward-residual", "post").model.feed_forward_residual == PostNorm()
-    both = parse("--model.feed-forward-residual", "post", "--model.feed-forward-residual", "unset")
-    assert both.model.feed_forward_residual is None
-    pattern = parse("--model.pattern", "pattern(reach=[sliding_window(8), full])").model.pattern
-    assert pattern == Alternate(reach=(SlidingWindow(8), FullReach()))
+    """`none` leaves a choice open; a part of a pattern is one word."""
+    assert parse("--model.feed-forward.residual", "post").model.feed_forward.residual == PostNorm()
+    both = parse("--model.feed-forward.residual", "post", "--model.feed-forward.residual", "none")
+    assert both.model.feed_forward.residual is None
+    pattern = parse("--model.pattern", "alternate('mixer.sparsity', [sliding_window(8), none])").model.pattern
+    assert pattern == (Alternate("mixer.sparsity", (SlidingWindow(8), None)),)
 
 
 def test_update_rules_and_groups():
@@ -151,7 +151,7 @@ def test_the_arms_of_mup_share_the_smallest_width(preset):
     configs = {name: command.replace(changes) for name, changes in mup.arms(command).items()}
     smallest = f"µP {command.model.d_model // 4}"
     assert len(configs) == 6
-    assert configs[smallest].model.logit_scale == 1
+    assert configs[smallest].model.head.scale == 1
     assert all(group.rate == 1 for group in configs[smallest].optimizer.groups)
 
 
@@ -179,7 +179,8 @@ def test_wrong_input_exits_with_2_before_compilation(tmp_path):
 def test_language_model_from_text_to_result(tmp_path):
     (tmp_path / "text.txt").write_text("abacabad" * 100)
     workdir = tmp_path / "run"
-    shape = ["--model.num-layers", "1", "--model.d-model", "16", "--model.max-length", "8", "--model.num-heads", "2"]
+    shape = ["--model.num-layers", "1", "--model.d-model", "16", "--model.max-length", "8"]
+    shape += ["--model.mixer.num-heads", "2"]
     arguments = [
         "tiny",
         *shape,

@@ -24,7 +24,14 @@ from transformer.runs.optimizer import OptimizerConfig
 from transformer.training.loop import train
 
 pytest.importorskip("safetensors")
-SIZES = {"vocab_size": 256, "max_length": 8, "d_model": 8, "num_heads": 2, "num_layers": 1, "d_ff": 12}
+SIZES = {
+    "vocab_size": 256,
+    "max_length": 8,
+    "d_model": 8,
+    "mixer.num_heads": 2,
+    "num_layers": 1,
+    "feed_forward.d_ff": 12,
+}
 
 
 def published(tmp_path, architecture, **sizes):
@@ -61,7 +68,7 @@ def test_shorter_texts_take_the_first_positions(tmp_path):
 
 def test_a_classifier_of_a_masked_model(tmp_path, capsys):
     """The layers are taken over, the output is new; a classifier keeps its own pooling."""
-    folder, model = published(tmp_path, BERT, token_types=2)
+    folder, model = published(tmp_path, BERT, **{"embedding.types": 2})
     command = finetune.of_classes(model, folder)
     assert command.model.pooling == MeanPooling()
     taken = flat(finetune.fitting(folder, command.model.replace(num_classes=3)))

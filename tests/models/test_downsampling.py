@@ -49,7 +49,7 @@ def test_padding_is_in_no_mean():
 
 def test_an_hourglass_is_its_layers():
     """Layer 0 on all tokens, 1 and 2 on means, whose states are added to each token, then layer 3."""
-    config = small(num_layers=4, position=RoPE(), resolution=Hourglass(factor=2))
+    config = small(num_layers=4, position=RoPE(), downsampling=Hourglass(factor=2))
     model = LanguageModel(config, key=jax.random.key(0))
     tokens, half = Tokens.at(np.arange(8)), Tokens.at(np.arange(4))
     blocks = [
@@ -68,7 +68,7 @@ def test_an_hourglass_is_its_layers():
 def test_an_hourglass_in_an_hourglass():
     """Layer 0 on tokens, 1 on means of two, 2 on means of two of those, 3 on tokens; states are added back."""
     inner = Hourglass(factor=2, first=1, last=0)
-    config = small(num_layers=4, position=RoPE(), resolution=Hourglass(factor=2, middle=inner), causal=False)
+    config = small(num_layers=4, position=RoPE(), downsampling=Hourglass(factor=2, middle=inner), causal=False)
     model = LanguageModel(config, key=jax.random.key(0))
     places = [Tokens.at(np.arange(size)) for size in (8, 4, 2)]
     run = [
@@ -85,9 +85,9 @@ def test_an_hourglass_in_an_hourglass():
 
 def test_latents_read_the_tokens_and_are_read_by_them():
     """softmax(qk/√K)v by heads, twice; all layers in between see the vectors alone; padding is not read."""
-    config = small(position=Learned(), resolution=Latents(count=5, num_heads=4), causal=False)
+    config = small(position=Learned(), downsampling=Latents(count=5, num_heads=4), causal=False)
     model, valid = LanguageModel(config, key=jax.random.key(0)), np.arange(8) < 6
-    params, size = model.resolution_params(), config.d_model
+    params, size = model.downsampling_params(), config.d_model
 
     def normal(x):
         return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
@@ -101,7 +101,7 @@ def test_latents_read_the_tokens_and_are_read_by_them():
         return np.einsum("bhls,bshk->blhk", weights, v).reshape(2, -1, size) @ w["out"]
 
     tokens, five = Tokens.at(np.arange(8), valid=valid), Tokens.at(np.arange(5))
-    embedded = np.asarray(model._start(model.embedding(tokens_of(2)), tokens))
+    embedded = np.asarray(model.stream_of(model.embedding(tokens_of(2)), tokens, model.position()))
     vectors = np.broadcast_to(params["vectors"], (2, 5, size))
     vectors = vectors + read("read", vectors, embedded, valid)
     for i in range(2):
@@ -111,7 +111,7 @@ def test_latents_read_the_tokens_and_are_read_by_them():
     np.testing.assert_allclose(found, expected, atol=2e-4)
 
 
-BESIDE_A_DECODER = [{"encoder_resolution": Latents(5)}, {"encoder_resolution": Hourglass(last=0)}, {"registers": 2}]
+BESIDE_A_DECODER = [{"encoder_downsampling": Latents(5)}, {"encoder_downsampling": Hourglass(last=0)}, {"registers": 2}]
 
 
 @pytest.mark.parametrize("choices", BESIDE_A_DECODER, ids=str)
@@ -127,7 +127,7 @@ def test_the_encoder_beside_a_decoder(choices):
 
 def test_prompts_of_different_lengths_are_continued_as_without_a_cache():
     """The likeliest token of the whole sequence so far, again and again."""
-    params, apply = split(LanguageModel(small(resolution=Hourglass(factor=3, last=0)), key=jax.random.key(0)))
+    params, apply = split(LanguageModel(small(downsampling=Hourglass(factor=3, last=0)), key=jax.random.key(0)))
     prompt, lengths = tokens_of(2, 5), np.array([5, 3])
     made = generate(apply, params, prompt, num_tokens=4, strategy=Greedy(), lengths_B=lengths)
     for row, length, chosen in zip(prompt, lengths, made.tokens_BT, strict=True):
@@ -143,28 +143,28 @@ def test_what_cannot_be_is_refused():
         r"leaves none of 2 layers between the 1 first and the 1 last": {},
         r"1 first and 1 last layers are not whole turns of 2": {
             "num_layers": 4,
-            "pattern": Alternate(reach=(SlidingWindow(3), FullReach())),
+            "pattern": (Alternate("mixer.sparsity", (SlidingWindow(3), None)),),
         },
         r"u_net keeps a stream of its own; use pre": {"num_layers": 4, "residual": UNet()},
-        r"layers would take over values of other tokens": {"num_layers": 4, "carry": ValueResidual()},
-        r"latents reads all tokens, later ones too": {"resolution": Latents()},
-        r"in place of rope": {"resolution": Latents(), "causal": False, "position": RoPE()},
-        r"3 heads do not divide d_model 32": {"resolution": Latents(num_heads=3), "causal": False},
+        r"layers would take over values of other tokens": {"num_layers": 4, "mixer.sharing": ValueResidual()},
+        r"latents reads all tokens, later ones too": {"downsampling": Latents()},
+        r"in place of rope": {"downsampling": Latents(), "causal": False, "position": RoPE()},
+        r"3 heads do not divide d_model 32": {"downsampling": Latents(num_heads=3), "causal": False},
         r"keep states of different tokens": {"num_layers": 4, "memory_length": 2, "position": RoPE()},
     }
     for line, choices in refused.items():
         with pytest.raises(ConfigError, match=line):
-            small(**{"resolution": Hourglass(), **choices})
+            small(**{"downsampling": Hourglass(), **choices})
     with pytest.raises(ConfigError, match=r"leaves none of 1 layers between the 1 first and the 1 last"):
-        small(resolution=Hourglass(last=0, middle=Hourglass()))
+        small(downsampling=Hourglass(last=0, middle=Hourglass()))
     with pytest.raises(ConfigError, match=r"model\.registers: -1 is negative"):
         small(EncoderDecoderConfig, registers=-1)
-    with pytest.raises(ConfigError, match="has no cache of layers with a source; set encoder_resolution"):
-        small(EncoderDecoderConfig, resolution=Hourglass(last=0))
+    with pytest.raises(ConfigError, match="has no cache of layers with a source; set encoder_downsampling"):
+        small(EncoderDecoderConfig, downsampling=Hourglass(last=0))
     for line, values in ((r"factor: 1 shortens nothing", {"factor": 1}), (r"-1 first", {"first": -1})):
         with pytest.raises(ConfigError, match=line):
             Hourglass(**values)
-    model = LanguageModel(small(resolution=Hourglass(last=0)), key=jax.random.key(0))
+    model = LanguageModel(small(downsampling=Hourglass(last=0)), key=jax.random.key(0))
     with pytest.raises(ConfigError, match="is for tokens, and hourglass"):
         model(tokens_of(1), mask=Causal() | Prefix(2))
     with pytest.raises(ConfigError, match="packed documents would see each other"):

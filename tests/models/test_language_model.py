@@ -12,7 +12,9 @@ from transformer.core.arrays import dropout
 from transformer.core.modules import at, split
 from transformer.core.parameters import Normal
 from transformer.core.values import ConfigError
+from transformer.embeddings.embedding import Embedding
 from transformer.functional.masks import Arbitrary, Causal, Tokens, Window
+from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.projections import ConstantScale
 from transformer.mixers.mixer import Context
 from transformer.models.config import ModelConfig
@@ -20,24 +22,22 @@ from transformer.models.language_model import LanguageModel
 from transformer.objectives.objective import cross_entropy
 
 POSITIONS = ["none", "sinusoidal", "query_key_sinusoidal", "learned", "rope", "alibi"]
-ATTENTION = ["exact", "chunked(block=3)"]
+BACKENDS = ["none", "chunked(block=3)"]
 TOKENS = np.array([[3, 1, 4, 1, 5, 2, 6, 0]])
 INDEX = np.arange(8)
 CAUSAL = INDEX[:, None] >= INDEX
 
 
 def model(**choices):
-    sizes = {"vocab_size": 8, "max_length": 16, "num_layers": 1, "d_model": 16, "num_heads": 2}
-    laws = {"initializer": Normal(0.2), "embedding_initializer": Normal(0.2)}
-    return LanguageModel(
-        ModelConfig(**laws, **sizes | choices.pop("sizes", {})).replace(**choices), key=jax.random.key(0)
-    )
+    sizes = {"vocab_size": 8, "max_length": 16, "num_layers": 1, "d_model": 16, "mixer": Attention(num_heads=2)}
+    laws = {"initializer": Normal(0.2), "embedding": Embedding(initializer=Normal(0.2))}
+    return LanguageModel(ModelConfig(**sizes | laws).replace(choices), key=jax.random.key(0))
 
 
 @functools.cache
-def compiled(position, attention):
+def compiled(position, backend):
     """The logits as a function of everything that a caller may pass."""
-    params, apply = split(model(position=position, attention=attention))
+    params, apply = split(model(**{"position": position, "mixer.backend": backend}))
 
     @jax.jit
     def run(tokens, positions, segments, valid, allowed):
@@ -47,42 +47,42 @@ def compiled(position, attention):
     return run
 
 
-def logits(position, attention="exact", *, tokens=TOKENS, positions=INDEX, segments=0 * INDEX, valid=True, mask=CAUSAL):
+def logits(position, backend="none", *, tokens=TOKENS, positions=INDEX, segments=0 * INDEX, valid=True, mask=CAUSAL):
     positions, segments, valid = (np.broadcast_to(x, (1, 8)) for x in (positions, segments, valid))
-    run = compiled(position, attention)
+    run = compiled(position, backend)
     return np.asarray(run(*map(jnp.asarray, (tokens, positions, segments, valid, np.broadcast_to(mask, (8, 8))))))
 
 
-@pytest.mark.parametrize("attention", ATTENTION)
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("position", POSITIONS)
-def test_packing(position, attention):
+def test_packing(position, backend):
     """Two documents in one sequence, with segments and reset positions, are each document alone."""
     segments, positions = (INDEX >= 5).astype(int), np.where(INDEX < 5, INDEX, INDEX - 5)
-    packed = logits(position, attention, segments=segments, positions=positions)
-    first = logits(position, attention, tokens=np.where(INDEX < 5, TOKENS, 7))
-    second = logits(position, attention, tokens=np.roll(TOKENS, -5, 1))
+    packed = logits(position, backend, segments=segments, positions=positions)
+    first = logits(position, backend, tokens=np.where(INDEX < 5, TOKENS, 7))
+    second = logits(position, backend, tokens=np.roll(TOKENS, -5, 1))
     chex.assert_trees_all_close(packed[:, :5], first[:, :5], atol=1e-5)
     chex.assert_trees_all_close(packed[:, 5:], second[:, :3], atol=1e-5)
-    assert np.abs(packed - logits(position, attention, positions=positions))[:, 5:].max() > 1e-3
+    assert np.abs(packed - logits(position, backend, positions=positions))[:, 5:].max() > 1e-3
 
 
-@pytest.mark.parametrize("attention", ATTENTION)
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("position", POSITIONS)
-def test_padding_on_the_left(position, attention):
+def test_padding_on_the_left(position, backend):
     """Padding before a sequence, with positions that ignore it, changes none of its logits."""
     padding = {"valid": INDEX >= 3, "positions": np.maximum(INDEX - 3, 0)}
-    padded = logits(position, attention, **padding)
-    alone = logits(position, attention, tokens=np.roll(TOKENS, -3, 1))
+    padded = logits(position, backend, **padding)
+    alone = logits(position, backend, tokens=np.roll(TOKENS, -3, 1))
     chex.assert_trees_all_close(padded[:, 3:], alone[:, :5], atol=1e-5)
-    other = logits(position, attention, tokens=np.where(INDEX >= 3, TOKENS, 7), **padding)
+    other = logits(position, backend, tokens=np.where(INDEX >= 3, TOKENS, 7), **padding)
     np.testing.assert_array_equal(other[:, 3:], padded[:, 3:])
     assert np.isfinite(padded).all()
 
 
-@pytest.mark.parametrize("attention", ATTENTION)
-def test_padding_and_segments_are_respected_by_any_mask(attention):
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_padding_and_segments_are_respected_by_any_mask(backend):
     """A mask of the caller is cut by padding and segments: nothing leaks through a full one."""
-    run = functools.partial(logits, "rope", attention, valid=INDEX < 6, segments=INDEX // 3, mask=True)
+    run = functools.partial(logits, "rope", backend, valid=INDEX < 6, segments=INDEX // 3, mask=True)
     before = run()
     for changed, same in (([0, 1, 2], slice(3, 8)), ([3, 4, 5], slice(0, 3)), ([6, 7], slice(0, 6))):
         after = run(tokens=np.where(np.isin(INDEX, changed), 7 - TOKENS, TOKENS))
@@ -90,24 +90,24 @@ def test_padding_and_segments_are_respected_by_any_mask(attention):
         assert np.abs(after - before)[:, changed].max() > 1e-3
 
 
-@pytest.mark.parametrize("attention", ATTENTION)
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("position", POSITIONS)
-def test_shifted_positions(position, attention):
+def test_shifted_positions(position, backend):
     """A common shift of the positions is invisible to relative schemes, and only to them."""
-    difference = np.abs(logits(position, attention) - logits(position, attention, positions=INDEX + 8)).max()
+    difference = np.abs(logits(position, backend) - logits(position, backend, positions=INDEX + 8)).max()
     if position in ("none", "rope", "alibi"):
         assert difference < 1e-4
     else:
         assert difference > 1e-2
 
 
-@pytest.mark.parametrize("attention", ATTENTION)
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("position", POSITIONS)
-def test_permuted_tokens(position, attention):
+def test_permuted_tokens(position, backend):
     """Without positions and mask, permuted tokens have permuted logits; with positions they have not."""
     order = np.array([4, 2, 7, 0, 6, 1, 3, 5])
-    permuted = logits(position, attention, tokens=TOKENS[:, order], mask=True)
-    difference = np.abs(logits(position, attention, mask=True)[:, order] - permuted).max()
+    permuted = logits(position, backend, tokens=TOKENS[:, order], mask=True)
+    difference = np.abs(logits(position, backend, mask=True)[:, order] - permuted).max()
     if position == "none":
         assert difference < 1e-5
     else:
@@ -126,7 +126,7 @@ def test_defaults():
 
 def test_layers_widen_the_view():
     """Two layers of a window of 2 reach two tokens back, and a layer is taken out by its number."""
-    lm = model(position="alibi", sizes={"num_layers": 2})
+    lm = model(position="alibi", num_layers=2)
     run = jax.jit(lambda t: lm(t, mask=Causal() & Window(2)))
     difference = run(jnp.asarray(TOKENS)) - run(jnp.asarray(np.where(INDEX == 2, 7, TOKENS)))
     changed = np.abs(np.asarray(difference)).max((0, 2)) > 0
@@ -148,12 +148,12 @@ def gradients(seed=None, **choices):
     return jax.device_get(jax.jit(jax.value_and_grad(loss, has_aux=True))(params))
 
 
-CHOICES = {"position": "rope", "num_kv_heads": 1, "scale": ConstantScale(0.2)}
+CHOICES = {"position": "rope", "mixer.num_kv_heads": 1, "mixer.scale": ConstantScale(0.2)}
 
 
 def test_chunked_equals_exact():
     """Loss, logits and the gradient of every parameter do not depend on the implementation."""
-    exact, chunked = (gradients(attention=attention, **CHOICES) for attention in ATTENTION)
+    exact, chunked = (gradients(**CHOICES, **{"mixer.backend": backend}) for backend in BACKENDS)
     chex.assert_trees_all_close(chunked, exact, atol=1e-5, rtol=1e-4)
 
 
@@ -161,7 +161,7 @@ def test_chunked_equals_exact():
 def test_randomized_positions_in_training(scheme):
     """A key draws positions, the same for every implementation; without one they are those of the scheme."""
     position = f"randomized(scheme={scheme}, longest=64)"
-    exact, chunked = (gradients(1, position=position, attention=attention) for attention in ATTENTION)
+    exact, chunked = (gradients(1, **{"position": position, "mixer.backend": backend}) for backend in BACKENDS)
     chex.assert_trees_all_close(chunked, exact, atol=1e-5, rtol=1e-4)
     (_, logits), (_, other), (_, still), (_, plain) = (
         gradients(*seed, position=choice)[0]
@@ -180,11 +180,12 @@ def test_more_tokens_than_randomized_positions():
         lm(jnp.zeros((1, 13), jnp.int32), key=key)
 
 
-@pytest.mark.parametrize("attention", ATTENTION)
-def test_bfloat16(attention):
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_bfloat16(backend):
     """Computing in bfloat16 keeps float32 logits and gradients, near those of float32."""
-    (precise, logits), exact = gradients(attention=attention, **CHOICES)
-    (rough, rough_logits), rounded = gradients(attention=attention, dtype="bfloat16", **CHOICES)
+    choices = CHOICES | {"mixer.backend": backend}
+    (precise, logits), exact = gradients(**choices)
+    (rough, rough_logits), rounded = gradients(**choices, dtype="bfloat16")
     assert rough_logits.dtype == np.float32
     np.testing.assert_allclose(rough, precise, rtol=2e-2)
     np.testing.assert_allclose(rough_logits, logits, atol=3e-2 * np.abs(logits).max())
@@ -196,8 +197,9 @@ def test_bfloat16(attention):
 
 def test_every_parameter_gets_a_gradient():
     """No parameter is left out of the computation; key biases are, by the symmetry of softmax."""
-    biases = {"attention_bias": ("query", "key", "value", "out"), "feed_forward_bias": True}
-    _, leaves = gradients(residual="sandwich", activation="glu", tie_embeddings=False, **biases)
+    biases = {"mixer.bias": ("query", "key", "value", "out"), "feed_forward.bias": True}
+    choices = {"feed_forward.activation": "glu", "head.tied": False}
+    _, leaves = gradients(residual="sandwich", **choices, **biases)
     for path, gradient in jax.tree.leaves_with_path(leaves):
         name = jax.tree_util.keystr(path)
         assert (np.abs(gradient).max() < 1e-6) == ("['key']['bias']" in name), name

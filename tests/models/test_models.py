@@ -15,8 +15,11 @@ from transformer.core.arrays import drop_sequences
 from transformer.core.modules import at, split
 from transformer.core.parameters import Normal
 from transformer.core.values import ConfigError
+from transformer.embeddings.embedding import Embedding
 from transformer.embeddings.patches import cut, join, resize_positions
+from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.functional.masks import Causal, Prefix, Tokens
+from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.backends import Chunked
 from transformer.mixers.mixer import Context
 from transformer.models.build import build
@@ -46,9 +49,10 @@ from transformer.residuals.residual import DeepNorm, Depth, NoNormResidual, SubN
 from transformer.residuals.scaled_branches import ReZero, TFixup
 
 KEY = jax.random.key(0)
-SIZES = {"vocab_size": 11, "max_length": 6, "num_layers": 1, "d_model": 8, "num_heads": 2, "d_ff": 8}
-LAWS = {"initializer": Normal(0.4), "embedding_initializer": Normal(0.4), "scale_residual_init": False}
-SIMPLE = {"norm": RMSNorm(), "activation": ReLU()}
+SUBLAYERS = {"mixer": Attention(num_heads=2), "feed_forward": FeedForward(d_ff=8)}
+SIZES = {"vocab_size": 11, "max_length": 6, "num_layers": 1, "d_model": 8} | SUBLAYERS
+LAWS = {"initializer": Normal(0.4), "embedding": Embedding(initializer=Normal(0.4)), "scale_residual_init": False}
+SIMPLE = {"norm": RMSNorm(), "feed_forward": FeedForward(d_ff=8, activation=ReLU())}
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 SOURCE, TARGET = np.array([[7, 3, 9, 5]]), np.array([[1, 6, 2, 8, 4]])
 
@@ -57,17 +61,21 @@ def shipped(family):
     return [cls() for cls in family.variants().values() if cls.__module__.startswith("transformer.")]
 
 
-def pairs(**fields):
+def texts(**choices):
+    return ModelConfig(**SIZES | LAWS | SIMPLE).replace(choices)
+
+
+def pairs(**choices):
     sizes = SIZES | {"source_vocab_size": 11, "max_source_length": 6}
-    return EncoderDecoderConfig(**sizes | LAWS | SIMPLE | {"position": RoPE()} | fields)
+    return EncoderDecoderConfig(**sizes | LAWS | SIMPLE, position=RoPE()).replace(choices)
 
 
-def classes(**fields):
-    return ClassifierConfig(**SIZES | LAWS | SIMPLE | {"num_classes": 3} | fields)
+def classes(**choices):
+    return ClassifierConfig(**SIZES | LAWS | SIMPLE, num_classes=3).replace(choices)
 
 
-def patches(kind=PatchConfig, **fields):
-    return kind(**SIZES | LAWS | SIMPLE | {"image_size": (4, 6, 2), "patch_size": 2} | fields)
+def patches(kind=PatchConfig, **choices):
+    return kind(**SIZES | LAWS | SIMPLE, image_size=(4, 6, 2), patch_size=2).replace(choices)
 
 
 def pure(config):
@@ -149,15 +157,15 @@ def test_source_padding_has_no_influence(position):
     assert np.abs(unmasked - alone).max() > 1e-3
 
 
-@pytest.mark.parametrize("attention", [Exact(), Chunked(block=3)], ids=str)
-def test_the_target_is_causal_and_sees_the_whole_source(attention):
+@pytest.mark.parametrize("backend", [None, Chunked(block=3)], ids=str)
+def test_the_target_is_causal_and_sees_the_whole_source(backend):
     """By the gradient of one position's logits with respect to both tables."""
     now = 2
 
     def loss(apply, params):
         return (apply(params, jnp.asarray(SOURCE), jnp.asarray(TARGET))[0, now] ** 2).sum()
 
-    config = pairs(tie_embeddings=False, attention=attention)
+    config = pairs(**{"head.tied": False, "mixer.backend": backend})
     source, target = gradient_of_tables(config, loss, "source_embedding", "embedding")
     assert set(np.flatnonzero(source > 1e-7)) == set(SOURCE[0])
     assert set(np.flatnonzero(target > 1e-7)) == set(TARGET[0, : now + 1])
@@ -185,11 +193,11 @@ def test_positions_of_source_and_target_are_not_compared():
 )
 def test_embedding_tables(share, tie, tables):
     """One table for each use, or for all three; each less is one vocabulary times the width less."""
-    config = pairs(share_embeddings=share, tie_embeddings=tie)
+    config = pairs(**{"share_embeddings": share, "head.tied": tie})
     params, _ = split(build(config, key=KEY))
     names = [name for name in ("embedding", "source_embedding", "output") if name in params]
     assert len(names) == tables
-    every = pairs(share_embeddings=False, tie_embeddings=False)
+    every = pairs(**{"share_embeddings": False, "head.tied": False})
     assert parameter_count(every) - parameter_count(config) == (3 - tables) * 11 * 8
 
 
@@ -207,13 +215,13 @@ def test_a_shared_table_is_read_by_source_and_target():
 
 def test_factorized_and_unit_embeddings():
     """A narrow table and a matrix are the wide table that is their product; unit rows have one length."""
-    factors, wide = (ModelConfig(**SIZES | LAWS | SIMPLE, embedding_dim=e) for e in (3, None))
+    factors, wide = (texts(**{"embedding.dim": dim}) for dim in (3, None))
     (params, apply), (other, plain) = (split(build(config, key=KEY)) for config in (factors, wide))
     narrow = params["embedding"]
     assert narrow["table"].shape[1] == 3
     other = params | {"embedding": {"table": narrow["table"] @ narrow["projection"]}}
     chex.assert_trees_all_close(apply(params, TARGET), plain(other, TARGET), rtol=1e-4, atol=1e-5)
-    model = build(ModelConfig(**SIZES | LAWS | SIMPLE, unit_embeddings=True), key=KEY)
+    model = build(texts(**{"embedding.unit_length": True}), key=KEY)
     model.embedding.gain[...] = jnp.float32(3.0)
     np.testing.assert_allclose(np.linalg.norm(model.embedding(TARGET), axis=-1), 3.0, rtol=1e-4)
     np.testing.assert_allclose(np.linalg.norm(model.embedding.logits(jnp.eye(8)[None])[0], axis=0), 3.0, rtol=1e-4)
@@ -221,7 +229,7 @@ def test_factorized_and_unit_embeddings():
 
 def test_scaled_embeddings():
     """√D times the rows on both sides; the logits by the tied table are not scaled."""
-    scaled, plain = (build(pairs(scale_embeddings=s), key=KEY) for s in (True, False))
+    scaled, plain = (build(pairs(**{"embedding.scaled": scaled}), key=KEY) for scaled in (True, False))
     for name, tokens in (("embedding", TARGET), ("source_embedding", SOURCE)):
         expected = 8**0.5 * getattr(plain, name)(jnp.asarray(tokens))
         chex.assert_trees_all_close(getattr(scaled, name)(jnp.asarray(tokens)), expected, rtol=1e-6)
@@ -231,8 +239,8 @@ def test_scaled_embeddings():
 
 IMAGE = np.random.default_rng(0).normal(size=(1, 4, 6, 2)).astype(np.float32)
 LOGITS = {
-    "tied": (lambda **more: ModelConfig(**SIZES | LAWS | more), (TARGET,)),
-    "untied": (lambda **more: ModelConfig(**SIZES | LAWS | {"tie_embeddings": False} | more), (TARGET,)),
+    "tied": (texts, (TARGET,)),
+    "untied": (lambda **more: texts(**{"head.tied": False} | more), (TARGET,)),
     "pairs": (pairs, (SOURCE, TARGET)),
     "classes": (classes, (TARGET,)),
     "patches": (patches, (IMAGE,)),
@@ -243,7 +251,7 @@ LOGITS = {
 def test_the_scale_of_logits(kind):
     """A factor on what every model has in its output; biases are zero as yet."""
     make, inputs = LOGITS[kind]
-    scaled, plain = (build(make(**more), key=KEY)(*map(jnp.asarray, inputs)) for more in ({"logit_scale": 0.25}, {}))
+    scaled, plain = (build(make(**more), key=KEY)(*map(jnp.asarray, inputs)) for more in ({"head.scale": 0.25}, {}))
     chex.assert_trees_all_close(4 * scaled, plain, rtol=1e-6)
     assert np.abs(plain).max() > 1e-2
 
@@ -275,11 +283,10 @@ DECODER_SHARES = {"num_layers": 4, "distinct_layers": 2, "distinct_encoder_layer
 def test_deepnorm_of_an_encoder_beside_a_decoder():
     """Wang H. et al. 2022, figure 2, also inside of others; numbers that are given stay."""
     N, M = 6, 3
-    config = pairs(
-        num_encoder_layers=N, num_layers=M, residual=DeepNorm(), feed_forward_residual=ReZero(placement=DeepNorm())
-    )
+    residuals = {"residual": DeepNorm(), "feed_forward.residual": ReZero(placement=DeepNorm())}
+    config = pairs(num_encoder_layers=N, num_layers=M, **residuals)
     numbers = {"alpha": 0.81 * (N**4 * M) ** (1 / 16), "beta": 0.87 * (N**4 * M) ** (-1 / 16)}
-    own, inner = config.encoder.residual, config.encoder.feed_forward_residual.placement
+    own, inner = config.encoder.residual, config.encoder.feed_forward.residual.placement
     for residual in (own, inner):
         assert {name: getattr(residual, name) for name in numbers} == pytest.approx(numbers)
     assert config.residual == DeepNorm()
@@ -288,28 +295,35 @@ def test_deepnorm_of_an_encoder_beside_a_decoder():
     assert pairs(residual=DeepNorm(2.0, 0.5)).encoder.residual == DeepNorm(2.0, 0.5)
 
 
+def gains_of(config):
+    """Of attention and of the feed-forward sublayer, for what reads the input and for the output."""
+    own = config.inner_gain(config.residual), config.output_gain(config.residual)
+    return *own, *config.feed_forward.gains(config)
+
+
 def test_initial_values_of_an_encoder_beside_a_decoder():
     """Factors of T-Fixup (Huang X. et al. 2020, section 3) and of Magneto (Wang H. et al. 2022b, figure 2)."""
     N, M = 6, 3
     sizes = {"num_encoder_layers": N, "num_layers": M}
     fixed, sub = (pairs(**sizes, residual=residual) for residual in (TFixup(), SubNorm()))
     gains = {
-        (9 * M) ** -0.25: (fixed.residual_gain("attention"), fixed.inner_gain("feed_forward"), fixed.embedding_gain),
-        0.67 * N**-0.25: (fixed.encoder.residual_gain("feed_forward"), fixed.encoder.inner_gain("attention")),
-        np.sqrt(np.log(3 * M)): (sub.residual_gain("attention"), sub.inner_gain("feed_forward")),
-        np.sqrt(np.log(3 * M) * np.log(2 * N) / 3): (sub.encoder.residual_gain("attention"),),
+        (9 * M) ** -0.25: (*gains_of(fixed), fixed.embedding_gain),
+        0.67 * N**-0.25: gains_of(fixed.encoder),
+        np.sqrt(np.log(3 * M)): gains_of(sub),
+        np.sqrt(np.log(3 * M) * np.log(2 * N) / 3): gains_of(sub.encoder),
     }
     for gain, found in gains.items():
         assert found == pytest.approx((gain,) * len(found))
     assert fixed.encoder.embedding_gain == fixed.embedding_gain
-    assert (sub.inner_norm("attention"), fixed.inner_norm("attention")) == (sub.norm, NoNorm())
+    inner = [config.inner_norm(config.mixer.inner_norm, config.residual) for config in (sub, fixed)]
+    assert inner == [sub.norm, None]
     tables = [pure(config)[0]["embedding"]["table"] for config in (fixed, pairs(**sizes))]
     assert tables[0].std() / tables[1].std() == pytest.approx(fixed.embedding_gain, rel=1e-5)
 
 
 @functools.cache
 def translation_gradient(layers: Layers):
-    params, apply = split(build(pairs(num_layers=2, layers=layers, position=NoPosition()), key=KEY))
+    params, apply = split(build(pairs(num_layers=2, layers=layers, position=None), key=KEY))
 
     def loss(params):
         logits = apply(params, jnp.asarray(SOURCE), jnp.asarray(TARGET))
@@ -373,8 +387,8 @@ def test_classes_of_tokens(registers):
 
 def test_registers_are_seen_and_not_read():
     """Attention alone reads them: without any they change nothing, with it they do; none in a causal model."""
-    for block, seen in (("sequential", True), ("feed_forward_only", False)):
-        params, run = pure(classes(registers=2).replace(block=block))
+    for mixer, seen in ((Attention(num_heads=2), True), (None, False)):
+        params, run = pure(classes(registers=2, mixer=mixer))
         other = params | {"extra": {"registers": params["extra"]["registers"] + 1.0}}
         outs = [run(p, jnp.asarray(SOURCE)) for p in (params, other)]
         assert (np.abs(outs[0] - outs[1]).max() > 1e-5) == seen
@@ -484,9 +498,8 @@ def test_patches_that_do_not_fill_an_image(kind):
     assert patches(kind, patch_size=1).patch_dim == 2
 
 
-EYES = [(MeanPooling(), p) for p in shipped(Position) if not (isinstance(p, Randomized) or p.rescores)] + [
-    (p, Sinusoidal2D()) for p in POOLED[1:]
-]
+POSITIONS = [None, *(p for p in shipped(Position) if not isinstance(p, Randomized) and "score" not in p.acts)]
+EYES = [(MeanPooling(), p) for p in POSITIONS] + [(p, Sinusoidal2D()) for p in POOLED[1:]]
 
 
 @pytest.mark.parametrize(("pooling", "position"), EYES, ids=str)
@@ -499,7 +512,7 @@ def test_vision_transformer(pooling, position):
     assert out.shape == (2, 3)
     assert np.isfinite(out).all()
     difference = np.abs(out - other).max()
-    assert difference < 1e-5 if isinstance(position, NoPosition) else difference > 1e-5
+    assert difference < 1e-5 if position is None else difference > 1e-5
 
 
 @pytest.mark.parametrize("first", [0, 1])
@@ -598,7 +611,7 @@ def test_dropped_sequences_keep_their_mean():
 @pytest.mark.parametrize("layer", [0, 1, 3])
 def test_the_rate_of_a_layer_rises_to_that_of_the_last(layer):
     """A sequence skips both sublayers of layer l of N with probability (rate · (l + 1)/N)²."""
-    config = ModelConfig(**SIZES | LAWS | SIMPLE | {"num_layers": 4}, stochastic_depth=0.8, residual=NoNormResidual())
+    config = texts(num_layers=4, stochastic_depth=0.8, residual=NoNormResidual())
     block = Block(config, key=KEY)
     x = jnp.asarray(np.random.default_rng(0).normal(size=(3000, 2, 8)), jnp.float32)
     run = {"context": Context(Tokens.at(np.arange(2)), Causal())}
@@ -619,10 +632,10 @@ def test_stochastic_depth_without_a_key():
 
 
 def test_attention_dropout_needs_weights():
-    """An implementation that never forms them is refused; exact attention drops them under a key."""
-    with pytest.raises(ConfigError, match=r"model.attention_dropout: chunked.* never forms the weights; use exact"):
-        classes(attention_dropout=0.1, attention=Chunked())
-    model, plain = (build(classes(attention_dropout=rate), key=KEY) for rate in (0.5, 0.0))
+    """A backend that never forms them is refused; exact attention drops them under a key."""
+    with pytest.raises(ConfigError, match=r"mixer.dropout: chunked.* never forms the weights; use backend=none"):
+        classes(**{"mixer.dropout": 0.1, "mixer.backend": Chunked()})
+    model, plain = (build(classes(**{"mixer.dropout": rate}), key=KEY) for rate in (0.5, 0.0))
     chex.assert_trees_all_close(model(jnp.asarray(SOURCE)), plain(jnp.asarray(SOURCE)), rtol=1e-6)
     assert np.abs(model(jnp.asarray(SOURCE), key=KEY) - plain(jnp.asarray(SOURCE))).max() > 1e-4
 
@@ -630,20 +643,20 @@ def test_attention_dropout_needs_weights():
 # Prefix language models.
 
 
-@pytest.mark.parametrize("attention", [Exact(), Chunked(block=2)], ids=str)
+@pytest.mark.parametrize("backend", [None, Chunked(block=2)], ids=str)
 @pytest.mark.parametrize("now", range(6))
-def test_a_prefix_is_read_in_both_directions(attention, now):
+def test_a_prefix_is_read_in_both_directions(backend, now):
     """By the gradient: a token of the prefix sees all of it, one behind sees what came before, and nobody more."""
     length, prefix = 6, 3
-    seen = prefix_gradients(attention, length, prefix)[now]
+    seen = prefix_gradients(backend, length, prefix)[now]
     assert np.flatnonzero(seen > 1e-7).tolist() == list(range(max(prefix, now + 1)))
     assert not seen[max(prefix, now + 1) :].any()
 
 
 @functools.cache
-def prefix_gradients(attention, length, prefix):
+def prefix_gradients(backend, length, prefix):
     """(L, L): how much the logits of each position depend on each token."""
-    config = ModelConfig(**SIZES | LAWS | SIMPLE | {"tie_embeddings": False, "attention": attention})
+    config = texts(**{"head.tied": False, "mixer.backend": backend})
     params, apply = split(LanguageModel(config, key=KEY))
     tokens, mask = jnp.arange(length)[None], Causal() | Prefix(jnp.array([prefix]))
 

@@ -1,6 +1,7 @@
 """The ideas that the laboratory grew from, each as a property or against a calculation by hand."""
 
-from dataclasses import dataclass
+import itertools
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import chex
@@ -14,6 +15,7 @@ from transformer.analysis.counts import parameter_count
 from transformer.core.modules import split
 from transformer.core.parameters import Normal
 from transformer.core.values import ConfigError
+from transformer.embeddings.embedding import Embedding
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.functional.attention import attention, attention_scores
 from transformer.functional.biases import LinearDistance, Scaled, alibi_slopes
@@ -48,6 +50,7 @@ KEY = jax.random.key(0)
 L, D, H = 6, 8, 2
 X = np.random.default_rng(0).normal(size=(L, D)).astype(np.float32)
 TOKENS = Tokens.at(np.arange(L))
+HEADS = Attention(num_heads=H)
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 
 
@@ -55,14 +58,16 @@ def shipped(family):
     return [cls() for cls in family.variants().values() if cls.__module__.startswith("transformer.")]
 
 
-def config(**fields):
-    sizes = {"vocab_size": 9, "max_length": 8, "num_layers": 2, "d_model": D, "num_heads": H}
-    laws = {"initializer": Normal(0.5), "embedding_initializer": Normal(0.5), "scale_residual_init": False}
-    return ModelConfig(**(sizes | laws | {"position": NoPosition()} | fields))
+def config(mixer=HEADS, **choices):
+    sizes = {"vocab_size": 9, "max_length": 8, "num_layers": 2, "d_model": D}
+    laws = {"initializer": Normal(0.5), "embedding": Embedding(initializer=Normal(0.5)), "scale_residual_init": False}
+    return ModelConfig(**(sizes | laws | {"position": None} | choices), mixer=mixer)
 
 
-def make(**fields):
-    return Attention(config(**fields), key=KEY)
+def make(position=None, **choices):
+    """A layer of attention with these choices."""
+    mixer = replace(HEADS, **choices)
+    return mixer.build(config(mixer, position=position), key=KEY)
 
 
 def encoder(**fields):
@@ -88,15 +93,14 @@ def by_hand(module, x=X, *, factor, bias=0.0, after=0.0, at=0.0):
 
     `at` is added to what queries and keys are made of.
     """
-    c = module.config
 
     def made(role, x):
         name = module.layer_of[role]
         return x if name is None else x @ np.asarray(getattr(module, name).kernel[...])
 
-    q, k = (cut(made(role, x + at), c.head_size) for role in ("query", "key"))
-    out = softmax(factor * (q @ k.transpose(0, 2, 1) + bias) + after) @ cut(made("value", x), c.value_size)
-    if isinstance(c.merge, SumHeads):
+    q, k = (cut(made(role, x + at), module.sizes.head_dim) for role in ("query", "key"))
+    out = softmax(factor * (q @ k.transpose(0, 2, 1) + bias) + after) @ cut(made("value", x), module.sizes.value_dim)
+    if isinstance(module.attention.merge, SumHeads):
         return out.sum(0)
     joined = out.transpose(1, 0, 2).reshape(len(x), -1)
     return joined if module.out is None else joined @ np.asarray(module.out.kernel[...])
@@ -123,10 +127,12 @@ def scores_of(module):
 # Projections, heads and scale.
 
 
-HEADS = [(p, m) for p in shipped(Projection) for m in shipped(Merge) if (p, m) != (NoProjections(), SumHeads())]
+WAYS = itertools.product([None, *shipped(Projection)], [None, *shipped(Merge)])
 
 
-@pytest.mark.parametrize(("projection", "merge"), HEADS, ids=str)
+@pytest.mark.parametrize(
+    ("projection", "merge"), [way for way in WAYS if way != (NoProjections(), SumHeads())], ids=str
+)
 def test_attention_by_hand(projection, merge):
     """Every way to make queries, keys and values, and to merge the heads, is its formula."""
     module = make(projection=projection, merge=merge)
@@ -145,13 +151,13 @@ def test_without_projections_attention_is_softmax_of_x_times_x_times_x():
 
 def test_values_as_wide_as_the_model_have_to_be_made():
     """Without projections there is nothing to sum over several heads, and the configuration says so."""
-    with pytest.raises(ConfigError, match=r"model\."):
-        config(projection=NoProjections(), merge=SumHeads())
+    with pytest.raises(ConfigError, match=r"mixer\."):
+        config(Attention(num_heads=H, projection=NoProjections(), merge=SumHeads()))
 
 
 def test_no_projections_are_identity_projections():
     """Three identity kernels give what no projections give."""
-    none, separate = (make(projection=p, merge=ConcatenateOnly()) for p in (NoProjections(), SeparateProjections()))
+    none, separate = (make(projection=p, merge=ConcatenateOnly()) for p in (NoProjections(), None))
     for name in ("query", "key", "value"):
         getattr(separate, name).kernel[...] = jnp.eye(D)
     chex.assert_trees_all_close(attend(none), attend(separate), **CLOSE)
@@ -161,8 +167,7 @@ def test_no_projections_are_identity_projections():
 def test_tied_projections_have_symmetric_scores(head_dim):
     """xᵀUᵀUx is the same in both directions, also with K < D; xᵀUₖᵀU_q x is not."""
     tied, separate = (
-        scores_of(make(projection=p, head_dim=head_dim, attention=Recording()))
-        for p in (TiedProjections(), SeparateProjections())
+        scores_of(make(projection=p, head_dim=head_dim, backend=Recording())) for p in (TiedProjections(), None)
     )
     chex.assert_trees_all_close(tied, tied.transpose(0, 2, 1), **CLOSE)
     assert np.abs(separate - separate.transpose(0, 2, 1)).max() > 0.1
@@ -170,7 +175,7 @@ def test_tied_projections_have_symmetric_scores(head_dim):
 
 def test_tied_projections_are_one_layer():
     """They equal two layers with one kernel, and have one kernel less."""
-    tied, separate = (make(projection=p) for p in (TiedProjections(), SeparateProjections()))
+    tied, separate = (make(projection=p) for p in (TiedProjections(), None))
     separate.key.kernel[...] = separate.query.kernel[...]
     chex.assert_trees_all_close(attend(tied), attend(separate), **CLOSE)
     sizes = [sum(leaf.size for leaf in jax.tree.leaves(split(m)[0])) for m in (tied, separate)]
@@ -179,44 +184,47 @@ def test_tied_projections_are_one_layer():
 
 def test_the_head_size_is_free():
     """K below D, and not D/H: scores of that rank, and the scale of that size."""
-    module = make(num_heads=1, head_dim=3, attention=Recording())
+    module = make(num_heads=1, head_dim=3, backend=Recording())
     assert module.query.kernel.shape == (D, 3)
     assert np.linalg.matrix_rank(scores_of(module)[0], tol=1e-4) == 3
     chex.assert_trees_all_close(attend(module), by_hand(module, factor=3**-0.5), **CLOSE)
 
 
-@pytest.mark.parametrize("position", shipped(Position), ids=str)
+@pytest.mark.parametrize("position", [None, *shipped(Position)], ids=str)
 def test_a_key_bias_does_nothing_unless_it_is_rotated(position):
     """q·(k + b) adds the same to all scores of a query, and softmax does not see it; RoPE turns b, CoPE's gates do."""
-    params = {n: s.initial_value(KEY) for n, s in position.parameters(D, H, 8).items()}
-    keys = jnp.asarray(X).reshape(1, L, H, D // H)
-    turned = (position.to_key(keys, TOKENS.positions, params) != keys).any()
+    params, keys, seen = {}, jnp.asarray(X).reshape(1, L, H, D // H), False
+    if position is not None:
+        params = {n: s.initial_value(KEY) for n, s in position.parameters(D, H, 8).items()}
+        turned = (position.to_key(keys, TOKENS.positions, params) != keys).any()
+        seen = turned or "score" in position.acts
 
     def out(value):
-        module = make(position=position, attention_bias=("key",))
+        module = make(position=position, bias=("key",))
         module.key.bias[...] = module.key.bias[...] + value
         return module(jnp.asarray(X)[None], context=Context(TOKENS, Causal(), params))[0]
 
     difference = np.abs(out(3.0) - out(0.0)).max()
-    assert difference > 1e-2 if turned or position.rescores else difference < 1e-5
+    assert difference > 1e-2 if seen else difference < 1e-5
 
 
 @pytest.mark.parametrize("role", ["query", "value", "out"])
 def test_other_biases_do_something(role):
     """Those of queries, values and outputs change the output; all are counted, that of keys too."""
-    module = make(attention_bias=(role,))
+    module = make(bias=(role,))
     before = attend(module)
     layer = getattr(module, role)
     layer.bias[...] = layer.bias[...] + 1.0
     assert np.abs(attend(module) - before).max() > 1e-2
     plain = parameter_count(config())
-    assert parameter_count(config(attention_bias=("key",))) - plain == 2 * D
-    assert parameter_count(config(attention_bias=("query", "key", "value", "out"))) - plain == 2 * 4 * D
+    assert parameter_count(config(Attention(num_heads=H, bias=("key",)))) - plain == 2 * D
+    everywhere = Attention(num_heads=H, bias=("query", "key", "value", "out"))
+    assert parameter_count(config(everywhere)) - plain == 2 * 4 * D
 
 
 SCALES = [
     (ConstantScale(), 1.0),
-    (InverseRootScale(), 3**-0.5),
+    (None, 3**-0.5),
     (InverseScale(), 1 / 3),
     (LearnedScale(), 0.7),
     (ConstantScale(0.3), 0.3),
@@ -226,11 +234,11 @@ SCALES = [
 @pytest.mark.parametrize(("scale", "factor"), SCALES, ids=[str(s) for s, _ in SCALES])
 def test_scale_by_hand(scale, factor):
     """1, 1/√K, 1/K, a trained number, a given one: by hand, and in blocks too."""
-    for implementation in (Exact(), Chunked(block=4)):
-        module = make(scale=scale, head_dim=3, attention=implementation)
+    for backend in (None, Chunked(block=4)):
+        module = make(scale=scale, head_dim=3, backend=backend)
         if isinstance(scale, LearnedScale):
-            np.testing.assert_allclose(module.scale()["scale"], 3**-0.5, rtol=1e-6)
-            module.scale.scale[...] = jnp.float32(factor)
+            np.testing.assert_allclose(module.params["scale"]()["scale"], 3**-0.5, rtol=1e-6)
+            module.params["scale"].scale[...] = jnp.float32(factor)
         chex.assert_trees_all_close(attend(module), by_hand(module, factor=factor), **CLOSE)
 
 
@@ -239,8 +247,8 @@ def test_a_learned_scale_is_trained_and_not_decayed():
     params, apply = split(make(scale=LearnedScale()))
     arguments = {"context": Context(TOKENS)}
     gradient = jax.grad(lambda p: (apply(p, jnp.asarray(X)[None], **arguments)[0] ** 2).sum())(params)
-    assert np.abs(gradient["scale"]["scale"]) > 1e-3
-    assert parameter_count(config(scale=LearnedScale())) - parameter_count(config()) == 2
+    assert np.abs(gradient["params"]["scale"]["scale"]) > 1e-3
+    assert parameter_count(config(Attention(num_heads=H, scale=LearnedScale()))) - parameter_count(config()) == 2
     assert not LearnedScale().parameters(4)["scale"].decayed
 
 
@@ -253,11 +261,11 @@ def test_the_deviation_of_a_dot_product_is_the_root_of_its_size(size, law):
     q, k = (jnp.asarray(draw(size=(400, size)), jnp.float32) for _ in range(2))
 
     def deviation(scale):
-        factor = scale(size, {})
+        factor = make(num_heads=1, head_dim=size, scale=scale).factor()
         return attention_scores(q[None, None, None], k[None, None], scale=factor).std()
 
     np.testing.assert_allclose(deviation(ConstantScale()), size**0.5, rtol=0.05)
-    np.testing.assert_allclose(deviation(InverseRootScale()), 1.0, rtol=0.05)
+    np.testing.assert_allclose(deviation(None), 1.0, rtol=0.05)
     np.testing.assert_allclose(deviation(InverseScale()), size**-0.5, rtol=0.05)
 
 
@@ -284,23 +292,23 @@ def test_the_sum_over_heads_is_concatenation_and_a_product():
 
 
 def test_heads_side_by_side_need_no_product():
-    """`merge=none` is `concat` with the identity, and heads that do not fill the width are refused."""
+    """`concat_only` is the usual merge with the identity, and heads that do not fill the width are refused."""
     concat, plain = make(), make(merge=ConcatenateOnly())
     concat.out.kernel[...] = jnp.eye(D)
     chex.assert_trees_all_close(attend(plain), attend(concat), **CLOSE)
     assert plain.out is None
-    with pytest.raises(ConfigError, match=r"model.merge: none needs heads that fill d_model 8, and 2 heads of 3 are 6"):
-        config(merge=ConcatenateOnly(), head_dim=3)
+    with pytest.raises(ConfigError, match="merge: concat_only needs heads that fill d_model 8, and 2 heads of 3 are 6"):
+        config(Attention(num_heads=H, merge=ConcatenateOnly(), head_dim=3))
 
 
 @pytest.mark.parametrize("projection", [TiedProjections(), NoProjections()], ids=str)
 def test_shapes_that_do_not_fit_a_projection(projection):
     """Shared queries and keys have the same heads; cut inputs fill the width."""
-    with pytest.raises(ConfigError, match=rf"model.projection: {projection} needs as many key-value heads"):
-        config(projection=projection, num_kv_heads=1)
+    with pytest.raises(ConfigError, match=rf"mixer.projection: {projection} needs as many key-value heads"):
+        config(Attention(num_heads=H, projection=projection, num_kv_heads=1))
     if isinstance(projection, NoProjections):
         with pytest.raises(ConfigError, match="cuts d_model 8 into heads, and 2 heads of 3 are 6"):
-            config(projection=projection, head_dim=3)
+            config(Attention(num_heads=H, projection=projection, head_dim=3))
 
 
 # Masks, biases and padding.
@@ -334,11 +342,11 @@ def test_minus_infinity_is_the_same_before_and_after_scaling():
         assert (np.abs(after - masked).max() < 1e-6) == same
 
 
-@pytest.mark.parametrize("implementation", [Exact(), Chunked(block=4)], ids=str)
+@pytest.mark.parametrize("backend", [None, Chunked(block=4)], ids=str)
 @pytest.mark.parametrize("scale_bias", [False, True])
-def test_a_finite_bias_before_or_after_scaling_by_hand(scale_bias, implementation):
+def test_a_finite_bias_before_or_after_scaling_by_hand(scale_bias, backend):
     """ALiBi: softmax(QKᵀ/√d + M), and with `scale_bias` softmax((QKᵀ + M)/√d); they differ."""
-    module = make(position=ALiBi(), scale_bias=scale_bias, attention=implementation)
+    module = make(position=ALiBi(), scale_bias=scale_bias, backend=backend)
     slopes = np.array(alibi_slopes(H), np.float32)[:, None, None]
     bias = -slopes * np.abs(np.arange(L)[:, None] - np.arange(L))
     before, after = (by_hand(module, factor=(D // H) ** -0.5, **{name: bias}) for name in ("bias", "after"))
@@ -411,14 +419,14 @@ def test_query_key_positions_never_reach_the_values():
     chex.assert_trees_all_close(np.asarray(model(tokens)[0]), x, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("position", [p for p in shipped(Position) if not p.rescores], ids=str)
+@pytest.mark.parametrize("position", [None, *(p for p in shipped(Position) if "score" not in p.acts)], ids=str)
 def test_an_encoder_without_positions_is_equivariant(position):
     """Permuted tokens have permuted outputs without positions, and with none of the schemes."""
     model = encoder(num_layers=1, position=position)
     tokens, order = np.array([[1, 2, 3, 4, 5, 6]]), np.array([4, 2, 5, 0, 1, 3])
     out, permuted = (np.asarray(model(jnp.asarray(t))) for t in (tokens, tokens[:, order]))
     difference = np.abs(out[:, order] - permuted).max()
-    assert difference < 1e-5 if isinstance(position, NoPosition) else difference > 1e-3
+    assert difference < 1e-5 if position is None else difference > 1e-3
 
 
 def test_learned_positions_end():
@@ -433,7 +441,7 @@ def test_learned_positions_end():
 
 def test_the_feed_forward_sublayer_is_position_wise():
     """Permuting tokens commutes with it, and a token alone has the output it has among others."""
-    layer = FeedForward(config(feed_forward_bias=True), key=KEY)
+    layer = FeedForward(bias=True).build(config(), key=KEY)
     order = np.array([4, 2, 5, 0, 1, 3])
     out, _ = layer(jnp.asarray(X)[None])
     chex.assert_trees_all_close(layer(jnp.asarray(X[order])[None])[0], out[:, order], **CLOSE)
@@ -469,15 +477,14 @@ def test_statistics_over_tokens_leak_the_future():
     assert seen(LayerNorm()) == [2]
 
 
-@pytest.mark.parametrize("norm", shipped(Norm), ids=str)
+@pytest.mark.parametrize("norm", [None, *shipped(Norm)], ids=str)
 def test_norms_say_whether_they_mix_tokens(norm):
     """Exactly those whose output at a token depends on other tokens, and these are refused in causal models."""
-    params = {name: spec.initial_value(KEY) for name, spec in norm.parameters(D).items()}
+    model, mixes = encoder(norm=norm), norm is not None and norm.mixes_tokens
     changed = np.where(np.arange(L)[:, None] == 5, 2 * X, X)
-    first, second = (norm(jnp.asarray(x)[None], params)[0, 2] for x in (X, changed))
-    assert (np.abs(first - second).max() > 1e-6) == norm.mixes_tokens
-    assert config(norm=norm, causal=False).norm == norm
-    if norm.mixes_tokens:
+    first, second = (model.states_of(jnp.asarray(x)[None], None)[0, 2] for x in (X, changed))
+    assert (np.abs(first - second).max() > 1e-6) == mixes
+    if mixes:
         for kind in (ModelConfig, EncoderDecoderConfig):
             with pytest.raises(ConfigError, match=rf"model.norm: the statistics of {norm} .*use layernorm, or an enc"):
                 kind(norm=norm)
@@ -494,7 +501,7 @@ def test_an_encoder_with_statistics_over_tokens_ignores_padding():
     assert np.abs(model(jnp.array([[5, 6, 7, 1]]))[:, :3] - alone).max() > 1e-2
 
 
-@pytest.mark.parametrize("norm", shipped(Norm), ids=str)
+@pytest.mark.parametrize("norm", [None, *shipped(Norm)], ids=str)
 def test_packed_documents_do_not_see_each_other_by_any_norm(norm):
     """An encoder of two packed documents is the encoder of each alone, or the norm is refused."""
     model = LanguageModel(config(norm=norm, causal=False, num_layers=1), key=KEY)
@@ -514,7 +521,7 @@ def softmax_of_columns(scores):
 
 def test_columns_as_tokens_are_the_transposed_result():
     """Sa[X] = V · Softmax[KᵀQ/√d] with tokens as columns (D × N) is the attention of rows, transposed."""
-    module = make(num_heads=1, merge=ConcatenateOnly(), attention_bias=("query", "key", "value"))
+    module = make(num_heads=1, merge=ConcatenateOnly(), bias=("query", "key", "value"))
     layers = {}
     for i, name in enumerate(("query", "key", "value")):
         layer = getattr(module, name)

@@ -1,4 +1,4 @@
-"""Between tokens and states: types of tokens, the readout of logits; and a norm for each of two sublayers."""
+"""Between tokens and states: types of tokens, the head; and a norm for each of two sublayers."""
 
 import chex
 import jax
@@ -9,7 +9,9 @@ import pytest
 from transformer.activations.activation import GLU, ReLU
 from transformer.core.modules import split
 from transformer.core.values import ConfigError
+from transformer.embeddings.embedding import Head
 from transformer.embeddings.head_transforms import DenseTransform
+from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.score_mods import SoftCap
 from transformer.models.blocks import Parallel, ParallelNorms
 from transformer.models.classifier import ClassifierConfig
@@ -17,12 +19,12 @@ from transformer.models.config import ModelConfig
 from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.models.images import PatchConfig, VisionConfig
 from transformer.models.language_model import LanguageModel
-from transformer.norms.norm import LayerNorm, RMSNorm, layer_norm, rms_norm
+from transformer.norms.norm import RMSNorm, layer_norm, rms_norm
 from transformer.norms.sequence_norm import SequenceLayerNorm
 from transformer.positions.absolute import Sinusoidal
-from transformer.residuals.residual import PostNorm, PreNorm
+from transformer.residuals.residual import PostNorm
 
-TINY = ModelConfig(vocab_size=11, max_length=8, d_model=8, num_heads=2, num_layers=2)
+TINY = ModelConfig(vocab_size=11, max_length=8, d_model=8, mixer=Attention(num_heads=2), num_layers=2)
 TOKENS = jnp.array([[3, 1, 4, 1, 5], [9, 2, 6, 5, 3]], jnp.int32)
 
 
@@ -36,7 +38,7 @@ def pure(config: ModelConfig, seed: int = 0):
 
 def test_a_type_adds_its_vector():
     """Of every token, and type 0 where none is given; only where the model has types."""
-    params, run = pure(TINY.replace(token_types=3))
+    params, run = pure(TINY.replace({"embedding.types": 3}))
     types = jnp.array([[0, 0, 1, 1, 2], [2, 1, 0, 1, 2]], jnp.int32)
     plain_params, plain = pure(TINY)
     moved = params | {"embedding": {"table": params["embedding"]["table"]}}
@@ -49,17 +51,17 @@ def test_a_type_adds_its_vector():
     np.testing.assert_array_equal(run(params, TOKENS), run(params, TOKENS, types_BL=jnp.zeros_like(types)))
     assert np.abs(run(params, TOKENS) - run(params, TOKENS, types_BL=types)).max() > 1e-3
     assert np.isnan(run(params, TOKENS, types_BL=types + 1)).any()
-    with pytest.raises(ConfigError, match="token_types is not set"):
+    with pytest.raises(ConfigError, match=r"embedding\.types is not set"):
         plain(plain_params, TOKENS, types_BL=types)
 
 
 def test_what_happens_to_the_states_by_hand():
     """cap · tanh((norm(relu(xW + b)) · tableᵀ + bias) / cap)."""
-    config = TINY.replace(readout=DenseTransform(ReLU(), RMSNorm(eps=1e-3)), output_bias=True, logit_score=SoftCap(0.5))
-    params, run = pure(config)
+    transform = DenseTransform(ReLU(), RMSNorm(eps=1e-3))
+    params, run = pure(TINY.replace(head=Head(transform=transform, bias=True, score_mod=SoftCap(0.5))))
     plain = {name: value for name, value in params.items() if name != "logits"}
     states = split(LanguageModel(TINY, key=jax.random.key(0)))[1]
-    read, table = params["logits"]["readout"], params["embedding"]["table"]
+    read, table = params["logits"]["transform"], params["embedding"]["table"]
     # The plain model answers x · tableᵀ, and the table has full rank.
     x = states(plain, TOKENS) @ jnp.linalg.pinv(table.T)
     hidden = rms_norm(jax.nn.relu(x @ read["kernel"] + read["bias"]), scale_D=read["norm_scale"], eps=1e-3)
@@ -96,29 +98,29 @@ def test_sines_before_cosines():
     ("kind", "changes", "match"),
     [
         (ModelConfig, {"block": ParallelNorms(), "residual": PostNorm()}, "use parallel"),
-        (ModelConfig, {"readout": DenseTransform(activation=GLU())}, "takes 2 branches"),
-        (ModelConfig, {"readout": DenseTransform(norm=SequenceLayerNorm())}, "whole sequences"),
-        (ModelConfig, {"token_types": 0}, "token_types: 0 is not a positive"),
-        (EncoderDecoderConfig, {"token_types": 2}, "token_types: an encoder-decoder"),
-        (ClassifierConfig, {"output_bias": True}, "output_bias: it applies to logits of tokens"),
-        (VisionConfig, {"token_types": 2}, "token_types: it applies to tokens"),
-        (VisionConfig, {"embedding_dim": 4}, "embedding_dim: it applies to tokens"),
-        (PatchConfig, {"unit_embeddings": True}, "unit_embeddings: it applies to tokens"),
-        (PatchConfig, {"scale_embeddings": True}, "scale_embeddings: it applies to tokens"),
+        (ModelConfig, {"head.transform": DenseTransform(activation=GLU())}, "takes 2 branches"),
+        (ModelConfig, {"head.transform": DenseTransform(norm=SequenceLayerNorm())}, "whole sequences"),
+        (ModelConfig, {"embedding.types": 0}, "embedding.types: 0 is not a positive"),
+        (EncoderDecoderConfig, {"embedding.types": 2}, "embedding.types: an encoder-decoder"),
+        (ClassifierConfig, {"head.bias": True}, "head.bias: True applies to logits of tokens"),
+        (VisionConfig, {"embedding.types": 2}, r"embedding\(types=2\) applies to tokens"),
+        (VisionConfig, {"embedding.dim": 4}, r"embedding\(dim=4\) applies to tokens"),
+        (PatchConfig, {"embedding.unit_length": True}, r"embedding\(unit_length=True\) applies to tokens"),
+        (PatchConfig, {"embedding.scaled": True}, r"embedding\(scaled=True\) applies to tokens"),
     ],
 )
 def test_what_has_no_place_is_refused(kind, changes, match):
     with pytest.raises(ConfigError, match=match):
-        kind(**{"residual": PreNorm(), "norm": LayerNorm(), **changes})
+        kind().replace(changes)
 
 
-def test_layer_norm_of_a_readout():
+def test_layer_norm_of_a_transform():
     """Its parameters are those of the norm, and the norm is the last thing."""
-    readout, rng = DenseTransform(), np.random.default_rng(0)
-    specs = readout.parameters(4)
+    transform, rng = DenseTransform(), np.random.default_rng(0)
+    specs = transform.parameters(4)
     assert set(specs) == {"kernel", "bias", "norm_scale", "norm_bias"}
     params = {name: jnp.asarray(rng.normal(size=spec.shape), jnp.float32) for name, spec in specs.items()}
     x = jnp.asarray(rng.normal(size=(1, 2, 4)), jnp.float32)
     hidden = jax.nn.gelu(x @ params["kernel"] + params["bias"], approximate=False)
     expected = layer_norm(hidden, scale_D=params["norm_scale"], bias_D=params["norm_bias"])
-    chex.assert_trees_all_close(readout(x, params), expected, rtol=1e-5, atol=1e-6)
+    chex.assert_trees_all_close(transform(x, params), expected, rtol=1e-5, atol=1e-6)

@@ -14,8 +14,11 @@ from transformer.core.modules import split
 from transformer.core.parameters import Normal
 from transformer.core.values import ConfigError
 from transformer.data.corpus import packed
+from transformer.embeddings.embedding import Embedding
 from transformer.feed_forwards.experts import TopKExperts
+from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.functional.masks import Causal, Prefix
+from transformer.mixers.attention.attention import Attention
 from transformer.models.build import build
 from transformer.models.classifier import ClassifierConfig
 from transformer.models.config import ModelConfig
@@ -38,16 +41,15 @@ COMMON = {
     "max_length": 8,
     "num_layers": 1,
     "d_model": 8,
-    "num_heads": 2,
-    "d_ff": 8,
+    "mixer": Attention(num_heads=2),
+    "feed_forward": FeedForward(d_ff=8, activation=ReLU()),
     "norm": RMSNorm(),
-    "activation": ReLU(),
     "initializer": Normal(0.5),
-    "embedding_initializer": Normal(0.5),
+    "embedding": Embedding(initializer=Normal(0.5)),
 }
 CONFIGS = {
     "decoder": ModelConfig(**COMMON, dropout=0.2),
-    "foreseeing": ModelConfig(**COMMON, future_tokens=2),
+    "predicting ahead": ModelConfig(**COMMON, predict_ahead=2),
     "encoder": ModelConfig(**COMMON, causal=False),
     "pairs": EncoderDecoderConfig(**COMMON, source_vocab_size=V),
     "classifier": ClassifierConfig(**COMMON, num_classes=3),
@@ -57,8 +59,10 @@ CONFIGS = {
     "patches": PatchConfig(**COMMON, image_size=(4, 4, 1), patch_size=2),
 }
 EXPERTS = {
-    f"expert {name}": CONFIGS[name].replace(feed_forward=TopKExperts(num_experts=2, top=1, balance=1.0, router_z=1.0))
-    for name in ("decoder", "foreseeing", "pairs")
+    f"expert {name}": CONFIGS[name].replace(
+        feed_forward=TopKExperts(num_experts=2, top=1, balance=1.0, router_z=1.0, d_ff=8, activation=ReLU())
+    )
+    for name in ("decoder", "predicting ahead", "pairs")
 }
 TOKENS = RNG.integers(0, V, (B, L + 1)).astype(np.int32)
 # Rows with all labels, with some, with the first alone, and with none.
@@ -137,7 +141,7 @@ def test_multi_token(packed):
         segments = np.broadcast_to(np.arange(L + 1) >= 3, TOKENS.shape).astype(np.int32)
         batch |= {"segments": segments, "positions": np.broadcast_to(np.r_[:3, : L - 2], TOKENS.shape)}
         more = {f"{name}_BL": jnp.asarray(batch[name][:, :-1]) for name in ("segments", "positions")}
-    logits = logits_of("foreseeing", TOKENS[:, :-1], method="foresee", **more)
+    logits = logits_of("predicting ahead", TOKENS[:, :-1], method="predict_ahead", **more)
     expected = sums_by_hand(logits[0], TOKENS[:, 1:], WEIGHTS)
     for ahead in (1, 2):
         weights = WEIGHTS[:, ahead:]
@@ -145,19 +149,19 @@ def test_multi_token(packed):
             weights = weights * (segments[:, : -1 - ahead] == segments[:, 1 + ahead :])
         later = sums_by_hand(logits[ahead][:, :-ahead], TOKENS[:, 1 + ahead :], weights)
         expected.loss[:-ahead] += 0.5 * later.loss / 2
-    check(run(MultiToken(weight=0.5), "foreseeing", batch), expected)
+    check(run(MultiToken(weight=0.5), "predicting ahead", batch), expected)
 
 
 def test_the_next_token_is_that_of_the_model():
     """Further predictions do not touch the first; the evaluation is that of the next token; training them is said."""
-    first = logits_of("foreseeing", TOKENS[:, :-1], method="foresee")[0]
-    np.testing.assert_allclose(first, logits_of("foreseeing", TOKENS[:, :-1]), rtol=1e-5, atol=1e-6)
+    first = logits_of("predicting ahead", TOKENS[:, :-1], method="predict_ahead")[0]
+    np.testing.assert_allclose(first, logits_of("predicting ahead", TOKENS[:, :-1]), rtol=1e-5, atol=1e-6)
     assert MultiToken(label_smoothing=0.1).plain() == NextToken(auxiliary=0.0)
-    for objective, name in ((NextToken(), "foreseeing"), (MultiToken(), "decoder")):
-        with pytest.raises(ConfigError, match=r"model\.future_tokens"):
+    for objective, name in ((NextToken(), "predicting ahead"), (MultiToken(), "decoder")):
+        with pytest.raises(ConfigError, match=r"model\.predict_ahead"):
             RunConfig(model=CONFIGS[name], objective=objective)
-    with pytest.raises(ConfigError, match=r"model\.future_tokens"):
-        CONFIGS["encoder"].replace(future_tokens=1)
+    with pytest.raises(ConfigError, match=r"model\.predict_ahead"):
+        CONFIGS["encoder"].replace(predict_ahead=1)
 
 
 def test_without_weights_every_label_counts():
@@ -264,7 +268,7 @@ def test_a_penalty_is_that_of_real_target_tokens():
 
 
 @pytest.mark.parametrize(
-    ("objective", "name"), [(NextToken(), "expert decoder"), (MultiToken(), "expert foreseeing")], ids=str
+    ("objective", "name"), [(NextToken(), "expert decoder"), (MultiToken(), "expert predicting ahead")], ids=str
 )
 def test_a_penalty_is_that_of_real_packed_tokens(objective, name):
     """More padding behind packed documents leaves the loss of each position."""
@@ -326,7 +330,7 @@ def test_pooling_and_objective_fit():
     """One class to a text, or one to a token; the error names the pooling."""
     with pytest.raises(ConfigError, match=r"model.pooling: mean does not fit the objective token_classification"):
         RunConfig(model=CONFIGS["classifier"], objective=TokenClassification())
-    with pytest.raises(ConfigError, match=r"model.pooling: none does not fit the objective classification"):
+    with pytest.raises(ConfigError, match=r"model.pooling: per_token does not fit the objective classification"):
         RunConfig(model=CONFIGS["tagger"], objective=Classification())
 
 
@@ -433,7 +437,7 @@ def test_a_key_turns_dropout_on():
 
 FITTING = {
     "next_token": {"decoder"},
-    "multi_token": {"foreseeing"},
+    "multi_token": {"predicting ahead"},
     "prefix_token": {"decoder"},
     "masked_token": {"encoder"},
     "sequence_to_sequence": {"pairs"},

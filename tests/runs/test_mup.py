@@ -10,14 +10,16 @@ import pytest
 from transformer.core import modules as pure
 from transformer.core.parameters import FanIn
 from transformer.core.values import ConfigError
+from transformer.mixers.attention.attention import Attention
 from transformer.models.build import build
 from transformer.models.classifier import ClassifierConfig
+from transformer.models.config import ModelConfig
 from transformer.objectives.classes import Classification
 from transformer.objectives.objective import NextToken
 from transformer.objectives.tokens import MultiToken
-from transformer.runs.config import Replica
+from transformer.runs.config import Replica, RunConfig
 from transformer.runs.mup import mup
-from transformer.runs.optimizer import ParameterGroup
+from transformer.runs.optimizer import OptimizerConfig, ParameterGroup
 from transformer.runs.rules import SGD, AdamW, Lion
 from transformer.training.optimizer import group_of, make_optimizer, stack_numbers
 from transformer.training.step import create_train_state, make_train_step
@@ -25,6 +27,16 @@ from transformer.training.step import create_train_state, make_train_step
 TABLES = ("embedding*", "position*")
 BASE, WIDTHS, STEPS = 32, (32, 256), 4
 TOKENS = jnp.asarray(np.random.default_rng(0).integers(0, 4, (4, 9)), jnp.int32)
+
+
+@pytest.fixture
+def config() -> RunConfig:
+    return RunConfig(
+        model=ModelConfig(vocab_size=4, max_length=8, num_layers=2, d_model=16, mixer=Attention(num_heads=2)),
+        optimizer=OptimizerConfig(learning_rate=1e-2, warmup_steps=2),
+        steps=12,
+        batch_size=4,
+    )
 
 
 def change_of_logits(config):
@@ -60,7 +72,7 @@ def test_the_change_of_logits_does_not_grow_with_the_width(config, rule, learnin
 
 def test_at_the_base_width_nothing_has_another_rate(config):
     changes = mup(config, config.model.d_model)
-    assert changes["model.logit_scale"] == 1
+    assert changes["model.head.scale"] == 1
     assert [(group.rate, group.decay) for group in changes["optimizer.groups"]] == [(1, 1)]
 
 
@@ -91,38 +103,40 @@ def test_what_is_no_width_and_no_step(config, changes, width, message):
     ("changes", "choice", "wanted"),
     [
         ({"feed_forward": "top_k"}, "feed_forward=top_k", "feed_forward=dense"),
-        ({"pattern": "pattern(feed_forward=[dense, top_k])"}, "feed_forward=top_k", "feed_forward=dense"),
+        ({"pattern": ["alternate('feed_forward', [dense, top_k])"]}, "feed_forward=top_k", "feed_forward=dense"),
         ({"position": "forgetting"}, "position=forgetting", "position=rope"),
         ({"position": "randomized(scheme=relative_keys)"}, "position=randomized", "position=rope"),
-        ({"heads": "differential"}, "heads=differential", "heads=plain"),
-        ({"weighting": "talking_heads"}, "weighting=talking_heads", "weighting=softmax"),
-        ({"convolution": 3}, "convolution=3", "convolution=none"),
+        ({"mixer.heads": "differential"}, "mixer.heads=differential", "mixer.heads=none"),
+        ({"mixer.normalizer": "talking_heads"}, "mixer.normalizer=talking_heads", "mixer.normalizer=none"),
+        ({"mixer.parts": ["short_convolution(3)"]}, "mixer.parts=[short_convolution", "mixer.parts=()"),
         ({"residual": "hyper"}, "residual=hyper", "residual=pre"),
         (
-            {"residual": "hyper(dynamic=False)", "feed_forward_residual": "hyper"},
-            "feed_forward_residual=hyper",
-            "feed_forward_residual=none",
+            {"residual": "hyper(dynamic=False)", "feed_forward.residual": "hyper"},
+            "feed_forward.residual=hyper",
+            "feed_forward.residual=none",
         ),
-        ({"readout": "dense"}, "readout=dense", "readout=plain"),
-        ({"scale_embeddings": True}, "scale_embeddings=True", "scale_embeddings=False"),
-        ({"unit_embeddings": True}, "unit_embeddings=True", "unit_embeddings=False"),
+        ({"head.transform": "dense"}, "head.transform=dense", "head.transform=none"),
+        ({"embedding.scaled": True}, "embedding.scaled=True", "embedding.scaled=False"),
+        ({"embedding.unit_length": True}, "embedding.unit_length=True", "embedding.unit_length=False"),
     ],
     ids=lambda value: None if isinstance(value, str) else ", ".join(value),
 )
 def test_what_mup_has_no_rule_for(config, changes, choice, wanted):
     """What sums over the width, and is none of the layers' kernels."""
     changed = config.replace({f"model.{name}": value for name, value in changes.items()})
-    with pytest.raises(ConfigError, match=rf"^mup: there is no rule for {choice}.*; use {wanted}$"):
+    with pytest.raises(ConfigError) as caught:
         mup(changed, BASE)
+    assert str(caught.value).startswith(f"mup: there is no rule for {choice}")
+    assert str(caught.value).endswith(f"; use {wanted}")
 
 
 @pytest.mark.parametrize(("pooling", "fits"), [("mean", True), ("cls", True), ("attention", False), ("first", False)])
 def test_pooling_under_mup(config, pooling, fits):
     """A trained token is a row of a table; what is multiplied with a state is not."""
-    model = ClassifierConfig(d_model=16, num_heads=2, num_classes=3).replace(pooling=pooling)
+    model = ClassifierConfig(d_model=16, mixer=Attention(num_heads=2), num_classes=3).replace(pooling=pooling)
     changed = dataclasses.replace(config, model=model, objective=Classification())
     if fits:
-        assert mup(changed, BASE)["model.logit_scale"] == 2
+        assert mup(changed, BASE)["model.head.scale"] == 2
         return
     with pytest.raises(ConfigError, match=f"no rule for pooling={pooling}; use pooling=mean"):
         mup(changed, BASE)
@@ -134,15 +148,19 @@ def test_pooling_under_mup(config, pooling, fits):
         (NextToken(), {}),
         (
             NextToken(),
-            {"position": "t5_bias(shared=False)", "residual": "hyper(dynamic=False)", "attention_gate": True},
+            {
+                "position": "t5_bias(shared=False)",
+                "residual": "hyper(dynamic=False)",
+                "mixer.parts": ("output_gate",),
+            },
         ),
-        (MultiToken(), {"future_tokens": 2}),
+        (MultiToken(), {"predict_ahead": 2}),
     ],
     ids=["plain", "choices", "multi_token"],
 )
 def test_what_sums_over_the_width_has_the_rate(config, objective, changes):
     """Every matrix with more rows in a wider model, and nothing else."""
-    config = dataclasses.replace(config, model=config.model.replace(**changes), objective=objective)
+    config = dataclasses.replace(config, model=config.model.replace(changes), objective=objective)
     wide = config.replace({"model.d_model": 2 * config.model.d_model})
     specs, more = (pure.specs(pure.abstract(lambda key, one=one: build(one.model, key=key))) for one in (config, wide))
     groups = group_of(wide.replace(mup(wide, config.model.d_model)).optimizer.groups, specs)

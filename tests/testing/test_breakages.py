@@ -10,8 +10,8 @@ import pytest
 from transformer.analysis import counts
 from transformer.functional import biases, masks
 from transformer.functional import chunked_attention as chunked
-from transformer.mixers.attention.attention import AttentionLayer
 from transformer.mixers.attention.backends import Chunked
+from transformer.mixers.attention.layer import AttentionLayer
 from transformer.models import downsampling as shortening
 from transformer.models.build import abstract_model, pure_model
 from transformer.models.decoder import Decoder
@@ -89,7 +89,7 @@ BREAKAGES = {
         properties.alive,
     ),
     "a residual taken after the norm": (
-        (SingleStream, "__call__", "self.a(depth), stream", 'self.a(depth), norms["input"](stream)'),
+        (SingleStream, "__call__", "stream + (branch", 'norms["input"](stream) + (branch'),
         {},
         properties.passes_through,
     ),

@@ -1,4 +1,7 @@
 # Written by `python -m transformer.testing.stubs`.
+from transformer.core.changes import replace as replace
+from transformer.core.json import from_json as from_json
+from transformer.core.json import to_json as to_json
 from transformer.core.modules import abstract as abstract
 from transformer.core.modules import initialize as initialize
 from transformer.core.modules import specs as specs
@@ -13,7 +16,4 @@ from transformer.core.parameters import Parameter as Parameter
 from transformer.core.parameters import Xavier as Xavier
 from transformer.core.values import ConfigError as ConfigError
 from transformer.core.values import Variant as Variant
-from transformer.core.values import from_json as from_json
-from transformer.core.values import replace as replace
-from transformer.core.values import to_json as to_json
 from transformer.core.values import to_text as to_text

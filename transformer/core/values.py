@@ -33,6 +33,8 @@ def nearest(word: str, known) -> str:
 
 
 T = TypeVar("T", bound="Variant")
+hints = functools.cache(typing.get_type_hints)
+"""The types of the fields of a class."""
 
 
 _DEFINITIONS = itertools.count()
@@ -86,7 +88,9 @@ class Variant:
             raise ConfigError(
                 f"{cls.__name__.lower()}: {text!r} is not of the form name or name(field=value)"
             ) from None
-        return _from_node(node, cls, text)
+        from transformer.core.text import from_node  # text forms are read by what knows all values
+
+        return from_node(node, cls, text)
 
 
 @functools.cache
@@ -106,35 +110,6 @@ def _concrete(cls: type[T]) -> list[type[T]]:
     return own + [deeper for sub in cls.__subclasses__() for deeper in _concrete(sub)]
 
 
-def _from_node(node: ast.expr, family: type[Variant], text: str) -> Any:
-    label = family.__name__.lower()
-    call = node if isinstance(node, ast.Call) else None
-    head = call.func if call else node
-    if not isinstance(head, ast.Name):
-        raise ConfigError(f"{label}: {text!r} is not of the form name or name(field=value)")
-    known = family.variants()
-    if head.id not in known:
-        raise ConfigError(f"{label}: unknown name {head.id!r}{nearest(head.id, known)}")
-    cls = known[head.id]
-    fields = [f.name for f in dataclasses.fields(cls)]
-    arguments: dict[str, Any] = {}
-    if call:
-        ordered = [f.name for f in dataclasses.fields(cls) if not f.kw_only]
-        if len(call.args) > len(ordered):
-            raise ConfigError(f"{label}: {cls.name} takes {len(ordered)} values, not {len(call.args)}")
-        arguments = dict(zip(ordered, call.args, strict=False))
-        for keyword in call.keywords:
-            if keyword.arg not in fields:
-                raise ConfigError(
-                    f"{label}: {cls.name} has no field {keyword.arg!r}{nearest(str(keyword.arg), fields)}"
-                )
-            if keyword.arg in arguments:
-                raise ConfigError(f"{label}: {cls.name} is given {keyword.arg!r} twice")
-            arguments[keyword.arg] = keyword.value
-    types = typing.get_type_hints(cls)
-    return make(cls, {k: _argument(v, types[k], f"{cls.name}.{k}", text) for k, v in arguments.items()})
-
-
 def variant_of(expected: Any) -> type[Variant] | None:
     """The class of variants that a field's type allows, whether or not it also allows None."""
     if typing.get_origin(expected) is tuple:
@@ -148,40 +123,9 @@ def item_of(expected: Any) -> type[Variant] | None:
     return variant_of(typing.get_args(expected)[0]) if typing.get_origin(expected) is tuple else None
 
 
-def _argument(node: ast.expr, expected, where: str, text: str) -> Any:
-    if expected is Any:  # typed later, by the config that it is part of
-        return None if _is_none(node) else node.value if isinstance(node, ast.Constant) else ast.unparse(node)
-    if _is_none(node) and allows_none(expected):
-        return None
-    if (family := variant_of(expected)) is not None:
-        return _from_node(node, family, text)
-    several = item_of(expected) is not None or typing.get_args(expected)[:1] == (Any,)
-    if several and isinstance(node, ast.Tuple | ast.List):
-        return tuple(_argument(item, typing.get_args(expected)[0], where, text) for item in node.elts)
-    if isinstance(node, ast.Name) and _takes_words(expected):
-        return check_type(node.id, expected, where)
-    try:
-        value = ast.literal_eval(node)
-    except (ValueError, TypeError):
-        raise ConfigError(
-            f"{where}: {ast.unparse(node)} is not a number, a text in quotes, or a list of them"
-        ) from None
-    return check_type(value, expected, where)
-
-
-def _is_none(node: ast.expr) -> bool:
-    return (isinstance(node, ast.Name) and node.id == NONE) or (isinstance(node, ast.Constant) and node.value is None)
-
-
 def allows_none(expected: Any) -> bool:
     """Whether a field may be None, which is written `none`."""
     return type(None) in typing.get_args(expected)
-
-
-def _takes_words(expected: Any) -> bool:
-    """Whether a field is a text, which needs no quotes if it is one word."""
-    options = typing.get_args(expected) if typing.get_origin(expected) is not typing.Literal else (expected,)
-    return any(o is str or typing.get_origin(o) is typing.Literal for o in (*options, expected))
 
 
 def check_type(value, expected, where: str) -> Any:
@@ -253,13 +197,12 @@ def _check_class(cls: type[Variant]) -> None:
 @functools.cache
 def _types(cls: type) -> list[tuple[str, Any, set[type]]]:
     """The name and the type of each of a dataclass's fields, and the classes of plain values that it allows."""
-    hints = typing.get_type_hints(cls)
-    fields = []
+    types, fields = hints(cls), []
     for name in (f.name for f in dataclasses.fields(cls)):
-        options = {o for o in typing.get_args(hints[name]) or (hints[name],) if isinstance(o, type)}
+        options = {o for o in typing.get_args(types[name]) or (types[name],) if isinstance(o, type)}
         whole = {int} if float in options else set()
-        is_tuple = typing.get_origin(hints[name]) is tuple
-        fields.append((name, hints[name], set() if is_tuple else options & {int, float, bool, str, type(None)} | whole))
+        is_tuple = typing.get_origin(types[name]) is tuple
+        fields.append((name, types[name], set() if is_tuple else options & {int, float, bool, str, type(None)} | whole))
     return fields
 
 
@@ -307,125 +250,6 @@ def to_text(value: Any) -> str:
         if getattr(value, f.name) != f.default
     ]
     return f"{value.name}({', '.join(changed)})" if changed else value.name
-
-
-def to_json(value: Any) -> Any:
-    """Plain JSON of a config: every field of every value, so that a changed default is a changed config."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        types = typing.get_type_hints(type(value))
-        fields = {f.name: to_json_as(types[f.name], getattr(value, f.name)) for f in dataclasses.fields(value)}
-        return {"variant": value.name, **fields} if isinstance(value, Variant) else fields
-    if isinstance(value, tuple | list):
-        return [to_json(v) for v in value]
-    return value
-
-
-def to_json_as(declared: Any, value: Any) -> Any:
-    """`to_json` where a type is declared; a value of a subclass has the name of its class as `kind`."""
-    data = to_json(value)
-    plain = dataclasses.is_dataclass(value) and not isinstance(value, Variant)
-    return {"kind": type(value).__name__, **data} if plain and type(value) is not declared else data
-
-
-def _subclasses(cls: type) -> dict[str, type]:
-    """The class and all its subclasses by name."""
-    return {cls.__name__: cls} | {name: sub for c in cls.__subclasses__() for name, sub in _subclasses(c).items()}
-
-
-def from_json(cls: Any, data: Any, where: str = "config") -> Any:
-    """The inverse of `to_json` for a value of type `cls`.
-
-    Raises:
-      ConfigError: an unknown or missing field, an unknown variant, or a wrong type.
-    """
-    if item_of(cls) is not None and isinstance(data, list):
-        return tuple(from_json(typing.get_args(cls)[0], one, where) for one in data)
-    family: Any = variant_of(cls)
-    if family is not None and not (data is None and allows_none(cls)):
-        cls = family
-        if not isinstance(data, dict) or "variant" not in data:
-            raise ConfigError(f"{where}: {data!r} is not a variant")
-        known = cls.variants()
-        if not isinstance(data["variant"], str) or data["variant"] not in known:
-            raise ConfigError(
-                f"{where}: unknown {cls.__name__.lower()} {data['variant']!r}{nearest(str(data['variant']), known)}"
-            )
-        cls, data = known[data["variant"]], {k: v for k, v in data.items() if k != "variant"}
-    if not dataclasses.is_dataclass(cls):
-        return check_type(data, cls, where)
-    if not isinstance(data, dict):
-        raise ConfigError(f"{where}: {data!r} is not an object with fields")
-    if "kind" in data and family is None:
-        known = _subclasses(typing.cast(type, cls))
-        if data["kind"] not in known:
-            raise ConfigError(f"{where}: unknown kind {data['kind']!r}{nearest(str(data['kind']), known)}")
-        cls, data = known[data["kind"]], {k: v for k, v in data.items() if k != "kind"}
-    types = typing.get_type_hints(cls)
-    fields = {f.name: f for f in dataclasses.fields(cls)}
-    if unknown := [k for k in data if k not in fields]:
-        raise ConfigError(f"{where}: unknown field {unknown[0]!r}{nearest(unknown[0], fields)}")
-    return make(cls, {k: from_json(types[k], v, f"{where}.{k}") for k, v in data.items()})
-
-
-def replace(config: Any, changes: dict[str, Any]) -> Any:
-    """A copy of a config with fields changed, named by dotted path: `{"model.norm": RMSNorm()}`.
-
-    All changes are made at once, so that fields that must fit each other can change together. A
-    variant may be given as a value or as its text form, also in a tuple.
-
-    Raises:
-      ConfigError: there is no such field, or the value has another type.
-    """
-    return _replace(config, changes, "")
-
-
-def typed(config: Any, path: str, value: Any) -> Any:
-    """A value as one for the field of a config that a dotted path names, also from its text form or from JSON.
-
-    Raises:
-      ConfigError: there is no such field, or it takes no such value.
-    """
-    head, _, rest = path.partition(".")
-    types = typing.get_type_hints(type(config)) if dataclasses.is_dataclass(config) else {}
-    if head not in types or head not in getattr(config, "__dataclass_fields__", {}):
-        raise ConfigError(f"{path}: no field {head!r}{nearest(head, getattr(config, '__dataclass_fields__', ()))}")
-    if rest:
-        return typed(getattr(config, head), rest, value)
-    return from_json(types[head], value, path) if isinstance(value, dict) else _given(value, types[head], path)
-
-
-def _given(value: Any, expected: Any, where: str) -> Any:
-    """The new value of a field; variants in it may be given in their text form."""
-    if isinstance(value, str) and (family := variant_of(expected)) is not None:
-        return None if value == NONE and allows_none(expected) else family.parse(value)
-    if isinstance(value, tuple | list) and item_of(expected) is not None:
-        return tuple(_given(one, typing.get_args(expected)[0], where) for one in value)
-    return check_type(value, expected, where)
-
-
-def _instead(config: Any, name: str, fields: list[str]) -> str:
-    """'; did you mean X?' with a field of that name further below, or one of a similar name."""
-    below = [f"{head}.{name}" for head in fields if hasattr(getattr(config, head), "__dataclass_fields__")]
-    there = [path for path in below if name in getattr(config, path.partition(".")[0]).__dataclass_fields__]
-    return f"; did you mean {there[0]!r}?" if there else nearest(name, fields) if fields else ""
-
-
-def _replace(config: Any, changes: dict[str, Any], prefix: str) -> Any:
-    fields = [f.name for f in dataclasses.fields(config)] if dataclasses.is_dataclass(config) else []
-    types = typing.get_type_hints(type(config))
-    values: dict[str, Any] = {}
-    inner: dict[str, dict[str, Any]] = {}
-    for path, value in changes.items():
-        head, _, rest = path.partition(".")
-        if head not in fields:
-            raise ConfigError(f"{prefix}{path}: no field {head!r}{_instead(config, head, fields)}")
-        if rest:
-            inner.setdefault(head, {})[rest] = value
-        else:
-            values[head] = _given(value, types[head], prefix + path)
-    for head, below in inner.items():
-        values[head] = _replace(values.get(head, getattr(config, head)), below, f"{prefix}{head}.")
-    return dataclasses.replace(config, **values)  # pyright: ignore[reportArgumentType]
 
 
 def nearest_divisor(number: int, wanted: int) -> int:

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Literal, Self
 import jax
 import jax.numpy as jnp
 
+from transformer.core.changes import replace
 from transformer.core.parameters import Initializer, Normal
-from transformer.core.values import replace
 from transformer.embeddings.embedding import Embedding, Head
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.mixers.attention.attention import Attention

@@ -4,7 +4,8 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from transformer.core.values import ConfigError, Variant, nearest, typed
+from transformer.core.changes import typed
+from transformer.core.values import ConfigError, Variant, nearest
 
 if TYPE_CHECKING:
     from transformer.models.config import ModelConfig

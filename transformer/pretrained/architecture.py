@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from transformer.core.values import ConfigError, replace
+from transformer.core.changes import replace
+from transformer.core.values import ConfigError
 from transformer.models.config import ModelConfig
 from transformer.pretrained.fields import NEUTRAL, Field, Json, value_at
 

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from transformer.core.values import ConfigError, check_fields, from_json, replace, to_json, to_json_as
+from transformer.core.changes import replace
+from transformer.core.json import from_json, to_json, to_json_as
+from transformer.core.values import ConfigError, check_fields
 from transformer.models.config import ModelConfig
 from transformer.objectives.objective import NextToken, Objective
 from transformer.runs.data import DataConfig, TextConfig

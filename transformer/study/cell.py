@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from transformer.analysis.counts import parameter_count, train_flops
+from transformer.core.json import to_json
 from transformer.core.sources import sources
-from transformer.core.values import ConfigError, to_json
+from transformer.core.values import ConfigError
 from transformer.data.dataset import Dataset
 from transformer.runs.config import Replica, RunConfig, fingerprint
 from transformer.runs.mesh import AUTOMATIC, MeshConfig

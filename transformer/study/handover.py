@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from transformer.core.values import ConfigError, from_json, to_json
+from transformer.core.json import from_json, to_json
+from transformer.core.values import ConfigError
 from transformer.data.dataset import load_data
 from transformer.runs.config import Replica, RunConfig
 from transformer.runs.mesh import MeshConfig

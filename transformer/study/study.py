@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from transformer.core.values import ConfigError, check_type, nearest, to_json, to_text
+from transformer.core.json import to_json
+from transformer.core.values import ConfigError, check_type, nearest, to_text
 from transformer.data.dataset import Dataset, fingerprint_arrays, load_data
 from transformer.runs.config import Replica, RunConfig, grid
 from transformer.runs.mesh import AUTOMATIC, MeshConfig

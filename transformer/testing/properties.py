@@ -15,8 +15,9 @@ from jax.sharding import NamedSharding, PartitionSpec, use_abstract_mesh
 
 from transformer.analysis.activations import intervene, run_with_cache
 from transformer.analysis.counts import forward_flops, parameter_count
+from transformer.core.json import from_json, to_json
 from transformer.core.modules import Params
-from transformer.core.values import ConfigError, Variant, from_json, to_json
+from transformer.core.values import ConfigError, Variant
 from transformer.functional.masks import Tokens
 from transformer.mixers.mixer import Mixer
 from transformer.models.stack import Scanned, Unrolled

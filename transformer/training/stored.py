@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+from transformer.core.json import from_json
 from transformer.core.sources import sources
-from transformer.core.values import ConfigError, from_json
+from transformer.core.values import ConfigError
 from transformer.data.dataset import Dataset, load_data
 from transformer.data.tokenizers import Tokenizer, read_tokenizer
 from transformer.runs.config import Replica, RunConfig

@@ -15,9 +15,10 @@ from typing import Any, Literal, TextIO
 import jax
 import numpy as np
 
+from transformer.core.json import to_json
 from transformer.core.modules import Params
 from transformer.core.sources import sources
-from transformer.core.values import ConfigError, check_type, to_json
+from transformer.core.values import ConfigError, check_type
 from transformer.data.dataset import Dataset, fingerprint_arrays
 from transformer.runs.config import Replica, RunConfig, fingerprint
 from transformer.training.checkpoint import write_durably

@@ -1,29 +1,14 @@
-"""Attention: the value with all that only attention has, and the layer, whose plain path reads from top to bottom.
+"""Attention as a value: all that only attention has. What nobody chose is None, as in Vaswani et al. 2017.
 
-The stages are project, place, remember, score, weigh, mix, merge. What nobody chose is None: that is the attention of
-Vaswani et al. 2017, and no other file is needed for it. Further ideas are `parts`, each at the stages it defines.
+`transformer.mixers.attention.layer` is what it computes.
 """
 
-import functools
-import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-import jax
 import jax.numpy as jnp
-import numpy as np
-from einops import rearrange
-from flax import nnx
-from jax.ad_checkpoint import checkpoint_name
 
-from transformer.core.arrays import dropout
-from transformer.core.modules import Dense, Parameters, at, fused
-from transformer.functional.attention import ScoreFunction, attention
-from transformer.functional.biases import Bias
 from transformer.functional.cache import KeyValue
-from transformer.functional.masks import Mask, Tokens
-from transformer.functional.segment_memory import latest
 from transformer.mixers.attention.base import (
     Backend,
     Heads,
@@ -37,19 +22,14 @@ from transformer.mixers.attention.base import (
     ScoreMod,
     Sharing,
     Sparsity,
-    acting,
 )
 from transformer.mixers.attention.checks import check_attention
-from transformer.mixers.attention.placement import Placed, Placement
-from transformer.mixers.attention.sharing import score_with, shared_values
-from transformer.mixers.mixer import Context, Mixer, Outcome, Shared
-from transformer.norms.norm import Norm, norm_layer
-from transformer.positions.position import OUTSIDE
+from transformer.mixers.attention.layer import ROLES, AttentionLayer
+from transformer.mixers.mixer import Mixer
+from transformer.norms.norm import Norm
 
 if TYPE_CHECKING:
     from transformer.models.config import ModelConfig
-
-ROLES = ("query", "key", "value")
 
 
 @dataclass(frozen=True)
@@ -169,248 +149,3 @@ class Attention(Mixer):
 
     def build(self, model, *, key):
         return AttentionLayer(self, model, key=key)
-
-
-class AttentionLayer(nnx.Module):
-    """Attention of tokens to each other; key-value heads may be fewer than query heads."""
-
-    crosses = False
-    """Whether it attends to a source."""
-
-    def __init__(self, attention: Attention, model: "ModelConfig", *, key: jax.Array):
-        self.attention, self.sizes, self.shape = attention, attention.sizes(model), attention.shape(model)
-        self.causal, self.roles = model.causal, ROLES if self.crosses else attention.roles
-        self._make_projections(model, key)
-        position = None if self.crosses else model.position
-        self.placement, own = None, {}
-        if position is not None and (acts := position.acts - OUTSIDE):
-            self.placement = Placement(position, acts, self.shape, attention.scale_bias or position.scaled)
-            sizes = (self.shape.num_maps, self.shape.rotary_dim, model.d_model, self.shape.value_size)
-            own = position.layer_parameters(*sizes)
-        self.position = Parameters(own, key=at(key, "position"))
-        self.parts = nnx.Dict(
-            {
-                part.name: Parameters(part.parameters(attention, model, self.roles), key=at(key, part.name))
-                for part in attention.parts
-                if part.crosses or not self.crosses
-            }
-        )
-        H, sharing = self.sizes.num_heads, None if self.crosses else attention.sharing
-        sparsity = None if self.crosses else attention.sparsity
-        params = {
-            "scale": attention.scale and attention.scale.parameters(self.shape.compared_size),
-            "normalizer": attention.normalizer and attention.normalizer.parameters(self.shape.num_maps),
-            "heads": attention.heads and attention.heads.parameters(self.sizes),
-            "sharing": sharing and sharing.parameters(),
-            "sparsity": sparsity and sparsity.parameters(),
-        }
-        self.params = nnx.Dict({name: Parameters(own, key=at(key, name)) for name, own in params.items() if own})
-        inner = model.inner_norm(attention.inner_norm, model.residual)
-        width = H * self.sizes.value_dim if attention.merge is None else attention.merge.width(H, self.sizes.value_dim)
-        self.inner_norm = norm_layer(inner, width, "inner_norm", key=key)
-
-    def _make_projections(self, model: "ModelConfig", key: jax.Array) -> None:
-        attention, own = self.attention, self.attention.projection
-        self.widths = {role: self.shape.widths[role] if role in self.roles else 0 for role in ROLES}
-        self.layer_of = {
-            role: (role if own is None else getattr(own, role)) if self.widths[role] else None for role in ROLES
-        }
-        for role in reversed(ROLES):
-            if (name := self.layer_of[role]) is not None:
-                gain = model.inner_gain(model.residual) if role == "value" else 1.0
-                how = {"initializer": model.initializer, "gain": gain, "bias": name in attention.bias}
-                setattr(self, name, Dense(model.d_model, self.widths[role], **how, key=at(key, name)))
-        gain, bias = model.output_gain(model.residual), "out" in attention.bias
-        how = {"initializer": model.initializer, "gain": gain, "bias": bias}
-        width = self.sizes.num_heads * self.sizes.value_dim
-        self.out = Dense(width, model.d_model, **how, key=at(key, "out")) if attention.merge is None else None
-
-    def __call__(
-        self, x_BLD: jax.Array, *, context: Context, key: jax.Array | None = None
-    ) -> tuple[jax.Array, Outcome]:
-        """(B, L, D), and the memory with the keys and values of these tokens; a key turns dropout on."""
-        tokens, here = context.tokens, None
-        x_BSD, read = x_BLD, tokens
-        if context.earlier_BMD is not None:
-            x_BSD, read = jnp.concatenate([context.earlier_BMD, x_BLD], 1), context.keys
-        if self.placement is not None:
-            here = self.placement.at(context, read, self.position())
-        q, k, v, projected = self._projected(x_BSD, read, context, here)
-        q = self.queries(q[:, -x_BLD.shape[1] :], tokens.positions)
-        q = q if here is None else here.query(q)
-        memory, values, keys_values = None, None, context.shared.keys_values
-        if "key" in self.roles:
-            k, v = self.keys_values(k, v, read.positions)
-            k = k if here is None else here.key(k, x_BSD)
-            keys_values, memory, values = self._remember(k, v, projected, context)
-        assert keys_values is not None
-        seen, keys, mask, bias = keys_values, tokens if context.slots is None else context.slots, context.mask, None
-        scores: list[ScoreFunction] = [] if self.attention.score_mod is None else [self.attention.score_mod]
-        if here is not None:
-            seen, bias, more = here.scoring(q, seen, self.factor, causal=self.causal)
-            scores += more
-        sharing = self.attention.sharing
-        if context.shared.scores is not None and sharing is not None and sharing.takes == "scores":
-            scores.append(score_with(sharing, context.shared.scores))
-        if self.attention.sparsity is not None:
-            mask, seen, keys = self._sparse(mask, seen, keys, len(x_BLD))
-        sides: dict[str, Any] = {"queries": tokens, "keys": keys, "own_keys": context.slots is None}
-        to_output = None if here is None else here.to_output
-        out, scored = self.attend(x_BLD, q, seen, **sides, mask=mask, bias=bias, scores=scores, more=to_output, key=key)
-        earlier = None if context.earlier_BMD is None else latest(x_BSD, context.earlier_BMD.shape[1])
-        shared = Shared(scored, values, keys_values, context.shared.token_values)
-        return out, Outcome(memory, shared, earlier_BMD=earlier)
-
-    def project(self, x_BLD: jax.Array, *roles: str) -> list[jax.Array]:
-        """(B, L, width) of each role, by one product for all: "query", "key" or "value".
-
-        A role without a layer is the input itself, or nothing of it (width 0) where the heads have no use for it.
-        """
-        layers = {name: getattr(self, name) for role in roles if (name := self.layer_of[role])}
-        outputs = dict(zip(layers, fused(x_BLD, list(layers.values())), strict=True)) if layers else {}
-        parts = [outputs[name] if (name := self.layer_of[role]) else x_BLD[..., : self.widths[role]] for role in roles]
-        for part, params in self._acting("project"):
-            parts = [part.project(role, one, x_BLD, params()) for role, one in zip(roles, parts, strict=True)]
-        return parts
-
-    def queries(self, q_BLX: jax.Array, positions_BL: jax.Array) -> jax.Array:
-        """(B, L, maps, key size) of what was projected."""
-        heads = self.attention.heads
-        if heads is None:
-            q = rearrange(q_BLX, "b l (h k) -> b l h k", k=self.sizes.head_dim)
-        else:
-            q = heads.queries(q_BLX, positions_BL, self.sizes, self._own("heads"))
-        for part, params in self._acting("split"):
-            q = part.split("query", q, params())
-        return q
-
-    def keys_values(self, k_BSX: jax.Array, v_BSX: jax.Array, positions_BS: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Keys and values of what was projected."""
-        heads = self.attention.heads
-        if heads is None:
-            k = rearrange(k_BSX, "b s (g k) -> b s g k", k=self.sizes.head_dim)
-            v = rearrange(v_BSX, "b s (g v) -> b s g v", v=self.sizes.value_dim)
-        else:
-            k, v = heads.keys_values(k_BSX, v_BSX, positions_BS, self.sizes, self._own("heads"))
-        for part, params in self._acting("split"):
-            k, v = part.split("key", k, params()), part.split("value", v, params())
-        return k, v
-
-    def factor(self) -> float | jax.Array:
-        """What q·k is multiplied by."""
-        scale, size = self.attention.scale, self.shape.compared_size
-        return 1 / math.sqrt(size) if scale is None else scale(size, self._own("scale"))
-
-    def attend(
-        self,
-        x_BLD: jax.Array,
-        q_BLHK: jax.Array,
-        keys_values: KeyValue,
-        *,
-        own_keys: bool,
-        queries: Tokens,
-        keys: Tokens,
-        mask: Mask | None,
-        bias: Bias | None = None,
-        scores: Sequence[ScoreFunction] = (),
-        more: Callable[[jax.Array], jax.Array] | None = None,
-        key: jax.Array | None,
-    ) -> tuple[jax.Array, jax.Array | None]:
-        """(B, L, D): what the queries find in the values; and the scores, where they are formed.
-
-        `own_keys` is that of `Backend`; `scores` are functions of scaled scores, one applied after the other; `more` is
-        what is added to the maps' outputs (B, L, H, V), a function of the weights (B, H, L, S).
-        """
-        choice, how = self.attention, {"queries": queries, "keys": keys, "mask": mask, "bias": bias}
-        how |= {"scale": self.factor(), "score": _in_turn(scores)}
-        if choice.dropout > 0 and key is not None:
-            how["drop_weights"] = functools.partial(dropout, rate=choice.dropout, key=key)
-        q_BLHK, batch_size = checkpoint_name(q_BLHK, "q"), len(x_BLD)
-        # XLA cancels these transpositions against those of the attention function.
-        k_BSGK = rearrange(keys_values.keys_XKS, "(b g) k s -> b s g k", b=batch_size)
-        v_BSGK = rearrange(keys_values.values_XSK, "(b g) s k -> b s g k", b=batch_size)
-        if choice.normalizer is not None:
-            how["weigh"] = choice.normalizer(self.shape.num_maps, self._own("normalizer"))
-            q_BLHK, k_BSGK = map(choice.normalizer.features, (q_BLHK, k_BSGK))
-        if choice.backend is None:
-            attended = attention(q_BLHK, k_BSGK, v_BSGK, **how)
-        else:
-            attended = choice.backend(q_BLHK, k_BSGK, v_BSGK, own_keys=own_keys, **how)
-        out_BLHV = attended.out
-        if more is not None:
-            assert attended.weights is not None
-            out_BLHV = out_BLHV + more(attended.weights).astype(out_BLHV.dtype)
-        return self._merged(out_BLHV, x_BLD), attended.scores
-
-    def _merged(self, out_BLHV: jax.Array, x_BLD: jax.Array) -> jax.Array:
-        """(B, L, D) of the outputs of the maps."""
-        heads, merge = self.attention.heads, self.attention.merge
-        if heads is not None:
-            out_BLHV = heads.join(out_BLHV, self.sizes, self._own("heads"))
-        for part, params in self._acting("mix"):
-            out_BLHV = part.mix(out_BLHV, x_BLD, params())
-        out_BLHV = checkpoint_name(out_BLHV, "z")
-        out = rearrange(out_BLHV, "b l h k -> b l (h k)") if merge is None else merge(out_BLHV)
-        out = out if self.inner_norm is None else self.inner_norm(out)
-        return out if self.out is None else self.out(out)
-
-    def _projected(self, x_BSD: jax.Array, read: Tokens, context: Context, here: Placed | None):
-        """Projections of all that is read, and what the memory keeps of them for a convolution."""
-        addition = None if here is None else here.to_input(x_BSD.shape[-1])
-        if addition is None:
-            parts, projected = self.project(x_BSD, *ROLES), None
-        else:
-            qk_BSD = x_BSD + addition.astype(x_BSD.dtype)
-            parts, projected = [*self.project(qk_BSD, "query", "key"), *self.project(x_BSD, "value")], None
-        for part, params in self._acting("convolve"):
-            mixed, projected = part.convolve(jnp.concatenate(parts, -1), context, read, params())
-            parts = jnp.split(mixed, np.cumsum([one.shape[-1] for one in parts])[:-1], -1)
-        return *parts, projected
-
-    def _remember(self, k_BSGK: jax.Array, v_BSGK: jax.Array, projected: jax.Array | None, context: Context):
-        """What is attended to, the memory with it, and the values that later layers may take over."""
-        values = v_BSGK
-        if self.attention.sharing is not None or context.shared.values is not None:
-            values, v_BSGK = shared_values(self.attention.sharing, v_BSGK, context, self._own("sharing"))
-        keys_values, writing = in_order(k_BSGK, v_BSGK), context.writing
-        if writing is None:
-            return keys_values, None, values
-        keys_seen, keys_kept = writing.append(writing.memory.keys_XKS, keys_values.keys_XKS, axis=2)
-        values_seen, values_kept = writing.append(writing.memory.values_XSK, keys_values.values_XSK, axis=1)
-        return KeyValue(keys_seen, values_seen), KeyValue(keys_kept, values_kept, projected), values
-
-    def _sparse(self, mask: Mask | None, seen: KeyValue, keys: Tokens, batch_size: int):
-        """The mask, the keys and values and their tokens where this layer's sparsity allows."""
-        sparsity = self.attention.sparsity
-        assert sparsity is not None
-        allowed = sparsity.mask()
-        mask = mask if allowed is None else allowed if mask is None else mask & allowed
-        return mask, *sparsity.condense(seen, keys, batch_size, self._own("sparsity"))
-
-    def _acting(self, stage: str) -> list[tuple[Part, Parameters]]:
-        """The parts that define a stage, with their parameters."""
-        parts = self.attention.parts
-        return (
-            acting({part: self.parts[part.name] for part in parts if part.name in self.parts}, stage) if parts else []
-        )
-
-    def _own(self, name: str) -> dict[str, jax.Array]:
-        """The parameters of a choice."""
-        return self.params[name]() if name in self.params else {}
-
-
-def in_order(k_BSGK: jax.Array, v_BSGK: jax.Array) -> KeyValue:
-    """Keys and values as a cache keeps them."""
-    k_BSGK, v_BSGK = checkpoint_name(k_BSGK, "k"), checkpoint_name(v_BSGK, "v")
-    return KeyValue(rearrange(k_BSGK, "b s g k -> (b g) k s"), rearrange(v_BSGK, "b s g k -> (b g) s k"))
-
-
-def _in_turn(functions: Sequence[ScoreFunction]) -> ScoreFunction | None:
-    """One after the other; None where there is none."""
-    if len(functions) < 2:
-        return functions[0] if functions else None
-
-    def score(scores_BHLS, queries, keys):
-        return functools.reduce(lambda scores, function: function(scores, queries, keys), functions, scores_BHLS)
-
-    return score

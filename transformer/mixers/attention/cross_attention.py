@@ -5,7 +5,7 @@ import jax.numpy as jnp
 
 from transformer.functional.cache import KeyValue
 from transformer.functional.masks import Padding
-from transformer.mixers.attention.attention import AttentionLayer, in_order
+from transformer.mixers.attention.layer import AttentionLayer, in_order
 from transformer.mixers.mixer import Context, Outcome
 
 

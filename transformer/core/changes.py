@@ -1,0 +1,69 @@
+"""Configs with fields changed, named by dotted path."""
+
+import dataclasses
+import typing
+from typing import Any
+
+from transformer.core.json import from_json
+from transformer.core.values import NONE, ConfigError, allows_none, check_type, hints, item_of, nearest, variant_of
+
+
+def replace(config: Any, changes: dict[str, Any]) -> Any:
+    """A copy of a config with fields changed, named by dotted path: `{"model.norm": RMSNorm()}`.
+
+    All changes are made at once, so that fields that must fit each other can change together. A
+    variant may be given as a value or as its text form, also in a tuple.
+
+    Raises:
+      ConfigError: there is no such field, or the value has another type.
+    """
+    return _replace(config, changes, "")
+
+
+def typed(config: Any, path: str, value: Any) -> Any:
+    """A value as one for the field of a config that a dotted path names, also from its text form or from JSON.
+
+    Raises:
+      ConfigError: there is no such field, or it takes no such value.
+    """
+    head, _, rest = path.partition(".")
+    types = hints(type(config)) if dataclasses.is_dataclass(config) else {}
+    if head not in types or head not in getattr(config, "__dataclass_fields__", {}):
+        raise ConfigError(f"{path}: no field {head!r}{nearest(head, getattr(config, '__dataclass_fields__', ()))}")
+    if rest:
+        return typed(getattr(config, head), rest, value)
+    return from_json(types[head], value, path) if isinstance(value, dict) else _given(value, types[head], path)
+
+
+def _given(value: Any, expected: Any, where: str) -> Any:
+    """The new value of a field; variants in it may be given in their text form."""
+    if isinstance(value, str) and (family := variant_of(expected)) is not None:
+        return None if value == NONE and allows_none(expected) else family.parse(value)
+    if isinstance(value, tuple | list) and item_of(expected) is not None:
+        return tuple(_given(one, typing.get_args(expected)[0], where) for one in value)
+    return check_type(value, expected, where)
+
+
+def _instead(config: Any, name: str, fields: list[str]) -> str:
+    """'; did you mean X?' with a field of that name further below, or one of a similar name."""
+    below = [f"{head}.{name}" for head in fields if hasattr(getattr(config, head), "__dataclass_fields__")]
+    there = [path for path in below if name in getattr(config, path.partition(".")[0]).__dataclass_fields__]
+    return f"; did you mean {there[0]!r}?" if there else nearest(name, fields) if fields else ""
+
+
+def _replace(config: Any, changes: dict[str, Any], prefix: str) -> Any:
+    fields = [f.name for f in dataclasses.fields(config)] if dataclasses.is_dataclass(config) else []
+    types = hints(type(config))
+    values: dict[str, Any] = {}
+    inner: dict[str, dict[str, Any]] = {}
+    for path, value in changes.items():
+        head, _, rest = path.partition(".")
+        if head not in fields:
+            raise ConfigError(f"{prefix}{path}: no field {head!r}{_instead(config, head, fields)}")
+        if rest:
+            inner.setdefault(head, {})[rest] = value
+        else:
+            values[head] = _given(value, types[head], prefix + path)
+    for head, below in inner.items():
+        values[head] = _replace(values.get(head, getattr(config, head)), below, f"{prefix}{head}.")
+    return dataclasses.replace(config, **values)  # pyright: ignore[reportArgumentType]

@@ -1,0 +1,75 @@
+"""The JSON form of configs and values: every field of every value, so that a changed default is a changed config."""
+
+import dataclasses
+import typing
+from typing import Any
+
+from transformer.core.values import (
+    ConfigError,
+    Variant,
+    allows_none,
+    check_type,
+    hints,
+    item_of,
+    make,
+    nearest,
+    variant_of,
+)
+
+
+def to_json(value: Any) -> Any:
+    """Plain JSON of a config: every field of every value, so that a changed default is a changed config."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        types = hints(type(value))
+        fields = {f.name: to_json_as(types[f.name], getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {"variant": value.name, **fields} if isinstance(value, Variant) else fields
+    if isinstance(value, tuple | list):
+        return [to_json(v) for v in value]
+    return value
+
+
+def to_json_as(declared: Any, value: Any) -> Any:
+    """`to_json` where a type is declared; a value of a subclass has the name of its class as `kind`."""
+    data = to_json(value)
+    plain = dataclasses.is_dataclass(value) and not isinstance(value, Variant)
+    return {"kind": type(value).__name__, **data} if plain and type(value) is not declared else data
+
+
+def _subclasses(cls: type) -> dict[str, type]:
+    """The class and all its subclasses by name."""
+    return {cls.__name__: cls} | {name: sub for c in cls.__subclasses__() for name, sub in _subclasses(c).items()}
+
+
+def from_json(cls: Any, data: Any, where: str = "config") -> Any:
+    """The inverse of `to_json` for a value of type `cls`.
+
+    Raises:
+      ConfigError: an unknown or missing field, an unknown variant, or a wrong type.
+    """
+    if item_of(cls) is not None and isinstance(data, list):
+        return tuple(from_json(typing.get_args(cls)[0], one, where) for one in data)
+    family: Any = variant_of(cls)
+    if family is not None and not (data is None and allows_none(cls)):
+        cls = family
+        if not isinstance(data, dict) or "variant" not in data:
+            raise ConfigError(f"{where}: {data!r} is not a variant")
+        known = cls.variants()
+        if not isinstance(data["variant"], str) or data["variant"] not in known:
+            raise ConfigError(
+                f"{where}: unknown {cls.__name__.lower()} {data['variant']!r}{nearest(str(data['variant']), known)}"
+            )
+        cls, data = known[data["variant"]], {k: v for k, v in data.items() if k != "variant"}
+    if not dataclasses.is_dataclass(cls):
+        return check_type(data, cls, where)
+    if not isinstance(data, dict):
+        raise ConfigError(f"{where}: {data!r} is not an object with fields")
+    if "kind" in data and family is None:
+        known = _subclasses(typing.cast(type, cls))
+        if data["kind"] not in known:
+            raise ConfigError(f"{where}: unknown kind {data['kind']!r}{nearest(str(data['kind']), known)}")
+        cls, data = known[data["kind"]], {k: v for k, v in data.items() if k != "kind"}
+    types = hints(cls)
+    fields = {f.name: f for f in dataclasses.fields(cls)}
+    if unknown := [k for k in data if k not in fields]:
+        raise ConfigError(f"{where}: unknown field {unknown[0]!r}{nearest(unknown[0], fields)}")
+    return make(cls, {k: from_json(types[k], v, f"{where}.{k}") for k, v in data.items()})

@@ -1,0 +1,79 @@
+"""The text form of values, read: `rope(base=500000)`; literals only, nothing is evaluated."""
+
+import ast
+import dataclasses
+import typing
+from typing import Any
+
+from transformer.core.values import (
+    NONE,
+    ConfigError,
+    Variant,
+    allows_none,
+    check_type,
+    hints,
+    item_of,
+    make,
+    nearest,
+    variant_of,
+)
+
+
+def from_node(node: ast.expr, family: type[Variant], text: str) -> Any:
+    label = family.__name__.lower()
+    call = node if isinstance(node, ast.Call) else None
+    head = call.func if call else node
+    if not isinstance(head, ast.Name):
+        raise ConfigError(f"{label}: {text!r} is not of the form name or name(field=value)")
+    known = family.variants()
+    if head.id not in known:
+        raise ConfigError(f"{label}: unknown name {head.id!r}{nearest(head.id, known)}")
+    cls = known[head.id]
+    fields = [f.name for f in dataclasses.fields(cls)]
+    arguments: dict[str, Any] = {}
+    if call:
+        ordered = [f.name for f in dataclasses.fields(cls) if not f.kw_only]
+        if len(call.args) > len(ordered):
+            raise ConfigError(f"{label}: {cls.name} takes {len(ordered)} values, not {len(call.args)}")
+        arguments = dict(zip(ordered, call.args, strict=False))
+        for keyword in call.keywords:
+            if keyword.arg not in fields:
+                raise ConfigError(
+                    f"{label}: {cls.name} has no field {keyword.arg!r}{nearest(str(keyword.arg), fields)}"
+                )
+            if keyword.arg in arguments:
+                raise ConfigError(f"{label}: {cls.name} is given {keyword.arg!r} twice")
+            arguments[keyword.arg] = keyword.value
+    types = hints(cls)
+    return make(cls, {k: _argument(v, types[k], f"{cls.name}.{k}", text) for k, v in arguments.items()})
+
+
+def _argument(node: ast.expr, expected, where: str, text: str) -> Any:
+    if expected is Any:  # typed later, by the config that it is part of
+        return None if _is_none(node) else node.value if isinstance(node, ast.Constant) else ast.unparse(node)
+    if _is_none(node) and allows_none(expected):
+        return None
+    if (family := variant_of(expected)) is not None:
+        return from_node(node, family, text)
+    several = item_of(expected) is not None or typing.get_args(expected)[:1] == (Any,)
+    if several and isinstance(node, ast.Tuple | ast.List):
+        return tuple(_argument(item, typing.get_args(expected)[0], where, text) for item in node.elts)
+    if isinstance(node, ast.Name) and _takes_words(expected):
+        return check_type(node.id, expected, where)
+    try:
+        value = ast.literal_eval(node)
+    except (ValueError, TypeError):
+        raise ConfigError(
+            f"{where}: {ast.unparse(node)} is not a number, a text in quotes, or a list of them"
+        ) from None
+    return check_type(value, expected, where)
+
+
+def _is_none(node: ast.expr) -> bool:
+    return (isinstance(node, ast.Name) and node.id == NONE) or (isinstance(node, ast.Constant) and node.value is None)
+
+
+def _takes_words(expected: Any) -> bool:
+    """Whether a field is a text, which needs no quotes if it is one word."""
+    options = typing.get_args(expected) if typing.get_origin(expected) is not typing.Literal else (expected,)
+    return any(o is str or typing.get_origin(o) is typing.Literal for o in (*options, expected))
