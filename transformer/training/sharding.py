@@ -65,7 +65,7 @@ ROLES: dict[str, tuple[str, ...]] = {
         "extra.*",
     ),
 }
-"""Patterns of parameters that are cut alike, by role; each path matches exactly one pattern."""
+"""Patterns of parameters that are cut alike, by role; each path matches at most one pattern."""
 
 
 def table(**axes: tuple[str | None, ...]) -> Table:
@@ -184,12 +184,11 @@ def parameter_axes(config: MeshConfig, model: ModelConfig, params: Params, mesh:
 
 
 def _rule(path: str, rules: Table) -> Shard:
-    """The one rule of a table that matches the path."""
+    """The one rule of a table that matches the path; parameters that none names, such as a mixer's own, are whole."""
     found = [rule for rule in rules if fnmatchcase(path, rule.pattern)]
-    if len(found) != 1:
-        why = "no rule" if not found else "more than one rule"
-        raise ConfigError(f"mesh: {why} fits the parameter {path}; give one in mesh.rules: shard('{path}')")
-    return found[0]
+    if len(found) > 1:
+        raise ConfigError(f"mesh: more than one rule fits the parameter {path}; give one in mesh.rules: shard('{path}')")
+    return found[0] if found else Shard(path)
 
 
 def _product(several: Sequence[tuple[str | None, ...]]) -> Axes:

@@ -1,0 +1,155 @@
+"""Mixers, parts of attention, orders of a block and residuals that are written outside of the library."""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import transformer as T
+from transformer.core.arrays import dense
+from transformer.functional.masks import Causal, Prefix
+from transformer.testing import check_variant
+from transformer.testing.subject import small, tokens_of
+
+
+@dataclass(frozen=True)
+class GatedRecurrence(T.Recurrence):
+    """h ← f ⊙ h + (1 - f) ⊙ c."""
+
+    name = "gated_recurrence"
+
+    def parameters(self, model):
+        square = T.Parameter((model.d_model, model.d_model), model.initializer)
+        return dict.fromkeys(("forget", "candidate", "out"), square)
+
+    def state(self, model):
+        return {"hidden": (model.d_model,)}
+
+    def inputs(self, x_BLD, params):
+        kept = jax.nn.sigmoid(dense(x_BLD, params["forget"], jnp.float32))
+        return kept, (1 - kept) * dense(x_BLD, params["candidate"], jnp.float32)
+
+    def step(self, state, inputs):
+        kept, new = inputs
+        hidden = kept * state["hidden"] + new
+        return {"hidden": hidden}, hidden
+
+    def output(self, y_BLX, x_BLD, params):
+        return dense(y_BLX.astype(x_BLD.dtype), params["out"])
+
+
+@dataclass(frozen=True)
+class Shifted(T.Mixer):
+    """The token before, in every sequence, without a memory: for encoders."""
+
+    causal = False
+    relative = False
+
+    def __call__(self, x_BLD, context, params):
+        together = context.mask(context.tokens, context.tokens)[:, 0].astype(x_BLD.dtype)
+        return together @ x_BLD / jnp.maximum(together.sum(-1, keepdims=True), 1.0), None
+
+
+@dataclass(frozen=True)
+class Temperature(T.Part):
+    """The output of each head times a number that depends on the token."""
+
+    def parameters(self, attention, model, roles):
+        return {"kernel": T.Parameter((model.d_model, attention.num_heads), model.initializer)}
+
+    def mix(self, out_BLHV, x_BLD, params):
+        return out_BLHV * (1 + jnp.tanh(dense(x_BLD, params["kernel"])))[..., None]
+
+
+@dataclass(frozen=True)
+class Reversed(T.BlockLayout):
+    """Feed-forward, then the mixer."""
+
+    connections = ((T.Sublayer("feed_forward"),), (T.Sublayer("mixer"),))
+
+
+@dataclass(frozen=True)
+class TwoMixers(T.BlockLayout):
+    """A convolution before the model's mixer."""
+
+    connections = ((T.Sublayer(T.Fourier(), name="spectrum"),), (T.Sublayer("mixer"),), (T.Sublayer("feed_forward"),))
+
+
+@dataclass(frozen=True)
+class Halved(T.SingleStream):
+    """x + f(norm(x)) / 2."""
+
+    norms = ("input",)
+    final_norm = True
+
+    def b(self, params, depth):
+        return 0.5
+
+
+@pytest.mark.parametrize(
+    "value", [GatedRecurrence(), Shifted(), Temperature(), Reversed(), TwoMixers(), Halved()], ids=str
+)
+def test_a_choice_of_ones_own_holds_in_every_context(value):
+    assert len(check_variant(value).passed) > 10
+
+
+def test_a_mixer_has_a_text_form_and_is_found_by_its_name():
+    config = small(mixer="gated_recurrence")
+    assert config.mixer == GatedRecurrence()
+    assert str(config.mixer) == "gated_recurrence"
+    hybrid = small(pattern=(T.Alternate("mixer", ("gated_recurrence", "attention(num_heads=2)")),), mixer=T.Attention())
+    assert [kind.mixer for kind in hybrid.kinds] == [GatedRecurrence(), T.Attention(num_heads=2)]
+
+
+def bytes_of(config, length):
+    return T.cache_bytes(config.replace(max_length=length), length)
+
+
+def test_a_state_does_not_grow_with_the_length():
+    alone = small(mixer=GatedRecurrence(), position=None)
+    assert bytes_of(alone, 64) == bytes_of(alone, 4096) == 2 * 32 * 4
+    hybrid = small(position=None, pattern=(T.Alternate("mixer", (GatedRecurrence(), small().mixer)),))
+    attention, state = bytes_of(small(position=None), 64) // 2, 32 * 4
+    assert bytes_of(hybrid, 64) == attention + state
+    assert bytes_of(hybrid, 128) == 2 * attention + state
+
+
+def test_a_layer_without_mixer_remembers_nothing():
+    assert bytes_of(small(mixer=None), 64) == 0
+
+
+@pytest.mark.parametrize("strategy", [T.Greedy(), T.Beam(size=3)], ids=str)
+@pytest.mark.parametrize("hybrid", [False, True])
+def test_generates_as_without_a_memory(strategy, hybrid):
+    pattern = (T.Alternate("mixer", (GatedRecurrence(), small().mixer)),) if hybrid else ()
+    config = small(position=None, max_length=24, **({"pattern": pattern} if hybrid else {"mixer": GatedRecurrence()}))
+    params, apply = T.split(T.build(config, key=jax.random.key(0)))
+    prompt_BL, lengths_B = tokens_of(2, 6), jnp.array([6, 4])
+    found = T.generate(apply, params, prompt_BL, num_tokens=5, strategy=strategy, lengths_B=lengths_B)
+    for row, length in enumerate((6, 4)):
+        text = list(prompt_BL[row, :length])
+        if isinstance(strategy, T.Greedy):
+            for _ in range(5):
+                text.append(int(apply(params, jnp.array([text]))[0, -1].argmax()))
+            assert list(found.tokens_BT[row]) == text[length:]
+        whole = jnp.array([[*prompt_BL[row, :length], *found.tokens_BT[row]]])
+        logits = jax.nn.log_softmax(apply(params, whole))[0, length - 1 : -1]
+        own = logits[jnp.arange(5), whole[0, length:]].sum()
+        np.testing.assert_allclose(found.log_probability_B[row], own, rtol=1e-4)
+
+
+def test_what_a_state_cannot_do_is_refused_in_one_line():
+    config = small(mixer=GatedRecurrence(), position=None, max_length=24)
+    params, apply = T.split(T.build(config, key=jax.random.key(0)))
+    with pytest.raises(T.ConfigError, match="keeps one state, so that no token of a cache can be undone"):
+        apply(params, 1, 8, method="start", ahead=2)
+    with pytest.raises(T.ConfigError, match="gated_recurrence does not know of"):
+        apply(params, tokens_of(1), mask=Causal() | Prefix(2))
+    with pytest.raises(T.ConfigError, match="gated_recurrence hands no segments on"):
+        config.replace(memory_length=4)
+    with pytest.raises(T.ConfigError, match="gated_recurrence reads from left to right"):
+        config.replace(causal=False)
+    with pytest.raises(T.ConfigError, match="shifted mixes each token with all others"):
+        small(mixer=Shifted())

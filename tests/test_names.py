@@ -1,0 +1,49 @@
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+import transformer as T
+from transformer.names import DAY, NAMES, places
+from transformer.testing.stubs import stubs
+
+
+def test_every_name_is_where_the_table_says():
+    for module, names in NAMES.items():
+        for name in names.split():
+            assert getattr(importlib.import_module(f"transformer.{module}"), name) is getattr(T, name)
+
+
+def test_a_name_is_in_one_place():
+    assert len(places()) == sum(len(names.split()) for names in NAMES.values())
+
+
+def test_stubs_are_those_of_the_table():
+    for path, text in stubs().items():
+        assert path.read_text() == text, f"{path} is stale: python -m transformer.testing.stubs"
+
+
+def test_rooms_are_namespaces():
+    assert T.norms.RMSNorm is T.RMSNorm
+    assert T.mixers.attention.SlidingWindow is T.SlidingWindow
+    assert {"LayerNorm", "RMSNorm"} <= set(dir(T.norms))
+    assert {"attention", "recurrent", "Attention", "HGRN"} <= set(dir(T.mixers))
+    with pytest.raises(AttributeError, match=r"'transformer.norms' has no attribute 'RoPE'"):
+        _ = T.norms.RoPE
+
+
+def test_dir_shows_the_names_of_a_day_and_the_rooms():
+    shown = dir(T)
+    assert set(DAY.split()) <= places().keys()
+    assert {*DAY.split(), "norms", "mixers", "positions"} <= set(shown)
+    assert len(shown) < 110
+    with pytest.raises(AttributeError, match="no attribute 'RMSNrom'"):
+        _ = T.RMSNrom
+
+
+def test_importing_the_package_loads_nothing_else():
+    others = "'jax', 'flax', 'matplotlib', 'grain'"
+    code = f"import sys, transformer; print([name for name in ({others}) if name in sys.modules])"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "[]"
