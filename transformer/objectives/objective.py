@@ -75,10 +75,10 @@ class Objective(Variant, abc.ABC):
     """Whether the model has to be causal; None: either."""
     special: ClassVar[bool] = False
     """Whether it needs the special tokens of a tokenizer."""
-    foresees: ClassVar[bool] = False
+    predicts_ahead: ClassVar[bool] = False
     """Whether it trains the predictions of tokens beyond the next one."""
-    follows: ClassVar[bool] = False
-    """Whether batches may be consecutive segments of one text, with memory carried over (`following`)."""
+    reads_segments: ClassVar[bool] = False
+    """Whether batches may be consecutive segments of one text, with memory carried over (`segment_sums`)."""
     selects: ClassVar[bool] = False
     """Whether only some labels count; the n-gram reference counts all and is then not comparable."""
     needs: ClassVar[type[ModelConfig]] = ModelConfig
@@ -96,11 +96,11 @@ class Objective(Variant, abc.ABC):
             raise ConfigError(
                 f"objective: {self} needs the model of a {self.needs.__name__}, not of a {type(model).__name__}"
             )
-        if bool(model.predict_ahead) != self.foresees:
+        if bool(model.predict_ahead) != self.predicts_ahead:
             raise ConfigError(
                 f"model.predict_ahead: {model.predict_ahead} does not fit the objective {self}; multi_token trains them"
             )
-        if model.memory_length is not None and not self.follows:
+        if model.memory_length is not None and not self.reads_segments:
             raise ConfigError(
                 f"model.memory_length: {model.memory_length}, but batches of the objective {self} do not follow each "
                 "other; use next_token"
@@ -116,7 +116,7 @@ class Objective(Variant, abc.ABC):
     @abc.abstractmethod
     def __call__(self, apply: Callable[..., jax.Array], params: Any, batch: Batch, key: jax.Array | None) -> Sums: ...
 
-    def following(
+    def segment_sums(
         self, apply: Callable[..., Any], params: Any, batch: Batch, key: jax.Array | None, earlier: SegmentMemory | None
     ) -> tuple[Sums, SegmentMemory | None]:
         """(sums of a batch, memory for the next one); the memory is None where the model keeps none."""
@@ -187,7 +187,7 @@ class NextToken(Objective):
     """Share of the target spread evenly over the vocabulary, in [0, 1)."""
     z_loss: float = 0.0
     """Coefficient of log²Z, Z the softmax normalizer."""
-    follows = True
+    reads_segments = True
 
     def labels(self, batch):
         return batch["tokens"][..., 1:]
@@ -197,9 +197,9 @@ class NextToken(Objective):
         logits, penalty = self.answer(apply, params, inputs, key=key, **more)
         return self._sums(logits, penalty, batch)
 
-    def following(self, apply, params, batch, key, earlier):
+    def segment_sums(self, apply, params, batch, key, earlier):
         if earlier is None:
-            return super().following(apply, params, batch, key, earlier)
+            return super().segment_sums(apply, params, batch, key, earlier)
         inputs = (batch["tokens"][:, :-1], earlier)
         (logits, earlier), penalty = self.answer(apply, params, *inputs, method="read_segment", key=key)
         return self._sums(logits, penalty, batch), earlier

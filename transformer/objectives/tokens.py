@@ -31,8 +31,8 @@ class MultiToken(NextToken):
     name = "multi_token"
     weight: float = 1.0
     """Factor on the mean loss of the further tokens."""
-    foresees = True
-    follows = False
+    predicts_ahead = True
+    reads_segments = False
 
     def plain(self):
         return NextToken(auxiliary=0.0)
@@ -59,7 +59,7 @@ class PrefixToken(NextToken):
     name = "prefix_token"
     share: float = 0.5
     """Share of the sequence that is prefix, in [0, 1], unless the batch holds its length `prefix` (B,)."""
-    follows = False
+    reads_segments = False
     selects = True
 
     def __post_init__(self):

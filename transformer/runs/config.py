@@ -70,7 +70,7 @@ class RunConfig:
             name = "average_decay" if self.average_last is None else "average_last"
             raise ConfigError(f"{name}: {self.optimizer.rule} is judged by a mean of its own; use None, or adamw")
         self.objective.check(self.model)
-        if self.model.memory_length is not None and not self.data.follows:
+        if self.model.memory_length is not None and not self.data.continuous:
             raise ConfigError(
                 f"model.memory_length: {self.model.memory_length}, but rows of this data do not follow each other; "
                 "use one text without data.document_separator"

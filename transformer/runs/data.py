@@ -12,7 +12,7 @@ class DataConfig:
     """What a run trains on; a subclass for each kind of data."""
 
     @property
-    def follows(self) -> bool:
+    def continuous(self) -> bool:
         """Whether a batch can continue where the previous one ended."""
         return False
 
@@ -33,7 +33,7 @@ class TextConfig(DataConfig):
     """Share of the text, at its end, that is held out; in (0, 1)."""
 
     @property
-    def follows(self):
+    def continuous(self):
         return self.document_separator is None
 
     def __post_init__(self):

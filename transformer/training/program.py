@@ -152,7 +152,7 @@ def _evaluate(config: RunConfig, apply: Apply, params: Params, batches: Batch) -
     objective = config.objective.plain()
 
     def sums_of(batch, earlier):
-        return objective.following(apply, params, batch, None, earlier)
+        return objective.segment_sums(apply, params, batch, None, earlier)
 
     def add(carry, batch):
         sums, earlier = carry

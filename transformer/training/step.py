@@ -155,7 +155,7 @@ def make_gradient(apply: Apply, objective: Objective, accumulation: int) -> Call
 
     def whole(params: Params, batch: Batch, earlier: SegmentMemory | None, key: jax.Array) -> Gradient:
         def total(params):
-            sums, after = objective.following(apply, params, batch, key, earlier)
+            sums, after = objective.segment_sums(apply, params, batch, key, earlier)
             loss = sums.loss.sum()
             return loss, (Total(loss, sums.weight.sum()), after)
 
