@@ -13,13 +13,23 @@ import itertools
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import NoneType
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from transformer.core.changes import replace
-from transformer.core.values import NONE, ConfigError, Variant, allows_none, item_of, nearest, to_text, variant_of
+from transformer.core.values import (
+    NONE,
+    ConfigError,
+    Variant,
+    allows_none,
+    hints,
+    item_of,
+    nearest,
+    to_text,
+    variant_of,
+)
 from transformer.training.checkpoint import CheckpointError
 from transformer.training.disk import EXIT_UNWRITABLE, WriteError
 from transformer.training.signals import EXIT_INTERRUPTED, Interrupted
@@ -180,7 +190,7 @@ def _declared(config: Any, path: str) -> Any:
     head, _, rest = path.partition(".")
     if not dataclasses.is_dataclass(config) or head not in {f.name for f in dataclasses.fields(config)}:
         return None
-    return _declared(getattr(config, head), rest) if rest else get_type_hints(type(config))[head]
+    return _declared(getattr(config, head), rest) if rest else hints(type(config))[head]
 
 
 def _holds_variants(declared: Any) -> bool:

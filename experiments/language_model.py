@@ -5,6 +5,7 @@ Reference: nanoGPT's character model for a CPU (`nanogpt-cpu`, the default prese
 
     python -m experiments.language_model nanogpt-cpu --data.path input.txt --workdir results/shakespeare
     python -m experiments.language_model tiny --model.norm rmsnorm --model.position 'rope(base=500000)'
+    python -m experiments.language_model tiny --model.mixer.num-heads 8 --model.feed-forward.activation 'glu(gate=silu)'
     python -m experiments.language_model tiny --stride 8
     python -m experiments.language_model masked
 

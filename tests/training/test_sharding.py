@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import jax
@@ -12,6 +13,8 @@ import pytest
 from transformer.core import modules as pure
 from transformer.core.arrays import DATA, MODEL, REPLICA
 from transformer.core.values import ConfigError
+from transformer.mixers.attention.attention import Attention
+from transformer.mixers.mixer import Mixer
 from transformer.models.build import build
 from transformer.models.classifier import ClassifierConfig
 from transformer.models.config import ModelConfig
@@ -21,10 +24,11 @@ from transformer.runs.config import Replica
 from transformer.runs.mesh import MeshConfig, Shard
 from transformer.runs.rules import Adafactor
 from transformer.testing.check import refusals
-from transformer.testing.options import FAMILIES
+from transformer.testing.options import FAMILIES, shipped
 from transformer.testing.subject import small
+from transformer.training import sharding
 from transformer.training.program import make_program
-from transformer.training.sharding import ROLES, make_mesh, parameter_axes
+from transformer.training.sharding import ROLES, TENSOR_PARALLEL, make_mesh, parameter_axes
 from transformer.training.workdir import locked
 
 MESHES = ("data", "fully sharded", "tensor", "all")
@@ -107,9 +111,14 @@ OTHERS = {
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_parameter_of_every_option_fits_one_rule(family):
+    """But those of a mixer of its own, which are whole."""
+    mixers = [f"*.{mixer.name}.params.*" for mixer in shipped(Mixer) if not isinstance(mixer, Attention)]
+    patterns = [*(rule.pattern for rule in TENSOR_PARALLEL), *mixers]
     for option in FAMILIES[family]:
         causal = "decoder" not in refusals(option)
-        axes_of(small(**{"causal": causal, "vocab_size": 20} | option), BOTH, data=2, model=2)
+        axes = axes_of(small(**{"causal": causal, "vocab_size": 20} | option), BOTH, data=2, model=2)
+        found = {path: [pattern for pattern in patterns if fnmatchcase(path, pattern)] for path in axes}
+        assert not {path: own for path, own in found.items() if len(own) != 1}
 
 
 @pytest.mark.parametrize("kind", OTHERS)
@@ -155,12 +164,17 @@ def test_what_cannot_be_cut_is_refused(mesh, counts, message):
         axes_of(small(vocab_size=20), mesh, **counts)
 
 
-def test_a_parameter_without_a_rule_is_refused_by_name(monkeypatch):
+def test_a_parameter_without_a_rule_is_whole(monkeypatch):
     monkeypatch.setitem(ROLES, "whole", ())
-    from transformer.training import sharding
+    monkeypatch.setattr(sharding, "TENSOR_PARALLEL", sharding.table(columns=(None, "model")))
+    axes = axes_of(small(vocab_size=20), MeshConfig(model=2), model=2)
+    assert axes["final_norm.params.scale"] == ()
+    assert axes["blocks.kinds.0.attention.query.kernel"] == (None, "model")
 
-    monkeypatch.setattr(sharding, "TENSOR_PARALLEL", sharding.table())
-    with pytest.raises(ConfigError, match=r"no rule fits the parameter .*norm.*; give one in mesh.rules"):
+
+def test_a_parameter_with_two_rules_is_refused_by_name(monkeypatch):
+    monkeypatch.setattr(sharding, "TENSOR_PARALLEL", (*TENSOR_PARALLEL, Shard("*norm*")))
+    with pytest.raises(ConfigError, match=r"more than one rule fits the parameter .*norm.*; give one in mesh.rules"):
         axes_of(small(vocab_size=20), MeshConfig(model=2), model=2)
 
 

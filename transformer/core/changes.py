@@ -53,6 +53,8 @@ def _instead(config: Any, name: str, fields: list[str]) -> str:
 
 def _replace(config: Any, changes: dict[str, Any], prefix: str) -> Any:
     fields = [f.name for f in dataclasses.fields(config)] if dataclasses.is_dataclass(config) else []
+    if config is None:
+        raise ConfigError(f"{prefix}{next(iter(changes))}: {prefix[:-1]} is none")
     types = hints(type(config))
     values: dict[str, Any] = {}
     inner: dict[str, dict[str, Any]] = {}

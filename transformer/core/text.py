@@ -12,7 +12,6 @@ from transformer.core.values import (
     allows_none,
     check_type,
     hints,
-    item_of,
     make,
     nearest,
     variant_of,
@@ -55,8 +54,7 @@ def _argument(node: ast.expr, expected, where: str, text: str) -> Any:
         return None
     if (family := variant_of(expected)) is not None:
         return from_node(node, family, text)
-    several = item_of(expected) is not None or typing.get_args(expected)[:1] == (Any,)
-    if several and isinstance(node, ast.Tuple | ast.List):
+    if typing.get_origin(expected) is tuple and isinstance(node, ast.Tuple | ast.List):
         return tuple(_argument(item, typing.get_args(expected)[0], where, text) for item in node.elts)
     if isinstance(node, ast.Name) and _takes_words(expected):
         return check_type(node.id, expected, where)

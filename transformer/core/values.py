@@ -72,7 +72,7 @@ class Variant:
     @classmethod
     def variants(cls) -> dict[str, type[Self]]:
         """All variants of this class by name; of two with the same name, the one defined last."""
-        _load_room(cls.family().__module__)
+        load_room(cls.family().__module__.rpartition(".")[0])
         return {sub.name: sub for sub in sorted(_concrete(cls), key=lambda sub: sub._defined)}
 
     @classmethod
@@ -94,10 +94,9 @@ class Variant:
 
 
 @functools.cache
-def _load_room(module: str) -> None:
-    """Import all modules of the room of a family of this package, so that all its variants are known."""
-    package = module.rpartition(".")[0]
-    if module.startswith(f"{PACKAGE}."):
+def load_room(package: str) -> None:
+    """Import all modules of a room of this package, so that all that is defined there is known."""
+    if package.startswith(f"{PACKAGE}."):
         for found in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
             if not found.name.endswith("__main__"):
                 importlib.import_module(found.name)

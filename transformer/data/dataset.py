@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import grain
 import numpy as np
 
-from transformer.core.values import ConfigError
+from transformer.core.values import ConfigError, load_room
 from transformer.data.tokenizers import Tokenizer
 from transformer.runs.config import RunConfig
 from transformer.runs.data import DataConfig
@@ -18,6 +18,8 @@ from transformer.runs.data import DataConfig
 Batch = dict[str, np.ndarray]
 EVALUATION_BATCH = 128
 """Examples per device."""
+ROOM = __name__.rpartition(".")[0]
+"""This room, whose modules register how their data are loaded."""
 
 
 class Batches(Protocol):
@@ -67,7 +69,7 @@ class Dataset(Protocol):
 
 @functools.singledispatch
 def load_data(config: DataConfig, stored: Path | None = None) -> Dataset:
-    """The data a config describes.
+    """The data a config describes; each kind of data registers how its own are loaded.
 
     Args:
       config: its type decides the kind of data.
@@ -76,7 +78,17 @@ def load_data(config: DataConfig, stored: Path | None = None) -> Dataset:
     Raises:
       ConfigError: the data cannot be read or does not fit the config.
     """
-    raise ConfigError(f"data: no loader is registered for {type(config).__name__}")
+    load_room(ROOM)
+    own, other = (load_data.dispatch(kind) for kind in (type(config), object))
+    if own is other:
+        raise ConfigError(f"data: no loader is registered for {type(config).__name__}")
+    return own(config, stored)
+
+
+def read_run(stored: dict[str, Any]) -> RunConfig:
+    """The config of a stored run, of whatever kind its data are; raises `ConfigError` where it is none."""
+    load_room(ROOM)
+    return RunConfig.from_json(stored)
 
 
 def described(config: RunConfig, description: DataConfig | None) -> RunConfig:

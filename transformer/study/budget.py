@@ -9,6 +9,8 @@ from transformer.runs.config import RunConfig
 
 Budget = Literal["parameters", "flops"]
 Knob = Literal["d_ff", "num_layers", "steps"]
+PATHS: dict[Knob, str] = {"d_ff": "model.feed_forward.d_ff", "num_layers": "model.num_layers", "steps": "steps"}
+"""The field of a run that each knob sets."""
 
 LARGEST = 2**20
 
@@ -28,7 +30,7 @@ def match(config: RunConfig, to: RunConfig, budget: Budget, knob: Knob = "d_ff",
     """
     if budget == "parameters" and knob == "steps":
         raise ConfigError("match: the number of steps does not change the number of parameters")
-    path, target = (knob if knob == "steps" else f"model.{knob}"), cost(to, budget)
+    path, target = PATHS[knob], cost(to, budget)
 
     def at(value: int) -> float:
         return cost(config.replace({path: value}), budget)

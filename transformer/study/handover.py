@@ -14,8 +14,8 @@ from typing import Any
 
 from transformer.core.json import from_json, to_json
 from transformer.core.values import ConfigError
-from transformer.data.dataset import load_data
-from transformer.runs.config import Replica, RunConfig
+from transformer.data.dataset import load_data, read_run
+from transformer.runs.config import Replica
 from transformer.runs.mesh import MeshConfig
 from transformer.study.cell import Cell
 from transformer.study.probes import Probe
@@ -65,7 +65,7 @@ def read(folder: Path) -> Cell:
             importlib.import_module(name)
         except ImportError as error:
             raise ConfigError(f"module {name} cannot be imported here: {error}") from None
-    config = RunConfig.from_json(stored["run"])
+    config = read_run(stored["run"])
     replicas = tuple(from_json(Replica, replica) for replica in stored["replicas"])
     probes = from_json(tuple[Probe, ...], more["probes"])
     data = load_data(config.data, folder)

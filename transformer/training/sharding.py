@@ -187,7 +187,9 @@ def _rule(path: str, rules: Table) -> Shard:
     """The one rule of a table that matches the path; parameters that none names, such as a mixer's own, are whole."""
     found = [rule for rule in rules if fnmatchcase(path, rule.pattern)]
     if len(found) > 1:
-        raise ConfigError(f"mesh: more than one rule fits the parameter {path}; give one in mesh.rules: shard('{path}')")
+        raise ConfigError(
+            f"mesh: more than one rule fits the parameter {path}; give one in mesh.rules: shard('{path}')"
+        )
     return found[0] if found else Shard(path)
 
 

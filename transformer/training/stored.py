@@ -10,9 +10,9 @@ import numpy as np
 from transformer.core.json import from_json
 from transformer.core.sources import sources
 from transformer.core.values import ConfigError
-from transformer.data.dataset import Dataset, load_data
+from transformer.data.dataset import Dataset, load_data, read_run
 from transformer.data.tokenizers import Tokenizer, read_tokenizer
-from transformer.runs.config import Replica, RunConfig
+from transformer.runs.config import Replica
 from transformer.runs.mesh import MeshConfig
 from transformer.runs.tokenizers import FromFile
 from transformer.training import checkpoint
@@ -70,7 +70,7 @@ def load_run(workdir: str | Path, mesh: MeshConfig = ONE_DEVICE) -> StoredRun:
         stored = json.loads((workdir / CONFIG).read_text())
     except FileNotFoundError:
         raise ConfigError(f"workdir: {workdir} holds no {CONFIG} of a run") from None
-    config = RunConfig.from_json(stored["run"])
+    config = read_run(stored["run"])
     old, new = stored.get("sources", {}), sources(config)
     if changed := sorted(name for name in old | new if old.get(name) != new.get(name)):
         raise ConfigError(f"workdir: {changed[0]} is not defined here as it was for the run in {workdir}")
