@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from transformer.core.arrays import dropout
+from transformer.core.arrays import drop_sequences, dropout
 
 X = jnp.asarray(np.random.default_rng(0).normal(size=(50, 40)) + 3, jnp.float32)
 
@@ -36,3 +36,16 @@ def test_key_decides():
 def test_dtype():
     """bfloat16 stays bfloat16."""
     assert dropout(X.astype(jnp.bfloat16), 0.1, jax.random.key(0)).dtype == jnp.bfloat16
+
+
+def test_dropped_sequences_keep_their_mean():
+    """Whole sequences are zero or divided by 1 - rate; over many keys the mean is the input. No key: the input."""
+    key, x = jax.random.key(0), jnp.asarray(np.random.default_rng(0).normal(size=(500, 2, 3)) + 2, jnp.float32)
+    assert drop_sequences(x, 0.3, None) is x
+    out = np.asarray(drop_sequences(x, 0.3, key))
+    kept = (out != 0).all((1, 2))
+    assert (kept | (out == 0).all((1, 2))).all()
+    np.testing.assert_allclose(out[kept], np.asarray(x)[kept] / 0.7, rtol=1e-5)
+    keys = jax.random.split(key, 2000)
+    mean = jax.vmap(lambda key: drop_sequences(x[:4], jnp.float32(0.3), key))(keys).mean(0)
+    np.testing.assert_allclose(mean, x[:4], rtol=0.08)

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from transformer.core.modules import abstract, initialize, overlay, specs, split
+from transformer.core.modules import Dense, Parameters, abstract, at, below, fused, initialize, overlay, specs, split
+from transformer.core.parameters import ONES, FanIn, Normal, Parameter
 from transformer.core.values import ConfigError
 from transformer.feed_forwards.feed_forward import FeedForward, FeedForwardLayer
 from transformer.mixers.attention.attention import Attention
@@ -181,3 +182,39 @@ def test_a_tree_that_is_not_the_model_s_is_refused():
     ):
         with pytest.raises(ConfigError, match=message):
             apply(wrong, TOKENS)
+
+
+KEY = jax.random.key(0)
+X = jnp.asarray(np.random.default_rng(0).normal(size=(1, 8, 16)), jnp.float32)
+
+
+def test_keys_are_named():
+    """A key depends on the path alone: composed or at once, numbers or their digits, None stays None."""
+    same = [at(at(KEY, "layer"), 3, "query"), at(KEY, "layer", 3, "query"), below(KEY, "layer", "3", "query")]
+    assert len({tuple(np.asarray(jax.random.key_data(k))) for k in same}) == 1
+    names = [(), ("a",), ("b",), ("a", "b"), ("b", "a"), ("a", 0), ("a", 1), ("ab",)]
+    assert len({tuple(np.asarray(jax.random.key_data(at(KEY, *n)))) for n in names}) == len(names)
+    assert below(None, "a") is None
+
+
+def test_parameters_do_not_depend_on_the_order_of_calls():
+    """The same names in another order, or among others, have the same values."""
+    specs = {"a": Parameter((3, 2)), "b": Parameter((3, 2), FanIn()), "c": Parameter((2,), ONES)}
+    values = Parameters(specs, key=KEY)()
+    reordered = Parameters(dict(reversed(specs.items())), key=KEY)()
+    chex.assert_trees_all_equal(values, reordered)
+    chex.assert_trees_all_equal({"b": values["b"]}, Parameters({"b": specs["b"]}, key=KEY)())
+    assert np.abs(values["a"] - values["b"]).max() > 0
+    assert list(Parameters({}, key=KEY)()) == []
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_joined_products(bias):
+    """Layers of one input computed together are the layers one by one, biases included."""
+    layers = [Dense(16, size, initializer=Normal(1.0), bias=bias, key=at(KEY, size)) for size in (4, 8, 2)]
+    for layer in layers if bias else []:
+        layer.bias[...] = layer.bias[...] + 2.0
+    for together, layer in zip(fused(X, layers), layers, strict=True):
+        expected = np.asarray(X) @ np.asarray(layer.kernel[...]) + (2.0 if bias else 0.0)
+        chex.assert_trees_all_close(together, expected, atol=1e-5)
+        chex.assert_trees_all_close(layer(X), expected, atol=1e-5)

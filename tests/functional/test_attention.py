@@ -229,3 +229,13 @@ def test_shape_errors(implementation, shapes, counts, message):
     queries, keys = (Tokens.at(jnp.arange(count)) for count in counts)
     with pytest.raises(ValueError, match=message):
         implementation(*map(jnp.zeros, shapes), queries=queries, keys=keys)
+
+
+def test_large_scores_are_nearly_one_hot_and_have_small_gradients():
+    """Why there is a scale: at Std √d the softmax saturates and its gradient vanishes."""
+    q, k = np.random.default_rng(0).normal(size=(2, 32, 256)).astype(np.float32)
+    jacobians = []
+    for factor in (1.0, 256**-0.5):
+        weights = np.asarray(jax.nn.softmax(factor * q @ k.T))
+        jacobians.append((weights * (1 - weights)).max(-1).mean())
+    assert jacobians[0] < 0.5 * jacobians[1]

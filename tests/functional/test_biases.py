@@ -1,6 +1,9 @@
 """Score biases: ALiBi's slopes and distances, and attention that only sees distances."""
 
+from dataclasses import dataclass
+
 import chex
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -13,6 +16,7 @@ from transformer.functional.biases import (
     Interpolated,
     LinearDistance,
     LogDistance,
+    Scaled,
     alibi_slopes,
     buckets,
     mixed_by_distance,
@@ -112,3 +116,48 @@ def test_interpolated_distance():
     share = np.log1p(0.3 * 4) / np.log1p(0.3 * 5)
     np.testing.assert_allclose(out[0, :, 5, 1], [share, -2 * share], rtol=1e-4)
     np.testing.assert_allclose(out[0, 0, 1, 0], np.log1p(0.3) / np.log1p(0.6), rtol=1e-4)
+
+
+L, H = 6, 2
+SEEN = Tokens.at(np.arange(L))
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Additive:
+    """A boolean mask as numbers: 0 and a number in place of −∞."""
+
+    allowed: jax.Array
+    never: jax.Array
+
+    def __call__(self, queries, keys):
+        return jnp.where(self.allowed, 0.0, self.never)
+
+
+def weights_of(**arguments):
+    q, k, v = jnp.asarray(np.random.default_rng(1).normal(size=(3, 1, L, H, 4)), jnp.float32)
+    return attention(q, k, v, queries=SEEN, keys=SEEN, **arguments).weights
+
+
+def test_minus_infinity_is_the_same_before_and_after_scaling():
+    """softmax((QKᵀ + M)/√d) = softmax(QKᵀ/√d + M) = the boolean mask, for M of 0 and −∞ and not of 0 and −3."""
+    allowed = Causal()(SEEN, SEEN)
+    masked = weights_of(mask=Causal())
+    for never, same in ((-np.inf, True), (-3.0, False)):
+        bias = Additive(allowed, jnp.float32(never))
+        after, before = weights_of(bias=bias), weights_of(bias=Scaled(bias, 0.5))
+        assert (np.abs(after - before).max() < 1e-6) == same
+        assert (np.abs(after - masked).max() < 1e-6) == same
+
+
+def test_the_factor_of_a_bias_is_differentiated():
+    """A learned scale that multiplies the bias too is trained by both terms."""
+    slopes = jnp.asarray(alibi_slopes(H), jnp.float32)
+
+    def total(factor):
+        bias = Scaled(LinearDistance(slopes), factor)
+        return (weights_of(bias=bias, scale=0.0) ** 2).sum()
+
+    step = 1e-2
+    numeric = (total(jnp.float32(0.5 + step)) - total(jnp.float32(0.5 - step))) / (2 * step)
+    np.testing.assert_allclose(jax.grad(total)(jnp.float32(0.5)), numeric, rtol=1e-2)

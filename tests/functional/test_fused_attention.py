@@ -5,18 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from transformer.core.values import ConfigError
 from transformer.functional.attention import attention
 from transformer.functional.biases import LinearDistance
 from transformer.functional.fused_attention import by_kernel, fused_attention, why_not_cudnn
 from transformer.functional.masks import Causal, Padding, Segment, Tokens
 from transformer.functional.normalizers import Softmax
-from transformer.mixers.attention.attention import Attention
-from transformer.mixers.attention.backends import Fused
-from transformer.mixers.attention.heads import LatentHeads
-from transformer.mixers.attention.normalizers import Sink
-from transformer.mixers.attention.score_mods import SoftCap
-from transformer.models.config import ModelConfig
 
 RNG = np.random.default_rng(0)
 Q, K, V = (jnp.asarray(RNG.normal(size=shape), jnp.float32) for shape in ((2, 6, 4, 8), (2, 6, 2, 8), (2, 6, 2, 8)))
@@ -89,20 +82,7 @@ def test_what_cudnn_does_not_take_is_named(monkeypatch):
 
 
 def test_what_no_kernel_computes_is_refused():
-    """In a config by one line, and by the function too."""
-    config = ModelConfig(vocab_size=8, mixer=Attention(backend=Fused()))
-    refused = {
-        "fused does not compute sink; use backend=none": {"mixer.normalizer": Sink()},
-        "fused has no kernel for soft_cap; use backend=none": {"mixer.score_mod": SoftCap()},
-        "fused never forms the weights; use backend=none": {"mixer.dropout": 0.1},
-        "fused has no kernel for keys of 16 and values of 8 features": {
-            "mixer.heads": LatentHeads(8, rotary=8),
-            "mixer.head_dim": 8,
-        },
-    }
-    for line, choices in refused.items():
-        with pytest.raises(ConfigError, match=line):
-            config.replace(choices)
+    """Other weights than those of softmax, and values of another size than keys."""
     arguments = {"queries": TOKENS, "keys": TOKENS}
     with pytest.raises(ValueError, match="fused attention: no kernel for"):
         fused_attention(Q, K, V, **arguments, weigh=Softmax(jnp.zeros(4)))

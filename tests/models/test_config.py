@@ -4,16 +4,19 @@ import itertools
 
 import pytest
 
+from transformer.activations.activation import GLU
 from transformer.core.values import ConfigError
+from transformer.embeddings.head_transforms import DenseTransform
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.mixers.attention.attention import Attention
-from transformer.mixers.attention.sparsity import SlidingWindow
+from transformer.models.blocks import ParallelNorms
 from transformer.models.classifier import ClassifierConfig
 from transformer.models.config import ModelConfig
 from transformer.models.encoder_decoder import EncoderDecoderConfig
-from transformer.models.images import VisionConfig
-from transformer.models.pattern import Alternate
+from transformer.models.images import PatchConfig, VisionConfig
+from transformer.norms.sequence_norm import SequenceLayerNorm
 from transformer.positions.rotary import RoPE
+from transformer.residuals.residual import PostNorm
 from transformer.residuals.scaled_branches import Fixup
 
 
@@ -126,14 +129,6 @@ def test_a_shortened_stream_is_plain(residual):
         ModelConfig().replace(residual=residual, downsampling="hourglass")
 
 
-@pytest.mark.parametrize("block", ["parallel", "parallel_norms"])
-def test_sublayers_of_one_connection_have_one_residual(block):
-    """Another one of the feed-forward sublayer would be left out, save for its initial values."""
-    with pytest.raises(ConfigError, match=rf"^feed_forward\.residual: .* {block} share one .* is pre; use none"):
-        ModelConfig().replace({"feed_forward.residual": "fixup"}, block=block, residual="pre")
-    assert ModelConfig().replace({"feed_forward.residual": "pre"}, block=block, residual="pre").num_layers == 4
-
-
 POSITIONS = ["rope", "xpos", "query_key_sinusoidal", "alibi", "contextual", "randomized(scheme=rope)"]
 
 
@@ -147,57 +142,6 @@ def test_positions_of_attention_need_attention(position, mixer):
 @pytest.mark.parametrize("position", ["learned", "sinusoidal", "none"])
 def test_positions_of_the_embedding_need_no_attention(position):
     assert ModelConfig().replace(position=position, mixer="none").attention is None
-
-
-def test_each_position_of_a_pattern_meets_attention():
-    """In one of the layers that have it."""
-    mixers = "alternate('mixer', [none, attention])"
-    with pytest.raises(ConfigError, match=r"model\.position: rope enters attention, and mixer=none is none"):
-        ModelConfig().replace(position="none", pattern=["alternate('position', [rope, none])", mixers])
-    for position, own in (("none", ["alternate('position', [none, rope])"]), ("rope", [])):
-        assert ModelConfig().replace(position=position, pattern=[*own, mixers]).period == 2
-
-
-def test_a_pattern_and_the_model_do_not_contradict():
-    """What the pattern says of every layer, the model does not say too."""
-    pattern = (Alternate("mixer.sparsity", (SlidingWindow(2), None)),)
-    seen = [ModelConfig(pattern=pattern).layer_config(i).mixer.sparsity for i in range(3)]
-    assert seen == [SlidingWindow(2), None, SlidingWindow(2)]
-    with pytest.raises(ConfigError, match=r"pattern: it sets mixer\.sparsity everywhere, so sliding_window\(size=3\)"):
-        ModelConfig(pattern=pattern, mixer=Attention(sparsity=SlidingWindow(3)))
-    with pytest.raises(ConfigError, match="3 layers, 3 of them distinct, are not whole turns of 2"):
-        ModelConfig(pattern=pattern, num_layers=3)
-
-
-@pytest.mark.parametrize("position", ["rope", "randomized(scheme=rope)"])
-@pytest.mark.parametrize("first", ["rope", "randomized(scheme=rope)"])
-def test_randomized_positions_are_those_of_all_layers(position, first):
-    """A model draws them once, so that a pattern has no place for them, nor beside them."""
-    choices = {"position": position, "pattern": [f"alternate('position', [{first}, none])"]}
-    if position == first == "rope":
-        ModelConfig().replace(**choices)
-        return
-    with pytest.raises(ConfigError, match=r"^model.pattern: randomized\(scheme=rope\) changes positions in all layers"):
-        ModelConfig().replace(**choices)
-
-
-@pytest.mark.parametrize(
-    ("choices", "reason"),
-    [
-        ({}, r"mixer.normalizer: recurrent does not compute softmax; use backend=none"),
-        ({"mixer.normalizer": "sigmoid"}, r"recurrent does not compute sigmoid; use backend=none"),
-        ({"mixer.normalizer": "linear", "causal": False}, r"mixer.backend: recurrent sums from left to right"),
-        (
-            {"mixer.normalizer": "linear", "mixer.sparsity": "sliding_window(4)"},
-            r"mixer.sparsity: recurrent cannot leave out what",
-        ),
-        ({"mixer.normalizer": "retention", "mixer.dropout": 0.1}, r"recurrent never forms the weights; use backend"),
-    ],
-)
-def test_what_recurrent_attention_cannot_do(choices, reason):
-    """It sums up what linear attention has passed, of a causal model that looks at all of it."""
-    with pytest.raises(ConfigError, match=reason):
-        ModelConfig().replace({"mixer.backend": "recurrent"} | choices, position="none")
 
 
 @pytest.mark.parametrize(
@@ -218,13 +162,21 @@ def test_a_field_of_another_type(fields, message):
         ModelConfig(**fields)
 
 
-def test_branches_are_counted_over_the_layers_of_a_pattern():
-    """A layer of a pattern sees those of the whole stack, from which initial values are scaled."""
-    layers = (
-        Alternate("mixer", (Attention(), Attention(), None)),
-        Alternate("feed_forward", (None, FeedForward(), FeedForward())),
-    )
-    config = ModelConfig(num_layers=6, pattern=layers)
-    assert [config.layer_config(layer).branches for layer in range(3)] == [8, 8, 8]
-    assert config.branches == 8
-    assert config.layer_config(0).output_gain(config.residual) == 8**-0.5
+@pytest.mark.parametrize(
+    ("kind", "changes", "match"),
+    [
+        (ModelConfig, {"block": ParallelNorms(), "residual": PostNorm()}, "use parallel"),
+        (ModelConfig, {"head.transform": DenseTransform(activation=GLU())}, "takes 2 branches"),
+        (ModelConfig, {"head.transform": DenseTransform(norm=SequenceLayerNorm())}, "whole sequences"),
+        (ModelConfig, {"embedding.types": 0}, "embedding.types: 0 is not a positive"),
+        (EncoderDecoderConfig, {"embedding.types": 2}, "embedding.types: an encoder-decoder"),
+        (ClassifierConfig, {"head.bias": True}, "head.bias: True applies to logits of tokens"),
+        (VisionConfig, {"embedding.types": 2}, r"embedding\(types=2\) applies to tokens"),
+        (VisionConfig, {"embedding.dim": 4}, r"embedding\(dim=4\) applies to tokens"),
+        (PatchConfig, {"embedding.unit_length": True}, r"embedding\(unit_length=True\) applies to tokens"),
+        (PatchConfig, {"embedding.scaled": True}, r"embedding\(scaled=True\) applies to tokens"),
+    ],
+)
+def test_what_has_no_place_is_refused(kind, changes, match):
+    with pytest.raises(ConfigError, match=match):
+        kind().replace(changes)

@@ -13,8 +13,9 @@ from transformer.core.modules import at, split
 from transformer.core.parameters import Normal
 from transformer.core.values import ConfigError
 from transformer.embeddings.embedding import Embedding
-from transformer.functional.masks import Arbitrary, Causal, Tokens, Window
+from transformer.functional.masks import Arbitrary, Causal, Prefix, Tokens, Window
 from transformer.mixers.attention.attention import Attention
+from transformer.mixers.attention.backends import Chunked
 from transformer.mixers.attention.projections import ConstantScale
 from transformer.mixers.mixer import Context
 from transformer.models.config import ModelConfig
@@ -220,3 +221,27 @@ def test_longer_than_max_length():
     with pytest.raises(ConfigError, match=r"9 tokens are more than max_length 8, and position learned"):
         model(position="learned", max_length=8)(tokens)
     assert np.isfinite(jax.jit(model(position="rope", max_length=8))(tokens)).all()
+
+
+@pytest.mark.parametrize("backend", [None, Chunked(block=2)], ids=str)
+@pytest.mark.parametrize("now", range(6))
+def test_a_prefix_is_read_in_both_directions(backend, now):
+    """By the gradient: a token of the prefix sees all of it, one behind sees what came before, and nobody more."""
+    length, prefix = 6, 3
+    seen = prefix_gradients(backend, length, prefix)[now]
+    assert np.flatnonzero(seen > 1e-7).tolist() == list(range(max(prefix, now + 1)))
+    assert not seen[max(prefix, now + 1) :].any()
+
+
+@functools.cache
+def prefix_gradients(backend, length, prefix):
+    """(L, L): how much the logits of each position depend on each token."""
+    params, apply = split(model(**{"head.tied": False, "mixer.backend": backend}))
+    tokens, mask = jnp.arange(length)[None], Causal() | Prefix(jnp.array([prefix]))
+
+    def totals(table):
+        logits = apply(params | {"embedding": {"table": table}}, tokens, mask=mask)
+        return (logits[0] ** 2).sum(-1)
+
+    jacobian = jax.jit(jax.jacrev(totals))(params["embedding"]["table"])
+    return np.abs(np.asarray(jacobian)).max(-1)[:, :length]

@@ -4,6 +4,12 @@ import pytest
 
 import transformer as T
 from transformer.core.json import from_json, to_json
+from transformer.core.values import ConfigError
+from transformer.feed_forwards.feed_forward import FeedForward
+from transformer.mixers.attention.attention import Attention
+from transformer.mixers.attention.sparsity import SlidingWindow
+from transformer.models.config import ModelConfig
+from transformer.models.pattern import Alternate
 from transformer.testing.subject import small
 
 
@@ -61,3 +67,47 @@ def test_what_cannot_change_is_named():
 def test_a_decoder_of_layers_without_attention_cannot_attend_to_a_source():
     with pytest.raises(T.ConfigError, match=r"the decoder of mixer=none has no attention"):
         small(T.EncoderDecoderConfig, pattern=(T.Alternate("mixer", (None, T.Attention())),), mixer=T.Attention())
+
+
+def test_each_position_of_a_pattern_meets_attention():
+    """In one of the layers that have it."""
+    mixers = "alternate('mixer', [none, attention])"
+    with pytest.raises(ConfigError, match=r"model\.position: rope enters attention, and mixer=none is none"):
+        ModelConfig().replace(position="none", pattern=["alternate('position', [rope, none])", mixers])
+    for position, own in (("none", ["alternate('position', [none, rope])"]), ("rope", [])):
+        assert ModelConfig().replace(position=position, pattern=[*own, mixers]).period == 2
+
+
+def test_a_pattern_and_the_model_do_not_contradict():
+    """What the pattern says of every layer, the model does not say too."""
+    pattern = (Alternate("mixer.sparsity", (SlidingWindow(2), None)),)
+    seen = [ModelConfig(pattern=pattern).layer_config(i).mixer.sparsity for i in range(3)]
+    assert seen == [SlidingWindow(2), None, SlidingWindow(2)]
+    with pytest.raises(ConfigError, match=r"pattern: it sets mixer\.sparsity everywhere, so sliding_window\(size=3\)"):
+        ModelConfig(pattern=pattern, mixer=Attention(sparsity=SlidingWindow(3)))
+    with pytest.raises(ConfigError, match="3 layers, 3 of them distinct, are not whole turns of 2"):
+        ModelConfig(pattern=pattern, num_layers=3)
+
+
+@pytest.mark.parametrize("position", ["rope", "randomized(scheme=rope)"])
+@pytest.mark.parametrize("first", ["rope", "randomized(scheme=rope)"])
+def test_randomized_positions_are_those_of_all_layers(position, first):
+    """A model draws them once, so that a pattern has no place for them, nor beside them."""
+    choices = {"position": position, "pattern": [f"alternate('position', [{first}, none])"]}
+    if position == first == "rope":
+        ModelConfig().replace(**choices)
+        return
+    with pytest.raises(ConfigError, match=r"^model.pattern: randomized\(scheme=rope\) changes positions in all layers"):
+        ModelConfig().replace(**choices)
+
+
+def test_branches_are_counted_over_the_layers_of_a_pattern():
+    """A layer of a pattern sees those of the whole stack, from which initial values are scaled."""
+    layers = (
+        Alternate("mixer", (Attention(), Attention(), None)),
+        Alternate("feed_forward", (None, FeedForward(), FeedForward())),
+    )
+    config = ModelConfig(num_layers=6, pattern=layers)
+    assert [config.layer_config(layer).branches for layer in range(3)] == [8, 8, 8]
+    assert config.branches == 8
+    assert config.layer_config(0).output_gain(config.residual) == 8**-0.5

@@ -6,8 +6,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from transformer.core.parameters import Normal
+from transformer.core.values import ConfigError
+from transformer.embeddings.embedding import Embedding
+from transformer.mixers.attention.attention import Attention
+from transformer.models.config import ModelConfig
+from transformer.models.encoder import Encoder
+from transformer.models.encoder_decoder import EncoderDecoderConfig
+from transformer.models.language_model import LanguageModel
 from transformer.norms.group_norm import group_norm
-from transformer.norms.norm import layer_norm, rms_norm
+from transformer.norms.norm import LayerNorm, Norm, NormLayer, RMSNorm, layer_norm, norm_layer, rms_norm
 from transformer.norms.scale_norm import unit_norm
 
 
@@ -119,3 +127,61 @@ def test_rounding_before_the_gain():
         assert (first != last).any()
         expected = (norm(x).astype(jnp.float32) * gain).astype(jnp.bfloat16)
         chex.assert_trees_all_equal(first, expected)
+
+
+KEY = jax.random.key(0)
+L, D = 6, 8
+x_LD = np.random.default_rng(0).normal(size=(L, D)).astype(np.float32)
+
+
+def shipped(family):
+    return [cls() for cls in family.variants().values() if cls.__module__.startswith("transformer.")]
+
+
+def config(**choices):
+    """A small config without positions, with choices by dotted path."""
+    laws = {"initializer": Normal(0.5), "embedding": Embedding(initializer=Normal(0.5)), "scale_residual_init": False}
+    sizes = {"vocab_size": 9, "max_length": 8, "num_layers": 2, "d_model": 8, "mixer": Attention(num_heads=2)}
+    return ModelConfig(**sizes | laws, position=None).replace(choices)
+
+
+def encoder(**choices):
+    return Encoder(config(causal=False, **choices), key=KEY)
+
+
+def test_norm_layer_is_its_norm():
+    """The module applies the config's function to its own parameters."""
+    for norm in (LayerNorm(), LayerNorm(bias=False, eps=0.1), RMSNorm()):
+        layer = NormLayer(norm, 8, "norm", key=KEY)
+        params = {name: jnp.full(spec.shape, 3.0) for name, spec in norm.parameters(8).items()}
+        for name, value in params.items():
+            getattr(layer.params, name)[...] = value
+        chex.assert_trees_all_equal(layer(X), norm(X, params))
+    assert norm_layer(None, 8, "norm", key=KEY) is None
+
+
+@pytest.mark.parametrize("norm", [None, *shipped(Norm)], ids=str)
+def test_norms_say_whether_they_mix_tokens(norm):
+    """Exactly those whose output at a token depends on other tokens, and these are refused in causal models."""
+    model, mixes = encoder(norm=norm), norm is not None and norm.mixes_tokens
+    changed = np.where(np.arange(L)[:, None] == 5, 2 * x_LD, x_LD)
+    first, second = (model.states_of(jnp.asarray(x)[None], None)[0, 2] for x in (x_LD, changed))
+    assert (np.abs(first - second).max() > 1e-6) == mixes
+    if mixes:
+        for kind in (ModelConfig, EncoderDecoderConfig):
+            with pytest.raises(ConfigError, match=rf"model.norm: the statistics of {norm} .*use layernorm, or an enc"):
+                kind(norm=norm)
+
+
+@pytest.mark.parametrize("norm", [None, *shipped(Norm)], ids=str)
+def test_packed_documents_do_not_see_each_other_by_any_norm(norm):
+    """An encoder of two packed documents is the encoder of each alone, or the norm is refused."""
+    model = LanguageModel(config(norm=norm, causal=False, num_layers=1), key=KEY)
+    segments, positions = jnp.array([[1, 1, 1, 2, 2]]), jnp.array([[0, 1, 2, 0, 1]])
+    try:
+        packed = model(jnp.array([[5, 6, 7, 1, 2]]), segments_BL=segments, positions_BL=positions)
+    except ConfigError:
+        assert norm.mixes_tokens
+        return
+    chex.assert_trees_all_close(packed[:, :3], model(jnp.array([[5, 6, 7]])), rtol=1e-5, atol=1e-5)
+    chex.assert_trees_all_close(packed[:, 3:], model(jnp.array([[1, 2]])), rtol=1e-5, atol=1e-5)

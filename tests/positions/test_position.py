@@ -1,23 +1,25 @@
-"""Positional schemes as values: where each one enters, and what lies outside a learned table."""
+"""Positional schemes as values: where each one enters, and what follows from that."""
 
 from dataclasses import dataclass
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from transformer.core.parameters import Normal
 from transformer.core.values import ConfigError
+from transformer.embeddings.embedding import Embedding
 from transformer.functional.biases import LinearDistance
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.normalizers import LinearNormalizer
 from transformer.models.config import ModelConfig
+from transformer.models.encoder import Encoder
 from transformer.positions.absolute import Learned, QueryKeySinusoidal, Sinusoidal
 from transformer.positions.position import Position
 from transformer.positions.randomized import Randomized
 from transformer.positions.relative import ALiBi
-from transformer.positions.rotary import LinearScaling, Llama3Scaling, NTKScaling, RoPE, YaRN
+from transformer.positions.rotary import RoPE
 
 
 @dataclass(frozen=True)
@@ -61,23 +63,6 @@ def test_where_positions_enter(position, ways):
     assert turned == ["to_query" in ways, "to_key" in ways]
 
 
-@pytest.mark.parametrize("outside", [4, 100, -1])
-def test_outside_a_learned_table(outside):
-    """A position without a row gives NaN, and never the row of another position."""
-    table = jnp.asarray(np.random.default_rng(0).normal(size=(4, 8)), jnp.float32)
-    rows = Learned().to_embedding(jnp.array([[3, outside]]), 8, {"table": table})
-    chex.assert_trees_all_equal(rows[0, 0], table[3])
-    assert np.isnan(rows[0, 1]).all()
-
-
-@pytest.mark.parametrize("kind", [LinearScaling, NTKScaling, YaRN, Llama3Scaling])
-@pytest.mark.parametrize("factor", [0.0, 0.5])
-def test_scaling_is_for_longer_texts(kind, factor):
-    assert kind(factor=1.0).factor == 1
-    with pytest.raises(ConfigError, match=rf"{kind.name}\.factor: {factor} is less than 1, .*; use none"):
-        kind(factor=factor)
-
-
 def test_what_a_scheme_does_follows_from_what_it_defines():
     """A scheme of one's own with a bias is refused where scores take none, without a flag to remember."""
 
@@ -92,3 +77,20 @@ def test_what_a_scheme_does_follows_from_what_it_defines():
         ModelConfig(position=Slope(), mixer=Attention(normalizer=LinearNormalizer()))
     assert Randomized(ALiBi()).fades
     assert not Randomized(RoPE()).biased
+
+
+def shipped(family):
+    return [cls() for cls in family.variants().values() if cls.__module__.startswith("transformer.")]
+
+
+@pytest.mark.parametrize("position", [None, *(p for p in shipped(Position) if "score" not in p.acts)], ids=str)
+def test_an_encoder_without_positions_is_equivariant(position):
+    """Permuted tokens have permuted outputs without positions, and with none of the schemes."""
+    laws = {"initializer": Normal(0.5), "embedding": Embedding(initializer=Normal(0.5))}
+    sizes = {"vocab_size": 9, "max_length": 8, "num_layers": 1, "d_model": 8, "mixer": Attention(num_heads=2)}
+    config = ModelConfig(**sizes | laws, causal=False)
+    model = Encoder(config.replace(position=position), key=jax.random.key(0))
+    tokens, order = np.array([[1, 2, 3, 4, 5, 6]]), np.array([4, 2, 5, 0, 1, 3])
+    out, permuted = (np.asarray(model(jnp.asarray(t))) for t in (tokens, tokens[:, order]))
+    difference = np.abs(out[:, order] - permuted).max()
+    assert difference < 1e-5 if position is None else difference > 1e-3

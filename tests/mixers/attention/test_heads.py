@@ -1,0 +1,55 @@
+"""Kinds of heads against the formulas of their papers."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from transformer.core.modules import split
+from transformer.mixers.attention.attention import Attention
+from transformer.mixers.attention.heads import DifferentialHeads, LatentHeads
+from transformer.models.language_model import LanguageModel
+from transformer.norms.norm import rms_norm
+from transformer.positions.relative import FIRE, KERPLE, ALiBi, T5Bias
+from transformer.positions.rotary import RoPE
+
+LENGTH, D = 6, 8
+X = jnp.asarray(np.random.default_rng(0).normal(size=(2, LENGTH, D)), jnp.float32)
+
+
+def test_latent_heads_are_heads_whose_keys_and_values_come_of_one_vector(attention, run, mixed):
+    """The products moved into queries and outputs change nothing; a rotary key is shared by all heads."""
+    module = attention(heads=LatentHeads(rank=3, rotary=4), position=RoPE())
+    position, params = RoPE(), module.params["heads"]()
+    q = module.query(X).reshape(2, LENGTH, 2, 8)
+    k, places = module.key(X), jnp.arange(LENGTH)[None]
+    latent = rms_norm(k[..., 4:], scale_D=params["norm"])
+    keys, values = (jnp.einsum("bsr,hrk->bshk", latent, params[name]) for name in ("keys", "values"))
+    shared = position.to_key(k[:, :, None, :4], places, {})[:, :, 0]
+    scores = jnp.einsum("blhk,bshk->bhls", q[..., 4:], keys)
+    scores += jnp.einsum("blhk,bsk->bhls", position.to_query(q[..., :4], places, {}), shared)
+    expected = module.out(mixed(scores / np.sqrt(4 + 4), values))
+    np.testing.assert_allclose(run(module)[0], expected, rtol=2e-4, atol=1e-5)
+
+
+def test_the_latent_vector_is_all_that_is_kept(config):
+    """The cache has one head of rank + rotary features and values of rank, whatever the number of heads."""
+    model = LanguageModel(config(Attention(num_heads=2, heads=LatentHeads(rank=3, rotary=4))), key=jax.random.key(0))
+    layer = model.start(2, LENGTH).layers[0]
+    assert layer is not None
+    assert (layer.keys_XKS.shape, layer.values_XSK.shape) == ((2, 7, LENGTH), (2, LENGTH, 3))
+
+
+@pytest.mark.parametrize("num_kv_heads", [None, 1])
+@pytest.mark.parametrize("position", [T5Bias(), T5Bias(shared=False), KERPLE(), FIRE(), ALiBi()], ids=str)
+def test_each_map_of_differential_heads_has_its_own_bias(position, num_kv_heads, config):
+    """A bias of a number for each of two maps a head, all of them trained; and later tokens have no say."""
+    mixer = Attention(num_heads=2, heads=DifferentialHeads(), num_kv_heads=num_kv_heads)
+    params, apply = split(LanguageModel(config(mixer, position=position, num_layers=1), key=jax.random.key(0)))
+    tokens = jnp.asarray([[3, 1, 4, 1, 5, 9]])
+    gradients = jax.grad(lambda params: (apply(params, tokens) ** 2).sum())(params)
+    own = [g for path, g in jax.tree.leaves_with_path(gradients) if "'position'" in jax.tree_util.keystr(path)]
+    numbers = [np.abs(g).reshape(-1, g.shape[-1]).max(0) for g in own if g.shape and g.shape != (FIRE().hidden,)]
+    assert all(number.shape == (4,) and number.all() for number in numbers)
+    changed = apply(params, tokens.at[0, -1].set(2))
+    np.testing.assert_allclose(changed[:, :-1], apply(params, tokens)[:, :-1], atol=1e-5)

@@ -1,0 +1,114 @@
+"""From a config to its model, of every kind."""
+
+import dataclasses
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from transformer.activations.activation import ReLU
+from transformer.analysis.counts import parameter_count
+from transformer.core.modules import split
+from transformer.core.parameters import Normal
+from transformer.core.values import ConfigError
+from transformer.embeddings.embedding import Embedding
+from transformer.feed_forwards.feed_forward import FeedForward
+from transformer.mixers.attention.attention import Attention
+from transformer.models.build import build
+from transformer.models.classifier import Classifier, ClassifierConfig
+from transformer.models.config import ModelConfig
+from transformer.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
+from transformer.models.images import (
+    AutoencoderConfig,
+    ImageToImage,
+    MaskedAutoencoder,
+    PatchConfig,
+    VisionConfig,
+    VisionTransformer,
+)
+from transformer.models.language_model import LanguageModel
+from transformer.norms.norm import RMSNorm
+from transformer.positions.rotary import RoPE
+
+KEY = jax.random.key(0)
+SUBLAYERS = {"mixer": Attention(num_heads=2), "feed_forward": FeedForward(d_ff=8)}
+SIZES = {"vocab_size": 11, "max_length": 6, "num_layers": 1, "d_model": 8} | SUBLAYERS
+LAWS = {"initializer": Normal(0.4), "embedding": Embedding(initializer=Normal(0.4)), "scale_residual_init": False}
+SIMPLE = {"norm": RMSNorm(), "feed_forward": FeedForward(d_ff=8, activation=ReLU())}
+CLOSE = {"rtol": 1e-5, "atol": 1e-5}
+SOURCE, TARGET = np.array([[7, 3, 9, 5]]), np.array([[1, 6, 2, 8, 4]])
+IMAGE = np.random.default_rng(0).normal(size=(1, 4, 6, 2)).astype(np.float32)
+
+
+def texts(**choices):
+    return ModelConfig(**SIZES | LAWS | SIMPLE).replace(choices)
+
+
+def pairs(**choices):
+    sizes = SIZES | {"source_vocab_size": 11, "max_source_length": 6}
+    return EncoderDecoderConfig(**sizes | LAWS | SIMPLE, position=RoPE()).replace(choices)
+
+
+def classes(**choices):
+    return ClassifierConfig(**SIZES | LAWS | SIMPLE, num_classes=3).replace(choices)
+
+
+def patches(kind=PatchConfig, **choices):
+    return kind(**SIZES | LAWS | SIMPLE, image_size=(4, 6, 2), patch_size=2).replace(choices)
+
+
+@pytest.mark.parametrize(
+    ("config", "kind"),
+    [
+        (ModelConfig(**SIZES), LanguageModel),
+        (ModelConfig(**SIZES, causal=False), LanguageModel),
+        (pairs(), EncoderDecoder),
+        (classes(), Classifier),
+        (patches(), ImageToImage),
+        (patches(AutoencoderConfig), MaskedAutoencoder),
+        (patches(VisionConfig, num_classes=3), VisionTransformer),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, ModelConfig) else "",
+)
+def test_the_type_of_a_config_says_which_model(config, kind):
+    """`build` picks the class, and the example inputs are what it can be called with."""
+    model = build(config, key=KEY)
+    assert type(model) is kind
+    assert jax.eval_shape(model, *model.config.example_inputs()).dtype == jnp.float32
+    assert parameter_count(config) == sum(leaf.size for leaf in jax.tree.leaves(split(model)[0]))
+
+
+@pytest.mark.parametrize(
+    ("config", "field"),
+    [
+        (dataclasses.replace(pairs(), vocab_size=None), "vocab_size"),
+        (dataclasses.replace(pairs(), source_vocab_size=None), "vocab_size"),
+        (classes(num_classes=None), "num_classes"),
+        (patches(image_size=None), "image_size"),
+        (patches(VisionConfig, num_classes=None), "num_classes"),
+    ],
+)
+def test_what_no_data_has_filled_in_is_an_error(config, field):
+    """Sizes that are still open are named when the model is built."""
+    with pytest.raises(ConfigError, match=rf"model\.{field} is not set"):
+        build(config, key=KEY)
+
+
+LOGITS = {
+    "tied": (texts, (TARGET,)),
+    "untied": (lambda **more: texts(**{"head.tied": False} | more), (TARGET,)),
+    "pairs": (pairs, (SOURCE, TARGET)),
+    "classes": (classes, (TARGET,)),
+    "patches": (patches, (IMAGE,)),
+}
+
+
+@pytest.mark.parametrize("kind", LOGITS)
+def test_the_scale_of_logits(kind):
+    """A factor on what every model has in its output; biases are zero as yet."""
+    make, inputs = LOGITS[kind]
+    scaled, plain = (build(make(**more), key=KEY)(*map(jnp.asarray, inputs)) for more in ({"head.scale": 0.25}, {}))
+    chex.assert_trees_all_close(4 * scaled, plain, rtol=1e-6)
+    assert np.abs(plain).max() > 1e-2

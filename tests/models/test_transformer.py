@@ -1,0 +1,102 @@
+"""A block, the masks of a model, and sublayers that are skipped in training."""
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from transformer.core.arrays import dropout
+from transformer.core.modules import at
+from transformer.core.parameters import Normal
+from transformer.functional.masks import Causal, Full, Padding, Tokens
+from transformer.mixers.attention.attention import Attention
+from transformer.mixers.mixer import Context
+from transformer.models.config import ModelConfig
+from transformer.models.encoder import Encoder
+from transformer.models.language_model import LanguageModel
+from transformer.models.transformer import Block
+from transformer.positions.absolute import Sinusoidal
+from transformer.residuals.residual import NoNormResidual
+
+KEY = jax.random.key(0)
+X = jnp.asarray(np.random.default_rng(0).normal(size=(1, 8, 16)), jnp.float32)
+TOKENS = Tokens.at(np.arange(8))
+SMALL = ModelConfig(vocab_size=8, max_length=8, num_layers=2, d_model=16, mixer=Attention(num_heads=2))
+
+
+def config(**choices):
+    """A small config, with choices by dotted path."""
+    return SMALL.replace(choices)
+
+
+def encoder(**choices):
+    laws = {"initializer": Normal(0.5), "embedding.initializer": Normal(0.5)}
+    return Encoder(config(causal=False, **laws | choices), key=KEY)
+
+
+def test_dropout_in_a_block():
+    """Both sublayers are dropped out, each under the key of its name, before they join the stream."""
+    block = Block(config(dropout=0.5, residual=NoNormResidual(), initializer=Normal(1.0)), key=KEY)
+    run = {"context": Context(TOKENS, Causal())}
+    x = X + dropout(block.attention(X, **run)[0], 0.5, at(KEY, "attention"))
+    x = x + dropout(block.feed_forward(x)[0], 0.5, at(KEY, "feed_forward"))
+    chex.assert_trees_all_close(block(X, layer=0, **run, key=KEY)[0], x, rtol=1e-5, atol=1e-4)
+
+
+def test_modules_can_be_printed():
+    """`repr` shows the names of the parameters."""
+    text = repr(Block(config(), key=KEY))
+    assert "query" in text
+    assert "feed_forward" in text
+    assert isinstance(Block(config(), key=KEY), nnx.Module)
+
+
+def test_padding_tokens_are_not_masked_padding():
+    """`<EMPTY>` tokens that are fed as ordinary ones take a share of the attention; masked padding takes none."""
+    model = encoder(position=Sinusoidal())
+    text, empty = [5, 6, 7], 0
+    alone = model(jnp.array([text]))
+    padded = jnp.array([[*text, empty, empty]])
+    masked = model(padded, valid_BL=jnp.array([[True] * 3 + [False] * 2]))
+    chex.assert_trees_all_close(masked[:, :3], alone, rtol=1e-5, atol=1e-5)
+    assert np.abs(model(padded)[:, :3] - alone).max() > 1e-2
+
+
+def test_padding_on_the_right_does_not_reach_a_causal_decoder():
+    """Behind the text nobody looks at `<EMPTY>`: the one place where the two are the same."""
+    model = LanguageModel(config(position=None), key=KEY)
+    padded = model(jnp.array([[5, 6, 7, 0, 0]]))
+    chex.assert_trees_all_close(padded[:, :3], model(jnp.array([[5, 6, 7]])), rtol=1e-5, atol=1e-5)
+
+
+def test_padding_is_the_only_mask_of_an_encoder():
+    """An encoder looks at all tokens; a source with padding needs its mask, one without does not."""
+    model = encoder()
+    assert model.mask_of(TOKENS) == Full()
+    assert model.mask_of(TOKENS._replace(valid=jnp.ones((1, 8), bool))) == Full() & Padding()
+
+
+@pytest.mark.parametrize("layer", [0, 1, 3])
+def test_the_rate_of_a_layer_rises_to_that_of_the_last(layer):
+    """A sequence skips both sublayers of layer l of N with probability (rate · (l + 1)/N)²."""
+    own = config(num_layers=4, stochastic_depth=0.8, residual=NoNormResidual())
+    block = Block(own, key=KEY)
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(3000, 2, 16)), jnp.float32)
+    run = {"context": Context(Tokens.at(np.arange(2)), Causal())}
+    out, _ = jax.jit(lambda key: block(x, layer=layer, key=key, **run))(KEY)
+    skipped = (np.asarray(out) == np.asarray(x)).all((1, 2)).mean()
+    rate = 0.8 * (layer + 1) / 4
+    np.testing.assert_allclose(skipped, rate**2, atol=4 * (rate**2 / 3000) ** 0.5)
+
+
+def test_stochastic_depth_without_a_key():
+    """Evaluation skips nothing; with a key something is skipped."""
+    plain, deep = (LanguageModel(config(stochastic_depth=rate), key=KEY) for rate in (0.0, 0.9))
+    text = jnp.array([[7, 3, 0, 5]])
+    expected = plain(text)
+    chex.assert_trees_all_close(deep(text), expected, rtol=1e-6)
+    chex.assert_trees_all_close(plain(text, key=KEY), expected, rtol=1e-6)
+    outs = [deep(text, key=at(KEY, i)) for i in range(3)]
+    assert max(np.abs(out - expected).max() for out in outs) > 1e-3
