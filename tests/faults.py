@@ -125,13 +125,13 @@ FAULTS = (
         "experiments/test_cli::test_wrong_arguments_are_one_line "
         "experiments/test_cli::test_wrong_input_exits_with_2_before_compilation",
     ),
-    Fault("28", "an unknown key in a file", "the same", "core/test_values::test_json_errors"),
+    Fault("28", "an unknown key in a file", "the same", "core/test_json::test_json_errors"),
     Fault(
         "29",
         "an impossible combination",
         "the same: heads that do not divide, positions that end, a norm that leaks in a causal model",
         "models/test_config::test_errors models/test_language_model::test_longer_than_max_length "
-        "models/test_seeds::test_norms_say_whether_they_mix_tokens",
+        "norms/test_norm::test_norms_say_whether_they_mix_tokens",
     ),
     Fault(
         "30",

@@ -11,9 +11,12 @@ from transformer.core import modules as pure
 from transformer.core.parameters import FanIn
 from transformer.core.values import ConfigError
 from transformer.mixers.attention.attention import Attention
+from transformer.mixers.attention.projections import InverseScale
+from transformer.mixers.attention.sparsity import SlidingWindow
 from transformer.models.build import build
 from transformer.models.classifier import ClassifierConfig
 from transformer.models.config import ModelConfig
+from transformer.models.pattern import Alternate
 from transformer.objectives.classes import Classification
 from transformer.objectives.objective import NextToken
 from transformer.objectives.tokens import MultiToken
@@ -175,3 +178,12 @@ def test_what_is_frozen_stays_so(config):
     attention = groups["blocks"]["kinds"]["0"]["attention"]
     assert attention["query"]["kernel"].rate == 0
     assert attention["key"]["kernel"].rate == BASE / config.model.d_model
+
+
+def test_the_factor_is_set_wherever_there_is_attention():
+    mixers = (Attention(), None, Attention(sparsity=SlidingWindow(3)))
+    model = ModelConfig(vocab_size=4, num_layers=3, pattern=(Alternate("mixer", mixers),))
+    run = RunConfig(model=model)
+    kinds = run.replace(mup(run, 64)).model.kinds
+    assert [kind.mixer and kind.mixer.scale for kind in kinds] == [InverseScale(), None, InverseScale()]
+    assert not any("mixer" in path for path in mup(RunConfig(model=ModelConfig(vocab_size=4, mixer=None)), 64))

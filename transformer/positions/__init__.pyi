@@ -8,9 +8,9 @@ from transformer.positions.contextual import Contextual as Contextual
 from transformer.positions.contextual import Forgetting as Forgetting
 from transformer.positions.position import Position as Position
 from transformer.positions.randomized import Randomized as Randomized
+from transformer.positions.relative import ALiBi as ALiBi
 from transformer.positions.relative import FIRE as FIRE
 from transformer.positions.relative import KERPLE as KERPLE
-from transformer.positions.relative import ALiBi as ALiBi
 from transformer.positions.relative import RelativeKeys as RelativeKeys
 from transformer.positions.relative import T5Bias as T5Bias
 from transformer.positions.relative import TransformerXL as TransformerXL

@@ -13,11 +13,11 @@ from transformer.runs.optimizer import OptimizerConfig as OptimizerConfig
 from transformer.runs.optimizer import ParameterGroup as ParameterGroup
 from transformer.runs.presets import PRESETS as PRESETS
 from transformer.runs.presets import preset as preset
-from transformer.runs.rules import SGD as SGD
 from transformer.runs.rules import Adafactor as Adafactor
 from transformer.runs.rules import AdamW as AdamW
 from transformer.runs.rules import Lion as Lion
 from transformer.runs.rules import Muon as Muon
+from transformer.runs.rules import SGD as SGD
 from transformer.runs.rules import ScheduleFree as ScheduleFree
 from transformer.runs.rules import UpdateRule as UpdateRule
 from transformer.runs.schedules import ConstantRate as ConstantRate

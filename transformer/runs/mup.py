@@ -2,12 +2,16 @@
 
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from transformer.core.parameters import FanIn, Parameter
 from transformer.core.values import ConfigError, to_text
+from transformer.mixers.attention.attention import Attention
+from transformer.mixers.attention.base import Scale
 from transformer.mixers.attention.projections import InverseScale
 from transformer.models.config import ModelConfig
+from transformer.models.pattern import Alternate
 from transformer.runs.config import RunConfig
 from transformer.runs.optimizer import ParameterGroup
 
@@ -41,7 +45,7 @@ def mup(config: RunConfig, base_width: int) -> dict[str, Any]:
     frozen, others = ([g for g in config.optimizer.groups if (g.rate == 0) is still] for still in (True, False))
     return {
         "model.initializer": FanIn(),
-        "model.mixer.scale": InverseScale(),
+        **_scales(config.model),
         "model.head.scale": factor,
         # First match wins: what is frozen stays so, and another group for these matrices matches nothing: refused.
         "optimizer.groups": (*frozen, *hidden, *others),
@@ -73,18 +77,37 @@ def _check_layer(model: ModelConfig) -> None:
         uncovered |= {
             "mixer.heads=none": heads is not None and heads.parameters(attention.sizes(model)),
             "mixer.normalizer=none": normalizer is not None and _matrices(normalizer.parameters(shape.num_maps)),
-            "mixer.parts=()": _matrices(
-                {
-                    k: v
-                    for part in attention.parts
-                    for k, v in part.parameters(attention, model, attention.roles).items()
-                }
+            "mixer.parts=()": any(
+                _others(part.parameters(attention, model, attention.roles), model) for part in attention.parts
             ),
         }
     if wanted := next((choice for choice, found in uncovered.items() if found), None):
         name = wanted.partition("=")[0]
         found = functools.reduce(getattr, name.split("."), model)
         raise ConfigError(f"mup: there is no rule for {name}={to_text(found)}; use {wanted}")
+
+
+def _scales(model: ModelConfig) -> dict[str, Any]:
+    """The factor on q·k of every attention, by dotted path."""
+    inverse, changes = InverseScale(), {}
+    if isinstance(model.mixer, Attention):
+        changes["model.mixer.scale"] = inverse
+    if any(one.path == "mixer" for one in model.pattern):
+        changes = {"model.pattern": tuple(_scaled(one, inverse) for one in model.pattern)}
+    return changes
+
+
+def _scaled(one: Alternate, scale: Scale) -> Alternate:
+    if one.path != "mixer":
+        return one
+    values = (replace(value, scale=scale) if isinstance(value, Attention) else value for value in one.values)
+    return replace(one, values=tuple(values))
+
+
+def _others(parameters: dict[str, Parameter], model: ModelConfig) -> dict[str, Parameter]:
+    """The matrices that are no kernels of the width."""
+    own = _matrices(parameters)
+    return {name: spec for name, spec in own.items() if (name, spec.initializer) != ("kernel", model.initializer)}
 
 
 def _grows(parameters: Callable[[int], dict[str, Parameter]]) -> bool:

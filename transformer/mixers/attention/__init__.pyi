@@ -4,9 +4,9 @@ from transformer.mixers.attention.backends import Chunked as Chunked
 from transformer.mixers.attention.backends import Fused as Fused
 from transformer.mixers.attention.backends import Recurrent as Recurrent
 from transformer.mixers.attention.base import Backend as Backend
-from transformer.mixers.attention.base import Heads as Heads
 from transformer.mixers.attention.base import HeadShape as HeadShape
 from transformer.mixers.attention.base import HeadSizes as HeadSizes
+from transformer.mixers.attention.base import Heads as Heads
 from transformer.mixers.attention.base import Merge as Merge
 from transformer.mixers.attention.base import Normalizer as Normalizer
 from transformer.mixers.attention.base import Part as Part
