@@ -21,7 +21,7 @@ from transformer.models.stack import Scanned
 from transformer.positions.absolute import Learned
 from transformer.positions.rotary import RoPE
 from transformer.residuals.multi_stream import UNet
-from transformer.testing.cross import translates
+from transformer.testing.encoder_decoder import translates
 from transformer.testing.subject import small, tokens_of
 
 X = jnp.arange(1.0, 8.0).reshape(1, 7, 1)

@@ -13,7 +13,7 @@ from transformer.norms.norm import Norm
 from transformer.positions.position import Position
 from transformer.testing.__main__ import drawn
 from transformer.testing.catalogue import PATH, catalogue
-from transformer.testing.check import check_choices, check_company, check_variant
+from transformer.testing.check import check_choices, check_combination, check_variant
 from transformer.testing.covering import cover, merged
 from transformer.testing.options import FACTORS, FAMILIES
 
@@ -36,7 +36,7 @@ def test_an_option_in_every_context(option):
 @pytest.mark.parametrize("choices", [merged(FACTORS, row) for row in drawn(COVERING.rows, 6)], ids=name)
 def test_a_combination(choices):
     """One option of each family, together."""
-    assert not check_company(choices).failed
+    assert not check_combination(choices).failed
 
 
 def test_every_pair_is_covered():

@@ -12,7 +12,7 @@ from jax.ad_checkpoint import checkpoint_name
 from transformer.analysis.programs import called
 from transformer.core.arrays import dense
 from transformer.testing.evaluation import Evaluated
-from transformer.testing.operations import OPERATIONS
+from transformer.testing.numpy_operations import OPERATIONS
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(2, 3, 4)).astype(np.float32)

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from transformer.testing.catalogue import PATH, catalogue
-from transformer.testing.check import Checked, check_choices, check_company
+from transformer.testing.check import Checked, check_choices, check_combination
 from transformer.testing.covering import Covering, cover, merged
 from transformer.testing.options import FACTORS, FAMILIES
 from transformer.testing.pool import make_pool, start
@@ -39,7 +39,7 @@ def main() -> None:
         first = start(pool, check_choices, alone, "options")
         covering = cover(FACTORS)  # while options are checked
         together = drawn([merged(FACTORS, row) for row in covering.rows], arguments.draw)
-        second = start(pool, check_company, together, "combinations")
+        second = start(pool, check_combination, together, "combinations")
         done = [*first, *second]
     report(covering, len(alone), len(together), done, time.monotonic() - began)
     sys.exit(any(one.failed for one in done))

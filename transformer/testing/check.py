@@ -7,7 +7,7 @@ from typing import Any
 from transformer.core.values import ConfigError, Variant
 from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.testing import properties
-from transformer.testing.cross import translates
+from transformer.testing.encoder_decoder import translates
 from transformer.testing.options import chosen
 from transformer.testing.subject import Subject, small
 
@@ -80,12 +80,12 @@ def check_choices(choices: Mapping[str, Any]) -> Checked:
     return checked
 
 
-def check_company(choices: Mapping[str, Any]) -> Checked:
+def check_combination(choices: Mapping[str, Any]) -> Checked:
     """Check a combination of choices: run forward and backward, train a little, decode, and test causality."""
     checked = Checked(choices)
     causal = "decoder" not in refusals(choices)
     subject = Subject(small(**{"causal": causal, **choices}))
-    wanted = properties.COMPANY if causal else (properties.finite, properties.alive)
+    wanted = properties.COMBINATION if causal else (properties.finite, properties.alive)
     for check in wanted:
         checked.run("decoder" if causal else "encoder", check.__name__, lambda check=check: check(subject))
     return checked

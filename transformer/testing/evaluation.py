@@ -17,7 +17,7 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
 from transformer.analysis.programs import called, scan_sizes
-from transformer.testing.operations import OPERATIONS
+from transformer.testing.numpy_operations import OPERATIONS
 
 Step = Callable[..., Sequence[Any]]
 """One operation: maps its inputs to its outputs, arrays of NumPy but for random keys, which are JAX's."""

@@ -399,9 +399,9 @@ def described(value: Variant) -> None:
 
 
 Property = Callable[[Subject], None]
-COMPANY: tuple[Property, ...] = (finite, causal, alive, cached)
+COMBINATION: tuple[Property, ...] = (finite, causal, alive, cached)
 """Properties of a causal model with any combination of choices; they need two programs."""
-DECODER: tuple[Property, ...] = (*COMPANY, branched, padding, packing, one_by_one, followed)
+DECODER: tuple[Property, ...] = (*COMBINATION, branched, padding, packing, one_by_one, followed)
 """Properties of every causal model."""
 ENCODER: tuple[Property, ...] = (finite, alive, sees_everything, padding, packing, one_by_one, ordered)
 """Properties of every encoder."""

@@ -27,7 +27,7 @@ from transformer.residuals.scaled_branches import ReZero
 from transformer.testing import properties
 from transformer.testing.subject import Subject, small
 
-BREAKAGES = {
+MUTANTS = {
     "an off-by-one in the cache position": (
         (Decoder, "empty_cache", "jnp.zeros(batch_size, jnp.int32)", "jnp.ones(batch_size, jnp.int32)"),
         {"position": Sinusoidal()},
@@ -118,7 +118,7 @@ def forget():
     jax.clear_caches()
 
 
-@pytest.mark.parametrize(("place", "choices", "finds"), BREAKAGES.values(), ids=BREAKAGES)
+@pytest.mark.parametrize(("place", "choices", "finds"), MUTANTS.values(), ids=MUTANTS)
 def test_found(monkeypatch, place, choices, finds):
     """The property holds for the code as it is, and fails for the broken one."""
     config = small(**choices)
