@@ -82,13 +82,16 @@ def _words(option: Changes) -> str:
     """The first paragraph of the docstring of each value."""
     values = [one for value in option.values() for one in (value if isinstance(value, tuple) else (value,))]
     docs = [inspect.getdoc(type(value)) or "" for value in values if isinstance(value, Variant)]
-    return " ".join(" ".join(doc.split("\n\n")[0].split()) for doc in docs)
+    text = " ".join(" ".join(doc.split("\n\n")[0].split()) for doc in docs)
+    return text or ("Left out." if option and all(value is None for value in option.values()) else "")
 
 
 def _refused(covering: Covering) -> str:
     """The refused pairs, grouped by reason."""
     lines: dict[str, list[str]] = {}
     for (left, right), reason in covering.refused.items():
+        if ": no field " in reason:
+            continue
         pair = " with ".join(_name(_changes(option)) for option in (left, right))
         lines.setdefault(reason, []).append(pair)
     alone = [
@@ -98,7 +101,8 @@ def _refused(covering: Covering) -> str:
         if (reason := _reason(str(option)))
     ]
     pairs = [f"- {', '.join(names)}: {reason}" for reason, names in lines.items()]
-    return "\n".join(["## Refused\n", *alone, *pairs]) + "\n"
+    absent = "- A field below `mixer`, `feed_forward` or another value that the other option replaces or leaves out."
+    return "\n".join(["## Refused\n", *alone, absent, *pairs]) + "\n"
 
 
 def _changes(option: Option) -> Changes:
