@@ -83,7 +83,7 @@ def _words(option: Changes) -> str:
     values = [one for value in option.values() for one in (value if isinstance(value, tuple) else (value,))]
     docs = [inspect.getdoc(type(value)) or "" for value in values if isinstance(value, Variant)]
     text = " ".join(" ".join(doc.split("\n\n")[0].split()) for doc in docs)
-    return text or ("Left out." if option and all(value is None for value in option.values()) else "")
+    return text or ("Left out." if any(value is None and "." not in field for field, value in option.items()) else "")
 
 
 def _refused(covering: Covering) -> str:

@@ -32,9 +32,9 @@ Axes = tuple[str | tuple[str, ...] | None, ...]
 Table = tuple[Shard, ...]
 
 ROLES: dict[str, tuple[str, ...]] = {
-    "columns": ("*attention.query.kernel", "*feed_forward*.branches.*.kernel"),
+    "columns": ("*attention.query.kernel", "*attention.parts.output_gate.kernel", "*feed_forward*.branches.*.kernel"),
     "columns_bias": ("*attention.query.bias", "*feed_forward*.branches.*.bias"),
-    "kv": ("*attention.key.kernel", "*attention.value.kernel"),
+    "kv": ("*attention.key.kernel", "*attention.value.kernel", "*attention.parts.value_gate.kernel"),
     "kv_bias": ("*attention.key.bias", "*attention.value.bias"),
     "rows": ("*attention.out.kernel", "*feed_forward*.out.kernel"),
     "vocabulary": ("*embedding.table", "output.table"),
@@ -47,8 +47,11 @@ ROLES: dict[str, tuple[str, ...]] = {
         "*residual_params.*",
         "*downsampling_params.*",
         "*position.*",
-        "*attention.params.*",
-        "*attention.parts.*",
+        "*[0-9].attention.params.*",
+        "*.cross_attention.params.*",
+        "*attention.parts.*_norm.*",
+        "*attention.parts.head_scale.*",
+        "*attention.parts.short_convolution.*",
         "*attention.out.bias",
         "*feed_forward*.out.bias",
         "*feed_forward*.router.kernel",

@@ -141,7 +141,10 @@ class AttentionLayer(nnx.Module):
         outputs = dict(zip(layers, fused(x_BLD, list(layers.values())), strict=True)) if layers else {}
         parts = [outputs[name] if (name := self.layer_of[role]) else x_BLD[..., : self.widths[role]] for role in roles]
         for part, params in self._acting("project"):
-            parts = [part.project(role, one, x_BLD, params()) for role, one in zip(roles, parts, strict=True)]
+            parts = [
+                part.project(role, one, x_BLD, params()) if role in self.roles else one
+                for role, one in zip(roles, parts, strict=True)
+            ]
         return parts
 
     def queries(self, q_BLX: jax.Array, positions_BL: jax.Array) -> jax.Array:

@@ -64,7 +64,7 @@ class TalkingHeads(Normalizer):
     """Heads mixed by trained matrices before and after softmax, initially the identity (Shazeer et al. 2020)."""
 
     name = "talking_heads"
-    begins_as = "softmax"
+    begins_as = "none"
 
     def parameters(self, num_heads):
         square = Parameter((num_heads, num_heads), Identity(), decay=False)
