@@ -45,7 +45,6 @@ class Shifted(T.Mixer):
     """The token before, in every sequence, without a memory: for encoders."""
 
     causal = False
-    relative = False
 
     def __call__(self, x_BLD, context, params):
         together = context.mask(context.tokens, context.tokens)[:, 0].astype(x_BLD.dtype)

@@ -78,6 +78,12 @@ def test_what_a_scheme_does_follows_from_what_it_defines():
     assert Randomized(ALiBi()).fades
     assert not Randomized(RoPE()).biased
 
+    @dataclass(frozen=True)
+    class Longer(Randomized):
+        longest: int = 4096
+
+    assert Longer(RoPE()).acts == Randomized(RoPE()).acts
+
 
 def shipped(family):
     return [cls() for cls in family.variants().values() if cls.__module__.startswith("transformer.")]

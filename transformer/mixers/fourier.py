@@ -13,7 +13,6 @@ class Fourier(Mixer):
     """The real part of the transform over the tokens of a sequence and over features (FNet, Lee-Thorp et al. 2021)."""
 
     causal = False
-    relative = False
 
     def __call__(self, x_BLD, context, params):
         assert context.mask is not None

@@ -107,7 +107,7 @@ def _check_sharing(config: "ModelConfig", kinds: list["ModelConfig"]) -> None:
             "alternate('mixer.sharing', [none, keys_values])"
         )
     for kind in kinds[1:]:
-        if kind.attention is None and any(other.shares for other in kinds):
+        if kind.attention is None:
             raise ConfigError(f"mixer.sharing: layers of {_what(kind)} pass nothing on; use attention in all layers")
     if "keys_values" not in config.shares:
         return
@@ -116,9 +116,6 @@ def _check_sharing(config: "ModelConfig", kinds: list["ModelConfig"]) -> None:
             raise ConfigError(
                 f"mixer.sharing: {kind.position} keeps numbers with the keys of each layer, and some have no keys"
             )
-        assert kind.attention is not None
-        if any(part.span() > 1 for part in kind.attention.parts):
-            raise ConfigError("mixer.sharing: layers without keys of their own keep nothing for short_convolution")
 
 
 def _check_memory(config: "ModelConfig", kinds: list["ModelConfig"]) -> None:

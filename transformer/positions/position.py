@@ -1,6 +1,7 @@
 """Positional schemes: what they add to the embedding, to queries and keys, or to the scores."""
 
 import abc
+import inspect
 from typing import ClassVar
 
 import jax
@@ -53,7 +54,7 @@ class Position(Variant, abc.ABC):
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
-        if "acts" not in cls.__dict__:
+        if not isinstance(inspect.getattr_static(cls, "acts"), property):
             cls.acts = frozenset(name for name in WAYS if getattr(cls, name) is not getattr(Position, name))
 
     @property

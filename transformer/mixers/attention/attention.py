@@ -88,9 +88,8 @@ class Attention(Mixer):
 
     @property
     def ordered(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        convolved = any(part.span() > 1 for part in self.parts)
         by_score = self.score_mod is not None and self.score_mod.positional
-        return convolved or by_score or (self.normalizer is not None and self.normalizer.relative)
+        return bool(self.convolving) or by_score or (self.normalizer is not None and self.normalizer.relative)
 
     @property
     def shares(self) -> str | None:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -105,6 +104,11 @@ class Attention(Mixer):
     def forms_weights(self) -> bool:
         """Whether all scores and weights are formed, so that they can be returned, dropped out, or changed."""
         return self.backend is None or self.backend.forms_weights
+
+    @property
+    def convolving(self) -> list[Part]:
+        """The parts that mix the projections of tokens, which a decoder remembers for them."""
+        return [part for part in self.parts if type(part).convolve is not Part.convolve]
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -140,11 +144,10 @@ class Attention(Mixer):
         shape = self.shape(model)
         features = model.position is not None and "key_features" in model.position.acts
         size = shape.key_size + features * shape.num_maps // shape.num_kv_heads
-        convolved = any(part.span() > 1 for part in self.parts)
         return KeyValue(
             jnp.zeros((batch_size * shape.num_kv_heads, size, slots), dtype),
             jnp.zeros((batch_size * shape.num_kv_heads, slots, shape.value_size), dtype),
-            jnp.zeros((batch_size, slots, sum(shape.widths.values())), dtype) if convolved else None,
+            jnp.zeros((batch_size, slots, sum(shape.widths.values())), dtype) if self.convolving else None,
         )
 
     def build(self, model, *, key):

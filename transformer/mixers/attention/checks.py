@@ -19,6 +19,8 @@ def check_attention(attention: "Attention", model: "ModelConfig") -> None:
     names = [part.name for part in attention.parts]
     if twice := [name for name in names if names.count(name) > 1]:
         raise ConfigError(f"mixer.parts: {twice[0]} is given twice")
+    if len(convolving := attention.convolving) > 1:
+        raise ConfigError(f"mixer.parts: {convolving[0]} and {convolving[1]} both convolve, and a layer remembers one")
     for part in attention.parts:
         part.check(attention, model)
 
