@@ -1,7 +1,4 @@
-"""Chunked and recurrent against exact attention at length 4096, forward and backward: time, memory and agreement.
-
-python -m experiments.benchmarks.attention [--length 4096] [--rounds 5] [--only recurrent]
-"""
+"""Chunked and recurrent against exact attention at length 4096, forward and backward: time, memory and agreement."""
 
 import argparse
 import time
@@ -12,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from experiments.benchmarks.interleave import show, spread
+from experiments.benchmarks.record import Table
 from transformer.core import runtime
 from transformer.functional.attention import attention
 from transformer.functional.biases import Bias, LinearDistance, alibi_slopes
@@ -21,7 +18,7 @@ from transformer.functional.linear_attention import recurrent_attention
 from transformer.functional.masks import Causal, Full, Mask, Padding, Prefix, Segment, Tokens, Window
 from transformer.functional.normalizers import Decay, Normalized, elu_features
 
-HEADS, HEAD_DIM = 4, 64
+LENGTH, HEADS, HEAD_DIM = 4096, 4, 64
 
 
 @dataclass(frozen=True)
@@ -71,18 +68,12 @@ def cases() -> dict[str, Case]:
     return found
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--length", type=int, default=4096)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", default="", help="cases that begin so")
-    arguments = parser.parse_args()
+def measure(arguments: argparse.Namespace) -> dict[str, Table]:
     runtime.start()
-    length = arguments.length
-    shape = (1, length, HEADS, HEAD_DIM)
+    shape = (1, LENGTH, HEADS, HEAD_DIM)
     q, k, v, weights = (jax.random.normal(key, shape) for key in jax.random.split(jax.random.key(0), 4))
-    positions = jnp.arange(length)
-    tokens = Tokens.at(positions, segments=positions[None] // 1000, valid=positions[None] < length - 100)
+    positions = jnp.arange(LENGTH)
+    tokens = Tokens.at(positions, segments=positions[None] // 1000, valid=positions[None] < LENGTH - 100)
     rows = []
     for name, case in cases().items():
         if not name.startswith(arguments.only):
@@ -98,17 +89,12 @@ def main() -> None:
                 jax.block_until_ready(c(q, k, v, case.bias, weights))
                 times.append(time.perf_counter() - start)
         speedup = [a / b for a, b in zip(*seconds, strict=True)]
-        rows.append(
-            [
-                name,
-                *(spread([1e3 * t for t in times], 0) for times in seconds),
-                spread(speedup, 1),
-                f"{memory[0]:.0f} / {memory[1]:.0f}",
-                f"{_difference(*results):.1e}",
-            ]
-        )
-    columns = ["case", "exact, ms", "in blocks, ms", "exact / blocks", "memory, MB", "largest relative difference"]
-    show(f"attention of {length} tokens, {HEADS} heads of {HEAD_DIM}, value and gradients", columns, rows)
+        exact, blocks = ([1e3 * t for t in times] for times in seconds)
+        megabytes = f"{memory[0]:.0f} / {memory[1]:.0f}"
+        rows.append((name, exact, blocks, speedup, megabytes, f"{_difference(*results):.1e}"))
+    columns = ("", "exact, ms", "in blocks, ms", "exact / blocks", "memory, MB", "largest relative difference")
+    title = f"Attention of {LENGTH} tokens, {HEADS} heads of {HEAD_DIM}, value and gradients"
+    return {"attention": Table(title, columns, (0, 0, 0, 1, 0, 0), tuple(rows))}
 
 
 def _gradient(function, tokens, mask):
@@ -127,7 +113,3 @@ def _difference(exact, chunked) -> float:
     """The largest difference of any value or gradient, relative to the largest of its array."""
     differences = jax.tree.map(lambda a, b: jnp.abs(a - b).max() / jnp.abs(a).max(), exact, chunked)
     return max(float(d) for d in jax.tree.leaves(differences))
-
-
-if __name__ == "__main__":
-    main()

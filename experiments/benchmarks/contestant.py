@@ -21,6 +21,22 @@ def recipe() -> RunConfig:
     return PRESETS["nanogpt-cpu"].replace({"model.vocab_size": 65})
 
 
+def of_size(d_model: int, num_layers: int, num_heads: int, length: int, batch_size: int) -> RunConfig:
+    """The recipe with a larger model and its own batch, one step at a time."""
+    sizes = {"d_model": d_model, "num_layers": num_layers, "max_length": length, "mixer.num_heads": num_heads}
+    config = recipe().replace({f"model.{name}": size for name, size in sizes.items()})
+    return config.replace(batch_size=batch_size, steps_per_dispatch=1)
+
+
+SIZES: dict[str, Callable[[], RunConfig]] = {
+    "recipe": recipe,
+    "small": lambda: recipe().replace({"model.d_model": 64, "model.num_layers": 2}),
+    "middle": lambda: of_size(384, 6, 6, 256, 4),
+    "large": lambda: of_size(768, 12, 12, 512, 4),
+}
+"""The recipe, d 64 x 2 layers (at which a single run cannot use two cores fully), d 384 x 6, d 768 x 12."""
+
+
 def random_tokens(config: RunConfig, *leading: int) -> np.ndarray:
     shape = (*leading, config.batch_size, config.model.max_length + 1)
     return np.random.default_rng(0).integers(0, config.model.vocab_size or 1, shape).astype(np.int32)
@@ -45,29 +61,19 @@ def ours(config: RunConfig, num_replicas: int) -> Work:
     return work
 
 
-def torch_gpt(config: RunConfig, compiled: bool) -> Work:
+def torch_gpt(config: RunConfig, compiled: bool, bfloat16: bool = False) -> Work:
     import torch
 
-    from experiments.benchmarks.torch_gpt import GPT, adamw, train_step
+    from experiments.benchmarks.torch_gpt import GPT
 
     torch.manual_seed(0)
     model = GPT(config)
-    logits_of = torch.compile(model) if compiled else model
-    optimizer = adamw(model, config)
-    tokens = torch.from_numpy(random_tokens(config)).long()
-
-    def work(steps: int) -> None:
-        for step in range(steps):
-            train_step(model, logits_of, optimizer, config, tokens, step)
-
-    return work
+    return of_torch(model, torch.compile(model) if compiled else model, config, bfloat16)
 
 
-def x_transformers(config: RunConfig) -> Work:
+def x_transformers(config: RunConfig, bfloat16: bool = False) -> Work:
     import torch
     from x_transformers import Decoder, TransformerWrapper
-
-    from experiments.benchmarks.torch_gpt import adamw, train_step
 
     m = config.model
     assert m.attention is not None
@@ -77,13 +83,55 @@ def x_transformers(config: RunConfig) -> Work:
     model = TransformerWrapper(
         num_tokens=m.vocab_size, max_seq_len=m.max_length, attn_layers=layers, tie_embedding=True
     )
-    logits_of = torch.compile(model)
+    return of_torch(model, torch.compile(model), config, bfloat16)
+
+
+def hugging_face(config: RunConfig) -> Work:
+    import torch
+    from transformers import GPT2Config, GPT2LMHeadModel  # pyright: ignore
+
+    m = config.model
+    assert m.attention is not None
+    torch.manual_seed(0)
+    sizes = {"n_positions": m.max_length, "n_embd": m.d_model, "n_layer": m.num_layers, "n_head": m.attention.num_heads}
+    dropout = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0)
+    ends = {"bos_token_id": 0, "eos_token_id": 0}
+    own = GPT2Config(vocab_size=m.vocab_size, activation_function="gelu", **sizes, **dropout, **ends)
+    model = GPT2LMHeadModel(own)
+    return of_torch(model, lambda tokens: model(tokens, use_cache=False).logits, config)
+
+
+def of_torch(model, logits_of, config: RunConfig, bfloat16: bool = False) -> Work:
+    """Training steps of a PyTorch model; `logits_of` is the model, compiled or not."""
+    import torch
+
+    from experiments.benchmarks.torch_gpt import adamw, train_step
+
     optimizer = adamw(model, config)
     tokens = torch.from_numpy(random_tokens(config)).long()
 
     def work(steps: int) -> None:
         for step in range(steps):
-            train_step(model, logits_of, optimizer, config, tokens, step)
+            with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
+                train_step(model, logits_of, optimizer, config, tokens, step)
+
+    return work
+
+
+def flax_nnx(config: RunConfig) -> Work:
+    """A GPT of flax's own layers, trained by optax as flax's examples do, several steps a dispatch as ours."""
+    import jax
+
+    from experiments.benchmarks.nnx_gpt import make_train
+
+    train, state = make_train(config)
+    tokens = random_tokens(config, config.steps_per_dispatch)
+
+    def work(steps: int) -> None:
+        nonlocal state
+        for _ in range(steps // config.steps_per_dispatch):
+            state = train(state, tokens)
+        jax.block_until_ready(state)
 
     return work
 
@@ -104,28 +152,30 @@ def matmul(size: int = 1024) -> Work:
     return work
 
 
-def small(config: RunConfig) -> RunConfig:
-    """The config with d 64 and 2 layers, at which a single run cannot use two cores fully."""
-    return config.replace({"model.d_model": 64, "model.num_layers": 2})
-
-
-CONTESTANTS: dict[str, Callable[[], Work]] = {
-    "ours": lambda: ours(recipe(), 1),
-    "ours bfloat16": lambda: ours(recipe().replace({"model.dtype": "bfloat16"}), 1),
-    "ours 24 replicas": lambda: ours(recipe(), 24),
-    "ours small": lambda: ours(small(recipe()), 1),
-    "ours small 24 replicas": lambda: ours(small(recipe()), 24),
-    "torch eager": lambda: torch_gpt(recipe(), compiled=False),
-    "torch compiled": lambda: torch_gpt(recipe(), compiled=True),
-    "x-transformers compiled": lambda: x_transformers(recipe()),
-    "matmul": matmul,
+CONTESTANTS: dict[str, Callable[[RunConfig], Work]] = {
+    "ours": lambda config: ours(config.replace(matmul_precision="float32"), 1),
+    "ours, bfloat16 products": lambda config: ours(config.replace(matmul_precision="bfloat16"), 1),
+    "ours, all bfloat16": lambda config: ours(config.replace({"model.dtype": "bfloat16"}), 1),
+    "ours, 24 replicas": lambda config: ours(config, 24),
+    "ours, single": lambda config: ours(config, 1),
+    "torch eager": lambda config: torch_gpt(config, compiled=False),
+    "torch compiled": lambda config: torch_gpt(config, compiled=True),
+    "torch compiled, bfloat16": lambda config: torch_gpt(config, compiled=True, bfloat16=True),
+    "x-transformers compiled": x_transformers,
+    "x-transformers compiled, bfloat16": lambda config: x_transformers(config, bfloat16=True),
+    "Hugging Face GPT-2": hugging_face,
+    "flax nnx": flax_nnx,
+    "matmul": lambda _: matmul(),
 }
 
 
 def main() -> None:
     runtime.start()  # the same allocator settings for everyone
-    work = CONTESTANTS[sys.argv[1]]()
-    work(10)
+    name, size = sys.argv[1:]
+    config = SIZES[size]()
+    work = CONTESTANTS[name](config)
+    work(config.steps_per_dispatch)
+    work(config.steps_per_dispatch)
     print("ready", flush=True)
     for line in sys.stdin:
         start = time.perf_counter()

@@ -1,13 +1,9 @@
 """Time contestants in turn, round by round, each in its own process; compare by ratio per round."""
 
-import statistics
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-from rich.console import Console
-from rich.table import Table
 
 
 @dataclass(frozen=True)
@@ -18,47 +14,55 @@ class Contestant:
     """Units of work per round."""
     python: str = sys.executable
     """The Python interpreter, which may have other library versions."""
+    size: str = "recipe"
+    """A key of `contestant.SIZES`."""
 
 
-def race(contestants: Mapping[str, Contestant], rounds: int) -> dict[str, list[float]]:
-    """Seconds per unit of each contestant in each round."""
-    processes = {}
-    for label, c in contestants.items():
-        command = [c.python, "-m", "experiments.benchmarks.contestant", c.name]
-        processes[label] = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        while (line := _read(processes[label], label)) != "ready":
-            print(line)
+class Running:
+    """The process of a contestant that has warmed up."""
+
+    def __init__(self, contestant: Contestant):
+        self.contestant = contestant
+        command = [contestant.python, "-m", "experiments.benchmarks.contestant", contestant.name, contestant.size]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        while (line := self._read()) != "ready":
+            print(line, file=sys.stderr)
+
+    def seconds(self) -> float:
+        """Seconds per unit, in one round."""
+        print(self.contestant.units, file=self.process.stdin, flush=True)
+        return float(self._read()) / self.contestant.units
+
+    def end(self) -> None:
+        self.process.communicate()
+
+    def _read(self) -> str:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{self.contestant} ended with exit code {self.process.wait()}")
+        return line.strip()
+
+
+def race(contestants: Mapping[str, Contestant], rounds: int, *, together: bool = True) -> dict[str, list[float]]:
+    """Seconds per unit of each contestant in each round.
+
+    `together`: all processes live at once, and wait for their turns; otherwise, where memory holds only one, each is
+    started again in each round.
+    """
     times: dict[str, list[float]] = {label: [] for label in contestants}
+    running = {label: Running(c) for label, c in contestants.items()} if together else {}
     for _ in range(rounds):
-        for label, c in contestants.items():
-            print(c.units, file=processes[label].stdin, flush=True)
-            times[label].append(float(_read(processes[label], label)) / c.units)
-    for process in processes.values():
-        process.communicate()
+        for label, contestant in contestants.items():
+            one = running.get(label) or Running(contestant)
+            times[label].append(one.seconds())
+            if not together:
+                one.end()
+    for one in running.values():
+        one.end()
     return times
-
-
-def _read(process: subprocess.Popen, label: str) -> str:
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    if not line:
-        raise RuntimeError(f"{label} ended with exit code {process.wait()}")
-    return line.strip()
 
 
 def ratios(times: Mapping[str, Sequence[float]], label: str, to: str) -> list[float]:
     """Time of `label` over that of `to`, round by round."""
     return [a / b for a, b in zip(times[label], times[to], strict=True)]
-
-
-def spread(values: Sequence[float], digits: int = 2) -> str:
-    """Median and, in brackets, lowest and highest."""
-    low, middle, high = min(values), statistics.median(values), max(values)
-    return f"{middle:.{digits}f} ({low:.{digits}f}–{high:.{digits}f})"
-
-
-def show(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    table = Table(*columns, title=title)
-    for row in rows:
-        table.add_row(*row)
-    Console().print(table)

@@ -1,16 +1,12 @@
-"""Time from the start of the process to the end of the first training dispatch, for a first and a second run.
-
-python -m experiments.benchmarks.startup [--rounds 5]
-"""
+"""Time from the start of a process to the end of the first training step, to the front door, and to the help."""
 
 import argparse
 import subprocess
 import sys
 import tempfile
 import time
-from pathlib import Path
 
-from experiments.benchmarks.interleave import spread
+from experiments.benchmarks.record import Table
 
 FIRST_STEP = """
 import sys
@@ -25,21 +21,27 @@ config = recipe().replace(steps_per_dispatch=1)
 program = make_program(config, grid([0]))
 jax.block_until_ready(program.train(program.init(), {"tokens": random_tokens(config, 1, 1)}))
 """
+COMMANDS = {
+    "first step of the recipe, nothing compiled before": ("-c", FIRST_STEP),
+    "first step of the recipe, compiled programs on disk": ("-c", FIRST_STEP),
+    "import jax, flax and optax": ("-c", "import jax, flax.nnx, optax"),
+    "the same, and a model built and its loss called for": (
+        "-c",
+        "import jax, flax.nnx, optax, transformer as T; T.ModelConfig; T.RunConfig; T.make_program; T.generate",
+    ),
+    "import transformer": ("-c", "import transformer"),
+    "python -m experiments.language_model --help": ("-m", "experiments.language_model", "--help"),
+}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
-    arguments = parser.parse_args()
-    first, again = [], []
+def measure(arguments: argparse.Namespace) -> dict[str, Table]:
+    times: dict[str, list[float]] = {name: [] for name in COMMANDS}
     for _ in range(arguments.rounds):
         with tempfile.TemporaryDirectory() as cache:
-            for times in (first, again):
+            for name, command in COMMANDS.items():
+                more = (cache,) if FIRST_STEP in command else ()
                 start = time.perf_counter()
-                subprocess.run([sys.executable, "-c", FIRST_STEP, str(Path(cache))], check=True)
-                times.append(time.perf_counter() - start)
-    print(f"first run {spread(first, 1)} s, second run {spread(again, 1)} s")
-
-
-if __name__ == "__main__":
-    main()
+                subprocess.run([sys.executable, *command, *more], check=True, stdout=subprocess.DEVNULL)
+                times[name].append(time.perf_counter() - start)
+    rows = tuple((name, own) for name, own in times.items())
+    return {"startup": Table("Start of a process", ("", "s"), (0, 2), rows)}

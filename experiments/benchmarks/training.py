@@ -1,45 +1,55 @@
-"""Training speed at the shapes of nanogpt-cpu against PyTorch and x-transformers (extra `parity`).
-
-    python -m experiments.benchmarks.training [--also PYTHON] [--rounds 7]
-
-`--also` adds our step under another interpreter, with another version of JAX.
-"""
+"""Training steps (forward, backward, update) against PyTorch, x-transformers, Hugging Face and flax's own layers."""
 
 import argparse
+import sys
 
-from experiments.benchmarks.contestant import recipe
-from experiments.benchmarks.interleave import Contestant, race, ratios, show, spread
+from experiments.benchmarks.contestant import SIZES
+from experiments.benchmarks.interleave import Contestant, race
+from experiments.benchmarks.record import Table
 from transformer.analysis.counts import train_flops_per_token
 
+UNITS = {"recipe": 50, "middle": 4, "large": 1}
+PEERS = (
+    "torch eager",
+    "torch compiled",
+    "x-transformers compiled",
+    "Hugging Face GPT-2",
+    "flax nnx",
+)
+BFLOAT16_PEERS = ("torch compiled, bfloat16", "x-transformers compiled, bfloat16")
+OURS = ("ours", "ours, bfloat16 products", "ours, all bfloat16")
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--also", help="another Python interpreter with this package installed")
-    parser.add_argument("--rounds", type=int, default=7)
-    arguments = parser.parse_args()
-    peers = ("torch eager", "torch compiled", "x-transformers compiled")
-    contestants = {name: Contestant(name, 50) for name in ("ours", "ours bfloat16", *peers)}
-    if arguments.also:
-        for name in ("ours", "ours bfloat16"):
-            contestants[f"{name}, other Python"] = Contestant(name, 50, arguments.also)
-    contestants["matmul"] = Contestant("matmul", 200)
-    times = race(contestants, arguments.rounds)
-    fastest = [min(times[p][i] for p in peers) for i in range(arguments.rounds)]
-    config = recipe()
-    flops = train_flops_per_token(config.model) * config.batch_size * config.model.max_length
-    rate = [2 * 1024**3 / t for t in times["matmul"]]
+
+def measure(arguments: argparse.Namespace) -> dict[str, Table]:
+    return {f"training, {size}": _of_size(size, arguments) for size in UNITS if size.startswith(arguments.only)}
+
+
+def _of_size(size: str, arguments: argparse.Namespace) -> Table:
+    config, units = SIZES[size](), UNITS[size]
+    pythons = {"": sys.executable} | ({", other Python": arguments.also} if arguments.also else {})
+    own = {f"{name}{other}": (name, python) for name in OURS for other, python in pythons.items()}
+    contestants = {label: Contestant(name, units, python, size) for label, (name, python) in own.items()}
+    contestants |= {name: Contestant(name, units, arguments.peers, size) for name in (*PEERS, *BFLOAT16_PEERS)}
+    contestants["matmul"] = Contestant("matmul", 100)
+    times = race(contestants, arguments.rounds, together=size != "large")
+    rate = [2 * 1024**3 / t for t in times.pop("matmul")]
+    model = config.model
+    flops = train_flops_per_token(model) * config.batch_size * model.max_length
+    fastest = [[min(times[p][i] for p in peers) for i in range(arguments.rounds)] for peers in (PEERS, BFLOAT16_PEERS)]
     rows = []
-    for name, values in times.items():
-        if name != "matmul":
-            against = [a / b for a, b in zip(values, fastest, strict=True)]
-            share = [flops / t / r for t, r in zip(values, rate, strict=True)]
-            rows.append([name, spread([1e3 * t for t in values], 1), spread(against), spread(share)])
-    columns = ["contestant", "ms a step", "time / fastest peer", "share of the matmul rate"]
-    show("median (lowest–highest) over rounds", columns, rows)
-    print(f"matmul {spread([r / 1e9 for r in rate], 0)} GFLOP/s; the step is {flops / 1e9:.2f} GFLOP")
-    for peer in peers:
-        print(f"ours / {peer}: {spread(ratios(times, 'ours', peer))}")
-
-
-if __name__ == "__main__":
-    main()
+    for label, values in times.items():
+        against = [[a / b for a, b in zip(values, best, strict=True)] for best in fastest]
+        share = [flops / t / r for t, r in zip(values, rate, strict=True)]
+        rows.append((label, [1e3 * t for t in values], *against, share))
+    title = (
+        f"Training step, d {model.d_model}, {model.num_layers} layers, {config.batch_size} sequences of "
+        f"{model.max_length}, {flops / 1e9:.3g} GFLOP"
+    )
+    columns = (
+        "",
+        "ms",
+        "time / fastest float32 peer",
+        "time / fastest bfloat16 peer",
+        "share of the rate of a 1024³ float32 product",
+    )
+    return Table(title, columns, (0, 1, 2, 2, 2), tuple(rows))

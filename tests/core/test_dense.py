@@ -117,12 +117,29 @@ def test_activation_is_not_fused_into_a_transposed_copy():
     assert transposed_activations(compiled_gradient(dense)) == 0
 
 
-def narrow_products(program):
-    """Products whose output, as stored, is narrower than long: (512, 128) row by row."""
-    return re.findall(r"f32\[512,128\]\{1,0\} dot\(|f32\[128,512\]\{0,1\} dot\(", program)
+def slow_products(program):
+    """Products not along the last axis of their first factor, as it lies in memory; and those of float32 factors."""
+    transposed = re.findall(r" dot\(.*lhs_contracting_dims=\{0\}", program)
+    computations = re.split(r"\n(?=%|ENTRY)", program)
+    return transposed, [c for c in computations if " dot(" in c and not re.search(r"param\S*: bf16.*: bf16", c)]
 
 
-def test_kernel_gradient_is_never_narrow():
-    """The gradient of the (512, 128) kernel is computed as that of its transpose."""
-    assert narrow_products(compiled_gradient(matmul))
-    assert not narrow_products(compiled_gradient(dense))
+def test_every_product_has_the_fast_kernel():
+    """The plain product is compiled beside it; under bfloat16 precision the factors are not converted back."""
+    assert slow_products(compiled_gradient(matmul))[0]
+    assert not slow_products(compiled_gradient(dense))[0]
+    with jax.default_matmul_precision("bfloat16"):
+        assert slow_products(compiled_gradient(dense)) == ([], [])
+
+
+def test_bfloat16_precision():
+    """Factors of all three products are rounded to bfloat16, sums are not, and float32 stays float32."""
+    x, kernel, dy = normal(0, 3, 4), normal(1, 4, 6), normal(2, 3, 6)
+    rounded = [a.astype(jnp.bfloat16).astype(jnp.float32) for a in (x, kernel, dy)]
+    expected = with_gradients(matmul, *rounded)
+    with jax.default_matmul_precision("bfloat16"):
+        got = with_gradients(dense, x, kernel, dy)
+    chex.assert_trees_all_close(got, expected, rtol=1e-6)
+    chex.assert_trees_all_equal_dtypes(got, expected)
+    exact = with_gradients(matmul, x, kernel, dy)
+    assert all(jnp.abs(a - b).max() > 1e-3 for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(exact), strict=True))

@@ -85,6 +85,9 @@ TURNED_TO = 8
 def dense(x: jax.Array, kernel_DF: jax.Array, dtype: DTypeLike | None = None, *, transposed: bool = False) -> jax.Array:
     """`x @ kernel` with the kernel cast to the dtype of `x`.
 
+    Under `jax.default_matmul_precision("bfloat16")` the factors of all three products, of the value and of both
+    gradients, are rounded to bfloat16, and float32 in and out stay float32.
+
     Args:
       x: (..., D), in the compute dtype, any float.
       kernel_DF: (D, F), in the parameter dtype.
@@ -97,21 +100,36 @@ def dense(x: jax.Array, kernel_DF: jax.Array, dtype: DTypeLike | None = None, *,
     """
     D = len(kernel_DF)
     rows, product = x.size // D, _product
-    if jax.default_backend() == "cpu":
+    if on_cpu():
         if rows == 1 and not transposed and kernel_DF.size >= HALVED_FROM and D % 2 == 0:
             product = _product_in_halves
         elif transposed and 1 < rows <= TURNED_TO:
             product = _product_turned
-    return _dense(x, kernel_DF, dtype, product)
+    rounded = x.dtype == jnp.float32 and jax.config.jax_default_matmul_precision == "bfloat16"
+    return _dense(x, kernel_DF, dtype or x.dtype, jnp.dtype(jnp.bfloat16) if rounded else x.dtype, product)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
-def _dense(x, kernel_DF, dtype, product):
-    return product(x, kernel_DF.astype(x.dtype), dtype)
+def on_cpu() -> bool:
+    return jax.default_backend() == "cpu"
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3, 4))
+def _dense(x, kernel_DF, dtype, of_factors, product):
+    return product(x.astype(of_factors), kernel_DF.astype(of_factors), dtype)
 
 
 def _product(x, kernel_DF, dtype):
-    return jnp.matmul(x, kernel_DF, preferred_element_type=dtype)
+    return _as_it_is(jnp.matmul(x, kernel_DF, preferred_element_type=dtype), x)
+
+
+def _as_it_is(product, factor):
+    """The product, kept from being turned where XLA would not find a kernel for it.
+
+    XLA on CPU decides first that it has a kernel for bfloat16 factors and a float32 result, may then turn product and
+    factors to save a later transpose, and stops the program because it has none for those.
+    """
+    mixed = on_cpu() and factor.dtype == jnp.bfloat16 and product.dtype == jnp.float32
+    return lax.optimization_barrier(product) if mixed else product
 
 
 def _product_in_halves(x, kernel_DF, dtype):
@@ -123,7 +141,7 @@ def _product_in_halves(x, kernel_DF, dtype):
     """
     x_2D, kernel_2DF = x.reshape(2, -1), kernel_DF.reshape(2, -1, kernel_DF.shape[1])
     halves_2F = jnp.einsum("nd,ndf->nf", x_2D, kernel_2DF, preferred_element_type=jnp.float32)
-    return halves_2F.sum(0).astype(dtype or x.dtype).reshape(*x.shape[:-1], -1)
+    return halves_2F.sum(0).astype(dtype).reshape(*x.shape[:-1], -1)
 
 
 def _product_turned(x, kernel_DF, dtype):
@@ -138,33 +156,33 @@ def _product_turned(x, kernel_DF, dtype):
     return lax.optimization_barrier(y_FR).T.reshape(*x.shape[:-1], -1)
 
 
-def _forward(x, kernel_DF, dtype, product):
+def _forward(x, kernel_DF, dtype, of_factors, product):
     # The bare product: a call of `dense` would hide it from rematerialization policies.
-    return product(x, kernel_DF.astype(x.dtype), dtype), (x, kernel_DF)
+    return product(x.astype(of_factors), kernel_DF.astype(of_factors), dtype), (x, kernel_DF)
 
 
-def _backward(dtype, product, residuals, dy):
+def _backward(dtype, of_factors, product, residuals, dy):
     x, kernel_DF = residuals
-    dy = lax.optimization_barrier(dy.astype(x.dtype))
-    x_TD, dy_TF = x.reshape(-1, x.shape[-1]), dy.reshape(-1, dy.shape[-1])
-    return dy @ kernel_DF.T.astype(dy.dtype), _kernel_gradient(x_TD, dy_TF).astype(kernel_DF.dtype)
+    # Without the barrier XLA fuses the whole backward pass of the activation into the products' copies of dy.
+    dy = lax.optimization_barrier(dy.astype(of_factors))
+    x_TD, dy_TF = x.astype(of_factors).reshape(-1, x.shape[-1]), dy.reshape(-1, dy.shape[-1])
+    over_F = (((dy.ndim - 1,), (1,)), ((), ()))
+    dx = lax.dot_general(dy, kernel_DF.astype(of_factors), over_F, preferred_element_type=x.dtype)
+    return _as_it_is(dx, dy), _kernel_gradient(x_TD, dy_TF).astype(kernel_DF.dtype)
 
 
 def _kernel_gradient(x_TD, dy_TF):
     """xᵀ·dy over all tokens, (D, F) float32.
 
-    Two habits of XLA on CPU decide its shape; `experiments/benchmarks/training.py` measures both.
-    JAX's own transpose rule makes dy the transposed operand, and the whole backward pass of the
-    activation is fused into that strided copy: 1.7 times the step of a small language model, hence
-    the barrier on dy. A product whose output is narrow runs at half the rate of its transpose (57
-    against 104 GFLOP/s on one core for 768 tokens, 512 to 128), hence the second barrier.
+    XLA on CPU has fast kernels for products along the last axis of the one and the first of the other factor, as they
+    lie in memory; others run at two thirds of their rate, and those of bfloat16 at a third, because it converts the
+    factors back (`experiments/benchmarks/training.py`). The transpose and the barrier lay x out so; the axis of one
+    element between them keeps XLA from expressing the transpose as another layout of the same array.
     """
-    product = functools.partial(
-        lax.dot_general, dimension_numbers=(((0,), (0,)), ((), ())), preferred_element_type=jnp.float32
-    )
-    if x_TD.shape[1] > dy_TF.shape[1]:
-        return lax.optimization_barrier(product(dy_TF, x_TD)).T
-    return product(x_TD, dy_TF)
+    if on_cpu():
+        x_DT = lax.optimization_barrier(x_TD.T[None])[0]
+        return _as_it_is(jnp.matmul(x_DT, dy_TF, preferred_element_type=jnp.float32), x_TD)
+    return lax.dot_general(x_TD, dy_TF, (((0,), (0,)), ((), ())), preferred_element_type=jnp.float32)
 
 
 _dense.defvjp(_forward, _backward)

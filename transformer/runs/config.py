@@ -5,7 +5,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from transformer.core.changes import replace
 from transformer.core.json import from_json, to_json, to_json_as
@@ -55,6 +55,9 @@ class RunConfig:
     """Steps between evaluations of the whole validation split; None: only at the end."""
     checkpoint_every: int | None = None
     """Steps between checkpoints; None: only at the end."""
+    matmul_precision: Literal["float32", "bfloat16"] | None = None
+    """Precision of products of float32 matrices. `bfloat16` rounds their factors and adds in float32, in half the time
+    where the processor has such instructions; None: as JAX is set (`jax.default_matmul_precision`)."""
 
     def __post_init__(self):
         check_fields(self, "")

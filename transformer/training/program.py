@@ -80,6 +80,7 @@ def make_program(
     mesh = make_mesh(mesh_config, len(replicas), config.batch_size // config.accumulation)
     model = pure.abstract(functools.partial(_model, config))
     shapes, apply = pure.split(model)
+    apply = _with_precision(apply, config.matmul_precision)
     axes = parameter_axes(mesh_config, config.model, shapes, mesh)
     optimizer = make_optimizer(config.optimizer, config.steps, pure.specs(model))
     step = make_train_step(
@@ -119,6 +120,16 @@ def make_program(
         abstract_state=jax.tree.map(lambda s, own: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=own), states, split),
         mesh=mesh,
     )
+
+
+def _with_precision(apply: Apply, precision: str | None) -> Apply:
+    """`apply` with the precision of its matrix products, those of its gradients included."""
+
+    def run(*args, **kwargs):
+        with jax.default_matmul_precision(precision):
+            return apply(*args, **kwargs)
+
+    return apply if precision is None else run
 
 
 def _model(config: RunConfig, key: jax.Array) -> nnx.Module:

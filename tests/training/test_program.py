@@ -1,0 +1,21 @@
+"""What the compiled programs of a run are made of."""
+
+import jax
+import numpy as np
+import pytest
+
+from transformer.runs.config import RunConfig, grid
+from transformer.testing.subject import small
+from transformer.training.program import make_program
+
+
+@pytest.mark.parametrize(("precision", "rounded"), [("bfloat16", True), ("float32", False), (None, False)])
+def test_products_have_the_precision_of_the_config(precision, rounded):
+    """In training, gradients included, and in the evaluation."""
+    config = RunConfig(model=small(), batch_size=2, matmul_precision=precision)
+    program = make_program(config, grid([0]))
+    tokens = np.zeros((1, 1, 2, 9), np.int32)
+    trained = jax.make_jaxpr(program.train)(program.abstract_state, {"tokens": tokens})
+    evaluated = {"tokens": tokens[0], "weights": np.ones((1, 2, 8), np.float32)}
+    tested = jax.make_jaxpr(program.evaluate)(program.abstract_state.params, evaluated)
+    assert [("bf16" in str(one)) for one in (trained, tested)] == [rounded] * 2
