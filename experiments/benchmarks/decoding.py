@@ -1,57 +1,68 @@
-"""Decoding speed against Hugging Face `generate`: same shapes, random weights, a cache (extra `parity`).
+"""Decoding speed against Hugging Face `generate` (extra `parity`): same shapes, random weights, a cache.
 
-    python -m experiments.benchmarks.decoding [--rounds 5]
-
-GPT-2-like greedy decoding of 256 tokens after a prompt of one, and BART-like beam search of 64 tokens
-from sources of 32; both stop at the last token only. Hugging Face uses all cores for every product; ours decodes
-a batch on one device (a core, and what XLA gives to the others), and in equal parts on all of them (`mesh`).
+GPT-2-like greedy decoding of 256 tokens after a prompt of one, prompts of 1,000 tokens read for one token, and
+BART-like beam search of 64 tokens from sources of 32; all stop at the last token only. Hugging Face uses all cores for
+every product; ours decodes a batch on one device (a core, and what XLA gives to the others), and in equal parts on all
+of them (`mesh`). Speculative decoding is compared with plain decoding of the same model.
 """
 
 import argparse
 import functools
 import math
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
-from experiments.benchmarks.interleave import ratios, show, spread
+from experiments.benchmarks.interleave import ratios
+from experiments.benchmarks.record import Table
 from transformer.core import runtime
 
-TOKENS, VOCAB = 256, 256
+TOKENS, VOCAB, PROMPT = 256, 256, 1000
 SOURCE, BEAM_TOKENS, BEAMS = 32, 64, 4
 LANGUAGE_MODELS = {"d 128, 4 layers": (128, 4, 4), "d 384, 6 layers": (384, 6, 6)}
 ENCODER_DECODER = (256, 3, 4)
+LARGE = (768, 12, 12)
+GUESSES = 4
+"""Tokens that a draft guesses before the model reads them."""
 
 
 Work = Callable[[], object]
 
 
-def ours(d_model: int, num_layers: int, num_heads: int, batch: int) -> dict[str, Work]:
+def language_model(d_model: int, num_layers: int, num_heads: int, length: int):
+    """(configuration, parameters, pure model)."""
     import jax
-    import jax.numpy as jnp
 
     import transformer as T  # noqa: N812
 
     config = T.ModelConfig(
         vocab_size=VOCAB,
-        max_length=TOKENS + 1,
+        max_length=length,
         num_layers=num_layers,
         d_model=d_model,
         mixer=T.Attention(num_heads=num_heads),
     )
-    params, apply = T.split(T.LanguageModel(config, key=jax.random.key(0)))
-    prompt = jnp.ones((batch, 1), jnp.int32)
-    return on_devices(batch, functools.partial(T.generate, apply, params, prompt, num_tokens=TOKENS))
+    return config, *T.split(T.LanguageModel(config, key=jax.random.key(0)))
 
 
-def hugging_face(d_model: int, num_layers: int, num_heads: int, batch: int) -> Work:
+def ours(d_model: int, num_layers: int, num_heads: int, batch: int, prompt: int = 1, tokens: int = TOKENS):
+    """Decoding of `tokens` tokens after a prompt."""
+    import jax.numpy as jnp
+
+    import transformer as T  # noqa: N812
+
+    _, params, apply = language_model(d_model, num_layers, num_heads, prompt + tokens)
+    prompt_BL = jnp.ones((batch, prompt), jnp.int32)
+    return on_devices(batch, functools.partial(T.generate, apply, params, prompt_BL, num_tokens=tokens))
+
+
+def hugging_face(d_model: int, num_layers: int, num_heads: int, batch: int, prompt: int = 1, tokens: int = TOKENS):
     import torch
     from transformers import GPT2Config, GPT2LMHeadModel  # pyright: ignore
 
     config = GPT2Config(
         vocab_size=VOCAB,
-        n_positions=TOKENS + 1,
+        n_positions=prompt + tokens,
         n_embd=d_model,
         n_layer=num_layers,
         n_head=num_heads,
@@ -60,8 +71,40 @@ def hugging_face(d_model: int, num_layers: int, num_heads: int, batch: int) -> W
         pad_token_id=0,
     )
     model = GPT2LMHeadModel(config).eval()
-    prompt = torch.ones((batch, 1), dtype=torch.long)
-    return lambda: model.generate(prompt, max_new_tokens=TOKENS, min_new_tokens=TOKENS, do_sample=False, use_cache=True)
+    prompt_BL = torch.ones((batch, prompt), dtype=torch.long)
+    return lambda: model.generate(
+        prompt_BL, max_new_tokens=tokens, min_new_tokens=tokens, do_sample=False, use_cache=True
+    )
+
+
+def speculation() -> tuple[dict[str, Work], float]:
+    """Plain and speculative decoding of one model, and the share of guesses that were right.
+
+    The draft is the first quarter of the layers. The branches of the others are made small, so that the random model
+    agrees with its first layers about as often as a trained one does.
+    """
+    import jax
+    import jax.numpy as jnp
+
+    import transformer as T  # noqa: N812
+
+    config, params, apply = language_model(*LARGE, TOKENS + 1)
+    layers = config.num_layers // 4
+    small = jnp.where(jnp.arange(config.num_layers) < layers, 1.0, 0.05)
+    for name in ("attention", "feed_forward"):
+        out = (
+            params["blocks"]["kinds"]["0"][name]["out"]
+            if "kinds" in params["blocks"]
+            else params["blocks"][name]["out"]
+        )
+        out["kernel"] = out["kernel"] * small[:, None, None]
+    draft, draft_apply = T.early_exit(config, params, layers)
+    start = jnp.ones((1, 1), jnp.int32)
+    plain = functools.partial(T.generate, apply, params, start, num_tokens=TOKENS)
+    guessed = functools.partial(T.speculate, apply, params, draft_apply, draft, start, num_tokens=TOKENS, ahead=GUESSES)
+    rounds = int(guessed()[1][0])
+    right = ((TOKENS - 1) / rounds - 1) / GUESSES
+    return {"plain": lambda: jax.block_until_ready(plain()), "": lambda: jax.block_until_ready(guessed())}, right
 
 
 def our_beams(d_model: int, num_layers: int, num_heads: int, batch: int) -> dict[str, Work]:
@@ -130,42 +173,54 @@ def seconds(work: Work) -> float:
     return time.perf_counter() - start
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
-    arguments = parser.parse_args()
+def cases() -> dict[str, tuple[float, Callable[[], tuple[dict[str, Work], Work]]]]:
+    """By name: units of work, and what makes (our ways to do it, theirs)."""
+    found: dict[str, Any] = {}
+    for name, size in LANGUAGE_MODELS.items():
+        for batch in (1, 8):
+            found[f"{name}, batch {batch}, tokens/s"] = (batch * TOKENS, _pair(ours, hugging_face, *size, batch))
+        more = (1, PROMPT, 1)
+        found[f"{name}, prompt of {PROMPT:,}, tokens/s"] = (PROMPT, _pair(ours, hugging_face, *size, *more))
+    for batch in (1, 8):
+        name = f"encoder-decoder, batch {batch}, beam {BEAMS}, sentences/s"
+        found[name] = (batch, _pair(our_beams, hugging_face_beams, *ENCODER_DECODER, batch))
+    return found
+
+
+def _pair(our: Callable, their: Callable, *sizes: int):
+    return lambda: (our(*sizes), their(*sizes))
+
+
+def timed(works: dict[str, Work], rounds: int) -> dict[str, list[float]]:
+    for work in works.values():
+        work()  # compilation and caches
+    times: dict[str, list[float]] = {label: [] for label in works}
+    for _ in range(rounds):
+        for label, work in works.items():
+            times[label].append(seconds(work))
+    return times
+
+
+def measure(arguments: argparse.Namespace) -> dict[str, Table]:
     runtime.start()
     rows = []
-    cases = [
-        (f"{name}, batch {batch}, greedy", batch * TOKENS, "tokens", ours(*size, batch), hugging_face(*size, batch))
-        for name, size in LANGUAGE_MODELS.items()
-        for batch in (1, 8)
-    ]
-    cases += [
-        (
-            f"encoder-decoder, batch {batch}, beam {BEAMS}",
-            batch,
-            "sentences",
-            our_beams(*ENCODER_DECODER, batch),
-            hugging_face_beams(*ENCODER_DECODER, batch),
+    for name, (units, make) in cases().items():
+        if name.startswith(arguments.only):
+            works, theirs = make()
+            times = timed(works | {"theirs": theirs}, arguments.rounds)
+            rate = {label: [units / t for t in own] for label, own in times.items()}
+            for label in works:
+                rows.append((name + label, rate[label], rate["theirs"], ratios(times, "theirs", label)))
+    columns = ("", "ours", "Hugging Face", "times faster")
+    tables = {"decoding": Table("Decoding against Hugging Face `generate`", columns, (0, 0, 0, 1), tuple(rows))}
+    if "speculative".startswith(arguments.only):
+        works, right = speculation()
+        times = timed(works, arguments.rounds)
+        rate = {label: [TOKENS / t for t in own] for label, own in times.items()}
+        name = (
+            f"d {LARGE[0]}, {LARGE[1]} layers, {GUESSES} guesses of {LARGE[1] // 4} layers, {right:.0%} right, tokens/s"
         )
-        for batch in (1, 8)
-    ]
-    for name, units, unit, our_works, their_work in cases:
-        works = our_works | {"theirs": their_work}
-        for work in works.values():
-            work()  # compilation and caches
-        times: dict[str, list[float]] = {label: [] for label in works}
-        for _ in range(arguments.rounds):
-            for label, work in works.items():
-                times[label].append(seconds(work))
-        per_second = {label: f"{spread([units / t for t in own], 1)} {unit}/s" for label, own in times.items()}
-        for label in our_works:
-            faster = spread(ratios(times, "theirs", label), 1)
-            rows.append([name + label, per_second[label], per_second["theirs"], faster])
-            print(rows[-1], file=sys.stderr)
-    show("median (lowest–highest) over rounds", ["", "ours", "Hugging Face", "times faster"], rows)
-
-
-if __name__ == "__main__":
-    main()
+        row = (name, rate[""], rate["plain"], ratios(times, "plain", ""))
+        columns = ("", "speculative", "plain", "times faster")
+        tables["speculative"] = Table("Speculative against plain decoding", columns, (0, 0, 0, 2), (row,))
+    return tables

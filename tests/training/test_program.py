@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from transformer.runs.config import RunConfig, grid
+from transformer.runs.mesh import MeshConfig
 from transformer.testing.subject import small
 from transformer.training.program import make_program
 
@@ -19,3 +20,11 @@ def test_products_have_the_precision_of_the_config(precision, rounded):
     evaluated = {"tokens": tokens[0], "weights": np.ones((1, 2, 8), np.float32)}
     tested = jax.make_jaxpr(program.evaluate)(program.abstract_state.params, evaluated)
     assert [("bf16" in str(one)) for one in (trained, tested)] == [rounded] * 2
+
+
+@pytest.mark.parametrize(("d_model", "devices"), [(32, 2), (1024, 1)])
+def test_the_devices_of_a_cpu_share_the_batches_of_small_models(d_model, devices):
+    """Those of a large one only where that is asked for."""
+    config = RunConfig(model=small(d_model=d_model, max_length=400), batch_size=2)
+    assert make_program(config, grid([0])).data_devices == devices
+    assert make_program(config, grid([0]), MeshConfig(data=2)).data_devices == 2

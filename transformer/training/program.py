@@ -77,9 +77,11 @@ def make_program(
     Raises:
       ConfigError: the mesh does not fit the devices, the batch or the model; `initial` is of another model.
     """
-    mesh = make_mesh(mesh_config, len(replicas), config.batch_size // config.accumulation)
     model = pure.abstract(functools.partial(_model, config))
     shapes, apply = pure.split(model)
+    sequences = config.batch_size // config.accumulation
+    work = sum(leaf.size for leaf in jax.tree.leaves(shapes)) * float(sequences * config.model.max_length)
+    mesh = make_mesh(mesh_config, len(replicas), sequences, work)
     apply = _with_precision(apply, config.matmul_precision)
     axes = parameter_axes(mesh_config, config.model, shapes, mesh)
     optimizer = make_optimizer(config.optimizer, config.steps, pure.specs(model))
