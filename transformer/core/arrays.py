@@ -105,8 +105,13 @@ def dense(x: jax.Array, kernel_DF: jax.Array, dtype: DTypeLike | None = None, *,
             product = _product_in_halves
         elif transposed and 1 < rows <= TURNED_TO:
             product = _product_turned
-    rounded = x.dtype == jnp.float32 and jax.config.jax_default_matmul_precision == "bfloat16"
-    return _dense(x, kernel_DF, dtype or x.dtype, jnp.dtype(jnp.bfloat16) if rounded else x.dtype, product)
+    dtype, of_factors = dtype or x.dtype, x.dtype
+    if x.dtype == jnp.float32 and jax.config.jax_default_matmul_precision == "bfloat16":
+        if product is _product_turned:  # XLA turns it again, to factors for which it has no kernel of bfloat16
+            x, kernel_DF = (lax.reduce_precision(a, exponent_bits=8, mantissa_bits=7) for a in (x, kernel_DF))
+        else:
+            of_factors = jnp.dtype(jnp.bfloat16)
+    return _dense(x, kernel_DF, dtype, of_factors, product)
 
 
 def on_cpu() -> bool:
