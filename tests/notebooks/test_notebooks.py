@@ -13,6 +13,7 @@ TEXTS = sorted(ROOT.glob("notebooks/[0-9]*.py"))
 each = pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.stem)
 
 
+@pytest.mark.release
 @each
 def test_it_runs(path, tmp_path):
     environment = os.environ | {"MPLBACKEND": "Agg", "PYTHONPATH": str(ROOT)}

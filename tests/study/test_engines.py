@@ -172,6 +172,7 @@ def kill_a_worker(workdir, killed):
         time.sleep(0.02)
 
 
+@pytest.mark.release
 def test_a_killed_worker_changes_nothing(base, corpus, tmp_path, monkeypatch):
     """Its cell is computed again by another process, alone and once; the report is that of one process."""
     monkeypatch.setenv("JAX_NUM_CPU_DEVICES", "2")  # as in this process: numbers are the same on the same devices

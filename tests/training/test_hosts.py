@@ -50,6 +50,7 @@ def without_seconds(workdir):
     return [{name: value for name, value in line.items() if name != "seconds"} for line in lines(workdir)]
 
 
+@pytest.mark.release
 def test_a_killed_process_costs_nothing(tmp_path):
     """Killed after the evaluation of step 8, before its checkpoint; both go on from step 4, bit for bit."""
     text, whole, cut = tmp_path / "text.txt", tmp_path / "whole", tmp_path / "cut"
@@ -80,6 +81,7 @@ def test_a_killed_process_costs_nothing(tmp_path):
         np.testing.assert_allclose(alone[name], value, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.release
 def test_a_process_that_hangs_ends_the_others(tmp_path):
     """Within the patience, with what to do."""
     text = tmp_path / "text.txt"

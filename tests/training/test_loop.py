@@ -87,6 +87,7 @@ def final_arrays(workdir):
     return step, {name: np.asarray(a).tobytes() for name, a in arrays.items()}
 
 
+@pytest.mark.release
 def test_kills_at_random_moments_change_no_bit(folder):
     """SIGKILL five times, then the same command to the end."""
     whole, killed = folder / "whole", folder / "killed"
