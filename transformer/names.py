@@ -57,6 +57,7 @@ NAMES: dict[str, str] = {
     "inference.beam": "Beam",
     "inference.generate": "generate",
     "inference.processors": "Forbidden History MinimumLength NoRepeat Processor RepetitionPenalty",
+    "inference.quantize": "quantize",
     "inference.scoring": "sequence_log_probability sliding_log_probabilities",
     "inference.speculative": "speculate",
     "inference.strategies": "Strategy",

@@ -47,13 +47,28 @@ def language_model(d_model: int, num_layers: int, num_heads: int, length: int):
 
 def ours(d_model: int, num_layers: int, num_heads: int, batch: int, prompt: int = 1, tokens: int = TOKENS):
     """Decoding of `tokens` tokens after a prompt."""
+    import jax
     import jax.numpy as jnp
 
     import transformer as T  # noqa: N812
 
-    _, params, apply = language_model(d_model, num_layers, num_heads, prompt + tokens)
+    config, params, apply = language_model(d_model, num_layers, num_heads, prompt + tokens)
     prompt_BL = jnp.ones((batch, prompt), jnp.int32)
-    return on_devices(batch, functools.partial(T.generate, apply, params, prompt_BL, num_tokens=tokens))
+    if prompt > 1:  # products are most of the work, and scores
+        apply = T.pure_model(config.replace({"mixer.backend": T.Chunked(256)}))[1]
+        read = functools.partial(T.generate, apply, params, prompt_BL, num_tokens=tokens)
+        works = {", scores in blocks": lambda: jax.block_until_ready(read())}
+        return works | {", also products of bfloat16": lambda: _with_bfloat16(read)}
+    works = on_devices(batch, functools.partial(T.generate, apply, params, prompt_BL, num_tokens=tokens))
+    integers = functools.partial(T.generate, apply, T.quantize(params), prompt_BL, num_tokens=tokens)
+    return works | {", kernels of 8 bits": lambda: jax.block_until_ready(integers())}
+
+
+def _with_bfloat16(work: Work) -> object:
+    import jax
+
+    with jax.default_matmul_precision("bfloat16"):
+        return jax.block_until_ready(work())
 
 
 def hugging_face(d_model: int, num_layers: int, num_heads: int, batch: int, prompt: int = 1, tokens: int = TOKENS):

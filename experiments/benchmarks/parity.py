@@ -1,28 +1,31 @@
 """Loss parity with a plain PyTorch GPT on the nanogpt-cpu recipe, over seeds (extra `parity`).
 
 Both have the same distribution of initial values and, seed by seed, the same batches; both are evaluated on the
-whole validation split.
+whole validation split. Ours is trained with products of float32 and of bfloat16, and evaluated with kernels of 8 bits.
 
     python -m experiments.benchmarks.parity --data input.txt [--seeds 8] [--torch-seeds 4]
 """
 
 import argparse
-import json
 from pathlib import Path
 
+import jax
 import numpy as np
 import torch
 from scipy import stats
 from torch.nn import functional as F  # noqa: N812
 
+from experiments.benchmarks.record import Table, keep, versions
 from experiments.benchmarks.torch_gpt import GPT, adamw, train_step
 from transformer.core import runtime
+from transformer.core.modules import Params
 from transformer.data.corpus import Corpus, load_corpus, whole_split
 from transformer.data.ngram import ngram_loss, usual_order
+from transformer.inference.quantize import quantize
+from transformer.models.build import pure_model
 from transformer.runs.config import RunConfig, grid
 from transformer.runs.presets import PRESETS
 from transformer.study.statistics import mean_interval
-from transformer.training.checkpoint import write_durably
 from transformer.training.loop import train
 
 
@@ -44,6 +47,16 @@ def torch_loss(config: RunConfig, corpus: Corpus, seed: int) -> float:
     return total / float(split["weights"].sum())
 
 
+def loss_of(config: RunConfig, corpus: Corpus, params: Params) -> float:
+    """Validation loss of our model with parameters in any form."""
+    _, apply = pure_model(config.model)
+    split = whole_split(corpus.validation, config.model.max_length, 64)
+    sums_of = jax.jit(lambda batch: config.objective.plain()(apply, params, batch, None))
+    batches = [{"tokens": t, "weights": w} for t, w in zip(split["tokens"], split["weights"], strict=True)]
+    sums = [sums_of(batch) for batch in batches]
+    return float(sum(s.loss.sum() for s in sums) / sum(s.weight.sum() for s in sums))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True)
@@ -56,23 +69,43 @@ def main() -> None:
     corpus = load_corpus(config.data)
     config = corpus.complete(config)
     replicas = grid(range(arguments.seeds))
-    outcome = train(config, replicas, corpus, arguments.workdir / "ours", when_not_empty="resume")
-    ours = outcome.validation_loss
-    theirs = np.array([torch_loss(config, corpus, seed) for seed in range(arguments.torch_seeds)])
-    interval = stats.ttest_ind(ours, theirs, equal_var=False).confidence_interval()
-    order = usual_order(corpus.tokenizer.vocab_size)
-    result = {
-        "ours": ours.tolist(),
-        "ours_interval": mean_interval(ours),
-        "torch": theirs.tolist(),
-        "torch_interval": mean_interval(theirs),
-        "difference": float(ours.mean() - theirs.mean()),
-        "difference_interval": [float(interval.low), float(interval.high)],
-        "ngram": ngram_loss(corpus.train, corpus.validation, corpus.tokenizer.vocab_size, order),
-        "ours_seconds": outcome.seconds,
+    runs = {
+        precision: train(
+            config.replace(matmul_precision=precision),
+            replicas,
+            corpus,
+            arguments.workdir / precision,
+            when_not_empty="resume",
+        )
+        for precision in ("float32", "bfloat16")
     }
-    write_durably(arguments.workdir / "parity.json", json.dumps(result, indent=1))
-    print(json.dumps(result, indent=1))
+    losses = {f"ours, products of {precision}": run.validation_loss for precision, run in runs.items()}
+    seeds, trained = range(arguments.seeds), runs["float32"]
+    integers = [loss_of(config, corpus, quantize(trained.params(seed))) for seed in seeds]
+    losses["ours, products of float32, kernels of 8 bits"] = np.array(integers)
+    losses["PyTorch GPT"] = np.array([torch_loss(config, corpus, seed) for seed in range(arguments.torch_seeds)])
+    baseline = trained.validation_loss
+    rows = [_row(name, values, baseline, paired=name.startswith("ours")) for name, values in losses.items()]
+    order = usual_order(corpus.tokenizer.vocab_size)
+    ngram = ngram_loss(corpus.train, corpus.validation, corpus.tokenizer.vocab_size, order)
+    rows.append((f"Witten-Bell model, {order} characters of context", "", f"{ngram:.4f}", ""))
+    how = "mean over seeds and its 95 % interval, paired by seed where both are ours, else Welch's"
+    columns = ("", "seeds", "validation loss, nats a character", "minus ours with products of float32")
+    title = f"Loss of the recipe on {Path(arguments.data).name}, whole validation split"
+    table = Table(title, columns, (0, 0, 0, 0), tuple(rows), how)
+    table.show()
+    keep({"parity": table}, "python -m experiments.benchmarks.parity --data input.txt", 0, versions())
+
+
+def _row(name: str, values: np.ndarray, baseline: np.ndarray, *, paired: bool) -> tuple[str, ...]:
+    low, high = mean_interval(values)
+    if values is baseline:
+        difference = ""
+    else:
+        welch = stats.ttest_ind(values, baseline, equal_var=False).confidence_interval()
+        between = mean_interval(values - baseline) if paired else (welch.low, welch.high)
+        difference = f"{values.mean() - baseline.mean():+.4f} [{between[0]:+.4f}, {between[1]:+.4f}]"
+    return name, str(len(values)), f"{values.mean():.4f} ± {(high - low) / 2:.4f}", difference
 
 
 if __name__ == "__main__":

@@ -39,6 +39,8 @@ class Table:
     digits: tuple[int, ...]
     """Digits behind the point, for each cell."""
     rows: tuple[tuple[Cell, ...], ...]
+    how: str = "median (lowest–highest) of the rounds"
+    """What a cell holds."""
 
     def text(self) -> list[list[str]]:
         return [
@@ -94,10 +96,10 @@ def versions() -> dict[str, str]:
 
 def markdown(record: Mapping) -> str:
     """A caption, which says once where and when, and the table."""
-    table = Table(record["title"], *(tuple(record[name]) for name in ("columns", "digits", "rows")))
+    table = Table(record["title"], *(tuple(record[name]) for name in ("columns", "digits", "rows")), record["how"])
     libraries = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
     caption = (
-        f"**{record['title']}**: median (lowest–highest) of {record['rounds']} interleaved rounds, "
+        f"**{record['title']}**: {record['how']}{f', {rounds} in turn' if (rounds := record['rounds']) else ''}; "
         f"{record['machine']}, {libraries}, {record['date']} (`{record['command']}`)"
     )
     lines = ["| " + " | ".join(["", *record["columns"][1:]]) + " |", "|---" * len(record["columns"]) + "|"]

@@ -13,6 +13,8 @@ from jax import lax
 from jax.sharding import PartitionSpec
 from jax.typing import DTypeLike
 
+from transformer.core.int8 import Int8
+
 REPLICA, DATA, MODEL = "replica", "data", "model"
 """Axes of a mesh, over which independent runs, the sequences of a batch and the parts of a layer are divided."""
 
@@ -82,7 +84,9 @@ TURNED_TO = 8
 """Rows up to which a product with a transposed kernel is computed as its transpose."""
 
 
-def dense(x: jax.Array, kernel_DF: jax.Array, dtype: DTypeLike | None = None, *, transposed: bool = False) -> jax.Array:
+def dense(
+    x: jax.Array, kernel_DF: jax.Array | Int8, dtype: DTypeLike | None = None, *, transposed: bool = False
+) -> jax.Array:
     """`x @ kernel` with the kernel cast to the dtype of `x`.
 
     Under `jax.default_matmul_precision("bfloat16")` the factors of all three products, of the value and of both
@@ -90,7 +94,7 @@ def dense(x: jax.Array, kernel_DF: jax.Array, dtype: DTypeLike | None = None, *,
 
     Args:
       x: (..., D), in the compute dtype, any float.
-      kernel_DF: (D, F), in the parameter dtype.
+      kernel_DF: (D, F), in the parameter dtype, or integers, which have no gradient.
       dtype: of the result, in which the sums are accumulated without rounding; None: that of `x`.
       transposed: whether the kernel is stored as (F, D), which decides how it is read fastest.
 
@@ -98,6 +102,8 @@ def dense(x: jax.Array, kernel_DF: jax.Array, dtype: DTypeLike | None = None, *,
       (..., F) in that dtype. The kernel's gradient is accumulated in float32 and comes back
       in the kernel's own dtype.
     """
+    if isinstance(kernel_DF, Int8):
+        return kernel_DF.product(x, dtype or x.dtype)
     D = len(kernel_DF)
     rows, product = x.size // D, _product
     if on_cpu():
@@ -106,7 +112,8 @@ def dense(x: jax.Array, kernel_DF: jax.Array, dtype: DTypeLike | None = None, *,
         elif transposed and 1 < rows <= TURNED_TO:
             product = _product_turned
     dtype, of_factors = dtype or x.dtype, x.dtype
-    if x.dtype == jnp.float32 and jax.config.jax_default_matmul_precision == "bfloat16":
+    precision = jax.config.jax_default_matmul_precision  # pyright: ignore[reportAttributeAccessIssue]
+    if x.dtype == jnp.float32 and precision == "bfloat16":
         if product is _product_turned:  # XLA turns it again, to factors for which it has no kernel of bfloat16
             x, kernel_DF = (lax.reduce_precision(a, exponent_bits=8, mantissa_bits=7) for a in (x, kernel_DF))
         else:

@@ -11,6 +11,7 @@ from flax import nnx
 from jax.typing import ArrayLike
 
 from transformer.core.arrays import MODEL, axis_size, dense
+from transformer.core.int8 import Int8
 from transformer.core.parameters import ZEROS, Initializer, Parameter
 from transformer.core.values import ConfigError, nearest
 
@@ -70,7 +71,8 @@ def fused(x: jax.Array, layers: Sequence[Dense]) -> list[jax.Array]:
         parts = [dense(x, kernel) for kernel in kernels]
     else:
         ends = np.cumsum([kernel.shape[1] for kernel in kernels])[:-1]
-        parts = jnp.split(dense(x, jnp.concatenate(kernels, 1)), ends, axis=-1)
+        together = kernels[0].beside(*kernels[1:]) if isinstance(kernels[0], Int8) else jnp.concatenate(kernels, 1)
+        parts = jnp.split(dense(x, together), ends, axis=-1)
     return [
         part if layer.bias is None else part + layer.bias[...].astype(part.dtype)
         for part, layer in zip(parts, layers, strict=True)
@@ -175,7 +177,7 @@ def _leaf(params: Params, path: tuple) -> Any:
 
 def _check_tree(params: Any, shapes: Any, path: str = "") -> None:
     """Raise `ConfigError` where parameters are not those of the model."""
-    found, wanted = ("a tree" if isinstance(a, dict) else list(jnp.shape(a)) for a in (params, shapes))
+    found, wanted = ("a tree" if isinstance(a, dict) else list(getattr(a, "shape", ())) for a in (params, shapes))
     if found != wanted:
         raise ConfigError(f"parameter {path[:-1]} is {found}, not {wanted}")
     if wanted != "a tree":

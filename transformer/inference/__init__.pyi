@@ -7,6 +7,7 @@ from transformer.inference.processors import MinimumLength as MinimumLength
 from transformer.inference.processors import NoRepeat as NoRepeat
 from transformer.inference.processors import Processor as Processor
 from transformer.inference.processors import RepetitionPenalty as RepetitionPenalty
+from transformer.inference.quantize import quantize as quantize
 from transformer.inference.scoring import sequence_log_probability as sequence_log_probability
 from transformer.inference.scoring import sliding_log_probabilities as sliding_log_probabilities
 from transformer.inference.speculative import speculate as speculate

@@ -41,8 +41,10 @@ def over_replicas(function: Callable[..., Any], mesh: Mesh, shared: Sequence[int
         if mesh.size == groups:  # each group on its own device, where nothing can pass between replicas
             spec = PartitionSpec(REPLICA)
             return jax.shard_map(of_group, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False)(own)
-        cut = jax.tree.map(lambda a: a.reshape(groups, -1, *a.shape[1:]), own)
         with use_abstract_mesh(mesh.abstract_mesh):
+            if groups == 1:
+                return of_group(own)
+            cut = jax.tree.map(lambda a: a.reshape(groups, -1, *a.shape[1:]), own)
             results = jax.vmap(of_group, spmd_axis_name=REPLICA)(cut)
         return jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), results)
 

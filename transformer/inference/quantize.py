@@ -1,0 +1,36 @@
+"""Parameters in 8 bits, for decoding."""
+
+import re
+from typing import Any
+
+from transformer.core.int8 import Int8
+from transformer.core.modules import Params
+from transformer.core.values import ConfigError
+
+KERNELS = re.compile(r".*/(query|key|value|out|branches/\d+)/kernel")
+"""The matrices of attention and feed-forward layers."""
+
+
+def quantize(params: Params) -> Params:
+    """The parameters with the matrices of attention and feed-forward layers as `Int8`; the others are as they were.
+
+    A pure model, or `generate`, takes them in place of the parameters, and multiplies integers. There are no gradients.
+    `experiments.benchmarks decoding` measures speed and loss.
+
+    Raises:
+      ConfigError: there is no such matrix.
+    """
+    found = []
+
+    def changed(tree: Any, path: str) -> Any:
+        if isinstance(tree, dict):
+            return {name: changed(below, f"{path}/{name}") for name, below in tree.items()}
+        if not KERNELS.fullmatch(path):
+            return tree
+        found.append(path)
+        return Int8.of(tree)
+
+    quantized = changed(params, "")
+    if not found:
+        raise ConfigError("quantize: no parameter is the kernel of an attention or feed-forward layer")
+    return quantized
