@@ -3,7 +3,7 @@
     python -m experiments.benchmarks training [--rounds 5] [--also PYTHON] [--peers PYTHON] [--only recipe]
 
 Contestants take turns, round by round; what counts is the ratio within a round, because machines drift. Keep the
-machine quiet. With `--only` nothing is kept.
+machine quiet.
 """
 
 import argparse
@@ -29,17 +29,16 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--also", help="another Python with this package, and another version of JAX")
     parser.add_argument("--peers", default=sys.executable, help="a Python with this package and the extra `parity`")
-    parser.add_argument("--only", default="", help="rows, or sizes, that begin so")
+    parser.add_argument("--only", default="", help="of training, the sizes that begin so")
     arguments = parser.parse_args()
     tables = importlib.import_module(f"experiments.benchmarks.{arguments.name}").measure(arguments)
     for table in tables.values():
         table.show()
-    if not arguments.only:
-        command = f"python -m experiments.benchmarks {arguments.name}"
-        found = versions_of(arguments.peers) | versions()
-        if arguments.also:
-            found["jax of the other Python"] = versions_of(arguments.also)["jax"]
-        keep(tables, command, arguments.rounds, found)
+    command = f"python -m experiments.benchmarks {arguments.name}"
+    found = versions_of(arguments.peers) | versions()
+    if arguments.also:
+        found["jax of the other Python"] = versions_of(arguments.also)["jax"]
+    keep(tables, command, arguments.rounds, found)
 
 
 if __name__ == "__main__":

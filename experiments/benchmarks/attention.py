@@ -76,8 +76,6 @@ def measure(arguments: argparse.Namespace) -> dict[str, Table]:
     tokens = Tokens.at(positions, segments=positions[None] // 1000, valid=positions[None] < LENGTH - 100)
     rows = []
     for name, case in cases().items():
-        if not name.startswith(arguments.only):
-            continue
         programs = [_gradient(f, tokens, case.mask) for f in (case.exact, case.blocks)]
         compiled = [jax.jit(p).lower(q, k, v, case.bias, weights).compile() for p in programs]
         memory = [_temporary_megabytes(c) for c in compiled]

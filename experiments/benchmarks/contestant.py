@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from transformer.core import runtime
+from transformer.mixers.attention.backends import Chunked
 from transformer.runs.config import RunConfig, grid
 from transformer.runs.presets import PRESETS
 
@@ -22,9 +23,10 @@ def recipe() -> RunConfig:
 
 
 def of_size(d_model: int, num_layers: int, num_heads: int, length: int, batch_size: int) -> RunConfig:
-    """The recipe with a larger model and its own batch, one step at a time."""
+    """The recipe with a larger model and its own batch, one step at a time, and scores in blocks."""
     sizes = {"d_model": d_model, "num_layers": num_layers, "max_length": length, "mixer.num_heads": num_heads}
     config = recipe().replace({f"model.{name}": size for name, size in sizes.items()})
+    config = config.replace({"model.mixer.backend": Chunked(128)})
     return config.replace(batch_size=batch_size, steps_per_dispatch=1)
 
 

@@ -220,22 +220,16 @@ def measure(arguments: argparse.Namespace) -> dict[str, Table]:
     runtime.start()
     rows = []
     for name, (units, make) in cases().items():
-        if name.startswith(arguments.only):
-            works, theirs = make()
-            times = timed(works | {"theirs": theirs}, arguments.rounds)
-            rate = {label: [units / t for t in own] for label, own in times.items()}
-            for label in works:
-                rows.append((name + label, rate[label], rate["theirs"], ratios(times, "theirs", label)))
+        works, theirs = make()
+        times = timed(works | {"theirs": theirs}, arguments.rounds)
+        rate = {label: [units / t for t in own] for label, own in times.items()}
+        rows += [(name + label, rate[label], rate["theirs"], ratios(times, "theirs", label)) for label in works]
     columns = ("", "ours", "Hugging Face", "times faster")
     tables = {"decoding": Table("Decoding against Hugging Face `generate`", columns, (0, 0, 0, 1), tuple(rows))}
-    if "speculative".startswith(arguments.only):
-        works, right = speculation()
-        times = timed(works, arguments.rounds)
-        rate = {label: [TOKENS / t for t in own] for label, own in times.items()}
-        name = (
-            f"d {LARGE[0]}, {LARGE[1]} layers, {GUESSES} guesses of {LARGE[1] // 4} layers, {right:.0%} right, tokens/s"
-        )
-        row = (name, rate[""], rate["plain"], ratios(times, "plain", ""))
-        columns = ("", "speculative", "plain", "times faster")
-        tables["speculative"] = Table("Speculative against plain decoding", columns, (0, 0, 0, 2), (row,))
-    return tables
+    works, right = speculation()
+    times = timed(works, arguments.rounds)
+    rate = {label: [TOKENS / t for t in own] for label, own in times.items()}
+    name = f"d {LARGE[0]}, {LARGE[1]} layers, {GUESSES} guesses of {LARGE[1] // 4} layers, {right:.0%} right, tokens/s"
+    row = (name, rate[""], rate["plain"], ratios(times, "plain", ""))
+    columns = ("", "speculative", "plain", "times faster")
+    return tables | {"speculative": Table("Speculative against plain decoding", columns, (0, 0, 0, 2), (row,))}
