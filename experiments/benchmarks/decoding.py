@@ -95,8 +95,8 @@ def hugging_face(d_model: int, num_layers: int, num_heads: int, batch: int, prom
 def speculation() -> tuple[dict[str, Work], float]:
     """Plain and speculative decoding of one model, and the share of guesses that were right.
 
-    The draft is the first quarter of the layers. The branches of the others are made small, so that the random model
-    agrees with its first layers about as often as a trained one does.
+    The draft is the first quarter of the layers. The branches of the others are small, so that the random model mostly
+    agrees with its first layers; what is gained depends on how often.
     """
     import jax
     import jax.numpy as jnp

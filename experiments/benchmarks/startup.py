@@ -25,9 +25,9 @@ COMMANDS = {
     "first step of the recipe, nothing compiled before": ("-c", FIRST_STEP),
     "first step of the recipe, compiled programs on disk": ("-c", FIRST_STEP),
     "import jax, flax and optax": ("-c", "import jax, flax.nnx, optax"),
-    "the same, and a model built and its loss called for": (
+    "the same, and what trains and decodes": (
         "-c",
-        "import jax, flax.nnx, optax, transformer as T; T.ModelConfig; T.RunConfig; T.make_program; T.generate",
+        "import jax, flax.nnx, optax, transformer as T; T.RunConfig; T.train; T.generate",
     ),
     "import transformer": ("-c", "import transformer"),
     "python -m experiments.language_model --help": ("-m", "experiments.language_model", "--help"),

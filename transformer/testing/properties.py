@@ -293,6 +293,19 @@ def rounded(subject: Subject) -> None:
     close(logits, exact, "bfloat16", HALF)
 
 
+def multiplied(subject: Subject) -> None:
+    """With products of bfloat16 XLA has a kernel for each of them, and the logits are near those of float32."""
+    applies(not _routed(subject))
+
+    def run(*arguments):
+        with jax.default_matmul_precision("bfloat16"):
+            return subject.gradient.function(*arguments)
+
+    (_, logits), gradient = compiled(run)(subject.initial, TOKENS, ONES)
+    close(logits, subject.alone(TOKENS, params=subject.initial), "products of bfloat16", HALF)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient)), "a gradient is not finite"
+
+
 def replicated(subject: Subject) -> None:
     """Two runs in one program are the same as two separate runs."""
     params = (subject.params, shaken(subject.params, seed=1))
@@ -409,6 +422,7 @@ TWINS: tuple[Property, ...] = (
     scanned,
     precise,
     rounded,
+    multiplied,
     replicated,
     shifted,
     begins_as,
