@@ -1,7 +1,7 @@
 """Loss parity with a plain PyTorch GPT on the nanogpt-cpu recipe, over seeds (extra `parity`).
 
 Both have the same distribution of initial values and, seed by seed, the same batches; both are evaluated on the
-whole validation split. Ours is trained with products of float32 and of bfloat16, and evaluated with kernels of 8 bits.
+whole validation split. Ours is trained with products of float32 and of bfloat16.
 
     python -m experiments.benchmarks.parity --data input.txt [--seeds 8] [--torch-seeds 4]
 """
@@ -9,7 +9,6 @@ whole validation split. Ours is trained with products of float32 and of bfloat16
 import argparse
 from pathlib import Path
 
-import jax
 import numpy as np
 import torch
 from scipy import stats
@@ -18,11 +17,8 @@ from torch.nn import functional as F  # noqa: N812
 from experiments.benchmarks.record import Table, keep, versions
 from experiments.benchmarks.torch_gpt import GPT, adamw, train_step
 from transformer.core import runtime
-from transformer.core.modules import Params
 from transformer.data.corpus import Corpus, load_corpus, whole_split
 from transformer.data.ngram import ngram_loss, usual_order
-from transformer.inference.quantize import quantize
-from transformer.models.build import pure_model
 from transformer.runs.config import RunConfig, grid
 from transformer.runs.presets import PRESETS
 from transformer.study.statistics import mean_interval
@@ -45,16 +41,6 @@ def torch_loss(config: RunConfig, corpus: Corpus, seed: int) -> float:
             losses = F.cross_entropy(model(tokens[:, :-1]).transpose(1, 2), tokens[:, 1:], reduction="none")
             total += float((losses.double() * torch.from_numpy(weights)).sum())
     return total / float(split["weights"].sum())
-
-
-def loss_of(config: RunConfig, corpus: Corpus, params: Params) -> float:
-    """Validation loss of our model with parameters in any form."""
-    _, apply = pure_model(config.model)
-    split = whole_split(corpus.validation, config.model.max_length, 64)
-    sums_of = jax.jit(lambda batch: config.objective.plain()(apply, params, batch, None))
-    batches = [{"tokens": t, "weights": w} for t, w in zip(split["tokens"], split["weights"], strict=True)]
-    sums = [sums_of(batch) for batch in batches]
-    return float(sum(s.loss.sum() for s in sums) / sum(s.weight.sum() for s in sums))
 
 
 def main() -> None:
@@ -80,11 +66,8 @@ def main() -> None:
         for precision in ("float32", "bfloat16")
     }
     losses = {f"ours, products of {precision}": run.validation_loss for precision, run in runs.items()}
-    seeds, trained = range(arguments.seeds), runs["float32"]
-    integers = [loss_of(config, corpus, quantize(trained.params(seed))) for seed in seeds]
-    losses["ours, products of float32, kernels of 8 bits"] = np.array(integers)
     losses["PyTorch GPT"] = np.array([torch_loss(config, corpus, seed) for seed in range(arguments.torch_seeds)])
-    baseline = trained.validation_loss
+    baseline = runs["float32"].validation_loss
     rows = [_row(name, values, baseline, paired=name.startswith("ours")) for name, values in losses.items()]
     order = usual_order(corpus.tokenizer.vocab_size)
     ngram = ngram_loss(corpus.train, corpus.validation, corpus.tokenizer.vocab_size, order)
