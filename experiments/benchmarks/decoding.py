@@ -107,11 +107,7 @@ def speculation() -> tuple[dict[str, Work], float]:
     layers = config.num_layers // 4
     small = jnp.where(jnp.arange(config.num_layers) < layers, 1.0, 0.05)
     for name in ("attention", "feed_forward"):
-        out = (
-            params["blocks"]["kinds"]["0"][name]["out"]
-            if "kinds" in params["blocks"]
-            else params["blocks"][name]["out"]
-        )
+        out = params["blocks"]["kinds"]["0"][name]["out"]
         out["kernel"] = out["kernel"] * small[:, None, None]
     draft, draft_apply = T.early_exit(config, params, layers)
     start = jnp.ones((1, 1), jnp.int32)

@@ -57,7 +57,7 @@ def make_train(config: RunConfig) -> tuple[Callable[..., Any], Any]:
     )
     decayed = jax.tree.map(lambda p: p.ndim >= 2, params)
     optimizer = optax.chain(
-        optax.clip_by_global_norm(o.clip_norm or 1.0),
+        optax.identity() if o.clip_norm is None else optax.clip_by_global_norm(o.clip_norm),
         optax.adamw(schedule, rule.beta1, rule.beta2, rule.eps, weight_decay=o.weight_decay, mask=decayed),
     )
 

@@ -1,7 +1,7 @@
 """Loss parity with a plain PyTorch GPT on the nanogpt-cpu recipe, over seeds (extra `parity`).
 
 Both have the same distribution of initial values and, seed by seed, the same batches; both are evaluated on the
-whole validation split. Ours is trained with products of float32 and of bfloat16.
+whole validation split. Ours is trained with products of float32 and of bfloat16, and evaluated with kernels of 8 bits.
 
     python -m experiments.benchmarks.parity --data input.txt [--seeds 8] [--torch-seeds 4]
 """
@@ -9,6 +9,7 @@ whole validation split. Ours is trained with products of float32 and of bfloat16
 import argparse
 from pathlib import Path
 
+import jax
 import numpy as np
 import torch
 from scipy import stats
@@ -17,12 +18,15 @@ from torch.nn import functional as F  # noqa: N812
 from experiments.benchmarks.record import Table, keep, versions
 from experiments.benchmarks.torch_gpt import GPT, adamw, train_step
 from transformer.core import runtime
+from transformer.core.modules import Params
 from transformer.data.corpus import Corpus, load_corpus, whole_split
 from transformer.data.ngram import ngram_loss, usual_order
+from transformer.inference.quantize import quantize
 from transformer.runs.config import RunConfig, grid
 from transformer.runs.presets import PRESETS
 from transformer.study.statistics import mean_interval
 from transformer.training.loop import train
+from transformer.training.trained import TrainedRun
 
 
 def torch_loss(config: RunConfig, corpus: Corpus, seed: int) -> float:
@@ -41,6 +45,20 @@ def torch_loss(config: RunConfig, corpus: Corpus, seed: int) -> float:
             losses = F.cross_entropy(model(tokens[:, :-1]).transpose(1, 2), tokens[:, 1:], reduction="none")
             total += float((losses.double() * torch.from_numpy(weights)).sum())
     return total / float(split["weights"].sum())
+
+
+def losses_of_integers(trained: TrainedRun, corpus: Corpus) -> np.ndarray:
+    """Validation loss of each replica with kernels of 8 bits."""
+    config, apply = trained.config, trained.apply
+    split = whole_split(corpus.validation, config.model.max_length, 64)
+    sums_of = jax.jit(lambda params, batch: config.objective.plain()(apply, params, batch, None))
+
+    def loss(params: Params) -> float:
+        batches = zip(split["tokens"], split["weights"], strict=True)
+        sums = [sums_of(params, {"tokens": tokens, "weights": weights}) for tokens, weights in batches]
+        return float(sum(s.loss.sum() for s in sums) / sum(s.weight.sum() for s in sums))
+
+    return np.array([loss(quantize(trained.params(replica))) for replica in range(len(trained.replicas))])
 
 
 def main() -> None:
@@ -66,6 +84,7 @@ def main() -> None:
         for precision in ("float32", "bfloat16")
     }
     losses = {f"ours, products of {precision}": run.validation_loss for precision, run in runs.items()}
+    losses["ours, products of float32, kernels of 8 bits"] = losses_of_integers(runs["float32"], corpus)
     losses["PyTorch GPT"] = np.array([torch_loss(config, corpus, seed) for seed in range(arguments.torch_seeds)])
     baseline = runs["float32"].validation_loss
     rows = [_row(name, values, baseline, paired=name.startswith("ours")) for name, values in losses.items()]

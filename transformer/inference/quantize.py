@@ -15,7 +15,7 @@ def quantize(params: Params) -> Params:
     """The parameters with the matrices of attention and feed-forward layers as `Int8`; the others are as they were.
 
     A pure model, or `generate`, takes them in place of the parameters, and multiplies integers. There are no gradients.
-    It is for few rows at a time (`experiments.benchmarks decoding` measures the speed): XLA multiplies many slowly.
+    `experiments.benchmarks decoding` measures the speed, `experiments.benchmarks.parity` the loss.
 
     Raises:
       ConfigError: there is no such matrix.
