@@ -104,7 +104,7 @@ def hugging_face(config: RunConfig) -> Work:
 
 
 def of_torch(model, logits_of, config: RunConfig, bfloat16: bool = False) -> Work:
-    """Training steps of a PyTorch model; `logits_of` is the model, compiled or not."""
+    """Training steps of a PyTorch model; `logits_of` is the model, compiled or not; autocast is on in its forward pass."""
     import torch
 
     from experiments.benchmarks.torch_gpt import adamw, train_step
@@ -112,10 +112,13 @@ def of_torch(model, logits_of, config: RunConfig, bfloat16: bool = False) -> Wor
     optimizer = adamw(model, config)
     tokens = torch.from_numpy(random_tokens(config)).long()
 
+    def forward(tokens: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
+            return logits_of(tokens).float()
+
     def work(steps: int) -> None:
         for step in range(steps):
-            with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
-                train_step(model, logits_of, optimizer, config, tokens, step)
+            train_step(model, forward, optimizer, config, tokens, step)
 
     return work
 
