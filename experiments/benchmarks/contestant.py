@@ -104,7 +104,7 @@ def hugging_face(config: RunConfig) -> Work:
 
 
 def of_torch(model, logits_of, config: RunConfig, bfloat16: bool = False) -> Work:
-    """Training steps of a PyTorch model; `logits_of` is the model, compiled or not; autocast is on in its forward pass."""
+    """Training steps of a PyTorch model; `logits_of` is the model, compiled or not."""
     import torch
 
     from experiments.benchmarks.torch_gpt import adamw, train_step
