@@ -70,7 +70,7 @@ def recall(command: StudyCommand) -> StudyCommand:
         "model.head.tied": False,
         "model.embedding.initializer": Normal(0.3),
     }
-    few = {"learning_rates": command.learning_rates[:2], "replicas": 4, "workdir": command.workdir / "recall"}
+    few = {"learning_rates": command.learning_rates[:2], "seeds": 4, "workdir": command.workdir / "recall"}
     return dataclasses.replace(command.replace(changes, steps=3 * command.steps, batch_size=32), **few)
 
 

@@ -7,7 +7,7 @@ suddenly. Numbers of parameters are equal; the learning rate is chosen for each 
 
     python -m experiments.heads                    two cores with other work on them: 18 minutes
     python -m experiments.heads full               a GPU
-    python -m experiments.heads --replicas 40 --arms '1 head' '4 heads'
+    python -m experiments.heads --seeds 40 --arms '1 head' '4 heads'
 
 In the first study the initial standard deviation of matrices is 0.02, as in GPT-2; in the second, in the folder
 `bad`, it is 0.2, and that of scores before the first step is 2.6. A seed has failed if its loss ends above 0.2:
@@ -41,18 +41,12 @@ after those two, so read the second table as exploratory. No run diverged.
 
 import dataclasses
 
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
-
 from experiments import cli
 from experiments.study_command import StudyCommand, budgets, run_parsed
 from transformer.core.parameters import Normal
 from transformer.data.algorithmic import AssociativeRecall
 from transformer.data.puzzles import AlgorithmicConfig
 from transformer.study.probes import BeforeTraining, SaturatedRows
-from transformer.study.report import ArmReport, Report
-from transformer.study.statistics import share_interval
 
 ARMS = {f"{count} head{'s' * (count > 1)}": {"model.mixer.num_heads": count} for count in (1, 2, 4, 8)}
 PROBES = (BeforeTraining(SaturatedRows()),)
@@ -67,33 +61,17 @@ TASK = {
 
 
 def main() -> None:
-    laptop = {"batch_size": 16, "replicas": 16, "selection_seeds": 4, "learning_rates": (3e-4, 1e-3, 3e-3)}
+    laptop = {"batch_size": 16, "seeds": 16, "learning_rates": (3e-4, 1e-3, 3e-3), "fails_above": FAILED}
     presets = {name: command.replace(TASK) for name, command in budgets("heads", steps=500, **laptop).items()}
-    presets["full"] = dataclasses.replace(presets["full"], replicas=32)
+    presets["full"] = dataclasses.replace(presets["full"], seeds=32)
     command = cli.parse(StudyCommand, presets, description=__doc__ or "")
-    show(run_parsed("heads, small matrices", ARMS, command, PROBES))
-    show(run_parsed("heads, large matrices", ARMS, bad(command), PROBES))
+    run_parsed("heads, small matrices", ARMS, command, PROBES)
+    run_parsed("heads, large matrices", ARMS, bad(command), PROBES)
 
 
 def bad(command: StudyCommand) -> StudyCommand:
     """The study in which attention begins saturated."""
     return dataclasses.replace(command.replace({"model.initializer": Normal(0.2)}), workdir=command.workdir / "bad")
-
-
-def show(report: Report) -> None:
-    """Print how many seeds of each arm failed."""
-    table = Table("arm", "failed seeds", "share [95 %]", box=SIMPLE_HEAD, title=f"{report.name}: loss above {FAILED}")
-    for arm in report.arms:
-        count, (low, high) = failures(arm), share_interval(failures(arm), len(arm.estimates))
-        table.add_row(
-            arm.name, f"{count}/{len(arm.estimates)}", f"{count / len(arm.estimates):.2f} [{low:.2f}, {high:.2f}]"
-        )
-    Console().print(table)
-
-
-def failures(arm: ArmReport) -> int:
-    """Number of estimation seeds that diverged or ended above `FAILED`."""
-    return sum(not loss <= FAILED for loss in arm.estimates)
 
 
 if __name__ == "__main__":

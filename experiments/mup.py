@@ -27,7 +27,7 @@ from experiments.study_command import StudyCommand, budgets, run_parsed
 from transformer.core.parameters import FanIn
 from transformer.runs.mup import mup
 
-BUDGETS = budgets("mup", replicas=3, learning_rates=(1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2), **{"model.d_model": 128})
+BUDGETS = budgets("mup", seeds=3, learning_rates=(1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2), **{"model.d_model": 128})
 PARTS = (4, 2, 1)
 
 

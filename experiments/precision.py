@@ -16,7 +16,7 @@ ARMS = {
     "bfloat16-products": {"matmul_precision": "bfloat16"},
     "bfloat16": {"model.dtype": "bfloat16"},
 }
-CPU = cli.extend(PRESETS["nanogpt-cpu"], StudyCommand, workdir=Path("results/precision"), replicas=4, learning_rates=())
+CPU = cli.extend(PRESETS["nanogpt-cpu"], StudyCommand, workdir=Path("results/precision"), seeds=4, learning_rates=())
 
 
 def main() -> None:

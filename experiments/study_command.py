@@ -1,10 +1,11 @@
 """The command line that all ablation studies share."""
 
+import dataclasses
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from experiments import cli
 from transformer.core import runtime
@@ -12,11 +13,14 @@ from transformer.core.values import ConfigError, nearest
 from transformer.runs.config import RunConfig
 from transformer.runs.mesh import AUTOMATIC, MeshConfig
 from transformer.runs.presets import PRESETS
+from transformer.study import designs
 from transformer.study.budget import Budget, Knob
+from transformer.study.designs import Design
 from transformer.study.engines import LOCAL, Engine
 from transformer.study.probes import Probe
 from transformer.study.report import Report
-from transformer.study.study import Study, StudyError
+from transformer.study.running import StudyError
+from transformer.study.study import Study
 from transformer.training.workdir import clear, contents, locked
 
 
@@ -26,16 +30,31 @@ class StudyCommand(RunConfig):
     """Folder of the study; each arm has a cell in it."""
     seed: int = 0
     """First seed."""
-    replicas: int = 6
+    seeds: int = 6
     """Number of seeds per learning rate; all runs of an arm are one compiled program."""
-    selection_seeds: int | None = None
-    """Number of seeds that only select the learning rate; None: a third of them."""
+    max_seeds: int | None = None
+    """Seeds are added, twice as many each time, where a verdict is open, up to this; None: none are added."""
+    minutes: float | None = None
+    """Time after which no more seeds are added; None: no limit."""
     learning_rates: tuple[float, ...] = (1e-3, 3e-3, 1e-2)
     """Peak learning rates that every arm tries."""
     arms: tuple[str, ...] = ()
     """Names of the arms to run, of which the first is the baseline; empty: all."""
+    design: Literal["arms", "add_one_in", "leave_one_out", "factorial"] = "arms"
+    """The question: each arm against the baseline; or, with every arm but the baseline as a choice that is made or not,
+    each alone, all but each, or every combination."""
+    metric: str = "loss"
+    """What verdicts are made of: loss, accuracy, exact_match, or the label of a probe."""
     margin: float = 0.01
-    """Differences below this, in nats per token, count as equivalent."""
+    """Differences of the metric below this do not matter."""
+    fails_above: float | None = None
+    """Final loss above which a run has failed; None: only runs that are not finite have."""
+    noise_floor: bool = True
+    """Whether the baseline is also run under other seeds and compared with itself."""
+    question: str = ""
+    """What the study is meant to answer, in a sentence, for the plan and the report."""
+    runs: Path | None = None
+    """Folder of finished runs, which studies may share; None: in workdir."""
     match: Budget | None = None
     """The cost in which every arm is made to match the baseline; None: arms may differ."""
     match_by: Knob = "d_ff"
@@ -63,7 +82,7 @@ def budgets(name: str, steps: int = 300, **laptop: Any) -> dict[str, StudyComman
     small, large = PRESETS["tiny"], PRESETS["nanogpt-gpu"]
     return {
         "laptop": cli.extend(small, StudyCommand, workdir=workdir).replace(steps=steps, **laptop),
-        "full": cli.extend(large, StudyCommand, workdir=workdir, learning_rates=(3e-4, 1e-3, 3e-3), replicas=8),
+        "full": cli.extend(large, StudyCommand, workdir=workdir, learning_rates=(3e-4, 1e-3, 3e-3), seeds=8),
     }
 
 
@@ -91,15 +110,22 @@ def run_parsed(
     """Run the study of a command that is parsed already; returns its report."""
     if unknown := [arm for arm in command.arms if arm not in arms]:
         raise ConfigError(f"arms: no arm {unknown[0]!r}{nearest(unknown[0], arms)}")
-    arms = {arm: arms[arm] for arm in command.arms} if command.arms else arms
+    design = _design({arm: arms[arm] for arm in command.arms or arms}, command.design)
     study = Study(
         name,
         cli.fields_of(command, RunConfig),
-        arms,
-        seeds=command.replicas,
+        design.arms,
+        seeds=command.seeds,
+        max_seeds=command.max_seeds,
+        minutes=command.minutes,
         learning_rates=command.learning_rates,
-        selection_seeds=command.selection_seeds,
+        baseline=design.baseline,
+        contrasts=design.contrasts,
+        question=command.question,
+        metric=command.metric,
         margin=command.margin,
+        fails_above=command.fails_above,
+        noise_floor=command.noise_floor,
         match=command.match,
         match_by=command.match_by,
         match_multiple=command.match_multiple,
@@ -109,14 +135,23 @@ def run_parsed(
     prepare(command)
     runtime.start()
     try:
-        report = study.run(command.workdir, engine=command.engine, mesh=command.mesh)
+        report = study.run(command.workdir, engine=command.engine, mesh=command.mesh, runs=command.runs)
     except StudyError as error:
         sys.exit(f"error: {error}")
     report.show()
-    print(f"report.md, report.json and the pictures are in {command.workdir}")
+    print(f"report.html, .md, .json, .csv and .tex and the pictures are in {command.workdir}")
     if report.failed:
         sys.exit(1)
     return report
+
+
+def _design(arms: Mapping[str, Mapping[str, Any]], design: str) -> Design:
+    """The design of a command; its factors are all arms but the first, whose changes all arms then have."""
+    first, *others = arms
+    if design == "arms":
+        return Design({name: dict(changes) for name, changes in arms.items()}, first)
+    made: Design = getattr(designs, design)({name: arms[name] for name in others})
+    return dataclasses.replace(made, arms={name: {**arms[first], **changes} for name, changes in made.arms.items()})
 
 
 def prepare(command: StudyCommand) -> None:

@@ -18,9 +18,11 @@ from transformer.core.values import ConfigError
 from transformer.norms.norm import Norm, RMSNorm
 from transformer.runs.mesh import MeshConfig, Shard
 from transformer.study import engines, handover
+from transformer.study.cell import Cell
 from transformer.study.engines import LOCAL, DaskEngine, Engine, SchedulerEngine, shares
 from transformer.study.probes import LongerText
-from transformer.study.study import Study, StudyError
+from transformer.study.running import StudyError
+from transformer.study.study import Study
 
 ARMS = {
     "layernorm": {},
@@ -42,7 +44,7 @@ class Unstable(Norm):
 
 def numbers(report):
     """What a report says of the arms, without the time it took."""
-    return [dataclasses.replace(arm, seconds=0.0) for arm in report.arms]
+    return [arm | {"seconds": 0.0} for arm in report.to_json()["arms"]]
 
 
 def test_text_forms():
@@ -76,12 +78,12 @@ def test_a_failing_arm_does_not_stop_the_others(base, corpus, tmp_path):
     report = study.run(tmp_path, data=corpus, say=said.append)
     assert [arm.name for arm in report.arms] == ["layernorm", "rmsnorm"]
     assert report.failed == {"bad": "RuntimeError: no such kernel"}
-    assert "- bad: failed: RuntimeError: no such kernel" in (tmp_path / "report.md").read_text()
+    assert "- bad failed: RuntimeError: no such kernel" in (tmp_path / "report.md").read_text()
     assert said[-1] == "2 of 3 arms are computed, 1 failed"
     errors = list(tmp_path.glob("cells/*/error.txt"))
     assert len(errors) == 1
     assert "in __call__" in errors[0].read_text()
-    times = {p: p.stat().st_mtime_ns for p in tmp_path.glob("cells/*/result.json")}
+    times = {p: p.stat().st_mtime_ns for p in tmp_path.glob("runs/*.json")}
     assert study.run(tmp_path, data=corpus, say=said.append).failed == report.failed
     assert {p: p.stat().st_mtime_ns for p in times} == times
 
@@ -94,15 +96,18 @@ def test_without_the_baseline_there_is_nothing_to_compare(base, corpus, tmp_path
 
 
 def test_arms_that_come_to_the_same_are_computed_once(base, corpus, tmp_path):
-    study = Study("x", base, {"a": {}, "b": {"steps": base.steps}}, seeds=2)
+    study = Study("x", base, {"a": {}, "b": {"steps": base.steps}}, seeds=2, noise_floor=False)
     a, b = study.run(tmp_path, data=corpus).arms
     assert a.estimates == b.estimates
     assert len(list(tmp_path.glob("cells/*"))) == 1
 
 
 def cells(base, corpus, workdir, **more):
-    study = Study("x", base, {"a": {}, "b": {"model.norm": RMSNorm(eps=1e-3)}}, seeds=3, **more)
-    return study.cells(workdir, corpus)
+    study = Study("x", base, {"a": {}, "b": {"model.norm": RMSNorm(eps=1e-3)}}, noise_floor=False, **more)
+    return {
+        name: Cell(name, arm.config, arm.replicas(3), arm.data, workdir / "cells", workdir / "runs", study.probes)
+        for name, arm in study.prepared(corpus).items()
+    }
 
 
 def test_a_cell_is_handed_over_as_files(base, corpus, tmp_path):
@@ -111,9 +116,9 @@ def test_a_cell_is_handed_over_as_files(base, corpus, tmp_path):
     cell = dataclasses.replace(cell, mesh=MeshConfig(data=2, rules=(Shard("*kernel", ("data",)),)))
     handover.write(cell)
     back = handover.read(cell.folder)
-    assert (back.config, back.replicas, tuple(back.probes)) == (cell.config, cell.replicas, tuple(cell.probes))
+    assert (back.config, list(back.replicas), tuple(back.probes)) == (cell.config, cell.replicas, tuple(cell.probes))
     assert (back.identity, back.mesh) == (cell.identity, cell.mesh)
-    assert back.folder == cell.folder
+    assert (back.folder, back.runs) == (cell.folder, cell.runs)
 
 
 def test_what_another_process_cannot_know_is_refused(base, corpus, tmp_path):
@@ -177,7 +182,8 @@ def test_a_killed_worker_changes_nothing(base, corpus, tmp_path, monkeypatch):
     """Its cell is computed again by another process, alone and once; the report is that of one process."""
     monkeypatch.setenv("JAX_NUM_CPU_DEVICES", "2")  # as in this process: numbers are the same on the same devices
     arms = {name: ARMS[name] for name in ("layernorm", "rmsnorm")}
-    study, killed = Study("x", base.replace(steps=500, checkpoint_every=250), arms, seeds=2), []
+    base, killed = base.replace(steps=500, checkpoint_every=250), []
+    study = Study("x", base, arms, seeds=2, noise_floor=False)
     thread = threading.Thread(target=kill_a_worker, args=(tmp_path / "dask", killed), daemon=True)
     thread.start()
     report = study.run(tmp_path / "dask", engine=DaskEngine(2))

@@ -2,24 +2,30 @@
 
 import dataclasses
 import json
+import shutil
 from dataclasses import dataclass
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import transformer as T
 from transformer.core.parameters import ONES, Parameter
 from transformer.core.values import ConfigError
 from transformer.data.dataset import load_data
 from transformer.data.pictures import ImageConfig, VisionRun
+from transformer.mixers.attention.attention import Attention
+from transformer.models.config import ModelConfig
 from transformer.models.images import VisionConfig
 from transformer.norms.norm import Norm, RMSNorm
 from transformer.positions.position import Position
 from transformer.positions.relative import ALiBi
-from transformer.runs.config import RunConfig
-from transformer.study.estimation import select_learning_rate, sensitivity
+from transformer.runs.config import RunConfig, fingerprint, grid
+from transformer.study.analyse import read_study
 from transformer.study.probes import LongerText, Probe
-from transformer.study.study import Study, StudyError
+from transformer.study.running import StudyError
+from transformer.study.study import Study
+from transformer.training.loop import train
 
 
 @dataclass(frozen=True)
@@ -69,61 +75,108 @@ def test_variants_of_a_script_stand_beside_shipped_ones(study, corpus, tmp_path,
     report = study.run(tmp_path / "study", data=corpus)
     assert "smallest detectable difference" in capsys.readouterr().out.splitlines()[0]
     assert [arm.name for arm in report.arms] == list(ARMS)
-    assert all(arm.n_ok == 8 and arm.n_diverged == 0 for arm in report.arms)
+    assert all(arm.failed_anywhere == (0, 8) for arm in report.arms)
     stored = json.loads((tmp_path / "study" / "report.json").read_text())
-    assert stored["config"]["arms"]["power"]["model.norm"] == {"variant": "powernorm", "power": 3.0}
+    assert stored["record"]["config"]["arms"]["power"]["model.norm"] == {"variant": "powernorm", "power": 3.0}
     assert "powernorm(power=3.0)" in (tmp_path / "study" / "report.md").read_text()
     cells = [json.loads(p.read_text())["run"] for p in (tmp_path / "study" / "cells").glob("*/config.json")]
     norms = {str(RunConfig.from_json(run).model.norm) for run in cells}
     assert norms == {"layernorm", "rmsnorm", "powernorm(power=3.0)", "powernorm"}
 
 
-def test_finished_cells_are_read_and_missing_ones_computed(study, corpus, tmp_path):
+def test_finished_runs_are_read_and_missing_ones_computed(study, corpus, tmp_path):
     first = study.run(tmp_path, data=corpus)
-    times = {p: p.stat().st_mtime_ns for p in tmp_path.glob("cells/*/metrics.jsonl")}
-    assert len(times) == 4
-    removed = sorted(times)[0]
-    (removed.parent / "result.json").unlink()
+    times = {p: p.stat().st_mtime_ns for p in tmp_path.glob("runs/*.json")}
+    assert len(times) == 4 * 8 + 8  # and the baseline under other seeds
+    removed = tmp_path / "runs" / first.record.arms["rmsnorm"].files[1][2]
+    removed.unlink()
     second = study.run(tmp_path, data=corpus)
     assert {p for p in times if p.stat().st_mtime_ns != times[p]} == {removed}
-    assert [a.estimates for a in first.arms] == [a.estimates for a in second.arms]
+    for one, other in zip(first.arms, second.arms, strict=True):
+        np.testing.assert_allclose(one.values, other.values, rtol=1e-5)
+
+
+def test_more_seeds_and_rates_train_only_what_is_new(base, corpus, tmp_path):
+    arms = {"layernorm": {}, "rmsnorm": {"model.norm": RMSNorm()}}
+    few = Study("norms", base, arms, seeds=2, learning_rates=(3e-3, 1e-2), noise_floor=False)
+    few.run(tmp_path, data=corpus)
+    times = {p: p.stat().st_mtime_ns for p in tmp_path.glob("runs/*.json")}
+    more = dataclasses.replace(few, seeds=3, learning_rates=(1e-3, 3e-3, 1e-2))
+    report = more.run(tmp_path, data=corpus)
+    assert {p: p.stat().st_mtime_ns for p in times} == times
+    assert len(list(tmp_path.glob("runs/*.json"))) == 2 * 9
+    made = [json.loads(p.read_text())["replicas"] for p in tmp_path.glob("cells/*/config.json")]
+    assert sorted(map(len, made)) == [4, 4, 5, 5]
+    assert all(arm.learning_rates == [1e-3, 3e-3, 1e-2] for arm in report.arms)
+    other = dataclasses.replace(few, arms={"layernorm": {}, "power": {"model.norm": PowerNorm()}})
+    said = []
+    other.run(tmp_path / "other", data=corpus, runs=tmp_path / "runs", say=said.append)
+    assert "  layernorm: there already" in said  # a run belongs to no study
 
 
 def test_the_report_holds_what_a_reader_needs(study, corpus, tmp_path):
     study.run(tmp_path, data=corpus)
     report = json.loads((tmp_path / "report.json").read_text())
-    assert {"correlation", "smallest_detectable_effect", "baseline", "config", "arms"} <= report.keys()
-    wanted = (
-        "name n_ok n_diverged learning_rate loss loss_interval difference difference_interval p_corrected verdict "
-        "parameters flops seconds"
-    )
-    for arm in report["arms"]:
-        assert set(wanted.split()) <= arm.keys()
-        assert arm["verdict"] in ("baseline", "better", "worse", "equivalent", "unresolved")
-    rms = report["arms"][1]
-    assert rms["estimates"] == rms["losses"][[3e-3, 1e-2].index(rms["learning_rate"])][1:]
+    assert {"record", "arms", "noise", "contrasts", "correlation", "warnings", "summary"} == report.keys()
+    base, rms = report["arms"][:2]
+    rates = [3e-3, 1e-2]
+    assert rms["estimates"] == rms["values"][rates.index(rms["learning_rate"])]
     assert rms["deviation"] == pytest.approx(np.std(rms["estimates"], ddof=1))
     assert rms["worst"] == max(rms["estimates"])
-    pairs = np.array(rms["estimates"]) - np.array(report["arms"][0]["estimates"])
-    assert rms["difference"] == pytest.approx(pairs.mean())
-    assert len(pairs) == rms["n_pairs"] == 3
-    for picture in ("forest", "curves", "learning_rates"):
+    found = report["contrasts"]["rmsnorm"]
+    if np.ptp([np.argmin(np.array(arm["values"]).mean(1)) for arm in (base, rms)]) == 0:
+        pairs = np.array(rms["estimates"]) - np.array(base["estimates"])
+        assert found["difference"] == pytest.approx(pairs.mean(), abs=0.05)
+    assert found["n"] == rms["seeds"] == 4
+    assert rms["signals"].keys() == {"stream", "tokens", "positions", "branch", "logits"}
+    for picture in ("forest", "seeds", "curves", "learning_rates"):
         assert (tmp_path / f"{picture}.png").read_bytes().startswith(b"\x89PNG")
+    assert read_study(tmp_path).summary() == report["summary"]
 
 
-def test_selection_prefers_learning_rates_that_do_not_diverge():
-    nan = np.nan
-    assert select_learning_rate(np.array([[3.0, 3.0], [1.0, nan], [2.0, 2.0]])) == 2
-    assert select_learning_rate(np.array([[nan, nan], [1.0, nan]])) == 1
-    assert select_learning_rate(np.empty((1, 0))) == 0
+def test_a_run_tells_the_losses_of_the_whole_split(base, corpus, tmp_path):
+    """The sums by batch of the stored run give the loss, accuracy and exact match of the trained one."""
+    study = Study("norms", base, {"a": {}, "b": {"model.norm": RMSNorm()}}, seeds=2, noise_floor=False)
+    arm = study.run(tmp_path, data=corpus).arms[0]
+    outcome = train(study.configs(corpus)["a"], grid((0, 1)), corpus, tmp_path / "alone")
+    np.testing.assert_allclose(arm.estimates, outcome.validation_loss, rtol=1e-5)
+    assert arm.metrics["accuracy"].value == pytest.approx(outcome.accuracy.mean())
+    assert arm.metrics["exact_match"].value == pytest.approx(outcome.exact_match.mean())
 
 
-def test_sensitivity_to_the_learning_rate():
-    """The mean over learning rates less the best, a diverged or hopeless run counting as a guess."""
-    losses = np.array([[2.0, 2.0], [1.0, 1.0], [np.nan, 9.0]])
-    assert sensitivity(losses, guess=3.0) == pytest.approx((2 + 1 + 3) / 3 - 1)
-    assert sensitivity(np.full((3, 2), 1.5), guess=3.0) == 0
-    assert sensitivity(np.ones((1, 2)), guess=3.0) is None
+def test_seeds_are_added_while_a_verdict_is_open(base, corpus, tmp_path):
+    """Twice as many each time, for the arms that are asked about and the baseline; each look at a share of α."""
+    arms = {"layernorm": {}, "rmsnorm": {"model.norm": RMSNorm()}, "stuck": {"optimizer.learning_rate": 1e-9}}
+    study = Study("norms", base, arms, seeds=3, max_seeds=12, learning_rates=(1e-2,), margin=1e-9)
+    assert study.looks == (3, 6, 12)
+    said = []
+    report = study.run(tmp_path, data=corpus, say=said.append)
+    seeds = {arm.name: arm.seeds for arm in report.arms}
+    assert seeds["layernorm"] == seeds["rmsnorm"] == 12
+    assert seeds["stuck"] < 12
+    assert report.arms[2].verdict == "worse"
+    assert report.arms[2].compared.n == seeds["stuck"]
+    assert report.noise is not None
+    assert report.noise.seeds == 3
+    assert any(line.startswith("open after 3 seeds: layernorm, rmsnorm") for line in said)
+    assert "over 3 looks at the results" in report.summary()[0]
+    none = dataclasses.replace(study, minutes=0.0).run(tmp_path / "quick", data=corpus, runs=tmp_path / "runs")
+    assert {arm.seeds for arm in none.arms} == {3}
+
+
+def test_the_plan_is_written_first_and_changes_are_told(base, corpus, tmp_path):
+    arms = {"a": {}, "b": {"model.norm": RMSNorm()}}
+    study = Study("norms", base, arms, seeds=2, noise_floor=False, question="Is RMSNorm as good?")
+    kept = study.run(tmp_path, data=corpus)
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    assert (plan["plan"]["margin"], plan["plan"]["looks"]) == (0.01, [2])
+    assert plan["sha256"] == fingerprint(plan["plan"])
+    assert kept.summary()[0] == "Question: Is RMSNorm as good?"
+    assert kept.summary()[2].endswith(": kept.")
+    changed = dataclasses.replace(study, margin=0.5).run(tmp_path, data=corpus)
+    assert changed.summary()[2].endswith("changed in margin (after 4 runs).")
+    late = study.run(tmp_path / "late", data=corpus, runs=tmp_path / "runs")
+    assert "written when 4 of its runs were there: kept" in late.summary()[2]
 
 
 def test_probes_are_measured_on_trained_parameters(base, corpus, tmp_path):
@@ -131,25 +184,36 @@ def test_probes_are_measured_on_trained_parameters(base, corpus, tmp_path):
     arms = {"learned": {}, "alibi": {"model.position": ALiBi()}}
     study = Study("positions", base, arms, seeds=2, probes=(LongerText(2),))
     learned, alibi = study.run(tmp_path, data=corpus).arms
-    assert learned.probes == {"loss at 2x length": None}
-    assert 0 < alibi.probes["loss at 2x length"] < 2 * np.log(corpus.tokenizer.vocab_size)
+    assert learned.metrics["loss at 2x length"].value is None
+    assert 0 < alibi.metrics["loss at 2x length"].value < 2 * np.log(corpus.tokenizer.vocab_size)
     assert "loss at 2x length" in (tmp_path / "report.md").read_text()
-    times = {p: p.stat().st_mtime_ns for p in tmp_path.glob("cells/*/result.json")}
-    assert study.run(tmp_path, data=corpus).arms[1].probes == alibi.probes
+    times = {p: p.stat().st_mtime_ns for p in tmp_path.glob("runs/*.json")}
+    assert study.run(tmp_path, data=corpus).arms[1].metrics == alibi.metrics
     assert {p: p.stat().st_mtime_ns for p in times} == times
-    more = dataclasses.replace(study, probes=(LongerText(2), LongerText(3)))
-    assert more.run(tmp_path, data=corpus).arms[1].probes.keys() == {"loss at 2x length", "loss at 3x length"}
+    lines = {p: p.read_text() for p in tmp_path.glob("cells/*/metrics.jsonl")}
+    more = dataclasses.replace(study, probes=(LongerText(2), LongerText(3)), metric="loss at 3x length")
+    primary = next(iter(more.run(tmp_path, data=corpus).arms[1].metrics))
+    assert primary == "loss at 3x length"
+    assert {p: p.read_text() for p in lines} == lines  # measured on the parameters that were there
 
 
-def test_an_arm_that_always_diverges_is_counted_and_not_averaged(base, corpus, tmp_path):
+def test_a_probe_measures_again_where_the_parameters_are_gone(base, corpus, tmp_path):
+    arms = {"nothing": {"model.position": None}, "alibi": {"model.position": ALiBi()}}
+    study = Study("positions", base, arms, seeds=2, noise_floor=False)
+    study.run(tmp_path, data=corpus)
+    shutil.rmtree(tmp_path / "cells")
+    more = dataclasses.replace(study, probes=(LongerText(2),))
+    assert more.run(tmp_path, data=corpus).arms[1].metrics["loss at 2x length"].value is not None
+
+
+def test_an_arm_that_always_diverges_fails_more_often(base, corpus, tmp_path):
     broken = {"optimizer.learning_rate": 1e30, "optimizer.warmup_steps": 0, "optimizer.clip_norm": None}
-    study = Study("broken", base, {"good": {}, "bad": broken}, seeds=2)
+    study = Study("broken", base, {"good": {}, "bad": broken}, seeds=6, noise_floor=False)
     good, bad = study.run(tmp_path, data=corpus).arms
-    assert (good.n_ok, good.n_diverged, bad.n_ok, bad.n_diverged) == (2, 0, 0, 2)
-    assert (bad.loss, bad.exact_match) == (None, None)
+    assert (good.failed, bad.failed, bad.loss) == (0, 6, None)
     assert (good.learning_rate, bad.learning_rate) == (1e-3, 1e30)
-    assert bad.verdict == "unresolved"
-    assert "2/2" in (tmp_path / "report.md").read_text()
+    assert bad.verdict == "fails more often"
+    assert bad.metrics["exact_match"].value is None
 
 
 @pytest.mark.parametrize(
@@ -157,8 +221,12 @@ def test_an_arm_that_always_diverges_is_counted_and_not_averaged(base, corpus, t
     [
         ({"arms": {"a": {}}}, "a comparison needs two"),
         ({"baseline": "rmsnrm"}, "no arm 'rmsnrm'; did you mean 'rmsnorm'?"),
-        ({"seeds": 2}, "leave 1 to estimate with"),
+        ({"seeds": 1}, "an interval needs two"),
+        ({"max_seeds": 3}, "max_seeds 3 is less than seeds 4"),
         ({"margin": 0.0}, "not positive"),
+        ({"metric": "los"}, "no metric 'los'; did you mean 'loss'?"),
+        ({"contrasts": {"x": {"layernorm": 1.0, "rms": -1.0}}}, "contrast x: no arm 'rms'"),
+        ({"contrasts": {"x": {"layernorm": 1.0}}}, "its weights add up to 1, not 0"),
     ],
 )
 def test_impossible_studies_are_refused(base, changes, message):
@@ -174,37 +242,47 @@ def test_an_arm_may_change_what_it_is_trained_on_and_not_what_it_is_judged_by(ba
     np.savez(tmp_path / "x.npz", **halves, train_labels=np.arange(10) % 2, test_labels=np.arange(10) % 2)
     vision = VisionRun(model=VisionConfig(patch_size=2), data=ImageConfig(path=str(tmp_path / "x.npz")), batch_size=5)
     data = load_data(vision.data)
-    cells = Study("moved", vision, {"still": {}, "moved": {"data.shift": 1.0}}, seeds=2).cells(tmp_path, data)
-    assert cells["still"].data is data
-    still, moved = (cell.data.train_batches(cell.config, 0)[0]["inputs"] for cell in cells.values())
+    arms = Study("moved", vision, {"still": {}, "moved": {"data.shift": 1.0}}, seeds=2).prepared(data)
+    assert arms["still"].data is data
+    still, moved = (arms[name].data.train_batches(arms[name].config, 0)[0]["inputs"] for name in ("still", "moved"))
     assert np.abs(still - moved).max() > 0
     with pytest.raises(ConfigError, match="arm bytes changes the held-out part"):
-        Study("tokens", base, {"characters": {}, "bytes": {"data.tokenizer": "byte"}}, seeds=2).cells(tmp_path, corpus)
+        Study("tokens", base, {"characters": {}, "bytes": {"data.tokenizer": "byte"}}, seeds=2).prepared(corpus)
 
 
-def test_an_arm_has_a_learning_rate_of_its_own_or_is_given_some(base, corpus):
-    arms = {"slow": {}, "fast": {"optimizer.learning_rate": 1e-2}}
-    assert Study("rates", base, arms, seeds=2).configs(corpus)["fast"].optimizer.learning_rate == 1e-2
-    with pytest.raises(ConfigError, match=r"arm fast has a learning rate of its own, 0.01"):
-        Study("rates", base, arms, seeds=4, learning_rates=(1e-3, 3e-3)).configs(corpus)
+def test_an_arm_has_learning_rates_of_its_own(base, corpus):
+    arms = {"all": {}, "one": {"optimizer.learning_rate": 1e-2}, "own": {"optimizer.learning_rate": (3e-2, 1e-2)}}
+    study = Study("rates", base, arms, seeds=4, learning_rates=(3e-3, 1e-3))
+    assert [study.rates(name) for name in arms] == [(1e-3, 3e-3), (1e-2,), (1e-2, 3e-2)]
+    assert Study("rates", base, {"a": {}, "b": {}}).rates("a") == (base.optimizer.learning_rate,)
+    prepared = study.prepared(corpus)
+    assert [len(prepared[name].replicas(4)) for name in arms] == [8, 4, 8]
+    with pytest.raises(ConfigError, match=r"arm a: learning rate 0\.01 is given twice"):
+        Study("rates", base, {"a": {}, "b": {}}, learning_rates=(1e-2, 1e-2)).rates("a")
+
+
+def test_arms_that_are_one_run_or_see_other_batches_say_so(tmp_path):
+    base = RunConfig(
+        model=ModelConfig(max_length=8, num_layers=1, d_model=16, mixer=Attention(num_heads=2)), steps=2, batch_size=4
+    )
+    corpus = load_data(base.data)
+    remembers = {"model.memory_length": 8, "model.position": T.RoPE()}
+    arms = {"plain": {}, "twin": {"model.num_layers": 1}, "memory": remembers}
+    report = Study("order", base, arms, seeds=2, noise_floor=False).run(tmp_path, data=corpus)
+    assert "twin: its runs are those of plain: the config is the same" in report.warnings()
+    assert "memory: it sees its training data in another order than plain, which the difference includes" in (
+        report.warnings()
+    )
+    assert not report.record.halves
+    fair = Study("order", base.replace({"data.consecutive": True}), {"plain": {}, "memory": remembers}, seeds=2)
+    arms = fair.prepared(load_data(fair.base.data))
+    assert arms["plain"].order == arms["memory"].order
+    assert arms["plain"].held_out == arms["memory"].held_out
 
 
 def test_arms_with_an_unknown_field_are_refused(base, corpus):
     with pytest.raises(ConfigError, match="no field 'nrom'; did you mean 'norm'"):
         Study("norms", base, {"a": {}, "b": {"model.nrom": RMSNorm()}}, seeds=3).configs(corpus)
-
-
-@pytest.mark.parametrize(("seeds", "message"), [(0, "a choice of learning rates needs one"), (-1, "needs one")])
-def test_learning_rates_are_chosen_on_some_seeds(base, seeds, message):
-    arguments = {"seeds": 4, "learning_rates": (1e-3, 1e-2), "selection_seeds": seeds}
-    with pytest.raises(ConfigError, match=message):
-        Study("norms", base, {"a": {}, "b": {"model.norm": "rmsnorm"}}, **arguments)
-
-
-def test_a_learning_rate_of_an_arm_is_refused_even_if_it_is_that_of_the_base(base, corpus, tmp_path):
-    arms = {"a": {}, "b": {"optimizer.learning_rate": base.optimizer.learning_rate}}
-    with pytest.raises(ConfigError, match="arm b has a learning rate of its own"):
-        Study("rates", base, arms, seeds=2, learning_rates=(1e-2,)).cells(tmp_path, corpus)
 
 
 def test_what_is_matched_is_one_of_the_budgets(base):
@@ -222,11 +300,12 @@ class OfAnotherSize(Probe):
 
 
 def test_a_probe_of_another_size_is_named_and_nothing_is_stored(base, corpus, tmp_path):
-    arms, seeds = {"a": {}, "b": {"model.norm": "rmsnorm"}}, 2
+    arms = {"a": {}, "b": {"model.norm": "rmsnorm"}}
+    study = Study("probed", base, arms, seeds=2, probes=(OfAnotherSize(),), noise_floor=False)
     with pytest.raises(StudyError, match=r"probe ofanothersize: it returns an array \(3,\), and there are 2 runs"):
-        Study("probed", base, arms, seeds=seeds, probes=(OfAnotherSize(),)).run(tmp_path, data=corpus)
-    report = Study("probed", base, arms, seeds=seeds, probes=(OfAnotherSize(2),)).run(tmp_path, data=corpus)
-    assert [arm.probes["size"] for arm in report.arms] == [0.0, 0.0]
+        study.run(tmp_path, data=corpus)
+    report = dataclasses.replace(study, probes=(OfAnotherSize(2),)).run(tmp_path, data=corpus)
+    assert [arm.metrics["size"].value for arm in report.arms] == [0.0, 0.0]
 
 
 @dataclass(frozen=True)
@@ -239,10 +318,11 @@ class Told(Probe):
 
 
 def test_a_probe_that_has_changed_measures_again(base, corpus, tmp_path):
-    study = Study("probed", base, {"a": {}, "b": {"model.norm": "rmsnorm"}}, seeds=2, probes=(Told(),))
-    assert study.run(tmp_path, data=corpus).arms[0].probes == {"told": 1.0}
+    arms = {"a": {}, "b": {"model.norm": "rmsnorm"}}
+    study = Study("probed", base, arms, seeds=2, probes=(Told(),), noise_floor=False)
+    assert study.run(tmp_path, data=corpus).arms[0].metrics["told"].value == 1.0
     other = dataclasses.replace(study, probes=(Told(2.0),))
-    assert other.run(tmp_path, data=corpus).arms[0].probes == {"told": 2.0}
+    assert other.run(tmp_path, data=corpus).arms[0].metrics["told"].value == 2.0
 
 
 def test_two_probes_of_one_label_are_refused(base):

@@ -12,7 +12,14 @@ from matplotlib.figure import Figure
 
 Values = Any
 """An array, or what numpy converts to one."""
-VERDICTS = {"better": "C2", "worse": "C3", "equivalent": "C0", "unresolved": "0.4"}
+VERDICTS = {
+    "better": "C2",
+    "worse": "C3",
+    "equivalent": "C0",
+    "unresolved": "0.4",
+    "fails less often": "C2",
+    "fails more often": "C3",
+}
 """Colours in a forest plot."""
 
 
@@ -83,7 +90,7 @@ def forest(
     """A forest plot: a row for each estimate with its interval, and a line at 0.
 
     Args:
-      estimates: (estimate, low, high), by name.
+      estimates: (estimate, low, high), by name; without an interval where an end is infinite.
       xlabel: what is estimated, such as a difference of losses.
       margin: half the width of the band within which a difference does not matter.
       verdicts: keys of `VERDICTS`, by name, for the colour and the label.
@@ -97,8 +104,33 @@ def forest(
     for y, name in enumerate(upwards):
         estimate, low, high = estimates[name]
         color = VERDICTS[verdicts[name]] if verdicts else "C0"
-        own.errorbar(estimate, y, xerr=[[estimate - low], [high - estimate]], fmt="o", color=color, capsize=3)
+        own.plot(estimate, y, "o", color=color)
+        if np.isfinite([low, high]).all():
+            own.errorbar(estimate, y, xerr=[[estimate - low], [high - estimate]], color=color, capsize=3)
     labels = [f"{name}: {verdicts[name]}" if verdicts else name for name in upwards]
+    own.set_yticks(range(len(labels)), labels)
+    own.set(xlabel=xlabel, ylim=(-0.6, len(labels) - 0.4))
+    return figure
+
+
+def dots(values: Mapping[str, Values], *, xlabel: str) -> Figure:
+    """A row for each name with a dot for each of its values, such as seeds, and a line at their mean.
+
+    Args:
+      values: (n,) by name; those not finite are left out, and counted in the label.
+      xlabel: the quantity.
+    """
+    figure, axes = _axes(1, 1, (7, 1.2 + 0.45 * len(values)))
+    own, upwards = axes[0, 0], list(values)[::-1]
+    labels = []
+    for y, name in enumerate(upwards):
+        x = np.asarray(values[name], np.float64)
+        finite = x[np.isfinite(x)]
+        own.plot(finite, np.full(finite.size, y), "o", color="C0", alpha=0.5)
+        if finite.size:
+            own.plot([finite.mean()] * 2, [y - 0.3, y + 0.3], color="0.2", linewidth=1.2)
+        missing = x.size - finite.size
+        labels.append(f"{name} ({missing} failed)" if missing else name)
     own.set_yticks(range(len(labels)), labels)
     own.set(xlabel=xlabel, ylim=(-0.6, len(labels) - 0.4))
     return figure

@@ -67,7 +67,7 @@ class Corpus:
 
     def train_batches(self, config: RunConfig, seed: int) -> Batches:
         length = config.model.max_length
-        if config.model.memory_length is not None:
+        if _consecutive(config):
             return Following(self.train, length, config.batch_size, seed)
         if self.train_ends is None:
             return Blocks(self.train, length, config.batch_size, seed)
@@ -76,7 +76,7 @@ class Corpus:
     def validation_batches(self, config: RunConfig, multiple: int) -> Batch:
         """Consecutive blocks, or packed documents."""
         length, batch_size = config.model.max_length, EVALUATION_BATCH * multiple
-        if config.model.memory_length is not None:
+        if _consecutive(config):
             return in_streams(whole_split(self.validation, length, batch_size))
         if self.validation_ends is None:
             return whole_split(self.validation, length, batch_size)
@@ -87,6 +87,11 @@ class Corpus:
         order = usual_order(self.tokenizer.vocab_size)
         loss = ngram_loss(self.train, self.validation, self.tokenizer.vocab_size, order)
         return f"Witten-Bell, {order} tokens of context", loss
+
+
+def _consecutive(config: RunConfig) -> bool:
+    """Whether each row of a batch continues that of the batch before."""
+    return config.model.memory_length is not None or (isinstance(config.data, TextConfig) and config.data.consecutive)
 
 
 @load_data.register

@@ -31,6 +31,9 @@ class TextConfig(DataConfig):
     """Text between documents, which are then packed into rows and do not see each other; None: one text."""
     validation_fraction: float = 0.1
     """Share of the text, at its end, that is held out; in (0, 1)."""
+    consecutive: bool = False
+    """Each row of a batch continues that of the batch before, as a model with segment memory always reads; else rows
+    begin anywhere, in random order."""
 
     @property
     def continuous(self):
@@ -38,6 +41,8 @@ class TextConfig(DataConfig):
 
     def __post_init__(self):
         check_fraction("validation_fraction", self.validation_fraction)
+        if self.consecutive and self.document_separator is not None:
+            raise ConfigError("data.consecutive: rows of packed documents do not follow each other; leave one of them")
         if self.document_separator == "":
             raise ConfigError("data.document_separator: an empty text separates nothing")
 

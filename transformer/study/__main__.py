@@ -1,43 +1,34 @@
-"""Compute one cell of a study in a process of its own: `python -m transformer.study FOLDER`.
+"""Print the report of a finished study again, or of several with the same arms, whose seeds are pooled.
 
-Exit code 0: the result is there; 1: the cell failed, see error.txt in its folder; 75: it was asked to stop,
-and the same command continues it.
+python -m transformer.study results/norm              prints it, and writes report.html and the others again
+python -m transformer.study monday tuesday --out both
 """
 
 import argparse
-import os
-import socket
 import sys
 from pathlib import Path
 
-from transformer.core import runtime
 from transformer.core.values import ConfigError
-from transformer.study import handover
-from transformer.study.cell import ERROR
-from transformer.training.signals import EXIT_INTERRUPTED, Interrupted, die_with
+from transformer.study.analyse import read_study
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m transformer.study", description=__doc__)
-    parser.add_argument("folder", type=Path, help="the folder of a cell, prepared by an engine")
-    parser.add_argument("--parent", type=int, help="id of the process with which this one has to end")
+def main() -> None:
+    described = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog="python -m transformer.study", description=__doc__, formatter_class=described)
+    parser.add_argument("folders", type=Path, nargs="+", help="folders of studies")
+    parser.add_argument("--out", type=Path, help="folder to write to; of a single study, its own")
     arguments = parser.parse_args()
-    if arguments.parent is not None:
-        die_with(arguments.parent)
-    runtime.start()
-    folder = arguments.folder
-    print(f"process {os.getpid()} on {socket.gethostname()} begins", flush=True)
     try:
-        error = handover.read(folder).attempt(wait=True)
-    except ConfigError as wrong:
-        error = f"ConfigError: {wrong}"
-        (folder / ERROR).write_text(error)
-    except Interrupted as stop:
-        print(stop, flush=True)
-        return EXIT_INTERRUPTED
-    print(error or f"process {os.getpid()} ends: the result is there", flush=True)
-    return 1 if error else 0
+        report = read_study(*arguments.folders)
+    except ConfigError as error:
+        sys.exit(f"error: {error}")
+    report.show()
+    out = arguments.out or (arguments.folders[0] if len(arguments.folders) == 1 else None)
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        report.write(out)
+        print(f"report.html, .md, .json, .csv and .tex and the pictures are in {out}")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

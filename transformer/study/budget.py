@@ -1,5 +1,6 @@
 """Equal budgets: choose one integer of a config so that arms cost the same."""
 
+import functools
 from collections.abc import Callable
 from typing import Literal
 
@@ -13,6 +14,11 @@ PATHS: dict[Knob, str] = {"d_ff": "model.feed_forward.d_ff", "num_layers": "mode
 """The field of a run that each knob sets."""
 
 LARGEST = 2**20
+
+
+def knob_value(config: RunConfig, knob: Knob) -> int:
+    """The number that the knob of a config stands at."""
+    return functools.reduce(getattr, PATHS[knob].split("."), config)
 
 
 def cost(config: RunConfig, budget: Budget) -> float:

@@ -1,26 +1,26 @@
-"""A cell of a study: all runs of one arm, in a folder named by the hash of what determines them."""
+"""A cell of a study: runs of one arm that are trained together, in a folder named by what determines them."""
 
 import contextlib
 import json
 import traceback
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from transformer.analysis.counts import parameter_count, train_flops
-from transformer.core.json import to_json
+from transformer.core.json import from_json, to_json
 from transformer.core.sources import sources
 from transformer.core.values import ConfigError
 from transformer.data.dataset import Dataset
 from transformer.runs.config import Replica, RunConfig, fingerprint
 from transformer.runs.mesh import AUTOMATIC, MeshConfig
 from transformer.study.probes import Probe
+from transformer.study.runs import ArmRuns, Run
 from transformer.training.checkpoint import write_durably
-from transformer.training.loop import train
+from transformer.training.loop import Outcome, train
 from transformer.training.metrics import finite
 from transformer.training.signals import Interrupted
 from transformer.training.workdir import CONFIG, identity, locked
@@ -30,32 +30,8 @@ ERROR = "error.txt"
 
 
 @dataclass(frozen=True)
-class Result:
-    """The results of the replicas of one config, in order; None for a diverged replica."""
-
-    validation_loss: list[float | None]
-    """In nats per token."""
-    diverged_at: list[int | None]
-    """The step at which a replica diverged; None where it did not."""
-    seconds: float
-    """Wall time of training and evaluation."""
-    tokens_per_second: float | None
-    """Throughput of all replicas together; None where it was not measured."""
-    parameters: int
-    """Number of parameters of a replica."""
-    flops: float
-    """Floating-point operations of a training step, per sequence."""
-    exact_match: list[float | None]
-    """Share of held-out sequences with every label right."""
-    probes: dict[str, list[float | None]]
-    """Values of each replica, by the label of the probe."""
-    probe_hashes: dict[str, str] = field(default_factory=dict)
-    """sha256 of what each probe was when it measured them, by its label."""
-
-
-@dataclass(frozen=True)
 class Cell:
-    """All runs of one arm, and the folder of their results."""
+    """Runs of one arm, the folder they are trained in, and the folder of their results."""
 
     title: str
     config: RunConfig
@@ -63,6 +39,8 @@ class Cell:
     data: Dataset
     cells: Path
     """The folder of all cells of the study."""
+    runs: Path
+    """The folder of all runs, which studies may share."""
     probes: Sequence[Probe] = ()
     mesh: MeshConfig = AUTOMATIC
     """How devices share the work, which changes numbers by rounding only."""
@@ -78,35 +56,60 @@ class Cell:
         return self.cells / self.identity["sha256"][:16]
 
     @cached_property
-    def probe_hashes(self) -> dict[str, str]:
+    def stored(self) -> ArmRuns:
+        """Where its runs are stored."""
+        return ArmRuns(self.config, self.data, self.runs)
+
+    def found(self) -> list[Run | None]:
+        """Its runs in the order of the replicas, None for one that is not computed yet."""
+        filled = [replica.filled(self.config.optimizer) for replica in self.replicas]
+        return [self.stored.read(one.seed, one.learning_rate) for one in filled if one.learning_rate is not None]
+
+    @property
+    def finished(self) -> bool:
+        """Whether all runs, with all probes as they are now, are computed."""
+        return all(run is not None and self.measured(run) for run in self.found())
+
+    def measured(self, run: Run) -> bool:
+        """Whether a run has the values of all probes, as they are now."""
+        return self._probe_hashes.items() <= run.probe_hashes.items()
+
+    @cached_property
+    def _probe_hashes(self) -> dict[str, str]:
         """sha256 of each probe with its source, by its label: an edited probe measures again."""
         return {p.label: fingerprint({"probe": to_json(p), "sources": sources(p)}) for p in self.probes}
 
-    def result(self) -> Result | None:
-        """The result, or None where it or one of the probes, as they are now, is not computed yet."""
-        path = self.folder / "result.json"
-        if not path.exists():
-            return None
-        result = Result(**json.loads(path.read_text()))
-        return result if self.probe_hashes.items() <= result.probe_hashes.items() else None
-
     def compute(self) -> None:
-        """Train from the newest checkpoint, if there is one, measure, and write the result."""
+        """Train from the newest checkpoint, if there is one, measure, store the runs, and name them in result.json."""
         self.write_config()
         how: dict[str, Any] = {"when_not_empty": "resume", "title": self.title, "mesh": self.mesh}
         outcome = train(self.config, self.replicas, self.data, self.folder, **how)
-        result = Result(
-            validation_loss=[finite(x) for x in outcome.validation_loss],
-            diverged_at=[None if at < 0 else int(at) for at in outcome.diverged_at],
-            seconds=outcome.seconds,
-            tokens_per_second=finite(outcome.tokens_per_second),
-            parameters=parameter_count(self.config.model),
-            flops=train_flops(self.config.model),
-            exact_match=[finite(x) for x in outcome.exact_match],
-            probes={probe.label: self._measured(probe, outcome.all_params) for probe in self.probes},
-            probe_hashes=self.probe_hashes,
+        probes = {probe.label: self._measured(probe, outcome.all_params) for probe in self.probes}
+        runs = [self._run(outcome, number, probes) for number in range(len(self.replicas))]
+        for run in runs:
+            self.stored.write(run)
+        names = [self.stored.path(run.seed, run.learning_rate).name for run in runs]
+        write_durably(self.folder / "result.json", json.dumps({"runs": names}, indent=1))
+
+    def _run(self, outcome: Outcome, number: int, probes: dict[str, list[float | None]]) -> Run:
+        """What one replica measured."""
+        replica = self.replicas[number].filled(self.config.optimizer)
+        assert replica.learning_rate is not None
+        steps_S, losses_RS = outcome.curve("loss")
+        sums = {name: [finite(x) for x in array[number]] for name, array in outcome.by_batch._asdict().items()}
+        at = int(outcome.diverged_at[number])
+        return Run(
+            seed=replica.seed,
+            learning_rate=replica.learning_rate,
+            labels=sums.pop("weight"),
+            **sums,
+            diverged_at=None if at < 0 else at,
+            curve={"step": steps_S.tolist(), "loss": [finite(x) for x in losses_RS[number]]},
+            seconds=outcome.seconds / len(self.replicas),
+            cell=self.folder.name,
+            probes={label: values[number] for label, values in probes.items()},
+            probe_hashes=self._probe_hashes,
         )
-        write_durably(self.folder / "result.json", json.dumps(asdict(result), indent=1))
 
     def _measured(self, probe: Probe, params: Any) -> list[float | None]:
         """The value of a probe for each run.
@@ -129,7 +132,7 @@ class Cell:
             write_durably(self.folder / CONFIG, json.dumps(self.identity, indent=1, sort_keys=True))
 
     def attempt(self, *, wait: bool = False) -> str | None:
-        """Compute the result unless it exists; returns the error as one line where that fails, details in `error.txt`.
+        """Compute what is missing; returns the error as one line where that fails, details in `error.txt`.
 
         Args:
           wait: whether to wait for another process that is computing it; otherwise that is an error.
@@ -139,7 +142,7 @@ class Cell:
         """
         try:
             with locked(self.folder, wait=wait):
-                if self.result() is None:
+                if not self.finished:
                     self.compute()
         except Interrupted:
             raise
@@ -150,3 +153,9 @@ class Cell:
             return said
         (self.folder / ERROR).unlink(missing_ok=True)
         return None
+
+
+def replicas_of(folder: Path) -> tuple[Replica, ...]:
+    """The replicas that the folder of a cell was made for."""
+    stored = json.loads((folder / CONFIG).read_text())
+    return tuple(from_json(Replica, replica) for replica in stored["replicas"])

@@ -1,13 +1,15 @@
-"""Pictures of runs and studies, as PNG."""
+"""Pictures of runs and studies."""
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from transformer.analysis import plots
 from transformer.training.trained import TrainedRun
+
+if TYPE_CHECKING:
+    from transformer.study.report import Report
 
 
 def plot_run(run: TrainedRun, reference: tuple[str, float] | None) -> None:
@@ -22,19 +24,29 @@ def plot_run(run: TrainedRun, reference: tuple[str, float] | None) -> None:
     figure.savefig(run.workdir / "loss.png", dpi=120)
 
 
-def plot_forest(path: Path, arms: Sequence[Any], baseline: str, margin: float) -> None:
-    """Plot the paired difference of each arm to the baseline with its 95 % interval; the band is equivalence."""
-    compared = [arm for arm in arms if arm.difference is not None]
-    estimates = {arm.name: (arm.difference, *arm.difference_interval) for arm in compared}
-    verdicts = {arm.name: arm.verdict for arm in compared}
-    xlabel = f"validation loss minus that of {baseline}"
-    plots.forest(estimates, xlabel=xlabel, margin=margin, verdicts=verdicts).savefig(path, dpi=120)
-
-
-def plot_learning_rates(path: Path, arms: Sequence[Any]) -> None:
-    """Plot the mean validation loss of each arm against the learning rate, without rates that always diverged."""
-    losses = {
-        arm.name: {float(rate): [np.nan if loss is None else loss] for rate, loss in arm.loss_by_learning_rate.items()}
-        for arm in arms
+def of_study(report: "Report") -> dict[str, Figure]:
+    """All pictures of a study, by the name of their file."""
+    record = report.record
+    return {
+        "forest": _forest(report),
+        "seeds": plots.dots({arm.name: arm.estimates for arm in report.arms}, xlabel=record.metric),
+        "curves": plots.loss_curves(report.curves, ylabel="training loss", reference=record.reference),
+        "learning_rates": plots.learning_rate_curves(
+            {arm.name: dict(zip(arm.learning_rates, arm.values, strict=True)) for arm in report.arms},
+            ylabel=record.metric,
+        ),
     }
-    plots.learning_rate_curves(losses).savefig(path, dpi=120)
+
+
+def _forest(report: "Report") -> Figure:
+    """The answer to every question with its interval, and the baseline against itself; the band is equivalence."""
+    answers = dict(report.contrasts)
+    if report.noise is not None and report.noise.compared is not None:
+        answers[report.noise.name] = report.noise.compared
+    drawn = {name: found for name, found in answers.items() if np.isfinite(found.difference)}
+    return plots.forest(
+        {name: (found.difference, found.interval.low, found.interval.high) for name, found in drawn.items()},
+        xlabel=f"{report.record.metric}, difference",
+        margin=report.record.margin,
+        verdicts={name: found.verdict for name, found in drawn.items()},
+    )

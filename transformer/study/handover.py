@@ -1,4 +1,4 @@
-"""A cell as files, which another process reads and computes with `python -m transformer.study FOLDER`.
+"""A cell as files, which another process reads and computes with `python -m transformer.study.worker FOLDER`.
 
 Variants travel as text, so their classes have to lie in modules that both processes can import.
 """
@@ -15,9 +15,8 @@ from typing import Any
 from transformer.core.json import from_json, to_json
 from transformer.core.values import ConfigError
 from transformer.data.dataset import load_data, read_run
-from transformer.runs.config import Replica
 from transformer.runs.mesh import MeshConfig
-from transformer.study.cell import Cell
+from transformer.study.cell import Cell, replicas_of
 from transformer.study.probes import Probe
 from transformer.training.checkpoint import write_durably
 from transformer.training.workdir import CONFIG, definitions
@@ -37,6 +36,7 @@ def write(cell: Cell) -> None:
     for name, text in definitions(cell.data).items():
         write_durably(cell.folder / name, text)
     more = {"modules": modules, "title": cell.title, "probes": to_json(cell.probes), "mesh": to_json(cell.mesh)}
+    more["runs"] = str(cell.runs)
     write_durably(cell.folder / CELL, json.dumps(more, indent=1))
 
 
@@ -66,11 +66,10 @@ def read(folder: Path) -> Cell:
         except ImportError as error:
             raise ConfigError(f"module {name} cannot be imported here: {error}") from None
     config = read_run(stored["run"])
-    replicas = tuple(from_json(Replica, replica) for replica in stored["replicas"])
     probes = from_json(tuple[Probe, ...], more["probes"])
     data = load_data(config.data, folder)
     mesh = from_json(MeshConfig, more["mesh"])
-    cell = Cell(more["title"], config, replicas, data, folder.parent, probes, mesh)
+    cell = Cell(more["title"], config, replicas_of(folder), data, folder.parent, Path(more["runs"]), probes, mesh)
     if cell.identity["sha256"] != stored["sha256"]:
         raise ConfigError(f"data: {data.source} is not what it was when the study began")
     return cell

@@ -4,7 +4,7 @@ import abc
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,9 @@ from transformer.runs.config import RunConfig
 
 class Probe(Variant, abc.ABC):
     """A number for each run, besides its loss."""
+
+    higher_is_better: ClassVar[bool] = False
+    """Which of two numbers is the better one, where it is a study's primary metric."""
 
     @property
     @abc.abstractmethod

@@ -1,9 +1,10 @@
-"""Statistics of losses over seeds: intervals, paired tests, corrections, power and verdicts.
+"""What the runs of two arms say about their difference: one interval, one p and one verdict for each question.
 
-A diverged run is a value that is nan or infinite. It is left out of every mean here, so whoever
-prints a mean also prints the share of diverged runs.
+All numbers here are *costs*: lower is better, and a failed run costs infinity. How the pieces fit together is on two
+pages in `docs/statistics.md`.
 """
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,10 +15,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import optimize, stats
 
-Verdict = Literal["better", "worse", "equivalent", "unresolved"]
+Verdict = Literal["better", "worse", "equivalent", "unresolved", "fails more often", "fails less often"]
 
+ALPHA = 0.05
+"""Probability of any false verdict in a study."""
 LARGE_CRITICAL_VALUE = 1e4
 """Above it scipy's noncentral t does not converge, and its limit is exact to one part in 10⁴."""
+ABNORMAL = 0.02
+"""p of normal values below which a report warns."""
 
 
 class Interval(NamedTuple):
@@ -26,8 +31,182 @@ class Interval(NamedTuple):
     low: float
     high: float
 
+    @property
+    def half(self) -> float:
+        """Half of its width."""
+        return (self.high - self.low) / 2
+
 
 UNKNOWN = Interval(-math.inf, math.inf)
+
+
+class Scores(NamedTuple):
+    """The costs of one arm by seed, (S,): two readings of runs that also chose the arm's learning rate."""
+
+    best: np.ndarray
+    """At the rate that is best over all seeds: too kind, because the seed helped to choose it."""
+    held: np.ndarray
+    """At the rate that is best over all other seeds: unkind, because fewer seeds chose it."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The answer to one question of a study: a weighted sum of arms, such as an arm minus the baseline."""
+
+    n: int
+    """Seeds, each of which gives one difference."""
+    difference: float
+    """The middle of its two readings: of paired differences their mean, where runs failed their pseudo-median."""
+    interval: Interval
+    """Together with those of all other comparisons it covers the truth with probability 1 - α."""
+    p: float
+    """Corrected for the number of comparisons; below α exactly where the interval leaves out 0."""
+    verdict: Verdict
+    """What the interval says, or the failures."""
+    deviation: float
+    """Standard deviation of the differences; nan with failures or fewer than two seeds."""
+    correlation: float
+    """Pearson's ρ of arm and baseline over seeds: how much pairing helps; nan where undefined."""
+    detectable: float
+    """The difference that these seeds detect with 80 % power; infinite where no number of failures allows it."""
+    failures: tuple[int, int] = (0, 0)
+    """Failed runs of the arm and of the baseline among these seeds."""
+    p_failures: float = 1.0
+    """Corrected p of equal shares of failures; below α/2 it decides the verdict."""
+
+
+def compare(
+    parts: Sequence[tuple[float, Scores]], margin: float, comparisons: int = 1, alpha: float = ALPHA
+) -> Comparison:
+    """The comparison Σ weight · cost over arms, seed by seed.
+
+    Every end of the interval takes the reading that is unkind to the claim it limits: the upper end of an arm minus
+    the baseline has the arm at the rate chosen without the seed and the baseline at the rate chosen with it, the lower
+    end the reverse. Without failures each is a paired t-interval (Student 1908) at level α over the number of
+    comparisons (Dunn 1961). With failures it is that of the signed-rank test (Wilcoxon 1945; Hodges and Lehmann 1963),
+    a failure being worse than any other run; then α is halved, and the other half tests the shares of failures
+    (Fisher's exact test, which has too large a p where failures of a pair go together).
+
+    Args:
+      parts: weight and scores of each arm, all over the same seeds in the same order.
+      margin: differences of less than this do not matter, in units of the cost.
+      comparisons: how many a study makes.
+      alpha: probability of any false verdict over all of them.
+
+    Raises:
+      ValueError: scores are not vectors of one length, or the margin is not positive.
+    """
+    lengths = {array.shape for _, scores in parts for array in scores}
+    if len(lengths) != 1 or len(next(iter(lengths))) != 1:
+        raise ValueError(f"compare: scores {sorted(lengths)} are not vectors of one length")
+    if not margin > 0:
+        raise ValueError(f"compare: margin {margin} is not positive")
+    kind, unkind = readings(parts)
+    n, failed = kind.size, not (np.isfinite(kind).all() and np.isfinite(unkind).all())
+    level = (alpha / 2 if failed else alpha) / comparisons
+    of = ranks if failed else student
+    low, high = of(kind, level), of(unkind, level)
+    interval = Interval(min(low.interval.low, high.interval.low), max(low.interval.high, high.interval.high))
+    p = max(low.p, high.p) if low.estimate * high.estimate > 0 else 1.0
+    failures, p_failures = (0, 0), 1.0
+    if failed and [weight for weight, _ in parts] == [1, -1]:
+        failures = tuple(int(np.isinf(scores.best).sum()) for _, scores in parts)
+        _, p_equal = stats.fisher_exact([[f, n - f] for f in failures])
+        p_failures = min(1.0, comparisons * float(np.asarray(p_equal)))
+    pair = [scores.best for _, scores in parts] if len(parts) == 2 else None
+    deviation = math.nan if failed or n < 2 else max(float(x.std(ddof=1)) for x in (kind, unkind))
+    return Comparison(
+        n=n,
+        difference=(low.estimate + high.estimate) / 2 if n else math.nan,
+        interval=interval,
+        p=min(1.0, p * comparisons * (2 if failed else 1)),
+        verdict=_verdict(interval, margin, failed, failures, p_failures < alpha / 2),
+        deviation=deviation,
+        correlation=math.nan if pair is None else correlation(*pair),
+        detectable=detectable_difference(deviation, n, comparisons, alpha=alpha),
+        failures=(failures[0], failures[1]),
+        p_failures=p_failures,
+    )
+
+
+def _verdict(interval: Interval, margin: float, failed: bool, failures: Sequence[int], differ: bool) -> Verdict:
+    if differ:
+        return "fails more often" if failures[0] > failures[1] else "fails less often"
+    if interval.high < 0:
+        return "better"
+    if interval.low > 0:
+        return "worse"
+    within = -margin < interval.low and interval.high < margin
+    return "equivalent" if within and not failed else "unresolved"
+
+
+def readings(parts: Sequence[tuple[float, Scores]]) -> tuple[np.ndarray, np.ndarray]:
+    """Σ weight · cost by seed, (S,) each: as kind and as unkind as possible to arms with positive weight.
+
+    Where arms of both signs failed, which says nothing about their difference, it is 0.
+    """
+
+    def added(kind: bool) -> np.ndarray:
+        with np.errstate(invalid="ignore"):
+            total = sum(w * (scores.best if (w > 0) == kind else scores.held) for w, scores in parts)
+        return np.nan_to_num(np.asarray(total, np.float64), nan=0.0, posinf=math.inf, neginf=-math.inf)
+
+    return added(True), added(False)
+
+
+class Test(NamedTuple):
+    """Estimate, interval and two-sided p of a location."""
+
+    estimate: float
+    interval: Interval
+    p: float
+
+
+def student(differences: np.ndarray, level: float) -> Test:
+    """The t test of a mean of 0, with the interval of confidence 1 - `level`. Fewer than two values decide nothing."""
+    n = differences.size
+    mean = float(differences.mean()) if n else math.nan
+    if n < 2:
+        return Test(mean, UNKNOWN, 1.0)
+    # Exactly 0 for equal values, whose computed deviation may be 1e-17.
+    error = float(differences.std(ddof=1)) / math.sqrt(n) if np.ptp(differences) else 0.0
+    half = error * float(stats.t.isf(level / 2, n - 1))
+    t = abs(mean) / error if error else math.inf if mean else 0.0
+    return Test(mean, Interval(mean - half, mean + half), 2 * float(stats.t.sf(t, n - 1)))
+
+
+def ranks(differences: np.ndarray, level: float) -> Test:
+    """The signed-rank test of a pseudo-median of 0, exact for any symmetric distribution, and its interval.
+
+    Differences may be infinite, all equally so; differences of 0 count against rejection. Where even the most extreme
+    ranks are likelier than `level`, the interval is the whole line.
+    """
+    n = differences.size
+    if n == 0:
+        return Test(math.nan, UNKNOWN, 1.0)
+    largest = 1e6 * (1 + np.abs(differences[np.isfinite(differences)]).max(initial=0.0))
+    x = np.clip(differences, -largest, largest)
+    i, j = np.triu_indices(n)
+    walsh = np.sort((x[i] + x[j]) / 2)
+    below = np.cumsum(_signed_rank_counts(n)) / 2.0**n  # P(W ≤ w)
+
+    def value(walsh_average: float) -> float:
+        return math.copysign(math.inf, walsh_average) if abs(walsh_average) > largest / 4 else walsh_average
+
+    extreme = min((walsh <= 0).sum(), (walsh >= 0).sum())
+    p = min(1.0, 2 * float(below[extreme]))
+    beyond = int((2 * below <= level).sum())
+    ends = (value(walsh[beyond - 1]), value(walsh[-beyond])) if beyond else UNKNOWN
+    return Test(value(float(np.median(walsh))), Interval(*ends), p)
+
+
+@functools.cache
+def _signed_rank_counts(n: int) -> np.ndarray:
+    """How many of the 2ⁿ signs give each sum of positive ranks, 0 to n(n + 1)/2."""
+    counts = np.ones(1)
+    for rank in range(1, n + 1):
+        counts = np.convolve(counts, np.eye(1, rank + 1)[0] + np.eye(1, rank + 1, rank)[0])
+    return counts
 
 
 def mean_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
@@ -36,17 +215,13 @@ def mean_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
     With 5 seeds its nominal 95 % were measured to cover 94 %, those of a percentile bootstrap 85 %.
 
     Args:
-      values: (n,) independent values, one per seed.
+      values: (n,) independent values, one per seed; those not finite are left out, so print their number beside it.
       confidence: the nominal coverage, in (0, 1).
     """
     if not 0 < confidence < 1:
         raise ValueError(f"mean_interval: confidence {confidence} is not between 0 and 1")
     x = np.asarray(values, np.float64)
-    x = x[np.isfinite(x)]
-    if x.size < 2:
-        return UNKNOWN
-    mean, margin = float(x.mean()), _standard_error(x) * float(stats.t.isf((1 - confidence) / 2, x.size - 1))
-    return Interval(mean - margin, mean + margin)
+    return student(x[np.isfinite(x)], 1 - confidence).interval
 
 
 def share_interval(count: int, of: int, confidence: float = 0.95) -> Interval:
@@ -60,167 +235,63 @@ def share_interval(count: int, of: int, confidence: float = 0.95) -> Interval:
     return Interval(float(low), float(high))
 
 
-@dataclass(frozen=True)
-class PairedComparison:
-    """An arm against the baseline, seed by seed."""
-
-    n: int
-    """Pairs in which neither run diverged."""
-    difference: float
-    """Mean of arm - baseline, nan without pairs."""
-    interval: Interval
-    """95 % t-interval of the difference."""
-    p: float
-    """p value of the two-sided paired t test of no difference."""
-    correlation: float
-    """Pearson's ρ of arm and baseline, nan where undefined: how much the pairing helps."""
-    standard_deviation: float
-    """Standard deviation of the differences, nan for fewer than two pairs."""
-
-    @property
-    def standard_error(self) -> float:
-        """Standard error of the mean difference."""
-        return self.standard_deviation / math.sqrt(self.n) if self.n else math.nan
-
-
-def compare_paired(arm: ArrayLike, baseline: ArrayLike) -> PairedComparison:
-    """The paired t test of an arm against the baseline.
-
-    A pair with a diverged run is dropped. Fewer than two pairs decide nothing: the interval is
-    all real numbers and p is 1. Where all differences are equal, p is 1 if they are 0, and else 0.
-
-    Args:
-      arm: (n,) losses, one per seed.
-      baseline: (n,) losses of the same seeds in the same order.
-
-    Raises:
-      ValueError: arm and baseline are not vectors of one length.
-    """
-    x, y = np.asarray(arm, np.float64), np.asarray(baseline, np.float64)
-    if x.ndim != 1 or x.shape != y.shape:
-        raise ValueError(f"compare_paired: arm {x.shape} and baseline {y.shape} are not vectors of one length")
-    both = np.isfinite(x) & np.isfinite(y)
-    x, y = x[both], y[both]
-    n, differences = x.size, x - y
-    mean = float(differences.mean()) if n else math.nan
-    if n < 2:
-        return PairedComparison(n, mean, UNKNOWN, 1.0, math.nan, math.nan)
-    error = _standard_error(differences)
-    t = abs(mean) / error if error else math.inf if mean else 0.0
-    p = 2 * float(stats.t.sf(t, n - 1))
-    return PairedComparison(n, mean, mean_interval(differences), p, _correlation(x, y), error * math.sqrt(n))
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """p values corrected for multiple comparisons, in the order given (Holm 1979).
-
-    Rejecting where the corrected value is below α keeps the probability of any false rejection below α,
-    however the tests depend on each other.
-    """
-    p = np.asarray(p_values, np.float64)
-    order = np.argsort(p)
-    corrected = np.empty_like(p)
-    corrected[order] = np.minimum(1, np.maximum.accumulate(p[order] * np.arange(p.size, 0, -1)))
-    return corrected.tolist()
-
-
-def equivalence_p(comparison: PairedComparison, margin: float) -> float:
-    """p of 'the difference is at least `margin` in size', by two one-sided tests (Schuirmann 1987).
-
-    Below .05 exactly where the 90 % interval of the difference lies within ± margin.
-
-    Args:
-      comparison: with fewer than two pairs p is 1.
-      margin: the smallest difference that matters, in units of the loss, positive.
-    """
-    if not margin > 0:
-        raise ValueError(f"equivalence_p: margin {margin} is not positive")
-    if comparison.n < 2:
-        return 1.0
-    room = margin - abs(comparison.difference)  # to the nearer bound, whose test has the larger p
-    if comparison.standard_error == 0:
-        return 0.0 if room > 0 else 1.0
-    return float(stats.t.sf(room / comparison.standard_error, comparison.n - 1))
-
-
-def verdict(comparison: PairedComparison, p_corrected: float, margin: float, alpha: float = 0.05) -> Verdict:
-    """The verdict of a comparison of losses, where lower is better.
-
-    A difference that is significant *and* within the margin is still better or worse; its size
-    is reported with the verdict.
-
-    Args:
-      comparison: the arm against the baseline.
-      p_corrected: its p after the correction over all arms, from `holm`.
-      margin: as in `equivalence_p`.
-      alpha: the level of both tests.
-    """
-    if p_corrected < alpha:
-        return "better" if comparison.difference < 0 else "worse"
-    return "equivalent" if equivalence_p(comparison, margin) < alpha else "unresolved"
-
-
-def smallest_detectable_effect(
-    n: int, comparisons: int = 1, correlation: float | None = None, power: float = 0.8, alpha: float = 0.05
+def detectable_difference(
+    deviation: float, n: int, comparisons: int = 1, power: float = 0.8, alpha: float = ALPHA
 ) -> float:
-    """The smallest difference that a study detects, in standard deviations over seeds.
+    """The smallest difference that a comparison detects, in units of the cost.
 
-    The noncentral t distribution gives the power of the two-sided t test (Cohen 1988, chapter 2),
-    here the probability of a rejection with the right sign.
+    The noncentral t distribution gives the power of the two-sided t test (Cohen 1988, chapter 2), here the
+    probability of a rejection with the right sign.
 
     Args:
-      n: seeds per arm; fewer than two detect nothing, and the result is infinite.
-      comparisons: number of arms against the baseline; α is divided by it, the first step of Holm.
-      correlation: ρ of the runs of two arms over their seeds, for the paired test, where a
-        difference has √(2(1 - ρ)) standard deviations; None for two independent samples.
+      deviation: standard deviation of the differences over seeds.
+      n: number of seeds; fewer than two detect nothing, and the result is infinite.
+      comparisons: how many a study makes; each is tested at α over their number.
       power: the probability of detecting it, above α.
-      alpha: the probability of any false detection, over all comparisons.
+      alpha: the probability of any false detection.
     """
     if comparisons < 1 or not 0 < alpha < power < 1:
         raise ValueError(
-            f"smallest_detectable_effect: comparisons {comparisons} >= 1 and 0 < alpha {alpha} < power {power} < 1 fail"
+            f"detectable_difference: comparisons {comparisons} >= 1 and 0 < alpha {alpha} < power {power} < 1 fail"
         )
-    if correlation is not None and abs(correlation) > 1:
-        raise ValueError(f"smallest_detectable_effect: correlation {correlation} is not between -1 and 1")
-    if n < 2:
+    if n < 2 or math.isnan(deviation):
         return math.inf
-    freedom = 2 * (n - 1) if correlation is None else n - 1
-    variance = 2 * (1 - (correlation or 0.0)) / n
-    critical = float(stats.t.isf(alpha / comparisons / 2, freedom))
-    return _noncentrality(critical, freedom, power) * math.sqrt(variance)
+    critical = float(stats.t.isf(alpha / comparisons / 2, n - 1))
+    return _noncentrality(critical, n - 1, power) * deviation / math.sqrt(n)
 
 
-def pooled_correlation(samples_by_arm: ArrayLike) -> float:
-    """The mean of Pearson's ρ over all pairs of arms; the higher, the more pairing by seed helps.
-
-    A pair of arms counts if at least three seeds diverged in neither; nan if no pair does.
-
-    Args:
-      samples_by_arm: (arms, seeds) losses, the same seed in each column.
-    """
-    samples = np.asarray(samples_by_arm, np.float64)
-    if samples.ndim != 2:
-        raise ValueError(f"pooled_correlation: {samples.shape} is not (arms, seeds)")
-    found = []
-    for x, y in combinations(samples, 2):
-        both = np.isfinite(x) & np.isfinite(y)
-        found.append(_correlation(x[both], y[both]))
-    found = [correlation for correlation in found if not math.isnan(correlation)]
-    return sum(found) / len(found) if found else math.nan
-
-
-def _standard_error(x: np.ndarray) -> float:
-    """Standard error of the mean. Exactly 0 for equal values, whose computed deviation may be 1e-17."""
-    return float(x.std(ddof=1)) / math.sqrt(x.size) if np.ptp(x) else 0.0
-
-
-def _correlation(x: np.ndarray, y: np.ndarray) -> float:
-    """Pearson's ρ; nan for a constant, and for fewer than three pairs: for two it is always ±1."""
+def correlation(x: np.ndarray, y: np.ndarray) -> float:
+    """Pearson's ρ of the pairs that are finite; nan for a constant, and for fewer than three: for two it is ±1."""
+    both = np.isfinite(x) & np.isfinite(y)
+    x, y = x[both], y[both]
     if x.size < 3 or not np.ptp(x) or not np.ptp(y):
         return math.nan
     x, y = x - x.mean(), y - y.mean()
     x, y = x / np.linalg.norm(x), y / np.linalg.norm(y)
     return float(np.clip(x @ y, -1, 1))
+
+
+def mean_correlation(samples_by_arm: Sequence[np.ndarray]) -> float:
+    """The mean of Pearson's ρ over all pairs of arms; the higher, the more pairing by seed helps. nan without any."""
+    found = [correlation(x, y) for x, y in combinations(samples_by_arm, 2)]
+    found = [rho for rho in found if not math.isnan(rho)]
+    return sum(found) / len(found) if found else math.nan
+
+
+def normality_p(values_RS: np.ndarray) -> float:
+    """p of normal values in every row, the smallest of the rows (Shapiro and Wilk 1965) times their number.
+
+    Args:
+      values_RS: (learning rates, seeds) of one arm; what is not finite is left out, as are rows of fewer than four.
+    """
+    rows = [row[np.isfinite(row)] for row in values_RS]
+    p = [float(stats.shapiro(row)[1]) for row in rows if row.size > 3 and np.ptp(row)]
+    return min(1.0, len(p) * min(p)) if p else 1.0
+
+
+def unseen_share(n: int, confidence: float = 0.95) -> float:
+    """The largest share of a kind of run that `n` runs may well not have shown."""
+    return 1 - (1 - confidence) ** (1 / n)
 
 
 def _noncentrality(critical: float, freedom: int, power: float) -> float:

@@ -1,7 +1,7 @@
 """A comparison of arms as a statistical experiment."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,29 +9,26 @@ from typing import Any
 from transformer.core.json import to_json
 from transformer.core.values import ConfigError, check_type, nearest, to_text
 from transformer.data.dataset import Dataset, fingerprint_arrays, load_data
-from transformer.runs.config import Replica, RunConfig, grid
+from transformer.runs.config import RunConfig
 from transformer.runs.mesh import AUTOMATIC, MeshConfig
 from transformer.study import budget as budgets
-from transformer.study.cell import Cell, Result
 from transformer.study.engines import LOCAL, Engine
-from transformer.study.estimation import ArmRuns
 from transformer.study.probes import Probe
-from transformer.study.report import Report, analyse
-from transformer.study.statistics import smallest_detectable_effect
+from transformer.study.report import Report
+from transformer.study.running import NOISE, Arm, Running
+from transformer.study.runs import SUMS
+from transformer.study.statistics import ALPHA, detectable_difference
 from transformer.training.workdir import locked
 
-
-class StudyError(RuntimeError):
-    """Too many arms failed for a comparison."""
+RATE = "optimizer.learning_rate"
 
 
 @dataclass(frozen=True)
 class Study:
     """Arms against a baseline: the same seeds for all, learning rates tuned for each.
 
-    Every arm is one compiled program of `seeds` × `learning_rates` replicas. An arm's learning rate is
-    chosen by its mean loss over the first `selection_seeds` seeds, and its loss is estimated on the
-    others only, paired by seed with the baseline's.
+    Every arm runs at every learning rate with every seed, in one compiled program. Its learning rate is chosen by all
+    of its runs, and the intervals count with that: `docs/statistics.md` says how.
     """
 
     name: str
@@ -39,17 +36,31 @@ class Study:
     base: RunConfig
     """The config that arms change."""
     arms: Mapping[str, Mapping[str, Any]]
-    """Changes of each arm to the base, by name and dotted path: `{"rms": {"model.norm": RMSNorm()}}`."""
+    """Changes of each arm to the base, by name and dotted path: `{"rms": {"model.norm": RMSNorm()}}`. A tuple as
+    `optimizer.learning_rate` gives an arm learning rates of its own, a number a single one."""
     seeds: int = 8
     """Number of seeds per arm and learning rate."""
     learning_rates: tuple[float, ...] = ()
-    """Learning rates that each arm is tuned over; empty: the config's, and all seeds are estimation seeds."""
-    selection_seeds: int | None = None
-    """Number of seeds that select the learning rate; None: a third of them, or without a choice of rates none."""
+    """Learning rates that arms are tuned over; empty: the config's."""
     baseline: str | None = None
     """Name of the arm that all others are compared with; None: the first."""
+    question: str = ""
+    """What the study is meant to answer, in a sentence; it stands in the plan and in the report."""
+    metric: str = "loss"
+    """The primary metric, which chooses learning rates and makes verdicts: loss, accuracy, exact_match, or the label
+    of a probe."""
     margin: float = 0.01
-    """Differences below this, in nats per token, count as equivalent."""
+    """Differences of the metric below this do not matter."""
+    contrasts: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)
+    """Questions other than each arm against the baseline: weights of arms by name, such as those of `Factorial`."""
+    max_seeds: int | None = None
+    """Seeds are added, twice as many each time, where a verdict is open, up to this; None: none are added."""
+    minutes: float | None = None
+    """Time after which no more seeds are added; None: no limit."""
+    fails_above: float | None = None
+    """Final loss above which a run has failed; None: only runs that are not finite have."""
+    noise_floor: bool = True
+    """Whether the baseline is also run under other seeds and compared with itself."""
     match: budgets.Budget | None = None
     """The cost in which every arm is made to match the baseline; None: arms may differ."""
     match_by: budgets.Knob = "d_ff"
@@ -62,61 +73,74 @@ class Study:
     """Numbers measured on the trained parameters, besides the loss."""
 
     def __post_init__(self):
+        where = f"study {self.name}"
         if len(self.arms) < 2:
-            raise ConfigError(f"study {self.name}: {len(self.arms)} arms; a comparison needs two")
+            raise ConfigError(f"{where}: {len(self.arms)} arms; a comparison needs two")
         if self.baseline is not None and self.baseline not in self.arms:
-            raise ConfigError(f"study {self.name}: no arm {self.baseline!r}{nearest(self.baseline, self.arms)}")
-        tuned = len(self.learning_rates) > 1
-        if self.num_selection_seeds < tuned:
-            raise ConfigError(
-                f"study {self.name}: selection_seeds {self.num_selection_seeds}; "
-                + ("a choice of learning rates needs one" if tuned else "it is a number of seeds")
-            )
-        if self.seeds - self.num_selection_seeds < 2:
-            raise ConfigError(
-                f"study {self.name}: {self.seeds} seeds leave {self.seeds - self.num_selection_seeds} to estimate "
-                "with; an interval needs two"
-            )
-        check_type(self.match, budgets.Budget | None, f"study {self.name}: match")
-        check_type(self.match_by, budgets.Knob, f"study {self.name}: match_by")
+            raise ConfigError(f"{where}: no arm {self.baseline!r}{nearest(self.baseline, self.arms)}")
+        if self.seeds < 2:
+            raise ConfigError(f"{where}: {self.seeds} seeds; an interval needs two")
+        if self.max_seeds is not None and self.max_seeds < self.seeds:
+            raise ConfigError(f"{where}: max_seeds {self.max_seeds} is less than seeds {self.seeds}")
+        check_type(self.match, budgets.Budget | None, f"{where}: match")
+        check_type(self.match_by, budgets.Knob, f"{where}: match_by")
         if self.match_multiple < 1:
-            raise ConfigError(f"study {self.name}: match_multiple {self.match_multiple} is not a positive number")
-        labels = [probe.label for probe in self.probes]
+            raise ConfigError(f"{where}: match_multiple {self.match_multiple} is not a positive number")
+        labels = [*SUMS, *(probe.label for probe in self.probes)]
         if same := [label for label in labels if labels.count(label) > 1]:
-            raise ConfigError(f"study {self.name}: two probes are called {same[0]!r}")
+            raise ConfigError(f"{where}: two probes are called {same[0]!r}")
+        if self.metric not in labels:
+            raise ConfigError(f"{where}: no metric {self.metric!r}{nearest(self.metric, labels)}")
         if self.margin <= 0:
-            raise ConfigError(f"study {self.name}: margin {self.margin} is not positive")
+            raise ConfigError(f"{where}: margin {self.margin} is not positive")
+        for name, weights in self.contrasts.items():
+            if unknown := [arm for arm in weights if arm not in self.arms]:
+                raise ConfigError(f"{where}: contrast {name}: no arm {unknown[0]!r}{nearest(unknown[0], self.arms)}")
+            if abs(sum(weights.values())) > 1e-9:
+                raise ConfigError(f"{where}: contrast {name}: its weights add up to {sum(weights.values()):g}, not 0")
 
     @property
-    def num_selection_seeds(self) -> int:
-        """Number of first seeds that select the learning rate and enter no estimate."""
-        if self.selection_seeds is not None:
-            return self.selection_seeds
-        return max(1, self.seeds // 3) if len(self.learning_rates) > 1 else 0
+    def baseline_name(self) -> str:
+        """Name of the arm that all others are compared with."""
+        return self.baseline or next(iter(self.arms))
 
     @property
-    def replicas(self) -> tuple[Replica, ...]:
-        """Every learning rate with every seed, all seeds of the first learning rate first."""
-        return grid(range(self.first_seed, self.first_seed + self.seeds), self.learning_rates)
+    def looks(self) -> tuple[int, ...]:
+        """The numbers of seeds at which verdicts are read, each at α over their number."""
+        last, looks = self.max_seeds or self.seeds, [self.seeds]
+        while looks[-1] < last:
+            looks.append(min(2 * looks[-1], last))
+        return tuple(looks)
+
+    @property
+    def comparisons(self) -> int:
+        """Number of questions."""
+        return len(self.contrasts) or len(self.arms) - 1
+
+    def rates(self, name: str) -> tuple[float, ...]:
+        """The learning rates of an arm, ascending.
+
+        Raises:
+          ConfigError: a rate is given twice.
+        """
+        own = self.arms[name].get(RATE, self.learning_rates)
+        rates = tuple(own) if isinstance(own, Sequence) else (own,)
+        if twice := [rate for i, rate in enumerate(rates) if rate in rates[:i]]:
+            raise ConfigError(f"study {self.name}: arm {name}: learning rate {twice[0]:g} is given twice")
+        return tuple(sorted(rates)) or (self.base.optimizer.learning_rate,)
 
     def configs(self, data: Dataset) -> dict[str, RunConfig]:
         """The config of each arm, completed from the data and matched to the budget.
 
         Raises:
-          ConfigError: an arm is impossible, or sets a learning rate although `learning_rates` are given.
+          ConfigError: an arm is impossible.
         """
         base = data.complete(self.base)
-        arms = {n: self.base.replace({"data": base.data, **changes}) for n, changes in self.arms.items()}
+        changes = {name: {k: v for k, v in arm.items() if k != RATE} for name, arm in self.arms.items()}
+        arms = {name: self.base.replace({"data": base.data, **changes[name]}) for name in self.arms}
+        arms = {name: arm.replace({RATE: self.rates(name)[0]}) for name, arm in arms.items()}
         loaded = {base.data: data} | {arm.data: load_data(arm.data) for arm in arms.values() if arm.data != base.data}
         configs = {name: loaded[arm.data].complete(arm) for name, arm in arms.items()}
-        for name, config in configs.items():
-            rate = config.optimizer.learning_rate
-            own = rate != base.optimizer.learning_rate or "optimizer.learning_rate" in self.arms[name]
-            if self.learning_rates and own:
-                raise ConfigError(
-                    f"study {self.name}: arm {name} has a learning rate of its own, {rate:g}, but every arm runs at "
-                    "all of learning_rates; leave one of them out"
-                )
         if self.match is None:
             return configs
         baseline, budget = configs[self.baseline_name], self.match
@@ -126,24 +150,66 @@ class Study:
 
         return {n: config if n == self.baseline_name else matched(config) for n, config in configs.items()}
 
-    @property
-    def baseline_name(self) -> str:
-        """Name of the arm that all others are compared with."""
-        return self.baseline or next(iter(self.arms))
-
     def planned_effect(self) -> float:
-        """The smallest difference detected with 80 % power at a correlation of ½, in standard deviations over seeds."""
-        n = self.seeds - self.num_selection_seeds
-        return smallest_detectable_effect(n, comparisons=len(self.arms) - 1, correlation=0.5)
+        """The smallest difference detected with 80 % power at a correlation of 0, in standard deviations over seeds."""
+        looks = self.looks
+        return detectable_difference(2**0.5, looks[-1], self.comparisons, alpha=ALPHA / len(looks))
 
-    def cells(self, workdir: Path, data: Dataset, mesh: MeshConfig = AUTOMATIC) -> dict[str, Cell]:
-        """The cell of each arm; arms with equal configs share one."""
+    def run(
+        self,
+        workdir: str | Path,
+        *,
+        data: Dataset | None = None,
+        engine: Engine = LOCAL,
+        mesh: MeshConfig = AUTOMATIC,
+        runs: str | Path | None = None,
+        say: Callable[[str], None] = print,
+    ) -> Report:
+        """Run what is not computed yet; write the report.
+
+        Finished runs are read, interrupted ones continue where they stopped, and an arm that fails does
+        not stop the others: the report names it with its error.
+
+        Args:
+          workdir: the folder of the study, made where there is none.
+          data: None: loaded as the base says.
+          engine: computes the arms, in this process or in others.
+          mesh: how the devices of each process share the work.
+          runs: the folder of finished runs, which studies may share; None: `runs` in workdir.
+          say: called with each line of progress.
+
+        Raises:
+          ConfigError: an arm is impossible, the engine is not available, or another process runs this study.
+          StudyError: the baseline or all other arms could not be computed.
+          Interrupted: a signal asked to stop; the states are saved.
+        """
+        workdir = Path(workdir)
+        data = load_data(self.base.data, workdir) if data is None else data
+        arms = self.prepared(data)
+        with locked(workdir):
+            return Running(self, workdir, Path(runs or workdir / "runs"), data, arms, engine, mesh, say).to_the_end()
+
+    def prepared(self, data: Dataset) -> dict[str, Arm]:
+        """The arms with configs and data, and what should be known of them before any training.
+
+        Raises:
+          ConfigError: an arm is impossible, or changes what it is judged by.
+        """
         configs = self.configs(data)
-        cells = {}
-        for i, (name, config) in enumerate(configs.items(), 1):
-            own, title = self._data(name, configs, data), f"{name} ({i}/{len(configs)})"
-            cells[name] = Cell(title, config, self.replicas, own, workdir / "cells", self.probes, mesh)
-        return cells
+        arms = {}
+        for name, config in configs.items():
+            text = changes_text(self.arms[name]) + self._matched_text(name, config)
+            arms[name] = Arm(name, config, self._data(name, configs, data), self.rates(name), self.first_seed, text)
+        if self.noise_floor:
+            first = self.first_seed + self.looks[-1]
+            arms[NOISE] = dataclasses.replace(arms[self.baseline_name], name=NOISE, first_seed=first)
+        return arms
+
+    def _matched_text(self, name: str, config: RunConfig) -> str:
+        if self.match is None or name == self.baseline_name:
+            return ""
+        value = budgets.knob_value(config, self.match_by)
+        return f"{', ' if self.arms[name] else ''}{budgets.PATHS[self.match_by]}={value} (equal {self.match})"
 
     def _data(self, name: str, configs: Mapping[str, RunConfig], data: Dataset) -> Dataset:
         """The data of an arm: its own where it changes some of it, with the same held-out part as all."""
@@ -159,101 +225,31 @@ class Study:
             )
         return own
 
-    def run(
-        self,
-        workdir: str | Path,
-        *,
-        data: Dataset | None = None,
-        engine: Engine = LOCAL,
-        mesh: MeshConfig = AUTOMATIC,
-        say: Callable[[str], None] = print,
-    ) -> Report:
-        """Run what is not computed yet; write report.json, report.md and the pictures.
-
-        Finished arms are read, interrupted ones continue where they stopped, and an arm that fails does
-        not stop the others: the report names it with its error.
-
-        Args:
-          workdir: the folder of the study, made where there is none.
-          data: None: loaded as the base says.
-          engine: computes the arms, in this process or in others.
-          mesh: how the devices of each process share the work.
-          say: called with each line of progress.
-
-        Raises:
-          ConfigError: an arm is impossible, the engine is not available, or another process runs this study.
-          StudyError: the baseline or all other arms could not be computed.
-          Interrupted: a signal asked to stop; the states are saved.
-        """
-        workdir = Path(workdir)
-        data = load_data(self.base.data, workdir) if data is None else data
-        cells = self.cells(workdir, data, mesh)
-        say(
-            f"{self.name}: {len(cells)} arms × {len(self.replicas)} runs on {data.source}; smallest detectable "
-            f"difference {self.planned_effect():.2f} standard deviations over seeds (80 % power, ρ = 0.5 assumed)"
-        )
-        with locked(workdir):
-            failed = self._compute(cells, engine, say)
-            report = self._analyse(cells, failed, data)
-            report.write(workdir)
-        return report
-
-    def _compute(self, cells: Mapping[str, Cell], engine: Engine, say: Callable[[str], None]) -> dict[str, str]:
-        """Compute the cells without a result; returns the errors of the arms that failed."""
-        arms: dict[Path, list[str]] = {}
-        for name, cell in cells.items():
-            arms.setdefault(cell.folder, []).append(name)
-        missing = {cell.folder: cell for cell in cells.values() if cell.result() is None}
-        for folder in arms.keys() - missing.keys():
-            say(f"  {', '.join(arms[folder])}: there already")
-        failed = {}
-        for cell, error in engine.run(list(missing.values())) if missing else ():
-            names = arms[cell.folder]
-            failed |= dict.fromkeys(names, error) if error else {}
-            say(f"  {', '.join(names)}: {f'failed: {error}' if error else _said(cell.result())}")
-        say(f"{len(cells) - len(failed)} of {len(cells)} arms are computed, {len(failed)} failed")
-        return failed
-
-    def _analyse(self, cells: Mapping[str, Cell], failed: Mapping[str, str], data: Dataset) -> Report:
-        runs = {
-            name: ArmRuns(
-                changes=changes_text(self.arms[name]),
-                config=cell.config,
-                result=result,
-                folder=cell.folder,
-                learning_rates=self.learning_rates or (cell.config.optimizer.learning_rate,),
-                num_selection_seeds=self.num_selection_seeds,
-            )
-            for name, cell in cells.items()
-            if name not in failed and (result := cell.result()) is not None
+    def plan(self, arms: Mapping[str, Arm]) -> dict[str, Any]:
+        """Question, metric, margin, arms and stopping rule as JSON data."""
+        return {
+            "question": self.question,
+            "metric": self.metric,
+            "margin": self.margin,
+            "fails_above": self.fails_above,
+            "baseline": self.baseline_name,
+            "arms": {name: {"config": arm.sha256, "learning_rates": list(arm.rates)} for name, arm in arms.items()},
+            "contrasts": to_json({name: dict(weights) for name, weights in self.contrasts.items()}),
+            "first_seed": self.first_seed,
+            "looks": list(self.looks),
+            "minutes": self.minutes,
+            "alpha": ALPHA,
+            "probes": [str(probe) for probe in self.probes],
         }
-        if self.baseline_name in failed or len(runs) < 2:
-            errors = "; ".join(f"{name}: {error}" for name, error in failed.items())
-            raise StudyError(f"{self.name}: nothing to compare with the baseline {self.baseline_name} ({errors})")
-        return analyse(
-            runs,
-            name=self.name,
-            baseline=self.baseline_name,
-            margin=self.margin,
-            planned_effect=self.planned_effect(),
-            config=self.to_json(),
-            data=data,
-            failed=failed,
-        )
 
     def to_json(self) -> dict[str, Any]:
         """All fields as JSON data."""
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         arms = {name: {k: to_json(v) for k, v in changes.items()} for name, changes in self.arms.items()}
-        return {**{k: to_json(v) for k, v in fields.items()}, "arms": arms}
+        contrasts = {name: dict(weights) for name, weights in self.contrasts.items()}
+        return {**{k: to_json(v) for k, v in fields.items()}, "arms": arms, "contrasts": contrasts}
 
 
 def changes_text(changes: Mapping[str, Any]) -> str:
     """Changes in text form: `model.norm=rmsnorm, model.d_ff=64`."""
     return ", ".join(f"{path}={value if isinstance(value, str) else to_text(value)}" for path, value in changes.items())
-
-
-def _said(result: Result | None) -> str:
-    assert result is not None
-    count = sum(at is not None for at in result.diverged_at)
-    return f"{result.seconds:.0f} s" + (f", {count} of {len(result.diverged_at)} runs diverged" if count else "")

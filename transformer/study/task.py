@@ -49,7 +49,7 @@ def compute(folder: str, where: tuple[str, str], places: Mapping[str, Place]) ->
             os.sched_setaffinity(0, place.cores)  # for this thread and the process it starts
         paths = (script, os.environ.get("PYTHONPATH"))
         process = subprocess.Popen(
-            [sys.executable, "-m", "transformer.study", folder, "--parent", str(os.getpid())],
+            [sys.executable, "-m", "transformer.study.worker", folder, "--parent", str(os.getpid())],
             cwd=directory,
             env={**os.environ, **place.environment, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
             stdin=subprocess.DEVNULL,

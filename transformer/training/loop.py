@@ -39,6 +39,8 @@ class Outcome(TrainedRun):
     data: Dataset = field(repr=False)
     loss_by_position: np.ndarray = field(repr=False)
     """(R, L) validation loss at each position of a block, in nats."""
+    by_batch: Sums = field(repr=False)
+    """Sums (R, N) over each batch of the validation split, in its order."""
     accuracy: np.ndarray
     """(R,) share of the labels of the validation split to which the model gives the highest probability."""
     exact_match: np.ndarray
@@ -162,7 +164,7 @@ class _Run:
                         f"step {end} is saved in {self.workdir}; the same command with --resume continues, or "
                         "when_not_empty='resume'"
                     )
-            sums = self.evaluate(state, self.config.steps)
+            sums, by_batch = self.evaluate(state, self.config.steps)
         loss = mean_loss(sums)
         diverged_at = np.array(hosts.fetch(state.diverged_at))
         loss[diverged_at >= 0] = np.nan
@@ -174,6 +176,7 @@ class _Run:
             validation_loss=loss,
             data=self.data,
             loss_by_position=sums.loss / np.maximum(sums.weight, 1),
+            by_batch=by_batch,
             accuracy=sums.correct / sums.weight.sum(-1),
             exact_match=sums.exact / sums.sequences,
             diverged_at=diverged_at,
@@ -231,11 +234,11 @@ class _Run:
     def seconds(self) -> float:
         return self.seconds_before + time.monotonic() - self.started
 
-    def evaluate(self, state: TrainState, step: int) -> Sums:
-        """Sums over the validation split, (R, …), which are also logged."""
+    def evaluate(self, state: TrainState, step: int) -> tuple[Sums, Sums]:
+        """Sums over the validation split, (R, …), which are also logged, and over each of its batches, (R, N)."""
         self.read_metrics()
         params = state.evaluated
-        sums = hosts.fetch(self.program.evaluate(params, self.validation))
+        sums, by_batch = hosts.fetch(self.program.evaluate(params, self.validation))
         self.watchdog.beat()
         values = {
             "validation_loss": mean_loss(sums),
@@ -252,7 +255,7 @@ class _Run:
             for i in range(len(self.replicas))
         ]
         self.log(lines)
-        return sums
+        return sums, by_batch
 
     def read_metrics(self) -> None:
         """Log the previous dispatch, whose numbers have arrived, so that the host never waits for the device."""

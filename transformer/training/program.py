@@ -44,8 +44,9 @@ class Program:
     """The state before the first step."""
     train: jax.stages.Wrapped
     """Maps (state, batches (R, T, …)) to (state, metrics (R, T)); the state is donated."""
-    evaluate: Callable[[Any, Any], Sums]
-    """Maps (params, batches (N, …)) to sums (R, …); the batches are the same for all replicas."""
+    evaluate: Callable[[Any, Any], tuple[Sums, Sums]]
+    """Maps (params, batches (N, …)) to sums (R, …) over all of them, and sums (R, N) over each batch with all its
+    positions; the batches are the same for all replicas."""
     learning_rates: Callable[[], jax.Array]
     """The learning rate of every step, (R, steps)."""
     abstract_state: TrainState
@@ -162,8 +163,8 @@ def _beginning(config: RunConfig, apply: Apply, params: Params, batch_size: int)
     return None if config.model.memory_length is None else apply(params, batch_size, method="empty_memory")
 
 
-def _evaluate(config: RunConfig, apply: Apply, params: Params, batches: Batch) -> Sums:
-    """Sums over the batches (N, B, …) for one replica."""
+def _evaluate(config: RunConfig, apply: Apply, params: Params, batches: Batch) -> tuple[Sums, Sums]:
+    """Sums over the batches (N, B, …) for one replica, and those (N,) of each batch over all positions."""
     objective = config.objective.plain()
 
     def sums_of(batch, earlier):
@@ -172,12 +173,13 @@ def _evaluate(config: RunConfig, apply: Apply, params: Params, batches: Batch) -
     def add(carry, batch):
         sums, earlier = carry
         more, earlier = sums_of(batch, earlier)
-        return (jax.tree.map(jnp.add, sums, more), earlier), None
+        return (jax.tree.map(jnp.add, sums, more), earlier), jax.tree.map(jnp.sum, more)
 
     first = jax.tree.map(lambda a: a[0], batches)
     earlier = _beginning(config, apply, params, len(jax.tree.leaves(first)[0]))
     zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(sums_of, first, earlier)[0])
-    return lax.scan(add, (zeros, earlier), batches)[0][0]
+    (sums, _), by_batch = lax.scan(add, (zeros, earlier), batches)
+    return sums, by_batch
 
 
 def _learning_rates(config: RunConfig, numbers: Numbers) -> jax.Array:

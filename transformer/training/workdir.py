@@ -60,7 +60,7 @@ def write_environment(workdir: Path) -> None:
     path, here = workdir / "environment.json", environment()
     before = json.loads(path.read_text()) if path.exists() else here
     old, new = ({"packages": each["packages"], "devices": sorted(set(each["devices"]))} for each in (before, here))
-    if differing := _differences(old, new):
+    if differing := differences(old, new):
         warnings.warn(
             f"{workdir} continues with other {', '.join(differing)}: the same up to rounding, not bit for bit",
             stacklevel=2,
@@ -80,7 +80,7 @@ def _check(workdir: Path, wanted: dict[str, Any], when_not_empty: WhenNotEmpty, 
     if CONFIG not in found or when_not_empty == "overwrite":
         return None
     stored = json.loads((workdir / CONFIG).read_text())
-    differing = _differences(stored, wanted)
+    differing = differences(stored, wanted)
     if differing == ["run.steps"] and stored["run"]["steps"] < wanted["run"]["steps"]:
         return stored["run"]["steps"]
     if differing:
@@ -173,9 +173,9 @@ def definitions(data: Dataset) -> dict[str, str]:
     return {f"{name}.json": tokenizer.definition for name, tokenizer in data.tokenizers.items()}
 
 
-def _differences(stored: Any, wanted: Any, path: str = "") -> list[str]:
+def differences(stored: Any, wanted: Any, path: str = "") -> list[str]:
     """The paths at which two JSON values differ, hashes left out."""
     if isinstance(stored, dict) and isinstance(wanted, dict):
         names = sorted((stored.keys() | wanted.keys()) - {"sha256"})
-        return [d for n in names for d in _differences(stored.get(n), wanted.get(n), f"{path}.{n}" if path else n)]
+        return [d for n in names for d in differences(stored.get(n), wanted.get(n), f"{path}.{n}" if path else n)]
     return [] if stored == wanted else [path]

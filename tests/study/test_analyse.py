@@ -1,0 +1,230 @@
+"""What a report concludes from runs whose truth is known: made-up losses, no training."""
+
+import csv
+import io
+import json
+
+import numpy as np
+import pytest
+
+from tests.study import made
+from transformer.core.values import ConfigError
+from transformer.study.analyse import read_study
+from transformer.study.record import pooled, read_record
+from transformer.training.metrics import finite
+
+NAN = np.nan
+RNG = np.random.default_rng(0)
+BASE = 3 + 0.02 * RNG.normal(size=6)
+
+
+def named(report):
+    return {arm.name: arm for arm in report.arms}
+
+
+def test_an_arm_that_fails_is_not_better_for_its_survivors(tmp_path):
+    arm = BASE - 0.05
+    arm[[0, 2, 3, 5]] = NAN
+    row = named(made.report(tmp_path, {"base": BASE, "arm": arm}))["arm"]
+    assert row.verdict == "unresolved"
+    assert (row.failed, row.seeds, row.failed_anywhere) == (4, 6, (4, 6))
+    assert row.failed_interval == pytest.approx((0.2228, 0.9567), abs=1e-4)
+    assert row.compared.n == 6
+
+
+def test_an_arm_that_always_fails_and_one_that_learns_nothing(tmp_path):
+    rows = named(made.report(tmp_path, {"base": BASE, "fails": BASE * NAN, "guess": BASE + 1.1}))
+    assert (rows["fails"].verdict, rows["fails"].loss) == ("fails more often", None)
+    assert rows["guess"].verdict == "worse"
+    assert named(made.report(tmp_path, {"base": np.r_[[NAN] * 5, 3], "arm": BASE}))["arm"].verdict == "fails less often"
+
+
+def test_a_loss_above_that_of_a_guess_is_no_failure_unless_the_study_says_so(tmp_path):
+    """A model that has not yet learned a task may be far above log V and right in half of the answers."""
+    arms = {"base": BASE + 5, "arm": BASE + 3}
+    row = named(made.report(tmp_path, arms))["arm"]
+    assert (row.failed, row.verdict) == (0, "better")
+    assert named(made.report(tmp_path, arms, fails_above=7.0))["arm"].failed == 0
+    assert named(made.report(tmp_path, arms, fails_above=7.0))["base"].failed == 6
+
+
+def test_the_learning_rate_is_chosen_by_the_even_batches_and_reported_by_the_odd_ones(tmp_path):
+    record = made.record(tmp_path, {"base": np.stack([BASE, BASE + 1]), "arm": np.stack([BASE, BASE + 1])}, halves=True)
+    for file in record.arms["arm"].files[1]:  # at the second rate even batches are best and odd ones worst
+        run = json.loads((tmp_path / "runs" / file).read_text())
+        run["loss"] = [20.0, 50.0] * (made.BATCHES // 2)
+        (tmp_path / "runs" / file).write_text(json.dumps(run))
+    record.write(tmp_path)
+    row = named(read_study(tmp_path))["arm"]
+    assert row.learning_rate == record.arms["arm"].learning_rates[1]
+    assert row.loss == pytest.approx(5.0)
+    assert row.verdict == "worse"
+
+
+def test_exact_match_can_be_what_verdicts_are_made_of(tmp_path):
+    arms, exact = {"base": BASE, "arm": BASE + 0.5}, {"base": 0.4 + 0.01 * BASE, "arm": 0.6 + 0.01 * BASE}
+    by_match = made.report(tmp_path, arms, exact=exact, metric="exact_match")
+    row = named(by_match)["arm"]
+    assert row.verdict == "better"
+    assert row.compared.difference == pytest.approx(0.2)
+    assert 0 < row.compared.interval.low < 0.2 < row.compared.interval.high + 1e-9
+    assert row.worst == pytest.approx(min(exact["arm"]))
+    by_loss = named(made.report(tmp_path, arms, exact=exact))["arm"]
+    assert by_loss.verdict == "worse"
+    assert by_loss.metrics["exact_match"].compared.difference == pytest.approx(0.2)
+    assert by_loss.metrics["exact_match"].compared.interval.low > 0
+
+
+def test_all_intervals_of_a_table_are_as_wide_as_their_number_asks(tmp_path):
+    few = made.report(tmp_path, {"base": BASE, "arm": BASE[::-1]})
+    many = made.report(tmp_path, {"base": BASE, "arm": BASE[::-1]} | {f"other {i}": BASE[::-1] for i in range(6)})
+    looks = made.report(tmp_path, {"base": BASE, "arm": BASE[::-1]}, looks=[6, 12, 24])
+    one, seven, three = (named(r)["arm"].compared for r in (few, many, looks))
+    assert one.interval.half < three.interval.half < seven.interval.half
+    assert one.p * 7 == pytest.approx(seven.p) or seven.p == 1
+
+
+def test_sensitivity_is_the_mean_over_rates_less_the_best(tmp_path):
+    """(Wortsman et al. 2023.) A failed or hopeless run counts as a guess, log 64."""
+    losses = np.array([[2.0, 2.0], [1.0, 1.0], [NAN, 9.0]])
+    row = named(made.report(tmp_path, {"base": losses, "arm": losses - 0.5}))["base"]
+    assert row.metrics["sensitivity"].value == pytest.approx((2 + 1 + np.log(64)) / 3 - 1)
+    assert "sensitivity" not in named(made.report(tmp_path, {"base": BASE, "arm": BASE}))["base"].metrics
+
+
+def test_each_arm_has_a_detectable_difference_of_its_own(tmp_path):
+    loud = 3 + 0.2 * np.random.default_rng(2).normal(size=6)
+    rows = named(made.report(tmp_path, {"base": BASE, "quiet": BASE[[1, 0, 3, 2, 5, 4]], "loud": loud}))
+    assert rows["loud"].compared.detectable > 3 * rows["quiet"].compared.detectable
+
+
+def test_the_baseline_under_other_seeds_is_compared_with_itself(tmp_path):
+    report = made.report(tmp_path, {"base": BASE, "arm": BASE + 1}, noise=BASE[::-1], margin=0.1)
+    assert report.noise.name == "base, other seeds"
+    assert report.noise.compared.verdict == "equivalent"
+    assert report.contrasts.keys() == {"arm"}  # it is no question, and costs no power
+    assert "base, other seeds" in report.markdown()
+
+
+def test_contrasts_replace_the_comparisons_with_the_baseline(tmp_path):
+    arms = {"base": BASE, "a": BASE + 0.1, "b": BASE + 0.2, "a + b": BASE + 0.7}
+    weights = {"a × b": {"base": 1.0, "a": -1.0, "b": -1.0, "a + b": 1.0}}
+    report = made.report(tmp_path, arms, contrasts=weights)
+    assert report.contrasts["a × b"].difference == pytest.approx(0.4)
+    assert {arm.verdict for arm in report.arms} == {"–"}
+    found = report.tables()[0][2]
+    assert [row[0] for row in found] == [*arms, "a × b"]
+
+
+def test_the_error_of_the_held_out_part_stands_beside_that_of_the_seeds(tmp_path):
+    record = made.record(tmp_path, {"base": BASE, "arm": BASE})
+    offsets = np.array([3.0, -1.0, 2.0, 0.0, -2.0, 1.0, -3.0, 0.0])
+    for file in record.arms["arm"].files[0]:
+        run = json.loads((tmp_path / "runs" / file).read_text())
+        run["loss"] = [x + d for x, d in zip(run["loss"], offsets, strict=True)]
+        (tmp_path / "runs" / file).write_text(json.dumps(run))
+    record.write(tmp_path)
+    assert named(read_study(tmp_path))["arm"].split_error == pytest.approx(offsets.std(ddof=1) / 10 / np.sqrt(8))
+
+
+def test_a_reader_is_warned(tmp_path):
+    three = np.stack([BASE + 1, BASE + 0.5, BASE])
+    report = made.report(tmp_path, {"base": three, "arm": np.r_[BASE[:5], 9.0][None] + np.zeros((3, 1))})
+    said = report.warnings()
+    assert "base: best rate 0.009 is the highest tried" in said
+    assert any("arm: rates tie" in line for line in said)
+    assert any("arm: runs of one learning rate are not normally distributed" in line for line in said)
+    few = made.report(tmp_path, {"base": BASE[:4], "arm": BASE[:4]})
+    assert "arm: 4 seeds: intervals stand on normal theory alone" in few.warnings()
+
+
+# Several days
+
+
+def test_seeds_of_two_days_are_pooled(tmp_path):
+    arms = {"base": BASE, "arm": BASE + 0.015}
+    made.record(tmp_path / "monday", arms).write(tmp_path / "monday")
+    later = {name: losses[::-1] + 0.001 for name, losses in arms.items()}
+    made.record(tmp_path / "tuesday", later, first_seed=6).write(tmp_path / "tuesday")
+    both = named(read_study(tmp_path / "monday", tmp_path / "tuesday"))["arm"]
+    assert both.seeds == both.compared.n == 12
+    np.testing.assert_allclose(both.estimates, [*arms["arm"], *later["arm"]])
+    same = read_study(tmp_path / "monday", tmp_path / "monday")
+    assert named(same)["arm"].seeds == 6  # the same seeds count once
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"margin": 0.1}, "margin is 0.01 and 0.1"),
+        ({"metric": "accuracy"}, "metric is loss and accuracy"),
+        ({"fails_above": 4.0}, "fails_above is None and 4.0"),
+    ],
+)
+def test_studies_of_other_questions_are_not_pooled(tmp_path, change, message):
+    arms = {"base": BASE, "arm": BASE}
+    made.record(tmp_path / "a", arms).write(tmp_path / "a")
+    made.record(tmp_path / "b", arms, first_seed=6, **change).write(tmp_path / "b")
+    with pytest.raises(ConfigError, match=message):
+        pooled([tmp_path / "a", tmp_path / "b"])
+
+
+def test_studies_of_other_arms_or_with_added_seeds_are_not_pooled(tmp_path):
+    made.record(tmp_path / "a", {"base": BASE, "arm": BASE}).write(tmp_path / "a")
+    made.record(tmp_path / "b", {"base": BASE, "other": BASE}).write(tmp_path / "b")
+    with pytest.raises(ConfigError, match="arms base, arm and base, other"):
+        read_study(tmp_path / "a", tmp_path / "b")
+    made.record(tmp_path / "c", {"base": BASE, "arm": BASE}, looks=[6, 12]).write(tmp_path / "c")
+    with pytest.raises(ConfigError, match="added seeds by its verdicts"):
+        read_study(tmp_path / "c", tmp_path / "c")
+    with pytest.raises(ConfigError, match=r"holds no study\.json"):
+        read_record(tmp_path)
+
+
+# Files
+
+
+def test_names_of_arms_are_text_in_every_format(tmp_path):
+    evil = "a|b <script>alert(1)</script> [x](y) !z 50% _u_ $v$ #w"
+    report = made.report(tmp_path, {"base": BASE, evil: BASE + 1})
+    report.write(tmp_path)
+    html = (tmp_path / "report.html").read_text()
+    assert "<script>" not in html
+    assert "a|b &lt;script&gt;" in html
+    markdown = (tmp_path / "report.md").read_text()
+    row = next(line for line in markdown.splitlines() if line.startswith(r"| a\|b"))
+    assert row.count("|") - row.count(r"\|") == len(report.tables()[0][1]) + 1
+    assert r"\<script>" in row
+    assert r"\[x\](y) \!z" in row
+    tex = (tmp_path / "report.tex").read_text()
+    assert r"50\% \_u\_ \$v\$ \#w" in tex
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "report.csv").read_text())))
+    assert {row["arm"] for row in rows} == {"base", evil}
+    assert [float(row["loss"]) for row in rows[:6]] == pytest.approx(BASE)
+    report.show()
+
+
+def test_a_page_needs_nothing_else(tmp_path):
+    html = made.report(tmp_path, {"base": BASE, "arm": BASE + 1}).html()
+    assert html.count("<svg") == 4
+    for word in ('src="http', 'href="http', "<link", "<script", "url(http"):
+        assert word not in html.replace('xlink:href="#', "")
+
+
+def test_a_report_is_the_same_from_the_folder(tmp_path):
+    arms = {"base": np.stack([BASE, BASE + 0.1]), "arm": np.stack([BASE * NAN, BASE + 0.1])}
+    record = made.record(tmp_path, arms, noise=np.stack([BASE, BASE + 0.1]), reference=("n-gram", 2.0))
+    first = made.analyse(tmp_path, record)
+    record.write(tmp_path)
+    assert json.dumps(read_study(tmp_path).to_json()) == json.dumps(first.to_json())
+    assert all(finite(x) == x for x in first.arms[0].estimates)
+    assert "NaN" not in json.dumps(first.to_json())
+
+
+def test_rows_for_other_tools(tmp_path):
+    report = made.report(tmp_path, {"base": np.stack([BASE, BASE + 1]), "arm": np.stack([BASE, BASE + 1])})
+    rows = report.rows()
+    assert len(rows) == 24
+    assert rows[0] == {"arm": "base", "learning_rate": 1e-3, "seed": 0, "loss": pytest.approx(BASE[0]), "chosen": True}
+    pandas = pytest.importorskip("pandas")
+    assert isinstance(report.frame(), pandas.DataFrame)

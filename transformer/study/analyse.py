@@ -1,0 +1,243 @@
+"""From the record and the runs of a study to its report."""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from transformer.study.record import ArmRecord, Record, pooled, read_record, read_runs
+from transformer.study.report import ArmReport, Estimate, Report
+from transformer.study.runs import SUMS, Run
+from transformer.study.statistics import (
+    ABNORMAL,
+    ALPHA,
+    Comparison,
+    Interval,
+    Scores,
+    compare,
+    mean_correlation,
+    mean_interval,
+    normality_p,
+    share_interval,
+)
+from transformer.study.tuning import Tuning
+from transformer.training.metrics import Curve
+
+FEW = 6
+"""Seeds below which normal theory has nothing to stand on."""
+EVEN, ODD, ALL = slice(0, None, 2), slice(1, None, 2), slice(None)
+"""Batches of the held-out part."""
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """The runs of an arm, and what they say by metric."""
+
+    arm: ArmRecord
+    record: Record
+    runs: list[list[Run]]
+
+    def values(self, name: str, batches: slice = ALL) -> np.ndarray:
+        """(learning rates, seeds) of a metric; NaN for a failed run, or where a probe is not defined."""
+        limit = np.inf if self.record.fails_above is None else self.record.fails_above
+        return np.array(
+            [[np.nan if self._fails(run, limit) else run.metric(name, batches) for run in row] for row in self.runs]
+        )
+
+    def defines(self, name: str) -> bool:
+        """Whether the arm has a metric at all, unless all of its runs failed."""
+        return (
+            name == "sensitivity" or np.isfinite(self.values(name)).any() or not np.isfinite(self.values("loss")).any()
+        )
+
+    def _fails(self, run: Run, limit: float) -> bool:
+        return not run.metric("loss") <= limit
+
+    def costs(self, name: str, batches: slice = ALL) -> np.ndarray:
+        """The same with a lower number for a better one, and infinity for a failed run."""
+        sign = -1 if self.record.higher_is_better[name] else 1
+        return np.nan_to_num(sign * self.values(name, batches), nan=np.inf)
+
+    @property
+    def shown(self) -> slice:
+        """The batches that are reported."""
+        return ODD if self.record.halves and len(self.runs) > 1 else ALL
+
+    def tuning(self) -> Tuning:
+        """The choice of the learning rate by the primary metric."""
+        metric = self.record.metric
+        chosen_on = EVEN if self.shown == ODD else ALL
+        give_up = {"loss": self.arm.guess, "accuracy": 0.0, "exact_match": 0.0}.get(metric, -np.inf)
+        rates = self.arm.learning_rates
+        return Tuning(rates, self.costs(metric, chosen_on), self.costs(metric, self.shown), give_up)
+
+    def scores(self, name: str, count: int) -> Scores:
+        """The costs by a metric of the first `count` seeds, at the rates they choose by the primary metric."""
+        tuning = self.tuning().first(count)
+        costs = self.costs(name, self.shown)[:, :count]
+        return dataclasses.replace(tuning, costs_RS=costs).scores
+
+    def sensitivity(self, count: int) -> Scores:
+        """The mean loss over all rates less the best, a failed or hopeless run counting as a guess."""
+        tuning, losses = self.tuning().first(count), self.costs("loss", self.shown)[:, :count]
+        capped = np.minimum(losses, self.arm.guess)
+        mean, of_all = capped.mean(0), range(count)
+        return Scores(mean - capped[tuning.chosen], mean - capped[tuning.chosen_without, of_all])
+
+
+def read_study(*workdirs: str | Path) -> Report:
+    """The report of the study in a folder, or of several studies of the same arms with the seeds of all.
+
+    Raises:
+      ConfigError: a folder holds no study, or the studies do not answer the same question about the same arms.
+    """
+    folders = [Path(workdir) for workdir in workdirs]
+    return analyse(folders[0], read_record(folders[0]) if len(folders) == 1 else pooled(folders))
+
+
+def analyse(workdir: Path, record: Record) -> Report:
+    """The report of a record, whose runs are named from `workdir` on."""
+    folder = workdir / record.runs
+    arms = {name: _Runs(arm, record, read_runs(arm, folder)) for name, arm in record.arms.items()}
+    noise = None if record.noise is None else _Runs(record.noise, record, read_runs(record.noise, folder))
+    base = record.baseline
+    asked = record.contrasts or {name: {name: 1.0, base: -1.0} for name in arms if name != base}
+    asked = {name: weights for name, weights in asked.items() if weights.keys() <= arms.keys()}
+    level = {"comparisons": max(len(asked), 1), "alpha": ALPHA / len(record.looks)}
+
+    def answer(weights: Mapping[str, float], metric: str) -> Comparison:
+        return _contrast([(w, arms[name]) for name, w in weights.items()], metric, record, level)
+
+    contrasts = {name: answer(weights, record.metric) for name, weights in asked.items()}
+    against = {} if record.contrasts else asked
+    names = _metric_names(arms, record)
+    rows = []
+    for name, runs in arms.items():
+        both = [metric for metric in names if runs.defines(metric) and arms[base].defines(metric)]
+        compared = {metric: answer(against[name], metric) for metric in both} if name in against else {}
+        rows.append(_arm_report(name, runs, names, compared, arms[base]))
+    own = None
+    if noise is not None:
+        pair = [(1.0, noise), (-1.0, arms[base])]
+        compared = {metric: _contrast(pair, metric, record, level) for metric in names if noise.defines(metric)}
+        own = _arm_report(f"{base}, other seeds", noise, names, compared, arms[base])
+    estimates = [np.array(row.estimates) for row in rows]
+    shortest = min(map(len, estimates))
+    return Report(
+        record=record,
+        arms=rows,
+        noise=own,
+        contrasts=contrasts,
+        correlation=mean_correlation([each[:shortest] for each in estimates]),
+        curves={name: _curve(runs) for name, runs in arms.items()},
+    )
+
+
+def _metric_names(arms: Mapping[str, _Runs], record: Record) -> list[str]:
+    """The primary metric, and all others that every run has."""
+    several = all(len(runs.runs) > 1 for runs in arms.values())
+    probes = list(next(iter(arms.values())).runs[0][0].probes)
+    names = [record.metric, *SUMS, *probes, *(["sensitivity"] if several else [])]
+    return list(dict.fromkeys(names))
+
+
+def _contrast(parts: list[tuple[float, _Runs]], metric: str, record: Record, level: dict[str, Any]) -> Comparison:
+    """The comparison of weighted arms by a metric, in units of the metric, over the seeds that all of them have."""
+    count = min(len(runs.arm.seeds) for _, runs in parts)
+    sensitive = metric == "sensitivity"
+    scores = [(w, runs.sensitivity(count) if sensitive else runs.scores(metric, count)) for w, runs in parts]
+    margin = record.margin if metric == record.metric else np.inf
+    found = compare(scores, margin, **level)
+    if sensitive or not record.higher_is_better[metric]:
+        return found
+    low, high = found.interval
+    return dataclasses.replace(found, difference=-found.difference, interval=Interval(-high, -low))
+
+
+def _arm_report(
+    name: str, runs: _Runs, names: list[str], compared: Mapping[str, Comparison], baseline: _Runs
+) -> ArmReport:
+    """The row of an arm, compared by metric; without comparisons it is the baseline."""
+    record, arm, tuning = runs.record, runs.arm, runs.tuning()
+    count = len(arm.seeds)
+    metrics = {}
+    for metric in names:
+        sensitive = metric == "sensitivity"
+        scores = runs.sensitivity(count) if sensitive else runs.scores(metric, count)
+        sign = -1 if not sensitive and record.higher_is_better[metric] else 1
+        metrics[metric] = _estimate(sign * scores.best, sign * scores.held, compared.get(metric))
+    values = runs.values(record.metric, runs.shown)
+    estimates = values[tuning.chosen]
+    healthy = estimates[np.isfinite(estimates)]
+    failed = np.isinf(tuning.choosing_RS)
+    higher = record.higher_is_better[record.metric]
+    return ArmReport(
+        name=name,
+        changes=arm.changes,
+        seeds=count,
+        learning_rate=tuning.rates[tuning.chosen],
+        learning_rates=list(tuning.rates),
+        metrics=metrics,
+        failed=int(failed[tuning.chosen].sum()),
+        failed_interval=share_interval(int(failed[tuning.chosen].sum()), count),
+        failed_anywhere=(int(failed.sum()), failed.size),
+        values=values.tolist(),
+        estimates=estimates.tolist(),
+        deviation=float(healthy.std(ddof=1)) if len(healthy) > 1 else None,
+        worst=float(healthy.min() if higher else healthy.max()) if len(healthy) else None,
+        split_error=None if baseline is runs else _split_error(runs, baseline),
+        parameters=arm.parameters,
+        flops=arm.flops,
+        seconds=sum(run.seconds for row in runs.runs for run in row),
+        signals=arm.signals,
+        doubts=arm.warnings + tuning.doubts() + _doubts(values, count),
+    )
+
+
+def _estimate(best: np.ndarray, held: np.ndarray, compared: Comparison | None) -> Estimate:
+    """The middle of both readings of one metric, over the runs that did not fail."""
+    kind, unkind = (x[np.isfinite(x)] for x in (best, held))
+    if not kind.size or not unkind.size:
+        return Estimate(None, Interval(-np.inf, np.inf), compared)
+    ends = [*mean_interval(kind), *mean_interval(unkind)]
+    return Estimate(float(kind.mean() + unkind.mean()) / 2, Interval(min(ends), max(ends)), compared)
+
+
+def _doubts(values_RS: np.ndarray, count: int) -> list[str]:
+    """What the numbers themselves say against intervals from normal theory."""
+    said = []
+    if count < FEW:
+        said.append(f"{count} seeds: intervals stand on normal theory alone")
+    if (p := normality_p(values_RS)) < ABNORMAL:
+        said.append(f"runs of one learning rate are not normally distributed (p = {p:.1g}): intervals may be too short")
+    return said
+
+
+def _split_error(runs: _Runs, baseline: _Runs) -> float | None:
+    """Standard error over batches of the held-out part of the mean difference of losses; None with few batches."""
+    count = min(len(runs.arm.seeds), len(baseline.arm.seeds))
+
+    def by_batch(one: _Runs) -> np.ndarray:
+        row = one.runs[one.tuning().first(count).chosen][:count]
+        return np.array([run.by_batch() if run.diverged_at is None else run.by_batch() * np.nan for run in row])
+
+    own, other = by_batch(runs), by_batch(baseline)
+    if own.shape != other.shape:
+        return None
+    with np.errstate(invalid="ignore"):
+        seeds = np.isfinite(own).all(1) & np.isfinite(other).all(1)
+    if not seeds.any():
+        return None
+    batches = (own - other)[seeds].mean(0)[runs.shown]
+    return float(batches.std(ddof=1) / np.sqrt(batches.size)) if batches.size > 4 else None
+
+
+def _curve(runs: _Runs) -> Curve:
+    """Training loss of an arm at its learning rate."""
+    row = runs.runs[runs.tuning().chosen]
+    steps = sorted({step for run in row for step in run.curve["step"] if step is not None})
+    found = [dict(zip(run.curve["step"], run.curve["loss"], strict=True)) for run in row]
+    return Curve(np.array(steps), np.array([[each.get(step) for step in steps] for each in found], np.float64))

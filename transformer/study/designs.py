@@ -1,0 +1,135 @@
+"""Designs beyond arms against a baseline: what each of several choices contributes, alone, last, and together.
+
+A *factor* is a choice that is made or not: changes to a config, under a name.
+
+    factors = between(gpt2, llama)                        # what differs, by dotted path
+    design = leave_one_out(factors)
+    Study("from GPT-2 to Llama", gpt2, design.arms, baseline=design.baseline, contrasts=design.contrasts)
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from transformer.core.values import ConfigError
+from transformer.runs.config import RunConfig
+
+Factors = Mapping[str, Mapping[str, Any]]
+"""Changes by the name of the factor."""
+
+
+@dataclass(frozen=True)
+class Design:
+    """Arms, and the questions that are asked of them."""
+
+    arms: dict[str, dict[str, Any]]
+    baseline: str
+    contrasts: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Weights of arms by question; empty: each arm against the baseline."""
+
+
+def between(old: RunConfig, new: RunConfig) -> dict[str, dict[str, Any]]:
+    """One factor for each difference of two runs, named by its dotted path; learning rates are not compared.
+
+    Where a value of another kind stands at a path, the whole value is the change; else its fields are compared.
+    """
+    found = dict(_differences(old, new, ""))
+    found.pop("optimizer.learning_rate", None)
+    return {path.rpartition("model.")[2]: {path: value} for path, value in found.items()}
+
+
+def _differences(old: Any, new: Any, path: str):
+    if old == new:
+        return
+    if type(old) is not type(new) or not dataclasses.is_dataclass(old) or not dataclasses.fields(old):
+        yield path, new
+        return
+    for own in dataclasses.fields(old):
+        yield from _differences(getattr(old, own.name), getattr(new, own.name), f"{path}.{own.name}".lstrip("."))
+
+
+def add_one_in(factors: Factors) -> Design:
+    """The base, each factor alone, and all of them: what a choice gives where no other is made."""
+    alone = {f"+ {name}": dict(changes) for name, changes in factors.items()}
+    return Design({"base": {}, **alone, "all": _merged(factors)}, "base")
+
+
+def leave_one_out(factors: Factors) -> Design:
+    """All factors, all but each of them, and none: what a choice gives where all others are made."""
+    all_but = {f"− {name}": _merged({k: v for k, v in factors.items() if k != name}) for name in factors}
+    return Design({"all": _merged(factors), **all_but, "base": {}}, "all")
+
+
+def factorial(factors: Factors) -> Design:
+    """Every combination of factors (2ᵏ arms); asked are all main effects and all interactions of two factors.
+
+    A main effect is the mean difference that a factor makes, over all settings of the others. An interaction is how
+    much larger the effect of one factor is with the other than without it (Box, Hunter and Hunter 2005, chapter 5;
+    there half of that).
+
+    Raises:
+      ConfigError: fewer than two factors, or more than six.
+    """
+    if not 2 <= len(factors) <= 6:
+        raise ConfigError(f"factorial: {len(factors)} factors; two to six make at most 64 arms")
+    names = list(factors)
+    settings = list(itertools.product((False, True), repeat=len(names)))
+    label = {s: " + ".join(n for n, on in zip(names, s, strict=True) if on) or "base" for s in settings}
+    arms = {label[s]: _merged({n: factors[n] for n, on in zip(names, s, strict=True) if on}) for s in settings}
+    half = len(settings) / 2
+
+    def weights(of: tuple[int, ...], scale: float) -> dict[str, float]:
+        """The product of the signs of some factors in each arm."""
+        signs = {s: (-1) ** sum(not s[i] for i in of) for s in settings}
+        return {label[s]: sign / scale for s, sign in signs.items()}
+
+    contrasts = {name: weights((i,), half) for i, name in enumerate(names)}
+    for i, j in itertools.combinations(range(len(names)), 2):
+        contrasts[f"{names[i]} × {names[j]}"] = weights((i, j), half / 2)
+    return Design(arms, "base", contrasts)
+
+
+def _merged(factors: Factors) -> dict[str, Any]:
+    """The changes of several factors in one.
+
+    Raises:
+      ConfigError: two of them change the same path, or one path lies inside another.
+    """
+    merged: dict[str, Any] = {}
+    for name, changes in factors.items():
+        for path, value in changes.items():
+            clash = [p for p in merged if p == path or p.startswith(f"{path}.") or path.startswith(f"{p}.")]
+            if clash:
+                raise ConfigError(f"factor {name}: it changes {path}, and another factor changes {clash[0]}")
+            merged[path] = value
+    return merged
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """Every arm at several sizes: arms `name @ size`, each compared with the baseline of its size.
+
+    `transformer.study.scaling` fits a power law to each arm's losses.
+    """
+
+    arms: Factors
+    sizes: Factors
+    """Changes of each size by its name, ascending."""
+
+    @property
+    def design(self) -> Design:
+        """The arms of all sizes, with a question for each arm and size."""
+        baseline, *others = self.arms
+        arms = {
+            f"{name} @ {size}": _merged({name: changes, size: grown})
+            for size, grown in self.sizes.items()
+            for name, changes in self.arms.items()
+        }
+        contrasts = {
+            f"{name} @ {size}": {f"{name} @ {size}": 1.0, f"{baseline} @ {size}": -1.0}
+            for size in self.sizes
+            for name in others
+        }
+        return Design(arms, f"{baseline} @ {next(iter(self.sizes))}", contrasts)

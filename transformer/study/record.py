@@ -1,0 +1,155 @@
+"""What a study asked and which runs answer it, as a file: a report is made from it and the runs alone."""
+
+import dataclasses
+import functools
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from transformer.core.values import ConfigError
+from transformer.study.runs import Run
+from transformer.training.checkpoint import write_durably
+
+STUDY = "study.json"
+
+
+@dataclass(frozen=True)
+class ArmRecord:
+    """One arm: what it is, and the files of its runs."""
+
+    changes: str
+    """Its changes to the base, in text form."""
+    config: str
+    """sha256 of its config and data, without learning rate and seed."""
+    learning_rates: list[float]
+    """Ascending."""
+    seeds: list[int]
+    """In the order in which they are paired with those of other arms."""
+    files: list[list[str]]
+    """The runs, (learning rates, seeds), as names of files."""
+    parameters: int
+    """Number of parameters of the model."""
+    flops: float
+    """Floating-point operations of a training step, per sequence."""
+    guess: float
+    """Loss of a uniform guess, in nats."""
+    order: str
+    """sha256 of its first batches, for the order of its training data."""
+    signals: dict[str, float | None] = field(default_factory=dict)
+    """Root mean squares before training, by name."""
+    warnings: list[str] = field(default_factory=list)
+    """What should be known before it is compared."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """A study, as far as its report needs it."""
+
+    name: str
+    question: str
+    """What it is meant to answer, in a sentence."""
+    baseline: str
+    metric: str
+    """Name of the primary metric."""
+    higher_is_better: dict[str, bool]
+    """For every metric by name."""
+    margin: float
+    fails_above: float | None
+    """Final loss above which a run has failed."""
+    contrasts: dict[str, dict[str, float]]
+    """Weights of arms for each question; of arms against the baseline where there are no others."""
+    looks: list[int]
+    """Numbers of seeds at which verdicts may be read."""
+    halves: bool
+    """Whether the learning rates are chosen on the even batches of the held-out part, and the odd ones are reported."""
+    arms: dict[str, ArmRecord]
+    noise: ArmRecord | None
+    """The baseline under other seeds."""
+    failed: dict[str, str]
+    """The errors of arms that could not be computed, by name."""
+    reference: tuple[str, float] | None
+    """Name and loss of a simple model on the same split."""
+    planned_effect: float
+    """The smallest detectable difference as planned, in standard deviations over seeds."""
+    plan: dict[str, Any]
+    """The plan, its hash, when it was written, and what was changed after runs had been seen."""
+    config: dict[str, Any]
+    """All fields of the study."""
+    data: dict[str, Any]
+    environment: dict[str, Any]
+    runs: str
+    """The folder of the runs, seen from that of the study."""
+
+    def write(self, workdir: Path) -> None:
+        """Write study.json."""
+        write_durably(workdir / STUDY, json.dumps(dataclasses.asdict(self), indent=1))
+
+
+def read_record(workdir: Path) -> Record:
+    """The record of the study in a folder.
+
+    Raises:
+      ConfigError: there is none.
+    """
+    try:
+        stored = json.loads((workdir / STUDY).read_text())
+    except FileNotFoundError:
+        raise ConfigError(f"{workdir} holds no {STUDY}: no study has been run there") from None
+    arms = {name: ArmRecord(**arm) for name, arm in stored.pop("arms").items()}
+    noise = stored.pop("noise")
+    reference = stored.pop("reference")
+    return Record(
+        **stored, arms=arms, noise=noise and ArmRecord(**noise), reference=reference and (reference[0], reference[1])
+    )
+
+
+def read_runs(arm: ArmRecord, folder: Path) -> list[list[Run]]:
+    """The runs of an arm, (learning rates, seeds)."""
+    return [[Run(**json.loads((folder / file).read_text())) for file in row] for row in arm.files]
+
+
+def pooled(workdirs: Sequence[Path]) -> Record:
+    """The records of studies with the same arms as one, with the seeds of all.
+
+    Raises:
+      ConfigError: a folder holds no study, they ask different questions, or an arm is another one.
+    """
+    first, *others = [_placed(read_record(workdir), workdir) for workdir in workdirs]
+    return functools.reduce(_pooled, others, first)
+
+
+def _placed(record: Record, workdir: Path) -> Record:
+    """The record with whole paths to its runs."""
+    folder = (workdir / record.runs).resolve()
+
+    def placed(arm: ArmRecord) -> ArmRecord:
+        return dataclasses.replace(arm, files=[[str(folder / file) for file in row] for row in arm.files])
+
+    arms = {name: placed(arm) for name, arm in record.arms.items()}
+    return dataclasses.replace(record, arms=arms, noise=record.noise and placed(record.noise))
+
+
+def _pooled(first: Record, second: Record) -> Record:
+    for name in ("baseline", "metric", "margin", "fails_above", "contrasts", "halves", "looks"):
+        if getattr(first, name) != getattr(second, name):
+            raise ConfigError(
+                f"{first.name}, {second.name}: {name} is {getattr(first, name)} and {getattr(second, name)}, so their "
+                "runs do not answer one question"
+            )
+    if len(first.looks) > 1:
+        raise ConfigError(f"{first.name}: a study that added seeds by its verdicts cannot be pooled with another")
+    if first.arms.keys() != second.arms.keys():
+        raise ConfigError(f"{first.name}, {second.name}: arms {', '.join(first.arms)} and {', '.join(second.arms)}")
+    arms = {name: _pooled_arm(name, arm, second.arms[name]) for name, arm in first.arms.items()}
+    noise = first.noise and second.noise and _pooled_arm("under other seeds", first.noise, second.noise)
+    return dataclasses.replace(first, arms=arms, noise=noise)
+
+
+def _pooled_arm(name: str, first: ArmRecord, second: ArmRecord) -> ArmRecord:
+    if first.config != second.config or first.learning_rates != second.learning_rates:
+        raise ConfigError(f"arm {name}: the two studies have other configs, data or learning rates of it")
+    new = [i for i, seed in enumerate(second.seeds) if seed not in first.seeds]
+    files = [row + [other[i] for i in new] for row, other in zip(first.files, second.files, strict=True)]
+    return dataclasses.replace(first, seeds=first.seeds + [second.seeds[i] for i in new], files=files)

@@ -1,0 +1,268 @@
+"""A study that runs: its arms with their data, the runs that are missing, and the looks at its results."""
+
+import dataclasses
+import os
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from transformer.analysis.counts import parameter_count, train_flops
+from transformer.data.dataset import Dataset, fingerprint_arrays, reference
+from transformer.runs.config import Replica, RunConfig
+from transformer.runs.mesh import MeshConfig
+from transformer.study import plan
+from transformer.study.analyse import analyse
+from transformer.study.cell import Cell, replicas_of
+from transformer.study.engines import Engine
+from transformer.study.record import ArmRecord, Record
+from transformer.study.report import Report
+from transformer.study.runs import HIGHER_IS_BETTER, SUMS, ArmRuns
+from transformer.study.signals import drowned, signals
+from transformer.training.environment import environment
+from transformer.training.metrics import finite
+
+if TYPE_CHECKING:
+    from transformer.study.study import Study
+
+BATCHES_TO_HALVE = 4
+"""Batches of the held-out part from which on it can be cut in two."""
+NOISE = "baseline, other seeds"
+
+
+class StudyError(RuntimeError):
+    """Too many arms failed for a comparison."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One arm of a study, ready to run."""
+
+    name: str
+    config: RunConfig
+    data: Dataset
+    rates: tuple[float, ...]
+    first_seed: int
+    changes: str
+    """Its changes to the base, in text form."""
+
+    @property
+    def sha256(self) -> str:
+        """Hash of all that determines its numbers, without learning rate and seed."""
+        return self.runs(Path()).sha256
+
+    def runs(self, folder: Path) -> ArmRuns:
+        """Where its runs are stored."""
+        return ArmRuns(self.config, self.data, folder)
+
+    def seeds(self, count: int) -> range:
+        """Its first seeds."""
+        return range(self.first_seed, self.first_seed + count)
+
+    def replicas(self, count: int) -> list[Replica]:
+        """Every learning rate with each of the first seeds."""
+        return [Replica(seed=seed, learning_rate=rate) for rate in self.rates for seed in self.seeds(count)]
+
+    @cached_property
+    def order(self) -> str:
+        """Hash of its first batch, which tells the order of its training data."""
+        return fingerprint_arrays(self.data.train_batches(self.config, self.first_seed)[0])
+
+    @cached_property
+    def held_out(self) -> str:
+        """Hash of its held-out part as it is cut into batches."""
+        return fingerprint_arrays(self.data.validation_batches(self.config, 1))
+
+    @cached_property
+    def signals(self) -> dict[str, float]:
+        """Root mean squares before training; none for a model that cannot be computed, whose cell tells why."""
+        try:
+            return signals(self.config, self.data)
+        except Exception:
+            return {}
+
+    @cached_property
+    def costs(self) -> tuple[int, float]:
+        """Parameters, and operations of a training step for a sequence."""
+        return parameter_count(self.config.model), train_flops(self.config.model)
+
+
+@dataclass
+class Running:
+    """A study that runs: where, on what, and what is computed so far."""
+
+    study: "Study"
+    workdir: Path
+    folder: Path
+    data: Dataset
+    arms: dict[str, Arm]
+    engine: Engine
+    mesh: MeshConfig
+    say: Callable[[str], None]
+    failed: dict[str, str] = dataclasses.field(default_factory=dict)
+    seeds: dict[str, int] = dataclasses.field(default_factory=dict)
+    """How many seeds each arm has."""
+
+    def to_the_end(self) -> Report:
+        study, started = self.study, time.monotonic()
+        self.say(
+            f"{study.name}: {len(study.arms)} arms, {' or '.join(map(str, study.looks))} seeds, on {self.data.source}; "
+            f"smallest detectable difference {study.planned_effect():.2f} standard deviations over seeds (80 % power, "
+            "all comparisons, ρ = 0 assumed)"
+        )
+        kept = plan.kept(self.workdir, study.plan(self.arms), self._there())
+        self._say_signals()
+        wanted, report = list(self.arms), None
+        for look in study.looks:
+            self.seeds |= dict.fromkeys(wanted, look)
+            self._compute(dict.fromkeys(wanted, look))
+            report = self._report(kept)
+            wanted = self._open(report)
+            spent = (time.monotonic() - started) / 60
+            if not wanted or (study.minutes is not None and spent > study.minutes):
+                break
+            if look != study.looks[-1]:
+                self.say(f"open after {look} seeds: {', '.join(wanted)}")
+        assert report is not None
+        report.write(self.workdir)
+        return report
+
+    def _there(self) -> int:
+        """How many runs of the study are computed already."""
+        last = self.study.looks[-1]
+        return sum(
+            arm.runs(self.folder).path(seed, rate).exists()
+            for arm in self.arms.values()
+            for rate in arm.rates
+            for seed in arm.seeds(last)
+        )
+
+    def _say_signals(self) -> None:
+        """What the models look like before training."""
+        for name, arm in self.arms.items():
+            if name != NOISE and arm.signals:
+                sizes = ", ".join(f"{signal} {size:.2g}" for signal, size in arm.signals.items())
+                self.say(f"  {name}: before training {sizes}")
+                for warning in drowned(arm.signals):
+                    self.say(f"  {name}: warning: {warning}")
+
+    def _open(self, report: Report) -> list[str]:
+        """The arms that an open question is about."""
+        asked = self.study.contrasts or {name: {name: 1, self.study.baseline_name: -1} for name in report.contrasts}
+        is_open = [name for name, found in report.contrasts.items() if found.verdict == "unresolved"]
+        about = {arm for name in is_open for arm in asked[name]}
+        return [name for name in self.arms if name in about]
+
+    def _compute(self, wanted: Mapping[str, int]) -> None:
+        """Compute the runs that are missing, of each arm so many seeds; `failed` gets the errors.
+
+        Arms of one config, such as the baseline under other seeds, are trained together.
+        """
+        groups: dict[str, list[str]] = {}
+        for name in wanted:
+            groups.setdefault(self.arms[name].sha256, []).append(name)
+        cells: dict[Path, Cell] = {}
+        arms: dict[Path, list[str]] = {}
+        for number, names in enumerate(groups.values(), 1):
+            replicas = {one: None for name in names for one in self.arms[name].replicas(wanted[name])}
+            missing = self._missing(self.arms[names[0]], list(replicas), f"{names[0]} ({number}/{len(groups)})")
+            cells |= {cell.folder: cell for cell in missing}
+            arms |= {cell.folder: names for cell in missing}
+            if not missing:
+                self.say(f"  {', '.join(names)}: there already")
+        for cell, error in self.engine.run(list(cells.values())) if cells else ():
+            names = arms[cell.folder]
+            self.failed |= dict.fromkeys(names, error) if error else {}
+            self.say(f"  {', '.join(names)}: {f'failed: {error}' if error else _said(cell)}")
+        done = sum(name not in self.failed for name in self.study.arms)
+        self.say(f"{done} of {len(self.study.arms)} arms are computed, {len(self.study.arms) - done} failed")
+
+    def _missing(self, arm: Arm, replicas: Sequence[Replica], title: str) -> list[Cell]:
+        """The cells of a config: one for the runs that are missing, and those whose runs lack a probe."""
+        cells = self.workdir / "cells"
+        wanted = Cell(title, arm.config, replicas, arm.data, cells, self.folder, self.study.probes, self.mesh)
+        missing, unmeasured = [], {}
+        for replica, run in zip(replicas, wanted.found(), strict=True):
+            if run is None or not (wanted.measured(run) or (cells / run.cell).exists()):
+                missing.append(replica)
+            elif not wanted.measured(run):
+                unmeasured[run.cell] = replicas_of(cells / run.cell)
+        groups = [*unmeasured.values(), *([missing] if missing else [])]
+        return [dataclasses.replace(wanted, replicas=group) for group in groups]
+
+    def _report(self, kept: dict[str, Any]) -> Report:
+        study, base = self.study, self.arms[self.study.baseline_name]
+        failed = {name: error for name, error in self.failed.items() if name in study.arms}
+        names = [name for name in study.arms if name not in failed]
+        if study.baseline_name in failed or len(names) < 2:
+            errors = "; ".join(f"{name}: {error}" for name, error in failed.items())
+            raise StudyError(f"{study.name}: nothing to compare with the baseline {study.baseline_name} ({errors})")
+        shown = [self.arms[name] for name in names]
+        batches = len(next(iter(base.data.validation_batches(base.config, 1).values())))
+        record = Record(
+            name=study.name,
+            question=study.question,
+            baseline=study.baseline_name,
+            metric=study.metric,
+            higher_is_better={name: name in HIGHER_IS_BETTER for name in SUMS}
+            | {probe.label: probe.higher_is_better for probe in study.probes},
+            margin=study.margin,
+            fails_above=study.fails_above,
+            contrasts={name: dict(weights) for name, weights in study.contrasts.items()},
+            looks=list(study.looks),
+            halves=batches >= BATCHES_TO_HALVE and len({arm.held_out for arm in shown}) == 1,
+            arms={arm.name: self._arm_record(arm) for arm in shown},
+            noise=self._arm_record(self.arms[NOISE]) if NOISE in self.arms and NOISE not in self.failed else None,
+            failed=failed,
+            reference=reference(base.config, self.data),
+            planned_effect=study.planned_effect(),
+            plan=kept,
+            config=study.to_json(),
+            data={"source": self.data.source, "fingerprint": self.data.fingerprint},
+            environment={"command": shlex.join(["python", *sys.orig_argv[1:]]), **environment()},
+            runs=os.path.relpath(self.folder, self.workdir),
+        )
+        record.write(self.workdir)
+        return analyse(self.workdir, record)
+
+    def _arm_record(self, arm: Arm) -> ArmRecord:
+        stored, seeds = arm.runs(self.folder), arm.seeds(self.seeds[arm.name])
+        parameters, flops = arm.costs
+        return ArmRecord(
+            changes=arm.changes,
+            config=arm.sha256,
+            learning_rates=list(arm.rates),
+            seeds=list(seeds),
+            files=[[stored.path(seed, rate).name for seed in seeds] for rate in arm.rates],
+            parameters=parameters,
+            flops=flops,
+            guess=arm.config.objective.chance(arm.config.model),
+            order=arm.order,
+            signals={name: finite(size) for name, size in arm.signals.items()},
+            warnings=[*drowned(arm.signals), *self._same_or_other(arm)],
+        )
+
+    def _same_or_other(self, arm: Arm) -> Iterable[str]:
+        """Whether an arm is another one under a second name, or sees its data in another order than the baseline."""
+        base = self.arms[self.study.baseline_name]
+        if arm.name == NOISE:
+            return
+        others = [
+            name for name, other in self.arms.items() if name not in (arm.name, NOISE) and other.config == arm.config
+        ]
+        if others:
+            yield f"its runs are those of {', '.join(others)}: the config is the same"
+        if arm.config.data == base.config.data and arm.order != base.order:
+            yield f"it sees its training data in another order than {base.name}, which the difference includes"
+        elif arm.held_out != base.held_out:
+            yield f"its held-out part is cut into other batches than that of {base.name}"
+
+
+def _said(cell: Cell) -> str:
+    runs = [run for run in cell.found() if run is not None]
+    count = sum(run.diverged_at is not None for run in runs)
+    return f"{sum(run.seconds for run in runs):.0f} s" + (f", {count} of {len(runs)} runs diverged" if count else "")

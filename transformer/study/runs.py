@@ -1,0 +1,99 @@
+"""Runs: what a study stores and any study reads again. A run is a config with its learning rate, a seed, and data."""
+
+import json
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from transformer.data.dataset import Dataset
+from transformer.runs.config import RunConfig, fingerprint
+from transformer.training.checkpoint import write_durably
+from transformer.training.workdir import identity
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one run measured. Sums are lists with a number for each batch of the held-out part; None is not finite."""
+
+    seed: int
+    learning_rate: float
+    loss: list[float | None]
+    """Sum of the losses of all labels, in nats (or squared error)."""
+    labels: list[float | None]
+    """Number of labels."""
+    correct: list[float | None]
+    """Number of labels to which the model gives the highest probability."""
+    exact: list[float | None]
+    """Number of sequences with every label right."""
+    sequences: list[float | None]
+    """Number of sequences."""
+    diverged_at: int | None
+    """The step from which on the run was not finite."""
+    curve: dict[str, list[float | None]]
+    """Training loss: `step` and `loss`."""
+    seconds: float
+    """Its share of the wall time of the program that trained it with others."""
+    cell: str
+    """The folder below `cells` with its checkpoint."""
+    probes: dict[str, float | None] = field(default_factory=dict)
+    """Values by the label of the probe."""
+    probe_hashes: dict[str, str] = field(default_factory=dict)
+    """sha256 of what each probe was when it measured, by its label."""
+
+    def metric(self, name: str, batches: slice = slice(None)) -> float:
+        """A metric over some batches of the held-out part: `loss`, `accuracy`, `exact_match` or the label of a probe.
+
+        NaN where the run was not finite, or where a probe is not defined.
+        """
+        if self.diverged_at is not None:
+            return np.nan
+        if name in self.probes:
+            value = self.probes[name]
+            return np.nan if value is None else value
+        above, below = SUMS[name]
+        over, under = (np.array(getattr(self, each)[batches], np.float64).sum() for each in (above, below))
+        return float(over / under) if np.isfinite(over) and under > 0 else np.nan
+
+    def by_batch(self) -> np.ndarray:
+        """(batches,) mean loss of each batch, in nats; NaN for a batch without labels."""
+        loss, labels = np.array(self.loss, np.float64), np.array(self.labels, np.float64)
+        return np.divide(loss, labels, out=np.full_like(loss, np.nan), where=labels > 0)
+
+
+SUMS = {"loss": ("loss", "labels"), "accuracy": ("correct", "labels"), "exact_match": ("exact", "sequences")}
+"""The two sums whose ratio is a metric."""
+HIGHER_IS_BETTER = {"accuracy", "exact_match"}
+
+
+@dataclass(frozen=True)
+class ArmRuns:
+    """The runs of one config, in a folder that studies may share."""
+
+    config: RunConfig
+    data: Dataset
+    folder: Path
+
+    @cached_property
+    def sha256(self) -> str:
+        """Hash of all that determines the numbers of its runs, except learning rate and seed."""
+        return identity(self.config.replace({"optimizer.learning_rate": 1.0}), (), self.data)["sha256"]
+
+    def path(self, seed: int, rate: float) -> Path:
+        """The file of a run."""
+        return self.folder / f"{fingerprint([self.sha256, seed, rate])[:20]}.json"
+
+    def read(self, seed: int, rate: float) -> Run | None:
+        """The run, or None where it is not computed yet."""
+        path = self.path(seed, rate)
+        return Run(**json.loads(path.read_text())) if path.exists() else None
+
+    def write(self, run: Run) -> None:
+        """Store a run; values of probes that it lacks are kept."""
+        before = self.read(run.seed, run.learning_rate)
+        if before is not None:
+            probes, hashes = before.probes | run.probes, before.probe_hashes | run.probe_hashes
+            run = replace(run, probes=probes, probe_hashes=hashes)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_durably(self.path(run.seed, run.learning_rate), json.dumps(asdict(run)))

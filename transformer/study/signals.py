@@ -1,0 +1,76 @@
+"""How large the signals of a model are before training: one that drowns another explains a result, or spoils it."""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from transformer.analysis.activations import run_with_cache
+from transformer.core import modules as pure
+from transformer.core.modules import at
+from transformer.data.dataset import Dataset
+from transformer.models.build import build, pure_model
+from transformer.runs.config import RunConfig
+
+DROWNS = 20.0
+"""Ratio of two root mean squares from which on the smaller signal is taken to be drowned."""
+
+
+def signals(config: RunConfig, data: Dataset) -> dict[str, float]:
+    """Root mean squares on a batch of the held-out part, with initial parameters of seed 0.
+
+    `stream` is what block 0 reads, `tokens` the part of it that differs between rows of the batch, `positions` the part
+    that differs between positions and is the same for all rows; `branch` is what its first sublayer adds; `logits` is
+    the answer. A number is left out where the model has no such signal.
+    """
+    _, apply = pure_model(config.model)
+    whole = data.validation_batches(config, 1)
+    batch = {name: jnp.asarray(array[0]) for name, array in whole.items()}
+
+    def answer(params, batch):
+        answers = []
+
+        def watched(*args: Any, **kwargs: Any):
+            answers.append(apply(*args, **kwargs))
+            return answers[-1]
+
+        config.objective.plain()(watched, params, batch, None)
+        return jax.tree.leaves(answers[0])[0]
+
+    def measure(key):
+        params = pure.initialize(functools.partial(_model, config), at(key, "params"))
+        logits, found = run_with_cache(answer, params, batch)
+        stream = next((a for name, a in found.items() if name.endswith("blocks.0.resid_pre")), None)
+        branch = next((a for name, a in found.items() if "blocks.0." in name and name.endswith(".out")), None)
+        sizes = {"logits": _rms(logits)}
+        if stream is not None and stream.ndim == 3:
+            of_position = stream.mean(0, keepdims=True)
+            sizes |= {
+                "stream": _rms(stream),
+                "tokens": _rms(stream - of_position),
+                "positions": _rms(of_position - of_position.mean(1, keepdims=True)),
+            }
+        return sizes if branch is None else sizes | {"branch": _rms(branch)}
+
+    options = {"xla_backend_optimization_level": 0} if jax.default_backend() == "cpu" else None
+    found = jax.jit(measure, compiler_options=options)(jax.random.key(0))
+    order = ("stream", "tokens", "positions", "branch", "logits")
+    return {name: float(found[name]) for name in order if name in found}
+
+
+def drowned(sizes: dict[str, float]) -> list[str]:
+    """Warnings where one signal drowns another."""
+    said = []
+    for small, large in (("tokens", "stream"), ("branch", "stream"), ("stream", "branch")):
+        if small in sizes and large in sizes and sizes[large] > DROWNS * sizes[small]:
+            said.append(f"before training the {large} ({sizes[large]:.2g}) drowns the {small} ({sizes[small]:.2g})")
+    return said
+
+
+def _model(config: RunConfig, key: jax.Array):
+    return build(config.model, key=key)
+
+
+def _rms(x: jax.Array) -> jax.Array:
+    return jnp.sqrt(jnp.mean(jnp.square(x.astype(jnp.float32))))
