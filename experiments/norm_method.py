@@ -25,26 +25,35 @@ No run diverged. DyT does not learn to use the context, and embeddings times √
 number of steps, contrary to the paper.
 """
 
+from typing import Any
+
 from experiments import cli
-from experiments.study_command import budgets, run_study
+from experiments.study_command import StudyCommand, budgets, run_parsed
+from transformer.core.parameters import Normal
 from transformer.norms.norm import LayerNorm, RMSNorm
 from transformer.norms.scale_norm import ScaleNorm
 from transformer.norms.without_statistics import DyT
 
-ARMS = {
-    "layernorm": {"model.norm": LayerNorm()},
-    "no bias": {"model.norm": LayerNorm(bias=False)},
-    "no parameters": {"model.norm": LayerNorm(bias=False, scale=False)},
-    "rmsnorm": {"model.norm": RMSNorm()},
-    "scalenorm": {"model.norm": ScaleNorm()},
-    "dyt": {"model.norm": DyT()},
-    "dyt, embeddings √d": {"model.norm": DyT(), "model.embedding.scaled": True},
-    "none": {"model.norm": None},
-}
+
+def arms(d_model: int) -> dict[str, dict[str, Any]]:
+    """DyT as its paper trains it, as a plain swap, and LayerNorm with the embeddings of that recipe."""
+    small = {"model.embedding.scaled": False, "model.embedding.initializer": Normal(0.02)}
+    return {
+        "layernorm": {},
+        "no bias": {"model.norm": LayerNorm(bias=False)},
+        "no parameters": {"model.norm": LayerNorm(bias=False, scale=False)},
+        "rmsnorm": {"model.norm": RMSNorm()},
+        "scalenorm": {"model.norm": ScaleNorm()},
+        "dyt": {"model.norm": DyT()},
+        "dyt, small embeddings": {"model.norm": DyT(), **small},
+        "layernorm, embeddings of dyt": DyT().recipe(d_model),
+        "none": {"model.norm": None},
+    }
 
 
 def main() -> None:
-    run_study("norm method", ARMS, budgets("norm_method"), __doc__ or "")
+    command = cli.parse(StudyCommand, budgets("norm_method"), description=__doc__ or "")
+    run_parsed("norm method", arms(command.model.d_model), command)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,6 @@ final losses. No run diverged. Seeds hardly correlate between arms (ρ = 0.01), 
 
 from experiments import cli
 from experiments.study_command import budgets, run_study
-from transformer.core.parameters import Xavier
 from transformer.residuals.multi_stream import HyperConnections, ResiDual
 from transformer.residuals.residual import (
     BranchNorm,
@@ -42,7 +41,7 @@ ARMS = {
     "none": {"model.residual": NoNormResidual()},
     "peri": {"model.residual": PeriNorm()},
     "branch": {"model.residual": BranchNorm()},
-    "deepnorm": {"model.residual": DeepNorm(), "model.initializer": Xavier()},
+    "deepnorm": {"model.residual": DeepNorm()},
     "rezero": {"model.residual": ReZero()},
     "layerscale": {"model.residual": LayerScale(initial=0.1)},
     "residual": {"model.residual": ResiDual()},

@@ -25,16 +25,19 @@ stays as good. Sinusoids of unit size drown embeddings of standard deviation 0.0
 
 from experiments import cli
 from experiments.study_command import budgets, run_study
+from transformer.core.parameters import Normal
 from transformer.positions.absolute import Learned, Sinusoidal
 from transformer.positions.relative import ALiBi, T5Bias
 from transformer.positions.rotary import RoPE
 from transformer.study.probes import LongerText
 
+SMALL = {"model.embedding.scaled": False, "model.embedding.initializer": Normal(0.02)}
+"""In place of the embeddings of the paper's recipe."""
 ARMS = {
     "learned": {"model.position": Learned()},
     "none": {"model.position": None},
     "sinusoidal": {"model.position": Sinusoidal()},
-    "sinusoidal, embeddings √d": {"model.position": Sinusoidal(), "model.embedding.scaled": True},
+    "sinusoidal, small embeddings": {"model.position": Sinusoidal(), **SMALL},
     "rope": {"model.position": RoPE()},
     "alibi": {"model.position": ALiBi()},
     "t5 bias": {"model.position": T5Bias()},

@@ -49,6 +49,8 @@ class StudyCommand(RunConfig):
     """Differences of the metric below this do not matter."""
     fails_above: float | None = None
     """Final loss above which a run has failed; None: only runs that are not finite have."""
+    recipes: bool = True
+    """Whether an arm also has the initial values and scales that the papers of its choices prescribe."""
     noise_floor: bool = True
     """Whether the baseline is also run under other seeds and compared with itself."""
     question: str = ""
@@ -125,6 +127,7 @@ def run_parsed(
         metric=command.metric,
         margin=command.margin,
         fails_above=command.fails_above,
+        recipes=command.recipes,
         noise_floor=command.noise_floor,
         match=command.match,
         match_by=command.match_by,

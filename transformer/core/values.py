@@ -64,6 +64,13 @@ class Variant:
     def __str__(self) -> str:
         return to_text(self)
 
+    def recipe(self, d_model: int) -> dict[str, Any]:
+        """Changes to a run that its paper makes together with it, by dotted path; studies make them too.
+
+        They are initial values and scales without which it is not what the paper trains.
+        """
+        return {}
+
     @classmethod
     def family(cls) -> type["Variant"]:
         """The direct subclass of `Variant` that this class belongs to."""

@@ -18,6 +18,9 @@ class Sinusoidal(Position):
     interleaved: bool = True
     """Whether sines and cosines alternate, as in the paper; otherwise sines come first (its authors' code; Marian)."""
 
+    def recipe(self, d_model):
+        return {"model.embedding.scaled": True, "model.embedding.initializer": Normal(d_model**-0.5)}  # section 3.4
+
     def to_embedding(self, positions_BL, d_model, params):
         return positions.sinusoidal(positions_BL, d_model, self.base, interleaved=self.interleaved)
 

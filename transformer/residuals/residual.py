@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from transformer.core.modules import Parameters, at
-from transformer.core.parameters import Parameter
+from transformer.core.parameters import Parameter, Xavier
 from transformer.core.values import Variant
 from transformer.norms.norm import Norm, NormLayer
 
@@ -280,6 +280,9 @@ class DeepNorm(SingleStream):
     beta: float | None = None
     """β; None: as above."""
     norms = ("output",)
+
+    def recipe(self, d_model):
+        return {"model.initializer": Xavier()}  # figure 2
 
     def of_encoder(self, encoder_layers, decoder_layers):
         size = float(encoder_layers**4 * decoder_layers) ** (1 / 16)

@@ -1,13 +1,14 @@
 """A comparison of arms as a statistical experiment."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from transformer.core.changes import typed
 from transformer.core.json import to_json
-from transformer.core.values import ConfigError, check_type, nearest, to_text
+from transformer.core.values import ConfigError, Variant, check_type, nearest, to_text
 from transformer.data.dataset import Dataset, fingerprint_arrays, load_data
 from transformer.runs.config import RunConfig
 from transformer.runs.mesh import AUTOMATIC, MeshConfig
@@ -59,6 +60,9 @@ class Study:
     """Time after which no more seeds are added; None: no limit."""
     fails_above: float | None = None
     """Final loss above which a run has failed; None: only runs that are not finite have."""
+    recipes: bool = True
+    """Whether an arm is trained as the papers of its choices train it (`Variant.recipe`), where it sets nothing else;
+    otherwise every arm is a plain swap."""
     noise_floor: bool = True
     """Whether the baseline is also run under other seeds and compared with itself."""
     match: budgets.Budget | None = None
@@ -129,6 +133,14 @@ class Study:
             raise ConfigError(f"study {self.name}: arm {name}: learning rate {twice[0]:g} is given twice")
         return tuple(sorted(rates)) or (self.base.optimizer.learning_rate,)
 
+    def recipe(self, name: str) -> dict[str, Any]:
+        """What the papers of an arm's choices change together with them, except what the arm itself sets."""
+        own, found = self.arms[name], {}
+        for path, value in own.items() if self.recipes else ():
+            for variant in variants_in(typed(self.base, path, value) if isinstance(value, str) else value):
+                found |= variant.recipe(self.base.model.d_model)
+        return {path: v for path, v in found.items() if not any(path == p or path.startswith(f"{p}.") for p in own)}
+
     def configs(self, data: Dataset) -> dict[str, RunConfig]:
         """The config of each arm, completed from the data and matched to the budget.
 
@@ -136,7 +148,10 @@ class Study:
           ConfigError: an arm is impossible.
         """
         base = data.complete(self.base)
-        changes = {name: {k: v for k, v in arm.items() if k != RATE} for name, arm in self.arms.items()}
+        changes = {
+            name: {**self.recipe(name), **{path: value for path, value in arm.items() if path != RATE}}
+            for name, arm in self.arms.items()
+        }
         arms = {name: self.base.replace({"data": base.data, **changes[name]}) for name in self.arms}
         arms = {name: arm.replace({RATE: self.rates(name)[0]}) for name, arm in arms.items()}
         loaded = {base.data: data} | {arm.data: load_data(arm.data) for arm in arms.values() if arm.data != base.data}
@@ -198,7 +213,8 @@ class Study:
         configs = self.configs(data)
         arms = {}
         for name, config in configs.items():
-            text = changes_text(self.arms[name]) + self._matched_text(name, config)
+            parts = [changes_text(self.arms[name]), self._recipe_text(name), self._matched_text(name, config)]
+            text = ", ".join(part for part in parts if part)
             arms[name] = Arm(name, config, self._data(name, configs, data), self.rates(name), self.first_seed, text)
         if self.noise_floor:
             first = self.first_seed + self.looks[-1]
@@ -209,7 +225,11 @@ class Study:
         if self.match is None or name == self.baseline_name:
             return ""
         value = budgets.knob_value(config, self.match_by)
-        return f"{', ' if self.arms[name] else ''}{budgets.PATHS[self.match_by]}={value} (equal {self.match})"
+        return f"{budgets.PATHS[self.match_by]}={value} (equal {self.match})"
+
+    def _recipe_text(self, name: str) -> str:
+        recipe = self.recipe(name)
+        return f"{changes_text(recipe)} (recipe)" if recipe else ""
 
     def _data(self, name: str, configs: Mapping[str, RunConfig], data: Dataset) -> Dataset:
         """The data of an arm: its own where it changes some of it, with the same held-out part as all."""
@@ -248,6 +268,17 @@ class Study:
         arms = {name: {k: to_json(v) for k, v in changes.items()} for name, changes in self.arms.items()}
         contrasts = {name: dict(weights) for name, weights in self.contrasts.items()}
         return {**{k: to_json(v) for k, v in fields.items()}, "arms": arms, "contrasts": contrasts}
+
+
+def variants_in(value: Any) -> Iterator[Variant]:
+    """A variant and those in its fields."""
+    if isinstance(value, Variant):
+        yield value
+        for own in dataclasses.fields(value):
+            yield from variants_in(getattr(value, own.name))
+    elif isinstance(value, tuple | list):
+        for one in value:
+            yield from variants_in(one)
 
 
 def changes_text(changes: Mapping[str, Any]) -> str:
