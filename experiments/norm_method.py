@@ -39,14 +39,14 @@ def arms(d_model: int) -> dict[str, dict[str, Any]]:
     """DyT as its paper trains it, as a plain swap, and LayerNorm with the embeddings of that recipe."""
     small = {"model.embedding.scaled": False, "model.embedding.initializer": Normal(0.02)}
     return {
-        "layernorm": {},
+        "layernorm": {"model.norm": LayerNorm()},
         "no bias": {"model.norm": LayerNorm(bias=False)},
         "no parameters": {"model.norm": LayerNorm(bias=False, scale=False)},
         "rmsnorm": {"model.norm": RMSNorm()},
         "scalenorm": {"model.norm": ScaleNorm()},
         "dyt": {"model.norm": DyT()},
         "dyt, small embeddings": {"model.norm": DyT(), **small},
-        "layernorm, embeddings of dyt": DyT().recipe(d_model),
+        "layernorm, embeddings of dyt": {"model.norm": LayerNorm(), **DyT().recipe(d_model)},
         "none": {"model.norm": None},
     }
 

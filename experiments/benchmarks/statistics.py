@@ -17,7 +17,7 @@ import numpy as np
 from scipy import stats
 
 from transformer.study.analyse import FEW
-from transformer.study.statistics import ABNORMAL, Comparison, compare, normality_p
+from transformer.study.statistics import ABNORMAL, ALPHA, Comparison, compare, normality_p
 from transformer.study.tuning import Tuning
 
 GOAL = 0.055
@@ -30,6 +30,7 @@ RATES = {
     "separated": ((0.0, 2.0, 2.0), (0.0, 2.0, 2.0)),
     "asymmetric": ((0.0, 3.0, 3.0), (0.0, 0.5, 1.0)),
     "lopsided": ((0.0, 3.0, 3.0), (0.0, 0.0, 0.0)),
+    "many": ((0.0, *[3.0] * 7), (0.0,) * 8),
 }
 """Mean cost at each learning rate, in standard deviations: of the baseline, of every other arm."""
 
@@ -58,6 +59,8 @@ class Case:
     fails_more: float = 0.0
     """What the later arms have more of it."""
     margin: float = 0.5
+    looks: int = 1
+    """How often verdicts are read while seeds are doubled, for the arms that are open; `seeds` is the last number."""
 
     @property
     def name(self) -> str:
@@ -140,8 +143,18 @@ def draw(case: Case, rng: np.random.Generator) -> np.ndarray:
 
 def library(case: Case, costs_ARS: np.ndarray) -> tuple[Sequence[Comparison], bool]:
     """The comparisons of `transformer.study`, and whether its report warns."""
-    scores = [Tuning(range(len(x)), x, x).scores for x in costs_ARS]
-    found = [compare([(1, arm), (-1, scores[0])], case.margin, case.arms - 1) for arm in scores[1:]]
+    tunings = [Tuning(range(len(x)), x, x) for x in costs_ARS]
+    sizes = [case.seeds // 2**halvings for halvings in reversed(range(case.looks))]
+
+    def answer(arm: Tuning) -> Comparison:
+        for size in sizes:
+            pair = [(1, arm.first(size).scores), (-1, tunings[0].first(size).scores)]
+            found = compare(pair, case.margin, case.arms - 1, ALPHA / case.looks)
+            if found.verdict != "unresolved":
+                break
+        return found
+
+    found = [answer(arm) for arm in tunings[1:]]
     warned = case.seeds < FEW or any(normality_p(costs_RS) < ABNORMAL for costs_RS in costs_ARS)
     return found, warned
 
@@ -207,7 +220,9 @@ def cases() -> list[Case]:
         found += [replace(usual, fails=p) for p in (0.05, 0.2, 0.5)]
         found += [replace(usual, fails=0.2, rates="near"), replace(usual, fails=0.2, spread="falling")]
         found += [replace(usual, fails_more=0.5)]
+    found += [Case(a, n, "many", spread="rising") for a, n in ((2, 6), (2, 12), (2, 32), (8, 8))]
     found += [Case(a, 6, correlation=-0.3) for a in (2, 4)]
+    found += [Case(a, 24, r, looks=3, shift=shift) for a in (2, 8) for r in ("one", "near") for shift in (0.0, 1.0)]
     found += [Case(a, 32, r, shift=1.0, margin=1.0) for a in (2, 8) for r in ("one", "near")]
     found += [Case(2, 32, family="lognormal", spread="falling"), Case(8, 32, family="lognormal", spread="falling")]
     return found

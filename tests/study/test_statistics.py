@@ -160,6 +160,7 @@ def test_pairs_without_variance():
         (pair(np.ones((2, 2)), np.ones((2, 2))), 0.1, "not vectors of one length"),
         (pair([1, 2], [1, 2]), 0.0, "margin 0.0 is not positive"),
         (pair([1, 2], [1, 2]), NAN, "margin nan is not positive"),
+        (pair([1, NAN], [1, 2]), 0.1, "a cost is nan; a failed run costs infinity"),
     ],
 )
 def test_what_compare_refuses(parts, margin, message):

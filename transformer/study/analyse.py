@@ -14,6 +14,7 @@ from transformer.study.runs import SUMS, Run
 from transformer.study.statistics import (
     ABNORMAL,
     ALPHA,
+    UNKNOWN,
     Comparison,
     Interval,
     Scores,
@@ -85,7 +86,7 @@ class _Runs:
         tuning, losses = self.tuning().first(count), self.costs("loss", self.shown)[:, :count]
         capped = np.minimum(losses, self.arm.guess)
         mean, of_all = capped.mean(0), range(count)
-        return Scores(mean - capped[tuning.chosen], mean - capped[tuning.chosen_without, of_all])
+        return Scores(mean - capped[tuning.chosen], mean - capped[tuning.chosen_by_others, of_all])
 
 
 def read_study(*workdirs: str | Path) -> Report:
@@ -193,7 +194,7 @@ def _arm_report(
         flops=arm.flops,
         seconds=sum(run.seconds for row in runs.runs for run in row),
         signals=arm.signals,
-        doubts=arm.warnings + tuning.doubts() + _doubts(values, count),
+        doubts=arm.warnings + tuning.doubts() + _doubts(values, count, next(iter(compared.values()), None)),
     )
 
 
@@ -206,11 +207,13 @@ def _estimate(best: np.ndarray, held: np.ndarray, compared: Comparison | None) -
     return Estimate(float(kind.mean() + unkind.mean()) / 2, Interval(min(ends), max(ends)), compared)
 
 
-def _doubts(values_RS: np.ndarray, count: int) -> list[str]:
+def _doubts(values_RS: np.ndarray, count: int, compared: Comparison | None) -> list[str]:
     """What the numbers themselves say against intervals from normal theory."""
     said = []
     if count < FEW:
         said.append(f"{count} seeds: intervals stand on normal theory alone")
+    if compared and any(compared.failures) and compared.interval == UNKNOWN:
+        said.append(f"with failed runs, {compared.n} seeds are too few for an interval of the difference")
     if (p := normality_p(values_RS)) < ABNORMAL:
         said.append(f"runs of one learning rate are not normally distributed (p = {p:.1g}): intervals may be too short")
     return said

@@ -46,7 +46,7 @@ class Scores(NamedTuple):
     best: np.ndarray
     """At the rate that is best over all seeds: too kind, because the seed helped to choose it."""
     held: np.ndarray
-    """At the rate that is best over all other seeds: unkind, because fewer seeds chose it."""
+    """At the rate that is best over the half of the seeds that this one is not in: unkind, because fewer chose it."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def compare(
     """The comparison Σ weight · cost over arms, seed by seed.
 
     Every end of the interval takes the reading that is unkind to the claim it limits: the upper end of an arm minus
-    the baseline has the arm at the rate chosen without the seed and the baseline at the rate chosen with it, the lower
+    the baseline has the arm at the rate that other seeds chose and the baseline at the rate that all chose, the lower
     end the reverse. Without failures each is a paired t-interval (Student 1908) at level α over the number of
     comparisons (Dunn 1961). With failures it is that of the signed-rank test (Wilcoxon 1945; Hodges and Lehmann 1963),
     a failure being worse than any other run; then α is halved, and the other half tests the shares of failures
@@ -94,11 +94,13 @@ def compare(
       alpha: probability of any false verdict over all of them.
 
     Raises:
-      ValueError: scores are not vectors of one length, or the margin is not positive.
+      ValueError: scores are not vectors of one length, a cost is nan, or the margin is not positive.
     """
     lengths = {array.shape for _, scores in parts for array in scores}
     if len(lengths) != 1 or len(next(iter(lengths))) != 1:
         raise ValueError(f"compare: scores {sorted(lengths)} are not vectors of one length")
+    if any(np.isnan(array).any() for _, scores in parts for array in scores):
+        raise ValueError("compare: a cost is nan; a failed run costs infinity")
     if not margin > 0:
         raise ValueError(f"compare: margin {margin} is not positive")
     kind, unkind = readings(parts)
@@ -117,7 +119,7 @@ def compare(
     deviation = math.nan if failed or n < 2 else max(float(x.std(ddof=1)) for x in (kind, unkind))
     return Comparison(
         n=n,
-        difference=(low.estimate + high.estimate) / 2 if n else math.nan,
+        difference=_middle(low.estimate, high.estimate),
         interval=interval,
         p=min(1.0, p * comparisons * (2 if failed else 1)),
         verdict=_verdict(interval, margin, failed, failures, p_failures < alpha / 2),
@@ -127,6 +129,11 @@ def compare(
         failures=(failures[0], failures[1]),
         p_failures=p_failures,
     )
+
+
+def _middle(low: float, high: float) -> float:
+    """The mean of two readings; 0 where they are infinite with two signs."""
+    return 0.0 if low == -high else (low + high) / 2
 
 
 def _verdict(interval: Interval, margin: float, failed: bool, failures: Sequence[int], differ: bool) -> Verdict:
@@ -294,6 +301,7 @@ def unseen_share(n: int, confidence: float = 0.95) -> float:
     return 1 - (1 - confidence) ** (1 / n)
 
 
+@functools.cache
 def _noncentrality(critical: float, freedom: int, power: float) -> float:
     """The c with P(t > critical) = power, for t = (z + c)/s noncentral, s² = χ²/freedom.
 

@@ -1,4 +1,4 @@
-"""The learning rate of an arm, chosen by its own runs: with all seeds, and without each of them."""
+"""The learning rate of an arm, chosen by its own runs: by all seeds, and for each half of them by the other."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,18 +40,18 @@ class Tuning:
         return int(self._charged.mean(1).argmin())
 
     @cached_property
-    def chosen_without(self) -> np.ndarray:
-        """(seeds,) index of the rate that is best over all other seeds; of a single seed, that of all."""
-        count = self._charged.shape[1]
-        if count < 2:
-            return np.full(count, self.chosen)
-        others = (self._charged.sum(1, keepdims=True) - self._charged) / (count - 1)
-        return others.argmin(0)
+    def chosen_by_others(self) -> np.ndarray:
+        """(seeds,) for every other seed the index of the rate that is best over those between, and the reverse."""
+        charged = self._charged
+        if charged.shape[1] < 2:
+            return np.full(charged.shape[1], self.chosen)
+        halves = [int(charged[:, half::2].mean(1).argmin()) for half in (1, 0)]
+        return np.array([halves[seed % 2] for seed in range(charged.shape[1])])
 
     @property
     def scores(self) -> Scores:
         """The costs at these rates."""
-        return Scores(self.costs_RS[self.chosen], self.costs_RS[self.chosen_without, range(self.costs_RS.shape[1])])
+        return Scores(self.costs_RS[self.chosen], self.costs_RS[self.chosen_by_others, range(self.costs_RS.shape[1])])
 
     def first(self, count: int) -> "Tuning":
         """The tuning of the first `count` seeds alone."""
@@ -67,7 +67,7 @@ class Tuning:
         means = self._charged.mean(1)
         if tied := [f"{self.rates[i]:g}" for i in map(int, np.flatnonzero(means == means.min())) if i != self.chosen]:
             said.append(f"rates tie: {rate:g} and {', '.join(tied)}")
-        agree = int((self.chosen_without == self.chosen).sum())
-        if agree < len(self.chosen_without):
-            said.append(f"rate {rate:g} is best without {agree} of {len(self.chosen_without)} seeds")
+        others = {f"{self.rates[i]:g}": None for i in self.chosen_by_others[:2]}
+        if len(others) > 1:
+            said.append(f"rate {rate:g} is not sure: the two halves of the seeds choose {' and '.join(others)}")
         return said
