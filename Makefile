@@ -4,13 +4,14 @@
 # make release   what guards a release: notebooks and killed processes, every pair of options, published architectures
 # make parity   published architectures against the library transformers, which it installs
 # make notebooks   notebooks/*.ipynb from the texts beside them
+# make mutants   small faults in the code of some rooms, and which of them their tests do not find; FOR=transformer/study
 # make conformance   every option and every pair of options; DRAW=60 for a draw of both
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: install demo test release notebooks conformance parity lint
+.PHONY: install demo test release notebooks conformance parity mutants lint
 
 install: $(VENV)/installed
 
@@ -44,3 +45,24 @@ lint: install
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/pyright --pythonpath $(BIN)/python
+
+MUTATED := transformer/runs/schedules.py transformer/functional/masks.py transformer/objectives transformer/study \
+	$(patsubst %,transformer/training/%.py,metrics optimizer replicas step) transformer/inference
+
+mutants: install
+	$(BIN)/python -m pip install --quiet --editable '.[mutants]'
+	$(foreach at,$(or $(FOR),$(MUTATED)),$(MAKE) -B --no-print-directory build/mutants/$(at);)
+
+# One room, or one file of it, in a copy, with its own tests. Modules are loaded once, and each mutant is a fork that
+# collects its tests by itself: some make arrays when they are collected, and JAX does not survive a fork after that.
+# A timeout is most often a mutant that broke the collection.
+build/mutants/transformer/%:
+	rm -rf $@ && mkdir -p $@ && cp -r transformer experiments tests pyproject.toml $@
+	printf '%s\n' hypothesis scipy.stats transformer.testing.subject > $@/preload
+	printf '%s\n' '[mutmut]' source_paths=transformer also_copy=experiments \
+		process_isolation=forkserver forkserver_warmup=import preload_modules_file=preload \
+		'pytest_add_cli_args=' ' -m' ' not release' ' -W' ' ignore::pytest.PytestAssertRewriteWarning' \
+		'only_mutate=transformer/$*$(if $(filter %.py,$*),,/*)' \
+		'pytest_add_cli_args_test_selection=tests/$(if $(filter %.py,$*),$(dir $*)test_$(notdir $*),$*)' > $@/setup.cfg
+	cd $@ && mutmut=$(CURDIR)/$(BIN)/mutmut && PYTHONDONTWRITEBYTECODE= $$mutmut run $(MUTMUT) | tr '\r' '\n' > log; \
+		tail -n 2 log; $$mutmut results | sed -n 's/: \(survived\|no tests\)$$//p' | xargs -rn 1 $$mutmut show | grep '^[-+#]' || true

@@ -14,7 +14,7 @@ from transformer.runs.config import RunConfig
 from transformer.runs.mesh import AUTOMATIC, MeshConfig
 from transformer.runs.presets import PRESETS
 from transformer.study import designs
-from transformer.study.budget import Budget, Knob
+from transformer.study.budget import Budget
 from transformer.study.designs import Design
 from transformer.study.engines import LOCAL, Engine
 from transformer.study.probes import Probe
@@ -59,8 +59,8 @@ class StudyCommand(RunConfig):
     """Folder of finished runs, which studies may share; None: in workdir."""
     match: Budget | None = None
     """The cost in which every arm is made to match the baseline; None: arms may differ."""
-    match_by: Knob = "d_ff"
-    """The number that is changed for this."""
+    match_by: str = "d_ff"
+    """The number that is changed for this: d_ff, num_layers, steps, or the dotted path of another one."""
     match_multiple: int = 1
     """It is a multiple of this."""
     resume: bool = False
@@ -107,12 +107,12 @@ def run_study(
 
 
 def run_parsed(
-    name: str, arms: Mapping[str, Mapping[str, Any]], command: StudyCommand, probes: tuple[Probe, ...] = ()
+    name: str, arms: Mapping[str, Mapping[str, Any]] | Design, command: StudyCommand, probes: tuple[Probe, ...] = ()
 ) -> Report:
     """Run the study of a command that is parsed already; returns its report."""
-    if unknown := [arm for arm in command.arms if arm not in arms]:
-        raise ConfigError(f"arms: no arm {unknown[0]!r}{nearest(unknown[0], arms)}")
-    design = _design({arm: arms[arm] for arm in command.arms or arms}, command.design)
+    design = arms if isinstance(arms, Design) else _design(arms, command)
+    if isinstance(arms, Design) and (command.arms or command.design != "arms"):
+        raise ConfigError(f"{name}: it has a design of its own; leave out --arms and --design")
     study = Study(
         name,
         cli.fields_of(command, RunConfig),
@@ -148,12 +148,15 @@ def run_parsed(
     return report
 
 
-def _design(arms: Mapping[str, Mapping[str, Any]], design: str) -> Design:
+def _design(all_arms: Mapping[str, Mapping[str, Any]], command: StudyCommand) -> Design:
     """The design of a command; its factors are all arms but the first, whose changes all arms then have."""
+    if unknown := [arm for arm in command.arms if arm not in all_arms]:
+        raise ConfigError(f"arms: no arm {unknown[0]!r}{nearest(unknown[0], all_arms)}")
+    arms = {arm: all_arms[arm] for arm in command.arms or all_arms}
     first, *others = arms
-    if design == "arms":
+    if command.design == "arms":
         return Design({name: dict(changes) for name, changes in arms.items()}, first)
-    made: Design = getattr(designs, design)({name: arms[name] for name in others})
+    made: Design = getattr(designs, command.design)({name: arms[name] for name in others})
     return dataclasses.replace(made, arms={name: {**arms[first], **changes} for name, changes in made.arms.items()})
 
 

@@ -5,8 +5,10 @@ import pytest
 from transformer.activations.activation import GLU
 from transformer.analysis.counts import parameter_count, train_flops_per_token
 from transformer.core.values import ConfigError
+from transformer.mixers.attention.attention import Attention
 from transformer.models.config import ModelConfig
 from transformer.runs.config import RunConfig
+from transformer.study import budget
 from transformer.study.budget import cost, match
 from transformer.study.study import Study
 
@@ -57,3 +59,39 @@ def test_a_study_matches_its_arms(corpus):
     )
     assert width(study.configs(corpus)["glu"]) == 128
     assert width(study.configs(corpus)["gelu"]) == 192
+
+
+def test_the_state_that_a_decoder_keeps_is_matched(corpus):
+    """Two key-value heads of twice the size remember as much as four."""
+    base = BASE.replace({"model.mixer": Attention(num_heads=4)})
+    few = base.replace({"model.mixer.num_kv_heads": 2})
+    matched = match(few, base, "state", "model.mixer.head_dim")
+    assert matched.model.mixer.head_dim == 24
+    assert cost(matched, "state") == cost(base, "state") == 2 * 2 * 48 * base.model.max_length * 4
+    with pytest.raises(ConfigError, match="does not change the size of the state"):
+        match(few, base, "state", "steps")
+
+
+def test_time_is_matched_by_steps_as_it_was_measured_first(base, corpus, tmp_path, monkeypatch):
+    measured = []
+
+    def seconds(config, data):
+        measured.append(config.model.num_layers)
+        return 0.01 * config.model.num_layers
+
+    monkeypatch.setattr(budget, "step_seconds", seconds)
+    arms = {"one": {}, "four": {"model.num_layers": 4}}
+    study = Study("time", base.replace(steps=100), arms, seeds=2, match="seconds", match_by="steps")
+    prepared = study.prepared(corpus, tmp_path)
+    assert [prepared[name].config.steps for name in arms] == [100, 25]
+    assert "steps=25 (equal seconds)" in prepared["four"].changes
+    assert measured == [1, 4]
+    study.prepared(corpus, tmp_path)
+    assert measured == [1, 4]  # or a study that goes on would be another one
+    with pytest.raises(ConfigError, match="time is matched by steps"):
+        Study("time", base, arms, match="seconds")
+
+
+def test_a_step_takes_time(base, corpus):
+    config = corpus.complete(base)
+    assert 0 < budget.step_seconds(config, corpus) < 1

@@ -50,9 +50,10 @@ class _Runs:
 
     def defines(self, name: str) -> bool:
         """Whether the arm has a metric at all, unless all of its runs failed."""
-        return (
-            name == "sensitivity" or np.isfinite(self.values(name)).any() or not np.isfinite(self.values("loss")).any()
-        )
+        if name == "sensitivity":
+            return True
+        all_failed = not np.isfinite(self.values("loss")).any()
+        return all_failed or bool(np.isfinite(self.values(name)).any())
 
     def _fails(self, run: Run, limit: float) -> bool:
         return not run.metric("loss") <= limit

@@ -15,6 +15,7 @@ from typing import Any
 
 from transformer.core.values import ConfigError
 from transformer.runs.config import RunConfig
+from transformer.study.budget import cost
 
 Factors = Mapping[str, Mapping[str, Any]]
 """Changes by the name of the factor."""
@@ -133,3 +134,38 @@ class Ladder:
             for name in others
         }
         return Design(arms, f"{baseline} @ {next(iter(self.sizes))}", contrasts)
+
+
+@dataclass(frozen=True)
+class IsoFlop:
+    """Every size trained with the same number of operations, for several such numbers: who is best at each?"""
+
+    base: RunConfig
+    """Complete, so that operations can be counted."""
+    sizes: Factors
+    """Changes of each size by its name, ascending."""
+    budgets: tuple[float, ...]
+    """Floating-point operations of all matrix products in training, ascending."""
+
+    def name(self, size: str, budget: float) -> str:
+        """The arm of a size at a budget."""
+        return f"{size} @ {budget:.2g} FLOP"
+
+    @property
+    def design(self) -> Design:
+        """An arm for each size and budget, whose steps make up the budget; each is compared with its budget's first.
+
+        Raises:
+          ConfigError: a budget is less than a step.
+        """
+        arms, contrasts = {}, {}
+        for budget in self.budgets:
+            first = self.name(next(iter(self.sizes)), budget)
+            for size, grown in self.sizes.items():
+                steps = round(budget / cost(self.base.replace({**grown, "steps": 1}), "flops"))
+                if steps < 1:
+                    raise ConfigError(f"isoflop: {budget:.2g} operations are less than a step of {size}")
+                name = self.name(size, budget)
+                arms[name] = {**grown, "steps": steps}
+                contrasts |= {name: {name: 1.0, first: -1.0}} if name != first else {}
+        return Design(arms, next(iter(arms)), contrasts)

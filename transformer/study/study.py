@@ -1,6 +1,7 @@
 """A comparison of arms as a statistical experiment."""
 
 import dataclasses
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from transformer.study.report import Report
 from transformer.study.running import NOISE, Arm, Running
 from transformer.study.runs import SUMS
 from transformer.study.statistics import ALPHA, detectable_difference
+from transformer.training.checkpoint import write_durably
 from transformer.training.workdir import locked
 
 RATE = "optimizer.learning_rate"
@@ -67,8 +69,8 @@ class Study:
     """Whether the baseline is also run under other seeds and compared with itself."""
     match: budgets.Budget | None = None
     """The cost in which every arm is made to match the baseline; None: arms may differ."""
-    match_by: budgets.Knob = "d_ff"
-    """The number that is changed for this."""
+    match_by: str = "d_ff"
+    """The number that is changed for this: d_ff, num_layers, steps, or the dotted path of another one."""
     match_multiple: int = 1
     """It is a multiple of this, such as a width that fits the hardware."""
     first_seed: int = 0
@@ -87,7 +89,8 @@ class Study:
         if self.max_seeds is not None and self.max_seeds < self.seeds:
             raise ConfigError(f"{where}: max_seeds {self.max_seeds} is less than seeds {self.seeds}")
         check_type(self.match, budgets.Budget | None, f"{where}: match")
-        check_type(self.match_by, budgets.Knob, f"{where}: match_by")
+        if self.match == "seconds" and self.match_by != "steps":
+            raise ConfigError(f"{where}: match_by {self.match_by}; time is matched by steps")
         if self.match_multiple < 1:
             raise ConfigError(f"{where}: match_multiple {self.match_multiple} is not a positive number")
         labels = [*SUMS, *(probe.label for probe in self.probes)]
@@ -141,8 +144,12 @@ class Study:
                 found |= variant.recipe(self.base.model.d_model)
         return {path: v for path, v in found.items() if not any(path == p or path.startswith(f"{p}.") for p in own)}
 
-    def configs(self, data: Dataset) -> dict[str, RunConfig]:
+    def configs(self, data: Dataset, step_seconds: Mapping[str, float] | None = None) -> dict[str, RunConfig]:
         """The config of each arm, completed from the data and matched to the budget.
+
+        Args:
+          data: what the base is trained on.
+          step_seconds: of each arm, where time is matched; None: measured.
 
         Raises:
           ConfigError: an arm is impossible.
@@ -159,6 +166,10 @@ class Study:
         if self.match is None:
             return configs
         baseline, budget = configs[self.baseline_name], self.match
+        if budget == "seconds":
+            own = step_seconds or self._step_seconds(data, None)
+            steps = {n: round(baseline.steps * own[self.baseline_name] / own[n]) for n in configs}
+            return {n: config.replace(steps=max(steps[n], 1)) for n, config in configs.items()}
 
         def matched(config: RunConfig) -> RunConfig:
             return budgets.match(config, baseline, budget, self.match_by, self.match_multiple)
@@ -200,17 +211,21 @@ class Study:
         """
         workdir = Path(workdir)
         data = load_data(self.base.data, workdir) if data is None else data
-        arms = self.prepared(data)
+        arms = self.prepared(data, workdir)
         with locked(workdir):
             return Running(self, workdir, Path(runs or workdir / "runs"), data, arms, engine, mesh, say).to_the_end()
 
-    def prepared(self, data: Dataset) -> dict[str, Arm]:
-        """The arms with configs and data, and what should be known of them before any training.
+    def prepared(self, data: Dataset, workdir: Path | None = None) -> dict[str, Arm]:
+        """The arms with their configs and data.
+
+        Args:
+          data: what the base is trained on.
+          workdir: a folder in which measured times are kept, so that the study can be continued.
 
         Raises:
           ConfigError: an arm is impossible, or changes what it is judged by.
         """
-        configs = self.configs(data)
+        configs = self.configs(data, self._step_seconds(data, workdir) if self.match == "seconds" else None)
         arms = {}
         for name, config in configs.items():
             parts = [changes_text(self.arms[name]), self._recipe_text(name), self._matched_text(name, config)]
@@ -221,11 +236,24 @@ class Study:
             arms[NOISE] = dataclasses.replace(arms[self.baseline_name], name=NOISE, first_seed=first)
         return arms
 
+    def _step_seconds(self, data: Dataset, workdir: Path | None) -> dict[str, float]:
+        """Seconds of a step of each arm, as they were measured when the study began."""
+        path = None if workdir is None else workdir / "step_seconds.json"
+        if path is not None and path.exists():
+            return json.loads(path.read_text())
+        plain = dataclasses.replace(self, match=None)
+        arms = plain.prepared(data)
+        found = {name: budgets.step_seconds(arm.config, arm.data) for name, arm in arms.items() if name != NOISE}
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_durably(path, json.dumps(found, indent=1))
+        return found
+
     def _matched_text(self, name: str, config: RunConfig) -> str:
         if self.match is None or name == self.baseline_name:
             return ""
         value = budgets.knob_value(config, self.match_by)
-        return f"{budgets.PATHS[self.match_by]}={value} (equal {self.match})"
+        return f"{budgets.PATHS.get(self.match_by, self.match_by)}={value} (equal {self.match})"
 
     def _recipe_text(self, name: str) -> str:
         recipe = self.recipe(name)

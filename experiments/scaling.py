@@ -1,0 +1,83 @@
+"""How does the loss fall with size? A ladder of widths for two sets of choices, each with a fitted power law.
+
+    python -m experiments.scaling                      two cores: minutes
+    python -m experiments.scaling --widths 32 48 64 96 128 --seeds 8
+    python -m experiments.scaling --slices 2e11 4e11   which width is best at so many operations
+
+The exponent is that of the number of parameters; its interval, and that of the difference between the two arms, is
+over seeds. With `--slices` every width is trained for as many steps as make up that number of operations.
+"""
+
+from dataclasses import dataclass
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from experiments import cli
+from experiments.study_command import StudyCommand, budgets, run_parsed
+from transformer.activations.activation import GLU, SiLU
+from transformer.data.dataset import load_data
+from transformer.norms.norm import RMSNorm
+from transformer.positions.rotary import RoPE
+from transformer.runs.config import RunConfig
+from transformer.study.designs import IsoFlop, Ladder
+from transformer.study.report import Report
+from transformer.study.scaling import Estimated, best_sizes, ladder_laws
+
+ARMS = {
+    "gpt": {},
+    "llama": {
+        "model.norm": RMSNorm(),
+        "model.position": RoPE(),
+        "model.feed_forward.activation": GLU(gate=SiLU()),
+    },
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScalingCommand(StudyCommand):
+    widths: tuple[int, ...] = (32, 48, 64, 96)
+    """Widths d_model, ascending."""
+    slices: tuple[float, ...] = ()
+    """Operations of training at which all widths of the first arm are compared; empty: a ladder at equal steps."""
+
+
+def main() -> None:
+    presets = {name: cli.extend(command, ScalingCommand) for name, command in budgets("scaling").items()}
+    command = cli.parse(ScalingCommand, presets, description=__doc__ or "")
+    sizes = {f"d {width}": {"model.d_model": width} for width in command.widths}
+    if command.slices:
+        base = cli.fields_of(command, RunConfig)
+        slices = IsoFlop(load_data(base.data).complete(base), sizes, command.slices)
+        show_slices(run_parsed("scaling", slices.design, command), slices)
+    else:
+        ladder = Ladder(ARMS, sizes)
+        show_laws(run_parsed("scaling", ladder.design, command), ladder)
+
+
+def show_laws(report: Report, ladder: Ladder) -> None:
+    """Print the power law of each arm."""
+    table = Table("arm", "loss by size", "exponent [95 %]", "minus the first", box=SIMPLE_HEAD, title="power laws")
+    for name, found in ladder_laws(report, ladder).items():
+        losses = ", ".join(f"{n / 1000:.0f}k {loss:.3f}" for n, loss in zip(found.sizes, found.losses, strict=True))
+        gap = found.against_baseline
+        table.add_row(name, losses, _text(found.exponent), "–" if gap is None else _text(gap))
+    Console(width=120).print(table)
+
+
+def show_slices(report: Report, slices: IsoFlop) -> None:
+    """Print the best size at each number of operations."""
+    table = Table("operations", "best number of parameters [95 %]", box=SIMPLE_HEAD, title="slices of equal operations")
+    for budget, best in best_sizes(report, slices).items():
+        low, high = best.interval
+        table.add_row(f"{budget:.2g}", f"{best.value:,.0f} [{low:,.0f}, {high:,.0f}]")
+    Console(width=120).print(table)
+
+
+def _text(found: Estimated) -> str:
+    return f"{found.value:+.4f} [{found.interval.low:+.4f}, {found.interval.high:+.4f}]"
+
+
+if __name__ == "__main__":
+    cli.main(main)
