@@ -54,6 +54,7 @@ from transformer.runs.optimizer import OptimizerConfig
 from transformer.runs.rules import AdamW
 from transformer.runs.schedules import Cosine, InverseSquareRoot
 from transformer.runs.tokenizers import Word
+from transformer.study.probes import Probe, each
 from transformer.training.loop import Observer
 
 ROWS = 100
@@ -196,6 +197,25 @@ def exact_match(texts: Sequence[str], references: Sequence[str]) -> float:
 def bleu(texts: Sequence[str], references: Sequence[str]) -> float:
     """Tokenised BLEU4 after joining BPE pieces."""
     return bleu4([remove_bpe(t) for t in texts], [remove_bpe(r) for r in references]).score
+
+
+@dataclass(frozen=True)
+class TranslationBleu(Probe):
+    """BLEU4 of greedy translations of the first test sentences, for studies of encoder-decoders."""
+
+    name = "translation_bleu"
+    higher_is_better = True
+    sentences: int | None = None
+    """How many; None: all."""
+
+    @property
+    def label(self):
+        return "BLEU"
+
+    def __call__(self, config, params, data):
+        some = replace(data, test=(data.test[0][: self.sentences], data.test[1][: self.sentences]))
+        _, apply = pure_model(config.model)
+        return each(params, lambda run: bleu(translate(config, apply, run, some, GREEDY), some.test[1]))
 
 
 METRICS = {"exact_match": exact_match, "bleu": bleu}

@@ -30,7 +30,7 @@ import numpy as np
 
 import transformer as T
 from transformer.core import runtime
-from transformer.study.statistics import compare_paired
+from transformer.study.statistics import Scores, compare
 
 DEPTH, SEEDS, STEPS = 6, 4, 120
 runtime.start()  # before the first array: each core becomes a device
@@ -160,7 +160,8 @@ T.loss_curves(curves, ylabel="training loss")
 for label, losses in final.items():
     print(f"{label:14s} validation loss {losses.mean():.3f}, seeds {np.round(losses, 2)}")
 for arm, baseline in (("post", "pre"), ("post, warm-up", "post"), ("pre, warm-up", "pre")):
-    found = compare_paired(final[arm], final[baseline])
+    pair = [(sign, Scores(losses, losses)) for sign, losses in ((1, final[arm]), (-1, final[baseline]))]
+    found = compare(pair, margin=0.01, comparisons=3)
     print(f"{arm} against {baseline}: {found.difference:+.3f} [{found.interval.low:+.3f}, {found.interval.high:+.3f}]")
 assert (final["post"] > final["pre"]).all()
 

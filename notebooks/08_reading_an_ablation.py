@@ -29,7 +29,8 @@ import numpy as np
 
 import transformer as T
 from transformer.core import runtime
-from transformer.study.statistics import compare_paired, holm, mean_interval
+from transformer.study.statistics import Scores, compare, mean_interval
+from transformer.study.tuning import Tuning
 
 folder = Path(tempfile.mkdtemp())
 runtime.start()  # before the first array: each core becomes a device
@@ -37,8 +38,8 @@ runtime.start()  # before the first array: each core becomes a device
 # %% [markdown]
 # ## A small study
 #
-# Four arms, each with eight seeds at three learning rates: 96 runs in four compiled programs. The first two
-# seeds only choose the learning rate of an arm; its loss is estimated on the other six.
+# Four arms, each with eight seeds at three learning rates: 96 runs in four compiled programs, and the baseline once
+# more under eight other seeds: that row shows what no difference looks like.
 #
 # One arm is there to check the check. A bias on the *keys* adds the same number to all scores of a query, and
 # softmax does not see it: this arm is the baseline with idle parameters. We know the truth about it.
@@ -61,7 +62,6 @@ study = T.Study(
     },
     seeds=8,
     learning_rates=RATES,
-    selection_seeds=2,
 )
 report = study.run(folder, say=lambda line: None)
 report.show()
@@ -73,13 +73,14 @@ report.show()
 # bar goes from the lowest to the highest of them.
 
 # %%
-losses = {arm.name: np.array(arm.losses) for arm in report.arms}  # rates × seeds
+losses = {arm.name: np.array(arm.values) for arm in report.arms}  # rates × seeds
 T.learning_rate_curves({name: dict(zip(RATES, by_rate, strict=True)) for name, by_rate in losses.items()})
 
 # %%
 for arm in report.arms:
-    edge = "  at the edge of the grid: it may not be tuned" if arm.learning_rate in (RATES[0], RATES[-1]) else ""
-    print(f"{arm.name:10} chosen {arm.learning_rate:g}, sensitivity {arm.sensitivity:.3f} nats{edge}")
+    print(f"{arm.name:10} chosen {arm.learning_rate:g}, sensitivity {arm.metrics['sensitivity'].value:.3f} nats")
+    for doubt in arm.doubts:
+        print(f"           {doubt}")
 
 # %% [markdown]
 # *Sensitivity* is how much worse an arm is on average over the rates than at its best one: what it costs not to
@@ -87,21 +88,20 @@ for arm in report.arms:
 #
 # ## Differences, with their intervals
 #
-# The verdict of an arm is about its difference to the baseline: *better* or *worse* if zero is excluded, by a
-# t test whose p is corrected for the number of arms; *equivalent* if the difference is shown to be within
-# the margin, here ±0.01 nats; *unresolved* if neither is shown. Unresolved is not equal.
+# The verdict of an arm is what the interval of its difference to the baseline says: *better* or *worse* if it leaves
+# out zero; *equivalent* if all of it lies within the margin, here ±0.01 nats; *unresolved* if neither. Unresolved is
+# not equal. The intervals are wide enough to hold all together with 95 %, so the more arms, the wider.
 
 # %%
-compared = [arm for arm in report.arms if arm.difference is not None]
+verdicts = {name: found.verdict for name, found in report.contrasts.items()}
 T.forest(
-    {arm.name: (arm.difference, *arm.difference_interval) for arm in compared},
+    {name: (found.difference, *found.interval) for name, found in report.contrasts.items()},
     xlabel="validation loss minus that of the baseline, nats per character",
-    margin=report.margin,
-    verdicts={arm.name: arm.verdict for arm in compared},
+    margin=report.record.margin,
+    verdicts=verdicts,
 )
 
 # %%
-verdicts = {arm.name: arm.verdict for arm in compared}
 assert verdicts["key bias"] == "equivalent"
 assert verdicts["RoPE"] == "better"
 
@@ -115,11 +115,18 @@ assert verdicts["RoPE"] == "better"
 
 # %%
 estimates = {arm.name: np.array(arm.estimates) for arm in report.arms}
+
+
+def against(arm, baseline, comparisons=1):
+    """The comparison of two arms at given rates, seed by seed."""
+    return compare([(1, Scores(arm, arm)), (-1, Scores(baseline, baseline))], margin=0.01, comparisons=comparisons)
+
+
 for name in list(estimates)[1:]:
-    paired = compare_paired(estimates[name], estimates["baseline"])
+    paired = against(estimates[name], estimates["baseline"])
     apart = np.sqrt(estimates[name].var(ddof=1) + estimates["baseline"].var(ddof=1))
     print(
-        f"{name:10} ρ = {paired.correlation:+.2f}: differences of pairs vary by {paired.standard_deviation:.4f}, "
+        f"{name:10} ρ = {paired.correlation:+.2f}: differences of pairs vary by {paired.deviation:.4f}, "
         f"of strangers by {apart:.4f}"
     )
 
@@ -130,17 +137,18 @@ for name in list(estimates)[1:]:
 #
 # ## A verdict is about a procedure
 #
-# An arm is judged at the rate that its two selection seeds chose. With few of them the choice itself is
-# noise, and an unlucky rate looks like a bad arm. And how large a difference is depends on the rates: look at
-# each arm at *every* rate, besides its verdict.
+# An arm is judged at the rate that its own runs chose. The choice itself is noisy where two rates are close, and an
+# unlucky rate looks like a bad arm: the next section is about that. And how large a difference is depends on the
+# rates: look at each arm at *every* rate, besides its verdict.
 
 # %%
 for name in ("RMSNorm", "RoPE"):
     print(f"{name}: {verdicts[name]}")
-    for rate, own, plain in zip(RATES, losses[name][:, 2:], losses["baseline"][:, 2:], strict=True):
-        paired = compare_paired(own, plain)
-        low, high = paired.interval
-        print(f"   both at {rate:g}: {paired.difference:+.4f} ± {(high - low) / 2:.4f}, ρ = {paired.correlation:+.2f}")
+    for rate, own, plain in zip(RATES, losses[name], losses["baseline"], strict=True):
+        paired = against(own, plain)
+        print(
+            f"   both at {rate:g}: {paired.difference:+.4f} ± {paired.interval.half:.4f}, ρ = {paired.correlation:+.2f}"
+        )
 
 # %% [markdown]
 # In our run RoPE gains less than half as much where both arms have the baseline's rate as where each has its
@@ -190,25 +198,25 @@ T.loss_curves(curves, xlabel="seeds", ylabel="share of wrong orders", reference=
 #
 # Each test at 5 % is wrong once in twenty times. Try enough arms that are all the baseline, and one of them is
 # "better". We simulate that with the spread of our own baseline: `arms` copies of it, six
-# seeds each, and ask how often at least one has p < 0.05, as it stands and corrected by Holm's method.
+# seeds each, and ask how often at least one is found, each as if it were alone and all together as a study does.
 
 # %%
 spread = estimates["baseline"].std(ddof=1)
 
 
 def false_findings(arms, studies=400):
-    """The shares of studies with a false finding: by p, and by p corrected."""
+    """The shares of studies with a false finding: each arm as if alone, and all together."""
     found = np.zeros(2)
     for _ in range(studies):
         drawn = rng.normal(0, spread, (arms + 1, 6))
-        p = [compare_paired(arm, drawn[0]).p for arm in drawn[1:]]
-        found += min(p) < 0.05, min(holm(p)) < 0.05
+        for number, comparisons in enumerate((1, arms)):
+            found[number] += min(against(arm, drawn[0], comparisons).p for arm in drawn[1:]) < 0.05
     return found / studies
 
 
 chances = {arms: false_findings(arms) for arms in (1, 3, 10)}
 for arms, (plain, corrected) in chances.items():
-    print(f"{arms:2} arms like the baseline: {plain:.0%} of the studies find something, {corrected:.0%} after Holm")
+    print(f"{arms:2} arms like the baseline: {plain:.0%} of the studies find something, {corrected:.0%} corrected")
 assert chances[10][0] > 2 * chances[10][1]
 
 # %% [markdown]
@@ -217,23 +225,34 @@ assert chances[10][0] > 2 * chances[10][1]
 #
 # ## Choosing and judging by the same runs
 #
-# The best of three rates on two seeds looks better *on those two seeds* than it is. Over all ways to take two of
-# eight seeds for the choice: the loss of the chosen rate on the seeds that chose it, and on the others.
+# The best of three rates looks better on the seeds that chose it than it is. So a study reads every arm twice: at the
+# rate that all seeds choose, which is too kind, and for each half of the seeds at the rate that the other half
+# chooses, which is unkind. Each end of an interval takes the reading that is against it. Where both readings are one,
+# the choice was clear and costs nothing.
 
 # %%
 for name, by_rate in losses.items():
-    on_same, on_others = [], []
-    for chosen_by in combinations(range(8), 2):
-        others = [seed for seed in range(8) if seed not in chosen_by]
-        best = by_rate[:, chosen_by].mean(1).argmin()
-        on_same.append(by_rate[best, chosen_by].mean())
-        on_others.append(by_rate[best, others].mean())
-    print(f"{name:10} on the seeds that chose {np.mean(on_same):.4f}, on others {np.mean(on_others):.4f}")
+    best, held = Tuning(RATES, by_rate, by_rate).scores
+    print(f"{name:10} at the rate of all seeds {best.mean():.4f}, at that of the others {held.mean():.4f}")
 
 # %% [markdown]
-# The gap is small with three rates and grows with the number of things to choose from and with the spread.
-# Holding seeds back costs little; that is why a study does it.
-#
+# How much would it matter? We draw studies of an arm against itself, with the spread of our baseline and three rates
+# that are nearly as good, and count how often the arm is better or worse than itself: judged at the rate that a third
+# of the seeds chose, on the others, as is often done, and by both readings.
+
+# %%
+gaps = np.array([0.0, 0.7, 1.0])[:, None] * spread
+wrong_by = {"a third chooses": 0, "both readings": 0}
+for _ in range(400):
+    one, other = (gaps + rng.normal(0, spread, (3, 9)) for _ in range(2))
+    thirds = [runs[runs[:, :3].mean(1).argmin(), 3:] for runs in (one, other)]
+    wrong_by["a third chooses"] += against(*thirds).p < 0.05
+    pair = [(sign, Tuning(RATES, runs, runs).scores) for sign, runs in ((1, one), (-1, other))]
+    wrong_by["both readings"] += compare(pair, margin=0.01).p < 0.05
+print({name: f"{count / 400:.1%}" for name, count in wrong_by.items()})
+assert wrong_by["a third chooses"] > wrong_by["both readings"]
+
+# %% [markdown]
 # ## What must not be concluded
 #
 # - *From one seed*: anything that the table above calls a coin.
@@ -247,6 +266,5 @@ for name, by_rate in losses.items():
 #   with paired seeds its interval can be far narrower than either.
 
 # %%
-print(report.summary())
-low, high = mean_interval(estimates["baseline"])
-print(f"interval of the baseline's loss ±{(high - low) / 2:.4f}")
+print(*report.summary(), *report.warnings(), sep="\n")
+print(f"interval of the baseline's loss ±{mean_interval(estimates['baseline']).half:.4f}")

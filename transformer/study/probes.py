@@ -155,8 +155,8 @@ class BeforeTraining(Probe):
         return self.probe(config, jax.jit(initial)(keys), data)
 
 
-def each(params: Any, measure: Callable[[Any], jax.Array]) -> np.ndarray:
-    """`measure` of each run's parameters, (R,), one run after another; `params` has a leading axis of runs."""
+def each(params: Any, measure: Callable[[Any], Any]) -> np.ndarray:
+    """A number that `measure` finds for each run, (R,), one after another; `params` has a leading axis of runs."""
     runs = jax.device_get(params)
     count = len(jax.tree.leaves(runs)[0])
     return np.array([float(measure(jax.tree.map(lambda a, i=i: jnp.asarray(a[i]), runs))) for i in range(count)])

@@ -16,7 +16,7 @@ from transformer.study.record import Record
 from transformer.study.statistics import ALPHA, Comparison, Interval, unseen_share
 from transformer.training.metrics import Curve, finite
 
-WIDTH = 120
+WIDTH = 140
 """Characters in a line of text that no terminal shows."""
 
 
@@ -125,7 +125,9 @@ class Report:
         if not console.is_terminal:
             console.width = max(console.width, WIDTH)
         for title, columns, rows in self.tables():
-            table = Table(*map(escape, columns), box=SIMPLE_HEAD, title=escape(title))
+            table = Table(box=SIMPLE_HEAD, title=escape(title), pad_edge=False, padding=(0, 1, 0, 0))
+            for column in columns:
+                table.add_column(escape(column), no_wrap=True)
             for row in rows:
                 table.add_row(*map(escape, row))
             console.print(table)
@@ -145,7 +147,7 @@ class Report:
         hidden = [
             [
                 arm.name,
-                f"{arm.failed / arm.seeds:.2f} [{arm.failed_interval.low:.2f}, {arm.failed_interval.high:.2f}]",
+                f"{arm.failed} of {arm.seeds}: {arm.failed_interval.low:.0%}–{arm.failed_interval.high:.0%}",
                 *map(_number, (arm.deviation, arm.worst, arm.split_error)),
                 *(_beside(arm.metrics[name]) for name in others),
             ]
@@ -246,14 +248,19 @@ def _interval(estimate: Estimate) -> str:
 
 
 def _beside(estimate: Estimate) -> str:
-    if estimate.compared is None or estimate.value is None:
-        return _interval(estimate)
+    """A metric and, against the baseline, the interval of its difference."""
+    if estimate.value is None:
+        return "–"
+    if estimate.compared is None:
+        return f"{estimate.value:.3f}"
     low, high = estimate.compared.interval
-    return f"{estimate.value:.4f} [{_signed(low)}, {_signed(high)}]"
+    return f"{estimate.value:.3f} [{_signed(low, 3)}, {_signed(high, 3)}]"
 
 
-def _signed(number: float) -> str:
-    return f"{number:+.4f}" if np.isfinite(number) else "+∞" if number > 0 else "−∞"
+def _signed(number: float, digits: int = 4) -> str:
+    if not np.isfinite(number):
+        return "+∞" if number > 0 else "−∞"
+    return f"{round(number, digits) + 0.0:+.{digits}f}"
 
 
 def _number(value: float | None) -> str:

@@ -22,7 +22,7 @@ from transformer.study.engines import Engine
 from transformer.study.record import ArmRecord, Record
 from transformer.study.report import Report
 from transformer.study.runs import HIGHER_IS_BETTER, SUMS, ArmRuns
-from transformer.study.signals import drowned, signals
+from transformer.study.signals import doubts, signals
 from transformer.training.environment import environment
 from transformer.training.metrics import finite
 
@@ -147,7 +147,7 @@ class Running:
             if name != NOISE and arm.signals:
                 sizes = ", ".join(f"{signal} {size:.2g}" for signal, size in arm.signals.items())
                 self.say(f"  {name}: before training {sizes}")
-                for warning in drowned(arm.signals):
+                for warning in doubts(arm.signals):
                     self.say(f"  {name}: warning: {warning}")
 
     def _open(self, report: Report) -> list[str]:
@@ -243,7 +243,7 @@ class Running:
             guess=arm.config.objective.chance(arm.config.model),
             order=arm.order,
             signals={name: finite(size) for name, size in arm.signals.items()},
-            warnings=[*drowned(arm.signals), *self._same_or_other(arm)],
+            warnings=[*doubts(arm.signals), *self._same_or_other(arm)],
         )
 
     def _same_or_other(self, arm: Arm) -> Iterable[str]:

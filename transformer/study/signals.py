@@ -15,6 +15,8 @@ from transformer.runs.config import RunConfig
 
 DROWNS = 20.0
 """Ratio of two root mean squares from which on the smaller signal is taken to be drowned."""
+FAINT = 0.02
+"""Root mean square of logits below which the model begins without an opinion, and learns one slowly."""
 
 
 def signals(config: RunConfig, data: Dataset) -> dict[str, float]:
@@ -59,12 +61,14 @@ def signals(config: RunConfig, data: Dataset) -> dict[str, float]:
     return {name: float(found[name]) for name in order if name in found}
 
 
-def drowned(sizes: dict[str, float]) -> list[str]:
-    """Warnings where one signal drowns another."""
+def doubts(sizes: dict[str, float]) -> list[str]:
+    """Warnings where one signal drowns another, or where little of any reaches the logits."""
     said = []
-    for small, large in (("tokens", "stream"), ("branch", "stream"), ("stream", "branch")):
+    for small, large in (("tokens", "stream"), ("stream", "branch")):
         if small in sizes and large in sizes and sizes[large] > DROWNS * sizes[small]:
             said.append(f"before training the {large} ({sizes[large]:.2g}) drowns the {small} ({sizes[small]:.2g})")
+    if sizes.get("logits", 1.0) < FAINT:
+        said.append(f"before training the logits are faint ({sizes['logits']:.2g})")
     return said
 
 
