@@ -19,7 +19,7 @@ from transformer.study.designs import between
 
 GPT = {
     "model.norm": LayerNorm(),
-    "model.mixer.bias": ("query", "key", "value", "output"),
+    "model.mixer.bias": ("query", "key", "value", "out"),
     "model.feed_forward.bias": True,
     "optimizer.rule.beta2": 0.999,
 }

@@ -213,6 +213,7 @@ class TranslationBleu(Probe):
         return "BLEU"
 
     def __call__(self, config, params, data):
+        assert isinstance(data, Pairs)
         some = replace(data, test=(data.test[0][: self.sentences], data.test[1][: self.sentences]))
         _, apply = pure_model(config.model)
         return each(params, lambda run: bleu(translate(config, apply, run, some, GREEDY), some.test[1]))

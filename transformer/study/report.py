@@ -127,7 +127,7 @@ class Report:
         for title, columns, rows in self.tables():
             table = Table(box=SIMPLE_HEAD, title=escape(title), pad_edge=False, padding=(0, 1, 0, 0))
             for column in columns:
-                table.add_column(escape(column), no_wrap=True)
+                table.add_column(escape(column), no_wrap=len(columns) < 10)
             for row in rows:
                 table.add_row(*map(escape, row))
             console.print(table)
@@ -143,29 +143,25 @@ class Report:
         if self.record.contrasts:
             rows = [[*row[:2], "", "", "", *row[5:7], ""] for row in rows]
             rows += [_verdict_row(name, "", compared, None) for name, compared in self.contrasts.items()]
-        beside = ["arm", "fails", "deviation", "worst seed", "split error", *others]
-        hidden = [
+        spread = ["arm", "fails [95 %]", "deviation", "worst seed", "split error", "learning rate", "at all rates"]
+        spreads = [
             [
                 arm.name,
-                f"{arm.failed} of {arm.seeds}: {arm.failed_interval.low:.0%}–{arm.failed_interval.high:.0%}",
+                f"{arm.failed} of {arm.seeds} [{arm.failed_interval.low:.0%}, {arm.failed_interval.high:.0%}]",
                 *map(_number, (arm.deviation, arm.worst, arm.split_error)),
-                *(_beside(arm.metrics[name]) for name in others),
-            ]
-            for arm in arms
-        ]
-        cost = ["arm", "learning rate", "failed at all rates", "parameters", "MFLOP/sequence", "seconds"]
-        costs = [
-            [
-                arm.name,
                 f"{arm.learning_rate:g}",
-                f"{arm.failed_anywhere[0]} of {arm.failed_anywhere[1]}",
-                f"{arm.parameters:,}",
-                f"{arm.flops / 1e6:.2f}",
-                f"{arm.seconds:.0f}",
+                f"{arm.failed_anywhere[0]} of {arm.failed_anywhere[1]} fail",
             ]
             for arm in arms
         ]
-        return [(self.name, found, rows), ("beside the mean", beside, hidden), ("cost", cost, costs)]
+        beside = [[arm.name, *(_beside(arm.metrics[name]) for name in others)] for arm in arms]
+        cost = [[a.name, f"{a.parameters:,}", f"{a.flops / 1e6:.2f}", f"{a.seconds:.0f}"] for a in arms]
+        return [
+            (self.name, found, rows),
+            ("what a mean hides", spread, spreads),
+            ("other metrics [difference]", ["arm", *others], beside),
+            ("cost", ["arm", "parameters", "MFLOP/sequence", "seconds"], cost),
+        ]
 
     def summary(self) -> list[str]:
         """What the numbers are, in a few lines."""
