@@ -63,12 +63,12 @@ def _arm(folder: Path, name: str, losses: np.ndarray, exact: np.ndarray | None, 
         files.append([])
         for j, seed in enumerate(seeds):
             files[-1].append(f"{name}-{i}-{seed}.json".replace("/", "_"))
-            run = _run(seed, rate, losses[i, j], 0.5 if exact is None else np.atleast_2d(exact)[i, j])
-            (folder / "runs" / files[-1][-1]).write_text(json.dumps(asdict(run)))
+            made = run(seed, rate, losses[i, j], 0.5 if exact is None else np.atleast_2d(exact)[i, j])
+            (folder / "runs" / files[-1][-1]).write_text(json.dumps(asdict(made)))
     return ArmRecord(f"name={name}", name, rates, seeds, files, 100, 1e6, np.log(64), "same")
 
 
-def _run(seed: int, rate: float, loss: float, exact: float) -> Run:
+def run(seed: int, rate: float, loss: float, exact: float) -> Run:
     return Run(
         seed=seed,
         learning_rate=rate,

@@ -1,17 +1,12 @@
 """What a report concludes from runs whose truth is known: made-up losses, no training."""
 
-import csv
-import io
 import json
 
 import numpy as np
 import pytest
 
 from tests.study import made
-from transformer.core.values import ConfigError
 from transformer.study.analyse import read_study
-from transformer.study.record import pooled, read_record
-from transformer.training.metrics import finite
 
 NAN = np.nan
 RNG = np.random.default_rng(0)
@@ -136,95 +131,3 @@ def test_a_reader_is_warned(tmp_path):
     assert any("arm: runs of one learning rate are not normally distributed" in line for line in said)
     few = made.report(tmp_path, {"base": BASE[:4], "arm": BASE[:4]})
     assert "arm: 4 seeds: intervals stand on normal theory alone" in few.warnings()
-
-
-# Several days
-
-
-def test_seeds_of_two_days_are_pooled(tmp_path):
-    arms = {"base": BASE, "arm": BASE + 0.015}
-    made.record(tmp_path / "monday", arms).write(tmp_path / "monday")
-    later = {name: losses[::-1] + 0.001 for name, losses in arms.items()}
-    made.record(tmp_path / "tuesday", later, first_seed=6).write(tmp_path / "tuesday")
-    both = named(read_study(tmp_path / "monday", tmp_path / "tuesday"))["arm"]
-    assert both.seeds == both.compared.n == 12
-    np.testing.assert_allclose(both.estimates, [*arms["arm"], *later["arm"]])
-    same = read_study(tmp_path / "monday", tmp_path / "monday")
-    assert named(same)["arm"].seeds == 6  # the same seeds count once
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"margin": 0.1}, "margin is 0.01 and 0.1"),
-        ({"metric": "accuracy"}, "metric is loss and accuracy"),
-        ({"fails_above": 4.0}, "fails_above is None and 4.0"),
-    ],
-)
-def test_studies_of_other_questions_are_not_pooled(tmp_path, change, message):
-    arms = {"base": BASE, "arm": BASE}
-    made.record(tmp_path / "a", arms).write(tmp_path / "a")
-    made.record(tmp_path / "b", arms, first_seed=6, **change).write(tmp_path / "b")
-    with pytest.raises(ConfigError, match=message):
-        pooled([tmp_path / "a", tmp_path / "b"])
-
-
-def test_studies_of_other_arms_or_with_added_seeds_are_not_pooled(tmp_path):
-    made.record(tmp_path / "a", {"base": BASE, "arm": BASE}).write(tmp_path / "a")
-    made.record(tmp_path / "b", {"base": BASE, "other": BASE}).write(tmp_path / "b")
-    with pytest.raises(ConfigError, match="arms base, arm and base, other"):
-        read_study(tmp_path / "a", tmp_path / "b")
-    made.record(tmp_path / "c", {"base": BASE, "arm": BASE}, looks=[6, 12]).write(tmp_path / "c")
-    with pytest.raises(ConfigError, match="added seeds by its verdicts"):
-        read_study(tmp_path / "c", tmp_path / "c")
-    with pytest.raises(ConfigError, match=r"holds no study\.json"):
-        read_record(tmp_path)
-
-
-# Files
-
-
-def test_names_of_arms_are_text_in_every_format(tmp_path):
-    evil = "a|b <script>alert(1)</script> [x](y) !z 50% _u_ $v$ #w"
-    report = made.report(tmp_path, {"base": BASE, evil: BASE + 1})
-    report.write(tmp_path)
-    html = (tmp_path / "report.html").read_text()
-    assert "<script>" not in html
-    assert "a|b &lt;script&gt;" in html
-    markdown = (tmp_path / "report.md").read_text()
-    row = next(line for line in markdown.splitlines() if line.startswith(r"| a\|b"))
-    assert row.count("|") - row.count(r"\|") == len(report.tables()[0][1]) + 1
-    assert r"\<script>" in row
-    assert r"\[x\](y) \!z" in row
-    tex = (tmp_path / "report.tex").read_text()
-    assert r"50\% \_u\_ \$v\$ \#w" in tex
-    rows = list(csv.DictReader(io.StringIO((tmp_path / "report.csv").read_text())))
-    assert {row["arm"] for row in rows} == {"base", evil}
-    assert [float(row["loss"]) for row in rows[:6]] == pytest.approx(BASE)
-    report.show()
-
-
-def test_a_page_needs_nothing_else(tmp_path):
-    html = made.report(tmp_path, {"base": BASE, "arm": BASE + 1}).html()
-    assert html.count("<svg") == 4
-    for word in ('src="http', 'href="http', "<link", "<script", "url(http"):
-        assert word not in html.replace('xlink:href="#', "")
-
-
-def test_a_report_is_the_same_from_the_folder(tmp_path):
-    arms = {"base": np.stack([BASE, BASE + 0.1]), "arm": np.stack([BASE * NAN, BASE + 0.1])}
-    record = made.record(tmp_path, arms, noise=np.stack([BASE, BASE + 0.1]), reference=("n-gram", 2.0))
-    first = made.analyse(tmp_path, record)
-    record.write(tmp_path)
-    assert json.dumps(read_study(tmp_path).to_json()) == json.dumps(first.to_json())
-    assert all(finite(x) == x for x in first.arms[0].estimates)
-    assert "NaN" not in json.dumps(first.to_json())
-
-
-def test_rows_for_other_tools(tmp_path):
-    report = made.report(tmp_path, {"base": np.stack([BASE, BASE + 1]), "arm": np.stack([BASE, BASE + 1])})
-    rows = report.rows()
-    assert len(rows) == 24
-    assert rows[0] == {"arm": "base", "learning_rate": 1e-3, "seed": 0, "loss": pytest.approx(BASE[0]), "chosen": True}
-    pandas = pytest.importorskip("pandas")
-    assert isinstance(report.frame(), pandas.DataFrame)

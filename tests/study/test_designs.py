@@ -6,8 +6,7 @@ import pytest
 import transformer as T
 from tests.study import made
 from transformer.core.values import ConfigError
-from transformer.study.designs import IsoFlop, Ladder, add_one_in, between, factorial, leave_one_out
-from transformer.study.scaling import best_size, best_sizes, estimated, fit_power_law, jackknife, ladder_laws
+from transformer.study.designs import Ladder, add_one_in, between, factorial, leave_one_out
 
 FACTORS = {
     "norm": {"model.norm": T.RMSNorm()},
@@ -85,9 +84,6 @@ def test_factors_that_change_the_same_thing_are_refused(path):
         leave_one_out({"norm": {"model.norm": 1}, "other": {path: 2}, "third": {"steps": 1}})
 
 
-# Scaling
-
-
 def test_a_ladder_compares_arms_at_each_size():
     ladder = Ladder({"a": {}, "b": {"model.norm": 1}}, {"small": {"model.d_model": 8}, "large": {"model.d_model": 16}})
     design = ladder.design
@@ -97,86 +93,3 @@ def test_a_ladder_compares_arms_at_each_size():
         "b @ small": {"b @ small": 1.0, "a @ small": -1.0},
         "b @ large": {"b @ large": 1.0, "a @ large": -1.0},
     }
-
-
-@pytest.mark.parametrize("floor", [0.0, 1.5])
-def test_a_power_law_is_found(floor):
-    sizes = np.geomspace(1e4, 1e7, 6)
-    law = fit_power_law(sizes.tolist(), (floor + 20 * sizes**-0.2).tolist(), floor=floor > 0)
-    assert (law.floor, law.coefficient, law.exponent) == pytest.approx((floor, 20, 0.2), rel=2e-2)
-    assert law(1e8) == pytest.approx(floor + 20 * 1e8**-0.2, rel=1e-2)
-
-
-def test_a_law_needs_sizes():
-    assert fit_power_law([1, 10], [2.0, 1.0]).floor == 0
-    with pytest.raises(ValueError, match="1 sizes cannot tell 2 numbers"):
-        fit_power_law([1], [2.0])
-    with pytest.raises(ValueError, match="2 sizes cannot tell 3 numbers"):
-        fit_power_law([1, 10], [2.0, 1.0], floor=True)
-
-
-def test_the_best_size_is_the_vertex_of_a_parabola_in_log_size():
-    sizes = [1e4, 1e5, 1e6, 1e7]
-    losses = [2 + 0.1 * np.log(n / 3e5) ** 2 for n in sizes]
-    assert best_size(sizes, losses) == pytest.approx(3e5)
-    assert best_size(sizes, [4.0, 3.0, 2.0, 0.5]) == np.inf
-
-
-def test_the_jackknife_of_a_mean_is_the_sample():
-    """And the interval of an exponent covers the truth about as often as it says."""
-    losses = np.random.default_rng(0).normal(3, 0.1, (2, 7))
-    np.testing.assert_allclose(jackknife(lambda mean: mean[0], losses), losses[0])
-    rng, sizes, hits = np.random.default_rng(1), np.array([1e4, 1e5, 1e6]), []
-    for _ in range(200):
-        drawn = 20 * sizes[:, None] ** -0.2 + 0.02 * rng.normal(size=(3, 8))
-        found = estimated(lambda mean: fit_power_law(sizes.tolist(), mean.tolist()).exponent, drawn)
-        hits.append(found.interval.low <= 0.2 <= found.interval.high)
-    assert 0.89 < np.mean(hits) < 0.99
-
-
-def test_laws_of_a_study(tmp_path):
-    ladder = Ladder({"a": {}, "b": {}}, {"s": {}, "m": {}, "l": {}})
-    rng, noise = np.random.default_rng(2), 0.002 * np.random.default_rng(3).normal(size=6)
-    sizes = {"s": 1e4, "m": 1e5, "l": 1e6}
-    arms = {
-        f"{arm} @ {size}": 8 * n**-exponent + noise + 1e-4 * rng.normal(size=6)
-        for size, n in sizes.items()
-        for arm, exponent in (("a", 0.05), ("b", 0.07))
-    }
-    record = made.record(tmp_path, arms, contrasts=ladder.design.contrasts)
-    for name, arm in record.arms.items():
-        object.__setattr__(arm, "parameters", int(sizes[name[-1]]))
-    report = made.analyse(tmp_path, record)
-    laws = ladder_laws(report, ladder)
-    assert laws["a"].exponent.value == pytest.approx(0.05, abs=1e-3)
-    assert laws["a"].against_baseline is None
-    gap = laws["b"].against_baseline
-    assert gap.value == pytest.approx(0.02, abs=2e-3)
-    assert gap.interval.low > 0
-    assert laws["b"].sizes == [10_000, 100_000, 1_000_000]
-
-
-def test_slices_of_equal_operations(tmp_path):
-    base = T.preset("tiny").replace({"model.vocab_size": 64})
-    widths = {f"d {d}": {"model.d_model": d} for d in (16, 32, 64)}
-    slices = IsoFlop(base, widths, (1e11, 4e11))
-    design = slices.design
-    steps = {name: changes["steps"] for name, changes in design.arms.items()}
-    assert steps["d 16 @ 4e+11 FLOP"] == pytest.approx(4 * steps["d 16 @ 1e+11 FLOP"], abs=4)
-    assert steps["d 16 @ 1e+11 FLOP"] > 2 * steps["d 32 @ 1e+11 FLOP"]
-    assert design.contrasts["d 32 @ 1e+11 FLOP"] == {"d 32 @ 1e+11 FLOP": 1.0, "d 16 @ 1e+11 FLOP": -1.0}
-    with pytest.raises(ConfigError, match="operations are less than a step"):
-        _ = IsoFlop(base, widths, (1.0,)).design
-    rng, n = np.random.default_rng(4), {"d 16": 1e4, "d 32": 4e4, "d 64": 1.6e5}
-    arms = {
-        slices.name(size, budget): 2 + 0.1 * np.log(count / best) ** 2 + 1e-3 * rng.normal(size=5)
-        for budget, best in ((1e11, 3e4), (4e11, 6e4))
-        for size, count in n.items()
-    }
-    record = made.record(tmp_path, arms)
-    for name, arm in record.arms.items():
-        object.__setattr__(arm, "parameters", int(n[name.partition(" @")[0]]))
-    found = best_sizes(made.analyse(tmp_path, record), slices)
-    for budget, best in ((1e11, 3e4), (4e11, 6e4)):
-        assert found[budget].value == pytest.approx(best, rel=0.02)
-        assert found[budget].interval.low < best < found[budget].interval.high

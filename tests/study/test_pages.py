@@ -1,0 +1,81 @@
+"""Reports as files: names are text everywhere, one page needs nothing else, and a folder gives the same again."""
+
+import csv
+import io
+import json
+
+import numpy as np
+import pytest
+
+from tests.study import made
+from transformer.study.__main__ import main
+from transformer.study.analyse import read_study
+from transformer.training.metrics import finite
+
+BASE = 3 + 0.02 * np.random.default_rng(0).normal(size=6)
+NAN = np.nan
+
+
+def test_names_of_arms_are_text_in_every_format(tmp_path):
+    evil = "a|b <script>alert(1)</script> [x](y) !z 50% _u_ $v$ #w"
+    report = made.report(tmp_path, {"base": BASE, evil: BASE + 1})
+    report.write(tmp_path)
+    html = (tmp_path / "report.html").read_text()
+    assert "<script>" not in html
+    assert "a|b &lt;script&gt;" in html
+    markdown = (tmp_path / "report.md").read_text()
+    row = next(line for line in markdown.splitlines() if line.startswith(r"| a\|b"))
+    assert row.count("|") - row.count(r"\|") == len(report.tables()[0][1]) + 1
+    assert r"\<script>" in row
+    assert r"\[x\](y) \!z" in row
+    tex = (tmp_path / "report.tex").read_text()
+    assert r"50\% \_u\_ \$v\$ \#w" in tex
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "report.csv").read_text())))
+    assert {row["arm"] for row in rows} == {"base", evil}
+    assert [float(row["loss"]) for row in rows[:6]] == pytest.approx(BASE)
+    report.show()
+
+
+def test_a_page_needs_nothing_else(tmp_path):
+    html = made.report(tmp_path, {"base": BASE, "arm": BASE + 1}).html()
+    assert html.count("<svg") == 4
+    for word in ('src="http', 'href="http', "<link", "<script", "url(http"):
+        assert word not in html.replace('xlink:href="#', "")
+
+
+def test_a_report_is_the_same_from_the_folder(tmp_path):
+    arms = {"base": np.stack([BASE, BASE + 0.1]), "arm": np.stack([BASE * NAN, BASE + 0.1])}
+    record = made.record(tmp_path, arms, noise=np.stack([BASE, BASE + 0.1]), reference=("n-gram", 2.0))
+    first = made.analyse(tmp_path, record)
+    record.write(tmp_path)
+    assert json.dumps(read_study(tmp_path).to_json()) == json.dumps(first.to_json())
+    assert all(finite(x) == x for x in first.arms[0].estimates)
+    assert "NaN" not in json.dumps(first.to_json())
+
+
+def test_rows_for_other_tools(tmp_path):
+    report = made.report(tmp_path, {"base": np.stack([BASE, BASE + 1]), "arm": np.stack([BASE, BASE + 1])})
+    rows = report.rows()
+    assert len(rows) == 24
+    assert rows[0] == {"arm": "base", "learning_rate": 1e-3, "seed": 0, "loss": pytest.approx(BASE[0]), "chosen": True}
+    pandas = pytest.importorskip("pandas")
+    assert isinstance(report.frame(), pandas.DataFrame)
+
+
+def test_the_command_prints_a_report_again_and_joins_several(tmp_path, monkeypatch, capsys):
+    arms = {"base": BASE, "arm": BASE + 0.1}
+    for number, name in enumerate(("monday", "tuesday")):
+        made.record(tmp_path / name, arms, first_seed=6 * number).write(tmp_path / name)
+    monkeypatch.setattr("sys.argv", ["study", str(tmp_path / "monday")])
+    main()
+    assert "worse" in capsys.readouterr().out
+    assert (tmp_path / "monday" / "report.html").exists()
+    monkeypatch.setattr(
+        "sys.argv", ["study", *(str(tmp_path / n) for n in ("monday", "tuesday")), "--out", str(tmp_path / "both")]
+    )
+    main()
+    assert json.loads((tmp_path / "both" / "report.json").read_text())["contrasts"]["arm"]["n"] == 12
+    assert not (tmp_path / "tuesday" / "report.html").exists()
+    monkeypatch.setattr("sys.argv", ["study", str(tmp_path)])
+    with pytest.raises(SystemExit, match=r"error: .* holds no study\.json"):
+        main()

@@ -1,0 +1,55 @@
+"""Records of several days: seeds are pooled where the question and the arms are the same."""
+
+import numpy as np
+import pytest
+
+from tests.study import made
+from transformer.core.values import ConfigError
+from transformer.study.analyse import read_study
+from transformer.study.record import pooled, read_record
+
+BASE = 3 + 0.02 * np.random.default_rng(0).normal(size=6)
+
+
+def named(report):
+    return {arm.name: arm for arm in report.arms}
+
+
+def test_seeds_of_two_days_are_pooled(tmp_path):
+    arms = {"base": BASE, "arm": BASE + 0.015}
+    made.record(tmp_path / "monday", arms).write(tmp_path / "monday")
+    later = {name: losses[::-1] + 0.001 for name, losses in arms.items()}
+    made.record(tmp_path / "tuesday", later, first_seed=6).write(tmp_path / "tuesday")
+    both = named(read_study(tmp_path / "monday", tmp_path / "tuesday"))["arm"]
+    assert both.seeds == both.compared.n == 12
+    np.testing.assert_allclose(both.estimates, [*arms["arm"], *later["arm"]])
+    same = read_study(tmp_path / "monday", tmp_path / "monday")
+    assert named(same)["arm"].seeds == 6  # the same seeds count once
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"margin": 0.1}, "margin is 0.01 and 0.1"),
+        ({"metric": "accuracy"}, "metric is loss and accuracy"),
+        ({"fails_above": 4.0}, "fails_above is None and 4.0"),
+    ],
+)
+def test_studies_of_other_questions_are_not_pooled(tmp_path, change, message):
+    arms = {"base": BASE, "arm": BASE}
+    made.record(tmp_path / "a", arms).write(tmp_path / "a")
+    made.record(tmp_path / "b", arms, first_seed=6, **change).write(tmp_path / "b")
+    with pytest.raises(ConfigError, match=message):
+        pooled([tmp_path / "a", tmp_path / "b"])
+
+
+def test_studies_of_other_arms_or_with_added_seeds_are_not_pooled(tmp_path):
+    made.record(tmp_path / "a", {"base": BASE, "arm": BASE}).write(tmp_path / "a")
+    made.record(tmp_path / "b", {"base": BASE, "other": BASE}).write(tmp_path / "b")
+    with pytest.raises(ConfigError, match="arms base, arm and base, other"):
+        read_study(tmp_path / "a", tmp_path / "b")
+    made.record(tmp_path / "c", {"base": BASE, "arm": BASE}, looks=[6, 12]).write(tmp_path / "c")
+    with pytest.raises(ConfigError, match="added seeds by its verdicts"):
+        read_study(tmp_path / "c", tmp_path / "c")
+    with pytest.raises(ConfigError, match=r"holds no study\.json"):
+        read_record(tmp_path)

@@ -1,0 +1,43 @@
+"""Root mean squares before training, and what they warn of."""
+
+import numpy as np
+import pytest
+
+import transformer as T
+from transformer.study.signals import doubts, signals
+
+
+def sizes(base, corpus, changes=None):
+    return signals(corpus.complete(base.replace(changes or {})), corpus)
+
+
+def test_signals_are_those_of_the_initial_values(base, corpus):
+    """Embeddings and positions of deviation 0.02 add up to √2 · 0.02."""
+    found = sizes(base.replace({"model.d_model": 128}), corpus)
+    assert list(found) == ["stream", "tokens", "positions", "branch", "logits"]
+    assert found["stream"] == pytest.approx(0.02 * np.sqrt(2), rel=0.15)
+    assert found["tokens"] < found["stream"]
+    assert doubts(found) == []
+    large = sizes(base, corpus, {"model.embedding.initializer": "normal(1.0)"})
+    assert large["stream"] == pytest.approx(1, rel=0.3)
+
+
+def test_sinusoids_drown_small_embeddings_and_their_recipe_does_not(base, corpus):
+    plain = doubts(sizes(base, corpus, {"model.position": T.Sinusoidal()}))
+    assert len(plain) == 1
+    assert plain[0].startswith("before training the stream (0.7")
+    assert "drowns the tokens (0.0" in plain[0]
+    recipe = {"model.position": T.Sinusoidal(), **T.Sinusoidal().recipe(base.model.d_model)}
+    assert doubts(sizes(base, corpus, recipe)) == []
+
+
+def test_tanh_in_place_of_a_norm_leaves_faint_logits_and_its_recipe_does_not(base, corpus):
+    dyt = T.norms.DyT()
+    assert any("logits are faint" in said for said in doubts(sizes(base, corpus, {"model.norm": dyt})))
+    recipe = {"model.norm": dyt, **dyt.recipe(base.model.d_model)}
+    assert doubts(sizes(base, corpus, recipe)) == []
+
+
+def test_a_branch_that_drowns_the_stream():
+    assert doubts({"stream": 0.01, "branch": 1.0}) == ["before training the branch (1) drowns the stream (0.01)"]
+    assert doubts({"stream": 0.1, "branch": 1.0, "logits": 0.021}) == []
