@@ -248,15 +248,15 @@ def _beside(estimate: Estimate) -> str:
     if estimate.value is None:
         return "–"
     if estimate.compared is None:
-        return f"{estimate.value:.3f}"
+        return f"{estimate.value:.4f}"
     low, high = estimate.compared.interval
-    return f"{estimate.value:.3f} [{_signed(low, 3)}, {_signed(high, 3)}]"
+    return f"{estimate.value:.4f} [{_signed(low)}, {_signed(high)}]"
 
 
-def _signed(number: float, digits: int = 4) -> str:
+def _signed(number: float) -> str:
     if not np.isfinite(number):
         return "+∞" if number > 0 else "−∞"
-    return f"{round(number, digits) + 0.0:+.{digits}f}"
+    return f"{round(number, 4) + 0.0:+.4f}"  # no minus before zeros
 
 
 def _number(value: float | None) -> str:
