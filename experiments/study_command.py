@@ -36,7 +36,7 @@ class StudyCommand(RunConfig):
     """Seeds are added, twice as many each time, where a verdict is open, up to this; None: none are added."""
     minutes: float | None = None
     """Time after which no more seeds are added; None: no limit."""
-    learning_rates: tuple[float, ...] = (1e-3, 3e-3, 1e-2)
+    learning_rates: tuple[float, ...] = (1e-3, 3e-3, 1e-2, 3e-2)
     """Peak learning rates that every arm tries."""
     arms: tuple[str, ...] = ()
     """Names of the arms to run, of which the first is the baseline; empty: all."""
