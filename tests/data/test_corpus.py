@@ -160,3 +160,24 @@ def test_a_mask_token_that_is_no_character(tmp_path):
     plain = config.replace({"data.tokenizer": "char"})
     with pytest.raises(ConfigError, match=r"data\.tokenizer: masked_token needs the special tokens"):
         load_data(plain.data).complete(plain)
+
+
+def test_consecutive_rows_are_those_of_a_model_with_segment_memory(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("".join(chr(97 + i % 26) for i in range(2000)))
+    base = RunConfig(model=ModelConfig(max_length=8), data=TextConfig(path=str(path)), batch_size=4)
+    remembers = base.replace({"model.memory_length": 8, "model.position": None})
+    consecutive = base.replace({"data.consecutive": True})
+    batches = {}
+    for name, config in {"plain": base, "remembers": remembers, "consecutive": consecutive}.items():
+        corpus = load_corpus(config.data)
+        config = corpus.complete(config)
+        batches[name] = [corpus.train_batches(config, 0)[step]["tokens"] for step in range(2)]
+        batches[name].append(corpus.validation_batches(config, 1)["tokens"])
+    for own, other in zip(batches["consecutive"], batches["remembers"], strict=True):
+        np.testing.assert_array_equal(own, other)
+    first, second, _ = batches["consecutive"]
+    np.testing.assert_array_equal(first[:, -1], second[:, 0])
+    assert (batches["plain"][0] != first).any()
+    with pytest.raises(ConfigError, match=r"data\.consecutive: rows of packed documents do not follow each other"):
+        TextConfig(consecutive=True, document_separator="\n")

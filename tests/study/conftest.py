@@ -10,9 +10,9 @@ from transformer.runs.data import TextConfig
 from transformer.runs.optimizer import OptimizerConfig
 
 
-@pytest.fixture
-def base(tmp_path) -> RunConfig:
-    path = tmp_path / "text.txt"
+def tiny(folder) -> RunConfig:
+    """A run of a second, on a text in the folder."""
+    path = folder / "text.txt"
     path.write_text("abacabad" * 40)
     return RunConfig(
         model=ModelConfig(max_length=8, num_layers=1, d_model=16, mixer=Attention(num_heads=2)),
@@ -22,6 +22,11 @@ def base(tmp_path) -> RunConfig:
         batch_size=4,
         steps_per_dispatch=5,
     )
+
+
+@pytest.fixture
+def base(tmp_path) -> RunConfig:
+    return tiny(tmp_path)
 
 
 @pytest.fixture

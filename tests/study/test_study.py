@@ -4,14 +4,17 @@ import dataclasses
 import json
 import shutil
 from dataclasses import dataclass
+from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import transformer as T
+from tests.study.conftest import tiny
 from transformer.core.parameters import ONES, Parameter
 from transformer.core.values import ConfigError
+from transformer.data.corpus import Corpus, load_corpus
 from transformer.data.dataset import load_data
 from transformer.data.pictures import ImageConfig, VisionRun
 from transformer.mixers.attention.attention import Attention
@@ -23,6 +26,7 @@ from transformer.positions.relative import ALiBi
 from transformer.runs.config import RunConfig, fingerprint, grid
 from transformer.study.analyse import read_study
 from transformer.study.probes import LongerText, Probe
+from transformer.study.report import Report
 from transformer.study.running import StudyError
 from transformer.study.study import Study
 from transformer.training.loop import train
@@ -65,35 +69,68 @@ ARMS = {
 }
 
 
-@pytest.fixture
-def study(base):
-    return Study("norms", base, ARMS, seeds=4, learning_rates=(3e-3, 1e-2))
+@dataclass(frozen=True)
+class Finished:
+    """A study that has run; tests that change its folder work on a copy."""
+
+    study: Study
+    corpus: Corpus
+    folder: Path
+    report: Report
+    said: list[str]
+
+    def copied(self, to: Path) -> Path:
+        return shutil.copytree(self.folder, to)
 
 
-def test_variants_of_a_script_stand_beside_shipped_ones(study, corpus, tmp_path, capsys):
+def finished(folder: Path, arms, **more) -> Finished:
+    base, said = tiny(folder), []
+    study, corpus = Study("norms", base, arms, **more), load_corpus(base.data)
+    return Finished(study, corpus, folder / "study", study.run(folder / "study", data=corpus, say=said.append), said)
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory):
+    return finished(tmp_path_factory.mktemp("tuned"), ARMS, seeds=4, learning_rates=(3e-3, 1e-2))
+
+
+@pytest.fixture(scope="module")
+def two_arms(tmp_path_factory):
+    arms, question = {"a": {}, "b": {"model.norm": RMSNorm()}}, "Is RMSNorm as good?"
+    return finished(tmp_path_factory.mktemp("two"), arms, seeds=2, noise_floor=False, question=question)
+
+
+def test_variants_of_a_script_stand_beside_shipped_ones(tuned):
     """Trained, saved, resumed and reported by their text form, without touching the package."""
-    report = study.run(tmp_path / "study", data=corpus)
-    assert "smallest detectable difference" in capsys.readouterr().out.splitlines()[0]
-    assert [arm.name for arm in report.arms] == list(ARMS)
-    assert all(arm.failed_anywhere == (0, 8) for arm in report.arms)
-    stored = json.loads((tmp_path / "study" / "report.json").read_text())
+    assert "smallest detectable difference" in tuned.said[0]
+    assert [arm.name for arm in tuned.report.arms] == list(ARMS)
+    assert all(arm.failed_anywhere == (0, 8) for arm in tuned.report.arms)
+    stored = json.loads((tuned.folder / "report.json").read_text())
     assert stored["record"]["config"]["arms"]["power"]["model.norm"] == {"variant": "powernorm", "power": 3.0}
-    assert "powernorm(power=3.0)" in (tmp_path / "study" / "report.md").read_text()
-    cells = [json.loads(p.read_text())["run"] for p in (tmp_path / "study" / "cells").glob("*/config.json")]
+    assert "powernorm(power=3.0)" in (tuned.folder / "report.md").read_text()
+    cells = [json.loads(p.read_text())["run"] for p in (tuned.folder / "cells").glob("*/config.json")]
     norms = {str(RunConfig.from_json(run).model.norm) for run in cells}
     assert norms == {"layernorm", "rmsnorm", "powernorm(power=3.0)", "powernorm"}
 
 
-def test_finished_runs_are_read_and_missing_ones_computed(study, corpus, tmp_path):
-    first = study.run(tmp_path, data=corpus)
-    times = {p: p.stat().st_mtime_ns for p in tmp_path.glob("runs/*.json")}
+def test_finished_runs_are_read_and_missing_ones_computed(tuned, tmp_path):
+    folder = tuned.copied(tmp_path / "copy")
+    times = {p: p.stat().st_mtime_ns for p in folder.glob("runs/*.json")}
     assert len(times) == 4 * 8 + 8  # and the baseline under other seeds
-    removed = tmp_path / "runs" / first.record.arms["rmsnorm"].files[1][2]
+    removed = folder / "runs" / tuned.report.record.arms["rmsnorm"].files[1][2]
     removed.unlink()
-    second = study.run(tmp_path, data=corpus)
+    second = tuned.study.run(folder, data=tuned.corpus)
     assert {p for p in times if p.stat().st_mtime_ns != times[p]} == {removed}
-    for one, other in zip(first.arms, second.arms, strict=True):
+    for one, other in zip(tuned.report.arms, second.arms, strict=True):
         np.testing.assert_allclose(one.values, other.values, rtol=1e-5)
+
+
+def test_the_baseline_is_run_again_under_seeds_that_no_arm_has(tuned):
+    noise, base = tuned.report.record.noise, tuned.report.record.arms["layernorm"]
+    assert base.seeds == [0, 1, 2, 3]
+    assert noise.seeds == [4, 5, 6, 7]
+    assert noise.config == base.config
+    assert tuned.report.noise.estimates != tuned.report.arms[0].estimates
 
 
 def test_more_seeds_and_rates_train_only_what_is_new(base, corpus, tmp_path):
@@ -114,31 +151,24 @@ def test_more_seeds_and_rates_train_only_what_is_new(base, corpus, tmp_path):
     assert "  layernorm: there already" in said  # a run belongs to no study
 
 
-def test_the_report_holds_what_a_reader_needs(study, corpus, tmp_path):
-    study.run(tmp_path, data=corpus)
-    report = json.loads((tmp_path / "report.json").read_text())
+def test_the_report_holds_what_a_reader_needs(tuned):
+    report = json.loads((tuned.folder / "report.json").read_text())
     assert {"record", "arms", "noise", "contrasts", "correlation", "warnings", "summary"} == report.keys()
-    base, rms = report["arms"][:2]
-    rates = [3e-3, 1e-2]
-    assert rms["estimates"] == rms["values"][rates.index(rms["learning_rate"])]
+    rms = report["arms"][1]
+    assert rms["estimates"] == rms["values"][[3e-3, 1e-2].index(rms["learning_rate"])]
     assert rms["deviation"] == pytest.approx(np.std(rms["estimates"], ddof=1))
     assert rms["worst"] == max(rms["estimates"])
-    found = report["contrasts"]["rmsnorm"]
-    if np.ptp([np.argmin(np.array(arm["values"]).mean(1)) for arm in (base, rms)]) == 0:
-        pairs = np.array(rms["estimates"]) - np.array(base["estimates"])
-        assert found["difference"] == pytest.approx(pairs.mean(), abs=0.05)
-    assert found["n"] == rms["seeds"] == 4
+    assert report["contrasts"]["rmsnorm"]["n"] == rms["seeds"] == 4
     assert rms["signals"].keys() == {"stream", "tokens", "positions", "branch", "logits"}
     for picture in ("forest", "seeds", "curves", "learning_rates"):
-        assert (tmp_path / f"{picture}.png").read_bytes().startswith(b"\x89PNG")
-    assert read_study(tmp_path).summary() == report["summary"]
+        assert (tuned.folder / f"{picture}.png").read_bytes().startswith(b"\x89PNG")
+    assert read_study(tuned.folder).summary() == report["summary"]
 
 
-def test_a_run_tells_the_losses_of_the_whole_split(base, corpus, tmp_path):
+def test_a_run_tells_the_losses_of_the_whole_split(two_arms, tmp_path):
     """The sums by batch of the stored run give the loss, accuracy and exact match of the trained one."""
-    study = Study("norms", base, {"a": {}, "b": {"model.norm": RMSNorm()}}, seeds=2, noise_floor=False)
-    arm = study.run(tmp_path, data=corpus).arms[0]
-    outcome = train(study.configs(corpus)["a"], grid((0, 1)), corpus, tmp_path / "alone")
+    arm, config = two_arms.report.arms[0], two_arms.study.configs(two_arms.corpus)["a"]
+    outcome = train(config, grid((0, 1)), two_arms.corpus, tmp_path / "alone")
     np.testing.assert_allclose(arm.estimates, outcome.validation_loss, rtol=1e-5)
     assert arm.metrics["accuracy"].value == pytest.approx(outcome.accuracy.mean())
     assert arm.metrics["exact_match"].value == pytest.approx(outcome.exact_match.mean())
@@ -164,18 +194,16 @@ def test_seeds_are_added_while_a_verdict_is_open(base, corpus, tmp_path):
     assert {arm.seeds for arm in none.arms} == {3}
 
 
-def test_the_plan_is_written_first_and_changes_are_told(base, corpus, tmp_path):
-    arms = {"a": {}, "b": {"model.norm": RMSNorm()}}
-    study = Study("norms", base, arms, seeds=2, noise_floor=False, question="Is RMSNorm as good?")
-    kept = study.run(tmp_path, data=corpus)
-    plan = json.loads((tmp_path / "plan.json").read_text())
+def test_the_plan_is_written_first_and_changes_are_told(two_arms, tmp_path):
+    folder, study = two_arms.copied(tmp_path / "copy"), two_arms.study
+    plan = json.loads((folder / "plan.json").read_text())
     assert (plan["plan"]["margin"], plan["plan"]["looks"]) == (0.01, [2])
     assert plan["sha256"] == fingerprint(plan["plan"])
-    assert kept.summary()[0] == "Question: Is RMSNorm as good?"
-    assert kept.summary()[2].endswith(": kept.")
-    changed = dataclasses.replace(study, margin=0.5).run(tmp_path, data=corpus)
+    assert two_arms.report.summary()[0] == "Question: Is RMSNorm as good?"
+    assert two_arms.report.summary()[2].endswith(": kept.")
+    changed = dataclasses.replace(study, margin=0.5).run(folder, data=two_arms.corpus)
     assert changed.summary()[2].endswith("changed in margin (after 4 runs).")
-    late = study.run(tmp_path / "late", data=corpus, runs=tmp_path / "runs")
+    late = study.run(tmp_path / "late", data=two_arms.corpus, runs=folder / "runs")
     assert "written when 4 of its runs were there: kept" in late.summary()[2]
 
 
@@ -280,6 +308,24 @@ def test_arms_that_are_one_run_or_see_other_batches_say_so(tmp_path):
     assert arms["plain"].held_out == arms["memory"].held_out
 
 
+def test_an_arm_is_trained_as_its_paper_trains_it(base, corpus):
+    """Its own settings come before the recipe of its choices, in their text form too; the report says what was used."""
+    own = {"model.position": T.Sinusoidal(), "model.embedding.initializer": T.Normal(0.5)}
+    whole = {"model.position": T.Sinusoidal(), "model.embedding": T.embeddings.Embedding()}
+    arms = {"plain": {}, "paper": {"model.position": "sinusoidal"}, "own": own, "whole": whole}
+    study = Study("recipes", base, arms, seeds=2)
+    paper, mixed, given = (study.configs(corpus)[name].model.embedding for name in ("paper", "own", "whole"))
+    assert (paper.scaled, paper.initializer) == (True, T.Normal(base.model.d_model**-0.5))
+    assert (mixed.scaled, mixed.initializer) == (True, T.Normal(0.5))
+    assert (given.scaled, given.initializer) == (False, T.Normal(0.02))
+    prepared = study.prepared(corpus)
+    said = "model.embedding.scaled=True, model.embedding.initializer=normal(std=0.25) (recipe)"
+    assert prepared["paper"].changes == f"model.position=sinusoidal, {said}"
+    swap = dataclasses.replace(study, recipes=False)
+    assert not swap.configs(corpus)["paper"].model.embedding.scaled
+    assert swap.prepared(corpus)["paper"].changes == "model.position=sinusoidal"
+
+
 def test_arms_with_an_unknown_field_are_refused(base, corpus):
     with pytest.raises(ConfigError, match="no field 'nrom'; did you mean 'norm'"):
         Study("norms", base, {"a": {}, "b": {"model.nrom": RMSNorm()}}, seeds=3).configs(corpus)
@@ -299,12 +345,12 @@ class OfAnotherSize(Probe):
         return np.zeros(self.numbers)
 
 
-def test_a_probe_of_another_size_is_named_and_nothing_is_stored(base, corpus, tmp_path):
-    arms = {"a": {}, "b": {"model.norm": "rmsnorm"}}
-    study = Study("probed", base, arms, seeds=2, probes=(OfAnotherSize(),), noise_floor=False)
+def test_a_probe_of_another_size_is_named_and_nothing_is_stored(two_arms, tmp_path):
+    folder = two_arms.copied(tmp_path / "copy")
+    study = dataclasses.replace(two_arms.study, probes=(OfAnotherSize(),))
     with pytest.raises(StudyError, match=r"probe ofanothersize: it returns an array \(3,\), and there are 2 runs"):
-        study.run(tmp_path, data=corpus)
-    report = dataclasses.replace(study, probes=(OfAnotherSize(2),)).run(tmp_path, data=corpus)
+        study.run(folder, data=two_arms.corpus)
+    report = dataclasses.replace(study, probes=(OfAnotherSize(2),)).run(folder, data=two_arms.corpus)
     assert [arm.metrics["size"].value for arm in report.arms] == [0.0, 0.0]
 
 
@@ -317,12 +363,11 @@ class Told(Probe):
         return np.full(2, self.number)
 
 
-def test_a_probe_that_has_changed_measures_again(base, corpus, tmp_path):
-    arms = {"a": {}, "b": {"model.norm": "rmsnorm"}}
-    study = Study("probed", base, arms, seeds=2, probes=(Told(),), noise_floor=False)
-    assert study.run(tmp_path, data=corpus).arms[0].metrics["told"].value == 1.0
-    other = dataclasses.replace(study, probes=(Told(2.0),))
-    assert other.run(tmp_path, data=corpus).arms[0].metrics["told"].value == 2.0
+def test_a_probe_that_has_changed_measures_again(two_arms, tmp_path):
+    folder = two_arms.copied(tmp_path / "copy")
+    for number in (1.0, 2.0):
+        study = dataclasses.replace(two_arms.study, probes=(Told(number),))
+        assert study.run(folder, data=two_arms.corpus).arms[0].metrics["told"].value == number
 
 
 def test_two_probes_of_one_label_are_refused(base):

@@ -1,0 +1,80 @@
+"""Studies from the command line: designs made of arms, and what is refused."""
+
+import sys
+
+import pytest
+
+from experiments import gpt_to_llama, heads, norm_method, scaling
+from experiments.study_command import StudyCommand, budgets, run_parsed, run_study
+from transformer.core.values import ConfigError
+from transformer.norms.norm import RMSNorm
+from transformer.positions.rotary import RoPE
+from transformer.study.designs import Design
+from transformer.study.study import Study
+
+ARMS = {"start": {"model.d_model": 32}, "norm": {"model.norm": RMSNorm()}, "position": {"model.position": RoPE()}}
+
+
+class Seen(Exception):
+    """The study that a command would run."""
+
+
+@pytest.fixture
+def asked(monkeypatch, tmp_path):
+    """The study that a command line asks for, without running it."""
+
+    def run(self, workdir, **more):
+        raise Seen(self, more)
+
+    monkeypatch.setattr(Study, "run", run)
+
+    def study(main, *words: str):
+        monkeypatch.setattr(sys, "argv", ["study", "--workdir", str(tmp_path), *words])
+        with pytest.raises(Seen) as seen:
+            main()
+        return seen.value.args[0]
+
+    return study
+
+
+def test_the_design_of_a_command(asked):
+    def main():
+        run_study("s", ARMS, budgets("s"), "a study")
+
+    plain = asked(main, "--seeds", "9", "--max-seeds", "36", "--minutes", "5", "--metric", "accuracy")
+    assert list(plain.arms) == ["start", "norm", "position"]
+    assert (plain.baseline_name, plain.looks, plain.minutes, plain.metric) == ("start", (9, 18, 36), 5.0, "accuracy")
+    left = asked(main, "--design", "leave_one_out")
+    assert list(left.arms) == ["all", "− norm", "− position", "base"]
+    assert left.arms["− norm"] == {"model.d_model": 32, "model.position": RoPE()}
+    assert left.baseline_name == "all"
+    crossed = asked(main, "--design", "factorial", "--no-recipes", "--no-noise-floor")
+    assert list(crossed.contrasts) == ["norm", "position", "norm × position"]
+    assert not crossed.recipes
+    assert not crossed.noise_floor
+    some = asked(main, "--arms", "start", "norm")
+    assert list(some.arms) == ["start", "norm"]
+
+
+def test_a_study_with_a_design_of_its_own_has_no_other(tmp_path):
+    command = StudyCommand(workdir=tmp_path, design="factorial")
+    with pytest.raises(ConfigError, match="s: it has a design of its own; leave out --arms and --design"):
+        run_parsed("s", Design({"a": {}, "b": {}}, "a"), command)
+    with pytest.raises(ConfigError, match="no arm 'nrm'; did you mean 'norm'"):
+        run_parsed("s", ARMS, StudyCommand(workdir=tmp_path, arms=("nrm",)))
+
+
+def test_shipped_studies_ask_what_they_say(asked):
+    left = asked(gpt_to_llama.main)
+    assert left.baseline_name == "all"
+    assert {"− norm", "− position", "− head.tied", "base"} <= left.arms.keys()
+    ladder = asked(scaling.main, "--widths", "32", "64")
+    assert list(ladder.arms) == ["gpt @ d 32", "llama @ d 32", "gpt @ d 64", "llama @ d 64"]
+    assert list(ladder.contrasts) == ["llama @ d 32", "llama @ d 64"]
+    slices = asked(scaling.main, "--widths", "32", "64", "--slices", "1e11")
+    assert list(slices.arms) == ["d 32 @ 1e+11 FLOP", "d 64 @ 1e+11 FLOP"]
+    assert asked(heads.main).fails_above == heads.FAILED
+    norms = asked(norm_method.main)
+    same = {path: value for path, value in norms.arms["layernorm, embeddings of dyt"].items() if path != "model.norm"}
+    assert norms.recipe("dyt") == same
+    assert norms.recipe("dyt, small embeddings") == {}
