@@ -246,6 +246,84 @@ def test_ranks_are_those_of_scipy_and_their_interval_agrees():
     assert ranks(np.zeros(8), 0.05).p == 1
 
 
+def test_failures_leave_half_of_alpha_to_the_ranks_and_half_to_the_shares():
+    arm, base = np.linspace(2.4, 2.5, 13), np.linspace(3.0, 3.1, 13)
+    arm[3] = INF
+    found = compare(pair(arm, base), 0.01, comparisons=2)
+    alone = ranks(arm - base, 0.025 / 2)
+    assert found.interval == alone.interval
+    assert found.p == pytest.approx(4 * alone.p)
+    assert found.p_failures == 1.0
+    assert math.isnan(found.deviation)
+    one = [3.0, 3.1, 2.9, 3.0, 3.2, 3.1, 3.0, 3.1]
+    some = compare(pair([INF] * 5 + one[5:], one), 0.01)  # Fisher: p = .0256 of 5 in 8 against none, above α/2
+    assert some.p_failures == pytest.approx(0.025641, abs=1e-6)
+    assert some.verdict == "unresolved"
+    assert compare(pair([INF] * 6 + one[6:], one), 0.01).verdict == "fails more often"
+    equal = compare(pair([INF, *one], [*one, INF]), 0.01)
+    assert (equal.failures, equal.p_failures, equal.verdict) == ((1, 1), 1.0, "unresolved")
+
+
+def test_only_an_arm_against_another_has_shares_of_failures():
+    x, bad = np.arange(8.0), np.full(8, INF)
+    parts = [(w, Scores(c, c)) for w, c in ((1, bad), (-1, x), (-1, x), (1, x))]
+    assert compare(parts, 0.1).failures == (0, 0)
+    assert compare(pair(x, x), 0.1).failures == (0, 0)
+
+
+def test_no_arm_with_failures_is_equivalent_even_with_a_narrow_interval():
+    same = np.linspace(3.0, 3.1, 16)
+    found = compare(pair(np.r_[same[:-1], INF], same), 1.0)
+    assert -1 < found.interval.low <= found.interval.high < 1
+    assert found.verdict == "unresolved"
+
+
+def test_readings_on_two_sides_of_zero_have_no_p():
+    """Each reading alone is clear, and they contradict each other."""
+    arm = Scores(np.array([-1.0, -1.1, -0.9, -1.0]), np.array([1.0, 1.1, 0.9, 1.0]))
+    found = compare([(1, arm), (-1, Scores(np.zeros(4), np.zeros(4)))], 0.1)
+    assert (found.p, found.difference, found.verdict) == (1.0, 0.0, "unresolved")
+    assert found.interval.low < -1 < 1 < found.interval.high
+
+
+def test_readings_that_are_infinite_with_two_signs_have_their_middle_at_zero():
+    arm = Scores(np.full(4, -1.0), np.full(4, INF))
+    other = Scores(np.zeros(4), np.full(4, INF))
+    found = compare([(1, arm), (-1, other)], 0.1)
+    assert found.difference == 0.0
+
+
+def test_the_ends_of_a_rank_interval_are_walsh_averages():
+    """Of nine values at level .05 the sixth from either end: 2 P(W ≤ 5) = .039, 2 P(W ≤ 6) = .055."""
+    x = np.array([1.0, 2.5, 4.5, 7.0, 10.5, 14.0, 19.0, 26.0, 35.0])
+    i, j = np.triu_indices(9)
+    walsh = np.sort((x[i] + x[j]) / 2)
+    assert ranks(x, 0.05).interval == (walsh[5], walsh[-6])
+    assert ranks(x, 0.039).interval == (walsh[4], walsh[-5])
+    assert ranks(1e9 * x, 0.05).interval == pytest.approx((1e9 * walsh[5], 1e9 * walsh[-6]))
+    six = ranks(x[:6], 2 / 64)  # the level itself is enough
+    assert six.interval == (1.0, 14.0)
+    failed = ranks(np.r_[x, INF, -INF], 0.05)
+    assert np.isfinite([*failed.interval, failed.estimate]).all()
+    always = ranks(np.full(9, -INF), 0.05)
+    assert (always.estimate, *always.interval) == (-INF, -INF, -INF)
+
+
+def test_two_seeds_have_a_deviation():
+    found = compare(pair([1.0, 2.0], [0.5, 1.0]), 0.1)
+    assert found.deviation == pytest.approx(np.std([0.5, 1.0], ddof=1))
+    assert np.isfinite(found.detectable)
+
+
+def test_the_whole_interval_lies_strictly_within_the_margin():
+    exact = compare(pair([1.0, 1.0, 1.0], [0.5, 0.5, 0.5]), 0.5)
+    assert exact.verdict == "worse"
+    at = pair([0.5, -0.5, 0.5, -0.5], np.zeros(4))
+    half = compare(at, 1.0).interval.half
+    assert compare(at, half).verdict == "unresolved"
+    assert compare(at, half * (1 + 1e-9)).verdict == "equivalent"
+
+
 # Simulated studies
 
 
@@ -351,7 +429,10 @@ def test_runs_that_are_not_normal_are_noticed():
     assert np.mean(normal) < 0.05
     two_kinds = 0.1 * rng.normal(size=(1, 8)) + np.array([[0, 0, 0, 2.5, 0, 0, 0, 2.5]])
     assert normality_p(two_kinds) < 0.02
-    assert normality_p(np.array([[1.0, INF, NAN, 2.0]])) == 1
+    assert normality_p(np.array([[1.0, INF, NAN, 2.0]])) == normality_p(np.array([[0.0, 0.0, 9.0]])) == 1
+    four = np.array([[0.0, 0.1, 0.2, 50.0]])
+    assert normality_p(four) == pytest.approx(stats.shapiro(four[0]).pvalue)
+    assert normality_p(np.r_[four, rng.normal(size=(1, 4))]) == pytest.approx(2 * stats.shapiro(four[0]).pvalue)
     assert normality_p(np.ones((2, 5))) == 1
 
 

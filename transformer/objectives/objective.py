@@ -128,7 +128,7 @@ class Objective(Variant, abc.ABC):
         return {"tokens": model.vocab_size}
 
     def chance(self, model: Any) -> float:
-        """The loss of a uniform guess, in nats; a run that ends above it has diverged."""
+        """The loss of a uniform guess, in nats."""
         return math.log(model.vocab_size)
 
     def plain(self) -> Self:

@@ -49,14 +49,11 @@ class TrainedRun:
 
     @functools.cached_property
     def best_rate(self) -> float:
-        """The learning rate with the fewest diverged replicas, and of those the one with the lowest mean loss."""
-
-        def rank(rate):
-            losses = self.validation_loss[self.learning_rates == rate]
-            healthy = losses[np.isfinite(losses)]
-            return len(losses) - len(healthy), healthy.mean() if len(healthy) else np.inf
-
-        return float(min(np.unique(self.learning_rates), key=rank))
+        """The learning rate with the lowest mean loss, a diverged replica counting as a guess or the worst of all."""
+        losses, guess = self.validation_loss, self.config.objective.chance(self.config.model)
+        charged = np.where(np.isfinite(losses), losses, losses[np.isfinite(losses)].max(initial=guess))
+        rates = np.unique(self.learning_rates)
+        return float(rates[np.argmin([charged[self.learning_rates == rate].mean() for rate in rates])])
 
     @property
     def at_best_rate(self) -> np.ndarray:
