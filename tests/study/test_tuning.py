@@ -9,7 +9,7 @@ from transformer.study.tuning import Tuning
 INF = np.inf
 
 
-def tuning(costs, give_up=-INF, rates=(1e-3, 3e-3, 1e-2, 3e-2), shown=None):
+def tuning(costs, give_up=-INF, rates=(1e-3, 3e-3, 1e-2, 3e-2, 0.1), shown=None):
     costs = np.asarray(costs, float)
     return Tuning(rates[: len(costs)], costs, costs if shown is None else np.asarray(shown, float), give_up)
 
@@ -62,6 +62,11 @@ def test_a_single_seed_and_the_first_seeds():
     costs = [[1.0, 5.0, 5.0], [2.0, 2.0, 2.0]]
     assert tuning(costs).chosen == 1
     assert tuning(costs).first(1).chosen == 0
+    shown = np.array([[7.0, 8.0, 9.0], [4.0, 5.0, 6.0]])
+    some = tuning(costs, give_up=40.0, shown=shown).first(2)
+    assert (some.rates, some.give_up) == ((1e-3, 3e-3), 40.0)
+    np.testing.assert_array_equal(some.choosing_RS, np.array(costs)[:, :2])
+    np.testing.assert_array_equal(some.costs_RS, shown[:, :2])
 
 
 @pytest.mark.parametrize(
@@ -71,11 +76,16 @@ def test_a_single_seed_and_the_first_seeds():
         ([[3, 3.1], [2, 2.1], [1, 1.1]], ["best rate 0.01 is the highest tried"]),
         ([[3, 3.1], [1, 1.1], [2, 2.1]], []),
         ([[3, 3], [1, 1], [1, 1], [2, 2]], ["rates tie: 0.003 and 0.01"]),
+        ([[3, 3], [1, 1], [1, 1], [1, 1], [2, 2]], ["rates tie: 0.003 and 0.01, 0.03"]),
         (
             [[1, 5, 3, 5], [2, 2, 4, 4], [9, 9, 9, 9]],
             ["rate 0.003 is not sure: the two halves of the seeds choose 0.003 and 0.001"],
         ),
         ([[1, 2]], []),
+        (
+            [[1, 5, 1], [2, 2, 2], [9, 9, 9]],
+            ["rate 0.003 is not sure: the two halves of the seeds choose 0.003 and 0.001"],
+        ),
     ],
 )
 def test_a_reader_is_told_of_edges_ties_and_seeds_that_disagree(costs, doubts):
