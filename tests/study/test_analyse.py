@@ -131,3 +131,23 @@ def test_a_reader_is_warned(tmp_path):
     assert any("arm: runs of one learning rate are not normally distributed" in line for line in said)
     few = made.report(tmp_path, {"base": BASE[:4], "arm": BASE[:4]})
     assert "arm: 4 seeds: intervals stand on normal theory alone" in few.warnings()
+
+
+def test_two_studies_are_compared(tmp_path):
+    """An arm that helps on one text and not on the other; a question of one study alone is left out."""
+    rng = np.random.default_rng(8)
+    here = made.report(tmp_path / "a", {"base": BASE, "arm": BASE - 0.5 + 0.01 * rng.normal(size=6), "other": BASE})
+    there = made.report(tmp_path / "b", {"base": BASE, "arm": BASE + 0.01 * rng.normal(size=6)})
+    (row,) = here.beside(there)
+    assert (row["question"], row["verdict here"]) == ("arm", "better")
+    assert row["change"] == pytest.approx(row["here"] - row["there"])
+    assert row["low"] < -0.45
+    assert -0.55 < row["high"] < 0
+
+
+def test_a_run_may_hold_probes_of_another_study(tmp_path):
+    record = made.record(tmp_path, {"base": BASE, "arm": BASE})
+    for file in record.arms["base"].files[0]:
+        run = json.loads((tmp_path / "runs" / file).read_text()) | {"probes": {"other": 1.0}}
+        (tmp_path / "runs" / file).write_text(json.dumps(run))
+    assert list(made.analyse(tmp_path, record).arms[0].metrics) == ["loss", "accuracy", "exact_match"]

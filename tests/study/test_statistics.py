@@ -10,6 +10,7 @@ from transformer.study.statistics import (
     UNKNOWN,
     Interval,
     Scores,
+    change,
     compare,
     correlation,
     detectable_difference,
@@ -322,6 +323,25 @@ def test_the_whole_interval_lies_strictly_within_the_margin():
     half = compare(at, 1.0).interval.half
     assert compare(at, half).verdict == "unresolved"
     assert compare(at, half * (1 + 1e-9)).verdict == "equivalent"
+
+
+# Two studies
+
+
+def test_the_change_of_a_difference_is_welchs():
+    rng = np.random.default_rng(7)
+    a, b = rng.normal(1, 0.2, 9), rng.normal(0.5, 0.6, 6)
+    here, there = (compare(pair(x, 0 * x), 0.1) for x in (a, b))
+    test = stats.ttest_ind(a, b, equal_var=False)
+    gap, interval = change(here, there)
+    assert gap == pytest.approx(a.mean() - b.mean())
+    assert interval == pytest.approx(tuple(test.confidence_interval(0.95)))
+    wider = change(here, there, comparisons=5)[1]
+    assert wider == pytest.approx(tuple(test.confidence_interval(0.99)))
+    failed = compare(pair([INF, 1.0, 2.0], np.zeros(3)), 0.1)
+    assert change(here, failed)[1] == UNKNOWN
+    constant = compare(pair([1.0, 1.0], [0.5, 0.5]), 0.1)
+    assert change(constant, constant) == (0.0, (0.0, 0.0))
 
 
 # Simulated studies

@@ -128,7 +128,7 @@ def test_finished_runs_are_read_and_missing_ones_computed(tuned, tmp_path):
 def test_the_baseline_is_run_again_under_seeds_that_no_arm_has(tuned):
     noise, base = tuned.report.record.noise, tuned.report.record.arms["layernorm"]
     assert base.seeds == [0, 1, 2, 3]
-    assert noise.seeds == [4, 5, 6, 7]
+    assert noise.seeds == [1_000_000 + seed for seed in base.seeds]
     assert noise.config == base.config
     assert tuned.report.noise.estimates != tuned.report.arms[0].estimates
 

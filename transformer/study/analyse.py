@@ -10,7 +10,7 @@ import numpy as np
 
 from transformer.study.record import ArmRecord, Record, pooled, read_record, read_runs
 from transformer.study.report import ArmReport, Estimate, Report
-from transformer.study.runs import SUMS, Run
+from transformer.study.runs import Run
 from transformer.study.statistics import (
     ABNORMAL,
     ALPHA,
@@ -139,10 +139,9 @@ def analyse(workdir: Path, record: Record) -> Report:
 
 
 def _metric_names(arms: Mapping[str, _Runs], record: Record) -> list[str]:
-    """The primary metric, and all others that every run has."""
+    """The primary metric, and all others of the study; its runs may hold probes of other studies too."""
     several = all(len(runs.runs) > 1 for runs in arms.values())
-    probes = list(next(iter(arms.values())).runs[0][0].probes)
-    names = [record.metric, *SUMS, *probes, *(["sensitivity"] if several else [])]
+    names = [record.metric, *record.higher_is_better, *(["sensitivity"] if several else [])]
     return list(dict.fromkeys(names))
 
 

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from transformer.study import pages, plan
 from transformer.study.record import Record
-from transformer.study.statistics import ALPHA, Comparison, Interval, unseen_share
+from transformer.study.statistics import ALPHA, Comparison, Interval, change, unseen_share
 from transformer.training.metrics import Curve, finite
 
 WIDTH = 140
@@ -190,6 +190,32 @@ class Report:
         for arm in self.arms:
             said += [f"{arm.name}: {doubt}" for doubt in arm.doubts]
         return said
+
+    def beside(self, other: "Report") -> list[dict[str, Any]]:
+        """The questions that both studies ask, such as on two texts: both answers, and how far they are apart.
+
+        A dict for each question, for `pandas.DataFrame`: `question`, `here` and `there` (the differences), their
+        verdicts, and `change` from there to here with the ends of its interval, which hold together. The runs of the
+        two studies must be others.
+        """
+        both = [name for name in self.contrasts if name in other.contrasts]
+        rows = []
+        for name in both:
+            here, there = self.contrasts[name], other.contrasts[name]
+            gap, (low, high) = change(here, there, len(both))
+            rows.append(
+                {
+                    "question": name,
+                    "here": here.difference,
+                    "verdict here": here.verdict,
+                    "there": there.difference,
+                    "verdict there": there.verdict,
+                    "change": gap,
+                    "low": low,
+                    "high": high,
+                }
+            )
+        return rows
 
     def markdown(self) -> str:
         """The text of report.md."""

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 BATCHES_TO_HALVE = 4
 """Batches of the held-out part from which on it can be cut in two."""
 NOISE = "baseline, other seeds"
+NOISE_SEEDS = 1_000_000
+"""What is added to the seeds of the baseline for it, so that no arm of this or another day has them."""
 
 
 class StudyError(RuntimeError):

@@ -147,6 +147,23 @@ def _verdict(interval: Interval, margin: float, failed: bool, failures: Sequence
     return "equivalent" if within and not failed else "unresolved"
 
 
+def change(first: Comparison, second: Comparison, comparisons: int = 1, alpha: float = ALPHA) -> tuple[float, Interval]:
+    """A difference minus the same difference in another study, of other runs, with its interval (Welch 1947).
+
+    The whole line where runs failed or a study has fewer than two seeds.
+    """
+    gap = first.difference - second.difference
+    parts = [one.deviation**2 / one.n if one.n > 1 else math.nan for one in (first, second)]
+    if not np.isfinite([gap, *parts]).all():
+        return gap, UNKNOWN
+    error = math.sqrt(sum(parts))
+    if error == 0:
+        return gap, Interval(gap, gap)
+    freedom = sum(parts) ** 2 / sum(part**2 / (one.n - 1) for part, one in zip(parts, (first, second), strict=True))
+    half = error * float(stats.t.isf(alpha / comparisons / 2, freedom))
+    return gap, Interval(gap - half, gap + half)
+
+
 def readings(parts: Sequence[tuple[float, Scores]]) -> tuple[np.ndarray, np.ndarray]:
     """Σ weight · cost by seed, (S,) each: as kind and as unkind as possible to arms with positive weight.
 

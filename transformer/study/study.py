@@ -17,7 +17,7 @@ from transformer.study import budget as budgets
 from transformer.study.engines import LOCAL, Engine
 from transformer.study.probes import Probe
 from transformer.study.report import Report
-from transformer.study.running import NOISE, Arm, Running
+from transformer.study.running import NOISE, NOISE_SEEDS, Arm, Running
 from transformer.study.runs import SUMS
 from transformer.study.statistics import ALPHA, detectable_difference
 from transformer.training.checkpoint import write_durably
@@ -232,8 +232,8 @@ class Study:
             text = ", ".join(part for part in parts if part)
             arms[name] = Arm(name, config, self._data(name, configs, data), self.rates(name), self.first_seed, text)
         if self.noise_floor:
-            first = self.first_seed + self.looks[-1]
-            arms[NOISE] = dataclasses.replace(arms[self.baseline_name], name=NOISE, first_seed=first)
+            seeds = {"first_seed": NOISE_SEEDS + self.first_seed}
+            arms[NOISE] = dataclasses.replace(arms[self.baseline_name], name=NOISE, **seeds)
         return arms
 
     def _step_seconds(self, data: Dataset, workdir: Path | None) -> dict[str, float]:
