@@ -1,0 +1,33 @@
+"""BLEU as a number of a study."""
+
+import numpy as np
+import pytest
+
+from experiments import translation
+from experiments.translation import TranslationBleu
+from transformer.data.pairs import PairsConfig, TranslationRun, load_pairs
+from transformer.mixers.attention.attention import Attention
+from transformer.models.encoder_decoder import EncoderDecoderConfig
+from transformer.study.study import Study
+
+TEXT = "".join(f"a b {word}\tx y z w {word}\n" for word in "cdefghij" * 4)
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    (tmp_path / "pairs.tsv").write_text(TEXT)
+    return load_pairs(PairsConfig(source=str(tmp_path / "pairs.tsv"), validation_fraction=0.25))
+
+
+def test_bleu_is_a_number_for_each_run_and_may_be_what_verdicts_are_made_of(pairs, monkeypatch):
+    sizes = {"d_model": 8, "num_layers": 1, "max_length": 8, "max_source_length": 8}
+    model = EncoderDecoderConfig(**sizes, mixer=Attention(num_heads=2))
+    config = pairs.complete(TranslationRun(model=model, data=pairs.description))
+    told = iter([pairs.test[1][:3], ["no such words at all"] * 3])
+    monkeypatch.setattr(translation, "translate", lambda config, apply, params, data, strategy: next(told))
+    two = {"kernel": np.zeros((2, 1), np.float32)}
+    found = TranslationBleu(sentences=3)(config, two, pairs)
+    np.testing.assert_allclose(found, [100, 0])
+    assert TranslationBleu.higher_is_better
+    study = Study("bleu", config, {"a": {}, "b": {"model.d_model": 16}}, metric="BLEU", probes=(TranslationBleu(),))
+    assert study.metric == "BLEU"
