@@ -151,3 +151,86 @@ def test_a_run_may_hold_probes_of_another_study(tmp_path):
         run = json.loads((tmp_path / "runs" / file).read_text()) | {"probes": {"other": 1.0}}
         (tmp_path / "runs" / file).write_text(json.dumps(run))
     assert list(made.analyse(tmp_path, record).arms[0].metrics) == ["loss", "accuracy", "exact_match"]
+
+
+@pytest.mark.parametrize(("safe", "chosen"), [(2.0, 1), (1.9, 0)])
+def test_in_the_choice_of_a_rate_a_failed_run_costs_a_guess(tmp_path, safe, chosen):
+    """Five runs at 1.5 and one that fails: (5 · 1.5 + log 64) / 6 = 1.94."""
+    losses = np.stack([np.full(6, safe), np.r_[np.full(5, 1.5), NAN]])
+    row = made.report(tmp_path, {"base": losses, "arm": losses}).arms[0]
+    assert row.learning_rate == row.learning_rates[chosen]
+    assert row.failed == chosen
+
+
+@pytest.mark.parametrize("metric", ["exact_match", "accuracy"])
+@pytest.mark.parametrize(("safe", "chosen"), [(0.55, 1), (0.6, 0)])
+def test_and_where_right_answers_count_none(tmp_path, metric, safe, chosen):
+    """Five runs at .7 and one that fails: .583."""
+    losses = np.ones((2, 6))
+    losses[1, 5] = NAN
+    shares = np.stack([np.full(6, safe), np.full(6, 0.7)])
+    record = made.record(
+        tmp_path, {"base": losses, "arm": losses}, exact={"base": shares, "arm": shares}, metric=metric
+    )
+    for row in record.arms["base"].files:
+        for file in row:
+            run = json.loads((tmp_path / "runs" / file).read_text())
+            run["correct"] = [10 * run["exact"][0] / 4] * made.BATCHES
+            (tmp_path / "runs" / file).write_text(json.dumps(run))
+    row = made.analyse(tmp_path, record).arms[0]
+    assert row.learning_rate == row.learning_rates[chosen]
+    assert row.estimates[0] == pytest.approx((safe, 0.7)[chosen])
+
+
+def test_arms_may_have_more_seeds_than_others(tmp_path):
+    """As where some verdicts were settled earlier: the seeds that both have are compared, also in other metrics."""
+    rng = np.random.default_rng(9)
+    base, few, many = (3 + 0.01 * rng.normal(size=(2, count)) for count in (12, 6, 12))
+    base[1] += 1
+    report = made.report(tmp_path, {"base": base, "few": few - 1, "many": many + 1}, looks=[6, 12])
+    rows = named(report)
+    assert (rows["few"].compared.n, rows["many"].compared.n, rows["base"].seeds) == (6, 12, 12)
+    assert {found.compared.n for found in rows["few"].metrics.values()} == {6}
+    first = made.report(tmp_path / "first", {"base": base[:, :6], "few": few - 1, "many": many[:, :6]}, looks=[6, 12])
+    assert rows["few"].compared == named(first)["few"].compared
+    assert np.isfinite(report.correlation)
+
+
+def test_the_margin_is_that_of_the_primary_metric(tmp_path):
+    arms = {"base": BASE, "arm": BASE + np.array([1, -1, 1, -1, 1, -1]) * 1e-3}
+    assert named(made.report(tmp_path, arms))["arm"].verdict == "equivalent"
+    assert named(made.report(tmp_path, arms, margin=1e-4))["arm"].verdict == "unresolved"
+
+
+def test_a_run_at_the_bound_has_not_failed(tmp_path):
+    losses = np.array([3.0, 3.0, 3.5])
+    assert [arm.failed for arm in made.report(tmp_path, {"a": losses, "b": losses}, fails_above=3.0).arms] == [1, 1]
+
+
+def test_a_row_holds_what_its_runs_say(tmp_path):
+    losses = np.array([[3.0, 3.5, NAN], [2.0, 2.5, 2.1]])
+    exact = {"base": np.array([[0.1, 0.2, 0.3], [0.4, 0.5, 0.6]])}
+    report = made.report(tmp_path, {"base": losses, "arm": losses[:, :3]}, exact=exact)
+    row = report.arms[0]
+    assert (row.changes, row.learning_rates, row.learning_rate) == ("name=base", [1e-3, 3e-3], 3e-3)
+    assert row.values[1] == pytest.approx([2.0, 2.5, 2.1])
+    assert np.isnan(row.values[0][2])
+    assert (row.deviation, row.worst) == pytest.approx((np.std([2.0, 2.5, 2.1], ddof=1), 2.5))
+    assert row.metrics["exact_match"].value == pytest.approx(0.5)
+    assert row.metrics["accuracy"].value == pytest.approx(0.5)
+    assert (row.seconds, row.parameters, row.flops) == (6.0, 100, 1e6)
+    steps, curve = report.curves["base"]
+    assert steps.tolist() == [1, 2]
+    assert curve[:, 1] == pytest.approx([2.0, 2.5, 2.1])
+    two = made.report(tmp_path / "two", {"base": np.array([1.0, 2.0]), "arm": np.array([1.0, NAN])})
+    assert two.arms[0].deviation == pytest.approx(np.std([1, 2], ddof=1))
+    assert (two.arms[1].deviation, two.arms[1].worst) == (None, 1.0)
+
+
+def test_the_seeds_of_an_arm_do_not_choose_for_a_comparison_of_fewer(tmp_path):
+    """The sensitivity, too, is that of the seeds that are compared."""
+    base = np.array([[2.0] * 4 + [9.0] * 4, [3.0] * 4 + [1.0] * 4])
+    report = made.report(tmp_path, {"base": base, "arm": base[:, :4]}, looks=[4, 8])
+    found = named(report)["arm"].metrics
+    assert found["loss"].compared.difference == 0
+    assert found["sensitivity"].compared.difference == 0
