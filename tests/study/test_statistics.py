@@ -215,6 +215,17 @@ def test_no_arm_that_fails_is_equivalent():
     assert (found.verdict, found.failures) == ("unresolved", (1, 0))
 
 
+@pytest.mark.parametrize("comparisons", [1, 3])
+def test_with_failures_half_of_alpha_is_that_of_the_interval(comparisons):
+    """The rest is that of the shares; p is corrected for both."""
+    rng = np.random.default_rng(7)
+    x, base = rng.normal(0.5, 1, 12), np.zeros(12)
+    x[4] = INF
+    found, alone = compare(pair(x, base), 0.01, comparisons), ranks(x, 0.025 / comparisons)
+    assert found.interval == alone.interval != ranks(x, 0.05 / comparisons).interval
+    assert found.p == min(1.0, 2 * comparisons * alone.p)
+
+
 def test_an_arm_that_is_much_better_may_fail_once():
     """The failure is the worst of twelve ranks: Σ of positive ranks 12 of 78, p = .034 twice for both tests."""
     arm = np.linspace(2.4, 2.5, 12)
@@ -412,6 +423,11 @@ def test_detectable_difference_is_each_arms_own():
     quiet, loud = (compare(pair(rng.normal(0, sd, 8), base), 0.01, 6).detectable for sd in (0.01, 0.2))
     assert loud > 5 * quiet
     assert detectable_difference(2.0, 8) == pytest.approx(2 * detectable_difference(1.0, 8))
+
+
+def test_what_a_comparison_detects_is_corrected_like_its_interval():
+    found = compare(pair(LAEVO, DEXTRO), 0.1, 5, alpha=0.01)
+    assert found.detectable == detectable_difference(found.deviation, 10, 5, alpha=0.01)
 
 
 def test_detectable_difference_at_the_edges():

@@ -27,7 +27,8 @@ from transformer.runs.config import RunConfig, fingerprint, grid
 from transformer.study.analyse import read_study
 from transformer.study.probes import LongerText, Probe
 from transformer.study.report import Report
-from transformer.study.running import StudyError
+from transformer.study.running import NOISE, StudyError
+from transformer.study.statistics import detectable_difference
 from transformer.study.study import Study
 from transformer.training.loop import train
 
@@ -205,6 +206,44 @@ def test_the_plan_is_written_first_and_changes_are_told(two_arms, tmp_path):
     assert changed.summary()[2].endswith("changed in margin (after 4 runs).")
     late = study.run(tmp_path / "late", data=two_arms.corpus, runs=folder / "runs")
     assert "written when 4 of its runs were there: kept" in late.summary()[2]
+
+
+def test_all_that_decides_a_verdict_is_in_the_plan(base, corpus):
+    """No two studies that differ in it have the same plan."""
+    study = Study("norms", base, {"a": {}, "b": {"model.norm": RMSNorm()}}, seeds=2, max_seeds=8, noise_floor=False)
+    changes = [
+        {},
+        {"question": "Is it as good?"},
+        {"metric": "accuracy"},
+        {"margin": 0.02},
+        {"fails_above": 9.0},
+        {"baseline": "b"},
+        {"arms": {"a": {}, "b": {"model.norm": PowerNorm()}}},
+        {"learning_rates": (1e-3, 3e-3)},
+        {"contrasts": {"x": {"a": 0.5, "b": -0.5}}},
+        {"first_seed": 5},
+        {"seeds": 4},
+        {"max_seeds": 4},
+        {"minutes": 1.0},
+        {"probes": (LongerText(2),)},
+    ]
+    studies = [dataclasses.replace(study, **change) for change in changes]
+    plans = [one.plan(one.prepared(corpus)) for one in studies]
+    assert len(set(map(fingerprint, plans))) == len(changes)
+    assert plans[0]["alpha"] == 0.05
+
+
+def test_the_noise_floor_has_seeds_that_no_look_has(base, corpus):
+    """All else is as in the baseline."""
+    arms = Study("norms", base, {"a": {}, "b": {"model.norm": RMSNorm()}}, seeds=3, max_seeds=12).prepared(corpus)
+    noise, baseline = arms[NOISE], arms["a"]
+    assert not set(noise.seeds(12)) & set(baseline.seeds(12))
+    assert (noise.config, noise.rates) == (baseline.config, baseline.rates)
+
+
+def test_the_planned_effect_counts_all_comparisons_and_looks(base):
+    study = Study("norms", base, {"a": {}, "b": {}, "c": {}}, seeds=4, max_seeds=8)
+    assert study.planned_effect() == detectable_difference(2**0.5, 8, 2, alpha=0.05 / 2)
 
 
 def test_probes_are_measured_on_trained_parameters(base, corpus, tmp_path):

@@ -17,7 +17,7 @@ from transformer.core.values import ConfigError
 from transformer.data.dataset import stack_batches
 from transformer.runs.config import Replica
 from transformer.training import checkpoint
-from transformer.training.loop import train
+from transformer.training.loop import _Run, train
 from transformer.training.program import make_program
 
 REPLICAS = (Replica(seed=0), Replica(seed=1, learning_rate=3e-3))
@@ -33,7 +33,7 @@ from transformer.models.config import ModelConfig
 from transformer.runs.config import Replica, RunConfig
 from transformer.runs.data import TextConfig
 from transformer.runs.optimizer import OptimizerConfig
-from transformer.training.loop import train
+from transformer.training.loop import _Run, train
 
 def main():
     folder = Path(sys.argv[1])
@@ -155,6 +155,15 @@ def test_what_a_run_writes(config, corpus, tmp_path):
     assert json.loads((workdir / "config.json").read_text())["replicas"][1]["learning_rate"] == 3e-3
 
 
+def test_a_replica_is_trained_on_the_batches_of_its_own_seed(config, corpus, tmp_path):
+    replicas = (Replica(seed=0), Replica(seed=1), Replica(seed=0, learning_rate=3e-3))
+    run = _Run(config, replicas, corpus, tmp_path, make_program(config, replicas))
+    one, other, again = stack_batches(run.batches, 0, 2)["tokens"]
+    expected = [np.stack([corpus.train_batches(config, seed)[step]["tokens"] for step in (0, 1)]) for seed in (0, 1)]
+    np.testing.assert_array_equal([one, other, again], [*expected, expected[0]])
+    assert (one != other).any()
+
+
 def test_the_validation_loss_is_the_mean_over_the_split(config, corpus, tmp_path):
     outcome = train(config, REPLICAS, corpus, tmp_path / "run")
     assert outcome.loss_by_position.shape == (2, 8)
@@ -178,9 +187,24 @@ def test_a_diverged_replica_is_reported_and_leaves_the_others_alone(config, corp
     assert skipped == [0, config.steps - outcome.diverged_at[1], 0, 0]
 
 
+def test_a_diverged_replica_has_no_loss_though_its_parameters_are_finite(config, corpus, tmp_path):
+    """Here none of the updates is applied."""
+    config = config.replace({"optimizer.skip_limit": 1, "optimizer.skip_above": 1e-9})
+    outcome = train(config, REPLICAS, corpus, tmp_path / "run")
+    assert outcome.diverged_at.tolist() == [1, 1]
+    assert np.isfinite(outcome.loss_by_position).all()
+    assert np.isnan(outcome.validation_loss).all()
+
+
 def test_a_rule_that_keeps_a_mean_is_judged_by_it_on_the_way_too(config, corpus, tmp_path):
     config, seen = config.replace({"optimizer.rule": "schedule_free"}, evaluate_every=5), []
-    train(config, REPLICAS, corpus, tmp_path / "run", observe=lambda params: seen.append(jax.device_get(params)) or {})
+
+    def observe(params):
+        seen.append(jax.device_get(params))
+        return {}
+
+    outcome = train(config, REPLICAS, corpus, tmp_path / "run", observe=observe)
+    chex.assert_trees_all_equal(seen[-1], jax.device_get(outcome.all_params))
     program = make_program(config, REPLICAS)
     batches = [corpus.train_batches(config, r.seed) for r in REPLICAS]
     state, _ = program.train(program.init(), stack_batches(batches, 0, 5))

@@ -239,6 +239,28 @@ def test_a_group_without_a_parameter_is_refused(groups, message):
         make_optimizer(config, STEPS, SPECS)
 
 
+@pytest.mark.parametrize("share", [0.1, 2.0])
+def test_the_gradient_is_clipped_as_a_whole(share):
+    """Its parts keep their proportions; one shorter than the limit stays as it is."""
+    gradient = GRADIENTS[0]
+    config = config_of(SGD(momentum=0.0), **PLAIN, clip_norm=share * float(optax.tree.norm(gradient)))
+    moved = descend(make_optimizer(config, STEPS, SPECS), random(0), numbers_of(config), [gradient])[0].params
+    expected = jax.tree.map(lambda p, g: p - 0.03 * min(share, 1.0) * g, random(0), gradient)
+    chex.assert_trees_all_close(moved, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_without_a_gradient_only_matrices_shrink():
+    """By the learning rate times the decay; vectors and numbers stay as they are."""
+    config = config_of(AdamW(), warmup_steps=0, schedule=ConstantRate(), weight_decay=0.5)
+    zeros = jax.tree.map(jnp.zeros_like, random(0))
+    after = descend(make_optimizer(config, STEPS, SPECS), random(0), numbers_of(config), [zeros])[0].params
+    shrunk = jax.tree.map(lambda p: (1 - 0.03 * 0.5) * p, random(0))
+    chex.assert_trees_all_close(after["embedding"], shrunk["embedding"], rtol=1e-6)
+    for name in SPECS["blocks"]:
+        kept = random(0) if name in ("scale", "gate") else shrunk
+        chex.assert_trees_all_close(after["blocks"][name], kept["blocks"][name], rtol=1e-6)
+
+
 @pytest.mark.parametrize("norm", [0.0, -1.0])
 def test_clipping_leaves_something(norm):
     with pytest.raises(

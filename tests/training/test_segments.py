@@ -85,6 +85,17 @@ def test_the_state_carries_what_is_earlier():
     np.testing.assert_allclose(found, sums.loss[8:].sum() / 32, rtol=1e-5)
 
 
+def test_a_skipped_update_leaves_what_is_earlier():
+    """As it leaves the parameters and the moments."""
+    config = CONFIG.replace({"optimizer.skip_limit": 3, "optimizer.skip_above": 1e-9})
+    program = make_program(config, ONE)
+    before = leaves(program.init())
+    state, metrics = program.train(program.init(), program.put(batches(config, count=2)))
+    assert metrics["skipped"].tolist() == [[1, 1]]
+    for left, right in zip(before, leaves(state), strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
 @pytest.mark.parametrize("change", [{"accumulation": 2}, {"model.layers": "scanned"}], ids=["accumulation", "scanned"])
 def test_pieces_and_loops_change_nothing(change):
     """Without dropout, up to rounding."""
