@@ -23,9 +23,10 @@ differences with intervals that hold together, and sensitivity to the learning r
     none                          2.5170 ± 0.0171  +0.1835 [+0.1542, +0.2128]  worse       0.292
     layernorm, other seeds        2.3258 ± 0.0093  -0.0077 [-0.0303, +0.0149]  unresolved  0.158
 
-As published: RMSNorm is equivalent to LayerNorm, and DyT as good, even better; but LayerNorm with the embeddings of that
-recipe is nearly as far ahead, so most of it is the embeddings'. As a plain swap DyT learns nothing of the context: its
-logits begin near 0, which the report says before training. The best rates lie inside the grid.
+As published: RMSNorm is equivalent to LayerNorm, and DyT as good, even better; but LayerNorm with the embeddings of
+that recipe is nearly as far ahead, so most of it is the embeddings'. As a plain swap DyT learns nothing of the
+context: its logits begin near 0, which the report says before training. The best rates of all others lie inside
+the grid.
 """
 
 from typing import Any
