@@ -8,8 +8,8 @@ scale of attention. `learning_rates.png` shows loss against learning rate.
     python -m experiments.mup                          two cores: minutes
     python -m experiments.mup full                     a GPU
 
-Found with `--steps 200` (2 layers, 2 estimation seeds of 3; jax 0.10.2, two cores, 3 min 44 s, 2026-11-21), nats
-per token and the best of six learning rates:
+Found with `--steps 200` and single 95 % intervals (2 layers, 2 estimation seeds of 3; jax 0.10.2, two cores, 3 min 44
+s, 2026-11-21), nats per token and the best of six learning rates:
 
     width   standard                    µP
        32   2.5251 ± 0.2358   0.016     2.5275 ± 0.0061   0.016
