@@ -104,11 +104,13 @@ def test_the_baseline_under_other_seeds_is_compared_with_itself(tmp_path):
 def test_contrasts_replace_the_comparisons_with_the_baseline(tmp_path):
     arms = {"base": BASE, "a": BASE + 0.1, "b": BASE + 0.2, "a + b": BASE + 0.7}
     weights = {"a × b": {"base": 1.0, "a": -1.0, "b": -1.0, "a + b": 1.0}}
-    report = made.report(tmp_path, arms, contrasts=weights)
+    report = made.report(tmp_path, arms, contrasts=weights, noise=BASE[::-1])
     assert report.contrasts["a × b"].difference == pytest.approx(0.4)
     assert {arm.verdict for arm in report.arms} == {"–"}
     found = report.tables()[0][2]
-    assert [row[0] for row in found] == [*arms, "a × b"]
+    assert [row[0] for row in found] == [*arms, "base, other seeds", "a × b"]
+    assert [row[4] for row in found][:4] == [""] * 4
+    assert {row[4] for row in found[4:]} <= {"unresolved", "equivalent", "worse"}
 
 
 def test_the_error_of_the_held_out_part_stands_beside_that_of_the_seeds(tmp_path):

@@ -127,7 +127,7 @@ class Report:
         for title, columns, rows in self.tables():
             table = Table(box=SIMPLE_HEAD, title=escape(title), pad_edge=False, padding=(0, 1, 0, 0))
             for column in columns:
-                table.add_column(escape(column), no_wrap=len(columns) < 10)
+                table.add_column(escape(column), no_wrap=console.width >= WIDTH and len(columns) < 10)
             for row in rows:
                 table.add_row(*map(escape, row))
             console.print(table)
@@ -141,7 +141,7 @@ class Report:
         found = ["arm", metric, "difference", "p", "verdict", "n", "failed", "detectable"]
         rows = [_verdict_row(arm.name, _interval(arm.primary), arm.compared, arm) for arm in arms]
         if self.record.contrasts:
-            rows = [[*row[:2], "", "", "", *row[5:7], ""] for row in rows]
+            rows[: len(self.arms)] = [[*row[:2], "", "", "", *row[5:7], ""] for row in rows[: len(self.arms)]]
             rows += [_verdict_row(name, "", compared, None) for name, compared in self.contrasts.items()]
         spread = ["arm", "fails [95 %]", "deviation", "worst seed", "split error", "learning rate", "at all rates"]
         spreads = [
