@@ -37,7 +37,6 @@ def record(folder: Path, arms: dict[str, np.ndarray], **more) -> Record:
         "halves": False,
         "failed": {},
         "reference": None,
-        "planned_effect": 1.0,
         "plan": {"sha256": "0" * 64, "written": "2026-01-01", "runs_there": 0, "changes": []},
         "config": {},
         "data": {},
@@ -65,7 +64,7 @@ def _arm(folder: Path, name: str, losses: np.ndarray, exact: np.ndarray | None, 
             files[-1].append(f"{name}-{i}-{seed}.json".replace("/", "_"))
             made = run(seed, rate, losses[i, j], 0.5 if exact is None else np.atleast_2d(exact)[i, j])
             (folder / "runs" / files[-1][-1]).write_text(json.dumps(asdict(made)))
-    return ArmRecord(f"name={name}", name, rates, seeds, files, 100, 1e6, np.log(64), "same")
+    return ArmRecord(f"name={name}", name, rates, seeds, files, 100, 1e6, np.log(64))
 
 
 def run(seed: int, rate: float, loss: float, exact: float) -> Run:

@@ -80,6 +80,7 @@ def test_a_failing_arm_does_not_stop_the_others(base, corpus, tmp_path):
     assert report.failed == {"bad": "RuntimeError: no such kernel"}
     assert "- bad failed: RuntimeError: no such kernel" in (tmp_path / "report.md").read_text()
     assert said[-1] == "2 of 3 arms are computed, 1 failed"
+    assert "  bad: warning: no signals before training: RuntimeError: no such kernel" in said
     errors = list(tmp_path.glob("cells/*/error.txt"))
     assert len(errors) == 1
     assert "in __call__" in errors[0].read_text()

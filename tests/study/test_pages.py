@@ -5,6 +5,7 @@ import io
 import json
 
 import numpy as np
+import pandas
 import pytest
 
 from tests.study import made
@@ -58,7 +59,6 @@ def test_rows_for_other_tools(tmp_path):
     rows = report.rows()
     assert len(rows) == 24
     assert rows[0] == {"arm": "base", "learning_rate": 1e-3, "seed": 0, "loss": pytest.approx(BASE[0]), "chosen": True}
-    pandas = pytest.importorskip("pandas")
     assert isinstance(report.frame(), pandas.DataFrame)
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,8 @@ FEW = 6
 """Seeds below which normal theory has nothing to stand on."""
 EVEN, ODD, ALL = slice(0, None, 2), slice(1, None, 2), slice(None)
 """Batches of the held-out part."""
+SENSITIVITY = "sensitivity"
+"""The metric that is made of losses at all learning rates."""
 
 
 @dataclass(frozen=True)
@@ -43,31 +46,32 @@ class _Runs:
 
     def values(self, name: str, batches: slice = ALL) -> np.ndarray:
         """(learning rates, seeds) of a metric; NaN for a failed run, or where a probe is not defined."""
-        limit = np.inf if self.record.fails_above is None else self.record.fails_above
         return np.array(
-            [[np.nan if self._fails(run, limit) else run.metric(name, batches) for run in row] for row in self.runs]
+            [[np.nan if self.fails(run) else run.metric(name, batches) for run in row] for row in self.runs]
         )
 
     def defines(self, name: str) -> bool:
         """Whether the arm has a metric at all, unless all of its runs failed."""
-        if name == "sensitivity":
+        if name == SENSITIVITY:
             return True
         all_failed = not np.isfinite(self.values("loss")).any()
         return all_failed or bool(np.isfinite(self.values(name)).any())
 
-    def _fails(self, run: Run, limit: float) -> bool:
+    def fails(self, run: Run) -> bool:
+        """Whether a run is not finite, or ends above the bound of the study."""
+        limit = np.inf if self.record.fails_above is None else self.record.fails_above
         return not run.metric("loss") <= limit
 
     def costs(self, name: str, batches: slice = ALL) -> np.ndarray:
         """The same with a lower number for a better one, and infinity for a failed run."""
-        sign = -1 if self.record.higher_is_better[name] else 1
-        return np.nan_to_num(sign * self.values(name, batches), nan=np.inf)
+        return np.nan_to_num(_sign(self.record, name) * self.values(name, batches), nan=np.inf)
 
     @property
     def shown(self) -> slice:
         """The batches that are reported."""
         return ODD if self.record.halves and len(self.runs) > 1 else ALL
 
+    @cached_property
     def tuning(self) -> Tuning:
         """The choice of the learning rate by the primary metric."""
         metric = self.record.metric
@@ -78,13 +82,15 @@ class _Runs:
 
     def scores(self, name: str, count: int) -> Scores:
         """The costs by a metric of the first `count` seeds, at the rates they choose by the primary metric."""
-        tuning = self.tuning().first(count)
+        if name == SENSITIVITY:
+            return self._sensitivity(count)
+        tuning = self.tuning.first(count)
         costs = self.costs(name, self.shown)[:, :count]
         return dataclasses.replace(tuning, costs_RS=costs).scores
 
-    def sensitivity(self, count: int) -> Scores:
+    def _sensitivity(self, count: int) -> Scores:
         """The mean loss over all rates less the best, a failed or hopeless run counting as a guess."""
-        tuning, losses = self.tuning().first(count), self.costs("loss", self.shown)[:, :count]
+        tuning, losses = self.tuning.first(count), self.costs("loss", self.shown)[:, :count]
         capped = np.minimum(losses, self.arm.guess)
         mean, of_all = capped.mean(0), range(count)
         return Scores(mean - capped[tuning.chosen], mean - capped[tuning.chosen_by_others, of_all])
@@ -106,8 +112,7 @@ def analyse(workdir: Path, record: Record) -> Report:
     arms = {name: _Runs(arm, record, read_runs(arm, folder)) for name, arm in record.arms.items()}
     noise = None if record.noise is None else _Runs(record.noise, record, read_runs(record.noise, folder))
     base = record.baseline
-    asked = record.contrasts or {name: {name: 1.0, base: -1.0} for name in arms if name != base}
-    asked = {name: weights for name, weights in asked.items() if weights.keys() <= arms.keys()}
+    asked = record.questions
     level = {"comparisons": max(len(asked), 1), "alpha": ALPHA / len(record.looks)}
 
     def answer(weights: Mapping[str, float], metric: str) -> Comparison:
@@ -138,21 +143,24 @@ def analyse(workdir: Path, record: Record) -> Report:
     )
 
 
+def _sign(record: Record, metric: str) -> int:
+    """-1 for a metric whose costs are its negative."""
+    return -1 if record.higher_is_better.get(metric, False) else 1
+
+
 def _metric_names(arms: Mapping[str, _Runs], record: Record) -> list[str]:
     """The primary metric, and all others of the study; its runs may hold probes of other studies too."""
     several = all(len(runs.runs) > 1 for runs in arms.values())
-    names = [record.metric, *record.higher_is_better, *(["sensitivity"] if several else [])]
+    names = [record.metric, *record.higher_is_better, *([SENSITIVITY] if several else [])]
     return list(dict.fromkeys(names))
 
 
 def _contrast(parts: list[tuple[float, _Runs]], metric: str, record: Record, level: dict[str, Any]) -> Comparison:
     """The comparison of weighted arms by a metric, in units of the metric, over the seeds that all of them have."""
     count = min(len(runs.arm.seeds) for _, runs in parts)
-    sensitive = metric == "sensitivity"
-    scores = [(w, runs.sensitivity(count) if sensitive else runs.scores(metric, count)) for w, runs in parts]
     margin = record.margin if metric == record.metric else np.inf
-    found = compare(scores, margin, **level)
-    if sensitive or not record.higher_is_better[metric]:
+    found = compare([(weight, runs.scores(metric, count)) for weight, runs in parts], margin, **level)
+    if _sign(record, metric) == 1:
         return found
     low, high = found.interval
     return dataclasses.replace(found, difference=-found.difference, interval=Interval(-high, -low))
@@ -162,13 +170,11 @@ def _arm_report(
     name: str, runs: _Runs, names: list[str], compared: Mapping[str, Comparison], baseline: _Runs
 ) -> ArmReport:
     """The row of an arm, compared by metric; without comparisons it is the baseline."""
-    record, arm, tuning = runs.record, runs.arm, runs.tuning()
+    record, arm, tuning = runs.record, runs.arm, runs.tuning
     count = len(arm.seeds)
     metrics = {}
     for metric in names:
-        sensitive = metric == "sensitivity"
-        scores = runs.sensitivity(count) if sensitive else runs.scores(metric, count)
-        sign = -1 if not sensitive and record.higher_is_better[metric] else 1
+        scores, sign = runs.scores(metric, count), _sign(record, metric)
         metrics[metric] = _estimate(sign * scores.best, sign * scores.held, compared.get(metric))
     values = runs.values(record.metric, runs.shown)
     estimates = values[tuning.chosen]
@@ -224,8 +230,8 @@ def _split_error(runs: _Runs, baseline: _Runs) -> float | None:
     count = min(len(runs.arm.seeds), len(baseline.arm.seeds))
 
     def by_batch(one: _Runs) -> np.ndarray:
-        row = one.runs[one.tuning().first(count).chosen][:count]
-        return np.array([run.by_batch() if run.diverged_at is None else run.by_batch() * np.nan for run in row])
+        row = one.runs[one.tuning.first(count).chosen][:count]
+        return np.array([run.by_batch() * np.nan if one.fails(run) else run.by_batch() for run in row])
 
     own, other = by_batch(runs), by_batch(baseline)
     if own.shape != other.shape:
@@ -240,7 +246,7 @@ def _split_error(runs: _Runs, baseline: _Runs) -> float | None:
 
 def _curve(runs: _Runs) -> Curve:
     """Training loss of an arm at its learning rate."""
-    row = runs.runs[runs.tuning().chosen]
+    row = runs.runs[runs.tuning.chosen]
     steps = sorted({step for run in row for step in run.curve["step"] if step is not None})
     found = [dict(zip(run.curve["step"], run.curve["loss"], strict=True)) for run in row]
     return Curve(np.array(steps), np.array([[each.get(step) for step in steps] for each in found], np.float64))

@@ -35,8 +35,6 @@ class ArmRecord:
     """Floating-point operations of a training step, per sequence."""
     guess: float
     """Loss of a uniform guess, in nats."""
-    order: str
-    """sha256 of its first batches, for the order of its training data."""
     signals: dict[str, float | None] = field(default_factory=dict)
     """Root mean squares before training, by name."""
     warnings: list[str] = field(default_factory=list)
@@ -71,8 +69,6 @@ class Record:
     """The errors of arms that could not be computed, by name."""
     reference: tuple[str, float] | None
     """Name and loss of a simple model on the same split."""
-    planned_effect: float
-    """The smallest detectable difference as planned, in standard deviations over seeds."""
     plan: dict[str, Any]
     """The plan, its hash, when it was written, and what was changed after runs had been seen."""
     config: dict[str, Any]
@@ -81,6 +77,13 @@ class Record:
     environment: dict[str, Any]
     runs: str
     """The folder of the runs, seen from that of the study."""
+
+    @property
+    def questions(self) -> dict[str, dict[str, float]]:
+        """Weights of arms for every question whose arms are all computed."""
+        against = {name: {name: 1.0, self.baseline: -1.0} for name in self.arms if name != self.baseline}
+        asked = self.contrasts or against
+        return {name: weights for name, weights in asked.items() if weights.keys() <= self.arms.keys()}
 
     def write(self, workdir: Path) -> None:
         """Write study.json."""

@@ -187,6 +187,8 @@ class Report:
     def warnings(self) -> list[str]:
         """What should be known before a verdict is believed."""
         said = [f"{name} failed: {error}" for name, error in self.failed.items()]
+        unanswered = self.record.contrasts.keys() - self.contrasts.keys()
+        said += [f"{name}: not answered, because an arm of it failed" for name in sorted(unanswered)]
         for arm in self.arms:
             said += [f"{arm.name}: {doubt}" for doubt in arm.doubts]
         return said

@@ -52,7 +52,7 @@ class Arm:
     changes: str
     """Its changes to the base, in text form."""
 
-    @property
+    @cached_property
     def sha256(self) -> str:
         """Hash of all that determines its numbers, without learning rate and seed."""
         return self.runs(Path()).sha256
@@ -80,12 +80,13 @@ class Arm:
         return fingerprint_arrays(self.data.validation_batches(self.config, 1))
 
     @cached_property
-    def signals(self) -> dict[str, float]:
-        """Root mean squares before training; none for a model that cannot be computed, whose cell tells why."""
+    def signals(self) -> tuple[dict[str, float], list[str]]:
+        """Root mean squares before training, and warnings; an error is one of these, and does not stop other arms."""
         try:
-            return signals(self.config, self.data)
-        except Exception:
-            return {}
+            sizes = signals(self.config, self.data)
+        except Exception as error:
+            return {}, [f"no signals before training: {type(error).__name__}: {' '.join(str(error).split())}"]
+        return sizes, doubts(sizes)
 
     @cached_property
     def costs(self) -> tuple[int, float]:
@@ -136,27 +137,28 @@ class Running:
     def _there(self) -> int:
         """How many runs of the study are computed already."""
         last = self.study.looks[-1]
+        stored = [(arm, arm.runs(self.folder)) for arm in self.arms.values()]
         return sum(
-            arm.runs(self.folder).path(seed, rate).exists()
-            for arm in self.arms.values()
-            for rate in arm.rates
-            for seed in arm.seeds(last)
+            runs.path(seed, rate).exists() for arm, runs in stored for rate in arm.rates for seed in arm.seeds(last)
         )
 
     def _say_signals(self) -> None:
         """What the models look like before training."""
         for name, arm in self.arms.items():
-            if name != NOISE and arm.signals:
-                sizes = ", ".join(f"{signal} {size:.2g}" for signal, size in arm.signals.items())
-                self.say(f"  {name}: before training {sizes}")
-                for warning in doubts(arm.signals):
-                    self.say(f"  {name}: warning: {warning}")
+            if name == NOISE:
+                continue
+            sizes, warnings = arm.signals
+            if sizes:
+                self.say(f"  {name}: before training {', '.join(f'{n} {size:.2g}' for n, size in sizes.items())}")
+            for warning in warnings:
+                self.say(f"  {name}: warning: {warning}")
 
     def _open(self, report: Report) -> list[str]:
         """The arms that an open question is about."""
-        asked = self.study.contrasts or {name: {name: 1, self.study.baseline_name: -1} for name in report.contrasts}
-        is_open = [name for name, found in report.contrasts.items() if found.verdict == "unresolved"]
-        about = {arm for name in is_open for arm in asked[name]}
+        questions = report.record.questions
+        about = {
+            arm for name, found in report.contrasts.items() if found.verdict == "unresolved" for arm in questions[name]
+        }
         return [name for name in self.arms if name in about]
 
     def _compute(self, wanted: Mapping[str, int]) -> None:
@@ -221,7 +223,6 @@ class Running:
             noise=self._arm_record(self.arms[NOISE]) if NOISE in self.arms and NOISE not in self.failed else None,
             failed=failed,
             reference=reference(base.config, self.data),
-            planned_effect=study.planned_effect(),
             plan=kept,
             config=study.to_json(),
             data={"source": self.data.source, "fingerprint": self.data.fingerprint},
@@ -234,6 +235,7 @@ class Running:
     def _arm_record(self, arm: Arm) -> ArmRecord:
         stored, seeds = arm.runs(self.folder), arm.seeds(self.seeds[arm.name])
         parameters, flops = arm.costs
+        sizes, warnings = arm.signals
         return ArmRecord(
             changes=arm.changes,
             config=arm.sha256,
@@ -243,9 +245,8 @@ class Running:
             parameters=parameters,
             flops=flops,
             guess=arm.config.objective.chance(arm.config.model),
-            order=arm.order,
-            signals={name: finite(size) for name, size in arm.signals.items()},
-            warnings=[*doubts(arm.signals), *self._same_or_other(arm)],
+            signals={name: finite(size) for name, size in sizes.items()},
+            warnings=[*warnings, *self._same_or_other(arm)],
         )
 
     def _same_or_other(self, arm: Arm) -> Iterable[str]:
@@ -253,10 +254,8 @@ class Running:
         base = self.arms[self.study.baseline_name]
         if arm.name == NOISE:
             return
-        others = [
-            name for name, other in self.arms.items() if name not in (arm.name, NOISE) and other.config == arm.config
-        ]
-        if others:
+        twins = {name: other for name, other in self.arms.items() if name not in (arm.name, NOISE)}
+        if others := [n for n, other in twins.items() if (other.sha256, other.rates) == (arm.sha256, arm.rates)]:
             yield f"its runs are those of {', '.join(others)}: the config is the same"
         if arm.config.data == base.config.data and arm.order != base.order:
             yield f"it sees its training data in another order than {base.name}, which the difference includes"

@@ -108,7 +108,7 @@ def ladder_laws(report: Report, ladder: Ladder) -> dict[str, ArmScaling]:
     """The power law of each arm of a ladder, by name; an arm with a failed run at some size has none."""
     rows = {arm.name: arm for arm in report.arms}
     found: dict[str, ArmScaling] = {}
-    first: np.ndarray | None = None
+    first, baseline = None, next(iter(ladder.arms))
     for name in ladder.arms:
         own = [rows[f"{name} @ {size}"] for size in ladder.sizes if f"{name} @ {size}" in rows]
         losses_NS, sizes = _losses(own), [arm.parameters for arm in own]
@@ -119,9 +119,10 @@ def ladder_laws(report: Report, ladder: Ladder) -> dict[str, ArmScaling]:
             return fit_power_law(sizes, list(losses)).exponent
 
         pseudo = jackknife(exponent, losses_NS)
-        first = pseudo if first is None else first
         gap = None
-        if pseudo is not first and pseudo.size == first.size:
+        if name == baseline:
+            first = pseudo
+        elif first is not None and pseudo.size == first.size:
             gap = Estimated(float((pseudo - first).mean()), mean_interval(pseudo - first))
         means = losses_NS.mean(1).tolist()
         law = fit_power_law(sizes, means)

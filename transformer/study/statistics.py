@@ -68,7 +68,7 @@ class Comparison:
     correlation: float
     """Pearson's ρ of arm and baseline over seeds: how much pairing helps; nan where undefined."""
     detectable: float
-    """The difference that these seeds detect with 80 % power; infinite where no number of failures allows it."""
+    """The difference that these seeds detect with 80 % power; infinite with failures or fewer than two seeds."""
     failures: tuple[int, int] = (0, 0)
     """Failed runs of the arm and of the baseline among these seeds."""
     p_failures: float = 1.0

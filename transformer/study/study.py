@@ -160,7 +160,6 @@ class Study:
             for name, arm in self.arms.items()
         }
         arms = {name: self.base.replace({"data": base.data, **changes[name]}) for name in self.arms}
-        arms = {name: arm.replace({RATE: self.rates(name)[0]}) for name, arm in arms.items()}
         loaded = {base.data: data} | {arm.data: load_data(arm.data) for arm in arms.values() if arm.data != base.data}
         configs = {name: loaded[arm.data].complete(arm) for name, arm in arms.items()}
         if self.match is None:
