@@ -236,3 +236,16 @@ def test_the_seeds_of_an_arm_do_not_choose_for_a_comparison_of_fewer(tmp_path):
     found = named(report)["arm"].metrics
     assert found["loss"].compared.difference == 0
     assert found["sensitivity"].compared.difference == 0
+
+
+def test_a_question_about_an_arm_that_was_not_computed_is_named(tmp_path):
+    weights = {"a": {"a": 1.0, "base": -1.0}, "gone": {"gone": 1.0, "base": -1.0}}
+    report = made.report(tmp_path, {"base": BASE, "a": BASE}, contrasts=weights, failed={"gone": "RuntimeError: no"})
+    assert report.contrasts.keys() == {"a"}
+    assert "gone: not answered, because an arm of it failed" in report.warnings()
+
+
+def test_a_run_above_the_bound_has_no_part_in_the_error_of_the_split(tmp_path):
+    arm = np.r_[BASE[:5], 50.0]
+    row = named(made.report(tmp_path, {"base": BASE, "arm": arm}, fails_above=10.0))["arm"]
+    assert (row.failed, row.split_error) == (1, pytest.approx(0, abs=1e-12))

@@ -65,6 +65,13 @@ def test_laws_of_a_study(tmp_path):
     assert gap.value == pytest.approx(0.02, abs=2e-3)
     assert gap.interval.low > 0
     assert laws["b"].sizes == [10_000, 100_000, 1_000_000]
+    arms["a @ m"][2] = np.nan
+    record = made.record(tmp_path / "failed", arms, contrasts=ladder.design.contrasts)
+    for name, arm in record.arms.items():
+        object.__setattr__(arm, "parameters", int(sizes[name[-1]]))
+    alone = ladder_laws(made.analyse(tmp_path / "failed", record), ladder)
+    assert list(alone) == ["b"]
+    assert alone["b"].against_baseline is None  # nothing takes the place of the baseline
 
 
 def test_slices_of_equal_operations(tmp_path):

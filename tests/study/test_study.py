@@ -335,8 +335,11 @@ def test_arms_that_are_one_run_or_see_other_batches_say_so(tmp_path):
     corpus = load_data(base.data)
     remembers = {"model.memory_length": 8, "model.position": T.RoPE()}
     arms = {"plain": {}, "twin": {"model.num_layers": 1}, "memory": remembers}
+    rates = {"plain": {}, "faster": {"optimizer.learning_rate": 0.1}}
     report = Study("order", base, arms, seeds=2, noise_floor=False).run(tmp_path, data=corpus)
     assert "twin: its runs are those of plain: the config is the same" in report.warnings()
+    other = Study("rates", base, rates, seeds=2, noise_floor=False).run(tmp_path / "rates", data=corpus)
+    assert not any("its runs are those of" in line for line in other.warnings())
     assert "memory: it sees its training data in another order than plain, which the difference includes" in (
         report.warnings()
     )

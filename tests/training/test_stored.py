@@ -1,5 +1,6 @@
 """A run read back from its folder."""
 
+import dataclasses
 import json
 from dataclasses import dataclass
 
@@ -161,6 +162,10 @@ def test_seeds_of_the_best_learning_rate_are_those_that_count(config, corpus, tm
     outcome = train(config, grid(range(2), (1e-2, 1e-5)), corpus, tmp_path / "run")
     assert outcome.at_best_rate.tolist() == [True, True, False, False]
     assert len(repr(outcome)) < 10_000
+    some = dataclasses.replace(outcome, validation_loss=np.array([0.1, np.nan, 1.2, 1.2]))
+    assert some.best_rate == 1e-2  # (0.1 + a guess) / 2 is less than 1.2: one failure bans no rate
+    most = dataclasses.replace(outcome, validation_loss=np.array([1.1, np.nan, 1.2, 1.2]))
+    assert most.best_rate == 1e-5
     with pytest.raises(ConfigError, match=r"learning_rates: 0\.01 is given twice"):
         grid(range(2), (1e-2, 1e-2))
 
