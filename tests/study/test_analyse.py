@@ -246,6 +246,9 @@ def test_a_question_about_an_arm_that_was_not_computed_is_named(tmp_path):
 
 
 def test_a_run_above_the_bound_has_no_part_in_the_error_of_the_split(tmp_path):
-    arm = np.r_[BASE[:5], 50.0]
-    row = named(made.report(tmp_path, {"base": BASE, "arm": arm}, fails_above=10.0))["arm"]
+    record = made.record(tmp_path, {"base": BASE, "arm": BASE}, fails_above=10.0)
+    file = tmp_path / "runs" / record.arms["arm"].files[0][5]
+    loss = [100.0 * (batch + 1) for batch in range(made.BATCHES)]
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"loss": loss}))
+    row = named(made.analyse(tmp_path, record))["arm"]
     assert (row.failed, row.split_error) == (1, pytest.approx(0, abs=1e-12))

@@ -65,13 +65,15 @@ def test_laws_of_a_study(tmp_path):
     assert gap.value == pytest.approx(0.02, abs=2e-3)
     assert gap.interval.low > 0
     assert laws["b"].sizes == [10_000, 100_000, 1_000_000]
+    three = Ladder({"a": {}, "b": {}, "c": {}}, ladder.sizes)
+    arms |= {f"c @ {size}": arms[f"b @ {size}"] + 0.1 for size in sizes}
     arms["a @ m"][2] = np.nan
-    record = made.record(tmp_path / "failed", arms, contrasts=ladder.design.contrasts)
+    record = made.record(tmp_path / "failed", arms, contrasts=three.design.contrasts)
     for name, arm in record.arms.items():
         object.__setattr__(arm, "parameters", int(sizes[name[-1]]))
-    alone = ladder_laws(made.analyse(tmp_path / "failed", record), ladder)
-    assert list(alone) == ["b"]
-    assert alone["b"].against_baseline is None  # nothing takes the place of the baseline
+    alone = ladder_laws(made.analyse(tmp_path / "failed", record), three)
+    assert list(alone) == ["b", "c"]
+    assert alone["b"].against_baseline is alone["c"].against_baseline is None  # nothing takes the baseline's place
 
 
 def test_slices_of_equal_operations(tmp_path):
