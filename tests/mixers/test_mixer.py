@@ -27,7 +27,7 @@ class GatedRecurrence(T.Recurrence):
     def state(self, model):
         return {"hidden": (model.d_model,)}
 
-    def inputs(self, x_BLD, params):
+    def inputs(self, x_BLD, mixed_BLX, params):
         kept = jax.nn.sigmoid(dense(x_BLD, params["forget"], jnp.float32))
         return kept, (1 - kept) * dense(x_BLD, params["candidate"], jnp.float32)
 
@@ -36,7 +36,7 @@ class GatedRecurrence(T.Recurrence):
         hidden = kept * state["hidden"] + new
         return {"hidden": hidden}, hidden
 
-    def output(self, y_BLX, x_BLD, params):
+    def output(self, y_BLX, inputs, x_BLD, params):
         return dense(y_BLX.astype(x_BLD.dtype), params["out"])
 
 

@@ -6,6 +6,10 @@ from transformer.functional.cache import Cache as Cache
 from transformer.functional.cache import KeyValue as KeyValue
 from transformer.functional.cache import State as State
 from transformer.functional.chunked_attention import chunked_attention as chunked_attention
+from transformer.functional.linear_recurrences import Erase as Erase
+from transformer.functional.linear_recurrences import Update as Update
+from transformer.functional.linear_recurrences import linear_recurrence as linear_recurrence
+from transformer.functional.linear_recurrences import linear_step as linear_step
 from transformer.functional.masks import Arbitrary as Arbitrary
 from transformer.functional.masks import BlockDiffusion as BlockDiffusion
 from transformer.functional.masks import Causal as Causal
@@ -17,4 +21,5 @@ from transformer.functional.masks import Segment as Segment
 from transformer.functional.masks import Tokens as Tokens
 from transformer.functional.masks import Window as Window
 from transformer.functional.recurrences import recur as recur
+from transformer.functional.recurrences import recur_elementwise as recur_elementwise
 from transformer.functional.segment_memory import SegmentMemory as SegmentMemory

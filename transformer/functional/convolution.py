@@ -35,5 +35,45 @@ def convolve_slots(seen_BSX: jax.Array, kernel_WX: jax.Array, tokens: Tokens, sl
     return (jnp.stack(picked) * kernel_WX[:, None, None].astype(seen_BSX.dtype)).sum(0)
 
 
+def convolve_next(
+    x_BLX: jax.Array, kernel_WX: jax.Array, before_BWX: jax.Array, tokens: Tokens
+) -> tuple[jax.Array, jax.Array]:
+    """(`convolve` of tokens that follow others, the latest W - 1 features with these).
+
+    Args:
+      x_BLX: features of the tokens in their order; padding may lie anywhere between them.
+      kernel_WX: as in `convolve`.
+      before_BWX: features of the W - 1 tokens before these, zeros where there are none.
+      tokens: of a packed row, whose first document goes on from before.
+    """
+    width, L = len(kernel_WX), x_BLX.shape[1]
+    order_BL = None if tokens.valid is None else jnp.argsort(~tokens.valid, axis=1, stable=True)
+
+    def ordered(array: jax.Array, order: jax.Array | None) -> jax.Array:
+        if order is None:
+            return array
+        order = jnp.broadcast_to(order, (len(array), L))
+        return jnp.take_along_axis(array, order.reshape(*order.shape, *(1,) * (array.ndim - 2)), 1)
+
+    segments = tokens.segments
+    if segments is not None:
+        segments = ordered(jnp.broadcast_to(segments, x_BLX.shape[:2]), order_BL)
+    seen = jnp.concatenate([before_BWX.astype(x_BLX.dtype), ordered(x_BLX, order_BL)], 1)
+    total = jnp.zeros_like(x_BLX)
+    for i in range(width):
+        earlier = seen[:, width - 1 - i : width - 1 - i + L]
+        if segments is not None and i:
+            first_B1 = segments[:, :1]
+            there = jnp.concatenate([jnp.repeat(first_B1, i, 1), segments], 1)[:, :L] == segments
+            earlier = jnp.where(there[..., None], earlier, jnp.zeros_like(earlier))
+        total = total + kernel_WX[i].astype(x_BLX.dtype) * earlier
+    if order_BL is None:
+        return total, seen[:, L:]
+    assert tokens.valid is not None
+    count_B1 = jnp.broadcast_to(tokens.valid.sum(1, keepdims=True), (len(x_BLX), 1))
+    latest = jnp.take_along_axis(seen, (count_B1 + jnp.arange(width - 1))[..., None], 1)
+    return ordered(total, jnp.argsort(order_BL, axis=1)), latest
+
+
 def _moved(array_BL: jax.Array, by: int) -> jax.Array:
     return jnp.roll(array_BL, by, 1)

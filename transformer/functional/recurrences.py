@@ -13,6 +13,13 @@ Step = Callable[[Any, Any], tuple[Any, jax.Array]]
 """Maps (state, a token's inputs), arrays (B, …), to (state after the token, output (B, …))."""
 
 
+def begins(tokens: Tokens) -> jax.Array | None:
+    """(B or 1, L), whether another document than that of the token before begins here; None: a row is one document."""
+    if tokens.segments is None:
+        return None
+    return tokens.segments != jnp.concatenate([tokens.segments[:, :1], tokens.segments[:, :-1]], 1)
+
+
 def recur(step: Step, state: Any, inputs: Any, tokens: Tokens) -> tuple[jax.Array, Any]:
     """(outputs (B, L, …) of a recurrence over tokens, the state after the last one).
 
@@ -20,22 +27,43 @@ def recur(step: Step, state: Any, inputs: Any, tokens: Tokens) -> tuple[jax.Arra
       step: the recurrence; it is the definition, and is called for one token after the other.
       state: before the first token, arrays (B, …).
       inputs: of the tokens, arrays (B, L, …).
-      tokens: a document of a packed row begins with `state`; padding leaves the state as it was.
+      tokens: a later document of a packed row begins with a state of zeros; padding leaves the state as it was.
     """
-    begins_BL = None
-    if tokens.segments is not None:
-        before_BL = jnp.roll(tokens.segments, 1, 1).at[:, 0].set(tokens.segments[:, 0])
-        begins_BL = before_BL != tokens.segments
 
     def one(before: Any, turn: tuple[Any, jax.Array | None, jax.Array | None]) -> tuple[Any, jax.Array]:
         inputs, begins_B, valid_B = turn
-        before = before if begins_B is None else _where(begins_B, state, before)
+        before = before if begins_B is None else _where(begins_B, jax.tree.map(jnp.zeros_like, before), before)
         after, output = step(before, inputs)
         return after if valid_B is None else _where(valid_B, after, before), output
 
-    turns = jax.tree.map(lambda array: jnp.moveaxis(array, 1, 0), (inputs, begins_BL, tokens.valid))
+    turns = jax.tree.map(lambda array: jnp.moveaxis(array, 1, 0), (inputs, begins(tokens), tokens.valid))
     last, outputs = lax.scan(one, state, turns)
     return jnp.moveaxis(outputs, 0, 1), last
+
+
+def recur_elementwise(
+    kept_BLX: jax.Array, new_BLX: jax.Array, state_BX: jax.Array, tokens: Tokens
+) -> tuple[jax.Array, jax.Array]:
+    """(states (B, L, X) of h ← kept ⊙ h + new, the last one): `recur`, in log L parallel steps (Blelloch 1990).
+
+    Args:
+      kept_BLX: factors on the state.
+      new_BLX: what is added.
+      state_BX: before the first token.
+      tokens: as in `recur`.
+    """
+    if tokens.valid is not None:
+        there = tokens.valid[..., None]
+        kept_BLX, new_BLX = jnp.where(there, kept_BLX, 1.0), jnp.where(there, new_BLX, 0.0)
+    if (begin := begins(tokens)) is not None:
+        kept_BLX = jnp.where(begin[..., None], 0.0, kept_BLX)
+
+    def then(first: tuple[jax.Array, jax.Array], second: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        return first[0] * second[0], second[0] * first[1] + second[1]
+
+    kept, new = lax.associative_scan(then, (kept_BLX, new_BLX), axis=1)
+    states_BLX = kept * state_BX[:, None] + new
+    return states_BLX, states_BLX[:, -1]
 
 
 def _where(chosen_B: jax.Array, left: Any, right: Any) -> Any:

@@ -40,7 +40,14 @@ from transformer.mixers.attention.sparsity import (
 from transformer.mixers.attention.synthesizers import DenseSynthesizer, RandomSynthesizer
 from transformer.mixers.convolution import Convolution
 from transformer.mixers.mixer import Mixer
+from transformer.mixers.recurrent.delta import DeltaNet, DeltaProduct, GatedDeltaNet, KimiDeltaAttention
+from transformer.mixers.recurrent.gla import HGRN2, GatedLinearAttention
 from transformer.mixers.recurrent.hgrn import HGRN
+from transformer.mixers.recurrent.linear_attention import LightningAttention, LinearAttention
+from transformer.mixers.recurrent.mamba2 import Mamba2
+from transformer.mixers.recurrent.mlstm import MLSTM
+from transformer.mixers.recurrent.rg_lru import RGLRU
+from transformer.mixers.recurrent.rwkv7 import RWKV7
 from transformer.models.blocks import BlockLayout
 from transformer.models.config import ModelConfig
 from transformer.models.downsampling import Downsampling, Hourglass, Latents
@@ -117,6 +124,17 @@ SIZED: dict[type[Variant], Variant] = {
     LogLength: LogLength(trained=3),
     TopKExperts: TopKExperts(d_ff=24),
     ExpertChoice: ExpertChoice(d_ff=24),
+    LinearAttention: LinearAttention(chunk=5),
+    LightningAttention: LightningAttention(chunk=5),
+    GatedLinearAttention: GatedLinearAttention(rank=3, chunk=5),
+    HGRN2: HGRN2(lower_bound=0.1, chunk=5),
+    DeltaNet: DeltaNet(chunk=5),
+    GatedDeltaNet: GatedDeltaNet(chunk=5),
+    KimiDeltaAttention: KimiDeltaAttention(chunk=5),
+    DeltaProduct: DeltaProduct(num_key_heads=2, chunk=5),
+    Mamba2: Mamba2(num_key_heads=2, chunk=5),
+    MLSTM: MLSTM(chunk=5),
+    RWKV7: RWKV7(rank=4, chunk=5),
     Hourglass: Hourglass(factor=3, last=0),
     Latents: Latents(count=5),
 }
@@ -212,6 +230,10 @@ FAMILIES: dict[str, list[Changes]] = {
         *({"mixer": mixer} for mixer in shipped(Mixer) if not isinstance(mixer, Attention)),
         {"mixer": Convolution(width=3)},
         {"mixer": HGRN(lower_bound=0.3)},
+        {"mixer": LightningAttention(decays="retnet")},
+        {"mixer": GatedDeltaNet(negative_eigenvalues=True, convolution=None, num_key_heads=2, value_dim=6)},
+        {"mixer": DeltaProduct(forgets=False)},
+        {"mixer": RGLRU(hidden_dim=24, convolution=2)},
         {"mixer": ATTENTION, "pattern": (Alternate("mixer", HYBRID),)},
         {"mixer": None},
         {"feed_forward": None},

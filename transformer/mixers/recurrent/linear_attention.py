@@ -1,0 +1,62 @@
+"""Linear attention without a decay, and with a decay that does not depend on the tokens."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from transformer.functional.linear_recurrences import Update
+from transformer.mixers.recurrent.linear import STATE, ProjectedRecurrence
+
+
+@dataclass(frozen=True)
+class LinearAttention(ProjectedRecurrence):
+    """Σ_s φ(q_t)·φ(k_s) v_s / Σ_s φ(q_t)·φ(k_s) with φ = 1 + elu (Katharopoulos et al. 2020, equations 18 to 20)."""
+
+    name = "linear_attention"
+    convolution: int | None = None
+
+    def state(self, model):
+        shapes = super().state(model)
+        H, K, V = shapes[STATE]
+        return shapes | {STATE: (H, K, V + 1)}
+
+    def update(self, q_BLHK, k_BLHK, v_BLHV, x_BLD, params):
+        # One more value, of 1, sums the weights.
+        v_BLHV = jnp.concatenate([v_BLHV, jnp.ones_like(v_BLHV[..., :1])], -1)
+        return Update(1 + jax.nn.elu(q_BLHK), 1 + jax.nn.elu(k_BLHK), v_BLHV)
+
+    def norm_parameters(self, model):
+        return {}
+
+    def normalized(self, y_BLHV, params):
+        total = y_BLHV[..., -1:]
+        return y_BLHV[..., :-1] / jnp.where(total == 0, 1.0, total)
+
+
+@dataclass(frozen=True)
+class LightningAttention(ProjectedRecurrence):
+    """S ← λ_h S + k vᵀ with SiLU on q, k and v and a fixed decay for each head (Qin et al. 2024; MiniMax-01, 2025).
+
+    Without rotations this is also the retention of RetNet (Sun Y. et al. 2023, equation 8). The output gate is a
+    sigmoid.
+    """
+
+    name = "lightning_attention"
+    convolution: int | None = None
+    decays: Literal["slopes", "retnet"] = "slopes"
+    """λ of head h of H, from 1: exp(-2^(-8h/H)), the slopes of ALiBi; or 1 - 2^(-4-h)."""
+    output_gate = jax.nn.sigmoid
+
+    def log_decays(self) -> np.ndarray:
+        """log λ (H,)."""
+        h = np.arange(1, self.num_heads + 1)
+        logs = -(2.0 ** (-8 * h / self.num_heads)) if self.decays == "slopes" else np.log1p(-(2.0 ** (-4 - h)))
+        return logs.astype(np.float32)
+
+    def update(self, q_BLHK, k_BLHK, v_BLHV, x_BLD, params):
+        q, k, v = (jax.nn.silu(x) for x in (q_BLHK, k_BLHK, v_BLHV))
+        decays = jnp.broadcast_to(jnp.asarray(self.log_decays())[:, None], (*k.shape[:3], 1))
+        return Update(q * k.shape[-1] ** -0.5, k, v, decays)

@@ -1,0 +1,102 @@
+"""The recurrent block of Griffin."""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+
+from transformer.core.arrays import dense
+from transformer.core.parameters import ZEROS, FanIn, Initializer, Parameter
+from transformer.core.values import ConfigError, check_positive
+from transformer.mixers.recurrent.hgrn import ElementwiseRecurrence
+from transformer.mixers.recurrent.linear import Taps, split_heads
+from transformer.mixers.recurrent.recurrence import WINDOW
+
+
+@dataclass(frozen=True)
+class SlowDecay(Initializer):
+    """Λ for which σ(Λ)^c is uniform between two bounds (Griffin, De et al. 2024, section 2.4)."""
+
+    name = "slow_decay"
+    least: float = 0.9
+    most: float = 0.999
+    power: float = 8.0
+
+    def __call__(self, key, shape):
+        kept = jax.random.uniform(key, shape, jnp.float32, self.least, self.most) ** (1 / self.power)
+        return jnp.log(kept) - jnp.log1p(-kept)
+
+
+@dataclass(frozen=True)
+class RGLRU(ElementwiseRecurrence):
+    """h ← a ⊙ h + √(1 - a²) ⊙ i ⊙ x', and the output is (gelu(xW_y) ⊙ h) W_o (Griffin, De et al. 2024, equations 1-4).
+
+    x' is xW_x after a short convolution, log a = c r log σ(Λ), and r and i are sigmoids of projections of x' within
+    `blocks` of its features.
+    """
+
+    name = "rg_lru"
+    hidden_dim: int | None = None
+    """Width of the state; None: d_model. The paper has 4/3 d_model."""
+    blocks: int = 4
+    """Blocks of the features; a gate of one reads that block alone."""
+    convolution: int = 4
+    """Tokens spanned by the convolution."""
+    power: float = 8.0
+    """c."""
+
+    def __post_init__(self):
+        check_positive(self, "blocks", "convolution", "power", *([] if self.hidden_dim is None else ["hidden_dim"]))
+
+    def check(self, model):
+        if self.width(model) % self.blocks:
+            raise ConfigError(f"rg_lru.blocks: {self.width(model)} features are no multiple of {self.blocks} blocks")
+
+    def width(self, model):
+        return model.d_model if self.hidden_dim is None else self.hidden_dim
+
+    def parameters(self, model):
+        D, X, n, law = model.d_model, self.width(model), self.blocks, model.initializer
+        in_block = Parameter((n, X // n, X // n), FanIn(), stacked=True)
+        return {
+            "gate": Parameter((D, X), law),
+            "gate_bias": Parameter((X,), ZEROS),
+            "into": Parameter((D, X), law, gain=model.inner_gain(model.residual)),
+            "into_bias": Parameter((X,), ZEROS),
+            "convolution": Parameter((self.convolution, X), Taps(), decay=False),
+            "convolution_bias": Parameter((X,), ZEROS),
+            "input": in_block,
+            "input_bias": Parameter((X,), ZEROS),
+            "forget": in_block,
+            "forget_bias": Parameter((X,), ZEROS),
+            "kept": Parameter((X,), SlowDecay(power=self.power)),
+            "out": Parameter((X, D), law, gain=model.output_gain(model.residual)),
+            "out_bias": Parameter((D,), ZEROS),
+        }
+
+    def state(self, model):
+        return super().state(model) | {WINDOW: (self.convolution - 1, self.width(model))}
+
+    def kernel(self, params):
+        return params["convolution"]
+
+    def project(self, x_BLD, params):
+        return dense(x_BLD, params["into"]) + params["into_bias"].astype(x_BLD.dtype)
+
+    def inputs(self, x_BLD, mixed_BLX, params):
+        assert mixed_BLX is not None
+        x_BLX = mixed_BLX.astype(jnp.float32) + params["convolution_bias"]
+        i, r = (jax.nn.sigmoid(self._in_blocks(x_BLX, params, name)) for name in ("input", "forget"))
+        log_kept_BLX = self.power * r * jax.nn.log_sigmoid(params["kept"])
+        # √ has no gradient at 0, where everything is kept.
+        new_share = jnp.sqrt(jnp.maximum(-jnp.expm1(2 * log_kept_BLX), 1e-12))
+        return jnp.exp(log_kept_BLX), new_share * i * x_BLX
+
+    def _in_blocks(self, x_BLX: jax.Array, params: dict[str, jax.Array], name: str) -> jax.Array:
+        y_BLNX = jnp.einsum("blnx,nxy->blny", split_heads(x_BLX, self.blocks), params[name])
+        return y_BLNX.reshape(x_BLX.shape) + params[f"{name}_bias"]
+
+    def output(self, y_BLX, inputs, x_BLD, params):
+        gate_BLX = dense(x_BLD, params["gate"], jnp.float32) + params["gate_bias"]
+        gated_BLX = (jax.nn.gelu(gate_BLX, approximate=True) * y_BLX).astype(x_BLD.dtype)
+        return dense(gated_BLX, params["out"]) + params["out_bias"].astype(x_BLD.dtype)
