@@ -19,9 +19,8 @@ class LinearAttention(ProjectedRecurrence):
     convolution: int | None = None
 
     def state(self, model):
-        shapes = super().state(model)
-        H, K, V = shapes[STATE]
-        return shapes | {STATE: (H, K, V + 1)}
+        K, V = self.sizes(model)
+        return super().state(model) | {STATE: (self.num_heads, K, V + 1)}
 
     def update(self, q_BLHK, k_BLHK, v_BLHV, x_BLD, params):
         # One more value, of 1, sums the weights.

@@ -47,9 +47,8 @@ class MLSTM(ProjectedRecurrence):
         }
 
     def state(self, model):
-        shapes = super().state(model)
-        H, K, V = shapes[STATE]
-        return shapes | {STATE: (H, K, V + 1)}
+        K, V = self.sizes(model)
+        return super().state(model) | {STATE: (self.num_heads, K, V + 1)}
 
     def update(self, q_BLHK, k_BLHK, v_BLHV, x_BLD, params):
         raw = (dense(x_BLD, params[name], jnp.float32) + params[f"{name}_bias"] for name in ("input", "forget"))
