@@ -95,7 +95,7 @@ NAMES: dict[str, str] = {
     "mixers.recurrent.recurrence": "Recurrence",
     "mixers.recurrent.rg_lru": "RGLRU",
     "mixers.recurrent.rwkv7": "RWKV7",
-    "models.blocks": "BlockLayout Macaron Parallel ParallelNorms Sequential Sublayer",
+    "models.blocks": "BlockLayout Macaron Parallel ParallelNorms Sequential SideBySide Sublayer",
     "models.build": "build pure_model",
     "models.classifier": "Classifier ClassifierConfig",
     "models.config": "ModelConfig",

@@ -259,7 +259,7 @@ def test_beams_share_their_tokens(sparsity, kept):
     assert state.cache.tokens.beams.shape == (len(PROMPTS), 3, slots)
     heads = CONFIG.mixer.num_heads
     shape = (len(PROMPTS) * heads, slots, CONFIG.d_model // heads)
-    assert all(layer.values_XSK.shape == shape for layer in state.cache.layers)
+    assert all(layer["attention"].values_XSK.shape == shape for layer in state.cache.layers)
     with pytest.raises(ValueError, match="cache: 2 tokens for 3 beams; each beam is continued by one"):
         apply(params, jnp.zeros((len(PROMPTS), 2), jnp.int32), state.cache, method="extend")
     cache = state.cache

@@ -22,7 +22,7 @@ Grow = Callable[[jax.Array, int], jax.Array]
 
 
 class Memory(Protocol):
-    """What one layer of a decoder remembers of the tokens read so far: a pytree that its mixer makes and reads."""
+    """What one sublayer of a decoder remembers of the tokens read so far: a pytree that its mixer makes and reads."""
 
     can_rewind: ClassVar[bool]
     """Whether the latest tokens can be forgotten again, because each has a slot of its own."""
@@ -108,8 +108,8 @@ class State:
 class Cache(NamedTuple):
     """The cache of all layers of a decoder."""
 
-    layers: tuple[Memory | None, ...]
-    """One entry a layer, None where it remembers nothing. Under `hourglass` a single one, the embedded tokens, which
+    layers: tuple[dict[str, Memory], ...]
+    """What the sublayers of each layer remember, by name. Under `hourglass` a single entry, the embedded tokens, which
     every step reads again."""
     tokens: Tokens
     """Positions of the slots (B, S), `valid` where a slot holds a token, and in a search its `beams`, each of which
@@ -193,8 +193,8 @@ def resized(cache: Cache, capacity: int) -> Cache:
 
 
 def _with(cache: Cache, change: Callable[[Memory], Memory]) -> Cache:
-    """The cache with the memory of every layer that has one changed."""
-    return cache._replace(layers=tuple(None if memory is None else change(memory) for memory in cache.layers))
+    """The cache with every memory changed."""
+    return cache._replace(layers=tuple({name: change(one) for name, one in layer.items()} for layer in cache.layers))
 
 
 def with_beams(cache: Cache, count: int, length: int, more: int) -> Cache:

@@ -38,10 +38,10 @@ class Shared(NamedTuple):
 
 
 class Writing(NamedTuple):
-    """The memory of a layer, and where new tokens go in slots of it."""
+    """The memory of a sublayer, and where new tokens go in slots of it."""
 
     memory: Any
-    """What the layer remembers of tokens read before (`Mixer.memory`)."""
+    """What the sublayer remembers of tokens read before (`Mixer.memory`); of a block, all of these by name."""
     new_slots: jax.Array
     """The slots of the new tokens, from `transformer.functional.cache.slots_of`."""
     crowded: bool
@@ -68,7 +68,7 @@ class Context(NamedTuple):
     slots: Tokens | None = None
     """What attention attends to, where that is more than `tokens`: a cache, or an earlier segment."""
     writing: Writing | None = None
-    """Of a layer with a memory while decoding; None sees the input alone, or what is shared."""
+    """While decoding; None sees the input alone, or what is shared."""
     shared: Shared = Shared()
     """What earlier layers handed on."""
     first: jax.Array | bool = True
@@ -85,8 +85,8 @@ class Context(NamedTuple):
 class Outcome(NamedTuple):
     """What a sublayer or block returns besides its output."""
 
-    memory: Memory | None = None
-    """The memory of the layer with these tokens; None where nothing is remembered."""
+    memory: Any = None
+    """The memory with these tokens, of a block those of its sublayers by name; None where nothing is remembered."""
     shared: Shared | None = None
     """What later layers may use."""
     penalty: jax.Array | float = 0.0
@@ -130,7 +130,7 @@ class Mixer(Variant, abc.ABC):
         return 0
 
     def memory(self, model: "ModelConfig", batch_size: int, slots: int, dtype: Any) -> Memory | None:
-        """The empty memory of one layer of a decoder; None: nothing is remembered."""
+        """The empty memory of one sublayer of a decoder; None: nothing is remembered."""
         return None
 
     def parameters(self, model: "ModelConfig") -> dict[str, Parameter]:

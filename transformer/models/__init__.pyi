@@ -4,6 +4,7 @@ from transformer.models.blocks import Macaron as Macaron
 from transformer.models.blocks import Parallel as Parallel
 from transformer.models.blocks import ParallelNorms as ParallelNorms
 from transformer.models.blocks import Sequential as Sequential
+from transformer.models.blocks import SideBySide as SideBySide
 from transformer.models.blocks import Sublayer as Sublayer
 from transformer.models.build import build as build
 from transformer.models.build import pure_model as pure_model

@@ -9,6 +9,7 @@ from flax import nnx
 from transformer.core.values import Variant
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.mixers.mixer import Mixer
+from transformer.mixers.recurrent.mamba2 import Mamba2
 
 if TYPE_CHECKING:
     from transformer.models.config import ModelConfig
@@ -67,6 +68,22 @@ class Sequential(BlockLayout):
     """The mixer, then feed-forward (Vaswani et al. 2017)."""
 
     connections = ((MIXER,), (FEED_FORWARD,))
+
+
+@dataclass(frozen=True)
+class SideBySide(BlockLayout):
+    """The model's mixer and another one of the same input, their outputs summed, then feed-forward.
+
+    Attention beside a state space (Falcon-H1, 2025; Hymba, Dong X. et al. 2024, which also normalizes both outputs).
+    """
+
+    name = "side_by_side"
+    mixer: Mixer = Mamba2()
+    """The other one."""
+
+    @property
+    def connections(self):  # pyright: ignore[reportIncompatibleVariableOverride]
+        return ((MIXER, Sublayer(self.mixer)), (FEED_FORWARD,))
 
 
 @dataclass(frozen=True)

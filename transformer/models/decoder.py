@@ -21,8 +21,12 @@ from transformer.functional.cache import (
 )
 from transformer.functional.masks import Mask, Tokens
 from transformer.functional.segment_memory import SegmentMemory, empty_segment_memory
-from transformer.mixers.mixer import Context, Shared, Source, Writing
+from transformer.mixers.mixer import Context, Mixer, Shared, Source, Writing
+from transformer.models.config import ModelConfig
 from transformer.models.transformer import NOTHING, Transformer
+
+EMBEDDED = "embedded"
+"""The memory of a model that reads its embedded tokens again."""
 
 
 class Decoder(Transformer):
@@ -81,7 +85,7 @@ class Decoder(Transformer):
         self.check_length(capacity)
         slots = min(capacity, (self.span or capacity) + ahead)
         whole = config.downsampling is None
-        layers: tuple[Memory | None, ...] = (Inputs(jnp.zeros((batch_size, slots, config.d_model), dtype)),)
+        layers = ({EMBEDDED: Inputs(jnp.zeros((batch_size, slots, config.d_model), dtype))},)
         if whole:
             views = [config.layer_config(layer) for layer in range(config.num_layers)]
             layers = tuple(_remembered(view, batch_size, slots, dtype, ahead) for view in views)
@@ -137,34 +141,32 @@ class Decoder(Transformer):
         x_BLD: jax.Array,
         cache: Cache,
         context: Context,
-        write: Callable[[Memory], Writing],
+        write: Callable[[dict[str, Memory]], Writing],
         blocks: Sequence[nnx.Module] | None,
-    ) -> tuple[jax.Array, tuple[Memory | None, ...]]:
-        """(states of the new tokens, the memory of each layer with them)."""
+    ) -> tuple[jax.Array, tuple[dict[str, Memory], ...]]:
+        """(states of the new tokens, the memories of each layer with them)."""
         stream, shared, layers = self.stream_of(x_BLD, context.tokens, context.position_params), context.shared, []
         for i, block in enumerate(self.blocks if blocks is None else blocks):
             source = Source(cache.source_tokens, keys_values=cache.source[i]) if cache.source_tokens else None
-            memory = cache.layers[i]
-            writing = None if memory is None else write(memory)
-            own = context._replace(source=source, writing=writing, shared=shared, first=i == 0)
+            own = context._replace(source=source, writing=write(cache.layers[i]), shared=shared, first=i == 0)
             with jax.named_scope(f"blocks.{i}"):
                 stream, outcome = block(stream, context=own, layer=i, key=None)
             shared = outcome.shared
-            layers.append(memory if outcome.memory is None else outcome.memory)
+            layers.append(outcome.memory)
         return self.states_of(stream, context.tokens.valid), tuple(layers)
 
     def _read_again(
         self, x_BLD: jax.Array, cache: Cache, tokens: Tokens, slots: Tokens, new_slots: jax.Array
-    ) -> tuple[jax.Array, tuple[Inputs]]:
+    ) -> tuple[jax.Array, tuple[dict[str, Memory]]]:
         """(states of the new tokens, embedded tokens with the new ones); all tokens are read again from the first."""
-        (inputs,) = cache.layers
+        inputs = cache.layers[0][EMBEDDED]
         assert isinstance(inputs, Inputs)
         embedded_BSD, _ = append(inputs.inputs_BSX, x_BLD, new_slots, axis=1, crowded=False)
         # A token lies in the slot of its position, but for those of beams.
         texts, valid = (embedded_BSD, slots.valid) if slots.beams is None else self._texts_of_beams(embedded_BSD, slots)
         states, _ = self.transform(texts, Tokens.at(jnp.arange(texts.shape[1]), valid=valid))
         index = jnp.minimum(tokens.positions, texts.shape[1] - 1).reshape(len(texts), -1, 1)
-        return jnp.take_along_axis(states, index, 1).reshape(x_BLD.shape), (Inputs(embedded_BSD),)
+        return jnp.take_along_axis(states, index, 1).reshape(x_BLD.shape), ({EMBEDDED: Inputs(embedded_BSD)},)
 
     def _texts_of_beams(self, embedded_BSD: jax.Array, slots: Tokens) -> tuple[jax.Array, jax.Array]:
         """Each beam's own text, (B · W, L, D), and which of its places hold a token."""
@@ -180,16 +182,15 @@ class Decoder(Transformer):
         return rearrange(texts_BWLD, "b w l d -> (b w) l d"), rearrange(valid_BWL, "b w l -> (b w) l")
 
 
-def _remembered(view, batch_size: int, slots: int, dtype, ahead: int) -> Memory | None:
-    """The empty memory of a layer.
+def _remembered(view: ModelConfig, batch_size: int, slots: int, dtype, ahead: int) -> dict[str, Memory]:
+    """The empty memories of a layer.
 
     Raises:
       ConfigError: the latest `ahead` tokens are to be undone, and a mixer keeps no slot for each token.
     """
-    memories = [mixer.memory(view, batch_size, slots, dtype) for mixer in view.mixers]
-    there = [memory for memory in memories if memory is not None]
-    if len(there) > 1:
-        raise ConfigError(f"model.block: two mixers of {view.block} have a memory, and a layer keeps one")
-    if ahead and any(not memory.can_rewind for memory in there):
-        raise ConfigError(f"model.mixer: {view.mixer} keeps one state, so that no token of a cache can be undone")
-    return there[0] if there else None
+    mixers = {made.name: made.value for c in view.connections for made in c if isinstance(made.value, Mixer)}
+    memories = {name: mixer.memory(view, batch_size, slots, dtype) for name, mixer in mixers.items()}
+    for name, memory in memories.items():
+        if ahead and memory is not None and not memory.can_rewind:
+            raise ConfigError(f"model.mixer: {mixers[name]} keeps one state, so that no token of a cache can be undone")
+    return {name: memory for name, memory in memories.items() if memory is not None}

@@ -15,7 +15,7 @@ from transformer.core.values import ConfigError, Variant
 from transformer.functional.masks import Causal, Full, Mask, OwnBeams, Padding, Segment, Tokens
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.cross_attention import CrossAttention
-from transformer.mixers.mixer import Context, Outcome, Shared, Source
+from transformer.mixers.mixer import Context, Outcome, Shared, Source, Writing
 from transformer.models.blocks import Made
 from transformer.models.config import ModelConfig
 from transformer.models.stack import Stack
@@ -43,7 +43,7 @@ class Block(nnx.Module):
 
     def __call__(self, stream: Stream, *, context: Context, layer, key) -> tuple[Stream, Outcome]:
         """The stream after the block, and what its sublayers hand back; a key turns dropout on."""
-        outcome = Outcome(shared=context.shared, earlier_BMD=context.earlier_BMD)
+        outcome = Outcome({}, context.shared, earlier_BMD=context.earlier_BMD)
         if self.enters:
             stream = self._with_position(stream, context, layer)
         stream = _named(stream, "resid_pre")
@@ -82,7 +82,9 @@ class Block(nnx.Module):
         config, name = self.config, made.name
         inside = None if key is None else at(key, name, "inside")
         with jax.named_scope(name):
-            y, outcome = getattr(self, name)(checkpoint_name(x_BLD, "in"), context=context, key=inside)
+            own = context._replace(writing=_of_sublayer(context.writing, name))
+            y, outcome = getattr(self, name)(checkpoint_name(x_BLD, "in"), context=own, key=inside)
+        outcome = outcome._replace(memory={} if outcome.memory is None else {name: outcome.memory})
         y = y if made.factor == 1 else y * jnp.asarray(made.factor, y.dtype)
         if key is not None:
             y = dropout(y, config.dropout, at(key, name))
@@ -101,10 +103,17 @@ def _with_cross(config: ModelConfig) -> tuple[tuple[Made, ...], ...]:
     return (*connections[: number + 1], (cross,), *connections[number + 1 :])
 
 
+def _of_sublayer(writing: Writing | None, name: str) -> Writing | None:
+    """The memory of a sublayer, from that of its block; None where it has none."""
+    if writing is None or name not in writing.memory:
+        return None
+    return writing._replace(memory=writing.memory[name])
+
+
 def _then(first: Outcome, later: Outcome) -> Outcome:
     """What a sublayer and a later one return together: the later one's where it has any, and both penalties."""
     return Outcome(
-        first.memory if later.memory is None else later.memory,
+        first.memory | later.memory,
         first.shared if later.shared is None else later.shared,
         first.penalty + later.penalty,
         first.earlier_BMD if later.earlier_BMD is None else later.earlier_BMD,

@@ -150,7 +150,7 @@ def _sized(options: list[Changes]) -> list[Changes]:
 
 
 ATTENTION = Attention(num_heads=4, num_kv_heads=2)
-HYBRID = (HGRN(), ATTENTION)
+HYBRID = (GatedDeltaNet(chunk=5), ATTENTION)
 
 FAMILIES: dict[str, list[Changes]] = {
     "normalization": _each(

@@ -35,7 +35,7 @@ def test_latent_heads_are_heads_whose_keys_and_values_come_of_one_vector(attenti
 def test_the_latent_vector_is_all_that_is_kept(config):
     """The cache has one head of rank + rotary features and values of rank, whatever the number of heads."""
     model = LanguageModel(config(Attention(num_heads=2, heads=LatentHeads(rank=3, rotary=4))), key=jax.random.key(0))
-    layer = model.start(2, LENGTH).layers[0]
+    layer = model.start(2, LENGTH).layers[0]["attention"]
     assert layer is not None
     assert (layer.keys_XKS.shape, layer.values_XSK.shape) == ((2, 7, LENGTH), (2, LENGTH, 3))
 
