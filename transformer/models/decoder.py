@@ -85,7 +85,9 @@ class Decoder(Transformer):
         self.check_length(capacity)
         slots = min(capacity, (self.span or capacity) + ahead)
         whole = config.downsampling is None
-        layers = ({EMBEDDED: Inputs(jnp.zeros((batch_size, slots, config.d_model), dtype))},)
+        layers: tuple[dict[str, Memory], ...] = (
+            {EMBEDDED: Inputs(jnp.zeros((batch_size, slots, config.d_model), dtype))},
+        )
         if whole:
             views = [config.layer_config(layer) for layer in range(config.num_layers)]
             layers = tuple(_remembered(view, batch_size, slots, dtype, ahead) for view in views)
