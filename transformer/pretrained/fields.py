@@ -1,14 +1,17 @@
 """Fields of published config.json files and of our config, converted both ways."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from transformer.activations.activation import GELU, GLU, Activation, QuickGELU, ReLU, Sigmoid, SiLU, SquaredReLU, Tanh
 from transformer.core.values import ConfigError, nearest
+from transformer.mixers.mixer import Mixer
+from transformer.models.pattern import Alternate
 from transformer.positions.rotary import LinearScaling, Llama3Scaling, RoPE, RoPEScaling
 
 Json = Mapping[str, Any]
+M = TypeVar("M", bound=Mixer)
 
 NEUTRAL = (
     # origin of the file
@@ -166,6 +169,37 @@ def _write_scaling(scaling: RoPEScaling | None) -> dict[str, Any]:
 def attention_bias(theirs: str, *, default: bool, always: tuple[str, ...] = ()) -> Field:
     """Whether all projections of attention have a bias, or only some."""
     return choice(theirs, "mixer.bias", {True: BIASES, False: always}, default=default)
+
+
+def one_turn(kinds: Sequence[Any]) -> tuple[Any, ...]:
+    """The shortest beginning of a list that it repeats."""
+    period = next(n for n in range(1, len(kinds) + 1) if list(kinds) == list(kinds[:n]) * (len(kinds) // n))
+    return tuple(kinds[:period])
+
+
+def first(kind: type[M], layers: Sequence[Any]) -> M:
+    """The mixer of the first layer of a kind.
+
+    Raises:
+      ConfigError: there is none.
+    """
+    for mixer in layers:
+        if isinstance(mixer, kind):
+            return mixer
+    raise ConfigError(f"model.mixer: no layer has {kind.name or kind.__name__.lower()}")
+
+
+def mixers(*theirs: str, read: Callable[[Json], list[Any]], write: Callable[[list[Any]], dict[str, Any]]) -> Field:
+    """The mixers of all layers, which take turns, from fields of theirs and back."""
+
+    def of_layers(config):
+        return [config.layer_config(layer).mixer for layer in range(config.num_layers)]
+
+    return Field(
+        theirs,
+        lambda fields: {"pattern": (Alternate("mixer", one_turn(read(fields))),)},
+        lambda config: write(of_layers(config)),
+    )
 
 
 def labels() -> Field:

@@ -8,7 +8,7 @@ from transformer.models.pattern import Alternate
 from transformer.norms.norm import RMSNorm
 from transformer.pretrained import llama
 from transformer.pretrained.architecture import Architecture, norm
-from transformer.pretrained.fields import GATED, Field, attention_bias, choice, fixed, rope, same, value_at
+from transformer.pretrained.fields import GATED, Field, attention_bias, choice, fixed, one_turn, rope, same, value_at
 from transformer.residuals.residual import SandwichNorm
 
 
@@ -36,8 +36,7 @@ def _windows() -> Field:
     def read(fields):
         window = SlidingWindow(fields.get("sliding_window", 4096))
         types = fields.get("layer_types") or kinds
-        period = next(n for n in range(1, len(types) + 1) if types == types[:n] * (len(types) // n))
-        turns = tuple(window if kind == kinds[0] else None for kind in types[:period])
+        turns = tuple(window if kind == kinds[0] else None for kind in one_turn(types))
         return {"pattern": (Alternate("mixer.sparsity", turns),)}
 
     def write(config):

@@ -3,6 +3,7 @@
     "F D -> D F"                     a transposed matrix
     "D [F] -> D F"                   several matrices concatenated along F
     "(H [n] K) D -> D (H n K)"       several matrices interleaved within every head
+    "[X] 1 ~W -> W X"                weights along W, stored in the opposite order
 
 On the left are the axes of the stored tensor, on the right those of each of our parameters. The axis in
 brackets is the one along which several of ours are concatenated, each with its own size.
@@ -24,6 +25,7 @@ def to_ours(stored: np.ndarray, layout: str, shapes: Sequence[tuple[int, ...]], 
     if not layout:
         return [stored]
     left, right, axes, joined = _parse(layout)
+    stored = np.flip(stored, _reversed(layout))
     whole = rearrange(stored, f"{left} -> {' '.join(axes)}", **_known(left, sizes))
     if joined is None:
         return [rearrange(whole, f"{' '.join(axes)} -> {right}")]
@@ -40,7 +42,7 @@ def to_stored(ours: Sequence[np.ndarray], layout: str, sizes: Sizes) -> np.ndarr
     left, right, axes, joined = _parse(layout)
     parts = [rearrange(part, f"{right} -> {' '.join(axes)}", **_known(right, sizes)) for part in ours]
     whole = parts[0] if joined is None else np.concatenate(parts, joined)
-    return rearrange(whole, f"{' '.join(axes)} -> {left}")
+    return np.flip(rearrange(whole, f"{' '.join(axes)} -> {left}"), _reversed(layout))
 
 
 def stored_shape(shapes: Sequence[tuple[int, ...]], layout: str, sizes: Sizes) -> tuple[int, ...]:
@@ -66,7 +68,13 @@ def _parse(layout: str) -> tuple[str, str, list[str], int | None]:
     left, right = (side.strip() for side in layout.split("->"))
     axes = re.findall(r"\w+", left)
     bracketed = re.search(r"\[(\w+)\]", left)
-    return re.sub(r"[\[\]]", "", left), right, axes, axes.index(bracketed[1]) if bracketed else None
+    return re.sub(r"[\[\]~]", "", left), right, axes, axes.index(bracketed[1]) if bracketed else None
+
+
+def _reversed(layout: str) -> tuple[int, ...]:
+    """The axes of the stored tensor that run in the opposite order."""
+    axes = re.findall(r"~?\w+|\([^)]*\)", re.sub(r"[\[\]]", "", layout.partition("->")[0]))
+    return tuple(i for i, axis in enumerate(axes) if axis.startswith("~"))
 
 
 def _known(side: str, sizes: Sizes) -> dict[str, int]:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from transformer.core.modules import Params
 from transformer.core.values import ConfigError
+from transformer.mixers.recurrent.linear import ProjectedRecurrence
 from transformer.models.config import ModelConfig
 from transformer.pretrained.architecture import Architecture, Row
 from transformer.pretrained.layouts import Sizes, stored_shape
@@ -47,9 +48,14 @@ def entries(architecture: Architecture, config: ModelConfig, leaves: Leaves) -> 
     """
     side = getattr(config, "patch_size", 1)
     sizes = {"Y": side, "X": side}
-    if (attention := config.attention) is not None:
-        heads = attention.sizes(config)
+    if attended := [kind for kind in config.kinds if kind.attention is not None]:
+        attention = attended[0].attention
+        assert attention is not None
+        heads = attention.sizes(attended[0])
         sizes |= {"H": heads.num_heads, "G": heads.num_kv_heads, "K": heads.head_dim}
+    for mixer in (mixer for kind in config.kinds for mixer in kind.mixers):
+        if isinstance(mixer, ProjectedRecurrence):
+            sizes["M"] = mixer.key_heads
     made = [entry for row in architecture.rows if row.when(config) for entry in _written_out(row, sizes, leaves)]
     held = {place.path for entry in made for place in entry.places}
     if homeless := sorted("/".join(path) for path in leaves if path not in held):

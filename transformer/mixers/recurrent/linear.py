@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from transformer.models.config import ModelConfig
 
 STATE = "memory"
+"""The array of the state that the recurrence is of."""
+ROLES = ("query", "key", "value")
+"""What is projected, in the order in which it is convolved."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +162,10 @@ class ProjectedRecurrence(LinearRecurrence):
         gains = {"value": model.inner_gain(model.residual)}
         specs = {name: Parameter((D, width), law, gain=gains.get(name, 1.0)) for name, width in widths.items()}
         if self.convolution is not None:
-            specs["convolution"] = Parameter((self.convolution, sum(widths.values())), Taps(), decay=False)
+            taps = {
+                f"{n}_taps": Parameter((self.convolution, width), Taps(), decay=False) for n, width in widths.items()
+            }
+            specs |= taps
         gate = {} if self.output_gate is None else self.gate_parameters(model)
         wide = self.num_heads * self.sizes(model)[1]
         out = Parameter((wide, D), law, gain=model.output_gain(model.residual))
@@ -171,10 +177,10 @@ class ProjectedRecurrence(LinearRecurrence):
         return super().state(model) | {WINDOW: (self.convolution - 1, sum(self.widths(model).values()))}
 
     def kernel(self, params):
-        return params.get("convolution")
+        return None if self.convolution is None else jnp.concatenate([params[f"{name}_taps"] for name in ROLES], 1)
 
     def project(self, x_BLD, params):
-        return jnp.concatenate([dense(x_BLD, params[name], jnp.float32) for name in ("query", "key", "value")], -1)
+        return jnp.concatenate([dense(x_BLD, params[name], jnp.float32) for name in ROLES], -1)
 
     def inputs(self, x_BLD, mixed_BLX, params):
         q, k, v = self.features(x_BLD, mixed_BLX, params)
@@ -185,7 +191,7 @@ class ProjectedRecurrence(LinearRecurrence):
     def features(self, x_BLD: jax.Array, mixed_BLX: jax.Array | None, params: Params) -> list[jax.Array]:
         """The features of queries, keys and values, float32."""
         features = self.project(x_BLD, params) if mixed_BLX is None else jax.nn.silu(mixed_BLX.astype(jnp.float32))
-        ends = np.cumsum([params[name].shape[1] for name in ("query", "key")])
+        ends = np.cumsum([params[name].shape[1] for name in ROLES[:2]])
         return jnp.split(features.astype(jnp.float32), ends, -1)
 
     def shared(self, x_BLHK: jax.Array) -> jax.Array:

@@ -9,7 +9,7 @@ from einops import rearrange
 from transformer.core.arrays import dense
 from transformer.core.parameters import ONES, ZEROS, Parameter
 from transformer.functional.linear_recurrences import Update
-from transformer.mixers.recurrent.linear import LogUniform, ProjectedRecurrence, StepSize, split_heads
+from transformer.mixers.recurrent.linear import ROLES, LogUniform, ProjectedRecurrence, StepSize, split_heads
 from transformer.norms.norm import rms_norm
 
 
@@ -34,15 +34,15 @@ class Mamba2(ProjectedRecurrence):
             "skip": Parameter((H,), ONES),
         }
         if self.convolution is not None and self.convolution_bias:
-            own["convolution_bias"] = Parameter((sum(self.widths(model).values()),), ZEROS)
+            own |= {f"{name}_bias": Parameter((width,), ZEROS) for name, width in self.widths(model).items()}
         return own
 
     def norm_parameters(self, model):
         return {"norm": Parameter((self.num_heads * self.sizes(model)[1],), ONES)}
 
     def features(self, x_BLD, mixed_BLX, params):
-        bias = params.get("convolution_bias")
-        mixed_BLX = mixed_BLX if mixed_BLX is None or bias is None else mixed_BLX + bias.astype(mixed_BLX.dtype)
+        if mixed_BLX is not None and self.convolution_bias:
+            mixed_BLX = mixed_BLX + jnp.concatenate([params[f"{name}_bias"] for name in ROLES])
         return super().features(x_BLD, mixed_BLX, params)
 
     def update(self, q_BLHK, k_BLHK, v_BLHV, x_BLD, params):
