@@ -127,7 +127,7 @@ NAMES: dict[str, str] = {
     "runs.mup": "mup",
     "runs.optimizer": "OptimizerConfig ParameterGroup",
     "runs.presets": "PRESETS preset",
-    "runs.rules": "Adafactor AdamW Lion Muon SGD ScheduleFree UpdateRule",
+    "runs.rules": "ADOPT AdEMAMix Adafactor AdamW Lion Muon SGD ScheduleFree UpdateRule",
     "runs.schedules": "ConstantRate Cosine InverseSquareRoot LinearDecay Schedule WarmupStableDecay",
     "runs.tokenizers": "BPE Byte ByteBPE Char FromFile Symbols Tokenization Word WordPiece",
     "study.analyse": "read_study",

@@ -13,6 +13,8 @@ from transformer.runs.optimizer import OptimizerConfig as OptimizerConfig
 from transformer.runs.optimizer import ParameterGroup as ParameterGroup
 from transformer.runs.presets import PRESETS as PRESETS
 from transformer.runs.presets import preset as preset
+from transformer.runs.rules import ADOPT as ADOPT
+from transformer.runs.rules import AdEMAMix as AdEMAMix
 from transformer.runs.rules import Adafactor as Adafactor
 from transformer.runs.rules import AdamW as AdamW
 from transformer.runs.rules import Lion as Lion

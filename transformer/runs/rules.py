@@ -1,6 +1,7 @@
 """Update rules: how a gradient becomes a step of the parameters."""
 
 import abc
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -65,6 +66,72 @@ class AdamW(UpdateRule):
 
     def direction(self, specs):
         return optax.scale_by_adam(self.beta1, self.beta2, self.eps)
+
+
+@dataclass(frozen=True)
+class AdEMAMix(UpdateRule):
+    """(m1 + a · m2) / (√v + eps), where m2 is a slower mean that begins at 0 (Pagliardini et al. 2024, algorithm 1).
+
+    m1 and v are unbiased, as in AdamW, whose learning rates fit. Over `warmup` steps a rises linearly from 0 to
+    `alpha`, and the share of m2 kept from `beta1` to `beta3` so that the half-life of m2 rises linearly.
+    """
+
+    entrywise = True
+    beta1: float = 0.9
+    """Share of m1 kept at a step, in (0, 1)."""
+    beta2: float = 0.99
+    """Share of v kept at a step, in [0, 1)."""
+    beta3: float = 0.9999
+    """Share of m2 kept at a step after `warmup`, in (0, 1)."""
+    alpha: float = 5.0
+    """Weight of m2 after `warmup`."""
+    warmup: int = 1000
+    """Steps in which a and the share of m2 rise; the paper takes all of a run, and 0 for none."""
+    eps: float = 1e-8
+    """Added to √v."""
+
+    def __post_init__(self):
+        _check_share(self, "beta1", "beta2", "beta3")
+        check_positive(self, "beta1", "beta3")
+        check_not_negative(self, "alpha", "warmup", "eps")
+
+    def direction(self, specs):
+        def done(count):
+            return jnp.minimum((count + 1) / max(self.warmup, 1), 1.0)
+
+        def alpha(count):
+            return self.alpha * done(count)
+
+        def beta3(count):
+            # ln(1/2) / ln(beta) is the half-life, so that 1 / ln(beta) rises linearly.
+            first, last = (1 / math.log(beta) for beta in (self.beta1, self.beta3))
+            return jnp.exp(1 / (first + (last - first) * done(count)))
+
+        return optax.contrib.scale_by_ademamix(self.beta1, self.beta2, beta3, alpha, self.eps)
+
+
+@dataclass(frozen=True)
+class ADOPT(UpdateRule):
+    """m ← beta1 · m + (1 - beta1) · clip(gradient / max(√v, eps)), then v (Taniguchi et al. 2024, algorithm 2).
+
+    v is the mean of squares of earlier gradients alone, so that any beta2 converges; the first gradient begins it
+    and moves nothing. Step t after that clips entries to ± t^¼. AdamW's learning rates fit.
+    """
+
+    entrywise = True
+    beta1: float = 0.9
+    """Share of m kept at a step, in [0, 1)."""
+    beta2: float = 0.9999
+    """Share of v kept at a step, in [0, 1)."""
+    eps: float = 1e-6
+    """Smallest √v."""
+
+    def __post_init__(self):
+        _check_share(self, "beta1", "beta2")
+        check_positive(self, "eps")
+
+    def direction(self, specs):
+        return optax.contrib.scale_by_adopt(self.beta1, self.beta2, self.eps)
 
 
 @dataclass(frozen=True)
