@@ -8,6 +8,11 @@ from transformer.runs.data import TextConfig as TextConfig
 from transformer.runs.mesh import HostsConfig as HostsConfig
 from transformer.runs.mesh import MeshConfig as MeshConfig
 from transformer.runs.mesh import Shard as Shard
+from transformer.runs.muon import Muon as Muon
+from transformer.runs.muon import NewtonSchulz as NewtonSchulz
+from transformer.runs.muon import NorMuon as NorMuon
+from transformer.runs.muon import Orthogonalization as Orthogonalization
+from transformer.runs.muon import PolarExpress as PolarExpress
 from transformer.runs.mup import mup as mup
 from transformer.runs.optimizer import OptimizerConfig as OptimizerConfig
 from transformer.runs.optimizer import ParameterGroup as ParameterGroup
@@ -18,7 +23,6 @@ from transformer.runs.rules import AdEMAMix as AdEMAMix
 from transformer.runs.rules import Adafactor as Adafactor
 from transformer.runs.rules import AdamW as AdamW
 from transformer.runs.rules import Lion as Lion
-from transformer.runs.rules import Muon as Muon
 from transformer.runs.rules import SGD as SGD
 from transformer.runs.rules import ScheduleFree as ScheduleFree
 from transformer.runs.rules import UpdateRule as UpdateRule

@@ -41,7 +41,7 @@ class UpdateRule(Variant, abc.ABC):
         return optax.identity()
 
 
-def _check_share(rule: UpdateRule, *names: str) -> None:
+def check_share(rule: UpdateRule, *names: str) -> None:
     """Raise `ConfigError` where one of the fields is not in [0, 1)."""
     for name in names:
         if not 0 <= getattr(rule, name) < 1:
@@ -61,7 +61,7 @@ class AdamW(UpdateRule):
     """Added to √v."""
 
     def __post_init__(self):
-        _check_share(self, "beta1", "beta2")
+        check_share(self, "beta1", "beta2")
         check_not_negative(self, "eps")
 
     def direction(self, specs):
@@ -91,7 +91,7 @@ class AdEMAMix(UpdateRule):
     """Added to √v."""
 
     def __post_init__(self):
-        _check_share(self, "beta1", "beta2", "beta3")
+        check_share(self, "beta1", "beta2", "beta3")
         check_positive(self, "beta1", "beta3")
         check_not_negative(self, "alpha", "warmup", "eps")
 
@@ -127,7 +127,7 @@ class ADOPT(UpdateRule):
     """Smallest √v."""
 
     def __post_init__(self):
-        _check_share(self, "beta1", "beta2")
+        check_share(self, "beta1", "beta2")
         check_positive(self, "eps")
 
     def direction(self, specs):
@@ -144,7 +144,7 @@ class SGD(UpdateRule):
     """Whether to use Nesterov's momentum, which looks one step ahead."""
 
     def __post_init__(self):
-        _check_share(self, "momentum")
+        check_share(self, "momentum")
 
     def direction(self, specs):
         return optax.trace(self.momentum, self.nesterov)
@@ -164,7 +164,7 @@ class Lion(UpdateRule):
     """Share of m kept at a step, in [0, 1)."""
 
     def __post_init__(self):
-        _check_share(self, "beta1", "beta2")
+        check_share(self, "beta1", "beta2")
 
     def direction(self, specs):
         return optax.scale_by_lion(self.beta1, self.beta2)
@@ -217,48 +217,19 @@ def _array_by_array(rule: optax.GradientTransformation, specs: Any) -> optax.Gra
     return optax.GradientTransformation(init, update)  # pyright: ignore[reportArgumentType]
 
 
-@dataclass(frozen=True)
-class Muon(UpdateRule):
-    """About U Vᵀ of the momentum's SVD U S Vᵀ, for each matrix of the layers (Jordan et al. 2024); AdamW otherwise.
+def in_layers(
+    matrix: optax.GradientTransformation, rest: optax.GradientTransformation, specs: Any
+) -> optax.GradientTransformation:
+    """`matrix` for the decayed matrices of stacked layers, `rest` for all else.
 
-    Five Newton-Schulz iterations give singular values of about 1. Times `rms` · √(larger side) the step
-    has the root mean square of AdamW's, so that both share a learning rate (Liu et al. 2025, equation 4).
+    All axes of a leaf before the last two index matrices: layers and experts.
     """
 
-    momentum: float = 0.95
-    """Share of the momentum kept at a step, in [0, 1)."""
-    nesterov: bool = True
-    """Whether to use Nesterov's momentum, which looks one step ahead."""
-    rms: float = 0.2
-    """Root mean square of a matrix's step, before the learning rate."""
-    rest: AdamW = AdamW()
-    """The rule for embeddings, output and vectors."""
+    def label(spec: Parameter, leaf: jax.Array) -> str:
+        stacked = leaf.ndim > len(spec.shape)
+        return "matrix" if stacked and len(spec.single) == 2 and spec.decayed else "rest"
 
-    def __post_init__(self):
-        _check_share(self, "momentum")
-        check_positive(self, "rms")
-
-    def direction(self, specs):
-        def labels(params):
-            return jax.tree.map(lambda spec, p: "matrix" if _in_layers(spec, p) else "rest", specs, params)
-
-        def axes(params):
-            # All axes before these two index matrices: layers and experts.
-            return jax.tree.map(lambda _: optax.contrib.MuonDimensionNumbers(-2, -1), params)
-
-        def sized(updates, _):
-            return jax.tree.map(lambda u: self.rms * max(u.shape[-2:]) ** 0.5 * u, updates)
-
-        orthogonal = optax.contrib.scale_by_muon(
-            beta=self.momentum, nesterov=self.nesterov, weight_dimension_numbers=axes
-        )
-        matrix = optax.chain(orthogonal, optax.stateless(sized))
-        return optax.partition({"matrix": matrix, "rest": self.rest.direction(specs)}, labels)
-
-
-def _in_layers(spec: Parameter, leaf: jax.Array) -> bool:
-    """Whether a leaf holds the decayed matrices of stacked layers."""
-    return leaf.ndim > len(spec.shape) and len(spec.single) == 2 and spec.decayed
+    return optax.partition({"matrix": matrix, "rest": rest}, lambda params: jax.tree.map(label, specs, params))
 
 
 class ScheduleFreeState(NamedTuple):
@@ -292,7 +263,7 @@ class ScheduleFree(UpdateRule):
     """Added to √v."""
 
     def __post_init__(self):
-        _check_share(self, "beta", "beta2")
+        check_share(self, "beta", "beta2")
         check_not_negative(self, "eps")
 
     def direction(self, specs):
