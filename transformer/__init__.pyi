@@ -368,6 +368,8 @@ from transformer.runs.tokenizers import Symbols as Symbols
 from transformer.runs.tokenizers import Tokenization as Tokenization
 from transformer.runs.tokenizers import Word as Word
 from transformer.runs.tokenizers import WordPiece as WordPiece
+from transformer.runs.wrapped_rules import Cautious as Cautious
+from transformer.runs.wrapped_rules import Hyperball as Hyperball
 from transformer.study.analyse import read_study as read_study
 from transformer.study.designs import Design as Design
 from transformer.study.designs import IsoFlop as IsoFlop

@@ -131,6 +131,7 @@ NAMES: dict[str, str] = {
     "runs.rules": "ADOPT AdEMAMix Adafactor AdamW Lion SGD ScheduleFree UpdateRule",
     "runs.schedules": "ConstantRate Cosine InverseSquareRoot LinearDecay Schedule WarmupStableDecay",
     "runs.tokenizers": "BPE Byte ByteBPE Char FromFile Symbols Tokenization Word WordPiece",
+    "runs.wrapped_rules": "Cautious Hyperball",
     "study.analyse": "read_study",
     "study.designs": "Design IsoFlop Ladder add_one_in between factorial leave_one_out",
     "study.engines": "DaskEngine Engine LocalEngine SchedulerEngine",

@@ -12,7 +12,7 @@ JORDAN = ((3.4445, -4.7750, 2.0315),) * 5
 
 def kernels(trees):
     """The kernels of all layers, float64."""
-    return [np.float64(tree["blocks"]["kernel"]) for tree in trees]
+    return [np.asarray(tree["blocks"]["kernel"], np.float64) for tree in trees]
 
 
 def momenta(gradients, beta):
@@ -81,7 +81,7 @@ def test_norms_bring_singular_values_to_at_most_one(directions, gradients):
     }
     a, b, c = JORDAN[0]
     for norm, scale in scales.items():
-        rule = Muon(0.0, nesterov=False, orthogonalization=NewtonSchulz(1), norm=norm, rms=1.0)
+        rule = Muon(0.0, nesterov=False, orthogonalization=NewtonSchulz(1), norm=norm, rms=1.0)  # pyright: ignore
         x = gradient / scale
         assert np.linalg.norm(x, 2, axis=(-2, -1)).max() <= 1
         square = x @ x.swapaxes(-1, -2)

@@ -45,7 +45,7 @@ def test_what_cannot_be_is_one_line(make, message):
 
 def kernels(trees):
     """The kernel of one of the layers, float64."""
-    return [np.float64(tree["blocks"]["kernel"][1]) for tree in trees]
+    return [np.asarray(tree["blocks"]["kernel"][1], np.float64) for tree in trees]
 
 
 def test_ademamix_adds_a_slow_mean_that_begins_at_zero(directions, gradients):

@@ -41,3 +41,5 @@ from transformer.runs.tokenizers import Symbols as Symbols
 from transformer.runs.tokenizers import Tokenization as Tokenization
 from transformer.runs.tokenizers import Word as Word
 from transformer.runs.tokenizers import WordPiece as WordPiece
+from transformer.runs.wrapped_rules import Cautious as Cautious
+from transformer.runs.wrapped_rules import Hyperball as Hyperball

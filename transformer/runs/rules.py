@@ -30,12 +30,13 @@ class UpdateRule(Variant, abc.ABC):
           specs: the `Parameter` of every leaf. A leaf has more axes than its `Parameter` where layers are stacked.
         """
 
-    def averaging(self, learning_rate: Callable[[jax.Array], jax.Array]) -> optax.GradientTransformation:
+    def correction(self, specs: Any, learning_rate: Callable[[jax.Array], jax.Array]) -> optax.GradientTransformation:
         """Turns scaled updates into what is added to the parameters.
 
         A rule that keeps a mean has it as `average` in its state.
 
         Args:
+          specs: as of `direction`.
           learning_rate: the learning rate after n updates, as a function of n.
         """
         return optax.identity()
@@ -269,7 +270,7 @@ class ScheduleFree(UpdateRule):
     def direction(self, specs):
         return optax.scale_by_rms(self.beta2, self.eps, eps_in_sqrt=False, bias_correction=True)
 
-    def averaging(self, learning_rate):
+    def correction(self, specs, learning_rate):
         def mix(share, one, other):
             return jax.tree.map(lambda a, b: (1 - share) * a + share * b, one, other)
 
