@@ -1,11 +1,13 @@
-"""Update rules and groups as values: what is refused, and their text and JSON forms in a run's config."""
+"""Update rules and groups as values: what is refused, their text and JSON forms, and their formulas in NumPy."""
 
+import numpy as np
 import pytest
 
 from transformer.core.values import ConfigError
 from transformer.runs.config import RunConfig
+from transformer.runs.muon import Muon
 from transformer.runs.optimizer import OptimizerConfig, ParameterGroup
-from transformer.runs.rules import SGD, AdamW, Lion, Muon, ScheduleFree
+from transformer.runs.rules import ADOPT, SGD, AdamW, AdEMAMix, Lion, ScheduleFree
 
 GROUPS = (ParameterGroup("embedding*", rate=0.1, decay=0.0), ParameterGroup("*kernel"))
 
@@ -26,6 +28,7 @@ def test_a_group_reads_well():
     ("make", "message"),
     [
         (lambda: AdamW(beta2=1.0), r"adamw.beta2: 1.0 is not in \[0, 1\)"),
+        (lambda: AdEMAMix(beta3=1.0), r"ademamix.beta3: 1.0 is not in \[0, 1\)"),
         (lambda: Lion(beta1=-0.1), r"lion.beta1: -0.1 is not in \[0, 1\)"),
         (lambda: ParameterGroup("*", rate=-1.0), "group.rate: -1.0 is negative"),
         (lambda: ParameterGroup("*", decay=-1.0), "group.decay: -1.0 is negative"),
@@ -38,3 +41,34 @@ def test_a_group_reads_well():
 def test_what_cannot_be_is_one_line(make, message):
     with pytest.raises(ConfigError, match=message):
         make()
+
+
+def kernels(trees):
+    """The kernel of one of the layers, float64."""
+    return [np.asarray(tree["blocks"]["kernel"][1], np.float64) for tree in trees]
+
+
+def test_ademamix_adds_a_slow_mean_that_begins_at_zero(directions, gradients):
+    beta1, beta2, beta3, alpha, warmup = 0.8, 0.9, 0.99, 3.0, 4
+    found = directions(AdEMAMix(beta1, beta2, beta3, alpha, warmup), gradients)
+    m1 = m2 = v = np.zeros((4, 6))
+    for t, (g, direction) in enumerate(zip(kernels(gradients), kernels(found), strict=True), 1):
+        share = min(t / warmup, 1)
+        kept = np.exp(np.log(beta1) * np.log(beta3) / ((1 - share) * np.log(beta3) + share * np.log(beta1)))
+        m1, m2, v = beta1 * m1 + (1 - beta1) * g, kept * m2 + (1 - kept) * g, beta2 * v + (1 - beta2) * g**2
+        expected = (m1 / (1 - beta1**t) + share * alpha * m2) / np.sqrt(v / (1 - beta2**t))
+        np.testing.assert_allclose(direction, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_adopt_divides_by_earlier_gradients(directions, gradients):
+    """Where eps and the clipping matter too."""
+    beta1, beta2, eps = 0.8, 0.5, 0.6
+    found = directions(ADOPT(beta1, beta2, eps), gradients)
+    first, *rest = kernels(gradients)
+    still, *found = kernels(found)
+    assert not np.any(still)
+    m, v = np.zeros((4, 6)), first**2
+    for t, (g, direction) in enumerate(zip(rest, found, strict=True), 1):
+        m = beta1 * m + (1 - beta1) * np.clip(g / np.maximum(np.sqrt(v), eps), -(t**0.25), t**0.25)
+        v = beta2 * v + (1 - beta2) * g**2
+        np.testing.assert_allclose(direction, m, rtol=1e-4, atol=1e-5)

@@ -14,8 +14,9 @@ from jax import lax
 from transformer.core.parameters import Parameter
 from transformer.core.values import ConfigError
 from transformer.runs.config import Replica
+from transformer.runs.muon import Muon
 from transformer.runs.optimizer import OptimizerConfig, ParameterGroup
-from transformer.runs.rules import SGD, Adafactor, AdamW, Lion, Muon, ScheduleFree, UpdateRule
+from transformer.runs.rules import SGD, Adafactor, AdamW, Lion, ScheduleFree, UpdateRule
 from transformer.runs.schedules import ConstantRate
 from transformer.training.optimizer import make_optimizer, stack_numbers
 from transformer.training.step import create_train_state

@@ -12,7 +12,8 @@ from transformer.feed_forwards.experts import TopKExperts
 from transformer.models.language_model import LanguageModel
 from transformer.objectives.objective import NextToken
 from transformer.runs.config import Replica
-from transformer.runs.rules import Adafactor, Muon
+from transformer.runs.muon import Muon
+from transformer.runs.rules import Adafactor
 from transformer.training.optimizer import Numbers, make_optimizer, stack_numbers
 from transformer.training.step import create_train_state, make_gradient, make_train_step
 

@@ -1,6 +1,7 @@
 """Update rules: how a gradient becomes a step of the parameters."""
 
 import abc
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -29,18 +30,19 @@ class UpdateRule(Variant, abc.ABC):
           specs: the `Parameter` of every leaf. A leaf has more axes than its `Parameter` where layers are stacked.
         """
 
-    def averaging(self, learning_rate: Callable[[jax.Array], jax.Array]) -> optax.GradientTransformation:
+    def correction(self, specs: Any, learning_rate: Callable[[jax.Array], jax.Array]) -> optax.GradientTransformation:
         """Turns scaled updates into what is added to the parameters.
 
         A rule that keeps a mean has it as `average` in its state.
 
         Args:
+          specs: as of `direction`.
           learning_rate: the learning rate after n updates, as a function of n.
         """
         return optax.identity()
 
 
-def _check_share(rule: UpdateRule, *names: str) -> None:
+def check_share(rule: UpdateRule, *names: str) -> None:
     """Raise `ConfigError` where one of the fields is not in [0, 1)."""
     for name in names:
         if not 0 <= getattr(rule, name) < 1:
@@ -60,11 +62,77 @@ class AdamW(UpdateRule):
     """Added to √v."""
 
     def __post_init__(self):
-        _check_share(self, "beta1", "beta2")
+        check_share(self, "beta1", "beta2")
         check_not_negative(self, "eps")
 
     def direction(self, specs):
         return optax.scale_by_adam(self.beta1, self.beta2, self.eps)
+
+
+@dataclass(frozen=True)
+class AdEMAMix(UpdateRule):
+    """(m1 + a · m2) / (√v + eps), where m2 is a slower mean that begins at 0 (Pagliardini et al. 2024, algorithm 1).
+
+    m1 and v are unbiased, as in AdamW, whose learning rates fit. Over `warmup` steps a rises linearly from 0 to
+    `alpha`, and the share of m2 kept from `beta1` to `beta3` so that the half-life of m2 rises linearly.
+    """
+
+    entrywise = True
+    beta1: float = 0.9
+    """Share of m1 kept at a step, in (0, 1)."""
+    beta2: float = 0.99
+    """Share of v kept at a step, in [0, 1)."""
+    beta3: float = 0.9999
+    """Share of m2 kept at a step after `warmup`, in (0, 1)."""
+    alpha: float = 5.0
+    """Weight of m2 after `warmup`."""
+    warmup: int = 1000
+    """Steps in which a and the share of m2 rise; the paper takes all of a run, and 0 for none."""
+    eps: float = 1e-8
+    """Added to √v."""
+
+    def __post_init__(self):
+        check_share(self, "beta1", "beta2", "beta3")
+        check_positive(self, "beta1", "beta3")
+        check_not_negative(self, "alpha", "warmup", "eps")
+
+    def direction(self, specs):
+        def done(count):
+            return jnp.minimum((count + 1) / max(self.warmup, 1), 1.0)
+
+        def alpha(count):
+            return self.alpha * done(count)
+
+        def beta3(count):
+            # ln(1/2) / ln(beta) is the half-life, so that 1 / ln(beta) rises linearly.
+            first, last = (1 / math.log(beta) for beta in (self.beta1, self.beta3))
+            return jnp.exp(1 / (first + (last - first) * done(count)))
+
+        return optax.contrib.scale_by_ademamix(self.beta1, self.beta2, beta3, alpha, self.eps)
+
+
+@dataclass(frozen=True)
+class ADOPT(UpdateRule):
+    """m ← beta1 · m + (1 - beta1) · clip(gradient / max(√v, eps)), then v (Taniguchi et al. 2024, algorithm 2).
+
+    v is the mean of squares of earlier gradients alone, so that any beta2 converges; the first gradient begins it
+    and moves nothing. Step t after that clips entries to ± t^¼. AdamW's learning rates fit.
+    """
+
+    entrywise = True
+    beta1: float = 0.9
+    """Share of m kept at a step, in [0, 1)."""
+    beta2: float = 0.9999
+    """Share of v kept at a step, in [0, 1)."""
+    eps: float = 1e-6
+    """Smallest √v."""
+
+    def __post_init__(self):
+        check_share(self, "beta1", "beta2")
+        check_positive(self, "eps")
+
+    def direction(self, specs):
+        return optax.contrib.scale_by_adopt(self.beta1, self.beta2, self.eps)
 
 
 @dataclass(frozen=True)
@@ -77,7 +145,7 @@ class SGD(UpdateRule):
     """Whether to use Nesterov's momentum, which looks one step ahead."""
 
     def __post_init__(self):
-        _check_share(self, "momentum")
+        check_share(self, "momentum")
 
     def direction(self, specs):
         return optax.trace(self.momentum, self.nesterov)
@@ -97,7 +165,7 @@ class Lion(UpdateRule):
     """Share of m kept at a step, in [0, 1)."""
 
     def __post_init__(self):
-        _check_share(self, "beta1", "beta2")
+        check_share(self, "beta1", "beta2")
 
     def direction(self, specs):
         return optax.scale_by_lion(self.beta1, self.beta2)
@@ -150,48 +218,19 @@ def _array_by_array(rule: optax.GradientTransformation, specs: Any) -> optax.Gra
     return optax.GradientTransformation(init, update)  # pyright: ignore[reportArgumentType]
 
 
-@dataclass(frozen=True)
-class Muon(UpdateRule):
-    """About U Vᵀ of the momentum's SVD U S Vᵀ, for each matrix of the layers (Jordan et al. 2024); AdamW otherwise.
+def in_layers(
+    matrix: optax.GradientTransformation, rest: optax.GradientTransformation, specs: Any
+) -> optax.GradientTransformation:
+    """`matrix` for the decayed matrices of stacked layers, `rest` for all else.
 
-    Five Newton-Schulz iterations give singular values of about 1. Times `rms` · √(larger side) the step
-    has the root mean square of AdamW's, so that both share a learning rate (Liu et al. 2025, equation 4).
+    All axes of a leaf before the last two index matrices: layers and experts.
     """
 
-    momentum: float = 0.95
-    """Share of the momentum kept at a step, in [0, 1)."""
-    nesterov: bool = True
-    """Whether to use Nesterov's momentum, which looks one step ahead."""
-    rms: float = 0.2
-    """Root mean square of a matrix's step, before the learning rate."""
-    rest: AdamW = AdamW()
-    """The rule for embeddings, output and vectors."""
+    def label(spec: Parameter, leaf: jax.Array) -> str:
+        stacked = leaf.ndim > len(spec.shape)
+        return "matrix" if stacked and len(spec.single) == 2 and spec.decayed else "rest"
 
-    def __post_init__(self):
-        _check_share(self, "momentum")
-        check_positive(self, "rms")
-
-    def direction(self, specs):
-        def labels(params):
-            return jax.tree.map(lambda spec, p: "matrix" if _in_layers(spec, p) else "rest", specs, params)
-
-        def axes(params):
-            # All axes before these two index matrices: layers and experts.
-            return jax.tree.map(lambda _: optax.contrib.MuonDimensionNumbers(-2, -1), params)
-
-        def sized(updates, _):
-            return jax.tree.map(lambda u: self.rms * max(u.shape[-2:]) ** 0.5 * u, updates)
-
-        orthogonal = optax.contrib.scale_by_muon(
-            beta=self.momentum, nesterov=self.nesterov, weight_dimension_numbers=axes
-        )
-        matrix = optax.chain(orthogonal, optax.stateless(sized))
-        return optax.partition({"matrix": matrix, "rest": self.rest.direction(specs)}, labels)
-
-
-def _in_layers(spec: Parameter, leaf: jax.Array) -> bool:
-    """Whether a leaf holds the decayed matrices of stacked layers."""
-    return leaf.ndim > len(spec.shape) and len(spec.single) == 2 and spec.decayed
+    return optax.partition({"matrix": matrix, "rest": rest}, lambda params: jax.tree.map(label, specs, params))
 
 
 class ScheduleFreeState(NamedTuple):
@@ -225,13 +264,13 @@ class ScheduleFree(UpdateRule):
     """Added to √v."""
 
     def __post_init__(self):
-        _check_share(self, "beta", "beta2")
+        check_share(self, "beta", "beta2")
         check_not_negative(self, "eps")
 
     def direction(self, specs):
         return optax.scale_by_rms(self.beta2, self.eps, eps_in_sqrt=False, bias_correction=True)
 
-    def averaging(self, learning_rate):
+    def correction(self, specs, learning_rate):
         def mix(share, one, other):
             return jax.tree.map(lambda a, b: (1 - share) * a + share * b, one, other)
 

@@ -72,7 +72,7 @@ def make_optimizer(config: OptimizerConfig, total_steps: int, specs: Params) -> 
             optax.stateless(decayed),
             optax.scale_by_learning_rate(rate),
             optax.stateless(of_groups),
-            config.rule.averaging(rate),
+            config.rule.correction(specs, rate),
         )
 
     def init(params):

@@ -1,0 +1,126 @@
+"""Rules with orthogonal steps, against their algorithms in NumPy, and the numbers of their iterations."""
+
+import numpy as np
+import pytest
+
+from transformer.core.values import ConfigError
+from transformer.runs.muon import POLAR_EXPRESS, Muon, NewtonSchulz, NorMuon, PolarExpress
+from transformer.runs.rules import AdamW
+
+JORDAN = ((3.4445, -4.7750, 2.0315),) * 5
+
+
+def kernels(trees):
+    """The kernels of all layers, float64."""
+    return [np.asarray(tree["blocks"]["kernel"], np.float64) for tree in trees]
+
+
+def momenta(gradients, beta):
+    """The unbiased mean of the gradients at each step."""
+    m = 0
+    for t, g in enumerate(gradients, 1):
+        m = beta * m + (1 - beta) * g
+        yield m / (1 - beta**t)
+
+
+def flat(m, coefficients, safety=1.0):
+    """The singular values of each matrix, divided by their norm, taken through polynomials, all but the last safely."""
+    u, s, v = np.linalg.svd(m, full_matrices=False)
+    s = s / np.linalg.norm(s, axis=-1, keepdims=True)
+    for i, (a, b, c) in enumerate(coefficients, 1):
+        s = s if i == len(coefficients) else s / safety
+        s = a * s + b * s**3 + c * s**5
+    return u * s[..., None, :] @ v
+
+
+@pytest.mark.parametrize(
+    ("iterations", "coefficients"),
+    [
+        (NewtonSchulz(), JORDAN),
+        (NewtonSchulz(2), JORDAN[:2]),
+        (PolarExpress(1), POLAR_EXPRESS[:1]),
+        (PolarExpress(3), POLAR_EXPRESS[:3]),
+    ],
+    ids=str,
+)
+def test_muon_takes_singular_values_through_polynomials(iterations, coefficients, directions, gradients):
+    """Of every layer by itself; without Nesterov's momentum."""
+    found = directions(Muon(0.8, nesterov=False, orthogonalization=iterations, rms=0.3), gradients)
+    safety = 1.01 if isinstance(iterations, PolarExpress) else 1.0
+    for m, direction in zip(momenta(kernels(gradients), 0.8), kernels(found), strict=True):
+        expected = 0.3 * np.sqrt(6) * flat(m, coefficients, safety)
+        np.testing.assert_allclose(direction, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_each_polynomial_of_the_polar_express_has_the_smallest_error():
+    """It errs alike at both ends and inside; below a tenth of its maximum only at the ends' first."""
+    low, high = 0.001, 1.0
+    for a, b, c in POLAR_EXPRESS:
+        peak, valley = np.sqrt(np.sort(np.roots([5 * c, 3 * b, a]).real)) if high - low > 0.01 else (high, low)
+        at_low, at_peak, at_valley, at_high = (a * x + b * x**3 + c * x**5 for x in (low, peak, valley, high))
+        np.testing.assert_allclose([at_peak, at_low], [at_high, 2 - at_high], rtol=1e-8)
+        np.testing.assert_allclose(at_valley, max(at_low, at_high / 10), rtol=1e-8)
+        low, high = at_low, at_high
+
+
+def test_the_polar_express_arrives(directions, gradients):
+    """At singular values of 1, before they are given the size of a step; iterations may go on."""
+    found = directions(Muon(orthogonalization=PolarExpress(12), rms=1.0), gradients)
+    singular = np.linalg.svd(np.stack(kernels(found)), compute_uv=False) / np.sqrt(6)
+    np.testing.assert_allclose(singular, 1.0, atol=1e-4)
+
+
+def test_norms_bring_singular_values_to_at_most_one(directions, gradients):
+    """By the formulas, before a single iteration."""
+    (gradient,) = kernels(gradients[:1])
+    gram = gradient @ gradient.swapaxes(-1, -2)
+    scales = {
+        "frobenius": np.sqrt(np.trace(gram, axis1=-2, axis2=-1))[:, None, None],
+        "schatten": np.sqrt(np.linalg.norm(gram, axis=(-2, -1)))[:, None, None],
+        "aol": np.sqrt(np.abs(gram).sum(-1))[..., None],
+    }
+    a, b, c = JORDAN[0]
+    for norm, scale in scales.items():
+        rule = Muon(0.0, nesterov=False, orthogonalization=NewtonSchulz(1), norm=norm, rms=1.0)  # pyright: ignore
+        x = gradient / scale
+        assert np.linalg.norm(x, 2, axis=(-2, -1)).max() <= 1
+        square = x @ x.swapaxes(-1, -2)
+        expected = np.sqrt(6) * (a * x + b * square @ x + c * square @ square @ x)
+        np.testing.assert_allclose(kernels(directions(rule, gradients[:1]))[0], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_normuon_divides_each_neuron_by_its_own_size(directions, gradients):
+    """A neuron is a column; nothing else of a direction than its root mean square is `rms`."""
+    rule = NorMuon(0.8, nesterov=False, rms=0.3, beta2=0.7)
+    v = 0
+    for m, direction in zip(momenta(kernels(gradients), 0.8), kernels(directions(rule, gradients)), strict=True):
+        orthogonal = flat(m, JORDAN)
+        v = 0.7 * v + 0.3 * np.square(orthogonal).mean(1, keepdims=True)
+        expected = orthogonal / np.sqrt(v)
+        expected *= 0.3 * np.sqrt(24) / np.linalg.norm(expected, axis=(1, 2), keepdims=True)
+        np.testing.assert_allclose(direction, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("rule", [Muon(), NorMuon()], ids=str)
+def test_a_matrix_without_a_gradient_stays(rule, directions, gradients):
+    """As that of an expert without tokens; what is no matrix moves as AdamW does."""
+    gradients = [tree | {"blocks": tree["blocks"] | {"kernel": 0 * tree["blocks"]["kernel"]}} for tree in gradients]
+    adamw = directions(AdamW(), gradients)
+    for direction, other in zip(directions(rule, gradients), adamw, strict=True):
+        assert not np.any(direction["blocks"]["kernel"])
+        np.testing.assert_array_equal(direction["blocks"]["gate"], other["blocks"]["gate"])
+        np.testing.assert_array_equal(direction["table"], other["table"])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: PolarExpress(0), "polar_express.steps: 0 is not a positive number"),
+        (lambda: NewtonSchulz(0), "newton_schulz.steps: 0 is not a positive number"),
+        (lambda: NorMuon(beta2=1.0), r"normuon.beta2: 1.0 is not in \[0, 1\)"),
+        (lambda: Muon.parse("muon(norm='spectral')"), "spectral"),
+    ],
+)
+def test_what_cannot_be_is_one_line(make, message):
+    with pytest.raises(ConfigError, match=message):
+        make()
