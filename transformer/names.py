@@ -69,7 +69,7 @@ NAMES: dict[str, str] = {
         "Backend HeadShape HeadSizes Heads Merge Normalizer Part Projection Scale ScoreMod Sharing Sparsity"
     ),
     "mixers.attention.gates": "HeadScale OutputGate ValueGate",
-    "mixers.attention.head_norms": "QKNorm ValueNorm",
+    "mixers.attention.head_norms": "QKNorm ValueNorm WideQKNorm",
     "mixers.attention.heads": "DifferentialHeads LatentHeads",
     "mixers.attention.normalizers": (
         "LinearNormalizer Performer ReLUNormalizer Retention SigmoidNormalizer Sink SoftmaxOne TalkingHeads"

@@ -200,6 +200,15 @@ CASES = {
         | {"linear_value_head_dim": 14},
         noise=0.05,
     ),
+    "olmo-hybrid": Case(
+        "OlmoHybridForCausalLM",
+        "OlmoHybridConfig",
+        {name: value for name, value in LLAMA_LIKE.items() if name != "head_dim"}
+        | {"num_hidden_layers": 4, "linear_num_key_heads": 6, "linear_num_value_heads": 6}
+        # The reference saves its convolution in equal thirds.
+        | {"linear_key_head_dim": 10, "linear_value_head_dim": 10},
+        noise=0.05,
+    ),
     "xlstm": Case(
         "xLSTMForCausalLM",
         "xLSTMConfig",

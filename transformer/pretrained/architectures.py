@@ -11,6 +11,7 @@ from transformer.pretrained.llama import LLAMA
 from transformer.pretrained.mamba2 import MAMBA2
 from transformer.pretrained.marian import MARIAN
 from transformer.pretrained.mixtral import MIXTRAL
+from transformer.pretrained.olmo_hybrid import OLMO_HYBRID
 from transformer.pretrained.qwen3 import QWEN3
 from transformer.pretrained.qwen3_next import QWEN3_NEXT
 from transformer.pretrained.t5 import T5
@@ -19,5 +20,5 @@ from transformer.pretrained.xlstm import XLSTM
 
 ARCHITECTURES = (
     *(GPT2, BERT, BERT_CLASSIFIER, T5, BART, MARIAN, LLAMA, GPT_NEOX, BLOOM, GEMMA2, QWEN3, MIXTRAL, VIT),
-    *(MAMBA2, BAMBA, QWEN3_NEXT, XLSTM),
+    *(MAMBA2, BAMBA, QWEN3_NEXT, OLMO_HYBRID, XLSTM),
 )

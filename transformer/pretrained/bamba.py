@@ -3,9 +3,10 @@
 from transformer.core.values import ConfigError
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.recurrent.mamba2 import Mamba2
-from transformer.pretrained import llama, mamba2
+from transformer.pretrained import llama
 from transformer.pretrained.architecture import Architecture, dense, norm
 from transformer.pretrained.fields import BIASES, GATED, Field, Json, choice, first, fixed, mixers, rope, same
+from transformer.pretrained.recurrent import expand, mamba2_rows, step_limits
 
 _LAYER = "model.layers.{layer}"
 
@@ -51,18 +52,10 @@ def _mixers() -> Field:
             "attention_bias": bool(attention and attention[0].bias),
         }
 
-    own = ("n_heads", "n_groups", "d_head", "d_state", "d_conv", "expand", "conv_bias")
+    own = ("n_heads", "n_groups", "d_head", "d_state", "d_conv", "conv_bias")
     attention = ("num_attention_heads", "num_key_value_heads", "attention_bias", "attn_layer_indices")
     names = (*(f"mamba_{name}" for name in own), *attention, "layer_types", "layers_block_type")
     return mixers(*names, read=read, write=write)
-
-
-def _expand() -> Field:
-    def write(config):
-        mixer = first(Mamba2, [kind.mixer for kind in config.kinds])
-        return {"mamba_expand": mixer.num_heads * mixer.sizes(config)[1] // config.d_model}
-
-    return Field((), lambda fields: {}, write)
 
 
 BAMBA = Architecture(
@@ -81,15 +74,16 @@ BAMBA = Architecture(
         choice("hidden_act", "feed_forward.activation", GATED, default="silu"),
         fixed("mamba_proj_bias", False),
         _mixers(),
-        _expand(),
+        expand("mamba_expand"),
+        step_limits(),
         rope(),
     ),
-    neutral="mamba_chunk_size|num_logits_to_keep|z_loss_coefficient|time_step_limit",
+    neutral="mamba_chunk_size|num_logits_to_keep|z_loss_coefficient",
     rows=(
         *llama.EMBEDDINGS[:2],
         *norm("final_norm", "model.final_layernorm"),
         *llama.ATTENTION,
-        *mamba2.mixer_rows(f"{_LAYER}.mamba"),
+        *mamba2_rows(f"{_LAYER}.mamba"),
         *dense("blocks/feed_forward/branches/0", f"{_LAYER}.feed_forward.gate_proj"),
         *dense("blocks/feed_forward/branches/1", f"{_LAYER}.feed_forward.up_proj"),
         *dense("blocks/feed_forward/out", f"{_LAYER}.feed_forward.down_proj"),

@@ -1,52 +1,12 @@
 """Mamba-2 (Dao and Gu 2024)."""
 
-from transformer.core.values import ConfigError
 from transformer.embeddings.embedding import Head
 from transformer.mixers.recurrent.mamba2 import Mamba2
 from transformer.models.config import ModelConfig
 from transformer.norms.norm import RMSNorm
 from transformer.pretrained.architecture import Architecture, Row, norm
-from transformer.pretrained.fields import Field, fixed, same
-
-
-def mixer_rows(theirs: str) -> tuple[Row, ...]:
-    """The tensors of the mixer: gate, values, keys, queries and step sizes are one matrix."""
-    ours = "blocks/mamba2/params"
-
-    def convolved(kind: str) -> tuple[str, ...]:
-        return tuple(f"{ours}/{role}_{kind}" for role in ("value", "key", "query"))
-
-    projected = tuple(f"{ours}/{name}" for name in ("gate", "value", "key", "query", "step"))
-    return (
-        Row(projected, f"{theirs}.in_proj.weight", "[F] D -> D F"),
-        Row(convolved("taps"), f"{theirs}.conv1d.weight", "[X] 1 ~W -> W X"),
-        Row(convolved("bias"), f"{theirs}.conv1d.bias", "[X] -> X"),
-        Row(f"{ours}/step_bias", f"{theirs}.dt_bias"),
-        Row(f"{ours}/fading", f"{theirs}.A_log"),
-        Row(f"{ours}/skip", f"{theirs}.D"),
-        Row(f"{ours}/norm", f"{theirs}.norm.weight"),
-        Row(f"{ours}/out", f"{theirs}.out_proj.weight", "F D -> D F"),
-    )
-
-
-def _limits() -> Field:
-    """Bounds of the step size, which are 0 and infinity."""
-
-    def read(fields):
-        lower, upper = fields.get("time_step_limit", (0.0, float("inf")))
-        if lower != 0 or upper not in (float("inf"), {"__float__": "Infinity"}):
-            raise ConfigError(f"time_step_limit: {fields['time_step_limit']} is not supported, only [0, inf]")
-        return {}
-
-    return Field(("time_step_limit",), read, lambda config: {})
-
-
-def _expand() -> Field:
-    def write(config):
-        return {"expand": config.mixer.num_heads * config.mixer.sizes(config)[1] // config.d_model}
-
-    return Field(("expand",), lambda fields: {}, write)
-
+from transformer.pretrained.fields import fixed, same
+from transformer.pretrained.recurrent import expand, mamba2_rows, step_limits
 
 MAMBA2 = Architecture(
     names=("Mamba2ForCausalLM",),
@@ -68,8 +28,8 @@ MAMBA2 = Architecture(
         same("tie_word_embeddings", "head.tied", default=False),
         fixed("use_bias", False),
         fixed("hidden_act", "silu"),
-        _limits(),
-        _expand(),
+        step_limits(),
+        expand("expand"),
     ),
     neutral="chunk_size|residual_in_fp32|rescale_prenorm_residual|time_step_(rank|min|max|floor)|layer_types",
     rows=(
@@ -77,6 +37,6 @@ MAMBA2 = Architecture(
         Row("output/table", "lm_head.weight"),
         *norm("final_norm", "backbone.norm_f"),
         *norm("blocks/mamba2_residual/norms/input", "backbone.layers.{layer}.norm"),
-        *mixer_rows("backbone.layers.{layer}.mixer"),
+        *mamba2_rows("backbone.layers.{layer}.mixer"),
     ),
 )

@@ -9,58 +9,33 @@ from transformer.norms.norm import RMSNorm
 from transformer.pretrained import llama
 from transformer.pretrained.architecture import Architecture, Row, norm
 from transformer.pretrained.fields import GATED, Field, Json, choice, first, fixed, mixers, rope, same
+from transformer.pretrained.recurrent import DELTA_FIELDS, attending, convolved, delta_fields, delta_rows, delta_rule
 
 _LAYER = "model.layers.{layer}"
 _OURS = "blocks/gated_deltanet/params"
-KINDS = ("linear_attention", "full_attention")
-
-
-def recurrent_fields(layers: list[GatedDeltaNet | Attention]) -> dict[str, object]:
-    """The fields of the recurrent layers, and which they are."""
-    recurrent = first(GatedDeltaNet, layers)
-    return {
-        "linear_num_key_heads": recurrent.key_heads,
-        "linear_num_value_heads": recurrent.num_heads,
-        "linear_key_head_dim": recurrent.key_dim,
-        "linear_value_head_dim": recurrent.value_dim,
-        "linear_conv_kernel_dim": recurrent.convolution,
-        "layer_types": [KINDS[isinstance(mixer, Attention)] for mixer in layers],
-    }
 
 
 def _mixers() -> Field:
     def read(fields: Json) -> list[GatedDeltaNet | Attention]:
         eps = float(fields.get("rms_norm_eps", 1e-6))
-        recurrent = GatedDeltaNet(
-            num_heads=fields.get("linear_num_value_heads", 32),
-            num_key_heads=fields.get("linear_num_key_heads", 16),
-            key_dim=fields.get("linear_key_head_dim", 128),
-            value_dim=fields.get("linear_value_head_dim", 128),
-            convolution=fields.get("linear_conv_kernel_dim", 4),
-            eps=eps,
-        )
+        recurrent = delta_rule(fields, eps=eps)
         attention = Attention(
             num_heads=fields.get("num_attention_heads", 16),
             num_kv_heads=fields.get("num_key_value_heads", 2),
             head_dim=fields.get("head_dim", 256),
             parts=(QKNorm(RMSNorm(eps=eps, zero_centered=True)), OutputGate()),
         )
-        types = fields.get("layer_types") or [
-            KINDS[(i + 1) % fields.get("full_attention_interval", 4) == 0] for i in range(fields["num_hidden_layers"])
-        ]
-        return [attention if kind == KINDS[1] else recurrent for kind in types]
+        return [attention if attends else recurrent for attends in attending(fields)]
 
     def write(layers: list[GatedDeltaNet | Attention]) -> dict[str, object]:
         attention = first(Attention, layers)
-        return recurrent_fields(layers) | {
+        return delta_fields(layers) | {
             "num_attention_heads": attention.num_heads,
             "num_key_value_heads": attention.num_kv_heads,
             "head_dim": attention.head_dim,
         }
 
-    own = ("num_key_heads", "num_value_heads", "key_head_dim", "value_head_dim", "conv_kernel_dim")
-    more = ("num_attention_heads", "num_key_value_heads", "head_dim", "layer_types", "full_attention_interval")
-    return mixers(*(f"linear_{name}" for name in own), *more, read=read, write=write)
+    return mixers(*DELTA_FIELDS, "num_attention_heads", "num_key_value_heads", "head_dim", read=read, write=write)
 
 
 def _dense_layers() -> Field:
@@ -111,13 +86,8 @@ QWEN3_NEXT = Architecture(
             "(M [F]) D -> D (M F)",
         ),
         Row((f"{_OURS}/rate", f"{_OURS}/forget"), f"{_LAYER}.linear_attn.in_proj_ba.weight", "(M [F]) D -> D (M F)"),
-        Row(
-            tuple(f"{_OURS}/{name}_taps" for name in ("query", "key", "value")),
-            f"{_LAYER}.linear_attn.conv1d.weight",
-            "[X] 1 ~W -> W X",
-        ),
-        Row(f"{_OURS}/forget_bias", f"{_LAYER}.linear_attn.dt_bias"),
-        Row(f"{_OURS}/forget_rate", f"{_LAYER}.linear_attn.A_log"),
+        convolved(_OURS, ("query", "key", "value"), f"{_LAYER}.linear_attn.conv1d"),
+        *delta_rows(f"{_LAYER}.linear_attn"),
         Row(f"{_OURS}/norm", f"{_LAYER}.linear_attn.norm.weight"),
         Row(f"{_OURS}/out", f"{_LAYER}.linear_attn.out_proj.weight", "F D -> D F"),
         *llama.FEED_FORWARD,

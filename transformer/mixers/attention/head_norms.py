@@ -59,6 +59,40 @@ class QKNorm(HeadNorm):
 
 
 @dataclass(frozen=True)
+class WideQKNorm(Part):
+    """Projections of queries and of keys normalized over all heads (OLMo 2, 2024, section 3.3)."""
+
+    name = "wide_qk_norm"
+    norm: Norm = RMSNorm()
+    """The norm, with gains of its own for queries and for keys."""
+
+    def check(self, attention, model):
+        widths = attention.shape(model).widths
+        for role in ("query", "key"):
+            if not widths[role]:
+                raise ConfigError(f"mixer.parts: {attention.heads} has no projection of {role}s for {self}")
+            self.norm.check(widths[role])
+        if self.norm.mixes_tokens:
+            raise ConfigError(f"{self.name}.norm: {self.norm} is a norm of whole sequences; use layernorm")
+
+    def parameters(self, attention, model, roles):
+        widths = attention.shape(model).widths
+        return {
+            f"{role}_{name}": spec
+            for role in ("query", "key")
+            if role in roles
+            for name, spec in self.norm.parameters(widths[role]).items()
+        }
+
+    def project(self, role, projected_BLX, x_BLD, params):
+        if role == "value":
+            return projected_BLX
+        own = {name.removeprefix(f"{role}_"): value for name, value in params.items() if name.startswith(f"{role}_")}
+        with jax.named_scope(f"{role}_norm"):
+            return self.norm(projected_BLX, own)
+
+
+@dataclass(frozen=True)
 class ValueNorm(HeadNorm):
     """Values normalized in each head (HybridNorm, Zhuo et al. 2025)."""
 
