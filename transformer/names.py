@@ -30,7 +30,7 @@ NAMES: dict[str, str] = {
     "core.parameters": "Constant FanIn FirstRow Identity Initializer Normal Parameter Xavier",
     "core.values": "ConfigError Variant to_text",
     "data.algorithmic": (
-        "Addition AlgorithmicTask AssociativeRecall Copy Induction ListOps ModularArithmetic Reverse Sort"
+        "Addition AlgorithmicTask AssociativeRecall Copy Induction ListOps ModularArithmetic Reverse Sort WordProblem"
     ),
     "data.corpus": "Blocks Corpus load_corpus",
     "data.dataset": "Batches Dataset load_data",

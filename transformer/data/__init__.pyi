@@ -8,6 +8,7 @@ from transformer.data.algorithmic import ListOps as ListOps
 from transformer.data.algorithmic import ModularArithmetic as ModularArithmetic
 from transformer.data.algorithmic import Reverse as Reverse
 from transformer.data.algorithmic import Sort as Sort
+from transformer.data.algorithmic import WordProblem as WordProblem
 from transformer.data.corpus import Blocks as Blocks
 from transformer.data.corpus import Corpus as Corpus
 from transformer.data.corpus import load_corpus as load_corpus

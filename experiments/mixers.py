@@ -1,0 +1,84 @@
+"""Which mixer? Attention, recurrences and a hybrid on text, recall, copying and the tracking of states.
+
+Expected: a state of fixed size recalls fewer pairs than attention, and with the delta rule more than without (Zoology,
+Arora et al. 2023; Yang et al. 2025); transformers copy, recurrences do not as well (Jelassi et al. 2024); parity is
+tracked by recurrences whose transitions have negative eigenvalues, and by no others (Grazzi et al. 2025); a hybrid
+with one layer of attention in four has the best of both.
+
+    python -m experiments.mixers                    two cores: an hour
+    python -m experiments.mixers full               a GPU
+
+Every arm has as many parameters as the baseline, by the width of its feed-forward networks. The studies are in the
+folders `recall`, `parity`, `copy` and `text`.
+"""
+
+import dataclasses
+from typing import Any
+
+from experiments import cli
+from experiments.study_command import StudyCommand, budgets, run_parsed
+from transformer.core.parameters import Normal
+from transformer.data.algorithmic import AssociativeRecall, Copy, WordProblem
+from transformer.data.puzzles import AlgorithmicConfig
+from transformer.mixers.attention.attention import Attention
+from transformer.mixers.attention.sparsity import SlidingWindow
+from transformer.mixers.recurrent.delta import DeltaNet, GatedDeltaNet
+from transformer.mixers.recurrent.gla import GatedLinearAttention
+from transformer.mixers.recurrent.linear_attention import LinearAttention
+from transformer.mixers.recurrent.mamba2 import Mamba2
+from transformer.mixers.recurrent.rwkv7 import RWKV7
+from transformer.models.pattern import Alternate
+
+DELTA = GatedDeltaNet()
+
+
+def mixer(value: Any) -> dict[str, Any]:
+    """A model of that mixer, in which the order of tokens is the mixer's own."""
+    return {"model.mixer": value, "model.position": None}
+
+
+ARMS = {
+    "softmax": {},
+    "window of 8": {"model.mixer.sparsity": SlidingWindow(8)},
+    "linear": mixer(LinearAttention()),
+    "gla": mixer(GatedLinearAttention()),
+    "mamba2": mixer(Mamba2()),
+    "deltanet": mixer(DeltaNet()),
+    "gated deltanet": mixer(DELTA),
+    "negative eigenvalues": mixer(GatedDeltaNet(negative_eigenvalues=True)),
+    "rwkv7": mixer(RWKV7(rank=16)),
+    "hybrid 3:1": {"model.pattern": (Alternate("mixer", (DELTA, DELTA, DELTA, Attention())),)},
+}
+
+
+def main() -> None:
+    command = cli.parse(StudyCommand, budgets("mixers", match="parameters"), description=__doc__ or "")
+    command = command.replace({"model.num_layers": 4})
+    for name, task in TASKS.items():
+        run_parsed(name, ARMS, of_task(command, name, task))
+
+
+TASKS = {
+    "recall": AssociativeRecall(alphabet=64, sequence_length=64, pairs=8),
+    "parity": WordProblem("parity", items=20),
+    "copy": Copy(items=15),
+    "text": None,
+}
+
+
+def of_task(command: StudyCommand, name: str, task: Any) -> StudyCommand:
+    """The study of a task; text is the data of the command."""
+    workdir = command.workdir / name
+    if task is None:
+        return dataclasses.replace(command, workdir=workdir)
+    changes = {
+        "data": AlgorithmicConfig(task=task),
+        "model.max_length": task.length,
+        "model.head.tied": False,
+        "model.embedding.initializer": Normal(0.3),
+    }
+    return dataclasses.replace(command.replace(changes), workdir=workdir, metric="exact_match")
+
+
+if __name__ == "__main__":
+    cli.main(main)
