@@ -67,6 +67,7 @@ NAMES: dict[str, str] = {
     "mixers.attention.base": (
         "Backend HeadShape HeadSizes Heads Merge Normalizer Part Projection Scale ScoreMod Sharing Sparsity"
     ),
+    "mixers.attention.exclusive": "XSA",
     "mixers.attention.gates": "HeadScale OutputGate ValueGate",
     "mixers.attention.head_norms": "QKNorm ValueNorm",
     "mixers.attention.heads": "DifferentialHeads LatentHeads",

@@ -17,6 +17,7 @@ from transformer.mixers.attention.base import Scale as Scale
 from transformer.mixers.attention.base import ScoreMod as ScoreMod
 from transformer.mixers.attention.base import Sharing as Sharing
 from transformer.mixers.attention.base import Sparsity as Sparsity
+from transformer.mixers.attention.exclusive import XSA as XSA
 from transformer.mixers.attention.gates import HeadScale as HeadScale
 from transformer.mixers.attention.gates import OutputGate as OutputGate
 from transformer.mixers.attention.gates import ValueGate as ValueGate

@@ -324,8 +324,12 @@ class Part(Variant):
         """What is used in place of the queries, keys or values of heads, before positions enter them."""
         return x_BLHK
 
-    def mix(self, out_BLHV: jax.Array, x_BLD: jax.Array, params: Params) -> jax.Array:
-        """What is used in place of the outputs of heads."""
+    def mix(self, out_BLHV: jax.Array, own_BLHV: jax.Array | None, x_BLD: jax.Array, params: Params) -> jax.Array:
+        """What is used in place of the outputs of heads.
+
+        `own_BLHV` is what the heads would put out if each token attended to itself alone; None where a token is not
+        among those that are attended to by values that this layer makes.
+        """
         return out_BLHV
 
 

@@ -25,7 +25,7 @@ class OutputGate(Part):
         sizes = attention.sizes(model)
         return _gate(model, sizes.num_heads * sizes.value_dim)
 
-    def mix(self, out_BLHV, x_BLD, params):
+    def mix(self, out_BLHV, own_BLHV, x_BLD, params):
         return _gated(out_BLHV, dense(x_BLD, params["kernel"]).reshape(out_BLHV.shape))
 
 
@@ -55,7 +55,7 @@ class HeadScale(Part):
     def parameters(self, attention, model, roles):
         return {"factors": Parameter((attention.num_heads,), ONES)}
 
-    def mix(self, out_BLHV, x_BLD, params):
+    def mix(self, out_BLHV, own_BLHV, x_BLD, params):
         return out_BLHV * params["factors"][:, None].astype(out_BLHV.dtype)
 
 

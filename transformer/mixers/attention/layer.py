@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from einops import rearrange
+from einops import rearrange, repeat
 from flax import nnx
 from jax.ad_checkpoint import checkpoint_name
 
@@ -109,11 +109,13 @@ class AttentionLayer(nnx.Module):
         q, k, v, projected = self._projected(x_BSD, read, context, here)
         q = self.queries(q[:, -x_BLD.shape[1] :], tokens.positions)
         q = q if here is None else here.query(q)
-        memory, values, keys_values = None, None, context.shared.keys_values
+        memory, values, own, keys_values = None, None, None, context.shared.keys_values
         if "key" in self.roles:
             k, v = self.keys_values(k, v, read.positions)
             k = k if here is None else here.key(k, x_BSD)
-            keys_values, memory, values = self._remember(k, v, projected, context)
+            values, v = self._taken_over(v, context)
+            keys_values, memory = self._remember(k, v, projected, context)
+            own = v[:, -x_BLD.shape[1] :]
         assert keys_values is not None
         seen, keys, mask, bias = keys_values, tokens if context.slots is None else context.slots, context.mask, None
         scores: list[ScoreFunction] = [] if self.attention.score_mod is None else [self.attention.score_mod]
@@ -127,7 +129,8 @@ class AttentionLayer(nnx.Module):
             mask, seen, keys = self._sparse(mask, seen, keys, len(x_BLD))
         sides: dict[str, Any] = {"queries": tokens, "keys": keys, "own_keys": context.slots is None}
         to_output = None if here is None else here.to_output
-        out, scored = self.attend(x_BLD, q, seen, **sides, mask=mask, bias=bias, scores=scores, more=to_output, key=key)
+        sides |= {"mask": mask, "bias": bias, "scores": scores}
+        out, scored = self.attend(x_BLD, q, seen, **sides, more=to_output, own_BLGV=own, key=key)
         earlier = None if context.earlier_BMD is None else latest(x_BSD, context.earlier_BMD.shape[1])
         shared = Shared(scored, values, keys_values, context.shared.token_values)
         return out, Outcome(memory, shared, earlier_BMD=earlier)
@@ -188,12 +191,14 @@ class AttentionLayer(nnx.Module):
         bias: Bias | None = None,
         scores: Sequence[ScoreFunction] = (),
         more: Callable[[jax.Array], jax.Array] | None = None,
+        own_BLGV: jax.Array | None = None,
         key: jax.Array | None,
     ) -> tuple[jax.Array, jax.Array | None]:
         """(B, L, D): what the queries find in the values; and the scores, where they are formed.
 
         `own_keys` is that of `Backend`; `scores` are functions of scaled scores, one applied after the other; `more` is
-        what is added to the maps' outputs (B, L, H, V), a function of the weights (B, H, L, S).
+        what is added to the maps' outputs (B, L, H, V), a function of the weights (B, H, L, S); `own_BLGV` are
+        the values of the queries' own tokens.
         """
         choice, how = self.attention, {"queries": queries, "keys": keys, "mask": mask, "bias": bias}
         how |= {"scale": self.factor(), "score": _in_turn(scores)}
@@ -214,19 +219,25 @@ class AttentionLayer(nnx.Module):
         if more is not None:
             assert attended.weights is not None
             out_BLHV = out_BLHV + more(attended.weights).astype(out_BLHV.dtype)
-        return self._merged(out_BLHV, x_BLD), attended.scores
+        return self._merged(out_BLHV, own_BLGV, x_BLD), attended.scores
 
-    def _merged(self, out_BLHV: jax.Array, x_BLD: jax.Array) -> jax.Array:
+    def _merged(self, out_BLHV: jax.Array, own_BLGV: jax.Array | None, x_BLD: jax.Array) -> jax.Array:
         """(B, L, D) of the outputs of the maps."""
-        heads, merge = self.attention.heads, self.attention.merge
-        if heads is not None:
-            out_BLHV = heads.join(out_BLHV, self.sizes, self._own("heads"))
-        for part, params in self._acting("mix"):
-            out_BLHV = part.mix(out_BLHV, x_BLD, params())
+        merge, out_BLHV = self.attention.merge, self._joined(out_BLHV)
+        if mixing := self._acting("mix"):
+            groups = {"r": self.shape.num_maps // self.shape.num_kv_heads}
+            own = None if own_BLGV is None else self._joined(repeat(own_BLGV, "b l g v -> b l (g r) v", **groups))
+            for part, params in mixing:
+                out_BLHV = part.mix(out_BLHV, own, x_BLD, params())
         out_BLHV = checkpoint_name(out_BLHV, "z")
         out = rearrange(out_BLHV, "b l h k -> b l (h k)") if merge is None else merge(out_BLHV)
         out = out if self.inner_norm is None else self.inner_norm(out)
         return out if self.out is None else self.out(out)
+
+    def _joined(self, out_BLHV: jax.Array) -> jax.Array:
+        """The outputs of the heads from those of their maps."""
+        heads = self.attention.heads
+        return out_BLHV if heads is None else heads.join(out_BLHV, self.sizes, self._own("heads"))
 
     def _projected(self, x_BSD: jax.Array, read: Tokens, context: Context, here: Placed | None):
         """Projections of all that is read, and what the memory keeps of them for a convolution."""
@@ -241,17 +252,20 @@ class AttentionLayer(nnx.Module):
             parts = jnp.split(mixed, np.cumsum([one.shape[-1] for one in parts])[:-1], -1)
         return *parts, projected
 
+    def _taken_over(self, v_BSGK: jax.Array, context: Context) -> tuple[jax.Array, jax.Array]:
+        """(values that later layers may take over, values that this layer uses)."""
+        if self.attention.sharing is None and context.shared.values is None:
+            return v_BSGK, v_BSGK
+        return shared_values(self.attention.sharing, v_BSGK, context, self._own("sharing"))
+
     def _remember(self, k_BSGK: jax.Array, v_BSGK: jax.Array, projected: jax.Array | None, context: Context):
-        """What is attended to, the memory with it, and the values that later layers may take over."""
-        values = v_BSGK
-        if self.attention.sharing is not None or context.shared.values is not None:
-            values, v_BSGK = shared_values(self.attention.sharing, v_BSGK, context, self._own("sharing"))
+        """What is attended to, and the memory with it."""
         keys_values, writing = in_order(k_BSGK, v_BSGK), context.writing
         if writing is None:
-            return keys_values, None, values
+            return keys_values, None
         keys_seen, keys_kept = writing.append(writing.memory.keys_XKS, keys_values.keys_XKS, axis=2)
         values_seen, values_kept = writing.append(writing.memory.values_XSK, keys_values.values_XSK, axis=1)
-        return KeyValue(keys_seen, values_seen), KeyValue(keys_kept, values_kept, projected), values
+        return KeyValue(keys_seen, values_seen), KeyValue(keys_kept, values_kept, projected)
 
     def _sparse(self, mask: Mask | None, seen: KeyValue, keys: Tokens, batch_size: int):
         """The mask, the keys and values and their tokens where this layer's sparsity allows."""
