@@ -23,6 +23,7 @@ from transformer.mixers.attention.base import (
     ScoreMod,
     Sparsity,
 )
+from transformer.mixers.attention.gates import OutputGate
 from transformer.mixers.attention.head_norms import QKNorm
 from transformer.mixers.attention.heads import LatentHeads
 from transformer.mixers.attention.score_mods import LogLength, SoftCap
@@ -202,6 +203,8 @@ FAMILIES: dict[str, list[Changes]] = {
         {"mixer.sharing": ValueEmbeddings()},
         {"pattern": (Alternate("mixer.sharing", (None, SharedKeyValues())),)},
         *({"mixer.parts": (part,)} for part in shipped(Part)),
+        {"mixer.parts": (OutputGate(headwise=True),)},
+        {"mixer.parts": (OutputGate(headwise=True, features=3),)},
         {"mixer.parts": (QKNorm(LayerNorm()), *(part for part in shipped(Part) if part != QKNorm()))},
         {"mixer.num_kv_heads": None},
         {"mixer.num_kv_heads": 1},
