@@ -79,7 +79,7 @@ NAMES: dict[str, str] = {
     ),
     "mixers.attention.score_mods": "LogLength SoftCap",
     "mixers.attention.sharing": "ScoreResidual SharedKeyValues ValueEmbeddings ValueResidual",
-    "mixers.attention.short_convolution": "ShortConvolution",
+    "mixers.attention.short_convolution": "CanonA CanonB ShortConvolution",
     "mixers.attention.sparsity": "BigBird DilatedWindow Fixed GlobalTokens Linformer LocalBlocks SlidingWindow Strided",
     "mixers.attention.synthesizers": "DenseSynthesizer RandomSynthesizer Synthesizer",
     "mixers.convolution": "Convolution",

@@ -52,6 +52,7 @@ ROLES: dict[str, tuple[str, ...]] = {
         "*attention.parts.*_norm.*",
         "*attention.parts.head_scale.*",
         "*attention.parts.short_convolution.*",
+        "*attention.parts.canon_*.*",
         "*attention.out.bias",
         "*feed_forward*.out.bias",
         "*feed_forward*.router.kernel",

@@ -44,6 +44,8 @@ from transformer.mixers.attention.sharing import ScoreResidual as ScoreResidual
 from transformer.mixers.attention.sharing import SharedKeyValues as SharedKeyValues
 from transformer.mixers.attention.sharing import ValueEmbeddings as ValueEmbeddings
 from transformer.mixers.attention.sharing import ValueResidual as ValueResidual
+from transformer.mixers.attention.short_convolution import CanonA as CanonA
+from transformer.mixers.attention.short_convolution import CanonB as CanonB
 from transformer.mixers.attention.short_convolution import ShortConvolution as ShortConvolution
 from transformer.mixers.attention.sparsity import BigBird as BigBird
 from transformer.mixers.attention.sparsity import DilatedWindow as DilatedWindow

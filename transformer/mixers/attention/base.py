@@ -307,6 +307,12 @@ class Part(Variant):
         """Number of latest tokens that it needs while decoding."""
         return 1
 
+    def enter(
+        self, x_BLD: jax.Array, context: Context, read: Tokens, params: Params
+    ) -> tuple[jax.Array, jax.Array | None]:
+        """(what is used in place of the input, what the memory keeps of it); `read` as in `convolve`."""
+        return x_BLD, None
+
     def project(self, role: str, projected_BLX: jax.Array, x_BLD: jax.Array, params: Params) -> jax.Array:
         """What is used in place of a projection of the input."""
         return projected_BLX
@@ -316,7 +322,8 @@ class Part(Variant):
     ) -> tuple[jax.Array, jax.Array | None]:
         """(what is used in place of all projections, concatenated; what the memory keeps of them).
 
-        `read` are the tokens of the projections: those of the context, behind those of an earlier segment.
+        `read` are the tokens of the projections: those of the context, behind those of an earlier segment. What the
+        memory keeps is in `KeyValue.convolved` by the name of the part.
         """
         return projected_BLX, None
 
@@ -333,6 +340,11 @@ class Part(Variant):
         return out_BLHV
 
 
+def acts(part: Part, stage: str) -> bool:
+    """Whether a part defines a stage."""
+    return getattr(type(part), stage) is not getattr(Part, stage)
+
+
 def acting(parts: dict[Part, Parameters], stage: str) -> list[tuple[Part, Parameters]]:
     """The parts that define a stage, in their order, with their parameters."""
-    return [(part, params) for part, params in parts.items() if getattr(type(part), stage) is not getattr(Part, stage)]
+    return [(part, params) for part, params in parts.items() if acts(part, stage)]

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from transformer.core.values import ConfigError, nearest_divisor
+from transformer.mixers.attention.base import acts
 
 if TYPE_CHECKING:
     from transformer.mixers.attention.attention import Attention
@@ -19,9 +20,11 @@ def check_attention(attention: "Attention", model: "ModelConfig") -> None:
     names = [part.name for part in attention.parts]
     if twice := [name for name in names if names.count(name) > 1]:
         raise ConfigError(f"mixer.parts: {twice[0]} is given twice")
-    if len(convolving := attention.convolving) > 1:
-        raise ConfigError(f"mixer.parts: {convolving[0]} and {convolving[1]} both convolve, and a layer remembers one")
     for part in attention.parts:
+        if acts(part, "enter") and acts(part, "convolve"):
+            raise ConfigError(
+                f"mixer.parts: {part} acts on inputs and on projections, and a layer remembers one of them"
+            )
         part.check(attention, model)
 
 

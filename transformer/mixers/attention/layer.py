@@ -100,22 +100,25 @@ class AttentionLayer(nnx.Module):
         self, x_BLD: jax.Array, *, context: Context, key: jax.Array | None = None
     ) -> tuple[jax.Array, Outcome]:
         """(B, L, D), and the memory with the keys and values of these tokens; a key turns dropout on."""
-        tokens, here = context.tokens, None
+        tokens, length, here, earlier = context.tokens, x_BLD.shape[1], None, None
         x_BSD, read = x_BLD, tokens
         if context.earlier_BMD is not None:
             x_BSD, read = jnp.concatenate([context.earlier_BMD, x_BLD], 1), context.keys
+            earlier = latest(x_BSD, context.earlier_BMD.shape[1])
+        x_BSD, entered = self._convolved("enter", x_BSD, read, context)
+        x_BLD = x_BSD[:, -length:]
         if self.placement is not None:
             here = self.placement.at(context, read, self.position())
         q, k, v, projected = self._projected(x_BSD, read, context, here)
-        q = self.queries(q[:, -x_BLD.shape[1] :], tokens.positions)
+        q = self.queries(q[:, -length:], tokens.positions)
         q = q if here is None else here.query(q)
         memory, values, own, keys_values = None, None, None, context.shared.keys_values
         if "key" in self.roles:
             k, v = self.keys_values(k, v, read.positions)
             k = k if here is None else here.key(k, x_BSD)
             values, v = self._taken_over(v, context)
-            keys_values, memory = self._remember(k, v, projected, context)
-            own = v[:, -x_BLD.shape[1] :]
+            keys_values, memory = self._remember(k, v, entered | projected, context)
+            own = v[:, -length:]
         assert keys_values is not None
         seen, keys, mask, bias = keys_values, tokens if context.slots is None else context.slots, context.mask, None
         scores: list[ScoreFunction] = [] if self.attention.score_mod is None else [self.attention.score_mod]
@@ -131,7 +134,6 @@ class AttentionLayer(nnx.Module):
         to_output = None if here is None else here.to_output
         sides |= {"mask": mask, "bias": bias, "scores": scores}
         out, scored = self.attend(x_BLD, q, seen, **sides, more=to_output, own_BLGV=own, key=key)
-        earlier = None if context.earlier_BMD is None else latest(x_BSD, context.earlier_BMD.shape[1])
         shared = Shared(scored, values, keys_values, context.shared.token_values)
         return out, Outcome(memory, shared, earlier_BMD=earlier)
 
@@ -240,17 +242,25 @@ class AttentionLayer(nnx.Module):
         return out_BLHV if heads is None else heads.join(out_BLHV, self.sizes, self._own("heads"))
 
     def _projected(self, x_BSD: jax.Array, read: Tokens, context: Context, here: Placed | None):
-        """Projections of all that is read, and what the memory keeps of them for a convolution."""
+        """Projections of all that is read, and what the memory keeps of them for convolutions."""
         addition = None if here is None else here.to_input(x_BSD.shape[-1])
         if addition is None:
-            parts, projected = self.project(x_BSD, *ROLES), None
+            parts = self.project(x_BSD, *ROLES)
         else:
             qk_BSD = x_BSD + addition.astype(x_BSD.dtype)
-            parts, projected = [*self.project(qk_BSD, "query", "key"), *self.project(x_BSD, "value")], None
-        for part, params in self._acting("convolve"):
-            mixed, projected = part.convolve(jnp.concatenate(parts, -1), context, read, params())
-            parts = jnp.split(mixed, np.cumsum([one.shape[-1] for one in parts])[:-1], -1)
-        return *parts, projected
+            parts = [*self.project(qk_BSD, "query", "key"), *self.project(x_BSD, "value")]
+        if not self._acting("convolve"):
+            return *parts, {}
+        mixed, projected = self._convolved("convolve", jnp.concatenate(parts, -1), read, context)
+        return *jnp.split(mixed, np.cumsum([one.shape[-1] for one in parts])[:-1], -1), projected
+
+    def _convolved(self, stage: str, x_BSX: jax.Array, read: Tokens, context: Context):
+        """What the parts that see earlier tokens at a stage make of it, and what the memory keeps for each of them."""
+        kept: dict[str, jax.Array] = {}
+        for part, params in self._acting(stage):
+            x_BSX, own = getattr(part, stage)(x_BSX, context, read, params())
+            kept |= {} if own is None else {part.name: own}
+        return x_BSX, kept
 
     def _taken_over(self, v_BSGK: jax.Array, context: Context) -> tuple[jax.Array, jax.Array]:
         """(values that later layers may take over, values that this layer uses)."""
@@ -258,14 +268,14 @@ class AttentionLayer(nnx.Module):
             return v_BSGK, v_BSGK
         return shared_values(self.attention.sharing, v_BSGK, context, self._own("sharing"))
 
-    def _remember(self, k_BSGK: jax.Array, v_BSGK: jax.Array, projected: jax.Array | None, context: Context):
+    def _remember(self, k_BSGK: jax.Array, v_BSGK: jax.Array, convolved: dict[str, jax.Array], context: Context):
         """What is attended to, and the memory with it."""
         keys_values, writing = in_order(k_BSGK, v_BSGK), context.writing
         if writing is None:
             return keys_values, None
         keys_seen, keys_kept = writing.append(writing.memory.keys_XKS, keys_values.keys_XKS, axis=2)
         values_seen, values_kept = writing.append(writing.memory.values_XSK, keys_values.values_XSK, axis=1)
-        return KeyValue(keys_seen, values_seen), KeyValue(keys_kept, values_kept, projected)
+        return KeyValue(keys_seen, values_seen), KeyValue(keys_kept, values_kept, convolved)
 
     def _sparse(self, mask: Mask | None, seen: KeyValue, keys: Tokens, batch_size: int):
         """The mask, the keys and values and their tokens where this layer's sparsity allows."""
