@@ -206,6 +206,7 @@ from transformer.mixers.attention.projections import NoProjections as NoProjecti
 from transformer.mixers.attention.projections import SumHeads as SumHeads
 from transformer.mixers.attention.projections import TiedProjections as TiedProjections
 from transformer.mixers.attention.score_mods import LogLength as LogLength
+from transformer.mixers.attention.score_mods import SSMax as SSMax
 from transformer.mixers.attention.score_mods import SoftCap as SoftCap
 from transformer.mixers.attention.sharing import ScoreResidual as ScoreResidual
 from transformer.mixers.attention.sharing import SharedKeyValues as SharedKeyValues

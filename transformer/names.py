@@ -77,7 +77,7 @@ NAMES: dict[str, str] = {
     "mixers.attention.projections": (
         "ConcatenateOnly ConstantScale InverseScale LearnedScale NoProjections SumHeads TiedProjections"
     ),
-    "mixers.attention.score_mods": "LogLength SoftCap",
+    "mixers.attention.score_mods": "LogLength SSMax SoftCap",
     "mixers.attention.sharing": "ScoreResidual SharedKeyValues ValueEmbeddings ValueResidual",
     "mixers.attention.short_convolution": "CanonA CanonB ShortConvolution",
     "mixers.attention.sparsity": "BigBird DilatedWindow Fixed GlobalTokens Linformer LocalBlocks SlidingWindow Strided",

@@ -204,7 +204,7 @@ FAMILIES: dict[str, list[Changes]] = {
         {"pattern": (Alternate("mixer.sharing", (None, SharedKeyValues())),)},
         *({"mixer.parts": (part,)} for part in shipped(Part)),
         {"mixer.parts": (OutputGate(headwise=True),)},
-        {"mixer.parts": (OutputGate(headwise=True, features=3),)},
+        {"mixer.parts": (OutputGate(headwise=True, features=4),)},
         {"mixer.parts": (QKNorm(LayerNorm()), *(part for part in shipped(Part) if part != QKNorm()))},
         {"mixer.num_kv_heads": None},
         {"mixer.num_kv_heads": 1},

@@ -140,12 +140,16 @@ class ScoreMod(Variant, abc.ABC):
     relative: ClassVar[bool] = True
     """Whether it depends on no positions but by their distances."""
 
+    def parameters(self, num_heads: int) -> dict[str, Parameter]:
+        """The parameters it owns in every layer, by name."""
+        return {}
+
     @abc.abstractmethod
-    def __call__(self, scores: jax.Array, queries: Tokens | None = None, keys: Tokens | None = None) -> jax.Array:
+    def __call__(self, scores: jax.Array, queries: Tokens | None, keys: Tokens | None, params: Params) -> jax.Array:
         """The scores used, in the shape (B, H, L, S) of those given, for the positions and segments of both sides.
 
         All scores of a query need not be here: attention may ask for one block of them. A function of a score alone
-        (not `positional`) may also be asked for logits, of any shape and without tokens.
+        (not `positional`, without parameters) may also be asked for logits, of any shape and without tokens.
         """
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from einops import rearrange, repeat
 from flax import nnx
 from jax.ad_checkpoint import checkpoint_name
+from jax.tree_util import Partial
 
 from transformer.core.arrays import dropout
 from transformer.core.modules import Dense, Parameters, at, fused
@@ -70,6 +71,7 @@ class AttentionLayer(nnx.Module):
         sparsity = None if self.crosses else attention.sparsity
         params = {
             "scale": attention.scale and attention.scale.parameters(self.shape.compared_size),
+            "score_mod": attention.score_mod and attention.score_mod.parameters(self.shape.num_maps),
             "normalizer": attention.normalizer and attention.normalizer.parameters(self.shape.num_maps),
             "heads": attention.heads and attention.heads.parameters(self.sizes),
             "sharing": sharing and sharing.parameters(),
@@ -121,7 +123,7 @@ class AttentionLayer(nnx.Module):
             own = v[:, -length:]
         assert keys_values is not None
         seen, keys, mask, bias = keys_values, tokens if context.slots is None else context.slots, context.mask, None
-        scores: list[ScoreFunction] = [] if self.attention.score_mod is None else [self.attention.score_mod]
+        scores: list[ScoreFunction] = [] if self.attention.score_mod is None else [self.score_mod()]
         if here is not None:
             seen, bias, more = here.scoring(q, seen, self.factor, causal=self.causal)
             scores += more
@@ -179,6 +181,11 @@ class AttentionLayer(nnx.Module):
         """What q·k is multiplied by."""
         scale, size = self.attention.scale, self.shape.compared_size
         return 1 / math.sqrt(size) if scale is None else scale(size, self._own("scale"))
+
+    def score_mod(self) -> ScoreFunction:
+        """The function of scaled scores, a pytree of its parameters."""
+        assert self.attention.score_mod is not None
+        return Partial(self.attention.score_mod, params=self._own("score_mod"))
 
     def attend(
         self,
