@@ -70,7 +70,7 @@ NAMES: dict[str, str] = {
     "mixers.attention.exclusive": "XSA",
     "mixers.attention.gates": "HeadScale OutputGate ValueGate",
     "mixers.attention.head_norms": "QKNorm ValueNorm",
-    "mixers.attention.heads": "DifferentialHeads LatentHeads",
+    "mixers.attention.heads": "DifferentialHeads DifferentialHeadsV2 LatentHeads",
     "mixers.attention.normalizers": (
         "LinearNormalizer Performer ReLUNormalizer Retention SigmoidNormalizer Sink SoftmaxOne TalkingHeads"
     ),

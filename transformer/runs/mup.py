@@ -75,7 +75,7 @@ def _check_layer(model: ModelConfig) -> None:
     if attention is not None:
         shape, heads, normalizer = attention.shape(model), attention.heads, attention.normalizer
         uncovered |= {
-            "mixer.heads=none": heads is not None and heads.parameters(attention.sizes(model)),
+            "mixer.heads=none": heads is not None and heads.parameters(attention.sizes(model), model.d_model),
             "mixer.normalizer=none": normalizer is not None and _matrices(normalizer.parameters(shape.num_maps)),
             "mixer.parts=()": any(
                 _others(part.parameters(attention, model, attention.roles), model) for part in attention.parts

@@ -75,7 +75,7 @@ class Heads(Variant, abc.ABC):
     def shape(self, sizes: HeadSizes) -> HeadShape:
         """The maps of heads of these sizes, and what is projected for them."""
 
-    def parameters(self, sizes: HeadSizes) -> dict[str, Parameter]:
+    def parameters(self, sizes: HeadSizes, d_model: int) -> dict[str, Parameter]:
         """The parameters it owns in every layer, by name."""
         return {}
 
@@ -89,8 +89,8 @@ class Heads(Variant, abc.ABC):
     ) -> tuple[jax.Array, jax.Array]:
         """Keys (B, S, kv heads, key size) and values (B, S, kv heads, value size)."""
 
-    def join(self, out_BLHV: jax.Array, sizes: HeadSizes, params: Params) -> jax.Array:
-        """The output (B, L, H, V) of each head from the outputs of its maps."""
+    def join(self, out_BLHV: jax.Array, x_BLD: jax.Array, sizes: HeadSizes, params: Params) -> jax.Array:
+        """The output (B, L, H, V) of each head from the outputs of its maps and the input."""
         return out_BLHV
 
 

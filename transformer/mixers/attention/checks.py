@@ -116,7 +116,8 @@ def _check_heads(attention: "Attention", model: "ModelConfig") -> None:
     whole = shape.rotary_dim == shape.key_size
     if not whole and "key" not in attention.roles:
         raise ConfigError(f"mixer.sharing: {heads} makes keys and values in its own way; use heads=none")
-    if not whole and attention.projection is not None:
+    H, G, K, V = sizes
+    if shape.widths != {"query": H * K, "key": G * K, "value": G * V} and attention.projection is not None:
         raise ConfigError(f"mixer.projection: {heads} needs layers of other widths than {attention.projection}")
     position, normalizer = model.position, attention.normalizer
     if heads is None or heads.compares:

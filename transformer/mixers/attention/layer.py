@@ -73,7 +73,7 @@ class AttentionLayer(nnx.Module):
             "scale": attention.scale and attention.scale.parameters(self.shape.compared_size),
             "score_mod": attention.score_mod and attention.score_mod.parameters(self.shape.num_maps),
             "normalizer": attention.normalizer and attention.normalizer.parameters(self.shape.num_maps),
-            "heads": attention.heads and attention.heads.parameters(self.sizes),
+            "heads": attention.heads and attention.heads.parameters(self.sizes, model.d_model),
             "sharing": sharing and sharing.parameters(),
             "sparsity": sparsity and sparsity.parameters(),
         }
@@ -232,10 +232,11 @@ class AttentionLayer(nnx.Module):
 
     def _merged(self, out_BLHV: jax.Array, own_BLGV: jax.Array | None, x_BLD: jax.Array) -> jax.Array:
         """(B, L, D) of the outputs of the maps."""
-        merge, out_BLHV = self.attention.merge, self._joined(out_BLHV)
+        merge, out_BLHV = self.attention.merge, self._joined(out_BLHV, x_BLD)
         if mixing := self._acting("mix"):
             groups = {"r": self.shape.num_maps // self.shape.num_kv_heads}
-            own = None if own_BLGV is None else self._joined(repeat(own_BLGV, "b l g v -> b l (g r) v", **groups))
+            own = None if own_BLGV is None else repeat(own_BLGV, "b l g v -> b l (g r) v", **groups)
+            own = None if own is None else self._joined(own, x_BLD)
             for part, params in mixing:
                 out_BLHV = part.mix(out_BLHV, own, x_BLD, params())
         out_BLHV = checkpoint_name(out_BLHV, "z")
@@ -243,10 +244,10 @@ class AttentionLayer(nnx.Module):
         out = out if self.inner_norm is None else self.inner_norm(out)
         return out if self.out is None else self.out(out)
 
-    def _joined(self, out_BLHV: jax.Array) -> jax.Array:
+    def _joined(self, out_BLHV: jax.Array, x_BLD: jax.Array) -> jax.Array:
         """The outputs of the heads from those of their maps."""
         heads = self.attention.heads
-        return out_BLHV if heads is None else heads.join(out_BLHV, self.sizes, self._own("heads"))
+        return out_BLHV if heads is None else heads.join(out_BLHV, x_BLD, self.sizes, self._own("heads"))
 
     def _projected(self, x_BSD: jax.Array, read: Tokens, context: Context, here: Placed | None):
         """Projections of all that is read, and what the memory keeps of them for convolutions."""
