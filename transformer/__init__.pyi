@@ -209,6 +209,7 @@ from transformer.mixers.attention.projections import TiedProjections as TiedProj
 from transformer.mixers.attention.score_mods import LogLength as LogLength
 from transformer.mixers.attention.score_mods import SSMax as SSMax
 from transformer.mixers.attention.score_mods import SoftCap as SoftCap
+from transformer.mixers.attention.sharing import GatedValueEmbeddings as GatedValueEmbeddings
 from transformer.mixers.attention.sharing import ScoreResidual as ScoreResidual
 from transformer.mixers.attention.sharing import SharedKeyValues as SharedKeyValues
 from transformer.mixers.attention.sharing import ValueEmbeddings as ValueEmbeddings

@@ -78,7 +78,7 @@ NAMES: dict[str, str] = {
         "ConcatenateOnly ConstantScale InverseScale LearnedScale NoProjections SumHeads TiedProjections"
     ),
     "mixers.attention.score_mods": "LogLength SSMax SoftCap",
-    "mixers.attention.sharing": "ScoreResidual SharedKeyValues ValueEmbeddings ValueResidual",
+    "mixers.attention.sharing": "GatedValueEmbeddings ScoreResidual SharedKeyValues ValueEmbeddings ValueResidual",
     "mixers.attention.short_convolution": "CanonA CanonB ShortConvolution",
     "mixers.attention.sparsity": "BigBird DilatedWindow Fixed GlobalTokens Linformer LocalBlocks SlidingWindow Strided",
     "mixers.attention.synthesizers": "DenseSynthesizer RandomSynthesizer Synthesizer",

@@ -27,7 +27,13 @@ from transformer.mixers.attention.gates import OutputGate
 from transformer.mixers.attention.head_norms import QKNorm
 from transformer.mixers.attention.heads import LatentHeads
 from transformer.mixers.attention.score_mods import LogLength, SoftCap
-from transformer.mixers.attention.sharing import ScoreResidual, SharedKeyValues, ValueEmbeddings, ValueResidual
+from transformer.mixers.attention.sharing import (
+    GatedValueEmbeddings,
+    ScoreResidual,
+    SharedKeyValues,
+    ValueEmbeddings,
+    ValueResidual,
+)
 from transformer.mixers.attention.sparsity import (
     BigBird,
     DilatedWindow,
@@ -201,6 +207,8 @@ FAMILIES: dict[str, list[Changes]] = {
         {"mixer.sharing": ScoreResidual()},
         {"mixer.sharing": ValueResidual()},
         {"mixer.sharing": ValueEmbeddings()},
+        {"mixer.sharing": GatedValueEmbeddings()},
+        {"pattern": (Alternate("mixer.sharing", (None, GatedValueEmbeddings())),)},
         {"pattern": (Alternate("mixer.sharing", (None, SharedKeyValues())),)},
         *({"mixer.parts": (part,)} for part in shipped(Part)),
         {"mixer.parts": (OutputGate(headwise=True),)},

@@ -249,7 +249,10 @@ class Sharing(Variant):
     own_keys_values: ClassVar[bool] = True
     """Whether the layer makes keys and values of its own."""
 
-    def parameters(self) -> dict[str, Parameter]:
+    def check(self, model: "ModelConfig") -> None:
+        """Raise `ConfigError` where it does not fit."""
+
+    def parameters(self, shape: HeadShape, model: "ModelConfig") -> dict[str, Parameter]:
         """The parameters it owns in every layer, by name."""
         return {}
 
@@ -257,8 +260,8 @@ class Sharing(Variant):
         """The scores used, from those of this layer and of the previous one."""
         return own
 
-    def values(self, own: jax.Array, other: jax.Array, params: Params) -> jax.Array:
-        """The values used, from those of this layer and of the first one, or of the table of tokens."""
+    def values(self, own: jax.Array, other: jax.Array, x_BSD: jax.Array, params: Params) -> jax.Array:
+        """The values used, from those of this layer, and those of the first one or what it takes of the tokens."""
         return own
 
 

@@ -17,6 +17,8 @@ def check_attention(attention: "Attention", model: "ModelConfig") -> None:
     _check_scores(attention, model)
     _check_heads(attention, model)
     _check_sparsity(attention, model)
+    if attention.sharing is not None:
+        attention.sharing.check(model)
     names = [part.name for part in attention.parts]
     if twice := [name for name in names if names.count(name) > 1]:
         raise ConfigError(f"mixer.parts: {twice[0]} is given twice")

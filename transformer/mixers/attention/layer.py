@@ -74,7 +74,7 @@ class AttentionLayer(nnx.Module):
             "score_mod": attention.score_mod and attention.score_mod.parameters(self.shape.num_maps),
             "normalizer": attention.normalizer and attention.normalizer.parameters(self.shape.num_maps),
             "heads": attention.heads and attention.heads.parameters(self.sizes, model.d_model),
-            "sharing": sharing and sharing.parameters(),
+            "sharing": sharing and sharing.parameters(self.shape, model),
             "sparsity": sparsity and sparsity.parameters(),
         }
         self.params = nnx.Dict({name: Parameters(own, key=at(key, name)) for name, own in params.items() if own})
@@ -118,7 +118,7 @@ class AttentionLayer(nnx.Module):
         if "key" in self.roles:
             k, v = self.keys_values(k, v, read.positions)
             k = k if here is None else here.key(k, x_BSD)
-            values, v = self._taken_over(v, context)
+            values, v = self._taken_over(v, x_BSD, context)
             keys_values, memory = self._remember(k, v, entered | projected, context)
             own = v[:, -length:]
         assert keys_values is not None
@@ -136,7 +136,7 @@ class AttentionLayer(nnx.Module):
         to_output = None if here is None else here.to_output
         sides |= {"mask": mask, "bias": bias, "scores": scores}
         out, scored = self.attend(x_BLD, q, seen, **sides, more=to_output, own_BLGV=own, key=key)
-        shared = Shared(scored, values, keys_values, context.shared.token_values)
+        shared = Shared(scored, values, keys_values, context.shared.token_values, context.shared.token_ids)
         return out, Outcome(memory, shared, earlier_BMD=earlier)
 
     def project(self, x_BLD: jax.Array, *roles: str) -> list[jax.Array]:
@@ -270,11 +270,11 @@ class AttentionLayer(nnx.Module):
             kept |= {} if own is None else {part.name: own}
         return x_BSX, kept
 
-    def _taken_over(self, v_BSGK: jax.Array, context: Context) -> tuple[jax.Array, jax.Array]:
+    def _taken_over(self, v_BSGK: jax.Array, x_BSD: jax.Array, context: Context) -> tuple[jax.Array, jax.Array]:
         """(values that later layers may take over, values that this layer uses)."""
         if self.attention.sharing is None and context.shared.values is None:
             return v_BSGK, v_BSGK
-        return shared_values(self.attention.sharing, v_BSGK, context, self._own("sharing"))
+        return shared_values(self.attention.sharing, v_BSGK, x_BSD, context, self._own("sharing"))
 
     def _remember(self, k_BSGK: jax.Array, v_BSGK: jax.Array, convolved: dict[str, jax.Array], context: Context):
         """What is attended to, and the memory with it."""
