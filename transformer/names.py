@@ -79,7 +79,7 @@ NAMES: dict[str, str] = {
     ),
     "mixers.attention.score_mods": "LogLength SSMax SoftCap",
     "mixers.attention.sharing": "GatedValueEmbeddings ScoreResidual SharedKeyValues ValueEmbeddings ValueResidual",
-    "mixers.attention.short_convolution": "CanonA CanonB ShortConvolution",
+    "mixers.attention.short_convolution": "CanonA CanonB ShortConvolution Smear",
     "mixers.attention.sparsity": "BigBird DilatedWindow Fixed GlobalTokens Linformer LocalBlocks SlidingWindow Strided",
     "mixers.attention.synthesizers": "DenseSynthesizer RandomSynthesizer Synthesizer",
     "mixers.convolution": "Convolution",

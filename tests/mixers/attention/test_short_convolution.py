@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from transformer.core.values import ConfigError
+from transformer.functional.masks import Causal, Tokens
 from transformer.mixers.attention.gates import OutputGate
-from transformer.mixers.attention.short_convolution import CanonA, CanonB, ShortConvolution
+from transformer.mixers.attention.short_convolution import CanonA, CanonB, ShortConvolution, Smear
 from transformer.mixers.attention.sparsity import SlidingWindow
+from transformer.mixers.mixer import Context
 from transformer.testing.properties import cached
 from transformer.testing.subject import Subject, small
 
@@ -28,7 +30,7 @@ def test_every_width_is_remembered(width):
     cached(Subject(small(**{"mixer.parts": (ShortConvolution(width),)})))
 
 
-@pytest.mark.parametrize("parts", [(CanonA(3),), (CanonA(2), CanonB(3), ShortConvolution(2))], ids=str)
+@pytest.mark.parametrize("parts", [(CanonA(3),), (Smear(),), (CanonA(2), CanonB(3), ShortConvolution(2))], ids=str)
 def test_every_convolution_of_a_layer_is_remembered(parts):
     cached(Subject(small(**{"mixer.parts": parts})))
     cached(Subject(small(**{"mixer.parts": parts, "mixer.sparsity": SlidingWindow(2)})))
@@ -73,3 +75,18 @@ def test_a_part_convolves_at_one_stage():
 
     with pytest.raises(ConfigError, match=r"mixer.parts: twice acts on inputs and on projections"):
         small(**{"mixer.parts": (Twice(),)})
+
+
+def test_the_token_before_is_smeared_in(attention, run):
+    """x_t + λ σ(x_t W) x_(t-1), and nothing at first."""
+    module, plain = attention(parts=(Smear(features=3),)), attention()
+    np.testing.assert_array_equal(run(module)[0], run(plain)[0])
+    own, x = module.parts["smear"], np.asarray(X)
+    own.gate[...], own.factor[...] = jnp.array([[1.0], [-2.0], [0.5]]), jnp.float32(0.7)
+    gate = 0.7 / (1 + np.exp(-(x[..., :1] - 2 * x[..., 1:2] + 0.5 * x[..., 2:3])))
+    smeared = x + gate * np.concatenate([np.zeros_like(x[:, :1]), x[:, :-1]], 1)
+    context = Context(Tokens.at(jnp.arange(LENGTH)), Causal())
+    expected = plain(jnp.asarray(smeared), context=context)[0]
+    np.testing.assert_allclose(run(module)[0], expected, rtol=1e-4, atol=1e-5)
+    with pytest.raises(ConfigError, match=r"smear.features: 40 are more than d_model 32"):
+        small(**{"mixer.parts": (Smear(features=40),)})

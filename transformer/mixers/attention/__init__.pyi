@@ -50,6 +50,7 @@ from transformer.mixers.attention.sharing import ValueResidual as ValueResidual
 from transformer.mixers.attention.short_convolution import CanonA as CanonA
 from transformer.mixers.attention.short_convolution import CanonB as CanonB
 from transformer.mixers.attention.short_convolution import ShortConvolution as ShortConvolution
+from transformer.mixers.attention.short_convolution import Smear as Smear
 from transformer.mixers.attention.sparsity import BigBird as BigBird
 from transformer.mixers.attention.sparsity import DilatedWindow as DilatedWindow
 from transformer.mixers.attention.sparsity import Fixed as Fixed

@@ -1,10 +1,13 @@
 """Parts of attention that mix inputs or projections of neighbouring tokens."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import jax
+import jax.numpy as jnp
 
-from transformer.core.parameters import FanIn, FirstRow, Parameter
+from transformer.core.arrays import dense
+from transformer.core.parameters import ZEROS, FanIn, FirstRow, Parameter
 from transformer.core.values import ConfigError, check_positive
 from transformer.functional.convolution import convolve, convolve_slots
 from transformer.functional.masks import Tokens
@@ -84,6 +87,36 @@ class CanonB(LocalMixing):
     def convolve(self, projected_BLX, context, read, params):
         mixed, kept = self.convolved(projected_BLX, params["kernel"], context, read)
         return projected_BLX + mixed, kept
+
+
+@dataclass(frozen=True)
+class Smear(LocalMixing):
+    """The input of attention and some of that of the token before: x_t + λ σ(x_t W) x_(t-1), with λ at first 0.
+
+    (github.com/KellerJordan/modded-nanogpt, 2025, on the embedding; one gate a token.) A gated token shift (Peng et al.
+    2023, RWKV).
+    """
+
+    name = "smear"
+    features: int = 12
+    """Features of x_t, from the first, that W reads."""
+    width: ClassVar[int] = 2  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def __post_init__(self):
+        check_positive(self, "features")
+
+    def check(self, attention, model):
+        super().check(attention, model)
+        if self.features > model.d_model:
+            raise ConfigError(f"smear.features: {self.features} are more than d_model {model.d_model}")
+
+    def parameters(self, attention, model, roles):
+        return {"gate": Parameter((self.features, 1), ZEROS, decay=False), "factor": Parameter((), ZEROS)}
+
+    def enter(self, x_BLD, context, read, params):
+        before, kept = self.convolved(x_BLD, jnp.array([[0.0], [1.0]]), context, read)
+        gate_BL1 = params["factor"] * jax.nn.sigmoid(dense(x_BLD[..., : self.features], params["gate"], jnp.float32))
+        return x_BLD + gate_BL1.astype(x_BLD.dtype) * before, kept
 
 
 def _canon(width: int, features: int) -> Parameter:
