@@ -71,6 +71,7 @@ NAMES: dict[str, str] = {
     "mixers.attention.gates": "HeadScale OutputGate ValueGate",
     "mixers.attention.head_norms": "QKNorm ValueNorm",
     "mixers.attention.heads": "DifferentialHeads DifferentialHeadsV2 LatentHeads",
+    "mixers.attention.memory": "MemoryKeyValues",
     "mixers.attention.normalizers": (
         "LinearNormalizer Performer ReLUNormalizer Retention SigmoidNormalizer Sink SoftmaxOne TalkingHeads"
     ),

@@ -53,6 +53,7 @@ ROLES: dict[str, tuple[str, ...]] = {
         "*attention.parts.head_scale.*",
         "*attention.parts.short_convolution.*",
         "*attention.parts.canon_*.*",
+        "*attention.parts.memory.*",
         "*attention.parts.smear.*",
         "*attention.out.bias",
         "*feed_forward*.out.bias",

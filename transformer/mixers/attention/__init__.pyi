@@ -24,6 +24,7 @@ from transformer.mixers.attention.head_norms import ValueNorm as ValueNorm
 from transformer.mixers.attention.heads import DifferentialHeads as DifferentialHeads
 from transformer.mixers.attention.heads import DifferentialHeadsV2 as DifferentialHeadsV2
 from transformer.mixers.attention.heads import LatentHeads as LatentHeads
+from transformer.mixers.attention.memory import MemoryKeyValues as MemoryKeyValues
 from transformer.mixers.attention.normalizers import LinearNormalizer as LinearNormalizer
 from transformer.mixers.attention.normalizers import Performer as Performer
 from transformer.mixers.attention.normalizers import ReLUNormalizer as ReLUNormalizer

@@ -84,7 +84,8 @@ class Attention(Mixer):
     @property
     def relative(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         # The features of a rotated query in a linear normalizer depend on the angle.
-        by_distance = all(choice is None or choice.relative for choice in (self.score_mod, self.sparsity))
+        choices = (self.score_mod, self.sparsity, *self.parts)
+        by_distance = all(choice is None or choice.relative for choice in choices)
         return by_distance and not (self.normalizer is not None and self.normalizer.linear)
 
     @property

@@ -302,6 +302,8 @@ class Part(Variant):
 
     crosses: ClassVar[bool] = True
     """Whether it acts in attention to a source, too."""
+    relative: ClassVar[bool] = True
+    """Whether queries that a position has entered, such as rotated ones, meet only keys that one has entered."""
 
     def check(self, attention: "Attention", model: "ModelConfig") -> None:
         """Raise `ConfigError` where it does not fit."""
@@ -337,6 +339,13 @@ class Part(Variant):
     def split(self, role: str, x_BLHK: jax.Array, params: Params) -> jax.Array:
         """What is used in place of the queries, keys or values of heads, before positions enter them."""
         return x_BLHK
+
+    def extend(self, keys_values: KeyValue, keys: Tokens, params: Params) -> tuple[KeyValue, Tokens]:
+        """What is attended to in place of these keys and values, and its tokens.
+
+        Keys at the position `NOWHERE` are seen by every query, without a bias.
+        """
+        return keys_values, keys
 
     def mix(self, out_BLHV: jax.Array, own_BLHV: jax.Array | None, x_BLD: jax.Array, params: Params) -> jax.Array:
         """What is used in place of the outputs of heads.

@@ -20,9 +20,9 @@ from jax.tree_util import Partial
 from transformer.core.arrays import dropout
 from transformer.core.modules import Dense, Parameters, at, fused
 from transformer.functional.attention import ScoreFunction, attention
-from transformer.functional.biases import Bias
+from transformer.functional.biases import Bias, OfTokens
 from transformer.functional.cache import KeyValue
-from transformer.functional.masks import Mask, Tokens
+from transformer.functional.masks import Mask, Nowhere, Tokens
 from transformer.functional.segment_memory import latest
 from transformer.mixers.attention.base import (
     Part,
@@ -132,7 +132,13 @@ class AttentionLayer(nnx.Module):
             scores.append(score_with(sharing, context.shared.scores))
         if self.attention.sparsity is not None:
             mask, seen, keys = self._sparse(mask, seen, keys, len(x_BLD))
-        sides: dict[str, Any] = {"queries": tokens, "keys": keys, "own_keys": context.slots is None}
+        own_keys = context.slots is None
+        if extending := self._acting("extend"):
+            for part, params in extending:
+                seen, keys = part.extend(seen, keys, params())
+            mask, bias = None if mask is None else mask | Nowhere(), None if bias is None else OfTokens(bias)
+            own_keys = False
+        sides: dict[str, Any] = {"queries": tokens, "keys": keys, "own_keys": own_keys}
         to_output = None if here is None else here.to_output
         sides |= {"mask": mask, "bias": bias, "scores": scores}
         out, scored = self.attend(x_BLD, q, seen, **sides, more=to_output, own_BLGV=own, key=key)
