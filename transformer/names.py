@@ -68,18 +68,20 @@ NAMES: dict[str, str] = {
     "mixers.attention.base": (
         "Backend HeadShape HeadSizes Heads Merge Normalizer Part Projection Scale ScoreMod Sharing Sparsity"
     ),
+    "mixers.attention.exclusive": "XSA",
     "mixers.attention.gates": "HeadScale OutputGate ValueGate",
     "mixers.attention.head_norms": "QKNorm ValueNorm WideQKNorm",
-    "mixers.attention.heads": "DifferentialHeads LatentHeads",
+    "mixers.attention.heads": "DifferentialHeads DifferentialHeadsV2 LatentHeads",
+    "mixers.attention.memory": "MemoryKeyValues",
     "mixers.attention.normalizers": (
         "LinearNormalizer Performer ReLUNormalizer Retention SigmoidNormalizer Sink SoftmaxOne TalkingHeads"
     ),
     "mixers.attention.projections": (
         "ConcatenateOnly ConstantScale InverseScale LearnedScale NoProjections SumHeads TiedProjections"
     ),
-    "mixers.attention.score_mods": "LogLength SoftCap",
-    "mixers.attention.sharing": "ScoreResidual SharedKeyValues ValueEmbeddings ValueResidual",
-    "mixers.attention.short_convolution": "ShortConvolution",
+    "mixers.attention.score_mods": "LogLength SSMax SoftCap",
+    "mixers.attention.sharing": "GatedValueEmbeddings ScoreResidual SharedKeyValues ValueEmbeddings ValueResidual",
+    "mixers.attention.short_convolution": "CanonA CanonB ShortConvolution Smear",
     "mixers.attention.sparsity": "BigBird DilatedWindow Fixed GlobalTokens Linformer LocalBlocks SlidingWindow Strided",
     "mixers.attention.synthesizers": "DenseSynthesizer RandomSynthesizer Synthesizer",
     "mixers.convolution": "Convolution",

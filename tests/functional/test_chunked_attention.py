@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.tree_util import Partial
 
 from transformer.functional.attention import attention
 from transformer.functional.biases import LinearDistance
@@ -244,10 +245,11 @@ def test_no_array_of_all_scores():
 def test_scores_are_capped_and_sinks_take_their_share(mask):
     """A function of the scores and a sink in every head: values and all gradients as in exact attention."""
     side, qkv = line(7), sequence(7)
+    cap = Partial(SoftCap(0.5), params={})
     sink = jnp.asarray(np.random.default_rng(3).normal(size=qkv[0].shape[2]), jnp.float32)
 
     def run(function, q, k, v, sink, **more):
-        out = function(q, k, v, queries=side, keys=side, mask=mask, score=SoftCap(0.5), weigh=Softmax(sink), **more).out
+        out = function(q, k, v, queries=side, keys=side, mask=mask, score=cap, weigh=Softmax(sink), **more).out
         return (out**2).sum(), out
 
     ours, exact = (

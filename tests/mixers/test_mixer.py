@@ -58,7 +58,7 @@ class Temperature(T.Part):
     def parameters(self, attention, model, roles):
         return {"kernel": T.Parameter((model.d_model, attention.num_heads), model.initializer)}
 
-    def mix(self, out_BLHV, x_BLD, params):
+    def mix(self, out_BLHV, own_BLHV, x_BLD, params):
         return out_BLHV * (1 + jnp.tanh(dense(x_BLD, params["kernel"])))[..., None]
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from transformer.core.modules import split
 from transformer.core.values import ConfigError
+from transformer.mixers.attention.exclusive import XSA
 from transformer.mixers.attention.gates import HeadScale, OutputGate, ValueGate
 from transformer.mixers.attention.head_norms import QKNorm, ValueNorm
 from transformer.mixers.attention.heads import LatentHeads
@@ -42,7 +43,7 @@ def config(**changes):
         {},
         {"mixer.bias": ("query", "key"), "mixer.parts": (QKNorm(RMSNorm()),)},
         {"position": RoPE(interleaved=True)},
-        {"mixer.parts": (OutputGate(), QKNorm(LayerNorm()), ValueNorm(), HeadScale(), ValueGate())},
+        {"mixer.parts": (OutputGate(), QKNorm(LayerNorm()), ValueNorm(), HeadScale(), ValueGate(), XSA())},
     ],
     ids=["plain", "biases and norms", "from interleaved", "other parts"],
 )

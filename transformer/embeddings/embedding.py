@@ -77,6 +77,8 @@ class Head(Variant):
             self.transform.check(d_model)
         if self.score_mod is not None and self.score_mod.positional:
             raise ConfigError(f"head.score_mod: {self.score_mod} reads positions, and logits have none; use soft_cap")
+        if self.score_mod is not None and self.score_mod.parameters(1):
+            raise ConfigError(f"head.score_mod: {self.score_mod} has parameters of heads, and logits have none")
 
 
 class EmbeddingLayer(nnx.Module):
@@ -147,7 +149,7 @@ class HeadLayer(nnx.Module):
         logits_BLV = table.logits(x_BLD)
         if self.head.bias:
             logits_BLV = logits_BLV + self.output()["bias"]
-        return logits_BLV if self.head.score_mod is None else self.head.score_mod(logits_BLV)
+        return logits_BLV if self.head.score_mod is None else self.head.score_mod(logits_BLV, None, None, {})
 
 
 class ValueEmbedding(nnx.Module):

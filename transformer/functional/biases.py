@@ -7,7 +7,7 @@ from typing import Protocol
 import jax
 import jax.numpy as jnp
 
-from transformer.functional.masks import Causal, OwnBeams, Padding, Segment, Tokens
+from transformer.functional.masks import NOWHERE, Causal, OwnBeams, Padding, Segment, Tokens
 
 
 class Bias(Protocol):
@@ -214,6 +214,20 @@ class Remapped:
 
     def __call__(self, queries, keys):
         return self.bias(*(t._replace(positions=self.table_P[t.positions]) for t in (queries, keys)))
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class OfTokens:
+    """Another bias, and 0 for keys that are no tokens, at position `NOWHERE`."""
+
+    bias: Bias
+
+    def __call__(self, queries, keys):
+        nowhere = keys.positions == NOWHERE
+        # Distances from there are no numbers that a bias has a value and a gradient for.
+        there = keys._replace(positions=jnp.where(nowhere, 0, keys.positions))
+        return jnp.where(nowhere[:, None, None, :], 0.0, self.bias(queries, there))
 
 
 @jax.tree_util.register_dataclass

@@ -8,7 +8,7 @@ which every token is kept once.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import jax
@@ -64,12 +64,12 @@ class KeyValue(Slots):
     """(B · G, K, S)."""
     values_XSK: jax.Array
     """(B · G, S, K)."""
-    projected_BSX: jax.Array | None = None
-    """Queries, keys and values before their convolution, concatenated; None in a model without one."""
+    convolved: dict[str, jax.Array] = field(default_factory=dict)
+    """What is convolved, by the name of the part of attention that does it: (B, S, X) before its convolution."""
 
     def resized(self, grow: Grow) -> "KeyValue":
-        projected = None if self.projected_BSX is None else grow(self.projected_BSX, 1)
-        return KeyValue(grow(self.keys_XKS, 2), grow(self.values_XSK, 1), projected)
+        convolved = {name: grow(array_BSX, 1) for name, array_BSX in self.convolved.items()}
+        return KeyValue(grow(self.keys_XKS, 2), grow(self.values_XSK, 1), convolved)
 
 
 @jax.tree_util.register_dataclass

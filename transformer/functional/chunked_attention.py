@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from einops import rearrange
 from jax import lax
+from jax.tree_util import Partial
 
 from transformer.functional.attention import (
     NEVER,
@@ -36,6 +37,7 @@ class _Modifiers(NamedTuple):
     bias: Bias | None
     scale: jax.Array
     sink_H: jax.Array | None
+    score: Partial | None
 
     def sink(self, num_kv_heads: int) -> jax.Array | None:
         """The sinks as (G, R, 1), float32."""
@@ -98,6 +100,7 @@ def chunked_attention(
     Scores and weights are never formed, so they can be neither returned nor dropped.
 
     Args:
+      score: what it depends on besides its arguments has gradients where it is a `jax.tree_util.Partial` of that.
       block: queries and keys per block. A shorter sequence is one block.
 
     Raises:
@@ -106,15 +109,15 @@ def chunked_attention(
     check_shapes(q_BLHK, k_BSGK, v_BSGK, queries, keys)
     L, S, num_kv_heads = queries.length, keys.length, k_BSGK.shape[2]
     scale = 1 / math.sqrt(q_BLHK.shape[-1]) if scale is None else scale
+    score = score if score is None or isinstance(score, Partial) else Partial(score)
     l, s = min(block, L), min(block, S)
     out = _attend(
         _pad(split_groups(q_BLHK, num_kv_heads), l, axis=3),
         _pad(rearrange(k_BSGK, "b s g k -> b g s k"), s, axis=2),
         _pad(rearrange(v_BSGK, "b s g k -> b g s k"), s, axis=2),
-        _Modifiers(bias, jnp.asarray(scale, jnp.float32), None if weigh is None else weigh.sink_H),
+        _Modifiers(bias, jnp.asarray(scale, jnp.float32), None if weigh is None else weigh.sink_H, score),
         _Sides(Full() if mask is None else mask, _pad_tokens(queries, l), _pad_tokens(keys, s)),
         _Sizes(l, s, L, S),
-        score,
     )
     return Attended(rearrange(out, "b g r l k -> b l (g r) k")[:, :L])
 
@@ -143,12 +146,12 @@ def _block(sides: _Sides, sizes: _Sizes, i, j, num_kv_heads: int) -> _Block:
     return _Block(queries, keys, group_heads(sides.mask(queries, keys), num_kv_heads) & real)
 
 
-def _scores(q, k, modifiers: _Modifiers, block: _Block, score: ScoreFunction | None) -> jax.Array:
-    scores = change_scores(attention_scores(q, k, scale=modifiers.scale), score, block.queries, block.keys)
+def _scores(q, k, modifiers: _Modifiers, block: _Block) -> jax.Array:
+    scores = change_scores(attention_scores(q, k, scale=modifiers.scale), modifiers.score, block.queries, block.keys)
     return add_bias(scores, modifiers.bias, block.queries, block.keys)
 
 
-def _forward(q, k, v, modifiers: _Modifiers, sides: _Sides, sizes: _Sizes, score: ScoreFunction | None):
+def _forward(q, k, v, modifiers: _Modifiers, sides: _Sides, sizes: _Sizes):
     """The output, from one block of queries after the other, and what `_backward` needs."""
     num_kv_heads = k.shape[1]
 
@@ -160,7 +163,7 @@ def _forward(q, k, v, modifiers: _Modifiers, sides: _Sides, sizes: _Sizes, score
 
             def update(softmax):
                 k_block, v_block = (_slice(x, j, sizes.key_block, 2) for x in (k, v))
-                scores = _scores(q_block, k_block, modifiers, block, score)
+                scores = _scores(q_block, k_block, modifiers, block)
                 return _updated(softmax, jnp.where(block.allowed, scores, NEVER), v_block)
 
             return lax.cond(block.allowed.any(), update, lambda softmax: softmax, softmax)
@@ -193,7 +196,7 @@ def _updated(softmax: _Softmax, scores: jax.Array, v_block: jax.Array) -> _Softm
     return _Softmax(highest, softmax.total * decay + weights.sum(-1), softmax.mixed * decay[..., None] + mixed)
 
 
-def _backward(sizes: _Sizes, score: ScoreFunction | None, residuals, dout):
+def _backward(sizes: _Sizes, residuals, dout):
     """The gradients of all arguments but the sides, from one block of keys after the other."""
     q, k, v, modifiers, sides, out, log_normalizer = residuals
     num_kv_heads = k.shape[1]
@@ -208,7 +211,7 @@ def _backward(sizes: _Sizes, score: ScoreFunction | None, residuals, dout):
 
             def update(gradients):
                 dq, dk, dv, dmodifiers = gradients
-                scores_of = functools.partial(_scores, block=block, score=score)
+                scores_of = functools.partial(_scores, block=block)
                 of_queries = rows(log_normalizer), rows(dot_BGRL), rows(dout)
                 dq_new, dk_new, dv_new, dmodifiers_new = _block_gradients(
                     scores_of, rows(q), k_block, v_block, modifiers, block.allowed, *of_queries
@@ -252,5 +255,5 @@ def _add(total, new):
     return total if new.dtype == jax.dtypes.float0 else total + new
 
 
-_attend = jax.custom_vjp(lambda *args: _forward(*args)[0], nondiff_argnums=(5, 6))
+_attend = jax.custom_vjp(lambda *args: _forward(*args)[0], nondiff_argnums=(5,))
 _attend.defvjp(_forward, _backward)

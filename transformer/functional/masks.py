@@ -43,6 +43,10 @@ class Tokens(NamedTuple):
         return jax.tree.map(lambda a: jax.lax.dynamic_slice_in_dim(a, start, size, a.ndim - 1), self)
 
 
+NOWHERE = jnp.iinfo(jnp.int32).min
+"""The position of keys that are no tokens."""
+
+
 class MaskFunction(Protocol):
     """What attention needs of a mask: a function of queries and keys."""
 
@@ -215,6 +219,14 @@ class BlockDiffusion(Mask):
         later = query_L1 % self.length // self.size - key_1S % self.length // self.size
         noisy = jnp.where(to_clean, later > 0, later == 0)
         return jnp.where(from_clean, to_clean & (later >= 0), noisy)[None, None]
+
+
+@_value
+class Nowhere(Mask):
+    """Every query attends to the keys that are no tokens, at position `NOWHERE`."""
+
+    def __call__(self, queries, keys):
+        return (keys.positions == NOWHERE)[:, None, None, :]
 
 
 @_value

@@ -17,6 +17,7 @@ from transformer.mixers.attention.base import Scale as Scale
 from transformer.mixers.attention.base import ScoreMod as ScoreMod
 from transformer.mixers.attention.base import Sharing as Sharing
 from transformer.mixers.attention.base import Sparsity as Sparsity
+from transformer.mixers.attention.exclusive import XSA as XSA
 from transformer.mixers.attention.gates import HeadScale as HeadScale
 from transformer.mixers.attention.gates import OutputGate as OutputGate
 from transformer.mixers.attention.gates import ValueGate as ValueGate
@@ -24,7 +25,9 @@ from transformer.mixers.attention.head_norms import QKNorm as QKNorm
 from transformer.mixers.attention.head_norms import ValueNorm as ValueNorm
 from transformer.mixers.attention.head_norms import WideQKNorm as WideQKNorm
 from transformer.mixers.attention.heads import DifferentialHeads as DifferentialHeads
+from transformer.mixers.attention.heads import DifferentialHeadsV2 as DifferentialHeadsV2
 from transformer.mixers.attention.heads import LatentHeads as LatentHeads
+from transformer.mixers.attention.memory import MemoryKeyValues as MemoryKeyValues
 from transformer.mixers.attention.normalizers import LinearNormalizer as LinearNormalizer
 from transformer.mixers.attention.normalizers import Performer as Performer
 from transformer.mixers.attention.normalizers import ReLUNormalizer as ReLUNormalizer
@@ -41,12 +44,17 @@ from transformer.mixers.attention.projections import NoProjections as NoProjecti
 from transformer.mixers.attention.projections import SumHeads as SumHeads
 from transformer.mixers.attention.projections import TiedProjections as TiedProjections
 from transformer.mixers.attention.score_mods import LogLength as LogLength
+from transformer.mixers.attention.score_mods import SSMax as SSMax
 from transformer.mixers.attention.score_mods import SoftCap as SoftCap
+from transformer.mixers.attention.sharing import GatedValueEmbeddings as GatedValueEmbeddings
 from transformer.mixers.attention.sharing import ScoreResidual as ScoreResidual
 from transformer.mixers.attention.sharing import SharedKeyValues as SharedKeyValues
 from transformer.mixers.attention.sharing import ValueEmbeddings as ValueEmbeddings
 from transformer.mixers.attention.sharing import ValueResidual as ValueResidual
+from transformer.mixers.attention.short_convolution import CanonA as CanonA
+from transformer.mixers.attention.short_convolution import CanonB as CanonB
 from transformer.mixers.attention.short_convolution import ShortConvolution as ShortConvolution
+from transformer.mixers.attention.short_convolution import Smear as Smear
 from transformer.mixers.attention.sparsity import BigBird as BigBird
 from transformer.mixers.attention.sparsity import DilatedWindow as DilatedWindow
 from transformer.mixers.attention.sparsity import Fixed as Fixed

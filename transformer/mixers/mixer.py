@@ -35,6 +35,12 @@ class Shared(NamedTuple):
     """The keys and values that the previous layer attended to."""
     token_values: jax.Array | None = None
     """(B, L, G, K) of a table of the tokens, the same in all layers."""
+    token_ids: jax.Array | None = None
+    """(B, L): the tokens, for tables of values that layers own."""
+
+
+OF_TOKENS = ("token_values", "token_ids")
+"""What of `Shared` a model of tokens hands to its first layer."""
 
 
 class Writing(NamedTuple):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from transformer.core.values import ConfigError, check_fields
 from transformer.mixers.attention.attention import Attention
+from transformer.mixers.mixer import OF_TOKENS
 
 if TYPE_CHECKING:
     from transformer.models.config import ModelConfig
@@ -136,8 +137,8 @@ def _check_memory(config: "ModelConfig", kinds: list["ModelConfig"]) -> None:
             raise ConfigError(
                 f"model.memory_length: {attention.heads} has a table of positions, which ends; use heads=none"
             )
-    if "token_values" in config.shares:
-        raise ConfigError("model.memory_length: the tokens of earlier segments are not kept for value_embeddings")
+    if sharing := _sharing_tokens(config):
+        raise ConfigError(f"model.memory_length: the tokens of earlier segments are not kept for {sharing}")
 
 
 def _check_downsampling(config: "ModelConfig") -> None:
@@ -200,8 +201,14 @@ def _check_layer(config: "ModelConfig") -> None:
 
 def refuse_token_values(config: "ModelConfig") -> None:
     """Raise `ConfigError` where layers take over values of a table of tokens."""
-    if "token_values" in config.shares:
-        raise ConfigError("mixer.sharing: value_embeddings is for language models; use values")
+    if sharing := _sharing_tokens(config):
+        raise ConfigError(f"mixer.sharing: {sharing} is for language models; use values")
+
+
+def _sharing_tokens(config: "ModelConfig") -> str:
+    """The text of a choice that takes over something of the tokens; empty without one."""
+    choices = (kind.attention.sharing for kind in config.kinds if kind.attention is not None)
+    return next((str(sharing) for sharing in choices if sharing is not None and sharing.takes in OF_TOKENS), "")
 
 
 def refuse_token_logits(config: "ModelConfig", why: str) -> None:

@@ -15,7 +15,7 @@ from transformer.functional.segment_memory import SegmentMemory
 from transformer.mixers.mixer import Context, Shared
 from transformer.models.config import ModelConfig
 from transformer.models.decoder import Decoder
-from transformer.models.transformer import NOTHING, Block
+from transformer.models.transformer import Block
 
 
 class LanguageModel(Decoder):
@@ -144,7 +144,8 @@ class LanguageModel(Decoder):
 
     def _shared(self, tokens_BL: jax.Array) -> Shared:
         """What the first layer takes over."""
-        return NOTHING if self.value_embedding is None else Shared(token_values=self.value_embedding(tokens_BL))
+        values = None if self.value_embedding is None else self.value_embedding(tokens_BL)
+        return Shared(token_values=values, token_ids=tokens_BL if "token_ids" in self.config.shares else None)
 
     def _logits(self, x_BLD: jax.Array) -> jax.Array:
         return self.logits(x_BLD, self.embedding if self.output is None else self.output)

@@ -9,6 +9,7 @@ import numpy as np
 from transformer.core.modules import Params
 from transformer.core.values import ConfigError
 from transformer.mixers.attention.attention import Attention
+from transformer.mixers.attention.exclusive import XSA
 from transformer.mixers.attention.gates import HeadScale, OutputGate, ValueGate
 from transformer.mixers.attention.head_norms import QKNorm, ValueNorm
 from transformer.mixers.attention.normalizers import Performer
@@ -21,7 +22,7 @@ ROTATED = {
     ("parts", QKNorm.name),
 }
 """Modules of attention, and what in them has the features of queries or keys; poolings have a query, too."""
-UNORDERED = (ValueNorm, HeadScale, OutputGate, ValueGate)
+UNORDERED = (ValueNorm, HeadScale, OutputGate, ValueGate, XSA)
 """Parts of attention that queries and keys do not go through."""
 
 

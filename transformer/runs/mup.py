@@ -74,9 +74,11 @@ def _check_layer(model: ModelConfig) -> None:
     }
     if attention is not None:
         shape, heads, normalizer = attention.shape(model), attention.heads, attention.normalizer
+        sharing = attention.sharing
         uncovered |= {
-            "mixer.heads=none": heads is not None and heads.parameters(attention.sizes(model)),
+            "mixer.heads=none": heads is not None and heads.parameters(attention.sizes(model), model.d_model),
             "mixer.normalizer=none": normalizer is not None and _matrices(normalizer.parameters(shape.num_maps)),
+            "mixer.sharing=none": sharing is not None and _matrices(sharing.parameters(shape, model)),
             "mixer.parts=()": any(
                 _others(part.parameters(attention, model, attention.roles), model) for part in attention.parts
             ),
@@ -107,7 +109,8 @@ def _scaled(one: Alternate, scale: Scale) -> Alternate:
 def _others(parameters: dict[str, Parameter], model: ModelConfig) -> dict[str, Parameter]:
     """The matrices that are no kernels of the width."""
     own = _matrices(parameters)
-    return {name: spec for name, spec in own.items() if (name, spec.initializer) != ("kernel", model.initializer)}
+    usual = ("kernel", model.initializer, model.d_model)
+    return {name: spec for name, spec in own.items() if (name, spec.initializer, spec.shape[0]) != usual}
 
 
 def _grows(parameters: Callable[[int], dict[str, Parameter]]) -> bool:

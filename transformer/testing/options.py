@@ -23,10 +23,17 @@ from transformer.mixers.attention.base import (
     ScoreMod,
     Sparsity,
 )
+from transformer.mixers.attention.gates import OutputGate
 from transformer.mixers.attention.head_norms import QKNorm
 from transformer.mixers.attention.heads import LatentHeads
 from transformer.mixers.attention.score_mods import LogLength, SoftCap
-from transformer.mixers.attention.sharing import ScoreResidual, SharedKeyValues, ValueEmbeddings, ValueResidual
+from transformer.mixers.attention.sharing import (
+    GatedValueEmbeddings,
+    ScoreResidual,
+    SharedKeyValues,
+    ValueEmbeddings,
+    ValueResidual,
+)
 from transformer.mixers.attention.sparsity import (
     BigBird,
     DilatedWindow,
@@ -218,8 +225,12 @@ FAMILIES: dict[str, list[Changes]] = {
         {"mixer.sharing": ScoreResidual()},
         {"mixer.sharing": ValueResidual()},
         {"mixer.sharing": ValueEmbeddings()},
+        {"mixer.sharing": GatedValueEmbeddings()},
+        {"pattern": (Alternate("mixer.sharing", (None, GatedValueEmbeddings())),)},
         {"pattern": (Alternate("mixer.sharing", (None, SharedKeyValues())),)},
         *({"mixer.parts": (part,)} for part in shipped(Part)),
+        {"mixer.parts": (OutputGate(headwise=True),)},
+        {"mixer.parts": (OutputGate(headwise=True, features=4),)},
         {"mixer.parts": (QKNorm(LayerNorm()), *(part for part in shipped(Part) if part != QKNorm()))},
         {"mixer.num_kv_heads": None},
         {"mixer.num_kv_heads": 1},

@@ -165,7 +165,9 @@ def shifted(subject: Subject) -> None:
     applies(all(one.extrapolates for one in positions))
     applies(_blind(subject, "sparsity"))
     logits, moved = (subject.logits(LONG, positions=np.arange(ROOM) + shift) for shift in (0, 40))
-    if all(one.relative for one in positions) and _blind(subject, "score_mod"):
+    parts = [part for mixer in _mixers(subject) for part in getattr(mixer, "parts", ())]
+    absolute = any("to_key" in one.acts for one in positions) and not all(part.relative for part in parts)
+    if all(one.relative for one in positions) and _blind(subject, "score_mod") and not absolute:
         close(moved, logits, "a relative scheme changes with a shift")
     else:
         differ(moved, logits, "an absolute scheme does not change with a shift")

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from transformer.core.modules import split
+from transformer.core.values import ConfigError
 from transformer.mixers.attention.attention import Attention
-from transformer.mixers.attention.heads import DifferentialHeads, LatentHeads
+from transformer.mixers.attention.heads import DifferentialHeads, DifferentialHeadsV2, LatentHeads
+from transformer.mixers.attention.projections import NoProjections, TiedProjections
 from transformer.models.language_model import LanguageModel
 from transformer.norms.norm import rms_norm
 from transformer.positions.relative import FIRE, KERPLE, ALiBi, T5Bias
@@ -38,6 +40,28 @@ def test_the_latent_vector_is_all_that_is_kept(config):
     layer = model.start(2, LENGTH).layers[0]["attention"]
     assert layer is not None
     assert (layer.keys_XKS.shape, layer.values_XSK.shape) == ((2, 7, LENGTH), (2, LENGTH, 3))
+
+
+@pytest.mark.parametrize("num_kv_heads", [2, 1])
+def test_two_queries_of_a_head_share_its_keys(num_kv_heads, attention, run, mixed):
+    """softmax(q₁k)v - σ(xw) softmax(q₂k)v, w of the head, without a norm (Differential Transformer V2)."""
+    module = attention(heads=DifferentialHeadsV2(), num_kv_heads=num_kv_heads)
+    q = module.query(X).reshape(2, LENGTH, 2, 2, 4)
+    k, v = (
+        np.repeat(np.asarray(layer(X)).reshape(2, LENGTH, num_kv_heads, 4), 2 // num_kv_heads, 2)
+        for layer in (module.key, module.value)
+    )
+    maps = (mixed(jnp.einsum("blhk,bshk->bhls", q[..., i, :], k) / 2, v).reshape(2, LENGTH, 2, 4) for i in (0, 1))
+    first, second = map(np.asarray, maps)
+    factor = 1 / (1 + np.exp(-np.asarray(X) @ np.asarray(module.params["heads"].factors[...])))
+    found = (first - factor[..., None] * second).reshape(2, LENGTH, D)
+    np.testing.assert_allclose(run(module)[0], module.out(found), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("projection", [TiedProjections(), NoProjections()], ids=str)
+def test_heads_of_two_queries_have_projections_of_their_own(projection, config):
+    with pytest.raises(ConfigError, match=r"mixer.projection: differential_v2 needs layers of other widths"):
+        config(Attention(num_heads=2, heads=DifferentialHeadsV2(), projection=projection))
 
 
 @pytest.mark.parametrize("num_kv_heads", [None, 1])

@@ -8,7 +8,13 @@ import pytest
 from transformer.core.modules import split
 from transformer.core.values import ConfigError
 from transformer.mixers.attention.attention import Attention
-from transformer.mixers.attention.sharing import ScoreResidual, SharedKeyValues, ValueEmbeddings, ValueResidual
+from transformer.mixers.attention.sharing import (
+    GatedValueEmbeddings,
+    ScoreResidual,
+    SharedKeyValues,
+    ValueEmbeddings,
+    ValueResidual,
+)
 from transformer.mixers.mixer import Shared
 from transformer.models.language_model import LanguageModel
 from transformer.models.pattern import Alternate
@@ -55,6 +61,38 @@ def test_values_of_a_table_of_tokens_are_mixed_in(config, attention, run, heads,
     rows = model.value_embedding(jnp.array([[3, 3, 5]]))
     np.testing.assert_array_equal(rows[0, 0], model.value_embedding.table[3].reshape(2, 4))
     np.testing.assert_array_equal(rows[0, 0], rows[0, 1])
+
+
+def test_each_layer_has_gated_values_of_its_own_table(config, run, heads, mixed):
+    """V + 2σ(x₁…x₃ W) E[token], W at first 0; an encoder-decoder and a segment memory have no tokens to look up."""
+    mixer = Attention(num_heads=2, sharing=GatedValueEmbeddings(features=3))
+    module = mixer.build(config(mixer), key=jax.random.key(0))
+    rng, own = np.random.default_rng(1), module.params["sharing"]
+    np.testing.assert_array_equal(own.gate[...], np.zeros((3, 2)))
+    own.gate[...] = jnp.asarray(rng.normal(size=(3, 2)), jnp.float32)
+    tokens = rng.integers(11, size=(2, LENGTH))
+    out, outcome = run(module, shared=Shared(token_ids=jnp.asarray(tokens)), first=False)
+    gate = 2 / (1 + np.exp(-np.asarray(X)[..., :3] @ np.asarray(own.gate[...])))
+    v = heads(module.value(X)) + gate[..., None] * np.asarray(own.table[...])[tokens].reshape(2, LENGTH, 2, 4)
+    scores = jnp.einsum("blhk,bshk->bhls", heads(module.query(X)), heads(module.key(X))) / 2
+    np.testing.assert_allclose(out, module.out(mixed(scores, v)), rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(outcome.shared.token_ids, tokens)
+    with pytest.raises(ConfigError, match=r"gated_value_embeddings\(features=3\) has no tokens here"):
+        run(module)
+    with pytest.raises(ConfigError, match=r"earlier segments are not kept for gated_value_embeddings"):
+        config(mixer, memory_length=2)
+    with pytest.raises(ConfigError, match=r"gated_value_embeddings.features: 12 are more than d_model 8"):
+        config(Attention(num_heads=2, sharing=GatedValueEmbeddings()))
+
+
+def test_layers_in_turn_have_a_table(config):
+    mixer = Attention(num_heads=2, sharing=GatedValueEmbeddings(features=3))
+    pattern = (Alternate("mixer.sharing", (None, mixer.sharing)),)
+    model = LanguageModel(config(Attention(num_heads=2), pattern=pattern), key=jax.random.key(0))
+    first, second = (model.blocks[i].attention for i in (0, 1))
+    assert "sharing" not in first.params
+    assert second.params["sharing"].table.shape == (11, D)
+    assert model.value_embedding is None
 
 
 def test_shared_keys_and_values_have_no_cache(config):

@@ -22,6 +22,7 @@ from transformer.mixers.attention.base import (
     ScoreMod,
     Sharing,
     Sparsity,
+    acts,
 )
 from transformer.mixers.attention.checks import check_attention
 from transformer.mixers.attention.layer import ROLES, AttentionLayer
@@ -83,7 +84,8 @@ class Attention(Mixer):
     @property
     def relative(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         # The features of a rotated query in a linear normalizer depend on the angle.
-        by_distance = all(choice is None or choice.relative for choice in (self.score_mod, self.sparsity))
+        choices = (self.score_mod, self.sparsity, *self.parts)
+        by_distance = all(choice is None or choice.relative for choice in choices)
         return by_distance and not (self.normalizer is not None and self.normalizer.linear)
 
     @property
@@ -107,8 +109,8 @@ class Attention(Mixer):
 
     @property
     def convolving(self) -> list[Part]:
-        """The parts that mix the projections of tokens, which a decoder remembers for them."""
-        return [part for part in self.parts if type(part).convolve is not Part.convolve]
+        """The parts that mix the inputs or projections of tokens, which a decoder remembers for them."""
+        return [part for part in self.parts if acts(part, "enter") or acts(part, "convolve")]
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -147,7 +149,12 @@ class Attention(Mixer):
         return KeyValue(
             jnp.zeros((batch_size * shape.num_kv_heads, size, slots), dtype),
             jnp.zeros((batch_size * shape.num_kv_heads, slots, shape.value_size), dtype),
-            jnp.zeros((batch_size, slots, sum(shape.widths.values())), dtype) if self.convolving else None,
+            {
+                part.name: jnp.zeros((batch_size, slots, width), dtype)
+                for stage, width in {"enter": model.d_model, "convolve": sum(shape.widths.values())}.items()
+                for part in self.parts
+                if acts(part, stage)
+            },
         )
 
     def build(self, model, *, key):

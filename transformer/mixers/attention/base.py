@@ -75,7 +75,7 @@ class Heads(Variant, abc.ABC):
     def shape(self, sizes: HeadSizes) -> HeadShape:
         """The maps of heads of these sizes, and what is projected for them."""
 
-    def parameters(self, sizes: HeadSizes) -> dict[str, Parameter]:
+    def parameters(self, sizes: HeadSizes, d_model: int) -> dict[str, Parameter]:
         """The parameters it owns in every layer, by name."""
         return {}
 
@@ -89,8 +89,8 @@ class Heads(Variant, abc.ABC):
     ) -> tuple[jax.Array, jax.Array]:
         """Keys (B, S, kv heads, key size) and values (B, S, kv heads, value size)."""
 
-    def join(self, out_BLHV: jax.Array, sizes: HeadSizes, params: Params) -> jax.Array:
-        """The output (B, L, H, V) of each head from the outputs of its maps."""
+    def join(self, out_BLHV: jax.Array, x_BLD: jax.Array, sizes: HeadSizes, params: Params) -> jax.Array:
+        """The output (B, L, H, V) of each head from the outputs of its maps and the input."""
         return out_BLHV
 
 
@@ -140,12 +140,16 @@ class ScoreMod(Variant, abc.ABC):
     relative: ClassVar[bool] = True
     """Whether it depends on no positions but by their distances."""
 
+    def parameters(self, num_heads: int) -> dict[str, Parameter]:
+        """The parameters it owns in every layer, by name."""
+        return {}
+
     @abc.abstractmethod
-    def __call__(self, scores: jax.Array, queries: Tokens | None = None, keys: Tokens | None = None) -> jax.Array:
+    def __call__(self, scores: jax.Array, queries: Tokens | None, keys: Tokens | None, params: Params) -> jax.Array:
         """The scores used, in the shape (B, H, L, S) of those given, for the positions and segments of both sides.
 
         All scores of a query need not be here: attention may ask for one block of them. A function of a score alone
-        (not `positional`) may also be asked for logits, of any shape and without tokens.
+        (not `positional`, without parameters) may also be asked for logits, of any shape and without tokens.
         """
 
 
@@ -245,7 +249,10 @@ class Sharing(Variant):
     own_keys_values: ClassVar[bool] = True
     """Whether the layer makes keys and values of its own."""
 
-    def parameters(self) -> dict[str, Parameter]:
+    def check(self, model: "ModelConfig") -> None:
+        """Raise `ConfigError` where it does not fit."""
+
+    def parameters(self, shape: HeadShape, model: "ModelConfig") -> dict[str, Parameter]:
         """The parameters it owns in every layer, by name."""
         return {}
 
@@ -253,8 +260,8 @@ class Sharing(Variant):
         """The scores used, from those of this layer and of the previous one."""
         return own
 
-    def values(self, own: jax.Array, other: jax.Array, params: Params) -> jax.Array:
-        """The values used, from those of this layer and of the first one, or of the table of tokens."""
+    def values(self, own: jax.Array, other: jax.Array, x_BSD: jax.Array, params: Params) -> jax.Array:
+        """The values used, from those of this layer, and those of the first one or what it takes of the tokens."""
         return own
 
 
@@ -295,6 +302,8 @@ class Part(Variant):
 
     crosses: ClassVar[bool] = True
     """Whether it acts in attention to a source, too."""
+    relative: ClassVar[bool] = True
+    """Whether queries that a position has entered, such as rotated ones, meet only keys that one has entered."""
 
     def check(self, attention: "Attention", model: "ModelConfig") -> None:
         """Raise `ConfigError` where it does not fit."""
@@ -307,6 +316,12 @@ class Part(Variant):
         """Number of latest tokens that it needs while decoding."""
         return 1
 
+    def enter(
+        self, x_BLD: jax.Array, context: Context, read: Tokens, params: Params
+    ) -> tuple[jax.Array, jax.Array | None]:
+        """(what is used in place of the input, what the memory keeps of it); `read` as in `convolve`."""
+        return x_BLD, None
+
     def project(self, role: str, projected_BLX: jax.Array, x_BLD: jax.Array, params: Params) -> jax.Array:
         """What is used in place of a projection of the input."""
         return projected_BLX
@@ -316,7 +331,8 @@ class Part(Variant):
     ) -> tuple[jax.Array, jax.Array | None]:
         """(what is used in place of all projections, concatenated; what the memory keeps of them).
 
-        `read` are the tokens of the projections: those of the context, behind those of an earlier segment.
+        `read` are the tokens of the projections: those of the context, behind those of an earlier segment. What the
+        memory keeps is in `KeyValue.convolved` by the name of the part.
         """
         return projected_BLX, None
 
@@ -324,11 +340,27 @@ class Part(Variant):
         """What is used in place of the queries, keys or values of heads, before positions enter them."""
         return x_BLHK
 
-    def mix(self, out_BLHV: jax.Array, x_BLD: jax.Array, params: Params) -> jax.Array:
-        """What is used in place of the outputs of heads."""
+    def extend(self, keys_values: KeyValue, keys: Tokens, params: Params) -> tuple[KeyValue, Tokens]:
+        """What is attended to in place of these keys and values, and its tokens.
+
+        Keys at the position `NOWHERE` are seen by every query, without a bias.
+        """
+        return keys_values, keys
+
+    def mix(self, out_BLHV: jax.Array, own_BLHV: jax.Array | None, x_BLD: jax.Array, params: Params) -> jax.Array:
+        """What is used in place of the outputs of heads.
+
+        `own_BLHV` is what the heads would put out if each token attended to itself alone; None where a token is not
+        among those that are attended to by values that this layer makes.
+        """
         return out_BLHV
+
+
+def acts(part: Part, stage: str) -> bool:
+    """Whether a part defines a stage."""
+    return getattr(type(part), stage) is not getattr(Part, stage)
 
 
 def acting(parts: dict[Part, Parameters], stage: str) -> list[tuple[Part, Parameters]]:
     """The parts that define a stage, in their order, with their parameters."""
-    return [(part, params) for part, params in parts.items() if getattr(type(part), stage) is not getattr(Part, stage)]
+    return [(part, params) for part, params in parts.items() if acts(part, stage)]

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from transformer.core.values import ConfigError, nearest_divisor
+from transformer.mixers.attention.base import acts
 
 if TYPE_CHECKING:
     from transformer.mixers.attention.attention import Attention
@@ -16,12 +17,16 @@ def check_attention(attention: "Attention", model: "ModelConfig") -> None:
     _check_scores(attention, model)
     _check_heads(attention, model)
     _check_sparsity(attention, model)
+    if attention.sharing is not None:
+        attention.sharing.check(model)
     names = [part.name for part in attention.parts]
     if twice := [name for name in names if names.count(name) > 1]:
         raise ConfigError(f"mixer.parts: {twice[0]} is given twice")
-    if len(convolving := attention.convolving) > 1:
-        raise ConfigError(f"mixer.parts: {convolving[0]} and {convolving[1]} both convolve, and a layer remembers one")
     for part in attention.parts:
+        if acts(part, "enter") and acts(part, "convolve"):
+            raise ConfigError(
+                f"mixer.parts: {part} acts on inputs and on projections, and a layer remembers one of them"
+            )
         part.check(attention, model)
 
 
@@ -113,7 +118,8 @@ def _check_heads(attention: "Attention", model: "ModelConfig") -> None:
     whole = shape.rotary_dim == shape.key_size
     if not whole and "key" not in attention.roles:
         raise ConfigError(f"mixer.sharing: {heads} makes keys and values in its own way; use heads=none")
-    if not whole and attention.projection is not None:
+    H, G, K, V = sizes
+    if shape.widths != {"query": H * K, "key": G * K, "value": G * V} and attention.projection is not None:
         raise ConfigError(f"mixer.projection: {heads} needs layers of other widths than {attention.projection}")
     position, normalizer = model.position, attention.normalizer
     if heads is None or heads.compares:

@@ -31,6 +31,6 @@ class CrossAttention(AttentionLayer):
             keys_values = self.remember(source.states_BSD)
         (q,) = self.project(x_BLD, "query")
         q, mod = self.queries(q, context.tokens.positions), self.attention.score_mod
-        scores = [] if mod is None or mod.positional else [mod]
+        scores = [] if mod is None or mod.positional else [self.score_mod()]
         sides = {"queries": context.tokens, "keys": source.tokens, "own_keys": False}
         return self.attend(x_BLD, q, keys_values, **sides, mask=Padding(), scores=scores, key=key)[0], Outcome()

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from transformer.core.arrays import dense
 from transformer.core.parameters import ONES, Parameter
-from transformer.core.values import ConfigError
+from transformer.core.values import ConfigError, check_positive
 from transformer.mixers.attention.base import Part
 
 if TYPE_CHECKING:
@@ -20,13 +20,26 @@ class OutputGate(Part):
     """σ(xW) ⊙ the heads' outputs (Qiu et al. 2025, position G1)."""
 
     name = "output_gate"
+    headwise: bool = False
+    """Whether a head has one gate for all its features (Qiu et al. 2025, section 2.2)."""
+    features: int | None = None
+    """Features of x, from the first, that W reads (12 in github.com/KellerJordan/modded-nanogpt, 2025); None: all."""
+
+    def __post_init__(self):
+        if self.features is not None:
+            check_positive(self, "features")
+
+    def check(self, attention, model):
+        if self.features is not None and self.features > model.d_model:
+            raise ConfigError(f"output_gate.features: {self.features} are more than d_model {model.d_model}")
 
     def parameters(self, attention, model, roles):
         sizes = attention.sizes(model)
-        return _gate(model, sizes.num_heads * sizes.value_dim)
+        return _gate(model, sizes.num_heads * (1 if self.headwise else sizes.value_dim), self.features)
 
-    def mix(self, out_BLHV, x_BLD, params):
-        return _gated(out_BLHV, dense(x_BLD, params["kernel"]).reshape(out_BLHV.shape))
+    def mix(self, out_BLHV, own_BLHV, x_BLD, params):
+        gate = dense(x_BLD[..., : self.features], params["kernel"])
+        return _gated(out_BLHV, gate.reshape(*out_BLHV.shape[:3], -1))
 
 
 @dataclass(frozen=True)
@@ -55,12 +68,13 @@ class HeadScale(Part):
     def parameters(self, attention, model, roles):
         return {"factors": Parameter((attention.num_heads,), ONES)}
 
-    def mix(self, out_BLHV, x_BLD, params):
+    def mix(self, out_BLHV, own_BLHV, x_BLD, params):
         return out_BLHV * params["factors"][:, None].astype(out_BLHV.dtype)
 
 
-def _gate(model: "ModelConfig", width: int) -> dict[str, Parameter]:
-    return {"kernel": Parameter((model.d_model, width), model.initializer)}
+def _gate(model: "ModelConfig", width: int, features: int | None = None) -> dict[str, Parameter]:
+    """The matrix that makes gates of the input's first features; None: of all."""
+    return {"kernel": Parameter((model.d_model if features is None else features, width), model.initializer)}
 
 
 def _gated(x: jax.Array, gate: jax.Array) -> jax.Array:

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from einops import rearrange, repeat
 
+from transformer.core.arrays import dense
 from transformer.core.parameters import ONES, FanIn, Normal, Parameter
 from transformer.core.values import ConfigError, check_positive
 from transformer.mixers.attention.base import Heads, HeadShape, HeadSizes
@@ -33,7 +34,7 @@ class DifferentialHeads(Heads):
         widths = {"query": H * K, "key": G * K, "value": G * V}
         return HeadShape(widths, 2 * H, 2 * G, half, V, half, half)
 
-    def parameters(self, sizes):
+    def parameters(self, sizes, d_model):
         vector = Parameter((sizes.head_dim // 2,), Normal(0.1))
         names = ("query_1", "key_1", "query_2", "key_2")
         return dict.fromkeys(names, vector) | {"scale": Parameter((sizes.value_dim,), ONES)}
@@ -49,11 +50,41 @@ class DifferentialHeads(Heads):
         half = {"k": sizes.head_dim // 2, "g": sizes.num_kv_heads, "two": 2}
         return rearrange(x_BLX, "b l (g r two k) -> b l (g two r) k", **half)
 
-    def join(self, out_BLHV, sizes, params):
+    def join(self, out_BLHV, x_BLD, sizes, params):
         first, second = rearrange(out_BLHV, "b l (g two r) v -> two b l (g r) v", g=sizes.num_kv_heads, two=2)
         products = [jnp.exp((params[f"query_{i}"] * params[f"key_{i}"]).sum()) for i in (1, 2)]
         factor = (products[0] - products[1] + self.initial).astype(first.dtype)
         return rms_norm(first - factor * second, scale_D=(1 - self.initial) * params["scale"])
+
+
+@dataclass(frozen=True)
+class DifferentialHeadsV2(Heads):
+    """The difference of two maps: (A₁ - σ(x w) A₂)V, with one w for each head (Differential Transformer V2, 2026).
+
+    (Ye et al. 2026, huggingface.co/blog/microsoft/diff-attn-v2.) Two whole queries of a head share its keys and values,
+    and nothing is normalized afterwards.
+    """
+
+    name = "differential_v2"
+
+    def shape(self, sizes):
+        H, G, K, V = sizes
+        return HeadShape({"query": 2 * H * K, "key": G * K, "value": G * V}, 2 * H, G, K, V, K, K)
+
+    def parameters(self, sizes, d_model):
+        return {"factors": Parameter((d_model, sizes.num_heads), FanIn())}
+
+    def queries(self, q_BLX, positions_BL, sizes, params):
+        return rearrange(q_BLX, "b l (h k) -> b l h k", k=sizes.head_dim)
+
+    def keys_values(self, k_BSX, v_BSX, positions_BS, sizes, params):
+        k = rearrange(k_BSX, "b s (g k) -> b s g k", k=sizes.head_dim)
+        return k, rearrange(v_BSX, "b s (g v) -> b s g v", v=sizes.value_dim)
+
+    def join(self, out_BLHV, x_BLD, sizes, params):
+        first, second = rearrange(out_BLHV, "b l (h two) v -> two b l h v", two=2)
+        factor_BLH = jax.nn.sigmoid(dense(x_BLD, params["factors"], jnp.float32)).astype(first.dtype)
+        return first - factor_BLH[..., None] * second
 
 
 @dataclass(frozen=True)
@@ -82,7 +113,7 @@ class LatentHeads(Heads):
         widths = {"query": H * (self.rotary + K), "key": self.rotary + self.rank, "value": 0}
         return HeadShape(widths, H, 1, self.rotary + self.rank, self.rank, self.rotary + K, self.rotary)
 
-    def parameters(self, sizes):
+    def parameters(self, sizes, d_model):
         H, _, K, V = sizes
         return {
             "norm": Parameter((self.rank,), ONES),
@@ -99,5 +130,5 @@ class LatentHeads(Heads):
         latent = rms_norm(k_BSX[..., self.rotary :], scale_D=params["norm"])[:, :, None]
         return jnp.concatenate([k_BSX[:, :, None, : self.rotary], latent], -1), latent
 
-    def join(self, out_BLHV, sizes, params):
+    def join(self, out_BLHV, x_BLD, sizes, params):
         return jnp.einsum("blhr,hrv->blhv", out_BLHV, params["values"].astype(out_BLHV.dtype))

@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from einops import rearrange
+from einops import rearrange, repeat
 from flax import nnx
 from jax.ad_checkpoint import checkpoint_name
+from jax.tree_util import Partial
 
 from transformer.core.arrays import dropout
 from transformer.core.modules import Dense, Parameters, at, fused
 from transformer.functional.attention import ScoreFunction, attention
-from transformer.functional.biases import Bias
+from transformer.functional.biases import Bias, OfTokens
 from transformer.functional.cache import KeyValue
-from transformer.functional.masks import Mask, Tokens
+from transformer.functional.masks import Mask, Nowhere, Tokens
 from transformer.functional.segment_memory import latest
 from transformer.mixers.attention.base import (
     Part,
@@ -70,9 +71,10 @@ class AttentionLayer(nnx.Module):
         sparsity = None if self.crosses else attention.sparsity
         params = {
             "scale": attention.scale and attention.scale.parameters(self.shape.compared_size),
+            "score_mod": attention.score_mod and attention.score_mod.parameters(self.shape.num_maps),
             "normalizer": attention.normalizer and attention.normalizer.parameters(self.shape.num_maps),
-            "heads": attention.heads and attention.heads.parameters(self.sizes),
-            "sharing": sharing and sharing.parameters(),
+            "heads": attention.heads and attention.heads.parameters(self.sizes, model.d_model),
+            "sharing": sharing and sharing.parameters(self.shape, model),
             "sparsity": sparsity and sparsity.parameters(),
         }
         self.params = nnx.Dict({name: Parameters(own, key=at(key, name)) for name, own in params.items() if own})
@@ -100,23 +102,28 @@ class AttentionLayer(nnx.Module):
         self, x_BLD: jax.Array, *, context: Context, key: jax.Array | None = None
     ) -> tuple[jax.Array, Outcome]:
         """(B, L, D), and the memory with the keys and values of these tokens; a key turns dropout on."""
-        tokens, here = context.tokens, None
+        tokens, length, here, earlier = context.tokens, x_BLD.shape[1], None, None
         x_BSD, read = x_BLD, tokens
         if context.earlier_BMD is not None:
             x_BSD, read = jnp.concatenate([context.earlier_BMD, x_BLD], 1), context.keys
+            earlier = latest(x_BSD, context.earlier_BMD.shape[1])
+        x_BSD, entered = self._convolved("enter", x_BSD, read, context)
+        x_BLD = x_BSD[:, -length:]
         if self.placement is not None:
             here = self.placement.at(context, read, self.position())
         q, k, v, projected = self._projected(x_BSD, read, context, here)
-        q = self.queries(q[:, -x_BLD.shape[1] :], tokens.positions)
+        q = self.queries(q[:, -length:], tokens.positions)
         q = q if here is None else here.query(q)
-        memory, values, keys_values = None, None, context.shared.keys_values
+        memory, values, own, keys_values = None, None, None, context.shared.keys_values
         if "key" in self.roles:
             k, v = self.keys_values(k, v, read.positions)
             k = k if here is None else here.key(k, x_BSD)
-            keys_values, memory, values = self._remember(k, v, projected, context)
+            values, v = self._taken_over(v, x_BSD, context)
+            keys_values, memory = self._remember(k, v, entered | projected, context)
+            own = v[:, -length:]
         assert keys_values is not None
         seen, keys, mask, bias = keys_values, tokens if context.slots is None else context.slots, context.mask, None
-        scores: list[ScoreFunction] = [] if self.attention.score_mod is None else [self.attention.score_mod]
+        scores: list[ScoreFunction] = [] if self.attention.score_mod is None else [self.score_mod()]
         if here is not None:
             seen, bias, more = here.scoring(q, seen, self.factor, causal=self.causal)
             scores += more
@@ -125,11 +132,17 @@ class AttentionLayer(nnx.Module):
             scores.append(score_with(sharing, context.shared.scores))
         if self.attention.sparsity is not None:
             mask, seen, keys = self._sparse(mask, seen, keys, len(x_BLD))
-        sides: dict[str, Any] = {"queries": tokens, "keys": keys, "own_keys": context.slots is None}
+        own_keys = context.slots is None
+        if extending := self._acting("extend"):
+            for part, params in extending:
+                seen, keys = part.extend(seen, keys, params())
+            mask, bias = None if mask is None else mask | Nowhere(), None if bias is None else OfTokens(bias)
+            own_keys = False
+        sides: dict[str, Any] = {"queries": tokens, "keys": keys, "own_keys": own_keys}
         to_output = None if here is None else here.to_output
-        out, scored = self.attend(x_BLD, q, seen, **sides, mask=mask, bias=bias, scores=scores, more=to_output, key=key)
-        earlier = None if context.earlier_BMD is None else latest(x_BSD, context.earlier_BMD.shape[1])
-        shared = Shared(scored, values, keys_values, context.shared.token_values)
+        sides |= {"mask": mask, "bias": bias, "scores": scores}
+        out, scored = self.attend(x_BLD, q, seen, **sides, more=to_output, own_BLGV=own, key=key)
+        shared = Shared(scored, values, keys_values, context.shared.token_values, context.shared.token_ids)
         return out, Outcome(memory, shared, earlier_BMD=earlier)
 
     def project(self, x_BLD: jax.Array, *roles: str) -> list[jax.Array]:
@@ -175,6 +188,11 @@ class AttentionLayer(nnx.Module):
         scale, size = self.attention.scale, self.shape.compared_size
         return 1 / math.sqrt(size) if scale is None else scale(size, self._own("scale"))
 
+    def score_mod(self) -> ScoreFunction:
+        """The function of scaled scores, a pytree of its parameters."""
+        assert self.attention.score_mod is not None
+        return Partial(self.attention.score_mod, params=self._own("score_mod"))
+
     def attend(
         self,
         x_BLD: jax.Array,
@@ -188,12 +206,14 @@ class AttentionLayer(nnx.Module):
         bias: Bias | None = None,
         scores: Sequence[ScoreFunction] = (),
         more: Callable[[jax.Array], jax.Array] | None = None,
+        own_BLGV: jax.Array | None = None,
         key: jax.Array | None,
     ) -> tuple[jax.Array, jax.Array | None]:
         """(B, L, D): what the queries find in the values; and the scores, where they are formed.
 
         `own_keys` is that of `Backend`; `scores` are functions of scaled scores, one applied after the other; `more` is
-        what is added to the maps' outputs (B, L, H, V), a function of the weights (B, H, L, S).
+        what is added to the maps' outputs (B, L, H, V), a function of the weights (B, H, L, S); `own_BLGV` are
+        the values of the queries' own tokens.
         """
         choice, how = self.attention, {"queries": queries, "keys": keys, "mask": mask, "bias": bias}
         how |= {"scale": self.factor(), "score": _in_turn(scores)}
@@ -214,44 +234,62 @@ class AttentionLayer(nnx.Module):
         if more is not None:
             assert attended.weights is not None
             out_BLHV = out_BLHV + more(attended.weights).astype(out_BLHV.dtype)
-        return self._merged(out_BLHV, x_BLD), attended.scores
+        return self._merged(out_BLHV, own_BLGV, x_BLD), attended.scores
 
-    def _merged(self, out_BLHV: jax.Array, x_BLD: jax.Array) -> jax.Array:
+    def _merged(self, out_BLHV: jax.Array, own_BLGV: jax.Array | None, x_BLD: jax.Array) -> jax.Array:
         """(B, L, D) of the outputs of the maps."""
-        heads, merge = self.attention.heads, self.attention.merge
-        if heads is not None:
-            out_BLHV = heads.join(out_BLHV, self.sizes, self._own("heads"))
-        for part, params in self._acting("mix"):
-            out_BLHV = part.mix(out_BLHV, x_BLD, params())
+        merge, out_BLHV = self.attention.merge, self._joined(out_BLHV, x_BLD)
+        if mixing := self._acting("mix"):
+            groups = {"r": self.shape.num_maps // self.shape.num_kv_heads}
+            own = None if own_BLGV is None else repeat(own_BLGV, "b l g v -> b l (g r) v", **groups)
+            own = None if own is None else self._joined(own, x_BLD)
+            for part, params in mixing:
+                out_BLHV = part.mix(out_BLHV, own, x_BLD, params())
         out_BLHV = checkpoint_name(out_BLHV, "z")
         out = rearrange(out_BLHV, "b l h k -> b l (h k)") if merge is None else merge(out_BLHV)
         out = out if self.inner_norm is None else self.inner_norm(out)
         return out if self.out is None else self.out(out)
 
+    def _joined(self, out_BLHV: jax.Array, x_BLD: jax.Array) -> jax.Array:
+        """The outputs of the heads from those of their maps."""
+        heads = self.attention.heads
+        return out_BLHV if heads is None else heads.join(out_BLHV, x_BLD, self.sizes, self._own("heads"))
+
     def _projected(self, x_BSD: jax.Array, read: Tokens, context: Context, here: Placed | None):
-        """Projections of all that is read, and what the memory keeps of them for a convolution."""
+        """Projections of all that is read, and what the memory keeps of them for convolutions."""
         addition = None if here is None else here.to_input(x_BSD.shape[-1])
         if addition is None:
-            parts, projected = self.project(x_BSD, *ROLES), None
+            parts = self.project(x_BSD, *ROLES)
         else:
             qk_BSD = x_BSD + addition.astype(x_BSD.dtype)
-            parts, projected = [*self.project(qk_BSD, "query", "key"), *self.project(x_BSD, "value")], None
-        for part, params in self._acting("convolve"):
-            mixed, projected = part.convolve(jnp.concatenate(parts, -1), context, read, params())
-            parts = jnp.split(mixed, np.cumsum([one.shape[-1] for one in parts])[:-1], -1)
-        return *parts, projected
+            parts = [*self.project(qk_BSD, "query", "key"), *self.project(x_BSD, "value")]
+        if not self._acting("convolve"):
+            return *parts, {}
+        mixed, projected = self._convolved("convolve", jnp.concatenate(parts, -1), read, context)
+        return *jnp.split(mixed, np.cumsum([one.shape[-1] for one in parts])[:-1], -1), projected
 
-    def _remember(self, k_BSGK: jax.Array, v_BSGK: jax.Array, projected: jax.Array | None, context: Context):
-        """What is attended to, the memory with it, and the values that later layers may take over."""
-        values = v_BSGK
-        if self.attention.sharing is not None or context.shared.values is not None:
-            values, v_BSGK = shared_values(self.attention.sharing, v_BSGK, context, self._own("sharing"))
+    def _convolved(self, stage: str, x_BSX: jax.Array, read: Tokens, context: Context):
+        """What the parts that see earlier tokens at a stage make of it, and what the memory keeps for each of them."""
+        kept: dict[str, jax.Array] = {}
+        for part, params in self._acting(stage):
+            x_BSX, own = getattr(part, stage)(x_BSX, context, read, params())
+            kept |= {} if own is None else {part.name: own}
+        return x_BSX, kept
+
+    def _taken_over(self, v_BSGK: jax.Array, x_BSD: jax.Array, context: Context) -> tuple[jax.Array, jax.Array]:
+        """(values that later layers may take over, values that this layer uses)."""
+        if self.attention.sharing is None and context.shared.values is None:
+            return v_BSGK, v_BSGK
+        return shared_values(self.attention.sharing, v_BSGK, x_BSD, context, self._own("sharing"))
+
+    def _remember(self, k_BSGK: jax.Array, v_BSGK: jax.Array, convolved: dict[str, jax.Array], context: Context):
+        """What is attended to, and the memory with it."""
         keys_values, writing = in_order(k_BSGK, v_BSGK), context.writing
         if writing is None:
-            return keys_values, None, values
+            return keys_values, None
         keys_seen, keys_kept = writing.append(writing.memory.keys_XKS, keys_values.keys_XKS, axis=2)
         values_seen, values_kept = writing.append(writing.memory.values_XSK, keys_values.values_XSK, axis=1)
-        return KeyValue(keys_seen, values_seen), KeyValue(keys_kept, values_kept, projected), values
+        return KeyValue(keys_seen, values_seen), KeyValue(keys_kept, values_kept, convolved)
 
     def _sparse(self, mask: Mask | None, seen: KeyValue, keys: Tokens, batch_size: int):
         """The mask, the keys and values and their tokens where this layer's sparsity allows."""

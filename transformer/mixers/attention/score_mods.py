@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import jax.numpy as jnp
 
+from transformer.core.parameters import Constant, Parameter
 from transformer.core.values import ConfigError, check_positive
 from transformer.mixers.attention.base import ScoreMod
 
@@ -20,7 +21,7 @@ class SoftCap(ScoreMod):
     def __post_init__(self):
         check_positive(self, "cap")
 
-    def __call__(self, scores, queries=None, keys=None):
+    def __call__(self, scores, queries, keys, params):
         return self.cap * jnp.tanh(scores / self.cap)
 
 
@@ -42,7 +43,32 @@ class LogLength(ScoreMod):
         if self.trained < 2:
             raise ConfigError(f"log_length.trained: {self.trained} is less than 2")
 
-    def __call__(self, scores, queries=None, keys=None):
+    def __call__(self, scores, queries, keys, params):
         assert queries is not None
         n_BL = jnp.maximum(queries.positions + 1, self.trained).astype(jnp.float32)
         return scores * (jnp.log(n_BL) / math.log(self.trained))[:, None, :, None]
+
+
+@dataclass(frozen=True)
+class SSMax(ScoreMod):
+    """s · a log n for a query that is the n-th token, with one trained a per head (Nakanishi 2025, scalable softmax).
+
+    The weights are n^(a s) / Σ n^(a s), which do not fade as texts become longer. Of self-attention alone.
+    """
+
+    name = "ssmax"
+    initial: float = 0.168
+    """Initial value of a: 1 / (the mean of log n) at 1,024 tokens, so that scores keep their size at first."""
+    positional = True
+    relative = False
+
+    def __post_init__(self):
+        check_positive(self, "initial")
+
+    def parameters(self, num_heads):
+        return {"factors": Parameter((num_heads,), Constant(self.initial))}
+
+    def __call__(self, scores, queries, keys, params):
+        assert queries is not None
+        log_BL = jnp.log((queries.positions + 1).astype(jnp.float32))
+        return scores * params["factors"][:, None, None] * log_BL[:, None, :, None]

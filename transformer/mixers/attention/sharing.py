@@ -5,11 +5,12 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from transformer.core.parameters import Constant, Parameter
-from transformer.core.values import ConfigError
+from transformer.core.arrays import dense, look_up
+from transformer.core.parameters import ZEROS, Constant, Parameter
+from transformer.core.values import ConfigError, check_positive
 from transformer.functional.attention import ScoreFunction
 from transformer.mixers.attention.base import Params, Sharing
-from transformer.mixers.mixer import Context
+from transformer.mixers.mixer import OF_TOKENS, Context
 
 
 @dataclass(frozen=True)
@@ -30,10 +31,10 @@ class ValueResidual(Sharing):
     name = "values"
     takes = "values"
 
-    def parameters(self):
+    def parameters(self, shape, model):
         return {"own": Parameter((), Constant(0.5)), "first": Parameter((), Constant(0.5))}
 
-    def values(self, own, other, params):
+    def values(self, own, other, x_BSD, params):
         return _mixed(own, other, params["own"], params["first"])
 
 
@@ -47,11 +48,43 @@ class ValueEmbeddings(Sharing):
     name = "value_embeddings"
     takes = "token_values"
 
-    def parameters(self):
+    def parameters(self, shape, model):
         return {"own": Parameter((), Constant(0.5)), "token": Parameter((), Constant(0.5))}
 
-    def values(self, own, other, params):
+    def values(self, own, other, x_BSD, params):
         return _mixed(own, other, params["own"], params["token"])
+
+
+@dataclass(frozen=True)
+class GatedValueEmbeddings(Sharing):
+    """V + 2 σ(xW) E, with E from a table of the tokens that each layer owns, and one gate a head, at first ½.
+
+    (github.com/KellerJordan/modded-nanogpt, 2025; nanochat, Karpathy 2025, with every second layer.) In language models
+    only.
+    """
+
+    name = "gated_value_embeddings"
+    features: int = 12
+    """Features of x, from the first, that W reads."""
+    takes = "token_ids"
+
+    def __post_init__(self):
+        check_positive(self, "features")
+
+    def check(self, model):
+        if self.features > model.d_model:
+            raise ConfigError(f"{self.name}.features: {self.features} are more than d_model {model.d_model}")
+
+    def parameters(self, shape, model):
+        G, V = shape.num_kv_heads, shape.value_size
+        # Without decay, which is what rules for the matrices of layers go by: rows of a table are no such matrix.
+        table = Parameter((model.vocab_size or 0, G * V), model.embedding.initializer, decay=False)
+        return {"table": table, "gate": Parameter((self.features, G), ZEROS, decay=False)}
+
+    def values(self, own, other, x_BSD, params):
+        gate_BSG = 2 * jax.nn.sigmoid(dense(x_BSD[..., : self.features], params["gate"], jnp.float32))
+        rows_BSGV = look_up(params["table"], other).reshape(own.shape)
+        return (own + gate_BSG[..., None] * rows_BSGV).astype(own.dtype)
 
 
 def _mixed(own: jax.Array, other: jax.Array, own_share: jax.Array, other_share: jax.Array) -> jax.Array:
@@ -78,7 +111,7 @@ def score_with(sharing: Sharing, before_BHLS: jax.Array) -> ScoreFunction:
 
 
 def shared_values(
-    sharing: Sharing | None, v_BSGK: jax.Array, context: Context, params: Params
+    sharing: Sharing | None, v_BSGK: jax.Array, x_BSD: jax.Array, context: Context, params: Params
 ) -> tuple[jax.Array, jax.Array]:
     """(values of the first layer, values that this layer uses).
 
@@ -90,7 +123,7 @@ def shared_values(
         first = jnp.where(context.first, v_BSGK, context.shared.values)
     if sharing is None:
         return first, v_BSGK
-    other = context.shared.token_values if sharing.takes == "token_values" else first
+    other = getattr(context.shared, sharing.takes) if sharing.takes in OF_TOKENS else first
     if other is None:
         raise ConfigError(f"mixer.sharing: {sharing} has no tokens here; use values, or a language model")
-    return first, sharing.values(v_BSGK, other, params)
+    return first, sharing.values(v_BSGK, other, x_BSD, params)

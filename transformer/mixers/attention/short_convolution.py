@@ -1,20 +1,24 @@
-"""A part of attention that mixes projections of neighbouring tokens."""
+"""Parts of attention that mix inputs or projections of neighbouring tokens."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
-from transformer.core.parameters import FirstRow, Parameter
+import jax
+import jax.numpy as jnp
+
+from transformer.core.arrays import dense
+from transformer.core.parameters import ZEROS, FanIn, FirstRow, Parameter
 from transformer.core.values import ConfigError, check_positive
 from transformer.functional.convolution import convolve, convolve_slots
+from transformer.functional.masks import Tokens
 from transformer.mixers.attention.base import Part
+from transformer.mixers.mixer import Context
 
 
-@dataclass(frozen=True)
-class ShortConvolution(Part):
-    """A causal convolution of queries, keys and values, initially the identity (Primer, So et al. 2021)."""
+class LocalMixing(Part):
+    """A causal convolution of the latest tokens, `width` of them."""
 
-    name = "short_convolution"
-    width: int = 3
-    """Tokens spanned."""
+    width: int
     crosses = False
 
     def __post_init__(self):
@@ -24,16 +28,97 @@ class ShortConvolution(Part):
         if attention.sharing is not None and not attention.sharing.own_keys_values:
             raise ConfigError(f"mixer.sharing: layers without keys of their own keep nothing for {self}")
 
+    def span(self):
+        return self.width
+
+    def convolved(
+        self, x_BLX: jax.Array, kernel_WX: jax.Array, context: Context, read: Tokens
+    ) -> tuple[jax.Array, jax.Array | None]:
+        """(the convolution of features of the tokens read, the features in the slots of the memory with these)."""
+        if context.writing is None:
+            return convolve(x_BLX, kernel_WX, read), None
+        seen, kept = context.writing.append(context.writing.memory.convolved[self.name], x_BLX, axis=1)
+        return convolve_slots(seen, kernel_WX, context.tokens, context.keys), kept
+
+
+@dataclass(frozen=True)
+class ShortConvolution(LocalMixing):
+    """A causal convolution of queries, keys and values, initially the identity (Primer, So et al. 2021)."""
+
+    name = "short_convolution"
+    width: int = 3
+    """Tokens spanned."""
+
     def parameters(self, attention, model, roles):
         width = sum(attention.shape(model).widths.values())
         return {"kernel": Parameter((self.width, width), FirstRow(), decay=False)}
 
-    def span(self):
-        return self.width
+    def convolve(self, projected_BLX, context, read, params):
+        return self.convolved(projected_BLX, params["kernel"], context, read)
+
+
+@dataclass(frozen=True)
+class CanonA(LocalMixing):
+    """The input of attention and a causal convolution of it: x + conv(x) (Allen-Zhu 2025, Canon layers at A)."""
+
+    name = "canon_a"
+    width: int = 4
+    """Tokens spanned."""
+
+    def parameters(self, attention, model, roles):
+        return {"kernel": _canon(self.width, model.d_model)}
+
+    def enter(self, x_BLD, context, read, params):
+        mixed, kept = self.convolved(x_BLD, params["kernel"], context, read)
+        return x_BLD + mixed, kept
+
+
+@dataclass(frozen=True)
+class CanonB(LocalMixing):
+    """Queries, keys and values and a causal convolution of them: x + conv(x) (Allen-Zhu 2025, Canon layers at B)."""
+
+    name = "canon_b"
+    width: int = 4
+    """Tokens spanned."""
+
+    def parameters(self, attention, model, roles):
+        return {"kernel": _canon(self.width, sum(attention.shape(model).widths.values()))}
 
     def convolve(self, projected_BLX, context, read, params):
-        kernel = params["kernel"]
-        if context.writing is None:
-            return convolve(projected_BLX, kernel, read), None
-        seen, kept = context.writing.append(context.writing.memory.projected_BSX, projected_BLX, axis=1)
-        return convolve_slots(seen, kernel, context.tokens, context.keys), kept
+        mixed, kept = self.convolved(projected_BLX, params["kernel"], context, read)
+        return projected_BLX + mixed, kept
+
+
+@dataclass(frozen=True)
+class Smear(LocalMixing):
+    """The input of attention and some of that of the token before: x_t + λ σ(x_t W) x_(t-1), with λ at first 0.
+
+    (github.com/KellerJordan/modded-nanogpt, 2025, on the embedding; one gate a token.) A gated token shift (Peng et al.
+    2023, RWKV).
+    """
+
+    name = "smear"
+    features: int = 12
+    """Features of x_t, from the first, that W reads."""
+    width: ClassVar[int] = 2  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def __post_init__(self):
+        check_positive(self, "features")
+
+    def check(self, attention, model):
+        super().check(attention, model)
+        if self.features > model.d_model:
+            raise ConfigError(f"smear.features: {self.features} are more than d_model {model.d_model}")
+
+    def parameters(self, attention, model, roles):
+        return {"gate": Parameter((self.features, 1), ZEROS, decay=False), "factor": Parameter((), ZEROS)}
+
+    def enter(self, x_BLD, context, read, params):
+        before, kept = self.convolved(x_BLD, jnp.array([[0.0], [1.0]]), context, read)
+        gate_BL1 = params["factor"] * jax.nn.sigmoid(dense(x_BLD[..., : self.features], params["gate"], jnp.float32))
+        return x_BLD + gate_BL1.astype(x_BLD.dtype) * before, kept
+
+
+def _canon(width: int, features: int) -> Parameter:
+    """The kernel of a Canon layer, with the variance of PyTorch's uniform law: 1 / (3 · width)."""
+    return Parameter((width, features), FanIn(), gain=3**-0.5, decay=False)

@@ -28,7 +28,7 @@ class Synthesizer(Heads):
         if self.weighted and not self.dot_product:
             raise ConfigError(f"{self.name}.weighted: there are no products to weigh; set dot_product too")
 
-    def parameters(self, sizes):
+    def parameters(self, sizes, d_model):
         return {"share": Parameter((), ZEROS)} if self.weighted else {}
 
     @property
@@ -105,13 +105,13 @@ class DenseSynthesizer(Synthesizer):
         more = self.dot_product
         return {"query": H * K * (1 + more), "key": G * K * more, "value": G * V}
 
-    def parameters(self, sizes):
+    def parameters(self, sizes, d_model):
         sizes_of = {"scores": self.length}
         if self.columns is not None:
             sizes_of = {"rows": self.length // self.columns, "columns": self.columns}
         heads = (sizes.num_heads, sizes.head_dim)
         own = {name: Parameter((*heads, size), FanIn(), stacked=True) for name, size in sizes_of.items()}
-        return own | super().parameters(sizes)
+        return own | super().parameters(sizes, d_model)
 
     def queries(self, q_BLX, positions_BL, sizes, params):
         hidden, q = jnp.split(q_BLX, [sizes.num_heads * sizes.head_dim], -1)
@@ -149,11 +149,11 @@ class RandomSynthesizer(Synthesizer):
     def vector_size(self):
         return self.length if self.rank is None else self.rank
 
-    def parameters(self, sizes):
+    def parameters(self, sizes, d_model):
         size = self.vector_size()
         queries, keys = (Parameter((n, self.length, size), Normal(1.0), decay=False) for n in sizes[:2])
         own = {"queries": queries} if self.rank is None else {"queries": queries, "keys": keys}
-        return own | super().parameters(sizes)
+        return own | super().parameters(sizes, d_model)
 
     def vectors(self, positions_BS, sizes, params):
         if self.rank is None:
