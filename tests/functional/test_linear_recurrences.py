@@ -87,8 +87,7 @@ VALID = np.random.default_rng(2).random((B, L)) < 0.6
 PLACES = {
     "whole": {},
     "documents": {"documents_BL": DOCUMENTS},
-    "padding": {"valid_BL": VALID},
-    "both": {"documents_BL": DOCUMENTS, "valid_BL": VALID},
+    "documents and padding": {"documents_BL": DOCUMENTS, "valid_BL": VALID},
 }
 
 
@@ -99,14 +98,14 @@ def test_chunks_equal_the_steps(kind):
     with jax.enable_x64(True):
         update, state = made(kind)
         expected = jax.jit(stepped)(update, state)
-        for chunk in (1, 2, 5, 7, 16, 64):
+        for chunk in (1, 2, 5, 16, 64):
             found = jax.jit(linear_recurrence, static_argnames="chunk")(update, state, chunk=chunk)
             assert found[0].dtype == jnp.float64
             close(found, expected, 1e-9)
 
 
 @pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("kind", ["plain", "head decay", "feature delta", "three keys"])
+@pytest.mark.parametrize("kind", ["head decay", "feature delta", "three keys"])
 def test_values_and_gradients_of_packed_and_padded_rows(kind, place):
     """Every document after the first begins empty, the first goes on, and padding changes nothing."""
     where = PLACES[place]
@@ -139,34 +138,34 @@ def test_a_second_call_goes_on(kind):
         close((jnp.concatenate([y_first, y_rest], 1), end), (whole, last), 1e-9)
 
 
-@pytest.mark.parametrize("kind", ["head decay", "feature decay", "gated delta", "feature delta"])
+@pytest.mark.parametrize("kind", ["feature decay", "gated delta"])
 def test_a_row_of_padding_keeps_its_state(kind):
     update, state = made(kind, dtype=np.float32)
     _, last = linear_recurrence(update, state, valid_BL=jnp.zeros((B, L), bool))
     np.testing.assert_array_equal(last, state)
 
 
-@pytest.mark.parametrize("kind", ["head decay", "feature decay", "gated delta", "feature delta"])
-@pytest.mark.parametrize("spread", ["none", "all", "mixed"])
-def test_extreme_decays_are_finite(kind, spread):
+@pytest.mark.parametrize("kind", ["head decay", "feature delta"])
+def test_extreme_decays_are_finite(kind):
     """From nothing, log 1 = 0, to e^-50 a token: over 64 tokens a factor no float holds, nor its inverse."""
-    update, state = made(kind, 70, np.float32)
-    shape = update.log_decay_BLHK.shape
-    logs = {"none": 0.0, "all": -50.0, "mixed": np.random.default_rng(0).choice([0.0, -1e-4, -1.0, -50.0], shape)}
-    update = update._replace(log_decay_BLHK=jnp.broadcast_to(jnp.asarray(logs[spread], jnp.float32), shape))
 
-    def loss(function):
-        def of(update, state):
+    def gradient(function):
+        def loss(update, state):
             y_BLHV, last = function(update, state)
             return (y_BLHV**2).sum() + (last**2).sum(), (y_BLHV, last)
 
-        return jax.jit(jax.value_and_grad(of, argnums=(0, 1), has_aux=True))
+        return jax.jit(jax.value_and_grad(loss, argnums=(0, 1), has_aux=True))
 
-    found = loss(linear_recurrence)(update, state)
-    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(found))
-    expected = loss(stepped)(update, state)
-    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4 * (1 + np.abs(other).max()))
+    update, state = made(kind, 70, np.float32)
+    shape = update.log_decay_BLHK.shape
+    in_chunks, in_steps = gradient(linear_recurrence), gradient(stepped)
+    for logs in ([0.0], [-50.0], [0.0, -1e-4, -1.0, -50.0]):
+        log_decay = np.random.default_rng(0).choice(np.float32(logs), shape)
+        faded = update._replace(log_decay_BLHK=jnp.asarray(log_decay))
+        found, expected = in_chunks(faded, state), in_steps(faded, state)
+        for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+            assert np.isfinite(one).all()
+            np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4 * (1 + np.abs(other).max()))
 
 
 def test_identical_keys_at_the_full_rate():
@@ -179,7 +178,7 @@ def test_identical_keys_at_the_full_rate():
         np.testing.assert_allclose(one, other, atol=5e-4 * np.abs(other).max())
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 16])
+@pytest.mark.parametrize("size", [1, 7, 16])
 def test_the_inverse_and_its_gradient(size):
     with jax.enable_x64(True):
         rng = np.random.default_rng(0)

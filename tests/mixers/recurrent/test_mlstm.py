@@ -8,7 +8,10 @@ H, K, V = 2, 3, 5
 
 @pytest.mark.parametrize(("cap", "stretch"), [(15.0, 1.0), (15.0, 20.0), (3.0, 4.0)])
 def test_the_matrix_memory_with_its_running_maximum(follows, plain, cap, stretch):
-    """Equations 19 to 27 as they are made stable (m = max(log f + m, log i)), which is what is computed without one."""
+    """Equations 19 to 27 as they are made stable (m = max(log f + m, log i)), which is what is computed without one.
+
+    With a small eps the norm would undo what y is divided by.
+    """
 
     def equations(x, p):
         q, k, v = plain.projected(x, p, H)
@@ -22,10 +25,10 @@ def test_the_matrix_memory_with_its_running_maximum(follows, plain, cap, stretch
             n[h] = f * n[h] + i * k[t, h]
             query = q[t, h] / np.sqrt(K)
             y[t, h] = C[h].T @ query / max(abs(n[h] @ query), np.exp(-m[h]))
-        normed = (plain.layer_norm(y) * p["norm"]).reshape(len(x), -1)
+        normed = (plain.layer_norm(y, 1.0) * p["norm"]).reshape(len(x), -1)
         return (plain.sigmoid(x @ p["gate"]) * normed) @ p["out"]
 
-    follows(T.MLSTM(num_heads=H, key_dim=K, value_dim=V, chunk=4, cap=cap), equations, stretch=stretch)
+    follows(T.MLSTM(num_heads=H, key_dim=K, value_dim=V, chunk=4, cap=cap, eps=1.0), equations, stretch=stretch)
 
 
 def test_initial_gates(initial):
