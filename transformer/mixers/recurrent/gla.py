@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from transformer.core.parameters import ZEROS, Parameter
-from transformer.core.values import ConfigError
+from transformer.core.values import ConfigError, check_positive
 from transformer.functional.linear_recurrences import Update
 from transformer.mixers.recurrent.linear import ProjectedRecurrence, low_rank, low_rank_parameters, split_heads
 
@@ -25,6 +25,10 @@ class GatedLinearAttention(ProjectedRecurrence):
     temperature: float = 16.0
     """What log σ is divided by, so that little is forgotten at first."""
     output_gate = jax.nn.silu
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_positive(self, "rank", "temperature")
 
     def gates(self, model):
         wide = self.key_heads * self.sizes(model)[0]

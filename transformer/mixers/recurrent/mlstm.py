@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from transformer.core.arrays import dense
 from transformer.core.parameters import ONES, Constant, Initializer, Parameter
+from transformer.core.values import check_positive
 from transformer.functional.linear_recurrences import Update
 from transformer.mixers.recurrent.linear import STATE, ProjectedRecurrence
 from transformer.norms.norm import layer_norm
@@ -36,6 +37,10 @@ class MLSTM(ProjectedRecurrence):
     cap: float = 15.0
     """Largest size of what the gates i and f are computed from."""
     output_gate = jax.nn.sigmoid
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_positive(self, "cap")
 
     def gates(self, model):
         H = self.num_heads

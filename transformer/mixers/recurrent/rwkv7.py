@@ -9,6 +9,7 @@ from einops import rearrange
 
 from transformer.core.arrays import dense
 from transformer.core.parameters import ONES, ZEROS, Constant, Initializer, Parameter
+from transformer.core.values import check_positive
 from transformer.functional.linear_recurrences import Erase, Update
 from transformer.mixers.recurrent.linear import (
     LinearRecurrence,
@@ -50,6 +51,10 @@ class RWKV7(LinearRecurrence):
     rank: int = 32
     """Width of w, a and the gate between their two matrices."""
     eps: float = 64e-5
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_positive(self, "rank")
 
     def parameters(self, model):
         D, law, H, (K, V) = model.d_model, model.initializer, self.num_heads, self.sizes(model)
