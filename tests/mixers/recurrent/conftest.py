@@ -91,13 +91,18 @@ class Plain:
                 out[t] += kernel_WX[i] * x_LX[t - i]
         return out
 
+    @staticmethod
+    def beside(p, kind):
+        """The parameters of one kind of queries, keys and values, one beside the other."""
+        return np.concatenate([p[f"{role}_{kind}"] for role in ("query", "key", "value")], -1)
+
     @classmethod
     def projected(cls, x_LD, p, heads, key_heads=None, bias=0.0):
         """q, k (L, H, K) and v (L, H, V); with a convolution in `p`, convolved and with SiLU."""
         parts = [x_LD @ p[name] for name in ("query", "key", "value")]
-        if "convolution" in p:
+        if "query_taps" in p:
             edges = np.cumsum([part.shape[1] for part in parts])[:2]
-            parts = np.split(cls.silu(cls.convolved(np.concatenate(parts, 1), p["convolution"]) + bias), edges, 1)
+            parts = np.split(cls.silu(cls.convolved(np.concatenate(parts, 1), cls.beside(p, "taps")) + bias), edges, 1)
         key_heads = key_heads or heads
         q, k = (np.repeat(x.reshape(len(x), key_heads, -1), heads // key_heads, 1) for x in parts[:2])
         return q, k, parts[2].reshape(len(x_LD), heads, -1)

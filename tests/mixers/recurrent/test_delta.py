@@ -74,7 +74,7 @@ def test_delta_product_is_equation_three(follows, plain, steps, forgets):
     def equations(x, p):
         L = len(x)
         parts = np.concatenate([x @ p[name] for name in ("query", "key", "value")], 1)
-        mixed = plain.silu(plain.convolved(parts, p["convolution"]))
+        mixed = plain.silu(plain.convolved(parts, plain.beside(p, "taps")))
         q, k, v = np.split(mixed, np.cumsum([H * K, steps * H * K]), 1)
         q, k = plain.unit(q.reshape(L, H, K)), plain.unit(k.reshape(L, steps, H, K))
         v, beta = v.reshape(L, steps, H, V), 2 * plain.sigmoid(x @ p["rate"]).reshape(L, steps, H)

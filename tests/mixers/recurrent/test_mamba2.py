@@ -12,7 +12,7 @@ def test_the_state_space_of_mamba2(follows, plain, convolution, bias):
     """S ← exp(-Δ e^a) S + Δ B xᵀ, y = Sᵀ C + d x; the gate comes before the norm, which is of each group of heads."""
 
     def equations(x, p):
-        C, B, u = plain.projected(x, p, H, G, bias=p.get("convolution_bias", 0.0))
+        C, B, u = plain.projected(x, p, H, G, bias=plain.beside(p, "bias") if "query_bias" in p else 0.0)
         delta = plain.softplus(x @ p["step"] + p["step_bias"])
         y, S = np.zeros_like(u), np.zeros((H, K, V))
         for t, h in np.ndindex(u.shape[:2]):
@@ -27,8 +27,8 @@ def test_the_state_space_of_mamba2(follows, plain, convolution, bias):
 
 @pytest.mark.parametrize("bias", [True, False])
 def test_a_convolution_may_have_a_bias(initial, bias):
-    assert ("convolution_bias" in initial(T.Mamba2(convolution_bias=bias))) == bias
-    assert "convolution_bias" not in initial(T.Mamba2(convolution=None, convolution_bias=bias))
+    assert ("query_bias" in initial(T.Mamba2(convolution_bias=bias))) == bias
+    assert "query_bias" not in initial(T.Mamba2(convolution=None, convolution_bias=bias))
 
 
 def test_published_initial_values(initial):
@@ -40,8 +40,8 @@ def test_published_initial_values(initial):
     assert 0.999e-3 <= step.min() < 2e-3 < 0.05 < step.max() <= 0.1001
     assert 0.003 < np.median(step) < 0.03  # .01 is the middle of the logarithms
     np.testing.assert_array_equal(params["skip"], 1.0)
-    np.testing.assert_array_equal(params["convolution_bias"], 0.0)
-    assert 0.45 < np.abs(params["convolution"]).max() <= 0.5
+    np.testing.assert_array_equal(params["query_bias"], 0.0)
+    assert 0.45 < np.abs(params["query_taps"]).max() <= 0.5
 
 
 def test_memory(remembers):
