@@ -14,7 +14,7 @@ import sys
 
 from experiments.benchmarks.record import keep, versions
 
-NAMES = ("attention", "decoding", "devices", "replicas", "startup", "training")
+NAMES = ("attention", "decoding", "devices", "recurrent", "replicas", "startup", "training")
 
 
 def versions_of(python: str) -> dict[str, str]:
