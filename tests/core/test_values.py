@@ -19,6 +19,8 @@ from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.inference.processors import Processor
 from transformer.inference.strategies import Strategy
 from transformer.mixers.attention.base import Backend, Merge, Projection, Scale, Sparsity
+from transformer.mixers.mixer import Mixer
+from transformer.mixers.recurrent.delta import GatedDeltaNet
 from transformer.models.config import ModelConfig
 from transformer.models.downsampling import Downsampling, Hourglass
 from transformer.models.pattern import Alternate
@@ -30,6 +32,7 @@ from transformer.objectives.tokens import MultiToken
 from transformer.positions.position import Position
 from transformer.positions.rotary import LinearScaling, RoPE, RoPEScaling, XPos, YaRN
 from transformer.residuals.residual import PostNorm, Residual, SingleStream
+from transformer.runs.muon import Orthogonalization, PolarExpress
 from transformer.runs.optimizer import OptimizerConfig
 from transformer.runs.rules import Adafactor, AdamW, UpdateRule
 from transformer.runs.schedules import Schedule
@@ -57,6 +60,8 @@ def another(kind, value):
             Residual: PostNorm(),
             Downsampling: Hourglass(),
             UpdateRule: AdamW(beta1=0.5),
+            Mixer: GatedDeltaNet(negative_eigenvalues=True),
+            Orthogonalization: PolarExpress(),
         }
         return others[type(value).family()]
     if kind is str:

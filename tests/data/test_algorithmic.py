@@ -17,6 +17,7 @@ from transformer.data.algorithmic import (
     ModularArithmetic,
     Reverse,
     Sort,
+    WordProblem,
     split,
 )
 
@@ -35,6 +36,8 @@ TASKS = [
     Induction(sequence_length=4, alphabet=3),
     ListOps(max_depth=3, max_arguments=10, max_length=20),
     ListOps(max_length=4),
+    WordProblem("s3", items=5),
+    WordProblem("a5", items=7),
 ]
 
 
@@ -83,6 +86,14 @@ def evaluated(task, words):
     return [None] * (len(words) - 1) + [str(answer)]
 
 
+def multiplied(task, words):
+    """The elements applied one after the other."""
+    things = range(len(words[0]))
+    for element in words[:-2]:
+        things = [int(element[i]) for i in things]
+    return [None] * (len(words) - 1) + ["".join(map(str, things))]
+
+
 ANSWERS = {
     Copy: lambda task, words: rewritten(words, list),
     Reverse: lambda task, words: rewritten(words, lambda items: items[::-1]),
@@ -92,6 +103,7 @@ ANSWERS = {
     AssociativeRecall: recalled,
     Induction: induced,
     ListOps: evaluated,
+    WordProblem: multiplied,
 }
 
 

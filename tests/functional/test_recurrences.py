@@ -18,6 +18,7 @@ TOKENS = {
     "documents": Tokens.at(np.arange(L), SEGMENTS),
     "padding": Tokens.at(np.arange(L), valid=VALID),
     "both": Tokens.at(np.arange(L), SEGMENTS, VALID),
+    "padding of its own segment": Tokens.at(np.arange(L), np.where(VALID, SEGMENTS, 9), VALID),
     "the same in every row": Tokens.at(np.arange(L), SEGMENTS[0], VALID[1]),
 }
 
@@ -29,11 +30,12 @@ def looped(kept_BLX, new_BLX, state_BX, tokens):
     )
     found = np.zeros((B, L, X))
     for b in range(B):
-        hidden = np.asarray(state_BX[b])
+        hidden, document = np.asarray(state_BX[b]), None
         for t in range(L):
-            if segments is not None and t and segments[b, t] != segments[b, t - 1]:
-                hidden = np.zeros(X)
             if valid is None or valid[b, t]:
+                if segments is not None and document not in (None, segments[b, t]):
+                    hidden = np.zeros(X)
+                document = None if segments is None else segments[b, t]
                 hidden = kept_BLX[b, t] * hidden + new_BLX[b, t]
             found[b, t] = hidden
     return found, found[:, -1]

@@ -14,10 +14,19 @@ Step = Callable[[Any, Any], tuple[Any, jax.Array]]
 
 
 def begins(tokens: Tokens) -> jax.Array | None:
-    """(B or 1, L), whether another document than that of the token before begins here; None: a row is one document."""
-    if tokens.segments is None:
+    """(B or 1, L), whether another document than that of the token before begins here; None: a row is one document.
+
+    Padding, whatever its segment, is of the document before it, or at the beginning of a row of the first one.
+    """
+    segments_BL, valid_BL = tokens.segments, tokens.valid
+    if segments_BL is None:
         return None
-    return tokens.segments != jnp.concatenate([tokens.segments[:, :1], tokens.segments[:, :-1]], 1)
+    if valid_BL is not None:
+        real_BL = jnp.where(valid_BL, jnp.arange(tokens.length), valid_BL.argmax(1, keepdims=True))
+        shape = jnp.broadcast_shapes(segments_BL.shape, real_BL.shape)
+        places_BL = jnp.broadcast_to(lax.cummax(real_BL, 1), shape)
+        segments_BL = jnp.take_along_axis(jnp.broadcast_to(segments_BL, shape), places_BL, 1)
+    return segments_BL != jnp.concatenate([segments_BL[:, :1], segments_BL[:, :-1]], 1)
 
 
 def recur(step: Step, state: Any, inputs: Any, tokens: Tokens) -> tuple[jax.Array, Any]:

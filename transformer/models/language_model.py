@@ -27,6 +27,7 @@ class LanguageModel(Decoder):
     def __init__(self, config: ModelConfig, *, key: jax.Array):
         super().__init__(config, key=key)
         self.embedding = EmbeddingLayer(config.vocab_size, config, with_types=True, key=at(key, "embedding"))
+        self.shares_ids = "token_ids" in config.shares
         self.value_embedding = self._make_value_embedding(key=at(key, "value_embedding"))
         self.future = nnx.List(Block(_alone(config), key=at(key, "future", i)) for i in range(config.predict_ahead))
         # Untied, the output has its own table; Press and Wolf 2017 tie the two.
@@ -145,7 +146,7 @@ class LanguageModel(Decoder):
     def _shared(self, tokens_BL: jax.Array) -> Shared:
         """What the first layer takes over."""
         values = None if self.value_embedding is None else self.value_embedding(tokens_BL)
-        return Shared(token_values=values, token_ids=tokens_BL if "token_ids" in self.config.shares else None)
+        return Shared(token_values=values, token_ids=tokens_BL if self.shares_ids else None)
 
     def _logits(self, x_BLD: jax.Array) -> jax.Array:
         return self.logits(x_BLD, self.embedding if self.output is None else self.output)

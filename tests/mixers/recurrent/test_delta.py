@@ -143,11 +143,11 @@ def test_memory(remembers):
     remembers(T.DeltaProduct(**HEADS, steps=2), H * K * V + 3 * H * (K + 2 * K + 2 * V))
 
 
-def test_errors():
+def test_errors(config):
     with pytest.raises(T.ConfigError, match=r"^deltaproduct.steps: 0 is not a positive number$"):
         T.DeltaProduct(steps=0)
     with pytest.raises(T.ConfigError, match=r"^gated_deltanet.num_key_heads: 4 heads are no multiple of 3$"):
-        T.GatedDeltaNet(num_key_heads=3)
+        config(T.GatedDeltaNet(num_key_heads=3))
     with pytest.raises(T.ConfigError, match=r"^kda.eps: 0 is not a positive number$"):
         T.KimiDeltaAttention(eps=0)
 

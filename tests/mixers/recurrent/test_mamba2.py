@@ -48,6 +48,6 @@ def test_memory(remembers):
     remembers(T.Mamba2(num_heads=H, num_key_heads=G, key_dim=K, value_dim=V), H * K * V + 3 * (2 * G * K + H * V))
 
 
-def test_errors():
+def test_errors(config):
     with pytest.raises(T.ConfigError, match=r"^mamba2.num_key_heads: 4 heads are no multiple of 3$"):
-        T.Mamba2(num_key_heads=3)
+        config(T.Mamba2(num_key_heads=3))

@@ -133,6 +133,9 @@ class ProjectedRecurrence(LinearRecurrence):
     def __post_init__(self):
         super().__post_init__()
         check_positive(self, *(n for n in ("num_key_heads", "convolution") if getattr(self, n) is not None))
+
+    def check(self, model):
+        super().check(model)
         if self.num_heads % self.key_heads:
             raise ConfigError(
                 f"{self.name}.num_key_heads: {self.num_heads} heads are no multiple of {self.num_key_heads}"
