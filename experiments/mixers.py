@@ -9,11 +9,12 @@ with one layer of attention in four has the best of both.
     python -m experiments.mixers full               a GPU
 
 Every arm has as many parameters as the baseline, by the width of its feed-forward networks. The studies are in the
-folders `recall`, `parity`, `copy` and `text`.
+folders `recall`, `parity`, `copy` and `text`; `--tasks` chooses some.
 """
 
 import dataclasses
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from experiments import cli
 from experiments.study_command import StudyCommand, budgets, run_parsed
@@ -51,19 +52,28 @@ ARMS = {
 }
 
 
-def main() -> None:
-    command = cli.parse(StudyCommand, budgets("mixers", match="parameters"), description=__doc__ or "")
-    command = command.replace({"model.num_layers": 4})
-    for name, task in TASKS.items():
-        run_parsed(name, ARMS, of_task(command, name, task))
-
-
 TASKS = {
-    "recall": AssociativeRecall(alphabet=64, sequence_length=64, pairs=8),
-    "parity": WordProblem("parity", items=20),
+    "recall": AssociativeRecall(alphabet=32, sequence_length=32),
+    "parity": WordProblem("parity", items=16),
     "copy": Copy(items=15),
     "text": None,
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command(StudyCommand):
+    tasks: tuple[Literal["recall", "parity", "copy", "text"], ...] = ("recall", "parity", "copy", "text")
+    """What is studied, one after the other."""
+
+
+def main() -> None:
+    presets = {
+        name: cli.extend(command, Command).replace({"model.num_layers": 4})
+        for name, command in budgets("mixers", 900, match="parameters", batch_size=32).items()
+    }
+    command = cli.parse(Command, presets, description=__doc__ or "")
+    for name in command.tasks:
+        run_parsed(name, ARMS, of_task(command, name, TASKS[name]))
 
 
 def of_task(command: StudyCommand, name: str, task: Any) -> StudyCommand:

@@ -108,20 +108,41 @@ def _groups(x_BLX: jax.Array, size: int, mode: str = "constant") -> jax.Array:
     return jnp.moveaxis(x.reshape(len(x), -1, size, *x.shape[2:]), 1, 0)
 
 
+class _Documents(NamedTuple):
+    """Which tokens of a chunk are of one document, and which of that at its beginning or end."""
+
+    together_NCC: jax.Array
+    go_on_NC1: jax.Array
+    """Whether a token is of the document before the chunk."""
+    last_NC1: jax.Array
+    """Whether it is of the one at the end of the chunk."""
+    same_N11: jax.Array
+    """Whether these two are one."""
+
+    @classmethod
+    def of(cls, documents_BL: jax.Array, before_B: jax.Array, chunk: int) -> "_Documents":
+        own_NC = rearrange(documents_BL, "b (n c) -> b 1 n c", c=chunk)
+        last_N1 = own_NC[..., -1:]
+        before_N1 = jnp.concatenate([before_B[:, None, None, None], last_N1[:, :, :-1]], 2)
+        together = own_NC[..., :, None] == own_NC[..., None, :]
+        go_on, last, same = own_NC == before_N1, own_NC == last_N1, last_N1 == before_N1
+        return cls(together, go_on[..., None], last[..., None], same[..., None])
+
+
 class _Faded(NamedTuple):
-    """The logarithms of the decay in chunks, summed from the beginning of each, and who may see whom."""
+    """What is left of one token at another one, in chunks."""
 
     sums_NCX: jax.Array | None
-    """(B, H, N, C, K or 1)."""
-    together_NCC: jax.Array | None
-    """(B, 1, N, C, C), whether two tokens of a chunk are of one document; None: all are."""
+    """(B, H, N, C, K or 1), the logarithms of the decay, summed from the beginning of each chunk; None: none fades."""
+    documents: _Documents | None
+    """None: all tokens are of one."""
 
     def products(self, left_NCK: jax.Array, right_NCK: jax.Array, *, itself: bool) -> jax.Array:
         """Σ_k left_tk · decay of k from s to t · right_sk, (…, t, s), 0 for s > t and, without `itself`, s = t."""
         C = left_NCK.shape[-2]
         past_CC = jnp.tril(jnp.ones((C, C), bool))
         seen = past_CC if itself else jnp.tril(past_CC, -1)
-        seen = seen if self.together_NCC is None else seen & self.together_NCC
+        seen = seen if self.documents is None else seen & self.documents.together_NCC
         if self.sums_NCX is None or self.sums_NCX.shape[-1] == 1:
             scores = left_NCK @ jnp.swapaxes(right_NCK, -1, -2)
             if self.sums_NCX is not None:
@@ -136,11 +157,18 @@ class _Faded(NamedTuple):
 
     def since_start(self, x_NCK: jax.Array) -> jax.Array:
         """What is compared with the state before the chunk."""
-        return x_NCK if self.sums_NCX is None else x_NCK * jnp.exp(self.sums_NCX)
+        x_NCK = x_NCK if self.sums_NCX is None else x_NCK * jnp.exp(self.sums_NCX)
+        return x_NCK if self.documents is None else jnp.where(self.documents.go_on_NC1, x_NCK, 0.0)
 
     def to_end(self, x_NCK: jax.Array) -> jax.Array:
         """What is left at the end of the chunk."""
-        return x_NCK if self.sums_NCX is None else x_NCK * jnp.exp(self.sums_NCX[..., -1:, :] - self.sums_NCX)
+        x_NCK = x_NCK if self.sums_NCX is None else x_NCK * jnp.exp(self.sums_NCX[..., -1:, :] - self.sums_NCX)
+        return x_NCK if self.documents is None else jnp.where(self.documents.last_NC1, x_NCK, 0.0)
+
+    def of_state(self) -> jax.Array:
+        """The share of the rows (…, K or 1, 1) of the state before the chunk that is left at its end."""
+        kept = jnp.ones(()) if self.sums_NCX is None else jnp.exp(jnp.swapaxes(self.sums_NCX[..., -1:, :], -1, -2))
+        return kept if self.documents is None else jnp.where(self.documents.same_N11, kept, 0.0)
 
 
 def _whole(size: int) -> int:
@@ -187,54 +215,31 @@ def _group(carry: Carry, group: tuple[Update, jax.Array | None], chunk: int) -> 
         return rearrange(x_BLHK, "b (n c) h k -> b h n c k", c=chunk)
 
     q, k, v = chunks(q), chunks(k), chunks(v)
-    goes_on_NC1 = ends_NC1 = stays_N11 = together = None
+    documents = None
     if documents_BL is not None and before_B is not None:
-        documents_NC = rearrange(documents_BL, "b (n c) -> b 1 n c", c=chunk)
-        last_N1 = documents_NC[..., -1:]
-        before_N1 = jnp.concatenate([before_B[:, None, None, None], last_N1[:, :, :-1]], 2)
-        together = documents_NC[..., :, None] == documents_NC[..., None, :]
-        goes_on_NC1 = (documents_NC == before_N1)[..., None]
-        ends_NC1, stays_N11 = (documents_NC == last_N1)[..., None], (last_N1 == before_N1)[..., None]
-        before_B = documents_BL[:, -1]
-    sums = None if log_decay is None else jnp.cumsum(chunks(log_decay), -2)
-    faded = _Faded(sums, together)
-
-    from_start = _where(goes_on_NC1, faded.since_start(q))
-    k_at_end = _where(ends_NC1, faded.to_end(k))
-    own = faded.products(q, k, itself=True)
-    written_NKV = jnp.swapaxes(k_at_end, -1, -2) @ v
-    kept_NK1 = jnp.ones(()) if sums is None else jnp.exp(jnp.swapaxes(sums[..., -1:, :], -1, -2))
-    kept_NK1 = _where(stays_N11, kept_NK1)
-    if erase is None:
-        starts, last = _states(state_BHKV, kept_NK1, None, written_NKV)
-        return (last, before_B), _joined(own @ v + from_start @ starts)
-
-    rate_NC1 = chunks(erase.rate_BLH[..., None])
-    read = k if erase.read_BLHK is None else chunks(erase.read_BLHK)
-    among = faded.products(read, k, itself=False)
-    if erase.write_BLHK is None:
+        documents, before_B = _Documents.of(documents_BL, before_B, chunk), documents_BL[:, -1]
+    faded = _Faded(None if log_decay is None else jnp.cumsum(chunks(log_decay), -2), documents)
+    own, from_start, k_at_end = faded.products(q, k, itself=True), faded.since_start(q), faded.to_end(k)
+    written_NKV, change_NKK = jnp.swapaxes(k_at_end, -1, -2) @ v, None
+    y_own = own @ v
+    if erase is not None:
+        rate_NC1 = chunks(erase.rate_BLH[..., None])
+        read = k if erase.read_BLHK is None else chunks(erase.read_BLHK)
+        among = faded.products(read, k, itself=False)
         written_at, erased_own, erased_at_end = among, own, k_at_end
-    else:
-        write = chunks(erase.write_BLHK)
-        written_at, erased_own = faded.products(read, write, itself=False), faded.products(q, write, itself=True)
-        erased_at_end = _where(ends_NC1, faded.to_end(write))
-    # What each token erases solves a triangular system: erased = rate · (read of the start and of earlier writes).
-    solved = rate_NC1 * _where(goes_on_NC1, faded.since_start(read)), rate_NC1 * (among @ v)
-    inverse = inverse_unit_triangular(rate_NC1 * written_at)
-    from_state_NCK, from_chunk_NCV = (inverse @ x for x in solved)
-    away_NKC = jnp.swapaxes(erased_at_end, -1, -2)
-    change_NKK, written_NKV = away_NKC @ from_state_NCK, written_NKV - away_NKC @ from_chunk_NCV
-    starts, last = _states(state_BHKV, kept_NK1, change_NKK, written_NKV)
-    y = own @ v - erased_own @ from_chunk_NCV + (from_start - erased_own @ from_state_NCK) @ starts
-    return (last, before_B), _joined(y)
-
-
-def _where(there: jax.Array | None, x: jax.Array) -> jax.Array:
-    return x if there is None else jnp.where(there, x, 0.0)
-
-
-def _joined(y_NCV: jax.Array) -> jax.Array:
-    return rearrange(y_NCV, "b h n c v -> b (n c) h v")
+        if erase.write_BLHK is not None:
+            write = chunks(erase.write_BLHK)
+            written_at, erased_own = faded.products(read, write, itself=False), faded.products(q, write, itself=True)
+            erased_at_end = faded.to_end(write)
+        # What each token erases solves a triangular system: rate · (read of the start, and of earlier writes).
+        inverse = inverse_unit_triangular(rate_NC1 * written_at)
+        of_start_NCK, of_chunk_NCV = inverse @ (rate_NC1 * faded.since_start(read)), inverse @ (rate_NC1 * (among @ v))
+        away_NKC = jnp.swapaxes(erased_at_end, -1, -2)
+        change_NKK, written_NKV = away_NKC @ of_start_NCK, written_NKV - away_NKC @ of_chunk_NCV
+        from_start, y_own = from_start - erased_own @ of_start_NCK, y_own - erased_own @ of_chunk_NCV
+    starts_NKV, last = _states(state_BHKV, faded.of_state(), change_NKK, written_NKV)
+    y_NCV = y_own + from_start @ starts_NKV
+    return (last, before_B), rearrange(y_NCV, "b h n c v -> b (n c) h v")
 
 
 def _states(
