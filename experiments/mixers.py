@@ -10,6 +10,23 @@ with one layer of attention in four has the best of both.
 
 Every arm has as many parameters as the baseline, by the width of its feed-forward networks. The studies are in the
 folders `recall`, `parity`, `copy` and `text`; `--tasks` chooses some.
+
+Found of recall: `--tasks recall --model.num-layers 2 --seeds 4 --learning-rates 3e-3 1e-2 --no-noise-floor`, with the
+arms below (two layers of width 64, 105,000 parameters, 900 steps; share of held-out examples with all four answers
+right; jax 0.10.2, two cores with other work, 21 minutes, 2026-11-24):
+
+    softmax         1.0000
+    window of 8     0.0005  -0.9995 [-1.0029, -0.9961]  worse
+    linear          0.0046  -0.9954 [-1.0055, -0.9853]  worse       Zoology: fails
+    gla             0.0220  -0.9780 [-0.9957, -0.9602]  worse
+    mamba2          0.1983  -0.8017 [-1.0768, -0.5267]  worse
+    deltanet        0.9990  -0.0010 [-0.0049, +0.0029]  equivalent  Yang et al. 2025: solves it
+    gated deltanet  0.9990  -0.0010 [-0.0049, +0.0029]  equivalent
+    rwkv7           1.0000  +0.0000 [+0.0000, +0.0000]  equivalent
+
+As expected: the delta rule recalls, sums do not. With four seeds the intervals stand on normal theory, and softmax,
+linear, Mamba-2 and the delta rules were best at the lower of two rates. Parity, copying and text were not run; that
+parity needs negative eigenvalues is a test (`tests/mixers/recurrent/test_delta.py`).
 """
 
 import dataclasses
