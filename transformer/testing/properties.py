@@ -195,7 +195,7 @@ def alive(subject: Subject) -> None:
     dead = {jax.tree_util.keystr(path) for path, _ in jax.tree.leaves_with_path(subject.initial)}
     for share in (1.0, 0.1):
         params = jax.tree.map(lambda p, share=share: (share * p).astype(p.dtype), subject.initial)
-        for _ in range(3):
+        for turn in range(3):
             (loss, _), gradient = subject.gradient(params, TOKENS, ONES)
             if not np.isfinite(loss) and share == 1.0:
                 break
@@ -204,7 +204,9 @@ def alive(subject: Subject) -> None:
                 assert np.isfinite(leaf).all(), f"the gradient of {jax.tree_util.keystr(path)} is not finite"
                 if np.abs(leaf).max() > 1e-12:
                     dead.discard(jax.tree_util.keystr(path))
-            params = jax.tree.map(lambda p, g: p - 0.02 * np.sign(g).astype(p.dtype), params, gradient)
+            # Steps become shorter, so that what begins at 0 does not come back to it.
+            step = np.float32(0.02 / (1 + turn))
+            params = jax.tree.map(lambda p, g, step=step: p - step * np.sign(g).astype(p.dtype), params, gradient)
         if not dead:
             return
     raise AssertionError(f"no gradient reaches {', '.join(sorted(dead))}")

@@ -83,8 +83,8 @@ class GatedValueEmbeddings(Sharing):
 
     def values(self, own, other, x_BSD, params):
         gate_BSG = 2 * jax.nn.sigmoid(dense(x_BSD[..., : self.features], params["gate"], jnp.float32))
-        rows_BSGV = look_up(params["table"], other).reshape(own.shape)
-        return (own + gate_BSG[..., None] * rows_BSGV).astype(own.dtype)
+        rows_BSGV = look_up(params["table"], other).reshape(own.shape).astype(jnp.float32)
+        return (own.astype(jnp.float32) + gate_BSG[..., None] * rows_BSGV).astype(own.dtype)
 
 
 def _mixed(own: jax.Array, other: jax.Array, own_share: jax.Array, other_share: jax.Array) -> jax.Array:
