@@ -89,7 +89,7 @@ NAMES: dict[str, str] = {
     "mixers.mixer": "Context Mixer",
     "mixers.recurrent.delta": "DeltaNet DeltaProduct GatedDeltaNet KimiDeltaAttention",
     "mixers.recurrent.gla": "GatedLinearAttention HGRN2",
-    "mixers.recurrent.hgrn": "ElementwiseRecurrence HGRN MinGRU",
+    "mixers.recurrent.elementwise": "ElementwiseRecurrence HGRN MinGRU",
     "mixers.recurrent.linear": "LinearRecurrence ProjectedRecurrence",
     "mixers.recurrent.linear_attention": "LightningAttention LinearAttention",
     "mixers.recurrent.mamba2": "Mamba2",

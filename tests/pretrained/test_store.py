@@ -29,6 +29,7 @@ from transformer.pretrained.gpt2 import GPT2
 from transformer.pretrained.layouts import stored_shape, to_ours, to_stored
 from transformer.pretrained.llama import LLAMA
 from transformer.pretrained.names import flat
+from transformer.pretrained.qwen3_next import QWEN3_NEXT
 from transformer.pretrained.t5 import T5
 
 safetensors = pytest.importorskip("safetensors.numpy")
@@ -322,3 +323,8 @@ def test_an_architecture_is_short():
     """Config and table of names: the median under 60 lines of code."""
     assert lines_of_code('"""A docstring."""\n\n# a comment\nx = (\n    1,\n)\n') == 3
     assert statistics.median(lines for _, lines in sizes().values()) < 60
+
+
+def test_an_unknown_kind_of_layer_is_refused():
+    with pytest.raises(ConfigError, match=r"^layer_types: no 'full_atention'; did you mean 'full_attention'\?$"):
+        QWEN3_NEXT.read_config({"num_hidden_layers": 2, "num_experts": 0, "layer_types": ["mamba", "full_atention"]})

@@ -16,8 +16,9 @@ def _arrays(seed):
     """Values of `SPECS`, of which those of blocks are stacked over three layers; float32."""
     rng = np.random.default_rng(seed)
     shapes = {"blocks": {"kernel": (3, 4, 6), "gate": (3,)}, "table": (5, 4)}
-    draw = lambda shape: rng.normal(size=shape).astype(np.float32)  # noqa: E731
-    return jax.tree.map(draw, shapes, is_leaf=lambda shape: isinstance(shape, tuple))
+    return jax.tree.map(
+        lambda shape: rng.normal(size=shape).astype(np.float32), shapes, is_leaf=lambda shape: isinstance(shape, tuple)
+    )
 
 
 @pytest.fixture

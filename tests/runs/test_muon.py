@@ -1,5 +1,7 @@
 """Rules with orthogonal steps, against their algorithms in NumPy, and the numbers of their iterations."""
 
+from typing import Literal
+
 import numpy as np
 import pytest
 
@@ -74,14 +76,14 @@ def test_norms_bring_singular_values_to_at_most_one(directions, gradients):
     """By the formulas, before a single iteration."""
     (gradient,) = kernels(gradients[:1])
     gram = gradient @ gradient.swapaxes(-1, -2)
-    scales = {
+    scales: dict[Literal["frobenius", "schatten", "aol"], np.ndarray] = {
         "frobenius": np.sqrt(np.trace(gram, axis1=-2, axis2=-1))[:, None, None],
         "schatten": np.sqrt(np.linalg.norm(gram, axis=(-2, -1)))[:, None, None],
         "aol": np.sqrt(np.abs(gram).sum(-1))[..., None],
     }
     a, b, c = JORDAN[0]
     for norm, scale in scales.items():
-        rule = Muon(0.0, nesterov=False, orthogonalization=NewtonSchulz(1), norm=norm, rms=1.0)  # pyright: ignore
+        rule = Muon(0.0, nesterov=False, orthogonalization=NewtonSchulz(1), norm=norm, rms=1.0)
         x = gradient / scale
         assert np.linalg.norm(x, 2, axis=(-2, -1)).max() <= 1
         square = x @ x.swapaxes(-1, -2)

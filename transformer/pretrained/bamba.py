@@ -6,7 +6,7 @@ from transformer.mixers.recurrent.mamba2 import Mamba2
 from transformer.pretrained import llama
 from transformer.pretrained.architecture import Architecture, dense, norm
 from transformer.pretrained.fields import BIASES, GATED, Field, Json, choice, first, fixed, mixers, rope, same
-from transformer.pretrained.recurrent import expand, mamba2_rows, step_limits
+from transformer.pretrained.recurrent import KINDS, expand, mamba2_rows, of_attention, step_limits
 
 _LAYER = "model.layers.{layer}"
 
@@ -32,8 +32,8 @@ def _mixers() -> Field:
         )
         attending = fields.get("attn_layer_indices") or ()
         types = fields.get("layer_types") or fields.get("layers_block_type")
-        kinds = types or ["attention" if i in attending else "mamba" for i in range(fields["num_hidden_layers"])]
-        return [attention if "attention" in kind and "linear" not in kind else recurrent for kind in kinds]
+        kinds = types or [KINDS[i in attending] for i in range(fields["num_hidden_layers"])]
+        return [attention if attends else recurrent for attends in of_attention(kinds)]
 
     def write(layers: list[Mamba2 | Attention]) -> dict[str, object]:
         recurrent = first(Mamba2, layers)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from transformer.core.values import ConfigError
+from transformer.core.values import ConfigError, nearest
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.mixer import Mixer
 from transformer.mixers.recurrent.delta import GatedDeltaNet
@@ -13,6 +13,8 @@ from transformer.pretrained.fields import Field, Json, first
 
 KINDS = ("linear_attention", "full_attention")
 """Words for the kinds of layers."""
+OLDER = {"mamba": KINDS[0], "attention": KINDS[1]}
+"""Earlier words for them."""
 
 
 def convolved(ours: str, roles: Sequence[str], theirs: str) -> Row:
@@ -48,10 +50,22 @@ DELTA_FIELDS = (
 
 
 def attending(fields: Json) -> list[bool]:
-    """Which layers are of attention."""
+    """Which layers are of attention, as they are listed, or else the last of every few."""
     every = fields.get("full_attention_interval", 4)
     usual = [KINDS[(i + 1) % every == 0] for i in range(fields["num_hidden_layers"])]
-    return [kind == KINDS[1] for kind in fields.get("layer_types") or usual]
+    return of_attention(fields.get("layer_types") or usual)
+
+
+def of_attention(kinds: Sequence[str]) -> list[bool]:
+    """Which of the kinds are attention.
+
+    Raises:
+      ConfigError: there is no such kind.
+    """
+    known = [OLDER.get(kind, kind) for kind in kinds]
+    if unknown := next((kind for kind in known if kind not in KINDS), None):
+        raise ConfigError(f"layer_types: no {unknown!r}{nearest(unknown, KINDS)}")
+    return [kind == KINDS[1] for kind in known]
 
 
 def delta_fields(layers: Sequence[Mixer]) -> dict[str, Any]:

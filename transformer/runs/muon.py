@@ -149,8 +149,8 @@ class NorMuon(Muon):
             u = u / (jnp.sqrt(v) + self.eps)
             return self.rms * u / (jnp.sqrt(jnp.square(u).mean((-2, -1), keepdims=True)) + self.eps)
 
-        def update(updates, state, _=None):
+        def update(updates, state, params=None):
             state = jax.tree.map(mean, updates, state)
             return jax.tree.map(scaled, updates, state), state
 
-        return optax.GradientTransformation(init, update)  # pyright: ignore[reportArgumentType]
+        return optax.GradientTransformation(init, update)

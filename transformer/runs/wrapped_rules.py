@@ -50,7 +50,7 @@ class Cautious(UpdateRule):
             direction, state = rule.update(updates, state, params)
             return jax.tree.map(masked, specs, direction, updates), state
 
-        return optax.GradientTransformation(rule.init, update)  # pyright: ignore[reportArgumentType]
+        return optax.GradientTransformation(rule.init, update)
 
 
 @dataclass(frozen=True)
@@ -69,21 +69,21 @@ class Hyperball(UpdateRule):
         _check_direction(self, self.rule)
 
     def direction(self, specs):
-        def update(updates, radii, _=None):
-            sized = jax.tree.map(lambda u, r: jnp.where(r > 0, _scaled(u, r), u), updates, radii)
-            return sized, radii
+        def update(updates, state, params=None):
+            sized = jax.tree.map(lambda u, r: jnp.where(r > 0, _scaled(u, r), u), updates, state)
+            return sized, state
 
-        sized = optax.GradientTransformation(_radii, update)  # pyright: ignore[reportArgumentType]
+        sized = optax.GradientTransformation(_radii, update)
         return optax.chain(self.rule.direction(specs), in_layers(sized, optax.identity(), specs))
 
     def correction(self, specs, learning_rate):
-        def update(updates, radii, params):
+        def update(updates, state, params=None):
             def to_sphere(u, p, r):
                 return jnp.where(r > 0, _scaled(p + u, r) - p, u)
 
-            return jax.tree.map(to_sphere, updates, params, radii), radii
+            return jax.tree.map(to_sphere, updates, params, state), state
 
-        on_sphere = optax.GradientTransformation(_radii, update)  # pyright: ignore[reportArgumentType]
+        on_sphere = optax.GradientTransformation(_radii, update)
         return in_layers(on_sphere, optax.identity(), specs)
 
 

@@ -48,8 +48,8 @@ from transformer.mixers.attention.synthesizers import DenseSynthesizer, RandomSy
 from transformer.mixers.convolution import Convolution
 from transformer.mixers.mixer import Mixer
 from transformer.mixers.recurrent.delta import DeltaNet, DeltaProduct, GatedDeltaNet, KimiDeltaAttention
+from transformer.mixers.recurrent.elementwise import HGRN
 from transformer.mixers.recurrent.gla import HGRN2, GatedLinearAttention
-from transformer.mixers.recurrent.hgrn import HGRN
 from transformer.mixers.recurrent.linear_attention import LightningAttention, LinearAttention
 from transformer.mixers.recurrent.mamba2 import Mamba2
 from transformer.mixers.recurrent.mlstm import MLSTM

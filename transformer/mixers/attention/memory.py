@@ -67,11 +67,11 @@ def _behind(own: jax.Array, array: jax.Array, axis: int) -> jax.Array:
 def _with(count: int, keys: Tokens) -> Tokens:
     """`count` keys that are no tokens, and behind them the tokens."""
 
-    filled = Tokens(NOWHERE, 0, segments=0, valid=True, beams=True)  # pyright: ignore[reportArgumentType]
-
-    def joined(own: jax.Array | None, value) -> jax.Array | None:
-        if own is None:
-            return None
+    def joined(own: jax.Array, value: int | bool) -> jax.Array:
         return jnp.pad(own, [*[(0, 0)] * (own.ndim - 1), (count, 0)], constant_values=value)
 
-    return Tokens(*map(joined, keys, filled))  # pyright: ignore[reportArgumentType]
+    segments, valid, beams = (
+        None if own is None else joined(own, value)
+        for own, value in ((keys.segments, 0), (keys.valid, True), (keys.beams, True))
+    )
+    return Tokens(joined(keys.positions, NOWHERE), joined(keys.indices, 0), segments, valid, beams)

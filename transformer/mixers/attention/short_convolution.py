@@ -1,7 +1,6 @@
 """Parts of attention that mix inputs or projections of neighbouring tokens."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -100,7 +99,7 @@ class Smear(LocalMixing):
     name = "smear"
     features: int = 12
     """Features of x_t, from the first, that W reads."""
-    width: ClassVar[int] = 2  # pyright: ignore[reportIncompatibleVariableOverride]
+    width = 2
 
     def __post_init__(self):
         check_positive(self, "features")

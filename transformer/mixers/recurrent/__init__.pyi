@@ -3,11 +3,11 @@ from transformer.mixers.recurrent.delta import DeltaNet as DeltaNet
 from transformer.mixers.recurrent.delta import DeltaProduct as DeltaProduct
 from transformer.mixers.recurrent.delta import GatedDeltaNet as GatedDeltaNet
 from transformer.mixers.recurrent.delta import KimiDeltaAttention as KimiDeltaAttention
+from transformer.mixers.recurrent.elementwise import ElementwiseRecurrence as ElementwiseRecurrence
+from transformer.mixers.recurrent.elementwise import HGRN as HGRN
+from transformer.mixers.recurrent.elementwise import MinGRU as MinGRU
 from transformer.mixers.recurrent.gla import GatedLinearAttention as GatedLinearAttention
 from transformer.mixers.recurrent.gla import HGRN2 as HGRN2
-from transformer.mixers.recurrent.hgrn import ElementwiseRecurrence as ElementwiseRecurrence
-from transformer.mixers.recurrent.hgrn import HGRN as HGRN
-from transformer.mixers.recurrent.hgrn import MinGRU as MinGRU
 from transformer.mixers.recurrent.linear import LinearRecurrence as LinearRecurrence
 from transformer.mixers.recurrent.linear import ProjectedRecurrence as ProjectedRecurrence
 from transformer.mixers.recurrent.linear_attention import LightningAttention as LightningAttention

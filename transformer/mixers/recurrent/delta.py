@@ -11,11 +11,10 @@ from transformer.core.parameters import Parameter
 from transformer.core.values import check_positive
 from transformer.functional.linear_recurrences import Erase, Update, linear_step
 from transformer.functional.masks import Tokens
+from transformer.mixers.recurrent.initial_values import LogUniform, StepSize
 from transformer.mixers.recurrent.linear import (
     STATE,
-    LogUniform,
     ProjectedRecurrence,
-    StepSize,
     low_rank,
     low_rank_parameters,
     split_heads,

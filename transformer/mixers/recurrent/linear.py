@@ -1,7 +1,6 @@
 """What recurrences that are linear in a state of keys and values share: heads, a short convolution, norm and gate."""
 
 import abc
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -16,6 +15,7 @@ from transformer.core.parameters import ONES, Initializer, Parameter
 from transformer.core.values import ConfigError, check_positive
 from transformer.functional.linear_recurrences import Update, linear_recurrence, linear_step
 from transformer.functional.recurrences import begins
+from transformer.mixers.recurrent.initial_values import Taps
 from transformer.mixers.recurrent.recurrence import WINDOW, Params, Recurrence
 from transformer.norms.norm import rms_norm
 
@@ -26,43 +26,6 @@ STATE = "memory"
 """The array of the state that the recurrence is of."""
 ROLES = ("query", "key", "value")
 """What is projected, in the order in which it is convolved."""
-
-
-@dataclass(frozen=True)
-class Taps(Initializer):
-    """Uniform between ±1/√W, the initial weights of a depthwise convolution of W tokens."""
-
-    random = True
-
-    def __call__(self, key, shape):
-        limit = 1 / math.sqrt(shape[0])
-        return jax.random.uniform(key, shape, jnp.float32, -limit, limit)
-
-
-@dataclass(frozen=True)
-class LogUniform(Initializer):
-    """The logarithm of numbers that are uniform between two bounds."""
-
-    name = "log_uniform"
-    least: float = 1.0
-    most: float = 16.0
-
-    def __call__(self, key, shape):
-        return jnp.log(jax.random.uniform(key, shape, jnp.float32, self.least, self.most))
-
-
-@dataclass(frozen=True)
-class StepSize(Initializer):
-    """What softplus maps to numbers whose logarithm is uniform between those of two bounds (Gu and Dao 2023)."""
-
-    name = "step_size"
-    least: float = 1e-3
-    most: float = 1e-1
-
-    def __call__(self, key, shape):
-        low, high = math.log(self.least), math.log(self.most)
-        size = jnp.exp(jax.random.uniform(key, shape, jnp.float32, low, high))
-        return size + jnp.log(-jnp.expm1(-size))
 
 
 @dataclass(frozen=True)

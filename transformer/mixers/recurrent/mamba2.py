@@ -9,7 +9,8 @@ from einops import rearrange
 from transformer.core.arrays import dense
 from transformer.core.parameters import ONES, ZEROS, Parameter
 from transformer.functional.linear_recurrences import Update
-from transformer.mixers.recurrent.linear import ROLES, LogUniform, ProjectedRecurrence, StepSize, split_heads
+from transformer.mixers.recurrent.initial_values import LogUniform, StepSize
+from transformer.mixers.recurrent.linear import ROLES, ProjectedRecurrence, split_heads
 from transformer.norms.norm import rms_norm
 
 

@@ -6,22 +6,12 @@ import jax
 import jax.numpy as jnp
 
 from transformer.core.arrays import dense
-from transformer.core.parameters import ONES, Constant, Initializer, Parameter
+from transformer.core.parameters import ONES, Constant, Parameter
 from transformer.core.values import check_positive
 from transformer.functional.linear_recurrences import Update
+from transformer.mixers.recurrent.initial_values import Even
 from transformer.mixers.recurrent.linear import STATE, ProjectedRecurrence
 from transformer.norms.norm import layer_norm
-
-
-@dataclass(frozen=True)
-class Even(Initializer):
-    """Evenly spaced numbers, one a head."""
-
-    least: float = 3.0
-    most: float = 6.0
-
-    def __call__(self, key, shape):
-        return jnp.linspace(self.least, self.most, shape[0], dtype=jnp.float32)
 
 
 @dataclass(frozen=True)

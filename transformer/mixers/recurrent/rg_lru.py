@@ -4,27 +4,14 @@ from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
+from einops import rearrange
 
 from transformer.core.arrays import dense
-from transformer.core.parameters import ZEROS, FanIn, Initializer, Parameter
+from transformer.core.parameters import ZEROS, FanIn, Parameter
 from transformer.core.values import ConfigError, check_positive
-from transformer.mixers.recurrent.hgrn import ElementwiseRecurrence
-from transformer.mixers.recurrent.linear import Taps, split_heads
+from transformer.mixers.recurrent.elementwise import ElementwiseRecurrence
+from transformer.mixers.recurrent.initial_values import SlowDecay, Taps
 from transformer.mixers.recurrent.recurrence import WINDOW
-
-
-@dataclass(frozen=True)
-class SlowDecay(Initializer):
-    """Λ for which σ(Λ)^c is uniform between two bounds (Griffin, De et al. 2024, section 2.4)."""
-
-    name = "slow_decay"
-    least: float = 0.9
-    most: float = 0.999
-    power: float = 8.0
-
-    def __call__(self, key, shape):
-        kept = jax.random.uniform(key, shape, jnp.float32, self.least, self.most) ** (1 / self.power)
-        return jnp.log(kept) - jnp.log1p(-kept)
 
 
 @dataclass(frozen=True)
@@ -93,7 +80,8 @@ class RGLRU(ElementwiseRecurrence):
         return jnp.exp(log_kept_BLX), new_share * i * x_BLX
 
     def _in_blocks(self, x_BLX: jax.Array, params: dict[str, jax.Array], name: str) -> jax.Array:
-        y_BLNX = jnp.einsum("blnx,nxy->blny", split_heads(x_BLX, self.blocks), params[name])
+        x_BLNX = rearrange(x_BLX, "b l (n x) -> b l n x", n=self.blocks)
+        y_BLNX = jnp.einsum("blnx,nxy->blny", x_BLNX, params[name])
         return y_BLNX.reshape(x_BLX.shape) + params[f"{name}_bias"]
 
     def output(self, y_BLX, inputs, x_BLD, params):

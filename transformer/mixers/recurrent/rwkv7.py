@@ -8,9 +8,10 @@ import jax.numpy as jnp
 from einops import rearrange
 
 from transformer.core.arrays import dense
-from transformer.core.parameters import ONES, ZEROS, Constant, Initializer, Parameter
+from transformer.core.parameters import ONES, ZEROS, Constant, Parameter
 from transformer.core.values import check_positive
 from transformer.functional.linear_recurrences import Erase, Update
+from transformer.mixers.recurrent.initial_values import Ramp
 from transformer.mixers.recurrent.linear import (
     LinearRecurrence,
     low_rank,
@@ -23,19 +24,6 @@ from transformer.norms.norm import layer_norm
 
 MIXED = ("query", "decay", "key", "value", "rate", "gate")
 """What is made of a mixture of the token and the one before it."""
-
-
-@dataclass(frozen=True)
-class Ramp(Initializer):
-    """low + (high - low) · (i / (D - 1))^power for feature i of D, in every row."""
-
-    low: float = 0.0
-    high: float = 1.0
-    power: float = 1.0
-
-    def __call__(self, key, shape):
-        share = jnp.linspace(0, 1, shape[-1], dtype=jnp.float32) ** self.power
-        return jnp.broadcast_to(self.low + (self.high - self.low) * share, shape)
 
 
 @dataclass(frozen=True)
