@@ -2,6 +2,7 @@
 
 import argparse
 import functools
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -13,12 +14,14 @@ import numpy as np
 from jax import lax
 
 from experiments.benchmarks.record import Table
+from transformer import pretrained
 from transformer.analysis.counts import cache_bytes
 from transformer.core import runtime
 from transformer.core.modules import split
 from transformer.functional.chunked_attention import chunked_attention
 from transformer.functional.linear_recurrences import Erase, Update, linear_recurrence, linear_step
 from transformer.functional.masks import Causal, Tokens
+from transformer.inference.generate import generate
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.mixer import Context, Mixer
 from transformer.mixers.recurrent.delta import GatedDeltaNet
@@ -29,7 +32,7 @@ from transformer.models.config import ModelConfig
 HEADS, SIZE = 4, 64
 LENGTHS = (1024, 4096)
 LAYER_LENGTH, WIDTH = 1024, 256
-CONTEXTS = (128, 8192)
+CONTEXTS, NEW = (128, 8192), 64
 
 
 def updates(length: int) -> dict[str, Update]:
@@ -142,10 +145,47 @@ def layers(rounds: int) -> Table:
             "theirs": torch_gradient,
         }
         ms = in_turn(calls, rounds)
-        rows.append((name, ms["ours"], ms["theirs"], [b / a for a, b in zip(*ms.values(), strict=True)]))
+        rows.append((f"{name}, a layer, {LAYER_LENGTH:,} tokens, value and gradients", ms["ours"], ms["theirs"]))
+    for name, (model_class, theirs) in models().items():
+        ms = in_turn(continued(model_class(theirs).eval()), rounds)
+        rows.append((f"{name}, four layers, {NEW} tokens after 128", ms["ours"], ms["theirs"]))
     columns = ("", "here, ms", "transformers, ms", "transformers / here")
-    title = f"Layers of width {WIDTH}, {LAYER_LENGTH:,} tokens, value and gradients, against `transformers` in torch"
-    return Table(title, columns, (0, 1, 1, 1), tuple(rows))
+    title = f"Width {WIDTH}, against `transformers` in torch"
+    ratios = ([b / a for a, b in zip(*row[1:], strict=True)] for row in rows)
+    return Table(title, columns, (0, 2, 2, 1), tuple((*row, own) for row, own in zip(rows, ratios, strict=True)))
+
+
+def models() -> dict[str, tuple[Any, Any]]:
+    """Classes of `transformers`, and configs of four recurrent layers."""
+    from transformers import Mamba2Config, Mamba2ForCausalLM, Qwen3NextConfig, Qwen3NextForCausalLM
+
+    kinds = ["linear_attention"] * 3 + ["full_attention"]
+    sizes = {"vocab_size": 256, "hidden_size": WIDTH, "num_hidden_layers": 4}
+    ids = {f"{kind}_token_id": None for kind in ("bos", "eos", "pad")}
+    heads = {f"linear_num_{name}_heads": HEADS for name in ("key", "value")}
+    delta = {"linear_key_head_dim": 64, "linear_value_head_dim": 64, "num_experts": 0, "mlp_only_layers": [0, 1, 2, 3]}
+    attention = {"num_attention_heads": HEADS, "num_key_value_heads": HEADS, "head_dim": 64}
+    mamba = Mamba2Config(**sizes, **ids, num_heads=8, head_dim=64, state_size=64, n_groups=1)
+    hybrid = Qwen3NextConfig(**sizes, **ids, **heads, **delta, **attention, intermediate_size=512, layer_types=kinds)
+    return {"Mamba-2": (Mamba2ForCausalLM, mamba), "Qwen3-Next": (Qwen3NextForCausalLM, hybrid)}
+
+
+def continued(theirs: Any) -> dict[str, Callable[[], Any]]:
+    """`NEW` tokens after 128 others with the same parameters, here and there."""
+    import torch
+
+    with tempfile.TemporaryDirectory() as folder:
+        theirs.save_pretrained(folder)
+        config, params = pretrained.load(folder)
+    _, apply = pure_model(config)
+    tokens = np.random.default_rng(0).integers(0, 256, (1, 128))
+    ours = jax.jit(lambda p, t: generate(apply, p, t, num_tokens=NEW).tokens_BT)
+    settings = {"max_new_tokens": NEW, "do_sample": False, "pad_token_id": 0}
+    prompt, mask = torch.tensor(tokens), torch.ones(tokens.shape, dtype=torch.long)
+    return {
+        "ours": lambda: jax.block_until_ready(ours(params, jnp.asarray(tokens, jnp.int32))),
+        "theirs": lambda: theirs.generate(prompt, attention_mask=mask, **settings),
+    }
 
 
 def decoding(rounds: int) -> Table:

@@ -47,7 +47,9 @@ def convolve_next(
       tokens: of a packed row, whose first document goes on from before.
     """
     width, L = len(kernel_WX), x_BLX.shape[1]
-    order_BL = None if tokens.valid is None else jnp.argsort(~tokens.valid, axis=1, stable=True)
+    order_BL = None  # real tokens first; a token alone is in order
+    if tokens.valid is not None and L > 1:
+        order_BL = jnp.argsort(~tokens.valid, axis=1, stable=True)
 
     def ordered(array: jax.Array, order: jax.Array | None) -> jax.Array:
         if order is None:
@@ -60,12 +62,11 @@ def convolve_next(
         segments = ordered(jnp.broadcast_to(segments, x_BLX.shape[:2]), order_BL)
     seen = jnp.concatenate([before_BWX.astype(x_BLX.dtype), ordered(x_BLX, order_BL)], 1)
     total = _weighted(seen, kernel_WX.astype(x_BLX.dtype), None if segments is None else _alike(segments, width))
-    if order_BL is None:
+    if tokens.valid is None:
         return total, seen[:, L:]
-    assert tokens.valid is not None
     count_B1 = jnp.broadcast_to(tokens.valid.sum(1, keepdims=True), (len(x_BLX), 1))
     latest = jnp.take_along_axis(seen, (count_B1 + jnp.arange(width - 1))[..., None], 1)
-    return ordered(total, jnp.argsort(order_BL, axis=1)), latest
+    return total if order_BL is None else ordered(total, jnp.argsort(order_BL, axis=1)), latest
 
 
 def _alike(segments_BL: jax.Array, width: int) -> jax.Array:
