@@ -1,5 +1,6 @@
 """Convolutions of neighbouring tokens."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -85,3 +86,34 @@ def test_what_follows_token_by_token():
     for t in range(LENGTH):
         found, window = convolve_next(X[:, t : t + 1], kernel, window, Tokens.at([t]))
         np.testing.assert_allclose(found[:, 0], whole[:, t], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("tokens", TOKENS.values(), ids=TOKENS)
+def test_gradients_of_what_follows(tokens):
+    """Those of a sum that weighs every output, by the loop with one number changed at a time."""
+    rng = np.random.default_rng(2)
+    args = [np.asarray(X), rng.normal(size=(3, D)), rng.normal(size=(2, 2, D))]
+    there = np.ones((2, LENGTH), bool) if tokens.valid is None else np.broadcast_to(tokens.valid, (2, LENGTH))
+    weights = rng.normal(size=X.shape) * there[..., None]
+
+    def loss(*args):
+        return (convolve_next(*args, tokens)[0] * jnp.asarray(weights, jnp.float32)).sum()
+
+    found = jax.grad(loss, (0, 1, 2))(*(jnp.asarray(array, jnp.float32) for array in args))
+    for which, gradient in enumerate(found):
+        for index in rng.permutation(args[which].size)[:12]:
+            moved = [np.array(array, np.float64) for array in args]
+            moved[which].flat[index] += 1.0
+            change = one_after_the_other(*moved, tokens)[0] - one_after_the_other(*args, tokens)[0]
+            np.testing.assert_allclose(gradient.ravel()[index], (change * weights).sum(), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("valid", [[True, False], [False, True], [False, False]])
+def test_padding_among_two_tokens(valid):
+    rng = np.random.default_rng(3)
+    x, kernel, before = rng.normal(size=(1, 2, D)), rng.normal(size=(3, D)), rng.normal(size=(1, 2, D))
+    tokens = Tokens.at(np.arange(2), valid=np.array([valid]))
+    found, latest = convolve_next(*(jnp.asarray(array, jnp.float32) for array in (x, kernel, before)), tokens)
+    expected, kept = one_after_the_other(x, kernel, before, tokens)
+    np.testing.assert_allclose(found[0, valid], expected[0, valid], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(latest, kept, rtol=1e-6)

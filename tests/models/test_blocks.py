@@ -1,15 +1,19 @@
 """Orders of the sublayers of a block."""
 
+import functools
+
 import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from transformer.analysis.activations import run_with_cache
 from transformer.core.modules import split
 from transformer.core.values import ConfigError
 from transformer.mixers.attention.attention import Attention
-from transformer.models.blocks import Parallel, ParallelNorms
+from transformer.mixers.recurrent.linear_attention import LinearAttention
+from transformer.models.blocks import Parallel, ParallelNorms, SideBySide
 from transformer.models.config import ModelConfig
 from transformer.models.language_model import LanguageModel
 
@@ -50,3 +54,17 @@ def test_sublayers_of_one_connection_have_one_residual(block):
     with pytest.raises(ConfigError, match=rf"^feed_forward\.residual: .* {block} share one .* is pre; use none"):
         ModelConfig().replace({"feed_forward.residual": "fixup"}, block=block, residual="pre")
     assert ModelConfig().replace({"feed_forward.residual": "pre"}, block=block, residual="pre").num_layers == 4
+
+
+def test_two_mixers_side_by_side_are_summed():
+    """x + f(norm(x)) + g(norm(x)) with attention f and another mixer g, and then feed-forward."""
+    config = TINY.replace(block=SideBySide(LinearAttention(num_heads=2)), num_layers=1, position=None)
+    params, apply = pure(config)
+    states = jax.jit(functools.partial(run_with_cache, apply))(params, TOKENS)[1]
+    before, after = states["blocks.0.resid_pre"], states["blocks.0.resid_attention"]
+    both = states["blocks.0.attention.out"], states["blocks.0.linear_attention.out"]
+    assert all(np.abs(one).max() > 1e-2 for one in both)
+    np.testing.assert_allclose(after, before + sum(both), rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(states["blocks.0.attention.in"], states["blocks.0.linear_attention.in"])
+    memories = LanguageModel(config, key=jax.random.key(0)).start(1, 4).layers[0]
+    assert set(memories) == {"attention", "linear_attention"}

@@ -85,6 +85,14 @@ def test_each_layer_has_gated_values_of_its_own_table(config, run, heads, mixed)
         config(Attention(num_heads=2, sharing=GatedValueEmbeddings()))
 
 
+def test_gated_values_keep_their_dtype():
+    own, x = jnp.ones((1, 2, 2, 4), jnp.bfloat16), jnp.ones((1, 2, D), jnp.bfloat16)
+    params = {"table": jnp.ones((11, D)), "gate": jnp.zeros((3, 2))}
+    values = GatedValueEmbeddings(features=3).values(own, jnp.zeros((1, 2), jnp.int32), x, params)
+    assert values.dtype == jnp.bfloat16
+    np.testing.assert_array_equal(values, np.full((1, 2, 2, 4), 2.0))
+
+
 def test_layers_in_turn_have_a_table(config):
     mixer = Attention(num_heads=2, sharing=GatedValueEmbeddings(features=3))
     pattern = (Alternate("mixer.sharing", (None, mixer.sharing)),)

@@ -70,7 +70,7 @@ class WideQKNorm(Part):
         widths = attention.shape(model).widths
         for role in ("query", "key"):
             if not widths[role]:
-                raise ConfigError(f"mixer.parts: {attention.heads} has no projection of {role}s for {self}")
+                raise ConfigError(f"mixer.parts: {attention.heads} has no projections to compare for {self}")
             self.norm.check(widths[role])
         if self.norm.mixes_tokens:
             raise ConfigError(f"{self.name}.norm: {self.norm} is a norm of whole sequences; use layernorm")
