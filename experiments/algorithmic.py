@@ -19,17 +19,11 @@ import numpy as np
 
 from experiments import cli
 from experiments.run_command import RunOptions, conclude, load, mean_of, summarize, train_command
-from transformer.data.algorithmic import (
-    Addition,
-    AssociativeRecall,
-    Copy,
-    Induction,
-    ListOps,
-    ModularArithmetic,
-    Reverse,
-    Sort,
-)
 from transformer.data.puzzles import AlgorithmicConfig, AlgorithmicRun, Puzzles
+from transformer.data.tasks.arithmetic import Addition, ModularArithmetic
+from transformer.data.tasks.list_operations import ListOps
+from transformer.data.tasks.recall import AssociativeRecall, Induction
+from transformer.data.tasks.rewriting import Copy, Reverse, Sort
 from transformer.inference.generate import generate
 from transformer.models.config import ModelConfig
 from transformer.runs.optimizer import OptimizerConfig

@@ -31,8 +31,8 @@ import dataclasses
 from experiments import cli
 from experiments.study_command import StudyCommand, budgets, run_parsed
 from transformer.core.parameters import Normal
-from transformer.data.algorithmic import AssociativeRecall
 from transformer.data.puzzles import AlgorithmicConfig
+from transformer.data.tasks.recall import AssociativeRecall
 from transformer.mixers.attention.head_norms import QKNorm
 from transformer.mixers.attention.heads import DifferentialHeads
 from transformer.mixers.attention.normalizers import LinearNormalizer, SigmoidNormalizer, SoftmaxOne

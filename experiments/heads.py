@@ -45,8 +45,8 @@ import dataclasses
 from experiments import cli
 from experiments.study_command import StudyCommand, budgets, run_parsed
 from transformer.core.parameters import Normal
-from transformer.data.algorithmic import AssociativeRecall
 from transformer.data.puzzles import AlgorithmicConfig
+from transformer.data.tasks.recall import AssociativeRecall
 from transformer.study.probes import BeforeTraining, SaturatedRows
 
 ARMS = {f"{count} head{'s' * (count > 1)}": {"model.mixer.num_heads": count} for count in (1, 2, 4, 8)}

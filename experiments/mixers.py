@@ -36,8 +36,10 @@ from typing import Any, Literal
 from experiments import cli
 from experiments.study_command import StudyCommand, budgets, run_parsed
 from transformer.core.parameters import Normal
-from transformer.data.algorithmic import AssociativeRecall, Copy, WordProblem
 from transformer.data.puzzles import AlgorithmicConfig
+from transformer.data.tasks.groups import WordProblem
+from transformer.data.tasks.recall import AssociativeRecall
+from transformer.data.tasks.rewriting import Copy
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.sparsity import SlidingWindow
 from transformer.mixers.recurrent.delta import DeltaNet, GatedDeltaNet

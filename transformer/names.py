@@ -29,9 +29,6 @@ NAMES: dict[str, str] = {
     "core.modules": "abstract initialize specs split",
     "core.parameters": "Constant FanIn FirstRow Identity Initializer Normal Parameter Xavier",
     "core.values": "ConfigError Variant to_text",
-    "data.algorithmic": (
-        "Addition AlgorithmicTask AssociativeRecall Copy Induction ListOps ModularArithmetic Reverse Sort WordProblem"
-    ),
     "data.corpus": "Blocks Corpus load_corpus",
     "data.dataset": "Batches Dataset load_data",
     "data.labelled": "ClassificationRun LabelledConfig",
@@ -41,6 +38,12 @@ NAMES: dict[str, str] = {
     "data.puzzles": "AlgorithmicConfig AlgorithmicRun",
     "data.spans": "SpanConfig SpanRun",
     "data.tagged": "TaggedConfig TaggingRun",
+    "data.tasks.arithmetic": "Addition ModularArithmetic",
+    "data.tasks.groups": "WordProblem",
+    "data.tasks.list_operations": "ListOps",
+    "data.tasks.recall": "AssociativeRecall Induction",
+    "data.tasks.rewriting": "Copy Reverse Sort",
+    "data.tasks.task": "AlgorithmicTask",
     "data.tokenizers": "ByteTokenizer CharTokenizer SymbolTokenizer TrainedTokenizer make_tokenizer",
     "embeddings.embedding": "Embedding Head HeadTransform",
     "embeddings.head_transforms": "DenseTransform",

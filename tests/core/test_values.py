@@ -13,7 +13,7 @@ from transformer.activations.activation import GELU, GLU, Activation, SiLU
 from transformer.core.json import from_json, to_json
 from transformer.core.parameters import Constant, Initializer
 from transformer.core.values import ConfigError, Variant, to_text, variant_of
-from transformer.data.algorithmic import AlgorithmicTask
+from transformer.data.tasks.task import AlgorithmicTask
 from transformer.feed_forwards.experts import TopKExperts
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.inference.processors import Processor

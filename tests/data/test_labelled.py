@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from transformer.core.values import ConfigError
-from transformer.data.algorithmic import ListOps
 from transformer.data.dataset import EVALUATION_BATCH, load_data
 from transformer.data.labelled import ClassificationRun, LabelledConfig, parse_labelled
 from transformer.data.tagged import TaggedConfig
+from transformer.data.tasks.list_operations import ListOps
 from transformer.data.tokenizers import PAD
 from transformer.models.classifier import ClassifierConfig
 from transformer.runs.tokenizers import SPECIAL, Symbols

@@ -4,9 +4,13 @@ import numpy as np
 import pytest
 
 from transformer.core.values import ConfigError
-from transformer.data.algorithmic import Addition, AlgorithmicTask, AssociativeRecall, Copy, Induction, ListOps
 from transformer.data.dataset import EVALUATION_BATCH, load_data, stack_batches
 from transformer.data.puzzles import AlgorithmicConfig, AlgorithmicRun
+from transformer.data.tasks.arithmetic import Addition
+from transformer.data.tasks.list_operations import ListOps
+from transformer.data.tasks.recall import AssociativeRecall, Induction
+from transformer.data.tasks.rewriting import Copy
+from transformer.data.tasks.task import AlgorithmicTask
 from transformer.data.tokenizers import PAD
 from transformer.models.config import ModelConfig
 from transformer.runs.config import RunConfig
@@ -125,3 +129,19 @@ def test_a_config_nobody_loads():
     """A kind of data without a rule is named."""
     with pytest.raises(ConfigError, match="no loader is registered for RunConfig"):
         load_data(RunConfig())
+
+
+def test_held_out_examples_may_be_longer():
+    """Trained on up to three symbols, tested on up to eight; a short one that was trained on is not tested."""
+    data = puzzles(Copy(items=3, alphabet=3), test=Copy(items=8, alphabet=3), examples=39, validation_examples=20)
+    assert (data.train["tokens"].shape, data.validation["tokens"].shape) == ((39, 8), (20, 18))
+    seen = {bytes(np.trim_zeros(row, "b")) for row in data.train["tokens"]}
+    assert len(seen) == 39  # 3 + 9 + 27: all there are
+    assert not seen & {bytes(np.trim_zeros(row, "b")) for row in data.validation["tokens"]}
+    with pytest.raises(ConfigError, match=r"^model.max_length: 10, but copy\(items=3.*\), tested on .* has 17 tokens$"):
+        data.complete(AlgorithmicRun(model=ModelConfig(max_length=10), data=data.description))
+
+
+def test_held_out_examples_have_the_same_symbols():
+    with pytest.raises(ConfigError, match=r"^data.test: copy\(alphabet=4\) has other symbols than copy$"):
+        AlgorithmicConfig(task=Copy(), test=Copy(alphabet=4))

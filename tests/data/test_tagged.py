@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from transformer.core.values import ConfigError
-from transformer.data.algorithmic import ListOps, expression_values
 from transformer.data.dataset import load_data
 from transformer.data.tagged import TaggedConfig, TaggingRun, parse_tagged
+from transformer.data.tasks.list_operations import ListOps, expression_values
 from transformer.data.tokenizers import PAD
 from transformer.models.classifier import ClassifierConfig
 from transformer.runs.tokenizers import SPECIAL, Char, Symbols

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 
 from transformer.core.values import ConfigError
-from transformer.data.algorithmic import ListOps, split
 from transformer.data.dataset import (
     Batch,
     Examples,
@@ -19,6 +18,8 @@ from transformer.data.dataset import (
     pad_rows,
     weighted,
 )
+from transformer.data.tasks.list_operations import ListOps
+from transformer.data.tasks.task import split
 from transformer.data.text import load_text
 from transformer.data.tokenizers import PAD, SymbolTokenizer, Tokenizer, make_tokenizer
 from transformer.models.classifier import ClassifierConfig

@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 
 from transformer.core.values import ConfigError
-from transformer.data.algorithmic import Addition, AlgorithmicTask, split
 from transformer.data.dataset import Examples, check_tokens, described, fingerprint_arrays, load_data
+from transformer.data.tasks.arithmetic import Addition
+from transformer.data.tasks.task import AlgorithmicTask, split
 from transformer.data.tokenizers import SymbolTokenizer
 from transformer.models.config import ModelConfig
 from transformer.runs.config import RunConfig, fingerprint
@@ -20,12 +21,18 @@ class AlgorithmicConfig(DataConfig):
 
     task: AlgorithmicTask = Addition()
     """The task."""
+    test: AlgorithmicTask | None = None
+    """The task of the held-out examples where it is another one, such as longer ones, with the same symbols."""
     examples: int = 10_000
     """Number of examples for training."""
     validation_examples: int = 1_000
     """Number of examples held out."""
     seed: int = 0
     """Seed of the examples; their order in training depends on the replica's seed."""
+
+    def __post_init__(self):
+        if self.test is not None and self.test.symbols != self.task.symbols:
+            raise ConfigError(f"data.test: {self.test} has other symbols than {self.task}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,22 +58,23 @@ class Puzzles(Examples):
         config = described(config, self.description)
         config = config.replace({"model.vocab_size": config.model.vocab_size or self.tokenizer.vocab_size})
         assert config.model.vocab_size is not None
-        check_tokens(self.train["tokens"], config.model.vocab_size, self.source)
-        if config.model.max_length < (length := self.train["tokens"].shape[1] - 1):
-            raise ConfigError(f"model.max_length: {config.model.max_length}, but {self.source} has {length} tokens")
+        for part in (self.train, self.validation):
+            check_tokens(part["tokens"], config.model.vocab_size, self.source)
+            if config.model.max_length < (length := part["tokens"].shape[1] - 1):
+                raise ConfigError(f"model.max_length: {config.model.max_length}, but {self.source} has {length} tokens")
         return config
 
 
 @load_data.register
 def load_puzzles(config: AlgorithmicConfig, stored: Path | None = None) -> Puzzles:
     """Draw the examples."""
-    parts = split(config.task, config.examples, config.validation_examples, config.seed)
+    parts = split(config.task, config.examples, config.validation_examples, config.seed, config.test)
     train, validation = ({"tokens": t, "weights": scored[:, 1:].astype(np.float32)} for t, scored in parts)
     return Puzzles(
         train=train,
         validation=validation,
         tokenizer=SymbolTokenizer(config.task.symbols),
         description=config,
-        source=str(config.task),
+        source=str(config.task) if config.test is None else f"{config.task}, tested on {config.test}",
         fingerprint=fingerprint([config, fingerprint_arrays(train), fingerprint_arrays(validation)]),
     )

@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from transformer.core.values import ConfigError
-from transformer.data.algorithmic import expression_values, split
 from transformer.data.dataset import Batch, fingerprint_arrays, load_data, pad_rows
 from transformer.data.labelled import Labelled, LabelledConfig, check_classes, read_parts
+from transformer.data.tasks.list_operations import expression_values
+from transformer.data.tasks.task import split
 from transformer.data.text import load_text
 from transformer.data.tokenizers import SymbolTokenizer, Tokenizer, make_tokenizer
 from transformer.models.classifier import ClassifierConfig

@@ -7,19 +7,12 @@ import numpy as np
 import pytest
 
 from transformer.core.values import ConfigError
-from transformer.data.algorithmic import (
-    Addition,
-    AlgorithmicTask,
-    AssociativeRecall,
-    Copy,
-    Induction,
-    ListOps,
-    ModularArithmetic,
-    Reverse,
-    Sort,
-    WordProblem,
-    split,
-)
+from transformer.data.tasks.arithmetic import Addition, ModularArithmetic
+from transformer.data.tasks.groups import WordProblem
+from transformer.data.tasks.list_operations import ListOps
+from transformer.data.tasks.recall import AssociativeRecall, Induction
+from transformer.data.tasks.rewriting import Copy, Reverse, Sort
+from transformer.data.tasks.task import AlgorithmicTask, split
 
 SPECIAL = ("<pad>", "<s>", "</s>", "<unk>", "<mask>")
 TASKS = [

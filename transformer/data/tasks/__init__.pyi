@@ -1,0 +1,11 @@
+# Written by `python -m transformer.testing.stubs`.
+from transformer.data.tasks.arithmetic import Addition as Addition
+from transformer.data.tasks.arithmetic import ModularArithmetic as ModularArithmetic
+from transformer.data.tasks.groups import WordProblem as WordProblem
+from transformer.data.tasks.list_operations import ListOps as ListOps
+from transformer.data.tasks.recall import AssociativeRecall as AssociativeRecall
+from transformer.data.tasks.recall import Induction as Induction
+from transformer.data.tasks.rewriting import Copy as Copy
+from transformer.data.tasks.rewriting import Reverse as Reverse
+from transformer.data.tasks.rewriting import Sort as Sort
+from transformer.data.tasks.task import AlgorithmicTask as AlgorithmicTask

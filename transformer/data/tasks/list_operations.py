@@ -1,0 +1,86 @@
+"""Expressions of operations on lists."""
+
+import itertools
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from transformer.data.tasks.task import DIGITS, AlgorithmicTask, side_by_side
+from transformer.runs.tokenizers import SPECIAL
+
+
+def _median(values: list[int]) -> int:
+    """The middle value; of two middle ones their mean, rounded down."""
+    ordered, middle = sorted(values), len(values) // 2
+    return (ordered[middle] + ordered[-middle - 1]) // 2
+
+
+_OPERATORS = {"[MIN": min, "[MAX": max, "[MED": _median, "[SM": lambda values: sum(values) % 10}
+
+
+@dataclass(frozen=True)
+class ListOps(AlgorithmicTask):
+    """`[MAX 2 9 [MIN 4 7 ] 0 ] = 9` (Nangia and Bowman 2018): minimum, maximum, median, sum modulo 10.
+
+    An expression has 2 to `max_arguments` arguments; up to `max_depth`, an argument is an expression
+    with probability 1/4. An expression of more than `max_length` tokens is drawn again.
+    """
+
+    max_depth: int = 20
+    """Deepest nesting; 1: no expression inside another."""
+    max_arguments: int = 5
+    """Largest number of arguments, at least 2."""
+    max_length: int = 100
+    """Largest number of tokens of an expression, at least 4."""
+
+    def __post_init__(self):
+        self.at_least(max_depth=1, max_arguments=2, max_length=4)
+
+    @property
+    def symbols(self):
+        return (*DIGITS, *_OPERATORS, "]", "=")
+
+    @property
+    def length(self):
+        return self.max_length + 2
+
+    def examples(self, rng, count):
+        ids = {symbol: len(SPECIAL) + i for i, symbol in enumerate(self.symbols)}
+        draw = random.Random(int(rng.integers(2**63)))
+        questions = [self._question(draw) for _ in range(count)]
+        return side_by_side(
+            [([ids[s] for s in (*q, "=")], [ids[str(expression_values(q)[-1])]]) for q in questions], self.length
+        )
+
+    def _question(self, draw: random.Random) -> list[str]:
+        while True:
+            symbols = list(itertools.islice(self._expression(draw, 1), self.max_length + 1))
+            if len(symbols) <= self.max_length:
+                return symbols
+
+    def _expression(self, draw: random.Random, depth: int) -> Iterator[str]:
+        yield draw.choice(tuple(_OPERATORS))
+        for _ in range(draw.randint(2, min(self.max_arguments, self.max_length - 2))):
+            if depth < self.max_depth and draw.random() < 0.25:
+                yield from self._expression(draw, depth + 1)
+            else:
+                yield draw.choice(DIGITS)
+        yield "]"
+
+
+def expression_values(symbols: Sequence[str]) -> list[int]:
+    """For each symbol of a ListOps expression, the value of the digit it is or of the expression it begins or ends."""
+    found, begun = [0] * len(symbols), list[int]()
+    arguments: list[list[int]] = [[]]
+    for place, symbol in enumerate(symbols):
+        if symbol in _OPERATORS:
+            begun.append(place)
+            arguments.append([])
+            continue
+        if symbol == "]":
+            start = begun.pop()
+            found[start] = found[place] = _OPERATORS[symbols[start]](arguments.pop())
+        else:
+            found[place] = int(symbol)
+        arguments[-1].append(found[place])
+    return found

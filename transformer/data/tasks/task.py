@@ -1,0 +1,122 @@
+"""Algorithmic tasks: random examples whose answers are computed.
+
+A token is a special token (`<pad> <s> </s> <unk> <mask>`, ids 0 to 4) or a symbol of the task; symbol
+i has id 5 + i.
+"""
+
+import abc
+
+import numpy as np
+
+from transformer.core.values import ConfigError, Variant
+from transformer.runs.tokenizers import SPECIAL
+
+DIGITS = tuple("0123456789")
+Examples = tuple[np.ndarray, np.ndarray]
+"""`tokens` (N, L) int32, and `scored` (N, L) bool: True at the tokens that are answers."""
+
+
+class AlgorithmicTask(Variant, abc.ABC):
+    """A task. Its answers are what a causal model has to predict from all tokens before them."""
+
+    @property
+    @abc.abstractmethod
+    def symbols(self) -> tuple[str, ...]:
+        """The symbols of the task, without the special tokens."""
+
+    @property
+    @abc.abstractmethod
+    def length(self) -> int:
+        """L, the number of tokens of an example; shorter examples are padded on the right."""
+
+    @abc.abstractmethod
+    def examples(self, rng: np.random.Generator, count: int) -> Examples:
+        """`count` random examples. An answer of variable length ends with `</s>`, scored too."""
+
+    def at_least(self, **minima: float) -> None:
+        for field, minimum in minima.items():
+            if getattr(self, field) < minimum:
+                raise ConfigError(f"{self.name}.{field}: {getattr(self, field)} is less than {minimum}")
+
+
+def split(
+    task: AlgorithmicTask, num_train: int, num_test: int, seed: int, test: AlgorithmicTask | None = None
+) -> tuple[Examples, Examples]:
+    """Distinct examples for training and for test; no sequence is in both.
+
+    Args:
+      task: the task of all examples.
+      num_train: number of examples for training.
+      num_test: number of examples for test.
+      seed: of the examples.
+      test: the task of the examples for test, where it is another one.
+
+    Raises:
+      ConfigError: a number is negative, or a task has too few distinct examples.
+    """
+    if num_train < 0 or num_test < 0:
+        raise ConfigError(f"split: {num_train} training and {num_test} test examples cannot be drawn")
+    rng = np.random.default_rng(seed)
+    if test is None:
+        tokens, scored = _distinct(task, rng, num_train + num_test)
+        # In the order of their first draw, the most probable examples would all be in the training part.
+        train, held_out = np.split(rng.permutation(len(tokens)), [num_train])
+        return (tokens[train], scored[train]), (tokens[held_out], scored[held_out])
+    tokens, scored = _distinct(task, rng, num_train)
+    seen = frozenset(_key(row) for row in tokens)
+    return (tokens, scored), _distinct(test, rng, num_test, seen)
+
+
+def _key(tokens: np.ndarray) -> bytes:
+    """An example without the padding at its end, so that it is the same in tasks of two lengths."""
+    return np.trim_zeros(tokens, "b").tobytes()
+
+
+def _distinct(
+    task: AlgorithmicTask, rng: np.random.Generator, count: int, seen: frozenset[bytes] = frozenset(), rounds: int = 100
+) -> Examples:
+    """`count` different examples that were not seen, from at most `rounds` · `count` draws.
+
+    Of n equally probable examples, each stays unseen with probability exp(-`rounds`) when all n are wanted.
+    """
+    found: dict[bytes, bytes] = {}
+    for _ in range(rounds):
+        for tokens, scored in zip(*task.examples(rng, count), strict=True):
+            if not seen or _key(tokens) not in seen:
+                found.setdefault(tokens.tobytes(), scored.tobytes())
+        if len(found) >= count:
+            tokens = np.frombuffer(b"".join(found), np.int32).reshape(-1, task.length)
+            scored = np.frombuffer(b"".join(found.values()), bool).reshape(-1, task.length)
+            return tokens[:count], scored[:count]
+    raise ConfigError(f"{task}: only {len(found)} distinct examples in {rounds * count} draws, {count} are wanted")
+
+
+def scored_from(symbols: np.ndarray, start: int) -> Examples:
+    """Examples of equal length from numbers of symbols (N, L), in which the answer begins at `start`."""
+    scored = np.broadcast_to(np.arange(symbols.shape[1]) >= start, symbols.shape)
+    return (symbols + len(SPECIAL)).astype(np.int32), scored.copy()
+
+
+def side_by_side(rows: list[tuple[list[int], list[int]]], length: int) -> Examples:
+    """Examples from the question and answer of every row, padded on the right."""
+    tokens, scored = np.zeros((len(rows), length), np.int32), np.zeros((len(rows), length), bool)
+    for i, (question, answer) in enumerate(rows):
+        end = len(question) + len(answer)
+        tokens[i, :end] = question + answer
+        scored[i, len(question) : end] = True
+    return tokens, scored
+
+
+def different(rng: np.random.Generator, count: int, size: int, drawn: int) -> np.ndarray:
+    """Numbers (count, drawn) below `size`, different within a row."""
+    numbers = np.empty((count, 0), np.int64)
+    for i in range(drawn):
+        numbers = np.append(numbers, skipping(rng.integers(size - i, size=(count, 1)), numbers), 1)
+    return numbers
+
+
+def skipping(ranks: np.ndarray, taken: np.ndarray) -> np.ndarray:
+    """The numbers with these ranks (N, M) among all that are not `taken`, (N, K)."""
+    for number in np.sort(taken, 1).T:
+        ranks = ranks + (ranks >= number[:, None])
+    return ranks
