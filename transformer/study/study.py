@@ -188,6 +188,7 @@ class Study:
         engine: Engine = LOCAL,
         mesh: MeshConfig = AUTOMATIC,
         runs: str | Path | None = None,
+        looks: int | None = None,
         say: Callable[[str], None] = print,
     ) -> Report:
         """Run what is not computed yet; write the report.
@@ -201,6 +202,7 @@ class Study:
           engine: computes the arms, in this process or in others.
           mesh: how the devices of each process share the work.
           runs: the folder of finished runs, which studies may share; None: `runs` in workdir.
+          looks: stop after this many of the planned looks, for now; None: go on until all questions are answered.
           say: called with each line of progress.
 
         Raises:
@@ -212,7 +214,7 @@ class Study:
         data = load_data(self.base.data, workdir) if data is None else data
         arms = self.prepared(data, workdir)
         with locked(workdir):
-            return Running(self, workdir, Path(runs or workdir / "runs"), data, arms, engine, mesh, say).to_the_end()
+            return Running(self, workdir, Path(runs or workdir / "runs"), data, arms, engine, mesh, say).to_the_end(looks)
 
     def prepared(self, data: Dataset, workdir: Path | None = None) -> dict[str, Arm]:
         """The arms with their configs and data.
