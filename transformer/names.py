@@ -41,6 +41,7 @@ NAMES: dict[str, str] = {
     "data.tasks.arithmetic": "Addition ModularArithmetic",
     "data.tasks.groups": "WordProblem",
     "data.tasks.list_operations": "ListOps",
+    "data.tasks.mad": "Compression FuzzyRecall InContextRecall Memorization SelectiveCopying",
     "data.tasks.recall": "AssociativeRecall Induction",
     "data.tasks.rewriting": "Copy Reverse Sort",
     "data.tasks.task": "AlgorithmicTask",
