@@ -101,6 +101,13 @@ def test_the_last_key_is_any_that_came_before():
     np.testing.assert_allclose(np.bincount(ranks) / len(ranks), 1 / 4, atol=0.05)
 
 
+def test_values_are_uniform_and_of_each_example():
+    """A pair of any key with any value is as probable as another."""
+    tokens, _ = InContextRecall(alphabet=7, sequence_length=4).examples(np.random.default_rng(0), 6000)
+    first = (tokens[:, 0] - len(SPECIAL)) * 4 + tokens[:, 1] - len(SPECIAL) - 3
+    np.testing.assert_allclose(np.bincount(first) / len(first), [1 / 12] * 12, atol=0.02)
+
+
 def test_noise_has_its_share_and_leaves_a_pair():
     tokens, _ = NOISY.examples(np.random.default_rng(0), 2000)
     noise = tokens >= len(SPECIAL) + 8

@@ -1,6 +1,7 @@
 # Written by `python -m transformer.testing.stubs`.
 from transformer.data.tasks.arithmetic import Addition as Addition
 from transformer.data.tasks.arithmetic import ModularArithmetic as ModularArithmetic
+from transformer.data.tasks.flip_flop import FlipFlop as FlipFlop
 from transformer.data.tasks.groups import WordProblem as WordProblem
 from transformer.data.tasks.list_operations import ListOps as ListOps
 from transformer.data.tasks.mad import Compression as Compression
@@ -8,6 +9,8 @@ from transformer.data.tasks.mad import FuzzyRecall as FuzzyRecall
 from transformer.data.tasks.mad import InContextRecall as InContextRecall
 from transformer.data.tasks.mad import Memorization as Memorization
 from transformer.data.tasks.mad import SelectiveCopying as SelectiveCopying
+from transformer.data.tasks.needle import NeedleInHaystack as NeedleInHaystack
+from transformer.data.tasks.phonebook import PhoneBook as PhoneBook
 from transformer.data.tasks.recall import AssociativeRecall as AssociativeRecall
 from transformer.data.tasks.recall import Induction as Induction
 from transformer.data.tasks.rewriting import Copy as Copy

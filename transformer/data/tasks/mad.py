@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from transformer.core.values import ConfigError
-from transformer.data.tasks.task import AlgorithmicTask, different, scored_from
+from transformer.data.tasks.task import AlgorithmicTask, different, joined, scored_from
 from transformer.runs.tokenizers import SPECIAL
 
 
@@ -65,8 +65,7 @@ class InContextRecall(AlgorithmicTask):
             drawn = self.alphabet + rng.integers(self.noise_symbols, size=tokens.shape)
             tokens = np.where(noisy[..., None], drawn, tokens)
         scored = np.stack([np.zeros_like(asked), asked], 2)
-        shape = count, self.length
-        return (tokens + len(SPECIAL)).astype(np.int32).reshape(shape), scored.reshape(shape)
+        return joined(tokens + len(SPECIAL)).astype(np.int32), joined(scored)
 
 
 @dataclass(frozen=True)
@@ -228,8 +227,7 @@ class Memorization(AlgorithmicTask):
         keys = different(rng, count, self.keys, self.pairs)
         tokens = np.stack([keys, np.full_like(keys, 2 * self.keys), dictionary[keys]], 2)
         scored = np.broadcast_to([False, False, True], tokens.shape)
-        shape = count, self.length
-        return (tokens + len(SPECIAL)).astype(np.int32).reshape(shape), scored.reshape(shape)
+        return joined(tokens + len(SPECIAL)).astype(np.int32), joined(scored)
 
 
 def _keys_and_values(alphabet: int) -> tuple[str, ...]:
