@@ -87,6 +87,5 @@ class NeedleInHaystack(AlgorithmicTask):
 
 def _hidden(text: np.ndarray, needles: np.ndarray, depths: np.ndarray) -> np.ndarray:
     """The text (N, T) with needles (N, M, K), each before the word at its depth (N, M), or after all at T."""
-    places = np.repeat(2 * depths, needles.shape[2], 1)
-    order = joined(places, np.broadcast_to(2 * np.arange(text.shape[1]) + 1, text.shape))
-    return np.take_along_axis(joined(needles, text), order.argsort(1, kind="stable"), 1)
+    places = joined(np.repeat(depths, needles.shape[2], 1), np.broadcast_to(np.arange(text.shape[1]), text.shape))
+    return np.take_along_axis(joined(needles, text), places.argsort(1, kind="stable"), 1)
