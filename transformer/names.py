@@ -46,6 +46,7 @@ NAMES: dict[str, str] = {
     "data.tasks.needle": "NeedleInHaystack",
     "data.tasks.phonebook": "PhoneBook",
     "data.tasks.recall": "AssociativeRecall Induction",
+    "data.tasks.reg_bench": "RegBench",
     "data.tasks.rewriting": "Copy Reverse Sort",
     "data.tasks.task": "AlgorithmicTask",
     "data.tokenizers": "ByteTokenizer CharTokenizer SymbolTokenizer TrainedTokenizer make_tokenizer",

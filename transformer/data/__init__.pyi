@@ -37,6 +37,7 @@ from transformer.data.tasks.needle import NeedleInHaystack as NeedleInHaystack
 from transformer.data.tasks.phonebook import PhoneBook as PhoneBook
 from transformer.data.tasks.recall import AssociativeRecall as AssociativeRecall
 from transformer.data.tasks.recall import Induction as Induction
+from transformer.data.tasks.reg_bench import RegBench as RegBench
 from transformer.data.tasks.rewriting import Copy as Copy
 from transformer.data.tasks.rewriting import Reverse as Reverse
 from transformer.data.tasks.rewriting import Sort as Sort
