@@ -18,8 +18,8 @@ class PhoneBook(AlgorithmicTask):
     """`j o : 3 1 a x : 0 7 ? a x : 0 7`: the numbers of names (Jelassi et al. 2024, "Repeat After Me", phone book).
 
     Names are different and random, as are the questions; numbers are random. A question's number is the
-    answer. In the paper, a pretrained model reads real names and two questions with their answers before the
-    one that is scored; here every question is.
+    answer. In the paper, a pretrained model reads real names and a few questions with their answers before
+    the one that is scored; here every question is.
     """
 
     name = "phone_book"
