@@ -19,14 +19,14 @@ def read(task, words):
     return answers
 
 
-@pytest.mark.parametrize("task", [FlipFlop(), FlipFlop(4), FlipFlop(30, ignore=0.1), FlipFlop(30, ignore=1.0)], ids=str)
+@pytest.mark.parametrize("task", [FlipFlop(), FlipFlop(2), FlipFlop(15, ignore=0.1), FlipFlop(15, ignore=1.0)], ids=str)
 def test_examples(task):
     check_examples(task, read)
 
 
 def test_shares():
     """Of all instructions but the first and the last; every bit is 1 half of the time."""
-    tokens, _ = FlipFlop(22, ignore=0.6).examples(np.random.default_rng(0), 4000)
+    tokens, _ = FlipFlop(11, ignore=0.6).examples(np.random.default_rng(0), 4000)
     steps = tokens[:, 2:-2:2] - len(SPECIAL)
     np.testing.assert_allclose(np.bincount(steps.ravel()) / steps.size, [0.2, 0.2, 0.6], atol=0.02)
     np.testing.assert_allclose((tokens[:, 1::2] == len(SPECIAL) + 4).mean(0), 0.5, atol=0.04)
@@ -35,8 +35,7 @@ def test_shares():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"sequence_length": 2}, "flip_flop.sequence_length: 2 is less than 4"),
-        ({"sequence_length": 5}, "flip_flop.sequence_length: 5 is odd"),
+        ({"instructions": 1}, "flip_flop.instructions: 1 is less than 2"),
         ({"ignore": -0.1}, r"flip_flop.ignore: -0.1 is not in \[0, 1\]"),
         ({"ignore": 1.1}, r"flip_flop.ignore: 1.1 is not in \[0, 1\]"),
     ],

@@ -11,10 +11,10 @@ from transformer.core.values import ConfigError
 from transformer.data.tasks.mad import Compression, FuzzyRecall, InContextRecall, Memorization, SelectiveCopying
 from transformer.data.tasks.task import AlgorithmicTask
 
-NOISY = InContextRecall(alphabet=8, sequence_length=40, noise_symbols=5, noise=0.4)
+NOISY = InContextRecall(alphabet=8, pairs=20, noise_symbols=5, noise=0.4)
 TASKS = [
     InContextRecall(),
-    InContextRecall(alphabet=5, sequence_length=4),
+    InContextRecall(alphabet=5, pairs=2),
     InContextRecall(noise_symbols=16, noise=0.2),
     NOISY,
     FuzzyRecall(),
@@ -94,7 +94,7 @@ def test_the_last_key_came_before(task):
 
 
 def test_the_last_key_is_any_that_came_before():
-    task, ranks = InContextRecall(alphabet=16, sequence_length=16), []
+    task, ranks = InContextRecall(alphabet=16, pairs=8), []
     for row in task.examples(np.random.default_rng(0), 3000)[0]:
         keys = sorted(set(row[:14:2]))
         ranks += [keys.index(row[14])] if len(keys) == 4 else []
@@ -103,7 +103,7 @@ def test_the_last_key_is_any_that_came_before():
 
 def test_values_are_uniform_and_of_each_example():
     """A pair of any key with any value is as probable as another."""
-    tokens, _ = InContextRecall(alphabet=7, sequence_length=4).examples(np.random.default_rng(0), 6000)
+    tokens, _ = InContextRecall(alphabet=7, pairs=2).examples(np.random.default_rng(0), 6000)
     first = (tokens[:, 0] - len(SPECIAL)) * 4 + tokens[:, 1] - len(SPECIAL) - 3
     np.testing.assert_allclose(np.bincount(first) / len(first), [1 / 12] * 12, atol=0.02)
 
@@ -115,7 +115,7 @@ def test_noise_has_its_share_and_leaves_a_pair():
     assert noise[:, :-2].mean() == pytest.approx(0.4 * 18 / 19, abs=0.01)
     assert not noise[:, -2:].any()
     assert set(np.unique(tokens[noise])) == set(range(13, 18))
-    rare = InContextRecall(sequence_length=8, noise_symbols=1, noise=0.99)
+    rare = InContextRecall(pairs=4, noise_symbols=1, noise=0.99)
     assert (rare.examples(np.random.default_rng(0), 200)[0][:, :6:2] < len(SPECIAL) + 16).any(1).all()
 
 
@@ -154,8 +154,7 @@ def test_a_dictionary_gives_every_key_another_value():
     ("text", "message"),
     [
         ("in_context_recall(alphabet=1)", "in_context_recall.alphabet: 1 is less than 2"),
-        ("in_context_recall(sequence_length=2)", "in_context_recall.sequence_length: 2 is less than 4"),
-        ("in_context_recall(sequence_length=7)", "in_context_recall.sequence_length: 7 is odd"),
+        ("in_context_recall(pairs=1)", "in_context_recall.pairs: 1 is less than 2"),
         ("in_context_recall(noise=-0.1)", r"in_context_recall.noise: -0.1 is not in \[0, 1\)"),
         ("in_context_recall(noise=0.1)", "in_context_recall.noise_symbols: 0 is less than 1"),
         ("in_context_recall(noise_symbols=-1)", "in_context_recall.noise_symbols: -1 is less than 0"),

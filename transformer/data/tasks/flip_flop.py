@@ -21,15 +21,13 @@ class FlipFlop(AlgorithmicTask):
     """
 
     name = "flip_flop"
-    sequence_length: int = 512
-    """Tokens of an example: instructions and their bits; an even number, at least 4."""
+    instructions: int = 256
+    """Instructions of an example, each followed by a bit, at least 2; the paper's 512 tokens."""
     ignore: float = 0.8
     """Probability that an instruction is `i`."""
 
     def __post_init__(self):
-        self.at_least(sequence_length=4)
-        if self.sequence_length % 2:
-            raise ConfigError(f"{self.name}.sequence_length: {self.sequence_length} is odd")
+        self.at_least(instructions=2)
         if not 0 <= self.ignore <= 1:
             raise ConfigError(f"{self.name}.ignore: {self.ignore} is not in [0, 1]")
 
@@ -39,14 +37,14 @@ class FlipFlop(AlgorithmicTask):
 
     @property
     def length(self):
-        return self.sequence_length
+        return 2 * self.instructions
 
     def examples(self, rng, count):
-        shape = count, self.length // 2
+        shape = count, self.instructions
         active = (1 - self.ignore) / 2
         steps = rng.choice([WRITE, READ, IGNORE], p=[active, active, self.ignore], size=shape)
         steps[:, 0], steps[:, -1] = WRITE, READ
-        written = np.maximum.accumulate(np.where(steps == WRITE, np.arange(shape[1]), 0), 1)
+        written = np.maximum.accumulate(np.where(steps == WRITE, np.arange(self.instructions), 0), 1)
         bits = rng.integers(2, size=shape)
         bits = np.where(steps == READ, np.take_along_axis(bits, written, 1), bits)
         tokens = np.stack([steps, ZERO + bits], 2) + len(SPECIAL)

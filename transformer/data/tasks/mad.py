@@ -26,8 +26,8 @@ class InContextRecall(AlgorithmicTask):
     name = "in_context_recall"
     alphabet: int = 16
     """Number of different keys and values, half of them keys."""
-    sequence_length: int = 128
-    """Tokens of an example, an even number, at least 4."""
+    pairs: int = 64
+    """Pairs of a key and a value, or of noise, at least 2; MAD's 128 tokens."""
     noise_symbols: int = 0
     """Number of different noise symbols, which MAD's size of a vocabulary includes."""
     noise: float = 0.0
@@ -36,9 +36,7 @@ class InContextRecall(AlgorithmicTask):
     def __post_init__(self):
         if not 0 <= self.noise < 1:
             raise ConfigError(f"{self.name}.noise: {self.noise} is not in [0, 1)")
-        self.at_least(alphabet=2, sequence_length=4, noise_symbols=1 if self.noise else 0)
-        if self.sequence_length % 2:
-            raise ConfigError(f"{self.name}.sequence_length: {self.sequence_length} is odd")
+        self.at_least(alphabet=2, pairs=2, noise_symbols=1 if self.noise else 0)
 
     @property
     def symbols(self):
@@ -46,10 +44,10 @@ class InContextRecall(AlgorithmicTask):
 
     @property
     def length(self):
-        return self.sequence_length
+        return 2 * self.pairs
 
     def examples(self, rng, count):
-        half, pairs, rows = self.alphabet // 2, self.length // 2, np.arange(count)
+        half, pairs, rows = self.alphabet // 2, self.pairs, np.arange(count)
         noisy = rng.random((count, pairs)) < self.noise
         noisy[rows, rng.integers(pairs - 1, size=count)] = noisy[:, -1] = False
         keys = rng.integers(half, size=(count, pairs))
