@@ -5,6 +5,7 @@ i has id 5 + i.
 """
 
 import abc
+import math
 
 import numpy as np
 
@@ -105,6 +106,11 @@ def side_by_side(rows: list[tuple[list[int], list[int]]], length: int) -> Exampl
         tokens[i, :end] = question + answer
         scored[i, len(question) : end] = True
     return tokens, scored
+
+
+def joined(*blocks: np.ndarray) -> np.ndarray:
+    """Rows (N, L) with all of every block (N, …), one block after the other."""
+    return np.hstack([block.reshape(len(block), math.prod(block.shape[1:])) for block in blocks])
 
 
 def different(rng: np.random.Generator, count: int, size: int, drawn: int) -> np.ndarray:
