@@ -9,6 +9,7 @@ from transformer.data.puzzles import AlgorithmicConfig
 from transformer.data.tasks.task import AlgorithmicTask
 from transformer.embeddings.embedding import Head
 from transformer.feed_forwards.feed_forward import FeedForward
+from transformer.mixers.mixer import Mixer
 from transformer.models.config import ModelConfig
 from transformer.norms.norm import LayerNorm, RMSNorm
 from transformer.positions.absolute import Learned
@@ -72,6 +73,15 @@ def on_text(name: str, arms: Mapping[str, Changes], base: Changes | None = None,
 
 USUAL: dict[str, Any] = {"seeds": 8, "max_seeds": 32, "learning_rates": RATES, "noise_floor": False, "margin": 0.02}
 """Eight pairs, and where that does not decide 16 and 32."""
+
+
+RECALL: dict[str, Any] = {"model.d_model": 32, "model.feed_forward.d_ff": 128, "steps": 800}
+"""A model in which softmax attention recalls four pairs."""
+
+
+def recurrent(mixer: Mixer) -> dict[str, Any]:
+    """A model of a recurrence, which needs no positions."""
+    return {"model.mixer": mixer, "model.position": None}
 
 
 def on_task(
