@@ -21,7 +21,7 @@ from transformer.study.study import Study
 
 Changes = Mapping[str, Any]
 
-RATES = (2e-3, 6e-3, 2e-2)
+RATES = (1e-3, 2e-3, 4e-3)
 """Peak learning rates of arms on text."""
 PLAIN = RunConfig(
     model=ModelConfig(
@@ -32,7 +32,7 @@ PLAIN = RunConfig(
         position=Learned(),
         feed_forward=FeedForward(activation=GELU(), d_ff=256),
     ),
-    optimizer=OptimizerConfig(learning_rate=6e-3, warmup_steps=50, schedule=LinearDecay()),
+    optimizer=OptimizerConfig(learning_rate=2e-3, warmup_steps=50, schedule=LinearDecay()),
     steps=500,
     batch_size=8,
     steps_per_dispatch=25,
@@ -42,8 +42,7 @@ of which the rate is 0."""
 MODERN: dict[str, Any] = {
     "model.norm": RMSNorm(),
     "model.position": RoPE(),
-    "model.feed_forward.activation": GLU(gate=SiLU()),
-    "model.feed_forward.d_ff": 171,
+    "model.feed_forward": FeedForward(activation=GLU(gate=SiLU()), d_ff=171),
     "model.head": Head(tied=False),
 }
 """What Llama changes in it: the network has three matrices of two thirds of the width, the head is a matrix of its

@@ -13,6 +13,6 @@ CLAIM = Claim(
         "mup",
         {"standard": {}, "mup": mup(WIDE, base_width=32)},
         {"model": WIDE.model},
-        learning_rates=(2e-2,),
+        learning_rates=(8e-3,),
     ),
 )

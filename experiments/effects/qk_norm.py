@@ -8,6 +8,6 @@ CLAIM = Claim(
     source="Wortsman et al. 2023, arXiv:2309.14322, figure 1",
     published="Rates up to .3 train 1.2B parameters with it; without it they diverge.",
     expected={"plain": "better", "modern": "better"},
-    recipe="One rate for all, .1: fifteen times the best one.",
-    study=on_bases("qk_norm", {"model.mixer.parts": (QKNorm(),)}, learning_rates=(0.1,)),
+    recipe="One rate for all, .03: fifteen times the best one.",
+    study=on_bases("qk_norm", {"model.mixer.parts": (QKNorm(),)}, learning_rates=(0.03,)),
 )
