@@ -1,12 +1,206 @@
-"""The pages of evidence, made from the archives of the studies."""
+"""The pages of evidence, made from archives of studies: a table, a picture of all, and a page for each claim."""
 
+import hashlib
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.figure import Figure
+
+from transformer.analysis import plots
+from transformer.study.archive import read_archive
+from transformer.study.claim import Claim, Outcome
+from transformer.study.report import Report
+from transformer.study.statistics import Comparison
+from transformer.training.checkpoint import write_durably
+
+COLOURS = {
+    "reproduced": "C2",
+    "smaller": "C8",
+    "opposite": "C3",
+    "not at this scale": "C0",
+    "unresolved": "0.4",
+}
+"""Of the verdicts, in the picture."""
+CHECKSUMS = "SHA256SUMS"
+INTRODUCTION = """
+Published effects, reproduced or refuted. Each is a claim with its study, a file under `experiments/effects`; this page
+is made from the numbers of the runs in `experiments/evidence` (`python -m experiments.atlas --minutes 0`).
+""".strip()
+WORDS = """
+**Reproduced**: the sign of the paper; where it found no difference, none larger than the margin. **Smaller**: its sign,
+but the whole interval is below the margin, or below the published size where settings compare. **Opposite**: the other
+sign, or a difference where none was published. **Not at this scale**: no difference larger than the margin where the
+paper has one. **Unresolved**: the interval holds 0 and more than the margin. Intervals of a claim hold together with
+95 %, over all looks at its results ([statistics.md](statistics.md)). Learning rates are tuned for each arm.
+""".strip()
+BASES = """
+The bases are two language models of 2 layers of width 64 on 32 characters of Python's documentation, *plain* as GPT-2
+and *modern* as Llama, trained for 500 steps (`experiments/bases.py`): what shows here shows early and in small models.
+A row is run again by `python -m experiments.atlas --only NAME --afresh`, NAME as in the address of its page.
+""".strip()
 
 
-@dataclass
-class Answered:
-    pass
+@dataclass(frozen=True)
+class Answer:
+    """A claim with the report of its study."""
+
+    claim: Claim
+    report: Report
+    sha256: str
+    """Of the archive."""
+
+    @cached_property
+    def outcomes(self) -> dict[str, Outcome]:
+        """The verdict on each question."""
+        higher = self.report.record.higher_is_better[self.report.record.metric]
+        return self.claim.outcomes(self.report.contrasts, higher_is_better=higher)
+
+    @property
+    def command(self) -> str:
+        """What computes the study again."""
+        return f"python -m experiments.atlas --only {self.claim.name} --afresh"
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Seconds of a core by the file of the run: its share of the process that trained it."""
+        files = {name: arm.files for name, arm in self.report.record.arms.items()}
+        return {
+            file: arm.seconds / sum(map(len, files[arm.name]))
+            for arm in self.report.arms
+            for row in files[arm.name]
+            for file in row
+        }
 
 
-def write(*args):
-    pass
+def answers(claims: Mapping[str, Claim], evidence: Path) -> list[Answer]:
+    """All claims whose studies have an archive, by family and name."""
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name, claim in sorted(claims.items(), key=lambda each: (each[1].family, each[0])):
+            if (path := evidence / f"{name}.zip").exists():
+                sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+                found.append(Answer(claim, read_archive(path, Path(folder)), sha256))
+    return found
+
+
+def write(claims: Mapping[str, Claim], evidence: Path, docs: Path) -> None:
+    """Write docs/evidence.md, the pages and pictures in docs/evidence, and the checksums of the archives."""
+    found, folder = answers(claims, evidence), docs / "evidence"
+    if not found:
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    write_durably(evidence / CHECKSUMS, "".join(f"{each.sha256}  {each.claim.name}.zip\n" for each in found))
+    write_durably(docs / "evidence.md", overview(found))
+    _save(forest(found), folder / "forest.png")
+    for each in found:
+        write_durably(folder / f"{each.claim.name}.md", page(each))
+        curves = plots.loss_curves(each.report.curves, ylabel="training loss", reference=each.report.record.reference)
+        _save(curves, folder / f"{each.claim.name}.png")
+
+
+def overview(found: Sequence[Answer]) -> str:
+    """The text of docs/evidence.md."""
+    verdicts = [outcome for each in found for outcome in each.outcomes.values()]
+    counts = Counter(verdicts)
+    seconds: dict[str, float] = {}
+    for each in found:
+        seconds |= each.seconds
+    dates = sorted(each.report.record.plan["written"][:10] for each in found)
+    counted = ", ".join(f"{counts[outcome]} {outcome}" for outcome in COLOURS)
+    lines = [
+        "# Evidence",
+        f"{INTRODUCTION} {len(found)} claims, {len(verdicts)} questions: {counted}. {len(seconds):,} runs, "
+        f"{sum(seconds.values()) / 3600:.1f} core-hours on {machine(found)}; plans of {dates[0]} to {dates[-1]}.",
+        WORDS,
+        BASES,
+        "![all differences in units of the margin](evidence/forest.png)",
+    ]
+    rows = [
+        ["claim", "published", "question", "ours", "verdict", "seeds", "core-minutes"],
+        ["---"] * 7,
+        *(row for each in found for row in _rows(each)),
+    ]
+    return "\n\n".join(lines) + "\n\n" + "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n"
+
+
+def _rows(each: Answer) -> list[list[str]]:
+    claim, record = each.claim, each.report.record
+    minutes, rows = sum(each.seconds.values()) / 60, []
+    for question, outcome in each.outcomes.items():
+        answer = each.report.contrasts[question]
+        first = [f"[{claim.text}](evidence/{claim.name}.md)", f"{claim.published} ({claim.source})"]
+        ours = f"{record.metric} {_difference(answer)}"
+        last = [ours, f"**{outcome}**", str(answer.n), "" if rows else f"{minutes:.0f}"]
+        rows.append([*(first if not rows else ["", ""]), f"{question}: {claim.expected[question]}", *last])
+    return rows
+
+
+def page(each: Answer) -> str:
+    """The text of the page of a claim."""
+    claim, report, record = each.claim, each.report, each.report.record
+    _, columns, rows = report.tables()[0]
+    parts = [
+        f"# {claim.text}",
+        f"{claim.source}. {claim.published}",
+        *([claim.recipe] if claim.recipe else []),
+        "\n".join(
+            f"- {question}: expected {claim.expected[question]}, found {_difference(report.contrasts[question])}: "
+            f"**{outcome}**"
+            for question, outcome in each.outcomes.items()
+        ),
+        *([claim.found] if claim.found else []),
+        "\n".join(f"| {' | '.join(row)} |" for row in [columns, ["---"] * len(columns), *rows]),
+        "\n".join(f"- {arm.name}: {arm.changes or 'the base'}; rate {arm.learning_rate:g}" for arm in report.arms),
+        "\n".join(f"- {line}" for line in [*report.summary(), *report.warnings()]),
+        f"![training loss]({claim.name}.png)",
+        f"`{each.command}`; archive `experiments/evidence/{claim.name}.zip`, sha256 {each.sha256[:16]}…; plan "
+        f"{record.plan['sha256'][:16]}…; {machine([each])}.",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def forest(found: Sequence[Answer]) -> Figure:
+    """All answers in units of the margin, what is better to the right, on a scale that is linear within it."""
+    rows = [(each, question) for each in found for question in each.outcomes][::-1]
+    figure, axes = plt.subplots(figsize=(9, 1 + 0.2 * len(rows)), layout="constrained")
+    axes.axvspan(-1, 1, color="0.92")
+    axes.axvline(0, color="0.5", linewidth=1)
+    for y, (each, question) in enumerate(rows):
+        answer, record = each.report.contrasts[question], each.report.record
+        sign = 1 if record.higher_is_better[record.metric] else -1
+        numbers = np.array([answer.interval.low, answer.difference, answer.interval.high]) * sign / record.margin
+        low, middle, high = np.clip(np.sort(numbers) if np.isfinite(numbers).all() else numbers, -1e3, 1e3)
+        colour = COLOURS[each.outcomes[question]]
+        axes.plot([low, high], [y, y], color=colour, linewidth=1.5)
+        axes.plot(middle, y, "o", color=colour, markersize=4)
+    axes.set_xscale("symlog", linthresh=1.0)
+    labels = [f"{each.claim.name}, {question}" for each, question in rows]
+    axes.set_yticks(range(len(rows)), labels, fontsize=7)
+    axes.set(xlabel="difference in units of the margin; better is to the right", ylim=(-0.7, len(rows) - 0.3))
+    for outcome, colour in COLOURS.items():
+        axes.plot([], [], "o", color=colour, label=outcome)
+    axes.legend(loc="lower right", fontsize=7)
+    return figure
+
+
+def _difference(answer: Comparison) -> str:
+    low, high = answer.interval
+    return f"{answer.difference:+.3f} [{low:+.3f}, {high:+.3f}]"
+
+
+def machine(found: Sequence[Answer]) -> str:
+    """What the studies ran on."""
+    environments = [each.report.record.environment for each in found]
+    said = {f"{e['cores']} cores, Python {e['python']}, jax {e['packages']['jax']}" for e in environments}
+    return " and ".join(sorted(said))
+
+
+def _save(figure: Figure, path: Path) -> None:
+    figure.savefig(path, dpi=80, metadata={"Software": None})
+    plt.close(figure)

@@ -1,0 +1,90 @@
+"""Studies in turn, what is least resolved first, each kept as an archive from which a later call goes on."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from transformer.core.values import ConfigError
+from transformer.study.analyse import read_study
+from transformer.study.archive import pack, unpack
+from transformer.study.engines import LOCAL, Engine
+from transformer.study.record import STUDY, read_record
+from transformer.study.running import StudyError
+from transformer.study.study import Study
+
+
+@dataclass
+class InTurn:
+    """Studies that share their runs, and the folder of their archives."""
+
+    studies: Mapping[str, Study]
+    """By name, in the order in which they are begun."""
+    folder: Path
+    """Where they are computed: a folder for each, and `runs`."""
+    archives: Path | None = None
+    """Where each is kept as `NAME.zip`; None: nowhere."""
+    looks: int | None = None
+    """Most looks of a study at its results; None: as many as it plans."""
+    engine: Engine = LOCAL
+    """Where arms are computed."""
+    say: Callable[[str], None] = print
+    failed: dict[str, str] = field(default_factory=dict)
+    """Studies that could not be computed, with the error."""
+
+    def restore(self) -> None:
+        """Put what is in the archives into the folder, where it is not there already."""
+        for name in self.studies if self.archives else ():
+            if (path := self._archive(name)) and path.exists():
+                unpack(path, self.folder / name, self.folder / "runs")
+
+    def run(self, minutes: float | None = None) -> None:
+        """Look at one study after another, until nothing is open or the time is over.
+
+        Args:
+          minutes: time after which no look is begun; None: no limit.
+        """
+        ends = float("inf") if minutes is None else time.monotonic() + 60 * minutes
+        while time.monotonic() < ends:
+            urgencies = {name: self.urgency(name) for name in self.studies if name not in self.failed}
+            name = max(urgencies, key=lambda each: urgencies[each], default=None)
+            if name is None or not urgencies[name]:
+                return
+            try:
+                self.look(name)
+            except (StudyError, ConfigError) as error:
+                self.failed[name] = str(error)
+                self.say(f"{name}: {error}")
+
+    def look(self, name: str) -> None:
+        """One more look at a study."""
+        workdir, looks = self.folder / name, self.looked(name) + 1
+        self.say(f"{time.strftime('%H:%M:%S')} {name}, look {looks}")
+        study = self.studies[name]
+        study.run(workdir, engine=self.engine, runs=self.folder / "runs", looks=looks, say=self.say)
+        if path := self._archive(name):
+            pack(workdir, path)
+
+    def looked(self, name: str) -> int:
+        """How often a study has looked at its results."""
+        if not (self.folder / name / STUDY).exists():
+            return 0
+        seeds = max(len(arm.seeds) for arm in read_record(self.folder / name).arms.values())
+        return sum(look <= seeds for look in self.studies[name].looks)
+
+    def urgency(self, name: str) -> float:
+        """How much a study is in want of seeds: infinite before its first, 0 where nothing is open.
+
+        Between these it is the width of its widest open interval, in units of the margin.
+        """
+        study, looked = self.studies[name], self.looked(name)
+        if not looked:
+            return float("inf")
+        if looked >= min(len(study.looks), self.looks or len(study.looks)):
+            return 0.0
+        found = read_study(self.folder / name).contrasts.values()
+        open_ = [(high - low) / study.margin for c in found if c.verdict == "unresolved" for low, high in [c.interval]]
+        return max(open_, default=0.0)
+
+    def _archive(self, name: str) -> Path | None:
+        return self.archives / f"{name}.zip" if self.archives else None
