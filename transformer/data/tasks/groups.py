@@ -2,13 +2,14 @@
 
 import functools
 import itertools
+import math
+import re
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
-from transformer.core.values import ConfigError, nearest
-from transformer.data.tasks.task import AlgorithmicTask, side_by_side
+from transformer.core.values import ConfigError
+from transformer.data.tasks.task import AlgorithmicTask, Examples, side_by_side
 from transformer.runs.tokenizers import SPECIAL
 
 
@@ -16,51 +17,102 @@ from transformer.runs.tokenizers import SPECIAL
 class WordProblem(AlgorithmicTask):
     """`g h … k = p`: the product of 1 to `items` elements of a group, for which a state is kept (Merrill et al. 2024).
 
-    Products of `parity` need no more than a change of sign; those of `s3`, reflections of the plane that do not
-    commute; `a5`, the even permutations of five things, is no group that constant depth can compute.
+    Products of `parity` need no more than a change of sign (a string of 0 and 1, of which the ones are counted modulo
+    2: parity check of Delétang et al. 2022); those of `z60`, counting modulo 60; those of `s3`, reflections of the
+    plane that do not commute; `a5`, the even permutations of five things, is no group that constant depth can
+    compute, unlike `a4xz5`, which has as many elements.
     """
 
     name = "word_problem"
-    group: Literal["parity", "s3", "a5"] = "parity"
-    """The group: of 2, 6 or 60 elements."""
+    group: str = "parity"
+    """`parity`, or factors joined by x: `s`, `a` or `z` with a number n, for all permutations of n things, the even
+    ones, and the numbers modulo n."""
     items: int = 16
     """Largest number of elements; all numbers of them are equally probable."""
+    dense: bool = False
+    """Whether every element is followed by the product so far, `g g h gh …`: all products are answers, each one
+    element away from the last."""
 
     def __post_init__(self):
         self.at_least(items=1)
-        if self.group not in _GROUPS:
-            raise ConfigError(f"{self.name}.group: unknown value {self.group!r}{nearest(str(self.group), _GROUPS)}")
+        if not 2 <= _size(self.group) <= _LARGEST:
+            raise ConfigError(
+                f"{self.name}.group: {self.group!r} is not parity or a product such as a4xz5, of 2 to {_LARGEST} elements"
+            )
 
     @property
     def symbols(self):
-        return (*("".join(map(str, element)) for element in _elements(self.group)), "=")
+        return (*_group(self.group)[0], "=")
 
     @property
     def length(self):
-        return self.items + 2
+        return 2 * self.items if self.dense else self.items + 2
 
     def examples(self, rng, count):
-        table = _products(self.group)
+        names, table = _group(self.group)
         words = rng.integers(len(table), size=(count, self.items))
-        rows, sizes, equals = [], rng.integers(1, self.items + 1, count), len(SPECIAL) + len(table)
-        for word, size in zip(words, sizes, strict=True):
-            product = functools.reduce(lambda p, g: table[p, g], word[:size])
-            rows.append(([*(word[:size] + len(SPECIAL)).tolist(), equals], [int(product) + len(SPECIAL)]))
-        return side_by_side(rows, self.length)
+        sizes = rng.integers(1, self.items + 1, count)
+        rows = [
+            (word[:size], list(itertools.accumulate(word[:size], lambda p, g: table[p, g])))
+            for word, size in zip(words.tolist(), sizes.tolist(), strict=True)
+        ]
+        if self.dense:
+            return _interleaved(rows, self.length)
+        first = len(SPECIAL)
+        return side_by_side(
+            [([*(g + first for g in word), first + len(names)], [products[-1] + first]) for word, products in rows],
+            self.length,
+        )
 
 
-_GROUPS = {"parity": (2, False), "s3": (3, False), "a5": (5, True)}
-"""Numbers of things that a group permutes, and whether by even permutations alone."""
+def _interleaved(rows: list[tuple[list[int], list[int]]], length: int) -> Examples:
+    """Examples in which the answer to each token of a row follows it."""
+    tokens, scored = np.zeros((len(rows), length), np.int32), np.zeros((len(rows), length), bool)
+    for i, (word, products) in enumerate(rows):
+        end = 2 * len(word)
+        tokens[i, :end:2], tokens[i, 1:end:2] = np.array([word, products]) + len(SPECIAL)
+        scored[i, 1:end:2] = True
+    return tokens, scored
 
 
-def _elements(group: str) -> list[tuple[int, ...]]:
-    things, even = _GROUPS[group]
-    permutations = itertools.permutations(range(things))
-    return [p for p in permutations if not even or sum(a > b for a, b in itertools.combinations(p, 2)) % 2 == 0]
+_LARGEST = 1_000
+"""Elements of the largest group: its table of products has as many rows and columns."""
+_ORDERS = {"s": math.factorial, "a": lambda n: math.factorial(n) // 2, "z": lambda n: n}
+"""Numbers of elements of the groups of n things."""
 
 
-def _products(group: str) -> np.ndarray:
-    """The number of the element that is g after h, for the numbers of h and g."""
-    elements = _elements(group)
+def _factors(group: str) -> list[tuple[str, int]]:
+    return [(factor[0], int(factor[1:])) for factor in {"parity": "s2"}.get(group, group).split("x")]
+
+
+def _size(group: str) -> int:
+    """The number of elements; 0 if it is no group."""
+    if not re.fullmatch(r"parity|[saz]\d{1,3}(x[saz]\d{1,3})*", group):
+        return 0
+    return math.prod(_ORDERS[kind](n) for kind, n in _factors(group))
+
+
+@functools.cache
+def _group(group: str) -> tuple[list[str], np.ndarray]:
+    """The names of the elements; and the number of the element that is g after h, for the numbers of h and g."""
+    names, table = [""], np.zeros((1, 1), np.int64)
+    for kind, n in _factors(group):
+        own, products = _factor(kind, n)
+        names = [f"{a}.{b}".strip(".") for a in names for b in own]
+        # The number of a pair is that of its first element times the number of second ones, plus that of its second.
+        table = (table[:, None, :, None] * len(own) + products[None, :, None, :]).reshape(len(names), len(names))
+    return names, table
+
+
+def _factor(kind: str, n: int) -> tuple[list[str], np.ndarray]:
+    """As `_group`, of the permutations (`s`), even permutations (`a`) or rotations (`z`) of n things."""
+    if kind == "z":
+        return [str(i) for i in range(n)], np.add.outer(np.arange(n), np.arange(n)) % n
+    elements = [p for p in itertools.permutations(range(n)) if kind == "s" or _even(p)]
     number = {element: i for i, element in enumerate(elements)}
-    return np.array([[number[tuple(g[i] for i in h)] for g in elements] for h in elements])
+    table = np.array([[number[tuple(g[i] for i in h)] for g in elements] for h in elements])
+    return ["".join(map(str, element)) for element in elements], table
+
+
+def _even(permutation: tuple[int, ...]) -> bool:
+    return sum(a > b for a, b in itertools.combinations(permutation, 2)) % 2 == 0
