@@ -58,9 +58,7 @@ def test_sizes(dense):
     assert task.symbols == WordProblem("z3", items=40, dense=dense).symbols
 
 
-@pytest.mark.parametrize(
-    "group", ["s1", "a2", "a1xz5", "z0", "s7", "z1001", "s3x", "xs3", "S3", "b3", "z6xz6xz60", "3"]
-)
+@pytest.mark.parametrize("group", ["s1", "a2", "a1xz5", "z0", "s7", "z1001", "s3x", "S3", "b3", "z9xz9xz9xz9", "3"])
 def test_no_group(group):
-    with pytest.raises(ConfigError, match=r"^word_problem.group: '.*' is not parity or a product such as a4xz5, of 2"):
+    with pytest.raises(ConfigError, match=r"^word_problem.group: '.*' is not parity or a product like a4xz5, of 2"):
         AlgorithmicTask.parse(f"word_problem(group='{group}')")

@@ -37,7 +37,7 @@ class WordProblem(AlgorithmicTask):
         self.at_least(items=1)
         if not 2 <= _size(self.group) <= _LARGEST:
             raise ConfigError(
-                f"{self.name}.group: {self.group!r} is not parity or a product such as a4xz5, of 2 to {_LARGEST} elements"
+                f"{self.name}.group: {self.group!r} is not parity or a product like a4xz5, of 2 to {_LARGEST} elements"
             )
 
     @property
