@@ -53,7 +53,7 @@ class WordProblem(AlgorithmicTask):
         words = rng.integers(len(table), size=(count, self.items))
         sizes = rng.integers(1, self.items + 1, count)
         rows = [
-            (word[:size], list(itertools.accumulate(word[:size], lambda p, g: table[p, g])))
+            (word[:size], list(itertools.accumulate(word[:size], lambda p, g: table[p][g])))
             for word, size in zip(words.tolist(), sizes.tolist(), strict=True)
         ]
         if self.dense:
@@ -93,7 +93,7 @@ def _size(group: str) -> int:
 
 
 @functools.cache
-def _group(group: str) -> tuple[list[str], np.ndarray]:
+def _group(group: str) -> tuple[list[str], list[list[int]]]:
     """The names of the elements; and the number of the element that is g after h, for the numbers of h and g."""
     names, table = [""], np.zeros((1, 1), np.int64)
     for kind, n in _factors(group):
@@ -101,7 +101,7 @@ def _group(group: str) -> tuple[list[str], np.ndarray]:
         names = [f"{a}.{b}".strip(".") for a in names for b in own]
         # The number of a pair is that of its first element times the number of second ones, plus that of its second.
         table = (table[:, None, :, None] * len(own) + products[None, :, None, :]).reshape(len(names), len(names))
-    return names, table
+    return names, table.tolist()
 
 
 def _factor(kind: str, n: int) -> tuple[list[str], np.ndarray]:
