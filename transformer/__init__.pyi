@@ -111,6 +111,7 @@ from transformer.data.tagged import TaggedConfig as TaggedConfig
 from transformer.data.tagged import TaggingRun as TaggingRun
 from transformer.data.tasks.arithmetic import Addition as Addition
 from transformer.data.tasks.arithmetic import ModularArithmetic as ModularArithmetic
+from transformer.data.tasks.dyck import Dyck as Dyck
 from transformer.data.tasks.groups import WordProblem as WordProblem
 from transformer.data.tasks.list_operations import ListOps as ListOps
 from transformer.data.tasks.recall import AssociativeRecall as AssociativeRecall

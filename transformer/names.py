@@ -39,6 +39,7 @@ NAMES: dict[str, str] = {
     "data.spans": "SpanConfig SpanRun",
     "data.tagged": "TaggedConfig TaggingRun",
     "data.tasks.arithmetic": "Addition ModularArithmetic",
+    "data.tasks.dyck": "Dyck",
     "data.tasks.groups": "WordProblem",
     "data.tasks.list_operations": "ListOps",
     "data.tasks.recall": "AssociativeRecall Induction",

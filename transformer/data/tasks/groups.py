@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from transformer.core.values import ConfigError
-from transformer.data.tasks.task import AlgorithmicTask, Examples, side_by_side
+from transformer.data.tasks.task import AlgorithmicTask, padded
 from transformer.runs.tokenizers import SPECIAL
 
 
@@ -52,27 +52,16 @@ class WordProblem(AlgorithmicTask):
         names, table = _group(self.group)
         words = rng.integers(len(table), size=(count, self.items))
         sizes = rng.integers(1, self.items + 1, count)
-        rows = [
-            (word[:size], list(itertools.accumulate(word[:size], lambda p, g: table[p][g])))
-            for word, size in zip(words.tolist(), sizes.tolist(), strict=True)
-        ]
-        if self.dense:
-            return _interleaved(rows, self.length)
-        first = len(SPECIAL)
-        return side_by_side(
-            [([*(g + first for g in word), first + len(names)], [products[-1] + first]) for word, products in rows],
-            self.length,
-        )
-
-
-def _interleaved(rows: list[tuple[list[int], list[int]]], length: int) -> Examples:
-    """Examples in which the answer to each token of a row follows it."""
-    tokens, scored = np.zeros((len(rows), length), np.int32), np.zeros((len(rows), length), bool)
-    for i, (word, products) in enumerate(rows):
-        end = 2 * len(word)
-        tokens[i, :end:2], tokens[i, 1:end:2] = np.array([word, products]) + len(SPECIAL)
-        scored[i, 1:end:2] = True
-    return tokens, scored
+        first, rows = len(SPECIAL), []
+        for word, size in zip(words.tolist(), sizes.tolist(), strict=True):
+            products = list(itertools.accumulate(word[:size], lambda p, g: table[p][g]))
+            if self.dense:
+                row = [first + element for pair in zip(word, products, strict=False) for element in pair]
+                rows.append((row, [False, True] * size))
+            else:
+                row = [*(first + element for element in word[:size]), first + len(names), first + products[-1]]
+                rows.append((row, [False] * (size + 1) + [True]))
+        return padded(rows, self.length)
 
 
 _LARGEST = 1_000
