@@ -39,11 +39,15 @@ NAMES: dict[str, str] = {
     "data.spans": "SpanConfig SpanRun",
     "data.tagged": "TaggedConfig TaggingRun",
     "data.tasks.arithmetic": "Addition ModularArithmetic",
+    "data.tasks.chomsky": (
+        "BinaryAddition BinaryMultiplication ComputeSqrt CycleNavigation EvenPairs MissingDuplicate "
+        "ModularArithmeticBrackets ModularArithmeticSimple SolveEquation StackManipulation"
+    ),
     "data.tasks.dyck": "Dyck",
     "data.tasks.groups": "WordProblem",
     "data.tasks.list_operations": "ListOps",
     "data.tasks.recall": "AssociativeRecall Induction",
-    "data.tasks.rewriting": "Copy Reverse Sort",
+    "data.tasks.rewriting": "Copy DuplicateString OddsFirst Reverse Sort",
     "data.tasks.task": "AlgorithmicTask",
     "data.tokenizers": "ByteTokenizer CharTokenizer SymbolTokenizer TrainedTokenizer make_tokenizer",
     "embeddings.embedding": "Embedding Head HeadTransform",
