@@ -154,6 +154,20 @@ def test_pop_from_an_empty_stack_does_nothing():
     assert any(words[:4] == [bit, "pop", "pop", "push_1"] for words in examples for bit in "01")
 
 
+def test_a_stack_of_two_symbols_or_more_is_manipulated():
+    for words, _ in answered(StackManipulation(items=8), 500):
+        if len(question := words[: words.index("=")]) > 1:
+            assert question[-1] not in "01"
+
+
+def test_both_sides_of_an_operation_have_all_sizes():
+    """The left side is one symbol or more; so is the right one, which a plus or a dot before one symbol shows."""
+    examples = ["".join(words[: words.index("=")]) for words, _ in answered(ModularArithmeticBrackets(items=8), 500)]
+    longest = [question for question in examples if len(question) == 8]
+    assert {question[1].isdigit() for question in longest} == {False, True}
+    assert {question[-3] in "+*" for question in longest} == {False, True}
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -245,7 +245,10 @@ class _BinaryOperation(_InputOutput):
         sizes = (left_size, size - 1 - left_size)
         a, b = (draw.randint(1, 2**bits - 1) for bits in sizes)
         left, right = (_bits(number, bits)[::-1] for number, bits in zip((a, b), sizes, strict=True))
-        return [*left, self.sign, *right], _bits(_OPERATIONS[self.sign](a, b))[::-1]
+        return [*left, self.sign, *right], _bits(self._result(a, b))[::-1]
+
+    @abc.abstractmethod
+    def _result(self, a: int, b: int) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -255,6 +258,9 @@ class BinaryAddition(_BinaryOperation):
     name = "binary_addition"
     sign = "+"
 
+    def _result(self, a, b):
+        return a + b
+
 
 @dataclass(frozen=True)
 class BinaryMultiplication(_BinaryOperation):
@@ -262,6 +268,9 @@ class BinaryMultiplication(_BinaryOperation):
 
     name = "binary_multiplication"
     sign = "*"
+
+    def _result(self, a, b):
+        return a * b
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,12 @@
 
 import functools
 import itertools
-import math
-import re
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
-from transformer.core.values import ConfigError
+from transformer.core.values import ConfigError, nearest
 from transformer.data.tasks.task import AlgorithmicTask, padded
 from transformer.runs.tokenizers import SPECIAL
 
@@ -24,9 +23,8 @@ class WordProblem(AlgorithmicTask):
     """
 
     name = "word_problem"
-    group: str = "parity"
-    """`parity`, or factors joined by x: `s`, `a` or `z` with a number n, for all permutations of n things, the even
-    ones, and the numbers modulo n."""
+    group: Literal["parity", "s3", "s4", "s5", "a5", "a4xz5", "z60"] = "parity"
+    """The group: of 2, 6, 24, 120 or, the last three, 60 elements."""
     items: int = 16
     """Largest number of elements; all numbers of them are equally probable."""
     dense: bool = False
@@ -35,10 +33,8 @@ class WordProblem(AlgorithmicTask):
 
     def __post_init__(self):
         self.at_least(items=1)
-        if not 2 <= _size(self.group) <= _LARGEST:
-            raise ConfigError(
-                f"{self.name}.group: {self.group!r} is not parity or a product like a4xz5, of 2 to {_LARGEST} elements"
-            )
+        if self.group not in _GROUPS:
+            raise ConfigError(f"{self.name}.group: unknown value {self.group!r}{nearest(str(self.group), _GROUPS)}")
 
     @property
     def symbols(self):
@@ -64,29 +60,24 @@ class WordProblem(AlgorithmicTask):
         return padded(rows, self.length)
 
 
-_LARGEST = 1_000
-"""Elements of the largest group: its table of products has as many rows and columns."""
-_ORDERS = {"s": math.factorial, "a": lambda n: math.factorial(n) // 2, "z": lambda n: n}
-"""Numbers of elements of the groups of n things."""
-
-
-def _factors(group: str) -> list[tuple[str, int]]:
-    return [(factor[0], int(factor[1:])) for factor in {"parity": "s2"}.get(group, group).split("x")]
-
-
-def _size(group: str) -> int:
-    """The number of elements; 0 if it is no group."""
-    if not re.fullmatch(r"parity|[saz]\d{1,3}(x[saz]\d{1,3})*", group):
-        return 0
-    return math.prod(_ORDERS[kind](n) for kind, n in _factors(group))
+_GROUPS = {
+    "parity": ["s2"],
+    "s3": ["s3"],
+    "s4": ["s4"],
+    "s5": ["s5"],
+    "a5": ["a5"],
+    "a4xz5": ["a4", "z5"],
+    "z60": ["z60"],
+}
+"""The factors of each group: all permutations of so many things (s), the even ones (a), numbers modulo n (z)."""
 
 
 @functools.cache
 def _group(group: str) -> tuple[list[str], list[list[int]]]:
     """The names of the elements; and the number of the element that is g after h, for the numbers of h and g."""
     names, table = [""], np.zeros((1, 1), np.int64)
-    for kind, n in _factors(group):
-        own, products = _factor(kind, n)
+    for factor in _GROUPS[group]:
+        own, products = _factor(factor[0], int(factor[1:]))
         names = [f"{a}.{b}".strip(".") for a in names for b in own]
         # The number of a pair is that of its first element times the number of second ones, plus that of its second.
         table = (table[:, None, :, None] * len(own) + products[None, :, None, :]).reshape(len(names), len(names))
@@ -94,7 +85,7 @@ def _group(group: str) -> tuple[list[str], list[list[int]]]:
 
 
 def _factor(kind: str, n: int) -> tuple[list[str], np.ndarray]:
-    """As `_group`, of the permutations (`s`), even permutations (`a`) or rotations (`z`) of n things."""
+    """As `_group`, for one factor of `_GROUPS`."""
     if kind == "z":
         return [str(i) for i in range(n)], np.add.outer(np.arange(n), np.arange(n)) % n
     elements = [p for p in itertools.permutations(range(n)) if kind == "s" or _even(p)]
