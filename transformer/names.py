@@ -38,12 +38,13 @@ NAMES: dict[str, str] = {
     "data.puzzles": "AlgorithmicConfig AlgorithmicRun",
     "data.spans": "SpanConfig SpanRun",
     "data.tagged": "TaggedConfig TaggingRun",
-    "data.tasks.arithmetic": "Addition ModularArithmetic",
+    "data.tasks.arithmetic": "Addition Mano ModularArithmetic",
     "data.tasks.chomsky": (
         "BinaryAddition BinaryMultiplication ComputeSqrt CycleNavigation EvenPairs MissingDuplicate "
         "ModularArithmeticBrackets ModularArithmeticSimple SolveEquation StackManipulation"
     ),
     "data.tasks.dyck": "Dyck",
+    "data.tasks.graphs": "Brevo Depo",
     "data.tasks.groups": "WordProblem",
     "data.tasks.list_operations": "ListOps",
     "data.tasks.recall": "AssociativeRecall Induction",

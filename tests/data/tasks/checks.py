@@ -1,13 +1,13 @@
 """What the examples of every task are checked for."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 from transformer.data.tasks.task import AlgorithmicTask
 
 SPECIAL = ("<pad>", "<s>", "</s>", "<unk>", "<mask>")
-Answers = list[str | None]
+Answers = Sequence[str | None]
 """For each word of an example the word if it is an answer, and None if it is not."""
 
 
@@ -36,7 +36,7 @@ def check_examples(task: AlgorithmicTask, answers: Callable[..., Answers]) -> No
         assert row[:used].all()
         assert not marks[used:].any()
     for words, found in answered(task):
-        assert found == answers(task, words)
+        assert found == list(answers(task, words))
 
 
 def after_equals(words: list[str], answer, end: bool = True) -> Answers:

@@ -5,7 +5,7 @@ import pytest
 
 from tests.data.tasks.checks import after_equals, answered, check_examples
 from transformer.core.values import ConfigError
-from transformer.data.tasks.arithmetic import Addition
+from transformer.data.tasks.arithmetic import Addition, Mano
 from transformer.data.tasks.task import AlgorithmicTask
 
 TASKS = [
@@ -78,3 +78,42 @@ def test_symbols_do_not_depend_on_the_length():
 def test_too_few_hints_are_refused():
     with pytest.raises(ConfigError, match=r"^addition.hints: 3 is less than 4$"):
         AlgorithmicTask.parse("addition(digits=3, hints=3)")
+
+
+MANO = [Mano(), Mano(operations=1), Mano(operations=12, modulus=5, exact=True)]
+
+
+def reduced(task, words):
+    """The value by a stack, read from the end."""
+    stack = []
+    operations = {"+": int.__add__, "-": int.__sub__, "*": int.__mul__}
+    for word in reversed(words[: words.index("=")]):
+        stack.append(operations[word](stack.pop(), stack.pop()) if word in operations else int(word))
+    (value,) = stack
+    return after_equals(words, [str(value % task.modulus)], end=False)
+
+
+@pytest.mark.parametrize("task", MANO, ids=str)
+def test_operations_before_their_operands(task):
+    check_examples(task, reduced)
+
+
+@pytest.mark.parametrize("task", MANO, ids=str)
+def test_numbers_of_operations(task):
+    examples = [words for words, _ in answered(task, 400)]
+    sizes = [12] if task.exact else range(1, task.operations + 1)
+    assert {len(words) for words in examples} == {2 * size + 3 for size in sizes}
+    assert {w for words in examples for w in words} == set(task.symbols)
+    assert task.symbols == Mano(operations=40, modulus=task.modulus).symbols
+
+
+def test_both_operands_have_all_sizes():
+    """Of two operations, the second one is the first operand or the last."""
+    examples = [words for words, _ in answered(Mano(operations=2, exact=True), 200)]
+    assert {words[1] in "+-*" for words in examples} == {words[2] in "+-*" for words in examples} == {False, True}
+
+
+@pytest.mark.parametrize(("field", "least"), [("operations", 1), ("modulus", 2)])
+def test_impossible_operations_are_refused(field, least):
+    with pytest.raises(ConfigError, match=f"^mano.{field}: 0 is less than {least}$"):
+        AlgorithmicTask.parse(f"mano({field}=0)")

@@ -1,5 +1,6 @@
 # Written by `python -m transformer.testing.stubs`.
 from transformer.data.tasks.arithmetic import Addition as Addition
+from transformer.data.tasks.arithmetic import Mano as Mano
 from transformer.data.tasks.arithmetic import ModularArithmetic as ModularArithmetic
 from transformer.data.tasks.chomsky import BinaryAddition as BinaryAddition
 from transformer.data.tasks.chomsky import BinaryMultiplication as BinaryMultiplication
@@ -12,6 +13,8 @@ from transformer.data.tasks.chomsky import ModularArithmeticSimple as ModularAri
 from transformer.data.tasks.chomsky import SolveEquation as SolveEquation
 from transformer.data.tasks.chomsky import StackManipulation as StackManipulation
 from transformer.data.tasks.dyck import Dyck as Dyck
+from transformer.data.tasks.graphs import Brevo as Brevo
+from transformer.data.tasks.graphs import Depo as Depo
 from transformer.data.tasks.groups import WordProblem as WordProblem
 from transformer.data.tasks.list_operations import ListOps as ListOps
 from transformer.data.tasks.recall import AssociativeRecall as AssociativeRecall

@@ -1,6 +1,7 @@
 """Sums of numbers, and arithmetic modulo a number."""
 
 import math
+import random
 from dataclasses import dataclass
 from typing import Literal
 
@@ -114,3 +115,47 @@ class ModularArithmetic(AlgorithmicTask):
         else:
             c = {"add": a + b, "subtract": a - b, "multiply": a * b}[self.operation] % p
         return scored_from(np.stack([a, np.full(count, p), b, np.full(count, p + 1), c], 1), 4)
+
+
+@dataclass(frozen=True)
+class Mano(AlgorithmicTask):
+    """`+ 3 * 5 22 = 21`: the value modulo `modulus` of operations that precede their two operands.
+
+    (Allen-Zhu 2025, "Physics of Language Models: Part 4.1", without its second symbols for the same operations and
+    its symbols for the number of operations; there, the largest number of operations is 10, 13 or 16.)
+    """
+
+    operations: int = 5
+    """Largest number of operations; from 1, all numbers of them are equally probable."""
+    modulus: int = 23
+    """At least 2."""
+    exact: bool = False
+    """Whether all examples have `operations` operations, for tests."""
+
+    def __post_init__(self):
+        self.at_least(operations=1, modulus=2)
+
+    @property
+    def symbols(self):
+        return (*map(str, range(self.modulus)), "+", "-", "*", "=")
+
+    @property
+    def length(self):
+        return 2 * self.operations + 3
+
+    def examples(self, rng, count):
+        draw, rows, first = random.Random(int(rng.integers(2**63))), [], len(SPECIAL)
+        for _ in range(count):
+            size = self.operations if self.exact else draw.randint(1, self.operations)
+            question, value = self._expression(draw, size)
+            rows.append(([*(first + symbol for symbol in question), first + self.modulus + 3], [first + value]))
+        return side_by_side(rows, self.length)
+
+    def _expression(self, draw: random.Random, operations: int) -> tuple[list[int], int]:
+        """The numbers of the symbols, and the value; the first operand has any number of the other operations."""
+        if operations == 0:
+            number = draw.randrange(self.modulus)
+            return [number], number
+        sign, first = draw.randrange(3), draw.randint(0, operations - 1)
+        (left, a), (right, b) = (self._expression(draw, size) for size in (first, operations - 1 - first))
+        return [self.modulus + sign, *left, *right], (a + b, a - b, a * b)[sign] % self.modulus
