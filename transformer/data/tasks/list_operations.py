@@ -26,7 +26,7 @@ class ListOps(AlgorithmicTask):
     """`[MAX 2 9 [MIN 4 7 ] 0 ] = 9` (Nangia and Bowman 2018): minimum, maximum, median, sum modulo 10.
 
     An expression has 2 to `max_arguments` arguments; up to `max_depth`, an argument is an expression
-    with probability 1/4. An expression of more than `max_length` tokens, or of less than `min_length`, is drawn again.
+    with probability 1/4. An expression of more than `max_length` tokens, or of fewer than `min_length`, is drawn again.
     Those of the Long Range Arena (Tay et al. 2020, section 2.2.1) are
     `listops(max_depth=10, max_arguments=10, max_length=1999, min_length=501)`.
     """
@@ -52,6 +52,11 @@ class ListOps(AlgorithmicTask):
         return self.max_length + 2
 
     def examples(self, rng, count):
+        """As in every task.
+
+        Raises:
+          ConfigError: expressions of the wanted lengths are too rare, or there are none.
+        """
         ids = {symbol: len(SPECIAL) + i for i, symbol in enumerate(self.symbols)}
         draw = random.Random(int(rng.integers(2**63)))
         questions = [self._question(draw) for _ in range(count)]
@@ -64,7 +69,8 @@ class ListOps(AlgorithmicTask):
             symbols = list(itertools.islice(self._expression(draw, 1), self.max_length + 1))
             if (self.min_length or 0) <= len(symbols) <= self.max_length:
                 return symbols
-        raise ConfigError(f"{self.name}.min_length: none of {_DRAWS} expressions has {self.min_length} tokens or more")
+        wanted = f"{self.min_length or 4} to {self.max_length} tokens"
+        raise ConfigError(f"{self.name}.min_length: none of {_DRAWS} expressions has {wanted}")
 
     def _expression(self, draw: random.Random, depth: int) -> Iterator[str]:
         yield draw.choice(tuple(_OPERATORS))
