@@ -96,7 +96,7 @@ class Cell:
         replica = self.replicas[number].filled(self.config.optimizer)
         assert replica.learning_rate is not None
         steps_S, losses_RS = outcome.curve("loss")
-        sums = {name: [finite(x) for x in array[number]] for name, array in outcome.by_batch._asdict().items()}
+        sums = {name: [short(x) for x in array[number]] for name, array in outcome.by_batch._asdict().items()}
         at = int(outcome.diverged_at[number])
         return Run(
             seed=replica.seed,
@@ -104,7 +104,7 @@ class Cell:
             labels=sums.pop("weight"),
             **sums,
             diverged_at=None if at < 0 else at,
-            curve={"step": steps_S.tolist(), "loss": [finite(x) for x in losses_RS[number]]},
+            curve={"step": steps_S.tolist(), "loss": [short(x) for x in losses_RS[number]]},
             seconds=outcome.seconds / len(self.replicas),
             cell=self.folder.name,
             probes={label: values[number] for label, values in probes.items()},
@@ -159,3 +159,9 @@ def replicas_of(folder: Path) -> tuple[Replica, ...]:
     """The replicas that the folder of a cell was made for."""
     stored = json.loads((folder / CONFIG).read_text())
     return tuple(from_json(Replica, replica) for replica in stored["replicas"])
+
+
+def short(x: Any) -> float | None:
+    """A number with the digits of float32 alone, which half as many characters say; None where it is not finite."""
+    value = finite(x)
+    return None if value is None else float(str(np.float32(value)))

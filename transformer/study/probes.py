@@ -113,6 +113,30 @@ class SaturatedRows(Probe):
 
 
 @dataclass(frozen=True)
+class FirstKey(Probe):
+    """The mean attention to the first token of a sequence, over all layers, heads and other tokens.
+
+    (Gu X. et al. 2024, section 3, without their threshold.) Measured on the first batch of the validation part.
+    """
+
+    @property
+    def label(self):
+        return "mass on the first token"
+
+    def __call__(self, config, params, data):
+        if not _attends(config):
+            return np.full(len(jax.tree.leaves(params)[0]), np.nan)
+        sums_of, batch = _first_batch(config.replace({"model.mixer.backend": None}), data)
+
+        @jax.jit
+        def mass(params):
+            _, found = run_with_cache(sums_of, params, batch, names="*attention.pattern")
+            return jnp.mean(jnp.stack([rows[..., 1:, 0].mean() for rows in found.values()]))
+
+        return each(params, mass)
+
+
+@dataclass(frozen=True)
 class QueryKeyGradient(Probe):
     """The norm of the gradient of all query and key kernels, on the first batch of the validation part."""
 

@@ -110,7 +110,8 @@ class Running:
     seeds: dict[str, int] = dataclasses.field(default_factory=dict)
     """How many seeds each arm has."""
 
-    def to_the_end(self) -> Report:
+    def to_the_end(self, looks: int | None = None) -> Report:
+        """All that is missing, or as much as the first planned `looks` need."""
         study, started = self.study, time.monotonic()
         self.say(
             f"{study.name}: {len(study.arms)} arms, {' or '.join(map(str, study.looks))} seeds, on {self.data.source}; "
@@ -120,7 +121,7 @@ class Running:
         kept = plan.kept(self.workdir, study.plan(self.arms), self._there())
         self._say_signals()
         wanted, report = list(self.arms), None
-        for look in study.looks:
+        for look in study.looks[:looks]:
             self.seeds |= dict.fromkeys(wanted, look)
             self._compute(dict.fromkeys(wanted, look))
             report = self._report(kept)
@@ -128,7 +129,7 @@ class Running:
             spent = (time.monotonic() - started) / 60
             if not wanted or (study.minutes is not None and spent > study.minutes):
                 break
-            if look != study.looks[-1]:
+            if look != study.looks[:looks][-1]:
                 self.say(f"open after {look} seeds: {', '.join(wanted)}")
         assert report is not None
         report.write(self.workdir)

@@ -24,6 +24,8 @@ from transformer.training.checkpoint import write_durably
 from transformer.training.workdir import locked
 
 RATE = "optimizer.learning_rate"
+FORMATS = ("exact_match",)
+"""Metrics by which arms can be compared that write the same questions and answers in different ways."""
 
 
 @dataclass(frozen=True)
@@ -188,6 +190,7 @@ class Study:
         engine: Engine = LOCAL,
         mesh: MeshConfig = AUTOMATIC,
         runs: str | Path | None = None,
+        looks: int | None = None,
         say: Callable[[str], None] = print,
     ) -> Report:
         """Run what is not computed yet; write the report.
@@ -201,6 +204,7 @@ class Study:
           engine: computes the arms, in this process or in others.
           mesh: how the devices of each process share the work.
           runs: the folder of finished runs, which studies may share; None: `runs` in workdir.
+          looks: stop after this many of the planned looks, for now; None: go on until all questions are answered.
           say: called with each line of progress.
 
         Raises:
@@ -212,7 +216,9 @@ class Study:
         data = load_data(self.base.data, workdir) if data is None else data
         arms = self.prepared(data, workdir)
         with locked(workdir):
-            return Running(self, workdir, Path(runs or workdir / "runs"), data, arms, engine, mesh, say).to_the_end()
+            return Running(self, workdir, Path(runs or workdir / "runs"), data, arms, engine, mesh, say).to_the_end(
+                looks
+            )
 
     def prepared(self, data: Dataset, workdir: Path | None = None) -> dict[str, Arm]:
         """The arms with their configs and data.
@@ -265,7 +271,7 @@ class Study:
             return data
         own = load_data(config.data)
         held_out = [fingerprint_arrays(each.validation_batches(baseline, 1)) for each in (own, data)]
-        if held_out[0] != held_out[1]:
+        if held_out[0] != held_out[1] and self.metric not in FORMATS:
             raise ConfigError(
                 f"study {self.name}: arm {name} changes the held-out part of {data.source}, so its losses are not "
                 "comparable; change the training data only"

@@ -1,10 +1,11 @@
 """Keys and their values, asked for later; and the symbol that followed a trigger."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
-from transformer.core.values import ConfigError
+from transformer.core.values import ConfigError, nearest
 from transformer.data.tasks.task import AlgorithmicTask, different, scored_from, skipping
 from transformer.runs.tokenizers import SPECIAL
 
@@ -16,7 +17,11 @@ class AssociativeRecall(AlgorithmicTask):
     `pairs` keys with their values come first; later every key occurs once more (a query), followed by its
     value, the answer. Keys are from the first half of the alphabet, values from the second, and none is in
     two pairs. After the pairs come slots of two tokens, of which slot g holds a query with probability
-    ∝ g^(`power` - 1); all other tokens are random and no keys.
+    ∝ g^(`power` - 1).
+
+    In the code of the paper (Zoology, `multiquery_ar`) the value does not follow its query in the input; random
+    filler may be any symbol, even a key of a pair; and of V symbols, 0 is neither key nor value, V/2 - 1 are
+    keys and V/2 are values: `alphabet` = V - 1 here, with filler `zeros`.
     """
 
     name = "associative_recall"
@@ -28,16 +33,21 @@ class AssociativeRecall(AlgorithmicTask):
     """Pairs of a key and a value."""
     power: float = 0.01
     """Smaller values place queries closer to the pairs; positive."""
+    filler: Literal["random", "zeros"] = "random"
+    """All other tokens: random symbols that are no keys of the pairs, or `0`, a symbol for them alone."""
 
     def __post_init__(self):
         self.at_least(pairs=1, alphabet=2 * self.pairs, sequence_length=4 * self.pairs)
         if not self.power > 0:
             raise ConfigError(f"{self.name}.power: {self.power} is not positive")
+        if self.filler not in (known := ("random", "zeros")):
+            raise ConfigError(f"{self.name}.filler: unknown value {self.filler!r}{nearest(str(self.filler), known)}")
 
     @property
     def symbols(self):
         half = self.alphabet // 2
-        return (*(f"k{i}" for i in range(half)), *(f"v{i}" for i in range(self.alphabet - half)))
+        pairs = (*(f"k{i}" for i in range(half)), *(f"v{i}" for i in range(self.alphabet - half)))
+        return (*pairs, "0") if self.filler == "zeros" else pairs
 
     @property
     def length(self):
@@ -47,7 +57,10 @@ class AssociativeRecall(AlgorithmicTask):
         half = self.alphabet // 2
         keys = different(rng, count, half, self.pairs)
         values = half + different(rng, count, self.alphabet - half, self.pairs)
-        tokens = skipping(rng.integers(self.alphabet - self.pairs, size=(count, self.length)), keys)
+        if self.filler == "zeros":
+            tokens = np.full((count, self.length), self.alphabet)
+        else:
+            tokens = skipping(rng.integers(self.alphabet - self.pairs, size=(count, self.length)), keys)
         tokens[:, : 2 * self.pairs] = np.stack([keys, values], 2).reshape(count, 2 * self.pairs)
         queries = 2 * self.pairs + 2 * self._gaps(rng, count)
         np.put_along_axis(tokens, queries, keys, 1)

@@ -5,6 +5,7 @@ i has id 5 + i.
 """
 
 import abc
+import math
 
 import numpy as np
 
@@ -108,6 +109,11 @@ def padded(rows: list[tuple[list[int], list[bool]]], length: int) -> Examples:
     for i, (row, answers) in enumerate(rows):
         tokens[i, : len(row)], scored[i, : len(row)] = row, answers
     return tokens, scored
+
+
+def joined(*blocks: np.ndarray) -> np.ndarray:
+    """Rows (N, L) with all of every block (N, …), one block after the other."""
+    return np.hstack([block.reshape(len(block), math.prod(block.shape[1:])) for block in blocks])
 
 
 def different(rng: np.random.Generator, count: int, size: int, drawn: int) -> np.ndarray:

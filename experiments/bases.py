@@ -1,0 +1,105 @@
+"""What effects are asked on: two small language models, in the style of GPT-2 and of Llama, and tasks."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from transformer.activations.activation import GELU, GLU, SiLU
+from transformer.core.parameters import Normal
+from transformer.data.puzzles import AlgorithmicConfig
+from transformer.data.tasks.task import AlgorithmicTask
+from transformer.embeddings.embedding import Head
+from transformer.feed_forwards.feed_forward import FeedForward
+from transformer.mixers.mixer import Mixer
+from transformer.models.config import ModelConfig
+from transformer.norms.norm import LayerNorm, RMSNorm
+from transformer.positions.absolute import Learned
+from transformer.positions.rotary import RoPE
+from transformer.runs.config import RunConfig
+from transformer.runs.optimizer import OptimizerConfig
+from transformer.runs.schedules import LinearDecay
+from transformer.study.study import Study
+
+Changes = Mapping[str, Any]
+
+RATES = (1e-3, 2e-3, 4e-3)
+"""Peak learning rates of arms on text."""
+PLAIN = RunConfig(
+    model=ModelConfig(
+        num_layers=2,
+        d_model=64,
+        max_length=32,
+        norm=LayerNorm(),
+        position=Learned(),
+        feed_forward=FeedForward(activation=GELU(), d_ff=256),
+    ),
+    optimizer=OptimizerConfig(learning_rate=2e-3, warmup_steps=50, schedule=LinearDecay()),
+    steps=500,
+    batch_size=8,
+    steps_per_dispatch=25,
+)
+"""GPT-2's choices, as small as differences show in minutes: 2 layers of width 64, 32 characters, 500 steps, at the end
+of which the rate is 0."""
+MODERN: dict[str, Any] = {
+    "model.norm": RMSNorm(),
+    "model.position": RoPE(),
+    "model.feed_forward": FeedForward(activation=GLU(gate=SiLU()), d_ff=171),
+    "model.head": Head(tied=False),
+}
+"""What Llama changes in it: the network has three matrices of two thirds of the width, the head is a matrix of its
+own."""
+
+
+def on_bases(name: str, changes: Changes, without: Changes | None = None, **fields: Any) -> Study:
+    """A study of a change on both bases: the questions `plain` and `modern`, with the change against without it.
+
+    Args:
+      name: of the study.
+      changes: what the effect is.
+      without: what undoes it in a base that has it; None: nothing.
+      fields: of the study.
+    """
+    arms, contrasts = {}, {}
+    for base, own in {"plain": {}, "modern": MODERN}.items():
+        arms |= {base: {**own, **(without or {})}, f"{base}, {name}": {**own, **changes}}
+        contrasts[base] = {f"{base}, {name}": 1.0, base: -1.0}
+    return Study(name, PLAIN, arms, contrasts=contrasts, **USUAL | fields)
+
+
+def on_text(name: str, arms: Mapping[str, Changes], base: Changes | None = None, **fields: Any) -> Study:
+    """A study of arms on the text, of the plain base or one with changes."""
+    return Study(name, PLAIN.replace(dict(base or {})), arms, **USUAL | fields)
+
+
+USUAL: dict[str, Any] = {"seeds": 8, "max_seeds": 32, "learning_rates": RATES, "noise_floor": False, "margin": 0.02}
+"""Eight pairs, and where that does not decide 16 and 32."""
+
+
+RECALL: dict[str, Any] = {"model.d_model": 32, "model.feed_forward.d_ff": 128, "steps": 800}
+"""A model in which softmax attention recalls four pairs."""
+
+
+def recurrent(mixer: Mixer) -> dict[str, Any]:
+    """A model of a recurrence, which needs no positions."""
+    return {"model.mixer": mixer, "model.position": None}
+
+
+def on_task(
+    name: str,
+    task: AlgorithmicTask,
+    arms: Mapping[str, Changes],
+    base: Changes | None = None,
+    test: AlgorithmicTask | None = None,
+    examples: int = 10_000,
+    **fields: Any,
+) -> Study:
+    """A study of arms on an algorithmic task, by the share of held-out examples with every answer right."""
+    changes = {
+        "data": AlgorithmicConfig(task=task, test=test, examples=examples),
+        "model.max_length": max(task.length, 0 if test is None else test.length),
+        "model.head.tied": False,
+        "model.embedding.initializer": Normal(0.3),
+        "batch_size": 32,
+        **(base or {}),
+    }
+    own = {"learning_rates": (1e-3, 3e-3), "metric": "exact_match", "margin": 0.05, **fields}
+    return Study(name, PLAIN.replace(changes), arms, **USUAL | own)

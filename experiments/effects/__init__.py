@@ -1,0 +1,1 @@
+"""Published effects: a file for each, with a `CLAIM`."""

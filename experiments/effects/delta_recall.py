@@ -1,0 +1,20 @@
+from experiments.bases import RECALL, on_task, recurrent
+from transformer.data.tasks.recall import AssociativeRecall
+from transformer.mixers.recurrent.delta import DeltaNet
+from transformer.mixers.recurrent.linear_attention import LinearAttention
+from transformer.study.claim import Claim
+
+CLAIM = Claim(
+    text="With the delta rule a state recalls what sums do not.",
+    family="recurrences",
+    source="Yang et al. 2024, arXiv:2406.06484",
+    published="MQAR at 512 tokens and 64 pairs: accuracy 1 at every width, where linear attention fails.",
+    expected={"deltanet": "better"},
+    study=on_task(
+        "delta_recall",
+        AssociativeRecall(alphabet=32, sequence_length=24),
+        {"linear": recurrent(LinearAttention()), "deltanet": recurrent(DeltaNet())},
+        RECALL,
+        match="parameters",
+    ),
+)

@@ -1,0 +1,18 @@
+from experiments.bases import on_bases
+from transformer.feed_forwards.experts import TopKExperts
+from transformer.feed_forwards.feed_forward import FeedForward
+from transformer.study.claim import Claim
+
+CLAIM = Claim(
+    text="Experts, of which a token takes one, are better at equal operations.",
+    family="feed-forward networks",
+    source="Fedus et al. 2021, arXiv:2101.03961, table 1",
+    published="T5-base, 100k steps: negative log-perplexity -1.554 with 128 experts, -1.731 without.",
+    expected={"plain": "better", "modern": "better"},
+    recipe="GELU networks of the same width in both bases; 8 experts.",
+    study=on_bases(
+        "experts",
+        {"model.feed_forward": TopKExperts(num_experts=8, top=1, d_ff=256)},
+        {"model.feed_forward": FeedForward(d_ff=256)},
+    ),
+)

@@ -1,0 +1,39 @@
+from experiments.bases import on_text
+from transformer.core.parameters import Xavier
+from transformer.residuals.residual import PostNorm
+from transformer.runs.rules import AdamW
+from transformer.study.claim import Claim
+
+POST = {"model.residual": PostNorm()}
+WITHOUT = {"optimizer.warmup_steps": 0}
+DEEP = {
+    "model.num_layers": 8,
+    "model.d_model": 32,
+    "model.feed_forward.d_ff": 128,
+    "model.initializer": Xavier(),
+    "optimizer.rule": AdamW(beta2=0.98),
+    "optimizer.warmup_steps": 150,
+}
+CLAIM = Claim(
+    text="Post-norm needs warm-up, pre-norm does not.",
+    family="residuals",
+    source="Xiong et al. 2020, arXiv:2002.04745, section 3.2",
+    published=(
+        "IWSLT14 de-en, 6 + 6 layers: post-norm BLEU 8.45 without warm-up, about 34 with it; pre-norm about 34 without."
+    ),
+    expected={"post-norm, without": "worse", "pre-norm, without": "equal"},
+    recipe="Xavier initial values, Adam with β₂ = .98; one rate for all; 8 layers of width 32.",
+    study=on_text(
+        "warmup",
+        {
+            "post-norm": POST,
+            "post-norm, without": {**POST, **WITHOUT},
+            "pre-norm": {},
+            "pre-norm, without": WITHOUT,
+        },
+        DEEP,
+        contrasts={f"{norm}, without": {f"{norm}, without": 1.0, norm: -1.0} for norm in ("post-norm", "pre-norm")},
+        learning_rates=(3e-3,),
+        margin=0.1,
+    ),
+)

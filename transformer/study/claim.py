@@ -1,0 +1,88 @@
+"""A published effect as a claim: what a paper found, what is expected here, and the study that asks for it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from transformer.core.values import ConfigError, check_type, nearest
+from transformer.study.statistics import Comparison
+from transformer.study.study import Study
+
+Expected = Literal["better", "worse", "equal"]
+"""What a paper found of the first arm of a question."""
+Outcome = Literal["reproduced", "smaller", "opposite", "not at this scale", "unresolved"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A published effect, and the study that reproduces or refutes it."""
+
+    text: str
+    """The claim, in a sentence."""
+    family: str
+    """What it is about, such as norms or positions."""
+    source: str
+    """The paper: authors, year, and where in it the claim stands."""
+    published: str
+    """The number of the paper, with its setting."""
+    study: Study
+    """The experiment; each of its questions is answered by itself."""
+    expected: Mapping[str, Expected]
+    """What is expected of each question of the study that belongs to the claim."""
+    size: float | None = None
+    """The published size in units of the study's metric, where the settings can be compared; None: its margin."""
+    recipe: str = ""
+    """What of the paper's recipe the arms have, and what they have not."""
+    found: str = ""
+    """What the results mean, and what was done to make sure."""
+
+    def __post_init__(self):
+        where, study = f"claim {self.study.name}", self.study
+        asked = study.contrasts or [arm for arm in study.arms if arm != study.baseline_name]
+        for question, expected in self.expected.items():
+            check_type(expected, Expected, f"{where}: {question}")
+            if question not in asked:
+                raise ConfigError(f"{where}: the study has no question {question!r}{nearest(question, asked)}")
+        if not self.expected:
+            raise ConfigError(f"{where}: nothing is expected")
+
+    @property
+    def name(self) -> str:
+        """The name of its study, which is that of its files."""
+        return self.study.name
+
+    def outcome(self, question: str, found: Comparison, *, higher_is_better: bool = False) -> Outcome:
+        """The verdict on one question.
+
+        *Reproduced*: the sign of the paper, or no difference where it has none (none that is larger than the margin).
+        *Smaller*: its sign, but all of the interval is nearer to 0 than `size`. *Opposite*: the other sign, or a
+        difference where there should be none. *Not at this scale*: no difference where there should be one.
+
+        Args:
+          question: its name.
+          found: the answer of the study.
+          higher_is_better: whether the metric is one of which more is better.
+        """
+        expected, margin = self.expected[question], self.study.margin
+        if found.verdict == "unresolved":
+            return "unresolved"
+        if "fails" in found.verdict:
+            sign = "better" if found.verdict == "fails less often" else "worse"
+            return "reproduced" if sign == expected else "opposite"
+        further = max(map(abs, found.interval))
+        within = further <= margin
+        if expected == "equal":
+            return "reproduced" if within else "opposite"
+        if found.verdict == "equivalent":
+            return "not at this scale"
+        if (found.difference > 0) == ((expected == "better") == higher_is_better):
+            return "smaller" if further < (margin if self.size is None else self.size) else "reproduced"
+        return "not at this scale" if within else "opposite"
+
+    def outcomes(self, answers: Mapping[str, Comparison], *, higher_is_better: bool = False) -> dict[str, Outcome]:
+        """The verdicts on all questions of the claim that are answered, by name."""
+        return {
+            question: self.outcome(question, answers[question], higher_is_better=higher_is_better)
+            for question in self.expected
+            if question in answers
+        }
