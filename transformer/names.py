@@ -38,8 +38,14 @@ NAMES: dict[str, str] = {
     "data.puzzles": "AlgorithmicConfig AlgorithmicRun",
     "data.spans": "SpanConfig SpanRun",
     "data.tagged": "TaggedConfig TaggingRun",
-    "data.tasks.arithmetic": "Addition ModularArithmetic",
+    "data.tasks.arithmetic": "Addition Mano ModularArithmetic",
+    "data.tasks.chomsky": (
+        "BinaryAddition BinaryMultiplication ComputeSqrt CycleNavigation EvenPairs MissingDuplicate "
+        "ModularArithmeticBrackets ModularArithmeticSimple SolveEquation StackManipulation"
+    ),
+    "data.tasks.dyck": "Dyck",
     "data.tasks.flip_flop": "FlipFlop",
+    "data.tasks.graphs": "Brevo Depo",
     "data.tasks.groups": "WordProblem",
     "data.tasks.list_operations": "ListOps",
     "data.tasks.mad": "Compression FuzzyRecall InContextRecall Memorization SelectiveCopying",
@@ -47,7 +53,7 @@ NAMES: dict[str, str] = {
     "data.tasks.phonebook": "PhoneBook",
     "data.tasks.recall": "AssociativeRecall Induction",
     "data.tasks.reg_bench": "RegBench",
-    "data.tasks.rewriting": "Copy Reverse Sort",
+    "data.tasks.rewriting": "Copy DuplicateString OddsFirst Reverse Sort",
     "data.tasks.task": "AlgorithmicTask",
     "data.tokenizers": "ByteTokenizer CharTokenizer SymbolTokenizer TrainedTokenizer make_tokenizer",
     "embeddings.embedding": "Embedding Head HeadTransform",

@@ -28,3 +28,15 @@ def check_examples(task, answer, count=50):
         assert [w if m else None for w, m in zip(words, marks, strict=False)] == answer(task, words)
     none = task.examples(np.random.default_rng(0), 0)
     assert none[0].shape == none[1].shape == (0, task.length)
+
+
+def answered(task, count=50):
+    """For each example its words, without padding, and for each word the word if it is scored, else None."""
+    for row, marks in zip(*task.examples(np.random.default_rng(0), count), strict=True):
+        words = words_of(task, row[: np.count_nonzero(row)])
+        yield words, [w if m else None for w, m in zip(words, marks, strict=False)]
+
+
+def after_equals(words, answer, end=True):
+    """The answers where all that follows the one `=` is an answer."""
+    return [None] * (words.index("=") + 1) + [*answer, *(["</s>"] if end else [])]

@@ -5,6 +5,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from transformer.core.values import ConfigError
 from transformer.data.tasks.task import DIGITS, AlgorithmicTask, side_by_side
 from transformer.runs.tokenizers import SPECIAL
 
@@ -15,6 +16,8 @@ def _median(values: list[int]) -> int:
     return (ordered[middle] + ordered[-middle - 1]) // 2
 
 
+_DRAWS = 10_000
+"""Expressions that are drawn for one of the lengths that are wanted."""
 _OPERATORS = {"[MIN": min, "[MAX": max, "[MED": _median, "[SM": lambda values: sum(values) % 10}
 
 
@@ -23,7 +26,9 @@ class ListOps(AlgorithmicTask):
     """`[MAX 2 9 [MIN 4 7 ] 0 ] = 9` (Nangia and Bowman 2018): minimum, maximum, median, sum modulo 10.
 
     An expression has 2 to `max_arguments` arguments; up to `max_depth`, an argument is an expression
-    with probability 1/4. An expression of more than `max_length` tokens is drawn again.
+    with probability 1/4. An expression of more than `max_length` tokens, or of fewer than `min_length`, is drawn again.
+    Those of the Long Range Arena (Tay et al. 2020, section 2.2.1) are
+    `listops(max_depth=10, max_arguments=10, max_length=1999, min_length=501)`.
     """
 
     max_depth: int = 20
@@ -32,9 +37,11 @@ class ListOps(AlgorithmicTask):
     """Largest number of arguments, at least 2."""
     max_length: int = 100
     """Largest number of tokens of an expression, at least 4."""
+    min_length: int | None = None
+    """Smallest number of tokens of an expression; None: any."""
 
     def __post_init__(self):
-        self.at_least(max_depth=1, max_arguments=2, max_length=4)
+        self.at_least(max_depth=1, max_arguments=2, max_length=max(4, self.min_length or 0))
 
     @property
     def symbols(self):
@@ -45,6 +52,11 @@ class ListOps(AlgorithmicTask):
         return self.max_length + 2
 
     def examples(self, rng, count):
+        """As in every task.
+
+        Raises:
+          ConfigError: expressions of the wanted lengths are too rare, or there are none.
+        """
         ids = {symbol: len(SPECIAL) + i for i, symbol in enumerate(self.symbols)}
         draw = random.Random(int(rng.integers(2**63)))
         questions = [self._question(draw) for _ in range(count)]
@@ -53,10 +65,12 @@ class ListOps(AlgorithmicTask):
         )
 
     def _question(self, draw: random.Random) -> list[str]:
-        while True:
+        for _ in range(_DRAWS):
             symbols = list(itertools.islice(self._expression(draw, 1), self.max_length + 1))
-            if len(symbols) <= self.max_length:
+            if (self.min_length or 0) <= len(symbols) <= self.max_length:
                 return symbols
+        wanted = f"{self.min_length or 4} to {self.max_length} tokens"
+        raise ConfigError(f"{self.name}.min_length: none of {_DRAWS} expressions has {wanted}")
 
     def _expression(self, draw: random.Random, depth: int) -> Iterator[str]:
         yield draw.choice(tuple(_OPERATORS))

@@ -1,4 +1,4 @@
-"""Symbols that are written again: copied, reversed, sorted."""
+"""Symbols that are written again: copied once or twice, reversed, sorted, or in two parts."""
 
 import abc
 from dataclasses import dataclass
@@ -61,3 +61,27 @@ class Sort(_Rewriting):
 
     def _answer(self, items):
         return sorted(items)
+
+
+@dataclass(frozen=True)
+class DuplicateString(_Rewriting):
+    """`3 1 2 = 3 1 2 3 1 2 </s>` (Delétang et al. 2022, appendix A)."""
+
+    name = "duplicate_string"
+
+    @property
+    def length(self):
+        return 3 * self.items + 2
+
+    def _answer(self, items):
+        return items + items
+
+
+@dataclass(frozen=True)
+class OddsFirst(_Rewriting):
+    """`3 1 2 5 = 3 2 1 5 </s>`: the first, third, … symbol, then the others (Delétang et al. 2022, appendix A)."""
+
+    name = "odds_first"
+
+    def _answer(self, items):
+        return items[::2] + items[1::2]

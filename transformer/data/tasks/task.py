@@ -100,11 +100,14 @@ def scored_from(symbols: np.ndarray, start: int) -> Examples:
 
 def side_by_side(rows: list[tuple[list[int], list[int]]], length: int) -> Examples:
     """Examples from the question and answer of every row, padded on the right."""
+    return padded([(q + a, [False] * len(q) + [True] * len(a)) for q, a in rows], length)
+
+
+def padded(rows: list[tuple[list[int], list[bool]]], length: int) -> Examples:
+    """Examples from the tokens of every row and which of them are answers, padded on the right."""
     tokens, scored = np.zeros((len(rows), length), np.int32), np.zeros((len(rows), length), bool)
-    for i, (question, answer) in enumerate(rows):
-        end = len(question) + len(answer)
-        tokens[i, :end] = question + answer
-        scored[i, len(question) : end] = True
+    for i, (row, answers) in enumerate(rows):
+        tokens[i, : len(row)], scored[i, : len(row)] = row, answers
     return tokens, scored
 
 
