@@ -13,11 +13,12 @@ CLAIM = Claim(
     expected={"negative": "better"},
     study=on_task(
         "negative_eigenvalues",
-        WordProblem("parity", items=32),
+        WordProblem("parity", items=16),
         {
             "positive": recurrent(DeltaNet()),
             "negative": recurrent(DeltaNet(negative_eigenvalues=True)),
         },
-        {"batch_size": 16},
+        {"batch_size": 16, "steps": 1200},
+        learning_rates=(3e-3,),
     ),
 )
