@@ -12,7 +12,7 @@ CLAIM = Claim(
     family="positions",
     source="Press, Smith and Lewis 2021, arXiv:2108.12409, abstract",
     published=(
-        "1.3B, trained at 1,024, tested at 2,048: the perplexity of sinusoids that were trained at 2,048. "
+        "ALiBi of 1.3B, trained at 1,024, tested at 2,048: the perplexity of sinusoids that were trained at 2,048. "
         "WikiText-103: sinusoids collapse 20 to 50 tokens past the length of training, rotary positions after 100 "
         "to 200."
     ),

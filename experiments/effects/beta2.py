@@ -9,10 +9,10 @@ CLAIM = Claim(
     family="optimizers",
     source="Brown et al. 2020 (GPT-3), arXiv:2005.14165, appendix B (as reported by others)",
     published=(
-        "β₂ = .95, used without an ablation (as reported by others). Marek et al. 2025 (arXiv:2507.07101): the "
-        "memory should be constant in tokens, so that .95 at a batch of 512 becomes .9999 at a batch of 1."
+        "Marek et al. 2025 (arXiv:2507.07101): the memory should be constant in tokens, so that .95 at a batch of "
+        "512 becomes .9999 at a batch of 1. GPT-3 uses .95 without an ablation (as reported by others)."
     ),
     expected={"plain": "better", "modern": "better"},
-    recipe="A batch has 8 sequences of 32 characters; warm-up is 50 steps in both arms.",
+    recipe="A batch has 8 sequences of 32 characters; 50 steps of warm-up in both arms.",
     study=on_bases("beta2", {"optimizer.rule": AdamW(beta2=0.95)}, {"optimizer.rule": AdamW(beta2=0.999)}),
 )

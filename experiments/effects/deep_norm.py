@@ -18,8 +18,8 @@ CLAIM = Claim(
     ),
     expected={"deepnorm": "better", "rezero": "better"},
     recipe=(
-        "18 layers of width 32, 50 steps of warm-up. DeepNorm begins with Xavier values as in the paper, the others "
-        "with a deviation of .02, a ninth of that: the branches of post-norm begin small."
+        "18 layers of width 32, 50 steps of warm-up. DeepNorm begins with Xavier values times its β, as in the "
+        "paper, the others with a deviation of .02: the branches of post-norm begin small."
     ),
     study=on_text(
         "deep_norm",

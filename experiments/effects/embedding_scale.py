@@ -15,8 +15,8 @@ CLAIM = Claim(
     ),
     expected={"unscaled": "worse"},
     recipe=(
-        "Entries of the embedding begin with a deviation of 1 and of .02, so that the arms differ in the start and "
-        "not in the factor alone."
+        "What positions are added to begins with a deviation of 1 or of .02: the arms differ in initial values and "
+        "not in the factor alone, and with them in the tied head."
     ),
     study=on_text(
         "embedding_scale",

@@ -13,8 +13,8 @@ CLAIM = Claim(
         "Liu B. et al. 2023, Exposing Attention Glitches with Flip-Flop Language Modeling, arXiv:2306.00946, abstract"
     ),
     published=(
-        "Transformers keep a long tail of sporadic errors. Trained with a share of .8 to ignore, tested with .98: a "
-        "small LSTM makes none (as reported by others)."
+        "Transformers go on making rare errors, which regularization reduces. Trained with a share of .8 to ignore, "
+        "tested with .98: a small LSTM makes none (as reported by others)."
     ),
     expected={"recurrence": "better"},
     recipe="24 instructions in place of 256, tested with a share of .95; a minGRU in place of the LSTM.",

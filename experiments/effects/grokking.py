@@ -18,8 +18,8 @@ CLAIM = Claim(
     ),
     published=(
         "a + b modulo 113, 30 % of the pairs, decay 1: generalized after about 10,000 epochs. Decay halves the "
-        "examples needed, or more. Without decay it comes too: a · b modulo 97 after 39,890 steps (Lee J. et al. "
-        "2024, arXiv:2405.20233)."
+        "examples needed, or more. Without decay it comes too: a · b modulo 97 is 95 % right after 39,890 steps "
+        "(Lee J. et al. 2024, arXiv:2405.20233)."
     ),
     expected={"decay 1": "better"},
     recipe=(

@@ -10,7 +10,7 @@ CLAIM = Claim(
     source="Zhu D. et al. 2024, arXiv:2409.19606, figure 1",
     published=(
         "OLMoE 1B-7B, four streams, dynamic: converges 1.8 times as fast, and stays better at 500B tokens. At 27B "
-        "training became unstable (Xie et al. 2025, arXiv:2512.24880; from memory)."
+        "training became unstable, say Xie et al. 2025, arXiv:2512.24880 (from memory)."
     ),
     expected={"plain": "better", "modern": "better"},
     recipe="Two streams in place of four, dynamic as there.",

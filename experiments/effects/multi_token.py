@@ -15,8 +15,8 @@ CLAIM = Claim(
     ),
     expected={"plain": "worse", "modern": "worse"},
     recipe=(
-        "One further token, from a block that is added, where the paper takes its layers from the trunk. The loss "
-        "of the next token in place of problems solved."
+        "One further token, from a block that is added, where the paper keeps the number of parameters. The loss of "
+        "the next token in place of problems solved."
     ),
     study=on_bases("multi_token", {"model.predict_ahead": 1, "objective": MultiToken()}),
 )

@@ -9,8 +9,8 @@ CLAIM = Claim(
     family="attention",
     source="Qiu et al. 2025, arXiv:2505.06708",
     published=(
-        "15B with 2.54B active: perplexity lower by .05 to .27; at 1.2B it is within noise (Zhao Y. et al. 2026, "
-        "arXiv:2605.20798; as reported by others). nanochat: no gain."
+        "nanochat: no gain. 15B with 2.54B active: perplexity lower by .05 to .27; at 1.2B a gain within noise, by "
+        "Zhao Y. et al. 2026, arXiv:2605.20798 (as reported by others)."
     ),
     expected={"plain": "better", "modern": "better"},
     recipe="A gate for each feature, as in the paper.",

@@ -12,6 +12,6 @@ CLAIM = Claim(
         "embeddings of 128: mean of tasks 80.1 with all shared, 81.6 with none (from memory)."
     ),
     expected={"plain": "worse", "modern": "worse"},
-    recipe="One layer used twice, with half of the parameters, as in the papers.",
+    recipe="One layer used twice, with half of the layers' parameters; in the papers 12 layers share one set.",
     study=on_bases("shared_layers", {"model.distinct_layers": 1}),
 )

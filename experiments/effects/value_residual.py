@@ -10,7 +10,7 @@ CLAIM = Claim(
     source="Zhou Z. et al. 2024, arXiv:2410.17897, abstract",
     published=(
         "The loss of a transformer with 16.11 % fewer parameters or 20.3 % less data. 8 layers, best form: 2.682 "
-        "against 2.739; at 1.2B within noise (Zhao Y. et al. 2026, arXiv:2605.20798; as reported by others)."
+        "against 2.739; at 1.2B within noise, by Zhao Y. et al. 2026, arXiv:2605.20798 (as reported by others)."
     ),
     expected={"plain": "better", "modern": "better"},
     recipe="Two layers, so that the second alone is changed; both weights trained, from 1/2.",
