@@ -1,3 +1,5 @@
+"""AdEMAMix against AdamW (Pagliardini et al. 2024)."""
+
 from experiments.bases import on_bases
 from transformer.runs.rules import AdEMAMix
 from transformer.study.claim import Claim
@@ -5,8 +7,12 @@ from transformer.study.claim import Claim
 CLAIM = Claim(
     text="A slow second average of gradients (AdEMAMix) makes AdamW faster.",
     family="optimizers",
-    source="Pagliardini et al. 2024, arXiv:2409.03137, abstract",
-    published="1.3B: the loss of AdamW with half of its tokens; the gain grows with the number of steps.",
+    source="Pagliardini, Ablin and Grangier 2024, arXiv:2409.03137, abstract",
+    published=(
+        "1.3B: after 101B tokens the loss that AdamW has after 197B. The gain grows with the number of steps and is "
+        "small in short runs (from memory)."
+    ),
     expected={"plain": "better", "modern": "better"},
+    recipe="β₃ = .9999 is a memory of 10,000 steps, and a run has 500, over which α rises to 5.",
     study=on_bases("ademamix", {"optimizer.rule": AdEMAMix(warmup=500)}),
 )

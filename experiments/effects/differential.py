@@ -1,3 +1,5 @@
+"""Differential attention at equal parameters (Ye et al. 2024)."""
+
 from experiments.bases import on_bases
 from transformer.mixers.attention.heads import DifferentialHeads
 from transformer.study.claim import Claim
@@ -6,7 +8,11 @@ CLAIM = Claim(
     text="Differential attention is better at equal parameters.",
     family="attention",
     source="Ye et al. 2024, arXiv:2410.05258, figure 3",
-    published="The loss of a transformer with 65 % of its parameters or tokens.",
+    published=(
+        "The loss of a transformer with about 65 % of its parameters or tokens: 6.8B for 11B, 7.8B for 13.1B. The "
+        "smallest model tried has 830M."
+    ),
     expected={"plain": "better", "modern": "better"},
+    recipe="As many heads as without, each of two maps of half the size; λ begins near .8 in all layers.",
     study=on_bases("differential", {"model.mixer.heads": DifferentialHeads()}, match="parameters"),
 )

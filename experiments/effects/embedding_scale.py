@@ -1,3 +1,5 @@
+"""Embeddings multiplied by √d under sinusoids (Vaswani et al. 2017)."""
+
 from experiments.bases import on_text
 from transformer.core.parameters import Normal
 from transformer.positions.absolute import Sinusoidal
@@ -7,8 +9,15 @@ CLAIM = Claim(
     text="Sinusoids need embeddings multiplied by √d.",
     family="embeddings",
     source="Vaswani et al. 2017, arXiv:1706.03762, section 3.4",
-    published="Stated without a number.",
+    published=(
+        "Stated without a number. Csordás et al. 2021 (arXiv:2108.12284), on PCFG and COGS: dividing the positions "
+        "by √d is better still."
+    ),
     expected={"unscaled": "worse"},
+    recipe=(
+        "What positions are added to begins with a deviation of 1 or of .02: the arms differ in initial values and "
+        "not in the factor alone, and with them in the tied head."
+    ),
     study=on_text(
         "embedding_scale",
         {

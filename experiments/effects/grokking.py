@@ -1,3 +1,5 @@
+"""Grokking with and without weight decay (Power et al. 2022; Nanda et al. 2023)."""
+
 from experiments.bases import on_task
 from transformer.activations.activation import ReLU
 from transformer.core.parameters import Normal
@@ -9,17 +11,20 @@ from transformer.runs.schedules import ConstantRate
 from transformer.study.claim import Claim
 
 CLAIM = Claim(
-    text="With weight decay a model generalizes long after it knows its examples; without it does not.",
+    text="With weight decay a model generalizes long after it knows its examples; without it much later or never.",
     family="training",
-    source="Power et al. 2022, arXiv:2201.02177, figure 2; Nanda et al. 2023, arXiv:2301.05217, section 3",
+    source=(
+        "Power et al. 2022, arXiv:2201.02177, section 3.3 and figure 2; Nanda et al. 2023, arXiv:2301.05217, section 3"
+    ),
     published=(
-        "Sums modulo 113 of 30 % of the pairs: with decay 1 generalized after about 10,000 steps, all examples "
-        "known after a few hundred."
+        "a + b modulo 113, 30 % of the pairs, decay 1: generalized after about 10,000 epochs. Decay halves the "
+        "examples needed, or more. Without decay it comes too: a · b modulo 97 is 95 % right after 39,890 steps "
+        "(Lee J. et al. 2024, arXiv:2405.20233)."
     ),
     expected={"decay 1": "better"},
     recipe=(
-        "Nanda's initial values, no norm, an untied head, the whole set in each batch; 31 in place of 113, 400 of"
-        " 961 pairs."
+        "Nanda's initial values, no norm, an untied head, the whole set in each batch; 31 in place of 113, 400 of "
+        "961 pairs, 3,000 steps."
     ),
     study=on_task(
         "grokking",

@@ -1,3 +1,5 @@
+"""Copying longer texts without positions (Kazemnejad et al. 2023)."""
+
 from experiments.bases import on_task
 from transformer.data.tasks.rewriting import Copy
 from transformer.positions.absolute import Learned
@@ -8,12 +10,13 @@ from transformer.study.claim import Claim
 CLAIM = Claim(
     text="Without positions attention copies longer texts than it was trained on better than with them.",
     family="positions",
-    source="Kazemnejad et al. 2023, arXiv:2305.19466, figure 2",
+    source="Kazemnejad et al. 2023, arXiv:2305.19466, abstract",
     published=(
-        "Mean reciprocal rank over tasks at up to twice the length: no positions .69, T5 .55, ALiBi .50, rotary "
-        ".33, learned .22."
+        "No positions are better than every explicit scheme. Mean reciprocal rank over tasks, trained to length 20 "
+        "and tested to 40: none .69, T5 .55, ALiBi .50, rotary .33, learned .22 (as reported by others)."
     ),
     expected={"learned": "worse", "rope": "worse", "alibi": "worse"},
+    recipe="Copying alone, trained on 8 symbols and tested on 12; 3 layers; rates of 1e-3 and 3e-3.",
     study=on_task(
         "nope_length",
         Copy(items=8),

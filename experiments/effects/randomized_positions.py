@@ -1,3 +1,5 @@
+"""Randomized positions on longer inputs (Ruoss et al. 2023)."""
+
 from experiments.bases import on_task
 from transformer.data.tasks.rewriting import Reverse
 from transformer.positions.randomized import Randomized
@@ -8,8 +10,12 @@ CLAIM = Claim(
     text="Positions drawn at random from a longer range let attention read longer inputs.",
     family="positions",
     source="Ruoss et al. 2023, arXiv:2305.16843, abstract",
-    published="15 tasks of the Chomsky hierarchy, trained to length 40: +12.0 points of accuracy at lengths to 500.",
+    published=(
+        "15 algorithmic tasks, 6,000 models: 12.0 points of accuracy more at lengths not seen in training, on "
+        "average. Trained to length 40, positions from 2,048 (as reported by others)."
+    ),
     expected={"randomized": "better"},
+    recipe="Reversal alone, trained on 8 symbols and tested on 12, positions from 64; rotary positions in a decoder.",
     study=on_task(
         "randomized_positions",
         Reverse(items=8),

@@ -1,3 +1,5 @@
+"""Addition with the least significant digit first (Lee N. et al. 2023)."""
+
 from experiments.bases import on_task
 from transformer.data.tasks.arithmetic import Addition
 from transformer.study.claim import Claim
@@ -6,9 +8,15 @@ PLAIN_SUMS = Addition(digits=3, reverse=False)
 CLAIM = Claim(
     text="A sum is learned faster with its least significant digit first.",
     family="tasks",
-    source="Lee et al. 2023, arXiv:2307.03381, section 1",
-    published="Three digits: reversed sums are all right from 2,500 examples on, plain ones are not at 10,000.",
+    source="Lee N. et al. 2023, arXiv:2307.03381, section 1",
+    published=(
+        "A reversed sum is a simpler function and needs fewer examples. Three digits: all right from 2,500 examples "
+        "on, plain sums about 85 % at 10,000 (from memory)."
+    ),
     expected={"reversed": "better"},
+    recipe=(
+        "10,000 examples, as there; 2 layers of width 64 and 1,500 steps, where the paper has 6 of width 384 and 5,000."
+    ),
     study=on_task(
         "reversed_addition",
         PLAIN_SUMS,

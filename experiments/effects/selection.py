@@ -1,3 +1,5 @@
+"""Selective copying and input-dependent decays (Gu and Dao 2023)."""
+
 from experiments.bases import on_task, recurrent
 from transformer.data.tasks.mad import SelectiveCopying
 from transformer.mixers.recurrent.linear_attention import LightningAttention
@@ -8,8 +10,15 @@ CLAIM = Claim(
     text="Copying what is scattered needs decays that depend on the input.",
     family="recurrences",
     source="Gu and Dao 2023 (Mamba), arXiv:2312.00752, table 1",
-    published="Selective copying of 16 tokens of 4,096: 18.3 with S4, 97.0 with S6.",
+    published=(
+        "Selective copying, accuracy: 18.3 with S4, 97.0 with S6; inside the block of Mamba 56.4 and 99.8. 16 of "
+        "4,096 tokens are copied (from memory)."
+    ),
     expected={"selective": "better"},
+    recipe=(
+        "6 of 32 tokens. Lightning attention in place of S4, Mamba2 in place of S6, so that the arms differ in a "
+        "short convolution and gates too."
+    ),
     study=on_task(
         "selection",
         SelectiveCopying(alphabet=8, sequence_length=32, items=6),

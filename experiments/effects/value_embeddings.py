@@ -1,3 +1,5 @@
+"""Value embeddings (modded-nanogpt; nanochat)."""
+
 from experiments.bases import on_bases
 from transformer.mixers.attention.sharing import ValueEmbeddings
 from transformer.study.claim import Claim
@@ -5,8 +7,12 @@ from transformer.study.claim import Claim
 CLAIM = Claim(
     text="Values from a table of tokens, mixed into those of attention, are better.",
     family="attention",
-    source="modded-nanogpt 2024; nanochat 2025: models love them",
-    published="Speed records of GPT-2 small keep them.",
+    source="modded-nanogpt, record 14; nanochat, log of trials",
+    published=(
+        "modded-nanogpt, GPT of 124M: 4.66 minutes to the loss of the record become 4.41. nanochat, gated and on "
+        "alternate layers: better by steps, operations and time."
+    ),
     expected={"plain": "better", "modern": "better"},
+    recipe="One table for all layers, without gates.",
     study=on_bases("value_embeddings", {"model.mixer.sharing": ValueEmbeddings()}),
 )
