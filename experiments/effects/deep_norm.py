@@ -1,6 +1,7 @@
 """Post-norm, DeepNorm and ReZero in 18 layers (Wang H. et al. 2022; Bachlechner et al. 2020)."""
 
 from experiments.bases import on_text
+from transformer.core.parameters import Xavier
 from transformer.residuals.residual import DeepNorm, PostNorm
 from transformer.residuals.scaled_branches import ReZero
 from transformer.study.claim import Claim
@@ -28,7 +29,7 @@ CLAIM = Claim(
             "deepnorm": {"model.residual": DeepNorm()},
             "rezero": {"model.residual": ReZero()},
         },
-        {"model.num_layers": 18, "model.d_model": 32, "model.feed_forward.d_ff": 128},
+        {"model.num_layers": 18, "model.d_model": 32, "model.initializer": Xavier(), "model.feed_forward.d_ff": 128},
         learning_rates=(1e-3, 4e-3),
     ),
 )

@@ -15,5 +15,9 @@ CLAIM = Claim(
     ),
     expected={"plain": "better", "modern": "better"},
     recipe="Both arms choose among the learning rates of AdamW, which are small for steps on a sphere.",
-    study=on_bases("hyperball", {"optimizer.rule": Hyperball()}, {"optimizer.rule": Muon()}),
+    study=on_bases(
+        "hyperball",
+        {"optimizer.rule": Hyperball(), "optimizer.learning_rate": (1e-2, 2e-2, 4e-2)},
+        {"optimizer.rule": Muon()},
+    ),
 )

@@ -15,6 +15,6 @@ CLAIM = Claim(
     study=on_bases(
         "schedule_free",
         {"optimizer.rule": ScheduleFree(), "optimizer.schedule": ConstantRate()},
-        {"optimizer.schedule": Cosine()},
+        {"optimizer.schedule": Cosine(final=0.0)},
     ),
 )

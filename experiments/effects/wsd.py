@@ -17,5 +17,5 @@ CLAIM = Claim(
         "A straight line to 0 over the last fifth, where the paper decays exponentially; the cosine ends at a tenth "
         "of its peak."
     ),
-    study=on_bases("wsd", {"optimizer.schedule": WarmupStableDecay()}, {"optimizer.schedule": Cosine()}),
+    study=on_bases("wsd", {"optimizer.schedule": WarmupStableDecay()}, {"optimizer.schedule": Cosine(final=0.0)}),
 )
