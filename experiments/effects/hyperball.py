@@ -14,7 +14,7 @@ CLAIM = Claim(
         "when tuned. nanochat at depth 12: worse."
     ),
     expected={"plain": "better", "modern": "better"},
-    recipe="Both arms choose among the learning rates of AdamW, which are small for steps on a sphere.",
+    recipe="MuonH has rates of its own, .01 to .04: they are angles.",
     study=on_bases(
         "hyperball",
         {"optimizer.rule": Hyperball(), "optimizer.learning_rate": (1e-2, 2e-2, 4e-2)},

@@ -13,9 +13,6 @@ CLAIM = Claim(
         "enough (as reported by others)."
     ),
     expected={"plain": "equal", "modern": "equal"},
-    recipe=(
-        "A straight line to 0 over the last fifth, where the paper decays exponentially; the cosine ends at a tenth "
-        "of its peak."
-    ),
+    recipe="A straight line to 0 over the last fifth, where the paper decays exponentially; the cosine ends at 0.",
     study=on_bases("wsd", {"optimizer.schedule": WarmupStableDecay()}, {"optimizer.schedule": Cosine(final=0.0)}),
 )

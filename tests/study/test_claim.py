@@ -1,0 +1,76 @@
+"""Claims: what an interval says of a published effect."""
+
+import pytest
+
+from tests.study.conftest import tiny
+from transformer.core.values import ConfigError
+from transformer.study.claim import Claim
+from transformer.study.statistics import Comparison, Interval
+from transformer.study.study import Study
+
+
+def claim(tmp_path, expected="better", size=None, **fields):
+    study = Study("effect", tiny(tmp_path), {"base": {}, "arm": {"steps": 3}}, margin=0.02, **fields)
+    return Claim(
+        text="It helps.",
+        family="norms",
+        source="A. 2020",
+        published="1 %",
+        study=study,
+        expected={"arm": expected},
+        size=size,
+    )
+
+
+def found(low, high, verdict):
+    return Comparison(8, (low + high) / 2, Interval(low, high), 0.01, verdict, 0.1, 0.0, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("expected", "answer", "outcome"),
+    [
+        ("better", found(-0.3, -0.1, "better"), "reproduced"),
+        ("better", found(-0.3, -0.001, "better"), "reproduced"),
+        ("better", found(-0.015, -0.001, "better"), "smaller"),
+        ("better", found(0.1, 0.3, "worse"), "opposite"),
+        ("better", found(0.001, 0.015, "worse"), "not at this scale"),
+        ("better", found(-0.01, 0.01, "equivalent"), "not at this scale"),
+        ("better", found(-0.1, 0.1, "unresolved"), "unresolved"),
+        ("worse", found(0.1, 0.3, "worse"), "reproduced"),
+        ("worse", found(-0.3, -0.1, "better"), "opposite"),
+        ("equal", found(-0.01, 0.01, "equivalent"), "reproduced"),
+        ("equal", found(0.001, 0.015, "worse"), "reproduced"),
+        ("equal", found(0.001, 0.03, "worse"), "opposite"),
+        ("equal", found(-0.3, 0.1, "unresolved"), "unresolved"),
+        ("better", found(-0.1, 0.1, "fails less often"), "reproduced"),
+        ("equal", found(-0.1, 0.1, "fails more often"), "opposite"),
+    ],
+)
+def test_outcomes(tmp_path, expected, answer, outcome):
+    assert claim(tmp_path, expected).outcomes({"arm": answer, "other": answer}) == {"arm": outcome}
+
+
+def test_a_sign_counts_by_what_is_better(tmp_path):
+    """Of an accuracy more is better."""
+    answer = found(0.1, 0.3, "better")
+    assert claim(tmp_path).outcomes({"arm": answer}, higher_is_better=True) == {"arm": "reproduced"}
+    assert claim(tmp_path, "worse").outcomes({"arm": answer}, higher_is_better=True) == {"arm": "opposite"}
+
+
+def test_the_published_size_is_what_smaller_is_measured_by(tmp_path):
+    answer = found(-0.06, -0.04, "better")
+    assert claim(tmp_path).outcomes({"arm": answer}) == {"arm": "reproduced"}
+    assert claim(tmp_path, size=0.1).outcomes({"arm": answer}) == {"arm": "smaller"}
+
+
+def test_refusals(tmp_path):
+    made = claim(tmp_path)
+    fields = {"text": "", "family": "", "source": "", "published": "", "study": made.study}
+    with pytest.raises(ConfigError, match=r"^claim effect: the study has no question 'arn'; did you mean 'arm'\?$"):
+        Claim(**fields, expected={"arn": "better"})
+    with pytest.raises(ConfigError, match=r"^claim effect: the study has no question 'base'"):
+        Claim(**fields, expected={"base": "better"})
+    with pytest.raises(ConfigError, match=r"^claim effect: arm: unknown value 'good'"):
+        Claim(**fields, expected={"arm": "good"})
+    with pytest.raises(ConfigError, match=r"^claim effect: nothing is expected$"):
+        Claim(**fields, expected={})

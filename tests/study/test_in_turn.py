@@ -1,0 +1,72 @@
+"""Studies in turn: what is begun first, what gets more seeds, what is kept."""
+
+import shutil
+
+import pytest
+
+from transformer.study.analyse import read_study
+from transformer.study.in_turn import InTurn
+from transformer.study.study import Study
+
+FIELDS = {"seeds": 2, "max_seeds": 4, "noise_floor": False, "learning_rates": (1e-3,)}
+
+
+def study(name, base, arms, **fields):
+    return Study(name, base, {"base": {}, **arms}, **FIELDS | fields)
+
+
+@pytest.fixture
+def in_turn(base, tmp_path):
+    """One study whose arms are the same and one that stays open."""
+    studies = {
+        "same": study("same", base, {"arm": {"model.norm": base.model.norm}}),
+        "open": study("open", base, {"arm": {"model.mixer.num_heads": 1}}, margin=1e-9),
+    }
+    return InTurn(studies, tmp_path / "all", tmp_path / "kept", say=lambda line: None)
+
+
+def test_all_are_begun_before_any_gets_more_seeds(in_turn):
+    """The study that is decided gets no more, the open one all it plans; a later call finds nothing to do."""
+    seen = []
+    in_turn.say = seen.append
+    in_turn.run()
+    assert [line.split(" ", 1)[1] for line in seen if ", look " in line] == [
+        "same, look 1",
+        "open, look 1",
+        "open, look 2",
+    ]
+    seen.clear()
+    in_turn.run()
+    assert not seen
+    assert [len(arm.estimates) for arm in read_study(in_turn.folder / "open").arms] == [4, 4]
+    assert in_turn.looked("same") == 1
+
+
+def test_a_limit_of_time_and_of_looks(in_turn):
+    in_turn.run(minutes=0)
+    assert not in_turn.folder.exists()
+    in_turn.looks = 1
+    in_turn.run()
+    assert (in_turn.looked("same"), in_turn.looked("open")) == (1, 1)
+
+
+def test_a_later_call_goes_on_from_the_archives(in_turn, tmp_path):
+    """Without the folder, what the archives hold is not computed again."""
+    in_turn.looks = 1
+    in_turn.run()
+    shutil.rmtree(in_turn.folder)
+    seen = []
+    later = InTurn(in_turn.studies, tmp_path / "later", in_turn.archives, say=seen.append)
+    later.restore()
+    later.look("open")
+    assert "  base: there already" in seen
+    assert not (later.folder / "open" / "cells").exists()
+
+
+def test_what_fails_does_not_stop_the_others(in_turn, base):
+    broken = study("broken", base, {"arm": {"data.path": "nowhere.txt"}})
+    in_turn.studies = {"broken": broken, **in_turn.studies}
+    in_turn.looks = 1
+    in_turn.run()
+    assert list(in_turn.failed) == ["broken"]
+    assert in_turn.looked("open") == 1
