@@ -1,0 +1,146 @@
+"""The exam: every mixer and option asked the same skills.
+
+    python -m experiments.exam --minutes 60                               what is least resolved first
+    python -m experiments.exam --models softmax "gated deltanet" --skills recall parity
+    python -m experiments.exam --minutes 0                                the page alone, from the runs that are there
+
+All models of a skill have as many parameters as the first, a learning rate of their own, and at least four seeds. The
+table is in `docs/exam.md`, the numbers of all runs in `experiments/evidence/exam`, from which a later call goes on.
+With `--models` or `--skills` the runs that are there are used, and results are in `--workdir` alone.
+"""
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from experiments import cli
+from experiments.atlas import DOCS, EVIDENCE
+from experiments.skills import MODELS, SKILLS, examination
+from transformer.analysis import plots
+from transformer.core import runtime
+from transformer.core.values import ConfigError, nearest
+from transformer.study.analyse import read_study
+from transformer.study.archive import read_archive
+from transformer.study.engines import LOCAL, Engine
+from transformer.study.in_turn import InTurn
+from transformer.study.report import Report
+from transformer.study.study import Study
+from transformer.training.checkpoint import write_durably
+
+ARCHIVES = EVIDENCE / "exam"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    workdir: Path = Path("results/exam")
+    """Folder of the studies, one for each skill."""
+    models: tuple[str, ...] = ()
+    """Models to ask, of which the first is what the others are compared with; empty: all."""
+    skills: tuple[str, ...] = ()
+    """Skills to ask for; empty: all."""
+    minutes: float | None = None
+    """Time after which no skill is begun or gets more seeds; None: until all are decided or have all their seeds."""
+    looks: int | None = None
+    """Most looks at a skill, each with twice the seeds; None: as many as are planned."""
+    engine: Engine = LOCAL
+    """Where models are trained: local, dask, dask(workers=2), or a running scheduler, tcp://host:port."""
+
+    def __post_init__(self):
+        for name, known in (("models", MODELS), ("skills", SKILLS)):
+            if unknown := [each for each in getattr(self, name) if each not in known]:
+                raise ConfigError(f"{name}: unknown value {unknown[0]!r}{nearest(unknown[0], known)}")
+        if len(self.models) == 1:
+            raise ConfigError(f"models: {self.models[0]} alone; an exam compares at least two")
+
+    @property
+    def studies(self) -> dict[str, Study]:
+        """A study for each skill, by the name of its files."""
+        models = {name: MODELS[name] for name in self.models or MODELS}
+        made = [examination(skill, models) for skill in self.skills or SKILLS]
+        return {study.name: study for study in made}
+
+
+def main() -> None:
+    command = cli.parse(Command, {"": Command()}, description=__doc__ or "")
+    whole = not (command.models or command.skills)
+    exam = InTurn(
+        command.studies, command.workdir / ("all" if whole else "some"), ARCHIVES, command.looks, command.engine
+    )
+    runtime.start()
+    exam.restore()
+    exam.archives = ARCHIVES if whole else None
+    exam.run(command.minutes)
+    if whole:
+        write(archived(), DOCS)
+    else:
+        found = {name: read_study(exam.folder / name) for name in exam.studies if exam.looked(name)}
+        write(found, exam.folder)
+        print(f"exam.md and exam.png are in {exam.folder}")
+
+
+def archived() -> dict[str, Report]:
+    """The reports of all skills that come with the repository."""
+    with tempfile.TemporaryDirectory() as folder:
+        return {path.stem: read_archive(path, Path(folder)) for path in sorted(ARCHIVES.glob("*.zip"))}
+
+
+def write(reports: Mapping[str, Report], folder: Path) -> None:
+    """Write the table as exam.md, and its picture as exam.png."""
+    if reports:
+        write_durably(folder / "exam.md", table(reports))
+        figure = picture(reports)
+        figure.savefig(folder / "exam.png", dpi=90, metadata={"Software": None})
+        plt.close(figure)
+
+
+def scores(reports: Mapping[str, Report]) -> tuple[list[str], np.ndarray]:
+    """Names of models, the best on average first, and their means (models, skills); NaN for what is missing."""
+    found = [{arm.name: arm.primary.value for arm in report.arms} for report in reports.values()]
+    names = list(dict.fromkeys(name for each in found for name in each))
+    values = np.array([[each.get(name) for each in found] for name in names], float)
+    order = np.argsort(-np.nan_to_num(values).mean(1), kind="stable")
+    return [names[i] for i in order], values[order]
+
+
+def table(reports: Mapping[str, Report]) -> str:
+    """The text of exam.md."""
+    names, values = scores(reports)
+    cells = [{arm.name: arm for arm in report.arms} for report in reports.values()]
+    seeds = [arm.seeds for each in cells for arm in each.values()]
+    baseline = next(iter(reports.values())).baseline
+    rows = [["model", "mean", *(name.replace("_", " ") for name in reports)], ["---"] * (2 + len(reports))]
+    for name, row in zip(names, values, strict=True):
+        mean = f"{np.nanmean(row):.2f}" if np.isfinite(row).any() else "–"
+        rows.append([name, mean, *(_cell(each.get(name)) for each in cells)])
+    parts = [
+        "# Exam",
+        f"The share of right answers of each model (mean over {min(seeds)} to {max(seeds)} seeds, half the width of "
+        f"its 95 % interval), at a learning rate chosen for each, all of as many parameters as {baseline}. **Bold**: "
+        f"better than {baseline}, *slanted*: worse; their intervals hold together with those of their column. Skills "
+        "and sizes are in `experiments/skills.py`.",
+        "![right answers by model and skill](exam.png)",
+        "\n".join(f"| {' | '.join(row)} |" for row in rows),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _cell(arm) -> str:
+    if arm is None or arm.primary.value is None:
+        return "–"
+    said = f"{arm.primary.value:.2f} ± {min(arm.primary.interval.half, 1):.2f}"
+    return {"better": f"**{said}**", "worse": f"*{said}*"}.get(arm.verdict, said)
+
+
+def picture(reports: Mapping[str, Report]):
+    """Right answers as colours."""
+    names, values = scores(reports)
+    columns = [name.replace("_", " ") for name in reports]
+    return plots.heat_map(values, rows=names, columns=columns, label="right answers")
+
+
+if __name__ == "__main__":
+    cli.main(main)

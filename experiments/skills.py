@@ -1,0 +1,135 @@
+"""What the exam asks: skills, each a task with how long it is trained, and the models that are asked."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from experiments.bases import MODERN, Changes, on_task, recurrent
+from transformer.data.tasks.arithmetic import Addition, ModularArithmetic
+from transformer.data.tasks.dyck import Dyck
+from transformer.data.tasks.flip_flop import FlipFlop
+from transformer.data.tasks.groups import WordProblem
+from transformer.data.tasks.list_operations import ListOps
+from transformer.data.tasks.mad import FuzzyRecall, InContextRecall, Memorization, SelectiveCopying
+from transformer.data.tasks.phonebook import PhoneBook
+from transformer.data.tasks.recall import AssociativeRecall, Induction
+from transformer.data.tasks.rewriting import Copy, Sort
+from transformer.data.tasks.task import AlgorithmicTask
+from transformer.mixers.attention.attention import Attention
+from transformer.mixers.attention.exclusive import XSA
+from transformer.mixers.attention.gates import OutputGate
+from transformer.mixers.attention.head_norms import QKNorm
+from transformer.mixers.attention.heads import DifferentialHeads
+from transformer.mixers.attention.normalizers import SoftmaxOne, TalkingHeads
+from transformer.mixers.attention.sharing import ValueResidual
+from transformer.mixers.attention.short_convolution import CanonA, ShortConvolution
+from transformer.mixers.attention.sparsity import SlidingWindow
+from transformer.mixers.recurrent.delta import DeltaNet, DeltaProduct, GatedDeltaNet, KimiDeltaAttention
+from transformer.mixers.recurrent.elementwise import MinGRU
+from transformer.mixers.recurrent.gla import HGRN2, GatedLinearAttention
+from transformer.mixers.recurrent.linear_attention import LightningAttention, LinearAttention
+from transformer.mixers.recurrent.mamba2 import Mamba2
+from transformer.mixers.recurrent.mlstm import MLSTM
+from transformer.mixers.recurrent.rwkv7 import RWKV7
+from transformer.models.pattern import Alternate
+from transformer.positions.absolute import Learned
+from transformer.positions.contextual import Forgetting
+from transformer.positions.relative import ALiBi, T5Bias
+from transformer.positions.rotary import RoPE
+from transformer.study.study import Study
+
+
+@dataclass(frozen=True)
+class Skill:
+    """One thing that a model may learn."""
+
+    task: AlgorithmicTask
+    test: AlgorithmicTask | None = None
+    """The task of the test, where it is another one, such as a longer one."""
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    """Changes to the run, such as its steps."""
+
+
+SKILLS: dict[str, Skill] = {
+    "recall": Skill(AssociativeRecall(alphabet=32, sequence_length=24, filler="zeros")),
+    "noisy recall": Skill(InContextRecall(alphabet=8, pairs=14, noise_symbols=8, noise=0.2)),
+    "fuzzy recall": Skill(FuzzyRecall(alphabet=6, sequence_length=32, key_tokens=2, value_tokens=2)),
+    "selective copying": Skill(SelectiveCopying(alphabet=8, sequence_length=32, items=6)),
+    "memorization": Skill(Memorization(keys=63, pairs=8)),
+    "copying, longer": Skill(Copy(items=8), Copy(items=12)),
+    "induction, longer": Skill(Induction(24), Induction(48)),
+    "sorting": Skill(Sort(items=8)),
+    "addition": Skill(Addition(digits=3)),
+    "modular sums": Skill(ModularArithmetic(23), changes={"data.examples": 400, "data.validation_examples": 100}),
+    "parity": Skill(WordProblem("parity", items=14), changes={"steps": 1000}),
+    "products in S3": Skill(WordProblem("s3", items=6)),
+    "brackets, longer": Skill(Dyck(items=8), Dyck(items=12)),
+    "flip-flops, sparser": Skill(FlipFlop(16, ignore=0.8), FlipFlop(16, ignore=0.95)),
+    "phone book": Skill(PhoneBook(entries=4, queries=2, name_length=2, digits=2)),
+    "list operations": Skill(ListOps(max_depth=4, max_arguments=3, max_length=30)),
+}
+"""Small enough for minutes on two cores; in each, some model of those below is right and some is not."""
+
+
+def _attention(part: Any) -> dict[str, Any]:
+    return {"model.mixer.parts": (part,)}
+
+
+def _hybrid(mixer: Any) -> dict[str, Any]:
+    return {"model.pattern": (Alternate("mixer", (mixer, Attention())),)}
+
+
+MODELS: dict[str, Changes] = {
+    "softmax": {},
+    "window of 8": {"model.mixer.sparsity": SlidingWindow(8)},
+    "linear": recurrent(LinearAttention()),
+    "lightning": recurrent(LightningAttention()),
+    "gla": recurrent(GatedLinearAttention()),
+    "hgrn2": recurrent(HGRN2()),
+    "mamba2": recurrent(Mamba2()),
+    "mlstm": recurrent(MLSTM()),
+    "min_gru": recurrent(MinGRU()),
+    "deltanet": recurrent(DeltaNet()),
+    "gated deltanet": recurrent(GatedDeltaNet()),
+    "gated deltanet, negative": recurrent(GatedDeltaNet(negative_eigenvalues=True)),
+    "deltaproduct": recurrent(DeltaProduct()),
+    "kda": recurrent(KimiDeltaAttention()),
+    "rwkv7": recurrent(RWKV7(rank=16)),
+    "gated deltanet + softmax": _hybrid(GatedDeltaNet()),
+    "mamba2 + softmax": _hybrid(Mamba2()),
+    "no positions": {"model.position": None},
+    "learned positions": {"model.position": Learned()},
+    "alibi": {"model.position": ALiBi()},
+    "t5 bias": {"model.position": T5Bias()},
+    "forgetting": {"model.position": Forgetting()},
+    "canon": _attention(CanonA()),
+    "short convolution": _attention(ShortConvolution()),
+    "qk norm": _attention(QKNorm()),
+    "output gate": _attention(OutputGate()),
+    "xsa": _attention(XSA()),
+    "softmax_one": {"model.mixer.normalizer": SoftmaxOne()},
+    "talking heads": {"model.mixer.normalizer": TalkingHeads()},
+    "differential": {"model.mixer.heads": DifferentialHeads()},
+    "value residual": {"model.mixer.sharing": ValueResidual()},
+    "modern": {key: value for key, value in MODERN.items() if key != "model.head"},
+}
+"""Mixers and hybrids without positions of their own, and notable options of attention; `softmax` has rotary ones."""
+
+
+def examination(skill: str, models: Mapping[str, Changes] = MODELS) -> Study:
+    """The study of a skill: all models against the first, of equal parameters, by the share of right answers."""
+    own = SKILLS[skill]
+    base = {"model.position": RoPE(), "batch_size": 16, "steps": 600, **own.changes}
+    return on_task(
+        skill.replace(", ", " ").replace(" ", "_"),
+        own.task,
+        models,
+        base,
+        own.test,
+        metric="accuracy",
+        match="parameters",
+        seeds=4,
+        max_seeds=16,
+        learning_rates=(1e-3, 4e-3),
+        question=f"Which mixers and options learn {skill}?",
+    )
