@@ -46,7 +46,7 @@ class Command:
 
 
 def claims(only: Sequence[str] = ()) -> dict[str, Claim]:
-    """All effects, or those with these names.
+    """All effects, or those with these names in this order.
 
     Raises:
       ConfigError: there is none of a name.
@@ -56,7 +56,7 @@ def claims(only: Sequence[str] = ()) -> dict[str, Claim]:
     known = {module.CLAIM.name: module.CLAIM for module in modules}
     if unknown := [name for name in only if name not in known]:
         raise ConfigError(f"only: no effect {unknown[0]!r}{nearest(unknown[0], known)}")
-    return {name: claim for name, claim in known.items() if not only or name in only}
+    return {name: known[name] for name in only or known}
 
 
 def main() -> None:
