@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from transformer.analysis import plots
-from transformer.study.archive import read_archive
+from transformer.study.archive import SUFFIX, read_archive
 from transformer.study.claim import Claim, Outcome
 from transformer.study.report import Report
 from transformer.study.statistics import Comparison
@@ -83,7 +83,7 @@ def answers(claims: Mapping[str, Claim], evidence: Path) -> list[Answer]:
     found = []
     with tempfile.TemporaryDirectory() as folder:
         for name, claim in sorted(claims.items(), key=lambda each: (each[1].family, each[0])):
-            if (path := evidence / f"{name}.zip").exists():
+            if (path := evidence / f"{name}{SUFFIX}").exists():
                 sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
                 found.append(Answer(claim, read_archive(path, Path(folder)), sha256))
     return found
@@ -95,7 +95,7 @@ def write(claims: Mapping[str, Claim], evidence: Path, docs: Path) -> None:
     if not found:
         return
     folder.mkdir(parents=True, exist_ok=True)
-    write_durably(evidence / CHECKSUMS, "".join(f"{each.sha256}  {each.claim.name}.zip\n" for each in found))
+    write_durably(evidence / CHECKSUMS, "".join(f"{each.sha256}  {each.claim.name}{SUFFIX}\n" for each in found))
     write_durably(docs / "evidence.md", overview(found))
     _save(forest(found), folder / "forest.png")
     for each in found:
@@ -159,7 +159,7 @@ def page(each: Answer) -> str:
         "\n".join(f"- {arm.name}: {arm.changes or 'the base'}; rate {arm.learning_rate:g}" for arm in report.arms),
         "\n".join(f"- {line}" for line in [*report.summary(), *report.warnings()]),
         f"![training loss]({claim.name}.png)",
-        f"`{each.command}`; archive `experiments/evidence/{claim.name}.zip`, sha256 {each.sha256[:16]}…; plan "
+        f"`{each.command}`; archive `experiments/evidence/{claim.name}{SUFFIX}`, sha256 {each.sha256[:16]}…; plan "
         f"{record.plan['sha256'][:16]}…; {machine([each])}.",
     ]
     return "\n\n".join(parts) + "\n"

@@ -8,6 +8,7 @@ from experiments.atlas import DOCS, EVIDENCE, claims
 from experiments.evidence_pages import CHECKSUMS, answers, overview, page
 from transformer.core.values import ConfigError
 from transformer.data.dataset import load_data
+from transformer.study.archive import SUFFIX
 
 CLAIMS = claims()
 DATA = {}
@@ -26,7 +27,7 @@ def test_the_pages_say_what_the_archives_say(found):
 
 
 def test_the_archives_are_those_of_the_checksums():
-    sums = {f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in EVIDENCE.glob("*.zip")}
+    sums = {f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in EVIDENCE.glob(f"*{SUFFIX}")}
     assert set((EVIDENCE / CHECKSUMS).read_text().splitlines(keepends=True)) == sums
 
 
