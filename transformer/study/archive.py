@@ -3,6 +3,7 @@
 import io
 import json
 import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from transformer.study.analyse import read_study
@@ -39,19 +40,25 @@ def pack(workdir: Path, path: Path) -> None:
 
 def unpack(path: Path, workdir: Path, runs: Path) -> None:
     """Put the plan of an archived study back into a folder and its runs into `runs`; what is there already is kept."""
-    with tarfile.open(path) as archive:
-        for entry in archive:
-            inner, name = entry.name.startswith(f"{RUNS}/"), Path(entry.name).name
-            target = runs / name if inner else workdir / name
-            read = archive.extractfile(entry)
-            if name != STUDY and not target.exists() and read is not None:
-                target.parent.mkdir(parents=True, exist_ok=True)
-                write_durably(target, read.read().decode())
+    for name, text in _texts(path):
+        target = runs / Path(name).name if name.startswith(f"{RUNS}/") else workdir / name
+        if name != STUDY and not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            write_durably(target, text)
 
 
 def read_archive(path: Path, folder: Path) -> Report:
     """The report of the study in an archive, which is unpacked into a new folder below `folder`."""
     workdir = folder / path.name.removesuffix(SUFFIX)
-    with tarfile.open(path) as archive:
-        archive.extractall(workdir, filter="data")
+    (workdir / RUNS).mkdir(parents=True)
+    for name, text in _texts(path):
+        (workdir / name).write_text(text)
     return read_study(workdir)
+
+
+def _texts(path: Path) -> Iterator[tuple[str, str]]:
+    """Name and text of each file of an archive."""
+    with tarfile.open(path) as archive:
+        for entry in archive:
+            if (file := archive.extractfile(entry)) is not None:
+                yield entry.name, file.read().decode()
