@@ -1,5 +1,5 @@
 # make install   an environment in .venv; PYTHON= chooses the interpreter (3.11 to 3.13)
-# make demo      an ablation study on the text that comes with Python, with its report
+# make demo      a published effect, reproduced on the text that comes with Python, with its report
 # make test      what guards a commit; FOR=transformer/norms for one room, EVERY=5 for one test in five
 # make release   what guards a release: notebooks and killed processes, every pair of options, published architectures
 # make parity   published architectures against the library transformers, which it installs
@@ -21,7 +21,7 @@ $(VENV)/installed: pyproject.toml
 	touch $@
 
 demo: install
-	$(BIN)/python -m experiments.norm_position --workdir results/norm_position --resume
+	$(BIN)/python -m experiments.atlas --only alibi_longer --looks 1 --afresh --workdir results/demo
 
 test: install
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not release" $(if $(EVERY),--every $(EVERY)) \

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import experiments.effects
 from experiments import cli, evidence_pages
+from experiments.evidence_pages import Answer
 from transformer.core import runtime
 from transformer.core.values import ConfigError, nearest
 from transformer.study.analyse import read_study
@@ -46,7 +47,7 @@ class Command:
 
 
 def claims(only: Sequence[str] = ()) -> dict[str, Claim]:
-    """All effects, or those with these names.
+    """All effects, or those with these names in this order.
 
     Raises:
       ConfigError: there is none of a name.
@@ -56,7 +57,7 @@ def claims(only: Sequence[str] = ()) -> dict[str, Claim]:
     known = {module.CLAIM.name: module.CLAIM for module in modules}
     if unknown := [name for name in only if name not in known]:
         raise ConfigError(f"only: no effect {unknown[0]!r}{nearest(unknown[0], known)}")
-    return {name: claim for name, claim in known.items() if not only or name in only}
+    return {name: known[name] for name in only or known}
 
 
 def main() -> None:
@@ -73,8 +74,11 @@ def main() -> None:
     atlas.restore()
     atlas.run(command.minutes)
     for name in command.only:
-        if name not in atlas.failed:
-            read_study(atlas.folder / name).show()
+        if atlas.looked(name):
+            report = read_study(atlas.folder / name)
+            report.show()
+            print(wanted[name].text, wanted[name].published, *Answer(wanted[name], report).verdicts, sep="\n")
+            print(f"report.html, .md, .json, .csv and .tex and the pictures are in {atlas.folder / name}")
     if not command.afresh:
         evidence_pages.write(claims(), EVIDENCE, DOCS)
 

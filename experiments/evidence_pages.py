@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from transformer.analysis import plots
-from transformer.study.archive import read_archive
+from transformer.study.archive import SUFFIX, read_archive
 from transformer.study.claim import Claim, Outcome
 from transformer.study.report import Report
 from transformer.study.statistics import Comparison
@@ -34,10 +34,10 @@ is made from the numbers of the runs in `experiments/evidence` (`python -m exper
 """.strip()
 WORDS = """
 **Reproduced**: the sign of the paper; where it found no difference, none larger than the margin. **Smaller**: its sign,
-but the whole interval is below the margin, or below the published size where settings compare. **Opposite**: the other
-sign, or a difference where none was published. **Not at this scale**: no difference larger than the margin where the
-paper has one. **Unresolved**: the interval holds 0 and more than the margin. Intervals of a claim hold together with
-95 %, over all looks at its results ([statistics.md](statistics.md)). Learning rates are tuned for each arm.
+but the whole interval is within the margin. **Opposite**: the other sign, or a difference larger than the margin where
+none was published. **Not at this scale**: no difference larger than the margin where the paper has one.
+**Unresolved**: none of these. Intervals of a claim hold together with 95 %, over all looks at its results
+([statistics.md](statistics.md)). Learning rates are tuned for each arm.
 """.strip()
 BASES = """
 The bases are two language models of 2 layers of width 64 on 32 characters of Python's documentation, *plain* as GPT-2
@@ -52,14 +52,23 @@ class Answer:
 
     claim: Claim
     report: Report
-    sha256: str
-    """Of the archive."""
+    sha256: str = ""
+    """Of the archive; empty where the study has none."""
 
     @cached_property
     def outcomes(self) -> dict[str, Outcome]:
         """The verdict on each question."""
         higher = self.report.record.higher_is_better[self.report.record.metric]
         return self.claim.outcomes(self.report.contrasts, higher_is_better=higher)
+
+    @property
+    def verdicts(self) -> list[str]:
+        """What was expected and found, a line for each question."""
+        found = self.report.contrasts
+        return [
+            f"{question}: expected {self.claim.expected[question]}, found {_difference(found[question])}: {outcome}"
+            for question, outcome in self.outcomes.items()
+        ]
 
     @property
     def command(self) -> str:
@@ -83,7 +92,7 @@ def answers(claims: Mapping[str, Claim], evidence: Path) -> list[Answer]:
     found = []
     with tempfile.TemporaryDirectory() as folder:
         for name, claim in sorted(claims.items(), key=lambda each: (each[1].family, each[0])):
-            if (path := evidence / f"{name}.zip").exists():
+            if (path := evidence / f"{name}{SUFFIX}").exists():
                 sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
                 found.append(Answer(claim, read_archive(path, Path(folder)), sha256))
     return found
@@ -95,7 +104,7 @@ def write(claims: Mapping[str, Claim], evidence: Path, docs: Path) -> None:
     if not found:
         return
     folder.mkdir(parents=True, exist_ok=True)
-    write_durably(evidence / CHECKSUMS, "".join(f"{each.sha256}  {each.claim.name}.zip\n" for each in found))
+    write_durably(evidence / CHECKSUMS, "".join(f"{each.sha256}  {each.claim.name}{SUFFIX}\n" for each in found))
     write_durably(docs / "evidence.md", overview(found))
     _save(forest(found), folder / "forest.png")
     for each in found:
@@ -149,17 +158,13 @@ def page(each: Answer) -> str:
         f"# {claim.text}",
         f"{claim.source}. {claim.published}",
         *([claim.recipe] if claim.recipe else []),
-        "\n".join(
-            f"- {question}: expected {claim.expected[question]}, found {_difference(report.contrasts[question])}: "
-            f"**{outcome}**"
-            for question, outcome in each.outcomes.items()
-        ),
+        "\n".join(f"- {line}" for line in each.verdicts),
         *([claim.found] if claim.found else []),
         "\n".join(f"| {' | '.join(row)} |" for row in [columns, ["---"] * len(columns), *rows]),
         "\n".join(f"- {arm.name}: {arm.changes or 'the base'}; rate {arm.learning_rate:g}" for arm in report.arms),
         "\n".join(f"- {line}" for line in [*report.summary(), *report.warnings()]),
         f"![training loss]({claim.name}.png)",
-        f"`{each.command}`; archive `experiments/evidence/{claim.name}.zip`, sha256 {each.sha256[:16]}…; plan "
+        f"`{each.command}`; archive `experiments/evidence/{claim.name}{SUFFIX}`, sha256 {each.sha256[:16]}…; plan "
         f"{record.plan['sha256'][:16]}…; {machine([each])}.",
     ]
     return "\n\n".join(parts) + "\n"

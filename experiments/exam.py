@@ -28,7 +28,7 @@ from transformer.analysis import plots
 from transformer.core import runtime
 from transformer.core.values import ConfigError, nearest
 from transformer.study.analyse import read_study
-from transformer.study.archive import read_archive
+from transformer.study.archive import SUFFIX, read_archive
 from transformer.study.engines import LOCAL, Engine
 from transformer.study.in_turn import InTurn
 from transformer.study.report import Report
@@ -98,7 +98,8 @@ def main() -> None:
 def archived() -> dict[str, Report]:
     """The reports of all skills that come with the repository."""
     with tempfile.TemporaryDirectory() as folder:
-        return {path.stem: read_archive(path, Path(folder)) for path in sorted(ARCHIVES.glob("*.zip"))}
+        found = [read_archive(path, Path(folder)) for path in sorted(ARCHIVES.glob(f"*{SUFFIX}"))]
+        return {report.name: report for report in found}
 
 
 def write(reports: Mapping[str, Report], folder: Path) -> None:

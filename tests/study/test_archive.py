@@ -24,26 +24,26 @@ def workdir(tmp_path):
 
 
 def test_a_report_is_that_of_the_archive(workdir, tmp_path):
-    pack(workdir, tmp_path / "kept" / "study.zip")
-    found = read_archive(tmp_path / "kept" / "study.zip", tmp_path / "read")
+    pack(workdir, tmp_path / "kept" / "study.tar.xz")
+    found = read_archive(tmp_path / "kept" / "study.tar.xz", tmp_path / "read")
     assert found.to_json() == read_study(workdir).to_json()
     assert not (tmp_path / "read" / "study" / "runs" / "of_another.json").exists()
 
 
 def test_the_same_study_is_the_same_file(workdir, tmp_path):
-    pack(workdir, tmp_path / "a.zip")
-    pack(workdir, tmp_path / "b.zip")
-    assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()
+    pack(workdir, tmp_path / "a.tar.xz")
+    pack(workdir, tmp_path / "b.tar.xz")
+    assert (tmp_path / "a.tar.xz").read_bytes() == (tmp_path / "b.tar.xz").read_bytes()
 
 
 def test_what_is_there_is_kept(workdir, tmp_path):
     """Plan and runs come back without the record, which a study writes itself; files that are there stay."""
-    pack(workdir, tmp_path / "study.zip")
+    pack(workdir, tmp_path / "study.tar.xz")
     other, runs = tmp_path / "other", tmp_path / "runs"
     runs.mkdir()
     name = read_study(workdir).record.arms["arm"].files[0][0]
     (runs / name).write_text("mine")
-    unpack(tmp_path / "study.zip", other, runs)
+    unpack(tmp_path / "study.tar.xz", other, runs)
     assert (runs / name).read_text() == "mine"
     assert len(list(runs.iterdir())) == 18
     assert [path.name for path in other.iterdir()] == [PLAN]
@@ -51,4 +51,4 @@ def test_what_is_there_is_kept(workdir, tmp_path):
 
 def test_a_folder_without_a_study_is_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"holds no study\.json"):
-        pack(tmp_path, tmp_path / "study.zip")
+        pack(tmp_path, tmp_path / "study.tar.xz")

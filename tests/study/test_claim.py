@@ -9,8 +9,8 @@ from transformer.study.statistics import Comparison, Interval
 from transformer.study.study import Study
 
 
-def claim(tmp_path, expected="better", size=None, **fields):
-    study = Study("effect", tiny(tmp_path), {"base": {}, "arm": {"steps": 3}}, margin=0.02, **fields)
+def claim(tmp_path, expected="better"):
+    study = Study("effect", tiny(tmp_path), {"base": {}, "arm": {"steps": 3}}, margin=0.02)
     return Claim(
         text="It helps.",
         family="norms",
@@ -18,7 +18,6 @@ def claim(tmp_path, expected="better", size=None, **fields):
         published="1 %",
         study=study,
         expected={"arm": expected},
-        size=size,
     )
 
 
@@ -40,7 +39,9 @@ def found(low, high, verdict):
         ("worse", found(-0.3, -0.1, "better"), "opposite"),
         ("equal", found(-0.01, 0.01, "equivalent"), "reproduced"),
         ("equal", found(0.001, 0.015, "worse"), "reproduced"),
-        ("equal", found(0.001, 0.03, "worse"), "opposite"),
+        ("equal", found(0.001, 0.03, "worse"), "unresolved"),
+        ("equal", found(0.025, 0.03, "worse"), "opposite"),
+        ("equal", found(-0.03, -0.025, "better"), "opposite"),
         ("equal", found(-0.3, 0.1, "unresolved"), "unresolved"),
         ("better", found(-0.1, 0.1, "fails less often"), "reproduced"),
         ("equal", found(-0.1, 0.1, "fails more often"), "opposite"),
@@ -55,12 +56,6 @@ def test_a_sign_counts_by_what_is_better(tmp_path):
     answer = found(0.1, 0.3, "better")
     assert claim(tmp_path).outcomes({"arm": answer}, higher_is_better=True) == {"arm": "reproduced"}
     assert claim(tmp_path, "worse").outcomes({"arm": answer}, higher_is_better=True) == {"arm": "opposite"}
-
-
-def test_the_published_size_is_what_smaller_is_measured_by(tmp_path):
-    answer = found(-0.06, -0.04, "better")
-    assert claim(tmp_path).outcomes({"arm": answer}) == {"arm": "reproduced"}
-    assert claim(tmp_path, size=0.1).outcomes({"arm": answer}) == {"arm": "smaller"}
 
 
 def test_refusals(tmp_path):

@@ -29,8 +29,6 @@ class Claim:
     """The experiment; each of its questions is answered by itself."""
     expected: Mapping[str, Expected]
     """What is expected of each question of the study that belongs to the claim."""
-    size: float | None = None
-    """The published size in units of the study's metric, where the settings can be compared; None: its margin."""
     recipe: str = ""
     """What of the paper's recipe the arms have, and what they have not."""
     found: str = ""
@@ -54,9 +52,9 @@ class Claim:
     def outcome(self, question: str, found: Comparison, *, higher_is_better: bool = False) -> Outcome:
         """The verdict on one question.
 
-        *Reproduced*: the sign of the paper, or no difference where it has none (none that is larger than the margin).
-        *Smaller*: its sign, but all of the interval is nearer to 0 than `size`. *Opposite*: the other sign, or a
-        difference where there should be none. *Not at this scale*: no difference where there should be one.
+        *Reproduced*: the sign of the paper, or where it found none no difference larger than the margin. *Smaller*: its
+        sign, but all of the interval is within the margin. *Opposite*: the other sign, or a difference larger than the
+        margin where there should be none. *Not at this scale*: none larger than the margin where there should be one.
 
         Args:
           question: its name.
@@ -69,14 +67,14 @@ class Claim:
         if "fails" in found.verdict:
             sign = "better" if found.verdict == "fails less often" else "worse"
             return "reproduced" if sign == expected else "opposite"
-        further = max(map(abs, found.interval))
+        nearer, further = sorted(map(abs, found.interval))
         within = further <= margin
         if expected == "equal":
-            return "reproduced" if within else "opposite"
+            return "reproduced" if within else "opposite" if nearer >= margin else "unresolved"
         if found.verdict == "equivalent":
             return "not at this scale"
         if (found.difference > 0) == ((expected == "better") == higher_is_better):
-            return "smaller" if further < (margin if self.size is None else self.size) else "reproduced"
+            return "smaller" if within else "reproduced"
         return "not at this scale" if within else "opposite"
 
     def outcomes(self, answers: Mapping[str, Comparison], *, higher_is_better: bool = False) -> dict[str, Outcome]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from transformer.core.values import ConfigError
 from transformer.study.analyse import read_study
-from transformer.study.archive import pack, unpack
+from transformer.study.archive import SUFFIX, pack, unpack
 from transformer.study.engines import LOCAL, Engine
 from transformer.study.record import STUDY, read_record
 from transformer.study.running import StudyError
@@ -23,7 +23,7 @@ class InTurn:
     folder: Path
     """Where they are computed: a folder for each, and `runs`."""
     archives: Path | None = None
-    """Where each is kept as `NAME.zip`; None: nowhere."""
+    """Where each is kept as `NAME.tar.xz`; None: nowhere."""
     looks: int | None = None
     """Most looks of a study at its results; None: as many as it plans."""
     engine: Engine = LOCAL
@@ -87,4 +87,4 @@ class InTurn:
         return max(open_, default=0.0)
 
     def _archive(self, name: str) -> Path | None:
-        return self.archives / f"{name}.zip" if self.archives else None
+        return self.archives / f"{name}{SUFFIX}" if self.archives else None

@@ -1,0 +1,55 @@
+"""The evidence: every verdict that is printed is that of the numbers in the repository."""
+
+import hashlib
+
+import pytest
+
+from experiments.atlas import DOCS, EVIDENCE, claims
+from experiments.evidence_pages import CHECKSUMS, answers, overview, page
+from transformer.core.values import ConfigError
+from transformer.data.dataset import load_data
+from transformer.study.archive import SUFFIX
+
+CLAIMS = claims()
+DATA = {}
+
+
+@pytest.fixture(scope="module")
+def found():
+    return answers(CLAIMS, EVIDENCE)
+
+
+def test_the_pages_say_what_the_archives_say(found):
+    """After a change of runs or of claims, `python -m experiments.atlas --minutes 0` writes them again."""
+    assert (DOCS / "evidence.md").read_text() == overview(found)
+    for each in found:
+        assert (DOCS / "evidence" / f"{each.claim.name}.md").read_text() == page(each)
+
+
+def test_the_archives_are_those_of_the_checksums():
+    sums = {f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in EVIDENCE.glob(f"*{SUFFIX}")}
+    assert set((EVIDENCE / CHECKSUMS).read_text().splitlines(keepends=True)) == sums
+
+
+def test_the_archives_are_of_the_studies_as_they_are(found):
+    """The same questions of the same arms, by the same rules."""
+    for each in found:
+        study, record = each.claim.study, each.report.record
+        assert set(record.arms) == set(study.arms), each.claim.name
+        assert record.contrasts == {name: dict(weights) for name, weights in study.contrasts.items()}
+        assert (record.metric, record.margin, record.looks) == (study.metric, study.margin, list(study.looks))
+        assert record.config["arms"] == study.to_json()["arms"], each.claim.name
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_every_claim_can_be_asked(name):
+    """Its arms are possible, and it is in a file of its name."""
+    base = CLAIMS[name].study.base.data
+    data = DATA.setdefault(base, load_data(base))
+    assert set(CLAIMS[name].study.configs(data)) == set(CLAIMS[name].study.arms)
+    assert CLAIMS[name].expected
+
+
+def test_an_unknown_name_is_refused():
+    with pytest.raises(ConfigError, match=r"^only: no effect 'swigl'; did you mean 'swiglu'\?$"):
+        claims(("swigl",))
