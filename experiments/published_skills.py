@@ -42,10 +42,10 @@ from transformer.residuals.residual import PostNorm, SandwichNorm
 from transformer.runs.rules import AdamW
 from transformer.runs.schedules import ConstantRate, Cosine, InverseSquareRoot, LinearDecay
 
-Changes = dict[str, Any]
+Setting = dict[str, Any]
 
 
-def _setting(layers: int, width: int, heads: int, batch: int, steps: int, examples: int = 100_000) -> Changes:
+def _setting(layers: int, width: int, heads: int, batch: int, steps: int, examples: int = 100_000) -> Setting:
     """What a paper changes in the run, with a plain Adam; its other choices follow."""
     return {
         "model.num_layers": layers,
@@ -64,12 +64,12 @@ def _setting(layers: int, width: int, heads: int, batch: int, steps: int, exampl
     }
 
 
-def _gated(d_ff: int, gate: Activation) -> Changes:
+def _gated(d_ff: int, gate: Activation) -> Setting:
     return {"model.norm": RMSNorm(), "model.feed_forward": FeedForward(activation=GLU(gate=gate), d_ff=d_ff)}
 
 
 # Poli et al. 2024; mad-lab. It also tries a decay of 0.1, and keeps the better one.
-MAD: Changes = {
+MAD: Setting = {
     **_setting(layers=2, width=128, heads=16, batch=128, steps=20_000, examples=12_800),
     **_gated(352, SiLU()),
     "data.validation_examples": 1_280,
@@ -83,14 +83,14 @@ _MAD: dict[str, tuple[AlgorithmicTask, AlgorithmicTask | None]] = {
     "memorization": (Memorization(), None),
     "selective copying": (SelectiveCopying(), None),
 }
-_FEW: Changes = {"data.examples": 256, "steps": 400}  # 200 epochs too
+_FEW: Setting = {"data.examples": 256, "steps": 400}  # 200 epochs too
 
 # Arora et al. 2023, figure 2; zoology. Its models without attention have four layers, and it also asks widths of 128,
 # 256 and 512.
 _MQAR = ((64, 4, 512), (128, 8, 512), (256, 16, 256), (512, 64, 128))
 
 
-def _zoology(batch: int) -> Changes:
+def _zoology(batch: int) -> Setting:
     return {
         **_setting(layers=2, width=64, heads=1, batch=batch, steps=64 * (100_000 // batch), examples=100_000),
         "data.validation_examples": 3_000,
@@ -101,8 +101,8 @@ def _zoology(batch: int) -> Changes:
     }
 
 
-# Akyürek et al. 2024; seq_icl. Dropout there is after the embedding alone. GLA has four layers.
-REG_BENCH: Changes = {
+# Akyürek et al. 2024; seq_icl. Its dropout is after the embedding alone; here there is none. GLA has four layers.
+REG_BENCH: Setting = {
     **_setting(layers=2, width=128, heads=4, batch=32, steps=31_400, examples=5_000),  # heads (o)
     "data.validation_examples": 500,
     "optimizer.weight_decay": 0.1,
@@ -110,15 +110,15 @@ REG_BENCH: Changes = {
     "optimizer.schedule": Cosine(final=0.1),
 }
 
-# Merrill et al. 2024; word-problem. There every product of a word is a label at once, its own place; here the last is.
-# It asks words of 6 to 20 in turn, up to 500 epochs; steps (o).
-WORDS: Changes = {
+# Merrill et al. 2024; word-problem. There each element of a word has a label, the product so far; here the last has.
+# It asks words of 6 to 20 in turn, for up to 500 epochs; steps (o).
+WORDS: Setting = {
     **_setting(layers=2, width=512, heads=8, batch=512, steps=100_000, examples=1_000_000),
     "optimizer.weight_decay": 0.01,
 }
 
 # Delétang et al. 2022; the example of its code. It trains for 1,000,000 steps (m), and a model sees the whole input.
-CHOMSKY: Changes = {
+CHOMSKY: Setting = {
     **_setting(layers=5, width=64, heads=8, batch=128, steps=10_000),
     "model.residual": PostNorm(),
     "model.dropout": 0.1,
@@ -143,7 +143,7 @@ _CHOMSKY: dict[str, AlgorithmicTask] = {
 }
 
 # Allen-Zhu 2025, part 4.1: a small Llama (m). Batch, steps, decay and rates (o).
-PHYSICS: Changes = {
+PHYSICS: Setting = {
     **_setting(layers=12, width=768, heads=12, batch=128, steps=100_000),
     **_gated(2_048, SiLU()),
     "optimizer.weight_decay": 0.1,
@@ -160,15 +160,15 @@ _PHYSICS: dict[str, AlgorithmicTask] = {
     **{f"Mano, {n}": Mano(n) for n in (10, 13, 16)},
 }
 
-# Jelassi et al. 2024; transformers_ssm_copy, model (m), steps (o). Strings of 5 or 8 symbols are its shortest.
-COPYING: Changes = _setting(layers=12, width=1_024, heads=16, batch=64, steps=100_000)
+# Jelassi et al. 2024; transformers_ssm_copy. Model (m), steps (o). Its strings have at least 5 or 8 symbols, those here 1.
+COPYING: Setting = _setting(layers=12, width=1_024, heads=16, batch=64, steps=100_000)
 
 # Gu and Dao 2023, table 11. With rotary positions it trains for 409,600 steps. Models differ in size there and here:
 # learned positions of the longest test are as large as all feed-forward layers.
-INDUCTION: Changes = _setting(layers=2, width=128, heads=8, batch=8, steps=204_800)  # heads (o)
+INDUCTION: Setting = _setting(layers=2, width=128, heads=8, batch=8, steps=204_800)  # heads (o)
 
 # Liu et al. 2023, (m).
-FLIP_FLOP: Changes = {
+FLIP_FLOP: Setting = {
     **_setting(layers=6, width=512, heads=8, batch=16, steps=10_000, examples=160_000),  # each of them once
     "optimizer.weight_decay": 0.1,
     "optimizer.warmup_steps": 50,
@@ -176,7 +176,7 @@ FLIP_FLOP: Changes = {
 }
 
 # Tay et al. 2020; long-range-arena. A model sees the whole input there, and names one of ten classes.
-LONG_RANGE: Changes = {
+LONG_RANGE: Setting = {
     **_setting(layers=6, width=512, heads=8, batch=32, steps=5_000, examples=96_000),
     "data.validation_examples": 2_000,
     "optimizer.rule": AdamW(beta2=0.98, eps=1e-9),
@@ -186,7 +186,7 @@ LONG_RANGE: Changes = {
 }
 
 # Lee et al. 2023; teaching_arithmetic. Its sums follow each other in a text, 256 rows of 256 characters at a time.
-LEE: Changes = {
+LEE: Setting = {
     **_setting(layers=6, width=384, heads=6, batch=5_000, steps=5_000, examples=10_000),
     "data.validation_examples": 10_000,
     "model.dropout": 0.2,
@@ -199,7 +199,7 @@ LEE: Changes = {
 
 # Cho et al. 2024; position-coupling, for its arms with and without hints. Coupled positions depend on the tokens, which
 # no model of the exam has. Hints are those of Zhou et al. 2023, whose own setting we do not know.
-CHO: Changes = {
+CHO: Setting = {
     **_setting(layers=6, width=512, heads=8, batch=400, steps=50_000, examples=1_000_000),
     **_gated(2_048, GELU()),
     "model.residual": SandwichNorm(),
