@@ -160,7 +160,7 @@ _PHYSICS: dict[str, AlgorithmicTask] = {
     **{f"Mano, {n}": Mano(n) for n in (10, 13, 16)},
 }
 
-# Jelassi et al. 2024; transformers_ssm_copy. Model (m), steps (o). Its strings have at least 5 or 8 symbols, those here 1.
+# Jelassi et al. 2024; transformers_ssm_copy. Model (m), steps (o). Its shortest strings have 5 or 8 symbols; here 1.
 COPYING: Setting = _setting(layers=12, width=1_024, heads=16, batch=64, steps=100_000)
 
 # Gu and Dao 2023, table 11. With rotary positions it trains for 409,600 steps. Models differ in size there and here:
