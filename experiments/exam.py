@@ -3,22 +3,26 @@
     python -m experiments.exam --minutes 60                               what is least resolved first
     python -m experiments.exam --models softmax "gated deltanet" --skills recall parity
     python -m experiments.exam --minutes 0                                the page alone, from the runs that are there
+    python -m experiments.exam published --skills "MAD compression"       the settings of a paper, on a GPU
 
 All models of a skill have as many parameters as the first, a learning rate of their own, and at least four seeds. The
 table is in `docs/exam.md`, the numbers of all runs in `experiments/evidence/exam`, from which a later call goes on.
-With `--models` or `--skills` the runs that are there are used, and results are in `--workdir` alone.
+With `--models` or `--skills` the runs that are there are used, and results are in `--workdir` alone. So are those of
+the preset `published`, whose skills are in `experiments/published_skills.py`.
 """
 
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import matplotlib.pyplot as plt
 import numpy as np
 
 from experiments import cli
 from experiments.atlas import DOCS, EVIDENCE
+from experiments.published_skills import PUBLISHED
 from experiments.skills import MODELS, SKILLS, examination
 from transformer.analysis import plots
 from transformer.core import runtime
@@ -32,10 +36,13 @@ from transformer.study.study import Study
 from transformer.training.checkpoint import write_durably
 
 ARCHIVES = EVIDENCE / "exam"
+BUDGETS = {"laptop": SKILLS, "published": PUBLISHED}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
+    budget: Literal["laptop", "published"] = "laptop"
+    """Which skills: small ones for minutes on two cores, or those of papers at their sizes, for a GPU."""
     workdir: Path = Path("results/exam")
     """Folder of the studies, one for each skill."""
     models: tuple[str, ...] = ()
@@ -50,31 +57,37 @@ class Command:
     """Where models are trained: local, dask, dask(workers=2), or a running scheduler, tcp://host:port."""
 
     def __post_init__(self):
-        for name, known in (("models", MODELS), ("skills", SKILLS)):
+        for name, known in (("models", MODELS), ("skills", BUDGETS[self.budget])):
             if unknown := [each for each in getattr(self, name) if each not in known]:
                 raise ConfigError(f"{name}: unknown value {unknown[0]!r}{nearest(unknown[0], known)}")
         if len(self.models) == 1:
             raise ConfigError(f"models: {self.models[0]} alone; an exam compares at least two")
 
     @property
+    def whole(self) -> bool:
+        """Whether this is the exam of the pages: all laptop skills and all models."""
+        return self.budget == "laptop" and not (self.models or self.skills)
+
+    @property
     def studies(self) -> dict[str, Study]:
         """A study for each skill, by the name of its files."""
-        models = {name: MODELS[name] for name in self.models or MODELS}
-        made = [examination(skill, models) for skill in self.skills or SKILLS]
+        models, skills = {name: MODELS[name] for name in self.models or MODELS}, BUDGETS[self.budget]
+        made = [examination(name, skills[name], models) for name in self.skills or skills]
         return {study.name: study for study in made}
 
 
+PRESETS = {"laptop": Command(), "published": Command(budget="published")}
+
+
 def main() -> None:
-    command = cli.parse(Command, {"": Command()}, description=__doc__ or "")
-    whole = not (command.models or command.skills)
-    exam = InTurn(
-        command.studies, command.workdir / ("all" if whole else "some"), ARCHIVES, command.looks, command.engine
-    )
+    command = cli.parse(Command, PRESETS, description=__doc__ or "")
+    folder = command.workdir / ("all" if command.whole else "some")
+    exam = InTurn(command.studies, folder, ARCHIVES, command.looks, command.engine)
     runtime.start()
     exam.restore()
-    exam.archives = ARCHIVES if whole else None
+    exam.archives = ARCHIVES if command.whole else None
     exam.run(command.minutes)
-    if whole:
+    if command.whole:
         write(archived(), DOCS)
     else:
         found = {name: read_study(exam.folder / name) for name in exam.studies if exam.looked(name)}
@@ -113,6 +126,8 @@ def table(reports: Mapping[str, Report]) -> str:
     cells = [{arm.name: arm for arm in report.arms} for report in reports.values()]
     seeds = [arm.seeds for each in cells for arm in each.values()]
     baseline = next(iter(reports.values())).baseline
+    sizes = [arm.parameters / each[baseline].parameters for each in cells for arm in each.values()]
+    matched = f", all of as many parameters as {baseline}" if max(sizes) < 1.05 and min(sizes) > 0.95 else ""
     rows = [["model", "mean", *(name.replace("_", " ") for name in reports)], ["---"] * (2 + len(reports))]
     for name, row in zip(names, values, strict=True):
         mean = f"{np.nanmean(row):.2f}" if np.isfinite(row).any() else "–"
@@ -120,9 +135,9 @@ def table(reports: Mapping[str, Report]) -> str:
     parts = [
         "# Exam",
         f"The share of right answers of each model (mean over {min(seeds)} to {max(seeds)} seeds, half the width of "
-        f"its 95 % interval), at a learning rate chosen for each, all of as many parameters as {baseline}. **Bold**: "
-        f"better than {baseline}, *slanted*: worse; their intervals hold together with those of their column. Skills "
-        "and sizes are in `experiments/skills.py`.",
+        f"its 95 % interval), at a learning rate chosen for each{matched}. **Bold**: better than {baseline}, "
+        "*slanted*: worse; their intervals hold together with those of their column. Skills and sizes are in "
+        "`experiments/skills.py`, those of papers in `experiments/published_skills.py`.",
         "![right answers by model and skill](exam.png)",
         "\n".join(f"| {' | '.join(row)} |" for row in rows),
     ]

@@ -1,10 +1,10 @@
 """What the exam asks: skills, each a task with how long it is trained, and the models that are asked."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from experiments.bases import MODERN, Changes, on_task, recurrent
+from experiments.bases import MODERN, PLAIN, Changes, on_task, recurrent
 from transformer.data.tasks.arithmetic import Addition, ModularArithmetic
 from transformer.data.tasks.dyck import Dyck
 from transformer.data.tasks.flip_flop import FlipFlop
@@ -36,6 +36,7 @@ from transformer.positions.absolute import Learned
 from transformer.positions.contextual import Forgetting
 from transformer.positions.relative import ALiBi, T5Bias
 from transformer.positions.rotary import RoPE
+from transformer.study.budget import Budget
 from transformer.study.study import Study
 
 
@@ -48,6 +49,12 @@ class Skill:
     """The task of the test, where it is another one, such as a longer one."""
     changes: Mapping[str, Any] = field(default_factory=dict)
     """Changes to the run, such as its steps."""
+    learning_rates: tuple[float, ...] = (1e-3, 4e-3)
+    """Peak learning rates that every model tries."""
+    seeds: int = 4
+    """Seeds of the first look."""
+    match: Budget | None = "parameters"
+    """What the models are made to have in equal amount, by the width of their feed-forward layers; None: nothing."""
 
 
 SKILLS: dict[str, Skill] = {
@@ -116,20 +123,38 @@ MODELS: dict[str, Changes] = {
 """Mixers and hybrids without positions of their own, and notable options of attention; `softmax` has rotary ones."""
 
 
-def examination(skill: str, models: Mapping[str, Changes] = MODELS) -> Study:
-    """The study of a skill: all models against the first, of equal parameters, by the share of right answers."""
-    own = SKILLS[skill]
-    base = {"model.position": RoPE(), "batch_size": 16, "steps": 600, **own.changes}
+def examination(name: str, skill: Skill, models: Mapping[str, Changes] = MODELS) -> Study:
+    """The study of a skill: all models against the first, by the share of right answers.
+
+    Args:
+      name: of the skill; of the study with `_` between its words.
+      skill: what is asked.
+      models: changes to the skill's run by name of the model; those that fit into its layers are asked.
+    """
     return on_task(
-        skill.replace(", ", " ").replace(" ", "_"),
-        own.task,
-        models,
-        base,
-        own.test,
+        name.replace(", ", " ").replace(" ", "_"),
+        skill.task,
+        fitted(models, skill.changes),
+        {"model.position": RoPE(), "batch_size": 16, "steps": 600, **skill.changes},
+        skill.test,
         metric="accuracy",
-        match="parameters",
-        seeds=4,
-        max_seeds=16,
-        learning_rates=(1e-3, 4e-3),
-        question=f"Which mixers and options learn {skill}?",
+        match=skill.match,
+        seeds=skill.seeds,
+        max_seeds=max(16, skill.seeds),
+        learning_rates=skill.learning_rates,
+        question=f"Which mixers and options learn {name}?",
     )
+
+
+def fitted(models: Mapping[str, Changes], changes: Changes) -> dict[str, Changes]:
+    """The models whose patterns end with the layers of a run; the attention of hybrids is that of the run."""
+    layers = changes.get("model.num_layers", PLAIN.model.num_layers)
+    attention = changes.get("model.mixer", Attention())
+    found: dict[str, Changes] = {}
+    for name, model in models.items():
+        pattern = model.get("model.pattern", ())
+        if all(layers % len(one.values) == 0 for one in pattern):
+            values = [tuple(attention if own == Attention() else own for own in one.values) for one in pattern]
+            own = tuple(replace(one, values=its) for one, its in zip(pattern, values, strict=True))
+            found[name] = {**model, "model.pattern": own} if pattern else model
+    return found

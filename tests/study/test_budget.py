@@ -1,6 +1,8 @@
 """Equal parameters and equal operations."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from transformer.activations.activation import GLU
 from transformer.analysis.counts import parameter_count, train_flops_per_token
@@ -35,6 +37,22 @@ def test_a_width_may_be_a_multiple():
     assert width(match(GATED, BASE, "parameters", multiple=5)) == 130
     with pytest.raises(ConfigError, match="d_ff = 96 costs"):
         match(GATED, BASE, "parameters", multiple=96)
+
+
+@pytest.mark.parametrize(("square", "step"), [(0, 1), (1, 1), (0, 7)])
+@given(st.integers(1, 300), st.integers(0, 299), st.integers(1, 600))
+def test_the_search_finds_the_first_number_that_reaches_the_target(square, step, slope, below, target):
+    """On straight lines, parabolas and stairs; with few costs on straight lines."""
+    seen = set()
+
+    def at(n):
+        seen.add(n)
+        return 1000 + slope * step * -(-n // step) + square * n * n
+
+    reached = 1000 + slope * target - below
+    found = budget._first(at, reached)
+    assert len(seen) <= 4 or square or step > 1
+    assert found == next(n for n in range(1, target + 1) if at(n) >= reached)
 
 
 def test_depth_and_steps_are_solved_too():

@@ -1,6 +1,8 @@
 """Equal budgets: choose one integer of a config so that arms cost the same."""
 
+import bisect
 import functools
+import math
 import statistics
 import time
 from collections.abc import Callable
@@ -63,27 +65,37 @@ def match(config: RunConfig, to: RunConfig, budget: Budget, knob: str = "d_ff", 
         raise ConfigError(f"match: the number of steps does not change the {what}")
     path, target = PATHS.get(knob, knob), cost(to, budget)
 
-    def at(value: int) -> float:
-        return cost(config.replace({path: value}), budget)
+    @functools.cache
+    def at(count: int) -> float:
+        return cost(config.replace({path: count * multiple}), budget)
 
-    above = _first(lambda count: at(count * multiple) >= target)
-    value = min((n * multiple for n in (above - 1, above) if n >= 1), key=lambda v: abs(at(v) - target))
-    if abs(at(value) - target) > 0.05 * target:
+    above = _first(at, target)
+    count = min((n for n in (above - 1, above) if n >= 1), key=lambda n: abs(at(n) - target))
+    value = count * multiple
+    if abs(at(count) - target) > 0.05 * target:
         raise ConfigError(
-            f"match: {knob} = {value} costs {at(value):.4g} {budget}, not {target:.4g}, and is the nearest"
+            f"match: {knob} = {value} costs {at(count):.4g} {budget}, not {target:.4g}, and is the nearest"
         )
     return config.replace({path: value})
 
 
-def _first(reached: Callable[[int], bool]) -> int:
-    """The smallest number from 1 on for which a monotone condition holds."""
-    high = 1
-    while not reached(high):
+def _first(at: Callable[[int], float], target: float) -> int:
+    """The smallest number from 1 on at which a cost that never falls reaches the target.
+
+    Most costs grow in a straight line. So the next number is where the line through the last two reaches it, and four
+    costs are often enough.
+    """
+    low, high = 0, 1
+    while at(high) < target:
         if high > LARGEST:
             raise ConfigError(f"match: the budget is not reached at {high}")
-        high *= 2
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if reached(middle) else (middle, high)
-    return high
+        low, high = high, max(2 * high, min(_on_line(at, target, low, high), LARGEST) if low else 0)
+    if high - low > 1 and at(high - 1) < target:
+        return high
+    return bisect.bisect_left(range(high), target, lo=low + 1, key=at)
+
+
+def _on_line(at: Callable[[int], float], target: float, low: int, high: int) -> int:
+    """Where the line through the costs of two numbers reaches the target; 0 if it does not rise."""
+    slope = (at(high) - at(low)) / (high - low)
+    return high + math.ceil((target - at(high)) / slope) if slope > 0 else 0
