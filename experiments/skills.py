@@ -4,16 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from experiments.bases import MODERN, PLAIN, Changes, on_task, recurrent
+from experiments.bases import PLAIN, Changes, on_task, recurrent
 from transformer.data.tasks.arithmetic import Addition, ModularArithmetic
 from transformer.data.tasks.dyck import Dyck
 from transformer.data.tasks.flip_flop import FlipFlop
 from transformer.data.tasks.groups import WordProblem
-from transformer.data.tasks.list_operations import ListOps
-from transformer.data.tasks.mad import FuzzyRecall, InContextRecall, Memorization, SelectiveCopying
+from transformer.data.tasks.mad import InContextRecall, SelectiveCopying
 from transformer.data.tasks.phonebook import PhoneBook
 from transformer.data.tasks.recall import AssociativeRecall, Induction
-from transformer.data.tasks.rewriting import Copy, Sort
+from transformer.data.tasks.rewriting import Copy
 from transformer.data.tasks.task import AlgorithmicTask
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.exclusive import XSA
@@ -24,7 +23,7 @@ from transformer.mixers.attention.normalizers import SoftmaxOne, TalkingHeads
 from transformer.mixers.attention.sharing import ValueResidual
 from transformer.mixers.attention.short_convolution import CanonA, ShortConvolution
 from transformer.mixers.attention.sparsity import SlidingWindow
-from transformer.mixers.recurrent.delta import DeltaNet, DeltaProduct, GatedDeltaNet, KimiDeltaAttention
+from transformer.mixers.recurrent.delta import DeltaNet, GatedDeltaNet
 from transformer.mixers.recurrent.elementwise import MinGRU
 from transformer.mixers.recurrent.gla import HGRN2, GatedLinearAttention
 from transformer.mixers.recurrent.linear_attention import LightningAttention, LinearAttention
@@ -60,12 +59,9 @@ class Skill:
 SKILLS: dict[str, Skill] = {
     "recall": Skill(AssociativeRecall(alphabet=32, sequence_length=24, filler="zeros")),
     "noisy recall": Skill(InContextRecall(alphabet=8, pairs=14, noise_symbols=8, noise=0.2)),
-    "fuzzy recall": Skill(FuzzyRecall(alphabet=6, sequence_length=32, key_tokens=2, value_tokens=2)),
     "selective copying": Skill(SelectiveCopying(alphabet=8, sequence_length=32, items=6)),
-    "memorization": Skill(Memorization(keys=63, pairs=8)),
     "copying, longer": Skill(Copy(items=8), Copy(items=12)),
     "induction, longer": Skill(Induction(24), Induction(48)),
-    "sorting": Skill(Sort(items=8)),
     "addition": Skill(Addition(digits=3)),
     "modular sums": Skill(ModularArithmetic(23), changes={"data.examples": 400, "data.validation_examples": 100}),
     "parity": Skill(WordProblem("parity", items=14), changes={"steps": 1000}),
@@ -73,7 +69,6 @@ SKILLS: dict[str, Skill] = {
     "brackets, longer": Skill(Dyck(items=8), Dyck(items=12)),
     "flip-flops, sparser": Skill(FlipFlop(16, ignore=0.8), FlipFlop(16, ignore=0.95)),
     "phone book": Skill(PhoneBook(entries=4, queries=2, name_length=2, digits=2)),
-    "list operations": Skill(ListOps(max_depth=4, max_arguments=3, max_length=30)),
 }
 """Small enough for minutes on two cores; in each, some model of those below is right and some is not."""
 
@@ -99,8 +94,6 @@ MODELS: dict[str, Changes] = {
     "deltanet": recurrent(DeltaNet()),
     "gated deltanet": recurrent(GatedDeltaNet()),
     "gated deltanet, negative": recurrent(GatedDeltaNet(negative_eigenvalues=True)),
-    "deltaproduct": recurrent(DeltaProduct()),
-    "kda": recurrent(KimiDeltaAttention()),
     "rwkv7": recurrent(RWKV7(rank=16)),
     "gated deltanet + softmax": _hybrid(GatedDeltaNet()),
     "mamba2 + softmax": _hybrid(Mamba2()),
@@ -118,7 +111,6 @@ MODELS: dict[str, Changes] = {
     "talking heads": {"model.mixer.normalizer": TalkingHeads()},
     "differential": {"model.mixer.heads": DifferentialHeads()},
     "value residual": {"model.mixer.sharing": ValueResidual()},
-    "modern": {key: value for key, value in MODERN.items() if key != "model.head"},
 }
 """Mixers and hybrids without positions of their own, and notable options of attention; `softmax` has rotary ones."""
 
