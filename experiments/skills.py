@@ -65,7 +65,7 @@ SKILLS: dict[str, Skill] = {
     "addition": Skill(Addition(digits=3)),
     "modular sums": Skill(ModularArithmetic(23), changes={"data.examples": 400, "data.validation_examples": 100}),
     "parity": Skill(WordProblem("parity", items=14), changes={"steps": 1000}),
-    "products in S3": Skill(WordProblem("s3", items=6)),
+    "products in s3": Skill(WordProblem("s3", items=6)),
     "brackets, longer": Skill(Dyck(items=8), Dyck(items=12)),
     "flip-flops, sparser": Skill(FlipFlop(16, ignore=0.8), FlipFlop(16, ignore=0.95)),
     "phone book": Skill(PhoneBook(entries=4, queries=2, name_length=2, digits=2)),
