@@ -60,8 +60,6 @@ ROLES: dict[str, tuple[str, ...]] = {
         "*feed_forward*.router.kernel",
         "*feed_forward*.router_params.*",
         "*embedding.projection*",
-        "embedding.kernel",
-        "embedding.bias",
         "output.projection",
         "*embedding.types",
         "*embedding.gain",
