@@ -105,6 +105,8 @@ from transformer.data.pictures import ReconstructionRun as ReconstructionRun
 from transformer.data.pictures import VisionRun as VisionRun
 from transformer.data.puzzles import AlgorithmicConfig as AlgorithmicConfig
 from transformer.data.puzzles import AlgorithmicRun as AlgorithmicRun
+from transformer.data.regression import InContextRegressionConfig as InContextRegressionConfig
+from transformer.data.regression import InContextRegressionRun as InContextRegressionRun
 from transformer.data.spans import SpanConfig as SpanConfig
 from transformer.data.spans import SpanRun as SpanRun
 from transformer.data.tagged import TaggedConfig as TaggedConfig
@@ -320,6 +322,8 @@ from transformer.models.pooling import Pooling as Pooling
 from transformer.models.stack import Layers as Layers
 from transformer.models.stack import Scanned as Scanned
 from transformer.models.stack import Unrolled as Unrolled
+from transformer.models.vectors import VectorConfig as VectorConfig
+from transformer.models.vectors import VectorModel as VectorModel
 from transformer.norms.group_norm import GroupNorm as GroupNorm
 from transformer.norms.norm import LayerNorm as LayerNorm
 from transformer.norms.norm import Norm as Norm
@@ -339,6 +343,7 @@ from transformer.objectives.pictures import Reconstruction as Reconstruction
 from transformer.objectives.tokens import MaskedToken as MaskedToken
 from transformer.objectives.tokens import MultiToken as MultiToken
 from transformer.objectives.tokens import PrefixToken as PrefixToken
+from transformer.objectives.vectors import Regression as Regression
 from transformer.positions.absolute import Learned as Learned
 from transformer.positions.absolute import QueryKeySinusoidal as QueryKeySinusoidal
 from transformer.positions.absolute import Sinusoidal as Sinusoidal

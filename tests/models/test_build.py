@@ -29,6 +29,7 @@ from transformer.models.images import (
     VisionTransformer,
 )
 from transformer.models.language_model import LanguageModel
+from transformer.models.vectors import VectorConfig, VectorModel
 from transformer.norms.norm import RMSNorm
 from transformer.positions.rotary import RoPE
 
@@ -59,6 +60,10 @@ def patches(kind=PatchConfig, **choices):
     return kind(**SIZES | LAWS | SIMPLE, image_size=(4, 6, 2), patch_size=2).replace(choices)
 
 
+def vectors(**choices):
+    return VectorConfig(**SIZES | LAWS | SIMPLE, features=2, outputs=3).replace(choices)
+
+
 @pytest.mark.parametrize(
     ("config", "kind"),
     [
@@ -69,6 +74,7 @@ def patches(kind=PatchConfig, **choices):
         (patches(), ImageToImage),
         (patches(AutoencoderConfig), MaskedAutoencoder),
         (patches(VisionConfig, num_classes=3), VisionTransformer),
+        (vectors(), VectorModel),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, ModelConfig) else "",
 )
@@ -88,6 +94,8 @@ def test_the_type_of_a_config_says_which_model(config, kind):
         (classes(num_classes=None), "num_classes"),
         (patches(image_size=None), "image_size"),
         (patches(VisionConfig, num_classes=None), "num_classes"),
+        (vectors(features=None), "features"),
+        (vectors(outputs=None), "outputs"),
     ],
 )
 def test_what_no_data_has_filled_in_is_an_error(config, field):
@@ -102,6 +110,7 @@ LOGITS = {
     "pairs": (pairs, (SOURCE, TARGET)),
     "classes": (classes, (TARGET,)),
     "patches": (patches, (IMAGE,)),
+    "vectors": (vectors, (IMAGE[0],)),
 }
 
 

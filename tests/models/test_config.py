@@ -14,6 +14,7 @@ from transformer.models.classifier import ClassifierConfig
 from transformer.models.config import ModelConfig
 from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.models.images import PatchConfig, VisionConfig
+from transformer.models.vectors import VectorConfig
 from transformer.norms.sequence_norm import SequenceLayerNorm
 from transformer.positions.rotary import RoPE
 from transformer.residuals.residual import PostNorm
@@ -61,6 +62,7 @@ def test_errors(changes, message):
         *((EncoderDecoderConfig, f"model.{name}") for name in ("num_encoder_layers", "distinct_encoder_layers")),
         (ClassifierConfig, "model.num_classes"),
         *((VisionConfig, f"model.{name}") for name in ("patch_size", "num_classes")),
+        *((VectorConfig, f"model.{name}") for name in ("features", "outputs")),
     ],
 )
 @pytest.mark.parametrize("value", [0, -2])
@@ -175,6 +177,13 @@ def test_a_field_of_another_type(fields, message):
         (VisionConfig, {"embedding.dim": 4}, r"embedding\(dim=4\) applies to tokens"),
         (PatchConfig, {"embedding.unit_length": True}, r"embedding\(unit_length=True\) applies to tokens"),
         (PatchConfig, {"embedding.scaled": True}, r"embedding\(scaled=True\) applies to tokens"),
+        (VectorConfig, {"embedding.dim": 4}, r"embedding\(dim=4\) applies to tokens, and this model reads vectors"),
+        (
+            VectorConfig,
+            {"head.bias": True},
+            "head.bias: True applies to logits of tokens, and this model reads vectors",
+        ),
+        (VectorConfig, {"mixer.sharing": "value_embeddings"}, "value_embeddings is for language models"),
     ],
 )
 def test_what_has_no_place_is_refused(kind, changes, match):

@@ -25,12 +25,14 @@ from transformer.models.config import ModelConfig
 from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.models.images import PatchConfig, VisionConfig
 from transformer.models.pooling import PerToken
+from transformer.models.vectors import VectorConfig
 from transformer.norms.norm import RMSNorm
 from transformer.objectives.classes import Classification, TokenClassification
 from transformer.objectives.objective import NextToken, Objective, Sums
 from transformer.objectives.pairs import SequenceToSequence
 from transformer.objectives.pictures import Reconstruction
 from transformer.objectives.tokens import MaskedToken, MultiToken, PrefixToken
+from transformer.objectives.vectors import Regression
 from transformer.runs.config import RunConfig
 
 KEY = jax.random.key(0)
@@ -57,6 +59,8 @@ CONFIGS = {
     "tagger": ClassifierConfig(**COMMON, num_classes=3, pooling=PerToken(), registers=1),
     "vision": VisionConfig(**COMMON, num_classes=3, image_size=(4, 4, 1), patch_size=2),
     "patches": PatchConfig(**COMMON, image_size=(4, 4, 1), patch_size=2),
+    "vectors": VectorConfig(**COMMON, features=3, outputs=2),
+    "encoder of vectors": VectorConfig(**COMMON, features=3, outputs=2, causal=False),
 }
 EXPERTS = {
     f"expert {name}": CONFIGS[name].replace(
@@ -365,6 +369,18 @@ def test_another_image_is_made_of_one():
     chex.assert_trees_all_close(found, ((patches - normal) ** 2).mean(-1).sum(0), rtol=1e-3)
 
 
+def test_regression():
+    """Squared errors of the real labels alone, their mean over the numbers of a label; none counts as correct."""
+    inputs, labels = (RNG.normal(size=(B, L, size)).astype(np.float32) for size in (3, 2))
+    errors = ((logits_of("vectors", inputs) - labels) ** 2).mean(-1)
+    for more, weights in (({}, np.ones((B, L))), ({"weights": WEIGHTS}, WEIGHTS)):
+        sums = run(Regression(), "vectors", {"inputs": inputs, "labels": labels} | more)
+        chex.assert_trees_all_close(sums.loss, (errors * weights).sum(0), rtol=1e-5)
+        np.testing.assert_array_equal(sums.weight, weights.sum(0))
+        assert (sums.correct, sums.exact) == (0, 0)
+        assert sums.sequences == (weights.sum(1) > 0).sum()
+
+
 # Randomness.
 
 
@@ -444,6 +460,7 @@ FITTING = {
     "classification": {"classifier", "causal classifier", "vision"},
     "token_classification": {"tagger"},
     "reconstruction": {"patches"},
+    "regression": {"vectors"},
 }
 
 
@@ -484,6 +501,7 @@ def test_the_wrong_direction_is_named():
         (MaskedToken(rate=0.3), MaskedToken(rate=0.3, auxiliary=0.0)),
         (TokenClassification(label_smoothing=0.1), TokenClassification(auxiliary=0.0)),
         (Reconstruction(rate=0.3), Reconstruction(rate=0.3, auxiliary=0.0)),
+        (Regression(), Regression(auxiliary=0.0)),
     ],
     ids=str,
 )
@@ -503,6 +521,7 @@ def test_plain(objective, plain):
         (Classification(), "classifier", math.log(3)),
         (TokenClassification(), "tagger", math.log(3)),
         (Reconstruction(), "patches", math.inf),
+        (Regression(), "vectors", math.inf),
     ],
     ids=lambda value: str(value) if isinstance(value, Objective) else "",
 )
@@ -527,6 +546,7 @@ def test_chance_is_the_loss_of_zeros():
         (Classification(), {"labels": np.zeros(B, np.int32)}, B),
         (TokenClassification(), {"labels": np.zeros((B, L), np.int32)}, B * L),
         (Reconstruction(), {"inputs": np.zeros((B, 4, 4, 1))}, B * 16),
+        (Regression(), {"labels": np.zeros((B, L, 2))}, B * L),
     ],
     ids=lambda value: str(value) if isinstance(value, Objective) else "",
 )

@@ -20,6 +20,7 @@ from transformer.models.classifier import ClassifierConfig
 from transformer.models.config import ModelConfig
 from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.models.images import PatchConfig, VisionConfig
+from transformer.models.vectors import VectorConfig
 from transformer.runs.config import Replica
 from transformer.runs.mesh import MeshConfig, Shard
 from transformer.runs.rules import Adafactor
@@ -105,6 +106,7 @@ OTHERS = {
     "classifier": small(ClassifierConfig, num_classes=3, registers=2, vocab_size=20),
     "vision": small(VisionConfig, num_classes=3, image_size=(8, 8, 1)),
     "patches": small(PatchConfig, image_size=(8, 8, 1)),
+    "vectors": small(VectorConfig, features=3, outputs=2),
     "future": small(predict_ahead=2, vocab_size=20),
 }
 

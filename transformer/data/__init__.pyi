@@ -19,6 +19,8 @@ from transformer.data.pictures import ReconstructionRun as ReconstructionRun
 from transformer.data.pictures import VisionRun as VisionRun
 from transformer.data.puzzles import AlgorithmicConfig as AlgorithmicConfig
 from transformer.data.puzzles import AlgorithmicRun as AlgorithmicRun
+from transformer.data.regression import InContextRegressionConfig as InContextRegressionConfig
+from transformer.data.regression import InContextRegressionRun as InContextRegressionRun
 from transformer.data.spans import SpanConfig as SpanConfig
 from transformer.data.spans import SpanRun as SpanRun
 from transformer.data.tagged import TaggedConfig as TaggedConfig

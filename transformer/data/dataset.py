@@ -63,7 +63,7 @@ class Dataset(Protocol):
         ...
 
     def reference(self) -> tuple[str, float] | None:
-        """Name and validation loss (nats) of a simple model, for comparison; None without one."""
+        """Name and validation loss (nats, or squared error) of a simple model, for comparison; None without one."""
         ...
 
 

@@ -35,3 +35,5 @@ from transformer.models.pooling import Pooling as Pooling
 from transformer.models.stack import Layers as Layers
 from transformer.models.stack import Scanned as Scanned
 from transformer.models.stack import Unrolled as Unrolled
+from transformer.models.vectors import VectorConfig as VectorConfig
+from transformer.models.vectors import VectorModel as VectorModel

@@ -18,6 +18,7 @@ from transformer.models.images import (
     VisionTransformer,
 )
 from transformer.models.language_model import LanguageModel
+from transformer.models.vectors import VectorConfig, VectorModel
 
 
 @functools.singledispatch
@@ -39,6 +40,7 @@ build.register(ClassifierConfig)(Classifier)
 build.register(PatchConfig)(ImageToImage)
 build.register(AutoencoderConfig)(MaskedAutoencoder)
 build.register(VisionConfig)(VisionTransformer)
+build.register(VectorConfig)(VectorModel)
 
 
 @functools.lru_cache(maxsize=8)

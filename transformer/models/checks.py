@@ -3,9 +3,11 @@
 What a choice alone refuses, it refuses in its own room (`check`).
 """
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from transformer.core.values import ConfigError, check_fields
+from transformer.embeddings.embedding import Embedding
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.mixer import OF_TOKENS
 
@@ -217,3 +219,12 @@ def refuse_token_logits(config: "ModelConfig", why: str) -> None:
     for name in ("transform", "bias", "score_mod"):
         if getattr(head, name):
             raise ConfigError(f"head.{name}: {getattr(head, name)} applies to logits of tokens, {why}")
+
+
+def refuse_tokens(config: "ModelConfig", inputs: str) -> None:
+    """Raise `ConfigError` where a model of other inputs, such as patches, has what only tokens can use."""
+    refuse_token_values(config)
+    refuse_token_logits(config, f"and this model reads {inputs}")
+    own = replace(config.embedding, initializer=Embedding.initializer)
+    if own != Embedding():
+        raise ConfigError(f"model.embedding: {own} applies to tokens, and this model reads {inputs}")

@@ -12,7 +12,7 @@ from transformer.core.parameters import Normal, Parameter
 from transformer.core.values import ConfigError, nearest_divisor
 from transformer.embeddings.patches import PatchEmbedding, cut, join
 from transformer.functional.masks import Tokens
-from transformer.models.checks import refuse_token_logits, refuse_token_values
+from transformer.models.checks import refuse_tokens
 from transformer.models.classifier import Classifier, ClassifierConfig
 from transformer.models.config import ModelConfig
 from transformer.models.transformer import Transformer
@@ -31,11 +31,7 @@ class PatchConfig(ModelConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        refuse_token_values(self)
-        refuse_token_logits(self, "and this model reads patches")
-        own = replace(self.embedding, initializer=ModelConfig.embedding.initializer)
-        if own != ModelConfig.embedding:
-            raise ConfigError(f"model.embedding: {own} applies to tokens, and this model reads patches")
+        refuse_tokens(self, "patches")
 
     @property
     def grid(self) -> tuple[int, int]:

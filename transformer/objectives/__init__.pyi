@@ -9,3 +9,4 @@ from transformer.objectives.pictures import Reconstruction as Reconstruction
 from transformer.objectives.tokens import MaskedToken as MaskedToken
 from transformer.objectives.tokens import MultiToken as MultiToken
 from transformer.objectives.tokens import PrefixToken as PrefixToken
+from transformer.objectives.vectors import Regression as Regression

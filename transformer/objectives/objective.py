@@ -20,11 +20,12 @@ from transformer.models.classifier import ClassifierConfig
 from transformer.models.config import ModelConfig
 from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.models.images import PatchConfig
+from transformer.models.vectors import VectorConfig
 
 Batch = dict[str, Any]
 
 
-_KINDS = (EncoderDecoderConfig, ClassifierConfig, PatchConfig, ModelConfig)
+_KINDS = (EncoderDecoderConfig, ClassifierConfig, PatchConfig, VectorConfig, ModelConfig)
 
 
 class Sums(NamedTuple):

@@ -181,7 +181,7 @@ class Report:
         if record.halves and any(len(arm.learning_rates) > 1 for arm in self.arms):
             lines.append("Learning rates are chosen on the even batches of the held-out part; the odd ones are shown.")
         if record.reference:
-            lines.append(f"{record.reference[0]}: {record.reference[1]:.4f} nats.")
+            lines.append(f"Loss of {record.reference[0]}: {record.reference[1]:.4f}.")
         return lines
 
     def warnings(self) -> list[str]:

@@ -1,0 +1,34 @@
+"""The objective of a model that predicts numbers."""
+
+import math
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+
+from transformer.models.vectors import VectorConfig
+from transformer.objectives.objective import Objective, summed
+
+
+@dataclass(frozen=True)
+class Regression(Objective):
+    """Squared error of the numbers predicted at each place, their mean where there are several.
+
+    The batch holds `inputs` (B, L, features), `labels` (B, L, outputs), and may hold `weights` (B, L) of the labels.
+    """
+
+    name = "regression"
+    needs = VectorConfig
+
+    def labels(self, batch):
+        return batch["labels"][..., 0]
+
+    def limits(self, model):
+        return {}
+
+    def chance(self, model):
+        return math.inf
+
+    def __call__(self, apply, params, batch, key):
+        predicted_BLO, penalty = self.answer(apply, params, batch["inputs"], key=key)
+        errors_BL = jnp.square(predicted_BLO - batch["labels"]).mean(-1) + penalty
+        return summed(errors_BL, self._weights(batch), jnp.zeros(errors_BL.shape))
