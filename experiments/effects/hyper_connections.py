@@ -15,4 +15,5 @@ CLAIM = Claim(
     expected={"plain": "better", "modern": "better"},
     recipe="Two streams in place of four, dynamic as there.",
     study=on_bases("hyper_connections", {"model.residual": HyperConnections()}),
+    found="The two bases disagree, each beyond chance. Two layers are few for two streams.",
 )
