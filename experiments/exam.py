@@ -112,7 +112,8 @@ def write(reports: Mapping[str, Report], folder: Path) -> None:
 
 
 def scores(reports: Mapping[str, Report]) -> tuple[list[str], np.ndarray]:
-    """Names of models, the best on average first, and their means (models, skills); NaN for what is missing."""
+    """Names of models, the best on average first, and their means (models, skills); NaN for what is missing, which
+    counts as 0 in the order."""
     found = [{arm.name: arm.primary.value for arm in report.arms} for report in reports.values()]
     names = list(dict.fromkeys(name for each in found for name in each))
     values = np.array([[each.get(name) for each in found] for name in names], float)

@@ -10,7 +10,7 @@ from transformer.mixers.attention.backends import Chunked
 from transformer.mixers.attention.projections import ConstantScale
 from transformer.mixers.attention.synthesizers import RandomSynthesizer
 from transformer.runs.config import grid
-from transformer.study.probes import BeforeTraining, LongerText, QueryKeyGradient, SaturatedRows
+from transformer.study.probes import BeforeTraining, FirstKey, LongerText, QueryKeyGradient, SaturatedRows
 from transformer.training.program import make_program
 
 
@@ -38,6 +38,14 @@ def test_queries_of_zero_are_never_saturated_and_huge_ones_always(initial, corpu
     config, params = initial
     assert (SaturatedRows()(config, changed(params, "query", 0.0), corpus) == 0).all()
     assert (SaturatedRows()(config, changed(params, "query", 1e9), corpus) > 0.95).all()
+
+
+def test_attention_to_the_first_token(initial, corpus):
+    """Queries of zero attend to all that they see alike: the second token of eight gives the first one 1/2, the last
+    1/8."""
+    config, params = initial
+    even = np.mean([1 / seen for seen in range(2, config.model.max_length + 1)])
+    np.testing.assert_allclose(FirstKey()(config, changed(params, "query", 0.0), corpus), even, rtol=1e-5)
 
 
 def test_chunked_attention_is_as_saturated_as_exact(initial, corpus):
@@ -75,7 +83,7 @@ def test_a_share_that_is_none():
         SaturatedRows(1.5)
 
 
-@pytest.mark.parametrize("probe", [SaturatedRows(), QueryKeyGradient()], ids=str)
+@pytest.mark.parametrize("probe", [SaturatedRows(), FirstKey(), QueryKeyGradient()], ids=str)
 def test_a_model_without_attention(base, corpus, probe):
     config = corpus.complete(base.replace({"model.mixer": "none", "model.position": "none"}))
     params = jax.device_get(make_program(config, grid(range(2))).init().params)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.study.made import run as made_run
+from transformer.study.cell import short
 from transformer.study.runs import ArmRuns, Run
 
 
@@ -51,3 +52,13 @@ def test_metrics_are_ratios_of_sums():
         assert np.isnan(dataclasses.replace(run, **change).metric("loss"))
     assert np.isnan(dataclasses.replace(run, labels=[0.0, 2.0]).by_batch()[0])
     assert json.loads(json.dumps(dataclasses.asdict(run)))["loss"] == [2.0, 6.0]
+
+
+@pytest.mark.parametrize("number", [np.float32(2.19), np.float64(2.190000057220459), 1024.0, np.float32(1e-30)])
+def test_stored_numbers_have_the_digits_of_float32(number):
+    """Read again they are the same float32, in at most nine digits; what is not finite is None."""
+    stored = short(number)
+    assert np.float32(stored) == np.float32(number)
+    assert len(f"{stored!r}".partition("e")[0].replace(".", "").lstrip("0")) <= 9
+    assert short(np.float32("nan")) is None
+    assert short(-np.inf) is None

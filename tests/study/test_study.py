@@ -17,6 +17,8 @@ from transformer.core.values import ConfigError
 from transformer.data.corpus import Corpus, load_corpus
 from transformer.data.dataset import load_data
 from transformer.data.pictures import ImageConfig, VisionRun
+from transformer.data.puzzles import AlgorithmicConfig
+from transformer.data.tasks.arithmetic import Addition
 from transformer.mixers.attention.attention import Attention
 from transformer.models.config import ModelConfig
 from transformer.models.images import VisionConfig
@@ -315,6 +317,17 @@ def test_an_arm_may_change_what_it_is_trained_on_and_not_what_it_is_judged_by(ba
     assert np.abs(still - moved).max() > 0
     with pytest.raises(ConfigError, match="arm bytes changes the held-out part"):
         Study("tokens", base, {"characters": {}, "bytes": {"data.tokenizer": "byte"}}, seeds=2).prepared(corpus)
+
+
+def test_exact_answers_compare_questions_that_are_written_in_other_ways():
+    """Sums from either end: of their losses nothing can be said, of the share that is right all."""
+    data = AlgorithmicConfig(task=Addition(digits=1), examples=40, validation_examples=20)
+    base = RunConfig(model=ModelConfig(max_length=8, num_layers=1, d_model=16), data=data)
+    arms = {"reversed": {}, "plain": {"data.task": Addition(digits=1, reverse=False)}}
+    made = Study("sums", base, arms, seeds=2, metric="exact_match").prepared(load_data(data))
+    assert made["plain"].held_out != made["reversed"].held_out
+    with pytest.raises(ConfigError, match="arm plain changes the held-out part"):
+        Study("sums", base, arms, seeds=2).prepared(load_data(data))
 
 
 def test_an_arm_has_learning_rates_of_its_own(base, corpus):

@@ -45,15 +45,14 @@ class InTurn:
           minutes: time after which no look is begun; None: no limit.
         """
         ends = float("inf") if minutes is None else time.monotonic() + 60 * minutes
-        while time.monotonic() < ends:
-            urgencies = {name: self.urgency(name) for name in self.studies if name not in self.failed}
-            name = max(urgencies, key=lambda each: urgencies[each], default=None)
-            if name is None or not urgencies[name]:
-                return
+        urgencies = {name: self.urgency(name) for name in self.studies}
+        while time.monotonic() < ends and any(urgencies.values()):
+            name = max(urgencies, key=lambda each: urgencies[each])
             try:
                 self.look(name)
+                urgencies[name] = self.urgency(name)
             except (StudyError, ConfigError) as error:
-                self.failed[name] = str(error)
+                urgencies[name], self.failed[name] = 0.0, str(error)
                 self.say(f"{name}: {error}")
 
     def look(self, name: str) -> None:

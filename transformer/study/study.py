@@ -216,9 +216,8 @@ class Study:
         data = load_data(self.base.data, workdir) if data is None else data
         arms = self.prepared(data, workdir)
         with locked(workdir):
-            return Running(self, workdir, Path(runs or workdir / "runs"), data, arms, engine, mesh, say).to_the_end(
-                looks
-            )
+            running = Running(self, workdir, Path(runs or workdir / "runs"), data, arms, engine, mesh, say)
+            return running.to_the_end(looks)
 
     def prepared(self, data: Dataset, workdir: Path | None = None) -> dict[str, Arm]:
         """The arms with their configs and data.

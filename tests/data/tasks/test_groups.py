@@ -61,4 +61,4 @@ def test_sizes(dense):
 
 def test_no_group():
     with pytest.raises(ConfigError, match=r"^word_problem.group: unknown value 's33'; did you mean 's3'\?$"):
-        WordProblem("s33")  # pyright: ignore[reportArgumentType]
+        WordProblem("s33")

@@ -44,4 +44,4 @@ def test_filler_changes_nothing_else():
 
 def test_an_unknown_filler():
     with pytest.raises(ConfigError, match=r"associative_recall.filler: unknown value 'zero'; did you mean 'zeros'"):
-        AssociativeRecall(filler="zero")  # pyright: ignore[reportArgumentType]
+        AssociativeRecall(filler="zero")
