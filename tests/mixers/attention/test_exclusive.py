@@ -38,6 +38,17 @@ def test_the_share_of_the_own_value_is_taken_out(num_kv_heads, attention, run, h
     np.testing.assert_allclose(out[:, 0], 0, atol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+def test_rounding_leaves_nothing_of_a_token_that_sees_itself_only(dtype):
+    """Exactly 0, and gradients are finite; a small part of another value stays."""
+    own = jnp.asarray(np.random.default_rng(1).normal(size=(1, 3, 2, 16)), dtype)
+    other = jnp.flip(own, -1)
+    np.testing.assert_array_equal(XSA().mix(0.7 * own, own, X, {}), 0 * own)
+    assert (jnp.abs(XSA().mix(own + 0.1 * other, own, X, {})) > 0).all()
+    gradients = jax.grad(lambda out: XSA().mix(out, own, X, {}).astype(jnp.float32).sum())(0.7 * own)
+    assert np.isfinite(np.asarray(gradients, np.float32)).all()
+
+
 def test_the_own_value_is_the_one_that_is_attended_to(attention, run, heads, mixed):
     """With values of the first layer mixed in, the mixture."""
     module, first = attention(parts=(XSA(),), sharing=ValueResidual()), jnp.ones((2, LENGTH, 2, 4))

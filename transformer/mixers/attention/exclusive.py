@@ -27,4 +27,7 @@ class XSA(Part):
         out, own = out_BLHV.astype(jnp.float32), own_BLHV.astype(jnp.float32)
         square = jnp.square(own).sum(-1, keepdims=True)
         share = (out * own).sum(-1, keepdims=True) / jnp.where(square == 0, 1.0, square)
-        return (out - share * own).astype(out_BLHV.dtype)
+        rest = out - share * own
+        rounding = 4 * float(jnp.finfo(out_BLHV.dtype).eps) * jnp.linalg.norm(out, axis=-1, keepdims=True)
+        # A norm that follows would enlarge what rounding leaves of a token that sees itself only.
+        return jnp.where(jnp.linalg.norm(rest, axis=-1, keepdims=True) > rounding, rest, 0.0).astype(out_BLHV.dtype)
