@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import io
 import itertools
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import NoneType
@@ -19,6 +20,7 @@ import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from transformer.core.changes import replace
+from transformer.core.files import EXIT_UNWRITABLE, WriteError
 from transformer.core.values import (
     NONE,
     ConfigError,
@@ -31,7 +33,6 @@ from transformer.core.values import (
     variant_of,
 )
 from transformer.training.checkpoint import CheckpointError
-from transformer.training.disk import EXIT_UNWRITABLE, WriteError
 from transformer.training.signals import EXIT_INTERRUPTED, Interrupted
 
 T = TypeVar("T")
@@ -208,7 +209,7 @@ def _plain(text: str, declared: Any) -> Any:
         if isinstance(node, ast.Tuple | ast.List):
             return tuple(_plain(ast.unparse(item), (*get_args(declared), None)[0]) for item in node.elts)
         return ast.literal_eval(node)
-    except (SyntaxError, ValueError, TypeError):
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         return text
 
 
@@ -222,7 +223,13 @@ def _one_line(box: str) -> str:
 def main(run: Callable[[], None]) -> None:
     """Call `run`; errors are one line. Exit codes: 2 for a wrong choice, 74 for a full disk, 75 for an interruption."""
     try:
-        run()
+        try:
+            run()
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:  # what read the output has ended, such as head
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
     except (ConfigError, CheckpointError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)

@@ -13,11 +13,11 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from transformer.analysis import plots
+from transformer.core.files import write_durably
 from transformer.study.archive import SUFFIX, read_archive
 from transformer.study.claim import Claim, Outcome
 from transformer.study.report import Report
 from transformer.study.statistics import Comparison
-from transformer.training.checkpoint import write_durably
 
 COLOURS = {
     "reproduced": "C2",

@@ -26,6 +26,7 @@ from experiments.published_skills import PUBLISHED
 from experiments.skills import MODELS, SKILLS, examination
 from transformer.analysis import plots
 from transformer.core import runtime
+from transformer.core.files import write_durably
 from transformer.core.values import ConfigError, nearest
 from transformer.study.analyse import read_study
 from transformer.study.archive import SUFFIX, read_archive
@@ -33,7 +34,6 @@ from transformer.study.engines import LOCAL, Engine
 from transformer.study.in_turn import InTurn
 from transformer.study.report import Report
 from transformer.study.study import Study
-from transformer.training.checkpoint import write_durably
 
 ARCHIVES = EVIDENCE / "exam"
 BUDGETS = {"laptop": SKILLS, "published": PUBLISHED}

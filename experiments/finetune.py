@@ -25,6 +25,7 @@ from experiments import cli
 from experiments.run_command import RunOptions, load, train_command
 from transformer import pretrained
 from transformer.core import modules as pure
+from transformer.core.files import write_durably
 from transformer.core.modules import Params
 from transformer.core.values import ConfigError
 from transformer.data.dataset import reference
@@ -41,7 +42,6 @@ from transformer.runs.data import TextConfig
 from transformer.runs.optimizer import OptimizerConfig
 from transformer.runs.tokenizers import Char, FromFile, Tokenization, Word
 from transformer.training import hosts
-from transformer.training.checkpoint import write_durably
 from transformer.training.loop import Outcome
 
 FROM = Annotated[str, tyro.conf.arg(name="from")]

@@ -14,6 +14,7 @@ from rich.table import Table
 from experiments import cli
 from transformer.analysis.counts import parameter_count, train_flops
 from transformer.core import runtime
+from transformer.core.files import write_durably
 from transformer.core.modules import Params
 from transformer.core.values import ConfigError
 from transformer.data.dataset import Dataset, load_data, reference
@@ -21,7 +22,6 @@ from transformer.models.config import ModelConfig
 from transformer.runs.config import Replica, RunConfig, grid
 from transformer.runs.mesh import ALONE, AUTOMATIC, HostsConfig, MeshConfig
 from transformer.training import hosts
-from transformer.training.checkpoint import write_durably
 from transformer.training.loop import Observer, Outcome, train
 
 

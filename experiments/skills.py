@@ -19,16 +19,14 @@ from transformer.mixers.attention.exclusive import XSA
 from transformer.mixers.attention.gates import OutputGate
 from transformer.mixers.attention.head_norms import QKNorm
 from transformer.mixers.attention.heads import DifferentialHeads
-from transformer.mixers.attention.normalizers import SoftmaxOne, TalkingHeads
 from transformer.mixers.attention.sharing import ValueResidual
 from transformer.mixers.attention.short_convolution import CanonA, ShortConvolution
 from transformer.mixers.attention.sparsity import SlidingWindow
 from transformer.mixers.recurrent.delta import DeltaNet, GatedDeltaNet
 from transformer.mixers.recurrent.elementwise import MinGRU
-from transformer.mixers.recurrent.gla import HGRN2, GatedLinearAttention
-from transformer.mixers.recurrent.linear_attention import LightningAttention, LinearAttention
+from transformer.mixers.recurrent.gla import GatedLinearAttention
+from transformer.mixers.recurrent.linear_attention import LinearAttention
 from transformer.mixers.recurrent.mamba2 import Mamba2
-from transformer.mixers.recurrent.mlstm import MLSTM
 from transformer.mixers.recurrent.rwkv7 import RWKV7
 from transformer.models.pattern import Alternate
 from transformer.positions.absolute import Learned
@@ -58,16 +56,16 @@ class Skill:
 
 SKILLS: dict[str, Skill] = {
     "recall": Skill(AssociativeRecall(alphabet=32, sequence_length=24, filler="zeros")),
-    "noisy recall": Skill(InContextRecall(alphabet=8, pairs=14, noise_symbols=8, noise=0.2)),
     "selective copying": Skill(SelectiveCopying(alphabet=8, sequence_length=32, items=6)),
-    "copying, longer": Skill(Copy(items=8), Copy(items=12)),
-    "induction, longer": Skill(Induction(24), Induction(48)),
-    "addition": Skill(Addition(digits=3)),
+    "noisy recall": Skill(InContextRecall(alphabet=8, pairs=14, noise_symbols=8, noise=0.2)),
     "modular sums": Skill(ModularArithmetic(23), changes={"data.examples": 400, "data.validation_examples": 100}),
-    "parity": Skill(WordProblem("parity", items=14), changes={"steps": 1000}),
-    "products in s3": Skill(WordProblem("s3", items=6)),
     "brackets, longer": Skill(Dyck(items=8), Dyck(items=12)),
+    "copying, longer": Skill(Copy(items=8), Copy(items=12)),
     "flip-flops, sparser": Skill(FlipFlop(16, ignore=0.8), FlipFlop(16, ignore=0.95)),
+    "parity": Skill(WordProblem("parity", items=14), changes={"steps": 1000}),
+    "induction, longer": Skill(Induction(24), Induction(48)),
+    "products in s3": Skill(WordProblem("s3", items=6)),
+    "addition": Skill(Addition(digits=3)),
     "phone book": Skill(PhoneBook(entries=4, queries=2, name_length=2, digits=2)),
 }
 """Small enough for minutes on two cores; in each, some model of those below is right and some is not."""
@@ -85,11 +83,8 @@ MODELS: dict[str, Changes] = {
     "softmax": {},
     "window of 8": {"model.mixer.sparsity": SlidingWindow(8)},
     "linear": recurrent(LinearAttention()),
-    "lightning": recurrent(LightningAttention()),
     "gla": recurrent(GatedLinearAttention()),
-    "hgrn2": recurrent(HGRN2()),
     "mamba2": recurrent(Mamba2()),
-    "mlstm": recurrent(MLSTM()),
     "min_gru": recurrent(MinGRU()),
     "deltanet": recurrent(DeltaNet()),
     "gated deltanet": recurrent(GatedDeltaNet()),
@@ -107,8 +102,6 @@ MODELS: dict[str, Changes] = {
     "qk norm": _attention(QKNorm()),
     "output gate": _attention(OutputGate()),
     "xsa": _attention(XSA()),
-    "softmax_one": {"model.mixer.normalizer": SoftmaxOne()},
-    "talking heads": {"model.mixer.normalizer": TalkingHeads()},
     "differential": {"model.mixer.heads": DifferentialHeads()},
     "value residual": {"model.mixer.sharing": ValueResidual()},
 }

@@ -17,11 +17,12 @@ from transformer.study import designs
 from transformer.study.budget import Budget
 from transformer.study.designs import Design
 from transformer.study.engines import LOCAL, Engine
+from transformer.study.plan import PLAN
 from transformer.study.probes import Probe
 from transformer.study.report import Report
-from transformer.study.running import StudyError
+from transformer.study.running import STUDY_FILES, StudyError
 from transformer.study.study import Study
-from transformer.training.workdir import clear, contents, locked
+from transformer.training.workdir import check_own, clear, contents, locked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,9 +163,10 @@ def _design(all_arms: Mapping[str, Mapping[str, Any]], command: StudyCommand) ->
 
 def prepare(command: StudyCommand) -> None:
     """Refuse a folder that is not empty unless the command says what to do with it."""
-    if not (found := contents(command.workdir)) or command.resume:
+    if not contents(command.workdir) or command.resume:
         return
-    if not command.overwrite or "cells" not in found:
+    if not command.overwrite:
         raise ConfigError(f"workdir: {command.workdir} is not empty; --resume continues it, --overwrite starts again")
+    check_own(command.workdir, PLAN, STUDY_FILES)
     with locked(command.workdir):
-        clear(command.workdir)
+        clear(command.workdir, PLAN, STUDY_FILES)

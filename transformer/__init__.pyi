@@ -69,6 +69,7 @@ from transformer.analysis.plots import learning_rate_curves as learning_rate_cur
 from transformer.analysis.plots import loss_curves as loss_curves
 from transformer.analysis.plots import position_similarity as position_similarity
 from transformer.core.changes import replace as replace
+from transformer.core.json import fingerprint as fingerprint
 from transformer.core.json import from_json as from_json
 from transformer.core.json import to_json as to_json
 from transformer.core.modules import abstract as abstract
@@ -390,7 +391,6 @@ from transformer.residuals.scaled_branches import ReZero as ReZero
 from transformer.residuals.scaled_branches import TFixup as TFixup
 from transformer.runs.config import Replica as Replica
 from transformer.runs.config import RunConfig as RunConfig
-from transformer.runs.config import fingerprint as fingerprint
 from transformer.runs.config import grid as grid
 from transformer.runs.data import DataConfig as DataConfig
 from transformer.runs.data import TextConfig as TextConfig

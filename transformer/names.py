@@ -25,7 +25,7 @@ NAMES: dict[str, str] = {
     "analysis.lenses": "logit_attribution logit_lens",
     "analysis.plots": "attention_maps forest heat_map learning_rate_curves loss_curves position_similarity",
     "core.changes": "replace",
-    "core.json": "from_json to_json",
+    "core.json": "fingerprint from_json to_json",
     "core.modules": "abstract initialize specs split",
     "core.parameters": "Constant FanIn FirstRow Identity Initializer Normal Parameter Xavier",
     "core.values": "ConfigError Variant to_text",
@@ -149,7 +149,7 @@ NAMES: dict[str, str] = {
         "SingleStream SubNorm"
     ),
     "residuals.scaled_branches": "Fixup LayerScale ReZero TFixup",
-    "runs.config": "Replica RunConfig fingerprint grid",
+    "runs.config": "Replica RunConfig grid",
     "runs.data": "DataConfig TextConfig",
     "runs.mesh": "HostsConfig MeshConfig Shard",
     "runs.muon": "Muon NewtonSchulz NorMuon Orthogonalization PolarExpress",

@@ -20,7 +20,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table as Shown
 
-from transformer.training.checkpoint import write_durably
+from transformer.core.files import write_durably
 
 FILE = Path(__file__).with_name("benchmarks.json")
 LIBRARIES = ("jax", "flax", "torch", "transformers", "x-transformers", "keras")

@@ -10,6 +10,7 @@ import pytest
 from experiments import cli, mup
 from experiments.language_model import Command
 from experiments.study_command import StudyCommand, budgets, run_parsed, run_study
+from transformer.core.files import WriteError
 from transformer.core.values import ConfigError
 from transformer.mixers.attention.sparsity import SlidingWindow
 from transformer.models.pattern import Alternate
@@ -22,7 +23,6 @@ from transformer.runs.presets import PRESETS
 from transformer.runs.rules import Lion
 from transformer.study.engines import DaskEngine, SchedulerEngine
 from transformer.training.checkpoint import CheckpointError
-from transformer.training.disk import WriteError
 from transformer.training.signals import Interrupted
 
 COMMANDS = {name: cli.extend(preset, Command) for name, preset in PRESETS.items()}

@@ -1,11 +1,11 @@
 """Studies whose runs are made up, for tests of what is concluded from them."""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 
+from transformer.core.files import write_sealed
 from transformer.study.analyse import analyse
 from transformer.study.record import ArmRecord, Record
 from transformer.study.report import Report
@@ -63,7 +63,7 @@ def _arm(folder: Path, name: str, losses: np.ndarray, exact: np.ndarray | None, 
         for j, seed in enumerate(seeds):
             files[-1].append(f"{name}-{i}-{seed}.json".replace("/", "_"))
             made = run(seed, rate, losses[i, j], 0.5 if exact is None else np.atleast_2d(exact)[i, j])
-            (folder / "runs" / files[-1][-1]).write_text(json.dumps(asdict(made)))
+            write_sealed(folder / "runs" / files[-1][-1], asdict(made))
     return ArmRecord(f"name={name}", name, rates, seeds, files, 100, 1e6, np.log(64))
 
 

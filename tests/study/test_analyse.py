@@ -1,11 +1,10 @@
 """What a report concludes from runs whose truth is known: made-up losses, no training."""
 
-import json
-
 import numpy as np
 import pytest
 
 from tests.study import made
+from transformer.core.files import Damaged, read_sealed, write_sealed
 from transformer.study.analyse import read_study
 
 NAN = np.nan
@@ -46,9 +45,8 @@ def test_a_loss_above_that_of_a_guess_is_no_failure_unless_the_study_says_so(tmp
 def test_the_learning_rate_is_chosen_by_the_even_batches_and_reported_by_the_odd_ones(tmp_path):
     record = made.record(tmp_path, {"base": np.stack([BASE, BASE + 1]), "arm": np.stack([BASE, BASE + 1])}, halves=True)
     for file in record.arms["arm"].files[1]:  # at the second rate even batches are best and odd ones worst
-        run = json.loads((tmp_path / "runs" / file).read_text())
-        run["loss"] = [20.0, 50.0] * (made.BATCHES // 2)
-        (tmp_path / "runs" / file).write_text(json.dumps(run))
+        run = read_sealed(tmp_path / "runs" / file)
+        write_sealed(tmp_path / "runs" / file, {**run, "loss": [20.0, 50.0] * (made.BATCHES // 2)})
     record.write(tmp_path)
     row = named(read_study(tmp_path))["arm"]
     assert row.learning_rate == record.arms["arm"].learning_rates[1]
@@ -117,9 +115,9 @@ def test_the_error_of_the_held_out_part_stands_beside_that_of_the_seeds(tmp_path
     record = made.record(tmp_path, {"base": BASE, "arm": BASE})
     offsets = np.array([3.0, -1.0, 2.0, 0.0, -2.0, 1.0, -3.0, 0.0])
     for file in record.arms["arm"].files[0]:
-        run = json.loads((tmp_path / "runs" / file).read_text())
+        run = read_sealed(tmp_path / "runs" / file)
         run["loss"] = [x + d for x, d in zip(run["loss"], offsets, strict=True)]
-        (tmp_path / "runs" / file).write_text(json.dumps(run))
+        write_sealed(tmp_path / "runs" / file, run)
     record.write(tmp_path)
     assert named(read_study(tmp_path))["arm"].split_error == pytest.approx(offsets.std(ddof=1) / 10 / np.sqrt(8))
 
@@ -150,8 +148,8 @@ def test_two_studies_are_compared(tmp_path):
 def test_a_run_may_hold_probes_of_another_study(tmp_path):
     record = made.record(tmp_path, {"base": BASE, "arm": BASE})
     for file in record.arms["base"].files[0]:
-        run = json.loads((tmp_path / "runs" / file).read_text()) | {"probes": {"other": 1.0}}
-        (tmp_path / "runs" / file).write_text(json.dumps(run))
+        run = read_sealed(tmp_path / "runs" / file) | {"probes": {"other": 1.0}}
+        write_sealed(tmp_path / "runs" / file, run)
     assert list(made.analyse(tmp_path, record).arms[0].metrics) == ["loss", "accuracy", "exact_match"]
 
 
@@ -176,9 +174,9 @@ def test_and_where_right_answers_count_none(tmp_path, metric, safe, chosen):
     )
     for row in record.arms["base"].files:
         for file in row:
-            run = json.loads((tmp_path / "runs" / file).read_text())
+            run = read_sealed(tmp_path / "runs" / file)
             run["correct"] = [10 * run["exact"][0] / 4] * made.BATCHES
-            (tmp_path / "runs" / file).write_text(json.dumps(run))
+            write_sealed(tmp_path / "runs" / file, run)
     row = made.analyse(tmp_path, record).arms[0]
     assert row.learning_rate == row.learning_rates[chosen]
     assert row.estimates[0] == pytest.approx((safe, 0.7)[chosen])
@@ -249,6 +247,30 @@ def test_a_run_above_the_bound_has_no_part_in_the_error_of_the_split(tmp_path):
     record = made.record(tmp_path, {"base": BASE, "arm": BASE}, fails_above=10.0)
     file = tmp_path / "runs" / record.arms["arm"].files[0][5]
     loss = [100.0 * (batch + 1) for batch in range(made.BATCHES)]
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"loss": loss}))
+    write_sealed(file, {**read_sealed(file), "loss": loss})
     row = named(made.analyse(tmp_path, record))["arm"]
     assert (row.failed, row.split_error) == (1, pytest.approx(0, abs=1e-12))
+
+
+@pytest.mark.parametrize("damage", ["a digit", "a field", "missing"])
+def test_an_arm_with_a_damaged_run_has_failed_and_the_others_are_compared(tmp_path, damage):
+    """The file is named with the command that computes it again."""
+    record = made.record(tmp_path, {"base": BASE, "arm": BASE - 0.1, "other": BASE + 0.1}, noise=BASE)
+    record.write(tmp_path)
+    path = tmp_path / "runs" / record.arms["arm"].files[0][2]
+    if damage == "a digit":
+        path.write_text(path.read_text().replace('"seed": 2', '"seed": 3'))
+    elif damage == "a field":
+        write_sealed(path, {**read_sealed(path), "labels": 5})
+    else:
+        path.unlink()
+    report = read_study(tmp_path)
+    assert list(report.contrasts) == ["other"]
+    assert report.failed.keys() == {"arm"}
+    said = report.failed["arm"]
+    assert str(path) in said
+    assert said.endswith("the command of the study with --resume computes it again")
+    path = tmp_path / "runs" / record.arms["base"].files[0][0]
+    path.write_text("{}")
+    with pytest.raises(Damaged, match=f"{path.name}: has no hash; the command"):
+        read_study(tmp_path)

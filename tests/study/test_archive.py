@@ -1,11 +1,10 @@
 """Archives: a study in a small file, read again, and continued from it."""
 
-import json
-
 import numpy as np
 import pytest
 
 from tests.study import made
+from transformer.core.files import write_sealed
 from transformer.core.values import ConfigError
 from transformer.study.analyse import read_study
 from transformer.study.archive import pack, read_archive, unpack
@@ -18,7 +17,7 @@ LOSSES = {"base": np.linspace(2.0, 2.1, 6), "arm": np.linspace(1.9, 2.1, 6)}
 def workdir(tmp_path):
     folder = tmp_path / "study"
     made.record(folder, LOSSES, noise=np.linspace(2.0, 2.2, 6)).write(folder)
-    (folder / PLAN).write_text(json.dumps({"sha256": "0"}))
+    write_sealed(folder / PLAN, {})
     (folder / "runs" / "of_another.json").write_text("{}")
     return folder
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from transformer.activations.activation import ReLU
+from transformer.core.files import read_sealed, write_sealed
 from transformer.core.values import ConfigError
 from transformer.norms.norm import Norm, RMSNorm
 from transformer.runs.mesh import MeshConfig, Shard
@@ -144,6 +145,21 @@ def test_what_another_process_cannot_know_is_refused(base, corpus, tmp_path):
         text.write("!")
     with pytest.raises(ConfigError, match="is not what it was when the study began"):
         handover.read(cell.folder)
+
+
+def test_a_folder_brings_no_code_that_is_not_allowed(base, corpus, tmp_path, monkeypatch):
+    """Modules that it names are not imported, not even to look, unless they are allowed by name."""
+    cell = cells(base, corpus, tmp_path)["a"]
+    handover.write(cell)
+    path = cell.folder / handover.CELL
+    write_sealed(path, {**read_sealed(path), "modules": ["transformer.norms.norm", "planted"]})
+    (tmp_path / "planted.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError, match=r"cell\.json: names the module planted, which would run; --allow planted"):
+        handover.read(cell.folder)
+    assert not (tmp_path / "ran").exists()
+    handover.read(cell.folder, allow=["planted"])
+    assert (tmp_path / "ran").exists()
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path):

@@ -2,7 +2,7 @@
 
 import json
 
-from transformer.runs.config import fingerprint
+from transformer.core.json import fingerprint
 from transformer.study.plan import kept, said
 
 PLAN = {"margin": 0.01, "arms": {"a": {"config": "x"}}}

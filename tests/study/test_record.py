@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tests.study import made
+from transformer.core.files import Damaged, write_sealed
 from transformer.core.values import ConfigError
 from transformer.study.analyse import read_study
 from transformer.study.record import pooled, read_record
@@ -53,3 +54,27 @@ def test_studies_of_other_arms_or_with_added_seeds_are_not_pooled(tmp_path):
         read_study(tmp_path / "c", tmp_path / "c")
     with pytest.raises(ConfigError, match=r"holds no study\.json"):
         read_record(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is no JSON"),
+        ("[]", "holds no object"),
+        ('{"arms": {}}', "has no hash"),
+        ('"margin": 0.01', "is not what was written"),
+    ],
+)
+def test_a_damaged_record_is_named(tmp_path, text, message):
+    made.record(tmp_path, {"base": BASE, "arm": BASE}).write(tmp_path)
+    whole = (tmp_path / "study.json").read_text()
+    changed = whole.replace(text, '"margin": 0.02') if "margin" in text else text
+    (tmp_path / "study.json").write_text(changed)
+    with pytest.raises(Damaged, match=rf"study\.json: {message}"):
+        read_study(tmp_path)
+
+
+def test_a_record_of_other_fields_is_named(tmp_path):
+    write_sealed(tmp_path / "study.json", {"name": "made", "arms": []})
+    with pytest.raises(ConfigError, match=r"study\.json\.arms: \[\] is not an object|Record: missing"):
+        read_study(tmp_path)

@@ -12,6 +12,8 @@ import pytest
 
 import transformer as T
 from tests.study.conftest import tiny
+from transformer.core.files import read_sealed
+from transformer.core.json import fingerprint
 from transformer.core.parameters import ONES, Parameter
 from transformer.core.values import ConfigError
 from transformer.data.corpus import Corpus, load_corpus
@@ -25,7 +27,7 @@ from transformer.models.images import VisionConfig
 from transformer.norms.norm import Norm, RMSNorm
 from transformer.positions.position import Position
 from transformer.positions.relative import ALiBi
-from transformer.runs.config import RunConfig, fingerprint, grid
+from transformer.runs.config import RunConfig, grid
 from transformer.study.analyse import read_study
 from transformer.study.probes import LongerText, Probe
 from transformer.study.report import Report
@@ -120,10 +122,14 @@ def test_finished_runs_are_read_and_missing_ones_computed(tuned, tmp_path):
     folder = tuned.copied(tmp_path / "copy")
     times = {p: p.stat().st_mtime_ns for p in folder.glob("runs/*.json")}
     assert len(times) == 4 * 8 + 8  # and the baseline under other seeds
-    removed = folder / "runs" / tuned.report.record.arms["rmsnorm"].files[1][2]
+    removed, damaged = (folder / "runs" / tuned.report.record.arms["rmsnorm"].files[1][i] for i in (2, 3))
     removed.unlink()
-    second = tuned.study.run(folder, data=tuned.corpus)
-    assert {p for p in times if p.stat().st_mtime_ns != times[p]} == {removed}
+    whole = read_sealed(damaged)
+    damaged.write_text(damaged.read_text().replace('"loss"', '"lost"'))
+    with pytest.warns(UserWarning, match=f"{damaged.name}: is not what was written.*; it is computed again"):
+        second = tuned.study.run(folder, data=tuned.corpus)
+    assert {p for p in times if p.stat().st_mtime_ns != times[p]} == {removed, damaged}
+    assert read_sealed(damaged).keys() == whole.keys()
     for one, other in zip(tuned.report.arms, second.arms, strict=True):
         np.testing.assert_allclose(one.values, other.values, rtol=1e-5)
 
@@ -199,9 +205,9 @@ def test_seeds_are_added_while_a_verdict_is_open(base, corpus, tmp_path):
 
 def test_the_plan_is_written_first_and_changes_are_told(two_arms, tmp_path):
     folder, study = two_arms.copied(tmp_path / "copy"), two_arms.study
-    plan = json.loads((folder / "plan.json").read_text())
-    assert (plan["plan"]["margin"], plan["plan"]["looks"]) == (0.01, [2])
-    assert plan["sha256"] == fingerprint(plan["plan"])
+    plan = read_sealed(folder / "plan.json")["plan"]
+    assert (plan["margin"], plan["looks"]) == (0.01, [2])
+    assert two_arms.report.record.plan["sha256"] == fingerprint(plan)
     assert two_arms.report.summary()[0] == "Question: Is RMSNorm as good?"
     assert two_arms.report.summary()[2].endswith(": kept.")
     changed = dataclasses.replace(study, margin=0.5).run(folder, data=two_arms.corpus)

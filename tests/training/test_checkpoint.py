@@ -7,13 +7,18 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from transformer.core.files import write_sealed
 from transformer.training import checkpoint
-from transformer.training.checkpoint import CheckpointError
+from transformer.training.checkpoint import CheckpointError, Notes
 
 
 class State(NamedTuple):
     weights: dict
     key: jax.Array
+
+
+def notes(step: int) -> Notes:
+    return Notes(step, "0", 0, 0.0, {})
 
 
 def state(value: float) -> State:
@@ -23,15 +28,15 @@ def state(value: float) -> State:
 @pytest.fixture
 def folder(tmp_path):
     for step in (10, 20, 30):
-        checkpoint.save(tmp_path, step, state(float(step)), {"position": step})
+        checkpoint.save(tmp_path, step, state(float(step)), notes(step))
     return tmp_path
 
 
 def assert_is(restored, step):
-    got, notes = restored
+    got, found = restored
     chex.assert_trees_all_equal(got.weights, state(float(step)).weights)
     assert (jax.random.key_data(got.key) == jax.random.key_data(state(float(step)).key)).all()
-    assert notes == {"position": step}
+    assert found == notes(step)
 
 
 def test_the_newest_is_restored_and_old_ones_are_deleted(folder):
@@ -61,7 +66,7 @@ def damage(path, how):
 def test_any_damaged_file_is_named_and_the_one_before_is_taken(folder, how):
     number = len([p for p in files(folder, 30) if p.stat().st_size])
     for i in range(number):
-        checkpoint.save(folder, 30, state(30.0), {"position": 30})
+        checkpoint.save(folder, 30, state(30.0), notes(30))
         damage([p for p in files(folder, 30) if p.stat().st_size][i], how)
         with pytest.warns(UserWarning, match="00000030 is damaged .*falling back"):
             assert_is(checkpoint.restore(folder, state(0.0)), 20)
@@ -78,12 +83,63 @@ def test_the_manifest_is_guarded_too(folder, text):
         assert_is(checkpoint.restore(folder, state(0.0)), 20)
 
 
+@pytest.mark.parametrize("text", ["", "[]", "null", "5", '"x"', "{}", '{"sha256": []}', "[" * 10_000, "\xff"])
+def test_a_manifest_that_is_none_is_damage(folder, text):
+    (folder / "00000030" / "manifest.json").write_bytes(text.encode("latin-1"))
+    with pytest.warns(UserWarning, match="00000030 is damaged .*manifest"):
+        assert_is(checkpoint.restore(folder, state(0.0)), 20)
+
+
+@pytest.mark.parametrize("body", [{}, {"step": 30, "notes": 5, "arrays": {}, "files": {}}])
+def test_a_manifest_of_other_fields_is_damage(folder, body):
+    write_sealed(folder / "00000030" / "manifest.json", body)
+    with pytest.warns(UserWarning, match="00000030 is damaged .*(missing|manifest.json.notes)"):
+        assert_is(checkpoint.restore(folder, state(0.0)), 20)
+
+
+@pytest.mark.parametrize("name", ["²", "7", "notes", "00000040.old"])
+def test_other_folders_are_no_checkpoints(folder, name):
+    (folder / name).mkdir()
+    assert checkpoint.steps(folder) == [20, 30]
+    assert_is(checkpoint.restore(folder, state(0.0)), 30)
+
+
+@pytest.mark.parametrize("kind", ["file", "link"])
+def test_what_has_the_name_of_an_unfinished_save_gives_way(folder, kind, tmp_path_factory):
+    """A link's target stays."""
+    kept = tmp_path_factory.mktemp("elsewhere") / "kept"
+    kept.write_text("kept")
+    for step in (20, 40):
+        path = folder / f".{step:08d}.partial"
+        path.write_text("") if kind == "file" else path.symlink_to(kept.parent)
+    checkpoint.save(folder, 40, state(40.0), notes(40))
+    assert_is(checkpoint.restore(folder, state(0.0)), 40)
+    checkpoint.sweep(folder)
+    assert not list(folder.glob(".*.partial"))
+    assert kept.read_text() == "kept"
+
+
+def test_a_checkpoint_that_is_deleted_while_it_is_read_is_not_missed(folder, monkeypatch):
+    """A run that goes on deletes it only after it has written a newer one."""
+    checked = checkpoint._checked
+
+    def late(path):
+        manifest = checked(path)
+        if path.name == "00000030":
+            for step in (40, 50):
+                checkpoint.save(folder, step, state(float(step)), notes(step))
+        return manifest
+
+    monkeypatch.setattr(checkpoint, "_checked", late)
+    assert_is(checkpoint.restore(folder, state(0.0)), 50)
+
+
 def test_strict_stops_at_damage(folder):
     damage(files(folder, 30)[-1], "truncated")
     with pytest.raises(CheckpointError, match=r"00000030 is damaged .*without --strict"):
         checkpoint.restore(folder, state(0.0), strict=True)
     damage(files(folder, 20)[-1], "truncated")  # the newest decides
-    checkpoint.save(folder, 30, state(30.0), {"position": 30})
+    checkpoint.save(folder, 30, state(30.0), notes(30))
     assert_is(checkpoint.restore(folder, state(0.0), strict=True), 30)
 
 
@@ -96,7 +152,7 @@ def test_a_deletion_cut_short_leaves_no_checkpoint(folder, monkeypatch):
 
     monkeypatch.setattr("shutil.rmtree", killed)
     with pytest.raises(KeyboardInterrupt):
-        checkpoint.save(folder, 40, state(40.0), {"position": 40})
+        checkpoint.save(folder, 40, state(40.0), notes(40))
     monkeypatch.undo()
     assert checkpoint.steps(folder) == [30, 40]
     assert_is(checkpoint.restore(folder, state(0.0)), 40)

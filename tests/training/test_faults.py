@@ -14,6 +14,7 @@ import jax
 import numpy as np
 import pytest
 
+from transformer.core.files import WriteError
 from transformer.core.values import ConfigError
 from transformer.data.corpus import load_corpus
 from transformer.data.dataset import check_batches
@@ -26,12 +27,12 @@ from transformer.runs.config import Replica
 from transformer.runs.data import TextConfig
 from transformer.runs.tokenizers import Byte
 from transformer.training import checkpoint
-from transformer.training.checkpoint import CheckpointError
-from transformer.training.disk import WriteError
+from transformer.training.checkpoint import CheckpointError, Notes
 from transformer.training.loop import train
 from transformer.training.signals import Interrupted
-from transformer.training.workdir import contents, identity, locked, prepared
+from transformer.training.workdir import Identity, contents, identity, locked, prepared
 
+NOTES = Notes(10, "0", 0, 0.0, {})
 REPLICAS = (Replica(seed=0), Replica(seed=1, learning_rate=3e-3))
 
 
@@ -154,13 +155,13 @@ def largest_file(size):
 
 def test_a_full_disk_in_a_checkpoint(tmp_path, capfd):
     state = {"a": jax.random.normal(jax.random.key(0), 100_000)}
-    checkpoint.save(tmp_path, 10, state, {"step": 10})
+    checkpoint.save(tmp_path, 10, state, NOTES)
     with largest_file(100_000), pytest.raises(WriteError, match=r"00000020: .*; [\d,]+ bytes are free there") as error:
-        checkpoint.save(tmp_path, 20, state, {"step": 20})
+        checkpoint.save(tmp_path, 20, state, NOTES)
     assert "\n" not in str(error.value)
     assert "Traceback" not in "".join(capfd.readouterr())
     assert [p.name for p in tmp_path.iterdir()] == ["00000010"]
-    assert checkpoint.restore(tmp_path, state)[1] == {"step": 10}
+    assert checkpoint.restore(tmp_path, state)[1] == NOTES
 
 
 def test_a_full_disk_in_the_metrics(config, corpus, tmp_path, whole):
@@ -287,7 +288,7 @@ def test_a_start_that_was_killed_is_begun_again(config, corpus, tmp_path):
         workdir.mkdir()
         for name in names:
             (workdir / name).touch()
-        with prepared(workdir, {"run": {}}, "resume", {"tokenizer.json": "{}"}):
+        with prepared(workdir, Identity({}, [], "0"), "resume", {"tokenizer.json": "{}"}):
             assert {"config.json", "environment.json", "tokenizer.json"} == contents(workdir)
 
 

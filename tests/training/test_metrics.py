@@ -1,10 +1,9 @@
-import json
-
 import numpy as np
 import pytest
 
+from transformer.core.files import Damaged
 from transformer.core.values import ConfigError
-from transformer.training.metrics import METRICS, read_curve, read_metrics
+from transformer.training.metrics import METRICS, line_of, read_curve, read_metrics
 
 
 @pytest.fixture
@@ -17,7 +16,7 @@ def workdir(tmp_path):
         {"step": 4, "replica": 0, "loss": 2.0},
         {"step": 4, "replica": 1, "loss": None},
     ]
-    (tmp_path / METRICS).write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"step": 4, "repl')
+    (tmp_path / METRICS).write_text("".join(map(line_of, lines)) + '{"step": 4, "repl')
     return tmp_path
 
 
@@ -29,7 +28,24 @@ def test_a_curve_has_a_row_for_each_replica_and_nan_where_it_has_no_value(workdi
 
 
 def test_an_incomplete_line_is_left_out(workdir):
-    assert len(list(read_metrics(workdir))) == 5
+    assert len(read_metrics(workdir)) == 5
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_a_changed_bit_of_a_line_is_found(workdir, number):
+    """Wherever it is; the line is named."""
+    path = workdir / METRICS
+    lines = path.read_bytes().splitlines(keepends=True)
+    for at in range(len(lines[number]) - 1):
+        changed = lines[number][:at] + bytes([lines[number][at] ^ 1]) + lines[number][at + 1 :]
+        path.write_bytes(b"".join([*lines[:number], changed, *lines[number + 1 :]]))
+        with pytest.raises(Damaged, match=r"metrics\.jsonl, line "):
+            read_metrics(workdir)
+
+
+def test_a_file_that_is_missing_is_named(tmp_path):
+    with pytest.raises(ConfigError, match=r"metrics\.jsonl: cannot be read: No such file"):
+        read_metrics(tmp_path)
 
 
 def test_what_was_not_measured_is_named(workdir):

@@ -1,5 +1,6 @@
 # Written by `python -m transformer.testing.stubs`.
 from transformer.core.changes import replace as replace
+from transformer.core.json import fingerprint as fingerprint
 from transformer.core.json import from_json as from_json
 from transformer.core.json import to_json as to_json
 from transformer.core.modules import abstract as abstract

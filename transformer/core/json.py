@@ -1,6 +1,8 @@
 """The JSON form of configs and values: every field of every value, so that a changed default is a changed config."""
 
 import dataclasses
+import hashlib
+import json
 import typing
 from typing import Any
 
@@ -35,6 +37,12 @@ def to_json_as(declared: Any, value: Any) -> Any:
     return {"kind": type(value).__name__, **data} if plain and type(value) is not declared else data
 
 
+def fingerprint(value: Any) -> str:
+    """sha256 of the canonical JSON of a config, a tuple of replicas, or plain JSON data; else raises TypeError."""
+    text = json.dumps(to_json(value), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def _subclasses(cls: type) -> dict[str, type]:
     """The class and all its subclasses by name."""
     return {cls.__name__: cls} | {name: sub for c in cls.__subclasses__() for name, sub in _subclasses(c).items()}
@@ -60,12 +68,12 @@ def from_json(cls: Any, data: Any, where: str = "config") -> Any:
             )
         cls, data = known[data["variant"]], {k: v for k, v in data.items() if k != "variant"}
     if not dataclasses.is_dataclass(cls):
-        return check_type(data, cls, where)
+        return _from_container(cls, data, where)
     if not isinstance(data, dict):
         raise ConfigError(f"{where}: {data!r} is not an object with fields")
     if "kind" in data and family is None:
         known = _subclasses(typing.cast(type, cls))
-        if data["kind"] not in known:
+        if not isinstance(data["kind"], str) or data["kind"] not in known:
             raise ConfigError(f"{where}: unknown kind {data['kind']!r}{nearest(str(data['kind']), known)}")
         cls, data = known[data["kind"]], {k: v for k, v in data.items() if k != "kind"}
     types = hints(cls)
@@ -73,3 +81,15 @@ def from_json(cls: Any, data: Any, where: str = "config") -> Any:
     if unknown := [k for k in data if k not in fields]:
         raise ConfigError(f"{where}: unknown field {unknown[0]!r}{nearest(unknown[0], fields)}")
     return make(cls, {k: from_json(types[k], v, f"{where}.{k}") for k, v in data.items()})
+
+
+def _from_container(cls: Any, data: Any, where: str) -> Any:
+    """`from_json` of a list, an object with any names, or a value that may be None; of anything else its type."""
+    if data is not None and allows_none(cls) and len(typing.get_args(cls)) == 2:
+        return from_json(next(one for one in typing.get_args(cls) if one is not type(None)), data, where)
+    origin, parameters = typing.get_origin(cls), typing.get_args(cls)
+    if origin is list and isinstance(data, list):
+        return [from_json(parameters[0], one, f"{where}[{i}]") for i, one in enumerate(data)]
+    if origin is dict and isinstance(data, dict):
+        return {name: from_json(parameters[1], one, f"{where}.{name}") for name, one in data.items()}
+    return check_type(data, cls, where)

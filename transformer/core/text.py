@@ -17,6 +17,27 @@ from transformer.core.values import (
     variant_of,
 )
 
+LONGEST = 10_000
+"""Characters of a text form."""
+
+
+def from_text(text: str, family: type[Variant]) -> Any:
+    """The value of a text form.
+
+    Raises:
+      ConfigError: the syntax, the name, an argument or its type is wrong.
+    """
+    label = family.__name__.lower()
+    if len(text) > LONGEST:
+        raise ConfigError(f"{label}: a text form of {len(text):,} characters, more than {LONGEST:,}")
+    try:
+        return from_node(ast.parse(text.strip(), mode="eval").body, family, text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        shown = text if len(text) < 100 else f"{text[:100]}…"
+        raise ConfigError(f"{label}: {shown!r} is not of the form name or name(field=value)") from None
+
 
 def from_node(node: ast.expr, family: type[Variant], text: str) -> Any:
     label = family.__name__.lower()

@@ -5,7 +5,6 @@ below a family. There is no registry: every subclass that is defined, shipped or
 notebook, is known to its family by its name.
 """
 
-import ast
 import dataclasses
 import difflib
 import functools
@@ -89,15 +88,9 @@ class Variant:
         Raises:
           ConfigError: the syntax, the name, an argument or its type is wrong.
         """
-        try:
-            node = ast.parse(text.strip(), mode="eval").body
-        except SyntaxError:
-            raise ConfigError(
-                f"{cls.__name__.lower()}: {text!r} is not of the form name or name(field=value)"
-            ) from None
-        from transformer.core.text import from_node  # text forms are read by what knows all values
+        from transformer.core.text import from_text  # text forms are read by what knows all values
 
-        return from_node(node, cls, text)
+        return from_text(text, cls)
 
 
 @functools.cache
@@ -146,7 +139,12 @@ def check_type(value, expected, where: str) -> Any:
         return float(value)
     origin, parameters = typing.get_origin(expected), typing.get_args(expected)
     if origin is tuple and isinstance(value, tuple | list):
-        return tuple(check_type(v, parameters[0], where) for v in value)
+        each = parameters[:1] * len(value) if len(parameters) == 1 or parameters[1] is Ellipsis else parameters
+        if len(each) != len(value):
+            raise ConfigError(f"{where}: {value!r} has {len(value)} items, not {len(each)}")
+        return tuple(check_type(v, one, where) for v, one in zip(value, each, strict=True))
+    if origin in (list, dict):
+        raise ConfigError(f"{where}: {value!r} is not {'a list' if origin is list else 'an object with fields'}")
     if origin is typing.Literal:
         if value not in parameters:
             raise ConfigError(f"{where}: unknown value {value!r}{nearest(str(value), map(str, parameters))}")

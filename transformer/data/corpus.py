@@ -7,13 +7,14 @@ from pathlib import Path
 import grain
 import numpy as np
 
+from transformer.core.json import fingerprint
 from transformer.core.values import ConfigError
 from transformer.data.dataset import Batch, Batches, Rows, check_tokens, described, load_data, whole
 from transformer.data.ngram import ngram_loss, usual_order
 from transformer.data.packing import pack
 from transformer.data.text import load_text
 from transformer.data.tokenizers import Tokenizer, make_tokenizer
-from transformer.runs.config import RunConfig, fingerprint
+from transformer.runs.config import RunConfig
 from transformer.runs.data import TextConfig
 
 EVALUATION_BATCH = 32

@@ -1,8 +1,8 @@
 """Images of a file of arrays with labels or other images to be made of them, or scikit-learn's handwritten digits."""
 
 import hashlib
+import math
 import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from transformer.core.files import check_unpacked
 from transformer.core.values import ConfigError, nearest
 from transformer.data.text import near
 
+NPY = ".npy"
+"""What the names of arrays end with in an .npz file."""
 NAMES = ("train_images", "train_labels", "test_images", "test_labels")
 KERAS_NAMES = ("x_train", "y_train", "x_test", "y_test")
 """The same arrays in the files that come with Keras."""
@@ -108,14 +111,35 @@ def _read(path: Path, names: Sequence[str], *others: Sequence[str]) -> dict[str,
         raise ConfigError(f"data.path: no file {path}{near(path)}")
     if not path.is_file() or not zipfile.is_zipfile(path):
         raise ConfigError(f"data.path: {path} is not an .npz file")
-    with np.load(path, allow_pickle=False) as file:
-        found = next((other for other in others if set(other) <= set(file.files)), names)
-        if missing := [name for name in found if name not in file]:
-            raise ConfigError(f"data.path: {path} has no array {missing[0]!r}{nearest(missing[0], file.files)}")
-        try:
-            return {own: file[name] for own, name in zip(names, found, strict=True)}
-        except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
-            raise ConfigError(f"data.path: cannot read {path}: {error}") from None
+    try:
+        with zipfile.ZipFile(path) as file:
+            known = [name.removesuffix(NPY) for name in file.namelist()]
+            found = next((other for other in others if set(other) <= set(known)), names)
+            if missing := [name for name in found if name not in known]:
+                raise ConfigError(f"data.path: {path} has no array {missing[0]!r}{nearest(missing[0], known)}")
+            check_unpacked(sum(file.getinfo(name + NPY).file_size for name in found), f"data.path: {path}")
+            return {own: _array(file, name + NPY) for own, name in zip(names, found, strict=True)}
+    except ConfigError:
+        raise
+    except Exception as error:  # of a damaged file the libraries raise many kinds
+        said = " ".join(str(error).split()) or type(error).__name__
+        raise ConfigError(f"data.path: cannot read {path}: {said}") from None
+
+
+def _array(file: zipfile.ZipFile, name: str) -> np.ndarray:
+    """An array of an .npz file, which is only as large as the file says that it is.
+
+    Raises:
+      ValueError: its header claims another size, or it holds objects.
+    """
+    with file.open(name) as member:
+        version = np.lib.format.read_magic(member)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, fortran, dtype = read(member)
+        data = member.read()
+    if dtype.hasobject or math.prod(shape) * dtype.itemsize != len(data):
+        raise ValueError(f"{name} has {len(data):,} bytes, and its header says {dtype}{list(shape)}")
+    return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
 
 
 def _images(images: np.ndarray, name: str, source: str) -> np.ndarray:

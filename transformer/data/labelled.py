@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from transformer.core.json import fingerprint
 from transformer.core.values import ConfigError
 from transformer.data.dataset import (
     Batch,
@@ -25,7 +26,7 @@ from transformer.data.tokenizers import PAD, SymbolTokenizer, Tokenizer, make_to
 from transformer.models.classifier import ClassifierConfig
 from transformer.objectives.classes import Classification
 from transformer.objectives.objective import Objective
-from transformer.runs.config import RunConfig, fingerprint
+from transformer.runs.config import RunConfig
 from transformer.runs.data import DataConfig, check_fraction
 from transformer.runs.tokenizers import SPECIAL, Tokenization, Word
 

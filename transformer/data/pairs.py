@@ -7,6 +7,7 @@ from typing import Literal
 
 import numpy as np
 
+from transformer.core.json import fingerprint
 from transformer.core.values import ConfigError
 from transformer.data.dataset import Batch, Batches, Rows, check_tokens, described, load_data, pad_rows, whole
 from transformer.data.pairs_text import load_parallel
@@ -15,7 +16,7 @@ from transformer.data.tokenizers import END, START, Tokenizer, make_tokenizer
 from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.objectives.objective import Objective
 from transformer.objectives.pairs import SequenceToSequence
-from transformer.runs.config import RunConfig, fingerprint
+from transformer.runs.config import RunConfig
 from transformer.runs.data import DataConfig, check_fraction
 from transformer.runs.tokenizers import Symbols, Tokenization
 

@@ -4,6 +4,7 @@ import gzip
 import zlib
 from pathlib import Path
 
+from transformer.core.files import check_unpacked
 from transformer.core.values import ConfigError
 from transformer.data.hub import PREFIX, hub_lines
 from transformer.data.text import near
@@ -52,10 +53,20 @@ def _lines(name: str) -> list[str]:
     return text.removesuffix("\n").split("\n")
 
 
+def _unpacked(path: Path) -> bytes:
+    """What a compressed file becomes, of which no more is unpacked than is allowed."""
+    parts, size = [], 0
+    with gzip.open(path) as file:
+        while part := file.read(2**24):
+            size += len(part)
+            check_unpacked(size, f"data: {path}")
+            parts.append(part)
+    return b"".join(parts)
+
+
 def _bytes(path: Path) -> bytes:
     try:
-        content = path.read_bytes()
-        return gzip.decompress(content) if path.suffix == ".gz" else content
+        return _unpacked(path) if path.suffix == ".gz" else path.read_bytes()
     except FileNotFoundError:
         raise ConfigError(f"data: no file {path}{near(path)}") from None
     except (OSError, EOFError, zlib.error) as error:

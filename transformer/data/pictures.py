@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from transformer.core.json import fingerprint
 from transformer.core.values import ConfigError
 from transformer.data.dataset import Batch, Batches, Examples, described, load_data, weighted
 from transformer.data.images import load_image_pairs, load_images
@@ -12,7 +13,7 @@ from transformer.models.images import PatchConfig, VisionConfig
 from transformer.objectives.classes import Classification
 from transformer.objectives.objective import Objective
 from transformer.objectives.pictures import Reconstruction
-from transformer.runs.config import RunConfig, fingerprint
+from transformer.runs.config import RunConfig
 from transformer.runs.data import DataConfig
 
 

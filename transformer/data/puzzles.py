@@ -5,13 +5,14 @@ from pathlib import Path
 
 import numpy as np
 
+from transformer.core.json import fingerprint
 from transformer.core.values import ConfigError
 from transformer.data.dataset import Examples, check_tokens, described, fingerprint_arrays, load_data
 from transformer.data.tasks.arithmetic import Addition
 from transformer.data.tasks.task import AlgorithmicTask, split
 from transformer.data.tokenizers import SymbolTokenizer
 from transformer.models.config import ModelConfig
-from transformer.runs.config import RunConfig, fingerprint
+from transformer.runs.config import RunConfig
 from transformer.runs.data import DataConfig
 
 

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import numpy as np
 
+from transformer.core.json import fingerprint
 from transformer.core.values import ConfigError
 from transformer.data.dataset import Batch, Examples, described, fingerprint_arrays, load_data
 from transformer.models.vectors import VectorConfig
 from transformer.objectives.objective import Objective
 from transformer.objectives.vectors import Regression
-from transformer.runs.config import RunConfig, fingerprint
+from transformer.runs.config import RunConfig
 from transformer.runs.data import DataConfig
 
 

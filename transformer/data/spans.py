@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from transformer.core.json import fingerprint
 from transformer.core.values import ConfigError
 from transformer.data.corpus import Blocks, Corpus, load_corpus
 from transformer.data.dataset import Batch, Batches, described, load_data, whole
@@ -14,7 +15,7 @@ from transformer.data.tokenizers import END, START, Tokenizer
 from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.objectives.objective import Objective
 from transformer.objectives.pairs import SequenceToSequence
-from transformer.runs.config import RunConfig, fingerprint
+from transformer.runs.config import RunConfig
 from transformer.runs.data import TextConfig, check_fraction
 from transformer.runs.tokenizers import Char, Tokenization
 

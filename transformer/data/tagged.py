@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from transformer.core.json import fingerprint
 from transformer.core.values import ConfigError
 from transformer.data.dataset import Batch, fingerprint_arrays, load_data, pad_rows
 from transformer.data.labelled import Labelled, LabelledConfig, check_classes, read_parts
@@ -17,7 +18,7 @@ from transformer.models.classifier import ClassifierConfig
 from transformer.models.pooling import PerToken
 from transformer.objectives.classes import TokenClassification
 from transformer.objectives.objective import Objective
-from transformer.runs.config import RunConfig, fingerprint
+from transformer.runs.config import RunConfig
 from transformer.runs.tokenizers import SPECIAL
 
 Tagged = list[tuple[str, str]]

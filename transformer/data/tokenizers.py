@@ -11,6 +11,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from transformer.core.files import parsed, read_text
+from transformer.core.json import from_json
 from transformer.core.values import ConfigError, nearest
 from transformer.runs.tokenizers import (
     BPE,
@@ -200,6 +202,11 @@ class TrainedTokenizer:
         """Whether ids 0 to 4 are the special tokens, which they may not be in files from elsewhere."""
         return [self._tokenizer.id_to_token(i) for i in range(len(SPECIAL))] == list(SPECIAL)
 
+    def checked(self) -> "TrainedTokenizer":
+        """The tokenizer, whose definition the library can read; otherwise raises `ConfigError`."""
+        assert self._tokenizer is not None
+        return self
+
     @property
     def vocab_size(self) -> int:
         return self._tokenizer.get_vocab_size()
@@ -247,14 +254,20 @@ def read_tokenizer(path: Path, around: bool = False) -> Tokenizer:
       ConfigError: it cannot be read.
     """
     try:
-        definition = path.read_text(encoding="utf-8")
-        fields = json.loads(definition)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"tokenizer: cannot read {path}: {error}") from None
-    own = _OWN.get(fields.pop("tokenizer", None))
-    if own is None:
-        return TrainedTokenizer(definition, around)
-    return own(**{name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()})
+        definition = read_text(path)
+        fields = parsed(definition, str(path))
+        if not isinstance(fields, dict):
+            raise ConfigError(f"{path}: holds no object with fields")
+        kind = fields.pop("tokenizer", None)
+        if kind is None:
+            return TrainedTokenizer(definition, around).checked()
+        if not isinstance(kind, str) or kind not in _OWN:
+            raise ConfigError(f"{path}: unknown tokenizer {kind!r}{nearest(str(kind), _OWN)}")
+        return from_json(_OWN[kind], fields, str(path))
+    except FileNotFoundError:
+        raise ConfigError(f"tokenizer: no file {path}") from None
+    except ConfigError as error:
+        raise ConfigError(f"tokenizer: {str(error).removeprefix('tokenizer: ')}") from None
 
 
 _OWN = {"byte": ByteTokenizer, "char": CharTokenizer, "symbol": SymbolTokenizer}

@@ -78,7 +78,16 @@ class Architecture:
         neutral = re.compile(f"{NEUTRAL}|{self.neutral}")
         if unknown := sorted(name for name in fields if name not in known and not neutral.fullmatch(name)):
             raise ConfigError(f"not supported: {', '.join(unknown)}")
-        return replace(self.base, {path: value for field in self.fields for path, value in field.read(fields).items()})
+        changes: dict[str, Any] = {}
+        for field in self.fields:
+            try:
+                changes |= field.read(fields)
+            except ConfigError:
+                raise
+            except (TypeError, ValueError, KeyError, AttributeError, OverflowError):  # a value of another kind
+                found = {name: fields.get(name) for name in field.theirs}
+                raise ConfigError(f"{', '.join(field.theirs)}: {found!r} cannot be read") from None
+        return replace(self.base, changes)
 
     def write_config(self, config: ModelConfig) -> dict[str, Any]:
         """The fields of config.json for one of our configs."""

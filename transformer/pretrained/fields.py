@@ -87,7 +87,7 @@ def choice(theirs: str, ours: str, options: Mapping[Any, Any], *, default: Any) 
 
     def read(fields):
         value = fields.get(theirs, default)
-        if value not in options:
+        if isinstance(value, list | dict) or value not in options:
             raise ConfigError(f"{theirs}: no {value!r}{nearest(str(value), map(str, options))}")
         return {ours: options[value]}
 

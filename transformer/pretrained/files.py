@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from transformer.core.files import read_json
 from transformer.core.values import ConfigError
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -48,10 +49,10 @@ class TensorFiles(ExitStack):
 
 def _paths(folder: Path) -> list[Path]:
     if (folder / INDEX).is_file():
-        try:
-            names = sorted(set(json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"].values()))
-        except (ValueError, KeyError, AttributeError):
-            raise ConfigError(f"{folder / INDEX}: no index of files") from None
+        weight_map = read_json(folder / INDEX).get("weight_map")
+        if not isinstance(weight_map, dict) or not all(isinstance(name, str) for name in weight_map.values()):
+            raise ConfigError(f"{folder / INDEX}: no index of files")
+        names = sorted(set(weight_map.values()))
         if missing := [name for name in names if Path(name).name != name or not (folder / name).is_file()]:
             raise ConfigError(f"{folder}: missing {', '.join(missing)}, which {INDEX} names")
         return [folder / name for name in names]

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from transformer.core import modules as pure
+from transformer.core.files import read_json
 from transformer.core.modules import Params
 from transformer.core.values import ConfigError, nearest
 from transformer.models.build import pure_model
@@ -133,22 +134,18 @@ def _described(path: str | Path, architecture: Architecture | None) -> tuple[Pat
 
 
 def _fields(folder: Path) -> dict[str, Any]:
-    path = folder / CONFIG
     try:
-        fields = json.loads(path.read_text(encoding="utf-8"))
-    except OSError:
+        return read_json(folder / CONFIG)
+    except FileNotFoundError:
         raise ConfigError(f"{folder}: no {CONFIG}") from None
-    except ValueError as error:
-        raise ConfigError(f"{path}: no JSON: {error}") from None
-    if not isinstance(fields, dict):
-        raise ConfigError(f"{path}: not an object with fields")
-    return fields
 
 
 def _named(fields: dict[str, Any], folder: Path) -> Architecture:
     """The architecture of a config.json: by its class or, where none is named, the first of its type."""
     names = [name for architecture in ARCHITECTURES for name in architecture.names]
     classes = fields.get("architectures") or []
+    if not isinstance(classes, list) or not all(isinstance(name, str) for name in classes):
+        raise ConfigError(f"{folder / CONFIG}: architectures: {classes!r} is not a list of names")
     for architecture in ARCHITECTURES:
         of_type = not classes and architecture.model_type == fields.get("model_type")
         if of_type or any(name in architecture.names for name in classes):

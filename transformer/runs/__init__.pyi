@@ -1,7 +1,6 @@
 # Written by `python -m transformer.testing.stubs`.
 from transformer.runs.config import Replica as Replica
 from transformer.runs.config import RunConfig as RunConfig
-from transformer.runs.config import fingerprint as fingerprint
 from transformer.runs.config import grid as grid
 from transformer.runs.data import DataConfig as DataConfig
 from transformer.runs.data import TextConfig as TextConfig

@@ -1,14 +1,12 @@
 """One training run: data, model, optimizer, and how long."""
 
 import dataclasses
-import hashlib
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from transformer.core.changes import replace
-from transformer.core.json import from_json, to_json, to_json_as
+from transformer.core.json import from_json, to_json_as
 from transformer.core.values import ConfigError, check_fields
 from transformer.models.config import ModelConfig
 from transformer.objectives.objective import NextToken, Objective
@@ -141,9 +139,3 @@ def grid(seeds: Iterable[int], learning_rates: Sequence[float] = ()) -> tuple[Re
         if twice := [value for i, value in enumerate(values) if value in values[:i]]:
             raise ConfigError(f"{name}: {twice[0]} is given twice")
     return tuple(Replica(seed=s, learning_rate=lr) for lr in (learning_rates or (None,)) for s in seeds)
-
-
-def fingerprint(value: Any) -> str:
-    """sha256 of the canonical JSON of a config, a tuple of replicas, or plain JSON data; else raises TypeError."""
-    text = json.dumps(to_json(value), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return hashlib.sha256(text.encode()).hexdigest()

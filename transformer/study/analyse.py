@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from transformer.core.files import Damaged
 from transformer.study.record import ArmRecord, Record, pooled, read_record, read_runs
 from transformer.study.report import ArmReport, Estimate, Report
 from transformer.study.runs import Run
@@ -32,6 +33,8 @@ FEW = 6
 """Seeds below which normal theory has nothing to stand on."""
 EVEN, ODD, ALL = slice(0, None, 2), slice(1, None, 2), slice(None)
 """Batches of the held-out part."""
+NOISE = "baseline, other seeds"
+"""The name of the baseline under other seeds."""
 SENSITIVITY = "sensitivity"
 """The metric that is made of losses at all learning rates."""
 
@@ -107,10 +110,16 @@ def read_study(*workdirs: str | Path) -> Report:
 
 
 def analyse(workdir: Path, record: Record) -> Report:
-    """The report of a record, whose runs are named from `workdir` on."""
-    folder = workdir / record.runs
-    arms = {name: _Runs(arm, record, read_runs(arm, folder)) for name, arm in record.arms.items()}
-    noise = None if record.noise is None else _Runs(record.noise, record, read_runs(record.noise, folder))
+    """The report of a record, whose runs are named from `workdir` on.
+
+    An arm with a damaged run has failed, which the report says; the others are compared.
+
+    Raises:
+      Damaged: a run of the baseline is not what was written.
+    """
+    record, found = _undamaged(record, workdir / record.runs)
+    arms = {name: _Runs(arm, record, found[name]) for name, arm in record.arms.items()}
+    noise = None if record.noise is None else _Runs(record.noise, record, found[NOISE])
     base = record.baseline
     asked = record.questions
     level = {"comparisons": max(len(asked), 1), "alpha": ALPHA / len(record.looks)}
@@ -141,6 +150,26 @@ def analyse(workdir: Path, record: Record) -> Report:
         correlation=mean_correlation([each[:shortest] for each in estimates]),
         curves={name: _curve(runs) for name, runs in arms.items()},
     )
+
+
+def _undamaged(record: Record, folder: Path) -> tuple[Record, dict[str, list[list[Run]]]]:
+    """The record without arms that have a damaged run, and the runs of the others by arm."""
+    found, failed, batches = {}, {}, None
+    for name, arm in {**record.arms, **({NOISE: record.noise} if record.noise else {})}.items():
+        try:
+            runs = read_runs(arm, folder)
+            lengths = {len(run.loss) for row in runs for run in row}
+            batches = batches or lengths
+            if lengths != batches:
+                raise Damaged(f"{name}: its runs have {lengths} batches, others have {batches}")
+            found[name] = runs
+        except Damaged as error:
+            failed[name] = f"{error}; the command of the study with --resume computes it again"
+            if name == record.baseline:
+                raise Damaged(failed[name]) from None
+    arms = {name: arm for name, arm in record.arms.items() if name in found}
+    noise = record.noise if NOISE in found else None
+    return dataclasses.replace(record, arms=arms, noise=noise, failed={**record.failed, **failed}), found
 
 
 def _sign(record: Record, metric: str) -> int:

@@ -1,20 +1,23 @@
 """A study as one small file: its plan, its record and the numbers of its runs, without checkpoints."""
 
+import dataclasses
 import io
-import json
+import lzma
+import re
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from transformer.core.files import LARGEST, Damaged, sealed, write_durably
 from transformer.study.analyse import read_study
 from transformer.study.plan import PLAN
 from transformer.study.record import STUDY, read_record
 from transformer.study.report import Report
-from transformer.training.checkpoint import write_durably
 
 SUFFIX = ".tar.xz"
 RUNS = "runs"
 """The folder of the runs in an archive."""
+_NAMES = rf"{re.escape(STUDY)}|{re.escape(PLAN)}|{RUNS}/[\w-]+\.json"
 
 
 def pack(workdir: Path, path: Path) -> None:
@@ -25,8 +28,8 @@ def pack(workdir: Path, path: Path) -> None:
     """
     record = read_record(workdir)
     runs = {name for arm in [*record.arms.values(), record.noise] if arm for row in arm.files for name in row}
-    stored = json.loads((workdir / STUDY).read_text()) | {"runs": RUNS}
-    texts = {STUDY: json.dumps(stored, indent=1), PLAN: (workdir / PLAN).read_text()}
+    stored = dataclasses.asdict(dataclasses.replace(record, runs=RUNS))
+    texts = {STUDY: sealed(stored), PLAN: (workdir / PLAN).read_text()}
     texts |= {f"{RUNS}/{name}": (workdir / record.runs / name).read_text() for name in sorted(runs)}
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
@@ -39,7 +42,11 @@ def pack(workdir: Path, path: Path) -> None:
 
 
 def unpack(path: Path, workdir: Path, runs: Path) -> None:
-    """Put the plan of an archived study back into a folder and its runs into `runs`; what is there already is kept."""
+    """Put the plan of an archived study back into a folder and its runs into `runs`; what is there already is kept.
+
+    Raises:
+      Damaged: it is no such archive.
+    """
     for name, text in _texts(path):
         target = runs / Path(name).name if name.startswith(f"{RUNS}/") else workdir / name
         if name != STUDY and not target.exists():
@@ -48,7 +55,11 @@ def unpack(path: Path, workdir: Path, runs: Path) -> None:
 
 
 def read_archive(path: Path, folder: Path) -> Report:
-    """The report of the study in an archive, which is unpacked into a new folder below `folder`."""
+    """The report of the study in an archive, which is unpacked into a new folder below `folder`.
+
+    Raises:
+      Damaged: it is no such archive.
+    """
     workdir = folder / path.name.removesuffix(SUFFIX)
     (workdir / RUNS).mkdir(parents=True)
     for name, text in _texts(path):
@@ -58,7 +69,17 @@ def read_archive(path: Path, folder: Path) -> Report:
 
 def _texts(path: Path) -> Iterator[tuple[str, str]]:
     """Name and text of each file of an archive."""
-    with tarfile.open(path) as archive:
-        for entry in archive:
-            if (file := archive.extractfile(entry)) is not None:
+    try:
+        with tarfile.open(path, "r:xz") as archive:
+            left = LARGEST
+            for entry in archive:
+                left -= entry.size
+                if not entry.isfile() or not re.fullmatch(_NAMES, entry.name):
+                    raise Damaged(f"{path}: holds {entry.name!r}, which is no file of a study")
+                if left < 0:
+                    raise Damaged(f"{path}: holds more than {LARGEST:,} bytes")
+                file = archive.extractfile(entry)
+                assert file is not None
                 yield entry.name, file.read().decode()
+    except (tarfile.TarError, EOFError, lzma.LZMAError, UnicodeDecodeError) as error:
+        raise Damaged(f"{path}: is damaged, or no archive of a study: {error}") from None

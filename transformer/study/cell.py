@@ -1,7 +1,6 @@
 """A cell of a study: runs of one arm that are trained together, in a folder named by what determines them."""
 
 import contextlib
-import json
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,19 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from transformer.core.json import from_json, to_json
+from transformer.core.files import write_durably, write_sealed
+from transformer.core.json import fingerprint, from_json, to_json
 from transformer.core.sources import sources
 from transformer.core.values import ConfigError
 from transformer.data.dataset import Dataset
-from transformer.runs.config import Replica, RunConfig, fingerprint
+from transformer.runs.config import Replica, RunConfig
 from transformer.runs.mesh import AUTOMATIC, MeshConfig
 from transformer.study.probes import Probe
 from transformer.study.runs import ArmRuns, Run
-from transformer.training.checkpoint import write_durably
 from transformer.training.loop import Outcome, train
 from transformer.training.metrics import finite
 from transformer.training.signals import Interrupted
-from transformer.training.workdir import CONFIG, identity, locked
+from transformer.training.workdir import CONFIG, Identity, identity, locked, read_identity
 
 ERROR = "error.txt"
 """The error of the last attempt: one line, with the traceback below it."""
@@ -46,14 +45,14 @@ class Cell:
     """How devices share the work, which changes numbers by rounding only."""
 
     @cached_property
-    def identity(self) -> dict[str, Any]:
-        """Everything that determines the numbers of the runs, with its hash."""
+    def identity(self) -> Identity:
+        """Everything that determines the numbers of the runs."""
         return identity(self.config, self.replicas, self.data)
 
     @cached_property
     def folder(self) -> Path:
         """The folder of the cell, named by that hash."""
-        return self.cells / self.identity["sha256"][:16]
+        return self.cells / self.identity.sha256[:16]
 
     @cached_property
     def stored(self) -> ArmRuns:
@@ -89,7 +88,7 @@ class Cell:
         for run in runs:
             self.stored.write(run)
         names = [self.stored.path(run.seed, run.learning_rate).name for run in runs]
-        write_durably(self.folder / "result.json", json.dumps({"runs": names}, indent=1))
+        write_sealed(self.folder / "result.json", {"runs": names})
 
     def _run(self, outcome: Outcome, number: int, probes: dict[str, list[float | None]]) -> Run:
         """What one replica measured."""
@@ -129,7 +128,7 @@ class Cell:
         """Write down which cell the folder holds."""
         self.folder.mkdir(parents=True, exist_ok=True)
         if not (self.folder / CONFIG).exists():
-            write_durably(self.folder / CONFIG, json.dumps(self.identity, indent=1, sort_keys=True))
+            write_sealed(self.folder / CONFIG, self.identity.body)
 
     def attempt(self, *, wait: bool = False) -> str | None:
         """Compute what is missing; returns the error as one line where that fails, details in `error.txt`.
@@ -157,8 +156,7 @@ class Cell:
 
 def replicas_of(folder: Path) -> tuple[Replica, ...]:
     """The replicas that the folder of a cell was made for."""
-    stored = json.loads((folder / CONFIG).read_text())
-    return tuple(from_json(Replica, replica) for replica in stored["replicas"])
+    return tuple(from_json(Replica, replica) for replica in read_identity(folder).replicas)
 
 
 def short(x: Any) -> float | None:

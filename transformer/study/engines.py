@@ -140,13 +140,12 @@ def _gpus() -> list[str]:
 def _run(client: Any, cells: Sequence[Cell], places: dict[str, Place]) -> Iterator[tuple[Cell, str | None]]:
     """Submit the cells and wait for them; the scheduler gives those of a dead worker to another."""
     handover.check_data(cells)
-    for cell in cells:
-        handover.write(cell)
-    folders = {str(cell.folder.resolve()): cell for cell in cells}
+    modules = [handover.write(cell) for cell in cells]
+    folders = [str(cell.folder.resolve()) for cell in cells]
     where = (str(Path.cwd()), sys.path[0])
     waiting = {
-        client.submit(compute, folder, where, places, key=f"cell-{folder}", retries=RETRIES): cell
-        for folder, cell in folders.items()
+        client.submit(compute, folder, allowed, where, places, key=f"cell-{folder}", retries=RETRIES): cell
+        for cell, folder, allowed in zip(cells, folders, modules, strict=True)
     }
     with StopRequest() as request, View(cells) as view:
         while waiting:
@@ -156,7 +155,7 @@ def _run(client: Any, cells: Sequence[Cell], places: dict[str, Place]) -> Iterat
                 yield cell, _error(future)
             if request.requested:
                 client.cancel(list(waiting))
-                client.run(stop, list(folders))
+                client.run(stop, folders)
                 raise Interrupted(f"{len(waiting)} cells are not finished; the same command with --resume continues")
             view.wait()
 

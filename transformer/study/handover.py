@@ -6,27 +6,41 @@ Variants travel as text, so their classes have to lie in modules that both proce
 import dataclasses
 import importlib
 import importlib.util
-import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from transformer.core.files import read_value, write_durably, write_sealed
 from transformer.core.json import from_json, to_json
+from transformer.core.sources import PACKAGE
 from transformer.core.values import ConfigError
 from transformer.data.dataset import load_data, read_run
 from transformer.runs.mesh import MeshConfig
 from transformer.study.cell import Cell, replicas_of
 from transformer.study.probes import Probe
-from transformer.training.checkpoint import write_durably
-from transformer.training.workdir import CONFIG, definitions
+from transformer.training.workdir import CONFIG, Identity, definitions
 
 CELL = "cell.json"
-"""The file of what config.json does not hold: the probes, the modules of all classes, and the mesh."""
+"""The file of what config.json does not hold."""
 
 
-def write(cell: Cell) -> None:
-    """Write everything that computing a cell needs into its folder.
+@dataclass(frozen=True)
+class _Handed:
+    """What is in it."""
+
+    modules: list[str]
+    """Modules of all classes."""
+    title: str
+    probes: list[dict[str, Any]]
+    mesh: dict[str, Any]
+    runs: str
+    """Folder of the runs."""
+
+
+def write(cell: Cell) -> list[str]:
+    """Write everything that computing a cell needs into its folder; returns the modules that define its classes.
 
     Raises:
       ConfigError: a class is defined where only this process knows it.
@@ -35,9 +49,9 @@ def write(cell: Cell) -> None:
     cell.write_config()
     for name, text in definitions(cell.data).items():
         write_durably(cell.folder / name, text)
-    more = {"modules": modules, "title": cell.title, "probes": to_json(cell.probes), "mesh": to_json(cell.mesh)}
-    more["runs"] = str(cell.runs)
-    write_durably(cell.folder / CELL, json.dumps(more, indent=1))
+    handed = _Handed(modules, cell.title, to_json(cell.probes), to_json(cell.mesh), str(cell.runs))
+    write_sealed(cell.folder / CELL, dataclasses.asdict(handed))
+    return modules
 
 
 def check_data(cells: Sequence[Cell]) -> None:
@@ -50,27 +64,34 @@ def check_data(cells: Sequence[Cell]) -> None:
             )
 
 
-def read(folder: Path) -> Cell:
+def read(folder: Path, allow: Collection[str] = ()) -> Cell:
     """The cell of a folder.
 
+    Args:
+      folder: the folder.
+      allow: the modules outside this package whose classes it may name; they are imported, and no others.
+
     Raises:
-      ConfigError: a file or a module is missing here, or the data has changed.
+      ConfigError: a file or a module is missing here, a module is not allowed, or the data has changed.
     """
     try:
-        stored, more = (json.loads((folder / name).read_text()) for name in (CONFIG, CELL))
+        stored = read_value(Identity, folder / CONFIG)
+        handed = read_value(_Handed, folder / CELL)
     except FileNotFoundError as error:
         raise ConfigError(f"no file {error.filename}: all processes of a study need its folder") from None
-    for name in more["modules"]:
+    for name in handed.modules:
+        if name.partition(".")[0] != PACKAGE and name not in allow:
+            raise ConfigError(f"{folder / CELL}: names the module {name}, which would run; --allow {name} allows it")
         try:
             importlib.import_module(name)
         except ImportError as error:
             raise ConfigError(f"module {name} cannot be imported here: {error}") from None
-    config = read_run(stored["run"])
-    probes = from_json(tuple[Probe, ...], more["probes"])
+    config = read_run(stored.run)
+    probes = from_json(tuple[Probe, ...], handed.probes)
     data = load_data(config.data, folder)
-    mesh = from_json(MeshConfig, more["mesh"])
-    cell = Cell(more["title"], config, replicas_of(folder), data, folder.parent, Path(more["runs"]), probes, mesh)
-    if cell.identity["sha256"] != stored["sha256"]:
+    mesh = from_json(MeshConfig, handed.mesh)
+    cell = Cell(handed.title, config, replicas_of(folder), data, folder.parent, Path(handed.runs), probes, mesh)
+    if cell.identity.sha256 != stored.sha256:
         raise ConfigError(f"data: {data.source} is not what it was when the study began")
     return cell
 

@@ -12,8 +12,8 @@ import matplotlib
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
+from transformer.core.files import write_durably
 from transformer.study import figures
-from transformer.training.checkpoint import write_durably
 
 if TYPE_CHECKING:
     from transformer.study.report import Report

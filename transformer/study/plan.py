@@ -1,15 +1,35 @@
 """The plan of a study: written and hashed before its first run, and what was changed later is said."""
 
 import datetime
-import json
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from transformer.runs.config import fingerprint
-from transformer.training.checkpoint import write_durably
+from transformer.core.files import read_value, write_sealed
+from transformer.core.json import fingerprint
 from transformer.training.workdir import differences
 
 PLAN = "plan.json"
+
+
+@dataclass(frozen=True)
+class _Change:
+    """A plan that was changed."""
+
+    written: str
+    plan: dict[str, Any]
+    runs_there: int
+    changed: list[str]
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """What the file holds: the first plan, and all changes of it."""
+
+    written: str
+    plan: dict[str, Any]
+    runs_there: int
+    changes: list[_Change] = field(default_factory=list)
 
 
 def kept(workdir: Path, plan: dict[str, Any], runs_there: int) -> dict[str, Any]:
@@ -24,20 +44,19 @@ def kept(workdir: Path, plan: dict[str, Any], runs_there: int) -> dict[str, Any]
       The first plan with its `sha256` and date, the list of `changes`, and the hash of the plan in force.
     """
     path, now = workdir / PLAN, datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    stored = json.loads(path.read_text()) if path.exists() else None
-    if stored is None:
-        stored = {"sha256": fingerprint(plan), "written": now, "plan": plan, "runs_there": runs_there, "changes": []}
-    current = stored["changes"][-1]["plan"] if stored["changes"] else stored["plan"]
+    try:
+        stored = read_value(_Stored, path)
+    except FileNotFoundError:
+        stored = _Stored(now, plan, runs_there)
+    current = stored.changes[-1].plan if stored.changes else stored.plan
     if changed := differences(current, plan):
-        change = {"written": now, "runs_there": runs_there, "changed": changed, "plan": plan}
-        stored["changes"].append({"sha256": fingerprint(plan), **change})
-    write_durably(path, json.dumps(stored, indent=1))
-    return {
-        "sha256": stored["sha256"],
-        "written": stored["written"],
-        "runs_there": stored["runs_there"],
-        "changes": [{k: v for k, v in change.items() if k != "plan"} for change in stored["changes"]],
-    }
+        stored.changes.append(_Change(now, plan, runs_there, changed))
+    write_sealed(path, asdict(stored))
+    return {**_hashed(stored), "changes": [{**_hashed(each), "changed": each.changed} for each in stored.changes]}
+
+
+def _hashed(each: _Stored | _Change) -> dict[str, Any]:
+    return {"sha256": fingerprint(each.plan), "written": each.written, "runs_there": each.runs_there}
 
 
 def said(plan: dict[str, Any]) -> str:

@@ -2,15 +2,14 @@
 
 import dataclasses
 import functools
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from transformer.core.files import Damaged, read_value, write_sealed
 from transformer.core.values import ConfigError
-from transformer.study.runs import Run
-from transformer.training.checkpoint import write_durably
+from transformer.study.runs import Run, read_run
 
 STUDY = "study.json"
 
@@ -39,6 +38,10 @@ class ArmRecord:
     """Root mean squares before training, by name."""
     warnings: list[str] = field(default_factory=list)
     """What should be known before it is compared."""
+
+    def __post_init__(self):
+        if [len(row) for row in self.files] != [len(self.seeds)] * len(self.learning_rates) or not self.files:
+            raise ConfigError("arm: its files are not (learning rates, seeds)")
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,10 @@ class Record:
     runs: str
     """The folder of the runs, seen from that of the study."""
 
+    def __post_init__(self):
+        if self.baseline not in self.arms or self.metric not in self.higher_is_better or not self.looks:
+            raise ConfigError("study: it has no baseline, no such metric, or no look")
+
     @property
     def questions(self) -> dict[str, dict[str, float]]:
         """Weights of arms for every question whose arms are all computed."""
@@ -87,7 +94,7 @@ class Record:
 
     def write(self, workdir: Path) -> None:
         """Write study.json."""
-        write_durably(workdir / STUDY, json.dumps(dataclasses.asdict(self), indent=1))
+        write_sealed(workdir / STUDY, dataclasses.asdict(self))
 
 
 def read_record(workdir: Path) -> Record:
@@ -95,22 +102,24 @@ def read_record(workdir: Path) -> Record:
 
     Raises:
       ConfigError: there is none.
+      Damaged: its file is not what was written.
     """
     try:
-        stored = json.loads((workdir / STUDY).read_text())
+        return read_value(Record, workdir / STUDY)
     except FileNotFoundError:
         raise ConfigError(f"{workdir} holds no {STUDY}: no study has been run there") from None
-    arms = {name: ArmRecord(**arm) for name, arm in stored.pop("arms").items()}
-    noise = stored.pop("noise")
-    reference = stored.pop("reference")
-    return Record(
-        **stored, arms=arms, noise=noise and ArmRecord(**noise), reference=reference and (reference[0], reference[1])
-    )
 
 
 def read_runs(arm: ArmRecord, folder: Path) -> list[list[Run]]:
-    """The runs of an arm, (learning rates, seeds)."""
-    return [[Run(**json.loads((folder / file).read_text())) for file in row] for row in arm.files]
+    """The runs of an arm, (learning rates, seeds).
+
+    Raises:
+      Damaged: a file is missing, or not what was written.
+    """
+    try:
+        return [[read_run(folder / file) for file in row] for row in arm.files]
+    except FileNotFoundError as error:
+        raise Damaged(f"{error.filename}: is missing") from None
 
 
 def pooled(workdirs: Sequence[Path]) -> Record:

@@ -16,7 +16,7 @@ from transformer.data.dataset import Dataset, fingerprint_arrays, reference
 from transformer.runs.config import Replica, RunConfig
 from transformer.runs.mesh import MeshConfig
 from transformer.study import plan
-from transformer.study.analyse import analyse
+from transformer.study.analyse import NOISE, analyse
 from transformer.study.cell import Cell, replicas_of
 from transformer.study.engines import Engine
 from transformer.study.record import ArmRecord, Record
@@ -25,13 +25,21 @@ from transformer.study.runs import HIGHER_IS_BETTER, SUMS, ArmRuns
 from transformer.study.signals import doubts, signals
 from transformer.training.environment import environment
 from transformer.training.metrics import finite
+from transformer.training.workdir import RUN_FILES
 
 if TYPE_CHECKING:
     from transformer.study.study import Study
 
+STUDY_FILES = (
+    r"(plan|study|step_seconds|report|result)\.json",
+    r"report\.(md|html|csv|tex)",
+    r"\w+\.png",
+    r"runs(/[0-9a-f]{20}\.json)?",
+    rf"cells(/[0-9a-f]{{16}}(/({'|'.join(RUN_FILES)}|cell\.json|log\.txt|error\.txt))?)?",
+)
+"""What a study writes into its folder, as regular expressions."""
 BATCHES_TO_HALVE = 4
 """Batches of the held-out part from which on it can be cut in two."""
-NOISE = "baseline, other seeds"
 NOISE_SEEDS = 1_000_000
 """What is added to the seeds of the baseline for it, so that no arm of this or another day has them."""
 

@@ -1,15 +1,17 @@
 """Runs: what a study stores and any study reads again. A run is a config with its learning rate, a seed, and data."""
 
-import json
+import warnings
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
+from transformer.core.files import Damaged, read_value, write_sealed
+from transformer.core.json import fingerprint
+from transformer.core.values import ConfigError
 from transformer.data.dataset import Dataset
-from transformer.runs.config import RunConfig, fingerprint
-from transformer.training.checkpoint import write_durably
+from transformer.runs.config import RunConfig
 from transformer.training.workdir import identity
 
 
@@ -41,6 +43,11 @@ class Run:
     """Values by the label of the probe."""
     probe_hashes: dict[str, str] = field(default_factory=dict)
     """sha256 of what each probe was when it measured, by its label."""
+
+    def __post_init__(self):
+        lengths = {len(getattr(self, name)) for name in ("loss", "labels", "correct", "exact", "sequences")}
+        if len(lengths) > 1 or len({len(each) for each in self.curve.values()}) > 1:
+            raise ConfigError("run: its sums are not of the same batches, or its curve has steps without a loss")
 
     def metric(self, name: str, batches: slice = slice(None)) -> float:
         """A metric over some batches of the held-out part: `loss`, `accuracy`, `exact_match` or the label of a probe.
@@ -78,16 +85,21 @@ class ArmRuns:
     @cached_property
     def sha256(self) -> str:
         """Hash of all that determines the numbers of its runs, except learning rate and seed."""
-        return identity(self.config.replace({"optimizer.learning_rate": 1.0}), (), self.data)["sha256"]
+        return identity(self.config.replace({"optimizer.learning_rate": 1.0}), (), self.data).sha256
 
     def path(self, seed: int, rate: float) -> Path:
         """The file of a run."""
         return self.folder / f"{fingerprint([self.sha256, seed, rate])[:20]}.json"
 
     def read(self, seed: int, rate: float) -> Run | None:
-        """The run, or None where it is not computed yet."""
-        path = self.path(seed, rate)
-        return Run(**json.loads(path.read_text())) if path.exists() else None
+        """The run, or None where it is not computed yet, or its file is damaged, which is said in a warning."""
+        try:
+            return read_run(self.path(seed, rate))
+        except FileNotFoundError:
+            return None
+        except Damaged as error:
+            warnings.warn(f"{error}; it is computed again", stacklevel=2)
+            return None
 
     def write(self, run: Run) -> None:
         """Store a run; values of probes that it lacks are kept."""
@@ -96,4 +108,14 @@ class ArmRuns:
             probes, hashes = before.probes | run.probes, before.probe_hashes | run.probe_hashes
             run = replace(run, probes=probes, probe_hashes=hashes)
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_durably(self.path(run.seed, run.learning_rate), json.dumps(asdict(run)))
+        write_sealed(self.path(run.seed, run.learning_rate), asdict(run))
+
+
+def read_run(path: Path) -> Run:
+    """The run in a file.
+
+    Raises:
+      FileNotFoundError: there is none.
+      Damaged: it is not what was written.
+    """
+    return read_value(Run, path)

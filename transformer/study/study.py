@@ -1,13 +1,13 @@
 """A comparison of arms as a statistical experiment."""
 
 import dataclasses
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from transformer.core.changes import typed
+from transformer.core.files import read_value, write_sealed
 from transformer.core.json import to_json
 from transformer.core.values import ConfigError, Variant, check_type, nearest, to_text
 from transformer.data.dataset import Dataset, fingerprint_arrays, load_data
@@ -20,7 +20,6 @@ from transformer.study.report import Report
 from transformer.study.running import NOISE, NOISE_SEEDS, Arm, Running
 from transformer.study.runs import SUMS
 from transformer.study.statistics import ALPHA, detectable_difference
-from transformer.training.checkpoint import write_durably
 from transformer.training.workdir import locked
 
 RATE = "optimizer.learning_rate"
@@ -244,13 +243,13 @@ class Study:
         """Seconds of a step of each arm, as they were measured when the study began."""
         path = None if workdir is None else workdir / "step_seconds.json"
         if path is not None and path.exists():
-            return json.loads(path.read_text())
+            return read_value(dict[str, float], path)
         plain = dataclasses.replace(self, match=None)
         arms = plain.prepared(data)
         found = {name: budgets.step_seconds(arm.config, arm.data) for name, arm in arms.items() if name != NOISE}
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_durably(path, json.dumps(found, indent=1))
+            write_sealed(path, found)
         return found
 
     def _matched_text(self, name: str, config: RunConfig) -> str:

@@ -29,11 +29,12 @@ class Died(RuntimeError):
     """The process of a cell was killed; another attempt continues from its checkpoint."""
 
 
-def compute(folder: str, where: tuple[str, str], places: Mapping[str, Place]) -> str | None:
+def compute(folder: str, modules: Sequence[str], where: tuple[str, str], places: Mapping[str, Place]) -> str | None:
     """Compute the cell of a folder; returns its error in one line if it fails, else None.
 
     Args:
       folder: the folder of the cell.
+      modules: those that it may import.
       where: the working directory of the study, to which its paths are relative, and the folder of its script.
       places: what each worker owns, by its name; a worker that is missing was given its devices at its start.
 
@@ -48,8 +49,9 @@ def compute(folder: str, where: tuple[str, str], places: Mapping[str, Place]) ->
         if place.cores and hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, place.cores)  # for this thread and the process it starts
         paths = (script, os.environ.get("PYTHONPATH"))
+        command = [sys.executable, "-m", "transformer.study.worker", folder]
         process = subprocess.Popen(
-            [sys.executable, "-m", "transformer.study.worker", folder, "--parent", str(os.getpid())],
+            [*command, *(f"--allow={name}" for name in modules), "--parent", str(os.getpid())],
             cwd=directory,
             env={**os.environ, **place.environment, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
             stdin=subprocess.DEVNULL,

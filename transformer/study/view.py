@@ -1,6 +1,5 @@
 """The progress of all cells of a study, in one view."""
 
-import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,8 +7,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from transformer.core.files import Damaged
 from transformer.study.cell import Cell
-from transformer.training.metrics import METRICS
+from transformer.training.metrics import METRICS, values_of
 
 SECONDS = 0.3
 """Seconds between refreshes."""
@@ -21,7 +21,12 @@ class View:
 
     def __init__(self, cells: Sequence[Cell]):
         console = Console(stderr=True)
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+        )
         self._bars = Progress(*columns, console=console, disable=not console.is_terminal)
         self._all = self._bars.add_task("cells", total=len(cells))
         self._tasks = {
@@ -56,6 +61,6 @@ def step_reached(folder: Path) -> int:
         with (folder / METRICS).open("rb") as file:
             file.seek(max(0, file.seek(0, 2) - _TAIL))
             lines = file.read().split(b"\n")
-    except FileNotFoundError:
+        return int(values_of(lines[-2], METRICS)["step"]) if len(lines) > 1 else 0
+    except (FileNotFoundError, Damaged):
         return 0
-    return int(json.loads(lines[-2])["step"]) if len(lines) > 1 else 0

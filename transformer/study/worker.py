@@ -1,5 +1,7 @@
 """Compute one cell of a study in a process of its own: `python -m transformer.study.worker FOLDER`.
 
+Modules outside this package are imported if they are allowed by name: --allow my_variants.
+
 Exit code 0: the result is there; 1: the cell failed, see error.txt in its folder; 75: it was asked to stop,
 and the same command continues it.
 """
@@ -20,6 +22,7 @@ from transformer.training.signals import EXIT_INTERRUPTED, Interrupted, die_with
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m transformer.study.worker", description=__doc__)
     parser.add_argument("folder", type=Path, help="the folder of a cell, prepared by an engine")
+    parser.add_argument("--allow", action="append", default=[], metavar="MODULE", help="a module that may be imported")
     parser.add_argument("--parent", type=int, help="id of the process with which this one has to end")
     arguments = parser.parse_args()
     if arguments.parent is not None:
@@ -28,7 +31,7 @@ def main() -> int:
     folder = arguments.folder
     print(f"process {os.getpid()} on {socket.gethostname()} begins", flush=True)
     try:
-        error = handover.read(folder).attempt(wait=True)
+        error = handover.read(folder, arguments.allow).attempt(wait=True)
     except ConfigError as wrong:
         error = f"ConfigError: {wrong}"
         (folder / ERROR).write_text(error)

@@ -3,36 +3,74 @@
     checkpoints/00001000/state/         arrays, written by orbax
     checkpoints/00001000/manifest.json  sha256 of every file and of itself, shape and dtype of every array, notes
 
-The notes hold what else the run needs to continue: the data position and its fingerprint, the size of
-the metrics file.
+The notes hold what else the run needs to continue.
 """
 
 import contextlib
+import dataclasses
 import hashlib
-import json
 import logging
 import os
+import re
 import shutil
 import warnings
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from transformer.runs.config import fingerprint
+from transformer.core.files import WriteError, read_value, sync, write_sealed, writing
+from transformer.core.values import ConfigError
 from transformer.training import hosts
-from transformer.training.disk import WriteError, writing
 
 KEEP = 2
+MANIFEST = "manifest.json"
 
 
 class CheckpointError(RuntimeError):
     """A checkpoint is damaged, or belongs to another run."""
 
 
-def save(folder: Path, step: int, state: Any, notes: dict[str, Any]) -> None:
+class _Damage(Exception):
+    """What is wrong with the files of a checkpoint."""
+
+
+class _Gone(Exception):
+    """A checkpoint was deleted while it was read: its run goes on, and has a newer one."""
+
+
+@dataclass(frozen=True)
+class Notes:
+    """What else a run needs to continue."""
+
+    position: int
+    """Steps that are done, which is how far the data were read."""
+    fingerprint: str
+    """Hash of the data."""
+    metrics_bytes: int
+    """Size of the metrics file."""
+    seconds: float
+    """Wall time so far."""
+    mesh: dict[str, int]
+    """Devices along each axis."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a checkpoint holds."""
+
+    step: int
+    notes: Notes
+    arrays: dict[str, str]
+    """Dtype and shape of each array by its path in the state."""
+    files: dict[str, str]
+    """sha256 of each file by its path in the folder."""
+
+
+def save(folder: Path, step: int, state: Any, notes: Notes) -> None:
     """Write the checkpoint of a step, then delete all but the latest `KEEP`.
 
     Raises:
@@ -45,7 +83,7 @@ def save(folder: Path, step: int, state: Any, notes: dict[str, Any]) -> None:
     try:
         with writing(folder / f"{step:08d}"):
             if hosts.is_writer():
-                shutil.rmtree(partial, ignore_errors=True)
+                _remove(partial)
                 partial.mkdir(parents=True)
             hosts.barrier("partial")
             with _quiet():
@@ -59,28 +97,33 @@ def save(folder: Path, step: int, state: Any, notes: dict[str, Any]) -> None:
         raise
 
 
-def _publish(folder: Path, step: int, arrays: dict[str, Any], notes: dict[str, Any]) -> None:
+def _publish(folder: Path, step: int, arrays: dict[str, Any], notes: Notes) -> None:
     """Turn what all processes have written into a checkpoint."""
     partial, final = _partial(folder, step), folder / f"{step:08d}"
-    body = {
-        "step": step,
-        "notes": notes,
-        "arrays": {name: _kind(a) for name, a in arrays.items()},
-        "files": {str(p.relative_to(partial)): _sha256(p) for p in sorted(partial.rglob("*")) if p.is_file()},
-    }
-    write_durably(partial / "manifest.json", json.dumps({"sha256": fingerprint(body), **body}, indent=1))
-    shutil.rmtree(final, ignore_errors=True)
+    kinds = {name: _kind(a) for name, a in arrays.items()}
+    files = {str(p.relative_to(partial)): _sha256(p) for p in sorted(partial.rglob("*")) if p.is_file()}
+    write_sealed(partial / MANIFEST, dataclasses.asdict(Manifest(step, notes, kinds, files)))
+    _remove(final)
     os.replace(partial, final)
-    _sync(folder)
+    sync(folder)
     for old in steps(folder)[:-KEEP]:
         # An interrupted deletion leaves nothing that looks like a checkpoint.
+        _remove(_partial(folder, old))
         os.replace(folder / f"{old:08d}", _partial(folder, old))
-        shutil.rmtree(_partial(folder, old))
+        _remove(_partial(folder, old))
 
 
 def _partial(folder: Path, step: int) -> Path:
     """The folder of a checkpoint that is not complete yet."""
     return folder / f".{step:08d}.partial"
+
+
+def _remove(path: Path) -> None:
+    """Delete a folder, or what has taken its name."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -97,18 +140,19 @@ def _quiet() -> Iterator[None]:
 
 def steps(folder: Path) -> list[int]:
     """The steps that have a checkpoint, damaged or not, in ascending order."""
-    return sorted(int(p.name) for p in folder.glob("*") if p.name.isdigit())
+    return sorted(int(p.name) for p in folder.glob("*") if re.fullmatch("[0-9]{8,}", p.name))
 
 
 def sweep(folder: Path) -> None:
     """Delete unfinished checkpoints of a killed process; no other process may be writing."""
     if hosts.is_writer():
-        for partial in folder.glob(".*.partial"):
-            shutil.rmtree(partial)
+        for path in folder.glob(".*.partial"):
+            if re.fullmatch(r"\.[0-9]{8,}\.partial", path.name):
+                _remove(path)
     hosts.barrier("swept")
 
 
-def restore(folder: Path, template: Any, *, strict: bool = False) -> tuple[Any, dict[str, Any]] | None:
+def restore(folder: Path, template: Any, *, strict: bool = False) -> tuple[Any, Notes] | None:
     """The newest undamaged checkpoint as (state, notes), or None without any checkpoint.
 
     A damaged one is named in a warning, and the one before it is used.
@@ -121,17 +165,27 @@ def restore(folder: Path, template: Any, *, strict: bool = False) -> tuple[Any, 
     Raises:
       CheckpointError: every checkpoint is damaged, one is damaged and `strict`, or its arrays do not match `template`.
     """
+    while True:
+        with contextlib.suppress(_Gone):
+            return _newest(folder, template, strict)
+
+
+def _newest(folder: Path, template: Any, strict: bool) -> tuple[Any, Notes] | None:
     found = steps(folder)
     for step in reversed(found):
         path = folder / f"{step:08d}"
-        if damage := _damage(path):
+        try:
+            manifest = _checked(path)
+            return _load(path, manifest, template)
+        except Exception as error:
+            if not path.exists():
+                raise _Gone from None
+            if not isinstance(error, _Damage):
+                raise
+            said = f"checkpoint {path} is damaged ({error})"
             if strict:
-                raise CheckpointError(
-                    f"checkpoint {path} is damaged ({damage}); without --strict the one before is taken"
-                )
-            warnings.warn(f"checkpoint {path} is damaged ({damage}); falling back to the one before", stacklevel=2)
-            continue
-        return _load(path, template)
+                raise CheckpointError(f"{said}; without --strict the one before is taken") from None
+            warnings.warn(f"{said}; falling back to the one before", stacklevel=4)
     if found:
         raise CheckpointError(
             f"every checkpoint in {folder} is damaged; restore a copy, or start again with --overwrite"
@@ -139,40 +193,46 @@ def restore(folder: Path, template: Any, *, strict: bool = False) -> tuple[Any, 
     return None
 
 
-def _damage(path: Path) -> str | None:
-    """What is wrong with the files of a checkpoint; None: nothing."""
+def _checked(path: Path) -> Manifest:
+    """The manifest of a checkpoint whose files are all as they were written.
+
+    Raises:
+      _Damage: a file is missing or has changed.
+    """
     try:
-        manifest = json.loads((path / "manifest.json").read_text())
-    except (OSError, ValueError):
-        return "manifest.json cannot be read"
-    body = {name: value for name, value in manifest.items() if name != "sha256"}
-    if manifest.get("sha256") != fingerprint(body):
-        return "manifest.json has changed"
-    for name, digest in body["files"].items():
+        manifest = read_value(Manifest, path / MANIFEST)
+    except ConfigError as error:
+        raise _Damage(str(error).removeprefix(f"{path}/")) from None
+    except FileNotFoundError:
+        raise _Damage(f"{MANIFEST} is missing") from None
+    for name, digest in manifest.files.items():
         if not (path / name).is_file():
-            return f"{name} is missing"
-        if _sha256(path / name) != digest:
-            return f"{name} has changed"
-    return None
+            raise _Damage(f"{name} is missing")
+        try:
+            changed = _sha256(path / name) != digest
+        except OSError as error:
+            raise _Damage(f"{name} cannot be read: {error.strerror}") from None
+        if changed:
+            raise _Damage(f"{name} has changed")
+    return manifest
 
 
-def _load(path: Path, template: Any) -> tuple[Any, dict[str, Any]]:
+def _load(path: Path, manifest: Manifest, template: Any) -> tuple[Any, Notes]:
     import orbax.checkpoint.experimental.v1 as ocp
 
-    manifest = json.loads((path / "manifest.json").read_text())
     wanted = _named_arrays(template)
     kinds = {name: _kind(a) for name, a in wanted.items()}
-    if kinds != manifest["arrays"]:
-        names = sorted(kinds.keys() | manifest["arrays"].keys())
-        name = next(n for n in names if kinds.get(n) != manifest["arrays"].get(n))
-        raise CheckpointError(f"{path}: {name} is {manifest['arrays'].get(name)}, this run has {kinds.get(name)}")
+    if kinds != manifest.arrays:
+        names = sorted(kinds.keys() | manifest.arrays.keys())
+        name = next(n for n in names if kinds.get(n) != manifest.arrays.get(n))
+        raise CheckpointError(f"{path}: {name} is {manifest.arrays.get(name)}, this run has {kinds.get(name)}")
     abstract = {n: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=a.sharding) for n, a in wanted.items()}
     arrays: Any = ocp.load(str(path.absolute() / "state"), abstract)
     leaves = [
         jax.random.wrap_key_data(arrays[name]) if _is_key(leaf) else arrays[name]
         for name, leaf in _named_leaves(template).items()
     ]
-    return jax.tree.unflatten(jax.tree.structure(template), leaves), manifest["notes"]
+    return jax.tree.unflatten(jax.tree.structure(template), leaves), manifest.notes
 
 
 def _named_leaves(state: Any) -> dict[str, Any]:
@@ -202,20 +262,3 @@ def _kind(array: Any) -> str:
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def write_durably(path: Path, text: str) -> None:
-    """Write a small file atomically, and wait until it is on the disk."""
-    partial = path.with_name(f".{path.name}.partial")
-    with writing(path), partial.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)
-    _sync(path.parent)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    os.fsync(descriptor)
-    os.close(descriptor)

@@ -1,6 +1,5 @@
 """Train, evaluate, log and checkpoint all replicas of a config in one folder."""
 
-import json
 import os
 import time
 import warnings
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from transformer.core.files import writing
 from transformer.core.modules import Params
 from transformer.core.values import ConfigError
 from transformer.data.dataset import Dataset, check_batches, stack_batches
@@ -19,9 +19,8 @@ from transformer.objectives.objective import Sums
 from transformer.runs.config import Replica, RunConfig
 from transformer.runs.mesh import ALONE, AUTOMATIC, HostsConfig, MeshConfig
 from transformer.training import checkpoint, hosts
-from transformer.training.checkpoint import CheckpointError
-from transformer.training.disk import writing
-from transformer.training.metrics import METRICS, finite
+from transformer.training.checkpoint import CheckpointError, Notes
+from transformer.training.metrics import METRICS, finite, line_of, read_metrics
 from transformer.training.program import SHARED_BATCHES, Program, make_program
 from transformer.training.progress import Progress
 from transformer.training.signals import Interrupted, StopRequest
@@ -98,7 +97,7 @@ def train(
     """
     config, workdir = data.complete(config), Path(workdir)
     own = identity(config, replicas, data, initial)
-    hosts.check_same(own["sha256"])
+    hosts.check_same(own.sha256)
     with ExitStack() as stack:
         stop = stack.enter_context(StopRequest())
         program = make_program(config, replicas, mesh, initial)  # before the folder is made, in case it is refused
@@ -203,32 +202,29 @@ class _Run:
             return self.program.init(), 0
         state, notes = restored
         here = dict(self.program.mesh.shape)
-        if (before := notes.get("mesh", here)) != here:
+        if notes.mesh != here:
             warnings.warn(
-                f"{self.workdir} continues with {_text(here)} devices after {_text(before)}: "
+                f"{self.workdir} continues with {_text(here)} devices after {_text(notes.mesh)}: "
                 "the same up to rounding, not bit for bit",
                 stacklevel=2,
             )
-        written = notes["metrics_bytes"]
+        written = notes.metrics_bytes
         if hosts.is_writer() and not (metrics.exists() and metrics.stat().st_size >= written):
             raise CheckpointError(f"{metrics} has lost lines that were written before the checkpoint; restore a copy")
         # Lines written after the checkpoint will be written again.
         if hosts.is_writer():
-            os.truncate(metrics, notes["metrics_bytes"])
-        self.seconds_before = notes["seconds"]
-        return state, notes["data"]["position"]
+            os.truncate(metrics, written)
+            read_metrics(self.workdir)
+        self.seconds_before = notes.seconds
+        return state, notes.position
 
     def save(self, state: TrainState, step: int) -> None:
         self.read_metrics()
         self.metrics.flush()
         if hosts.is_writer():
             os.fsync(self.metrics.fileno())
-        notes = {
-            "data": {"position": step, "fingerprint": self.data.fingerprint},
-            "metrics_bytes": self.metrics.tell(),
-            "seconds": self.seconds(),
-            "mesh": dict(self.program.mesh.shape),
-        }
+        mesh = dict(self.program.mesh.shape)
+        notes = Notes(step, self.data.fingerprint, self.metrics.tell(), self.seconds(), mesh)
         checkpoint.save(self.workdir / "checkpoints", step, state, notes)
 
     def seconds(self) -> float:
@@ -281,7 +277,7 @@ class _Run:
         self.progress.update(end, loss[:, -1], tokens)
 
     def log(self, lines: list[dict[str, Any]]) -> None:
-        self.metrics.writelines(json.dumps(line) + "\n" for line in lines)
+        self.metrics.writelines(map(line_of, lines))
         self.metrics.flush()
 
 

@@ -1,16 +1,18 @@
-"""The metrics of a run: a line of metrics.jsonl for each replica at each measurement."""
+"""The metrics of a run: a line of metrics.jsonl for each replica at each measurement, with a checksum of its own."""
 
 import json
 import math
-from collections.abc import Iterator
+import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from transformer.core.files import Damaged, parsed
 from transformer.core.values import ConfigError, nearest
 
 METRICS = "metrics.jsonl"
+CHECKSUM = "crc32"
 
 
 class Curve(NamedTuple):
@@ -22,10 +24,40 @@ class Curve(NamedTuple):
     """(R, S) values, NaN where a replica has none or one that is not finite."""
 
 
-def read_metrics(workdir: Path) -> Iterator[dict[str, Any]]:
-    """The lines of a run, of which the last may be incomplete: then it is left out."""
-    whole, _, _ = (workdir / METRICS).read_text(encoding="utf-8").rpartition("\n")
-    return map(json.loads, whole.splitlines())
+def line_of(values: dict[str, Any]) -> str:
+    """The line of some values."""
+    return json.dumps({**values, CHECKSUM: _checksum(values)}) + "\n"
+
+
+def _checksum(values: dict[str, Any]) -> str:
+    return f"{zlib.crc32(json.dumps(values).encode()):08x}"
+
+
+def read_metrics(workdir: Path) -> list[dict[str, Any]]:
+    """The lines of a run, of which the last may be incomplete: then it is left out.
+
+    Raises:
+      ConfigError: there is no file.
+      Damaged: a line is not what was written.
+    """
+    path = workdir / METRICS
+    try:
+        whole, _, _ = path.read_bytes().rpartition(b"\n")
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    return [values_of(line, f"{path}, line {number}") for number, line in enumerate(whole.splitlines(), 1)]
+
+
+def values_of(line: bytes, where: str) -> dict[str, Any]:
+    """The values of a line.
+
+    Raises:
+      Damaged: it is not what was written.
+    """
+    values = parsed(line.decode("utf-8", "replace"), where)
+    if not isinstance(values, dict) or values.pop(CHECKSUM, None) != _checksum(values):
+        raise Damaged(f"{where}: is not what was written, by its checksum")
+    return values
 
 
 def read_curve(workdir: Path, name: str, num_replicas: int) -> Curve:
@@ -34,7 +66,7 @@ def read_curve(workdir: Path, name: str, num_replicas: int) -> Curve:
     Raises:
       ConfigError: nothing of that name was measured.
     """
-    lines = list(read_metrics(workdir))
+    lines = read_metrics(workdir)
     found = {(line["replica"], line["step"]): line[name] for line in lines if name in line}
     if not found:
         names = sorted({name for line in lines for name in line} - {"step", "replica"})

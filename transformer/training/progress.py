@@ -13,7 +13,7 @@ class Progress:
 
     def __init__(self, title: str, steps: int):
         columns = (
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("{task.fields[state]}"),

@@ -1,7 +1,6 @@
 """A run read back from its folder: config, replicas, parameters."""
 
 import functools
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from transformer.training import checkpoint
 from transformer.training.metrics import read_metrics
 from transformer.training.program import make_program
 from transformer.training.trained import TrainedRun
-from transformer.training.workdir import CONFIG
+from transformer.training.workdir import read_identity
 
 ONE_DEVICE = MeshConfig(replica=1, data=1, model=1)
 
@@ -66,23 +65,19 @@ def load_run(workdir: str | Path, mesh: MeshConfig = ONE_DEVICE) -> StoredRun:
       CheckpointError: every checkpoint is damaged.
     """
     workdir = Path(workdir)
-    try:
-        stored = json.loads((workdir / CONFIG).read_text())
-    except FileNotFoundError:
-        raise ConfigError(f"workdir: {workdir} holds no {CONFIG} of a run") from None
-    config = read_run(stored["run"])
-    old, new = stored.get("sources", {}), sources(config)
+    stored = read_identity(workdir)
+    config = read_run(stored.run)
+    old, new = stored.sources, sources(config)
     if changed := sorted(name for name in old | new if old.get(name) != new.get(name)):
         raise ConfigError(f"workdir: {changed[0]} is not defined here as it was for the run in {workdir}")
-    replicas = tuple(from_json(Replica, replica) for replica in stored["replicas"])
+    replicas = tuple(from_json(Replica, replica) for replica in stored.replicas)
     found = checkpoint.restore(workdir / "checkpoints", make_program(config, replicas, mesh).abstract_state)
     if found is None:
         raise ConfigError(f"workdir: {workdir} has no checkpoint yet")
     state, notes = found
-    step = notes["data"]["position"]
-    loss = _last_losses(workdir, len(replicas), step)
+    loss = _last_losses(workdir, len(replicas), notes.position)
     loss[np.asarray(state.diverged_at) >= 0] = np.nan
-    return StoredRun(workdir, config, replicas, state.evaluated, loss, step, notes["data"]["fingerprint"])
+    return StoredRun(workdir, config, replicas, state.evaluated, loss, notes.position, notes.fingerprint)
 
 
 def _last_losses(workdir: Path, count: int, step: int) -> np.ndarray:
