@@ -115,8 +115,8 @@ def _warn_without_encryption(address: str) -> None:
 def _local_cluster(count: int) -> Iterator[Any]:
     """A client of new workers on this machine, which the other users of the machine cannot reach.
 
-    All its processes share a key that is made here and that no file keeps. Their folder is private because each
-    of them, this one included, imports from it first; pages that anyone could read are not served.
+    All its processes share a key that is made here and kept in memory. Their folder is private because each of
+    them, this one included, imports from it first; pages that anyone could read are not served.
     """
     dask, distributed = _libraries()
     try:
