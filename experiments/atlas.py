@@ -43,7 +43,7 @@ class Command:
     afresh: bool = False
     """Compute everything again, in a folder of its own, and leave the pages and the repository's runs alone."""
     engine: Engine = LOCAL
-    """Where arms are computed: local, dask, dask(workers=2), or a running scheduler, tcp://host:port."""
+    """Where arms are computed: local, dask, dask(workers=2), or a running scheduler, tls://host:port."""
 
 
 def claims(only: Sequence[str] = ()) -> dict[str, Claim]:

@@ -54,7 +54,7 @@ class Command:
     looks: int | None = None
     """Most looks at a skill, each with twice the seeds; None: as many as are planned."""
     engine: Engine = LOCAL
-    """Where models are trained: local, dask, dask(workers=2), or a running scheduler, tcp://host:port."""
+    """Where models are trained: local, dask, dask(workers=2), or a running scheduler, tls://host:port."""
 
     def __post_init__(self):
         for name, known in (("models", MODELS), ("skills", BUDGETS[self.budget])):

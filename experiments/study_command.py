@@ -71,7 +71,7 @@ class StudyCommand(RunConfig):
     mesh: MeshConfig = AUTOMATIC
     """How the devices of a process share an arm."""
     engine: Engine = LOCAL
-    """Where arms are computed: local, dask, dask(workers=4), or a running scheduler, tcp://host:port."""
+    """Where arms are computed: local, dask, dask(workers=4), or a running scheduler, tls://host:port."""
 
     def __post_init__(self):
         super().__post_init__()

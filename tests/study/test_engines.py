@@ -1,17 +1,24 @@
 """Engines: cells in processes of their own, on workers that die, beside arms that fail."""
 
+import asyncio
 import dataclasses
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+import urllib.error
+import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
+import dask.config
+import distributed
 import pytest
+from distributed.comm import connect
 
 from transformer.activations.activation import ReLU
 from transformer.core.files import read_sealed, write_sealed
@@ -175,6 +182,87 @@ def test_a_scheduler_that_does_not_answer(base, corpus, tmp_path, monkeypatch):
         study.run(tmp_path, data=corpus, engine=SchedulerEngine("tcp://127.0.0.1:9"))
     assert "\n" not in str(error.value)
     assert time.monotonic() - start < 10
+
+
+async def opens(address, security=None):
+    """Whether the process at the address speaks with one that has these certificates, or none."""
+    arguments = security.get_connection_args("client") if security else {}
+    try:
+        connection = await connect(address, timeout=20, **arguments)
+    except OSError:
+        return False
+    await connection.close()
+    return True
+
+
+def is_private(folder):
+    """Whether a folder of those for temporary files lies in one that nobody else may enter."""
+    shared = Path(tempfile.gettempdir())
+    top = Path(folder).relative_to(shared).parts[0]
+    return (shared / top).stat().st_mode & 0o077 == 0
+
+
+def test_the_workers_of_this_machine_are_closed_to_its_other_users(monkeypatch):
+    """Nothing opens without the key of the run, no page is shown, and no module is taken from a shared folder."""
+    seen, before = [], set(sys.path)
+
+    def run(client, cells, where, places):
+        worker, about = next(iter(client.scheduler_info()["workers"].items()))
+        addresses = [client.cluster.scheduler_address, worker, about["nanny"]]
+        other = distributed.Security.temporary()
+        for address in addresses:
+            assert asyncio.run(opens(address, client.security))
+            assert not asyncio.run(opens(address, other))
+            assert not asyncio.run(opens(address.replace("tls://", "tcp://")))
+        ports = [client.cluster.scheduler.http_server.port, about["services"]["dashboard"]]
+        for port in ports:
+            with pytest.raises(urllib.error.HTTPError, match="404"):
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=20)
+        path = next(iter(client.run(lambda: sys.path).values()))
+        new = {folder for folder in (*sys.path, *path) if "dask" in folder} - before
+        assert new
+        assert all(is_private(folder) for folder in new)
+        seen.append(where)
+        return iter(())
+
+    monkeypatch.setattr(engines, "_run", run)
+    where = (str(Path.cwd()), sys.path[0])
+    assert list(DaskEngine(1).run([])) == []
+    assert seen == [where]
+
+
+def test_a_scheduler_without_encryption_is_told(monkeypatch, capsys):
+    """In one line, once; with encryption there is nothing to tell, but certificates may be missing."""
+    monkeypatch.setattr(engines, "CONNECT_SECONDS", 0.1)
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="no scheduler at tcp://127"):
+            next(SchedulerEngine("tcp://127.0.0.1:7").run([]))
+    assert capsys.readouterr().err == (
+        "warning: tcp://127.0.0.1:7 is open: whoever reaches it runs code as you; use tls://\n"
+    )
+    with pytest.raises(ConfigError, match=r"^engine: no certificates for tls://127\.0\.0\.1:7 in distributed\.comm"):
+        next(SchedulerEngine("tls://127.0.0.1:7").run([]))
+    assert capsys.readouterr().err == ""
+
+
+def configured(security):
+    """Dask's configuration with the certificates of a client."""
+    client = {"client.cert": security.tls_client_cert, "client.key": security.tls_client_key}
+    tls = {"ca-file": security.tls_ca_file, **client}
+    return dask.config.set({f"distributed.comm.tls.{name}": text for name, text in tls.items()})
+
+
+def test_a_scheduler_with_encryption(monkeypatch, capsys):
+    """Whoever has its key in dask's configuration is let in; another key is refused in one line."""
+    own, other = distributed.Security.temporary(), distributed.Security.temporary()
+    monkeypatch.setattr(engines, "_run", lambda *_: iter(["let in"]))
+    with distributed.LocalCluster(n_workers=0, security=own, dashboard_address="127.0.0.1:0") as cluster:
+        engine = SchedulerEngine(cluster.scheduler_address)
+        with configured(other), pytest.raises(ConfigError, match=r"^engine: no scheduler at tls://.* does not match"):
+            next(engine.run([]))
+        with configured(own):
+            assert list(engine.run([])) == ["let in"]
+    assert "warning: tls" not in capsys.readouterr().err
 
 
 def status(process):

@@ -12,9 +12,16 @@ import pytest
 
 from transformer.core.values import ConfigError
 from transformer.runs.mesh import HostsConfig
-from transformer.training.hosts import EXIT_PEER_LOST
+from transformer.training import hosts
+from transformer.training.hosts import EXIT_PEER_LOST, LISTEN
 
 SCRIPT = Path(__file__).with_name("on_two_hosts.py")
+
+
+def free_port():
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        return free.getsockname()[1]
 
 
 def run(text, workdir, count=2, last=None, **options):
@@ -22,9 +29,7 @@ def run(text, workdir, count=2, last=None, **options):
 
     A process that stops itself is killed once the others have ended.
     """
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        address = f"localhost:{free.getsockname()[1]}"
+    address = f"localhost:{free_port()}"
     cache = {"JAX_COMPILATION_CACHE_DIR": str(Path.home() / ".cache" / "transformer" / "tests")}
     processes = []
     for index in range(count):
@@ -101,6 +106,76 @@ def test_processes_with_different_runs_are_refused(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+CONNECT = """
+import socket, sys
+from transformer.runs.mesh import HostsConfig
+from transformer.training import hosts
+
+port = int(sys.argv[1])
+hosts.connect(HostsConfig(address=f"127.0.0.1:{port}", count=1, index=0))
+for host in ("127.0.0.1", "127.0.0.2", "::1"):
+    try:
+        socket.create_connection((host, port), timeout=5).close()
+        print(host)
+    except OSError:
+        pass
+"""
+
+
+def test_the_coordinator_listens_where_it_is_told():
+    """At the address given and at no other of this machine, because it asks for no password."""
+    environment = {name: value for name, value in os.environ.items() if name != LISTEN} | {"JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-c", CONNECT, str(free_port())]
+    said = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
+    assert said.stdout.split() == ["127.0.0.1"], said.stderr
+
+
+@pytest.fixture
+def given(monkeypatch):
+    """What JAX is given where a process would join the others."""
+    given = {}
+    hosts.connect.cache_clear()
+    monkeypatch.delenv(LISTEN, raising=False)
+    monkeypatch.setattr("jax.distributed.initialize", lambda address, **options: given.update(options))
+    return given
+
+
+def test_an_address_at_which_nothing_can_listen(given):
+    """JAX is not asked; one line says what to do."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(ConfigError, match=rf"^hosts: cannot listen at {address}: its port is taken, .* {LISTEN}"):
+            hosts.connect(HostsConfig(address=address, count=2, index=0))
+        assert not given
+        hosts.connect(HostsConfig(address=address, count=2, index=1))  # which does not listen
+    assert given["process_id"] == 1
+
+
+def test_a_name_without_an_address(given, monkeypatch):
+    def getaddrinfo(*_):
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    with pytest.raises(ConfigError, match=r"^hosts: node7 has no address \(Name or service not known\)"):
+        hosts.connect(HostsConfig(address="node7:1234", count=2, index=0))
+
+
+def test_the_first_process_may_listen_elsewhere_than_the_others_connect(given, monkeypatch):
+    """Behind the address of a service, which is not the machine's own."""
+    elsewhere = f"127.0.0.1:{free_port()}"
+    monkeypatch.setenv(LISTEN, elsewhere)
+    hosts.connect(HostsConfig(address="a:1", count=2, index=0))
+    assert given["coordinator_bind_address"] == elsewhere
+
+
+@pytest.mark.parametrize(("host", "told"), [("node7", True), ("localhost", False), ("127.0.0.1", False)])
+def test_a_name_that_means_this_machine_alone(given, monkeypatch, capsys, host, told):
+    """The others could not connect, and would wait without a word; who writes the loopback address means it."""
+    monkeypatch.setattr(socket, "getaddrinfo", lambda _, port: [(socket.AF_INET, None, None, "", ("127.0.0.1", port))])
+    hosts.connect(HostsConfig(address=f"{host}:{free_port()}", count=2, index=0))
+    assert (f"{host} is 127.0.0.1 here, which no other machine reaches" in capsys.readouterr().err) == told
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -108,6 +183,9 @@ def test_processes_with_different_runs_are_refused(tmp_path):
         ({"launcher": True, "count": 2, "index": 0, "address": "a:1"}, "give either --hosts.launcher or"),
         ({"count": 2, "index": 2, "address": "a:1"}, r"index: 2 is not in \[0, 2\)"),
         ({"patience": 0}, "patience: 0 is not a positive number"),
+        ({"count": 2, "index": 0, "address": "a"}, "address: 'a' is not host:port"),
+        ({"count": 2, "index": 0, "address": ":1234"}, "address: ':1234' is not host:port"),
+        ({"count": 2, "index": 0, "address": "a:65536"}, "address: 'a:65536' is not host:port"),
     ],
 )
 def test_hosts_that_make_no_sense_are_refused(fields, message):

@@ -47,7 +47,7 @@ class HostsConfig:
     launcher: bool = False
     """Whether to find the other processes through Slurm, Open MPI, Kubernetes or a TPU's environment."""
     address: str | None = None
-    """host:port of the first process, without a launcher."""
+    """host:port of the first process, without a launcher; it listens there alone, and asks for no password."""
     count: int | None = None
     """Number of processes."""
     index: int | None = None
@@ -61,6 +61,8 @@ class HostsConfig:
             raise ConfigError("hosts: give either --hosts.launcher or address, count and index")
         if any(given) and not all(given):
             raise ConfigError("hosts: address, count and index belong together")
+        if self.address is not None and not _is_address(self.address):
+            raise ConfigError(f"hosts.address: {self.address!r} is not host:port")
         if self.count is not None and self.index is not None and not 0 <= self.index < self.count:
             raise ConfigError(f"hosts.index: {self.index} is not in [0, {self.count})")
         if self.patience < 1:
@@ -70,6 +72,11 @@ class HostsConfig:
     def several(self) -> bool:
         """Whether the run has other processes."""
         return self.launcher or self.count is not None
+
+
+def _is_address(text: str) -> bool:
+    host, _, port = text.rpartition(":")
+    return bool(host) and port.isascii() and port.isdigit() and 0 < int(port) < 2**16
 
 
 ALONE = HostsConfig()

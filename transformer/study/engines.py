@@ -1,12 +1,15 @@
 """Engines: the cells of a study are computed in this process, or in separate processes on many machines."""
 
 import abc
+import functools
 import glob
 import logging
 import os
+import ssl
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -71,26 +74,10 @@ class DaskEngine(Engine):
             raise ConfigError(f"dask.workers: {self.workers} is not a positive number")
 
     def run(self, cells):
-        dask, distributed = _libraries()
-        gpus = _gpus()
+        gpus, where = _gpus(), _where()
         count = min(self.workers or len(gpus) or os.cpu_count() or 1, max(len(cells), 1))
-        with ExitStack() as stack:
-            log = logging.getLogger("distributed")
-            log.setLevel(logging.WARNING)
-            quiet = {"distributed.nanny.pre-spawn-environ.DASK_LOGGING__DISTRIBUTED": "warning"}
-            stack.enter_context(dask.config.set(quiet))
-            cluster = stack.enter_context(
-                distributed.LocalCluster(
-                    n_workers=count,
-                    threads_per_worker=1,
-                    host="127.0.0.1",  # a scheduler has no password
-                    dashboard_address="127.0.0.1:0",
-                    memory_limit=0,
-                )
-            )
-            client = stack.enter_context(distributed.Client(cluster))
-            stack.callback(log.setLevel, logging.ERROR)  # workers that end slowly are not worth a message
-            yield from _run(client, cells, shares(count, gpus, _cores()))
+        with _local_cluster(count) as client:
+            yield from _run(client, cells, where, shares(count, gpus, _cores()))
 
 
 @dataclass(frozen=True)
@@ -99,19 +86,68 @@ class SchedulerEngine(Engine):
 
     name = "scheduler"
     address: str
-    """Address of the scheduler, `tcp://host:port`."""
+    """`tls://host:port` with certificates in dask's configuration, or `tcp://host:port` without encryption."""
 
     def run(self, cells):
         _, distributed = _libraries()
+        _warn_without_encryption(self.address)
         with ExitStack() as stack:
             try:
                 client = stack.enter_context(distributed.Client(self.address, timeout=CONNECT_SECONDS))
-            except (OSError, ValueError) as error:
-                reason = " ".join(str(error).split())
-                raise ConfigError(f"engine: no scheduler at {self.address} ({reason})") from None
+            except (TypeError, FileNotFoundError, PermissionError, ssl.SSLError) as error:
+                why = f"no certificates for {self.address} in distributed.comm.tls of dask's configuration"
+                raise ConfigError(f"engine: {why} ({_line(error)})") from None
+            except (OSError, ValueError, RuntimeError) as error:
+                raise ConfigError(f"engine: no scheduler at {self.address} ({_line(error)})") from None
             if not client.scheduler_info()["workers"]:
                 print(f"{self.address} has no workers yet: waiting for them", file=sys.stderr)
-            yield from _run(client, cells, {})
+            yield from _run(client, cells, _where(), {})
+
+
+@functools.cache
+def _warn_without_encryption(address: str) -> None:
+    """Say once for each address that it is open; a command may run many studies."""
+    if not address.startswith(("tls://", "wss://")):
+        print(f"warning: {address} is open: whoever reaches it runs code as you; use tls://", file=sys.stderr)
+
+
+@contextmanager
+def _local_cluster(count: int) -> Iterator[Any]:
+    """A client of new workers on this machine, which the other users of the machine cannot reach.
+
+    All its processes share a key that is made here and kept in memory. Their folder is private because each of
+    them, this one included, imports from it first; pages that anyone could read are not served.
+    """
+    dask, distributed = _libraries()
+    try:
+        security = distributed.Security.temporary()
+    except ImportError:
+        raise ConfigError("engine: cryptography is missing: pip install 'transformer[dask]'") from None
+    log = logging.getLogger("distributed")
+    log.setLevel(logging.WARNING)
+    with ExitStack() as stack:
+        private = tempfile.TemporaryDirectory(prefix="transformer-", ignore_cleanup_errors=True)
+        settings = {
+            "temporary-directory": stack.enter_context(private),
+            "distributed.scheduler.http.routes": [],
+            "distributed.worker.http.routes": [],
+            "distributed.nanny.pre-spawn-environ.DASK_LOGGING__DISTRIBUTED": "warning",
+        }
+        stack.enter_context(dask.config.set(settings))
+        cluster = stack.enter_context(
+            distributed.LocalCluster(
+                n_workers=count,
+                threads_per_worker=1,
+                host="127.0.0.1",
+                security=security,
+                dashboard_address="127.0.0.1:0",
+                scheduler_kwargs={"dashboard": False},
+                memory_limit=0,
+            )
+        )
+        client = stack.enter_context(distributed.Client(cluster))
+        stack.callback(log.setLevel, logging.ERROR)  # workers that end slowly are not worth a message
+        yield client
 
 
 def shares(count: int, gpus: Sequence[str], cores: Sequence[int]) -> dict[str, Place]:
@@ -137,12 +173,18 @@ def _gpus() -> list[str]:
     return [str(i) for i in range(len(glob.glob("/dev/nvidia[0-9]*")))]
 
 
-def _run(client: Any, cells: Sequence[Cell], places: dict[str, Place]) -> Iterator[tuple[Cell, str | None]]:
+def _where() -> tuple[str, str]:
+    """The working directory and the folder of the script; asked before a cluster puts its own folder on the path."""
+    return str(Path.cwd()), sys.path[0]
+
+
+def _run(
+    client: Any, cells: Sequence[Cell], where: tuple[str, str], places: dict[str, Place]
+) -> Iterator[tuple[Cell, str | None]]:
     """Submit the cells and wait for them; the scheduler gives those of a dead worker to another."""
     handover.check_data(cells)
     modules = [handover.write(cell) for cell in cells]
     folders = [str(cell.folder.resolve()) for cell in cells]
-    where = (str(Path.cwd()), sys.path[0])
     waiting = {
         client.submit(compute, folder, allowed, where, places, key=f"cell-{folder}", retries=RETRIES): cell
         for cell, folder, allowed in zip(cells, folders, modules, strict=True)
@@ -164,8 +206,12 @@ def _error(future: Any) -> str | None:
     if future.status == "finished":
         return future.result()
     if future.status == "error":
-        return f"{type(future.exception()).__name__}: {' '.join(str(future.exception()).split())}"
+        return f"{type(future.exception()).__name__}: {_line(future.exception())}"
     return f"the scheduler lost it ({future.status})"
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split())
 
 
 def _libraries() -> tuple[Any, Any]:

@@ -7,7 +7,9 @@ end too, within `patience` seconds, and all are started again together with `--r
 
 import contextlib
 import functools
+import ipaddress
 import os
+import socket
 import sys
 import threading
 import time
@@ -23,6 +25,9 @@ from transformer.runs.mesh import HostsConfig
 EXIT_PEER_LOST = 76
 """Exit code of a process whose peer has ended or hangs: all together continue with --resume."""
 
+LISTEN = "JAX_COORDINATOR_BIND_ADDRESS"
+"""JAX's variable of where the first process listens, if that is not the address at which the others reach it."""
+
 _SIGNS = ("Gloo", "NCCL", "UNAVAILABLE", "DEADLINE_EXCEEDED", "coordination service")
 """Words in the message of a collective operation or barrier when a process does not respond."""
 
@@ -31,18 +36,54 @@ _SIGNS = ("Gloo", "NCCL", "UNAVAILABLE", "DEADLINE_EXCEEDED", "coordination serv
 def connect(config: HostsConfig) -> None:
     """Join the other processes; call it before the first array. Called again, it does nothing.
 
+    JAX's coordinator has no password, so the first process lets it listen at the given address alone.
+
     Raises:
       ConfigError: the launcher does not name other processes, or they cannot be reached.
     """
     if not config.several:
         return
-    explicit: dict[str, Any] = {} if config.launcher else {"num_processes": config.count, "process_id": config.index}
+    listen = os.environ.get(LISTEN) or config.address
+    explicit: dict[str, Any] = {"coordinator_bind_address": listen}
+    if not config.launcher:
+        explicit |= {"num_processes": config.count, "process_id": config.index}
     # JAX would abort without saying what to do; the watchdog should act first.
     explicit["heartbeat_timeout_seconds"] = 2 * config.patience
+    if listen and config.index == 0:
+        _check_listen(listen)
     try:
         jax.distributed.initialize(config.address, **explicit)
     except (ValueError, RuntimeError) as error:
-        raise ConfigError(f"hosts: {' '.join(str(error).split())}") from None
+        reason = " ".join(str(error).split())
+        if "start RPC server" in reason:
+            reason = (
+                f"cannot listen at {listen}: its port is taken, or it is not of this machine; {LISTEN} sets another"
+            )
+        raise ConfigError(f"hosts: {reason}") from None
+
+
+def _check_listen(listen: str) -> None:
+    """Raise `ConfigError` where nothing can listen, because JAX would crash; say so where no other machine connects."""
+    name, _, port = listen.rpartition(":")
+    host = name.strip("[]")
+    try:
+        places = {place[:2]: family for family, *_, place in socket.getaddrinfo(host, int(port))}
+    except OSError as error:
+        raise ConfigError(f"hosts: {host} has no address ({error.strerror})") from None
+    own = [place[0] for place, family in places.items() if _can_listen(place, family)]
+    if not own:
+        why = "its port is taken, or it is not an address of this machine"
+        raise ConfigError(f"hosts: cannot listen at {listen}: {why}; {LISTEN} sets another")
+    if host not in ("localhost", *own) and all(ipaddress.ip_address(address).is_loopback for address in own):
+        print(f"hosts: {host} is {own[0]} here, which no other machine reaches; give its address", file=sys.stderr)
+
+
+def _can_listen(place: tuple, family: int) -> bool:
+    try:
+        socket.create_server(place, family=family).close()
+    except OSError:
+        return False
+    return True
 
 
 def is_writer() -> bool:
