@@ -80,13 +80,13 @@ def test_a_run_that_stops_being_finite_is_frozen_and_remembered(config, batch):
     apply, state = start(config, optimizer)
     step = jax.jit(make_train_step(apply, NextToken(), optimizer))
     state, _ = step(state, batch)
-    poisoned, metrics = step(state, {**batch, "weights": batch["weights"] * jnp.nan})
+    bad = {**batch, "weights": batch["weights"] * jnp.nan}
+    frozen, metrics = step(state, bad)
     assert not np.isfinite(metrics["loss"])
-    assert int(poisoned.diverged_at) == 1
-    chex.assert_trees_all_equal(poisoned.params, state.params)
-    after, _ = step(poisoned, batch)
-    assert int(after.diverged_at) == 1
-    chex.assert_trees_all_equal(after.params, state.params)
+    for next_one in (None, batch, bad):
+        frozen = frozen if next_one is None else step(frozen, next_one)[0]
+        assert int(frozen.diverged_at) == 1
+        chex.assert_trees_all_equal(frozen.params, state.params)
 
 
 def test_updates_that_are_not_finite_are_left_out_until_there_are_too_many_in_a_row(config, batch):
