@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import itertools
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +15,8 @@ from transformer.core.modules import split
 from transformer.core.parameters import Normal
 from transformer.embeddings.embedding import Embedding, Head
 from transformer.feed_forwards.feed_forward import FeedForward
-from transformer.inference.beam import Beam
+from transformer.functional.attention import NEVER
+from transformer.inference.beam import Beam, BeamState
 from transformer.inference.generate import generate
 from transformer.inference.prompt import Prompt
 from transformer.inference.scoring import sequence_log_probability
@@ -24,6 +26,7 @@ from transformer.models.config import ModelConfig
 from transformer.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from transformer.models.language_model import LanguageModel
 from transformer.norms.norm import RMSNorm
+from transformer.residuals.residual import NoNormResidual
 
 VOCAB, PROMPT, TOKENS, STOP = 5, 3, 5, 4
 LENGTH = PROMPT + TOKENS
@@ -221,6 +224,68 @@ def test_early_stopping():
         better += [*(late.log_probability_B / late.lengths_B - early.log_probability_B / early.lengths_B)]
     assert min(better) > -1e-6
     assert max(better) > 1e-2
+
+
+# Probabilities of tokens 1, 2 and 3, which ends, after tokens 0, 1 and 2; token 0 is only the first.
+BIGRAMS = {
+    0.0: [[0.8, 0.08, 0.12], [0.1, 0.6, 0.3], [0.2, 0.1, 0.7]],
+    1.0: [[0.08, 0.8, 0.12], [0.1, 0.1, 0.8], [0.35, 0.25, 0.4]],
+}
+
+
+@pytest.mark.parametrize(
+    ("alpha", "early", "tokens", "probability"),
+    [
+        (0.0, True, [1, 3], 0.24),
+        (0.0, False, [1, 2, 3], 0.336),
+        (1.0, True, [2, 3], 0.32),
+        (1.0, False, [2, 1, 3], 0.224),
+    ],
+)
+def test_a_search_ends_at_its_step(alpha, early, tokens, probability):
+    """Two beams by hand: the first step finishes one sequence, the second a better one, the third the best.
+
+    So any other end than after the second, or after the third where no better one can come, has another answer.
+    """
+    alone = {"num_layers": 1, "mixer": None, "norm": None, "position": None, "residual": NoNormResidual()}
+    config = CONFIG.replace({"vocab_size": 4, "d_model": 4} | alone)
+    params, apply = language_model(config)
+    table = np.full((4, 4), 1e-9)
+    table[:3, 1:] = BIGRAMS[alpha]
+    params = jax.tree.map(jnp.zeros_like, params)
+    params |= {"embedding": {"table": jnp.eye(4)}, "output": {"table": jnp.asarray(np.log(table).T, jnp.float32)}}
+    strategy = Beam(2, alpha, early_stopping=early)
+    got = decode((params, apply), [[0]], strategy, num_tokens=4, stop=3)
+    assert_found(got, 0, tokens, np.log(probability))
+
+
+@pytest.mark.parametrize(
+    ("strategy", "live", "done", "settled"),
+    [
+        # Of four tokens at most: an unfinished sequence of log P -2 may come to have -2 / 4 a token.
+        (Beam(2), -2.0, (-0.1, -0.55), False),
+        (Beam(2), -2.0, (-0.1, -0.5), True),
+        (Beam(2), -2.0, (-0.1, NEVER), False),
+        (Beam(2, early_stopping=True), -2.0, (-0.1, -0.55), True),
+        (Beam(2, early_stopping=True), -2.0, (-0.1, NEVER), False),
+        (Beam(2, alpha=0.0), -2.0, (-0.1, -1.9), True),
+        (Beam(2, alpha=0.0), -2.0, (-0.1, -2.1), False),
+        (Beam(2, gnmt=True), -3.0, (-0.1, -1.9), True),
+        (Beam(2, gnmt=True), -3.0, (-0.1, -2.1), False),
+        (Beam(1), -2.0, (-9.0,), True),
+        (Beam(1), -2.0, (NEVER,), False),
+    ],
+    ids=str,
+)
+def test_when_a_search_is_over(strategy, live, done, settled):
+    """When no unfinished sequence can be ranked among the finished ones, or when there are enough of these."""
+    shape, unread = (1, strategy.size), cast(Any, None)
+    state = BeamState(*[unread] * len(BeamState._fields))._replace(
+        live_tokens_BWT=jnp.zeros((*shape, 4), jnp.int32),
+        live_scores_BW=jnp.full(shape, live),
+        done_scores_BW=jnp.asarray([done]),
+    )
+    assert strategy.settled(state).tolist() == [settled]
 
 
 def test_beams_of_an_encoder_decoder():

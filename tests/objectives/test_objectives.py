@@ -19,7 +19,7 @@ from transformer.feed_forwards.experts import TopKExperts
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.functional.masks import Causal, Prefix
 from transformer.mixers.attention.attention import Attention
-from transformer.models.build import build
+from transformer.models.build import abstract_model, build
 from transformer.models.classifier import ClassifierConfig
 from transformer.models.config import ModelConfig
 from transformer.models.encoder_decoder import EncoderDecoderConfig
@@ -34,6 +34,7 @@ from transformer.objectives.pictures import Reconstruction
 from transformer.objectives.tokens import MaskedToken, MultiToken, PrefixToken
 from transformer.objectives.vectors import Regression
 from transformer.runs.config import RunConfig
+from transformer.testing.evaluation import Evaluated
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
@@ -449,6 +450,36 @@ def test_a_key_turns_dropout_on():
     assert np.abs(plain.loss - first.loss).max() > 1e-3
 
 
+LABELS = np.array([0, 2, 1, 0], np.int32)
+VECTORS = {"inputs": RNG.normal(size=(B, L, 3)).astype(np.float32), "labels": np.ones((B, L, 2), np.float32)}
+ONE_OF_EACH = [
+    (NextToken(), "decoder", {"tokens": TOKENS}),
+    (MultiToken(), "predicting ahead", {"tokens": TOKENS}),
+    (PrefixToken(), "decoder", {"tokens": TOKENS}),
+    (MaskedToken(rate=0.5), "encoder", {"tokens": TOKENS}),
+    (SequenceToSequence(), "pairs", {"source": TOKENS[:, :5], "source_valid": np.ones((B, 5), bool), "target": TOKENS}),
+    (Classification(), "classifier", {"inputs": TOKENS[:, :L], "labels": LABELS}),
+    (TokenClassification(), "tagger", {"inputs": TOKENS[:, :L], "labels": TOKENS[:, 1:] % 3}),
+    (Reconstruction(), "patches", IMAGES),
+    (Regression(), "vectors", VECTORS),
+]
+
+
+@pytest.mark.parametrize(
+    ("objective", "name", "batch"), ONE_OF_EACH, ids=lambda value: str(value) if isinstance(value, Objective) else ""
+)
+def test_without_a_key_nothing_is_dropped(objective, name, batch):
+    """The sums are those of the model without dropout; a key decides what is dropped, another key anew."""
+    applies = (split(abstract_model(CONFIGS[name].replace(dropout=rate)))[1] for rate in (0.0, 0.5))
+    plain, dropping = (Evaluated(functools.partial(objective, apply)) for apply in applies)
+    params = model(name)[0]
+    expected = plain(params, batch, None)
+    chex.assert_trees_all_close(dropping(params, batch, None), expected)
+    losses = [dropping(params, batch, jax.random.key(seed)).loss.sum() for seed in (0, 1, 0)]
+    assert losses[0] == losses[2]
+    assert min(abs(losses[0] - losses[1]), abs(losses[0] - expected.loss.sum())) > 1e-3
+
+
 # What an objective is besides.
 
 FITTING = {
@@ -480,7 +511,7 @@ def test_an_objective_needs_its_kind_of_model(objective):
 def test_every_shipped_objective_is_tested_here():
     """A new one needs a row above."""
     shipped = {name for name, o in Objective.variants().items() if o.__module__.startswith("transformer.")}
-    assert shipped == set(FITTING)
+    assert shipped == set(FITTING) == {objective.name for objective, *_ in ONE_OF_EACH}
 
 
 def test_the_wrong_direction_is_named():

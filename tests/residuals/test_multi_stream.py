@@ -7,8 +7,16 @@ import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
-from transformer.residuals.multi_stream import Backout, ManifoldHyperConnections
+from transformer.residuals.multi_stream import (
+    Backout,
+    EmbeddingSkip,
+    HyperConnections,
+    ManifoldHyperConnections,
+    ResiDual,
+    UNet,
+)
 from transformer.residuals.residual import Depth
 
 KEY = jax.random.key(0)
@@ -26,6 +34,60 @@ def test_backout_takes_out_the_middle():
         whole = whole + jnp.sin(whole)
     params = {name: spec.initial_value(KEY) for name, spec in residual.shared_parameters().items()}
     chex.assert_trees_all_close(residual.end(stream, lambda x: x, params), whole - 0.25 * middle, atol=1e-5)
+
+
+def test_two_streams_of_one_branch():
+    """Both get the branch of the first, which alone is normalized on the way; the sum of the second at the end."""
+    residual, (x, dual) = ResiDual(), (X, 2 * X)
+    stream = residual((x, dual), jnp.sin, {"output": lambda x: 5 * x}, {}, Depth(0, 2, 0, 2))
+    branch = np.sin(np.asarray(X))
+    chex.assert_trees_all_close(stream, (5 * (x + branch), dual + branch), atol=1e-5)
+    chex.assert_trees_all_close(
+        residual.end(stream, lambda x: 3 * x, {}), 5 * (x + branch) + 3 * (dual + branch), atol=1e-4
+    )
+
+
+def test_the_embedding_is_added_to_the_stream():
+    """λ₁x + λ₂x₀ takes the place of x, in the branch too; x₀ stays."""
+    first, params = X[:, ::-1], {"own": jnp.float32(2), "first": jnp.float32(3)}
+    stream = EmbeddingSkip()((X, first), jnp.sin, {"input": lambda x: 2 * x}, params, Depth(1, 2, 0, 2))
+    mixed = np.asarray(2 * X + 3 * first)
+    chex.assert_trees_all_close(stream, (mixed + np.sin(2 * mixed), first), atol=1e-5)
+
+
+def test_blocks_read_their_mirror_images():
+    """Of five blocks the fourth adds what came out of the second, and the fifth what came out of the first."""
+    residual, whole, left = UNet(), np.asarray(X), []
+    stream = residual.start(X, 5)
+    for layer in range(5):
+        whole = whole + (left[4 - layer] if layer > 2 else 0)
+        for connection in range(2):
+            stream = residual(stream, jnp.sin, {"input": lambda x: 2 * x}, {}, Depth(layer, 5, connection, 2))
+            whole = whole + np.sin(2 * whole)
+        left.append(whole)
+    chex.assert_trees_all_close(residual.end(stream, lambda x: x, {}), whole, atol=1e-4)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_streams_mixed_by_trained_matrices(dynamic):
+    """One step by equations 2 to 5 and 10 to 13 of Zhu D. et al. 2024: stream i becomes Σⱼ Aⱼᵢ xⱼ + βᵢ f(Σⱼ αⱼ xⱼ)."""
+    residual, rng = HyperConnections(streams=3, dynamic=dynamic), np.random.default_rng(0)
+    params = {name: rng.normal(size=spec.shape).astype(np.float32) for name, spec in residual.parameters(16).items()}
+    stream = rng.normal(size=(1, 8, 3, 16)).astype(np.float32)
+    x = stream[0]
+    # Connection 2 reads stream 2; trained numbers are added to what streams begin with.
+    read, mix, write = np.array([0, 0, 1]) + params["read"], np.eye(3) + params["mix"], 1 + params["write"]
+    if dynamic:
+        normed = (x - x.mean(-1, keepdims=True)) / x.std(-1, keepdims=True)
+        more = params["dynamic_mix_factor"] * np.tanh(normed @ params["dynamic_mix"])
+        read, mix = read + more[..., 0], mix + more[..., 1:]
+        write = write + params["dynamic_write_factor"] * np.tanh(normed @ params["dynamic_write"])
+    read, mix, write = (np.broadcast_to(a, (8, *np.shape(a)[-rank:])) for a, rank in ((read, 1), (mix, 2), (write, 1)))
+    branch = np.sin(2 * sum(read[:, j, None] * x[:, j] for j in range(3)))
+    expected = [sum(mix[:, j, i, None] * x[:, j] for j in range(3)) + write[:, i, None] * branch for i in range(3)]
+    params = {name: jnp.asarray(value) for name, value in params.items()}
+    found = residual(jnp.asarray(stream), jnp.sin, {"input": lambda x: 2 * x}, params, Depth(1, 2, 0, 2))
+    chex.assert_trees_all_close(found[0], np.stack(expected, 1), atol=1e-3)
 
 
 def test_streams_mixed_by_doubly_stochastic_matrices():

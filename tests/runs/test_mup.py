@@ -24,7 +24,8 @@ from transformer.runs.config import Replica, RunConfig
 from transformer.runs.mup import mup
 from transformer.runs.optimizer import OptimizerConfig, ParameterGroup
 from transformer.runs.rules import SGD, AdamW, Lion
-from transformer.training.optimizer import group_of, make_optimizer, stack_numbers
+from transformer.runs.schedules import ConstantRate
+from transformer.training.optimizer import Numbers, group_of, make_optimizer, stack_numbers
 from transformer.training.step import create_train_state, make_train_step
 
 TABLES = ("embedding*", "position*")
@@ -77,6 +78,27 @@ def test_at_the_base_width_nothing_has_another_rate(config):
     changes = mup(config, config.model.d_model)
     assert changes["model.head.scale"] == 1
     assert [(group.rate, group.decay) for group in changes["optimizer.groups"]] == [(1, 1)]
+
+
+@pytest.mark.parametrize("width", [16, 128])
+def test_what_weight_decay_takes_in_a_step_does_not_depend_on_the_width(config, width):
+    """Rate times decay is the same: without gradients every matrix and table loses the same share, and nothing else."""
+    more = {"learning_rate": 0.1, "weight_decay": 0.5, "warmup_steps": 0, "schedule": ConstantRate()}
+    config = config.replace({"model.d_model": width} | {f"optimizer.{name}": value for name, value in more.items()})
+    config = config.replace(mup(config, BASE))
+    model = pure.abstract(lambda key: build(config.model, key=key))
+    specs, params = pure.specs(model), jax.tree.map(lambda a: jnp.ones(a.shape), pure.split(model)[0])
+    optimizer = make_optimizer(config.optimizer, config.steps, specs)
+
+    @jax.jit
+    def moved(params):
+        zeros = jax.tree.map(jnp.zeros_like, params)
+        return optimizer.update(zeros, optimizer.init(params), params, numbers=Numbers(0.1, 0.5, 0.0))[0]
+
+    for spec, update in zip(jax.tree.leaves(specs), jax.tree.leaves(moved(params)), strict=True):
+        np.testing.assert_allclose(update, -0.1 * 0.5 if spec.decayed else 0.0, rtol=1e-6)
+    (group,) = config.optimizer.groups
+    assert (group.rate, group.decay) == (BASE / width, width / BASE)
 
 
 def test_a_group_that_would_take_all_matrices_is_refused(config):

@@ -1,4 +1,4 @@
-"""A test of the tests: the code is broken in fourteen places, and the suite finds each."""
+"""A test of the tests: the code is broken in seventeen places, and the suite finds each."""
 
 import inspect
 import sys
@@ -92,6 +92,31 @@ MUTANTS = {
         (SingleStream, "__call__", "stream + (branch", 'norms["input"](stream) + (branch'),
         {},
         properties.passes_through,
+    ),
+    "weights dropped without a key": (
+        (AttentionLayer, "attend", "key is not None", "(key := jax.random.key(0) if key is None else key) is not None"),
+        {},
+        properties.drops,
+    ),
+    "features dropped without a key": (
+        (
+            Transformer,
+            "through_blocks",
+            "config, tokens",
+            "key = jax.random.key(0) if key is None else key; config, tokens",
+        ),
+        {},
+        properties.drops,
+    ),
+    "one key for everything that is dropped": (
+        (
+            Transformer,
+            "through_blocks",
+            "config, tokens",
+            "key = None if key is None else jax.random.key(0); config, tokens",
+        ),
+        {},
+        properties.drops,
     ),
     "a FLOP formula that forgets the groups": (
         (counts, "scoped_flops", "math.prod(out)", "math.prod(out[1:])"),

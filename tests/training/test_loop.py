@@ -14,8 +14,10 @@ import numpy as np
 import pytest
 
 from transformer.core.values import ConfigError
+from transformer.data.corpus import load_corpus
 from transformer.data.dataset import stack_batches
 from transformer.runs.config import Replica
+from transformer.runs.data import TextConfig
 from transformer.training import checkpoint
 from transformer.training.loop import _Run, train
 from transformer.training.program import make_program
@@ -172,6 +174,58 @@ def test_the_validation_loss_is_the_mean_over_the_split(config, corpus, tmp_path
     mean = (outcome.loss_by_position * per_position).sum(-1) / labels
     np.testing.assert_allclose(mean, outcome.validation_loss, rtol=1e-6)
     assert outcome.validation_loss.max() < np.log(4)
+
+
+def test_what_a_run_reports_is_what_its_parameters_do(config, tmp_path, monkeypatch):
+    """Over the split and over each of its batches, label by label, and as the last lines of its metrics."""
+    monkeypatch.setattr("transformer.data.corpus.EVALUATION_BATCH", 2)
+    path = tmp_path / "text.txt"
+    path.write_text("abcd" * 94 + "abdc" + "abcd" * 5)  # in the part that is held out one turn is another
+    corpus = load_corpus(TextConfig(path=str(path)))
+    outcome = train(config.replace(steps=40), REPLICAS, corpus, tmp_path / "run")
+    assert 0 < outcome.exact_match[0] < outcome.accuracy[0] < 1
+    split = corpus.validation_batches(outcome.config, 1)
+    labels, weights = split["tokens"][..., 1:], split["weights"]
+    assert len(labels) > 1
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()][-2:]
+    for i in range(2):
+        logs = jax.jit(jax.vmap(lambda *args: jax.nn.log_softmax(outcome.apply(*args)), (None, 0)))
+        logs = np.asarray(logs(outcome.params(i), split["tokens"][..., :-1]))
+        losses = -np.take_along_axis(logs, labels[..., None], -1)[..., 0] * weights
+        hits, real = (logs.argmax(-1) == labels) * weights, weights.sum(-1) > 0
+        right = real & (hits.sum(-1) == weights.sum(-1))
+        sums = (losses.sum((1, 2)), weights.sum((1, 2)), hits.sum((1, 2)), right.sum(1), real.sum(1))
+        for measured, expected in zip(outcome.by_batch, sums, strict=True):
+            np.testing.assert_allclose(measured[i], expected, rtol=1e-5)
+        expected = {
+            "validation_loss": losses.sum() / weights.sum(),
+            "validation_accuracy": hits.sum() / weights.sum(),
+            "validation_exact_match": right.sum() / real.sum(),
+        }
+        found = [outcome.validation_loss[i], outcome.accuracy[i], outcome.exact_match[i]]
+        np.testing.assert_allclose(found, list(expected.values()), rtol=1e-5)
+        assert lines[i] == {"step": 40, "replica": i} | {k: pytest.approx(v, rel=1e-5) for k, v in expected.items()}
+        np.testing.assert_allclose(outcome.loss_by_position[i], losses.sum((0, 1)) / weights.sum((0, 1)), rtol=1e-5)
+
+
+def test_a_line_of_a_dispatch_has_the_means_of_its_steps(config, corpus, tmp_path):
+    """Of each replica; with the learning rate of the last of them."""
+    replicas = (REPLICAS[0], Replica(seed=1, learning_rate=3e-3, warmup_steps=9))
+    train(config, replicas, corpus, tmp_path / "run")
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    program = make_program(config, replicas)
+    batches = [corpus.train_batches(config, replica.seed) for replica in replicas]
+    _, metrics = program.train(program.init(), stack_batches(batches, 0, 5))
+    rates = program.learning_rates()
+    for i in range(2):
+        assert lines[i] == {
+            "step": 5,
+            "replica": i,
+            "loss": pytest.approx(float(metrics["loss"][i].mean()), rel=1e-5),
+            "grad_norm": pytest.approx(float(metrics["grad_norm"][i].mean()), rel=1e-5),
+            "learning_rate": pytest.approx(float(rates[i, 4]), rel=1e-6),
+        }
+        assert lines[i + 4]["learning_rate"] == pytest.approx(float(rates[i, 11]), rel=1e-6)
 
 
 def test_a_diverged_replica_is_reported_and_leaves_the_others_alone(config, corpus, tmp_path):

@@ -58,6 +58,18 @@ def test_all_that_is_random_in_a_run_follows_from_its_seed():
         assert (one != other).any()
 
 
+def test_replicas_drop_other_features():
+    """Of the same parameters, on the same batch: the same ones under one seed, others under another."""
+    config = RunConfig(model=MODEL.replace(dropout=0.5), batch_size=2)
+    program = make_program(config, [Replica(seed=3), Replica(seed=4), Replica(seed=3)])
+    state = program.init()
+    state = state._replace(params=jax.tree.map(lambda a: np.repeat(a[:1], 3, 0), jax.device_get(state.params)))
+    _, metrics = program.train(state, {"tokens": np.stack([TOKENS[:1]] * 3)})
+    one, other, again = metrics["loss"][:, 0].tolist()
+    assert one == again
+    assert abs(one - other) > 1e-3
+
+
 def test_every_step_is_as_long_as_the_learning_rates_say():
     """Plain descent of each replica: warm-up, peak and the end of the decay at the last step."""
     schedule = {"warmup_steps": 1, "clip_norm": None, "weight_decay": 0.0}

@@ -8,12 +8,14 @@ import optax
 import pytest
 
 from transformer.core import modules as pure
+from transformer.core.parameters import Parameter
 from transformer.feed_forwards.experts import TopKExperts
 from transformer.models.language_model import LanguageModel
 from transformer.objectives.objective import NextToken
 from transformer.runs.config import Replica
 from transformer.runs.muon import Muon
-from transformer.runs.rules import Adafactor
+from transformer.runs.optimizer import OptimizerConfig
+from transformer.runs.rules import Adafactor, UpdateRule
 from transformer.training.optimizer import Numbers, make_optimizer, stack_numbers
 from transformer.training.step import create_train_state, make_gradient, make_train_step
 
@@ -78,13 +80,13 @@ def test_a_run_that_stops_being_finite_is_frozen_and_remembered(config, batch):
     apply, state = start(config, optimizer)
     step = jax.jit(make_train_step(apply, NextToken(), optimizer))
     state, _ = step(state, batch)
-    poisoned, metrics = step(state, {**batch, "weights": batch["weights"] * jnp.nan})
+    bad = {**batch, "weights": batch["weights"] * jnp.nan}
+    frozen, metrics = step(state, bad)
     assert not np.isfinite(metrics["loss"])
-    assert int(poisoned.diverged_at) == 1
-    chex.assert_trees_all_equal(poisoned.params, state.params)
-    after, _ = step(poisoned, batch)
-    assert int(after.diverged_at) == 1
-    chex.assert_trees_all_equal(after.params, state.params)
+    for next_one in (None, batch, bad):
+        frozen = frozen if next_one is None else step(frozen, next_one)[0]
+        assert int(frozen.diverged_at) == 1
+        chex.assert_trees_all_equal(frozen.params, state.params)
 
 
 def test_updates_that_are_not_finite_are_left_out_until_there_are_too_many_in_a_row(config, batch):
@@ -104,6 +106,38 @@ def test_updates_that_are_not_finite_are_left_out_until_there_are_too_many_in_a_
     state, metrics = step(state, batch)
     assert int(metrics["skipped"]) == 1
     chex.assert_trees_all_equal(state.params, good.params)
+
+
+RULES = [rule() for rule in UpdateRule.variants().values() if rule.__module__.startswith("transformer.")]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=str)
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+def test_a_skipped_update_changes_nothing_but_the_counters(rule, wrong):
+    """Whatever the rule remembers, bit for bit; the next update is what it would have been."""
+    specs, params = {"table": Parameter((4, 4))}, {"table": jnp.asarray(np.eye(4), jnp.float32)}
+    optimizer = make_optimizer(OptimizerConfig(rule=rule, warmup_steps=1), 9, specs)
+    step = jax.jit(make_train_step(bigram, NextToken(auxiliary=0.0), optimizer, skip_limit=1))
+    tokens = jnp.asarray(np.random.default_rng(0).integers(0, 4, (2, 4, 9)), jnp.int32)
+    good = {"tokens": tokens[1], "weights": jnp.ones((4, 8))}
+    bad = good | {"weights": good["weights"].at[1, 2].set(wrong)}
+    state = create_train_state(params, optimizer, Numbers(0.1, 0.1, 1.0), jax.random.key(1))
+    before, _ = step(state, {"tokens": tokens[0], "weights": jnp.ones((4, 8))})
+    after, metrics = step(before, bad)
+    assert int(metrics["skipped"]) == 1
+    chex.assert_trees_all_equal(*map(plain, (after, before._replace(step=jnp.int32(2), skipped=jnp.int32(1)))))
+    expected = step(before, good)[0]._replace(step=jnp.int32(3))
+    chex.assert_trees_all_equal(*map(plain, (step(after, good)[0], expected)))
+
+
+def bigram(params, tokens_BL, *, key):
+    """The smallest language model: a table of logits."""
+    return params["table"][tokens_BL]
+
+
+def plain(state):
+    """The state with numbers in place of its key."""
+    return state._replace(key=jax.random.key_data(state.key))
 
 
 def test_updates_with_a_large_gradient_are_left_out(config, batch):
@@ -168,14 +202,15 @@ def test_a_model_learns_by_a_rule_of_matrices(config, batch, rule, rate):
     assert losses[-1] < losses[0] - 0.1
 
 
-def test_dropout_follows_the_key_of_the_step(config, batch):
+def test_dropout_follows_the_key_of_the_run_and_the_step(config, batch):
     config = config.replace({"model.dropout": 0.5})
     optimizer = optax.sgd(0.0)
     apply, state = start(config, optimizer)
     step = jax.jit(make_train_step(apply, NextToken(), optimizer))
-    losses = [float(step(s, batch)[1]["loss"]) for s in (state, state, state._replace(step=jnp.int32(1)))]
+    later, other = state._replace(step=jnp.int32(1)), state._replace(key=jax.random.key(2))
+    losses = [float(step(s, batch)[1]["loss"]) for s in (state, state, later, other)]
     assert losses[0] == losses[1]
-    assert losses[0] != losses[2]
+    assert len(set(losses)) == 3
 
 
 def test_pieces_of_a_batch_have_dropout_of_their_own():

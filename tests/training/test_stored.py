@@ -164,8 +164,11 @@ def test_seeds_of_the_best_learning_rate_are_those_that_count(config, corpus, tm
     assert len(repr(outcome)) < 10_000
     some = dataclasses.replace(outcome, validation_loss=np.array([0.1, np.nan, 1.2, 1.2]))
     assert some.best_rate == 1e-2  # (0.1 + a guess) / 2 is less than 1.2: one failure bans no rate
+    assert some.at_best_rate.tolist() == [True, False, False, False]
     most = dataclasses.replace(outcome, validation_loss=np.array([1.1, np.nan, 1.2, 1.2]))
     assert most.best_rate == 1e-5
+    worse = dataclasses.replace(outcome, validation_loss=np.array([2.2, np.nan, 2.0, 2.4]))
+    assert worse.best_rate == 1e-5  # a failure costs no less than the worst run, here more than a guess
     with pytest.raises(ConfigError, match=r"learning_rates: 0\.01 is given twice"):
         grid(range(2), (1e-2, 1e-2))
 

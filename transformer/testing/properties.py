@@ -1,5 +1,6 @@
 """Properties that hold for a model with any choices. Each raises AssertionError with one line where it does not."""
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -20,6 +21,7 @@ from transformer.core.modules import Params
 from transformer.core.values import ConfigError, Variant
 from transformer.functional.masks import Tokens
 from transformer.mixers.mixer import Mixer
+from transformer.models.build import pure_model
 from transformer.models.stack import Scanned, Unrolled
 from transformer.norms.norm import layer_norm
 from transformer.positions.rotary import RoPE
@@ -57,10 +59,14 @@ def applies(condition: bool) -> None:
 
 def close(left, right, what: str, tolerance: float = CLOSE) -> None:
     """Fail where two arrays differ by more than rounding."""
-    left, right = np.asarray(left, np.float64), np.asarray(right, np.float64)
-    size = np.abs(right).max() + 1e-6
-    difference = np.abs(left - right).max() / size
+    difference = _largest_difference(left, right) / (np.abs(right).max() + 1e-6)
     assert difference <= tolerance, f"{what}: differs by {difference:.1e} of the largest value"
+
+
+def _largest_difference(left, right) -> float:
+    """The largest difference of two arrays in one place; NaN, which no tolerance allows, unless all is finite."""
+    left, right = np.asarray(left, np.float64), np.asarray(right, np.float64)
+    return np.abs(left - right).max() if np.isfinite(left).all() and np.isfinite(right).all() else math.nan
 
 
 def differ(left, right, what: str) -> None:
@@ -248,7 +254,7 @@ def scanned(subject: Subject) -> None:
 def _close_gradients(gradient: Params, expected: Params, what: str, tolerance: float = CLOSE) -> None:
     size = max(float(np.abs(leaf).max()) for leaf in jax.tree.leaves(expected))
     for (path, left), right in zip(jax.tree.leaves_with_path(gradient), jax.tree.leaves(expected), strict=True):
-        difference = np.abs(np.asarray(left) - np.asarray(right)).max()
+        difference = _largest_difference(left, right)
         assert difference <= tolerance * size, f"{what}: another gradient of {jax.tree_util.keystr(path)}"
 
 
@@ -316,6 +322,21 @@ def replicated(subject: Subject) -> None:
     both = subject.replicas(LONG, params=params, valid=np.arange(ROOM) < LENGTH)[:, :, :LENGTH]
     for logits, own in zip(both, params, strict=True):
         close(logits, subject.alone(TOKENS, params=own), "a replica is not the single run")
+
+
+def drops(subject: Subject) -> None:
+    """Without a key nothing is random: the model is the one without dropout. A key decides what each sequence drops."""
+    config = subject.config
+    for path in ("dropout", "stochastic_depth", "mixer.dropout", "feed_forward.dropout"):
+        with contextlib.suppress(ConfigError):  # other mixers have none, nor has attention that forms no weights
+            config = config.replace({path: 0.5})
+    _, apply = pure_model(config)
+    close(Evaluated(apply)(subject.params, TOKENS), subject.alone(TOKENS), "dropped without a key", 1e-6)
+    dropped = Evaluated(lambda params, key: apply(params, TOKENS[[0, 0]], key=key))
+    first, again, other = (dropped(subject.params, jax.random.key(seed)) for seed in (0, 0, 1))
+    assert (first == again).all(), "one key drops something else the second time"
+    differ(first, other, "two keys")
+    differ(first[0], first[1], "two equal sequences under one key")
 
 
 def begins_as(subject: Subject) -> None:
@@ -428,6 +449,7 @@ TWINS: tuple[Property, ...] = (
     rounded,
     multiplied,
     replicated,
+    drops,
     shifted,
     begins_as,
     begins_silent,

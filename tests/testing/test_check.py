@@ -1,0 +1,84 @@
+"""What counts as passed, as refused and as failed."""
+
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+import pytest
+
+from transformer.core.values import ConfigError
+from transformer.feed_forwards.feed_forward import FeedForward
+from transformer.norms.norm import Norm
+from transformer.testing.check import Checked, check_choices, refusals
+from transformer.testing.covering import refusal
+from transformer.testing.properties import applies
+
+
+def raises(error):
+    def check():
+        raise error
+
+    return check
+
+
+def test_only_what_holds_has_passed():
+    """A refusal that comes when the model runs is a failure, as any other error is; others are still checked."""
+    checked = Checked({})
+    checked.run("decoder", "holds", lambda: None)
+    checked.run("decoder", "elsewhere", lambda: applies(False))
+    for error in (AssertionError("no"), ZeroDivisionError("division\nby zero"), ConfigError("use pre"), KeyError("x")):
+        checked.run("encoder", "breaks", raises(error))
+    assert checked.passed == ["decoder, holds"]
+    assert checked.refused == {}
+    assert [text.removeprefix("encoder, breaks: ") for text in checked.failed] == [
+        "no",
+        "ZeroDivisionError: division",
+        "ConfigError: use pre",
+        "KeyError: 'x'",
+    ]
+
+
+@dataclass(frozen=True)
+class Picky(FeedForward):
+    """Fits no model, for a reason or by mistake."""
+
+    name = "picky"
+    mistaken: bool = False
+
+    def check(self, model):
+        raise TypeError("unfinished") if self.mistaken else ConfigError("picky: fits no model")
+
+
+@dataclass(frozen=True)
+class Unfinished(Norm):
+    """Is accepted by every config, and has no parameters."""
+
+    name = "unfinished"
+
+    def parameters(self, d_model):
+        raise TypeError("unfinished")
+
+    def __call__(self, x_BLD, params):
+        return jnp.tanh(x_BLD)
+
+
+def test_a_refusal_is_a_config_error():
+    choices = {"feed_forward": Picky()}
+    assert refusals(choices) == dict.fromkeys(("decoder", "encoder"), "picky: fits no model")
+    assert refusal(choices) == "picky: fits no model"
+    checked = check_choices(choices)
+    assert set(checked.refused) == {"decoder", "encoder", "cross"}
+    assert checked.passed == checked.failed == []
+
+
+@pytest.mark.parametrize(
+    "choices", [{"feed_forward": Picky(mistaken=True)}, {"norm": Unfinished()}], ids=["picky", "norm"]
+)
+def test_a_crash_is_none(choices):
+    """Not when a config is made, and not when a model is built."""
+    with pytest.raises(TypeError, match="unfinished"):
+        check_choices(choices)
+
+
+def test_a_pair_that_crashes_is_not_left_out():
+    with pytest.raises(TypeError, match="unfinished"):
+        refusal({"feed_forward": Picky(mistaken=True)})
