@@ -254,13 +254,7 @@ def made_once(tmp_path_factory):
     return of
 
 
-FEW = settings(
-    max_examples=INPUTS,
-    deadline=None,
-    derandomize=INPUTS == 20,
-    database=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+FEW = settings(max_examples=INPUTS, suppress_health_check=[HealthCheck.too_slow])
 
 
 @pytest.mark.parametrize("name", READERS)
