@@ -3,8 +3,16 @@
 import dataclasses
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
+from transformer import pretrained
+from transformer.core.modules import abstract, split
+from transformer.functional.masks import Tokens
+from transformer.mixers.mixer import Context
+from transformer.models.build import pure_model
 from transformer.pretrained.architecture import Architecture
 from transformer.pretrained.architectures import ARCHITECTURES
 from transformer.pretrained.bamba import BAMBA
@@ -36,9 +44,9 @@ ROPE = {"rope_type": "default", "rope_theta": 10_000.0}
 GATED = {"hidden_act": "silu", "attention_bias": False, "tie_word_embeddings": False, "rope_parameters": ROPE}
 BERT_LIKE = sizes(30_522, 768, 3072, 12, 12, 512) | {"type_vocab_size": 2, "layer_norm_eps": 1e-12}
 BERT_LIKE |= {"hidden_act": "gelu"}
-SIDES = {f"{side}_{what}": size for side in ("encoder", "decoder") for what, size in (("layers", 12), ("ffn_dim", 4096))}
-SIDES |= {"encoder_attention_heads": 16, "decoder_attention_heads": 16, "d_model": 1024}
-BART_LIKE = SIDES | {"activation_function": "gelu", "scale_embedding": False, "tie_word_embeddings": True}
+BART_LIKE = {"encoder_layers": 12, "encoder_ffn_dim": 4096, "encoder_attention_heads": 16, "d_model": 1024}
+BART_LIKE |= {"decoder_layers": 12, "decoder_ffn_dim": 4096, "decoder_attention_heads": 16}
+BART_LIKE |= {"activation_function": "gelu", "scale_embedding": False, "tie_word_embeddings": True}
 BART_LIKE |= {"max_position_embeddings": 1024}
 QUARTER = {"rope_parameters": ROPE | {"partial_rotary_factor": 0.25}}
 HALF = {"rope_parameters": ROPE | {"partial_rotary_factor": 0.5}}
@@ -164,7 +172,10 @@ DEFAULTS: list[tuple[Architecture, set[float], dict[str, Any]]] = [
     ),
 ]
 """Each architecture with all epsilons of its models and the defaults of its class, in `transformers` 5.24."""
-NEEDED: dict[Architecture, dict[str, Any]] = {QWEN3_NEXT: {"num_experts": 0}, BAMBA: {"attn_layer_indices": [9, 18, 27]}}
+NEEDED: dict[Architecture, dict[str, Any]] = {
+    QWEN3_NEXT: {"num_experts": 0},
+    BAMBA: {"attn_layer_indices": [9, 18, 27]},
+}
 """What the supported models of an architecture say, because their class has another default."""
 IDS = [architecture.names[0] for architecture, *_ in DEFAULTS]
 
@@ -221,3 +232,73 @@ def test_no_rotary_positions_are_said_by_a_base_that_is_null():
     assert none.position is None
     assert OLMO_HYBRID.read_config({"rope_parameters": None}) == none
     assert OLMO_HYBRID.write_config(none)["rope_parameters"] == {"rope_type": "default", "rope_theta": None}
+
+
+def silu(x):
+    return x / (1 + np.exp(-x))
+
+
+def gelu(x):
+    return x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))) / 2
+
+
+MLP = tuple(f"model.layers.1.mlp.{name}_proj.weight" for name in ("gate", "up", "down"))
+EXPERT = tuple(f"model.layers.1.block_sparse_moe.experts.0.{name}.weight" for name in ("w1", "w3", "w2"))
+BAMBA_NETWORK = tuple(f"model.layers.1.feed_forward.{name}_proj.weight" for name in ("gate", "up", "down"))
+XLSTM_NETWORK = tuple(f"backbone.blocks.1.ffn.proj_{name}.weight" for name in ("up_gate", "up", "down"))
+T5_NETWORK = tuple(f"decoder.block.1.layer.2.DenseReluDense.{name}.weight" for name in ("wi_0", "wi_1", "wo"))
+TINY = sizes(11, 16, 12, 2, 2, 8) | {"head_dim": 8, "num_key_value_heads": 2}
+TINY_RECURRENT = sizes(11, 16, 12, 2, 2, 8) | {"num_key_value_heads": 2}
+LINEAR = {f"linear_{name}": 2 for name in ("num_key_heads", "num_value_heads", "key_head_dim", "value_head_dim")}
+GATED_NETWORKS = [
+    (LLAMA, TINY, MLP, silu),
+    (QWEN3, TINY, MLP, silu),
+    (GEMMA2, TINY, MLP, gelu),
+    (MIXTRAL, TINY | {"num_local_experts": 1, "num_experts_per_tok": 1}, EXPERT, silu),
+    (QWEN3_NEXT, TINY | LINEAR | {"num_experts": 0, "layer_types": ["linear_attention", "full_attention"]}, MLP, silu),
+    (OLMO_HYBRID, TINY_RECURRENT | LINEAR | {"layer_types": ["linear_attention", "full_attention"]}, MLP, silu),
+    (
+        BAMBA,
+        TINY_RECURRENT | {"attn_layer_indices": [1], "mamba_n_heads": 2, "mamba_d_state": 4},
+        BAMBA_NETWORK,
+        silu,
+    ),
+    (
+        XLSTM,
+        {"vocab_size": 11, "hidden_size": 16, "num_hidden_layers": 2, "num_heads": 2},
+        XLSTM_NETWORK,
+        silu,
+    ),
+    (
+        T5,
+        {"vocab_size": 11, "d_model": 16, "d_kv": 8, "d_ff": 12, "num_heads": 2, "num_layers": 2}
+        | {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
+        T5_NETWORK,
+        gelu,
+    ),
+]
+"""Architectures with a gated network, and the names of its gate, of what it multiplies, and of its output."""
+
+
+@pytest.mark.parametrize(
+    ("architecture", "fields", "names", "activation"), GATED_NETWORKS, ids=[one[0].names[0] for one in GATED_NETWORKS]
+)
+def test_the_gate_is_the_tensor_of_that_name(architecture, fields, names, activation, tmp_path):
+    """down (activation(gate x) ⊙ up x) with the tensors of the second layer, out of the file."""
+    safetensors = pytest.importorskip("safetensors.numpy")
+    config = architecture.read_config(fields)
+    rng = np.random.default_rng(0)
+    params = jax.tree.map(lambda a: jnp.asarray(rng.normal(size=a.shape), jnp.float32), pure_model(config)[0])
+    pretrained.save(tmp_path / "model", config, params, architecture=architecture)
+    stored = safetensors.load_file(tmp_path / "model" / "model.safetensors")
+    gate_FD, up_FD, down_DF = (stored[name] for name in names)
+    x_LD = rng.normal(size=(3, 16)).astype(np.float32)
+    expected = (activation(x_LD @ gate_FD.T) * (x_LD @ up_FD.T)) @ down_DF.T
+
+    layer = config.layer_config(1)
+    network, apply = split(abstract(lambda key: layer.feed_forward.build(layer, key=key)))
+    kinds = params.get("decoder", params)["blocks"]["kinds"]
+    own = kinds["1"] if "1" in kinds else kinds["0"]
+    loaded = jax.tree.map(lambda leaf: leaf[-1], {name: own["feed_forward"][name] for name in network})
+    found, _ = apply(loaded, x_LD[None], context=Context(Tokens.at(np.arange(3))))
+    np.testing.assert_allclose(found[0], expected, rtol=1e-4, atol=1e-4)
