@@ -1,6 +1,9 @@
+import functools
 import importlib
+import inspect
 import subprocess
 import sys
+import typing
 
 import pytest
 
@@ -47,3 +50,31 @@ def test_importing_the_package_loads_nothing_else():
     code = f"import sys, transformer; print([name for name in ({others}) if name in sys.modules])"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "[]"
+
+
+def called_with_texts(value):
+    """A call of a function or class with "tiny" as each config of a model or run; None where it takes none."""
+    call = value.__init__ if inspect.isclass(value) else value
+    types, kinds = typing.get_type_hints(call), (T.ModelConfig, T.RunConfig)
+    configs = {name for name, kind in types.items() if inspect.isclass(kind) and issubclass(kind, kinds)} - {"return"}
+    arguments = [one for one in inspect.signature(call).parameters.values() if one.name != "self"]
+    given = [one for one in arguments if one.default is one.empty or one.name in configs]
+    named = {one.name: "tiny" if one.name in configs else None for one in given}
+    first = [named.pop(one.name) for one in given if one.kind is one.POSITIONAL_OR_KEYWORD]
+    return functools.partial(value, *first, **named) if configs else None
+
+
+RESULTS = {"Outcome", "StoredRun"}
+"""What training returns, which nobody makes by hand."""
+
+
+def test_whatever_takes_a_config_says_of_a_text_that_it_is_none():
+    asked = set()
+    for name in sorted(places().keys() - RESULTS):
+        value = getattr(T, name)
+        if callable(value) and (call := called_with_texts(value)):
+            asked.add(name)
+            with pytest.raises(T.ConfigError, match="'tiny'") as caught:
+                call()
+            assert "\n" not in str(caught.value), name
+    assert {"build", "pure_model", "LanguageModel", "parameter_count", "mup", "train", "Study", "RunConfig"} <= asked

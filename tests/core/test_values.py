@@ -12,7 +12,7 @@ import pytest
 from transformer.activations.activation import GELU, GLU, Activation, SiLU
 from transformer.core.json import from_json, to_json
 from transformer.core.parameters import Constant, Initializer
-from transformer.core.values import ConfigError, Variant, to_text, variant_of
+from transformer.core.values import ConfigError, Variant, check_kind, to_text, variant_of
 from transformer.data.tasks.task import AlgorithmicTask
 from transformer.feed_forwards.experts import TopKExperts
 from transformer.feed_forwards.feed_forward import FeedForward
@@ -32,6 +32,7 @@ from transformer.objectives.tokens import MultiToken
 from transformer.positions.position import Position
 from transformer.positions.rotary import LinearScaling, RoPE, RoPEScaling, XPos, YaRN
 from transformer.residuals.residual import PostNorm, Residual, SingleStream
+from transformer.runs.config import RunConfig
 from transformer.runs.muon import Orthogonalization, PolarExpress
 from transformer.runs.optimizer import OptimizerConfig
 from transformer.runs.rules import Adafactor, AdamW, UpdateRule
@@ -257,6 +258,22 @@ def test_numbers_of_norms_out_of_range(text, message):
 def test_numbers_out_of_range(make, message):
     with pytest.raises(ConfigError, match=re.escape(message)):
         make()
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("tiny", "build: ModelConfig is needed, and 'tiny' is given; preset(name) is the config of that name"),
+        (RunConfig(), "build: ModelConfig is needed, and RunConfig is given; its field model is one"),
+        (None, "build: ModelConfig is needed, and NoneType is given"),
+        (ModelConfig, "build: ModelConfig is needed, and type is given"),
+    ],
+    ids=range(4),
+)
+def test_what_is_given_in_place_of_a_config(value, message):
+    check_kind(ModelConfig(), ModelConfig, "build")
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
+        check_kind(value, ModelConfig, "build")
 
 
 def test_a_sparsity_may_have_fields_that_are_no_numbers():

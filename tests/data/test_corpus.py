@@ -7,7 +7,7 @@ import pytest
 
 from transformer.core.values import ConfigError
 from transformer.data.corpus import Blocks, load_corpus, whole_split
-from transformer.data.dataset import check_tokens, load_data, reference, stack_batches
+from transformer.data.dataset import load_data, reference, stack_batches
 from transformer.data.text import load_text
 from transformer.data.tokenizers import ByteTokenizer, CharTokenizer
 from transformer.models.config import ModelConfig
@@ -90,8 +90,6 @@ def test_a_corpus_shorter_than_a_block_or_beyond_the_vocabulary_is_refused(tmp_p
         complete(10, 4)
     with pytest.raises(ConfigError, match=r"token 3 at \(3,\) is not in \[0, 3\)"):
         complete(9, 3)
-    with pytest.raises(ConfigError, match=r"token -1 at \(1, 0\)"):
-        check_tokens(np.array([[0, 1], [-1, 0]]), 4, "batch 3")
 
 
 def test_a_run_is_on_the_data_it_is_given(tmp_path):

@@ -1,6 +1,7 @@
 """Tokenizers: round trips, special tokens, training once."""
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -115,6 +116,27 @@ def test_training_is_a_function_of_the_texts(config):
     first, other = trained(config), trained(config, ["another text"])
     assert first == trained(config)
     assert first.to_json() == trained(config).to_json() != other.to_json()
+
+
+IN_ANOTHER_PROCESS = """
+from transformer.data.tokenizers import make_tokenizer
+from transformer.runs.tokenizers import BPE, ByteBPE, Char, Symbols, Word, WordPiece
+texts = ["sphinx of black quartz judge my vow", "the five boxing wizards jump quickly"]
+for config in (Char(), Symbols(), Word(), BPE(60), ByteBPE(280), WordPiece(70)):
+    print(make_tokenizer(config, texts).definition)
+"""
+
+
+def test_a_vocabulary_is_the_same_in_every_process():
+    """The order of a set of words is another one for every seed of their hashes."""
+    pytest.importorskip("tokenizers")
+    command = [sys.executable, "-c", IN_ANOTHER_PROCESS]
+    started = [
+        subprocess.Popen(command, env=os.environ | {"PYTHONHASHSEED": seed}, stdout=subprocess.PIPE) for seed in "12"
+    ]
+    one, other = (process.communicate(timeout=60)[0].splitlines() for process in started)
+    assert len(one) == 6
+    assert one == other
 
 
 @pytest.mark.parametrize("config", TRAINED, ids=str)

@@ -58,8 +58,11 @@ def test_embedding(tied):
 
 @pytest.mark.parametrize("token", [8, 1000, -1])
 def test_token_outside_the_vocabulary(token):
-    """It gives NaN, and never another token's row."""
-    rows = EmbeddingLayer(8, config(), key=KEY)(jnp.array([[1, token]]))
+    """It is refused, and in a program, which cannot, it gives NaN and never another token's row."""
+    layer, tokens = EmbeddingLayer(8, config(), key=KEY), jnp.array([[1, token]])
+    with pytest.raises(ConfigError, match=rf"^token {token} at \(0, 1\) is not in \[0, 8\)$"):
+        layer(tokens)
+    rows = jax.jit(layer)(tokens)
     assert np.isfinite(rows[0, 0]).all()
     assert np.isnan(rows[0, 1]).all()
 
@@ -106,5 +109,7 @@ def test_a_type_adds_its_vector():
     np.testing.assert_array_equal(run(params, TEXTS), run(params, TEXTS, types_BL=jnp.zeros_like(types)))
     assert np.abs(run(params, TEXTS) - run(params, TEXTS, types_BL=types)).max() > 1e-3
     assert np.isnan(run(params, TEXTS, types_BL=types + 1)).any()
+    with pytest.raises(ConfigError, match=r"^type 3 at \(0, 4\) is not in \[0, 3\)$"):
+        LanguageModel(SMALL.replace({"embedding.types": 3}), key=KEY)(TEXTS, types_BL=types + 1)
     with pytest.raises(ConfigError, match=r"embedding\.types is not set"):
         plain(plain_params, TEXTS, types_BL=types)

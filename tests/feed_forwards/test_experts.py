@@ -4,12 +4,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from transformer.activations.activation import GLU, SiLU
+from transformer.core.parameters import Normal
 from transformer.feed_forwards.experts import TopKExperts
 from transformer.functional.masks import Tokens
 from transformer.mixers.mixer import Context
 from transformer.models.config import ModelConfig
 
 KEY = jax.random.key(0)
+WIDE = ModelConfig(d_model=16, initializer=Normal(0.4))
 TOKENS = Tokens.at(np.arange(8))
 X = jnp.asarray(np.random.default_rng(0).normal(size=(1, 8, 16)), jnp.float32)
 
@@ -26,3 +29,24 @@ def test_each_shared_expert_drops_features_of_its_own():
     still, trained = (module(X, context=Context(TOKENS), key=key)[0] for key in (None, KEY))
     np.testing.assert_allclose(still, 0, atol=1e-6)
     assert np.abs(trained).max() > 1e-4
+
+
+def test_gated_experts_by_hand():
+    """Σ weight · (silu(x gate) ⊙ x up) out over the two likeliest of three experts and the one that all take."""
+    module = TopKExperts(3, shared=1, d_ff=6, activation=GLU(gate=SiLU())).build(WIDE, key=KEY)
+    (shared,) = module.shared
+    gates, ups, outs = (np.asarray(kernels[...]) for kernels in (*module.branches, module.out))
+    own = [np.asarray(layer.kernel[...]) for layer in (*shared.branches, shared.out)]
+
+    def network(x_D, gate_DF, up_DF, out_FD):
+        activated_F = x_D @ gate_DF
+        return (activated_F / (1 + np.exp(-activated_F)) * (x_D @ up_DF)) @ out_FD
+
+    expected = []
+    for x_D in np.asarray(X)[0]:
+        logits_E = x_D @ np.asarray(module.router.kernel[...])
+        chosen = np.argsort(-logits_E)[:2]
+        weights = np.exp(logits_E[chosen]) / np.exp(logits_E[chosen]).sum()
+        routed = sum(w * network(x_D, gates[e], ups[e], outs[e]) for w, e in zip(weights, chosen, strict=True))
+        expected.append(routed + network(x_D, *own))
+    np.testing.assert_allclose(module(X, context=Context(TOKENS))[0][0], expected, rtol=1e-4, atol=1e-5)

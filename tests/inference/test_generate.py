@@ -18,6 +18,7 @@ from transformer.functional.masks import Causal, Prefix
 from transformer.inference.beam import Beam
 from transformer.inference.generate import generate
 from transformer.inference.processors import Forbidden, NoRepeat
+from transformer.inference.prompt import Prompt
 from transformer.inference.scoring import sequence_log_probability
 from transformer.inference.strategies import Strategy
 from transformer.inference.tokenwise import Greedy, Sample, TokenStrategy
@@ -202,10 +203,13 @@ def test_a_cache_that_grows(choices, monkeypatch):
     made, loops = [], []
     for smallest in (18, 100):
         monkeypatch.setattr("transformer.inference.prompt.SMALLEST", smallest)
-        run = functools.partial(generate.__wrapped__, apply, num_tokens=32, strategy=strategy, stop=STOP)
-        program = jax.jit(run).lower(params, PROMPTS, lengths_B=jnp.array([5, 2, 4]))
+
+        def run(params, tokens_BL, lengths_B):
+            return strategy.decode(Prompt(apply, params, tokens_BL, 32, STOP, lengths_B, {}), None)
+
+        program = jax.jit(run).lower(params, PROMPTS, jnp.array([5, 2, 4]))
         loops.append(program.as_text().count("stablehlo.while"))
-        made.append(program.compile()(params, PROMPTS, lengths_B=jnp.array([5, 2, 4])))
+        made.append(program.compile()(params, PROMPTS, jnp.array([5, 2, 4])))
     assert loops[0] - loops[1] == (1 if strategy is GREEDY else 2)
     assert max(made[0].lengths_B) > 18
     jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-5), *made)
@@ -373,6 +377,30 @@ def test_a_stop_token_that_there_is_not(stop, strategy):
 def test_what_is_no_prompt_or_no_strategy(prompt, changes, message):
     with pytest.raises(ConfigError, match=message):
         generate(print, {}, prompt, num_tokens=1, **changes)
+
+
+def test_a_text_is_no_prompt():
+    with pytest.raises(ConfigError, match=r"^generate: the prompt is a text, .*; encode it first, .*tokenizer\.encode"):
+        generate(print, {}, "to be", num_tokens=1)
+
+
+@pytest.mark.parametrize("strategy", [Greedy(), Beam(2)], ids=str)
+@pytest.mark.parametrize("token", [-1, VOCAB])
+def test_a_token_that_there_is_not(token, strategy):
+    """In the prompt or in the source; the program, which cannot look, is not run."""
+    wrong = jnp.asarray(PROMPTS).at[1, 3].set(token)
+    how = {"num_tokens": 2, "strategy": strategy}
+    params, apply = language_model()
+    with pytest.raises(ConfigError, match=rf"^generate: prompt token {token} at \(1, 3\) is not in \[0, {VOCAB}\)$"):
+        generate(apply, params, wrong, **how)
+    params, apply = encoder_decoder()
+    with pytest.raises(ConfigError, match=rf"^generate: source_BS token {token} at \(1, 3\) is not in \[0, {VOCAB}\)$"):
+        generate(apply, params, jnp.asarray(PROMPTS[:, :1]), inputs=INPUTS | {"source_BS": np.asarray(wrong)}, **how)
+    with pytest.raises(ConfigError, match=rf"^source token {token} at \(1, 3\)"):
+        apply(params, wrong, jnp.asarray(PROMPTS))
+    params, apply = language_model()
+    with pytest.raises(ConfigError, match=rf"^sequence_log_probability: token {token} at \(0, 4\)"):
+        sequence_log_probability(apply, params, jnp.asarray(PROMPTS).at[0, 4].set(token))
 
 
 def test_longer_than_the_positions():

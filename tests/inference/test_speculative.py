@@ -244,3 +244,11 @@ def test_what_cannot_be(choices, message):
     model, draft = language_model(7, **learned), language_model(8, **learned | choices.pop("draft", {}))
     with pytest.raises(ConfigError, match=message):
         run(speculate, model, draft, **choices)
+
+
+@pytest.mark.parametrize(("prompt", "message"), [("to be", "a text"), (PROMPTS + 1, r"token 5 at \(\d, \d\) is")])
+def test_what_is_no_prompt(prompt, message):
+    """Said before anything is compiled."""
+    params, apply = language_model(7)
+    with pytest.raises(ConfigError, match=rf"^speculate: .*prompt .*{message}"):
+        speculate(apply, params, apply, params, prompt, num_tokens=2)

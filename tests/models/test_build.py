@@ -32,6 +32,7 @@ from transformer.models.language_model import LanguageModel
 from transformer.models.vectors import VectorConfig, VectorModel
 from transformer.norms.norm import RMSNorm
 from transformer.positions.rotary import RoPE
+from transformer.runs.config import RunConfig
 
 KEY = jax.random.key(0)
 SUBLAYERS = {"mixer": Attention(num_heads=2), "feed_forward": FeedForward(d_ff=8)}
@@ -102,6 +103,26 @@ def test_what_no_data_has_filled_in_is_an_error(config, field):
     """Sizes that are still open are named when the model is built."""
     with pytest.raises(ConfigError, match=rf"model\.{field} is not set"):
         build(config, key=KEY)
+
+
+@pytest.mark.parametrize(
+    ("model", "needed", "config"),
+    [
+        (LanguageModel, ModelConfig, RunConfig()),
+        (EncoderDecoder, EncoderDecoderConfig, texts()),
+        (Classifier, ClassifierConfig, texts()),
+        (ImageToImage, PatchConfig, texts()),
+        (VisionTransformer, VisionConfig, patches()),
+        (MaskedAutoencoder, AutoencoderConfig, patches()),
+        (VectorModel, VectorConfig, texts()),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_config_of_another_kind_of_model(model, needed, config):
+    """It is named, as is the one that is needed; nothing is made of it in part."""
+    given = type(config).__name__
+    with pytest.raises(ConfigError, match=f"^{model.__name__}: {needed.__name__} is needed, and {given} is given"):
+        model(config, key=KEY)
 
 
 LOGITS = {

@@ -295,6 +295,8 @@ def test_an_arm_that_always_diverges_fails_more_often(base, corpus, tmp_path):
     ("changes", "message"),
     [
         ({"arms": {"a": {}}}, "a comparison needs two"),
+        ({"arms": "ab"}, "study norms: arms: Mapping is needed, and 'ab' is given"),
+        ({"arms": {"a": {}, "b": "rmsnorm"}}, "study norms: arm b: Mapping is needed, and 'rmsnorm' is given"),
         ({"baseline": "rmsnrm"}, "no arm 'rmsnrm'; did you mean 'rmsnorm'?"),
         ({"seeds": 1}, "an interval needs two"),
         ({"max_seeds": 3}, "max_seeds 3 is less than seeds 4"),

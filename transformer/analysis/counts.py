@@ -8,6 +8,7 @@ from typing import Any
 import jax
 from jax.extend import core
 
+from transformer.core.values import check_kind
 from transformer.models.build import pure_model
 from transformer.models.config import ModelConfig
 
@@ -35,6 +36,7 @@ def train_flops(config: ModelConfig) -> float:
 
 def forward_flops_per_token(config: ModelConfig, length: int | None = None) -> float:
     """`forward_flops` of a language model per token, at `length` tokens (None: max_length)."""
+    check_kind(config, ModelConfig, "forward_flops_per_token")
     length = config.max_length if length is None else length
     return forward_flops(config.replace(max_length=length)) / length
 
@@ -50,8 +52,8 @@ def cache_bytes(config: ModelConfig, length: int | None = None) -> int:
     Raises:
       ConfigError: the model is not causal, or `length` is more than its positions allow.
     """
-    length = config.max_length if length is None else length
     params, apply = pure_model(config)
+    length = config.max_length if length is None else length
     cache = jax.eval_shape(lambda params: apply(params, 1, length, method="start"), params)
     return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(cache.layers))
 

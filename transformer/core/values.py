@@ -210,6 +210,25 @@ def _types(cls: type) -> list[tuple[str, Any, set[type]]]:
     return fields
 
 
+def check_kind(value: Any, kind: type, where: str) -> None:
+    """Raise `ConfigError` unless a value is of a class: the name of a preset is no config, and a run is not its model.
+
+    Args:
+      value: what was given.
+      kind: the class that is needed.
+      where: what it was given to.
+    """
+    if isinstance(value, kind):
+        return
+    given, hint = type(value).__name__, ""
+    if isinstance(value, str):
+        given = repr(value)
+        hint = "; preset(name) is the config of that name" if dataclasses.is_dataclass(kind) else ""
+    inside = [name for name in getattr(value, "__dataclass_fields__", ()) if isinstance(getattr(value, name), kind)]
+    hint = f"; its field {inside[0]} is one" if inside else hint
+    raise ConfigError(f"{where}: {kind.__name__} is needed, and {given} is given{hint}")
+
+
 def check_positive(value: Variant, *names: str) -> None:
     """Raise `ConfigError` where one of the fields is not a positive number."""
     for name in names:

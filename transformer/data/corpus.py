@@ -7,9 +7,10 @@ from pathlib import Path
 import grain
 import numpy as np
 
+from transformer.core.ids import check_ids
 from transformer.core.json import fingerprint
 from transformer.core.values import ConfigError
-from transformer.data.dataset import Batch, Batches, Rows, check_tokens, described, load_data, whole
+from transformer.data.dataset import Batch, Batches, Rows, described, load_data, whole
 from transformer.data.ngram import ngram_loss, usual_order
 from transformer.data.packing import pack
 from transformer.data.text import load_text
@@ -63,7 +64,7 @@ class Corpus:
                     f"{name} part of {self.source}, {len(tokens)} tokens; the longest that fits is "
                     f"{max(len(tokens) - 1, 0)}"
                 )
-            check_tokens(tokens, config.model.vocab_size, f"{name} part of {self.source}")
+            check_ids(tokens, config.model.vocab_size, f"{name} part of {self.source}: token")
         return config
 
     def train_batches(self, config: RunConfig, seed: int) -> Batches:

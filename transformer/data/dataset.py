@@ -175,14 +175,6 @@ def stack_batches(replicas: Sequence[Batches], first: int, count: int) -> Batch:
     return {name: np.stack([distinct[id(b)][name] for b in replicas]) for name in distinct[id(replicas[0])]}
 
 
-def check_tokens(tokens: np.ndarray, vocab_size: int, what: str) -> None:
-    """Raise `ConfigError` that names the first token that is not in [0, vocab_size)."""
-    wrong = np.argwhere((tokens < 0) | (tokens >= vocab_size))
-    if len(wrong):
-        place = tuple(int(i) for i in wrong[0])
-        raise ConfigError(f"{what}: token {tokens[place]} at {place} is not in [0, {vocab_size})")
-
-
 def check_batches(batches: Batch, limits: Mapping[str, int], first: int, what: str = "batch of step") -> None:
     """Raise `ConfigError` that names the first id in arrays (R, T, B, …) that is not below its limit.
 

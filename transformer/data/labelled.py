@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
+from transformer.core.ids import check_ids
 from transformer.core.json import fingerprint
 from transformer.core.values import ConfigError
 from transformer.data.dataset import (
     Batch,
     Examples,
-    check_tokens,
     described,
     fingerprint_arrays,
     load_data,
@@ -85,7 +85,7 @@ class Labelled(Examples):
             raise ConfigError(f"model.max_length: {config.model.max_length}, but {self.source} has {length} tokens")
         if len(self.classes) > sizes["model.num_classes"]:
             raise ConfigError(f"model.num_classes: {sizes['model.num_classes']}, but {len(self.classes)} in the data")
-        check_tokens(self.train["inputs"], sizes["model.vocab_size"], self.source)
+        check_ids(self.train["inputs"], sizes["model.vocab_size"], f"{self.source}: token")
         return config
 
     def reference(self) -> tuple[str, float]:

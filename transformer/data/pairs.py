@@ -7,9 +7,10 @@ from typing import Literal
 
 import numpy as np
 
+from transformer.core.ids import check_ids
 from transformer.core.json import fingerprint
 from transformer.core.values import ConfigError
-from transformer.data.dataset import Batch, Batches, Rows, check_tokens, described, load_data, pad_rows, whole
+from transformer.data.dataset import Batch, Batches, Rows, described, load_data, pad_rows, whole
 from transformer.data.pairs_text import load_parallel
 from transformer.data.scan import scan_split
 from transformer.data.tokenizers import END, START, Tokenizer, make_tokenizer
@@ -123,7 +124,7 @@ class Pairs:
                 )
         for side, size in zip((1, 0), sizes.values(), strict=True):
             for part, name in ((self.train, "training"), (self.validation, "validation")):
-                check_tokens(np.concatenate(part[side]), size, f"{name} part of {self.source}")
+                check_ids(np.concatenate(part[side]), size, f"{name} part of {self.source}: token")
         return config
 
     def train_batches(self, config: RunConfig, seed: int) -> Batches:

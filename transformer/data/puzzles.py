@@ -5,9 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
+from transformer.core.ids import check_ids
 from transformer.core.json import fingerprint
 from transformer.core.values import ConfigError
-from transformer.data.dataset import Examples, check_tokens, described, fingerprint_arrays, load_data
+from transformer.data.dataset import Examples, described, fingerprint_arrays, load_data
 from transformer.data.tasks.arithmetic import Addition
 from transformer.data.tasks.task import AlgorithmicTask, split
 from transformer.data.tokenizers import SymbolTokenizer
@@ -60,7 +61,7 @@ class Puzzles(Examples):
         config = config.replace({"model.vocab_size": config.model.vocab_size or self.tokenizer.vocab_size})
         assert config.model.vocab_size is not None
         for part in (self.train, self.validation):
-            check_tokens(part["tokens"], config.model.vocab_size, self.source)
+            check_ids(part["tokens"], config.model.vocab_size, f"{self.source}: token")
             if config.model.max_length < (length := part["tokens"].shape[1] - 1):
                 raise ConfigError(f"model.max_length: {config.model.max_length}, but {self.source} has {length} tokens")
         return config

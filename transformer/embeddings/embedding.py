@@ -10,6 +10,7 @@ from einops import rearrange
 from flax import nnx
 
 from transformer.core.arrays import dense, look_up
+from transformer.core.ids import check_ids
 from transformer.core.modules import Parameters, at, make_parameter
 from transformer.core.parameters import ONES, ZEROS, Initializer, Normal, Parameter
 from transformer.core.values import ConfigError, Variant
@@ -105,15 +106,18 @@ class EmbeddingLayer(nnx.Module):
         return self.gain[...] * table * jax.lax.rsqrt(jnp.square(table).sum(-1, keepdims=True) + 1e-12)
 
     def __call__(self, tokens_BL: jax.Array, types_BL: jax.Array | None = None) -> jax.Array:
-        """Embedded tokens (B, L, D). A token outside the vocabulary gives NaN; batches are checked before the step.
+        """Embedded tokens (B, L, D).
+
+        In a compiled program a token outside the vocabulary gives NaN; batches are checked before the step.
 
         Args:
           tokens_BL: integers in [0, V).
           types_BL: integers in [0, types); None: all are of type 0.
 
         Raises:
-          ConfigError: types are given, and the model has none.
+          ConfigError: types are given, and the model has none; or, called eagerly, there is no such token or type.
         """
+        check_ids(tokens_BL, self.vocab_size, "token")
         table_VD = self.table[...] if self.gain is None else self._unit_rows()
         rows = (look_up(table_VD, tokens_BL) * self.scale).astype(self.dtype)
         rows = rows if self.projection is None else dense(rows, self.projection[...])
@@ -121,8 +125,15 @@ class EmbeddingLayer(nnx.Module):
             if types_BL is not None:
                 raise ConfigError("embedding.types is not set, and types of tokens are given")
             return rows
-        own = self.types[0] if types_BL is None else look_up(self.types[...], types_BL)
-        return rows + own.astype(self.dtype)
+        if types_BL is None:
+            return rows + self.types[0].astype(self.dtype)
+        check_ids(types_BL, self.types.shape[0], "type")
+        return rows + look_up(self.types[...], types_BL).astype(self.dtype)
+
+    @property
+    def vocab_size(self) -> int:
+        """V: the rows of the table."""
+        return self.table.shape[0]
 
     def logits(self, x_BLD: jax.Array) -> jax.Array:
         """logit_scale · x · tableᵀ, (B, L, V) float32."""

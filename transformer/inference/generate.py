@@ -1,9 +1,9 @@
 """Decoding in one compiled program.
 
-A model that can be decoded has three methods: `start(batch_size, capacity, ahead=…, **inputs)` returns an
-empty cache with whatever the model is given besides the prompt, whose latest `ahead` tokens can be undone;
-`extend(tokens, cache, valid_BL=…, mask=…)` returns logits and the cache after more tokens; and `reader()` returns
-`extend` prepared for a loop.
+A model that can be decoded has four methods: `vocabularies()` returns how many tokens the `prompt` may have, and the
+inputs by name; `start(batch_size, capacity, ahead=…, **inputs)` returns an empty cache with whatever the model is given
+besides the prompt, whose latest `ahead` tokens can be undone; `extend(tokens, cache, valid_BL=…, mask=…)` returns
+logits and the cache after more tokens; and `reader()` returns `extend` prepared for a loop.
 """
 
 import functools
@@ -16,14 +16,13 @@ from jax.sharding import Mesh
 from transformer.core.modules import Apply, Params
 from transformer.core.values import ConfigError
 from transformer.inference.parts import in_parts
-from transformer.inference.prompt import Generated, Prompt
+from transformer.inference.prompt import Generated, Prompt, check_prompt
 from transformer.inference.strategies import Strategy
 from transformer.inference.tokenwise import Greedy
 
 GREEDY = Greedy()
 
 
-@functools.partial(jax.jit, static_argnames=("apply", "num_tokens", "strategy", "stop", "prefix", "mesh"))
 def generate(
     apply: Apply,
     params: Params,
@@ -55,20 +54,25 @@ def generate(
         nothing passes between them, and each draws random numbers of its own. None: one device.
 
     Raises:
-      ConfigError: the prompt is not an array (B, L), `num_tokens` is not positive, the model has no token
-        `stop`, prompt and continuation are longer than positions are defined for, a random strategy has no key,
-        or the sequences cannot be divided by the devices.
+      ConfigError: the prompt is not an array (B, L) of tokens that the model has, `num_tokens` is not positive, the
+        model has no token `stop`, prompt and continuation are longer than positions are defined for, a random strategy
+        has no key, or the sequences cannot be divided by the devices.
     """
     if num_tokens < 1:
         raise ConfigError(f"generate: num_tokens {num_tokens} is not a positive number")
-    if not isinstance(prompt_BL, jax.Array) or prompt_BL.ndim != 2:
-        given = getattr(prompt_BL, "shape", type(prompt_BL).__name__)
-        raise ConfigError(f"generate: the prompt is {given}, not an array (B, L) of tokens")
     if not isinstance(strategy, Strategy):
         raise ConfigError(f"generate: the strategy {strategy!r} is no value such as Greedy(); texts: Strategy.parse")
+    check_prompt("generate", apply, params, prompt_BL, inputs or {})
+    chosen = {"num_tokens": num_tokens, "strategy": strategy, "stop": stop, "prefix": prefix, "mesh": mesh}
+    return _generate(apply, params, (prompt_BL, lengths_B, inputs or {}), key, **chosen)
+
+
+@functools.partial(jax.jit, static_argnames=("apply", "num_tokens", "strategy", "stop", "prefix", "mesh"))
+def _generate(apply, params, sequences, key, *, num_tokens, strategy, stop, prefix, mesh) -> Generated:
+    """The program."""
 
     def decode(params, sequences, key) -> Generated:
         prompt_BL, lengths_B, inputs = sequences
         return strategy.decode(Prompt(apply, params, prompt_BL, num_tokens, stop, lengths_B, inputs, prefix), key)
 
-    return in_parts(decode, mesh, params, (prompt_BL, lengths_B, inputs or {}), key)
+    return in_parts(decode, mesh, params, sequences, key)

@@ -1,12 +1,15 @@
 """What decoding starts from, and what it returns."""
 
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
+from transformer.core.ids import check_ids
 from transformer.core.modules import Apply, Params
 from transformer.core.values import ConfigError
 from transformer.functional.cache import Cache, Reader, resized
@@ -27,6 +30,34 @@ class Generated(NamedTuple):
     """(B,) number of tokens of each, the end token included."""
     log_probability_B: jax.Array
     """(B,) log P of each continuation given its prompt, in nats, the end token included."""
+
+
+def check_prompt(caller: str, apply: Apply, params: Params, prompt_BL: Any, inputs: Mapping[str, Any]) -> None:
+    """Raise `ConfigError` where a prompt is no array (B, L), or it or an input has tokens that the model has not.
+
+    This is outside of the program, in which tokens are no numbers yet.
+    """
+    if isinstance(prompt_BL, str):
+        way = "jnp.asarray(tokenizer.encode(text))[None]"
+        raise ConfigError(f"{caller}: the prompt is a text, not an array (B, L) of tokens; encode it first, {way}")
+    if not isinstance(prompt_BL, np.ndarray | jax.Array) or prompt_BL.ndim != 2:
+        given = getattr(prompt_BL, "shape", type(prompt_BL).__name__)
+        raise ConfigError(f"{caller}: the prompt is {given}, not an array (B, L) of tokens")
+    for name, size in vocabularies(apply, params).items():
+        if (tokens := prompt_BL if name == "prompt" else inputs.get(name)) is not None:
+            check_ids(tokens, size, f"{caller}: {name} token")
+
+
+def vocabularies(apply: Apply, params: Params) -> Mapping[str, int]:
+    """What the model's method of that name returns; asked once, with the shapes of parameters, and remembered."""
+    if apply not in _VOCABULARIES:
+        found: dict[str, int] = {}
+        jax.eval_shape(lambda params: found.update(apply(params, method="vocabularies")), params)
+        _VOCABULARIES[apply] = found
+    return _VOCABULARIES[apply]
+
+
+_VOCABULARIES: weakref.WeakKeyDictionary[Apply, Mapping[str, int]] = weakref.WeakKeyDictionary()
 
 
 class Prompt(NamedTuple):

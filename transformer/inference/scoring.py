@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from transformer.core.ids import check_ids
 from transformer.core.modules import Apply, Params
 from transformer.core.values import ConfigError
 
@@ -16,7 +17,7 @@ def sequence_log_probability(
 ) -> jax.Array:
     """(B,) log P of tokens 1 … L-1 given the first, in nats: Σ_t log p(x_t | x_<t), the chain rule.
 
-    NaN for ids outside of the vocabulary.
+    In a compiled program NaN for ids outside of the vocabulary.
 
     Args:
       apply: a pure causal model.
@@ -25,8 +26,12 @@ def sequence_log_probability(
       inputs: what the model takes before the tokens, such as the sources.
       weights_BL: (B, L - 1), 0 for labels that do not count, such as padding; None: all count.
       more: keyword arguments of the model.
+
+    Raises:
+      ConfigError: called eagerly, with an id outside of the vocabulary.
     """
     logits_BLV = apply(params, *inputs, tokens_BL[:, :-1], **more)
+    check_ids(tokens_BL, logits_BLV.shape[-1], "sequence_log_probability: token")
     log_probabilities = jax.nn.log_softmax(logits_BLV)
     chosen_BL = jnp.take_along_axis(log_probabilities, tokens_BL[:, 1:, None], -1)[..., 0]
     return (chosen_BL if weights_BL is None else chosen_BL * weights_BL).sum(-1)

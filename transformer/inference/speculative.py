@@ -14,13 +14,10 @@ from transformer.core.values import ConfigError
 from transformer.functional.cache import Cache, Reader, rewind
 from transformer.inference.generate import GREEDY
 from transformer.inference.parts import in_parts
-from transformer.inference.prompt import Generated, Prompt
+from transformer.inference.prompt import Generated, Prompt, check_prompt
 from transformer.inference.tokenwise import TokenStrategy
 
 
-@functools.partial(
-    jax.jit, static_argnames=("apply", "draft_apply", "num_tokens", "ahead", "strategy", "stop", "prefix", "mesh")
-)
 def speculate(
     apply: Apply,
     params: Params,
@@ -71,6 +68,19 @@ def speculate(
         raise ConfigError(f"speculate: {strategy} does not choose token by token; use greedy or sample")
     if key is None and strategy.random:
         raise ConfigError(f"speculate: {strategy} is random and needs a key")
+    check_prompt("speculate", apply, params, prompt_BL, inputs or {})
+    chosen = {"num_tokens": num_tokens, "ahead": ahead, "strategy": strategy, "stop": stop, "prefix": prefix}
+    sequences = (prompt_BL, lengths_B, inputs or {})
+    return _speculate(apply, draft_apply, (params, draft_params), sequences, key, **chosen, mesh=mesh)
+
+
+@functools.partial(
+    jax.jit, static_argnames=("apply", "draft_apply", "num_tokens", "ahead", "strategy", "stop", "prefix", "mesh")
+)
+def _speculate(
+    apply, draft_apply, params, sequences, key, *, num_tokens, ahead, strategy, stop, prefix, mesh
+) -> tuple[Generated, jax.Array]:
+    """The program."""
 
     def decode(params, sequences, key) -> tuple[Generated, jax.Array]:
         prompt_BL, lengths_B, inputs = sequences
@@ -80,7 +90,7 @@ def speculate(
         )
         return Speculation(model, draft, strategy, ahead, jax.random.key(0) if key is None else key).run()
 
-    return in_parts(decode, mesh, (params, draft_params), (prompt_BL, lengths_B, inputs or {}), key)
+    return in_parts(decode, mesh, params, sequences, key)
 
 
 class SpeculativeState(NamedTuple):

@@ -9,7 +9,7 @@ from flax import nnx
 
 from transformer.core.modules import Dense, Parameters, at
 from transformer.core.parameters import Normal, Parameter
-from transformer.core.values import ConfigError
+from transformer.core.values import ConfigError, check_kind
 from transformer.embeddings.embedding import EmbeddingLayer
 from transformer.functional.masks import Tokens
 from transformer.models.checks import refuse_token_logits, refuse_token_values
@@ -54,6 +54,7 @@ class Classifier(Transformer):
     """Tokens in, logits of classes out."""
 
     def __init__(self, config: ClassifierConfig, *, max_length: int | None = None, key: jax.Array):
+        check_kind(config, ClassifierConfig, "Classifier")
         if config.num_classes is None:
             raise ConfigError("model.num_classes is not set: there is no data here to take it from")
         length = config.max_length if max_length is None else max_length

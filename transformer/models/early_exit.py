@@ -3,7 +3,7 @@
 import jax
 
 from transformer.core.modules import Apply, Params
-from transformer.core.values import ConfigError
+from transformer.core.values import ConfigError, check_kind
 from transformer.models.build import pure_model
 from transformer.models.config import ModelConfig
 
@@ -21,6 +21,7 @@ def early_exit(config: ModelConfig, params: Params, num_layers: int) -> tuple[Pa
     Raises:
       ConfigError: the model has not so many layers, or the config does not take them.
     """
+    check_kind(config, ModelConfig, "early_exit")
     if not 0 < num_layers <= config.num_layers:
         raise ConfigError(f"early_exit: {num_layers} layers of a model with {config.num_layers}")
     if config.downsampling is not None or "blocks" not in params:

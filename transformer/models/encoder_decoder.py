@@ -8,9 +8,10 @@ import jax.numpy as jnp
 from einops import repeat
 from flax import nnx
 
+from transformer.core.ids import check_ids
 from transformer.core.modules import Parameters, at, below
 from transformer.core.parameters import Normal, Parameter
-from transformer.core.values import ConfigError
+from transformer.core.values import ConfigError, check_kind
 from transformer.embeddings.embedding import EmbeddingLayer, HeadLayer
 from transformer.functional.cache import Cache, Reader
 from transformer.functional.masks import Mask, Tokens
@@ -118,6 +119,7 @@ class EncoderDecoder(nnx.Module):
     """The transformer of Vaswani et al. 2017."""
 
     def __init__(self, config: EncoderDecoderConfig, *, key: jax.Array):
+        check_kind(config, EncoderDecoderConfig, "EncoderDecoder")
         self.config = config
         self.encoder = Transformer(config.encoder, key=at(key, "encoder"))
         self.decoder = Decoder(config, cross=True, key=at(key, "decoder"))
@@ -163,8 +165,8 @@ class EncoderDecoder(nnx.Module):
         self, source_BS: jax.Array, source_valid_BS: jax.Array | None = None, *, key=None
     ) -> tuple[Source, jax.Array]:
         """(states of the source, for the decoder; what the layers add to the loss)."""
-        embedding = self.embedding if self.source_embedding is None else self.source_embedding
-        x_BSD, registers = embedding(source_BS), self.config.registers
+        check_ids(source_BS, self._of_source.vocab_size, "source token")
+        x_BSD, registers = self._of_source(source_BS), self.config.registers
         for vectors_RD in self.extra().values():
             x_BSD = jnp.concatenate([repeat(vectors_RD.astype(x_BSD.dtype), "r d -> b r d", b=len(x_BSD)), x_BSD], 1)
         if source_valid_BS is not None:
@@ -173,6 +175,10 @@ class EncoderDecoder(nnx.Module):
         with jax.named_scope("encoder"):
             states_BSD, penalty = self.encoder.transform(x_BSD, tokens, key=key)
         return Source(tokens, states_BSD), penalty
+
+    def vocabularies(self) -> dict[str, int]:
+        """The number of tokens that a prompt, the beginning of a target, and a source may have."""
+        return {"prompt": self.embedding.vocab_size, "source_BS": self._of_source.vocab_size}
 
     def start(
         self,
@@ -217,6 +223,11 @@ class EncoderDecoder(nnx.Module):
     def reader(self) -> Reader:
         """`extend` for use in a loop: the stacked layers are taken apart once, here."""
         return functools.partial(self.extend, blocks=list(self.decoder.blocks))
+
+    @property
+    def _of_source(self) -> EmbeddingLayer:
+        """The embedding of source tokens."""
+        return self.embedding if self.source_embedding is None else self.source_embedding
 
     def _logits(self, x_BLD: jax.Array) -> jax.Array:
         return self.logits(x_BLD, self.embedding if self.output is None else self.output)

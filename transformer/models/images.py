@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from transformer.core.modules import Dense, Parameters, at, below
 from transformer.core.parameters import Normal, Parameter
-from transformer.core.values import ConfigError, nearest_divisor
+from transformer.core.values import ConfigError, check_kind, nearest_divisor
 from transformer.embeddings.patches import PatchEmbedding, cut, join
 from transformer.functional.masks import Tokens
 from transformer.models.checks import refuse_tokens
@@ -73,6 +73,7 @@ class VisionTransformer(Classifier):
     """Images (B, height, width, channels) in, logits of classes out (Dosovitskiy et al. 2020)."""
 
     def __init__(self, config: VisionConfig, *, key: jax.Array):
+        check_kind(config, VisionConfig, "VisionTransformer")
         rows, columns = config.grid
         position = config.position and config.position.on_grid(columns, first=config.extra_tokens)
         super().__init__(replace(config, position=position), max_length=rows * columns, key=key)
@@ -102,6 +103,7 @@ class ImageToImage(Transformer):
     """An encoder of patches and a linear map back to pixels (SimMIM, Xie et al. 2021)."""
 
     def __init__(self, config: PatchConfig, *, key: jax.Array):
+        check_kind(config, PatchConfig, type(self).__name__)
         rows, columns = config.grid
         placed = replace(config, position=config.position and config.position.on_grid(columns, first=0))
         super().__init__(placed, max_length=rows * columns, key=key)
@@ -142,6 +144,7 @@ class MaskedAutoencoder(ImageToImage):
     """
 
     def __init__(self, config: AutoencoderConfig, *, key: jax.Array):
+        check_kind(config, AutoencoderConfig, "MaskedAutoencoder")
         super().__init__(config, key=key)
         width = config.d_model
         self.bridge = Dense(width, width, initializer=config.initializer, bias=True, key=at(key, "bridge"))

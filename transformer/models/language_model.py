@@ -118,6 +118,10 @@ class LanguageModel(Decoder):
         answer = self._logits(x_BLD), memory
         return (answer, penalty) if with_penalty else answer
 
+    def vocabularies(self) -> dict[str, int]:
+        """The number of tokens that a prompt may have."""
+        return {"prompt": self.embedding.vocab_size}
+
     def start(self, batch_size: int, capacity: int, *, ahead: int = 0) -> Cache:
         """An empty cache for `capacity` tokens, of which the latest `ahead` can be undone (`rewind`)."""
         return self.empty_cache(batch_size, capacity, ahead, self.embedding.dtype)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from transformer.core.modules import Dense, at
-from transformer.core.values import ConfigError
+from transformer.core.values import ConfigError, check_kind
 from transformer.functional.masks import Tokens
 from transformer.models.checks import refuse_tokens
 from transformer.models.config import ModelConfig
@@ -40,6 +40,7 @@ class VectorModel(Transformer):
     """Vectors (B, L, features) in, numbers (B, L, outputs) out, each from the vectors that its place may see."""
 
     def __init__(self, config: VectorConfig, *, key: jax.Array):
+        check_kind(config, VectorConfig, "VectorModel")
         super().__init__(config, key=key)
         self.dtype = jnp.dtype(config.dtype)
         features, outputs, width = _known(config, "features"), _known(config, "outputs"), config.d_model

@@ -8,6 +8,8 @@ from transformer.pretrained.architecture import Architecture, dense, norm
 from transformer.pretrained.fields import BIASES, GATED, Field, Json, choice, first, fixed, mixers, rope, same
 from transformer.pretrained.recurrent import KINDS, expand, mamba2_rows, of_attention, step_limits
 
+NUM_LAYERS = 32
+"""Layers of a model whose file does not count them."""
 _LAYER = "model.layers.{layer}"
 
 
@@ -32,7 +34,7 @@ def _mixers() -> Field:
         )
         attending = fields.get("attn_layer_indices") or ()
         types = fields.get("layer_types") or fields.get("layers_block_type")
-        kinds = types or [KINDS[i in attending] for i in range(fields["num_hidden_layers"])]
+        kinds = types or [KINDS[i in attending] for i in range(fields.get("num_hidden_layers", NUM_LAYERS))]
         return [attention if attends else recurrent for attends in of_attention(kinds)]
 
     def write(layers: list[Mamba2 | Attention]) -> dict[str, object]:
@@ -66,7 +68,7 @@ BAMBA = Architecture(
         same("vocab_size", "vocab_size", default=128_000),
         same("hidden_size", "d_model", default=4096),
         same("intermediate_size", "feed_forward.d_ff", default=14_336),
-        same("num_hidden_layers", "num_layers", default=32),
+        same("num_hidden_layers", "num_layers", default=NUM_LAYERS),
         same("max_position_embeddings", "max_length", default=262_144),
         same("rms_norm_eps", "norm.eps", default=1e-5),
         same("tie_word_embeddings", "head.tied", default=False),
@@ -76,7 +78,7 @@ BAMBA = Architecture(
         _mixers(),
         expand("mamba_expand"),
         step_limits(),
-        rope(),
+        rope(fraction=0.5),
     ),
     neutral="mamba_chunk_size|num_logits_to_keep|z_loss_coefficient",
     rows=(

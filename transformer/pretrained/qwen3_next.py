@@ -11,6 +11,8 @@ from transformer.pretrained.architecture import Architecture, Row, norm
 from transformer.pretrained.fields import GATED, Field, Json, choice, first, fixed, mixers, rope, same
 from transformer.pretrained.recurrent import DELTA_FIELDS, attending, convolved, delta_fields, delta_rows, delta_rule
 
+NUM_LAYERS = 48
+"""Layers of a model whose file does not count them."""
 _LAYER = "model.layers.{layer}"
 _OURS = "blocks/gated_deltanet/params"
 
@@ -25,7 +27,7 @@ def _mixers() -> Field:
             head_dim=fields.get("head_dim", 256),
             parts=(QKNorm(RMSNorm(eps=eps, zero_centered=True)), OutputGate()),
         )
-        return [attention if attends else recurrent for attends in attending(fields)]
+        return [attention if attends else recurrent for attends in attending(fields, NUM_LAYERS)]
 
     def write(layers: list[GatedDeltaNet | Attention]) -> dict[str, object]:
         attention = first(Attention, layers)
@@ -43,7 +45,7 @@ def _dense_layers() -> Field:
     names = ("mlp_only_layers", "num_experts")
 
     def read(fields):
-        layers = fields.get("num_hidden_layers", 48)
+        layers = fields.get("num_hidden_layers", NUM_LAYERS)
         if fields.get("num_experts", 512) and set(fields.get("mlp_only_layers") or ()) != set(range(layers)):
             raise ConfigError("num_experts: a gated shared expert is not supported, only dense layers (num_experts 0)")
         return {}
@@ -59,7 +61,7 @@ QWEN3_NEXT = Architecture(
         same("vocab_size", "vocab_size", default=151_936),
         same("hidden_size", "d_model", default=2048),
         same("intermediate_size", "feed_forward.d_ff", default=5632),
-        same("num_hidden_layers", "num_layers", default=48),
+        same("num_hidden_layers", "num_layers", default=NUM_LAYERS),
         same("max_position_embeddings", "max_length", default=32_768),
         same("rms_norm_eps", "norm.eps", default=1e-6),
         same("tie_word_embeddings", "head.tied", default=False),

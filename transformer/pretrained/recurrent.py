@@ -49,10 +49,10 @@ DELTA_FIELDS = (
 )
 
 
-def attending(fields: Json) -> list[bool]:
-    """Which layers are of attention, as they are listed, or else the last of every few."""
+def attending(fields: Json, num_layers: int) -> list[bool]:
+    """Which layers are of attention, as they are listed, or else the last of every few; `num_layers` by default."""
     every = fields.get("full_attention_interval", 4)
-    usual = [KINDS[(i + 1) % every == 0] for i in range(fields["num_hidden_layers"])]
+    usual = [KINDS[(i + 1) % every == 0] for i in range(fields.get("num_hidden_layers", num_layers))]
     return of_attention(fields.get("layer_types") or usual)
 
 

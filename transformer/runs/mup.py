@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from transformer.core.parameters import FanIn, Parameter
-from transformer.core.values import ConfigError, to_text
+from transformer.core.values import ConfigError, check_kind, to_text
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.base import Scale
 from transformer.mixers.attention.projections import InverseScale
@@ -32,6 +32,7 @@ def mup(config: RunConfig, base_width: int) -> dict[str, Any]:
       ConfigError: the base width is not positive, the update rule does not take steps of Adam's size, or there is
         no µP rule for a choice.
     """
+    check_kind(config, RunConfig, "mup")
     if base_width < 1:
         raise ConfigError(f"mup: base width {base_width} is not a positive number")
     if not config.optimizer.rule.entrywise:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from transformer.core.values import ConfigError
+from transformer.core.values import ConfigError, check_kind
 from transformer.runs.config import RunConfig
 from transformer.study.budget import cost
 
@@ -36,6 +36,8 @@ def between(old: RunConfig, new: RunConfig) -> dict[str, dict[str, Any]]:
 
     Where a value of another kind stands at a path, the whole value is the change; else its fields are compared.
     """
+    for run in (old, new):
+        check_kind(run, RunConfig, "between")
     found = dict(_differences(old, new, ""))
     found.pop("optimizer.learning_rate", None)
     return {path.rpartition("model.")[2]: {path: value} for path, value in found.items()}
@@ -146,6 +148,9 @@ class IsoFlop:
     """Changes of each size by its name, ascending."""
     budgets: tuple[float, ...]
     """Floating-point operations of all matrix products in training, ascending."""
+
+    def __post_init__(self):
+        check_kind(self.base, RunConfig, "isoflop: base")
 
     def name(self, size: str, budget: float) -> str:
         """The arm of a size at a budget."""

@@ -9,7 +9,7 @@ from typing import Any
 from transformer.core.changes import typed
 from transformer.core.files import read_value, write_sealed
 from transformer.core.json import to_json
-from transformer.core.values import ConfigError, Variant, check_type, nearest, to_text
+from transformer.core.values import ConfigError, Variant, check_kind, check_type, nearest, to_text
 from transformer.data.dataset import Dataset, fingerprint_arrays, load_data
 from transformer.runs.config import RunConfig
 from transformer.runs.mesh import AUTOMATIC, MeshConfig
@@ -81,6 +81,10 @@ class Study:
 
     def __post_init__(self):
         where = f"study {self.name}"
+        check_kind(self.base, RunConfig, f"{where}: base")
+        check_kind(self.arms, Mapping, f"{where}: arms")
+        for name, changes in self.arms.items():
+            check_kind(changes, Mapping, f"{where}: arm {name}")
         if len(self.arms) < 2:
             raise ConfigError(f"{where}: {len(self.arms)} arms; a comparison needs two")
         if self.baseline is not None and self.baseline not in self.arms:

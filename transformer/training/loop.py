@@ -13,7 +13,7 @@ import numpy as np
 
 from transformer.core.files import writing
 from transformer.core.modules import Params
-from transformer.core.values import ConfigError
+from transformer.core.values import ConfigError, check_kind
 from transformer.data.dataset import Dataset, check_batches, stack_batches
 from transformer.objectives.objective import Sums
 from transformer.runs.config import Replica, RunConfig
@@ -95,6 +95,7 @@ def train(
       WriteError: the disk is full or broken; the last checkpoint is undamaged.
       Interrupted: a signal asked to stop; the state is saved.
     """
+    check_kind(config, RunConfig, "train")
     config, workdir = data.complete(config), Path(workdir)
     own = identity(config, replicas, data, initial)
     hosts.check_same(own.sha256)

@@ -1,0 +1,304 @@
+"""What a config.json does not say: the defaults of the classes that wrote it, which leave them out of the file."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from transformer import pretrained
+from transformer.core.modules import abstract, split
+from transformer.functional.masks import Tokens
+from transformer.mixers.mixer import Context
+from transformer.models.build import pure_model
+from transformer.pretrained.architecture import Architecture
+from transformer.pretrained.architectures import ARCHITECTURES
+from transformer.pretrained.bamba import BAMBA
+from transformer.pretrained.bart import BART
+from transformer.pretrained.bert import BERT, BERT_CLASSIFIER
+from transformer.pretrained.bloom import BLOOM
+from transformer.pretrained.gemma2 import GEMMA2
+from transformer.pretrained.gpt2 import GPT2
+from transformer.pretrained.gpt_neox import GPT_NEOX
+from transformer.pretrained.llama import LLAMA
+from transformer.pretrained.mamba2 import MAMBA2
+from transformer.pretrained.marian import MARIAN
+from transformer.pretrained.mixtral import MIXTRAL
+from transformer.pretrained.olmo_hybrid import OLMO_HYBRID
+from transformer.pretrained.qwen3 import QWEN3
+from transformer.pretrained.qwen3_next import QWEN3_NEXT
+from transformer.pretrained.t5 import T5
+from transformer.pretrained.vit import VIT
+from transformer.pretrained.xlstm import XLSTM
+
+
+def sizes(vocabulary: int, width: int, hidden: int, layers: int, heads: int, length: int) -> dict[str, Any]:
+    """Sizes under the names that most classes give them."""
+    names = "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads max_position_embeddings"
+    return dict(zip(names.split(), (vocabulary, width, hidden, layers, heads, length), strict=True))
+
+
+ROPE = {"rope_type": "default", "rope_theta": 10_000.0}
+GATED = {"hidden_act": "silu", "attention_bias": False, "tie_word_embeddings": False, "rope_parameters": ROPE}
+BERT_LIKE = sizes(30_522, 768, 3072, 12, 12, 512) | {"type_vocab_size": 2, "layer_norm_eps": 1e-12}
+BERT_LIKE |= {"hidden_act": "gelu"}
+BART_LIKE = {"encoder_layers": 12, "encoder_ffn_dim": 4096, "encoder_attention_heads": 16, "d_model": 1024}
+BART_LIKE |= {"decoder_layers": 12, "decoder_ffn_dim": 4096, "decoder_attention_heads": 16}
+BART_LIKE |= {"activation_function": "gelu", "scale_embedding": False, "tie_word_embeddings": True}
+BART_LIKE |= {"max_position_embeddings": 1024}
+QUARTER = {"rope_parameters": ROPE | {"partial_rotary_factor": 0.25}}
+HALF = {"rope_parameters": ROPE | {"partial_rotary_factor": 0.5}}
+
+DEFAULTS: list[tuple[Architecture, set[float], dict[str, Any]]] = [
+    (
+        GPT2,
+        {1e-5},
+        {"vocab_size": 50_257, "n_positions": 1024, "n_embd": 768, "n_layer": 12, "n_head": 12, "n_inner": None}
+        | {"layer_norm_epsilon": 1e-5, "activation_function": "gelu_new", "tie_word_embeddings": True},
+    ),
+    (BERT, {1e-12}, BERT_LIKE),
+    (BERT_CLASSIFIER, {1e-12}, BERT_LIKE | {"id2label": {"0": "LABEL_0", "1": "LABEL_1"}}),
+    (
+        T5,
+        {1e-6},
+        {"vocab_size": 32_128, "d_model": 512, "d_kv": 64, "d_ff": 2048, "num_heads": 8, "num_layers": 6}
+        | {"num_decoder_layers": 6, "layer_norm_epsilon": 1e-6, "feed_forward_proj": "relu"}
+        | {"relative_attention_num_buckets": 32, "relative_attention_max_distance": 128}
+        | {"tie_word_embeddings": True, "scale_decoder_outputs": True},
+    ),
+    (BART, {1e-5}, BART_LIKE | {"vocab_size": 50_265}),
+    (
+        MARIAN,
+        {1e-5},
+        BART_LIKE | {"vocab_size": 58_101, "decoder_vocab_size": None, "share_encoder_decoder_embeddings": True},
+    ),
+    (
+        LLAMA,
+        {1e-6},
+        GATED
+        | sizes(32_000, 4096, 11_008, 32, 32, 2048)
+        | {"rms_norm_eps": 1e-6, "num_key_value_heads": None, "head_dim": None, "mlp_bias": False},
+    ),
+    (
+        GPT_NEOX,
+        {1e-5},
+        sizes(50_432, 6144, 24_576, 44, 64, 2048)
+        | {"layer_norm_eps": 1e-5, "hidden_act": "gelu", "use_parallel_residual": True, "attention_bias": True}
+        | {"tie_word_embeddings": False}
+        | QUARTER,
+    ),
+    (
+        BLOOM,
+        {1e-5},
+        {"vocab_size": 250_880, "hidden_size": 64, "n_layer": 2, "n_head": 8, "layer_norm_epsilon": 1e-5}
+        | {"tie_word_embeddings": True},
+    ),
+    (
+        GEMMA2,
+        {1e-6},
+        sizes(256_000, 2304, 9216, 26, 8, 8192)
+        | {"num_key_value_heads": 4, "head_dim": 256, "rms_norm_eps": 1e-6, "hidden_activation": "gelu_pytorch_tanh"}
+        | {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0, "query_pre_attn_scalar": 256}
+        | {"sliding_window": 4096, "layer_types": ["sliding_attention", "full_attention"] * 13}
+        | {"tie_word_embeddings": True, "attention_bias": False, "rope_parameters": ROPE},
+    ),
+    (
+        QWEN3,
+        {1e-6},
+        GATED
+        | sizes(151_936, 4096, 22_016, 32, 32, 32_768)
+        | {"num_key_value_heads": 32, "head_dim": 128, "rms_norm_eps": 1e-6},
+    ),
+    (
+        MIXTRAL,
+        {1e-5},
+        sizes(32_000, 4096, 14_336, 32, 32, 131_072)
+        | {"num_key_value_heads": 8, "head_dim": None, "rms_norm_eps": 1e-5, "hidden_act": "silu"}
+        | {"num_local_experts": 8, "num_experts_per_tok": 2, "sliding_window": None, "tie_word_embeddings": False}
+        | {"rope_parameters": ROPE | {"rope_theta": 1e6}},
+    ),
+    (
+        VIT,
+        {1e-12},
+        {"image_size": 224, "num_channels": 3, "patch_size": 16, "hidden_size": 768, "num_hidden_layers": 12}
+        | {"num_attention_heads": 12, "intermediate_size": 3072, "layer_norm_eps": 1e-12, "hidden_act": "gelu"}
+        | {"qkv_bias": True, "id2label": {"0": "LABEL_0", "1": "LABEL_1"}},
+    ),
+    (
+        MAMBA2,
+        {1e-5},
+        {"vocab_size": 32_768, "hidden_size": 4096, "num_hidden_layers": 64, "num_heads": 128, "head_dim": 64}
+        | {"state_size": 128, "n_groups": 8, "conv_kernel": 4, "use_conv_bias": True, "layer_norm_epsilon": 1e-5}
+        | {"expand": 2, "time_step_limit": [0.0, float("inf")], "tie_word_embeddings": False},
+    ),
+    (
+        BAMBA,
+        {1e-5},
+        sizes(128_000, 4096, 14_336, 32, 32, 262_144)
+        | {"num_key_value_heads": 8, "rms_norm_eps": 1e-5, "hidden_act": "silu", "mlp_bias": False}
+        | {"mamba_n_heads": 128, "mamba_n_groups": 1, "mamba_d_state": 256, "mamba_d_conv": 4, "mamba_expand": 2}
+        | {"mamba_conv_bias": True, "attention_bias": False, "tie_word_embeddings": False}
+        | HALF,
+    ),
+    (
+        QWEN3_NEXT,
+        {1e-6},
+        GATED
+        | sizes(151_936, 2048, 5632, 48, 16, 32_768)
+        | {"num_key_value_heads": 2, "head_dim": 256, "rms_norm_eps": 1e-6, "linear_conv_kernel_dim": 4}
+        | {"linear_num_key_heads": 16, "linear_num_value_heads": 32}
+        | {"linear_key_head_dim": 128, "linear_value_head_dim": 128}
+        | {"layer_types": (["linear_attention"] * 3 + ["full_attention"]) * 12}
+        | QUARTER,
+    ),
+    (
+        OLMO_HYBRID,
+        {1e-6, 1e-5},  # of the norms, and of the recurrent heads
+        GATED
+        | sizes(100_352, 3840, 11_008, 32, 30, 65_536)
+        | {"num_key_value_heads": None, "rms_norm_eps": 1e-6, "linear_conv_kernel_dim": 4}
+        | {"linear_num_key_heads": 30, "linear_num_value_heads": 30}
+        | {"linear_key_head_dim": 96, "linear_value_head_dim": 192, "linear_allow_neg_eigval": True}
+        | {"layer_types": (["linear_attention"] * 3 + ["full_attention"]) * 8},
+    ),
+    (
+        XLSTM,
+        {1e-6},
+        {"vocab_size": 50_304, "hidden_size": 4096, "num_hidden_layers": 32, "num_heads": 8, "norm_eps": 1e-6}
+        | {"qk_dim_factor": 0.5, "v_dim_factor": 1.0, "ffn_proj_factor": 2.667, "ffn_round_up_to_multiple_of": 64}
+        | {"gate_soft_cap": 15.0, "output_logit_soft_cap": 30.0, "tie_word_embeddings": False},
+    ),
+]
+"""Each architecture with all epsilons of its models and the defaults of its class, in `transformers` 5.24."""
+NEEDED: dict[Architecture, dict[str, Any]] = {
+    QWEN3_NEXT: {"num_experts": 0},
+    BAMBA: {"attn_layer_indices": [9, 18, 27]},
+}
+"""What the supported models of an architecture say, because their class has another default."""
+IDS = [architecture.names[0] for architecture, *_ in DEFAULTS]
+
+
+def epsilons(value: Any) -> set[float]:
+    """Every field `eps` of a config."""
+    inside = value if isinstance(value, tuple) else ()
+    if dataclasses.is_dataclass(value):
+        inside = tuple(getattr(value, field.name) for field in dataclasses.fields(value))
+    own = {value.eps} if hasattr(value, "eps") else set()
+    return own.union(*map(epsilons, inside))
+
+
+def test_all_architectures_are_here():
+    assert [architecture for architecture, *_ in DEFAULTS] == list(ARCHITECTURES)
+
+
+@pytest.mark.parametrize(("architecture", "eps", "written"), DEFAULTS, ids=IDS)
+def test_what_a_file_leaves_out_is_the_default_of_its_class(architecture, eps, written):
+    needed = NEEDED.get(architecture, {})
+    config = architecture.read_config(needed)
+    assert config == architecture.read_config(written | needed)
+    assert epsilons(config) == eps
+
+
+@pytest.mark.parametrize(("architecture", "eps", "written"), DEFAULTS, ids=IDS)
+def test_an_epsilon_that_is_written_is_that_of_all_norms(architecture, eps, written):
+    """But for the constant of OLMo Hybrid's recurrent heads; the classes of BART and Marian have no such field."""
+    names = [name for name in written if "eps" in name]
+    config = architecture.read_config(NEEDED.get(architecture, {}) | dict.fromkeys(names, 3e-4))
+    constant = eps if not names else eps - {written[names[0]]}
+    assert epsilons(config) == constant | ({3e-4} if names else set())
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, (4, 4, 12, 24)),
+        ({"linear_num_key_heads": 2, "linear_key_head_dim": None}, (4, 2, 24, 48)),
+        ({"linear_key_head_dim": 5}, (4, 4, 5, 10)),
+        ({"linear_value_head_dim": 7}, (4, 4, 12, 7)),
+    ],
+)
+def test_recurrent_heads_follow_from_the_width(given, expected):
+    """OLMo Hybrid: as many as of attention, keys of three quarters of the width together, values twice as wide."""
+    fields = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 4}
+    recurrent = OLMO_HYBRID.read_config(fields | given).kinds[0].mixer
+    assert (recurrent.num_heads, recurrent.key_heads, recurrent.key_dim, recurrent.value_dim) == expected
+
+
+def test_no_rotary_positions_are_said_by_a_base_that_is_null():
+    """Or by a null for the whole field; the former is written, because the reference fills in a base for the latter."""
+    none = OLMO_HYBRID.read_config({"rope_parameters": {"rope_type": "default", "rope_theta": None}})
+    assert none.position is None
+    assert OLMO_HYBRID.read_config({"rope_parameters": None}) == none
+    assert OLMO_HYBRID.write_config(none)["rope_parameters"] == {"rope_type": "default", "rope_theta": None}
+
+
+def silu(x):
+    return x / (1 + np.exp(-x))
+
+
+def gelu(x):
+    return x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))) / 2
+
+
+MLP = tuple(f"model.layers.1.mlp.{name}_proj.weight" for name in ("gate", "up", "down"))
+EXPERT = tuple(f"model.layers.1.block_sparse_moe.experts.0.{name}.weight" for name in ("w1", "w3", "w2"))
+BAMBA_NETWORK = tuple(f"model.layers.1.feed_forward.{name}_proj.weight" for name in ("gate", "up", "down"))
+XLSTM_NETWORK = tuple(f"backbone.blocks.1.ffn.proj_{name}.weight" for name in ("up_gate", "up", "down"))
+T5_NETWORK = tuple(f"decoder.block.1.layer.2.DenseReluDense.{name}.weight" for name in ("wi_0", "wi_1", "wo"))
+TINY = sizes(11, 16, 12, 2, 2, 8) | {"head_dim": 8, "num_key_value_heads": 2}
+TINY_RECURRENT = sizes(11, 16, 12, 2, 2, 8) | {"num_key_value_heads": 2}
+LINEAR = {f"linear_{name}": 2 for name in ("num_key_heads", "num_value_heads", "key_head_dim", "value_head_dim")}
+GATED_NETWORKS = [
+    (LLAMA, TINY, MLP, silu),
+    (QWEN3, TINY, MLP, silu),
+    (GEMMA2, TINY, MLP, gelu),
+    (MIXTRAL, TINY | {"num_local_experts": 1, "num_experts_per_tok": 1}, EXPERT, silu),
+    (QWEN3_NEXT, TINY | LINEAR | {"num_experts": 0, "layer_types": ["linear_attention", "full_attention"]}, MLP, silu),
+    (OLMO_HYBRID, TINY_RECURRENT | LINEAR | {"layer_types": ["linear_attention", "full_attention"]}, MLP, silu),
+    (
+        BAMBA,
+        TINY_RECURRENT | {"attn_layer_indices": [1], "mamba_n_heads": 2, "mamba_d_state": 4},
+        BAMBA_NETWORK,
+        silu,
+    ),
+    (
+        XLSTM,
+        {"vocab_size": 11, "hidden_size": 16, "num_hidden_layers": 2, "num_heads": 2},
+        XLSTM_NETWORK,
+        silu,
+    ),
+    (
+        T5,
+        {"vocab_size": 11, "d_model": 16, "d_kv": 8, "d_ff": 12, "num_heads": 2, "num_layers": 2}
+        | {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
+        T5_NETWORK,
+        gelu,
+    ),
+]
+"""Architectures with a gated network, and the names of its gate, of what it multiplies, and of its output."""
+
+
+@pytest.mark.parametrize(
+    ("architecture", "fields", "names", "activation"), GATED_NETWORKS, ids=[one[0].names[0] for one in GATED_NETWORKS]
+)
+def test_the_gate_is_the_tensor_of_that_name(architecture, fields, names, activation, tmp_path):
+    """down (activation(gate x) ⊙ up x) with the tensors of the second layer, out of the file."""
+    safetensors = pytest.importorskip("safetensors.numpy")
+    config = architecture.read_config(fields)
+    rng = np.random.default_rng(0)
+    params = jax.tree.map(lambda a: jnp.asarray(rng.normal(size=a.shape), jnp.float32), pure_model(config)[0])
+    pretrained.save(tmp_path / "model", config, params, architecture=architecture)
+    stored = safetensors.load_file(tmp_path / "model" / "model.safetensors")
+    gate_FD, up_FD, down_DF = (stored[name] for name in names)
+    x_LD = rng.normal(size=(3, 16)).astype(np.float32)
+    expected = (activation(x_LD @ gate_FD.T) * (x_LD @ up_FD.T)) @ down_DF.T
+
+    layer = config.layer_config(1)
+    network, apply = split(abstract(lambda key: layer.feed_forward.build(layer, key=key)))
+    kinds = params.get("decoder", params)["blocks"]["kinds"]
+    own = kinds["1"] if "1" in kinds else kinds["0"]
+    loaded = jax.tree.map(lambda leaf: leaf[-1], {name: own["feed_forward"][name] for name in network})
+    found, _ = apply(loaded, x_LD[None], context=Context(Tokens.at(np.arange(3))))
+    np.testing.assert_allclose(found[0], expected, rtol=1e-4, atol=1e-4)
