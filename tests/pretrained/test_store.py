@@ -173,7 +173,7 @@ def test_a_pickle_is_never_read(folder):
         ('{"weight_map": {"a": "gone.safetensors"}}', "missing gone.safetensors"),
         ('{"weight_map": {"a": "../elsewhere.safetensors"}}', "missing ../elsewhere.safetensors"),
         ('{"weights": {}}', "no index of files"),
-        ("{", "no index of files"),
+        ("{", "is no JSON"),
     ],
 )
 def test_an_index_of_what_is_not_there(folder, index, match):
@@ -207,7 +207,7 @@ def test_no_config(folder):
     (folder / "config.json").write_text("[1]")
     refused(folder, "not an object")
     (folder / "config.json").write_text("{")
-    refused(folder, "no JSON")
+    refused(folder, "holds no object with fields|is no JSON")
     (folder / "config.json").unlink()
     refused(folder, "no config.json")
 
