@@ -205,9 +205,9 @@ def test_what_a_config_cannot_say(folder, change, match):
 
 def test_no_config(folder):
     (folder / "config.json").write_text("[1]")
-    refused(folder, "not an object")
+    refused(folder, "holds no object with fields")
     (folder / "config.json").write_text("{")
-    refused(folder, "holds no object with fields|is no JSON")
+    refused(folder, "is no JSON")
     (folder / "config.json").unlink()
     refused(folder, "no config.json")
 
