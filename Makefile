@@ -5,13 +5,14 @@
 # make parity   published architectures against the library transformers, which it installs
 # make notebooks   notebooks/*.ipynb from the texts beside them
 # make mutants   small faults in the code of some rooms, and which of them their tests do not find; FOR=transformer/study
+# make campaign   faults at random moments and in random files, counted in tests/CAMPAIGN.md; KILLS=50 of each kind
 # make conformance   every option and every pair of options; DRAW=60 for a draw of both
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: install demo test release notebooks conformance parity mutants lint
+.PHONY: install demo test release notebooks campaign conformance parity mutants lint
 
 install: $(VENV)/installed
 
@@ -32,6 +33,9 @@ release: install conformance parity
 
 notebooks: install
 	$(BIN)/jupytext --quiet --to ipynb notebooks/[0-9]*.py
+
+campaign: install
+	$(BIN)/python tests/campaign.py --kills $(or $(KILLS),50)
 
 conformance: install
 	$(BIN)/python -m transformer.testing $(if $(DRAW),--draw $(DRAW))

@@ -212,6 +212,43 @@ FAULTS = (
         "study/test_engines::test_a_failing_arm_does_not_stop_the_others "
         "study/test_engines::test_a_scheduler_that_does_not_answer",
     ),
+    Fault(
+        "41",
+        "any file of a run changed, cut, deleted or replaced",
+        "the same bits, or one line that names the file",
+        "test_folders::test_a_run_goes_on_to_the_same_bits_or_says_why_not",
+    ),
+    Fault(
+        "42",
+        "any file of a study changed, cut, deleted or replaced",
+        "the same numbers, with a warning where runs are computed again, or one line that names the file; read alone, "
+        "an arm with a damaged run has failed and the others are compared",
+        "test_folders::test_a_study_is_read_and_goes_on_to_the_same_numbers_or_says_why_not "
+        "study/test_analyse::test_an_arm_with_a_damaged_run_has_failed_and_the_others_are_compared",
+    ),
+    Fault(
+        "43",
+        "any file or text that is read, changed in bytes or in values",
+        "a value, or one line",
+        "test_readers::test_a_file_with_changed_bytes_is_read_or_named "
+        "test_readers::test_a_file_with_changed_values_is_read_or_named "
+        "test_readers::test_a_changed_text_form_is_a_value_or_named",
+    ),
+    Fault(
+        "44",
+        "`--overwrite` on a folder with something else in it",
+        "nothing is deleted; what no run wrote is named, exit code 2",
+        "training/test_workdir::test_what_no_run_wrote_stops_it_and_everything_stays "
+        "training/test_workdir::test_a_folder_with_another_config_is_not_deleted",
+    ),
+    Fault(
+        "45",
+        "a folder that names code, data that unpack to more than memory",
+        "no module is imported that is not allowed by name; no more is unpacked than is allowed",
+        "study/test_engines::test_a_folder_brings_no_code_that_is_not_allowed "
+        "data/test_images::test_a_header_that_claims_more_than_there_is "
+        "data/test_pairs_text::test_no_more_is_unpacked_than_is_allowed",
+    ),
 )
 
 

@@ -1,7 +1,9 @@
 """Images: digits, files, and what is wrong with a file in one line."""
 
+import io
 import os
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -96,7 +98,7 @@ WRONG = [
     ({"train_images": np.zeros((6, 12))}, r"train_images is \(6, 12\), not \(N, H, W\)"),
     ({"train_images": np.zeros((0, 4, 3)), "train_labels": np.zeros(0, int)}, r"train_images is \(0, 4, 3\), not"),
     ({"train_images": np.zeros((6, 5, 3))}, r"train images are \(5, 3, 1\), test images \(4, 3, 1\)"),
-    ({"train_labels": np.array([None] * 6)}, "cannot read .*allow_pickle"),
+    ({"train_labels": np.array([None] * 6)}, "cannot read .*holds objects"),
 ]
 
 
@@ -122,6 +124,31 @@ def test_wrong_files_are_one_line(tmp_path):
     for path in (tmp_path / "text.npz", tmp_path / "empty.npz", tmp_path):
         with pytest.raises(ConfigError, match=r"is not an \.npz file"):
             load_images(str(path))
+
+
+def test_a_header_that_claims_more_than_there_is(tmp_path):
+    """No memory is taken for it."""
+    saved(tmp_path / "images.npz")
+    header = io.BytesIO()
+    claimed = {"descr": "<f4", "fortran_order": False, "shape": (10**6, 10**7)}
+    np.lib.format.write_array_header_1_0(header, claimed)
+    with zipfile.ZipFile(tmp_path / "huge.npz", "w") as file:
+        for name in arrays():
+            file.writestr(f"{name}.npy", header.getvalue())
+    with pytest.raises(ConfigError, match=r"train_images\.npy has 0 bytes, and its header says float32\[1000000, 1"):
+        load_images(str(tmp_path / "huge.npz"))
+
+
+def test_no_more_is_unpacked_than_is_allowed(tmp_path, monkeypatch):
+    path = saved(tmp_path / "images.npz")
+    monkeypatch.setenv("TRANSFORMER_UNPACKED", "500")
+    with pytest.raises(ConfigError, match=r"images\.npz becomes more than 500 bytes; TRANSFORMER_UNPACKED=BYTES"):
+        load_images(path)
+
+
+def test_an_array_in_the_order_of_fortran(tmp_path):
+    path = saved(tmp_path / "images.npz", train_images=np.asfortranarray(arrays()["train_images"]))
+    np.testing.assert_array_equal(load_images(path).train_images, load_images(saved(tmp_path / "c.npz")).train_images)
 
 
 def test_mnist():

@@ -66,3 +66,17 @@ def test_multi30k():
     english, german = load_parallel(str(folder / "train.en.gz"), str(folder / "train.de.gz"))
     assert len(english) == len(german) == 29_000
     assert english[0] == "Two young, White males are outside near many bushes."
+
+
+def test_no_more_is_unpacked_than_is_allowed(tmp_path, monkeypatch):
+    """A small file may become a large one."""
+    path = tmp_path / "zeros.gz"
+    path.write_bytes(gzip.compress(b"0" * 10**6))
+    monkeypatch.setenv("TRANSFORMER_UNPACKED", "999999")
+    with pytest.raises(ConfigError, match=r"zeros\.gz becomes more than 999,999 bytes; TRANSFORMER_UNPACKED=BYTES"):
+        load_parallel(str(path), str(path))
+    monkeypatch.setenv("TRANSFORMER_UNPACKED", "1000000")
+    assert load_parallel(str(path), str(path))[0] == ["0" * 10**6]
+    monkeypatch.setenv("TRANSFORMER_UNPACKED", "1 GB")
+    with pytest.raises(ConfigError, match="TRANSFORMER_UNPACKED: '1 GB' is not a number of bytes"):
+        load_parallel(str(path), str(path))

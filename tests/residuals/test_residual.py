@@ -37,7 +37,7 @@ X = jnp.asarray(np.random.default_rng(0).normal(size=(1, 8, 16)), jnp.float32)
         (DeepNorm(), lambda x: 5 * (2 * x + np.sin(x))),  # (2 · 8)^¼
         (DeepNorm(7.0), lambda x: 5 * (7 * x + np.sin(x))),
     ],
-    ids=str,
+    ids=lambda value: "" if callable(value) and not hasattr(value, "name") else str(value),
 )
 def test_residual_wiring(residual, expected):
     """Where norms and factors sit: multiplication by 2, 3 and 5 in place of the input, branch and output norm."""

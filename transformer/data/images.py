@@ -137,7 +137,9 @@ def _array(file: zipfile.ZipFile, name: str) -> np.ndarray:
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, fortran, dtype = read(member)
         data = member.read()
-    if dtype.hasobject or math.prod(shape) * dtype.itemsize != len(data):
+    if dtype.hasobject:
+        raise ValueError(f"{name} holds objects, which could run any code when read")
+    if math.prod(shape) * dtype.itemsize != len(data):
         raise ValueError(f"{name} has {len(data):,} bytes, and its header says {dtype}{list(shape)}")
     return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
 
