@@ -87,6 +87,16 @@ def test_exit_codes(error, code, capsys):
     assert capsys.readouterr().err.endswith("this and that\n")
 
 
+def test_output_that_nobody_reads_on_ends_quietly():
+    """Such as that of `--help | head`."""
+    code = "from experiments import cli; cli.main(lambda: print('x' * 10**6))"
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait() == 1
+    process.stderr.close()
+
+
 def test_engines():
     """Also by the address of a scheduler alone."""
     command = cli.parse(StudyCommand, budgets("x"), ["--engine", "tcp://10.0.0.1:8786"])
