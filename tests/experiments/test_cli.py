@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import os
 import subprocess
 import sys
 
@@ -90,7 +91,10 @@ def test_exit_codes(error, code, capsys):
 def test_output_that_nobody_reads_on_ends_quietly():
     """Such as that of `--help | head`."""
     code = "from experiments import cli; cli.main(lambda: print('x'))"
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    buffered = {**os.environ, "PYTHONUNBUFFERED": ""}
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=buffered
+    )
     process.stdout.close()
     assert process.stderr.read() == b""
     assert process.wait() == 1
