@@ -5,7 +5,8 @@ import sys
 import pytest
 
 from experiments import gpt_to_llama, heads, norm_method, scaling
-from experiments.study_command import StudyCommand, budgets, run_parsed, run_study
+from experiments.study_command import StudyCommand, budgets, prepare, run_parsed, run_study
+from transformer.core.files import write_sealed
 from transformer.core.values import ConfigError
 from transformer.norms.norm import RMSNorm
 from transformer.positions.rotary import RoPE
@@ -78,3 +79,24 @@ def test_shipped_studies_ask_what_they_say(asked):
     same = {path: value for path, value in norms.arms["layernorm, embeddings of dyt"].items() if path != "model.norm"}
     assert norms.recipe("dyt") == same
     assert norms.recipe("dyt, small embeddings") == {}
+
+
+def test_a_study_is_overwritten_and_nothing_else_is(tmp_path):
+    """A folder with an entry `cells` may be anybody's; what is in it stays."""
+    command = StudyCommand(workdir=tmp_path, overwrite=True)
+    names = ("report.md", "forest.png", f"runs/{'0' * 20}.json", f"cells/{'0' * 16}/metrics.jsonl")
+    for name in (*names, "cells/thesis.tex"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("kept")
+    with pytest.raises(ConfigError, match=r"plan\.json is missing"):
+        prepare(command)
+    write_sealed(tmp_path / "plan.json", {})
+    with pytest.raises(ConfigError, match=r"holds cells/thesis\.tex, which no run wrote"):
+        prepare(command)
+    assert all((tmp_path / name).exists() for name in names)
+    (tmp_path / "cells" / "thesis.tex").unlink()
+    prepare(command)
+    assert [path.name for path in tmp_path.iterdir()] == [".lock"]
+    (tmp_path / "report.md").write_text("")
+    with pytest.raises(ConfigError, match="--resume continues it, --overwrite starts again"):
+        prepare(StudyCommand(workdir=tmp_path))
