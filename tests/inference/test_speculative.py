@@ -178,6 +178,16 @@ def test_the_law_of_samples(strategy):
     assert chisquare(counts[other > 0], other[other > 0] * counts[other > 0].sum()).pvalue < 1e-6
 
 
+def test_guesses_of_one_round_are_independent():
+    """Of four tokens two are guesses of one round, all of which are kept; together they have the model's law."""
+    model, draws = language_model(7, num_layers=1, vocab_size=3), 20_000
+    drawing = {"prompts": np.repeat([[1, 2]], draws, 0), "num_tokens": 4, "stop": None, "strategy": Sample()}
+    got, rounds = run(speculate, model, model, ahead=2, key=jax.random.key(5), **drawing)
+    assert (rounds == 1).all()
+    counts = np.bincount(got.tokens_BT @ [27, 9, 3, 1], minlength=81)
+    assert chisquare(counts, law_of(model, Sample(), 3, 4) * draws).pvalue > 0.01
+
+
 def law_of(model, strategy, vocab_size, num_tokens):
     """The probability of every continuation of [1, 2], in the order of its digits."""
     params, apply = model
