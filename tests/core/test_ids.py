@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from transformer.core.ids import check_ids
+from transformer.core.arrays import check_ids
 from transformer.core.values import ConfigError
 
 

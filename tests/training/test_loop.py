@@ -20,6 +20,7 @@ from transformer.runs.config import Replica
 from transformer.runs.data import TextConfig
 from transformer.training import checkpoint
 from transformer.training.loop import _Run, train
+from transformer.training.metrics import read_metrics
 from transformer.training.program import make_program
 
 REPLICAS = (Replica(seed=0), Replica(seed=1, learning_rate=3e-3))
@@ -187,7 +188,7 @@ def test_what_a_run_reports_is_what_its_parameters_do(config, tmp_path, monkeypa
     split = corpus.validation_batches(outcome.config, 1)
     labels, weights = split["tokens"][..., 1:], split["weights"]
     assert len(labels) > 1
-    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()][-2:]
+    lines = read_metrics(tmp_path / "run")[-2:]
     for i in range(2):
         logs = jax.jit(jax.vmap(lambda *args: jax.nn.log_softmax(outcome.apply(*args)), (None, 0)))
         logs = np.asarray(logs(outcome.params(i), split["tokens"][..., :-1]))
@@ -212,7 +213,7 @@ def test_a_line_of_a_dispatch_has_the_means_of_its_steps(config, corpus, tmp_pat
     """Of each replica; with the learning rate of the last of them."""
     replicas = (REPLICAS[0], Replica(seed=1, learning_rate=3e-3, warmup_steps=9))
     train(config, replicas, corpus, tmp_path / "run")
-    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    lines = read_metrics(tmp_path / "run")
     program = make_program(config, replicas)
     batches = [corpus.train_batches(config, replica.seed) for replica in replicas]
     _, metrics = program.train(program.init(), stack_batches(batches, 0, 5))

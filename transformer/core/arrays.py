@@ -1,4 +1,4 @@
-"""What all rooms do with arrays: products, dropout, and how they are laid out over devices.
+"""What all rooms do with arrays: products, dropout, ids in their range, and how they are laid out over devices.
 
 The layout of the residual stream is all a model says of devices; without a mesh, nothing. The program that runs a model
 names its mesh while it is traced (`jax.sharding.use_abstract_mesh`); the compiler cuts everything else as parameters,
@@ -6,14 +6,18 @@ batch and stream are cut.
 """
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
+from jax.core import Tracer
 from jax.sharding import PartitionSpec
 from jax.typing import DTypeLike
 
 from transformer.core.int8 import Int8
+from transformer.core.values import ConfigError
 
 REPLICA, DATA, MODEL = "replica", "data", "model"
 """Axes of a mesh, over which independent runs, the sequences of a batch and the parts of a layer are divided."""
@@ -198,3 +202,25 @@ def _kernel_gradient(x_TD, dy_TF):
 
 
 _dense.defvjp(_forward, _backward)
+
+
+def check_ids(ids: Any, limit: int, what: str) -> None:
+    """Raise `ConfigError` that names the first id that is not in [0, limit), and where it is.
+
+    Ids that a program is traced with are no numbers yet, and neither are those on other hosts: they are not looked at,
+    and nothing is added to a compiled program, in which such an id gives NaN.
+
+    Args:
+      ids: an array of any shape.
+      limit: one more than the largest id.
+      what: the word for one of them, such as `token`.
+    """
+    if not isinstance(ids, np.ndarray | jax.Array) or not jnp.issubdtype(ids.dtype, jnp.integer):
+        given = getattr(ids, "dtype", type(ids).__name__)
+        raise ConfigError(f"{what} ids are {given}, not an array of integers in [0, {limit})")
+    if isinstance(ids, Tracer) or (isinstance(ids, jax.Array) and not ids.is_fully_addressable):
+        return
+    numbers = np.asarray(ids)
+    if len(wrong := np.argwhere((numbers < 0) | (numbers >= limit))):
+        place = tuple(int(i) for i in wrong[0])
+        raise ConfigError(f"{what} {numbers[place]} at {place} is not in [0, {limit})")

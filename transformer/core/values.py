@@ -218,15 +218,19 @@ def check_kind(value: Any, kind: type, where: str) -> None:
       kind: the class that is needed.
       where: what it was given to.
     """
-    if isinstance(value, kind):
-        return
+    if not isinstance(value, kind):
+        raise wrong_kind(value, kind, where)
+
+
+def wrong_kind(value: Any, kind: type, where: str) -> ConfigError:
+    """The error of a value that is not of a class (`check_kind`)."""
     given, hint = type(value).__name__, ""
     if isinstance(value, str):
         given = repr(value)
         hint = "; preset(name) is the config of that name" if dataclasses.is_dataclass(kind) else ""
     inside = [name for name in getattr(value, "__dataclass_fields__", ()) if isinstance(getattr(value, name), kind)]
     hint = f"; its field {inside[0]} is one" if inside else hint
-    raise ConfigError(f"{where}: {kind.__name__} is needed, and {given} is given{hint}")
+    return ConfigError(f"{where}: {kind.__name__} is needed, and {given} is given{hint}")
 
 
 def check_positive(value: Variant, *names: str) -> None:

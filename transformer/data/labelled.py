@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from transformer.core.ids import check_ids
+from transformer.core.arrays import check_ids
 from transformer.core.json import fingerprint
 from transformer.core.values import ConfigError
 from transformer.data.dataset import (

@@ -9,8 +9,7 @@ import jax.numpy as jnp
 from einops import rearrange
 from flax import nnx
 
-from transformer.core.arrays import dense, look_up
-from transformer.core.ids import check_ids
+from transformer.core.arrays import check_ids, dense, look_up
 from transformer.core.modules import Parameters, at, make_parameter
 from transformer.core.parameters import ONES, ZEROS, Initializer, Normal, Parameter
 from transformer.core.values import ConfigError, Variant

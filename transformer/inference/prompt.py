@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from transformer.core.ids import check_ids
+from transformer.core.arrays import check_ids
 from transformer.core.modules import Apply, Params
 from transformer.core.values import ConfigError
 from transformer.functional.cache import Cache, Reader, resized

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from einops import repeat
 from flax import nnx
 
-from transformer.core.ids import check_ids
+from transformer.core.arrays import check_ids
 from transformer.core.modules import Parameters, at, below
 from transformer.core.parameters import Normal, Parameter
 from transformer.core.values import ConfigError, check_kind

@@ -11,7 +11,7 @@ from jax.ad_checkpoint import checkpoint_name
 
 from transformer.core.arrays import constrain, drop_sequences, dropout
 from transformer.core.modules import Parameters, at
-from transformer.core.values import ConfigError, Variant, check_kind
+from transformer.core.values import ConfigError, Variant, wrong_kind
 from transformer.functional.masks import Causal, Full, Mask, OwnBeams, Padding, Segment, Tokens
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.cross_attention import CrossAttention
@@ -131,7 +131,8 @@ class Transformer(nnx.Module):
     """Vectors in, vectors out; subclasses define the embedding and the output."""
 
     def __init__(self, config: ModelConfig, *, max_length: int | None = None, cross: bool = False, key: jax.Array):
-        check_kind(config, ModelConfig, type(self).__name__)
+        if not isinstance(config, ModelConfig):
+            raise wrong_kind(config, ModelConfig, type(self).__name__)
         self.config, position, kinds = config, config.position, config.kinds
         self.max_length = config.max_length if max_length is None else max_length
         specs = {} if position is None else position.parameters(config.d_model, config.num_maps, self.max_length)
