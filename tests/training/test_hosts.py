@@ -14,6 +14,7 @@ from transformer.core.values import ConfigError
 from transformer.runs.mesh import HostsConfig
 from transformer.training import hosts
 from transformer.training.hosts import EXIT_PEER_LOST, LISTEN
+from transformer.training.metrics import read_metrics
 
 SCRIPT = Path(__file__).with_name("on_two_hosts.py")
 
@@ -48,7 +49,7 @@ def run(text, workdir, count=2, last=None, **options):
 
 
 def lines(workdir):
-    return [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
+    return read_metrics(workdir)
 
 
 def without_seconds(workdir):
