@@ -6,8 +6,6 @@ from typing import Any
 
 from experiments.bases import PLAIN, Changes, on_task, recurrent
 from transformer.data.tasks.arithmetic import Addition, ModularArithmetic
-from transformer.data.tasks.dyck import Dyck
-from transformer.data.tasks.flip_flop import FlipFlop
 from transformer.data.tasks.groups import WordProblem
 from transformer.data.tasks.mad import InContextRecall, SelectiveCopying
 from transformer.data.tasks.phonebook import PhoneBook
@@ -58,15 +56,13 @@ SKILLS: dict[str, Skill] = {
     "recall": Skill(AssociativeRecall(alphabet=32, sequence_length=24, filler="zeros")),
     "selective copying": Skill(SelectiveCopying(alphabet=8, sequence_length=32, items=6)),
     "noisy recall": Skill(InContextRecall(alphabet=8, pairs=14, noise_symbols=8, noise=0.2)),
-    "modular sums": Skill(ModularArithmetic(23), changes={"data.examples": 400, "data.validation_examples": 100}),
-    "brackets, longer": Skill(Dyck(items=8), Dyck(items=12)),
     "copying, longer": Skill(Copy(items=8), Copy(items=12)),
-    "flip-flops, sparser": Skill(FlipFlop(16, ignore=0.8), FlipFlop(16, ignore=0.95)),
-    "parity": Skill(WordProblem("parity", items=14), changes={"steps": 1000}),
+    "modular sums": Skill(ModularArithmetic(23), changes={"data.examples": 400, "data.validation_examples": 100}),
     "induction, longer": Skill(Induction(24), Induction(48)),
-    "products in s3": Skill(WordProblem("s3", items=6)),
-    "addition": Skill(Addition(digits=3)),
+    "products in s3, longer": Skill(WordProblem("s3", items=8, dense=True), WordProblem("s3", items=16, dense=True)),
+    "addition": Skill(Addition(digits=2), changes={"steps": 1000, "data.examples": 5000}),
     "phone book": Skill(PhoneBook(entries=4, queries=2, name_length=2, digits=2)),
+    "parity": Skill(WordProblem("parity", items=12), changes={"steps": 1000, "data.examples": 6000}),
 }
 """Small enough for minutes on two cores; in each, some model of those below is right and some is not."""
 
