@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from jax import lax
 
-from transformer.analysis.hlo import work_of
+from transformer.analysis.hlo import Collective, work_of
 from transformer.analysis.plan import HARDWARE, compile_step, largest_pieces, meshes, plan
 from transformer.core import modules as pure
+from transformer.feed_forwards.experts import TopKExperts
 from transformer.models.build import build
 from transformer.models.stack import Scanned
 from transformer.runs.config import RunConfig
@@ -27,9 +28,9 @@ def test_products_in_loops_are_counted_as_often_as_they_run():
     assert work_of(compiled.as_text()).flops == 7 * 2 * 3 * 4 * 4
 
 
-def config(**choices):
+def config(accumulation=1, **choices):
     model = small(**{"vocab_size": 32, "mixer.num_kv_heads": None, "feed_forward.d_ff": 64, **choices})
-    return RunConfig(model=model, batch_size=4, steps=2)
+    return RunConfig(model=model, batch_size=4, steps=2, accumulation=accumulation)
 
 
 @pytest.mark.parametrize("mesh", [MeshConfig(data=2, fully_sharded=True), MeshConfig(data=1, model=2)])
@@ -41,12 +42,21 @@ def test_predicted_state_and_operations_are_those_of_the_compiled_step(mesh):
     assert 0.85 < compiled.work.flops / predicted.flops <= 1
 
 
-def test_what_passes_between_devices_is_counted():
-    """Data parallel: the gradient of every parameter once, and a few sums."""
-    predicted, program = plan(config(), MeshConfig(data=2))
-    sent = compile_step(config(), program).work.collective_bytes
-    assert predicted.gradient_bytes <= sent["all-reduce"] <= predicted.gradient_bytes + 100
-    assert set(sent) == {"all-reduce"}
+@pytest.mark.parametrize("pieces", [1, 2])
+def test_the_gradient_passes_between_devices_once(pieces):
+    """Data parallel: that of every parameter, after all pieces of the batch, and a few sums."""
+    predicted, program = plan(config(accumulation=pieces), MeshConfig(data=2))
+    sent = compile_step(config(accumulation=pieces), program).work.collective_bytes
+    assert predicted.parameter_bytes <= sent[Collective("all-reduce", 2)] <= predicted.parameter_bytes + 100
+    assert set(sent) == {Collective("all-reduce", 2)}
+
+
+@pytest.mark.parametrize("choices", [{"model.dropout": 0.1}, {"model.feed_forward": TopKExperts()}], ids=str)
+def test_the_gradient_of_every_piece_is_summed_where_rows_are_not_alone(choices):
+    """Where pieces draw as one device draws, and where experts see all tokens of a piece."""
+    predicted, program = plan(config(accumulation=2).replace(choices), MeshConfig(data=2))
+    sent = compile_step(config(accumulation=2).replace(choices), program).work.collective_bytes
+    assert sent[Collective("all-reduce", 2)] > 1.5 * predicted.parameter_bytes
 
 
 def test_recomputing_keeps_less():

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from transformer.core.arrays import compiled_for
 from transformer.functional.attention import attention
 from transformer.functional.biases import LinearDistance
 from transformer.functional.fused_attention import by_kernel, fused_attention, why_not_cudnn
@@ -69,11 +70,12 @@ def test_what_cudnn_does_not_take_is_named(monkeypatch):
         asked.append(given)
         return q
 
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     monkeypatch.setattr(jax.nn, "dot_product_attention", kernel)
-    fused_attention(*half, queries=TOKENS, keys=TOKENS, mask=Padding())
-    with pytest.warns(UserWarning, match="cuDNN takes bfloat16 or float16, not float32; it is computed exactly"):
-        attended = fused_attention(Q, K, V, queries=TOKENS, keys=TOKENS, mask=Padding())
+    warning = "cuDNN takes bfloat16 or float16, not float32; it is computed exactly"
+    with compiled_for("cuda"):
+        fused_attention(*half, queries=TOKENS, keys=TOKENS, mask=Padding())
+        with pytest.warns(UserWarning, match=warning):
+            attended = fused_attention(Q, K, V, queries=TOKENS, keys=TOKENS, mask=Padding())
     assert attended.scores is None
     np.testing.assert_array_equal(attended.out, exactly(Q, K, V, queries=TOKENS, keys=TOKENS, mask=Padding()))
     assert [given["implementation"] for given in asked] == ["cudnn"]

@@ -6,6 +6,9 @@ batch and stream are cut.
 """
 
 import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import jax
@@ -31,14 +34,18 @@ def axis_size(axis: str) -> int:
 
 def divided() -> bool:
     """Whether the compiler divides the work of one model over devices."""
-    return DATA in jax.sharding.get_abstract_mesh().auto_axes
+    return MODEL in jax.sharding.get_abstract_mesh().auto_axes
 
 
 def constrain(x: jax.Array) -> jax.Array:
-    """The stream (B, L, D), or tokens (T, D) of it, with its first axis cut over `data` and each vector whole."""
+    """The stream (B, L, D), or tokens (T, D) of it, with its first axis cut over `data` and each vector whole.
+
+    In a part of a program that already is that of one device of `data`, the first axis is its own.
+    """
     if not divided():
         return x
-    return lax.with_sharding_constraint(x, PartitionSpec(DATA, *(None,) * (x.ndim - 1)))
+    rows = DATA if DATA in jax.sharding.get_abstract_mesh().auto_axes else None
+    return lax.with_sharding_constraint(x, PartitionSpec(rows, *(None,) * (x.ndim - 1)))
 
 
 def whole_rows(table_VD: jax.Array) -> jax.Array:
@@ -125,8 +132,30 @@ def dense(
     return _dense(x, kernel_DF, dtype, of_factors, product)
 
 
+_PLATFORM: ContextVar[str | None] = ContextVar("platform", default=None)
+
+
+@contextmanager
+def compiled_for(platform: str) -> Iterator[None]:
+    """Within it, or within functions decorated with it, what is traced is for devices of that platform.
+
+    It need not be that of the devices that there are: programs are compiled for other machines too.
+    """
+    token = _PLATFORM.set(platform)
+    try:
+        yield
+    finally:
+        _PLATFORM.reset(token)
+
+
+def platform() -> str:
+    """The platform of the devices that a program is traced for: cpu, gpu or tpu."""
+    found = _PLATFORM.get() or jax.default_backend()
+    return "gpu" if found in ("cuda", "rocm") else found
+
+
 def on_cpu() -> bool:
-    return jax.default_backend() == "cpu"
+    return platform() == "cpu"
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3, 4))

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
-from transformer.core.arrays import divided
+from transformer.core.arrays import divided, platform
 from transformer.functional.attention import Attended, ScoreFunction, Weigh, attention, check_shapes
 from transformer.functional.biases import Bias
 from transformer.functional.masks import MaskFunction, Tokens
@@ -40,7 +40,7 @@ def fused_attention(
     if k_BSGK.shape != v_BSGK.shape:
         raise ValueError(f"fused attention: keys {k_BSGK.shape} and values {v_BSGK.shape} differ; use exact")
     scale = 1 / math.sqrt(q_BLHK.shape[-1]) if scale is None else scale
-    on_gpu = jax.default_backend() == "gpu"
+    on_gpu = platform() == "gpu"
     reason = why_not_cudnn(q_BLHK, k_BSGK, bias, scale)
     if on_gpu and not reason:
         return Attended(by_kernel(q_BLHK, k_BSGK, v_BSGK, queries=queries, keys=keys, mask=mask, scale=scale))
