@@ -8,7 +8,7 @@ import pytest
 from transformer.core.arrays import compiled_for
 from transformer.functional.attention import attention
 from transformer.functional.biases import LinearDistance
-from transformer.functional.fused_attention import by_kernel, fused_attention, why_not_cudnn
+from transformer.functional.fused_attention import by_cudnn, fused_attention, why_not_cudnn
 from transformer.functional.masks import Causal, Padding, Segment, Tokens
 from transformer.functional.normalizers import Softmax
 
@@ -25,7 +25,7 @@ def exactly(*arrays, **sides):
 
 
 def by_xla(*arrays, **sides):
-    return by_kernel(*arrays, implementation="xla", **sides)
+    return by_cudnn(*arrays, implementation="xla", **sides)
 
 
 @pytest.mark.parametrize("mask", [None, Padding(), MASK], ids=["", "padding", "packed"])

@@ -15,6 +15,8 @@ from transformer.functional.biases import Bias
 from transformer.functional.masks import MaskFunction, Tokens
 
 NEVER = float(jnp.finfo(jnp.float32).min)
+OF_KERNEL = "attention.kernel"
+"""Name of what a kernel of a device returns, which rematerialization keeps where it keeps products."""
 ScoreFunction = Callable[[jax.Array, Tokens, Tokens], jax.Array]
 """Maps scaled scores (B, H, L, S), float32, with their queries and keys to the scores used (Dong J. et al. 2024)."""
 
