@@ -50,9 +50,9 @@ def by_splash(
     document_BL = jnp.broadcast_to(document_BL, (len(q_BLHK), L))
     block = max(size for size in range(LANES, BLOCK + 1, LANES) if L % size == 0)
     kernel = functools.partial(_attend, _static(mask, L), block, interpret)
-    arrays = [
+    q_BHLK, k_BGLK, v_BGLK = (
         jnp.pad(jnp.swapaxes(x, 1, 2), ((0, 0), (0, 0), (0, 0), (0, filling))) for x in (q_BLHK * scale, k_BLGK, v_BLGK)
-    ]
+    )
     if divided():
         mesh = get_abstract_mesh()
         rows = DATA if DATA in mesh.auto_axes else None
@@ -65,7 +65,7 @@ def by_splash(
             out_specs=heads,
             check_vma=False,
         )
-    out_BLHK = jnp.swapaxes(kernel(*arrays, document_BL), 1, 2)[..., :K].astype(v_BLGK.dtype)
+    out_BLHK = jnp.swapaxes(kernel(q_BHLK, k_BGLK, v_BGLK, document_BL), 1, 2)[..., :K].astype(v_BLGK.dtype)
     if valid_BL is not None:
         out_BLHK = jnp.where(valid_BL[:, :, None, None], out_BLHK, jnp.zeros_like(out_BLHK))
     return checkpoint_name(out_BLHK, OF_KERNEL)

@@ -70,7 +70,7 @@ def make_program(
     replicas: Sequence[Replica],
     mesh_config: MeshConfig = AUTOMATIC,
     initial: Params | None = None,
-    devices: Sequence[jax.Device] | None = None,
+    devices: Sequence[Any] | None = None,
 ) -> Program:
     """The programs of a config for replicas that differ only in numbers; nothing is compiled yet.
 
@@ -102,7 +102,7 @@ def make_program(
         average_decay=config.average_decay,
         skip_limit=config.optimizer.skip_limit,
         skip_above=config.optimizer.skip_above,
-        sum_once=_rows_are_alone(config, mesh_config),
+        sum_once=rows_are_alone(config, mesh_config),
     )
     numbers = stack_numbers(config.optimizer, replicas)
     seeds = np.array([r.seed for r in replicas], np.int32)
@@ -135,9 +135,9 @@ def make_program(
     )
 
 
-def _rows_are_alone(config: RunConfig, mesh: MeshConfig) -> bool:
+def rows_are_alone(config: RunConfig, mesh: MeshConfig) -> bool:
     """Whether a device can compute the gradient of its rows with what it holds of the model, without the other rows."""
-    routed = any(kind.feed_forward.routed for kind in config.model.kinds)
+    routed = any(kind.feed_forward is not None and kind.feed_forward.routed for kind in config.model.kinds)
     return mesh.model == 1 and not mesh.fully_sharded and not mesh.rules and not routed
 
 

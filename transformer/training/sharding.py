@@ -122,7 +122,7 @@ def make_mesh(
     num_replicas: int,
     batch_size: int,
     work: float = 0,
-    devices: Sequence[jax.Device] | None = None,
+    devices: Sequence[Any] | None = None,
 ) -> Mesh:
     """Devices as (replica, data, model); where the config leaves sizes open, replicas come first, then data.
 
