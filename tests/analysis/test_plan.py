@@ -1,15 +1,18 @@
 """What is predicted of a run is what XLA compiles."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
 
-from transformer.analysis.hardware import HARDWARE
+from transformer.analysis.hardware import HARDWARE, Topology
 from transformer.analysis.hlo import Collective, work_of
-from transformer.analysis.needs import compile_step, meshes, plan
+from transformer.analysis.needs import compile_step, fits, meshes, plan, search
 from transformer.core import modules as pure
+from transformer.core.values import ConfigError
 from transformer.feed_forwards.experts import TopKExperts
 from transformer.models.build import build
 from transformer.models.stack import Scanned
@@ -84,3 +87,34 @@ def test_the_roofline_is_the_slower_of_both():
     hardware = HARDWARE["h100"]
     assert predicted.seconds(hardware) >= predicted.flops / hardware.flops
     assert predicted.seconds(hardware, 450e9) - predicted.seconds(hardware, 0) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("h10:2x4", "topology: unknown hardware 'h10'; did you mean 'h100'?"),
+        ("v5e", "topology: 'v5e' is not of the form v5e:2x4"),
+        ("v5e:2*4", "topology: 'v5e:2*4' is not of the form v5e:2x4"),
+    ],
+)
+def test_a_topology_is_named_or_refused(name, message):
+    assert Topology.named("v5p:4x4x4").size == 64
+    with pytest.raises(ConfigError) as refused:
+        Topology.named(name)
+    assert str(refused.value) == message
+
+
+def test_what_is_found_fits_first_and_is_faster_first():
+    """With memory for some; a piece more takes longer, because sums of gradients are read and written again."""
+    hardware = HARDWARE["h100"]
+    found = search(config(), hardware, jax.devices()[:2])
+    some = sorted(one.plan.training_bytes for one in found)[len(found) // 2]
+    small = dataclasses.replace(hardware, memory=some / 0.8)
+    found = search(config(), small, jax.devices()[:2])
+    fit = [fits(one.plan, small) for one in found]
+    assert fit == sorted(fit, reverse=True)
+    assert len(set(fit)) == 2
+    seconds = [one.plan.seconds(small) for one in found if fits(one.plan, small)]
+    assert seconds == sorted(seconds)
+    alike = [one for one in found if one.remat == "none" and one.mesh == MeshConfig(replica=1, data=2, model=1)]
+    assert [one.accumulation for one in sorted(alike, key=lambda one: one.plan.seconds(small))] == [1, 2]
