@@ -89,7 +89,8 @@ def _show_search(found: list[Found], hardware: Hardware, devices: int) -> None:
     table = Table(
         *(Column(name, no_wrap=True) for name in columns),
         box=SIMPLE,
-        padding=(0, 1),
+        pad_edge=False,
+        collapse_padding=True,
         title=f"a step on {devices} devices of {hardware.memory / 1e9:.0f} GB, the best first",
     )
     for one in found:
@@ -100,9 +101,9 @@ def _show_search(found: list[Found], hardware: Hardware, devices: int) -> None:
             f"{one.mesh.data} × {one.mesh.model}" + " sharded" * one.mesh.fully_sharded,
             one.remat,
             str(one.accumulation),
-            *(f"{n / 1e9:.2f}" for n in parts),
+            *(f"{n / 1e9:.1f}" for n in parts),
             "yes" if fits(needs, hardware) else "no",
-            f"{needs.seconds(hardware):.3f}",
+            f"{needs.seconds(hardware):.2f}",
             f"{needs.utilization(hardware, needs.seconds(hardware)):.0%}",
         )
     Console().print(table)

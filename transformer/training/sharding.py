@@ -153,7 +153,11 @@ def make_mesh(
             raise ConfigError(f"mesh.{name}: {number} {of} cannot be divided by {size}")
     if len({device.process_index for device in devices[:needed]}) < jax.process_count():
         raise ConfigError(f"mesh: {needed} of {len(devices)} devices leave a process without any")
-    return jax.make_mesh(shape, (REPLICA, DATA, MODEL), axis_types=(AxisType.Auto,) * 3, devices=devices[:needed])
+    axes = (REPLICA, DATA, MODEL)
+    try:
+        return jax.make_mesh(shape, axes, axis_types=(AxisType.Auto,) * 3, devices=devices[:needed])
+    except NotImplementedError as error:  # of devices in a torus, an axis takes whole sides of it
+        raise ConfigError(f"mesh: {' × '.join(map(str, shape))} does not follow the links of the devices") from error
 
 
 def _largest_divisor(number: int, limit: int) -> int:
