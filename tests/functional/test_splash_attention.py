@@ -29,7 +29,7 @@ MASKS = {
 @pytest.mark.parametrize(("dtype", "tolerance"), [(jnp.float32, 1e-5), (jnp.bfloat16, 2**-7)], ids=["32", "16"])
 @pytest.mark.parametrize("mask", MASKS)
 def test_values_and_gradients_are_those_of_exact_attention(mask, dtype, tolerance):
-    """Groups of heads that do not fill a lane, in one block of 256; rows of padding are not compared.
+    """Groups of small heads, in one block of 256; rows of padding are not compared.
 
     Numbers of 16 bits may be rounded to neighbours.
     """

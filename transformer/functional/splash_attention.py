@@ -15,7 +15,7 @@ from transformer.functional.biases import Bias
 from transformer.functional.masks import And, Causal, Full, MaskFunction, Padding, Segment, Tokens, Window
 
 LANES = 128
-"""Lengths and heads that the kernel takes are multiples of it; smaller heads are filled up with zeros."""
+"""Lengths that the kernel takes are multiples of it."""
 BLOCK = 512
 """Most queries or keys that are in a block."""
 
@@ -45,14 +45,12 @@ def by_splash(
       scale: of the products, a number.
       interpret: run it on a CPU, step by step.
     """
-    (_, L, _, K), filling = q_BLHK.shape, -q_BLHK.shape[-1] % LANES
+    L = q_BLHK.shape[1]
     document_BL, valid_BL = _documents(mask, keys)
     document_BL = jnp.broadcast_to(document_BL, (len(q_BLHK), L))
     block = max(size for size in range(LANES, BLOCK + 1, LANES) if L % size == 0)
     kernel = functools.partial(_attend, _static(mask, L), block, interpret)
-    q_BHLK, k_BGLK, v_BGLK = (
-        jnp.pad(jnp.swapaxes(x, 1, 2), ((0, 0), (0, 0), (0, 0), (0, filling))) for x in (q_BLHK * scale, k_BLGK, v_BLGK)
-    )
+    q_BHLK, k_BGLK, v_BGLK = (jnp.swapaxes(x, 1, 2) for x in (q_BLHK * scale, k_BLGK, v_BLGK))
     if divided():
         mesh = get_abstract_mesh()
         rows = DATA if DATA in mesh.auto_axes else None
@@ -65,7 +63,7 @@ def by_splash(
             out_specs=heads,
             check_vma=False,
         )
-    out_BLHK = jnp.swapaxes(kernel(q_BHLK, k_BGLK, v_BGLK, document_BL), 1, 2)[..., :K].astype(v_BLGK.dtype)
+    out_BLHK = jnp.swapaxes(kernel(q_BHLK, k_BGLK, v_BGLK, document_BL), 1, 2).astype(v_BLGK.dtype)
     if valid_BL is not None:
         out_BLHK = jnp.where(valid_BL[:, :, None, None], out_BLHK, jnp.zeros_like(out_BLHK))
     return checkpoint_name(out_BLHK, OF_KERNEL)
