@@ -178,11 +178,15 @@ class Compiled(NamedTuple):
             if how.devices
         )
 
-    def seconds(self, hardware: Hardware) -> float | None:
-        """The cycles that the compiler expects, then the transfers; None where it counts none."""
+    def seconds(self, hardware: Hardware, flops: float) -> float | None:
+        """The cycles that the compiler expects, then the transfers; None where it counts none.
+
+        What it does not see of the operations, those within kernels, is counted at the device's full rate.
+        """
         if hardware.clock is None or not self.work.cycles:
             return None
-        return self.work.cycles / hardware.clock + self.received / hardware.link
+        unseen = max(flops - self.work.flops, 0.0)
+        return self.work.cycles / hardware.clock + unseen / hardware.flops + self.received / hardware.link
 
 
 def compile_step(config: RunConfig, program: Program) -> Compiled:

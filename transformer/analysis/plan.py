@@ -122,7 +122,7 @@ Row = tuple[str, str, Any, Any]
 
 
 def _rows(needs: Plan, compiled: Compiled | None, hardware: Hardware, name: str) -> list[Row]:
-    seconds, read = needs.seconds(hardware), None if compiled is None else compiled.seconds(hardware)
+    seconds, read = needs.seconds(hardware), None if compiled is None else compiled.seconds(hardware, needs.flops)
     state, rest = needs.parameter_bytes + needs.optimizer_bytes, needs.gradient_bytes + needs.activation_bytes
     received = needs.data_bytes + needs.model_bytes
     done = [None] * 4
