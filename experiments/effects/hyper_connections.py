@@ -16,7 +16,7 @@ CLAIM = Claim(
     recipe="Four streams, dynamic, as there; two layers.",
     study=on_bases("hyper_connections", {"model.residual": HyperConnections(streams=4)}),
     found=(
-        "Two streams gave the same picture, +.040 and -.039: the two bases disagree, each beyond chance. Two layers are "
-        "few for streams to differ, and the best rates are the highest tried."
+        "Two streams gave the same picture, +.040 and -.039: the two bases disagree, each beyond chance. Two layers "
+        "are few for streams to differ, and the best rates are the highest tried."
     ),
 )

@@ -26,7 +26,8 @@ CLAIM = Claim(
         },
     ),
     found=(
-        "With β of (.9, .99), the decay of AdamW and rates from a tenth to a quarter of its rates it was as far behind: "
-        "+.37 and +.20. Batches of 256 tokens are the likely reason: the paper finds that its gain grows with the batch."
+        "With β of (.9, .99), the decay of AdamW and rates from a tenth to a quarter of its rates it was as far "
+        "behind: +.37 and +.20. Batches of 256 tokens are the likely reason: the paper finds that its gain grows with "
+        "the batch."
     ),
 )
