@@ -29,6 +29,13 @@ LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#|/)([^)#\s]+)")
 MATH = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 
 
+def on_config(config):
+    """The pages of the API are part of the navigation, in the section that other pages of reference are in."""
+    section = next(entry["Reference"] for entry in config.nav if "Reference" in entry)
+    section.append({"API": [{room: f"api/{room}.md"} for room in rooms()]})
+    return config
+
+
 def on_files(files, config):
     """Add the pages of other texts, the pages of the API, and whatever else pages link to."""
     for text, page in TEXTS.items():
