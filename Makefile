@@ -29,7 +29,7 @@ test: install
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not release" $(if $(EVERY),--every $(EVERY)) \
 		$(FOR:transformer/%=tests/%)
 
-release: install conformance parity
+release: install conformance parity docs
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m release
 
 notebooks: install

@@ -93,8 +93,11 @@ def rooms():
 def listed(room):
     """The names that a room imports from its modules."""
     tree = ast.parse((ROOT / "transformer" / room / "__init__.py").read_text(encoding="utf-8"))
-    imports = (node for node in tree.body if isinstance(node, ast.ImportFrom))
-    return {node.module.removeprefix("transformer."): [name.name for name in node.names] for node in imports}
+    return {
+        node.module.removeprefix("transformer."): [name.name for name in node.names]
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and node.module
+    }
 
 
 def page_of(room, modules):
