@@ -3,6 +3,7 @@
 # make test      what guards a commit; FOR=transformer/norms for one room, EVERY=5 for one test in five
 # make release   what guards a release: notebooks and killed processes, every pair of options, published architectures
 # make parity   published architectures against the library transformers, which it installs
+# make docs   the pages of docs as a site in build/site; make docs-serve shows it while they are written
 # make notebooks   notebooks/*.ipynb from the texts beside them
 # make mutants   small faults in the code of some rooms, and which of them their tests do not find; FOR=transformer/study
 # make campaign   faults at random moments and in random files, counted in tests/CAMPAIGN.md; KILLS=50 of each kind
@@ -12,7 +13,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: install demo test release notebooks campaign conformance parity mutants lint
+.PHONY: install demo test release notebooks docs docs-serve campaign conformance parity mutants lint
 
 install: $(VENV)/installed
 
@@ -28,11 +29,21 @@ test: install
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not release" $(if $(EVERY),--every $(EVERY)) \
 		$(FOR:transformer/%=tests/%)
 
-release: install conformance parity
+release: install conformance parity docs
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m release
 
 notebooks: install
 	$(BIN)/jupytext --quiet --to ipynb notebooks/[0-9]*.py
+
+docs: $(VENV)/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+docs-serve: $(VENV)/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
+
+$(VENV)/docs: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	touch $@
 
 campaign: install
 	$(BIN)/python tests/campaign.py --kills $(or $(KILLS),50)

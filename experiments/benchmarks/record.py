@@ -1,6 +1,6 @@
 """What a benchmark found: tables in one file, `benchmarks.json`, from which documents are written.
 
-    python -m experiments.benchmarks.record README.md
+    python -m experiments.benchmarks.record docs/benchmarks.md
 
 writes every table anew between `<!-- benchmark: NAME -->` and `<!-- end -->`.
 """
@@ -103,7 +103,8 @@ def markdown(record: Mapping) -> str:
         f"{record['machine']}, {libraries}, {record['date']} (`{record['command']}`)"
     )
     lines = ["| " + " | ".join(["", *record["columns"][1:]]) + " |", "|---" * len(record["columns"]) + "|"]
-    return "\n".join([caption, "", *lines, *("| " + " | ".join(row) + " |" for row in table.text())])
+    rows = ([cell.replace("|", r"\|") for cell in row] for row in table.text())
+    return "\n".join([caption, "", *lines, *("| " + " | ".join(row) + " |" for row in rows)])
 
 
 BLOCK = re.compile(r"(<!-- benchmark: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)

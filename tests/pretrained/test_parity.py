@@ -110,10 +110,10 @@ class Case(NamedTuple):
     and a softmax of large ones is all rounding."""
 
 
-def of_the_readme(name: str) -> pretrained.Architecture:
+def of_the_page(name: str) -> pretrained.Architecture:
     """What its example defines, without the last line, which reads a folder."""
-    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    code = next(block for block in re.findall(r"```python\n(.*?)```", readme, re.DOTALL) if f"{name} = " in block)
+    page = (Path(__file__).parents[2] / "docs" / "pretrained.md").read_text(encoding="utf-8")
+    code = next(block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if f"{name} = " in block)
     defined: dict[str, Any] = {"T": transformer}
     exec(code.partition("config, params")[0], defined)
     return defined[name]
@@ -220,7 +220,7 @@ CASES = {
         "StableLmConfig",
         {name: value for name, value in LLAMA_LIKE.items() if name != "head_dim"}
         | {"use_qkv_bias": True, "use_parallel_residual": True},
-        architecture=of_the_readme("STABLELM"),
+        architecture=of_the_page("STABLELM"),
     ),
     "vit": Case(
         "ViTForImageClassification",
