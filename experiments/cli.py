@@ -214,9 +214,10 @@ def _plain(text: str, declared: Any) -> Any:
 
 
 def _one_line(box: str) -> str:
-    """The message in the box that tyro draws, without its frame and the hint at --help."""
-    lines = [line.strip("│ ").strip() for line in box.splitlines() if line.startswith("│")]
-    text = " ".join("" if set(line) == {"─"} else line for line in lines)
+    """The message in the box that tyro draws, without its title, its frame (of spaces and dashes where the output has
+    no other characters) and the hint at --help."""
+    lines = [line.strip("│ ").strip() for line in box.splitlines()[1:]]
+    text = " ".join("" if set(line) <= set("─-╰╯") else line for line in lines)
     return text.partition("For full helptext")[0].partition("Argument helptext")[0].strip()
 
 

@@ -15,6 +15,7 @@ from transformer.core.files import writing
 from transformer.core.modules import Params
 from transformer.core.values import ConfigError, check_kind
 from transformer.data.dataset import Dataset, check_batches, stack_batches
+from transformer.data.tokenizers import Tokenizer
 from transformer.objectives.objective import Sums
 from transformer.runs.config import Replica, RunConfig
 from transformer.runs.mesh import ALONE, AUTOMATIC, HostsConfig, MeshConfig
@@ -50,6 +51,10 @@ class Outcome(TrainedRun):
     """(R,) the step at which the replica diverged, its loss or gradient not finite; -1 where it did not."""
     seconds: float
     """Wall time of training and evaluation, over all resumed parts, compilation included."""
+
+    @property
+    def tokenizers(self) -> Mapping[str, Tokenizer]:
+        return self.data.tokenizers
 
 
 def train(
