@@ -121,7 +121,7 @@ def test_sigterm_saves_and_says_how_to_go_on(folder):
     assert process.wait() == 75
     said = (folder / "stderr.txt").read_text()
     step = checkpoint.steps(workdir / "checkpoints")[-1]
-    assert f"step {step} is saved in {workdir}; the same command with --resume continues" in said
+    assert f"step {step} is saved in {workdir}; the same command with --resume continues\n" in said
     lines = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
     assert lines[-1]["step"] == step
 
@@ -270,8 +270,9 @@ def test_a_rule_that_keeps_a_mean_is_judged_by_it_on_the_way_too(config, corpus,
 
 def test_folders_that_are_not_empty(config, corpus, tmp_path):
     train(config, REPLICAS, corpus, tmp_path / "run")
-    with pytest.raises(ConfigError, match="not empty; --resume continues it, --overwrite"):
+    with pytest.raises(ConfigError, match=r"not empty; --resume continues it, --overwrite starts again$") as refused:
         train(config, REPLICAS, corpus, tmp_path / "run")
+    assert refused.value.__notes__ == ["In Python: when_not_empty='resume' or when_not_empty='overwrite'"]
     other = config.replace({"model.feed_forward.d_ff": 32})
     with pytest.raises(ConfigError, match=r"differs in replicas, run\.model\.feed_forward\.d_ff$"):
         train(other, REPLICAS[:1], corpus, tmp_path / "run", when_not_empty="resume")

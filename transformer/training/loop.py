@@ -110,7 +110,7 @@ def train(
         hosts.in_first(lambda: stack.enter_context(prepared(workdir, own, when_not_empty, definitions(data))))
         run = _Run(config, replicas, data, workdir, program, observe, strict, stop)
         run.watchdog = stack.enter_context(hosts.watched(processes.patience))
-        run.progress = stack.enter_context(Progress(title or workdir.name, config.steps))
+        run.progress = stack.enter_context(Progress(title or workdir.name, config.steps, quiet=not hosts.is_writer()))
         return run.to_the_end()
 
 
@@ -165,10 +165,11 @@ class _Run:
                 if due or stop or end == self.config.steps:
                     self.save(state, end)
                 if stop and end < self.config.steps:
-                    raise Interrupted(
-                        f"step {end} is saved in {self.workdir}; the same command with --resume continues, or "
-                        "when_not_empty='resume'"
+                    stopped = Interrupted(
+                        f"step {end} is saved in {self.workdir}; the same command with --resume continues"
                     )
+                    stopped.add_note("In Python: when_not_empty='resume'")
+                    raise stopped
             sums, by_batch = self.evaluate(state, self.config.steps)
         loss = mean_loss(sums)
         diverged_at = np.array(hosts.fetch(state.diverged_at))
