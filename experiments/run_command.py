@@ -167,7 +167,7 @@ def summarize(trained: Outcome, metrics: dict[str, Any], metric_by_replica: np.n
 
 
 def conclude(trained: Outcome, result: dict[str, Any], metric: str, sample: str) -> None:
-    """Write result.json and the picture, and show the result."""
+    """Write result.json and the picture, and show the result; exit code 1 where every replica diverged."""
     from transformer.study.figures import plot_run  # loaded late: matplotlib takes longer than the first step
 
     if not hosts.is_writer():
@@ -192,6 +192,9 @@ def conclude(trained: Outcome, result: dict[str, Any], metric: str, sample: str)
         table.add_row(name, f"{loss:.4f}", "")
     console = Console()
     console.print(table)
+    if not trained.healthy.any():
+        print(f"error: every replica diverged; {trained.workdir} has the metrics", file=sys.stderr)
+        sys.exit(1)
     console.print(sample, markup=False, highlight=False)
     console.print(f"\n{result['seconds']:.0f} s; everything is in {trained.workdir}", highlight=False)
 

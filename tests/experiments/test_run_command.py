@@ -106,3 +106,18 @@ def test_numbers_have_prefixes(number, text):
 def test_what_an_encoder_needs_has_no_formula():
     config = PRESETS["masked"].replace({"model.vocab_size": 9})
     assert dry_run.costs(config, 1).keys() == {"parameters", "a step", "all steps"}
+
+
+def test_a_run_that_diverged_ends_with_a_line_and_no_sample(run_folder, tmp_path, capsys):
+    """And with exit code 1; result.json is written."""
+    config = load_run(run_folder).config
+    config = config.replace({"optimizer.warmup_steps": 0, "optimizer.clip_norm": None, "steps": 2})
+    outcome = train(config, [Replica(learning_rate=1e30)], load_corpus(config.data), tmp_path / "run")
+    result = run_command.summarize(outcome, {"token_accuracy": None}, outcome.accuracy)
+    with pytest.raises(SystemExit) as stop:
+        run_command.conclude(outcome, result, "token_accuracy", "garbage")
+    assert stop.value.code == 1
+    said = capsys.readouterr()
+    assert said.err == f"error: every replica diverged; {tmp_path / 'run'} has the metrics\n"
+    assert "garbage" not in said.out
+    assert (tmp_path / "run" / "result.json").exists()
