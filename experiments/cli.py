@@ -149,7 +149,7 @@ def parse(cls: type[T], presets: Mapping[str, T], arguments: Sequence[str] | Non
                 registry=REGISTRY,
             )
     except SystemExit as stop:
-        if stop.code == 0:
+        if not stop.code:
             raise
         raise ConfigError(_one_line(said.getvalue())) from None
 

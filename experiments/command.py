@@ -45,12 +45,26 @@ STUDIES = (
     "precision", "scaling", "scaling_by_sqrt_d", "structure",
 )  # fmt: skip
 
+OVERVIEW = """usage: transformer COMMAND …
+
+Every choice is a value, every comparison an experiment.
+
+{}
+
+`transformer COMMAND --help` says what a command takes; `transformer --completion SHELL` (bash, zsh or fish) prints the
+line that makes the shell complete the words.
+
+Exit codes: 0 done, 1 some arms of a study failed or every replica diverged, 2 a wrong choice, 74 the disk is full,
+75 interrupted and saved, 76 another process was lost."""
+
 
 def main() -> None:
     """Do what the first word says with the words after it."""
     word, *words = sys.argv[1:] or ["--help"]
     if word in ("-h", "--help"):
         print(overview())
+    elif word == "--completion":
+        print(completion(*words[:1]))
     elif word == "--version":
         print(importlib.metadata.version("transformer"))
     elif word not in COMMANDS:
@@ -93,13 +107,21 @@ def of_training(words: list[str]) -> tuple[str, list[str]]:
 
 def overview() -> str:
     """The text of `transformer --help`."""
-    lines = listed({name: what.format(tasks=", ".join(TASKS)) for name, (_, what) in COMMANDS.items()})
-    return (
-        "usage: transformer COMMAND …\n\nEvery choice is a value, every comparison an experiment.\n\n"
-        f"{lines}\n\n"
-        "`transformer COMMAND --help` says what a command takes. Exit codes: 0 done, 1 some arms of a study failed, "
-        "2 a wrong\nchoice, 74 the disk is full, 75 interrupted and saved, 76 another process was lost."
-    )
+    return OVERVIEW.format(listed({name: what.format(tasks=", ".join(TASKS)) for name, (_, what) in COMMANDS.items()}))
+
+
+def completion(shell: str = "") -> str:
+    """The line with which a shell completes commands, tasks and studies, and names of files."""
+    names = " ".join([*COMMANDS, *TASKS, *STUDIES])
+    bash = f"complete -o default -W '{names}' transformer"
+    known = {
+        "bash": bash,
+        "zsh": f"autoload -U +X bashcompinit && bashcompinit && {bash}",
+        "fish": f"complete -c transformer -a '{names}'",
+    }
+    if shell not in known:
+        fail(f"unknown shell {shell!r}{nearest(shell, known)}")
+    return known[shell]
 
 
 def listed(lines: dict[str, str]) -> str:

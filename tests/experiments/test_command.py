@@ -87,6 +87,23 @@ def test_a_wrong_word_is_one_line(monkeypatch, capsys, words, line):
     assert capsys.readouterr().err == f"{line}\n"
 
 
+def test_a_shell_completes_the_words(monkeypatch, capsys):
+    """As it is told by the line that it evaluates."""
+    said = {}
+    for shell in ("bash", "zsh", "fish"):
+        monkeypatch.setattr(sys, "argv", ["transformer", "--completion", shell])
+        command.main()
+        said[shell] = capsys.readouterr().out
+        assert "train sample study" in said[shell]
+    code = f'{said["bash"]} compgen -o default -W "$(complete -p transformer | cut -d\\\' -f2)" norm_p'
+    done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["norm_position"]
+    monkeypatch.setattr(sys, "argv", ["transformer", "--completion", "bsh"])
+    with pytest.raises(SystemExit):
+        command.main()
+    assert capsys.readouterr().err == "error: unknown shell 'bsh'; did you mean 'bash'?\n"
+
+
 def test_words_are_handed_on(called):
     assert called("train", "tiny", "--steps", "3") == ("experiments.language_model", "train", ["tiny", "--steps", "3"])
     assert called("train", "vision", "digits") == ("experiments.vision", "train vision", ["digits"])
