@@ -8,6 +8,7 @@ import pytest
 from transformer.core.arrays import check_ids, check_tokens
 from transformer.core.values import ConfigError
 from transformer.inference.scoring import sequence_log_probability
+from transformer.mixers.attention.attention import Attention
 from transformer.models.config import ModelConfig
 from transformer.models.language_model import LanguageModel
 
@@ -60,7 +61,8 @@ def test_a_program_has_nothing_of_it():
 )
 def test_what_is_no_batch_of_tokens(tokens, message):
     """In a model, where it is called eagerly, and in a program, whose shapes are known."""
-    model = LanguageModel(ModelConfig(vocab_size=4, max_length=4, num_layers=0, d_model=8), key=jax.random.key(0))
+    config = ModelConfig(vocab_size=4, max_length=4, num_layers=1, d_model=8, mixer=Attention(num_heads=2))
+    model = LanguageModel(config, key=jax.random.key(0))
     for reads in (lambda tokens: check_tokens(tokens, 4), model):
         with pytest.raises(ConfigError, match=message):
             reads(tokens)

@@ -48,9 +48,9 @@ def test_a_report_says_where_its_runs_are(tmp_path):
 def test_what_a_notebook_shows_is_the_table_of_verdicts(tmp_path):
     """And a line in a console, not the config of the study."""
     report = made.report(tmp_path, {"base": BASE, "<arm>": BASE + 1}, config={"long": "x" * 9999})
-    assert repr(report) == "Report('study': <arm> worse; show() prints it)"
+    assert repr(report) == "Report('made': <arm> worse; show() prints it)"
     table = report._repr_html_()
-    assert table.startswith("<table><caption>study</caption><tr><th>arm</th>")
+    assert table.startswith("<table><caption>made</caption><tr><th>arm</th>")
     assert "<td>&lt;arm&gt;</td>" in table
     assert table.count("<tr>") == 3
 

@@ -41,7 +41,7 @@ def arrays(
       tokens: (N, L + 1) integers from 0 on, or N sequences of several lengths, which are padded.
       scored: as `tokens`, truth values: whether a token is a label that counts, such as an answer; the first of a
         sequence never is. None: all others are.
-      validation_fraction: share of the sequences, at the end, that is held out.
+      validation_fraction: share of the sequences, at the end, that is held out, at least one.
       source: its name in reports.
 
     Raises:
@@ -58,9 +58,9 @@ def arrays(
         raise ConfigError("arrays: scored has not the shape of tokens")
     length = max(map(len, rows))
     whole = {"tokens": pad_rows(rows, length), "weights": pad_rows(marks, length)[:, 1:].astype(np.float32)}
-    cut = len(rows) - round(len(rows) * validation_fraction)
+    cut = len(rows) - max(1, round(len(rows) * validation_fraction))
     if not 0 < cut < len(rows):
-        raise ConfigError(f"arrays: {len(rows)} sequences leave a part of none; set validation_fraction")
+        raise ConfigError(f"arrays: {len(rows)} sequences leave a part of none")
 
     def part(rows: slice) -> Batch:
         return {name: array[rows] for name, array in whole.items()}
