@@ -253,3 +253,21 @@ def check_ids(ids: Any, limit: int, what: str) -> None:
     if len(wrong := np.argwhere((numbers < 0) | (numbers >= limit))):
         place = tuple(int(i) for i in wrong[0])
         raise ConfigError(f"{what} {numbers[place]} at {place} is not in [0, {limit})")
+
+
+def check_tokens(tokens_BL: Any, vocab_size: int | None) -> None:
+    """Raise `ConfigError` where tokens are no array (B, L), or one of them is not in the vocabulary (`check_ids`).
+
+    Args:
+      tokens_BL: what was given to a model.
+      vocab_size: how many tokens there are; None: it is not looked at.
+    """
+    if isinstance(tokens_BL, str):
+        raise ConfigError("tokens: a text is given; encode it first, jnp.asarray(tokenizer.encode(text))[None]")
+    if isinstance(tokens_BL, list | tuple):
+        raise ConfigError(f"tokens: a {type(tokens_BL).__name__} is given, not an array (B, L); use jnp.asarray")
+    if (shape := getattr(tokens_BL, "shape", None)) is not None and len(shape) != 2:
+        hint = "; tokens[None] is a batch of one" if len(shape) == 1 else ""
+        raise ConfigError(f"tokens: an array {shape} is given, not one (B, L){hint}")
+    if vocab_size is not None:
+        check_ids(tokens_BL, vocab_size, "token")
