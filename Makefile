@@ -7,12 +7,14 @@
 # make mutants   small faults in the code of some rooms, and which of them their tests do not find; FOR=transformer/study
 # make campaign   faults at random moments and in random files, counted in tests/CAMPAIGN.md; KILLS=50 of each kind
 # make conformance   every option and every pair of options; DRAW=60 for a draw of both
+# make package   a wheel and an archive of sources in dist/, tried in an empty environment
+# make lock   requirements.lock: the newest versions that fit together, with hashes
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: install demo test release notebooks campaign conformance parity mutants lint
+.PHONY: install demo test release notebooks campaign conformance parity mutants lint package lock
 
 install: $(VENV)/installed
 
@@ -49,6 +51,18 @@ lint: install
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/pyright --pythonpath $(BIN)/python
+
+# Outside of the checkout, so that nothing but the wheel can be found; its data are what the commands read.
+package: install
+	rm -rf dist build/empty && $(BIN)/python -m build
+	$(PYTHON) -m venv build/empty && build/empty/bin/python -m pip install --quiet dist/*.whl
+	cd build/empty && bin/python -c 'import transformer as T; T.RMSNorm(); T.train; T.study.Study' \
+		&& bin/python -m experiments.language_model --help > /dev/null
+
+lock: install
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv export --quiet --upgrade --no-emit-project --no-annotate --no-header --extra test --extra dev --extra notebooks \
+		--format requirements.txt --output-file requirements.lock
 
 MUTATED := transformer/runs/schedules.py transformer/functional/masks.py transformer/objectives transformer/study \
 	$(patsubst %,transformer/training/%.py,metrics optimizer replicas step) transformer/inference
