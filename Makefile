@@ -3,7 +3,7 @@
 # make test      what guards a commit; FOR=transformer/norms for one room, EVERY=5 for one test in five
 # make release   what guards a release: notebooks and killed processes, every pair of options, published architectures
 # make parity   published architectures against the library transformers, which it installs
-# make notebooks   notebooks/*.ipynb from the texts beside them
+# make notebooks   notebooks/*.ipynb from the texts beside them, those executed whose code has changed; FOR=03 for one
 # make mutants   small faults in the code of some rooms, and which of them their tests do not find; FOR=transformer/study
 # make campaign   faults at random moments and in random files, counted in tests/CAMPAIGN.md; KILLS=50 of each kind
 # make conformance   every option and every pair of options; DRAW=60 for a draw of both
@@ -34,7 +34,8 @@ release: install conformance parity
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m release
 
 notebooks: install
-	$(BIN)/jupytext --quiet --to ipynb notebooks/[0-9]*.py
+	$(BIN)/python -m pip install --quiet --editable '.[notebooks]'
+	$(BIN)/python notebooks/execute.py $(FOR)
 
 campaign: install
 	$(BIN)/python tests/campaign.py --kills $(or $(KILLS),50)
