@@ -4,16 +4,18 @@
 # make release   what guards a release: notebooks and killed processes, every pair of options, published architectures
 # make parity   published architectures against the library transformers, which it installs
 # make docs   the pages of docs as a site in build/site; make docs-serve shows it while they are written
-# make notebooks   notebooks/*.ipynb from the texts beside them
+# make notebooks   notebooks/*.ipynb from the texts beside them, those executed whose code has changed; FOR=03 for one
 # make mutants   small faults in the code of some rooms, and which of them their tests do not find; FOR=transformer/study
 # make campaign   faults at random moments and in random files, counted in tests/CAMPAIGN.md; KILLS=50 of each kind
 # make conformance   every option and every pair of options; DRAW=60 for a draw of both
+# make package   a wheel and an archive of sources in dist/, tried in an empty environment
+# make lock   requirements.lock: the newest versions that fit together, with hashes
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: install demo test release notebooks docs docs-serve campaign conformance parity mutants lint
+.PHONY: install demo test release notebooks campaign conformance parity mutants lint package lock docs docs-serve
 
 install: $(VENV)/installed
 
@@ -33,7 +35,8 @@ release: install conformance parity docs
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m release
 
 notebooks: install
-	$(BIN)/jupytext --quiet --to ipynb notebooks/[0-9]*.py
+	$(BIN)/python -m pip install --quiet --editable '.[notebooks]'
+	$(BIN)/python notebooks/execute.py $(FOR)
 
 docs: $(VENV)/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
@@ -60,6 +63,18 @@ lint: install
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/pyright --pythonpath $(BIN)/python
+
+# Outside of the checkout, so that nothing but the wheel can be found; its data are what the commands read.
+package: install
+	rm -rf dist build/empty && $(BIN)/python -m build
+	$(PYTHON) -m venv build/empty && build/empty/bin/python -m pip install --quiet dist/*.whl
+	cd build/empty && bin/python -c 'import transformer as T; T.RMSNorm(); T.train; T.study.Study' \
+		&& bin/python -m experiments.language_model --help > /dev/null
+
+lock: install
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv export --quiet --upgrade --no-emit-project --no-annotate --no-header --extra test --extra dev --extra notebooks \
+		--format requirements.txt --output-file requirements.lock
 
 MUTATED := transformer/runs/schedules.py transformer/functional/masks.py transformer/objectives transformer/study \
 	$(patsubst %,transformer/training/%.py,metrics optimizer replicas step) transformer/inference

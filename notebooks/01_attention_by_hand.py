@@ -22,6 +22,7 @@
 # - and check each step against the functions of this library.
 
 # %%
+# In a hosted notebook, first: %pip install git+ADDRESS_OF_THIS_REPOSITORY
 import jax
 import jax.numpy as jnp
 import matplotlib.pyplot as plt

@@ -22,6 +22,7 @@
 # - and pack documents side by side so that each is read as if it were alone.
 
 # %%
+# In a hosted notebook, first: %pip install git+ADDRESS_OF_THIS_REPOSITORY
 import functools
 
 import jax

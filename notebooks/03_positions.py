@@ -21,6 +21,7 @@
 # - and measure what happens on texts longer than those of the training.
 
 # %%
+# In a hosted notebook, first: %pip install git+ADDRESS_OF_THIS_REPOSITORY
 import tempfile
 from pathlib import Path
 

@@ -21,6 +21,7 @@
 # - and test what this says about warm-up, with several seeds of each choice.
 
 # %%
+# In a hosted notebook, first: %pip install git+ADDRESS_OF_THIS_REPOSITORY
 import tempfile
 from pathlib import Path
 

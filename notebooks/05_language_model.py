@@ -22,6 +22,7 @@
 # - and look at what each head of your model attends to.
 
 # %%
+# In a hosted notebook, first: %pip install git+ADDRESS_OF_THIS_REPOSITORY
 import tempfile
 from pathlib import Path
 

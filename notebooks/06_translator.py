@@ -21,6 +21,7 @@
 # - follow a beam search step by step, and say what it can and cannot mend.
 
 # %%
+# In a hosted notebook, first: %pip install git+ADDRESS_OF_THIS_REPOSITORY
 import functools
 import tempfile
 from pathlib import Path

@@ -25,6 +25,7 @@
 # model that nobody watches is the same compiled program as one without names.
 
 # %%
+# In a hosted notebook, first: %pip install git+ADDRESS_OF_THIS_REPOSITORY
 from functools import partial
 
 import jax

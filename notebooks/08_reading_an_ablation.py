@@ -21,6 +21,7 @@
 # - and list what a table of losses does *not* show, with the numbers from your own runs.
 
 # %%
+# In a hosted notebook, first: %pip install git+ADDRESS_OF_THIS_REPOSITORY
 import tempfile
 from itertools import combinations
 from pathlib import Path

@@ -22,6 +22,7 @@
 # - and say what a cache saves in generation.
 
 # %%
+# In a hosted notebook, first: %pip install git+ADDRESS_OF_THIS_REPOSITORY
 import functools
 import statistics
 import time

@@ -5,12 +5,18 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 import pytest
 
+from transformer.analysis.counts import forward_flops
+from transformer.core.arrays import dense
+from transformer.core.parameters import Parameter
 from transformer.core.values import ConfigError
 from transformer.feed_forwards.feed_forward import FeedForward
+from transformer.mixers.recurrent.recurrence import Recurrence
 from transformer.norms.norm import Norm
+from transformer.testing import properties
 from transformer.testing.check import Checked, check_choices, refusals
 from transformer.testing.covering import refusal
 from transformer.testing.properties import applies
+from transformer.testing.subject import Subject, small
 
 
 def raises(error):
@@ -82,3 +88,33 @@ def test_a_crash_is_none(choices):
 def test_a_pair_that_crashes_is_not_left_out():
     with pytest.raises(TypeError, match="unfinished"):
         refusal({"feed_forward": Picky(mistaken=True)})
+
+
+@dataclass(frozen=True)
+class Outer(Recurrence):
+    """Its state is a sum of outer products, made token by token."""
+
+    name = "outer"
+
+    def state(self, model):
+        return {"sum": (model.d_model, model.d_model)}
+
+    def parameters(self, model):
+        return {"value": Parameter((model.d_model, model.d_model), model.initializer)}
+
+    def inputs(self, x_BLD, mixed_BLX, params):
+        return x_BLD.astype(jnp.float32), dense(x_BLD, params["value"], jnp.float32)
+
+    def step(self, state, inputs):
+        key_BD, value_BD = inputs
+        sum_BDD = state["sum"] + jnp.einsum("bk,bd->bkd", key_BD, value_BD)
+        return {"sum": sum_BDD}, jnp.einsum("bk,bkd->bd", key_BD, sum_BDD)
+
+
+def test_products_of_a_step_are_counted(monkeypatch):
+    """An outer product sums over no axis, and what a loop repeats stands in the program once."""
+    subject = Subject(small(mixer=Outer()))
+    properties.counted(subject)
+    monkeypatch.setattr(properties, "forward_flops", lambda config: forward_flops(config) + 2)
+    with pytest.raises(AssertionError, match="operations are counted"):
+        properties.counted(subject)

@@ -21,6 +21,7 @@ from transformer.core.modules import Params
 from transformer.core.values import ConfigError, Variant
 from transformer.functional.masks import Tokens
 from transformer.mixers.mixer import Mixer
+from transformer.mixers.recurrent.recurrence import Recurrence
 from transformer.models.build import pure_model
 from transformer.models.stack import Scanned, Unrolled
 from transformer.norms.norm import layer_norm
@@ -409,10 +410,17 @@ def counted(subject: Subject) -> None:
     attentions = [kind.attention for kind in config.kinds if kind.attention is not None]
     if not all(one.forms_weights for one in attentions) or _routed(subject):
         return  # the text of a loop does not say how often it is repeated
-    unrolled = subject.changed(layers=Unrolled())
-    program = jax.jit(unrolled.apply).lower(subject.initial, *config.example_inputs()).as_text()
+    if any(_steps(mixer) for mixer in _mixers(subject)):
+        config = config.replace(max_length=1)  # the loop over tokens is repeated once
+    params, apply = pure_model(config.replace(layers=Unrolled()))
+    program = jax.jit(apply).lower(params, *config.example_inputs()).as_text()
     flops = sum(_product_flops(line) for line in program.splitlines() if "stablehlo.dot_general" in line)
     assert forward_flops(config) == flops, f"{forward_flops(config):.0f} operations are counted, XLA gets {flops:.0f}"
+
+
+def _steps(mixer: Mixer) -> bool:
+    """Whether a mixer takes its tokens one after another, by the step that defines it."""
+    return isinstance(mixer, Recurrence) and type(mixer).parallel is Recurrence.parallel
 
 
 def _product_flops(line: str) -> float:
@@ -420,7 +428,7 @@ def _product_flops(line: str) -> float:
     shapes = [[int(n) for n in re.findall(r"(\d+)x", shape)] for shape in re.findall(r"tensor<([^>]*)>", line)]
     contracted = re.search(r"contracting_dims = \[([^\]]*)\]", line)
     assert contracted is not None, line
-    inner = [shapes[0][int(axis)] for axis in contracted[1].split(",")]
+    inner = [shapes[0][int(axis)] for axis in contracted[1].split(",") if axis]
     return 2.0 * math.prod(shapes[-1]) * math.prod(inner)
 
 
