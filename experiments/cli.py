@@ -13,6 +13,7 @@ import itertools
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
@@ -34,6 +35,7 @@ from transformer.core.values import (
 )
 from transformer.training.checkpoint import CheckpointError
 from transformer.training.signals import EXIT_INTERRUPTED, Interrupted
+from transformer.training.workdir import contents
 
 T = TypeVar("T")
 REGISTRY = ConstructorRegistry()
@@ -119,16 +121,22 @@ def _variants_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
 def parse(cls: type[T], presets: Mapping[str, T], arguments: Sequence[str] | None = None, description: str = "") -> T:
     """The command line as a value of `cls`; its first word may name a preset to start from.
 
+    `--resume FOLDER` is `--workdir FOLDER --resume`. Without a preset, the run in that folder is what flags change.
+
     Raises:
       ConfigError: whatever is wrong with it, in one line.
     """
-    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    arguments = _with_folder(cls, list(sys.argv[1:] if arguments is None else arguments))
     default = next(iter(presets.values()))
     if arguments and not arguments[0].startswith("-"):
         name = arguments.pop(0)
         if name not in presets:
             raise ConfigError(f"unknown preset {name!r}{nearest(name, presets)}")
         default = presets[name]
+    elif "--resume" in arguments and hasattr(cls, "continued"):
+        default = cls.continued(_workdir(arguments, default), default)  # pyright: ignore[reportAttributeAccessIssue]
+    if "preset" in hints(cls):
+        default = dataclasses.replace(default, preset=default)  # pyright: ignore[reportArgumentType]
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
@@ -141,9 +149,30 @@ def parse(cls: type[T], presets: Mapping[str, T], arguments: Sequence[str] | Non
                 registry=REGISTRY,
             )
     except SystemExit as stop:
-        if stop.code == 0:
+        if not stop.code:
             raise
         raise ConfigError(_one_line(said.getvalue())) from None
+
+
+def _with_folder(cls: type, arguments: list[str]) -> list[str]:
+    """The command line with `--resume FOLDER` as `--resume --workdir FOLDER`, where the command resumes.
+
+    Raises:
+      ConfigError: the folder has nothing in it.
+    """
+    at = arguments.index("--resume") if "--resume" in arguments[:-1] and "resume" in hints(cls) else None
+    if at is None or arguments[at + 1].startswith("-"):
+        return arguments
+    if not contents(Path(arguments[at + 1])):
+        raise ConfigError(f"resume: {arguments[at + 1]} holds nothing that could be continued")
+    return [*arguments[: at + 1], "--workdir", *arguments[at + 1 :]]
+
+
+def _workdir(arguments: Sequence[str], default: Any) -> Path:
+    """The folder that a command line names."""
+    given = [arguments[i + 1] for i, word in enumerate(arguments[:-1]) if word == "--workdir"]
+    given += [word.partition("=")[2] for word in arguments if word.startswith("--workdir=")]
+    return Path(given[-1]) if given else default.workdir
 
 
 def _fold(arguments: Sequence[str], default: Any) -> list[str]:
@@ -214,9 +243,10 @@ def _plain(text: str, declared: Any) -> Any:
 
 
 def _one_line(box: str) -> str:
-    """The message in the box that tyro draws, without its frame and the hint at --help."""
-    lines = [line.strip("│ ").strip() for line in box.splitlines() if line.startswith("│")]
-    text = " ".join("" if set(line) == {"─"} else line for line in lines)
+    """The message in the box that tyro draws, without its title, its frame (of spaces and dashes where the output has
+    no other characters) and the hint at --help."""
+    lines = [line.strip("│ ").strip() for line in box.splitlines()[1:]]
+    text = " ".join("" if set(line) <= set("─-╰╯") else line for line in lines)
     return text.partition("For full helptext")[0].partition("Argument helptext")[0].strip()
 
 

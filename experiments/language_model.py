@@ -23,11 +23,11 @@ from experiments import cli
 from experiments.run_command import RunOptions, conclude, load, mean_of, summarize, train_command
 from transformer.core.values import ConfigError
 from transformer.data.corpus import Corpus
-from transformer.inference.generate import generate
 from transformer.inference.scoring import sliding_log_probabilities
 from transformer.inference.strategies import Strategy
+from transformer.inference.text import continuation
 from transformer.inference.tokenwise import Sample
-from transformer.objectives.tokens import MaskedToken
+from transformer.objectives.tokens import MaskedToken, PrefixToken
 from transformer.runs.config import RunConfig
 from transformer.runs.data import TextConfig
 from transformer.runs.presets import PRESETS
@@ -90,15 +90,10 @@ def sliding_window_loss(trained: Outcome, corpus: Corpus, stride: int) -> float 
 
 def continue_prompt(trained: Outcome, corpus: Corpus, prompt: np.ndarray, command: Command) -> str:
     """The prompt with its continuation by the best replica, window after window where positions end."""
-    model, tokens, apply, params = trained.config.model, prompt, trained.apply, trained.params()
-    anywhere, key = model.position is None or model.position.extrapolates, jax.random.key(command.seed)
-    while (missing := len(prompt) + command.sample_tokens - len(tokens)) > 0:
-        room = missing if anywhere else max(1, model.max_length // 2)
-        context = tokens if anywhere else tokens[-(model.max_length - room + 1) :]
-        key, draw = jax.random.split(key)
-        new = generate(apply, params, jnp.asarray(context[None]), num_tokens=room, strategy=command.decoding, key=draw)
-        tokens = np.concatenate([tokens, np.asarray(new.tokens_BT[0, :missing])])
-    return corpus.tokenizer.decode(tokens)
+    key, prefix = jax.random.key(command.seed), isinstance(command.objective, PrefixToken)
+    how = {"num_tokens": command.sample_tokens, "strategy": command.decoding, "key": key, "prefix": prefix}
+    made = continuation(trained.apply, trained.params(), trained.config.model, prompt, **how)
+    return corpus.tokenizer.decode(np.concatenate([prompt, made]))
 
 
 def fill_in(trained: Outcome, corpus: Corpus, prompt: np.ndarray, command: Command) -> str:

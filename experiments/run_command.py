@@ -2,27 +2,31 @@
 
 import dataclasses
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+import tyro
 from rich.console import Console
 from rich.table import Table
 
-from experiments import cli
+from experiments import cli, dry_run
 from transformer.analysis.counts import parameter_count, train_flops
 from transformer.core import runtime
 from transformer.core.files import write_durably
+from transformer.core.json import from_json
 from transformer.core.modules import Params
-from transformer.core.values import ConfigError
-from transformer.data.dataset import Dataset, load_data, reference
+from transformer.core.values import ConfigError, hints
+from transformer.data.dataset import Dataset, load_data, read_run, reference
 from transformer.models.config import ModelConfig
 from transformer.runs.config import Replica, RunConfig, grid
 from transformer.runs.mesh import ALONE, AUTOMATIC, HostsConfig, MeshConfig
 from transformer.training import hosts
 from transformer.training.loop import Observer, Outcome, train
+from transformer.training.workdir import CONFIG, read_identity
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,15 +42,19 @@ class RunOptions(RunConfig):
     learning_rates: tuple[float, ...] = ()
     """Peak learning rates, each with every seed; empty: optimizer.learning-rate."""
     resume: bool = False
-    """Continue the run in workdir where there is one."""
+    """Continue the run in workdir where there is one; `--resume FOLDER` names the folder and needs nothing else."""
     overwrite: bool = False
     """Delete the run in workdir."""
+    dry_run: bool = False
+    """Print the config, its size and its operations, and train nothing."""
     strict: bool = False
     """Stop at a damaged checkpoint instead of continuing from the one before it."""
     mesh: MeshConfig = AUTOMATIC
     """How the devices share the work."""
     hosts: HostsConfig = ALONE
     """The processes of the run."""
+    preset: tyro.conf.Fixed[tyro.conf.Suppress[Any]] = None
+    """What the command line changed."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -54,6 +62,36 @@ class RunOptions(RunConfig):
             raise ConfigError(f"replicas: {self.replicas} is not a positive number")
         if self.resume and self.overwrite:
             raise ConfigError("resume: give either --resume or --overwrite")
+
+    @classmethod
+    def continued(cls, workdir: Path, default: Self) -> Self:
+        """The command that goes on with the run in a folder; where it holds none, the default.
+
+        Raises:
+          ConfigError: the run is of another kind, or its replicas are none that a command has.
+        """
+        if not (workdir / CONFIG).exists():
+            return default
+        stored = read_identity(workdir)
+        config = read_run(stored.run)
+        replicas = tuple(from_json(Replica, replica) for replica in stored.replicas)
+        types = hints(cls)
+        if not (isinstance(config.model, types["model"]) and isinstance(config.data, types["data"])):
+            kind = type(config).__name__
+            raise ConfigError(
+                f"workdir: {workdir} holds a {kind}, which this command does not train; "
+                f"`transformer train --resume {workdir}` finds the one that does"
+            )
+        rates = dict.fromkeys(each.learning_rate for each in replicas)
+        seeds = dict.fromkeys(each.seed for each in replicas)
+        own = {f.name: getattr(config, f.name) for f in dataclasses.fields(RunConfig)}
+        command = dataclasses.replace(
+            default, **own, workdir=workdir, seed=min(seeds), replicas=len(seeds),
+            learning_rates=tuple(rate for rate in rates if rate is not None),
+        )  # fmt: skip
+        if command.grid() != replicas:
+            raise ConfigError(f"workdir: the replicas in {workdir} are no grid; continue them by `transformer.train`")
+        return command
 
     def grid(self) -> tuple[Replica, ...]:
         return grid(range(self.seed, self.seed + self.replicas), self.learning_rates)
@@ -73,6 +111,9 @@ def train_command(
 ) -> Outcome:
     """Start JAX and train as the command says; `initial` makes initial parameters for the model."""
     config = data.complete(cli.fields_of(command, kind))
+    if command.dry_run:
+        print(dry_run.told(config, command.grid(), cli.fields_of(command.preset or command, kind)))
+        sys.exit()
     runtime.start()
     hosts.connect(command.hosts)
     when_not_empty = "resume" if command.resume else "overwrite" if command.overwrite else "refuse"
@@ -126,7 +167,7 @@ def summarize(trained: Outcome, metrics: dict[str, Any], metric_by_replica: np.n
 
 
 def conclude(trained: Outcome, result: dict[str, Any], metric: str, sample: str) -> None:
-    """Write result.json and the picture, and show the result."""
+    """Write result.json and the picture, and show the result; exit code 1 where every replica diverged."""
     from transformer.study.figures import plot_run  # loaded late: matplotlib takes longer than the first step
 
     if not hosts.is_writer():
@@ -151,6 +192,9 @@ def conclude(trained: Outcome, result: dict[str, Any], metric: str, sample: str)
         table.add_row(name, f"{loss:.4f}", "")
     console = Console()
     console.print(table)
+    if not trained.healthy.any():
+        print(f"error: every replica diverged; {trained.workdir} has the metrics", file=sys.stderr)
+        sys.exit(1)
     console.print(sample, markup=False, highlight=False)
     console.print(f"\n{result['seconds']:.0f} s; everything is in {trained.workdir}", highlight=False)
 

@@ -87,6 +87,7 @@ from transformer.core.parameters import Xavier as Xavier
 from transformer.core.values import ConfigError as ConfigError
 from transformer.core.values import Variant as Variant
 from transformer.core.values import to_text as to_text
+from transformer.data.arrays import arrays as arrays
 from transformer.data.corpus import Blocks as Blocks
 from transformer.data.corpus import Corpus as Corpus
 from transformer.data.corpus import load_corpus as load_corpus

@@ -29,6 +29,7 @@ NAMES: dict[str, str] = {
     "core.modules": "abstract initialize specs split",
     "core.parameters": "Constant FanIn FirstRow Identity Initializer Normal Parameter Xavier",
     "core.values": "ConfigError Variant to_text",
+    "data.arrays": "arrays",
     "data.corpus": "Blocks Corpus load_corpus",
     "data.dataset": "Batches Dataset load_data",
     "data.labelled": "ClassificationRun LabelledConfig",

@@ -13,7 +13,10 @@ CLAIM = Claim(
         "training became unstable, say Xie et al. 2025, arXiv:2512.24880 (from memory)."
     ),
     expected={"plain": "better", "modern": "better"},
-    recipe="Two streams in place of four, dynamic as there.",
-    study=on_bases("hyper_connections", {"model.residual": HyperConnections()}),
-    found="The two bases disagree, each beyond chance. Two layers are few for two streams.",
+    recipe="Four streams, dynamic, as there; two layers.",
+    study=on_bases("hyper_connections", {"model.residual": HyperConnections(streams=4)}),
+    found=(
+        "Two streams gave the same picture, +.040 and -.039: the two bases disagree, each beyond chance. Two layers "
+        "are few for streams to differ, and the best rates are the highest tried."
+    ),
 )

@@ -1,14 +1,19 @@
 """What is predicted of a run is what XLA compiles."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
 
-from transformer.analysis.hlo import work_of
-from transformer.analysis.plan import HARDWARE, compile_step, largest_pieces, meshes, plan
+from transformer.analysis.hardware import HARDWARE, Topology
+from transformer.analysis.hlo import Collective, work_of
+from transformer.analysis.needs import compile_step, fits, meshes, plan, search
 from transformer.core import modules as pure
+from transformer.core.values import ConfigError
+from transformer.feed_forwards.experts import TopKExperts
 from transformer.models.build import build
 from transformer.models.stack import Scanned
 from transformer.runs.config import RunConfig
@@ -27,9 +32,9 @@ def test_products_in_loops_are_counted_as_often_as_they_run():
     assert work_of(compiled.as_text()).flops == 7 * 2 * 3 * 4 * 4
 
 
-def config(**choices):
+def config(accumulation=1, **choices):
     model = small(**{"vocab_size": 32, "mixer.num_kv_heads": None, "feed_forward.d_ff": 64, **choices})
-    return RunConfig(model=model, batch_size=4, steps=2)
+    return RunConfig(model=model, batch_size=4, steps=2, accumulation=accumulation)
 
 
 @pytest.mark.parametrize("mesh", [MeshConfig(data=2, fully_sharded=True), MeshConfig(data=1, model=2)])
@@ -41,12 +46,21 @@ def test_predicted_state_and_operations_are_those_of_the_compiled_step(mesh):
     assert 0.85 < compiled.work.flops / predicted.flops <= 1
 
 
-def test_what_passes_between_devices_is_counted():
-    """Data parallel: the gradient of every parameter once, and a few sums."""
-    predicted, program = plan(config(), MeshConfig(data=2))
-    sent = compile_step(config(), program).work.collective_bytes
-    assert predicted.gradient_bytes <= sent["all-reduce"] <= predicted.gradient_bytes + 100
-    assert set(sent) == {"all-reduce"}
+@pytest.mark.parametrize("pieces", [1, 2])
+def test_the_gradient_passes_between_devices_once(pieces):
+    """Data parallel: that of every parameter, after all pieces of the batch, and a few sums."""
+    predicted, program = plan(config(accumulation=pieces), MeshConfig(data=2))
+    sent = compile_step(config(accumulation=pieces), program).work.collective_bytes
+    assert predicted.parameter_bytes <= sent[Collective("all-reduce", 2)] <= predicted.parameter_bytes + 100
+    assert set(sent) == {Collective("all-reduce", 2)}
+
+
+@pytest.mark.parametrize("choices", [{"model.dropout": 0.1}, {"model.feed_forward": TopKExperts()}], ids=str)
+def test_the_gradient_of_every_piece_is_summed_where_rows_are_not_alone(choices):
+    """Where pieces draw as one device draws, and where experts see all tokens of a piece."""
+    predicted, program = plan(config(accumulation=2).replace(choices), MeshConfig(data=2))
+    sent = compile_step(config(accumulation=2).replace(choices), program).work.collective_bytes
+    assert sent[Collective("all-reduce", 2)] > 1.5 * predicted.parameter_bytes
 
 
 def test_recomputing_keeps_less():
@@ -61,11 +75,6 @@ def test_meshes_of_a_number_of_devices():
     assert shapes == [(4, 1, False), (4, 1, True), (2, 2, False), (2, 2, True), (1, 4, False)]
 
 
-def test_a_batch_is_cut_into_pieces_of_one_sequence_a_device():
-    assert largest_pieces(config(), 2).accumulation == 2
-    assert largest_pieces(config(), 3).accumulation == 1
-
-
 @pytest.mark.parametrize(("name", "parameters"), [("gpt2-124m", 124.5e6), ("llama-8b", 8.03e9), ("llama-70b", 70.55e9)])
 def test_the_large_presets_have_the_published_sizes(name, parameters):
     model = LARGE_PRESETS[name].model
@@ -77,4 +86,35 @@ def test_the_roofline_is_the_slower_of_both():
     predicted, _ = plan(config(), MeshConfig(data=2))
     hardware = HARDWARE["h100"]
     assert predicted.seconds(hardware) >= predicted.flops / hardware.flops
-    assert predicted.seconds(hardware, 450e9) - predicted.seconds(hardware) == pytest.approx(1.0)
+    assert predicted.seconds(hardware, 450e9) - predicted.seconds(hardware, 0) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("h10:2x4", "topology: unknown hardware 'h10'; did you mean 'h100'?"),
+        ("v5e", "topology: 'v5e' is not of the form v5e:2x4"),
+        ("v5e:2*4", "topology: 'v5e:2*4' is not of the form v5e:2x4"),
+    ],
+)
+def test_a_topology_is_named_or_refused(name, message):
+    assert Topology.named("v5p:4x4x4").size == 64
+    with pytest.raises(ConfigError) as refused:
+        Topology.named(name)
+    assert str(refused.value) == message
+
+
+def test_what_is_found_fits_first_and_is_faster_first():
+    """With memory for some; a piece more takes longer, because sums of gradients are read and written again."""
+    hardware = HARDWARE["h100"]
+    found = search(config(), hardware, jax.devices()[:2])
+    some = sorted(one.plan.training_bytes for one in found)[len(found) // 2]
+    small = dataclasses.replace(hardware, memory=some / 0.8)
+    found = search(config(), small, jax.devices()[:2])
+    fit = [fits(one.plan, small) for one in found]
+    assert fit == sorted(fit, reverse=True)
+    assert len(set(fit)) == 2
+    seconds = [one.plan.seconds(small) for one in found if fits(one.plan, small)]
+    assert seconds == sorted(seconds)
+    alike = [one for one in found if one.remat == "none" and one.mesh == MeshConfig(replica=1, data=2, model=1)]
+    assert [one.accumulation for one in sorted(alike, key=lambda one: one.plan.seconds(small))] == [1, 2]

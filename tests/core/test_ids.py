@@ -5,8 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from transformer.core.arrays import check_ids
+from transformer.core.arrays import check_ids, check_tokens
 from transformer.core.values import ConfigError
+from transformer.inference.scoring import sequence_log_probability
+from transformer.mixers.attention.attention import Attention
+from transformer.models.config import ModelConfig
+from transformer.models.language_model import LanguageModel
 
 
 @pytest.mark.parametrize("kind", [np.asarray, jnp.asarray])
@@ -43,3 +47,25 @@ def test_a_program_has_nothing_of_it():
     assert jax.make_jaxpr(lambda ids: check_ids(ids, 4, "token"))(ids).eqns == []
     with pytest.raises(ConfigError, match="token 9"):
         jax.make_jaxpr(lambda x: (check_ids(ids, 4, "token"), x)[1])(1.0)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "message"),
+    [
+        (np.arange(3), r"^tokens: an array \(3,\) is given, not one \(B, L\); tokens\[None\] is a batch of one$"),
+        (np.zeros((1, 2, 3), int), r"^tokens: an array \(1, 2, 3\) is given, not one \(B, L\)$"),
+        ([[1, 2]], r"^tokens: a list is given, not an array \(B, L\); use jnp\.asarray$"),
+        ("text", r"^tokens: a text is given; encode it first"),
+        (np.full((1, 2), 4), r"token 4 at \(0, 0\) is not in \[0, 4\)$"),
+    ],
+)
+def test_what_is_no_batch_of_tokens(tokens, message):
+    """In a model, where it is called eagerly, and in a program, whose shapes are known."""
+    config = ModelConfig(vocab_size=4, max_length=4, num_layers=1, d_model=8, mixer=Attention(num_heads=2))
+    model = LanguageModel(config, key=jax.random.key(0))
+    for reads in (lambda tokens: check_tokens(tokens, 4), model):
+        with pytest.raises(ConfigError, match=message):
+            reads(tokens)
+    with pytest.raises(ConfigError, match=message):
+        sequence_log_probability(lambda params, tokens: jnp.zeros((*tokens.shape, 4)), {}, tokens)
+    check_tokens(np.array([[3, 0]]), 4)

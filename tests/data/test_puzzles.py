@@ -1,5 +1,7 @@
 """Algorithmic tasks as data: what is scored, what is held out, what does not fit."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 
@@ -14,6 +16,7 @@ from transformer.data.tasks.task import AlgorithmicTask
 from transformer.data.tokenizers import PAD
 from transformer.models.config import ModelConfig
 from transformer.runs.config import RunConfig
+from transformer.runs.data import DataConfig
 from transformer.runs.tokenizers import SPECIAL
 
 SMALL = {"examples": 60, "validation_examples": 20}
@@ -126,9 +129,18 @@ def test_a_model_for_a_puzzle():
 
 
 def test_a_config_nobody_loads():
-    """A kind of data without a rule is named."""
-    with pytest.raises(ConfigError, match="no loader is registered for RunConfig"):
+    """A kind of data without a rule is named, and what is no config of data."""
+
+    @dataclass(frozen=True)
+    class Mine(DataConfig):
+        pass
+
+    with pytest.raises(ConfigError, match="no loader is registered for Mine"):
+        load_data(Mine())
+    with pytest.raises(ConfigError, match="data: DataConfig is needed, and RunConfig is given; its field data is one"):
         load_data(RunConfig())
+    with pytest.raises(ConfigError, match=r"and 'a\.txt' is given; TextConfig\(path='a\.txt'\) reads a text"):
+        load_data("a.txt")
 
 
 def test_held_out_examples_may_be_longer():

@@ -73,6 +73,20 @@ def test_wrong_arguments_are_one_line(arguments, message):
     assert "\n" not in str(error.value)
 
 
+def test_a_shell_completes_flags(capsys):
+    """By the line that it is told, which is no error."""
+    with pytest.raises(SystemExit) as stop:
+        parse("--tyro-print-completion", "bash")
+    assert not stop.value.code
+    assert "--model.d-model" in capsys.readouterr().out
+
+
+def test_the_line_is_there_where_the_output_has_no_frames(capsys):
+    """Output that is captured has no encoding in which they could be drawn."""
+    with pytest.raises(ConfigError, match=r"^Error parsing --steps: invalid literal for int\(\) with base 10: 'many'$"):
+        parse("--steps", "many")
+
+
 @pytest.mark.parametrize(
     ("error", "code"), [(ConfigError, 2), (CheckpointError, 2), (WriteError, 74), (Interrupted, 75)]
 )

@@ -5,9 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from transformer.core.arrays import compiled_for
 from transformer.functional.attention import attention
 from transformer.functional.biases import LinearDistance
-from transformer.functional.fused_attention import by_kernel, fused_attention, why_not_cudnn
+from transformer.functional.fused_attention import by_cudnn, fused_attention, why_not_cudnn
 from transformer.functional.masks import Causal, Padding, Segment, Tokens
 from transformer.functional.normalizers import Softmax
 
@@ -24,7 +25,7 @@ def exactly(*arrays, **sides):
 
 
 def by_xla(*arrays, **sides):
-    return by_kernel(*arrays, implementation="xla", **sides)
+    return by_cudnn(*arrays, implementation="xla", **sides)
 
 
 @pytest.mark.parametrize("mask", [None, Padding(), MASK], ids=["", "padding", "packed"])
@@ -69,11 +70,12 @@ def test_what_cudnn_does_not_take_is_named(monkeypatch):
         asked.append(given)
         return q
 
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     monkeypatch.setattr(jax.nn, "dot_product_attention", kernel)
-    fused_attention(*half, queries=TOKENS, keys=TOKENS, mask=Padding())
-    with pytest.warns(UserWarning, match="cuDNN takes bfloat16 or float16, not float32; it is computed exactly"):
-        attended = fused_attention(Q, K, V, queries=TOKENS, keys=TOKENS, mask=Padding())
+    warning = "cuDNN takes bfloat16 or float16, not float32; it is computed exactly"
+    with compiled_for("cuda"):
+        fused_attention(*half, queries=TOKENS, keys=TOKENS, mask=Padding())
+        with pytest.warns(UserWarning, match=warning):
+            attended = fused_attention(Q, K, V, queries=TOKENS, keys=TOKENS, mask=Padding())
     assert attended.scores is None
     np.testing.assert_array_equal(attended.out, exactly(Q, K, V, queries=TOKENS, keys=TOKENS, mask=Padding()))
     assert [given["implementation"] for given in asked] == ["cudnn"]

@@ -2,6 +2,7 @@
 
 import functools
 import math
+from dataclasses import dataclass
 
 import chex
 import jax
@@ -598,3 +599,17 @@ def test_smoothing_is_a_share(kind, value):
 def test_a_penalty_is_none_below_zero(kind):
     with pytest.raises(ConfigError, match=rf"{kind.name}\.z_loss: -0.1 is negative"):
         kind(z_loss=-0.1)
+
+
+def test_an_objective_that_returns_no_sums_is_named():
+    @dataclass(frozen=True)
+    class MeanLoss(Objective):
+        def labels(self, batch):
+            return batch["tokens"]
+
+        def __call__(self, apply, params, batch, key):
+            return jnp.float32(1.0)
+
+    fields = "loss, weight, correct, exact, sequences"
+    with pytest.raises(ConfigError, match=rf"^objective: meanloss returns \w+, and Sums\({fields}\) is needed$"):
+        MeanLoss().segment_sums(lambda *_: None, {}, {}, None, None)

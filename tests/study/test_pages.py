@@ -37,6 +37,30 @@ def test_names_of_arms_are_text_in_every_format(tmp_path):
     report.show()
 
 
+def test_a_report_says_where_its_runs_are(tmp_path):
+    """Of each arm, the folders below cells, each once."""
+    report = made.report(tmp_path, {"base": BASE, "arm": BASE + 1})
+    assert [arm.cells for arm in report.arms] == [["cell"], ["cell"]]
+    assert "- base: name=base (`cells/cell`)\n" in report.markdown()
+    assert "<td>name=base</td><td>cell</td>" in report.html()
+
+
+def test_what_a_notebook_shows_is_the_table_of_verdicts(tmp_path):
+    """And a line in a console, not the config of the study."""
+    report = made.report(tmp_path, {"base": BASE, "<arm>": BASE + 1}, config={"long": "x" * 9999})
+    assert repr(report) == "Report('made': <arm> worse; show() prints it)"
+    table = report._repr_html_()
+    assert table.startswith("<table><caption>made</caption><tr><th>arm</th>")
+    assert "<td>&lt;arm&gt;</td>" in table
+    assert table.count("<tr>") == 3
+
+
+def test_a_correlation_that_there_is_not_is_not_told(tmp_path):
+    few = made.report(tmp_path / "few", {"base": BASE[:2], "arm": BASE[:2] + 1})
+    assert "ρ" not in " ".join(few.summary())
+    assert "Correlation over seeds ρ = 1.00." in made.report(tmp_path, {"base": BASE, "arm": BASE + 1}).summary()[0]
+
+
 def test_a_page_needs_nothing_else(tmp_path):
     html = made.report(tmp_path, {"base": BASE, "arm": BASE + 1}).html()
     assert html.count("<svg") == 4

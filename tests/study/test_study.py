@@ -107,7 +107,7 @@ def two_arms(tmp_path_factory):
 
 def test_variants_of_a_script_stand_beside_shipped_ones(tuned):
     """Trained, saved, resumed and reported by their text form, without touching the package."""
-    assert "smallest detectable difference" in tuned.said[0]
+    assert "use at least 6 seeds: 4 detect no ordinary difference" in tuned.said[0]
     assert [arm.name for arm in tuned.report.arms] == list(ARMS)
     assert all(arm.failed_anywhere == (0, 8) for arm in tuned.report.arms)
     stored = json.loads((tuned.folder / "report.json").read_text())
@@ -252,6 +252,11 @@ def test_the_noise_floor_has_seeds_that_no_look_has(base, corpus):
 def test_the_planned_effect_counts_all_comparisons_and_looks(base):
     study = Study("norms", base, {"a": {}, "b": {}, "c": {}}, seeds=4, max_seeds=8)
     assert study.planned_effect() == detectable_difference(2**0.5, 8, 2, alpha=0.05 / 2)
+    assert study.planned_effect_text().startswith(
+        f"smallest detectable difference {study.planned_effect():.2f} standard"
+    )
+    few = dataclasses.replace(study, seeds=3, max_seeds=None)
+    assert few.planned_effect_text() == "use at least 6 seeds: 3 detect no ordinary difference"
 
 
 def test_probes_are_measured_on_trained_parameters(base, corpus, tmp_path):
@@ -294,8 +299,9 @@ def test_an_arm_that_always_diverges_fails_more_often(base, corpus, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"arms": {"a": {}}}, "a comparison needs two"),
-        ({"arms": "ab"}, "study norms: arms: Mapping is needed, and 'ab' is given"),
+        ({"arms": {"a": {}}}, "study norms: 1 arm; a comparison needs two"),
+        ({"arms": "ab"}, "study norms: arms is a str; give each a name, {'base': {}"),
+        ({"arms": [{}, {"model.norm": "rmsnorm"}]}, "study norms: arms is a list; give each a name"),
         ({"arms": {"a": {}, "b": "rmsnorm"}}, "study norms: arm b: Mapping is needed, and 'rmsnorm' is given"),
         ({"baseline": "rmsnrm"}, "no arm 'rmsnrm'; did you mean 'rmsnorm'?"),
         ({"seeds": 1}, "an interval needs two"),

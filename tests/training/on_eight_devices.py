@@ -33,9 +33,12 @@ MODELS = {
     "experts": small(**SIZES, feed_forward=TopKExperts()),
     "recomputed": small(**SIZES | {"num_layers": 2}, layers=Scanned(remat="full")),
     "segments": small(**SIZES, position=RoPE(), memory_length=8),
+    "dropout": small(**SIZES, dropout=0.3),
+    "experts in pieces": small(**SIZES, feed_forward=TopKExperts()),
 }
 MESHES = {
     "data": MeshConfig(replica=1, data=8),
+    "data in pieces": MeshConfig(replica=1, data=4),
     "fully sharded": MeshConfig(replica=1, data=8, fully_sharded=True),
     "tensor": MeshConfig(replica=1, data=2, model=4),
     "all": MeshConfig(replica=2, data=2, model=2, fully_sharded=True),
@@ -51,7 +54,7 @@ def run_of(name: str) -> RunConfig:
         optimizer=OptimizerConfig(rule=SGD(), learning_rate=0.5, warmup_steps=0),
         batch_size=8,
         steps=2,
-        accumulation=2 if name in ("recomputed", "segments") else 1,
+        accumulation=1 if name in ("decoder", "encoder-decoder", "experts") else 2,
     )
 
 

@@ -121,7 +121,7 @@ def test_sigterm_saves_and_says_how_to_go_on(folder):
     assert process.wait() == 75
     said = (folder / "stderr.txt").read_text()
     step = checkpoint.steps(workdir / "checkpoints")[-1]
-    assert f"step {step} is saved in {workdir}; the same command with --resume continues" in said
+    assert f"step {step} is saved in {workdir}; the same command with --resume continues\n" in said
     lines = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
     assert lines[-1]["step"] == step
 
@@ -270,8 +270,9 @@ def test_a_rule_that_keeps_a_mean_is_judged_by_it_on_the_way_too(config, corpus,
 
 def test_folders_that_are_not_empty(config, corpus, tmp_path):
     train(config, REPLICAS, corpus, tmp_path / "run")
-    with pytest.raises(ConfigError, match="not empty; --resume continues it, --overwrite"):
+    with pytest.raises(ConfigError, match=r"not empty; --resume continues it, --overwrite starts again$") as refused:
         train(config, REPLICAS, corpus, tmp_path / "run")
+    assert refused.value.__notes__ == ["In Python: when_not_empty='resume' or when_not_empty='overwrite'"]
     other = config.replace({"model.feed_forward.d_ff": 32})
     with pytest.raises(ConfigError, match=r"differs in replicas, run\.model\.feed_forward\.d_ff$"):
         train(other, REPLICAS[:1], corpus, tmp_path / "run", when_not_empty="resume")
@@ -282,3 +283,43 @@ def test_folders_that_are_not_empty(config, corpus, tmp_path):
         with pytest.raises(ConfigError, match=r"holds no config\.json"):
             train(config, REPLICAS, corpus, tmp_path / "mine", when_not_empty=way)
     assert (tmp_path / "mine" / "thesis.tex").exists()
+
+
+def test_a_hook_after_every_dispatch(config, corpus, tmp_path):
+    """With the steps done and the state of all replicas, and the same numbers as without it."""
+    seen = {}
+
+    def keep(step, state):
+        seen[step] = (np.asarray(state.step).tolist(), jax.tree.map(np.array, state.params))
+
+    hooked = train(config, REPLICAS, corpus, tmp_path / "hooked", on_steps=keep)
+    assert {step: done for step, (done, _) in seen.items()} == {5: [5, 5], 10: [10, 10], 12: [12, 12]}
+    chex.assert_trees_all_equal(seen[12][1], hooked.all_params)
+
+
+def test_a_warm_up_that_never_ends_is_said(config, corpus, tmp_path, capsys):
+    """Of any replica; one that ends is not."""
+    line = "warm-up takes 2 steps of 2, so the learning rate never reaches its peak"
+    for steps, warm_up, said in ((3, 2, False), (2, 2, True)):
+        replicas = (Replica(warmup_steps=1), Replica(seed=1, warmup_steps=warm_up))
+        train(config.replace(steps=steps), replicas, corpus, tmp_path / str(steps))
+        assert (f"{tmp_path / str(steps)}: {line}\n" in capsys.readouterr().err) == said
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"data": "a.txt"}, r"a data set is needed, and 'a\.txt' is given; load_data\(TextConfig\(path='a\.txt'\)\)"),
+        ({"data": TextConfig()}, r"a data set is needed, and TextConfig is given; load_data\(data\)"),
+        ({"data": np.zeros((4, 5))}, r"and ndarray is given; arrays\(tokens\) makes one of numbers"),
+        ({"data": (i for i in range(2))}, "and generator is given"),
+        ({"replicas": 4}, r"4 are no replicas; grid\(4\) makes four"),
+        ({"replicas": []}, r"\[\] are no replicas"),
+        ({"replicas": [0, 1]}, r"\[0, 1\] are no replicas"),
+    ],
+)
+def test_what_is_no_data_and_what_are_no_replicas(config, corpus, tmp_path, given, message):
+    arguments = {"config": config, "replicas": REPLICAS, "data": corpus, "workdir": tmp_path / "run"}
+    with pytest.raises(ConfigError, match=message):
+        train(**arguments | given)
+    assert not (tmp_path / "run").exists()

@@ -35,6 +35,8 @@ from transformer.training.workdir import locked
 MESHES = ("data", "fully sharded", "tensor", "all")
 CASES = [(model, mesh) for model in ("decoder", "encoder-decoder", "experts") for mesh in MESHES]
 CASES += [("recomputed", "all"), ("segments", "all"), ("decoder", "replicas"), ("experts", "replicas")]
+IN_PIECES = ("recomputed", "segments", "dropout", "experts in pieces")
+CASES += [(model, "data in pieces") for model in IN_PIECES]
 
 
 @pytest.fixture(scope="module")

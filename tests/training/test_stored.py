@@ -13,6 +13,7 @@ from transformer.core.sources import sources
 from transformer.core.values import ConfigError
 from transformer.data.pairs import PairsConfig, TranslationRun
 from transformer.data.tokenizers import make_tokenizer
+from transformer.inference.tokenwise import Sample
 from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.norms.norm import Norm
 from transformer.runs.config import Replica, RunConfig, grid
@@ -176,3 +177,28 @@ def test_seeds_of_the_best_learning_rate_are_those_that_count(config, corpus, tm
 def test_a_word_that_says_nothing_about_a_folder(config, corpus, tmp_path):
     with pytest.raises(ConfigError, match="when_not_empty: unknown value 'overwrit'; did you mean 'overwrite'"):
         train(config, REPLICAS, corpus, tmp_path / "run", when_not_empty="overwrit")  # pyright: ignore[reportArgumentType] wrong on purpose
+
+
+def test_text_in_and_text_out(config, corpus, tmp_path):
+    """The outcome and the run that is loaded say the same; a text has a log-probability for each token but one."""
+    config = config.replace({"data": TextConfig(path=str(tmp_path / "text.txt"))})
+    outcome, run = train(config, REPLICAS, corpus, tmp_path / "run"), load_run(tmp_path / "run")
+    texts = {seed: run.generate("abac", num_tokens=12, seed=seed, strategy=Sample(temperature=9.0)) for seed in (0, 1)}
+    assert texts[0] == outcome.generate("abac", num_tokens=12, strategy=Sample(temperature=9.0)) != texts[1]
+    assert texts[1].startswith("abac")
+    assert len(texts[1]) == 16
+    tokens, params = corpus.tokenizer.encode("abacabad"), run.params(1)
+    expected = jax.nn.log_softmax(run.apply(params, tokens[None, :-1]))[0, np.arange(7), tokens[1:]]
+    np.testing.assert_allclose(run.score("abacabad", replica=1), expected, rtol=1e-5)
+    assert run.score("abacabad", replica=0).mean() != run.score("abacabad", replica=1).mean()
+    with pytest.raises(ConfigError, match="max_length"):
+        run.generate("abac", num_tokens=12, beyond="refuse")
+    with pytest.raises(ConfigError, match="tokenizer: no token for 'e' at character 1"):
+        run.generate("be")
+    with pytest.raises(ConfigError, match="score: str is needed, and ndarray is given"):
+        run.score(np.array([1, 2]))
+    with pytest.raises(ConfigError, match="generate: the text has no tokens"):
+        run.generate("")
+    encoder = dataclasses.replace(run, config=TranslationRun())
+    with pytest.raises(ConfigError, match="holds no causal language model of text"):
+        encoder.generate("a")

@@ -6,6 +6,9 @@ batch and stream are cut.
 """
 
 import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import jax
@@ -31,14 +34,18 @@ def axis_size(axis: str) -> int:
 
 def divided() -> bool:
     """Whether the compiler divides the work of one model over devices."""
-    return DATA in jax.sharding.get_abstract_mesh().auto_axes
+    return MODEL in jax.sharding.get_abstract_mesh().auto_axes
 
 
 def constrain(x: jax.Array) -> jax.Array:
-    """The stream (B, L, D), or tokens (T, D) of it, with its first axis cut over `data` and each vector whole."""
+    """The stream (B, L, D), or tokens (T, D) of it, with its first axis cut over `data` and each vector whole.
+
+    In a part of a program that already is that of one device of `data`, the first axis is its own.
+    """
     if not divided():
         return x
-    return lax.with_sharding_constraint(x, PartitionSpec(DATA, *(None,) * (x.ndim - 1)))
+    rows = DATA if DATA in jax.sharding.get_abstract_mesh().auto_axes else None
+    return lax.with_sharding_constraint(x, PartitionSpec(rows, *(None,) * (x.ndim - 1)))
 
 
 def whole_rows(table_VD: jax.Array) -> jax.Array:
@@ -125,8 +132,30 @@ def dense(
     return _dense(x, kernel_DF, dtype, of_factors, product)
 
 
+_PLATFORM: ContextVar[str | None] = ContextVar("platform", default=None)
+
+
+@contextmanager
+def compiled_for(platform: str) -> Iterator[None]:
+    """Within it, or within functions decorated with it, what is traced is for devices of that platform.
+
+    It need not be that of the devices that there are: programs are compiled for other machines too.
+    """
+    token = _PLATFORM.set(platform)
+    try:
+        yield
+    finally:
+        _PLATFORM.reset(token)
+
+
+def platform() -> str:
+    """The platform of the devices that a program is traced for: cpu, gpu or tpu."""
+    found = _PLATFORM.get() or jax.default_backend()
+    return "gpu" if found in ("cuda", "rocm") else found
+
+
 def on_cpu() -> bool:
-    return jax.default_backend() == "cpu"
+    return platform() == "cpu"
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3, 4))
@@ -224,3 +253,21 @@ def check_ids(ids: Any, limit: int, what: str) -> None:
     if len(wrong := np.argwhere((numbers < 0) | (numbers >= limit))):
         place = tuple(int(i) for i in wrong[0])
         raise ConfigError(f"{what} {numbers[place]} at {place} is not in [0, {limit})")
+
+
+def check_tokens(tokens_BL: Any, vocab_size: int | None) -> None:
+    """Raise `ConfigError` where tokens are no array (B, L), or one of them is not in the vocabulary (`check_ids`).
+
+    Args:
+      tokens_BL: what was given to a model.
+      vocab_size: how many tokens there are; None: it is not looked at.
+    """
+    if isinstance(tokens_BL, str):
+        raise ConfigError("tokens: a text is given; encode it first, jnp.asarray(tokenizer.encode(text))[None]")
+    if isinstance(tokens_BL, list | tuple):
+        raise ConfigError(f"tokens: a {type(tokens_BL).__name__} is given, not an array (B, L); use jnp.asarray")
+    if (shape := getattr(tokens_BL, "shape", None)) is not None and len(shape) != 2:
+        hint = "; tokens[None] is a batch of one" if len(shape) == 1 else ""
+        raise ConfigError(f"tokens: an array {shape} is given, not one (B, L){hint}")
+    if vocab_size is not None:
+        check_ids(tokens_BL, vocab_size, "token")

@@ -1,5 +1,6 @@
 # Written by `python -m transformer.testing.stubs`.
 from transformer.data import tasks as tasks
+from transformer.data.arrays import arrays as arrays
 from transformer.data.corpus import Blocks as Blocks
 from transformer.data.corpus import Corpus as Corpus
 from transformer.data.corpus import load_corpus as load_corpus

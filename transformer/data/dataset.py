@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import grain
 import numpy as np
 
-from transformer.core.values import ConfigError, load_room
+from transformer.core.values import ConfigError, load_room, wrong_kind
 from transformer.data.tokenizers import Tokenizer
 from transformer.runs.config import RunConfig
 from transformer.runs.data import DataConfig
@@ -80,9 +80,33 @@ def load_data(config: DataConfig, stored: Path | None = None) -> Dataset:
     """
     load_room(ROOM)
     own, other = (load_data.dispatch(kind) for kind in (type(config), object))
+    if isinstance(config, str):
+        raise ConfigError(
+            f"data: a config is needed, and {config!r} is given; TextConfig(path={config!r}) reads a text"
+        )
+    if not isinstance(config, DataConfig):
+        raise wrong_kind(config, DataConfig, "data")
     if own is other:
         raise ConfigError(f"data: no loader is registered for {type(config).__name__}")
     return own(config, stored)
+
+
+def check_data(data: Any, where: str) -> None:
+    """Raise `ConfigError` where something is not a `Dataset`, with the way to make one of it.
+
+    Args:
+      data: what was given.
+      where: what it was given to.
+    """
+    if not all(hasattr(data, name) for name in ("complete", "train_batches", "validation_batches", "fingerprint")):
+        given = repr(data) if isinstance(data, str) else type(data).__name__
+        ways = {
+            str: f"load_data(TextConfig(path={data!r}))",
+            DataConfig: "load_data(data)",
+            RunConfig: "load_data(config.data)",
+        }
+        way = next((way for kind, way in ways.items() if isinstance(data, kind)), "arrays(tokens) makes one of numbers")
+        raise ConfigError(f"{where}: a data set is needed, and {given} is given; {way}")
 
 
 def read_run(stored: dict[str, Any]) -> RunConfig:

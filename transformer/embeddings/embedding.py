@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from einops import rearrange
 from flax import nnx
 
-from transformer.core.arrays import check_ids, dense, look_up
+from transformer.core.arrays import check_ids, check_tokens, dense, look_up
 from transformer.core.modules import Parameters, at, make_parameter
 from transformer.core.parameters import ONES, ZEROS, Initializer, Normal, Parameter
 from transformer.core.values import ConfigError, Variant
@@ -114,9 +114,10 @@ class EmbeddingLayer(nnx.Module):
           types_BL: integers in [0, types); None: all are of type 0.
 
         Raises:
-          ConfigError: types are given, and the model has none; or, called eagerly, there is no such token or type.
+          ConfigError: tokens are no array (B, L); types are given, and the model has none; or, called eagerly, there is
+            no such token or type.
         """
-        check_ids(tokens_BL, self.vocab_size, "token")
+        check_tokens(tokens_BL, self.vocab_size)
         table_VD = self.table[...] if self.gain is None else self._unit_rows()
         rows = (look_up(table_VD, tokens_BL) * self.scale).astype(self.dtype)
         rows = rows if self.projection is None else dense(rows, self.projection[...])

@@ -1,4 +1,4 @@
-"""Scaled dot-product attention by the kernels that come with JAX."""
+"""Scaled dot-product attention by the kernel of the device that a program is compiled for."""
 
 import math
 import warnings
@@ -7,10 +7,11 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
-from transformer.core.arrays import divided
+from transformer.core.arrays import divided, platform
 from transformer.functional.attention import Attended, ScoreFunction, Weigh, attention, check_shapes
 from transformer.functional.biases import Bias
 from transformer.functional.masks import MaskFunction, Tokens
+from transformer.functional.splash_attention import by_splash, why_not_splash
 
 
 def fused_attention(
@@ -25,10 +26,12 @@ def fused_attention(
     scale: float | jax.Array | None = None,
     score: ScoreFunction | None = None,
     weigh: Weigh | None = None,
+    own_keys: bool = True,
 ) -> Attended:
-    """`attention` under softmax: by cuDNN's kernel on a GPU, exactly elsewhere; only the output is returned.
+    """`attention` under softmax: by cuDNN's kernel on a GPU, by Splash on a TPU, exactly elsewhere.
 
-    Where cuDNN's kernel does not support the arguments, a warning says why, and attention is computed exactly.
+    Only the output is returned. Where the kernel does not support the arguments, a warning says why, and attention is
+    computed exactly; so are, on a TPU, keys of a cache or a source (`own_keys` False).
 
     Raises:
       ValueError: the shapes do not fit, keys and values differ in size, or the weights are not a plain softmax of the
@@ -40,17 +43,20 @@ def fused_attention(
     if k_BSGK.shape != v_BSGK.shape:
         raise ValueError(f"fused attention: keys {k_BSGK.shape} and values {v_BSGK.shape} differ; use exact")
     scale = 1 / math.sqrt(q_BLHK.shape[-1]) if scale is None else scale
-    on_gpu = jax.default_backend() == "gpu"
-    reason = why_not_cudnn(q_BLHK, k_BSGK, bias, scale)
-    if on_gpu and not reason:
-        return Attended(by_kernel(q_BLHK, k_BSGK, v_BSGK, queries=queries, keys=keys, mask=mask, scale=scale))
-    if on_gpu:
+    sides = {"queries": queries, "keys": keys, "mask": mask}
+    reason = None
+    if platform() == "gpu":
+        if not (reason := why_not_cudnn(q_BLHK, k_BSGK, bias, scale)):
+            return Attended(by_cudnn(q_BLHK, k_BSGK, v_BSGK, **sides, scale=scale))
+    elif platform() == "tpu" and own_keys and not (reason := why_not_splash(q_BLHK, k_BSGK, bias, scale, mask)):
+        return Attended(by_splash(q_BLHK, k_BSGK, v_BSGK, **sides, scale=scale))
+    if reason:
         warnings.warn(f"fused attention: {reason}; it is computed exactly", stacklevel=2)
-    exact = attention(q_BLHK, k_BSGK, v_BSGK, queries=queries, keys=keys, mask=mask, bias=bias, scale=scale)
+    exact = attention(q_BLHK, k_BSGK, v_BSGK, **sides, bias=bias, scale=scale)
     return Attended(exact.out)
 
 
-def by_kernel(
+def by_cudnn(
     q_BLHK: jax.Array,
     k_BSGK: jax.Array,
     v_BSGK: jax.Array,

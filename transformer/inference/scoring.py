@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from transformer.core.arrays import check_ids
+from transformer.core.arrays import check_ids, check_tokens
 from transformer.core.modules import Apply, Params
 from transformer.core.values import ConfigError
 
@@ -30,6 +30,7 @@ def sequence_log_probability(
     Raises:
       ConfigError: called eagerly, with an id outside of the vocabulary.
     """
+    check_tokens(tokens_BL, None)
     logits_BLV = apply(params, *inputs, tokens_BL[:, :-1], **more)
     check_ids(tokens_BL, logits_BLV.shape[-1], "sequence_log_probability: token")
     log_probabilities = jax.nn.log_softmax(logits_BLV)

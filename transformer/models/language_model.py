@@ -70,8 +70,9 @@ class LanguageModel(Decoder):
         Raises:
           ConfigError: the tokens are more than `max_length`, and the position does not extrapolate.
         """
+        x_BLD = self.embedding(tokens_BL, types_BL)  # first: it says what is wrong with tokens
         positions = jnp.arange(tokens_BL.shape[1]) if positions_BL is None else positions_BL
-        shared, x_BLD = self._shared(tokens_BL), self.embedding(tokens_BL, types_BL)
+        shared = self._shared(tokens_BL)
         tokens = Tokens.at(positions, segments_BL, valid_BL)
         x_BLD, penalty = self.transform(x_BLD, tokens, mask=mask, shared=shared, key=key)
         logits_BLV = self._logits(x_BLD)

@@ -11,13 +11,18 @@ from flax import nnx
 from jax import lax
 
 from transformer.core.values import Variant
+from transformer.functional.attention import OF_KERNEL
 from transformer.mixers.mixer import Context, Shared
 
 Remat = Literal["none", "dots", "full"]
-"""What the backward pass computes again: nothing, all but the matrix products, or everything."""
+"""What the backward pass computes again: nothing, all but the products with parameters (scores, which grow with the
+square of the length, are not kept), or everything."""
 
 
-_POLICIES = {"dots": jax.checkpoint_policies.dots_saveable, "full": None}
+_PRODUCTS = jax.checkpoint_policies.save_from_both_policies(
+    jax.checkpoint_policies.dots_with_no_batch_dims_saveable, jax.checkpoint_policies.save_only_these_names(OF_KERNEL)
+)
+_POLICIES = {"dots": _PRODUCTS, "full": None}
 
 
 def _rematerialize(body, remat: Remat, **kwargs):

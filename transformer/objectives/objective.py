@@ -122,7 +122,10 @@ class Objective(Variant, abc.ABC):
     ) -> tuple[Sums, SegmentMemory | None]:
         """(sums of a batch, memory for the next one); the memory is None where the model keeps none."""
         assert earlier is None
-        return self(apply, params, batch, key), None
+        if not isinstance(sums := self(apply, params, batch, key), Sums):
+            fields = ", ".join(Sums._fields)
+            raise ConfigError(f"objective: {self.name} returns {type(sums).__name__}, and Sums({fields}) is needed")
+        return sums, None
 
     def limits(self, model: Any) -> dict[str, int]:
         """Number of ids, by the name of the array of the batch that holds them."""

@@ -11,7 +11,7 @@ from transformer.core.values import ConfigError, check_fields
 from transformer.models.config import ModelConfig
 from transformer.objectives.objective import NextToken, Objective
 from transformer.runs.data import DataConfig, TextConfig
-from transformer.runs.optimizer import OptimizerConfig
+from transformer.runs.optimizer import OptimizerConfig, check_number
 
 COUNTS = (
     "steps",
@@ -115,8 +115,8 @@ class Replica:
             raise ConfigError(f"seed: {self.seed} is not in [0, 2³¹)")
         for name in ("learning_rate", "weight_decay", "warmup_steps", "initial_scale"):
             value = getattr(self, name)
-            if value is not None and value < 0:
-                raise ConfigError(f"{name}: {value} is negative")
+            if value is not None:
+                check_number(value, name)
 
     def filled(self, optimizer: OptimizerConfig) -> "Replica":
         """The replica with the config's numbers where it has none of its own."""
@@ -124,17 +124,19 @@ class Replica:
         return dataclasses.replace(self, **{n: getattr(optimizer, n) for n in names if getattr(self, n) is None})
 
 
-def grid(seeds: Iterable[int], learning_rates: Sequence[float] = ()) -> tuple[Replica, ...]:
+def grid(seeds: Iterable[int] | int, learning_rates: Sequence[float] = ()) -> tuple[Replica, ...]:
     """Every learning rate with every seed, all seeds of the first learning rate first.
 
     Args:
-      seeds: an iterable of integers, such as `range(8)`.
+      seeds: an iterable of integers, such as `range(8)`, or how many of them, from 0 on.
       learning_rates: a sequence of peak learning rates; empty: the config's.
 
     Raises:
-      ConfigError: a seed or a learning rate is given twice.
+      ConfigError: a seed or a learning rate is given twice, or there is no seed.
     """
-    seeds = list(seeds)
+    seeds = list(range(seeds) if isinstance(seeds, int) else seeds)
+    if not seeds:
+        raise ConfigError("seeds: none is given; grid(4) has the seeds 0 to 3")
     for name, values in (("seeds", seeds), ("learning_rates", learning_rates)):
         if twice := [value for i, value in enumerate(values) if value in values[:i]]:
             raise ConfigError(f"{name}: {twice[0]} is given twice")

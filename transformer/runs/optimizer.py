@@ -1,10 +1,17 @@
 """How a run is optimized."""
 
+import math
 from dataclasses import dataclass
 
 from transformer.core.values import ConfigError, Variant, check_fields
 from transformer.runs.rules import AdamW, UpdateRule
 from transformer.runs.schedules import Cosine, Schedule
+
+
+def check_number(value: float, where: str) -> None:
+    """Raise `ConfigError` where it is negative, infinite or not a number."""
+    if not 0 <= value < math.inf:
+        raise ConfigError(f"{where}: {value} is {'negative' if value < 0 else 'not a finite number'}")
 
 
 @dataclass(frozen=True)
@@ -55,8 +62,7 @@ class OptimizerConfig:
     def __post_init__(self):
         check_fields(self, "optimizer.")
         for name in ("learning_rate", "weight_decay", "warmup_steps"):
-            if not getattr(self, name) >= 0:
-                raise ConfigError(f"optimizer.{name}: {getattr(self, name)} is negative")
+            check_number(getattr(self, name), f"optimizer.{name}")
         if self.clip_norm is not None and self.clip_norm <= 0:
             raise ConfigError(f"optimizer.clip_norm: {self.clip_norm} is not a positive number; None clips nothing")
         if self.skip_limit < 0:

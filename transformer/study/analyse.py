@@ -228,6 +228,7 @@ def _arm_report(
         parameters=arm.parameters,
         flops=arm.flops,
         seconds=sum(run.seconds for row in runs.runs for run in row),
+        cells=sorted({run.cell for row in runs.runs for run in row}),
         signals=arm.signals,
         doubts=arm.warnings + tuning.doubts() + _doubts(values, count, next(iter(compared.values()), None)),
     )

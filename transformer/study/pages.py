@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from transformer.core.files import write_durably
 from transformer.study import figures
 
 if TYPE_CHECKING:
-    from transformer.study.report import Report
+    from transformer.study.report import ArmReport, Report
 
 TEX = {c: f"\\{c}" for c in "&%$#_{}"} | {
     "\\": r"\textbackslash{}",
@@ -55,12 +56,25 @@ def markdown(report: "Report") -> str:
     for title, columns, rows in report.tables():
         lines = [columns, ["---"] * len(columns), *([_md(cell) for cell in row] for row in rows)]
         parts.append(f"## {_md(title)}\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines))
-    parts.append("\n".join(f"- {_md(arm.name)}: {_md(arm.changes or 'the base')}" for arm in report.arms))
+    parts.append("\n".join(map(_arm, report.arms)))
     if warnings := report.warnings():
         parts.append("Before you believe it:\n\n" + "\n".join(f"- {_md(line)}" for line in warnings))
     parts.append("\n".join(f"![{name}]({name}.png)" for name in ("forest", "seeds", "curves", "learning_rates")))
     parts.append(f"```json\n{json.dumps(_details(report), indent=1)}\n```")
     return "\n\n".join(parts) + "\n"
+
+
+def _arm(arm: "ArmReport") -> str:
+    """An arm, its changes and the folders of its runs, as an item of a list."""
+    cells = ", ".join(f"`cells/{cell}`" for cell in arm.cells)
+    return f"- {_md(arm.name)}: {_md(arm.changes or 'the base')} ({cells})"
+
+
+def table(title: str, columns: list[str], rows: list[list[str]]) -> str:
+    """A table alone, as a part of another page."""
+    lines = [f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows]
+    head = "".join(f"<th>{escape(column)}</th>" for column in columns)
+    return f"<table><caption>{escape(title)}</caption><tr>{head}</tr>{''.join(lines)}</table>"
 
 
 def html(report: "Report", drawn: dict[str, Figure] | None = None) -> str:

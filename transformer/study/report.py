@@ -64,6 +64,8 @@ class ArmReport:
     parameters: int
     flops: float
     seconds: float
+    cells: list[str]
+    """The folders below `cells` in which its runs were trained."""
     signals: dict[str, float | None]
     doubts: list[str]
     """What a reader should know before believing the row."""
@@ -89,7 +91,7 @@ class ArmReport:
         return self.compared.verdict if self.compared else "–"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
     """The results of a study; `show()` prints them, `write()` puts them in a folder."""
 
@@ -118,6 +120,14 @@ class Report:
     def failed(self) -> dict[str, str]:
         """Errors of the arms that could not be computed."""
         return self.record.failed
+
+    def __repr__(self) -> str:
+        verdicts = "; ".join(f"{name} {compared.verdict}" for name, compared in self.contrasts.items())
+        return f"Report({self.name!r}: {verdicts or 'no question is answered'}; show() prints it)"
+
+    def _repr_html_(self) -> str:
+        """The table of verdicts, as a notebook shows it."""
+        return pages.table(*self.tables()[0])
 
     def show(self) -> None:
         """Print the results, their cost, and what to know before believing them."""
@@ -167,11 +177,11 @@ class Report:
         """What the numbers are, in a few lines."""
         record, k = self.record, len(self.contrasts)
         level = f"{ALPHA:g}" if len(record.looks) == 1 else f"{ALPHA:g} over {len(record.looks)} looks at the results"
+        together = "" if np.isnan(self.correlation) else f" Correlation over seeds ρ = {self.correlation:.2f}."
         lines = [
             *([f"Question: {record.question}"] if record.question else []),
             f"Baseline {record.baseline}; {k} comparison{'s' * (k != 1)}, whose intervals hold together and whose p "
-            f"are corrected (error {level}). Equivalent: within {record.margin:g}. Correlation over seeds ρ = "
-            f"{self.correlation:.2f}.",
+            f"are corrected (error {level}). Equivalent: within {record.margin:g}.{together}",
             plan.said(record.plan),
         ]
         seeds = max(arm.seeds for arm in self.arms)

@@ -123,8 +123,7 @@ class Running:
         study, started = self.study, time.monotonic()
         self.say(
             f"{study.name}: {len(study.arms)} arms, {' or '.join(map(str, study.looks))} seeds, on {self.data.source}; "
-            f"smallest detectable difference {study.planned_effect():.2f} standard deviations over seeds (80 % power, "
-            "all comparisons, ρ = 0 assumed)"
+            f"{study.planned_effect_text()}"
         )
         kept = plan.kept(self.workdir, study.plan(self.arms), self._there())
         self._say_signals()

@@ -10,10 +10,11 @@ from transformer.core.changes import typed
 from transformer.core.files import read_value, write_sealed
 from transformer.core.json import to_json
 from transformer.core.values import ConfigError, Variant, check_kind, check_type, nearest, to_text
-from transformer.data.dataset import Dataset, fingerprint_arrays, load_data
+from transformer.data.dataset import Dataset, check_data, fingerprint_arrays, load_data
 from transformer.runs.config import RunConfig
 from transformer.runs.mesh import AUTOMATIC, MeshConfig
 from transformer.study import budget as budgets
+from transformer.study.analyse import FEW
 from transformer.study.engines import LOCAL, Engine
 from transformer.study.probes import Probe
 from transformer.study.report import Report
@@ -82,11 +83,15 @@ class Study:
     def __post_init__(self):
         where = f"study {self.name}"
         check_kind(self.base, RunConfig, f"{where}: base")
-        check_kind(self.arms, Mapping, f"{where}: arms")
+        if not isinstance(self.arms, Mapping):
+            given = type(self.arms).__name__
+            raise ConfigError(
+                f"{where}: arms is a {given}; give each a name, {{'base': {{}}, 'rms': {{'model.norm': RMSNorm()}}}}"
+            )
         for name, changes in self.arms.items():
             check_kind(changes, Mapping, f"{where}: arm {name}")
         if len(self.arms) < 2:
-            raise ConfigError(f"{where}: {len(self.arms)} arms; a comparison needs two")
+            raise ConfigError(f"{where}: {len(self.arms)} arm{'s' * (not self.arms)}; a comparison needs two")
         if self.baseline is not None and self.baseline not in self.arms:
             raise ConfigError(f"{where}: no arm {self.baseline!r}{nearest(self.baseline, self.arms)}")
         if self.seeds < 2:
@@ -180,6 +185,15 @@ class Study:
 
         return {n: config if n == self.baseline_name else matched(config) for n, config in configs.items()}
 
+    def planned_effect_text(self) -> str:
+        """That difference in words; of fewer than six seeds it would be beyond all that is seen, and is not said."""
+        if self.looks[-1] < FEW:
+            return f"use at least {FEW} seeds: {self.looks[-1]} detect no ordinary difference"
+        return (
+            f"smallest detectable difference {self.planned_effect():.2f} standard deviations over seeds (80 % power, "
+            "all comparisons, ρ = 0 assumed)"
+        )
+
     def planned_effect(self) -> float:
         """The smallest difference detected with 80 % power at a correlation of 0, in standard deviations over seeds."""
         looks = self.looks
@@ -217,6 +231,7 @@ class Study:
         """
         workdir = Path(workdir)
         data = load_data(self.base.data, workdir) if data is None else data
+        check_data(data, f"study {self.name}")
         arms = self.prepared(data, workdir)
         with locked(workdir):
             running = Running(self, workdir, Path(runs or workdir / "runs"), data, arms, engine, mesh, say)

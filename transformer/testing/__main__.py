@@ -3,9 +3,11 @@
 python -m transformer.testing              everything, on all cores
 python -m transformer.testing --draw 30    30 of the options and 30 of the combinations, always the same
 python -m transformer.testing --catalogue  write transformer/CATALOGUE.md
+python -m transformer.testing --topology v5e:2x2   compile every option for those devices (extra tpu), and run nothing
 """
 
 import argparse
+import functools
 import os
 import sys
 import time
@@ -16,9 +18,11 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from transformer.analysis.hardware import Topology
 from transformer.testing.catalogue import PATH, catalogue
 from transformer.testing.check import Checked, check_choices, check_combination
 from transformer.testing.covering import Covering, cover, merged
+from transformer.testing.elsewhere import check_elsewhere
 from transformer.testing.options import FACTORS, FAMILIES
 from transformer.testing.pool import make_pool, start
 
@@ -27,6 +31,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--draw", type=int, help="options, and combinations, to check; all by default")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes")
+    parser.add_argument("--topology", help="compile the options for devices that are not here")
     parser.add_argument("--catalogue", action="store_true", help="write the catalogue and check nothing")
     arguments = parser.parse_args()
     if arguments.catalogue:
@@ -35,6 +40,8 @@ def main() -> None:
     began = time.monotonic()
     options = {str(option): option for values in FAMILIES.values() for option in values}
     alone = drawn(list(options.values()), arguments.draw)
+    if arguments.topology:
+        sys.exit(elsewhere(arguments.topology, alone, arguments.workers))
     with make_pool(arguments.workers) as pool:
         first = start(pool, check_choices, alone, "options")
         covering = cover(FACTORS)  # while options are checked
@@ -43,6 +50,17 @@ def main() -> None:
         done = [*first, *second]
     report(covering, len(alone), len(together), done, time.monotonic() - began)
     sys.exit(any(one.failed for one in done))
+
+
+def elsewhere(topology: str, alone: Sequence[Any], workers: int) -> bool:
+    """Whether any option does not compile for the devices of a topology."""
+    if not Topology.named(topology).compiles:
+        raise SystemExit(f"error: topology: no compiler for {topology} is installed; pip install -e '.[tpu]'")
+    began = time.monotonic()
+    with make_pool(workers) as pool:
+        done = list(start(pool, functools.partial(check_elsewhere, topology), alone, topology))
+    say(done, time.monotonic() - began)
+    return any(one.failed for one in done)
 
 
 def drawn(every: Sequence[Any], count: int | None) -> Sequence[Any]:
@@ -65,6 +83,12 @@ def report(covering: Covering, alone: int, together: int, done: Sequence[Checked
         "were checked",
         highlight=False,
     )
+    say(done, seconds)
+
+
+def say(done: Sequence[Checked], seconds: float) -> None:
+    """Print the failures, and counts."""
+    console = Console()
     for one in done:
         for failure in one.failed:
             console.print(f"FAILED {' '.join(f'{n}={v}' for n, v in one.choices.items())}: {failure}", markup=False)

@@ -1,6 +1,7 @@
 """Train, evaluate, log and checkpoint all replicas of a config in one folder."""
 
 import os
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,7 +15,8 @@ import numpy as np
 from transformer.core.files import writing
 from transformer.core.modules import Params
 from transformer.core.values import ConfigError, check_kind
-from transformer.data.dataset import Dataset, check_batches, stack_batches
+from transformer.data.dataset import Dataset, check_batches, check_data, stack_batches
+from transformer.data.tokenizers import Tokenizer
 from transformer.objectives.objective import Sums
 from transformer.runs.config import Replica, RunConfig
 from transformer.runs.mesh import ALONE, AUTOMATIC, HostsConfig, MeshConfig
@@ -29,6 +31,7 @@ from transformer.training.trained import TrainedRun
 from transformer.training.workdir import WhenNotEmpty, definitions, identity, prepared
 
 Observer = Callable[[Any], Mapping[str, np.ndarray]]
+OnSteps = Callable[[int, TrainState], None]
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,10 @@ class Outcome(TrainedRun):
     seconds: float
     """Wall time of training and evaluation, over all resumed parts, compilation included."""
 
+    @property
+    def tokenizers(self) -> Mapping[str, Tokenizer]:
+        return self.data.tokenizers
+
 
 def train(
     config: RunConfig,
@@ -65,6 +72,7 @@ def train(
     initial: Params | None = None,
     mesh: MeshConfig = AUTOMATIC,
     processes: HostsConfig = ALONE,
+    on_steps: OnSteps | None = None,
 ) -> Outcome:
     """Train all replicas to the end, from the newest checkpoint where the run is resumed.
 
@@ -88,6 +96,8 @@ def train(
         have their usual initial values.
       mesh: how devices share the work.
       processes: the processes of the run.
+      on_steps: called after every dispatch with the steps done and the state of all replicas, for whatever is more than
+        numbers. The next dispatch overwrites the state: keep copies (`jax.device_get`). What it raises ends the run.
 
     Raises:
       ConfigError: the folder is not empty, holds another run, or is in use; the data does not fit the config.
@@ -96,6 +106,9 @@ def train(
       Interrupted: a signal asked to stop; the state is saved.
     """
     check_kind(config, RunConfig, "train")
+    check_data(data, "train")
+    if not (isinstance(replicas, Sequence) and replicas and all(isinstance(each, Replica) for each in replicas)):
+        raise ConfigError(f"train: {replicas!r} are no replicas; grid(4) makes four, of the seeds 0 to 3")
     config, workdir = data.complete(config), Path(workdir)
     own = identity(config, replicas, data, initial)
     hosts.check_same(own.sha256)
@@ -103,9 +116,10 @@ def train(
         stop = stack.enter_context(StopRequest())
         program = make_program(config, replicas, mesh, initial)  # before the folder is made, in case it is refused
         hosts.in_first(lambda: stack.enter_context(prepared(workdir, own, when_not_empty, definitions(data))))
-        run = _Run(config, replicas, data, workdir, program, observe, strict, stop)
+        run = _Run(config, replicas, data, workdir, program, observe, strict, stop, on_steps)
+        run.say_of_warm_up()
         run.watchdog = stack.enter_context(hosts.watched(processes.patience))
-        run.progress = stack.enter_context(Progress(title or workdir.name, config.steps))
+        run.progress = stack.enter_context(Progress(title or workdir.name, config.steps, quiet=not hosts.is_writer()))
         return run.to_the_end()
 
 
@@ -121,6 +135,7 @@ class _Run:
     observe: Observer | None = None
     strict: bool = False
     stop: StopRequest = field(default_factory=StopRequest)
+    on_steps: OnSteps | None = None
     watchdog: Any = None
     progress: Any = None
     seconds_before: float = 0.0
@@ -154,16 +169,19 @@ class _Run:
                 self.read_metrics()
                 self.watchdog.beat()
                 self.unread = (step, metrics, self.config.objective.labels(batches).size)
+                if self.on_steps is not None:
+                    self.on_steps(end, state)
                 if is_multiple(end, self.config.evaluate_every) and end < self.config.steps:
                     self.evaluate(state, end)
                 due, stop = is_multiple(end, self.config.checkpoint_every), hosts.any_host(self.stop.requested)
                 if due or stop or end == self.config.steps:
                     self.save(state, end)
                 if stop and end < self.config.steps:
-                    raise Interrupted(
-                        f"step {end} is saved in {self.workdir}; the same command with --resume continues, or "
-                        "when_not_empty='resume'"
+                    stopped = Interrupted(
+                        f"step {end} is saved in {self.workdir}; the same command with --resume continues"
                     )
+                    stopped.add_note("In Python: when_not_empty='resume'")
+                    raise stopped
             sums, by_batch = self.evaluate(state, self.config.steps)
         loss = mean_loss(sums)
         diverged_at = np.array(hosts.fetch(state.diverged_at))
@@ -183,6 +201,13 @@ class _Run:
             seconds=self.seconds(),
             tokens_per_second=self.progress.tokens_per_second,
         )
+
+    def say_of_warm_up(self) -> None:
+        """Say where the learning rate of a replica never reaches its peak."""
+        longest = max(replica.filled(self.config.optimizer).warmup_steps or 0 for replica in self.replicas)
+        if longest >= self.config.steps and hosts.is_writer():
+            told = f"warm-up takes {longest} steps of {self.config.steps}, so the learning rate never reaches its peak"
+            print(f"{self.workdir}: {told}", file=sys.stderr)
 
     def chunks(self, step: int) -> Iterator[tuple[int, int]]:
         """The dispatches from `step` on. Their ends depend on the config alone, not on interruptions."""

@@ -70,10 +70,17 @@ def make_program(
     replicas: Sequence[Replica],
     mesh_config: MeshConfig = AUTOMATIC,
     initial: Params | None = None,
+    devices: Sequence[Any] | None = None,
 ) -> Program:
     """The programs of a config for replicas that differ only in numbers; nothing is compiled yet.
 
-    `initial` holds parameters with given initial values, in the tree of all parameters.
+    Args:
+      config: of the run.
+      replicas: their numbers.
+      mesh_config: how devices share the work.
+      initial: parameters with given initial values, in the tree of all parameters.
+      devices: among which the mesh is laid, which may be those of another machine that programs are only compiled
+        for; None: those that there are.
 
     Raises:
       ConfigError: the mesh does not fit the devices, the batch or the model; `initial` is of another model.
@@ -82,7 +89,7 @@ def make_program(
     shapes, apply = pure.split(model)
     sequences = config.batch_size // config.accumulation
     work = sum(leaf.size for leaf in jax.tree.leaves(shapes)) * float(sequences * config.model.max_length)
-    mesh = make_mesh(mesh_config, len(replicas), sequences, work)
+    mesh = make_mesh(mesh_config, len(replicas), sequences, work, devices)
     apply = _with_precision(apply, config.matmul_precision)
     axes = parameter_axes(mesh_config, config.model, shapes, mesh)
     optimizer = make_optimizer(config.optimizer, config.steps, pure.specs(model))
@@ -95,6 +102,7 @@ def make_program(
         average_decay=config.average_decay,
         skip_limit=config.optimizer.skip_limit,
         skip_above=config.optimizer.skip_above,
+        sum_once=rows_are_alone(config, mesh_config),
     )
     numbers = stack_numbers(config.optimizer, replicas)
     seeds = np.array([r.seed for r in replicas], np.int32)
@@ -125,6 +133,12 @@ def make_program(
         abstract_state=jax.tree.map(lambda s, own: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=own), states, split),
         mesh=mesh,
     )
+
+
+def rows_are_alone(config: RunConfig, mesh: MeshConfig) -> bool:
+    """Whether a device can compute the gradient of its rows with what it holds of the model, without the other rows."""
+    routed = any(kind.feed_forward is not None and kind.feed_forward.routed for kind in config.model.kinds)
+    return mesh.model == 1 and not mesh.fully_sharded and not mesh.rules and not routed
 
 
 def _with_precision(apply: Apply, precision: str | None) -> Apply:

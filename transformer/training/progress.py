@@ -1,5 +1,6 @@
-"""A progress bar with loss, tokens per second and time left."""
+"""How far a run is, on standard error: a bar in a terminal, elsewhere a line a minute."""
 
+import math
 import time
 
 import numpy as np
@@ -7,22 +8,27 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
+FIRST, EVERY = 10.0, 60.0
+"""Seconds until the first line, which a notebook has after a minute too, and between lines."""
+
 
 class Progress:
-    """The bar of a run; it shows nothing where standard error is not a terminal."""
+    """Loss, throughput and time left of a run; `quiet` shows nothing, but measures."""
 
-    def __init__(self, title: str, steps: int):
+    def __init__(self, title: str, steps: int, *, quiet: bool = False):
         columns = (
             TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("{task.fields[state]}"),
         )
-        console = Console(stderr=True)
-        self._bar = Bar(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal)
+        self._console, self._title, self._steps = Console(stderr=True), title, steps
+        terminal = self._console.is_terminal
+        self._bar = Bar(*columns, TimeRemainingColumn(), console=self._console, disable=quiet or not terminal)
         self._task = self._bar.add_task(title, total=steps, state="compiling")
+        self._due = math.inf if quiet or terminal else time.monotonic() + (EVERY if self._console.is_jupyter else FIRST)
         self._tokens = 0
-        self._marks: list[tuple[int, float]] = []
+        self._marks: list[tuple[int, int, float]] = []
 
     def __enter__(self) -> "Progress":
         self._bar.start()
@@ -33,19 +39,35 @@ class Progress:
 
     def update(self, step: int, losses: np.ndarray | None = None, tokens: int = 0) -> None:
         """Show the step reached, with the replicas' losses there and the tokens read since the last update."""
-        state = "compiling"
-        if losses is not None:
-            self._tokens += tokens
-            self._marks = [*self._marks[:1], (self._tokens, time.monotonic())]
-            healthy = losses[np.isfinite(losses)]
-            loss = f"{healthy.mean():.3f}" if len(healthy) else "diverged"
-            state = f"loss {loss}  {self.tokens_per_second:,.0f} tokens/s"
-        self._bar.update(self._task, completed=step, state=state)
+        if losses is None:
+            self._bar.update(self._task, completed=step, state="compiling")
+            return
+        now = time.monotonic()
+        self._tokens += tokens
+        self._marks = [*self._marks[:1], (self._tokens, step, now)]
+        healthy = losses[np.isfinite(losses)]
+        loss = f"loss {healthy.mean():.3f}" if len(healthy) else "diverged"
+        rate = self.tokens_per_second
+        state = [loss, *([f"{rate:,.0f} tokens/s"] if math.isfinite(rate) else [])]
+        self._bar.update(self._task, completed=step, state="  ".join(state))
+        if now >= self._due:
+            self._due = now + EVERY
+            line = f"{self._title}: step {step:,} of {self._steps:,}, {', '.join([*state, *self._left(step)])}"
+            self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def _left(self, step: int) -> list[str]:
+        """The time left, from the second update on."""
+        (_, first, start), (_, last, now) = self._marks[0], self._marks[-1]
+        if last == first:
+            return []
+        seconds = (now - start) / (last - first) * (self._steps - step)
+        size, unit = next((n, u) for n, u in ((3600, "h"), (60, "min"), (1, "s")) if seconds >= 2 * n or n == 1)
+        return [f"{seconds / size:.0f} {unit} left"]
 
     @property
     def tokens_per_second(self) -> float:
         """Throughput between the first and the last update; NaN before the second."""
         if len(self._marks) < 2:
-            return float("nan")
-        (first, start), (last, now) = self._marks
+            return math.nan
+        (first, _, start), (last, _, now) = self._marks
         return (last - first) / (now - start)

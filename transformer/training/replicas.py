@@ -12,7 +12,7 @@ import jax
 from jax import lax
 from jax.sharding import Mesh, PartitionSpec, use_abstract_mesh
 
-from transformer.core.arrays import REPLICA
+from transformer.core.arrays import REPLICA, compiled_for
 from transformer.training.step import Step
 
 
@@ -27,7 +27,9 @@ def over_replicas(function: Callable[..., Any], mesh: Mesh, shared: Sequence[int
       mesh: from `transformer.training.sharding.make_mesh`.
       shared: indices of arguments that are the same for all replicas, without the axis R.
     """
-    groups, one_by_one = mesh.shape[REPLICA], mesh.devices.flat[0].platform == "cpu"
+    platform = mesh.devices.flat[0].platform
+    groups, one_by_one = mesh.shape[REPLICA], platform == "cpu"
+    function = compiled_for(platform)(function)
 
     def replicated(*args):
         own = {i: arg for i, arg in enumerate(args) if i not in shared}
@@ -36,7 +38,12 @@ def over_replicas(function: Callable[..., Any], mesh: Mesh, shared: Sequence[int
             return function(*[mine.get(i, arg) for i, arg in enumerate(args)])
 
         def of_group(mine):
-            return lax.map(one, mine) if one_by_one else jax.vmap(one)(mine)
+            if one_by_one:
+                return lax.map(one, mine)
+            if len(jax.tree.leaves(mine)[0]) > 1:
+                return jax.vmap(one)(mine)
+            # Without an axis of one, which grouped products on a TPU do not take.
+            return jax.tree.map(lambda a: a[None], one(jax.tree.map(lambda a: a[0], mine)))
 
         if mesh.size == groups:  # each group on its own device, where nothing can pass between replicas
             spec = PartitionSpec(REPLICA)

@@ -117,7 +117,13 @@ updates all parameters, and one device whose products are divided is faster (1.1
 """
 
 
-def make_mesh(config: MeshConfig, num_replicas: int, batch_size: int, work: float = 0) -> Mesh:
+def make_mesh(
+    config: MeshConfig,
+    num_replicas: int,
+    batch_size: int,
+    work: float = 0,
+    devices: Sequence[Any] | None = None,
+) -> Mesh:
     """Devices as (replica, data, model); where the config leaves sizes open, replicas come first, then data.
 
     Args:
@@ -125,11 +131,12 @@ def make_mesh(config: MeshConfig, num_replicas: int, batch_size: int, work: floa
       num_replicas: R, to be divided over `replica`.
       batch_size: sequences that go through the model at once, to be divided over `data`.
       work: parameters times tokens of a step.
+      devices: among which it is laid; None: those that there are.
 
     Raises:
       ConfigError: there are too few devices, or a size does not divide the replicas or the batch.
     """
-    devices = jax.devices()
+    devices = list(devices or jax.devices())
     groups = len(devices) // config.model
     replica = config.replica or _largest_divisor(num_replicas, groups // (config.data or 1))
     alone = work > SHARED_ON_CPU and devices[0].platform == "cpu" and jax.process_count() == 1
@@ -146,7 +153,11 @@ def make_mesh(config: MeshConfig, num_replicas: int, batch_size: int, work: floa
             raise ConfigError(f"mesh.{name}: {number} {of} cannot be divided by {size}")
     if len({device.process_index for device in devices[:needed]}) < jax.process_count():
         raise ConfigError(f"mesh: {needed} of {len(devices)} devices leave a process without any")
-    return jax.make_mesh(shape, (REPLICA, DATA, MODEL), axis_types=(AxisType.Auto,) * 3, devices=devices[:needed])
+    axes = (REPLICA, DATA, MODEL)
+    try:
+        return jax.make_mesh(shape, axes, axis_types=(AxisType.Auto,) * 3, devices=devices[:needed])
+    except NotImplementedError as error:  # of devices in a torus, an axis takes whole sides of it
+        raise ConfigError(f"mesh: {' × '.join(map(str, shape))} does not follow the links of the devices") from error
 
 
 def _largest_divisor(number: int, limit: int) -> int:

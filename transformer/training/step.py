@@ -1,5 +1,6 @@
 """One update of the parameters, a pure function of state and batch."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -7,7 +8,10 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax import lax
+from jax.extend.core import Jaxpr, jaxprs_in_params
+from jax.sharding import PartitionSpec, get_abstract_mesh
 
+from transformer.core.arrays import DATA, axis_size
 from transformer.core.modules import Apply, Params
 from transformer.functional.segment_memory import SegmentMemory
 from transformer.objectives.objective import Batch, Objective
@@ -96,6 +100,7 @@ def make_train_step(
     average_decay: float | None = None,
     skip_limit: int = 0,
     skip_above: float | None = None,
+    sum_once: bool = False,
 ) -> Step:
     """`(state, batch) -> (state, metrics)` with metrics `loss` (nats per token), `grad_norm` and `skipped` (0 or 1).
 
@@ -113,9 +118,12 @@ def make_train_step(
       average_decay: share that the average keeps at every later step; None: a mean in which all count alike.
       skip_limit: number of consecutive updates that may be skipped.
       skip_above: norm of the gradient above which an update is skipped too; None: any finite one is applied.
+      sum_once: whether each device of `data` sums the gradient of its own rows over the pieces, and all add theirs up
+        once. Each has to hold all parameters, and rows must not see each other; a gradient that draws random numbers
+        is summed for every piece all the same, so that it draws as one device does.
     """
     optimizer = optax.with_extra_args_support(optimizer)
-    gradient = make_gradient(apply, objective, accumulation)
+    gradient = make_gradient(apply, objective, accumulation, sum_once)
 
     def step(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
         key = jax.random.fold_in(state.key, state.step)
@@ -150,7 +158,9 @@ def make_train_step(
     return step
 
 
-def make_gradient(apply: Apply, objective: Objective, accumulation: int) -> Callable[..., Gradient]:
+def make_gradient(
+    apply: Apply, objective: Objective, accumulation: int, sum_once: bool = False
+) -> Callable[..., Gradient]:
     """Maps `(params, batch, earlier, key)` to a `Gradient`, over `accumulation` pieces of the batch in turn."""
 
     def whole(params: Params, batch: Batch, earlier: SegmentMemory | None, key: jax.Array) -> Gradient:
@@ -168,17 +178,48 @@ def make_gradient(apply: Apply, objective: Objective, accumulation: int) -> Call
         pieces = jax.tree.map(lambda a: jnp.moveaxis(a.reshape(-1, accumulation, *a.shape[1:]), 1, 0), rows)
         keys = jax.random.split(key, accumulation)
         first = jax.tree.map(lambda a: a[0], pieces)
-        zeros = jax.tree.map(jnp.zeros_like, jax.eval_shape(whole, params, first[0], first[1], key)[0])
+        traced, (shapes, _) = jax.make_jaxpr(whole, return_shape=True)(params, *first, key)
+        zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
 
-        def add(total, piece):
+        def add(params, total, piece):
             (batch, earlier), key = piece
             more, after = whole(params, batch, earlier, key)
             return jax.tree.map(jnp.add, total, more), after
 
-        total, after = lax.scan(add, zeros, (pieces, keys))
+        def over_pieces(params, pieces, keys):
+            return lax.scan(functools.partial(add, params), zeros, (pieces, keys))
+
+        if sum_once and axis_size(DATA) > 1 and not _draws(traced.jaxpr):
+            over_pieces = _of_own_rows(over_pieces)
+        total, after = over_pieces(params, pieces, keys)
         return total, jax.tree.map(lambda a: jnp.moveaxis(a, 0, 1).reshape(-1, *a.shape[2:]), after)
 
     return whole if accumulation == 1 else in_pieces
+
+
+def _of_own_rows(over_pieces: Callable[..., Any]) -> Callable[..., Any]:
+    """`over_pieces` on each device of `data` with its own rows of all pieces, and the totals added up at the end."""
+
+    def of_device(params, pieces, keys):
+        total, after = over_pieces(params, pieces, keys)
+        return lax.psum(total, DATA), after
+
+    rows, whole = PartitionSpec(None, DATA), PartitionSpec()
+    return jax.shard_map(
+        of_device,
+        mesh=get_abstract_mesh(),
+        axis_names={DATA},
+        in_specs=(whole, rows, whole),
+        out_specs=(whole, rows),
+        check_vma=False,
+    )
+
+
+def _draws(program: Jaxpr) -> bool:
+    """Whether a traced program draws random numbers."""
+    return any(
+        step.primitive.name == "random_bits" or any(map(_draws, jaxprs_in_params(step.params))) for step in program.eqns
+    )
 
 
 def _averaged(average: Params | None, params: Params, count: jax.Array, decay: float | None) -> Params:

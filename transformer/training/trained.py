@@ -1,7 +1,8 @@
 """The replicas of a config after training."""
 
+import abc
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,15 +11,23 @@ import jax.numpy as jnp
 import numpy as np
 
 from transformer.core.modules import Apply, Params
-from transformer.core.values import ConfigError
+from transformer.core.values import ConfigError, check_kind
+from transformer.data.tokenizers import Tokenizer
+from transformer.inference.strategies import Strategy
+from transformer.inference.text import Beyond, continuation, token_log_probabilities
+from transformer.inference.tokenwise import Sample
 from transformer.models.build import pure_model
+from transformer.models.config import ModelConfig
+from transformer.objectives.tokens import PrefixToken
 from transformer.runs.config import Replica, RunConfig
 from transformer.training import hosts
 from transformer.training.metrics import Curve, read_curve
 
+WARM = Sample(temperature=0.8)
+
 
 @dataclass(frozen=True)
-class TrainedRun:
+class TrainedRun(abc.ABC):
     """The trained replicas of a config; arrays have a leading replica axis R."""
 
     workdir: Path
@@ -31,6 +40,11 @@ class TrainedRun:
     """Parameters of all replicas as they are evaluated: averaged where the run averages."""
     validation_loss: np.ndarray
     """(R,) nats per token over the whole validation split; NaN where the replica diverged."""
+
+    @property
+    @abc.abstractmethod
+    def tokenizers(self) -> Mapping[str, Tokenizer]:
+        """The tokenizers of its data, by the names they have there."""
 
     @functools.cached_property
     def apply(self) -> Apply:
@@ -81,3 +95,65 @@ class TrainedRun:
           ConfigError: nothing of that name was measured.
         """
         return read_curve(self.workdir, name, len(self.replicas))
+
+    def generate(
+        self,
+        prompt: str,
+        *,
+        num_tokens: int = 200,
+        strategy: Strategy = WARM,
+        seed: int = 0,
+        stop: int | None = None,
+        beyond: Beyond = "slide",
+        replica: int | None = None,
+    ) -> str:
+        """A text with its continuation, of a causal language model; `transformer.generate` continues tokens.
+
+        Args:
+          prompt: the text to continue.
+          num_tokens: the largest number of tokens to add.
+          strategy: `Greedy()`, `Sample(…)` or `Beam(…)`.
+          seed: of the random choices.
+          stop: the token that ends the text.
+          beyond: where positions end at `max_length`, "slide" goes on by reading the last tokens again, half of
+            `max_length` at a time, and "refuse" raises an error.
+          replica: which one continues it; None: the one with the lowest loss.
+
+        Raises:
+          ConfigError: the run is no causal language model of text, the prompt is empty or has a character that the
+            tokenizer does not know, or the text is longer than `beyond` allows.
+        """
+        tokenizer, tokens_L = self._read("generate", prompt)
+        how = {"num_tokens": num_tokens, "strategy": strategy, "stop": stop, "beyond": beyond}
+        prefix, key = isinstance(self.config.objective, PrefixToken), jax.random.key(seed)
+        more_T = continuation(
+            self.apply, self.params(replica), self.config.model, tokens_L, key=key, prefix=prefix, **how
+        )
+        return tokenizer.decode(np.concatenate([tokens_L, more_T]))
+
+    def score(self, text: str, *, replica: int | None = None) -> np.ndarray:
+        """(L - 1,) log-probability of each token of a text but the first, given those before it, in nats.
+
+        The mean loss is `-run.score(text).mean()`. A text of more than `max_length` tokens is read in windows of that
+        many, half of it apart.
+
+        Args:
+          text: at least two tokens.
+          replica: which one reads it; None: the one with the lowest loss.
+
+        Raises:
+          ConfigError: the run is no causal language model of text, or the text is too short or has a character that
+            the tokenizer does not know.
+        """
+        _, tokens_L = self._read("score", text)
+        return token_log_probabilities(self.apply, self.params(replica), self.config.model, tokens_L)
+
+    def _read(self, caller: str, text: str) -> tuple[Tokenizer, np.ndarray]:
+        """(tokenizer, (L,) tokens of a text) of a causal language model."""
+        model = self.config.model
+        if type(model) is not ModelConfig or not model.causal or "tokenizer" not in self.tokenizers:
+            raise ConfigError(f"{caller}: {self.workdir} holds no causal language model of text")
+        check_kind(text, str, caller)
+        if len(tokens_L := (tokenizer := self.tokenizers["tokenizer"]).encode(text)) == 0:
+            raise ConfigError(f"{caller}: the text has no tokens; a model reads at least one")
+        return tokenizer, tokens_L

@@ -120,7 +120,9 @@ def _check(workdir: Path, wanted: Identity, when_not_empty: WhenNotEmpty, files:
     check_type(when_not_empty, WhenNotEmpty, "when_not_empty")
     found = contents(workdir)
     if found and when_not_empty == "refuse":
-        raise ConfigError(f"workdir: {workdir} is not empty; --resume continues it, --overwrite starts again")
+        refusal = ConfigError(f"workdir: {workdir} is not empty; --resume continues it, --overwrite starts again")
+        refusal.add_note("In Python: when_not_empty='resume' or when_not_empty='overwrite'")
+        raise refusal
     # A start that was killed leaves these files only.
     if CONFIG not in found and found - files.keys():
         raise ConfigError(f"workdir: {workdir} is not empty and holds no {CONFIG} of a run")

@@ -28,10 +28,11 @@ class Chunked(Backend):
 
 @dataclass(frozen=True)
 class Fused(Backend):
-    """Softmax attention by cuDNN's flash kernel on a GPU (Dao et al. 2022), exact elsewhere and where cuDNN cannot.
+    """Softmax attention by the flash kernel (Dao et al. 2022) of the device, exact elsewhere and where that cannot.
 
-    cuDNN needs bfloat16 or float16, even lengths, a head size that is a multiple of 8 up to 128, and no positional
-    bias; a warning names what it does not support.
+    On a GPU cuDNN's, which needs bfloat16 or float16, even lengths and a head size that is a multiple of 8 up to 128;
+    on a TPU Splash, which needs lengths of a multiple of 128 and a mask of causal, window, padding and segment. Neither
+    takes a positional bias or a trained scale; a warning names what is not supported.
     """
 
     changes_scores = False
@@ -41,7 +42,7 @@ class Fused(Backend):
         return normalizer is None
 
     def __call__(self, *arrays, own_keys, **how):
-        return fused_attention(*arrays, **how)
+        return fused_attention(*arrays, own_keys=own_keys, **how)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,73 @@
+"""Continue a text with the model in a run's folder.
+
+    transformer sample results/language_model "ROMEO:" --num 3 --tokens 200
+    transformer sample results/language_model "ROMEO:" --decoding 'sample(top_p=0.9)' --temperature 0.7
+    transformer sample results/language_model "ROMEO:" --decoding greedy --beyond refuse
+
+The folder is that of a run, finished or not, or of a cell of a study. Without a text, an empty line is continued. The
+texts are printed one after another, each as soon as it is there; text i is that of the seed `--seed` + i alone.
+"""
+
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from experiments import cli
+from transformer.core import runtime
+from transformer.core.changes import replace
+from transformer.core.values import ConfigError
+from transformer.inference.strategies import Strategy
+from transformer.inference.text import Beyond
+from transformer.training.stored import load_run
+from transformer.training.trained import WARM
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    num: int = 1
+    """Number of texts."""
+    tokens: int = 200
+    """Number of tokens to add to each."""
+    decoding: Strategy = WARM
+    """How tokens are chosen."""
+    temperature: float | None = None
+    """Temperature of `--decoding`; None: as it says."""
+    seed: int = 0
+    """Seed of the first text."""
+    replica: int | None = None
+    """The replica that continues it; None: the one with the lowest loss."""
+    beyond: Beyond = "slide"
+    """Where positions end, go on by reading the last tokens again, or refuse."""
+
+    def __post_init__(self):
+        for name in ("num", "tokens"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name}: {getattr(self, name)} is not a positive number")
+
+    @property
+    def strategy(self) -> Any:
+        """The decoding with its temperature."""
+        return self.decoding if self.temperature is None else replace(self.decoding, {"temperature": self.temperature})
+
+
+def main() -> None:
+    given, flags = leading(sys.argv[1:])
+    command = cli.parse(Command, {"": Command()}, flags, description=__doc__ or "")
+    if not 1 <= len(given) <= 2:
+        raise ConfigError(f"sample: {len(given)} words before the options; give a run's folder and a text")
+    runtime.start()
+    run, prompt = load_run(given[0]), (*given, "\n")[1]
+    how = {"num_tokens": command.tokens, "strategy": command.strategy, "beyond": command.beyond}
+    for i in range(command.num):
+        text = run.generate(prompt, seed=command.seed + i, replica=command.replica, **how)
+        print("---\n" * (i > 0) + text, flush=True)
+
+
+def leading(words: list[str]) -> tuple[list[str], list[str]]:
+    """The words before the first option, and the rest."""
+    first = next((i for i, word in enumerate(words) if word.startswith("--") or word == "-h"), len(words))
+    return words[:first], words[first:]
+
+
+if __name__ == "__main__":
+    cli.main(main)

@@ -1,0 +1,62 @@
+"""Data sets of one's own arrays."""
+
+import numpy as np
+import pytest
+
+from transformer.core.values import ConfigError
+from transformer.data.arrays import arrays
+from transformer.models.config import ModelConfig
+from transformer.runs.config import RunConfig
+
+CONFIG = RunConfig(model=ModelConfig(max_length=4))
+
+
+def test_every_token_but_the_first_is_a_label():
+    """The last sequences are held out, and the vocabulary is that of the numbers."""
+    tokens = np.random.default_rng(0).integers(0, 7, (10, 5))
+    tokens[3, 3] = 7
+    data = arrays(tokens, validation_fraction=0.2)
+    np.testing.assert_array_equal(data.train["tokens"], tokens[:8])
+    np.testing.assert_array_equal(data.validation["tokens"], tokens[8:])
+    assert (data.train["weights"] == 1).all()
+    assert data.train["weights"].shape == (8, 4)
+    assert data.complete(CONFIG).model.vocab_size == 8
+    assert data.complete(CONFIG.replace({"model.vocab_size": 9})).model.vocab_size == 9
+    assert data.fingerprint != arrays(tokens).fingerprint
+    assert data.fingerprint == arrays(tokens.tolist(), validation_fraction=0.2).fingerprint
+
+
+def test_sequences_of_several_lengths_and_what_counts():
+    """Padding never counts."""
+    data = arrays([[1, 2], [3, 4, 5], [6, 7]], [[1, 1], [0, 0, 1], [1, 0]], validation_fraction=0.3)
+    assert data.train["tokens"].tolist() == [[1, 2, 0], [3, 4, 5]]
+    assert data.train["weights"].tolist() == [[1, 0], [0, 1]]
+    assert data.validation["weights"].tolist() == [[0, 0]]
+    assert arrays([[1, 2], [3, 4, 5], [6, 7]]).train["weights"].tolist() == [[1, 0], [1, 1]]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"tokens": np.arange(9)}, r"no sequences \(N, L \+ 1\); cut one running text into rows"),
+        ({"tokens": "abc"}, "cut one running text into rows"),
+        ({"tokens": []}, r"no sequences \(N, L \+ 1\)$"),
+        ({"tokens": [[1, 2], [0.5, 1.0]]}, r"sequence 1 is float64 \(2,\), not at least two integers from 0 on"),
+        ({"tokens": [[1, 2], [3]]}, r"sequence 1 is int64 \(1,\)"),
+        ({"tokens": [[1, -2], [3, 4]]}, "sequence 0 is"),
+        ({"tokens": [[1, 2], [3, 4]], "scored": [[1, 1], [1]]}, "scored has not the shape of tokens"),
+        ({"tokens": [[1, 2]]}, "1 sequences leave a part of none"),
+        ({"tokens": [[1, 2]], "validation_fraction": 1.0}, r"validation_fraction: 1\.0 is not between 0 and 1"),
+    ],
+)
+def test_what_is_no_data(given, message):
+    with pytest.raises(ConfigError, match=message):
+        arrays(**given)
+
+
+def test_what_does_not_fit_a_model():
+    data = arrays([[1, 2, 3, 4, 5, 6], [1, 2]], validation_fraction=0.5)
+    with pytest.raises(ConfigError, match="max_length: 4, but arrays have 5 inputs"):
+        data.complete(CONFIG)
+    with pytest.raises(ConfigError, match="vocab_size: 6, but arrays have the token 6"):
+        data.complete(CONFIG.replace({"model.max_length": 5, "model.vocab_size": 6}))

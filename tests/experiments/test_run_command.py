@@ -1,0 +1,113 @@
+"""Commands that train: going on with a folder, and looking without training."""
+
+import dataclasses
+
+import pytest
+
+from experiments import classification, cli, dry_run, run_command
+from experiments.language_model import Command
+from transformer.analysis.counts import parameter_count, train_flops
+from transformer.core.values import ConfigError
+from transformer.data.corpus import load_corpus
+from transformer.runs.config import Replica, RunConfig, grid
+from transformer.runs.presets import PRESETS
+from transformer.training.loop import train
+from transformer.training.stored import load_run
+
+COMMANDS = {name: cli.extend(preset, Command) for name, preset in PRESETS.items()}
+
+
+def parse(*words) -> Command:
+    return cli.parse(Command, COMMANDS, [str(word) for word in words])
+
+
+def test_a_folder_says_all_that_is_needed(run_folder):
+    """In either form; flags change what the folder says."""
+    run = load_run(run_folder)
+    for words in (
+        ("--resume", run_folder),
+        ("--workdir", run_folder, "--resume"),
+        ("--resume", f"--workdir={run_folder}"),
+    ):
+        command = parse(*words, "--steps", "20")
+        assert cli.fields_of(command, type(run.config)) == dataclasses.replace(run.config, steps=20)
+        assert (command.workdir, command.resume) == (run_folder, True)
+        assert command.grid() == run.replicas == grid([3, 4], (1e-3, 1e-2))
+
+
+def test_a_preset_is_what_it_says(run_folder, tmp_path):
+    """As is a folder without a run: the same command is given again from the start."""
+    assert parse("tiny", "--resume", run_folder).model == PRESETS["tiny"].model
+    assert parse("--workdir", tmp_path / "new", "--resume").model == PRESETS["nanogpt-cpu"].model
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [("gone", "resume: .*gone holds nothing that could be continued"), ("thesis", "are no grid")],
+)
+def test_a_folder_that_cannot_be_resumed(run_folder, tmp_path, name, line):
+    if name == "thesis":
+        config = load_run(run_folder).config.replace(steps=1)
+        replicas = (Replica(seed=0), Replica(seed=1, weight_decay=0.5))
+        train(config, replicas, load_corpus(config.data), tmp_path / name)
+    with pytest.raises(ConfigError, match=line):
+        parse("--resume", tmp_path / name)
+
+
+def test_another_kind_of_run(run_folder):
+    with pytest.raises(ConfigError, match=r"holds a RunConfig, which this command does not train; `transformer train"):
+        cli.parse(classification.Command, classification.PRESETS, ["--resume", str(run_folder)])
+
+
+def test_a_dry_run_says_what_would_be_trained(run_folder, tmp_path, monkeypatch, capsys):
+    """What differs from the preset comes first, also inside a choice; nothing is trained and no folder made."""
+    monkeypatch.setattr(run_command, "train", None)
+    text = str(run_folder.parent / "text.txt")
+    words = ["tiny", "--data.path", text, "--model.mixer.num-heads", "2", "--model.max-length", "8", "--replicas", "3"]
+    command = parse(*words, "--workdir", tmp_path / "x", "--dry-run")
+    with pytest.raises(SystemExit) as stop:
+        run_command.train_command(command, RunConfig, run_command.load(command))
+    assert not stop.value.code
+    assert not (tmp_path / "x").exists()
+    told = capsys.readouterr().out
+    own, _, rest = told.partition("as in the preset:\n")
+    assert own.splitlines()[1:] == [
+        "  model.vocab_size  4",
+        "  model.max_length  8",
+        "  model.mixer       attention(num_heads=2)",
+        f"  data.path         {text}",
+    ]
+    config = load_corpus(command.data).complete(cli.fields_of(command, RunConfig))
+    step = 3 * 8 * train_flops(config.model)
+    assert "  model.d_model  " in rest
+    assert "model.mixer " not in rest
+    assert f"  parameters  {parameter_count(config.model):,} each\n" in rest
+    assert f"  a step      {step / 1e6:.3g} MFLOP\n  all steps   {300 * step / 1e9:.3g} GFLOP\n" in rest
+    assert "  memory      " in rest
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(0, "0 "), (999, "999 "), (12_345, "12.3 k"), (2.5e12, "2.5 T"), (3e22, "3e+04 E")]
+)
+def test_numbers_have_prefixes(number, text):
+    assert dry_run.scaled(number) == text
+
+
+def test_what_an_encoder_needs_has_no_formula():
+    config = PRESETS["masked"].replace({"model.vocab_size": 9})
+    assert dry_run.costs(config, 1).keys() == {"parameters", "a step", "all steps"}
+
+
+def test_a_run_that_diverged_ends_with_a_line_and_no_sample(run_folder, tmp_path, capsys):
+    """And with exit code 1; result.json is written."""
+    config = load_run(run_folder).config
+    config = config.replace({"optimizer.warmup_steps": 0, "optimizer.clip_norm": None, "steps": 2})
+    outcome = train(config, [Replica(learning_rate=1e30)], load_corpus(config.data), tmp_path / "run")
+    result = run_command.summarize(outcome, {"token_accuracy": None}, outcome.accuracy)
+    with pytest.raises(SystemExit) as stop:
+        run_command.conclude(outcome, result, "token_accuracy", "garbage")
+    assert stop.value.code == 1
+    said = capsys.readouterr()
+    assert said.err.endswith(f"error: every replica diverged; {tmp_path / 'run'} has the metrics\n")
+    assert "garbage" not in said.out
+    assert (tmp_path / "run" / "result.json").exists()

@@ -1,0 +1,83 @@
+"""Splash gives what exact attention gives, or says why not; on a CPU it is interpreted."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from transformer.core.arrays import compiled_for
+from transformer.functional.attention import attention
+from transformer.functional.biases import LinearDistance
+from transformer.functional.fused_attention import fused_attention
+from transformer.functional.masks import Causal, Padding, Prefix, Segment, Tokens, Window
+from transformer.functional.splash_attention import by_splash, why_not_splash
+
+L = 256
+RNG = np.random.default_rng(0)
+Q, K, V = (jnp.asarray(RNG.normal(size=(2, L, heads, 16)), jnp.float32) for heads in (4, 2, 2))
+VALID = jnp.asarray([[True] * L, [False] * 40 + [True] * (L - 40)])
+TOKENS = Tokens.at(jnp.arange(L), segments=jnp.asarray([[0] * 100 + [1] * (L - 100)]), valid=VALID)
+MASKS = {
+    "all": None,
+    "causal": Causal(),
+    "window": Causal() & Window(50),
+    "both sides": Window(30),
+    "packed": Causal() & Padding() & Segment(),
+}
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(jnp.float32, 1e-5), (jnp.bfloat16, 2**-7)], ids=["32", "16"])
+@pytest.mark.parametrize("mask", MASKS)
+def test_values_and_gradients_are_those_of_exact_attention(mask, dtype, tolerance):
+    """Groups of small heads, in one block of 256; rows of padding are not compared.
+
+    Numbers of 16 bits may be rounded to neighbours.
+    """
+    arrays = [x.astype(dtype) for x in (Q, K, V)]
+    sides = {"queries": TOKENS, "keys": TOKENS, "mask": MASKS[mask], "scale": 0.25}
+    counted = VALID[:, :, None, None] | (mask != "packed")
+
+    def loss(arrays, function):
+        out = jnp.where(counted, function(*arrays, **sides).astype(jnp.float32), 0)
+        return jnp.sin(out).mean(), out
+
+    def exactly(*arrays, **sides):
+        return attention(*arrays, **sides).out
+
+    def kernel(*arrays, **sides):
+        return by_splash(*arrays, **sides, interpret=True)
+
+    exact, ours = (jax.grad(loss, has_aux=True)(arrays, function) for function in (exactly, kernel))
+    for left, right in zip(jax.tree.leaves(exact), jax.tree.leaves(ours), strict=True):
+        scale = float(jnp.abs(left).max())
+        difference = jnp.abs(left.astype(jnp.float32) - right.astype(jnp.float32)).max()
+        assert float(difference) <= tolerance * scale
+
+
+def test_what_the_kernel_does_not_take_is_named():
+    slopes = LinearDistance(jnp.asarray([0.5, 0.25, 0.125, 0.1]))
+    named = {
+        "float16": why_not_splash(Q.astype(jnp.float16), K, None, 0.3, None),
+        "multiple of 128, not 6": why_not_splash(Q[:, :6], K, None, 0.3, None),
+        "not 256 for 128": why_not_splash(Q[:, :128], K, None, 0.3, None),
+        "no bias": why_not_splash(Q, K, slopes, 0.3, None),
+        "no trained scale": why_not_splash(Q, K, None, jnp.float32(0.3), None),
+        "no mask Prefix": why_not_splash(Q, K, None, 0.3, Causal() & Prefix(3)),
+    }
+    for part, reason in named.items():
+        assert part in reason
+    assert not why_not_splash(Q, K, None, 0.3, MASKS["packed"])
+
+
+def test_on_a_tpu_it_is_what_fused_attention_runs(monkeypatch):
+    """Not for keys of a cache, and with a warning not for what it does not take."""
+    asked = []
+    kernel = "transformer.functional.fused_attention.by_splash"
+    monkeypatch.setattr(kernel, lambda q, k, v, **how: asked.append(how) or q)
+    sides = {"queries": TOKENS, "keys": TOKENS, "mask": Causal()}
+    with compiled_for("tpu"):
+        assert fused_attention(Q, K, V, **sides).out is Q
+        fused_attention(Q, K, V, **sides, own_keys=False)
+        with pytest.warns(UserWarning, match="Splash takes no mask Prefix.*; it is computed exactly"):
+            fused_attention(Q, K, V, **sides | {"mask": Prefix(3)})
+    assert len(asked) == 1

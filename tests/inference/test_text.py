@@ -1,0 +1,100 @@
+"""Tokens past the length of training: windows that read the last ones again."""
+
+import jax
+import numpy as np
+import pytest
+
+from transformer.core.modules import split
+from transformer.core.parameters import Normal
+from transformer.core.values import ConfigError
+from transformer.embeddings.embedding import Embedding, Head
+from transformer.inference.text import continuation, token_log_probabilities
+from transformer.inference.tokenwise import Greedy
+from transformer.mixers.attention.attention import Attention
+from transformer.models.config import ModelConfig
+from transformer.models.language_model import LanguageModel
+from transformer.positions.absolute import Learned
+from transformer.positions.rotary import RoPE
+
+LENGTH = 6
+# Large weights and no tied embeddings: what was read decides what is likely.
+ENDS = ModelConfig(
+    vocab_size=8,
+    max_length=LENGTH,
+    num_layers=1,
+    d_model=16,
+    mixer=Attention(num_heads=2),
+    position=Learned(),
+    initializer=Normal(0.4),
+    embedding=Embedding(initializer=Normal(0.4)),
+    head=Head(tied=False),
+)
+PROMPT = np.array([3, 1, 4, 1, 5], np.int32)
+HOW = {"strategy": Greedy(), "key": jax.random.key(0)}
+
+
+@pytest.fixture(scope="module")
+def model():
+    params, apply = split(LanguageModel(ENDS, key=jax.random.key(0)))
+    return apply, params
+
+
+def next_token(model, tokens) -> int:
+    apply, params = model
+    return int(apply(params, np.array(tokens, np.int32)[None])[0, -1].argmax())
+
+
+def test_windows_read_the_last_tokens_again(model):
+    """Each begins with `max_length` - `max_length` // 2 + 1 tokens, and reads on to `max_length`."""
+    expected = list(PROMPT)
+    while len(expected) < len(PROMPT) + 8:
+        start = len(expected) - (LENGTH - LENGTH // 2 + 1)
+        for _ in range(LENGTH // 2):
+            expected.append(next_token(model, expected[start:]))
+    made = continuation(*model, ENDS, PROMPT, num_tokens=8, **HOW)
+    assert made.tolist() == [int(token) for token in expected[len(PROMPT) :][:8]]
+    assert len(set(made.tolist())) > 2
+
+
+def test_what_fits_is_read_once_and_more_may_be_refused(model):
+    fits = continuation(*model, ENDS, PROMPT, num_tokens=2, beyond="refuse", **HOW)
+    first = next_token(model, PROMPT)
+    assert fits.tolist() == [first, next_token(model, [*PROMPT, first])]
+    assert continuation(*model, ENDS, PROMPT, num_tokens=2, **HOW).tolist() == fits.tolist()
+    with pytest.raises(ConfigError, match="max_length"):
+        continuation(*model, ENDS, PROMPT, num_tokens=3, beyond="refuse", **HOW)
+    with pytest.raises(ConfigError, match="beyond: unknown value 'crop'"):
+        continuation(*model, ENDS, PROMPT, num_tokens=3, beyond="crop", **HOW)
+    with pytest.raises(ConfigError, match="num_tokens 0 is not a positive number"):
+        continuation(*model, ENDS, PROMPT, num_tokens=0, **HOW)
+
+
+def test_a_stop_token_ends_the_windows(model):
+    whole = continuation(*model, ENDS, PROMPT, num_tokens=8, **HOW).tolist()
+    stop = whole[4]
+    made = continuation(*model, ENDS, PROMPT, num_tokens=8, stop=stop, **HOW).tolist()
+    assert made == whole[: whole.index(stop) + 1]
+
+
+def test_positions_without_an_end_read_everything():
+    config = ENDS.replace(position=RoPE())
+    params, apply = split(LanguageModel(config, key=jax.random.key(0)))
+    expected = list(PROMPT)
+    for _ in range(6):
+        expected.append(next_token((apply, params), expected))
+    assert continuation(apply, params, config, PROMPT, num_tokens=6, **HOW).tolist() == expected[len(PROMPT) :]
+
+
+@pytest.mark.parametrize("length", [2, LENGTH + 1, 20])
+def test_every_token_but_the_first_has_a_probability(model, length):
+    """In its window, of which the later ones begin half of `max_length` further on."""
+    apply, params = model
+    tokens = np.random.default_rng(0).integers(0, 8, length).astype(np.int32)
+    expected = []
+    for label in range(1, length):
+        start = 0 if label <= LENGTH else -(-(label - LENGTH) // (LENGTH // 2)) * (LENGTH // 2)
+        logits = apply(params, tokens[None, start:label])[0, -1]
+        expected.append(jax.nn.log_softmax(logits)[tokens[label]])
+    np.testing.assert_allclose(token_log_probabilities(apply, params, ENDS, tokens), np.array(expected), rtol=2e-5)
+    with pytest.raises(ConfigError, match="1 tokens leave nothing to predict"):
+        token_log_probabilities(apply, params, ENDS, tokens[:1])

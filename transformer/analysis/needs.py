@@ -1,0 +1,257 @@
+"""What a run needs of one device: predicted from shapes and the traced step, and read from the compiled one."""
+
+import dataclasses
+import functools
+import itertools
+import math
+import warnings
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from transformer.analysis.counts import cache_bytes, forward_flops, product_flops
+from transformer.analysis.hardware import Hardware
+from transformer.analysis.hlo import Work, work_of
+from transformer.core import modules as pure
+from transformer.core.arrays import DATA, MODEL, compiled_for
+from transformer.core.values import ConfigError
+from transformer.models.build import pure_model
+from transformer.models.config import ModelConfig
+from transformer.models.stack import Scanned
+from transformer.objectives.objective import Objective
+from transformer.runs.config import Replica, RunConfig
+from transformer.runs.mesh import MeshConfig
+from transformer.training.program import Program, make_program, rows_are_alone
+
+
+class Plan(NamedTuple):
+    """The needs of one device; bytes are those at the end of the forward pass, when most are in use."""
+
+    parameters: int
+    """Number of parameters of the model, over all devices."""
+    parameter_bytes: int
+    optimizer_bytes: int
+    gradient_bytes: int
+    activation_bytes: int
+    """What the forward pass keeps for the backward pass, under the rematerialization policy."""
+    cache_bytes: int
+    """Cache of one sequence of full length in decoding, which is not part of training."""
+    pieces: int
+    """In which a batch is computed."""
+    flops: float
+    """Operations of the matrix products of a step, recomputed ones included."""
+    useful_flops: float
+    """Those without the recomputed ones: what model FLOP utilization (MFU) is taken of (Chowdhery et al. 2022, B)."""
+    data_bytes: float
+    """What a step receives from the devices that share the batch."""
+    model_bytes: float
+    """What it receives from those that share a layer."""
+
+    @property
+    def training_bytes(self) -> int:
+        return self.parameter_bytes + self.optimizer_bytes + self.gradient_bytes + self.activation_bytes
+
+    def seconds(self, hardware: Hardware, received: float | None = None) -> float:
+        """Seconds of a step on the roofline: the slower of computing and reading, plus the transfers between devices.
+
+        The state is read and written once; in each piece parameters are read three times, activations written and
+        read, and sums of gradients read and written.
+
+        Args:
+          hardware: of the device.
+          received: bytes from other devices; None: those predicted.
+        """
+        state = self.parameter_bytes + self.optimizer_bytes + self.gradient_bytes
+        of_piece = 3 * self.parameter_bytes + 2 * self.activation_bytes + 2 * self.gradient_bytes
+        moved = 2 * state + self.pieces * of_piece
+        received = self.data_bytes + self.model_bytes if received is None else received
+        return max(self.flops / hardware.flops, moved / hardware.bandwidth) + received / hardware.link
+
+    def utilization(self, hardware: Hardware, seconds: float) -> float:
+        """Model FLOP utilization: the share of the device's rate that useful operations have."""
+        return self.useful_flops / (hardware.flops * seconds)
+
+
+def predict(config: RunConfig, program: Program, mesh: MeshConfig) -> Plan:
+    """The plan of a run, from shapes and the traced step alone."""
+    state, sizes = program.abstract_state, program.mesh.shape
+    params, _ = pure_model(config.model)
+    count = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(params))
+    rows = config.batch_size // config.accumulation // sizes[DATA]
+    whole, cut = _kept(config.model, config.objective, program.mesh.devices.flat[0].platform)
+    flops, useful = _operations(config.model, config.objective)
+    own, share = _bytes_here(state.params), config.batch_size / (sizes[DATA] * sizes[MODEL])
+    return Plan(
+        parameters=count,
+        parameter_bytes=own,
+        optimizer_bytes=_bytes_here(state.opt_state),
+        gradient_bytes=own * (2 if config.accumulation > 1 else 1),
+        activation_bytes=rows * (whole + cut // sizes[MODEL]),
+        cache_bytes=cache_bytes(config.model) // sizes[MODEL] if config.model.causal else 0,
+        pieces=config.accumulation,
+        flops=flops * share,
+        useful_flops=useful * share,
+        data_bytes=_from_data(config, mesh, 4 * count / sizes[MODEL], sizes[DATA]),
+        model_bytes=_from_model(config, rows, sizes[MODEL]),
+    )
+
+
+def _bytes_here(tree: Any) -> int:
+    """Bytes on one device of a tree of shapes with shardings."""
+    return sum(
+        math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
+        for leaf in jax.tree.leaves(tree)
+        if not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    )
+
+
+def _from_data(config: RunConfig, mesh: MeshConfig, gradient: float, devices: int) -> float:
+    """Bytes of gradients summed in a ring, and of parameters gathered, where these are cut, forward and backward."""
+    ring = (devices - 1) / devices * gradient
+    if mesh.fully_sharded:
+        return config.accumulation * 3 * ring
+    return 2 * ring * (1 if rows_are_alone(config, mesh) else config.accumulation)
+
+
+def _from_model(config: RunConfig, rows: int, devices: int) -> float:
+    """Bytes of the stream summed after each sublayer, forward and backward, and once more where it is recomputed."""
+    model = config.model
+    stream = rows * model.max_length * model.d_model * jnp.dtype(model.dtype).itemsize
+    times = 6 if remat_of(config) == "full" else 4
+    return config.accumulation * model.num_layers * times * 2 * (devices - 1) / devices * stream
+
+
+def remat_of(config: RunConfig) -> str:
+    return getattr(config.model.layers, "remat", "none")
+
+
+@functools.cache
+def _kept(model: ModelConfig, objective: Objective, platform: str) -> tuple[int, int]:
+    """Of one sequence, (bytes of what is kept as wide as the stream, of all else), as it is traced for a platform."""
+    params, apply = pure_model(model)
+
+    def residuals(size):
+        tokens = jax.ShapeDtypeStruct((size, model.max_length + 1), jnp.int32)
+        with compiled_for(platform), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what a kernel refuses is said when the program is compiled
+            kept = jax.eval_shape(lambda p, t: jax.vjp(lambda p: _total(objective, apply, p, t), p)[1], params, tokens)
+        return jax.tree.leaves(kept)
+
+    # What grows with the batch is not a parameter.
+    growth = [
+        (a.shape, (math.prod(b.shape) - math.prod(a.shape)) * a.dtype.itemsize)
+        for a, b in zip(residuals(1), residuals(2), strict=True)
+    ]
+    whole = sum(size for shape, size in growth if shape and shape[-1] == model.d_model)
+    return whole, sum(size for _, size in growth) - whole
+
+
+@functools.cache
+def _operations(model: ModelConfig, objective: Objective) -> tuple[float, float]:
+    """Operations of a step for one sequence, (with what is computed again, without), all scores counted."""
+    params, apply = pure_model(model)
+    tokens = jax.ShapeDtypeStruct((1, model.max_length + 1), jnp.int32)
+    done = jax.make_jaxpr(jax.grad(lambda p, t: _total(objective, apply, p, t)))(params, tokens)
+    return product_flops(done.jaxpr), 3 * forward_flops(model)
+
+
+def _total(objective: Objective, apply: pure.Apply, params: pure.Params, tokens: jax.Array) -> jax.Array:
+    return objective(apply, params, {"tokens": tokens}, None).loss.sum()
+
+
+class Compiled(NamedTuple):
+    """XLA's figures of the compiled step for one device."""
+
+    argument_bytes: int
+    """State and batch."""
+    temporary_bytes: int
+    """Gradients, activations and all intermediates."""
+    work: Work
+
+    @property
+    def received(self) -> float:
+        """Bytes from other devices in rings: what is summed passes twice."""
+        return sum(
+            size * (2 if how.kind == "all-reduce" else 1) * (how.devices - 1) / how.devices
+            for how, size in self.work.collective_bytes.items()
+            if how.devices
+        )
+
+    def seconds(self, hardware: Hardware, flops: float) -> float | None:
+        """The cycles that the compiler expects, then the transfers; None where it counts none.
+
+        What it does not see of the operations, those within kernels, is counted at the device's full rate.
+        """
+        if hardware.clock is None or not self.work.cycles:
+            return None
+        unseen = max(flops - self.work.flops, 0.0)
+        return self.work.cycles / hardware.clock + unseen / hardware.flops + self.received / hardware.link
+
+
+def compile_step(config: RunConfig, program: Program) -> Compiled:
+    """Compile one step for the devices of the program, which may be simulated or elsewhere; nothing is run."""
+    shape = (program.abstract_state.step.shape[0], 1, config.batch_size, config.model.max_length + 1)
+    batch = {"tokens": jax.ShapeDtypeStruct(shape, jnp.int32)}
+    compiled = program.train.lower(program.abstract_state, batch).compile()
+    memory, text = compiled.memory_analysis(), compiled.as_text()
+    assert memory is not None
+    assert text is not None
+    return Compiled(memory.argument_size_in_bytes, memory.temp_size_in_bytes, work_of(text))
+
+
+def meshes(devices: int) -> list[MeshConfig]:
+    """Every division of the devices into data and model, with parameters cut over data or not."""
+    sizes = [n for n in range(1, devices + 1) if devices % n == 0]
+    return [
+        MeshConfig(replica=1, data=devices // model, model=model, fully_sharded=sharded)
+        for model, sharded in itertools.product(sizes, (False, True))
+        if not sharded or devices > model
+    ]
+
+
+def plan(config: RunConfig, mesh: MeshConfig, devices: list[Any] | None = None) -> tuple[Plan, Program]:
+    """(prediction for one replica on a mesh of devices, by default those there are; program to compile)."""
+    one_step = dataclasses.replace(config, steps_per_dispatch=1)
+    program = make_program(one_step, [Replica()], mesh, devices=devices)
+    return predict(one_step, program, mesh), program
+
+
+class Found(NamedTuple):
+    """A way to train that was planned."""
+
+    mesh: MeshConfig
+    remat: str
+    accumulation: int
+    plan: Plan
+
+
+def search(config: RunConfig, hardware: Hardware, devices: list[Any]) -> list[Found]:
+    """Every mesh, rematerialization and number of pieces: those that fit first, the fastest of them first.
+
+    Raises:
+      ConfigError: no mesh divides heads, batch and widths.
+    """
+    found, refused = [], None
+    for mesh, remat in itertools.product(meshes(len(devices)), ("none", "dots", "full")):
+        own = config.replace({"model.layers": Scanned(remat=remat), "accumulation": 1})
+        for pieces in _halves(config.batch_size // (mesh.data or 1)):
+            try:
+                planned, _ = plan(own.replace(accumulation=pieces), mesh, devices)
+            except ConfigError as error:
+                refused = error
+                break
+            found.append(Found(mesh, remat, pieces, planned))
+    if not found and refused is not None:
+        raise refused
+    return sorted(found, key=lambda one: (not fits(one.plan, hardware), one.plan.seconds(hardware)))
+
+
+def fits(needs: Plan, hardware: Hardware) -> bool:
+    """Whether a fifth of the memory is left for what is not predicted."""
+    return needs.training_bytes < 0.8 * hardware.memory
+
+
+def _halves(number: int) -> list[int]:
+    """1, 2, 4, … as far as they divide it."""
+    return [2**i for i in range(number.bit_length()) if number % 2**i == 0]

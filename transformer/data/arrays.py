@@ -1,0 +1,84 @@
+"""A data set of one's own arrays."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from transformer.core.values import ConfigError
+from transformer.data.dataset import Batch, Examples, fingerprint_arrays, pad_rows
+from transformer.runs.config import RunConfig
+from transformer.runs.data import check_fraction
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arrays(Examples):
+    """Sequences `tokens` (N, L + 1), and `weights` (N, L), 1 for labels that count."""
+
+    vocab_size: int
+
+    def complete(self, config: RunConfig) -> RunConfig:
+        """The config with the vocabulary of the arrays, unless it sets its own.
+
+        Raises:
+          ConfigError: the model is too short for them, or has too small a vocabulary.
+        """
+        size = config.model.vocab_size or self.vocab_size
+        if size < self.vocab_size:
+            raise ConfigError(f"model.vocab_size: {size}, but {self.source} have the token {self.vocab_size - 1}")
+        if (length := self.train["tokens"].shape[1] - 1) > config.model.max_length:
+            raise ConfigError(f"model.max_length: {config.model.max_length}, but {self.source} have {length} inputs")
+        return config.replace({"model.vocab_size": size})
+
+
+def arrays(
+    tokens: np.ndarray | Iterable[Any], scored: Any = None, *, validation_fraction: float = 0.1, source: str = "arrays"
+) -> Arrays:
+    """A data set of sequences of token ids, each an example of next-token prediction.
+
+    Args:
+      tokens: (N, L + 1) integers from 0 on, or N sequences of several lengths, which are padded.
+      scored: as `tokens`, truth values: whether a token is a label that counts, such as an answer; the first of a
+        sequence never is. None: all others are.
+      validation_fraction: share of the sequences, at the end, that is held out, at least one.
+      source: its name in reports.
+
+    Raises:
+      ConfigError: they are no such integers, `scored` has another shape, or a part has no sequence.
+    """
+    check_fraction("validation_fraction", validation_fraction)
+    tokens = tokens if isinstance(tokens, np.ndarray) else list(tokens)
+    if len(tokens) == 0 or np.ndim(tokens[0]) == 0:
+        hint = "; cut one running text into rows, or read it by load_data(TextConfig(path=…))" if len(tokens) else ""
+        raise ConfigError(f"arrays: tokens are no sequences (N, L + 1){hint}")
+    rows = [_row(row, i) for i, row in enumerate(tokens)]
+    marks = [np.ones(len(row), bool) for row in rows] if scored is None else [np.asarray(row, bool) for row in scored]
+    if [len(row) for row in rows] != [len(mark) for mark in marks]:
+        raise ConfigError("arrays: scored has not the shape of tokens")
+    length = max(map(len, rows))
+    whole = {"tokens": pad_rows(rows, length), "weights": pad_rows(marks, length)[:, 1:].astype(np.float32)}
+    cut = len(rows) - max(1, round(len(rows) * validation_fraction))
+    if not 0 < cut < len(rows):
+        raise ConfigError(f"arrays: {len(rows)} sequences leave a part of none")
+
+    def part(rows: slice) -> Batch:
+        return {name: array[rows] for name, array in whole.items()}
+
+    return Arrays(
+        train=part(slice(cut)),
+        validation=part(slice(cut, None)),
+        source=source,
+        fingerprint=fingerprint_arrays(whole, cut),
+        tokenizer=None,
+        vocab_size=int(whole["tokens"].max()) + 1,
+    )
+
+
+def _row(row: Any, i: int) -> np.ndarray:
+    """A sequence as an array (L + 1,)."""
+    array = np.asarray(row)
+    if array.ndim != 1 or array.dtype.kind not in "iu" or len(array) < 2 or array.min() < 0:
+        given = f"{array.dtype} {array.shape}"
+        raise ConfigError(f"arrays: sequence {i} is {given}, not at least two integers from 0 on")
+    return array

@@ -1,0 +1,146 @@
+"""Scaled dot-product attention by the kernel for TPUs that comes with JAX, Splash: no score is ever in memory."""
+
+import functools
+import importlib
+from collections.abc import Iterator
+
+import jax
+import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
+from jax.sharding import PartitionSpec, get_abstract_mesh
+
+from transformer.core.arrays import DATA, MODEL, axis_size, divided
+from transformer.functional.attention import OF_KERNEL
+from transformer.functional.biases import Bias
+from transformer.functional.masks import And, Causal, Full, MaskFunction, Padding, Segment, Tokens, Window
+
+LANES = 128
+"""Lengths that the kernel takes are multiples of it."""
+BLOCK = 512
+"""Most queries or keys that are in a block."""
+
+
+def by_splash(
+    q_BLHK: jax.Array,
+    k_BLGK: jax.Array,
+    v_BLGK: jax.Array,
+    *,
+    queries: Tokens,
+    keys: Tokens,
+    mask: MaskFunction | None,
+    scale: float | jax.Array,
+    interpret: bool = False,
+) -> jax.Array:
+    """Attention of tokens to each other, (B, L, H, K); a query that is padding or meets no key gets 0.
+
+    Blocks in which the mask allows nothing are not computed. Heads and sequences stay on their devices.
+
+    Args:
+      q_BLHK: queries of what `why_not_splash` finds nothing wrong with.
+      k_BLGK: keys, of as many tokens.
+      v_BLGK: values.
+      queries: the tokens, whose positions follow one another in each document.
+      keys: the same.
+      mask: any of causal, window, padding and segment, all together.
+      scale: of the products, a number.
+      interpret: run it on a CPU, step by step.
+    """
+    L = q_BLHK.shape[1]
+    document_BL, valid_BL = _documents(mask, keys)
+    document_BL = jnp.broadcast_to(document_BL, (len(q_BLHK), L))
+    block = max(size for size in range(LANES, BLOCK + 1, LANES) if L % size == 0)
+    kernel = functools.partial(_attend, _static(mask, L), block, interpret)
+    q_BHLK, k_BGLK, v_BGLK = (jnp.swapaxes(x, 1, 2) for x in (q_BLHK * scale, k_BLGK, v_BLGK))
+    if divided():
+        mesh = get_abstract_mesh()
+        rows = DATA if DATA in mesh.auto_axes else None
+        heads, row = PartitionSpec(rows, MODEL), PartitionSpec(rows)
+        kernel = jax.shard_map(
+            kernel,
+            mesh=mesh,
+            axis_names=set(mesh.auto_axes),
+            in_specs=(heads, heads, heads, row),
+            out_specs=heads,
+            check_vma=False,
+        )
+    out_BLHK = jnp.swapaxes(kernel(q_BHLK, k_BGLK, v_BGLK, document_BL), 1, 2).astype(v_BLGK.dtype)
+    if valid_BL is not None:
+        out_BLHK = jnp.where(valid_BL[:, :, None, None], out_BLHK, jnp.zeros_like(out_BLHK))
+    return checkpoint_name(out_BLHK, OF_KERNEL)
+
+
+def _attend(mask, block: int, interpret: bool, q_BHLK, k_BGLK, v_BGLK, document_BL) -> jax.Array:
+    splash = _kernels()
+    sizes = splash.BlockSizes(
+        **dict.fromkeys(("block_q", "block_kv", "block_kv_compute", "block_q_dkv", "block_kv_dkv"), block),
+        **dict.fromkeys(("block_kv_dkv_compute", "block_q_dq", "block_kv_dq"), block),
+    )
+    kernel = splash.make_splash_mha(
+        splash.MultiHeadMask([mask] * q_BHLK.shape[1]),
+        block_sizes=sizes,
+        head_shards=1,
+        q_seq_shards=1,
+        residual_checkpoint_name=OF_KERNEL,
+        interpret=interpret,
+    )
+    return jax.vmap(kernel)(q_BHLK, k_BGLK, v_BGLK, splash.SegmentIds(document_BL, document_BL))
+
+
+def _documents(mask: MaskFunction | None, tokens: Tokens) -> tuple[jax.Array, jax.Array | None]:
+    """(number of the document of each token, which tokens are not padding; None: all), as the mask tells them apart.
+
+    Padding is a document of its own, so that each of its rows has keys.
+    """
+    kinds = {type(one) for one in _terms(mask)}
+    document_BL = tokens.segments if Segment in kinds and tokens.segments is not None else tokens.positions * 0
+    if Padding not in kinds or tokens.valid is None:
+        return document_BL, None
+    return jnp.where(tokens.valid, document_BL, jnp.iinfo(jnp.int32).max), tokens.valid
+
+
+def _kernels():
+    """The module of the kernel, which takes half a second to load and is for TPUs alone."""
+    return importlib.import_module("jax.experimental.pallas.ops.tpu.splash_attention")
+
+
+def why_not_splash(
+    q_BLHK: jax.Array,
+    k_BSGK: jax.Array,
+    bias: Bias | None,
+    scale: float | jax.Array,
+    mask: MaskFunction | None,
+) -> str:
+    """What the kernel does not take; empty where it takes everything."""
+    L, S, G = q_BLHK.shape[1], k_BSGK.shape[1], k_BSGK.shape[2]
+    unknown = [one for one in _terms(mask) if not isinstance(one, Full | Causal | Window | Padding | Segment)]
+    reasons = {
+        f"Splash takes bfloat16 or float32, not {q_BLHK.dtype}": q_BLHK.dtype not in (jnp.bfloat16, jnp.float32),
+        f"Splash takes lengths of a multiple of {LANES}, not {L}": L % LANES,
+        f"Splash takes the keys of the same tokens, not {S} for {L}": L != S,
+        "Splash takes no bias of the position": bias is not None,
+        "Splash takes no trained scale": not isinstance(scale, float | int),
+        f"Splash takes no mask {unknown[0] if unknown else ''}": unknown,
+        f"Splash takes {G} key-value heads whole, and they are divided": G % axis_size(MODEL),
+    }
+    return next((reason for reason, holds in reasons.items() if holds), "")
+
+
+def _terms(mask: MaskFunction | None) -> Iterator[MaskFunction]:
+    """What all has to hold."""
+    if isinstance(mask, And):
+        yield from _terms(mask.left)
+        yield from _terms(mask.right)
+    elif mask is not None:
+        yield mask
+
+
+def _static(mask: MaskFunction | None, length: int):
+    """What the kernel knows of the mask when it is compiled: how far a query sees back and ahead."""
+    splash, terms = _kernels(), list(_terms(mask))
+    back = min((one.size - 1 for one in terms if isinstance(one, Window)), default=None)
+    ahead = 0 if any(isinstance(one, Causal) for one in terms) else back
+    if back is None and ahead is None:
+        return splash.FullMask((length, length))
+    if back is None:
+        return splash.CausalMask((length, length))
+    return splash.LocalMask((length, length), (back, ahead), 0)

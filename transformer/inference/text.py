@@ -1,0 +1,84 @@
+"""Tokens beyond the length a model was built for: continued in windows, and scored in windows."""
+
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from transformer.core.modules import Apply, Params
+from transformer.core.values import ConfigError, check_type
+from transformer.inference.generate import generate
+from transformer.inference.scoring import sliding_log_probabilities
+from transformer.inference.strategies import Strategy
+from transformer.models.config import ModelConfig
+
+Beyond = Literal["slide", "refuse"]
+"""What to do where prompt and continuation are longer than positions are defined for."""
+
+
+def continuation(
+    apply: Apply,
+    params: Params,
+    model: ModelConfig,
+    prompt_L: np.ndarray,
+    *,
+    num_tokens: int,
+    strategy: Strategy,
+    key: jax.Array,
+    stop: int | None = None,
+    prefix: bool = False,
+    beyond: Beyond = "slide",
+) -> np.ndarray:
+    """The tokens that follow a prompt, (T,) int32, T at most `num_tokens`, less where `stop` ends them.
+
+    Where positions end at `max_length`, "slide" chooses half of it at a time, and reads the last tokens before these
+    again each time; "refuse" raises the `ConfigError` of `generate`. Models whose positions have no end read on.
+
+    Args:
+      apply: a pure causal language model.
+      params: its parameters.
+      model: its config.
+      prompt_L: (L,) tokens, L at least 1.
+      num_tokens: the largest number of tokens to choose.
+      strategy: how they are chosen; a beam is one in each window.
+      key: for random strategies.
+      stop: the token that ends the text, and is its last one.
+      prefix: whether the tokens of the prompt see each other.
+      beyond: what to do past `max_length`.
+
+    Raises:
+      ConfigError: as `generate`, or `beyond` is no such word.
+    """
+    check_type(beyond, Beyond, "generate: beyond")
+    if num_tokens < 1:
+        raise ConfigError(f"generate: num_tokens {num_tokens} is not a positive number")
+    anywhere = model.position is None or model.position.extrapolates
+    tokens, end = np.asarray(prompt_L), len(prompt_L) + num_tokens
+    slides = beyond == "slide" and not anywhere and end - 1 > model.max_length
+    while (missing := end - len(tokens)) > 0:
+        room = max(1, model.max_length // 2) if slides else missing
+        read_L = tokens[-(model.max_length - room + 1) :] if slides else tokens
+        key, draw = jax.random.split(key)
+        how = {"num_tokens": room, "strategy": strategy, "stop": stop, "prefix": prefix, "key": draw}
+        made = generate(apply, params, jnp.asarray(read_L[None]), **how)
+        new_T = np.asarray(made.tokens_BT[0, : min(int(made.lengths_B[0]), missing)])
+        tokens = np.concatenate([tokens, new_T])
+        if stop is not None and new_T[-1] == stop:
+            break
+    return tokens[len(prompt_L) :]
+
+
+def token_log_probabilities(apply: Apply, params: Params, model: ModelConfig, tokens_L: np.ndarray) -> np.ndarray:
+    """(L - 1,) log p of each token but the first given those before it, in nats.
+
+    Tokens past `max_length` are read in windows of that many, half of it apart, so that each has at least half of it
+    before it.
+
+    Raises:
+      ConfigError: there are fewer than two tokens.
+    """
+    labels = len(tokens_L) - 1
+    window = max(min(labels, model.max_length), 1)
+    how = {"window": window, "stride": max(1, window // 2), "batch_size": 1 if labels <= window else 32}
+    return np.asarray(sliding_log_probabilities(apply, params, jnp.asarray(tokens_L), **how))
