@@ -2,11 +2,12 @@
 
 Pages link to files of the repository as they lie there, so that the links work without a site; here pages made of
 other texts and files that are linked to are added, links are turned to them, the API gets a page for each room, and
-formulas become MathML, which browsers draw by themselves.
+formulas become MathML, which browsers draw by themselves. The word `no-run` behind ```python is for the tests alone.
 """
 
 import ast
 import html
+import logging
 import posixpath
 import re
 from pathlib import Path
@@ -50,11 +51,13 @@ def on_files(files, config):
 
 def on_page_markdown(markdown, page, **_):
     """Turn links to files of the repository to where the site has them."""
-    return LINK.sub(lambda link: in_site(page.file, link[1]), markdown)
+    return LINK.sub(lambda link: in_site(page.file, link[1]), markdown.replace("```python no-run\n", "```python\n"))
 
 
-def on_page_content(content, **_):
-    """Formulas as MathML."""
+def on_page_content(content, page, **_):
+    """Formulas as MathML; a warning where a block of code was not taken for one."""
+    if "```" in content:
+        logging.getLogger("mkdocs.hooks").warning(f"Doc file '{page.file.src_uri}' has a fence that opens no block.")
 
     def drawn(found):
         return convert(html.unescape(found[2]).strip(), display="block" if found[1] == "div" else "inline")
