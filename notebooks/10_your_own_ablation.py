@@ -60,7 +60,7 @@ study = T.Study(
     base,
     {"plain": {}, "dropout": {"model.dropout": 0.2}},
     seeds=6,
-    learning_rates=(1e-2, 2e-2, 4e-2),
+    learning_rates=(1e-2, 3e-2, 1e-1),
     question="What does dropout cost a model that reads each text hardly once?",
 )
 
@@ -142,7 +142,7 @@ print(f"pairs are worth: correlation over seeds {report.correlation:+.2f}")
 T.learning_rate_curves({arm.name: dict(zip(study.learning_rates, arm.values, strict=True)) for arm in report.arms})
 
 # %%
-print(*report.warnings(), sep="\n")
+print(*(report.warnings() or ["nothing to warn of"]), sep="\n")
 
 # %% [markdown]
 # ## Your turn
