@@ -136,11 +136,11 @@ def table(reports: Mapping[str, Report]) -> str:
     count = str(min(seeds)) if min(seeds) == max(seeds) else f"{min(seeds)} to {max(seeds)}"
     parts = [
         "# Exam",
-        f"The share of right answers of each model in {len(reports)} skills (mean over {count} seeds, half the width of "
-        f"its 95 % interval), at a learning rate chosen for each{matched}. **Bold**: better than {baseline}, "
+        f"The share of right answers of each model in {len(reports)} skills (mean over {count} seeds, half the width "
+        f"of its 95 % interval), at a learning rate chosen for each{matched}. **Bold**: better than {baseline}, "
         "*slanted*: worse; their intervals hold together with those of their column. Skills and sizes are in "
-        "`experiments/skills.py`, those of papers in `experiments/published_skills.py`; those here are trained for 600 or 1,000 steps of 16 examples, so the table says "
-        "who learns soon, not who can.",
+        "`experiments/skills.py`, where most are trained for 600 steps of 16 examples, so that the table says who "
+        "learns soon, not who can; those of papers are in `experiments/published_skills.py`.",
         "![right answers by model and skill](exam.png)",
         "\n".join(f"| {' | '.join(row)} |" for row in rows),
     ]
