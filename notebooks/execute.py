@@ -9,6 +9,7 @@ A notebook whose code is that of its last execution keeps its outputs, so change
 import argparse
 import hashlib
 import os
+import re
 import tempfile
 from pathlib import Path
 
@@ -22,6 +23,8 @@ PICTURES = "figure.dpi: 72\nfigure.max_open_warning: 0\n"
 """What matplotlib is told, so that a picture has some kilobytes."""
 EXECUTED = "executed"
 """The field of a notebook's metadata with the hash of the code whose outputs it has."""
+ADDRESS = re.compile(" at 0x[0-9a-f]+>")
+"""Where an object that a cell shows is in memory."""
 SECONDS = 1800
 """Most seconds of a cell."""
 
@@ -69,7 +72,7 @@ def update(path: Path, again: bool = False) -> str:
     text, target = jupytext.read(path), path.with_suffix(".ipynb")
     before = nbformat.read(target, as_version=4) if target.exists() else nbformat.v4.new_notebook()
     fresh = not again and before.metadata.get(EXECUTED) == code_hash(text)
-    written = nbformat.writes(with_outputs(text, before if fresh else execute(text))) + "\n"
+    written = ADDRESS.sub(">", nbformat.writes(with_outputs(text, before if fresh else execute(text)))) + "\n"
     if len(written) > SIZE:
         raise SystemExit(f"{target.name}: {len(written):,} bytes are more than {SIZE:,}: smaller pictures, or fewer")
     target.write_text(written)
