@@ -21,7 +21,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from experiments import cli
-from experiments.language_model import PRESETS as COMMANDS
 from experiments.language_model import Command
 from tests.study import made
 from transformer import pretrained
@@ -40,6 +39,7 @@ from transformer.positions.position import Position
 from transformer.pretrained.gpt2 import GPT2
 from transformer.runs.config import Replica, RunConfig
 from transformer.runs.data import TextConfig
+from transformer.runs.presets import PRESETS
 from transformer.runs.tokenizers import Word
 from transformer.study import plan
 from transformer.study.analyse import read_study
@@ -301,4 +301,4 @@ def test_a_changed_command_line_is_a_command_or_named(rng):
     words = ["tiny", "--model.norm", "rmsnorm", "--steps", "10", "--optimizer.learning-rate=1e-3", "--seed", "1"]
     at = rng.randrange(len(words))
     words[at] = changed(words[at].encode(), rng).decode("utf-8", "replace")
-    check(lambda: cli.parse(Command, COMMANDS, words))
+    check(lambda: cli.parse(Command, {name: cli.extend(one, Command) for name, one in PRESETS.items()}, words))

@@ -115,7 +115,7 @@ def test_the_table_says_what_was_found(tmp_path):
         f"| same | 0.50 | 0.50 ± {half} | – |",
         f"| less | 0.10 | *0.10 ± {half}* | – |",
     ]
-    assert "mean over 8 to 8 seeds" in text
+    assert "mean over 8 seeds" in text
     assert "better than softmax" in text
     assert "all of as many parameters as softmax" in text
 

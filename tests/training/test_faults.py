@@ -109,7 +109,7 @@ def test_a_request_to_stop_saves(config, corpus, tmp_path, whole, when):
     observe = ask_to_stop if when == "in the evaluation" else None
     step = 8 if when == "in a step" else 6
     with pytest.raises(
-        Interrupted, match=f"step {step} is saved in .*; the same command with --resume continues$"
+        Interrupted, match=f"step {step} is saved in .*; the same command with --resume continues"
     ) as at:
         train(config, REPLICAS, data, tmp_path / "run", observe=observe)
     assert at.value.__notes__ == ["In Python: when_not_empty='resume'"]

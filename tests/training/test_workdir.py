@@ -55,6 +55,11 @@ def names(folder):
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
 
 
+def test_a_folder_that_is_not_there_yet_is_overwritten(tmp_path, own):
+    begin(tmp_path / "new", own, "overwrite")
+    assert names(tmp_path / "new") == [".lock", "config.json", "environment.json"]
+
+
 def test_a_run_is_overwritten(folder, own):
     begin(folder, own, "overwrite")
     assert names(folder) == [".lock", "config.json", "environment.json"]

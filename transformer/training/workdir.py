@@ -84,7 +84,7 @@ def prepared(workdir: Path, wanted: Identity, when_not_empty: WhenNotEmpty, file
     _check(workdir, wanted, when_not_empty, files)
     with locked(workdir):
         steps_before = _check(workdir, wanted, when_not_empty, files)
-        if when_not_empty == "overwrite":
+        if when_not_empty == "overwrite" and CONFIG in contents(workdir):
             clear(workdir, CONFIG, RUN_FILES)
         for name, text in files.items():
             write_durably(workdir / name, text)
