@@ -172,9 +172,11 @@ def test_a_pickle_is_never_read(folder):
     [
         ('{"weight_map": {"a": "gone.safetensors"}}', "missing gone.safetensors"),
         ('{"weight_map": {"a": "../elsewhere.safetensors"}}', "missing ../elsewhere.safetensors"),
+        (f'{{"weight_map": {{"a": "{"x" * 5000}"}}}}', f"missing {'x' * 80}, which"),
         ('{"weights": {}}', "no index of files"),
         ("{", "is no JSON"),
     ],
+    ids=["gone", "elsewhere", "long", "other", "no JSON"],
 )
 def test_an_index_of_what_is_not_there(folder, index, match):
     (folder / "model.safetensors.index.json").write_text(index)

@@ -53,8 +53,9 @@ def _paths(folder: Path) -> list[Path]:
         if not isinstance(weight_map, dict) or not all(isinstance(name, str) for name in weight_map.values()):
             raise ConfigError(f"{folder / INDEX}: no index of files")
         names = sorted(set(weight_map.values()))
-        if missing := [name for name in names if Path(name).name != name or not (folder / name).is_file()]:
-            raise ConfigError(f"{folder}: missing {', '.join(missing)}, which {INDEX} names")
+        present = {path.name for path in folder.iterdir() if path.is_file()}
+        if missing := [name for name in names if name not in present]:
+            raise ConfigError(f"{folder}: missing {', '.join(name[:80] for name in missing)}, which {INDEX} names")
         return [folder / name for name in names]
     if (folder / SINGLE).is_file():
         return [folder / SINGLE]
