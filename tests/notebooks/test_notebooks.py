@@ -1,4 +1,4 @@
-"""Every notebook runs from top to bottom without a word on stderr, and shows what the text beside it makes."""
+"""Every notebook runs from top to bottom with nothing but its progress on stderr, and shows what the text beside it makes."""
 
 import ast
 import importlib.util
@@ -20,6 +20,8 @@ TEXTS = sorted(ROOT.glob("notebooks/[0-9]*.py"))
 each = pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.stem)
 SILENT = {"append", "assert_allclose", "start"}
 """Functions without a result, with which a cell may end."""
+PROGRESS = re.compile(r": step [\d,]+ of [\d,]+, (loss |diverged)")
+"""A line of what a run writes each minute where there is no terminal."""
 OF_ONE_MACHINE = re.compile(r"/tmp/|/root|/home/|\.venv|0x[0-9a-f]{6}")
 
 TEXT = """# ---
@@ -55,7 +57,7 @@ def test_it_runs(path, tmp_path):
     command = [sys.executable, "-W", "error", str(path)]
     run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=900)
     assert run.returncode == 0, run.stderr[-3000:]
-    assert run.stderr == ""
+    assert not [line for line in run.stderr.splitlines() if not PROGRESS.search(line)]
     assert not list(tmp_path.iterdir())
 
 
