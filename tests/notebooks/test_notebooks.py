@@ -1,4 +1,4 @@
-"""Every notebook runs from top to bottom with nothing but its progress on stderr, and shows what the text beside it makes."""
+"""Every notebook runs from top to bottom with nothing but progress on stderr, and shows what its text makes."""
 
 import ast
 import importlib.util

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.study.made import run as made_run
+from transformer.core.values import ConfigError
 from transformer.study.cell import short
 from transformer.study.runs import ArmRuns, Run
 
@@ -36,10 +37,19 @@ def test_a_run_is_read_as_it_was_written_and_keeps_its_probes(base, corpus, tmp_
     assert (both.probes, both.probe_hashes) == ({"a": 1.0, "b": 2.0}, {"a": "x", "b": "y"})
 
 
+CURVE = {"step": [1, 2], "loss": [4.0, None]}
+
+
+@pytest.mark.parametrize("change", [{}, {"step": [1]}, {"step": [1], "loss": []}, {**CURVE, "more": [1, 2]}])
+def test_a_curve_has_a_step_and_a_loss_for_each_point(change):
+    with pytest.raises(ConfigError, match="its curve is not"):
+        dataclasses.replace(made_run(0, 1e-3, 2.0, 0.5), curve=change)
+
+
 def test_metrics_are_ratios_of_sums():
     run = Run(
         seed=0, learning_rate=1e-3, loss=[2.0, 6.0], labels=[1.0, 2.0], correct=[1.0, 0.0], exact=[1.0, 1.0],
-        sequences=[2.0, 2.0], diverged_at=None, curve={}, seconds=1.0, cell="c", probes={"p": 7.0, "none": None},
+        sequences=[2.0, 2.0], diverged_at=None, curve=CURVE, seconds=1.0, cell="c", probes={"p": 7.0, "none": None},
     )  # fmt: skip
     assert run.metric("loss") == pytest.approx(8 / 3)
     assert run.metric("loss", slice(1, None)) == pytest.approx(3)

@@ -46,8 +46,10 @@ class Run:
 
     def __post_init__(self):
         lengths = {len(getattr(self, name)) for name in ("loss", "labels", "correct", "exact", "sequences")}
-        if len(lengths) > 1 or len({len(each) for each in self.curve.values()}) > 1:
-            raise ConfigError("run: its sums are not of the same batches, or its curve has steps without a loss")
+        if len(lengths) > 1:
+            raise ConfigError("run: its sums are not of the same batches")
+        if self.curve.keys() != {"step", "loss"} or len(self.curve["step"]) != len(self.curve["loss"]):
+            raise ConfigError("run: its curve is not a `step` and a `loss` for each point")
 
     def metric(self, name: str, batches: slice = slice(None)) -> float:
         """A metric over some batches of the held-out part: `loss`, `accuracy`, `exact_match` or the label of a probe.
