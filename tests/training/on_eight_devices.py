@@ -34,12 +34,14 @@ MODELS = {
     "recomputed": small(**SIZES | {"num_layers": 2}, layers=Scanned(remat="full")),
     "segments": small(**SIZES, position=RoPE(), memory_length=8),
     "dropout": small(**SIZES, dropout=0.3),
+    "bfloat16": small(**SIZES, dtype="bfloat16"),
     "experts in pieces": small(**SIZES, feed_forward=TopKExperts()),
 }
 MESHES = {
     "data": MeshConfig(replica=1, data=8),
     "data in pieces": MeshConfig(replica=1, data=4),
     "fully sharded": MeshConfig(replica=1, data=8, fully_sharded=True),
+    "rounded": MeshConfig(replica=1, data=8, fully_sharded=True, rounded=True),
     "tensor": MeshConfig(replica=1, data=2, model=4),
     "all": MeshConfig(replica=2, data=2, model=2, fully_sharded=True),
     "replicas": MeshConfig(replica=8),
@@ -54,7 +56,7 @@ def run_of(name: str) -> RunConfig:
         optimizer=OptimizerConfig(rule=SGD(), learning_rate=0.5, warmup_steps=0),
         batch_size=8,
         steps=2,
-        accumulation=1 if name in ("decoder", "encoder-decoder", "experts") else 2,
+        accumulation=1 if name in ("decoder", "encoder-decoder", "experts", "bfloat16") else 2,
     )
 
 

@@ -21,7 +21,7 @@ from transformer.models.config import ModelConfig
 from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.models.images import PatchConfig, VisionConfig
 from transformer.models.vectors import VectorConfig
-from transformer.runs.config import Replica
+from transformer.runs.config import Replica, RunConfig
 from transformer.runs.mesh import MeshConfig, Shard
 from transformer.runs.rules import Adafactor
 from transformer.testing.check import refusals
@@ -37,6 +37,7 @@ CASES = [(model, mesh) for model in ("decoder", "encoder-decoder", "experts") fo
 CASES += [("recomputed", "all"), ("segments", "all"), ("decoder", "replicas"), ("experts", "replicas")]
 IN_PIECES = ("recomputed", "segments", "dropout", "experts in pieces")
 CASES += [(model, "data in pieces") for model in IN_PIECES]
+ROUNDED = ("bfloat16", "rounded")
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +49,7 @@ def eight_devices(tmp_path_factory, testrun_uid):
         if not kept.exists():
             script = Path(__file__).with_name("on_eight_devices.py")
             environment = os.environ | {"JAX_PLATFORMS": "cpu"}
-            command = [sys.executable, str(script), json.dumps(CASES)]
+            command = [sys.executable, str(script), json.dumps([*CASES, ROUNDED])]
             done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stderr
             kept.write_text(json.dumps([json.loads(done.stdout), done.stderr]))
@@ -61,6 +62,13 @@ def test_every_mesh_gives_what_one_device_gives(eight_devices, model, mesh):
     found = eight_devices[0][f"{model}, {mesh}"]
     assert found["loss"] < 1e-5
     assert found["params"] < 1e-5
+
+
+def test_rounded_kernels_give_what_one_device_gives_up_to_rounding(eight_devices):
+    """That has kernels and gradients of float32; a step goes up to .5 times a gradient."""
+    found = eight_devices[0][", ".join(ROUNDED)]
+    assert found["loss"] < 2**-8
+    assert 0 < found["params"] < 2**-8
 
 
 def test_the_compiler_never_gives_up_a_sharding(eight_devices):
@@ -210,3 +218,11 @@ def test_statistics_of_another_shape_are_whole(config):
         assert set(leaf.sharding.spec[1:]) <= {None} or leaf.ndim == 1
     table = state.params["embedding"]["table"]
     assert tuple(table.sharding.spec) == ("replica", "model", None)
+
+
+def test_what_cannot_be_rounded_is_refused():
+    with pytest.raises(ConfigError, match=r"no kernel is gathered without mesh.fully_sharded"):
+        MeshConfig(rounded=True)
+    config = RunConfig(model=small())
+    with pytest.raises(ConfigError, match=r"the dtype of the model is float32 itself"):
+        make_program(config, [Replica()], MeshConfig(fully_sharded=True, rounded=True))

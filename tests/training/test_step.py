@@ -54,6 +54,25 @@ def test_accumulation_does_not_change_the_gradient(config, batch, smoothing):
     chex.assert_trees_all_close(results[0], results[2], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("pieces", [1, 2])
+def test_rounded_kernels_have_a_rounded_gradient_and_stay_what_they_are(config, batch, pieces):
+    """The model rounds them all the same: the loss is that of every bit. The router of experts is not rounded."""
+    config = config.replace({"model.dtype": "bfloat16", "model.feed_forward": TopKExperts()})
+    optimizer, found = optax.sgd(1.0), []
+    for dtype in (None, "bfloat16"):
+        apply, state = start(config, optimizer)
+        step = make_train_step(apply, NextToken(), optimizer, accumulation=pieces, rounded_to=dtype)
+        after, metrics = jax.jit(step)(state, batch)
+        found.append((metrics["loss"], jax.tree.map(jnp.subtract, after.params, state.params)))
+    (loss, exact), (of_rounded, rounded) = found
+    assert loss == of_rounded
+    chex.assert_trees_all_equal_dtypes(exact, rounded)
+    block, own = (each["blocks"]["kinds"]["0"] for each in (exact, rounded))
+    chex.assert_trees_all_equal(block["feed_forward"]["router"], own["feed_forward"]["router"])
+    kernel, of_copy = (each["attention"]["query"]["kernel"] for each in (block, own))
+    assert 0 < jnp.abs(kernel - of_copy).max() < 2**-7 * jnp.abs(kernel).max()
+
+
 def test_a_state_of_ones_own_is_donated_and_compiled_for_once(config, batch):
     """As the README begins: plain numbers, and no array in the state twice."""
     params, apply = pure.split(build(config)(jax.random.key(0)))

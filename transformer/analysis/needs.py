@@ -110,7 +110,8 @@ def _from_data(config: RunConfig, mesh: MeshConfig, gradient: float, devices: in
     """Bytes of gradients summed in a ring, and of parameters gathered, where these are cut, forward and backward."""
     ring = (devices - 1) / devices * gradient
     if mesh.fully_sharded:
-        return config.accumulation * 3 * ring
+        half = jnp.dtype(config.model.dtype).itemsize / 4  # XLA rounds before it gathers
+        return config.accumulation * (2 * half + (half if mesh.rounded else 1)) * ring
     return 2 * ring * (1 if rows_are_alone(config, mesh) else config.accumulation)
 
 

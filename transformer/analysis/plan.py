@@ -39,6 +39,7 @@ def main() -> None:
     for name in ("replica", "data", "model"):
         parser.add_argument(f"--mesh.{name}", dest=name, type=int, default=1)
     parser.add_argument("--mesh.fully-sharded", dest="fully_sharded", action="store_true")
+    parser.add_argument("--mesh.rounded", dest="rounded", action="store_true")
     parser.add_argument("--topology", help="devices that are connected: v5e:2x4, v5p:4x4x4, h100:8")
     parser.add_argument("--hardware", choices=HARDWARE, default="h100", help="of devices without a topology")
     parser.add_argument("--search", action="store_true", help="every mesh, rematerialization and number of pieces")
@@ -60,7 +61,7 @@ def _main(a: argparse.Namespace) -> None:
     config = config if a.dtype is None else config.replace({"model.dtype": a.dtype})
     config = config if a.remat is None else config.replace({"model.layers": Scanned(remat=a.remat)})
     config = config.replace({"model.mixer.backend": Fused()}) if a.fused else config
-    mesh = MeshConfig(replica=a.replica, data=a.data, model=a.model, fully_sharded=a.fully_sharded)
+    mesh = MeshConfig(replica=a.replica, data=a.data, model=a.model, fully_sharded=a.fully_sharded, rounded=a.rounded)
     topology = None if a.topology is None else Topology.named(a.topology)
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_num_cpu_devices", topology.size if topology else a.replica * a.data * a.model)

@@ -30,6 +30,9 @@ class MeshConfig:
     """Devices among which each layer is divided: heads, feed-forward features, experts and the vocabulary."""
     fully_sharded: bool = False
     """Whether parameters and optimizer state are cut over `data` too, and gathered where they are needed."""
+    rounded: bool = False
+    """Whether kernels are gathered, and their gradients summed, in the model's dtype and not in float32, in which they
+    and their sums over pieces stay: half the bytes pass. Only where parameters are cut (`fully_sharded`)."""
     rules: tuple[Shard, ...] = ()
     """Rules tried before the built-in tables; the first match wins."""
 
@@ -38,6 +41,8 @@ class MeshConfig:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"mesh.{name}: {value} is not a positive number")
+        if self.rounded and not self.fully_sharded:
+            raise ConfigError("mesh.rounded: no kernel is gathered without mesh.fully_sharded")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,6 +20,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from transformer.core import modules as pure
 from transformer.core.arrays import DATA, REPLICA
 from transformer.core.modules import Apply, Params, at
+from transformer.core.values import ConfigError
 from transformer.functional.segment_memory import SegmentMemory
 from transformer.models.build import build
 from transformer.objectives.objective import Batch, Sums
@@ -85,6 +86,8 @@ def make_program(
     Raises:
       ConfigError: the mesh does not fit the devices, the batch or the model; `initial` is of another model.
     """
+    if mesh_config.rounded and config.model.dtype == "float32":
+        raise ConfigError("mesh.rounded: the dtype of the model is float32 itself; model.dtype=bfloat16 is half of it")
     model = pure.abstract(functools.partial(_model, config))
     shapes, apply = pure.split(model)
     sequences = config.batch_size // config.accumulation
@@ -103,6 +106,7 @@ def make_program(
         skip_limit=config.optimizer.skip_limit,
         skip_above=config.optimizer.skip_above,
         sum_once=rows_are_alone(config, mesh_config),
+        rounded_to=config.model.dtype if mesh_config.rounded else None,
     )
     numbers = stack_numbers(config.optimizer, replicas)
     seeds = np.array([r.seed for r in replicas], np.int32)

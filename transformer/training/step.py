@@ -10,6 +10,7 @@ import optax
 from jax import lax
 from jax.extend.core import Jaxpr, jaxprs_in_params
 from jax.sharding import PartitionSpec, get_abstract_mesh
+from jax.typing import DTypeLike
 
 from transformer.core.arrays import DATA, axis_size
 from transformer.core.modules import Apply, Params
@@ -101,6 +102,7 @@ def make_train_step(
     skip_limit: int = 0,
     skip_above: float | None = None,
     sum_once: bool = False,
+    rounded_to: DTypeLike | None = None,
 ) -> Step:
     """`(state, batch) -> (state, metrics)` with metrics `loss` (nats per token), `grad_norm` and `skipped` (0 or 1).
 
@@ -121,13 +123,16 @@ def make_train_step(
       sum_once: whether each device of `data` sums the gradient of its own rows over the pieces, and all add theirs up
         once. Each has to hold all parameters, and rows must not see each other; a gradient that draws random numbers
         is summed for every piece all the same, so that it draws as one device does.
+      rounded_to: dtype of a copy of the kernels of which the gradient is taken, so that devices that hold parts of
+        them gather and sum in it; None: the parameters themselves. They, and the sum over pieces, stay in float32.
     """
     optimizer = optax.with_extra_args_support(optimizer)
     gradient = make_gradient(apply, objective, accumulation, sum_once)
 
     def step(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
         key = jax.random.fold_in(state.key, state.step)
-        (sums, grads), earlier = gradient(state.params, batch, state.earlier, key)
+        params = state.params if rounded_to is None else with_rounded_kernels(state.params, rounded_to)
+        (sums, grads), earlier = gradient(params, batch, state.earlier, key)
         weight = jnp.maximum(sums.weight, 1.0)
         loss, grads = sums.loss / weight, jax.tree.map(lambda g: g / weight, grads)
         grad_norm = optax.tree.norm(grads)
@@ -158,10 +163,20 @@ def make_train_step(
     return step
 
 
+def with_rounded_kernels(params: Params, dtype: DTypeLike) -> Params:
+    """Parameters with kernels in another dtype, but for those of routers, whose choices hang on small differences."""
+
+    def of(path: jax.tree_util.KeyPath, leaf: jax.Array) -> jax.Array:
+        *above, name = [entry.key for entry in path]  # pyright: ignore[reportAttributeAccessIssue]
+        return leaf.astype(dtype) if name == "kernel" and "router" not in above else leaf
+
+    return jax.tree.map_with_path(of, params)
+
+
 def make_gradient(
     apply: Apply, objective: Objective, accumulation: int, sum_once: bool = False
 ) -> Callable[..., Gradient]:
-    """Maps `(params, batch, earlier, key)` to a `Gradient`, over `accumulation` pieces of the batch in turn."""
+    """Maps `(params, batch, earlier, key)` to a float32 `Gradient`, over `accumulation` pieces of the batch in turn."""
 
     def whole(params: Params, batch: Batch, earlier: SegmentMemory | None, key: jax.Array) -> Gradient:
         def total(params):
@@ -170,7 +185,7 @@ def make_gradient(
             return loss, (Total(loss, sums.weight.sum()), after)
 
         grads, (sums, after) = jax.grad(total, has_aux=True)(params)
-        return (sums, grads), after
+        return (sums, jax.tree.map(lambda g: g.astype(jnp.float32), grads)), after
 
     def in_pieces(params: Params, batch: Batch, earlier: SegmentMemory | None, key: jax.Array) -> Gradient:
         # A piece is every n-th sequence, so that each device that shares the batch has a part of every piece.
