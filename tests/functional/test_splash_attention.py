@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import use_abstract_mesh
 
 from transformer.core.arrays import compiled_for
 from transformer.functional.attention import attention
@@ -11,6 +12,8 @@ from transformer.functional.biases import LinearDistance
 from transformer.functional.fused_attention import fused_attention
 from transformer.functional.masks import Causal, Padding, Prefix, Segment, Tokens, Window
 from transformer.functional.splash_attention import by_splash, why_not_splash
+from transformer.runs.mesh import MeshConfig
+from transformer.training.sharding import make_mesh
 
 L = 256
 RNG = np.random.default_rng(0)
@@ -52,6 +55,22 @@ def test_values_and_gradients_are_those_of_exact_attention(mask, dtype, toleranc
         scale = float(jnp.abs(left).max())
         difference = jnp.abs(left.astype(jnp.float32) - right.astype(jnp.float32)).max()
         assert float(difference) <= tolerance * scale
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_queries_divided_over_devices_find_what_those_of_one_find(mask):
+    """Half of them on each of two devices, which share the blocks of the mask."""
+    mesh = make_mesh(MeshConfig(context=2), 1, 1)
+
+    def loss(arrays):
+        out = by_splash(*arrays, queries=TOKENS, keys=TOKENS, mask=MASKS[mask], scale=0.25, interpret=True)
+        return jnp.sin(out).mean(), out
+
+    alone = jax.grad(loss, has_aux=True)([Q, K, V])
+    with use_abstract_mesh(mesh.abstract_mesh):
+        shared = jax.jit(jax.grad(loss, has_aux=True))(jax.device_put([Q, K, V], jax.NamedSharding(mesh, jax.P())))
+    for left, right in zip(jax.tree.leaves(alone), jax.tree.leaves(shared), strict=True):
+        np.testing.assert_allclose(right, left, atol=1e-6)
 
 
 def test_what_the_kernel_does_not_take_is_named():

@@ -11,11 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from transformer.feed_forwards.experts import TopKExperts
+from transformer.mixers.attention.backends import Chunked
 from transformer.models.config import ModelConfig
 from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.models.stack import Scanned
 from transformer.objectives.objective import NextToken
 from transformer.objectives.pairs import SequenceToSequence
+from transformer.positions.relative import ALiBi
 from transformer.positions.rotary import RoPE
 from transformer.runs.config import RunConfig, grid
 from transformer.runs.mesh import MeshConfig
@@ -35,14 +37,18 @@ MODELS = {
     "segments": small(**SIZES, position=RoPE(), memory_length=8),
     "dropout": small(**SIZES, dropout=0.3),
     "bfloat16": small(**SIZES, dtype="bfloat16"),
+    "chunked": small(**SIZES, **{"mixer.backend": Chunked(block=2), "position": ALiBi()}),
     "experts in pieces": small(**SIZES, feed_forward=TopKExperts()),
 }
 MESHES = {
     "data": MeshConfig(replica=1, data=8),
     "data in pieces": MeshConfig(replica=1, data=4),
+    "replicas in pieces": MeshConfig(replica=2, data=4),
     "fully sharded": MeshConfig(replica=1, data=8, fully_sharded=True),
     "rounded": MeshConfig(replica=1, data=8, fully_sharded=True, rounded=True),
     "tensor": MeshConfig(replica=1, data=2, model=4),
+    "context": MeshConfig(replica=1, data=2, context=4),
+    "all with context": MeshConfig(replica=2, context=2, model=2, fully_sharded=True),
     "all": MeshConfig(replica=2, data=2, model=2, fully_sharded=True),
     "replicas": MeshConfig(replica=8),
 }
@@ -56,7 +62,7 @@ def run_of(name: str) -> RunConfig:
         optimizer=OptimizerConfig(rule=SGD(), learning_rate=0.5, warmup_steps=0),
         batch_size=8,
         steps=2,
-        accumulation=1 if name in ("decoder", "encoder-decoder", "experts", "bfloat16") else 2,
+        accumulation=1 if name in ("decoder", "encoder-decoder", "experts", "bfloat16", "chunked") else 2,
     )
 
 

@@ -81,7 +81,9 @@ def test_a_killed_process_costs_nothing(tmp_path):
             folder.rename(tmp_path / "away")
     codes, said = run(text, cut, count=1)
     assert codes == [0], said
-    assert "continues with 1 × 1 × 1 devices after 1 × 2 × 1: the same up to rounding, not bit for bit" in said[0]
+    assert (
+        "continues with 1 × 1 × 1 × 1 devices after 1 × 2 × 1 × 1: the same up to rounding, not bit for bit" in said[0]
+    )
     alone = dict(np.load(cut / "params.npz"))
     for name, value in expected.items():
         np.testing.assert_allclose(alone[name], value, rtol=1e-4, atol=1e-5)

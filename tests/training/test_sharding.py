@@ -11,7 +11,7 @@ import jax
 import pytest
 
 from transformer.core import modules as pure
-from transformer.core.arrays import DATA, MODEL, REPLICA
+from transformer.core.arrays import AXES
 from transformer.core.values import ConfigError
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.mixer import Mixer
@@ -36,7 +36,9 @@ MESHES = ("data", "fully sharded", "tensor", "all")
 CASES = [(model, mesh) for model in ("decoder", "encoder-decoder", "experts") for mesh in MESHES]
 CASES += [("recomputed", "all"), ("segments", "all"), ("decoder", "replicas"), ("experts", "replicas")]
 IN_PIECES = ("recomputed", "segments", "dropout", "experts in pieces")
-CASES += [(model, "data in pieces") for model in IN_PIECES]
+CASES += [(model, mesh) for model in IN_PIECES for mesh in ("data in pieces", "replicas in pieces")]
+IN_CONTEXT = ("decoder", "encoder-decoder", "experts", "segments", "chunked")
+CASES += [(model, mesh) for model in IN_CONTEXT for mesh in ("context", "all with context")]
 ROUNDED = ("bfloat16", "rounded")
 
 
@@ -95,8 +97,8 @@ def test_devices_hold_what_the_tables_say(eight_devices, model):
 
 
 def sizes(replica=1, data=1, model=1):
-    names = (REPLICA, DATA, MODEL)
-    return jax.sharding.AbstractMesh((replica, data, model), names, axis_types=(jax.sharding.AxisType.Auto,) * 3)
+    kinds = (jax.sharding.AxisType.Auto,) * len(AXES)
+    return jax.sharding.AbstractMesh((replica, data, 1, model), AXES, axis_types=kinds)
 
 
 def axes_of(architecture: ModelConfig, mesh: MeshConfig, **counts):

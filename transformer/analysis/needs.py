@@ -5,6 +5,7 @@ import functools
 import itertools
 import math
 import warnings
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -14,7 +15,7 @@ from transformer.analysis.counts import cache_bytes, forward_flops, product_flop
 from transformer.analysis.hardware import Hardware
 from transformer.analysis.hlo import Work, work_of
 from transformer.core import modules as pure
-from transformer.core.arrays import DATA, MODEL, compiled_for
+from transformer.core.arrays import CONTEXT, DATA, MODEL, REPLICA, compiled_for
 from transformer.core.values import ConfigError
 from transformer.models.build import pure_model
 from transformer.models.config import ModelConfig
@@ -45,8 +46,15 @@ class Plan(NamedTuple):
     """Those without the recomputed ones: what model FLOP utilization (MFU) is taken of (Chowdhery et al. 2022, B)."""
     data_bytes: float
     """What a step receives from the devices that share the batch."""
+    context_bytes: float
+    """What it receives from those that share a sequence: keys and values, and their gradients."""
     model_bytes: float
     """What it receives from those that share a layer."""
+
+    @property
+    def received(self) -> float:
+        """What a step receives from all other devices."""
+        return self.data_bytes + self.context_bytes + self.model_bytes
 
     @property
     def training_bytes(self) -> int:
@@ -65,7 +73,7 @@ class Plan(NamedTuple):
         state = self.parameter_bytes + self.optimizer_bytes + self.gradient_bytes
         of_piece = 3 * self.parameter_bytes + 2 * self.activation_bytes + 2 * self.gradient_bytes
         moved = 2 * state + self.pieces * of_piece
-        received = self.data_bytes + self.model_bytes if received is None else received
+        received = self.received if received is None else received
         return max(self.flops / hardware.flops, moved / hardware.bandwidth) + received / hardware.link
 
     def utilization(self, hardware: Hardware, seconds: float) -> float:
@@ -81,19 +89,22 @@ def predict(config: RunConfig, program: Program, mesh: MeshConfig) -> Plan:
     rows = config.batch_size // config.accumulation // sizes[DATA]
     whole, cut = _kept(config.model, config.objective, program.mesh.devices.flat[0].platform)
     flops, useful = _operations(config.model, config.objective)
-    own, share = _bytes_here(state.params), config.batch_size / (sizes[DATA] * sizes[MODEL])
+    parts = sizes[CONTEXT] * sizes[MODEL]
+    own, share = _bytes_here(state.params), config.batch_size / (sizes[DATA] * parts)
+    cache = cache_bytes(config.model) // sizes[MODEL] if config.model.causal else 0
     return Plan(
         parameters=count,
         parameter_bytes=own,
         optimizer_bytes=_bytes_here(state.opt_state),
         gradient_bytes=own * (2 if config.accumulation > 1 else 1),
-        activation_bytes=rows * (whole + cut // sizes[MODEL]),
-        cache_bytes=cache_bytes(config.model) // sizes[MODEL] if config.model.causal else 0,
+        activation_bytes=rows * (whole // sizes[CONTEXT] + cut // parts),
+        cache_bytes=cache,
         pieces=config.accumulation,
         flops=flops * share,
         useful_flops=useful * share,
-        data_bytes=_from_data(config, mesh, 4 * count / sizes[MODEL], sizes[DATA]),
-        model_bytes=_from_model(config, rows, sizes[MODEL]),
+        data_bytes=_from_data(config, mesh, 4 * count / sizes[MODEL], sizes),
+        context_bytes=_from_context(config, rows * cache, sizes[CONTEXT]),
+        model_bytes=_from_model(config, rows, sizes[MODEL]) / sizes[CONTEXT],
     )
 
 
@@ -106,13 +117,21 @@ def _bytes_here(tree: Any) -> int:
     )
 
 
-def _from_data(config: RunConfig, mesh: MeshConfig, gradient: float, devices: int) -> float:
+def _from_data(config: RunConfig, mesh: MeshConfig, gradient: float, sizes: Mapping[str, int]) -> float:
     """Bytes of gradients summed in a ring, and of parameters gathered, where these are cut, forward and backward."""
+    devices = sizes[DATA] * sizes[CONTEXT]
     ring = (devices - 1) / devices * gradient
     if mesh.fully_sharded:
         half = jnp.dtype(config.model.dtype).itemsize / 4  # XLA rounds before it gathers
         return config.accumulation * (2 * half + (half if mesh.rounded else 1)) * ring
-    return 2 * ring * (1 if rows_are_alone(config, mesh) else config.accumulation)
+    return 2 * ring * (1 if rows_are_alone(config, mesh, sizes[REPLICA]) else config.accumulation)
+
+
+def _from_context(config: RunConfig, keys_values: int, devices: int) -> float:
+    """Bytes of keys and values gathered forward and backward, and once more where they are recomputed, and of the sums
+    of their gradients."""
+    times = 4 if remat_of(config) == "full" else 3
+    return config.accumulation * times * (devices - 1) / devices * keys_values
 
 
 def _from_model(config: RunConfig, rows: int, devices: int) -> float:

@@ -13,6 +13,7 @@ many simulated devices of this machine. What is printed is in `plan.json`, too.
 import argparse
 import dataclasses
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -36,13 +37,15 @@ from transformer.runs.presets import PRESETS, preset
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("preset", choices=[*PRESETS, *LARGE_PRESETS])
-    for name in ("replica", "data", "model"):
+    for name in ("replica", "data", "context", "model"):
         parser.add_argument(f"--mesh.{name}", dest=name, type=int, default=1)
     parser.add_argument("--mesh.fully-sharded", dest="fully_sharded", action="store_true")
     parser.add_argument("--mesh.rounded", dest="rounded", action="store_true")
     parser.add_argument("--topology", help="devices that are connected: v5e:2x4, v5p:4x4x4, h100:8")
     parser.add_argument("--hardware", choices=HARDWARE, default="h100", help="of devices without a topology")
     parser.add_argument("--search", action="store_true", help="every mesh, rematerialization and number of pieces")
+    parser.add_argument("--max-length", type=int, help="tokens of a sequence; by default as the preset")
+    parser.add_argument("--batch-size", type=int, help="sequences; by default as the preset")
     parser.add_argument("--accumulation", type=int, help="pieces of a batch; by default of a sequence a device")
     parser.add_argument("--remat", choices=("none", "dots", "full"), help="by default as the preset")
     parser.add_argument("--fused", action="store_true", help="attention by the kernel of the device")
@@ -58,13 +61,16 @@ def main() -> None:
 def _main(a: argparse.Namespace) -> None:
     config = preset(a.preset)
     config = config.replace({"model.vocab_size": config.model.vocab_size or a.vocab_size})
+    given = {"model.max_length": a.max_length, "batch_size": a.batch_size}
+    config = config.replace({name: value for name, value in given.items() if value is not None})
     config = config if a.dtype is None else config.replace({"model.dtype": a.dtype})
     config = config if a.remat is None else config.replace({"model.layers": Scanned(remat=a.remat)})
     config = config.replace({"model.mixer.backend": Fused()}) if a.fused else config
-    mesh = MeshConfig(replica=a.replica, data=a.data, model=a.model, fully_sharded=a.fully_sharded, rounded=a.rounded)
+    sizes = {"replica": a.replica, "data": a.data, "context": a.context, "model": a.model}
+    mesh = MeshConfig(**sizes, fully_sharded=a.fully_sharded, rounded=a.rounded)
     topology = None if a.topology is None else Topology.named(a.topology)
     jax.config.update("jax_platforms", "cpu")
-    jax.config.update("jax_num_cpu_devices", topology.size if topology else a.replica * a.data * a.model)
+    jax.config.update("jax_num_cpu_devices", topology.size if topology else math.prod(sizes.values()))
     there = topology is not None and topology.compiles
     devices = topology.devices() if topology and there else jax.devices()
     hardware = topology.hardware if topology else HARDWARE[a.hardware]
@@ -125,7 +131,6 @@ Row = tuple[str, str, Any, Any]
 def _rows(needs: Plan, compiled: Compiled | None, hardware: Hardware, name: str) -> list[Row]:
     seconds, read = needs.seconds(hardware), None if compiled is None else compiled.seconds(hardware, needs.flops)
     state, rest = needs.parameter_bytes + needs.optimizer_bytes, needs.gradient_bytes + needs.activation_bytes
-    received = needs.data_bytes + needs.model_bytes
     done = [None] * 4
     if compiled is not None:
         done = [compiled.argument_bytes / 1e9, compiled.temporary_bytes / 1e9, compiled.work.flops / 1e12]
@@ -135,7 +140,7 @@ def _rows(needs: Plan, compiled: Compiled | None, hardware: Hardware, name: str)
         ("state, GB a device", "{:.2f}", state / 1e9, done[0]),
         ("the rest, GB a device", "{:.2f}", rest / 1e9, done[1]),
         ("operations, TFLOP a device", "{:.2f}", needs.flops / 1e12, done[2]),
-        ("received, GB a device", "{:.2f}", received / 1e9, done[3]),
+        ("received, GB a device", "{:.2f}", needs.received / 1e9, done[3]),
         (f"a step on {name}, s", "{:.3f}", seconds, read),
         ("MFU", "{:.0%}", needs.utilization(hardware, seconds), read and needs.utilization(hardware, read)),
         ("cache of a sequence, GB a device", "{:.3f}", needs.cache_bytes / 1e9, None),
@@ -160,7 +165,7 @@ def _figures(one: Found, hardware: Hardware, compiled: Compiled | None = None) -
 
 
 def _text(mesh: MeshConfig) -> str:
-    return f"{mesh.replica} × {mesh.data} × {mesh.model}" + " sharded" * mesh.fully_sharded
+    return f"{mesh.replica} × {mesh.data} × {mesh.context} × {mesh.model}" + " sharded" * mesh.fully_sharded
 
 
 if __name__ == "__main__":

@@ -22,8 +22,9 @@ from jax.typing import DTypeLike
 from transformer.core.int8 import Int8
 from transformer.core.values import ConfigError
 
-REPLICA, DATA, MODEL = "replica", "data", "model"
-"""Axes of a mesh, over which independent runs, the sequences of a batch and the parts of a layer are divided."""
+REPLICA, DATA, CONTEXT, MODEL = AXES = "replica", "data", "context", "model"
+"""Axes of a mesh, over which independent runs, the sequences of a batch, the tokens of a sequence and the parts of a
+layer are divided."""
 
 
 def axis_size(axis: str) -> int:
@@ -38,14 +39,15 @@ def divided() -> bool:
 
 
 def constrain(x: jax.Array) -> jax.Array:
-    """The stream (B, L, D), or tokens (T, D) of it, with its first axis cut over `data` and each vector whole.
+    """The stream (B, L, D), cut over `data` and `context`, or tokens (T, D) of it, cut over `data`; vectors are whole.
 
-    In a part of a program that already is that of one device of `data`, the first axis is its own.
+    In a part of a program that already is that of one device of an axis, what is cut over it is its own.
     """
     if not divided():
         return x
-    rows = DATA if DATA in jax.sharding.get_abstract_mesh().auto_axes else None
-    return lax.with_sharding_constraint(x, PartitionSpec(rows, *(None,) * (x.ndim - 1)))
+    axes = (DATA, *(CONTEXT,) * (x.ndim == 3))
+    cut = [axis if axis_size(axis) > 1 else None for axis in axes]
+    return lax.with_sharding_constraint(x, PartitionSpec(*cut, *(None,) * (x.ndim - len(cut))))
 
 
 def whole_rows(table_VD: jax.Array) -> jax.Array:

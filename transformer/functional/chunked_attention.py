@@ -129,9 +129,7 @@ def _pad(array, multiple: int, axis: int):
 
 
 def _pad_tokens(tokens: Tokens, multiple: int) -> Tokens:
-    indices = jnp.arange(tokens.length + -tokens.length % multiple, dtype=jnp.int32)
-    rest = tokens._replace(indices=None)
-    return jax.tree.map(lambda a: _pad(a, multiple, a.ndim - 1), rest)._replace(indices=indices)
+    return jax.tree.map(lambda a: _pad(a, multiple, a.ndim - 1), tokens)
 
 
 def _slice(array, block_index, size: int, axis: int):
@@ -140,10 +138,12 @@ def _slice(array, block_index, size: int, axis: int):
 
 def _block(sides: _Sides, sizes: _Sizes, i, j, num_kv_heads: int) -> _Block:
     """Block i of the queries and block j of the keys."""
-    queries = sides.queries.block(i * sizes.query_block, sizes.query_block)
-    keys = sides.keys.block(j * sizes.key_block, sizes.key_block)
-    real = (queries.indices < sizes.num_queries)[:, None] & (keys.indices < sizes.num_keys)
-    return _Block(queries, keys, group_heads(sides.mask(queries, keys), num_kv_heads) & real)
+    first_query, first_key = i * sizes.query_block, j * sizes.key_block
+    queries = sides.queries.block(first_query, sizes.query_block)
+    keys = sides.keys.block(first_key, sizes.key_block)
+    real_L = jnp.arange(sizes.query_block) < sizes.num_queries - first_query
+    real_S = jnp.arange(sizes.key_block) < sizes.num_keys - first_key
+    return _Block(queries, keys, group_heads(sides.mask(queries, keys), num_kv_heads) & real_L[:, None] & real_S)
 
 
 def _scores(q, k, modifiers: _Modifiers, block: _Block) -> jax.Array:

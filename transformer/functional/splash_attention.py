@@ -1,15 +1,14 @@
 """Scaled dot-product attention by the kernel for TPUs that comes with JAX, Splash: no score is ever in memory."""
 
-import functools
 import importlib
 from collections.abc import Iterator
 
 import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
-from jax.sharding import PartitionSpec, get_abstract_mesh
+from jax.sharding import NamedSharding, PartitionSpec, get_abstract_mesh
 
-from transformer.core.arrays import DATA, MODEL, axis_size, divided
+from transformer.core.arrays import CONTEXT, DATA, MODEL, axis_size, divided
 from transformer.functional.attention import OF_KERNEL
 from transformer.functional.biases import Bias
 from transformer.functional.masks import And, Causal, Full, MaskFunction, Padding, Segment, Tokens, Window
@@ -48,42 +47,53 @@ def by_splash(
     L = q_BLHK.shape[1]
     document_BL, valid_BL = _documents(mask, keys)
     document_BL = jnp.broadcast_to(document_BL, (len(q_BLHK), L))
-    block = max(size for size in range(LANES, BLOCK + 1, LANES) if L % size == 0)
-    kernel = functools.partial(_attend, _static(mask, L), block, interpret)
+    kernel, by_query = _kernel(_static(mask, L), q_BLHK.shape[2] // axis_size(MODEL), interpret)
     q_BHLK, k_BGLK, v_BGLK = (jnp.swapaxes(x, 1, 2) for x in (q_BLHK * scale, k_BLGK, v_BLGK))
+    attend = _attend
     if divided():
         mesh = get_abstract_mesh()
-        rows = DATA if DATA in mesh.auto_axes else None
-        heads, row = PartitionSpec(rows, MODEL), PartitionSpec(rows)
-        kernel = jax.shard_map(
-            kernel,
+        rows, part = (axis if axis_size(axis) > 1 else None for axis in (DATA, CONTEXT))
+        of_mask = kernel.manual_sharding_spec(NamedSharding(mesh, PartitionSpec(None, part if by_query else None)))
+        of_queries, of_keys = PartitionSpec(rows, MODEL, part), PartitionSpec(rows, MODEL)
+        attend = jax.shard_map(
+            attend,
             mesh=mesh,
             axis_names=set(mesh.auto_axes),
-            in_specs=(heads, heads, heads, row),
-            out_specs=heads,
+            in_specs=(of_mask, of_queries, of_keys, of_keys, PartitionSpec(rows, part), PartitionSpec(rows)),
+            out_specs=of_queries,
             check_vma=False,
         )
-    out_BLHK = jnp.swapaxes(kernel(q_BHLK, k_BGLK, v_BGLK, document_BL), 1, 2).astype(v_BLGK.dtype)
+    out_BHLK = attend(kernel, q_BHLK, k_BGLK, v_BGLK, document_BL, document_BL)
+    out_BLHK = jnp.swapaxes(out_BHLK, 1, 2).astype(v_BLGK.dtype)
     if valid_BL is not None:
         out_BLHK = jnp.where(valid_BL[:, :, None, None], out_BLHK, jnp.zeros_like(out_BLHK))
     return checkpoint_name(out_BLHK, OF_KERNEL)
 
 
-def _attend(mask, block: int, interpret: bool, q_BHLK, k_BGLK, v_BGLK, document_BL) -> jax.Array:
-    splash = _kernels()
+def _kernel(mask, heads: int, interpret: bool):
+    """The kernel for the heads of one device, and whether each device of `context` has other blocks of the mask."""
+    splash, devices = _kernels(), axis_size(CONTEXT)
+    L, S = mask.shape
+    block = max(size for size in range(LANES, BLOCK + 1, LANES) if L // devices % size == 0)
+    by_query = not isinstance(mask, splash.FullMask)
+    mask = mask if by_query else splash.FullMask((L // devices, S))
     sizes = splash.BlockSizes(
         **dict.fromkeys(("block_q", "block_kv", "block_kv_compute", "block_q_dkv", "block_kv_dkv"), block),
         **dict.fromkeys(("block_kv_dkv_compute", "block_q_dq", "block_kv_dq"), block),
     )
     kernel = splash.make_splash_mha(
-        splash.MultiHeadMask([mask] * q_BHLK.shape[1]),
+        splash.MultiHeadMask([mask] * heads),
         block_sizes=sizes,
         head_shards=1,
-        q_seq_shards=1,
+        q_seq_shards=devices if by_query else 1,
         residual_checkpoint_name=OF_KERNEL,
         interpret=interpret,
     )
-    return jax.vmap(kernel)(q_BHLK, k_BGLK, v_BGLK, splash.SegmentIds(document_BL, document_BL))
+    return kernel, by_query
+
+
+def _attend(kernel, q_BHLK, k_BGSK, v_BGSK, document_BL, document_BS) -> jax.Array:
+    return jax.vmap(kernel)(q_BHLK, k_BGSK, v_BGSK, _kernels().SegmentIds(document_BL, document_BS))
 
 
 def _documents(mask: MaskFunction | None, tokens: Tokens) -> tuple[jax.Array, jax.Array | None]:
@@ -111,11 +121,11 @@ def why_not_splash(
     mask: MaskFunction | None,
 ) -> str:
     """What the kernel does not take; empty where it takes everything."""
-    L, S, G = q_BLHK.shape[1], k_BSGK.shape[1], k_BSGK.shape[2]
+    L, S, G, parts = q_BLHK.shape[1], k_BSGK.shape[1], k_BSGK.shape[2], axis_size(CONTEXT)
     unknown = [one for one in _terms(mask) if not isinstance(one, Full | Causal | Window | Padding | Segment)]
     reasons = {
         f"Splash takes bfloat16 or float32, not {q_BLHK.dtype}": q_BLHK.dtype not in (jnp.bfloat16, jnp.float32),
-        f"Splash takes lengths of a multiple of {LANES}, not {L}": L % LANES,
+        f"Splash takes lengths of a multiple of {LANES * parts}, not {L}": L % (LANES * parts),
         f"Splash takes the keys of the same tokens, not {S} for {L}": L != S,
         "Splash takes no bias of the position": bias is not None,
         "Splash takes no trained scale": not isinstance(scale, float | int),

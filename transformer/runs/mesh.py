@@ -20,12 +20,14 @@ class Shard(Variant):
 
 @dataclass(frozen=True, kw_only=True)
 class MeshConfig:
-    """Devices as replica × data × model."""
+    """Devices as replica × data × context × model."""
 
     replica: int | None = None
     """Groups of devices among which replicas are divided; None: as many as divide them evenly."""
     data: int | None = None
     """Devices among which a batch is divided; None: as many of the rest as divide it evenly."""
+    context: int = 1
+    """Devices among which the tokens of each sequence are divided; each reads the keys and values of all."""
     model: int = 1
     """Devices among which each layer is divided: heads, feed-forward features, experts and the vocabulary."""
     fully_sharded: bool = False
@@ -37,7 +39,7 @@ class MeshConfig:
     """Rules tried before the built-in tables; the first match wins."""
 
     def __post_init__(self):
-        for name in ("replica", "data", "model"):
+        for name in ("replica", "data", "context", "model"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"mesh.{name}: {value} is not a positive number")

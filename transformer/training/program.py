@@ -53,7 +53,7 @@ class Program:
     abstract_state: TrainState
     """Shapes, dtypes and shardings of the state."""
     mesh: Mesh
-    """The devices, as (replica, data, model)."""
+    """The devices, as (replica, data, context, model)."""
 
     @property
     def data_devices(self) -> int:
@@ -88,6 +88,8 @@ def make_program(
     """
     if mesh_config.rounded and config.model.dtype == "float32":
         raise ConfigError("mesh.rounded: the dtype of the model is float32 itself; model.dtype=bfloat16 is half of it")
+    if config.model.max_length % mesh_config.context:
+        raise ConfigError(f"mesh.context: {config.model.max_length} tokens cannot be divided by {mesh_config.context}")
     model = pure.abstract(functools.partial(_model, config))
     shapes, apply = pure.split(model)
     sequences = config.batch_size // config.accumulation
@@ -105,7 +107,7 @@ def make_program(
         average_decay=config.average_decay,
         skip_limit=config.optimizer.skip_limit,
         skip_above=config.optimizer.skip_above,
-        sum_once=rows_are_alone(config, mesh_config),
+        sum_once=rows_are_alone(config, mesh_config, mesh.shape[REPLICA]),
         rounded_to=config.model.dtype if mesh_config.rounded else None,
     )
     numbers = stack_numbers(config.optimizer, replicas)
@@ -139,10 +141,13 @@ def make_program(
     )
 
 
-def rows_are_alone(config: RunConfig, mesh: MeshConfig) -> bool:
-    """Whether a device can compute the gradient of its rows with what it holds of the model, without the other rows."""
+def rows_are_alone(config: RunConfig, mesh: MeshConfig, groups: int) -> bool:
+    """Whether a device can compute the gradient of its rows with what it holds of the model, without the other rows.
+
+    Not where there are several groups of replicas: JAX does not divide a program among them and, in it, among devices.
+    """
     routed = any(kind.feed_forward is not None and kind.feed_forward.routed for kind in config.model.kinds)
-    return mesh.model == 1 and not mesh.fully_sharded and not mesh.rules and not routed
+    return groups == mesh.model == mesh.context == 1 and not mesh.fully_sharded and not mesh.rules and not routed
 
 
 def _with_precision(apply: Apply, precision: str | None) -> Apply:

@@ -21,7 +21,7 @@ from typing import Any
 import jax
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
-from transformer.core.arrays import DATA, MODEL, REPLICA
+from transformer.core.arrays import AXES, DATA, MODEL, REPLICA
 from transformer.core.modules import Params
 from transformer.core.values import ConfigError, nearest
 from transformer.models.config import ModelConfig
@@ -124,7 +124,7 @@ def make_mesh(
     work: float = 0,
     devices: Sequence[Any] | None = None,
 ) -> Mesh:
-    """Devices as (replica, data, model); where the config leaves sizes open, replicas come first, then data.
+    """Devices as (replica, data, context, model); where the config leaves sizes open, replicas come first, then data.
 
     Args:
       config: the sizes.
@@ -137,13 +137,13 @@ def make_mesh(
       ConfigError: there are too few devices, or a size does not divide the replicas or the batch.
     """
     devices = list(devices or jax.devices())
-    groups = len(devices) // config.model
+    groups = len(devices) // (config.context * config.model)
     replica = config.replica or _largest_divisor(num_replicas, groups // (config.data or 1))
     alone = work > SHARED_ON_CPU and devices[0].platform == "cpu" and jax.process_count() == 1
     data = config.data or (1 if alone else _largest_divisor(batch_size, groups // max(replica, 1)))
-    shape = (replica, data, config.model)
+    shape = (replica, data, config.context, config.model)
     if (needed := math.prod(shape)) > len(devices) or not needed:
-        what = " × ".join(str(n or "…") for n in (config.replica, config.data, config.model))
+        what = " × ".join(str(n or "…") for n in (config.replica, config.data, config.context, config.model))
         raise ConfigError(f"mesh: {what} is more than the {len(devices)} devices there are")
     for name, size, number, of in (
         ("replica", replica, num_replicas, "replicas"),
@@ -153,9 +153,8 @@ def make_mesh(
             raise ConfigError(f"mesh.{name}: {number} {of} cannot be divided by {size}")
     if len({device.process_index for device in devices[:needed]}) < jax.process_count():
         raise ConfigError(f"mesh: {needed} of {len(devices)} devices leave a process without any")
-    axes = (REPLICA, DATA, MODEL)
     try:
-        return jax.make_mesh(shape, axes, axis_types=(AxisType.Auto,) * 3, devices=devices[:needed])
+        return jax.make_mesh(shape, AXES, axis_types=(AxisType.Auto,) * len(AXES), devices=devices[:needed])
     except NotImplementedError as error:  # of devices in a torus, an axis takes whole sides of it
         raise ConfigError(f"mesh: {' × '.join(map(str, shape))} does not follow the links of the devices") from error
 

@@ -194,7 +194,6 @@ def make_gradient(
         keys = jax.random.split(key, accumulation)
         first = jax.tree.map(lambda a: a[0], pieces)
         traced, (shapes, _) = jax.make_jaxpr(whole, return_shape=True)(params, *first, key)
-        zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
 
         def add(params, total, piece):
             (batch, earlier), key = piece
@@ -202,6 +201,7 @@ def make_gradient(
             return jax.tree.map(jnp.add, total, more), after
 
         def over_pieces(params, pieces, keys):
+            zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
             return lax.scan(functools.partial(add, params), zeros, (pieces, keys))
 
         if sum_once and axis_size(DATA) > 1 and not _draws(traced.jaxpr):

@@ -1,10 +1,12 @@
 """How attention is computed: the same numbers at another cost."""
 
+import functools
 from dataclasses import dataclass
 
 from transformer.core.values import check_positive
 from transformer.functional.attention import attention
 from transformer.functional.chunked_attention import chunked_attention
+from transformer.functional.context import over_context
 from transformer.functional.fused_attention import fused_attention
 from transformer.functional.linear_attention import recurrent_attention
 from transformer.mixers.attention.base import Backend
@@ -23,7 +25,7 @@ class Chunked(Backend):
         return normalizer is None or normalizer.online
 
     def __call__(self, *arrays, own_keys, **how):
-        return chunked_attention(*arrays, block=self.block, **how)
+        return over_context(functools.partial(chunked_attention, block=self.block), *arrays, **how)
 
 
 @dataclass(frozen=True)
