@@ -87,9 +87,9 @@ def listed(names: Iterable[str], *, most: int = 8) -> str:
 def _check_layout(entry: Entry) -> None:
     """Raise `ConfigError` where the layout of a row is missing or cannot be that of its parameters."""
     row, ours = entry.row, ", ".join("/".join(place.path) for place in entry.places)
-    looked_up = entry.places[0].path[-1] in LOOKED_UP
-    if not row.layout and (len(entry.shapes) > 1 or (len(entry.shapes[0]) > 1 and not looked_up)):
-        shapes = " and ".join(str(list(shape)) for shape in entry.shapes)
+    shapes = " and ".join(str(list(shape)) for shape in entry.shapes)
+    first, *more = entry.shapes
+    if not row.layout and (more or (len(first) > 1 and entry.places[0].path[-1] not in LOOKED_UP)):
         raise ConfigError(f"{row.theirs}: no layout says how it holds {ours}, {shapes}; one such as {LAYOUTS}")
     try:
         whole = np.broadcast_to(np.int8(0), stored_shape(entry.shapes, row.layout, entry.sizes))
@@ -97,7 +97,6 @@ def _check_layout(entry: Entry) -> None:
     except (EinopsError, ValueError, IndexError, KeyError):
         back = None
     if back != list(entry.shapes):
-        shapes = " and ".join(str(list(shape)) for shape in entry.shapes)
         raise ConfigError(f"{row.theirs}: layout {row.layout!r} does not fit {ours}, {shapes}; one such as {LAYOUTS}")
 
 
