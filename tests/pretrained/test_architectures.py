@@ -19,16 +19,43 @@ from transformer.pretrained.bamba import BAMBA
 from transformer.pretrained.bart import BART
 from transformer.pretrained.bert import BERT, BERT_CLASSIFIER
 from transformer.pretrained.bloom import BLOOM
+from transformer.pretrained.cohere import COHERE, COHERE2
+from transformer.pretrained.distilbert import DISTILBERT
+from transformer.pretrained.falcon import FALCON
+from transformer.pretrained.gemma import GEMMA
 from transformer.pretrained.gemma2 import GEMMA2
+from transformer.pretrained.gemma3 import GEMMA3
+from transformer.pretrained.glm import GLM, GLM4
 from transformer.pretrained.gpt2 import GPT2
+from transformer.pretrained.gpt_bigcode import GPT_BIGCODE
+from transformer.pretrained.gpt_neo import GPT_NEO
 from transformer.pretrained.gpt_neox import GPT_NEOX
+from transformer.pretrained.gptj import GPTJ
+from transformer.pretrained.helium import HELIUM
 from transformer.pretrained.llama import LLAMA
 from transformer.pretrained.mamba2 import MAMBA2
 from transformer.pretrained.marian import MARIAN
+from transformer.pretrained.mbart import MBART
+from transformer.pretrained.mistral import MISTRAL
 from transformer.pretrained.mixtral import MIXTRAL
+from transformer.pretrained.mpt import MPT
+from transformer.pretrained.nemotron import NEMOTRON
+from transformer.pretrained.olmo import OLMO, OLMO2
 from transformer.pretrained.olmo_hybrid import OLMO_HYBRID
+from transformer.pretrained.opt import OPT
+from transformer.pretrained.pegasus import PEGASUS
+from transformer.pretrained.persimmon import PERSIMMON
+from transformer.pretrained.phi import PHI
+from transformer.pretrained.phi3 import PHI3
+from transformer.pretrained.qwen2 import QWEN2
 from transformer.pretrained.qwen3 import QWEN3
+from transformer.pretrained.qwen3_moe import QWEN3_MOE
 from transformer.pretrained.qwen3_next import QWEN3_NEXT
+from transformer.pretrained.roberta import ROBERTA, ROBERTA_CLASSIFIER, XLM_ROBERTA, XLM_ROBERTA_CLASSIFIER
+from transformer.pretrained.roformer import ROFORMER
+from transformer.pretrained.smollm3 import SMOLLM3
+from transformer.pretrained.stablelm import STABLELM
+from transformer.pretrained.starcoder2 import STARCODER2
 from transformer.pretrained.t5 import T5
 from transformer.pretrained.vit import VIT
 from transformer.pretrained.xlstm import XLSTM
@@ -50,16 +77,28 @@ BART_LIKE |= {"activation_function": "gelu", "scale_embedding": False, "tie_word
 BART_LIKE |= {"max_position_embeddings": 1024}
 QUARTER = {"rope_parameters": ROPE | {"partial_rotary_factor": 0.25}}
 HALF = {"rope_parameters": ROPE | {"partial_rotary_factor": 0.5}}
+GPT2_LIKE = {"vocab_size": 50_257, "n_positions": 1024, "n_embd": 768, "n_layer": 12, "n_head": 12, "n_inner": None}
+GPT2_LIKE |= {"layer_norm_epsilon": 1e-5, "tie_word_embeddings": True}
+SLIDING = ["sliding_attention", "full_attention"]
+COHERE_LIKE = sizes(256_000, 8192, 22_528, 40, 64, 8192) | {"num_key_value_heads": None, "layer_norm_eps": 1e-5}
+COHERE_LIKE |= {"logit_scale": 0.0625, "hidden_act": "silu", "attention_bias": False, "tie_word_embeddings": True}
+GLM_LIKE = GATED | sizes(151_552, 4096, 13_696, 40, 32, 131_072) | {"num_key_value_heads": 2, "head_dim": 128}
+GLM_LIKE |= {"rms_norm_eps": 1.5625e-7, "attention_bias": True} | HALF
 
 DEFAULTS: list[tuple[Architecture, set[float], dict[str, Any]]] = [
-    (
-        GPT2,
-        {1e-5},
-        {"vocab_size": 50_257, "n_positions": 1024, "n_embd": 768, "n_layer": 12, "n_head": 12, "n_inner": None}
-        | {"layer_norm_epsilon": 1e-5, "activation_function": "gelu_new", "tie_word_embeddings": True},
-    ),
     (BERT, {1e-12}, BERT_LIKE),
     (BERT_CLASSIFIER, {1e-12}, BERT_LIKE | {"id2label": {"0": "LABEL_0", "1": "LABEL_1"}}),
+    (ROBERTA, {1e-12}, BERT_LIKE | {"vocab_size": 50_265, "pad_token_id": 1}),
+    (ROBERTA_CLASSIFIER, {1e-12}, BERT_LIKE | {"vocab_size": 50_265, "num_labels": 2}),
+    (XLM_ROBERTA, {1e-12}, BERT_LIKE),
+    (XLM_ROBERTA_CLASSIFIER, {1e-12}, BERT_LIKE | {"num_labels": 2}),
+    (
+        DISTILBERT,
+        {1e-12},
+        {"vocab_size": 30_522, "max_position_embeddings": 512, "dim": 768, "hidden_dim": 3072, "n_layers": 6}
+        | {"n_heads": 12, "activation": "gelu"},
+    ),
+    (ROFORMER, {1e-12}, BERT_LIKE | {"vocab_size": 50_000, "max_position_embeddings": 1536, "embedding_size": None}),
     (
         T5,
         {1e-6},
@@ -69,17 +108,36 @@ DEFAULTS: list[tuple[Architecture, set[float], dict[str, Any]]] = [
         | {"tie_word_embeddings": True, "scale_decoder_outputs": True},
     ),
     (BART, {1e-5}, BART_LIKE | {"vocab_size": 50_265}),
+    (MBART, {1e-5}, BART_LIKE | {"vocab_size": 50_265}),
+    (PEGASUS, {1e-5}, BART_LIKE | {"vocab_size": 50_265}),
     (
         MARIAN,
         {1e-5},
         BART_LIKE | {"vocab_size": 58_101, "decoder_vocab_size": None, "share_encoder_decoder_embeddings": True},
     ),
     (
-        LLAMA,
-        {1e-6},
-        GATED
-        | sizes(32_000, 4096, 11_008, 32, 32, 2048)
-        | {"rms_norm_eps": 1e-6, "num_key_value_heads": None, "head_dim": None, "mlp_bias": False},
+        GPT2,
+        {1e-5},
+        GPT2_LIKE | {"activation_function": "gelu_new"},
+    ),
+    (GPT_BIGCODE, {1e-5}, GPT2_LIKE | {"activation_function": "gelu_pytorch_tanh", "multi_query": True}),
+    (
+        GPT_NEO,
+        {1e-5},
+        {"vocab_size": 50_257, "max_position_embeddings": 2048, "hidden_size": 2048, "num_layers": 24, "num_heads": 16}
+        | {"attention_types": [[["global", "local"], 12]], "window_size": 256, "intermediate_size": None}
+        | {"layer_norm_epsilon": 1e-5, "activation_function": "gelu_new", "tie_word_embeddings": True},
+    ),
+    (
+        GPTJ,
+        {1e-5},
+        {"vocab_size": 50_400, "n_positions": 2048, "n_embd": 4096, "n_layer": 28, "n_head": 16, "n_inner": None}
+        | {
+            "layer_norm_epsilon": 1e-5,
+            "activation_function": "gelu_new",
+            "rotary_dim": 64,
+            "tie_word_embeddings": False,
+        },
     ),
     (
         GPT_NEOX,
@@ -90,9 +148,103 @@ DEFAULTS: list[tuple[Architecture, set[float], dict[str, Any]]] = [
         | QUARTER,
     ),
     (
+        OPT,
+        {1e-5},
+        {"vocab_size": 50_272, "hidden_size": 768, "num_hidden_layers": 12, "ffn_dim": 3072, "num_attention_heads": 12}
+        | {"max_position_embeddings": 2048, "activation_function": "relu", "enable_bias": True}
+        | {"word_embed_proj_dim": 768, "tie_word_embeddings": True},
+    ),
+    (
         BLOOM,
         {1e-5},
         {"vocab_size": 250_880, "hidden_size": 64, "n_layer": 2, "n_head": 8, "layer_norm_epsilon": 1e-5}
+        | {"tie_word_embeddings": True},
+    ),
+    (
+        MPT,
+        {1e-5},
+        {"vocab_size": 50_368, "max_seq_len": 2048, "d_model": 2048, "n_layers": 24, "n_heads": 16}
+        | {"layer_norm_epsilon": 1e-5, "tie_word_embeddings": True, "attn_config": {"alibi": True}},
+    ),
+    (
+        FALCON,
+        {1e-5},
+        {"vocab_size": 65_024, "hidden_size": 4544, "num_hidden_layers": 32, "num_attention_heads": 71}
+        | {"layer_norm_epsilon": 1e-5, "activation": "gelu", "multi_query": True, "parallel_attn": True, "bias": False}
+        | {"new_decoder_architecture": False, "max_position_embeddings": 2048, "tie_word_embeddings": True}
+        | {"rope_parameters": ROPE},
+    ),
+    (
+        PHI,
+        {1e-5},
+        sizes(51_200, 2048, 8192, 24, 32, 2048)
+        | {"num_key_value_heads": None, "layer_norm_eps": 1e-5, "hidden_act": "gelu_new", "tie_word_embeddings": False}
+        | HALF,
+    ),
+    (
+        STARCODER2,
+        {1e-5},
+        sizes(49_152, 3072, 12_288, 30, 24, 4096)
+        | {"num_key_value_heads": 2, "norm_epsilon": 1e-5, "hidden_act": "gelu_pytorch_tanh", "use_bias": True}
+        | {"sliding_window": None, "tie_word_embeddings": True, "rope_parameters": ROPE},
+    ),
+    (
+        PERSIMMON,
+        {1e-5},
+        sizes(262_144, 4096, 16_384, 36, 64, 16_384)
+        | {"layer_norm_eps": 1e-5, "hidden_act": "relu2", "tie_word_embeddings": False}
+        | HALF,
+    ),
+    (
+        LLAMA,
+        {1e-6},
+        GATED
+        | sizes(32_000, 4096, 11_008, 32, 32, 2048)
+        | {"rms_norm_eps": 1e-6, "num_key_value_heads": None, "head_dim": None, "mlp_bias": False},
+    ),
+    (
+        MISTRAL,
+        {1e-6},
+        sizes(32_000, 4096, 14_336, 32, 32, 131_072)
+        | {"num_key_value_heads": 8, "head_dim": None, "rms_norm_eps": 1e-6, "hidden_act": "silu"}
+        | {"sliding_window": 4096, "tie_word_embeddings": False, "rope_parameters": ROPE},
+    ),
+    (
+        MIXTRAL,
+        {1e-5},
+        sizes(32_000, 4096, 14_336, 32, 32, 131_072)
+        | {"num_key_value_heads": 8, "head_dim": None, "rms_norm_eps": 1e-5, "hidden_act": "silu"}
+        | {"num_local_experts": 8, "num_experts_per_tok": 2, "sliding_window": None, "tie_word_embeddings": False}
+        | {"rope_parameters": ROPE | {"rope_theta": 1e6}},
+    ),
+    (
+        QWEN2,
+        {1e-6},
+        sizes(151_936, 4096, 22_016, 32, 32, 32_768)
+        | {"num_key_value_heads": 32, "rms_norm_eps": 1e-6, "hidden_act": "silu", "use_sliding_window": False}
+        | {"sliding_window": 4096, "max_window_layers": 28, "tie_word_embeddings": False, "rope_parameters": ROPE},
+    ),
+    (
+        QWEN3,
+        {1e-6},
+        GATED
+        | sizes(151_936, 4096, 22_016, 32, 32, 32_768)
+        | {"num_key_value_heads": 32, "head_dim": 128, "rms_norm_eps": 1e-6},
+    ),
+    (
+        QWEN3_MOE,
+        {1e-6},
+        GATED
+        | sizes(151_936, 2048, 6144, 24, 32, 32_768)
+        | {"num_key_value_heads": 4, "rms_norm_eps": 1e-6, "moe_intermediate_size": 768, "num_experts": 128}
+        | {"num_experts_per_tok": 8},
+    ),
+    (
+        GEMMA,
+        {1e-6},
+        GATED
+        | sizes(256_000, 3072, 24_576, 28, 16, 8192)
+        | {"num_key_value_heads": 16, "head_dim": 256, "rms_norm_eps": 1e-6, "hidden_act": "gelu_pytorch_tanh"}
         | {"tie_word_embeddings": True},
     ),
     (
@@ -105,26 +257,68 @@ DEFAULTS: list[tuple[Architecture, set[float], dict[str, Any]]] = [
         | {"tie_word_embeddings": True, "attention_bias": False, "rope_parameters": ROPE},
     ),
     (
-        QWEN3,
+        GEMMA3,
+        {1e-6},
+        sizes(262_208, 2304, 9216, 26, 8, 131_072)
+        | {"num_key_value_heads": 4, "head_dim": 256, "rms_norm_eps": 1e-6, "hidden_activation": "gelu_pytorch_tanh"}
+        | {"attn_logit_softcapping": None, "final_logit_softcapping": None, "query_pre_attn_scalar": 256}
+        | {"sliding_window": 4096, "layer_types": (SLIDING[:1] * 5 + SLIDING[1:]) * 4 + SLIDING[:1] * 2}
+        | {"tie_word_embeddings": True, "attention_bias": False}
+        | {"rope_parameters": {"sliding_attention": ROPE, "full_attention": ROPE | {"rope_theta": 1e6}}},
+    ),
+    (OLMO, {1e-5}, GATED | sizes(50_304, 4096, 11_008, 32, 32, 2048) | {"num_key_value_heads": None}),
+    (
+        OLMO2,
+        {1e-5},
+        GATED | sizes(50_304, 4096, 11_008, 32, 32, 2048) | {"num_key_value_heads": None, "rms_norm_eps": 1e-5},
+    ),
+    (
+        PHI3,
+        {1e-5},
+        GATED
+        | sizes(32_064, 3072, 8192, 32, 32, 4096)
+        | {"num_key_value_heads": None, "rms_norm_eps": 1e-5, "sliding_window": None},
+    ),
+    (
+        STABLELM,
+        {1e-5},
+        sizes(50_304, 2560, 6912, 32, 32, 4096)
+        | {"num_key_value_heads": 32, "layer_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": False}
+        | {"use_qkv_bias": False, "use_parallel_residual": False}
+        | QUARTER,
+    ),
+    (
+        NEMOTRON,
+        {1e-5},
+        sizes(256_000, 6144, 24_576, 32, 48, 4096)
+        | {"num_key_value_heads": None, "norm_eps": 1e-5, "hidden_act": "relu2", "tie_word_embeddings": False}
+        | {"attention_bias": False, "mlp_bias": False}
+        | HALF,
+    ),
+    (COHERE, {1e-5}, COHERE_LIKE | {"rope_parameters": ROPE | {"rope_theta": 5e5}}),
+    (
+        COHERE2,
+        {1e-5},
+        COHERE_LIKE
+        | {"sliding_window": 4096, "layer_types": (SLIDING[:1] * 3 + SLIDING[1:]) * 10, "rope_parameters": ROPE},
+    ),
+    (GLM, {1.5625e-7}, GLM_LIKE),
+    (GLM4, {1.5625e-7}, GLM_LIKE),
+    (
+        HELIUM,
+        {1e-8},
+        GATED
+        | sizes(48_000, 2560, 7040, 24, 20, 4096)
+        | {"num_key_value_heads": 20, "head_dim": 128, "rms_norm_eps": 1e-8, "mlp_bias": False}
+        | {"rope_parameters": ROPE | {"rope_theta": 1e5}},
+    ),
+    (
+        SMOLLM3,
         {1e-6},
         GATED
-        | sizes(151_936, 4096, 22_016, 32, 32, 32_768)
-        | {"num_key_value_heads": 32, "head_dim": 128, "rms_norm_eps": 1e-6},
-    ),
-    (
-        MIXTRAL,
-        {1e-5},
-        sizes(32_000, 4096, 14_336, 32, 32, 131_072)
-        | {"num_key_value_heads": 8, "head_dim": None, "rms_norm_eps": 1e-5, "hidden_act": "silu"}
-        | {"num_local_experts": 8, "num_experts_per_tok": 2, "sliding_window": None, "tie_word_embeddings": False}
-        | {"rope_parameters": ROPE | {"rope_theta": 1e6}},
-    ),
-    (
-        VIT,
-        {1e-12},
-        {"image_size": 224, "num_channels": 3, "patch_size": 16, "hidden_size": 768, "num_hidden_layers": 12}
-        | {"num_attention_heads": 12, "intermediate_size": 3072, "layer_norm_eps": 1e-12, "hidden_act": "gelu"}
-        | {"qkv_bias": True, "id2label": {"0": "LABEL_0", "1": "LABEL_1"}},
+        | sizes(128_256, 2048, 11_008, 36, 16, 32_768)
+        | {"num_key_value_heads": 4, "rms_norm_eps": 1e-6, "mlp_bias": False, "tie_word_embeddings": True}
+        | {"no_rope_layers": [1, 1, 1, 0] * 9, "rope_parameters": ROPE | {"rope_theta": 2e6}},
     ),
     (
         MAMBA2,
@@ -170,9 +364,17 @@ DEFAULTS: list[tuple[Architecture, set[float], dict[str, Any]]] = [
         | {"qk_dim_factor": 0.5, "v_dim_factor": 1.0, "ffn_proj_factor": 2.667, "ffn_round_up_to_multiple_of": 64}
         | {"gate_soft_cap": 15.0, "output_logit_soft_cap": 30.0, "tie_word_embeddings": False},
     ),
+    (
+        VIT,
+        {1e-12},
+        {"image_size": 224, "num_channels": 3, "patch_size": 16, "hidden_size": 768, "num_hidden_layers": 12}
+        | {"num_attention_heads": 12, "intermediate_size": 3072, "layer_norm_eps": 1e-12, "hidden_act": "gelu"}
+        | {"qkv_bias": True, "id2label": {"0": "LABEL_0", "1": "LABEL_1"}},
+    ),
 ]
 """Each architecture with all epsilons of its models and the defaults of its class, in `transformers` 5.24."""
 NEEDED: dict[Architecture, dict[str, Any]] = {
+    QWEN3_MOE: {"norm_topk_prob": True},
     QWEN3_NEXT: {"num_experts": 0},
     BAMBA: {"attn_layer_indices": [9, 18, 27]},
 }
@@ -203,7 +405,7 @@ def test_what_a_file_leaves_out_is_the_default_of_its_class(architecture, eps, w
 
 @pytest.mark.parametrize(("architecture", "eps", "written"), DEFAULTS, ids=IDS)
 def test_an_epsilon_that_is_written_is_that_of_all_norms(architecture, eps, written):
-    """But for the constant of OLMo Hybrid's recurrent heads; the classes of BART and Marian have no such field."""
+    """But for the constant of OLMo Hybrid's recurrent heads; the classes of BART, OPT and others have no such field."""
     names = [name for name in written if "eps" in name]
     config = architecture.read_config(NEEDED.get(architecture, {}) | dict.fromkeys(names, 3e-4))
     constant = eps if not names else eps - {written[names[0]]}

@@ -1,6 +1,7 @@
 """Folders of published models: read and written whole, or refused with the names of what is wrong."""
 
 import builtins
+import dataclasses
 import json
 import statistics
 
@@ -16,19 +17,21 @@ from transformer.core.modules import split
 from transformer.core.parameters import Normal
 from transformer.core.values import ConfigError
 from transformer.mixers.attention.backends import Chunked
+from transformer.mixers.attention.projections import LearnedScale
 from transformer.models.build import build
 from transformer.models.config import ModelConfig
 from transformer.models.stack import Scanned
 from transformer.norms.norm import RMSNorm
 from transformer.positions.rotary import LinearScaling, RoPE, YaRN
 from transformer.pretrained.__main__ import lines_of_code, sizes
-from transformer.pretrained.architecture import PRACTICE
+from transformer.pretrained.architecture import PRACTICE, Architecture, Row
 from transformer.pretrained.bert import BERT, BERT_CLASSIFIER
 from transformer.pretrained.files import Stored
 from transformer.pretrained.gpt2 import GPT2
 from transformer.pretrained.layouts import stored_shape, to_ours, to_stored
 from transformer.pretrained.llama import LLAMA
-from transformer.pretrained.names import flat
+from transformer.pretrained.mixtral import MIXTRAL
+from transformer.pretrained.names import flat, listed
 from transformer.pretrained.qwen3_next import QWEN3_NEXT
 from transformer.pretrained.t5 import T5
 
@@ -145,10 +148,79 @@ def test_wrong_tensors_are_refused_with_all_names(folder, monkeypatch):
     monkeypatch.setattr(Stored, "read", lambda self: pytest.fail("read"))
     with pytest.raises(ConfigError) as caught:
         pretrained.load(folder)
-    missing, surplus, shapes = str(caught.value).split("tensors ")[1].split("; ")
+    shapes, missing, surplus = str(caught.value).split("tensors ")[1].split("; ")
     assert missing == "missing: model.norm.weight, model.layers.1.mlp.up_proj.weight"
     assert surplus.endswith("model.layers.0.self_attn.q_proj.bias, model.layers.2.mlp.up_proj.weight")
     assert shapes == "of another shape: lm_head.weight [12, 8], not [11, 8]"
+
+
+def test_another_number_of_experts_is_a_short_message(tmp_path):
+    """The shape of the router, which says it, comes first; what differs in numbers alone is said once."""
+    config = MIXTRAL.base.replace(SIZES | {"feed_forward.num_experts": 4, "num_layers": 30})
+    pretrained.save(tmp_path / "model", config, parameters(config))
+    path = tmp_path / "model" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"num_local_experts": 24}))
+    gate = "model.layers.*.block_sparse_moe.gate.weight"
+    with pytest.raises(ConfigError) as caught:
+        pretrained.load(tmp_path / "model")
+    said = str(caught.value)
+    assert f"tensors of another shape: {gate} [4, 8], not [24, 8] (30); missing: " in said
+    assert "model.layers.*.block_sparse_moe.experts.*.w1.weight (600)" in said
+    assert len(said) < 600
+
+
+def test_lists_of_names_are_short():
+    names = [f"layers.{i}.weight" for i in range(5)] + ["a1", "a2", *(f"{c}.weight" for c in "bcdefgh")]
+    assert listed(names) == "layers.*.weight (5), a1, a2, b.weight, c.weight, d.weight, e.weight, f.weight, and 2 more"
+    assert listed(names[:4]) == ", ".join(names[:4])
+
+
+SCALED = Architecture(
+    names=("ScaledForCausalLM",),
+    model_type="scaled",
+    base=LLAMA.base.replace({"mixer.scale": LearnedScale()}),
+    fields=LLAMA.fields,
+    rows=(*LLAMA.rows, Row("blocks/attention/params/scale/scale", "model.layers.{layer}.self_attn.scale")),
+)
+
+
+def test_a_parameter_that_is_one_number(tmp_path):
+    config = SCALED.base.replace(SIZES | {"mixer.num_kv_heads": 1, "mixer.head_dim": 6})
+    params = parameters(config)
+    pretrained.save(tmp_path / "model", config, params, architecture=SCALED)
+    tensors = safetensors.load_file(tmp_path / "model" / "model.safetensors")
+    assert tensors["model.layers.1.self_attn.scale"].shape == ()
+    loaded_config, loaded = pretrained.load(tmp_path / "model", architecture=SCALED)
+    assert loaded_config == config
+    jax.tree.map(np.testing.assert_array_equal, loaded, params)
+
+
+OUT = "blocks/attention/out/kernel"
+
+
+@pytest.mark.parametrize(
+    ("ours", "layout", "match"),
+    [
+        (OUT, "", r"o_proj.weight: no layout says how it holds blocks/kinds/0/attention/out/kernel, \[8, 8\]"),
+        ((OUT, "blocks/attention/out/bias"), "F D -> D F", "layout 'F D -> D F' does not fit .*kernel, .*bias, .* and"),
+        (OUT, "F D -> D", "layout 'F D -> D' does not fit"),
+        (OUT, "(Q F) D -> D (Q F)", "does not fit"),
+        (OUT, "F D E -> D F E", "does not fit"),
+        (OUT, "F D", "does not fit"),
+        ((OUT, OUT), "F D -> D F", "does not fit"),
+    ],
+)
+def test_layouts_that_do_not_fit_are_one_line(tmp_path, ours, layout, match):
+    """A square matrix would be read transposed, so that all have to say how they are stored."""
+    rows = (
+        *(row for row in LLAMA.rows if row.ours != OUT),
+        Row(ours, "model.layers.{layer}.self_attn.o_proj.weight", layout),
+    )
+    architecture = dataclasses.replace(LLAMA, rows=rows)
+    config = LLAMA.base.replace(SIZES | {"mixer.bias": ("query", "key", "value", "out")})
+    with pytest.raises(ConfigError, match=match) as caught:
+        pretrained.save(tmp_path / "model", config, parameters(config), architecture=architecture)
+    assert "\n" not in str(caught.value)
 
 
 def test_damaged_files_are_refused(folder):
@@ -190,7 +262,7 @@ def test_an_index_of_what_is_not_there(folder, index, match):
         ({"hidden_act": "sillu"}, r"hidden_act: no 'sillu'; did you mean 'silu'"),
         (
             {"architectures": ["LlamaForCausalLMs"]},
-            r"no architecture 'LlamaForCausalLMs'; did you mean 'LlamaForCausal",
+            r"no architecture 'LlamaForCausalLMs'; did you mean 'LlamaForCausalLM'\?; give one with architecture=$",
         ),
         ({"architectures": None, "model_type": "mamba"}, r"no architecture 'mamba'"),
         ({"rope_parameters": {"rope_type": "yarn", "factor": 2.0}}, r"no rope_type 'yarn'"),

@@ -3,13 +3,15 @@
 import importlib
 import inspect
 import io
+import pkgutil
 import statistics
 import tokenize
 
 from rich.console import Console
 from rich.table import Table
 
-from transformer.pretrained.architectures import ARCHITECTURES
+from transformer import pretrained
+from transformer.pretrained.architecture import Architecture
 
 SILENT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 
@@ -30,11 +32,13 @@ def lines_of_code(source: str) -> int:
 def sizes() -> dict[str, tuple[list[str], int]]:
     """Classes and lines of code, by file."""
     by_file: dict[str, tuple[list[str], int]] = {}
-    for architecture in ARCHITECTURES:
-        name = architecture.model_type
-        source = inspect.getsource(importlib.import_module(f"transformer.pretrained.{name}"))
-        classes = [*by_file.get(name, ([], 0))[0], architecture.names[0]]
-        by_file[name] = (classes, lines_of_code(source))
+    for found in pkgutil.iter_modules(pretrained.__path__):
+        if found.name in ("__main__", "architectures"):
+            continue
+        module = importlib.import_module(f"{pretrained.__name__}.{found.name}")
+        classes = [value.names[0] for value in vars(module).values() if isinstance(value, Architecture)]
+        if classes:
+            by_file[found.name] = (classes, lines_of_code(inspect.getsource(module)))
     return by_file
 
 

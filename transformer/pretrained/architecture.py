@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -125,13 +125,32 @@ def _differing(one: ModelConfig, other: ModelConfig, path: str) -> Iterator[str]
         yield path
 
 
+QKV = ("blocks/attention/query", "blocks/attention/key", "blocks/attention/value")
+"""The projections that many architectures store as one."""
+
+
 def dense(ours: str, theirs: str) -> Iterator[Row]:
     """A linear layer whose kernel is stored (out, in)."""
     yield Row(f"{ours}/kernel", f"{theirs}.weight", "F D -> D F")
     yield Row(f"{ours}/bias", f"{theirs}.bias")
 
 
+def joined(ours: Iterable[str], theirs: str, along: str = "[F]") -> Iterator[Row]:
+    """Several linear layers stored as one (out, in), along this axis of outputs: one after the other, or in turns."""
+    names, plain = tuple(ours), along.replace("[", "").replace("]", "")
+    yield Row(tuple(f"{name}/kernel" for name in names), f"{theirs}.weight", f"{along} D -> D {plain}")
+    yield Row(tuple(f"{name}/bias" for name in names), f"{theirs}.bias", f"{along} -> {plain}")
+
+
 def norm(ours: str, theirs: str) -> Iterator[Row]:
     """The gain of a norm, and its bias."""
     yield Row(f"{ours}/params/scale", f"{theirs}.weight")
     yield Row(f"{ours}/params/bias", f"{theirs}.bias")
+
+
+def experts(theirs: str, gate: str, up: str, down: str) -> Iterator[Row]:
+    """A router and gated experts, whose three matrices are named so."""
+    yield Row("blocks/feed_forward/router/kernel", f"{theirs}.gate.weight", "E D -> D E")
+    branches = {"branches/0": gate, "branches/1": up, "out": down}
+    for ours, name in branches.items():
+        yield Row(f"blocks/feed_forward/{ours}", f"{theirs}.experts.{{expert}}.{name}.weight", "F D -> D F")

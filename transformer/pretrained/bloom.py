@@ -6,11 +6,10 @@ from transformer.mixers.attention.attention import Attention
 from transformer.models.config import ModelConfig
 from transformer.norms.norm import LayerNorm
 from transformer.positions.relative import ALiBi
-from transformer.pretrained.architecture import Architecture, Row, dense, norm
+from transformer.pretrained.architecture import QKV, Architecture, Row, dense, joined, norm
 from transformer.pretrained.fields import BIASES, fixed, same
 
 _LAYER = "transformer.h.{layer}"
-_JOINED = tuple(f"blocks/attention/{role}" for role in ("query", "key", "value"))
 
 BLOOM = Architecture(
     names=("BloomForCausalLM", "BloomModel"),
@@ -39,14 +38,7 @@ BLOOM = Architecture(
         *norm("embedding_norm", "transformer.word_embeddings_layernorm"),
         *norm("final_norm", "transformer.ln_f"),
         *norm("blocks/attention_residual/norms/input", f"{_LAYER}.input_layernorm"),
-        Row(
-            tuple(f"{p}/kernel" for p in _JOINED),
-            f"{_LAYER}.self_attention.query_key_value.weight",
-            "(H [n] K) D -> D (H n K)",
-        ),
-        Row(
-            tuple(f"{p}/bias" for p in _JOINED), f"{_LAYER}.self_attention.query_key_value.bias", "(H [n] K) -> (H n K)"
-        ),
+        *joined(QKV, f"{_LAYER}.self_attention.query_key_value", "(H [n] K)"),
         *dense("blocks/attention/out", f"{_LAYER}.self_attention.dense"),
         *norm("blocks/feed_forward_residual/norms/input", f"{_LAYER}.post_attention_layernorm"),
         *dense("blocks/feed_forward/branches/0", f"{_LAYER}.mlp.dense_h_to_4h"),

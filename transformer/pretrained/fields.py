@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from transformer.activations.activation import GELU, GLU, Activation, QuickGELU, ReLU, Sigmoid, SiLU, SquaredReLU, Tanh
+from transformer.core.changes import replace
 from transformer.core.values import ConfigError, nearest
+from transformer.mixers.attention.head_norms import HeadNorm, WideQKNorm
 from transformer.mixers.mixer import Mixer
 from transformer.models.pattern import Alternate
 from transformer.positions.rotary import LinearScaling, Llama3Scaling, RoPE, RoPEScaling
@@ -15,13 +17,18 @@ M = TypeVar("M", bound=Mixer)
 
 NEUTRAL = (
     # origin of the file
-    r"architectures|model_type|_name_or_path|(torch_)?dtype|transformers_version|tokenizer_class|finetuning_task"
-    r"|initializer_(range|factor)|init_std|gradient_checkpointing|pretraining_tp|problem_type"
+    r"architectures|model_type|_name_or_path|(torch_)?dtype|transformers_version|tokenizer_class|finetuning_task|auto_map"
+    r"|initializer_(range|factor)|init_std|gradient_checkpointing|pretraining_tp|replacing_rate"
+    # what the class of the model says, and names of classes where it has no use for them
+    r"|is_encoder_decoder|problem_type|_?num_labels|id2label|label2id"
+    # how it is computed
+    r"|_?attn_implementation|_flash_attn_2_enabled|use_flash_attn|chunk_size_feed_forward"
     # rates of dropout and terms of the loss, which training decides
     r"|.*(dropout|pdrop|layerdrop).*|router_(aux_loss_coef|jitter_noise)"
     # special tokens, and defaults of decoding
     r"|(\w+_)?(bos|eos|pad|unk|sep|cls|mask|decoder_start)_token_id|task_specific_params|prefix|bad_words_ids"
     r"|max_length|min_length|num_beams|early_stopping|length_penalty|no_repeat_ngram_size|do_sample"
+    r"|temperature|top_[kp]|repetition_penalty|force_bos_token_to_be_generated"
     # outputs besides logits
     r"|output_(attentions|hidden_states|router_logits|past)|return_dict|use_cache|cache_implementation"
 )
@@ -69,6 +76,20 @@ def same(theirs: str | tuple[str, ...], *ours: str, default: Any) -> Field:
     return Field(names, read, lambda config: {names[0]: value_at(config, ours[0])})
 
 
+def sizes(
+    *, vocab_size: int, d_model: int, d_ff: int, num_layers: int, num_heads: int, max_length: int
+) -> tuple[Field, ...]:
+    """The sizes that most files name alike, with the defaults of a class."""
+    return (
+        same("vocab_size", "vocab_size", default=vocab_size),
+        same("hidden_size", "d_model", default=d_model),
+        same("intermediate_size", "feed_forward.d_ff", default=d_ff),
+        same("num_hidden_layers", "num_layers", default=num_layers),
+        same("num_attention_heads", "mixer.num_heads", default=num_heads),
+        same("max_position_embeddings", "max_length", default=max_length),
+    )
+
+
 def alike(theirs: tuple[str, ...], ours: str, *, default: Any) -> Field:
     """Several of their fields that have to be equal, because we have one for all."""
 
@@ -98,40 +119,60 @@ def choice(theirs: str, ours: str, options: Mapping[Any, Any], *, default: Any) 
     return Field((theirs,), read, write)
 
 
-def fixed(name: str, value: Any) -> Field:
-    """A field that has to have one value, because no other is supported."""
+def fixed(name: str, value: Any, **default: Any) -> Field:
+    """A field that has to have one value, because no other is supported; another `default` has to be overruled."""
 
     def read(fields):
-        if fields.get(name, value) != value:
-            raise ConfigError(f"{name}: {fields[name]!r} is not supported, only {value!r}")
+        found = fields.get(name, default.get("default", value))
+        if found != value:
+            raise ConfigError(f"{name}: {found!r} is not supported, only {value!r}")
         return {}
 
-    return Field((name,), read, lambda config: {})
+    return Field((name,), read, lambda config: {name: value})
 
 
-def rope(*, base: float = 10_000.0, fraction: float = 1.0) -> Field:
+def norms_eps(theirs: str, *parts: HeadNorm | WideQKNorm, default: float) -> Field:
+    """The epsilon of all norms, those of these parts of attention too."""
+
+    def read(fields):
+        eps = float(fields.get(theirs, default))
+        own = tuple(replace(part, {"norm.eps": eps}) for part in parts)
+        return {"norm.eps": eps, **({"mixer.parts": own} if own else {})}
+
+    return Field((theirs,), read, lambda config: {theirs: config.norm.eps})
+
+
+def rope(*, base: float = 10_000.0, fraction: float = 1.0, interleaved: bool = False) -> Field:
     """Rotary positions in the form of files since version 5 of `transformers`, and in the earlier form."""
 
     def read(fields):
-        values = dict(fields.get("rope_parameters") or fields.get("rope_scaling") or {})
+        values = fields.get("rope_parameters") or fields.get("rope_scaling") or {}
         old_base = fields.get("rope_theta", fields.get("rotary_emb_base", base))
         old_fraction = fields.get("partial_rotary_factor", fields.get("rotary_pct", fraction))
-        position = RoPE(
-            base=float(values.pop("rope_theta", old_base)),
-            fraction=float(values.pop("partial_rotary_factor", old_fraction)),
-            scaling=_read_scaling(values),
-        )
-        if values:
-            raise ConfigError(f"rope_parameters: not supported: {', '.join(sorted(values))}")
-        return {"position": position}
-
-    def write(config):
-        position = config.position
-        values = {"rope_theta": position.base, "partial_rotary_factor": position.fraction}
-        return {"rope_parameters": values | _write_scaling(position.scaling)}
+        return {"position": read_rope(values, base=old_base, fraction=old_fraction, interleaved=interleaved)}
 
     older = ("rope_scaling", "rope_theta", "rotary_emb_base", "partial_rotary_factor", "rotary_pct")
-    return Field(("rope_parameters", *older), read, write)
+    return Field(("rope_parameters", *older), read, lambda config: {"rope_parameters": write_rope(config.position)})
+
+
+def read_rope(values: Json, *, base: float, fraction: float = 1.0, interleaved: bool = False) -> RoPE:
+    """Rotary positions as `rope_parameters` say; by default with these values."""
+    left = dict(values)
+    position = RoPE(
+        base=float(left.pop("rope_theta", base)),
+        fraction=float(left.pop("partial_rotary_factor", fraction)),
+        interleaved=interleaved,
+        scaling=_read_scaling(left),
+    )
+    if left:
+        raise ConfigError(f"rope_parameters: not supported: {', '.join(sorted(left))}")
+    return position
+
+
+def write_rope(position: RoPE) -> dict[str, Any]:
+    """The field `rope_parameters`."""
+    values = {"rope_theta": position.base, "partial_rotary_factor": position.fraction}
+    return values | _write_scaling(position.scaling)
 
 
 def _read_scaling(values: dict[str, Any]) -> RoPEScaling | None:
@@ -171,10 +212,32 @@ def attention_bias(theirs: str, *, default: bool, always: tuple[str, ...] = ()) 
     return choice(theirs, "mixer.bias", {True: BIASES, False: always}, default=default)
 
 
+def all_biases(theirs: str, *, default: bool) -> Field:
+    """Whether all linear layers have a bias."""
+
+    def read(fields):
+        biased = fields.get(theirs, default)
+        return {"mixer.bias": BIASES if biased else (), "feed_forward.bias": biased}
+
+    return Field((theirs,), read, lambda config: {theirs: config.feed_forward.bias})
+
+
 def one_turn(kinds: Sequence[Any]) -> tuple[Any, ...]:
     """The shortest beginning of a list that it repeats."""
     period = next(n for n in range(1, len(kinds) + 1) if list(kinds) == list(kinds[:n]) * (len(kinds) // n))
     return tuple(kinds[:period])
+
+
+def by_layer(turns: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    """The changes that give layers these values at these paths: a field where all agree, or else a pattern."""
+    shortest = {path: one_turn(values) for path, values in turns.items()}
+    alike = {path: values[0] for path, values in shortest.items() if len(values) == 1}
+    return alike | {"pattern": tuple(Alternate(path, turn) for path, turn in shortest.items() if path not in alike)}
+
+
+def of_layers(config: Any, path: str) -> list[Any]:
+    """The value at a path in every layer."""
+    return [value_at(config.layer_config(layer), path) for layer in range(config.num_layers)]
 
 
 def first(kind: type[M], layers: Sequence[Any]) -> M:
@@ -191,14 +254,10 @@ def first(kind: type[M], layers: Sequence[Any]) -> M:
 
 def mixers(*theirs: str, read: Callable[[Json], list[Any]], write: Callable[[list[Any]], dict[str, Any]]) -> Field:
     """The mixers of all layers, which take turns, from fields of theirs and back."""
-
-    def of_layers(config):
-        return [config.layer_config(layer).mixer for layer in range(config.num_layers)]
-
     return Field(
         theirs,
         lambda fields: {"pattern": (Alternate("mixer", one_turn(read(fields))),)},
-        lambda config: write(of_layers(config)),
+        lambda config: write(of_layers(config, "mixer")),
     )
 
 

@@ -100,7 +100,7 @@ def _parts(tensors: Iterator[tuple[str, np.ndarray]], most: int) -> Iterator[dic
         if part and sum(other.nbytes for other in part.values()) + tensor.nbytes > most:
             yield part
             part = {}
-        part[name] = np.ascontiguousarray(tensor)
+        part[name] = np.asarray(tensor, order="C")
     yield part
 
 

@@ -19,6 +19,17 @@ def _conv1d(ours: str | tuple[str, ...], theirs: str):
     yield Row(tuple(f"{name}/bias" for name in names), f"{_LAYER}.{theirs}.bias", "[F] -> F")
 
 
+SIZES = (
+    same("vocab_size", "vocab_size", default=50_257),
+    same(("n_positions", "n_ctx"), "max_length", default=1024),
+    same("n_embd", "d_model", default=768),
+    same("n_layer", "num_layers", default=12),
+    same("n_head", "mixer.num_heads", default=12),
+    same("n_inner", "feed_forward.d_ff", default=None),
+    same("layer_norm_epsilon", "norm.eps", default=1e-5),
+    same("tie_word_embeddings", "head.tied", default=True),
+)
+
 GPT2 = Architecture(
     names=("GPT2LMHeadModel",),
     model_type="gpt2",
@@ -29,14 +40,7 @@ GPT2 = Architecture(
         feed_forward=FeedForward(activation=GELU(tanh=True), bias=True),
     ),
     fields=(
-        same("vocab_size", "vocab_size", default=50_257),
-        same(("n_positions", "n_ctx"), "max_length", default=1024),
-        same("n_embd", "d_model", default=768),
-        same("n_layer", "num_layers", default=12),
-        same("n_head", "mixer.num_heads", default=12),
-        same("n_inner", "feed_forward.d_ff", default=None),
-        same("layer_norm_epsilon", "norm.eps", default=1e-5),
-        same("tie_word_embeddings", "head.tied", default=True),
+        *SIZES,
         choice("activation_function", "feed_forward.activation", ACTIVATIONS, default="gelu_new"),
         fixed("scale_attn_weights", True),
         fixed("scale_attn_by_inverse_layer_idx", False),

@@ -5,11 +5,10 @@ from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.models.blocks import ParallelNorms, Sequential
 from transformer.models.config import ModelConfig
 from transformer.norms.norm import LayerNorm
-from transformer.pretrained.architecture import Architecture, Row, dense, norm
+from transformer.pretrained.architecture import QKV, Architecture, Row, dense, joined, norm
 from transformer.pretrained.fields import ACTIVATIONS, attention_bias, choice, fixed, rope, same
 
 _LAYER = "gpt_neox.layers.{layer}"
-_JOINED = tuple(f"blocks/attention/{role}" for role in ("query", "key", "value"))
 
 GPT_NEOX = Architecture(
     names=("GPTNeoXForCausalLM",),
@@ -38,12 +37,7 @@ GPT_NEOX = Architecture(
         *norm("blocks/attention_residual/norms/feed_forward", f"{_LAYER}.post_attention_layernorm"),
         *norm("blocks/attention_residual/norms/input", f"{_LAYER}.input_layernorm"),
         *norm("blocks/feed_forward_residual/norms/input", f"{_LAYER}.post_attention_layernorm"),
-        Row(
-            tuple(f"{p}/kernel" for p in _JOINED),
-            f"{_LAYER}.attention.query_key_value.weight",
-            "(H [n] K) D -> D (H n K)",
-        ),
-        Row(tuple(f"{p}/bias" for p in _JOINED), f"{_LAYER}.attention.query_key_value.bias", "(H [n] K) -> (H n K)"),
+        *joined(QKV, f"{_LAYER}.attention.query_key_value", "(H [n] K)"),
         *dense("blocks/attention/out", f"{_LAYER}.attention.dense"),
         *dense("blocks/feed_forward/branches/0", f"{_LAYER}.mlp.dense_h_to_4h"),
         *dense("blocks/feed_forward/out", f"{_LAYER}.mlp.dense_4h_to_h"),

@@ -1,5 +1,7 @@
 """Llama (Touvron et al. 2023), and other models with the same names of tensors."""
 
+from collections.abc import Iterator
+
 from transformer.activations.activation import GLU, SiLU
 from transformer.embeddings.embedding import Head
 from transformer.feed_forwards.feed_forward import FeedForward
@@ -7,20 +9,13 @@ from transformer.models.config import ModelConfig
 from transformer.norms.norm import RMSNorm
 from transformer.positions.rotary import RoPE
 from transformer.pretrained.architecture import Architecture, Row, dense, norm
-from transformer.pretrained.fields import GATED, attention_bias, choice, rope, same
+from transformer.pretrained.fields import GATED, attention_bias, choice, rope, same, sizes
 
 BASE = ModelConfig(
     norm=RMSNorm(), position=RoPE(), feed_forward=FeedForward(activation=GLU(gate=SiLU())), head=Head(tied=False)
 )
 
-SIZES = (
-    same("vocab_size", "vocab_size", default=32_000),
-    same("hidden_size", "d_model", default=4096),
-    same("intermediate_size", "feed_forward.d_ff", default=11_008),
-    same("num_hidden_layers", "num_layers", default=32),
-    same("num_attention_heads", "mixer.num_heads", default=32),
-    same("max_position_embeddings", "max_length", default=2048),
-)
+SIZES = sizes(vocab_size=32_000, d_model=4096, d_ff=11_008, num_layers=32, num_heads=32, max_length=2048)
 FIELDS = (
     *SIZES,
     same("num_key_value_heads", "mixer.num_kv_heads", default=None),
@@ -33,26 +28,38 @@ FIELDS = (
     rope(),
 )
 
+LAYER = "model.layers.{layer}"
 EMBEDDINGS = (
     Row("embedding/table", "model.embed_tokens.weight"),
     Row("output/table", "lm_head.weight"),
     *norm("final_norm", "model.norm"),
 )
+OUT = tuple(dense("blocks/attention/out", f"{LAYER}.self_attn.o_proj"))
 ATTENTION = (
-    *dense("blocks/attention/query", "model.layers.{layer}.self_attn.q_proj"),
-    *dense("blocks/attention/key", "model.layers.{layer}.self_attn.k_proj"),
-    *dense("blocks/attention/value", "model.layers.{layer}.self_attn.v_proj"),
-    *dense("blocks/attention/out", "model.layers.{layer}.self_attn.o_proj"),
+    *dense("blocks/attention/query", f"{LAYER}.self_attn.q_proj"),
+    *dense("blocks/attention/key", f"{LAYER}.self_attn.k_proj"),
+    *dense("blocks/attention/value", f"{LAYER}.self_attn.v_proj"),
+    *OUT,
 )
+BRANCHES = ("blocks/feed_forward/branches/0", "blocks/feed_forward/branches/1")
+DOWN = tuple(dense("blocks/feed_forward/out", f"{LAYER}.mlp.down_proj"))
 FEED_FORWARD = (
-    *dense("blocks/feed_forward/branches/0", "model.layers.{layer}.mlp.gate_proj"),
-    *dense("blocks/feed_forward/branches/1", "model.layers.{layer}.mlp.up_proj"),
-    *dense("blocks/feed_forward/out", "model.layers.{layer}.mlp.down_proj"),
+    *dense(BRANCHES[0], f"{LAYER}.mlp.gate_proj"),
+    *dense(BRANCHES[1], f"{LAYER}.mlp.up_proj"),
+    *DOWN,
 )
 NORMS = (
-    *norm("blocks/attention_residual/norms/input", "model.layers.{layer}.input_layernorm"),
-    *norm("blocks/feed_forward_residual/norms/input", "model.layers.{layer}.post_attention_layernorm"),
+    *norm("blocks/attention_residual/norms/input", f"{LAYER}.input_layernorm"),
+    *norm("blocks/feed_forward_residual/norms/input", f"{LAYER}.post_attention_layernorm"),
 )
+
+
+def head_norms(ours: str, *, theirs: tuple[str, str] = ("q_norm", "k_norm")) -> Iterator[Row]:
+    """Norms of queries and of keys, of the part of attention with this name."""
+    for role, name in zip(("query", "key"), theirs, strict=True):
+        yield Row(f"blocks/attention/parts/{ours}/{role}_scale", f"{LAYER}.self_attn.{name}.weight")
+        yield Row(f"blocks/attention/parts/{ours}/{role}_bias", f"{LAYER}.self_attn.{name}.bias")
+
 
 LLAMA = Architecture(
     names=("LlamaForCausalLM",),

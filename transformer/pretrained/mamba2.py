@@ -31,7 +31,8 @@ MAMBA2 = Architecture(
         step_limits(),
         expand("expand"),
     ),
-    neutral="chunk_size|residual_in_fp32|rescale_prenorm_residual|time_step_(rank|min|max|floor)|layer_types",
+    neutral="chunk_size|residual_in_fp32|rescale_prenorm_residual|layer_types|intermediate_size|rms_norm|norm_before_gate"
+    "|time_step_(rank|min|max|floor|scale|init_scheme)",
     rows=(
         Row("embedding/table", "backbone.embeddings.weight"),
         Row("output/table", "lm_head.weight"),

@@ -2,7 +2,7 @@
 
 from transformer.positions.absolute import Sinusoidal
 from transformer.pretrained import bart
-from transformer.pretrained.architecture import Architecture, Row
+from transformer.pretrained.architecture import Architecture
 from transformer.pretrained.fields import Field, fixed
 
 
@@ -24,9 +24,6 @@ def _vocabularies() -> Field:
     return Field(("vocab_size", "decoder_vocab_size", "share_encoder_decoder_embeddings"), read, write)
 
 
-_TABLE = "model.shared.weight"
-_SIDES = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")
-
 MARIAN = Architecture(
     names=("MarianMTModel",),
     model_type="marian",
@@ -35,13 +32,11 @@ MARIAN = Architecture(
         _vocabularies(),
         fixed("normalize_embedding", False),
         fixed("static_position_embeddings", True),
+        *bart.normalized(before=False),
         *bart.FIELDS,
     ),
     neutral=bart.NEUTRAL,
-    rows=(
-        Row("embedding/table", _TABLE, also=(*_SIDES, "lm_head.weight")),
-        *bart.ROWS,
-    ),
+    rows=(bart.TABLE, *bart.ROWS),
     renames=bart.RENAMES,
     ignored=r"model\.(encoder|decoder)\.embed_positions\.weight",
 )

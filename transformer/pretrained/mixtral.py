@@ -2,23 +2,10 @@
 
 from transformer.activations.activation import GLU, SiLU
 from transformer.feed_forwards.experts import TopKExperts
-from transformer.mixers.attention.sparsity import SlidingWindow
 from transformer.pretrained import llama
-from transformer.pretrained.architecture import Architecture, Row
-from transformer.pretrained.fields import GATED, Field, choice, rope, same
-
-
-def _window() -> Field:
-    """The sliding window: one for all layers, or none."""
-
-    def read(fields):
-        size = fields.get("sliding_window")
-        return {"mixer.sparsity": None if size is None else SlidingWindow(size)}
-
-    return Field(("sliding_window",), read, lambda c: {"sliding_window": getattr(c.mixer.sparsity, "size", None)})
-
-
-_EXPERT = "model.layers.{layer}.block_sparse_moe.experts.{expert}"
+from transformer.pretrained.architecture import Architecture, experts
+from transformer.pretrained.fields import GATED, choice, rope, same
+from transformer.pretrained.windows import window
 
 MIXTRAL = Architecture(
     names=("MixtralForCausalLM",),
@@ -38,16 +25,13 @@ MIXTRAL = Architecture(
         same("rms_norm_eps", "norm.eps", default=1e-5),
         same("tie_word_embeddings", "head.tied", default=False),
         choice("hidden_act", "feed_forward.activation", GATED, default="silu"),
-        _window(),
+        window(),
         rope(base=1e6),
     ),
     rows=(
         *llama.EMBEDDINGS,
         *llama.ATTENTION,
         *llama.NORMS,
-        Row("blocks/feed_forward/router/kernel", "model.layers.{layer}.block_sparse_moe.gate.weight", "E D -> D E"),
-        Row("blocks/feed_forward/branches/0", f"{_EXPERT}.w1.weight", "F D -> D F"),
-        Row("blocks/feed_forward/branches/1", f"{_EXPERT}.w3.weight", "F D -> D F"),
-        Row("blocks/feed_forward/out", f"{_EXPERT}.w2.weight", "F D -> D F"),
+        *experts(f"{llama.LAYER}.block_sparse_moe", "w1", "w3", "w2"),
     ),
 )

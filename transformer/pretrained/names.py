@@ -1,15 +1,23 @@
 """The parts of our parameters that each stored tensor holds: the rows of an architecture, expanded for a config."""
 
 import itertools
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
+
+import numpy as np
+from einops import EinopsError
 
 from transformer.core.modules import Params
 from transformer.core.values import ConfigError
 from transformer.mixers.recurrent.linear import ProjectedRecurrence
 from transformer.models.config import ModelConfig
 from transformer.pretrained.architecture import Architecture, Row
-from transformer.pretrained.layouts import Sizes, stored_shape
+from transformer.pretrained.layouts import Sizes, stored_shape, to_ours
+
+LOOKED_UP = ("table", "types")
+"""Names of matrices that all store alike: row by row, one for each token, position or type."""
+LAYOUTS = "'F D -> D F' (stored transposed) or 'D F -> D F' (as it is)"
 
 Path = tuple[str, ...]
 Leaves = Mapping[Path, Any]
@@ -36,15 +44,15 @@ class Entry(NamedTuple):
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the stored tensor."""
-        rows, *others = stored_shape(self.shapes, self.row.layout, self.sizes)
-        return (rows + self.row.skip, *others)
+        shape = stored_shape(self.shapes, self.row.layout, self.sizes)
+        return tuple(size + self.row.skip * (axis == 0) for axis, size in enumerate(shape))
 
 
 def entries(architecture: Architecture, config: ModelConfig, leaves: Leaves) -> list[Entry]:
     """The tensors that hold all parameters.
 
     Raises:
-      ConfigError: no tensor of the architecture holds one of the parameters.
+      ConfigError: no tensor of the architecture holds one of the parameters, or a layout does not fit.
     """
     side = getattr(config, "patch_size", 1)
     sizes = {"Y": side, "X": side}
@@ -59,8 +67,37 @@ def entries(architecture: Architecture, config: ModelConfig, leaves: Leaves) -> 
     made = [entry for row in architecture.rows if row.when(config) for entry in _written_out(row, sizes, leaves)]
     held = {place.path for entry in made for place in entry.places}
     if homeless := sorted("/".join(path) for path in leaves if path not in held):
-        raise ConfigError(f"{architecture.names[0]}: no tensor holds {', '.join(homeless)}")
+        raise ConfigError(f"{architecture.names[0]}: no tensor holds {listed(homeless)}")
+    for entry in {(entry.row, entry.shapes): entry for entry in made}.values():
+        _check_layout(entry)
     return made
+
+
+def listed(names: Iterable[str], *, most: int = 8) -> str:
+    """A list of names for one line of text: many that differ in numbers alone are one pattern, and the rest a count."""
+    alike: dict[str, list[str]] = {}
+    for name in names:
+        alike.setdefault(re.sub(r"(?<=[./])\d+(?=[./])", "*", name), []).append(name)
+    said = []
+    for pattern, own in alike.items():
+        said += own if len(own) <= most // 2 else [f"{pattern} ({len(own)})"]
+    return ", ".join(said if len(said) <= most else [*said[:most], f"and {len(said) - most} more"])
+
+
+def _check_layout(entry: Entry) -> None:
+    """Raise `ConfigError` where the layout of a row is missing or cannot be that of its parameters."""
+    row, ours = entry.row, ", ".join("/".join(place.path) for place in entry.places)
+    shapes = " and ".join(str(list(shape)) for shape in entry.shapes)
+    first, *more = entry.shapes
+    if not row.layout and (more or (len(first) > 1 and entry.places[0].path[-1] not in LOOKED_UP)):
+        raise ConfigError(f"{row.theirs}: no layout says how it holds {ours}, {shapes}; one such as {LAYOUTS}")
+    try:
+        whole = np.broadcast_to(np.int8(0), stored_shape(entry.shapes, row.layout, entry.sizes))
+        back = [part.shape for part in to_ours(whole, row.layout, entry.shapes, entry.sizes)]
+    except (EinopsError, ValueError, IndexError, KeyError):
+        back = None
+    if back != list(entry.shapes):
+        raise ConfigError(f"{row.theirs}: layout {row.layout!r} does not fit {ours}, {shapes}; one such as {LAYOUTS}")
 
 
 def _written_out(row: Row, sizes: Sizes, leaves: Leaves) -> Iterator[Entry]:

@@ -22,7 +22,7 @@ from transformer.pretrained.architecture import Architecture
 from transformer.pretrained.architectures import ARCHITECTURES
 from transformer.pretrained.files import SHARD, Stored, TensorFiles, write_tensors
 from transformer.pretrained.layouts import to_ours, to_stored
-from transformer.pretrained.names import Entry, Leaves, entries, flat
+from transformer.pretrained.names import Entry, Leaves, entries, flat, listed
 
 CONFIG = "config.json"
 
@@ -42,7 +42,7 @@ def load(
 
     Raises:
       ConfigError: files are missing or damaged, the architecture is not known, a field of config.json is
-        not supported, or tensors are missing, superfluous or of other shapes; the message names all.
+        not supported, or tensors are missing, superfluous or of other shapes; the message names them.
     """
     folder, architecture, config = _described(path, architecture)
     leaves = _abstract(config)
@@ -151,7 +151,9 @@ def _named(fields: dict[str, Any], folder: Path) -> Architecture:
         if of_type or any(name in architecture.names for name in classes):
             return architecture
     asked = str((classes or [fields.get("model_type")])[0])
-    raise ConfigError(f"{folder / CONFIG}: no architecture {asked!r}{nearest(asked, names)}")
+    raise ConfigError(
+        f"{folder / CONFIG}: no architecture {asked!r}{nearest(asked, names)}; give one with architecture="
+    )
 
 
 def _of_config(config: ModelConfig, candidates) -> Architecture:
@@ -162,7 +164,8 @@ def _of_config(config: ModelConfig, candidates) -> Architecture:
     of_kind = [a.names[0] for a in candidates if type(a.base) is type(config)]
     if not of_kind:
         raise ConfigError(f"pretrained: no architecture here is a {type(config).__name__}")
-    name = min(of_kind, key=lambda name: len(differences[name]))
+    # A sentence, where the others are paths, says that it cannot be written as that architecture at all.
+    name = min(of_kind, key=lambda name: (any(" " in said for said in differences[name]), len(differences[name])))
     said = ", ".join(differences[name])
     raise ConfigError(f"pretrained: the config is no architecture here; of {name}, the nearest, it differs in {said}")
 
@@ -176,7 +179,7 @@ def _same_tree(expected: Leaves, leaves: Leaves) -> Leaves:
     wrong = [path for path in expected.keys() | leaves.keys() if path not in expected or path not in leaves]
     wrong += [path for path in expected if path in leaves and expected[path].shape != leaves[path].shape]
     if wrong:
-        raise ConfigError(f"pretrained: not the parameters of the config: {', '.join(sorted(map('/'.join, wrong)))}")
+        raise ConfigError(f"pretrained: not the parameters of the config: {listed(sorted(map('/'.join, wrong)))}")
     return leaves
 
 
@@ -196,9 +199,10 @@ def _matched(
         for entry in wanted
         if entry.name in stored and stored[entry.name].shape != entry.shape
     ]
-    wrong = {"missing": missing, "not of this architecture": sorted(surplus), "of another shape": shapes}
+    # A number of config.json that is not that of the files shows in shapes, and in names only after them.
+    wrong = {"of another shape": shapes, "missing": missing, "not of this architecture": sorted(surplus)}
     if any(wrong.values()):
-        lists = "; ".join(f"{what}: {', '.join(names)}" for what, names in wrong.items() if names)
+        lists = "; ".join(f"{what}: {listed(names)}" for what, names in wrong.items() if names)
         raise ConfigError(f"{folder}: tensors {lists}")
     for name, entry_name in again.items():
         if not np.array_equal(found[name].read(), stored[entry_name].read()):
@@ -219,7 +223,9 @@ def _read(
     arrays: dict[tuple[str, ...], np.ndarray] = {}
     for entry in wanted:
         tensor = stored[entry.name].read() if entry.name in stored else np.zeros(entry.shape, np.float32)
-        parts = to_ours(tensor[entry.row.skip :], entry.row.layout, entry.shapes, entry.sizes)
+        parts = to_ours(
+            tensor[entry.row.skip :] if entry.row.skip else tensor, entry.row.layout, entry.shapes, entry.sizes
+        )
         for (path, index), part in zip(entry.places, parts, strict=True):
             kind = part.dtype if dtype is None else dtype
             array = arrays.setdefault(path, np.empty(leaves[path].shape, kind))
@@ -233,5 +239,6 @@ def _stored(wanted: list[Entry], leaves: Leaves) -> Iterator[tuple[str, np.ndarr
     for entry in wanted:
         parts = [leaves[path][index] for path, index in entry.places]
         tensor = to_stored(parts, entry.row.layout, entry.sizes)
-        unread = np.zeros((entry.row.skip, *tensor.shape[1:]), tensor.dtype)
-        yield entry.name, np.concatenate([unread, tensor]) if entry.row.skip else tensor
+        if entry.row.skip:
+            tensor = np.concatenate([np.zeros((entry.row.skip, *tensor.shape[1:]), tensor.dtype), tensor])
+        yield entry.name, tensor

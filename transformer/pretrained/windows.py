@@ -1,0 +1,48 @@
+"""Sliding windows of published models: one for all layers, or for some of them."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from transformer.core.values import ConfigError, nearest
+from transformer.mixers.attention.sparsity import SlidingWindow
+from transformer.pretrained.fields import Field, Json, by_layer, of_layers
+
+KINDS = ("full_attention", "sliding_attention")
+"""Words for a layer without a window, and with one."""
+Usual = Callable[[Json], Sequence[bool]]
+"""Which layers have a window where a file lists none; the layers may repeat it."""
+
+
+def window(*, default: int | None = None) -> Field:
+    """The window of all layers, or none."""
+
+    def read(fields):
+        size = fields.get("sliding_window", default)
+        return {"mixer.sparsity": None if size is None else SlidingWindow(size)}
+
+    return Field(("sliding_window",), read, lambda c: {"sliding_window": getattr(c.mixer.sparsity, "size", None)})
+
+
+def windows(*theirs: str, usual: Usual, size: int) -> Field:
+    """The layers with a window of one size; `usual` reads the fields `theirs`."""
+
+    def read(fields):
+        return by_layer({"mixer.sparsity": read_windows(fields, usual, size)})
+
+    return Field(("sliding_window", "layer_types", *theirs), read, lambda config: write_windows(config, size))
+
+
+def read_windows(fields: Json, usual: Usual, size: int) -> list[SlidingWindow | None]:
+    """The window of each layer, as the file lists them, or else as `usual` says."""
+    kinds = fields.get("layer_types") or [KINDS[slides] for slides in usual(fields)]
+    if unknown := next((kind for kind in kinds if kind not in KINDS), None):
+        raise ConfigError(f"layer_types: no {unknown!r}{nearest(str(unknown), KINDS)}")
+    return [SlidingWindow(fields.get("sliding_window", size)) if kind == KINDS[1] else None for kind in kinds]
+
+
+def write_windows(config: Any, size: int) -> dict[str, Any]:
+    """The fields of `read_windows`."""
+    windows = of_layers(config, "mixer.sparsity")
+    sizes = [window.size for window in windows if isinstance(window, SlidingWindow)]
+    kinds = [KINDS[isinstance(window, SlidingWindow)] for window in windows]
+    return {"sliding_window": max(sizes, default=size), "layer_types": kinds}
