@@ -33,7 +33,7 @@ DRAWS = int(os.environ.get("FUZZ", "4"))
 FEW = settings(max_examples=DRAWS, phases=[Phase.generate], suppress_health_check=[HealthCheck.too_slow])
 """Seconds a draw, of which a smaller one says no more: nothing is shrunk."""
 SEEDS = st.integers(0, 2**32 - 1)
-"""How many files there are, and how long they are, differs from folder to folder: hypothesis draws no more than this."""
+"""The files and their lengths differ from folder to folder: hypothesis draws no more than this."""
 REPLICAS = (Replica(seed=0), Replica(seed=1))
 
 
