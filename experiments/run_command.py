@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import tyro
@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments import cli, dry_run
+from experiments.sections import RUN, Sections
 from transformer.analysis.counts import parameter_count, train_flops
 from transformer.core import runtime
 from transformer.core.files import write_durably
@@ -33,6 +34,8 @@ from transformer.training.workdir import CONFIG, read_identity
 class RunOptions(RunConfig):
     """Options of every command that trains."""
 
+    sections: ClassVar[Sections] = RUN
+    """What `--help` shows."""
     workdir: Path = Path("results/run")
     """Folder of the run."""
     seed: int = 0

@@ -25,6 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments import cli
+from experiments.sections import STUDY
 from experiments.study_command import StudyCommand, budgets, run_parsed
 from transformer.activations.activation import GLU, SiLU
 from transformer.data.dataset import load_data
@@ -47,6 +48,7 @@ ARMS = {
 
 @dataclass(frozen=True, kw_only=True)
 class ScalingCommand(StudyCommand):
+    sections = STUDY | {"study": ("widths", "slices", *STUDY["study"])}
     widths: tuple[int, ...] = (32, 48, 64, 96)
     """Widths d_model, ascending."""
     slices: tuple[float, ...] = ()

@@ -5,9 +5,10 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from experiments import cli
+from experiments.sections import STUDY, Sections
 from transformer.core import runtime
 from transformer.core.values import ConfigError, nearest
 from transformer.runs.config import RunConfig
@@ -27,6 +28,8 @@ from transformer.training.workdir import check_own, clear, contents, locked
 
 @dataclass(frozen=True, kw_only=True)
 class StudyCommand(RunConfig):
+    sections: ClassVar[Sections] = STUDY
+    """What `--help` shows."""
     workdir: Path = Path("results/study")
     """Folder of the study; each arm has a cell in it."""
     seed: int = 0

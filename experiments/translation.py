@@ -30,6 +30,7 @@ import numpy as np
 
 from experiments import cli
 from experiments.run_command import RunOptions, conclude, load, mean_of, summarize, train_command
+from experiments.sections import RUN
 from transformer.activations.activation import ReLU
 from transformer.analysis.bleu import bleu4, remove_bpe
 from transformer.core.modules import Apply, Params
@@ -64,6 +65,10 @@ GREEDY = Greedy()
 
 @dataclass(frozen=True, kw_only=True)
 class Command(RunOptions):
+    sections = RUN | {
+        "data": ("data.source", "data.target", "data.split", "data.tokenizer", "data.shared_vocabulary"),
+        "test": ("metric", "decoding", "observed", "also"),
+    }
     model: EncoderDecoderConfig = EncoderDecoderConfig()
     data: PairsConfig = PairsConfig()
     objective: Objective = SequenceToSequence()
