@@ -27,6 +27,7 @@ from transformer.runs.config import Replica, RunConfig, grid
 from transformer.runs.mesh import ALONE, AUTOMATIC, HostsConfig, MeshConfig
 from transformer.training import hosts
 from transformer.training.loop import Observer, Outcome, train
+from transformer.training.trackers import Tracker
 from transformer.training.workdir import CONFIG, read_identity
 
 
@@ -48,6 +49,8 @@ class RunOptions(RunConfig):
     """Continue the run in workdir where there is one; `--resume FOLDER` names the folder and needs nothing else."""
     overwrite: bool = False
     """Delete the run in workdir."""
+    log: tuple[Tracker, ...] = ()
+    """Where the rows of metrics.jsonl are shown too: tensorboard, wandb, trackio."""
     dry_run: bool = False
     """Print the config, its size and its operations, and train nothing."""
     strict: bool = False
@@ -128,6 +131,7 @@ def train_command(
         "strict": command.strict,
         "mesh": command.mesh,
         "processes": command.hosts,
+        "trackers": command.log,
     }
     return train(config, command.grid(), data, command.workdir, **how)
 

@@ -24,7 +24,7 @@ OPTIMIZER = (
 RUN: Sections = {
     "run": (
         "steps", "batch_size", "seed", "replicas", "workdir", "resume", "overwrite", "dry_run", "evaluate_every",
-        "checkpoint_every",
+        "checkpoint_every", "log",
     ),
     "model": MODEL,
     "optimizer": ("optimizer.learning_rate", "learning_rates", *OPTIMIZER),
@@ -34,7 +34,7 @@ RUN: Sections = {
 STUDY: Sections = {
     "study": (
         "arms", "seeds", "learning_rates", "metric", "margin", "design", "match", "max_seeds", "minutes", "workdir",
-        "resume", "overwrite",
+        "resume", "overwrite", "log",
     ),
     "each run": ("steps", "batch_size", "seed"),
     "model": MODEL,

@@ -23,6 +23,7 @@ from transformer.study.probes import Probe
 from transformer.study.report import Report
 from transformer.study.running import STUDY_FILES, StudyError
 from transformer.study.study import Study
+from transformer.training.trackers import Tracker
 from transformer.training.workdir import check_own, clear, contents, locked
 
 
@@ -73,6 +74,8 @@ class StudyCommand(RunConfig):
     """Delete the study in workdir."""
     mesh: MeshConfig = AUTOMATIC
     """How the devices of a process share an arm."""
+    log: tuple[Tracker, ...] = ()
+    """Where the training is shown, as a group of runs: tensorboard, wandb, trackio."""
     engine: Engine = LOCAL
     """Where arms are computed: local, dask, dask(workers=4), or a running scheduler, tls://host:port."""
 
@@ -142,7 +145,8 @@ def run_parsed(
     prepare(command)
     runtime.start()
     try:
-        report = study.run(command.workdir, engine=command.engine, mesh=command.mesh, runs=command.runs)
+        how: dict[str, Any] = {"engine": command.engine, "mesh": command.mesh, "runs": command.runs}
+        report = study.run(command.workdir, trackers=command.log, **how)
     except StudyError as error:
         sys.exit(f"error: {error}")
     report.show()
