@@ -62,10 +62,12 @@ def main() -> None:
     if command.slices:
         base = cli.fields_of(command, RunConfig)
         slices = IsoFlop(load_data(base.data).complete(base), sizes, command.slices)
-        show_slices(run_parsed("scaling", slices.design, command), slices)
+        if report := run_parsed("scaling", slices.design, command):
+            show_slices(report, slices)
     else:
         ladder = Ladder(ARMS, sizes)
-        show_laws(run_parsed("scaling", ladder.design, command), ladder)
+        if report := run_parsed("scaling", ladder.design, command):
+            show_laws(report, ladder)
 
 
 def show_laws(report: Report, ladder: Ladder) -> None:

@@ -34,7 +34,7 @@ RUN: Sections = {
 STUDY: Sections = {
     "study": (
         "arms", "seeds", "learning_rates", "metric", "margin", "design", "match", "max_seeds", "minutes", "workdir",
-        "resume", "overwrite", "log",
+        "resume", "overwrite", "dry_run", "log",
     ),
     "each run": ("steps", "batch_size", "seed"),
     "model": MODEL,

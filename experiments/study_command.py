@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from experiments import cli
+from experiments import cli, dry_run
 from experiments.sections import STUDY, Sections
 from transformer.core import runtime
 from transformer.core.values import ConfigError, nearest
+from transformer.data.dataset import load_data
 from transformer.runs.config import RunConfig
 from transformer.runs.mesh import AUTOMATIC, MeshConfig
 from transformer.runs.presets import PRESETS
@@ -68,6 +69,8 @@ class StudyCommand(RunConfig):
     """The number that is changed for this: d_ff, num_layers, steps, or the dotted path of another one."""
     match_multiple: int = 1
     """It is a multiple of this."""
+    dry_run: bool = False
+    """Print the arms, their sizes, operations and expected time, and train nothing."""
     resume: bool = False
     """Continue the study in workdir where there is one; finished arms are read."""
     overwrite: bool = False
@@ -115,8 +118,8 @@ def run_study(
 
 def run_parsed(
     name: str, arms: Mapping[str, Mapping[str, Any]] | Design, command: StudyCommand, probes: tuple[Probe, ...] = ()
-) -> Report:
-    """Run the study of a command that is parsed already; returns its report."""
+) -> Report | None:
+    """Run the study of a command that is parsed already; returns its report, or None where it only says what it is."""
     design = arms if isinstance(arms, Design) else _design(arms, command)
     if isinstance(arms, Design) and (command.arms or command.design != "arms"):
         raise ConfigError(f"{name}: it has a design of its own; leave out --arms and --design")
@@ -142,6 +145,10 @@ def run_parsed(
         first_seed=command.seed,
         probes=probes,
     )
+    if command.dry_run:
+        runtime.start()
+        print(dry_run.of_study(study, load_data(study.base.data)))
+        return None
     prepare(command)
     runtime.start()
     try:

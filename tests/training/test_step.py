@@ -55,7 +55,7 @@ def test_accumulation_does_not_change_the_gradient(config, batch, smoothing):
 
 
 def test_a_state_of_ones_own_is_donated_and_compiled_for_once(config, batch):
-    """As the README begins: plain numbers, and no array in the state twice."""
+    """As docs/index.md begins: plain numbers, and no array in the state twice."""
     params, apply = pure.split(build(config)(jax.random.key(0)))
     optimizer = make_optimizer(config.optimizer, config.steps, pure.specs(build(config)(jax.random.key(0))))
     state = create_train_state(params, optimizer, Numbers(3e-4, 0.1, 100.0), jax.random.key(1))
