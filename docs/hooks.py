@@ -19,6 +19,8 @@ from transformer.names import NAMES
 
 ROOT = Path(__file__).parents[1]
 TEXTS = {
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security.md",
     "experiments/ENGINES.md": "engines.md",
     "tests/CAMPAIGN.md": "campaign.md",

@@ -19,6 +19,7 @@ import numpy as np
 
 from experiments import cli
 from experiments.run_command import RunOptions, conclude, load, mean_of, summarize, train_command
+from experiments.sections import RUN
 from transformer.data.puzzles import AlgorithmicConfig, AlgorithmicRun, Puzzles
 from transformer.data.tasks.arithmetic import Addition, ModularArithmetic
 from transformer.data.tasks.list_operations import ListOps
@@ -34,6 +35,7 @@ QUESTIONS = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Command(RunOptions):
+    sections = RUN | {"data": ("data.task", "data.test", "data.examples", "data.validation_examples")}
     model: ModelConfig = ModelConfig()
     data: AlgorithmicConfig = AlgorithmicConfig()
     workdir: Path = Path("results/algorithmic")

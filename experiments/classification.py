@@ -12,6 +12,7 @@ import numpy as np
 
 from experiments import cli
 from experiments.run_command import RunOptions, conclude, load, mean_of, summarize, train_command
+from experiments.sections import RUN
 from transformer.data.labelled import ClassificationRun, Labelled, LabelledConfig
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.models.classifier import ClassifierConfig
@@ -26,6 +27,7 @@ EXAMPLES = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Command(RunOptions):
+    sections = RUN | {"data": ("data.path", "data.validation_path", "data.tokenizer", "data.task", "data.examples")}
     model: ClassifierConfig = ClassifierConfig()
     data: LabelledConfig = LabelledConfig()
     objective: Objective = Classification()

@@ -20,6 +20,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
+from experiments.sections import Sections, short_help
 from transformer.core.changes import replace
 from transformer.core.files import EXIT_UNWRITABLE, WriteError
 from transformer.core.values import (
@@ -38,6 +39,8 @@ from transformer.training.signals import EXIT_INTERRUPTED, Interrupted
 from transformer.training.workdir import contents
 
 T = TypeVar("T")
+HELP_ALL = "--help-all"
+HELP = {"-h", "--help", HELP_ALL}
 REGISTRY = ConstructorRegistry()
 
 
@@ -122,6 +125,7 @@ def parse(cls: type[T], presets: Mapping[str, T], arguments: Sequence[str] | Non
     """The command line as a value of `cls`; its first word may name a preset to start from.
 
     `--resume FOLDER` is `--workdir FOLDER --resume`. Without a preset, the run in that folder is what flags change.
+    `--help` shows the fields that the class names in `sections`, where it has these, and `--help-all` all of them.
 
     Raises:
       ConfigError: whatever is wrong with it, in one line.
@@ -137,6 +141,14 @@ def parse(cls: type[T], presets: Mapping[str, T], arguments: Sequence[str] | Non
         default = cls.continued(_workdir(arguments, default), default)  # pyright: ignore[reportAttributeAccessIssue]
     if "preset" in hints(cls):
         default = dataclasses.replace(default, preset=default)  # pyright: ignore[reportArgumentType]
+    if HELP & set(arguments):
+        if HELP_ALL not in arguments and hasattr(cls, "sections"):
+            sections: Sections = cls.sections  # pyright: ignore[reportAttributeAccessIssue]
+            print(short_help(Path(sys.argv[0]).name, default, sections, presets, description))
+            sys.exit(0)
+        if os.environ.get("NO_COLOR"):
+            os.environ["TERM"] = "dumb"  # the one word about colours that tyro knows
+        arguments = ["--help"]
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):

@@ -44,6 +44,8 @@ STUDIES = (
     "activation", "attention", "gpt_to_llama", "heads", "mixers", "mup", "norm_method", "norm_position", "position",
     "precision", "scaling", "scaling_by_sqrt_d", "structure",
 )  # fmt: skip
+HELP = ("-h", "--help", "--help-all")
+"""The last one is longer where a command has more flags than a page holds."""
 
 OVERVIEW = """usage: transformer COMMAND …
 
@@ -51,8 +53,8 @@ Every choice is a value, every comparison an experiment.
 
 {}
 
-`transformer COMMAND --help` says what a command takes; `transformer --completion SHELL` (bash, zsh or fish) prints the
-line that makes the shell complete the words.
+`transformer COMMAND --help` says what a command takes first, and `--help-all` all that it takes; `transformer
+--completion SHELL` (bash, zsh or fish) prints the line that makes the shell complete the words.
 
 Exit codes: 0 done, 1 some arms of a study failed or every replica diverged, 2 a wrong choice, 74 the disk is full,
 75 interrupted and saved, 76 another process was lost."""
@@ -61,7 +63,7 @@ Exit codes: 0 done, 1 some arms of a study failed or every replica diverged, 2 a
 def main() -> None:
     """Do what the first word says with the words after it."""
     word, *words = sys.argv[1:] or ["--help"]
-    if word in ("-h", "--help"):
+    if word in HELP:
         print(overview())
     elif word == "--completion":
         print(completion(*words[:1]))
@@ -73,8 +75,8 @@ def main() -> None:
         task, words = of_training(words)
         call(f"experiments.{task}", f"{word} {task}" if task in TASKS else word, words)
     elif word != "study":
-        call(COMMANDS[word][0], word, words)
-    elif not words or words[0] in ("-h", "--help"):
+        call(COMMANDS[word][0], word, ["--help" if each == "--help-all" else each for each in words])
+    elif not words or words[0] in HELP:
         print("transformer study NAME [laptop|full] --help\n\n" + listed({name: first_line(name) for name in STUDIES}))
     elif words[0] not in STUDIES:
         fail(f"unknown study {words[0]!r}{nearest(words[0], STUDIES)}")

@@ -1,15 +1,18 @@
-"""What a run would be: its config, parameters, operations and memory, without training it."""
+"""What a run or a study would be: configs, parameters, operations, memory and time, without training."""
 
 import math
 from collections.abc import Sequence
 
 from experiments.settings import changed, lines, settings
 from transformer.analysis.counts import parameter_count, train_flops
-from transformer.analysis.plan import plan
+from transformer.analysis.needs import plan
+from transformer.data.dataset import Dataset
 from transformer.models.config import ModelConfig
 from transformer.objectives.objective import NextToken
 from transformer.runs.config import Replica, RunConfig
 from transformer.runs.mesh import MeshConfig
+from transformer.study.budget import step_seconds
+from transformer.study.study import Study
 
 
 def told(config: RunConfig, replicas: Sequence[Replica], preset: RunConfig) -> str:
@@ -32,6 +35,41 @@ def told(config: RunConfig, replicas: Sequence[Replica], preset: RunConfig) -> s
             lines(costs(config, len(replicas))),
         ]
     )
+
+
+def of_study(study: Study, data: Dataset) -> str:
+    """The text of `--dry-run` of a study, with all its runs, also those that are there already.
+
+    A few steps of one run of the baseline are timed; other arms count by their operations. Runs of an arm are trained
+    together, which takes no longer than one after another.
+    """
+    arms = study.prepared(data)
+    base = arms[study.baseline_name]
+    runs = {name: len(arm.replicas(study.seeds)) for name, arm in arms.items()}
+    each = {name: arm.costs[1] * arm.config.batch_size * arm.config.steps for name, arm in arms.items()}
+    operations = sum(runs[name] * each[name] for name in arms)
+    seconds = step_seconds(base.config.replace(steps_per_dispatch=1), base.data) * base.config.steps
+    rows = {}
+    for name, arm in arms.items():
+        needs = costs(arm.config, runs[name])
+        found = [f"{runs[name]} runs", f"{arm.costs[0]:,} parameters", needs["all steps"]]
+        found += [needs["memory"].partition(":")[0]] if "memory" in needs else []
+        rows[name] = f"{', '.join(found)}  {arm.changes}".rstrip()
+    more = f", up to {study.looks[-1]} where a verdict is open" * (len(study.looks) > 1)
+    total = {
+        "seeds": f"{study.first_seed} to {study.first_seed + study.seeds - 1}{more}",
+        "learning rates": ", ".join(f"{rate:g}" for rate in base.rates),
+        "runs": f"{sum(runs.values())} in {len({arm.sha256 for arm in arms.values()})} cells",
+        "operations": f"{scaled(operations)}FLOP",
+        "time": f"at most {duration(seconds * operations / each[study.baseline_name])} here, compilation aside",
+    }
+    return "\n".join([f"{study.name}, to be trained:", lines(rows), "in all:", lines(total)])
+
+
+def duration(seconds: float) -> str:
+    """Seconds, minutes or hours, of which there are two at least: 45 s, 12 min, 3 h."""
+    size, unit = next((n, u) for n, u in ((3600, "h"), (60, "min"), (1, "s")) if seconds >= 2 * n or n == 1)
+    return f"{seconds / size:.0f} {unit}"
 
 
 def costs(config: RunConfig, count: int) -> dict[str, str]:

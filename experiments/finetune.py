@@ -23,6 +23,7 @@ from rich.table import Table
 
 from experiments import cli
 from experiments.run_command import RunOptions, load, train_command
+from experiments.sections import RUN
 from transformer import pretrained
 from transformer.core import modules as pure
 from transformer.core.files import write_durably
@@ -44,6 +45,9 @@ from transformer.runs.tokenizers import Char, FromFile, Tokenization, Word
 from transformer.training import hosts
 from transformer.training.loop import Outcome
 
+PUBLISHED = (
+    {"model of others": ("from_",)} | RUN | {"data": ("data.path", "data.tokenizer", "data.validation_fraction")}
+)
 FROM = Annotated[str, tyro.conf.arg(name="from")]
 HOW: dict[str, Any] = {
     "optimizer": OptimizerConfig(warmup_steps=20),
@@ -56,6 +60,7 @@ HOW: dict[str, Any] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Text(RunOptions):
+    sections = PUBLISHED
     from_: FROM = ""
     """The published model: a folder, or a name on the hub."""
     data: TextConfig = TextConfig()
@@ -63,6 +68,7 @@ class Text(RunOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Classes(RunOptions):
+    sections = PUBLISHED
     from_: FROM = ""
     """The published model: a folder, or a name on the hub."""
     model: ClassifierConfig = ClassifierConfig()
@@ -71,9 +77,13 @@ class Classes(RunOptions):
 
 
 def main() -> None:
-    classes, folder = sys.argv[1:2] == ["classes"], str(pretrained.find(asked(sys.argv[1:])))
-    published = pretrained.load_config(folder)
-    default = of_classes(published, folder) if classes else of_text(published, folder)
+    classes, words = sys.argv[1:2] == ["classes"], sys.argv[1:]
+    if "--from" not in words and cli.HELP & set(words):
+        default, folder = (Classes if classes else Text)(**HOW), ""
+    else:
+        folder = str(pretrained.find(asked(words)))
+        published = pretrained.load_config(folder)
+        default = of_classes(published, folder) if classes else of_text(published, folder)
     name, kind = ("classes", ClassificationRun) if classes else ("text", RunConfig)
     command = cli.parse(type(default), {name: default}, description=__doc__ or "")
     data, begins = load(command), {"pretrained": functools.partial(fitting, folder), "scratch": None}

@@ -41,8 +41,10 @@ after those two, so read the second table as exploratory. No run diverged.
 """
 
 import dataclasses
+from dataclasses import dataclass
 
 from experiments import cli
+from experiments.sections import STUDY
 from experiments.study_command import StudyCommand, budgets, run_parsed
 from transformer.core.parameters import Normal
 from transformer.data.puzzles import AlgorithmicConfig
@@ -61,11 +63,17 @@ TASK = {
 }
 
 
+@dataclass(frozen=True, kw_only=True)
+class Command(StudyCommand):
+    sections = STUDY | {"data": ("data.task", "data.examples")}
+
+
 def main() -> None:
     laptop = {"batch_size": 16, "seeds": 16, "learning_rates": (3e-4, 1e-3, 3e-3), "fails_above": FAILED}
-    presets = {name: command.replace(TASK) for name, command in budgets("heads", steps=500, **laptop).items()}
+    own = {name: cli.extend(command, Command) for name, command in budgets("heads", steps=500, **laptop).items()}
+    presets = {name: command.replace(TASK) for name, command in own.items()}
     presets["full"] = dataclasses.replace(presets["full"], seeds=32)
-    command = cli.parse(StudyCommand, presets, description=__doc__ or "")
+    command = cli.parse(Command, presets, description=__doc__ or "")
     run_parsed("heads, small matrices", ARMS, command, PROBES)
     run_parsed("heads, large matrices", ARMS, bad(command), PROBES)
 

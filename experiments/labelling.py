@@ -14,6 +14,7 @@ import numpy as np
 
 from experiments import cli
 from experiments.run_command import RunOptions, conclude, load, mean_of, summarize, train_command
+from experiments.sections import RUN
 from transformer.data.labelled import Labelled
 from transformer.data.tagged import TaggedConfig, TaggingRun
 from transformer.feed_forwards.feed_forward import FeedForward
@@ -30,6 +31,7 @@ EXAMPLES = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Command(RunOptions):
+    sections = RUN | {"data": ("data.path", "data.validation_path", "data.tokenizer", "data.task", "data.examples")}
     model: ClassifierConfig = ClassifierConfig(pooling=PerToken())
     data: TaggedConfig = TaggedConfig()
     objective: Objective = TokenClassification()

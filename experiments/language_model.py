@@ -21,6 +21,7 @@ import numpy as np
 
 from experiments import cli
 from experiments.run_command import RunOptions, conclude, load, mean_of, summarize, train_command
+from experiments.sections import RUN
 from transformer.core.values import ConfigError
 from transformer.data.corpus import Corpus
 from transformer.inference.scoring import sliding_log_probabilities
@@ -38,6 +39,10 @@ PROMPT_TOKENS = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Command(RunOptions):
+    sections = RUN | {
+        "data": ("data.path", "data.tokenizer", "data.validation_fraction"),
+        "sample": ("prompt", "sample_tokens", "decoding", "stride"),
+    }
     data: TextConfig = TextConfig()
     workdir: Path = Path("results/language_model")
     """Folder of the run."""

@@ -34,6 +34,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from experiments import cli
+from experiments.sections import STUDY
 from experiments.study_command import StudyCommand, budgets, run_parsed
 from transformer.core.parameters import Normal
 from transformer.data.puzzles import AlgorithmicConfig
@@ -81,6 +82,7 @@ TASKS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Command(StudyCommand):
+    sections = STUDY | {"study": ("tasks", *STUDY["study"])}
     tasks: tuple[Literal["recall", "parity", "copy", "text"], ...] = ("recall", "parity", "copy", "text")
     """What is studied, one after the other."""
 

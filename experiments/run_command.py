@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import tyro
@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments import cli, dry_run
+from experiments.sections import RUN, Sections
 from transformer.analysis.counts import parameter_count, train_flops
 from transformer.core import runtime
 from transformer.core.files import write_durably
@@ -26,6 +27,7 @@ from transformer.runs.config import Replica, RunConfig, grid
 from transformer.runs.mesh import ALONE, AUTOMATIC, HostsConfig, MeshConfig
 from transformer.training import hosts
 from transformer.training.loop import Observer, Outcome, train
+from transformer.training.trackers import Tracker
 from transformer.training.workdir import CONFIG, read_identity
 
 
@@ -33,6 +35,8 @@ from transformer.training.workdir import CONFIG, read_identity
 class RunOptions(RunConfig):
     """Options of every command that trains."""
 
+    sections: ClassVar[Sections] = RUN
+    """What `--help` shows."""
     workdir: Path = Path("results/run")
     """Folder of the run."""
     seed: int = 0
@@ -45,6 +49,8 @@ class RunOptions(RunConfig):
     """Continue the run in workdir where there is one; `--resume FOLDER` names the folder and needs nothing else."""
     overwrite: bool = False
     """Delete the run in workdir."""
+    log: tuple[Tracker, ...] = ()
+    """Where the rows of metrics.jsonl are shown too: tensorboard, wandb, trackio."""
     dry_run: bool = False
     """Print the config, its size and its operations, and train nothing."""
     strict: bool = False
@@ -125,6 +131,7 @@ def train_command(
         "strict": command.strict,
         "mesh": command.mesh,
         "processes": command.hosts,
+        "trackers": command.log,
     }
     return train(config, command.grid(), data, command.workdir, **how)
 

@@ -25,6 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments import cli
+from experiments.sections import STUDY
 from experiments.study_command import StudyCommand, budgets, run_parsed
 from transformer.activations.activation import GLU, SiLU
 from transformer.data.dataset import load_data
@@ -47,6 +48,7 @@ ARMS = {
 
 @dataclass(frozen=True, kw_only=True)
 class ScalingCommand(StudyCommand):
+    sections = STUDY | {"study": ("widths", "slices", *STUDY["study"])}
     widths: tuple[int, ...] = (32, 48, 64, 96)
     """Widths d_model, ascending."""
     slices: tuple[float, ...] = ()
@@ -60,10 +62,12 @@ def main() -> None:
     if command.slices:
         base = cli.fields_of(command, RunConfig)
         slices = IsoFlop(load_data(base.data).complete(base), sizes, command.slices)
-        show_slices(run_parsed("scaling", slices.design, command), slices)
+        if report := run_parsed("scaling", slices.design, command):
+            show_slices(report, slices)
     else:
         ladder = Ladder(ARMS, sizes)
-        show_laws(run_parsed("scaling", ladder.design, command), ladder)
+        if report := run_parsed("scaling", ladder.design, command):
+            show_laws(report, ladder)
 
 
 def show_laws(report: Report, ladder: Ladder) -> None:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 from experiments import cli
 from experiments.run_command import RunOptions, conclude, load, mean_of, summarize, train_command
+from experiments.sections import RUN
 from transformer.data.spans import SpanConfig, SpanRun, Spans
 from transformer.data.tokenizers import END, START
 from transformer.feed_forwards.feed_forward import FeedForward
@@ -28,6 +29,7 @@ EXAMPLES = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Command(RunOptions):
+    sections = RUN | {"data": ("data.path", "data.tokenizer", "data.rate", "data.mean_span")}
     model: EncoderDecoderConfig = EncoderDecoderConfig()
     data: SpanConfig = SpanConfig()
     objective: Objective = SequenceToSequence()

@@ -5,11 +5,13 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
-from experiments import cli
+from experiments import cli, dry_run
+from experiments.sections import STUDY, Sections
 from transformer.core import runtime
 from transformer.core.values import ConfigError, nearest
+from transformer.data.dataset import load_data
 from transformer.runs.config import RunConfig
 from transformer.runs.mesh import AUTOMATIC, MeshConfig
 from transformer.runs.presets import PRESETS
@@ -22,11 +24,14 @@ from transformer.study.probes import Probe
 from transformer.study.report import Report
 from transformer.study.running import STUDY_FILES, StudyError
 from transformer.study.study import Study
+from transformer.training.trackers import Tracker
 from transformer.training.workdir import check_own, clear, contents, locked
 
 
 @dataclass(frozen=True, kw_only=True)
 class StudyCommand(RunConfig):
+    sections: ClassVar[Sections] = STUDY
+    """What `--help` shows."""
     workdir: Path = Path("results/study")
     """Folder of the study; each arm has a cell in it."""
     seed: int = 0
@@ -64,12 +69,16 @@ class StudyCommand(RunConfig):
     """The number that is changed for this: d_ff, num_layers, steps, or the dotted path of another one."""
     match_multiple: int = 1
     """It is a multiple of this."""
+    dry_run: bool = False
+    """Print the arms, their sizes, operations and expected time, and train nothing."""
     resume: bool = False
     """Continue the study in workdir where there is one; finished arms are read."""
     overwrite: bool = False
     """Delete the study in workdir."""
     mesh: MeshConfig = AUTOMATIC
     """How the devices of a process share an arm."""
+    log: tuple[Tracker, ...] = ()
+    """Where the training is shown, as a group of runs: tensorboard, wandb, trackio."""
     engine: Engine = LOCAL
     """Where arms are computed: local, dask, dask(workers=4), or a running scheduler, tls://host:port."""
 
@@ -109,8 +118,8 @@ def run_study(
 
 def run_parsed(
     name: str, arms: Mapping[str, Mapping[str, Any]] | Design, command: StudyCommand, probes: tuple[Probe, ...] = ()
-) -> Report:
-    """Run the study of a command that is parsed already; returns its report."""
+) -> Report | None:
+    """Run the study of a command that is parsed already; returns its report, or None where it only says what it is."""
     design = arms if isinstance(arms, Design) else _design(arms, command)
     if isinstance(arms, Design) and (command.arms or command.design != "arms"):
         raise ConfigError(f"{name}: it has a design of its own; leave out --arms and --design")
@@ -136,10 +145,15 @@ def run_parsed(
         first_seed=command.seed,
         probes=probes,
     )
+    if command.dry_run:
+        runtime.start()
+        print(dry_run.of_study(study, load_data(study.base.data)))
+        return None
     prepare(command)
     runtime.start()
     try:
-        report = study.run(command.workdir, engine=command.engine, mesh=command.mesh, runs=command.runs)
+        how: dict[str, Any] = {"engine": command.engine, "mesh": command.mesh, "runs": command.runs}
+        report = study.run(command.workdir, trackers=command.log, **how)
     except StudyError as error:
         sys.exit(f"error: {error}")
     report.show()

@@ -3,7 +3,7 @@
 Without data: SCAN (Lake and Baroni 2018), regenerated from its grammar; the simple split and, for
 comparison, the length split, on which such models fail.
 
-    python -m experiments.translation                                     two cores: see the README
+    python -m experiments.translation                                     two cores: see docs/experiments.md
     python -m experiments.translation scan --data.split add_jump --also none
     python -m experiments.translation multi30k-tiny --data.source train.en --data.target train.de \\
         --data.validation-source valid.en --data.validation-target valid.de \\
@@ -30,6 +30,7 @@ import numpy as np
 
 from experiments import cli
 from experiments.run_command import RunOptions, conclude, load, mean_of, summarize, train_command
+from experiments.sections import RUN
 from transformer.activations.activation import ReLU
 from transformer.analysis.bleu import bleu4, remove_bpe
 from transformer.core.modules import Apply, Params
@@ -64,6 +65,10 @@ GREEDY = Greedy()
 
 @dataclass(frozen=True, kw_only=True)
 class Command(RunOptions):
+    sections = RUN | {
+        "data": ("data.source", "data.target", "data.split", "data.tokenizer", "data.shared_vocabulary"),
+        "test": ("metric", "decoding", "observed", "also"),
+    }
     model: EncoderDecoderConfig = EncoderDecoderConfig()
     data: PairsConfig = PairsConfig()
     objective: Objective = SequenceToSequence()

@@ -22,6 +22,7 @@ import numpy as np
 
 from experiments import cli
 from experiments.run_command import RunOptions, conclude, load, mean_of, summarize, train_command
+from experiments.sections import MODEL, RUN
 from transformer.core.parameters import Xavier
 from transformer.data.pictures import ImageConfig, Pictures, ReconstructionRun, VisionRun
 from transformer.feed_forwards.feed_forward import FeedForward
@@ -34,10 +35,15 @@ from transformer.runs.optimizer import OptimizerConfig
 from transformer.training.loop import Outcome
 
 SHOWN = 20
+PICTURES = RUN | {
+    "model": ("model.patch_size", *(path for path in MODEL if path != "model.max_length")),
+    "data": ("data.path", "data.shift", "data.rotation", "data.scaling"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Classify(RunOptions):
+    sections = PICTURES
     model: VisionConfig = VisionConfig()
     data: ImageConfig = ImageConfig()
     objective: Objective = Classification()
@@ -47,6 +53,7 @@ class Classify(RunOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Reconstruct(RunOptions):
+    sections = PICTURES
     model: PatchConfig = PatchConfig()
     data: ImageConfig = ImageConfig()
     objective: Objective = Reconstruction()

@@ -1,4 +1,4 @@
-"""The pictures of the README, as notebook 7 draws them.
+"""The pictures of docs/inside.md, as notebook 7 draws them.
 
 python notebooks/pictures.py
 """

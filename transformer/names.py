@@ -174,6 +174,10 @@ NAMES: dict[str, str] = {
     "training.sharding": "DATA_PARALLEL FULLY_SHARDED TENSOR_PARALLEL make_mesh",
     "training.step": "TrainState create_train_state make_train_step",
     "training.stored": "StoredRun load_run",
+    "training.tensorboard_tracker": "TensorBoard",
+    "training.trackers": "Tracker",
+    "training.trackio_tracker": "Trackio",
+    "training.wandb_tracker": "WandB",
 }
 """Public names by module."""
 DAY = (

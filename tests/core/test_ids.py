@@ -9,8 +9,14 @@ from transformer.core.arrays import check_ids, check_tokens
 from transformer.core.values import ConfigError
 from transformer.inference.scoring import sequence_log_probability
 from transformer.mixers.attention.attention import Attention
+from transformer.models.classifier import Classifier, ClassifierConfig
 from transformer.models.config import ModelConfig
+from transformer.models.encoder import Encoder
+from transformer.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from transformer.models.language_model import LanguageModel
+
+KEY = jax.random.key(0)
+SIZES = {"vocab_size": 4, "max_length": 4, "num_layers": 1, "d_model": 8, "mixer": Attention(num_heads=2)}
 
 
 @pytest.mark.parametrize("kind", [np.asarray, jnp.asarray])
@@ -61,11 +67,23 @@ def test_a_program_has_nothing_of_it():
 )
 def test_what_is_no_batch_of_tokens(tokens, message):
     """In a model, where it is called eagerly, and in a program, whose shapes are known."""
-    config = ModelConfig(vocab_size=4, max_length=4, num_layers=1, d_model=8, mixer=Attention(num_heads=2))
-    model = LanguageModel(config, key=jax.random.key(0))
-    for reads in (lambda tokens: check_tokens(tokens, 4), model):
+    config = ModelConfig(**SIZES, predict_ahead=1)
+    model = LanguageModel(config, key=KEY)
+    both = EncoderDecoder(EncoderDecoderConfig(**SIZES, source_vocab_size=4), key=KEY)
+    source = np.array([[0, 1]])
+    readers = (
+        lambda tokens: check_tokens(tokens, 4),
+        model,
+        model.predict_ahead,
+        Encoder(config.replace(predict_ahead=0, causal=False), key=KEY),
+        Classifier(ClassifierConfig(**SIZES, num_classes=2), key=KEY),
+        lambda tokens: both(source, tokens),
+    )
+    for reads in readers:
         with pytest.raises(ConfigError, match=message):
             reads(tokens)
+    with pytest.raises(ConfigError, match=r"^tokens: an array|^source token"):
+        both(tokens, source)
     with pytest.raises(ConfigError, match=message):
         sequence_log_probability(lambda params, tokens: jnp.zeros((*tokens.shape, 4)), {}, tokens)
     check_tokens(np.array([[3, 0]]), 4)

@@ -1,11 +1,15 @@
 """Studies from the command line: designs made of arms, and what is refused."""
 
+import dataclasses
+import re
 import sys
 
 import pytest
 
 from experiments import gpt_to_llama, heads, norm_method, scaling
+from experiments.dry_run import duration, scaled
 from experiments.study_command import StudyCommand, budgets, prepare, run_parsed, run_study
+from transformer.analysis.counts import parameter_count, train_flops
 from transformer.core.files import write_sealed
 from transformer.core.values import ConfigError
 from transformer.norms.norm import RMSNorm
@@ -79,6 +83,40 @@ def test_shipped_studies_ask_what_they_say(asked):
     same = {path: value for path, value in norms.arms["layernorm, embeddings of dyt"].items() if path != "model.norm"}
     assert norms.recipe("dyt") == same
     assert norms.recipe("dyt, small embeddings") == {}
+
+
+def test_a_dry_run_says_what_all_of_the_study_would_be(tmp_path, monkeypatch, capsys):
+    """Arms with their costs, runs, cells and time; nothing is trained and no folder made."""
+    monkeypatch.setattr(Study, "run", None)
+    (tmp_path / "text.txt").write_text("abacabad" * 40)
+    tiny = {"model.d_model": 16, "model.num_layers": 1, "model.mixer.num_heads": 2, "model.max_length": 8}
+    command = budgets("s", 10)["laptop"].replace(tiny | {"data.path": str(tmp_path / "text.txt")})
+    how = {"dry_run": True, "workdir": tmp_path / "x", "seeds": 3, "max_seeds": 12, "learning_rates": (1e-3, 1e-2)}
+    arms = {"start": {}, "wide": {"model.d_model": 32}, "long": {"steps": 20}}
+    assert run_parsed("s", arms, dataclasses.replace(command, **how)) is None
+    assert not (tmp_path / "x").exists()
+    said = capsys.readouterr().out.splitlines()
+    base = command.replace({"model.vocab_size": 4})
+    step = train_flops(base.model) * base.batch_size
+    wide = train_flops(base.model.replace(d_model=32)) * base.batch_size
+    of_start = f"6 runs, {parameter_count(base.model):,} parameters, {scaled(6 * 10 * step)}FLOP, "
+    assert said[0] == "s, to be trained:"
+    assert said[1].startswith(f"  start                  {of_start}")
+    assert said[2].endswith("B  model.d_model=32")
+    assert f"6 runs, {parameter_count(base.model):,} parameters, {scaled(6 * 20 * step)}FLOP, " in said[3]
+    assert said[4].startswith(f"  baseline, other seeds  {of_start}")
+    assert said[6:10] == [
+        "  seeds           0 to 2, up to 12 where a verdict is open",
+        "  learning rates  0.001, 0.01",
+        "  runs            24 in 3 cells",
+        f"  operations      {scaled(6 * (10 * step + 10 * wide + 20 * step + 10 * step))}FLOP",
+    ]
+    assert re.fullmatch(r"  time            at most \d+ (s|min|h) here, compilation aside", said[10])
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0.4, "0 s"), (119, "119 s"), (120, "2 min"), (7199, "120 min")])
+def test_durations(seconds, text):
+    assert duration(seconds) == text
 
 
 def test_a_study_is_overwritten_and_nothing_else_is(tmp_path):

@@ -74,7 +74,7 @@ def test_rounded_kernels_have_a_rounded_gradient_and_stay_what_they_are(config, 
 
 
 def test_a_state_of_ones_own_is_donated_and_compiled_for_once(config, batch):
-    """As the README begins: plain numbers, and no array in the state twice."""
+    """As docs/index.md begins: plain numbers, and no array in the state twice."""
     params, apply = pure.split(build(config)(jax.random.key(0)))
     optimizer = make_optimizer(config.optimizer, config.steps, pure.specs(build(config)(jax.random.key(0))))
     state = create_train_state(params, optimizer, Numbers(3e-4, 0.1, 100.0), jax.random.key(1))

@@ -26,5 +26,6 @@ class Encoder(Transformer):
         key: jax.Array | None = None,
     ) -> jax.Array:
         """States (B, L, D); padding (`valid_BL` False) is not attended to; `types_BL` as in a language model."""
-        tokens = Tokens.at(jnp.arange(tokens_BL.shape[1]), valid=valid_BL)
-        return self.transform(self.embedding(tokens_BL, types_BL), tokens, key=key)[0]
+        x_BLD = self.embedding(tokens_BL, types_BL)  # first: it says what is wrong with tokens
+        tokens = Tokens.at(jnp.arange(x_BLD.shape[1]), valid=valid_BL)
+        return self.transform(x_BLD, tokens, key=key)[0]

@@ -155,9 +155,10 @@ class EncoderDecoder(nnx.Module):
           with_penalty: whether to also return what the layers add to the loss, a scalar.
         """
         source, penalty = self.encode(source_BS, source_valid_BS, key=below(key, "encoder"))
-        tokens, own = Tokens.at(jnp.arange(target_BL.shape[1]), valid=valid_BL), below(key, "decoder")
         with jax.named_scope("decoder"):
-            x_BLD, more = self.decoder.transform(self.embedding(target_BL), tokens, source=source, key=own)
+            x_BLD = self.embedding(target_BL)  # first: it says what is wrong with tokens
+            tokens = Tokens.at(jnp.arange(x_BLD.shape[1]), valid=valid_BL)
+            x_BLD, more = self.decoder.transform(x_BLD, tokens, source=source, key=below(key, "decoder"))
         logits_BLV = self._logits(x_BLD)
         return (logits_BLV, penalty + more) if with_penalty else logits_BLV
 

@@ -92,10 +92,11 @@ class LanguageModel(Decoder):
 
         For each later token one more block reads the output of the stack (Gloeckle et al. 2024, section 2).
         """
+        x_BLD = self.embedding(tokens_BL)  # first, as in `__call__`
         positions = jnp.arange(tokens_BL.shape[1]) if positions_BL is None else positions_BL
         tokens = Tokens.at(positions, segments_BL, valid_BL)
         context = Context(tokens, self.mask_of(tokens), shared=self._shared(tokens_BL))
-        stream, penalty, context, _ = self.through_blocks(self.embedding(tokens_BL), context, key=key)
+        stream, penalty, context, _ = self.through_blocks(x_BLD, context, key=key)
         streams, last = [stream], self.config.num_layers - 1
         for i, block in enumerate(self.future):
             with jax.named_scope(f"future.{i}"):

@@ -22,6 +22,7 @@ from transformer.study.runs import ArmRuns, Run
 from transformer.training.loop import Outcome, train
 from transformer.training.metrics import finite
 from transformer.training.signals import Interrupted
+from transformer.training.trackers import Tracker
 from transformer.training.workdir import CONFIG, Identity, identity, locked, read_identity
 
 ERROR = "error.txt"
@@ -43,6 +44,8 @@ class Cell:
     probes: Sequence[Probe] = ()
     mesh: MeshConfig = AUTOMATIC
     """How devices share the work, which changes numbers by rounding only."""
+    trackers: Sequence[Tracker] = ()
+    """Where the training is shown."""
 
     @cached_property
     def identity(self) -> Identity:
@@ -82,6 +85,7 @@ class Cell:
         """Train from the newest checkpoint, if there is one, measure, store the runs, and name them in result.json."""
         self.write_config()
         how: dict[str, Any] = {"when_not_empty": "resume", "title": self.title, "mesh": self.mesh}
+        how |= {"trackers": self.trackers}
         outcome = train(self.config, self.replicas, self.data, self.folder, **how)
         probes = {probe.label: self._measured(probe, outcome.all_params) for probe in self.probes}
         runs = [self._run(outcome, number, probes) for number in range(len(self.replicas))]

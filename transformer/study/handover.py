@@ -20,6 +20,7 @@ from transformer.data.dataset import load_data, read_run
 from transformer.runs.mesh import MeshConfig
 from transformer.study.cell import Cell, replicas_of
 from transformer.study.probes import Probe
+from transformer.training.trackers import Tracker
 from transformer.training.workdir import CONFIG, Identity, definitions
 
 CELL = "cell.json"
@@ -37,6 +38,7 @@ class _Handed:
     mesh: dict[str, Any]
     runs: str
     """Folder of the runs."""
+    trackers: list[dict[str, Any]]
 
 
 def write(cell: Cell) -> list[str]:
@@ -45,11 +47,12 @@ def write(cell: Cell) -> list[str]:
     Raises:
       ConfigError: a class is defined where only this process knows it.
     """
-    modules = sorted({_module(cls) for cls in set(_classes((cell.config, *cell.probes)))})
+    modules = sorted({_module(cls) for cls in set(_classes((cell.config, *cell.probes, *cell.trackers)))})
     cell.write_config()
     for name, text in definitions(cell.data).items():
         write_durably(cell.folder / name, text)
-    handed = _Handed(modules, cell.title, to_json(cell.probes), to_json(cell.mesh), str(cell.runs))
+    values = (to_json(cell.probes), to_json(cell.mesh), str(cell.runs), to_json(tuple(cell.trackers)))
+    handed = _Handed(modules, cell.title, *values)
     write_sealed(cell.folder / CELL, dataclasses.asdict(handed))
     return modules
 
@@ -90,7 +93,9 @@ def read(folder: Path, allow: Collection[str] = ()) -> Cell:
     probes = from_json(tuple[Probe, ...], handed.probes)
     data = load_data(config.data, folder)
     mesh = from_json(MeshConfig, handed.mesh)
-    cell = Cell(handed.title, config, replicas_of(folder), data, folder.parent, Path(handed.runs), probes, mesh)
+    trackers = from_json(tuple[Tracker, ...], handed.trackers)
+    places = (folder.parent, Path(handed.runs))
+    cell = Cell(handed.title, config, replicas_of(folder), data, *places, probes, mesh, trackers)
     if cell.identity.sha256 != stored.sha256:
         raise ConfigError(f"data: {data.source} is not what it was when the study began")
     return cell

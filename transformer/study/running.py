@@ -25,6 +25,7 @@ from transformer.study.runs import HIGHER_IS_BETTER, SUMS, ArmRuns
 from transformer.study.signals import doubts, signals
 from transformer.training.environment import environment
 from transformer.training.metrics import finite
+from transformer.training.trackers import Tracker
 from transformer.training.workdir import RUN_FILES
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ STUDY_FILES = (
     r"(plan|study|step_seconds|report|result)\.json",
     r"report\.(md|html|csv|tex)",
     r"\w+\.png",
+    r"tensorboard(/[^/]+){0,3}/events\.out\.tfevents\.[0-9a-f.]+",
     r"runs(/[0-9a-f]{20}\.json)?",
     rf"cells(/[0-9a-f]{{16}}(/({'|'.join(RUN_FILES)}|cell\.json|log\.txt|error\.txt))?)?",
 )
@@ -114,6 +116,7 @@ class Running:
     engine: Engine
     mesh: MeshConfig
     say: Callable[[str], None]
+    trackers: Sequence[Tracker] = ()
     failed: dict[str, str] = dataclasses.field(default_factory=dict)
     seeds: dict[str, int] = dataclasses.field(default_factory=dict)
     """How many seeds each arm has."""
@@ -196,7 +199,8 @@ class Running:
     def _missing(self, arm: Arm, replicas: Sequence[Replica], title: str) -> list[Cell]:
         """The cells of a config: one for the runs that are missing, and those whose runs lack a probe."""
         cells = self.workdir / "cells"
-        wanted = Cell(title, arm.config, replicas, arm.data, cells, self.folder, self.study.probes, self.mesh)
+        shown = [tracker.within(self.study.name, arm.name, self.workdir) for tracker in self.trackers]
+        wanted = Cell(title, arm.config, replicas, arm.data, cells, self.folder, self.study.probes, self.mesh, shown)
         missing, unmeasured = [], {}
         for replica, run in zip(replicas, wanted.found(), strict=True):
             if run is None or not (wanted.measured(run) or (cells / run.cell).exists()):

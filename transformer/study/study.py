@@ -21,6 +21,7 @@ from transformer.study.report import Report
 from transformer.study.running import NOISE, NOISE_SEEDS, Arm, Running
 from transformer.study.runs import SUMS
 from transformer.study.statistics import ALPHA, detectable_difference
+from transformer.training.trackers import Tracker, check_trackers
 from transformer.training.workdir import locked
 
 RATE = "optimizer.learning_rate"
@@ -208,6 +209,7 @@ class Study:
         mesh: MeshConfig = AUTOMATIC,
         runs: str | Path | None = None,
         looks: int | None = None,
+        trackers: Sequence[Tracker] = (),
         say: Callable[[str], None] = print,
     ) -> Report:
         """Run what is not computed yet; write the report.
@@ -222,6 +224,8 @@ class Study:
           mesh: how the devices of each process share the work.
           runs: the folder of finished runs, which studies may share; None: `runs` in workdir.
           looks: stop after this many of the planned looks, for now; None: go on until all questions are answered.
+          trackers: where the training is shown, as a group of runs with the name of the study; each is a cell, and has
+            the name of its arm.
           say: called with each line of progress.
 
         Raises:
@@ -229,12 +233,13 @@ class Study:
           StudyError: the baseline or all other arms could not be computed.
           Interrupted: a signal asked to stop; the states are saved.
         """
+        check_trackers(trackers)
         workdir = Path(workdir)
         data = load_data(self.base.data, workdir) if data is None else data
         check_data(data, f"study {self.name}")
         arms = self.prepared(data, workdir)
         with locked(workdir):
-            running = Running(self, workdir, Path(runs or workdir / "runs"), data, arms, engine, mesh, say)
+            running = Running(self, workdir, Path(runs or workdir / "runs"), data, arms, engine, mesh, say, trackers)
             return running.to_the_end(looks)
 
     def prepared(self, data: Dataset, workdir: Path | None = None) -> dict[str, Arm]:

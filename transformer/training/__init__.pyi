@@ -15,3 +15,7 @@ from transformer.training.step import create_train_state as create_train_state
 from transformer.training.step import make_train_step as make_train_step
 from transformer.training.stored import StoredRun as StoredRun
 from transformer.training.stored import load_run as load_run
+from transformer.training.tensorboard_tracker import TensorBoard as TensorBoard
+from transformer.training.trackers import Tracker as Tracker
+from transformer.training.trackio_tracker import Trackio as Trackio
+from transformer.training.wandb_tracker import WandB as WandB

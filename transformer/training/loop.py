@@ -27,6 +27,7 @@ from transformer.training.program import SHARED_BATCHES, Program, make_program
 from transformer.training.progress import Progress
 from transformer.training.signals import Interrupted, StopRequest
 from transformer.training.step import Metrics, TrainState
+from transformer.training.trackers import RunInfo, Tracker, Tracking, check_trackers, replica_names
 from transformer.training.trained import TrainedRun
 from transformer.training.workdir import WhenNotEmpty, definitions, identity, prepared
 
@@ -73,6 +74,7 @@ def train(
     mesh: MeshConfig = AUTOMATIC,
     processes: HostsConfig = ALONE,
     on_steps: OnSteps | None = None,
+    trackers: Sequence[Tracker] = (),
 ) -> Outcome:
     """Train all replicas to the end, from the newest checkpoint where the run is resumed.
 
@@ -96,11 +98,14 @@ def train(
         have their usual initial values.
       mesh: how devices share the work.
       processes: the processes of the run.
+      trackers: where the rows of metrics.jsonl are shown too, such as `TensorBoard()`. One that fails is named on
+        standard error and left out.
       on_steps: called after every dispatch with the steps done and the state of all replicas, for whatever is more than
         numbers. The next dispatch overwrites the state: keep copies (`jax.device_get`). What it raises ends the run.
 
     Raises:
-      ConfigError: the folder is not empty, holds another run, or is in use; the data does not fit the config.
+      ConfigError: the folder is not empty, holds another run, or is in use; the data does not fit the config; the
+        package of a tracker is missing.
       CheckpointError: there are checkpoints, but none can be used.
       WriteError: the disk is full or broken; the last checkpoint is undamaged.
       Interrupted: a signal asked to stop; the state is saved.
@@ -109,6 +114,7 @@ def train(
     check_data(data, "train")
     if not (isinstance(replicas, Sequence) and replicas and all(isinstance(each, Replica) for each in replicas)):
         raise ConfigError(f"train: {replicas!r} are no replicas; grid(4) makes four, of the seeds 0 to 3")
+    check_trackers(trackers)
     config, workdir = data.complete(config), Path(workdir)
     own = identity(config, replicas, data, initial)
     hosts.check_same(own.sha256)
@@ -116,7 +122,7 @@ def train(
         stop = stack.enter_context(StopRequest())
         program = make_program(config, replicas, mesh, initial)  # before the folder is made, in case it is refused
         hosts.in_first(lambda: stack.enter_context(prepared(workdir, own, when_not_empty, definitions(data))))
-        run = _Run(config, replicas, data, workdir, program, observe, strict, stop, on_steps)
+        run = _Run(config, replicas, data, workdir, program, observe, strict, stop, on_steps, trackers)
         run.say_of_warm_up()
         run.watchdog = stack.enter_context(hosts.watched(processes.patience))
         run.progress = stack.enter_context(Progress(title or workdir.name, config.steps, quiet=not hosts.is_writer()))
@@ -136,6 +142,7 @@ class _Run:
     strict: bool = False
     stop: StopRequest = field(default_factory=StopRequest)
     on_steps: OnSteps | None = None
+    trackers: Sequence[Tracker] = ()
     watchdog: Any = None
     progress: Any = None
     seconds_before: float = 0.0
@@ -160,7 +167,7 @@ class _Run:
         path = self.metrics_path
         self.metrics = path.open("a", encoding="utf-8")
         self.learning_rates = np.asarray(self.program.learning_rates())
-        with writing(path), self.metrics:
+        with writing(path), self.metrics, self.track(done) as self.tracking:
             self.progress.update(done)
             for step, end in self.chunks(done):
                 batches = stack_batches(self.batches, step, end - step)
@@ -183,9 +190,14 @@ class _Run:
                     stopped.add_note("In Python: when_not_empty='resume'")
                     raise stopped
             sums, by_batch = self.evaluate(state, self.config.steps)
-        loss = mean_loss(sums)
-        diverged_at = np.array(hosts.fetch(state.diverged_at))
-        loss[diverged_at >= 0] = np.nan
+            loss, diverged_at = mean_loss(sums), np.array(hosts.fetch(state.diverged_at))
+            loss[diverged_at >= 0] = np.nan
+            self.tracking.finish(
+                [
+                    {"replica": i, "validation_loss": finite(loss[i]), "diverged_at": int(at) if at >= 0 else None}
+                    for i, at in enumerate(diverged_at)
+                ]
+            )
         return Outcome(
             workdir=self.workdir,
             config=self.config,
@@ -201,6 +213,12 @@ class _Run:
             seconds=self.seconds(),
             tokens_per_second=self.progress.tokens_per_second,
         )
+
+    def track(self, done: int) -> Tracking:
+        """The trackers of the process that writes."""
+        names = replica_names(self.replicas, self.config.optimizer)
+        run = RunInfo(self.workdir, self.config.to_json(), names, done)
+        return Tracking(self.trackers if hosts.is_writer() else (), run)
 
     def say_of_warm_up(self) -> None:
         """Say where the learning rate of a replica never reaches its peak."""
@@ -305,6 +323,7 @@ class _Run:
     def log(self, lines: list[dict[str, Any]]) -> None:
         self.metrics.writelines(map(line_of, lines))
         self.metrics.flush()
+        self.tracking.log(lines)
 
 
 def mean_loss(sums: Sums) -> np.ndarray:

@@ -39,6 +39,9 @@ RUN_FILES = (
     r"result\.json",
     r"sample\.(txt|png)",
     r"\w+\.png",
+    r"tracked\.json",
+    r"tensorboard(/[^/]+)?/events\.out\.tfevents\.[0-9a-f.]+",
+    r"wandb(/.*)?",
     r"model/(config\.json|model[-\w]*\.safetensors|model\.safetensors\.index\.json)",
 )
 """What a run and the commands of experiments write into its folder, as regular expressions."""
