@@ -69,7 +69,7 @@ MUTANTS = {
         properties.branched,
     ),
     "a dropped segment id in the chunked path": (
-        (chunked, "_pad_tokens", "indices=None)", "indices=None, segments=None)"),
+        (chunked, "_pad_tokens", "1), tokens)", "1), tokens._replace(segments=None))"),
         {"mixer.backend": Chunked(block=3)},
         properties.packing,
     ),
