@@ -19,12 +19,16 @@ BIN := $(VENV)/bin
 
 install: $(VENV)/installed
 
-$(VENV)/installed: pyproject.toml
+$(VENV)/library: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+$(VENV)/installed: $(VENV)/library
 	$(BIN)/python -m pip install --quiet --editable '.[test,dev]'
 	touch $@
 
-demo: install
+demo: $(VENV)/library
 	$(BIN)/python -m experiments.atlas --only alibi_longer --looks 1 --afresh --workdir results/demo
 
 test: install
