@@ -142,8 +142,8 @@ def parse(cls: type[T], presets: Mapping[str, T], arguments: Sequence[str] | Non
     if "preset" in hints(cls):
         default = dataclasses.replace(default, preset=default)  # pyright: ignore[reportArgumentType]
     if HELP & set(arguments):
-        if HELP_ALL not in arguments and hasattr(cls, "sections"):
-            sections: Sections = cls.sections  # pyright: ignore[reportAttributeAccessIssue]
+        sections: Sections | None = getattr(cls, "sections", None)
+        if HELP_ALL not in arguments and sections is not None:
             print(short_help(Path(sys.argv[0]).name, default, sections, presets, description))
             sys.exit(0)
         if os.environ.get("NO_COLOR"):

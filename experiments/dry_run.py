@@ -13,6 +13,7 @@ from transformer.runs.config import Replica, RunConfig
 from transformer.runs.mesh import MeshConfig
 from transformer.study.budget import step_seconds
 from transformer.study.study import Study
+from transformer.training.progress import duration
 
 
 def told(config: RunConfig, replicas: Sequence[Replica], preset: RunConfig) -> str:
@@ -64,12 +65,6 @@ def of_study(study: Study, data: Dataset) -> str:
         "time": f"at most {duration(seconds * operations / each[study.baseline_name])} here, compilation aside",
     }
     return "\n".join([f"{study.name}, to be trained:", lines(rows), "in all:", lines(total)])
-
-
-def duration(seconds: float) -> str:
-    """Seconds, minutes or hours, of which there are two at least: 45 s, 12 min, 3 h."""
-    size, unit = next((n, u) for n, u in ((3600, "h"), (60, "min"), (1, "s")) if seconds >= 2 * n or n == 1)
-    return f"{seconds / size:.0f} {unit}"
 
 
 def costs(config: RunConfig, count: int) -> dict[str, str]:

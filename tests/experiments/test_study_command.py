@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from experiments import gpt_to_llama, heads, norm_method, scaling
-from experiments.dry_run import duration, scaled
+from experiments.dry_run import scaled
 from experiments.study_command import StudyCommand, budgets, prepare, run_parsed, run_study
 from transformer.analysis.counts import parameter_count, train_flops
 from transformer.core.files import write_sealed
@@ -16,6 +16,7 @@ from transformer.norms.norm import RMSNorm
 from transformer.positions.rotary import RoPE
 from transformer.study.designs import Design
 from transformer.study.study import Study
+from transformer.training.progress import duration
 
 ARMS = {"start": {"model.d_model": 32}, "norm": {"model.norm": RMSNorm()}, "position": {"model.position": RoPE()}}
 

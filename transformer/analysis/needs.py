@@ -122,8 +122,8 @@ def _from_data(config: RunConfig, mesh: MeshConfig, gradient: float, sizes: Mapp
     devices = sizes[DATA] * sizes[CONTEXT]
     ring = (devices - 1) / devices * gradient
     if mesh.fully_sharded:
-        half = jnp.dtype(config.model.dtype).itemsize / 4  # XLA rounds before it gathers
-        return config.accumulation * (2 * half + (half if mesh.rounded else 1)) * ring
+        share = jnp.dtype(config.model.dtype).itemsize / 4  # XLA rounds before it gathers
+        return config.accumulation * (2 * share + (share if mesh.rounded else 1)) * ring
     return 2 * ring * (1 if rows_are_alone(config, mesh, sizes[REPLICA]) else config.accumulation)
 
 

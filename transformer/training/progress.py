@@ -12,6 +12,12 @@ FIRST, EVERY = 10.0, 60.0
 """Seconds until the first line, which a notebook has after a minute too, and between lines."""
 
 
+def duration(seconds: float) -> str:
+    """Seconds, minutes or hours, of which there are two at least: 45 s, 12 min, 3 h."""
+    size, unit = next((n, u) for n, u in ((3600, "h"), (60, "min"), (1, "s")) if seconds >= 2 * n or n == 1)
+    return f"{seconds / size:.0f} {unit}"
+
+
 class Progress:
     """Loss, throughput and time left of a run; `quiet` shows nothing, but measures."""
 
@@ -60,9 +66,7 @@ class Progress:
         (_, first, start), (_, last, now) = self._marks[0], self._marks[-1]
         if last == first:
             return []
-        seconds = (now - start) / (last - first) * (self._steps - step)
-        size, unit = next((n, u) for n, u in ((3600, "h"), (60, "min"), (1, "s")) if seconds >= 2 * n or n == 1)
-        return [f"{seconds / size:.0f} {unit} left"]
+        return [f"{duration((now - start) / (last - first) * (self._steps - step))} left"]
 
     @property
     def tokens_per_second(self) -> float:
