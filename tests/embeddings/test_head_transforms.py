@@ -51,3 +51,10 @@ def test_layer_norm_of_a_transform():
     hidden = jax.nn.gelu(x @ params["kernel"] + params["bias"], approximate=False)
     expected = layer_norm(hidden, scale_D=params["norm_scale"], bias_D=params["norm_bias"])
     chex.assert_trees_all_close(transform(x, params), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_transform_without_a_bias():
+    x, kernel = jnp.ones((1, 1, 4)), 0.5 * jnp.eye(4)
+    transform = DenseTransform(ReLU(), RMSNorm(scale=False), bias=False)
+    assert set(transform.parameters(4)) == {"kernel"}
+    chex.assert_trees_all_close(transform(x, {"kernel": kernel}), jnp.ones((1, 1, 4)), rtol=1e-5)

@@ -38,6 +38,7 @@ from transformer.pretrained.marian import MARIAN
 from transformer.pretrained.mbart import MBART
 from transformer.pretrained.mistral import MISTRAL
 from transformer.pretrained.mixtral import MIXTRAL
+from transformer.pretrained.modernbert import MODERNBERT
 from transformer.pretrained.mpt import MPT
 from transformer.pretrained.nemotron import NEMOTRON
 from transformer.pretrained.olmo import OLMO, OLMO2
@@ -99,6 +100,16 @@ DEFAULTS: list[tuple[Architecture, set[float], dict[str, Any]]] = [
         | {"n_heads": 12, "activation": "gelu"},
     ),
     (ROFORMER, {1e-12}, BERT_LIKE | {"vocab_size": 50_000, "max_position_embeddings": 1536, "embedding_size": None}),
+    (
+        MODERNBERT,
+        {1e-5},
+        sizes(50_368, 768, 1152, 22, 12, 8192)
+        | {"norm_eps": 1e-5, "norm_bias": False, "hidden_activation": "gelu", "classifier_activation": "gelu"}
+        | {"attention_bias": False, "mlp_bias": False, "classifier_bias": False, "decoder_bias": True}
+        | {"local_attention": 128, "layer_types": SLIDING[1:] + (SLIDING[:1] * 2 + SLIDING[1:]) * 7}
+        | {"rope_parameters": {"sliding_attention": ROPE, "full_attention": ROPE | {"rope_theta": 160_000.0}}}
+        | {"tie_word_embeddings": True},
+    ),
     (
         T5,
         {1e-6},

@@ -333,6 +333,19 @@ CASES = {
     "roformer": Case(
         "RoFormerForMaskedLM", "RoFormerConfig", BERT_LIKE | {"vocab_size": V, "max_position_embeddings": 20}
     ),
+    "modernbert": Case(
+        "ModernBertForMaskedLM",
+        "ModernBertConfig",
+        # Layers 1, 2 and 4 have a window, of 2 tokens on each side.
+        BERT_LIKE | {"vocab_size": V, "num_hidden_layers": 5, "local_attention": 4, "pad_token_id": None},
+    ),
+    "modernbert-biases": Case(
+        "ModernBertForMaskedLM",
+        "ModernBertConfig",
+        BERT_LIKE
+        | {"vocab_size": V, "local_attention": 4, "pad_token_id": None, "decoder_bias": False, "norm_bias": True}
+        | {"attention_bias": True, "mlp_bias": True, "classifier_bias": True, "tie_word_embeddings": False},
+    ),
     "mbart": Case("MBartForConditionalGeneration", "MBartConfig", BART_LIKE | {"scale_embedding": True}),
     "pegasus": Case(
         "PegasusForConditionalGeneration", "PegasusConfig", BART_LIKE | {"activation_function": "relu"}, noise=0.1

@@ -118,6 +118,20 @@ PUBLISHED: dict[str, tuple[int | None, dict[str, Any]]] = {
         | {"architectures": ["RoFormerForMaskedLM"], "model_type": "roformer", "embedding_size": 768}
         | {"max_position_embeddings": 1536, "vocab_size": 50_000, "rotary_value": False, "use_cache": True},
     ),
+    "answerdotai/ModernBERT-base": (
+        149_655_232,
+        {"architectures": ["ModernBertForMaskedLM"], "attention_bias": False, "attention_dropout": 0.0}
+        | {"bos_token_id": 50_281, "classifier_activation": "gelu", "classifier_bias": False, "classifier_dropout": 0.0}
+        | {"classifier_pooling": "mean", "cls_token_id": 50_281, "decoder_bias": True, "embedding_dropout": 0.0}
+        | {"deterministic_flash_attn": False, "eos_token_id": 50_282, "global_attn_every_n_layers": 3}
+        | {"global_rope_theta": 160_000.0, "gradient_checkpointing": False, "hidden_activation": "gelu"}
+        | {"hidden_size": 768, "initializer_cutoff_factor": 2.0, "initializer_range": 0.02, "intermediate_size": 1152}
+        | {"layer_norm_eps": 1e-5, "local_attention": 128, "local_rope_theta": 10_000.0, "mlp_bias": False}
+        | {"max_position_embeddings": 8192, "mlp_dropout": 0.0, "model_type": "modernbert", "norm_bias": False}
+        | {"norm_eps": 1e-5, "num_attention_heads": 12, "num_hidden_layers": 22, "pad_token_id": 50_283}
+        | {"position_embedding_type": "absolute", "sep_token_id": 50_282, "tie_word_embeddings": True}
+        | {"torch_dtype": "float32", "transformers_version": "4.47.0.dev0", "vocab_size": 50_368},
+    ),
     "t5-small": (
         60_506_624,
         {"architectures": ["T5ForConditionalGeneration"], "d_ff": 2048, "d_kv": 64, "d_model": 512}

@@ -19,6 +19,8 @@ class DenseTransform(HeadTransform):
     """Activation, of one branch."""
     norm: Norm = LayerNorm()
     """Norm after it."""
+    bias: bool = True
+    """Whether b is there (ModernBERT, Warner et al. 2024, has none)."""
 
     def check(self, d_model):
         self.norm.check(d_model)
@@ -30,10 +32,11 @@ class DenseTransform(HeadTransform):
             raise ConfigError(f"head.transform: {self.norm} is a norm of whole sequences; use layernorm")
 
     def parameters(self, d_model):
-        own = {"kernel": Parameter((d_model, d_model), Normal(0.02)), "bias": Parameter((d_model,), ZEROS)}
+        own = {"kernel": Parameter((d_model, d_model), Normal(0.02))}
+        own |= {"bias": Parameter((d_model,), ZEROS)} if self.bias else {}
         return own | {f"norm_{name}": spec for name, spec in self.norm.parameters(d_model).items()}
 
     def __call__(self, x_BLD, params):
         x_BLD = dense(x_BLD, params["kernel"])
-        x_BLD = self.activation(x_BLD + params["bias"].astype(x_BLD.dtype))
+        x_BLD = self.activation(x_BLD + params["bias"].astype(x_BLD.dtype) if self.bias else x_BLD)
         return self.norm(x_BLD, {name.removeprefix("norm_"): value for name, value in params.items()})

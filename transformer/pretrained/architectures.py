@@ -23,6 +23,7 @@ from transformer.pretrained.marian import MARIAN
 from transformer.pretrained.mbart import MBART
 from transformer.pretrained.mistral import MISTRAL
 from transformer.pretrained.mixtral import MIXTRAL
+from transformer.pretrained.modernbert import MODERNBERT
 from transformer.pretrained.mpt import MPT
 from transformer.pretrained.nemotron import NEMOTRON
 from transformer.pretrained.olmo import OLMO, OLMO2
@@ -47,6 +48,7 @@ from transformer.pretrained.xlstm import XLSTM
 
 ARCHITECTURES = (
     *(BERT, BERT_CLASSIFIER, ROBERTA, ROBERTA_CLASSIFIER, XLM_ROBERTA, XLM_ROBERTA_CLASSIFIER, DISTILBERT, ROFORMER),
+    MODERNBERT,
     *(T5, BART, MBART, PEGASUS, MARIAN),
     *(GPT2, GPT_BIGCODE, GPT_NEO, GPTJ, GPT_NEOX, OPT, BLOOM, MPT, FALCON, PHI, STARCODER2, PERSIMMON),
     *(LLAMA, MISTRAL, MIXTRAL, QWEN2, QWEN3, QWEN3_MOE, GEMMA, GEMMA2, GEMMA3, OLMO, OLMO2, PHI3, STABLELM),

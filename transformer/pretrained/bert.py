@@ -66,12 +66,17 @@ def rows(prefix: str) -> Iterator[Row]:
     yield from norm("blocks/feed_forward_residual/norms/output", f"{layer}.output.LayerNorm")
 
 
-def head_rows(theirs: str, normed: str, bias: str) -> Iterator[Row]:
-    """The tensors of the head for masked tokens: the matrix, its norm, and the bias of the logits."""
+def transform_rows(theirs: str, normed: str) -> Iterator[Row]:
+    """The tensors of what is done to the states before they become logits: the matrix and its norm."""
     yield Row("logits/transform/kernel", f"{theirs}.weight", "F D -> D F")
     yield Row("logits/transform/bias", f"{theirs}.bias")
     yield Row("logits/transform/norm_scale", f"{normed}.weight")
     yield Row("logits/transform/norm_bias", f"{normed}.bias")
+
+
+def head_rows(theirs: str, normed: str, bias: str) -> Iterator[Row]:
+    """The tensors of the head for masked tokens: the same, and the bias of the logits."""
+    yield from transform_rows(theirs, normed)
     yield Row("logits/output/bias", bias, also=(f"{bias.rpartition('.')[0]}.decoder.bias",))
 
 

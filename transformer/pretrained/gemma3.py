@@ -1,6 +1,5 @@
 """Gemma 3 (2025), its models of text."""
 
-from transformer.core.values import ConfigError
 from transformer.mixers.attention.head_norms import QKNorm
 from transformer.norms.norm import RMSNorm
 from transformer.pretrained import gemma2, llama
@@ -14,13 +13,10 @@ from transformer.pretrained.fields import (
     choice,
     fixed,
     norms_eps,
-    of_layers,
-    read_rope,
     same,
     sizes,
-    write_rope,
 )
-from transformer.pretrained.windows import KINDS, read_windows, write_windows
+from transformer.pretrained.windows import KINDS, read_ropes, read_windows, write_ropes, write_windows
 
 NUM_LAYERS, WINDOW = 26, 4096
 """Of a model whose file does not say."""
@@ -35,19 +31,15 @@ def _windows_and_positions() -> Field:
         return [(i + 1) % turn != 0 for i in range(fields.get("num_hidden_layers", NUM_LAYERS))]
 
     def read(fields):
-        of_kinds = fields.get("rope_parameters") or {KINDS[0]: fields.get("rope_scaling") or {}}
-        if unknown := sorted(of_kinds.keys() - set(KINDS)):
-            raise ConfigError(f"rope_parameters: {', '.join(unknown)} of no kind of layer, {' or '.join(KINDS)}")
-        whole = read_rope(of_kinds.get(KINDS[0]) or {}, base=fields.get("rope_theta", 1e6))
-        local = read_rope(of_kinds.get(KINDS[1]) or {}, base=fields.get("rope_local_base_freq", 1e4))
+        kinds = fields.get("rope_parameters") or {KINDS[0]: fields.get("rope_scaling")}
+        bases = {"whole": fields.get("rope_theta", 1e6), "local": fields.get("rope_local_base_freq", 1e4)}
         windows = read_windows(fields, usual, WINDOW)
-        positions = [whole if window is None else local for window in windows]
+        positions = read_ropes(kinds, windows, **bases)
         return {"position": positions[0]} | by_layer({"mixer.sparsity": windows, "position": positions})
 
     def write(config):
         written = write_windows(config, WINDOW)
-        ropes = zip(written["layer_types"], of_layers(config, "position"), strict=True)
-        return written | {"rope_parameters": {kind: write_rope(position) for kind, position in ropes}}
+        return written | write_ropes(config, written["layer_types"])
 
     names = ("sliding_window", "layer_types", "sliding_window_pattern", "rope_parameters", "rope_scaling")
     return Field((*names, "rope_theta", "rope_local_base_freq"), read, write)

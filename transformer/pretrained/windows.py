@@ -1,13 +1,14 @@
-"""Sliding windows of published models: one for all layers, or for some of them."""
+"""Sliding windows of published models: one for all layers, or for some of them, which may have other positions."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from transformer.core.values import ConfigError, nearest
 from transformer.mixers.attention.sparsity import SlidingWindow
-from transformer.pretrained.fields import Field, Json, by_layer, of_layers
+from transformer.positions.rotary import RoPE
+from transformer.pretrained.fields import Field, Json, by_layer, of_layers, read_rope, write_rope
 
-KINDS = ("full_attention", "sliding_attention")
+KINDS: tuple[str, str] = ("full_attention", "sliding_attention")
 """Words for a layer without a window, and with one."""
 Usual = Callable[[Json], Sequence[bool]]
 """Which layers have a window where a file lists none; the layers may repeat it."""
@@ -46,3 +47,19 @@ def write_windows(config: Any, size: int) -> dict[str, Any]:
     sizes = [window.size for window in windows if isinstance(window, SlidingWindow)]
     kinds = [KINDS[isinstance(window, SlidingWindow)] for window in windows]
     return {"sliding_window": max(sizes, default=size), "layer_types": kinds}
+
+
+def read_ropes(kinds: Mapping[str, Json | None], windows: Sequence[Any], *, whole: float, local: float) -> list[RoPE]:
+    """The rotary positions of each layer, from the values of both kinds of layers; the floats are the usual bases."""
+    if unknown := sorted(kinds.keys() - set(KINDS)):
+        raise ConfigError(f"rope_parameters: {', '.join(unknown)} of no kind of layer, {' or '.join(KINDS)}")
+    without, within = (
+        read_rope(kinds.get(kind) or {}, base=base) for kind, base in zip(KINDS, (whole, local), strict=True)
+    )
+    return [without if window is None else within for window in windows]
+
+
+def write_ropes(config: Any, kinds: Sequence[str]) -> dict[str, Any]:
+    """The field `rope_parameters` of layers of these kinds."""
+    ropes = zip(kinds, of_layers(config, "position"), strict=True)
+    return {"rope_parameters": {kind: write_rope(position) for kind, position in ropes}}
