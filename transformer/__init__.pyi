@@ -369,6 +369,7 @@ from transformer.positions.rotary import RoPE2D as RoPE2D
 from transformer.positions.rotary import RoPEScaling as RoPEScaling
 from transformer.positions.rotary import XPos as XPos
 from transformer.positions.rotary import YaRN as YaRN
+from transformer.positions.rotary import YaRNByPair as YaRNByPair
 from transformer.residuals.multi_stream import Backout as Backout
 from transformer.residuals.multi_stream import EmbeddingSkip as EmbeddingSkip
 from transformer.residuals.multi_stream import HyperConnections as HyperConnections

@@ -143,7 +143,7 @@ NAMES: dict[str, str] = {
     "positions.position": "Position",
     "positions.randomized": "Randomized",
     "positions.relative": "ALiBi FIRE KERPLE RelativeKeys T5Bias TransformerXL",
-    "positions.rotary": "LinearScaling Llama3Scaling NTKScaling RoPE RoPE2D RoPEScaling XPos YaRN",
+    "positions.rotary": "LinearScaling Llama3Scaling NTKScaling RoPE RoPE2D RoPEScaling XPos YaRN YaRNByPair",
     "residuals.multi_stream": "Backout EmbeddingSkip HyperConnections ManifoldHyperConnections ResiDual UNet",
     "residuals.residual": (
         "BranchNorm DeepNorm NoNormResidual PeriNorm PostNorm PreNorm Residual SandwichNorm ScaledPreNorm "

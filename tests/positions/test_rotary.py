@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from transformer.core.values import ConfigError
-from transformer.positions.rotary import LinearScaling, Llama3Scaling, NTKScaling, RoPE, YaRN
+from transformer.positions.rotary import LinearScaling, Llama3Scaling, NTKScaling, RoPE, YaRN, YaRNByPair
 
 
-@pytest.mark.parametrize("kind", [LinearScaling, NTKScaling, YaRN, Llama3Scaling])
+@pytest.mark.parametrize("kind", [LinearScaling, NTKScaling, YaRN, YaRNByPair, Llama3Scaling])
 @pytest.mark.parametrize("factor", [0.0, 0.5])
 def test_scaling_is_for_longer_texts(kind, factor):
     assert kind(factor=1.0).factor == 1
@@ -43,6 +43,22 @@ SCALED = [
         {0: 1.0, 1: 0.31622777, 2: 0.1, 3: 0.015026498, 4: 0.0030466516, 5: 0.00079292138, 6: 2.5e-4, 7: 7.9056942e-5},
         1.1386294,
     ),
+    # the same pairs: 32 turns are at 2.016 and one at 5.026, so of 2 to 6 the share of the third is 1/4
+    (
+        YaRNByPair(4.0),
+        10_000.0,
+        16,
+        {0: 1.0, 1: 0.31622777, 2: 0.1, 3: 0.025693506, 4: 0.00625, 5: 0.0013834965, 6: 2.5e-4, 7: 7.9056942e-5},
+        1.1386294,
+    ),
+    # and without rounding (3 - 2.016) / (5.026 - 2.016)
+    (
+        YaRNByPair(4.0, whole=False, sharpening=1.25),
+        10_000.0,
+        16,
+        {2: 0.1, 3: 0.023870192, 4: 0.0050569715, 5: 0.00081129038, 6: 2.5e-4},
+        1.25,
+    ),
     # the published model: pairs 29 to 34 of 64 turn between 4 times and once over 8192 tokens
     (
         Llama3Scaling(),
@@ -71,3 +87,9 @@ def test_a_fraction_of_the_features_has_frequencies_of_its_own(scaling):
     np.testing.assert_allclose(angles_F, np.array([1.0, 0.1, 0.01, 0.001]) / factor, rtol=1e-5)
     np.testing.assert_allclose(lengths_F, 1.0, rtol=1e-6)
     np.testing.assert_array_equal(rest, np.arange(1, 25))
+
+
+def test_a_ramp_by_pair_needs_pairs_of_several_speeds():
+    rope = RoPE(base=1.0, scaling=YaRNByPair())
+    with pytest.raises(ConfigError, match=r"yarn_by_pair: with base 1\.0 later pairs are not slower, .*; use yarn"):
+        turned(rope, 8, 4)

@@ -100,6 +100,8 @@ LLAMA_3 = {
     "low_freq_factor": 1.0,
     "high_freq_factor": 4.0,
 }
+YARN = {"rope_type": "yarn", "rope_theta": 500.0, "factor": 4.0, "original_max_position_embeddings": 20}
+"""Of 6 pairs none turns 32 times over 20 tokens, and the first two more than once."""
 
 
 class Case(NamedTuple):
@@ -160,6 +162,13 @@ CASES = {
     ),
     "llama": Case("LlamaForCausalLM", "LlamaConfig", LLAMA_LIKE | {"attention_bias": True, "mlp_bias": True}),
     "llama-3": Case("LlamaForCausalLM", "LlamaConfig", LLAMA_LIKE | {"rope_parameters": LLAMA_3}),
+    "llama-yarn": Case("LlamaForCausalLM", "LlamaConfig", LLAMA_LIKE | {"rope_parameters": YARN}),
+    "llama-yarn-mscale": Case(
+        "LlamaForCausalLM",
+        "LlamaConfig",
+        LLAMA_LIKE
+        | {"rope_parameters": YARN | {"beta_fast": 4.0, "beta_slow": 0.1, "mscale": 0.7, "mscale_all_dim": 1.3}},
+    ),
     "gpt-neox": Case(
         "GPTNeoXForCausalLM",
         "GPTNeoXConfig",
@@ -240,6 +249,12 @@ CASES = {
         "Qwen2ForCausalLM",
         "Qwen2Config",
         EQUAL_HEADS | {"num_hidden_layers": 3, "use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1},
+    ),
+    "qwen3-yarn": Case(
+        "Qwen3ForCausalLM",
+        "Qwen3Config",
+        LLAMA_LIKE
+        | {"rope_parameters": YARN | {"beta_fast": 3.0, "beta_slow": 0.05, "truncate": False, "attention_factor": 1.2}},
     ),
     "qwen3-moe": Case(
         "Qwen3MoeForCausalLM",

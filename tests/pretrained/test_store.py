@@ -265,7 +265,7 @@ def test_an_index_of_what_is_not_there(folder, index, match):
             r"no architecture 'LlamaForCausalLMs'; did you mean 'LlamaForCausalLM'\?; give one with architecture=$",
         ),
         ({"architectures": None, "model_type": "mamba"}, r"no architecture 'mamba'"),
-        ({"rope_parameters": {"rope_type": "yarn", "factor": 2.0}}, r"no rope_type 'yarn'"),
+        ({"rope_parameters": {"rope_type": "longrope", "factor": 2.0}}, r"no rope_type 'longrope'"),
         ({"rope_parameters": {"rope_theta": 1e4, "mrope": 1}}, r"rope_parameters: not supported: mrope"),
         ({"num_attention_heads": 5, "num_key_value_heads": 2}, r"config.json: mixer.num_kv_heads: 2"),
         ({"hidden_size": "8"}, r"config.json: .*d_model.*"),

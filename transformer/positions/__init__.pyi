@@ -22,3 +22,4 @@ from transformer.positions.rotary import RoPE2D as RoPE2D
 from transformer.positions.rotary import RoPEScaling as RoPEScaling
 from transformer.positions.rotary import XPos as XPos
 from transformer.positions.rotary import YaRN as YaRN
+from transformer.positions.rotary import YaRNByPair as YaRNByPair

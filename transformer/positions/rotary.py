@@ -102,6 +102,45 @@ class Llama3Scaling(YaRN):
 
 
 @dataclass(frozen=True)
+class YaRNByPair(YaRN):
+    """`yarn` whose ramp is linear in the number of the pair, as in its authors' code and in published models.
+
+    (github.com/jquesnelle/yarn, Peng et al. 2023.) Pairs that turn between `slow` and `fast` times are interpolated in
+    the share of their place among them, where the paper's equation 18 says the share of their turns.
+    """
+
+    name = "yarn_by_pair"
+    whole: bool = True
+    """Whether the ramp begins and ends at a pair, the next one outside (gpt-oss does not round)."""
+    sharpening: float | None = None
+    """The factor on rotated queries and keys; None: 0.1 log `factor` + 1."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.sharpening is not None:
+            check_positive(self, "sharpening")
+
+    def __call__(self, frequencies_F, base, size):
+        if base <= 1:
+            raise ConfigError(
+                f"{self.name}: with base {base} later pairs are not slower, and there is no ramp; use yarn"
+            )
+        # The numbers of the pairs that turn `fast` and `slow` times; from pair to pair the logarithm falls by `step`.
+        step = 2 * math.log(base) / size
+        turns = self.original_length / (2 * math.pi)
+        first, last = (math.log(turns / count) / step for count in (self.fast, self.slow))
+        if self.whole:
+            first, last = math.floor(first), math.ceil(last)
+        first, last = max(first, 0), min(last, size - 1)
+        pairs_F = jnp.arange(len(frequencies_F), dtype=jnp.float32)
+        ramp = jnp.clip((pairs_F - first) / ((last - first) or 1e-3), 0.0, 1.0)
+        return frequencies_F * (1 - ramp + ramp / self.factor)
+
+    def temperature(self):
+        return super().temperature() if self.sharpening is None else self.sharpening
+
+
+@dataclass(frozen=True)
 class RoPE(Position):
     """Rotary positions (Su et al. 2021); see `transformer.functional.positions.rotary`."""
 

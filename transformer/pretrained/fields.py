@@ -1,5 +1,6 @@
 """Fields of published config.json files and of our config, converted both ways."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -10,7 +11,7 @@ from transformer.core.values import ConfigError, nearest
 from transformer.mixers.attention.head_norms import HeadNorm, WideQKNorm
 from transformer.mixers.mixer import Mixer
 from transformer.models.pattern import Alternate
-from transformer.positions.rotary import LinearScaling, Llama3Scaling, RoPE, RoPEScaling
+from transformer.positions.rotary import LinearScaling, Llama3Scaling, RoPE, RoPEScaling, YaRNByPair
 
 Json = Mapping[str, Any]
 M = TypeVar("M", bound=Mixer)
@@ -190,7 +191,29 @@ def _read_scaling(values: dict[str, Any]) -> RoPEScaling | None:
             slow=float(values.pop("low_freq_factor")),
             fast=float(values.pop("high_freq_factor")),
         )
-    raise ConfigError(f"rope_parameters: no rope_type {word!r}{nearest(word, ['default', 'linear', 'llama3'])}")
+    if word == "yarn":
+        return _read_yarn(values)
+    raise ConfigError(f"rope_parameters: no rope_type {word!r}{nearest(word, ['default', 'linear', 'llama3', 'yarn'])}")
+
+
+def _read_yarn(values: dict[str, Any]) -> YaRNByPair:
+    factor, sharpening = float(values.pop("factor")), values.pop("attention_factor", None)
+    above, below = values.pop("mscale", None), values.pop("mscale_all_dim", None)
+    if sharpening is None and above and below:
+        sharpening = mscale(factor, above) / mscale(factor, below)
+    return YaRNByPair(
+        factor=factor,
+        original_length=values.pop("original_max_position_embeddings"),
+        slow=float(values.pop("beta_slow", None) or 1.0),
+        fast=float(values.pop("beta_fast", None) or 32.0),
+        whole=values.pop("truncate", True),
+        sharpening=sharpening,
+    )
+
+
+def mscale(factor: float, share: float) -> float:
+    """The factor of YaRN on queries and keys, with this share of its logarithm."""
+    return 0.1 * share * math.log(factor) + 1
 
 
 def _write_scaling(scaling: RoPEScaling | None) -> dict[str, Any]:
@@ -203,6 +226,16 @@ def _write_scaling(scaling: RoPEScaling | None) -> dict[str, Any]:
             "original_max_position_embeddings": scaling.original_length,
             "low_freq_factor": scaling.slow,
             "high_freq_factor": scaling.fast,
+        }
+    if isinstance(scaling, YaRNByPair):
+        sharpening = {} if scaling.sharpening is None else {"attention_factor": scaling.sharpening}
+        return sharpening | {
+            "rope_type": "yarn",
+            "factor": scaling.factor,
+            "original_max_position_embeddings": scaling.original_length,
+            "beta_slow": scaling.slow,
+            "beta_fast": scaling.fast,
+            "truncate": scaling.whole,
         }
     return {"rope_type": "default"}
 

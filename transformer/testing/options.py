@@ -67,7 +67,7 @@ from transformer.positions.contextual import Contextual
 from transformer.positions.position import Position
 from transformer.positions.randomized import Randomized
 from transformer.positions.relative import RelativeKeys, T5Bias, TransformerXL
-from transformer.positions.rotary import LinearScaling, Llama3Scaling, NTKScaling, RoPE, YaRN
+from transformer.positions.rotary import LinearScaling, Llama3Scaling, NTKScaling, RoPE, YaRN, YaRNByPair
 from transformer.residuals.multi_stream import HyperConnections, ManifoldHyperConnections
 from transformer.residuals.residual import PostNorm, PreNorm, Residual, SandwichNorm, SubNorm
 from transformer.residuals.scaled_branches import Fixup, LayerScale, ReZero
@@ -195,6 +195,7 @@ FAMILIES: dict[str, list[Changes]] = {
                     LinearScaling(),
                     NTKScaling(),
                     YaRN(original_length=8),
+                    YaRNByPair(original_length=8),
                     Llama3Scaling(original_length=8),
                 )
             ),
