@@ -122,9 +122,7 @@ class YaRNByPair(YaRN):
 
     def __call__(self, frequencies_F, base, size):
         if base <= 1:
-            raise ConfigError(
-                f"{self.name}: with base {base} later pairs are not slower, and there is no ramp; use yarn"
-            )
+            raise ConfigError(f"{self.name}: with base {base} later pairs are not slower and have no ramp; use yarn")
         # The numbers of the pairs that turn `fast` and `slow` times; from pair to pair the logarithm falls by `step`.
         step = 2 * math.log(base) / size
         turns = self.original_length / (2 * math.pi)
