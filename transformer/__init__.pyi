@@ -18,6 +18,7 @@ from transformer import study as study
 from transformer import training as training
 from transformer.activations.activation import Activation as Activation
 from transformer.activations.activation import CELU as CELU
+from transformer.activations.activation import ClampedSwiGLU as ClampedSwiGLU
 from transformer.activations.activation import ELU as ELU
 from transformer.activations.activation import GELU as GELU
 from transformer.activations.activation import GLU as GLU
@@ -160,7 +161,9 @@ from transformer.embeddings.head_transforms import DenseTransform as DenseTransf
 from transformer.embeddings.patches import resize_positions as resize_positions
 from transformer.feed_forwards.experts import ExpertChoice as ExpertChoice
 from transformer.feed_forwards.experts import Experts as Experts
+from transformer.feed_forwards.experts import SigmoidTopK as SigmoidTopK
 from transformer.feed_forwards.experts import TopKExperts as TopKExperts
+from transformer.feed_forwards.experts import TopKProbabilities as TopKProbabilities
 from transformer.feed_forwards.feed_forward import FeedForward as FeedForward
 from transformer.functional.attention import Attended as Attended
 from transformer.functional.attention import attention as attention

@@ -10,8 +10,8 @@ from typing import Any
 
 NAMES: dict[str, str] = {
     "activations.activation": (
-        "Activation CELU ELU GELU GLU LeakyReLU Linear Mish QuickGELU ReLU SELU SiLU Sigmoid SoLU Softplus "
-        "SquaredReLU Squareplus Swish Tanh"
+        "Activation CELU ClampedSwiGLU ELU GELU GLU LeakyReLU Linear Mish QuickGELU ReLU SELU SiLU Sigmoid SoLU "
+        "Softplus SquaredReLU Squareplus Swish Tanh"
     ),
     "analysis.activations": "activation_names intervene run_with_cache stacked",
     "analysis.bleu": "Bleu bleu4",
@@ -61,7 +61,7 @@ NAMES: dict[str, str] = {
     "embeddings.embedding": "Embedding Head HeadTransform",
     "embeddings.head_transforms": "DenseTransform",
     "embeddings.patches": "resize_positions",
-    "feed_forwards.experts": "ExpertChoice Experts TopKExperts",
+    "feed_forwards.experts": "ExpertChoice Experts SigmoidTopK TopKExperts TopKProbabilities",
     "feed_forwards.feed_forward": "FeedForward",
     "functional.attention": "Attended attention",
     "functional.biases": "LinearDistance",

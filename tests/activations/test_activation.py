@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from transformer.activations import activation as activations
-from transformer.activations.activation import CELU, ELU, SELU, LeakyReLU, Mish, Squareplus
+from transformer.activations.activation import CELU, ELU, SELU, ClampedSwiGLU, LeakyReLU, Mish, Squareplus
 
 POINTS = np.array([-30.0, -4.0, -1.5, -1.0, -0.1, 0.3, 1.0, 2.5, 4.0, 30.0])
 
@@ -25,6 +25,12 @@ def sigmoid(x):
     return 1 / (1 + math.exp(-x))
 
 
+def clamped(x, limit):
+    """min(x, limit) σ(1.702 min(x, limit)) (v + 1) with v = 2x in [-limit, limit]."""
+    gate, value = min(x, limit), max(min(2 * x, limit), -limit)
+    return gate * (math.exp(1.702 * gate) / (1 + math.exp(1.702 * gate))) * (value + 1)
+
+
 FORMULAS = [
     (activations.gelu, gelu),
     (activations.gelu_tanh, gelu_tanh),
@@ -37,6 +43,7 @@ FORMULAS = [
     (SELU(), lambda x: 1.0507009873554805 * (x if x > 0 else 1.6732632423543772 * (math.exp(x) - 1))),
     (Squareplus(4.0), lambda x: (x + math.sqrt(x * x + 4)) / 2),
     (LeakyReLU(0.1), lambda x: x if x > 0 else 0.1 * x),
+    (lambda x: ClampedSwiGLU(limit=3.5)(x, 2 * x), lambda x: clamped(x, 3.5)),
     (LeakyReLU(0.5, squared=True), lambda x: x * x if x > 0 else x * x / 4),
 ]
 

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from transformer.activations.activation import GLU, SiLU
+from transformer.activations.activation import GLU, ReLU, SiLU
 from transformer.core.parameters import Normal
 from transformer.feed_forwards.experts import TopKExperts
 from transformer.functional.masks import Tokens
@@ -49,4 +49,23 @@ def test_gated_experts_by_hand():
         weights = np.exp(logits_E[chosen]) / np.exp(logits_E[chosen]).sum()
         routed = sum(w * network(x_D, gates[e], ups[e], outs[e]) for w, e in zip(weights, chosen, strict=True))
         expected.append(routed + network(x_D, *own))
+    np.testing.assert_allclose(module(X, context=Context(TOKENS))[0][0], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_experts_with_biases_by_hand():
+    """Σ weight · (relu(x in + b) out + c), and the router has a bias too."""
+    module = TopKExperts(3, top=2, d_ff=6, activation=ReLU(), bias=True).build(WIDE, key=KEY)
+    rng = np.random.default_rng(1)
+    (biases,) = module.branch_biases
+    for own in (biases, module.out_bias, module.router.bias):
+        own[...] = jnp.asarray(rng.normal(size=own.shape), jnp.float32)
+    kernels, outs = np.asarray(module.branches[0][...]), np.asarray(module.out[...])
+    expected = []
+    for x_D in np.asarray(X)[0]:
+        logits_E = x_D @ np.asarray(module.router.kernel[...]) + np.asarray(module.router.bias[...])
+        chosen = np.argsort(-logits_E)[:2]
+        weights = np.exp(logits_E[chosen]) / np.exp(logits_E[chosen]).sum()
+        hidden = [np.maximum(x_D @ kernels[e] + np.asarray(biases[...])[e], 0) for e in chosen]
+        made = [h @ outs[e] + np.asarray(module.out_bias[...])[e] for h, e in zip(hidden, chosen, strict=True)]
+        expected.append(sum(w * own for w, own in zip(weights, made, strict=True)))
     np.testing.assert_allclose(module(X, context=Context(TOKENS))[0][0], expected, rtol=1e-4, atol=1e-5)

@@ -6,7 +6,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from transformer.feed_forwards.routing import excess, expert_choice, expert_products, imbalance, router_z, token_choice
+from transformer.core.values import ConfigError
+from transformer.feed_forwards.experts import SigmoidTopK, TopKExperts, TopKProbabilities
+from transformer.feed_forwards.routing import (
+    chosen,
+    excess,
+    expert_choice,
+    expert_products,
+    expert_rows,
+    imbalance,
+    of_best_groups,
+    router_z,
+    shares,
+)
 
 B, L, E = 2, 5, 3
 LOGITS = jnp.asarray(np.random.default_rng(0).normal(size=(B, L, E)), jnp.float32)
@@ -21,7 +33,7 @@ def pairs(routes):
 @pytest.mark.parametrize("top", [1, 2, 3])
 def test_every_token_has_its_likeliest_experts(top):
     """None is dropped; the weights are the softmax over the chosen ones, or the probability of the only one."""
-    found, logits = pairs(token_choice(LOGITS, top)), np.asarray(LOGITS).reshape(-1, E)
+    found, logits = pairs(TopKExperts(E, top).route(LOGITS, None, {})[0]), np.asarray(LOGITS).reshape(-1, E)
     expected = {}
     for token, own in enumerate(logits):
         chosen = np.argsort(-own)[:top]
@@ -75,33 +87,95 @@ def test_products_with_the_own_expert():
         chex.assert_trees_all_close(f(ours), f(by_hand), rtol=1e-5, atol=1e-5)
 
 
+def unequal(logits, top, valid=None):
+    return imbalance(jax.nn.softmax(logits), shares(chosen(logits, top), E, valid), valid)
+
+
 def test_penalties():
     """Balance is 1 where all experts are as likely; all on one expert is E. Padding has no say."""
     uniform = jnp.zeros((B, L, E)) + 1e-6 * LOGITS
-    np.testing.assert_allclose(imbalance(uniform, E, None), 1.0, rtol=1e-4)
+    np.testing.assert_allclose(unequal(uniform, E), 1.0, rtol=1e-4)
     one = jnp.zeros((B, L, E)).at[..., 0].set(50.0)
-    np.testing.assert_allclose(imbalance(one, 1, None), E, rtol=1e-4)
+    np.testing.assert_allclose(unequal(one, 1), E, rtol=1e-4)
     valid = jnp.arange(L) < jnp.array([[5], [2]])
     other = jnp.where(valid[..., None], LOGITS, 9.0)
-    for penalty in (lambda x: imbalance(x, 1, valid), lambda x: router_z(x, valid)):
+    for penalty in (lambda x: unequal(x, 1, valid), lambda x: router_z(x, valid)):
         np.testing.assert_allclose(penalty(LOGITS), penalty(other), rtol=1e-6)
     np.testing.assert_allclose(router_z(jnp.zeros((B, L, E)), None), np.log(E) ** 2, rtol=1e-6)
 
 
 def test_a_bias_changes_the_choice_and_not_the_weights():
     """With a large one an expert is always chosen, and weighs as much as its logit says."""
-    found = pairs(token_choice(LOGITS, 2, jnp.array([0.0, 50.0, 0.0])))
+    found = pairs(TopKExperts(E).route(LOGITS, None, {"bias": jnp.array([0.0, 50.0, 0.0])})[0])
     logits = np.asarray(LOGITS).reshape(-1, E)
     for token, own in enumerate(logits):
         other = 0 if own[0] > own[2] else 2
         np.testing.assert_allclose(found[token, 1], 1 / (1 + np.exp(own[other] - own[1])), rtol=1e-5)
 
 
+def test_weights_that_are_probabilities_among_all():
+    found, probabilities = pairs(TopKProbabilities(E).route(LOGITS, None, {})[0]), np.asarray(jax.nn.softmax(LOGITS))
+    expected = {}
+    for token, own in enumerate(probabilities.reshape(-1, E)):
+        expected |= {(token, int(e)): own[e] for e in np.argsort(-own)[:2]}
+    assert found.keys() == expected.keys()
+    for pair, weight in expected.items():
+        np.testing.assert_allclose(found[pair], weight, rtol=1e-5)
+
+
+def test_scores_by_sigmoid():
+    """Weights are shares of σ among the chosen, times the factor; the bias adds to σ, for the choice alone."""
+    bias = np.array([0.0, 0.4, -0.2], np.float32)
+    kind = SigmoidTopK(E, top=2, factor=2.5, balance=1.0, bias_step=0.5)
+    routes, penalty = kind.route(LOGITS, None, {"bias": jnp.asarray(bias)})
+    found, scores = pairs(routes), 1 / (1 + np.exp(-np.asarray(LOGITS, np.float64).reshape(-1, E)))
+    expected, taken = {}, np.zeros(E)
+    for token, own in enumerate(scores):
+        best = np.argsort(-(own + bias))[:2]
+        taken[best] += 1
+        expected |= {(token, int(e)): 2.5 * own[e] / own[best].sum() for e in best}
+    assert found.keys() == expected.keys()
+    for pair, weight in expected.items():
+        np.testing.assert_allclose(found[pair], weight, rtol=1e-5)
+    mean = (scores / scores.sum(1, keepdims=True)).mean(0)
+    np.testing.assert_allclose(penalty, E * (taken / taken.sum() * mean).sum(), rtol=1e-5)
+
+
+def test_experts_of_the_best_groups():
+    """Groups (0, 1), (2, 3) and (4, 5): sums 1.0, 1.1 and 0.9, though the third has the highest score."""
+    scores = jnp.array([0.6, 0.4, 0.5, 0.6, 0.9, 0.0])
+    np.testing.assert_allclose(of_best_groups(scores, 3, 2), [0.6, 0.4, 0.5, 0.6, -np.inf, -np.inf])
+    np.testing.assert_allclose(of_best_groups(scores, 1, 1), scores)
+    np.testing.assert_allclose(of_best_groups(scores, 6, 1), [-np.inf] * 4 + [0.9, -np.inf])
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"top": 1}, r"sigmoid_top_k\.top: 1 has the weight 1 whatever its score; use top_k"),
+        ({"num_groups": 3}, r"sigmoid_top_k\.num_groups: 3 do not divide 8 experts"),
+        ({"num_groups": 2, "top_groups": 3}, r"sigmoid_top_k\.top_groups: 3 of 2 groups"),
+        ({"num_groups": 8, "top": 2}, r"sigmoid_top_k\.top_groups: 1 of 8 groups with 1 experts, .* takes 2"),
+    ],
+)
+def test_groups_that_do_not_fit(fields, said):
+    with pytest.raises(ConfigError, match=said):
+        SigmoidTopK(8, **fields)
+
+
+def test_the_bias_of_the_own_expert():
+    biases = jnp.asarray([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    found = expert_rows(biases, jnp.array([2, 0, 1], jnp.int32), 3)
+    np.testing.assert_array_equal(found, [[1, 2], [1, 2], [5, 6]])
+
+
 def test_a_bias_is_moved_towards_equal_loads():
     """Nothing is added to the loss; the gradient is +1 for an expert with too many real tokens, -1 with too few."""
     logits = jnp.zeros((1, 4, E)).at[0, :3, 0].set(1.0).at[0, 3, 2].set(9.0)
     for valid, signs in ((None, [1, -1, -1]), (jnp.arange(4)[None] == 3, [-1, -1, 1])):
-        value, gradient = jax.value_and_grad(lambda bias, valid=valid: excess(logits, 1, valid, bias))(jnp.zeros(E))
+        value, gradient = jax.value_and_grad(lambda bias, own=shares(chosen(logits, 1), E, valid): excess(bias, own))(
+            jnp.zeros(E)
+        )
         assert value == 0
         assert gradient.tolist() == signs
 

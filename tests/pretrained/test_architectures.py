@@ -30,6 +30,7 @@ from transformer.pretrained.gpt2 import GPT2
 from transformer.pretrained.gpt_bigcode import GPT_BIGCODE
 from transformer.pretrained.gpt_neo import GPT_NEO
 from transformer.pretrained.gpt_neox import GPT_NEOX
+from transformer.pretrained.gpt_oss import GPT_OSS
 from transformer.pretrained.gptj import GPTJ
 from transformer.pretrained.helium import HELIUM
 from transformer.pretrained.llama import LLAMA
@@ -43,6 +44,7 @@ from transformer.pretrained.mpt import MPT
 from transformer.pretrained.nemotron import NEMOTRON
 from transformer.pretrained.olmo import OLMO, OLMO2
 from transformer.pretrained.olmo_hybrid import OLMO_HYBRID
+from transformer.pretrained.olmoe import OLMOE
 from transformer.pretrained.opt import OPT
 from transformer.pretrained.pegasus import PEGASUS
 from transformer.pretrained.persimmon import PERSIMMON
@@ -284,6 +286,14 @@ DEFAULTS: list[tuple[Architecture, set[float], dict[str, Any]]] = [
         GATED | sizes(50_304, 4096, 11_008, 32, 32, 2048) | {"num_key_value_heads": None, "rms_norm_eps": 1e-5},
     ),
     (
+        OLMOE,
+        {1e-5},
+        GATED
+        | sizes(50_304, 2048, 2048, 16, 16, 4096)
+        | {"num_key_value_heads": None, "rms_norm_eps": 1e-5, "num_experts": 64, "num_experts_per_tok": 8}
+        | {"norm_topk_prob": False, "clip_qkv": None},
+    ),
+    (
         PHI3,
         {1e-5},
         GATED
@@ -330,6 +340,18 @@ DEFAULTS: list[tuple[Architecture, set[float], dict[str, Any]]] = [
         | sizes(128_256, 2048, 11_008, 36, 16, 32_768)
         | {"num_key_value_heads": 4, "rms_norm_eps": 1e-6, "mlp_bias": False, "tie_word_embeddings": True}
         | {"no_rope_layers": [1, 1, 1, 0] * 9, "rope_parameters": ROPE | {"rope_theta": 2e6}},
+    ),
+    (
+        GPT_OSS,
+        {1e-5},
+        sizes(201_088, 2880, 2880, 36, 64, 131_072)
+        | {"num_key_value_heads": 8, "head_dim": 64, "rms_norm_eps": 1e-5, "attention_bias": True, "hidden_act": "silu"}
+        | {"num_local_experts": 128, "num_experts_per_tok": 4, "swiglu_alpha": 1.702, "swiglu_limit": 7.0}
+        | {"sliding_window": 128, "layer_types": SLIDING * 18, "tie_word_embeddings": False}
+        | {
+            "rope_parameters": {"rope_type": "yarn", "rope_theta": 150_000.0, "factor": 32.0, "truncate": False}
+            | {"beta_fast": 32.0, "beta_slow": 1.0, "original_max_position_embeddings": 4096}
+        },
     ),
     (
         MAMBA2,

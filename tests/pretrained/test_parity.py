@@ -272,6 +272,7 @@ CASES = {
     "phi3": Case("Phi3ForCausalLM", "Phi3Config", EQUAL_HEADS | {"sliding_window": 5}),
     "olmo": Case("OlmoForCausalLM", "OlmoConfig", EQUAL_HEADS),
     "olmo2": Case("Olmo2ForCausalLM", "Olmo2Config", EQUAL_HEADS),
+    "olmoe": Case("OlmoeForCausalLM", "OlmoeConfig", EQUAL_HEADS | {"num_experts": 5, "num_experts_per_tok": 2}),
     "falcon": Case("FalconForCausalLM", "FalconConfig", NO_NETWORK),
     "falcon-grouped": Case(
         "FalconForCausalLM",
@@ -332,6 +333,11 @@ CASES = {
     "glm": Case("GlmForCausalLM", "GlmConfig", LLAMA_LIKE),
     "glm4": Case("Glm4ForCausalLM", "Glm4Config", LLAMA_LIKE),
     "helium": Case("HeliumForCausalLM", "HeliumConfig", LLAMA_LIKE | {"head_dim": 8}),
+    "gpt-oss": Case(
+        "GptOssForCausalLM",
+        "GptOssConfig",
+        LLAMA_LIKE | {"sliding_window": 4, "num_local_experts": 5, "num_experts_per_tok": 2, "swiglu_limit": 0.5},
+    ),
     "roberta": Case("RobertaForMaskedLM", "RobertaConfig", ROBERTA_LIKE | {"type_vocab_size": 2}),
     "roberta-classifier": Case(
         "RobertaForSequenceClassification", "RobertaConfig", ROBERTA_LIKE | {"type_vocab_size": 1, "num_labels": 5}

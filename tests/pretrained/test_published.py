@@ -406,6 +406,16 @@ PUBLISHED: dict[str, tuple[int | None, dict[str, Any]]] = {
         | {"pad_token_id": 100_277, "rms_norm_eps": 1e-6, "rope_scaling": None, "rope_theta": 500_000}
         | {"tie_word_embeddings": False},
     ),
+    "allenai/OLMoE-1B-7B-0924": (
+        6_919_161_856,
+        {"architectures": ["OlmoeForCausalLM"], "attention_bias": False, "attention_dropout": 0.0, "clip_qkv": None}
+        | {"eos_token_id": 50_279, "hidden_act": "silu", "hidden_size": 2048, "initializer_range": 0.02}
+        | {"intermediate_size": 1024, "max_position_embeddings": 4096, "model_type": "olmoe", "norm_topk_prob": False}
+        | {"num_attention_heads": 16, "num_experts": 64, "num_experts_per_tok": 8, "num_hidden_layers": 16}
+        | {"num_key_value_heads": 16, "output_router_logits": False, "pad_token_id": 1, "rms_norm_eps": 1e-5}
+        | {"rope_scaling": None, "rope_theta": 10_000.0, "router_aux_loss_coef": 0.01, "tie_word_embeddings": False}
+        | {"torch_dtype": "bfloat16", "transformers_version": "4.43.0.dev0", "use_cache": True, "vocab_size": 50_304},
+    ),
     "stabilityai/stablelm-3b-4e1t": (
         2_795_443_200,
         shape(2560, 6912, 32, 32, 32, 4096, 50_304)
@@ -477,6 +487,22 @@ PUBLISHED: dict[str, tuple[int | None, dict[str, Any]]] = {
         | {"layer_types": ["full_attention"] * 36, "max_window_layers": 28, "mlp_bias": False, "model_type": "smollm3"}
         | {"no_rope_layer_interval": 4, "no_rope_layers": [1, 1, 1, 0] * 9, "pretraining_tp": 2, "rms_norm_eps": 1e-6}
         | {"rope_theta": 5_000_000.0, "sliding_window": None, "use_sliding_window": False, "tie_word_embeddings": True},
+    ),
+    "unsloth/gpt-oss-20b-BF16": (
+        20_914_757_184,
+        {"architectures": ["GptOssForCausalLM"], "attention_bias": True, "attention_dropout": 0.0}
+        | {"eos_token_id": 200_002, "experts_per_token": 4, "head_dim": 64, "hidden_act": "silu", "hidden_size": 2880}
+        | {"initial_context_length": 4096, "initializer_range": 0.02, "intermediate_size": 2880}
+        | {"layer_types": ["sliding_attention", "full_attention"] * 12, "max_position_embeddings": 131_072}
+        | {"model_type": "gpt_oss", "num_attention_heads": 64, "num_experts_per_tok": 4, "num_hidden_layers": 24}
+        | {"num_key_value_heads": 8, "num_local_experts": 32, "output_router_logits": False, "pad_token_id": 199_999}
+        | {"rms_norm_eps": 1e-5, "rope_theta": 150_000, "router_aux_loss_coef": 0.9, "sliding_window": 128}
+        | {
+            "rope_scaling": {"beta_fast": 32.0, "beta_slow": 1.0, "factor": 32.0, "rope_type": "yarn"}
+            | {"original_max_position_embeddings": 4096, "truncate": False}
+        }
+        | {"swiglu_limit": 7.0, "tie_word_embeddings": False, "torch_dtype": "bfloat16", "use_cache": True}
+        | {"transformers_version": "4.55.0.dev0", "vocab_size": 201_088},
     ),
     "mistralai/Mamba-Codestral-7B-v0.1": (
         7_285_403_648,

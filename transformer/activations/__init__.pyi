@@ -1,6 +1,7 @@
 # Written by `python -m transformer.testing.stubs`.
 from transformer.activations.activation import Activation as Activation
 from transformer.activations.activation import CELU as CELU
+from transformer.activations.activation import ClampedSwiGLU as ClampedSwiGLU
 from transformer.activations.activation import ELU as ELU
 from transformer.activations.activation import GELU as GELU
 from transformer.activations.activation import GLU as GLU

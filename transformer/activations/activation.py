@@ -8,7 +8,7 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from transformer.core.values import ConfigError, Variant
+from transformer.core.values import ConfigError, Variant, check_positive
 
 
 class Activation(Variant, abc.ABC):
@@ -201,6 +201,24 @@ class GLU(Activation):
 
     def __call__(self, gate, value):
         return self.gate(gate) * value
+
+
+@dataclass(frozen=True)
+class ClampedSwiGLU(Activation):
+    """x·σ(αx) ⊙ (v + 1) with the gate x at most `limit`, and v at most that on both sides (gpt-oss, OpenAI 2025)."""
+
+    name = "clamped_swiglu"
+    alpha: float = 1.702
+    """α, which is not trained."""
+    limit: float = 7.0
+    """The largest size of what is multiplied."""
+    branches = 2
+
+    def __post_init__(self):
+        check_positive(self, "limit")
+
+    def __call__(self, gate, value):
+        return swish(jnp.minimum(gate, self.limit), self.alpha) * (jnp.clip(value, -self.limit, self.limit) + 1)
 
 
 def swish(x: jax.Array, beta: float = 1.0) -> jax.Array:

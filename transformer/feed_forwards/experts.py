@@ -12,10 +12,10 @@ from jax.ad_checkpoint import checkpoint_name
 from transformer.core.arrays import constrain, dropout
 from transformer.core.modules import Dense, Parameters, at, below, make_parameter
 from transformer.core.parameters import ZEROS, FanIn, Initializer, Parameter
-from transformer.core.values import ConfigError, check_not_negative
+from transformer.core.values import ConfigError, check_not_negative, check_positive
 from transformer.feed_forwards import routing
 from transformer.feed_forwards.feed_forward import FeedForward, FeedForwardLayer
-from transformer.feed_forwards.routing import Routes, expert_products
+from transformer.feed_forwards.routing import Routes, expert_products, expert_rows
 from transformer.mixers.mixer import Context, Outcome
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ class Experts(FeedForward, abc.ABC):
 
     def check(self, model):
         super().check(model)
-        if self.bias or self.inner(model) is not None:
-            raise ConfigError(f"model.feed_forward: {self} has no biases and no inner norm; use dense")
+        if self.inner(model) is not None:
+            raise ConfigError(f"model.feed_forward: {self} has no inner norm; use dense")
 
     def router_parameters(self) -> dict[str, Parameter]:
         """The parameters of its router besides the matrix, by name."""
@@ -89,13 +89,86 @@ class TopKExperts(Experts):
     def router_parameters(self):
         return {"bias": Parameter((self.num_experts,), ZEROS)} if self.bias_step else {}
 
+    def choose(self, logits_BLE: jax.Array, bias_E: jax.Array | None) -> jax.Array:
+        """The experts (B, L, top) of each token."""
+        return routing.chosen(logits_BLE, self.top, bias_E)
+
+    def probabilities(self, logits_BLE: jax.Array) -> jax.Array:
+        """P of the loss for unequal loads, (B, L, E)."""
+        return jax.nn.softmax(logits_BLE)
+
+    def weigh(self, logits_BLE: jax.Array, experts_BLX: jax.Array) -> jax.Array:
+        """The weights (B, L, top) of the experts that were chosen."""
+        chosen = jnp.take_along_axis(logits_BLE, experts_BLX, -1)
+        # A softmax over the chosen experts or, with one, over all experts, so that the router has a gradient.
+        return jnp.exp(chosen - jax.nn.logsumexp(logits_BLE if self.top == 1 else chosen, -1, keepdims=True))
+
     def route(self, logits_BLE, valid_BL, params):
         bias_E = params.get("bias")
-        penalty = self.balance * routing.imbalance(logits_BLE, self.top, valid_BL, bias_E)
+        experts_BLX = self.choose(logits_BLE, bias_E)
+        shares_E = routing.shares(experts_BLX, self.num_experts, valid_BL)
+        penalty = self.balance * routing.imbalance(self.probabilities(logits_BLE), shares_E, valid_BL)
         penalty += self.router_z * routing.router_z(logits_BLE, valid_BL)
         if bias_E is not None:
-            penalty += self.bias_step * routing.excess(logits_BLE, self.top, valid_BL, bias_E)
-        return routing.token_choice(logits_BLE, self.top, bias_E), penalty
+            penalty += self.bias_step * routing.excess(bias_E, shares_E)
+        return routing.token_choice(experts_BLX, self.weigh(logits_BLE, experts_BLX), self.num_experts), penalty
+
+
+@dataclass(frozen=True)
+class TopKProbabilities(TopKExperts):
+    """`top_k` weighted by probabilities among all experts, which sum to less than 1 (OLMoE, Muennighoff et al. 2024)."""
+
+    name = "top_k_probabilities"
+
+    def weigh(self, logits_BLE, experts_BLX):
+        return jnp.take_along_axis(jax.nn.softmax(logits_BLE), experts_BLX, -1)
+
+
+@dataclass(frozen=True)
+class SigmoidTopK(TopKExperts):
+    """`top_k` by scores σ(logit), weighted by their share of the sum over the chosen (DeepSeek-V3, 2024, section 2.1.2).
+
+    The numbers that balance the loads are added to the scores. With several groups of experts, a token takes those of
+    the `top_groups` in which the sum of the two highest is largest. P of `balance` is the score over the sum of all.
+    """
+
+    name = "sigmoid_top_k"
+    balance: float = 0.0001
+    router_z: float = 0.0
+    bias_step: float = 0.001
+    factor: float = 1.0
+    """Factor on all weights, such as 2.5 to balance the shared experts."""
+    num_groups: int = 1
+    """Groups of neighbouring experts, such as those of one node."""
+    top_groups: int = 1
+    """Groups each token takes experts from."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_positive(self, "factor", "num_groups", "top_groups")
+        if self.top == 1:
+            raise ConfigError(f"{self.name}.top: 1 has the weight 1 whatever its score; use top_k")
+        if self.num_experts % self.num_groups:
+            raise ConfigError(f"{self.name}.num_groups: {self.num_groups} do not divide {self.num_experts} experts")
+        there = self.top_groups * self.num_experts // self.num_groups
+        if self.top_groups > self.num_groups or self.top > there:
+            raise ConfigError(
+                f"{self.name}.top_groups: {self.top_groups} of {self.num_groups} groups with {there} experts, of which "
+                f"a token takes {self.top}"
+            )
+
+    def choose(self, logits_BLE, bias_E):
+        scores_BLE = jax.nn.sigmoid(logits_BLE) if bias_E is None else jax.nn.sigmoid(logits_BLE) + bias_E
+        return routing.chosen(routing.of_best_groups(scores_BLE, self.num_groups, self.top_groups), self.top)
+
+    def probabilities(self, logits_BLE):
+        scores_BLE = jax.nn.sigmoid(logits_BLE)
+        return scores_BLE / scores_BLE.sum(-1, keepdims=True)
+
+    def weigh(self, logits_BLE, experts_BLX):
+        # The share σ(a) / Σ σ(b) as a softmax of log σ, which no score underflows.
+        chosen = jax.nn.log_sigmoid(jnp.take_along_axis(logits_BLE, experts_BLX, -1))
+        return self.factor * jax.nn.softmax(chosen)
 
 
 @dataclass(frozen=True)
@@ -124,19 +197,27 @@ class ExpertChoice(Experts):
 
 
 class ExpertsLayer(nnx.Module):
-    """Σ weight · expert(x) over the experts a token is routed to, plus the shared experts."""
+    """Σ weight · expert(x) over the experts a token is routed to, plus the shared experts.
+
+    With biases the router has one too, as that of gpt-oss (2025).
+    """
 
     def __init__(self, experts: Experts, model: "ModelConfig", *, key: jax.Array):
         self.experts = experts
         E, D, F, law = experts.num_experts, model.d_model, experts.width(model), model.initializer
         inner_gain, output_gain = experts.gains(model)
-        self.router = Dense(D, E, initializer=FanIn(), bias=False, key=at(key, "router"))
+        self.router = Dense(D, E, initializer=FanIn(), bias=experts.bias, key=at(key, "router"))
         self.router_params = Parameters(experts.router_parameters(), key=at(key, "router_params"))
         self.branches = nnx.List(
             make_parameter(_stacked(E, D, F, law, inner_gain), at(key, "branches", i))
             for i in range(experts.activation.branches)
         )
         self.out = make_parameter(_stacked(E, F, D, law, output_gain), at(key, "out"))
+        self.branch_biases = nnx.List(
+            make_parameter(_biases(E, F), at(key, "branch_biases", i))
+            for i in range(experts.activation.branches if experts.bias else 0)
+        )
+        self.out_bias = make_parameter(_biases(E, D), at(key, "out_bias")) if experts.bias else None
         self.shared = nnx.List(
             FeedForwardLayer(experts, model, key=at(key, "shared", i)) for i in range(experts.shared)
         )
@@ -150,8 +231,12 @@ class ExpertsLayer(nnx.Module):
         routes, penalty = self.experts.route(logits_BLE, context.tokens.valid, self.router_params())
         x_XD = constrain(x_TD[routes.tokens_X])
         branches = [expert_products(x_XD, kernels[...], routes.sizes_E) for kernels in self.branches]
+        for i, biases in enumerate(self.branch_biases):
+            branches[i] += expert_rows(biases[...], routes.sizes_E, len(x_XD)).astype(x_XD.dtype)
         hidden_XF = dropout(self.experts.activation(*branches), self.experts.dropout, key)
         out_XD = expert_products(hidden_XF, self.out[...], routes.sizes_E)
+        if self.out_bias is not None:
+            out_XD += expert_rows(self.out_bias[...], routes.sizes_E, len(x_XD)).astype(x_XD.dtype)
         out_XD = out_XD * routes.weights_X[:, None].astype(x_XD.dtype)
         y_BLD = jnp.zeros_like(x_TD).at[routes.tokens_X].add(out_XD).reshape(x_BLD.shape)
         for i, one in enumerate(self.shared):
@@ -163,3 +248,8 @@ class ExpertsLayer(nnx.Module):
 def _stacked(count: int, d_in: int, d_out: int, law: Initializer, gain: float) -> Parameter:
     """Matrices (E, D, F), each initialized on its own."""
     return Parameter((count, d_in, d_out), law, gain=gain, stacked=True)
+
+
+def _biases(count: int, width: int) -> Parameter:
+    """Biases (E, F), which like others do not decay."""
+    return Parameter((count, width), ZEROS, decay=False, stacked=True)

@@ -19,20 +19,28 @@ class Routes(NamedTuple):
     """Number of pairs of each expert, int32."""
 
 
-def token_choice(logits_BLE: jax.Array, top: int, bias_E: jax.Array | None = None) -> Routes:
-    """Routes every token to its `top` likeliest experts, weighted by softmax; no token is dropped.
+def chosen(scores: jax.Array, top: int, bias_E: jax.Array | None = None) -> jax.Array:
+    """The `top` experts (…, top) of each token with the highest sums of score and bias."""
+    return lax.top_k(scores if bias_E is None else scores + bias_E, top)[1]
 
-    The bias is added to the logits for the choice, but not for the weights.
+
+def of_best_groups(scores: jax.Array, num_groups: int, top: int) -> jax.Array:
+    """Scores that are -∞ but in the `top` groups of neighbouring experts whose two best have the highest sums.
+
+    (DeepSeek-V3, 2024, section 2.1.2, for groups on different nodes.)
     """
-    logits_TE = logits_BLE.reshape(-1, logits_BLE.shape[-1])
-    experts_TX = _chosen(logits_TE, top, bias_E)
-    chosen = jnp.take_along_axis(logits_TE, experts_TX, -1)
-    # A softmax over the chosen experts or, with one, over all experts, so that the router has a gradient.
-    weights_TX = jnp.exp(chosen - jax.nn.logsumexp(logits_TE if top == 1 else chosen, -1, keepdims=True))
-    experts_X = experts_TX.reshape(-1)
+    grouped = scores.reshape(*scores.shape[:-1], num_groups, -1)
+    best_two = lax.top_k(grouped, min(2, grouped.shape[-1]))[0].sum(-1)
+    taken = jax.nn.one_hot(lax.top_k(best_two, top)[1], num_groups, dtype=jnp.bool).any(-2)
+    return jnp.where(taken[..., None], grouped, -jnp.inf).reshape(scores.shape)
+
+
+def token_choice(experts_BLX: jax.Array, weights_BLX: jax.Array, num_experts: int) -> Routes:
+    """Routes every token to its experts with their weights; no token is dropped."""
+    experts_X = experts_BLX.reshape(-1)
     order = jnp.argsort(experts_X, stable=True)
-    sizes_E = jnp.bincount(experts_X, length=logits_TE.shape[-1]).astype(jnp.int32)
-    return Routes((order // top).astype(jnp.int32), weights_TX.reshape(-1)[order], sizes_E)
+    sizes_E = jnp.bincount(experts_X, length=num_experts).astype(jnp.int32)
+    return Routes((order // experts_BLX.shape[-1]).astype(jnp.int32), weights_BLX.reshape(-1)[order], sizes_E)
 
 
 def expert_choice(logits_BLE: jax.Array, share: float, valid_BL: jax.Array | None) -> Routes:
@@ -51,29 +59,20 @@ def expert_choice(logits_BLE: jax.Array, share: float, valid_BL: jax.Array | Non
     return Routes(tokens_EBX.reshape(-1).astype(jnp.int32), weights_EBX.reshape(-1), sizes_E)
 
 
-def imbalance(
-    logits_BLE: jax.Array, top: int, valid_BL: jax.Array | None, bias_E: jax.Array | None = None
-) -> jax.Array:
-    """E Σ fₑ Pₑ over the real tokens, 1 where experts are equally loaded (Fedus et al. 2021, equation 4)."""
-    shares_E = _shares(logits_BLE, top, valid_BL, bias_E)
-    return len(shares_E) * (shares_E * _mean(jax.nn.softmax(logits_BLE), valid_BL)).sum()
-
-
-def excess(logits_BLE: jax.Array, top: int, valid_BL: jax.Array | None, bias_E: jax.Array) -> jax.Array:
-    """0, whose gradient with respect to the bias of an expert is the sign of its load minus the mean load."""
-    sign_E = jnp.sign(_shares(logits_BLE, top, valid_BL, bias_E) - 1 / len(bias_E))
-    return ((bias_E - lax.stop_gradient(bias_E)) * lax.stop_gradient(sign_E)).sum()
-
-
-def _chosen(logits: jax.Array, top: int, bias_E: jax.Array | None) -> jax.Array:
-    """The experts (…, top) of each token."""
-    return lax.top_k(logits if bias_E is None else logits + bias_E, top)[1]
-
-
-def _shares(logits_BLE: jax.Array, top: int, valid_BL: jax.Array | None, bias_E: jax.Array | None) -> jax.Array:
+def shares(experts_BLX: jax.Array, num_experts: int, valid_BL: jax.Array | None) -> jax.Array:
     """The share of each expert in all choices of the real tokens, (E,)."""
-    experts_BLX = _chosen(logits_BLE, top, bias_E)
-    return _mean(jax.nn.one_hot(experts_BLX, logits_BLE.shape[-1]).sum(-2) / top, valid_BL)
+    return _mean(jax.nn.one_hot(experts_BLX, num_experts).sum(-2) / experts_BLX.shape[-1], valid_BL)
+
+
+def imbalance(probabilities_BLE: jax.Array, shares_E: jax.Array, valid_BL: jax.Array | None) -> jax.Array:
+    """E Σ fₑ Pₑ over the real tokens, 1 where experts are equally loaded (Fedus et al. 2021, equation 4)."""
+    return len(shares_E) * (shares_E * _mean(probabilities_BLE, valid_BL)).sum()
+
+
+def excess(bias_E: jax.Array, shares_E: jax.Array) -> jax.Array:
+    """0, whose gradient with respect to the bias of an expert is the sign of its load minus the mean load."""
+    sign_E = jnp.sign(shares_E - 1 / len(bias_E))
+    return ((bias_E - lax.stop_gradient(bias_E)) * lax.stop_gradient(sign_E)).sum()
 
 
 def router_z(logits_BLE: jax.Array, valid_BL: jax.Array | None) -> jax.Array:
@@ -92,3 +91,8 @@ def _mean(x_BLX: jax.Array, valid_BL: jax.Array | None) -> jax.Array:
 def expert_products(x_XD: jax.Array, kernels_EDF: jax.Array, sizes_E: jax.Array) -> jax.Array:
     """Each row times the kernel of its expert, (X, F) in the dtype of `x_XD`; rows are in the order of the experts."""
     return lax.ragged_dot(x_XD, kernels_EDF.astype(x_XD.dtype), sizes_E).astype(x_XD.dtype)
+
+
+def expert_rows(biases_EF: jax.Array, sizes_E: jax.Array, count: int) -> jax.Array:
+    """The bias of the expert of each of `count` rows, (X, F)."""
+    return jnp.repeat(biases_EF, sizes_E, axis=0, total_repeat_length=count)

@@ -15,6 +15,7 @@ from transformer.pretrained.gpt2 import GPT2
 from transformer.pretrained.gpt_bigcode import GPT_BIGCODE
 from transformer.pretrained.gpt_neo import GPT_NEO
 from transformer.pretrained.gpt_neox import GPT_NEOX
+from transformer.pretrained.gpt_oss import GPT_OSS
 from transformer.pretrained.gptj import GPTJ
 from transformer.pretrained.helium import HELIUM
 from transformer.pretrained.llama import LLAMA
@@ -28,6 +29,7 @@ from transformer.pretrained.mpt import MPT
 from transformer.pretrained.nemotron import NEMOTRON
 from transformer.pretrained.olmo import OLMO, OLMO2
 from transformer.pretrained.olmo_hybrid import OLMO_HYBRID
+from transformer.pretrained.olmoe import OLMOE
 from transformer.pretrained.opt import OPT
 from transformer.pretrained.pegasus import PEGASUS
 from transformer.pretrained.persimmon import PERSIMMON
@@ -51,8 +53,8 @@ ARCHITECTURES = (
     MODERNBERT,
     *(T5, BART, MBART, PEGASUS, MARIAN),
     *(GPT2, GPT_BIGCODE, GPT_NEO, GPTJ, GPT_NEOX, OPT, BLOOM, MPT, FALCON, PHI, STARCODER2, PERSIMMON),
-    *(LLAMA, MISTRAL, MIXTRAL, QWEN2, QWEN3, QWEN3_MOE, GEMMA, GEMMA2, GEMMA3, OLMO, OLMO2, PHI3, STABLELM),
-    *(NEMOTRON, COHERE, COHERE2, GLM, GLM4, HELIUM, SMOLLM3),
+    *(LLAMA, MISTRAL, MIXTRAL, QWEN2, QWEN3, QWEN3_MOE, GEMMA, GEMMA2, GEMMA3, OLMO, OLMO2, OLMOE, PHI3, STABLELM),
+    *(NEMOTRON, COHERE, COHERE2, GLM, GLM4, HELIUM, SMOLLM3, GPT_OSS),
     *(MAMBA2, BAMBA, QWEN3_NEXT, OLMO_HYBRID, XLSTM),
     VIT,
 )

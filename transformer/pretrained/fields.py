@@ -48,6 +48,7 @@ ACTIVATIONS: dict[str, Activation] = {
     "sigmoid": Sigmoid(),
     "tanh": Tanh(),
 }
+NO_SCALING: Json = {"rope_type": "default"}
 BIASES = ("query", "key", "value", "out")
 """All projections of attention."""
 GATED: dict[str, Activation] = {name: GLU(gate=gate) for name, gate in ACTIVATIONS.items()}
@@ -143,11 +144,16 @@ def norms_eps(theirs: str, *parts: HeadNorm | WideQKNorm, default: float) -> Fie
     return Field((theirs,), read, lambda config: {theirs: config.norm.eps})
 
 
-def rope(*, base: float = 10_000.0, fraction: float = 1.0, interleaved: bool = False) -> Field:
-    """Rotary positions in the form of files since version 5 of `transformers`, and in the earlier form."""
+def rope(
+    *, base: float = 10_000.0, fraction: float = 1.0, interleaved: bool = False, scaling: Json = NO_SCALING
+) -> Field:
+    """Rotary positions in the form of files since version 5 of `transformers`, and in the earlier form.
+
+    `scaling` are the values of a file without any.
+    """
 
     def read(fields):
-        values = fields.get("rope_parameters") or fields.get("rope_scaling") or {}
+        values = fields.get("rope_parameters") or fields.get("rope_scaling") or scaling
         old_base = fields.get("rope_theta", fields.get("rotary_emb_base", base))
         old_fraction = fields.get("partial_rotary_factor", fields.get("rotary_pct", fraction))
         return {"position": read_rope(values, base=old_base, fraction=old_fraction, interleaved=interleaved)}

@@ -61,6 +61,9 @@ def entries(architecture: Architecture, config: ModelConfig, leaves: Leaves) -> 
         assert attention is not None
         heads = attention.sizes(attended[0])
         sizes |= {"H": heads.num_heads, "G": heads.num_kv_heads, "K": heads.head_dim}
+    if networks := [kind for kind in config.kinds if kind.feed_forward is not None]:
+        assert networks[0].feed_forward is not None
+        sizes["N"] = networks[0].feed_forward.width(networks[0])
     for mixer in (mixer for kind in config.kinds for mixer in kind.mixers):
         if isinstance(mixer, ProjectedRecurrence):
             sizes["M"] = mixer.key_heads

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from transformer.activations.activation import GELU, GLU, Activation, Linear, ReLU, SiLU, SquaredReLU
 from transformer.core.values import ConfigError, Variant, variant_of
 from transformer.embeddings.embedding import Head, HeadTransform
-from transformer.feed_forwards.experts import ExpertChoice, TopKExperts
+from transformer.feed_forwards.experts import ExpertChoice, SigmoidTopK, TopKExperts, TopKProbabilities
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.backends import Chunked, Recurrent
@@ -130,6 +130,8 @@ SIZED: dict[type[Variant], Variant] = {
     ManifoldHyperConnections: ManifoldHyperConnections(iterations=3),
     LogLength: LogLength(trained=3),
     TopKExperts: TopKExperts(d_ff=24),
+    TopKProbabilities: TopKProbabilities(d_ff=24),
+    SigmoidTopK: SigmoidTopK(num_groups=2, bias_step=0.1, d_ff=24),
     ExpertChoice: ExpertChoice(d_ff=24),
     LinearAttention: LinearAttention(chunk=5),
     LightningAttention: LightningAttention(chunk=5),
@@ -254,6 +256,7 @@ FAMILIES: dict[str, list[Changes]] = {
             TopKExperts(top=1, d_ff=24),
             TopKExperts(shared=1, d_ff=24),
             TopKExperts(bias_step=0.1, d_ff=24),
+            TopKExperts(bias=True, d_ff=24),
             ExpertChoice(shared=1, d_ff=24),
         ),
         *_each(Layers, Scanned(remat="full")),
