@@ -87,7 +87,7 @@ NAMES: dict[str, str] = {
     "mixers.attention.exclusive": "XSA",
     "mixers.attention.gates": "HeadScale OutputGate ValueGate",
     "mixers.attention.head_norms": "QKNorm ValueNorm WideQKNorm",
-    "mixers.attention.heads": "DifferentialHeads DifferentialHeadsV2 LatentHeads",
+    "mixers.attention.heads": "DifferentialHeads DifferentialHeadsV2 LatentHeads LatentQueryHeads",
     "mixers.attention.memory": "MemoryKeyValues",
     "mixers.attention.normalizers": (
         "LinearNormalizer Performer ReLUNormalizer Retention SigmoidNormalizer Sink SoftmaxOne TalkingHeads"

@@ -173,9 +173,8 @@ def test_a_bias_is_moved_towards_equal_loads():
     """Nothing is added to the loss; the gradient is +1 for an expert with too many real tokens, -1 with too few."""
     logits = jnp.zeros((1, 4, E)).at[0, :3, 0].set(1.0).at[0, 3, 2].set(9.0)
     for valid, signs in ((None, [1, -1, -1]), (jnp.arange(4)[None] == 3, [-1, -1, 1])):
-        value, gradient = jax.value_and_grad(lambda bias, own=shares(chosen(logits, 1), E, valid): excess(bias, own))(
-            jnp.zeros(E)
-        )
+        loads_E = shares(chosen(logits, 1), E, valid)
+        value, gradient = jax.value_and_grad(excess)(jnp.zeros(E), loads_E)
         assert value == 0
         assert gradient.tolist() == signs
 

@@ -20,6 +20,7 @@ from transformer.pretrained.bart import BART
 from transformer.pretrained.bert import BERT, BERT_CLASSIFIER
 from transformer.pretrained.bloom import BLOOM
 from transformer.pretrained.cohere import COHERE, COHERE2
+from transformer.pretrained.deepseek_v3 import DEEPSEEK_V3
 from transformer.pretrained.distilbert import DISTILBERT
 from transformer.pretrained.falcon import FALCON
 from transformer.pretrained.gemma import GEMMA
@@ -352,6 +353,16 @@ DEFAULTS: list[tuple[Architecture, set[float], dict[str, Any]]] = [
             "rope_parameters": {"rope_type": "yarn", "rope_theta": 150_000.0, "factor": 32.0, "truncate": False}
             | {"beta_fast": 32.0, "beta_slow": 1.0, "original_max_position_embeddings": 4096}
         },
+    ),
+    (
+        DEEPSEEK_V3,
+        {1e-6},
+        GATED
+        | sizes(129_280, 7168, 18_432, 61, 128, 4096)
+        | {"num_key_value_heads": 128, "rms_norm_eps": 1e-6, "moe_intermediate_size": 2048, "n_shared_experts": 1}
+        | {"n_routed_experts": 256, "num_experts_per_tok": 8, "n_group": 8, "topk_group": 4, "norm_topk_prob": True}
+        | {"routed_scaling_factor": 2.5, "kv_lora_rank": 512, "q_lora_rank": 1536, "qk_rope_head_dim": 64}
+        | {"qk_nope_head_dim": 128, "v_head_dim": 128, "first_k_dense_replace": 3, "rope_interleave": True},
     ),
     (
         MAMBA2,

@@ -54,6 +54,17 @@ EQUAL_HEADS = {name: value for name, value in LLAMA_LIKE.items() if name != "hea
 """Where the size of a head follows from the width."""
 MANY_HEADS = {name: value for name, value in EQUAL_HEADS.items() if name != "num_key_value_heads"}
 """Where all heads have keys of their own."""
+DEEPSEEK_LIKE = MANY_HEADS | {
+    "num_key_value_heads": 6,
+    "num_hidden_layers": 3,
+    "moe_intermediate_size": 20,
+    "n_routed_experts": 8,
+    "num_experts_per_tok": 3,
+    "kv_lora_rank": 10,
+    "qk_rope_head_dim": 8,
+    "qk_nope_head_dim": 12,
+    "v_head_dim": 12,
+}
 NO_NETWORK = {name: value for name, value in MANY_HEADS.items() if name != "intermediate_size"}
 """Where the width of the network has another name."""
 BERT_LIKE = {
@@ -338,6 +349,18 @@ CASES = {
         "GptOssConfig",
         LLAMA_LIKE | {"sliding_window": 4, "num_local_experts": 5, "num_experts_per_tok": 2, "swiglu_limit": 0.5},
     ),
+    "deepseek-v3": Case(
+        "DeepseekV3ForCausalLM",
+        "DeepseekV3Config",
+        DEEPSEEK_LIKE
+        | {"first_k_dense_replace": 1, "n_group": 4, "topk_group": 2, "n_shared_experts": 2, "q_lora_rank": 14}
+        | {"rope_parameters": YARN | {"mscale": 0.7, "mscale_all_dim": 1.3}},
+    ),
+    "moonlight": Case(
+        "DeepseekV3ForCausalLM",
+        "DeepseekV3Config",
+        DEEPSEEK_LIKE | {"first_k_dense_replace": 0, "n_group": 1, "topk_group": 1, "q_lora_rank": None},
+    ),
     "roberta": Case("RobertaForMaskedLM", "RobertaConfig", ROBERTA_LIKE | {"type_vocab_size": 2}),
     "roberta-classifier": Case(
         "RobertaForSequenceClassification", "RobertaConfig", ROBERTA_LIKE | {"type_vocab_size": 1, "num_labels": 5}
@@ -402,7 +425,7 @@ def reference(name: str):
             if parameter.requires_grad:
                 parameter.add_(case.noise * torch.randn_like(parameter))
         for buffer_name, buffer in model.named_buffers():
-            if buffer_name.endswith("final_logits_bias"):
+            if buffer_name.endswith(("final_logits_bias", "e_score_correction_bias")):
                 buffer.add_(torch.randn_like(buffer))
     return model
 
@@ -541,6 +564,9 @@ def test_gradients(name, pairs, tmp_path):
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(torch.zeros_like(parameter) if parameter.grad is None else parameter.grad)
+        for buffer_name, buffer in model.named_buffers():
+            if buffer_name.endswith("e_score_correction_bias"):  # no logit changes with it but by the choice
+                buffer.zero_()
     model.save_pretrained(tmp_path)
     expected = flat(pretrained.load(tmp_path, architecture=CASES[name].architecture)[1])
 

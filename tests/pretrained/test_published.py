@@ -55,6 +55,12 @@ PEGASUS |= {"add_final_layer_norm": True, "normalize_embedding": False, "static_
 PEGASUS |= {"extra_pos_embeddings": 1, "scale_embedding": True, "vocab_size": 96_103, "model_type": "pegasus"}
 PEGASUS |= {"architectures": ["PegasusForConditionalGeneration"], "force_bos_token_to_be_generated": False}
 
+DEEPSEEK = {"architectures": ["DeepseekV3ForCausalLM"], "attention_bias": False, "attention_dropout": 0.0}
+DEEPSEEK |= {"hidden_act": "silu", "initializer_range": 0.02, "kv_lora_rank": 512, "model_type": "deepseek_v3"}
+DEEPSEEK |= {"moe_layer_freq": 1, "norm_topk_prob": True, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64}
+DEEPSEEK |= {"scoring_func": "sigmoid", "tie_word_embeddings": False, "topk_method": "noaux_tc", "use_cache": True}
+DEEPSEEK |= {"torch_dtype": "bfloat16", "v_head_dim": 128}
+
 TWO_ROWS = 2 * 768
 """Positions that are reserved for padding, which are in the files and not in ours."""
 
@@ -503,6 +509,31 @@ PUBLISHED: dict[str, tuple[int | None, dict[str, Any]]] = {
         }
         | {"swiglu_limit": 7.0, "tie_word_embeddings": False, "torch_dtype": "bfloat16", "use_cache": True}
         | {"transformers_version": "4.55.0.dev0", "vocab_size": 201_088},
+    ),
+    "moonshotai/Moonlight-16B-A3B": (
+        15_960_110_208,
+        DEEPSEEK
+        | {"auto_map": {"AutoConfig": "configuration_deepseek.DeepseekV3Config"}, "aux_loss_alpha": 0.001}
+        | {"bos_token_id": 163_584, "eos_token_id": 163_585, "first_k_dense_replace": 1, "hidden_size": 2048}
+        | {"intermediate_size": 11_264, "max_position_embeddings": 8192, "moe_intermediate_size": 1408, "n_group": 1}
+        | {"n_routed_experts": 64, "n_shared_experts": 2, "num_attention_heads": 16, "num_experts_per_tok": 6}
+        | {"num_hidden_layers": 27, "num_key_value_heads": 16, "num_nextn_predict_layers": 0, "pretraining_tp": 1}
+        | {"q_lora_rank": None, "rms_norm_eps": 1e-5, "rope_theta": 50_000.0, "routed_scaling_factor": 2.446}
+        | {"seq_aux": True, "topk_group": 1, "transformers_version": "4.48.3", "vocab_size": 163_840},
+    ),
+    "unsloth/DeepSeek-V3-bf16": (
+        671_026_419_200,
+        DEEPSEEK
+        | {"bos_token_id": 0, "eos_token_id": 1, "ep_size": 1, "first_k_dense_replace": 3, "hidden_size": 7168}
+        | {"intermediate_size": 18_432, "max_position_embeddings": 163_840, "moe_intermediate_size": 2048}
+        | {"n_group": 8, "n_routed_experts": 256, "n_shared_experts": 1, "num_attention_heads": 128}
+        | {"num_experts_per_tok": 8, "num_hidden_layers": 61, "num_key_value_heads": 128, "q_lora_rank": 1536}
+        | {"num_nextn_predict_layers": 1, "rms_norm_eps": 1e-6, "rope_theta": 10_000, "routed_scaling_factor": 2.5}
+        | {
+            "rope_scaling": {"beta_fast": 32, "beta_slow": 1, "factor": 40, "mscale": 1.0, "mscale_all_dim": 1.0}
+            | {"original_max_position_embeddings": 4096, "type": "yarn"}
+        }
+        | {"topk_group": 4, "transformers_version": "4.33.1", "vocab_size": 129_280},
     ),
     "mistralai/Mamba-Codestral-7B-v0.1": (
         7_285_403_648,

@@ -116,7 +116,7 @@ class TopKExperts(Experts):
 
 @dataclass(frozen=True)
 class TopKProbabilities(TopKExperts):
-    """`top_k` weighted by probabilities among all experts, which sum to less than 1 (OLMoE, Muennighoff et al. 2024)."""
+    """`top_k` with the weights that the softmax over all experts gives (OLMoE, Muennighoff et al. 2024)."""
 
     name = "top_k_probabilities"
 
@@ -126,7 +126,7 @@ class TopKProbabilities(TopKExperts):
 
 @dataclass(frozen=True)
 class SigmoidTopK(TopKExperts):
-    """`top_k` by scores σ(logit), weighted by their share of the sum over the chosen (DeepSeek-V3, 2024, section 2.1.2).
+    """`top_k` by scores σ(logit), weighted by their share of the sum over the chosen (DeepSeek-V3, 2024, section 2.1).
 
     The numbers that balance the loads are added to the scores. With several groups of experts, a token takes those of
     the `top_groups` in which the sum of the two highest is largest. P of `balance` is the score over the sum of all.

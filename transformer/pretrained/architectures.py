@@ -5,6 +5,7 @@ from transformer.pretrained.bart import BART
 from transformer.pretrained.bert import BERT, BERT_CLASSIFIER
 from transformer.pretrained.bloom import BLOOM
 from transformer.pretrained.cohere import COHERE, COHERE2
+from transformer.pretrained.deepseek_v3 import DEEPSEEK_V3
 from transformer.pretrained.distilbert import DISTILBERT
 from transformer.pretrained.falcon import FALCON
 from transformer.pretrained.gemma import GEMMA
@@ -54,7 +55,7 @@ ARCHITECTURES = (
     *(T5, BART, MBART, PEGASUS, MARIAN),
     *(GPT2, GPT_BIGCODE, GPT_NEO, GPTJ, GPT_NEOX, OPT, BLOOM, MPT, FALCON, PHI, STARCODER2, PERSIMMON),
     *(LLAMA, MISTRAL, MIXTRAL, QWEN2, QWEN3, QWEN3_MOE, GEMMA, GEMMA2, GEMMA3, OLMO, OLMO2, OLMOE, PHI3, STABLELM),
-    *(NEMOTRON, COHERE, COHERE2, GLM, GLM4, HELIUM, SMOLLM3, GPT_OSS),
+    *(NEMOTRON, COHERE, COHERE2, GLM, GLM4, HELIUM, SMOLLM3, GPT_OSS, DEEPSEEK_V3),
     *(MAMBA2, BAMBA, QWEN3_NEXT, OLMO_HYBRID, XLSTM),
     VIT,
 )

@@ -25,7 +25,7 @@ from transformer.mixers.attention.base import (
 )
 from transformer.mixers.attention.gates import OutputGate
 from transformer.mixers.attention.head_norms import QKNorm
-from transformer.mixers.attention.heads import LatentHeads
+from transformer.mixers.attention.heads import LatentHeads, LatentQueryHeads
 from transformer.mixers.attention.score_mods import LogLength, SoftCap
 from transformer.mixers.attention.sharing import (
     GatedValueEmbeddings,
@@ -211,7 +211,7 @@ FAMILIES: dict[str, list[Changes]] = {
     "attention": [
         *_each(Normalizer),
         *_each(ScoreMod),
-        *({"mixer.heads": heads} for heads in shipped(Heads) if heads != LatentHeads()),
+        *({"mixer.heads": heads} for heads in shipped(Heads) if not isinstance(heads, LatentHeads)),
         *_each(Scale),
         *({"mixer.projection": projection, "mixer.num_kv_heads": None} for projection in shipped(Projection)),
         *_each(Merge),
@@ -219,6 +219,7 @@ FAMILIES: dict[str, list[Changes]] = {
         *({"mixer.backend": kind} for kind in shipped(Backend) if not kind.recurrent),
         *({"mixer.backend": Recurrent(3), "mixer.normalizer": kind} for kind in shipped(Normalizer) if kind.linear),
         {"mixer.heads": LatentHeads(rank=6, rotary=4), "mixer.num_kv_heads": None},
+        {"mixer.heads": LatentQueryHeads(rank=6, rotary=4, query_rank=5), "mixer.num_kv_heads": None},
         {"mixer.heads": RandomSynthesizer(length=12, rank=3)},
         {"mixer.heads": DenseSynthesizer(length=12, dot_product=True)},
         {"mixer.heads": DenseSynthesizer(length=12, columns=4)},

@@ -8,7 +8,7 @@ import pytest
 from transformer.core.modules import split
 from transformer.core.values import ConfigError
 from transformer.mixers.attention.attention import Attention
-from transformer.mixers.attention.heads import DifferentialHeads, DifferentialHeadsV2, LatentHeads
+from transformer.mixers.attention.heads import DifferentialHeads, DifferentialHeadsV2, LatentHeads, LatentQueryHeads
 from transformer.mixers.attention.projections import NoProjections, TiedProjections
 from transformer.models.language_model import LanguageModel
 from transformer.norms.norm import rms_norm
@@ -30,6 +30,25 @@ def test_latent_heads_are_heads_whose_keys_and_values_come_of_one_vector(attenti
     shared = position.to_key(k[:, :, None, :4], places, {})[:, :, 0]
     scores = jnp.einsum("blhk,bshk->bhls", q[..., 4:], keys)
     scores += jnp.einsum("blhk,bsk->bhls", position.to_query(q[..., :4], places, {}), shared)
+    expected = module.out(mixed(scores / np.sqrt(4 + 4), values))
+    np.testing.assert_allclose(run(module)[0], expected, rtol=2e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("query_rank", [None, 3])
+def test_queries_of_a_small_vector(query_rank, attention, run, mixed):
+    """q = W_up norm(W_down x), and of each projection the last features are rotated."""
+    module = attention(heads=LatentQueryHeads(rank=3, rotary=4, query_rank=query_rank), position=RoPE())
+    position, params, places = RoPE(), module.params["heads"](), jnp.arange(LENGTH)[None]
+    q = module.query(X)
+    if query_rank is not None:
+        assert module.query.kernel.shape == (D, query_rank)
+        q = rms_norm(q, scale_D=params["query_norm"]) @ params["queries"]
+    q, k = q.reshape(2, LENGTH, 2, 8), module.key(X)
+    latent = rms_norm(k[..., :3], scale_D=params["norm"])
+    keys, values = (jnp.einsum("bsr,hrk->bshk", latent, params[name]) for name in ("keys", "values"))
+    shared = position.to_key(k[:, :, None, 3:], places, {})[:, :, 0]
+    scores = jnp.einsum("blhk,bshk->bhls", q[..., :4], keys)
+    scores += jnp.einsum("blhk,bsk->bhls", position.to_query(q[..., 4:], places, {}), shared)
     expected = module.out(mixed(scores / np.sqrt(4 + 4), values))
     np.testing.assert_allclose(run(module)[0], expected, rtol=2e-4, atol=1e-5)
 

@@ -25,6 +25,7 @@ from transformer.mixers.attention.head_norms import WideQKNorm as WideQKNorm
 from transformer.mixers.attention.heads import DifferentialHeads as DifferentialHeads
 from transformer.mixers.attention.heads import DifferentialHeadsV2 as DifferentialHeadsV2
 from transformer.mixers.attention.heads import LatentHeads as LatentHeads
+from transformer.mixers.attention.heads import LatentQueryHeads as LatentQueryHeads
 from transformer.mixers.attention.memory import MemoryKeyValues as MemoryKeyValues
 from transformer.mixers.attention.normalizers import LinearNormalizer as LinearNormalizer
 from transformer.mixers.attention.normalizers import Performer as Performer

@@ -132,3 +132,43 @@ class LatentHeads(Heads):
 
     def join(self, out_BLHV, x_BLD, sizes, params):
         return jnp.einsum("blhr,hrv->blhv", out_BLHV, params["values"].astype(out_BLHV.dtype))
+
+
+@dataclass(frozen=True)
+class LatentQueryHeads(LatentHeads):
+    """`latent` whose queries come from a small normalized vector too (DeepSeek-V2, 2024, section 2.1; DeepSeek-V3).
+
+    The features that carry the position are the last of each projection, as in published models.
+    """
+
+    name = "latent_queries"
+    query_rank: int | None = 32
+    """Size of the vector that queries come from; None: queries are projected at once."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.query_rank is not None:
+            check_positive(self, "query_rank")
+
+    def shape(self, sizes):
+        shape = super().shape(sizes)
+        if self.query_rank is None:
+            return shape
+        return shape._replace(widths=shape.widths | {"query": self.query_rank})
+
+    def parameters(self, sizes, d_model):
+        own, rank = super().parameters(sizes, d_model), self.query_rank
+        if rank is None:
+            return own
+        width = sizes.num_heads * (sizes.head_dim + self.rotary)
+        return own | {"query_norm": Parameter((rank,), ONES), "queries": Parameter((rank, width), FanIn())}
+
+    def queries(self, q_BLX, positions_BL, sizes, params):
+        if self.query_rank is not None:
+            q_BLX = dense(rms_norm(q_BLX, scale_D=params["query_norm"]), params["queries"])
+        q = rearrange(q_BLX, "b l (h k) -> b l h k", h=sizes.num_heads)
+        q = rearrange(jnp.roll(q, self.rotary, -1), "b l h k -> b l (h k)")
+        return super().queries(q, positions_BL, sizes, params)
+
+    def keys_values(self, k_BSX, v_BSX, positions_BS, sizes, params):
+        return super().keys_values(jnp.roll(k_BSX, self.rotary, -1), v_BSX, positions_BS, sizes, params)
