@@ -3,6 +3,7 @@
     "F D -> D F"                     a transposed matrix
     "D [F] -> D F"                   several matrices concatenated along F
     "(H [n] K) D -> D (H n K)"       several matrices interleaved within every head
+    "E (N [Z]) -> E (N Z)"           two whose numbers take turns along N, the width of a network
     "[X] 1 ~W -> W X"                weights along W, stored in the opposite order
 
 On the left are the axes of the stored tensor, on the right those of each of our parameters. The axis in
