@@ -10,6 +10,7 @@ import pytest
 
 from transformer import pretrained
 from transformer.core.modules import abstract, split
+from transformer.core.values import ConfigError
 from transformer.functional.masks import Tokens
 from transformer.mixers.mixer import Context
 from transformer.models.build import pure_model
@@ -478,6 +479,31 @@ def test_no_rotary_positions_are_said_by_a_base_that_is_null():
     assert none.position is None
     assert OLMO_HYBRID.read_config({"rope_parameters": None}) == none
     assert OLMO_HYBRID.write_config(none)["rope_parameters"] == {"rope_type": "default", "rope_theta": None}
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"n_shared_experts": 3}, "n_shared_experts: 3 are not supported, only 1 or 2"),
+        ({"hidden_act": "sillu"}, "hidden_act: no 'sillu'; did you mean"),
+        ({"first_k_dense_replace": 61}, "first_k_dense_replace: 61 of 61 layers leave none with experts"),
+        ({"v_head_dim": 64}, "qk_nope_head_dim: not supported where they differ: qk_nope_head_dim 128, v_head_dim 64"),
+        ({"quantization_config": {"quant_method": "fp8"}}, "not supported: quantization_config"),
+        ({"topk_method": "greedy"}, "topk_method: 'greedy' is not supported, only 'noaux_tc'"),
+    ],
+)
+def test_what_models_of_deepseek_do_not_have(fields, said):
+    with pytest.raises(ConfigError, match=said):
+        DEEPSEEK_V3.read_config(fields)
+
+
+def test_layers_without_experts_come_first():
+    """As many as the file says, or none."""
+    for first in (0, 1, 2):
+        config = DEEPSEEK_V3.read_config({"num_hidden_layers": 3, "first_k_dense_replace": first})
+        widths = [config.layer_config(layer).feed_forward.d_ff for layer in range(3)]
+        assert widths == [18_432] * first + [2048] * (3 - first)
+        assert DEEPSEEK_V3.write_config(config)["first_k_dense_replace"] == first
 
 
 def silu(x):

@@ -48,6 +48,8 @@ def _networks() -> Field:
         routed = SigmoidTopK(**said, activation=GATED[act])
         alone = FeedForward(d_ff=fields.get("intermediate_size", 18_432), activation=GATED[act])
         first, layers = fields.get("first_k_dense_replace", DENSE), fields.get("num_hidden_layers", NUM_LAYERS)
+        if first >= layers:
+            raise ConfigError(f"first_k_dense_replace: {first} of {layers} layers leave none with experts")
         networks = [alone if layer < first else routed for layer in range(layers)]
         return {"feed_forward": routed} | by_layer({"feed_forward": networks})
 
@@ -55,7 +57,7 @@ def _networks() -> Field:
         networks, routed = of_layers(config, "feed_forward"), config.feed_forward
         first = next((i for i, network in enumerate(networks) if network == routed), len(networks))
         alone = {"intermediate_size": networks[0].d_ff} if first else {}
-        word = next(word for word, activation in GATED.items() if activation == routed.activation)
+        word = next((word for word, value in GATED.items() if value == routed.activation), str(routed.activation))
         counts = {theirs: getattr(routed, name) for theirs, (name, _) in ours.items()}
         return {"first_k_dense_replace": first, "hidden_act": word, **alone, **counts}
 
