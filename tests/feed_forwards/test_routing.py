@@ -19,6 +19,7 @@ from transformer.feed_forwards.routing import (
     router_z,
     shares,
 )
+from transformer.models.config import ModelConfig
 
 B, L, E = 2, 5, 3
 LOGITS = jnp.asarray(np.random.default_rng(0).normal(size=(B, L, E)), jnp.float32)
@@ -160,7 +161,7 @@ def test_experts_of_the_best_groups():
 )
 def test_groups_that_do_not_fit(fields, said):
     with pytest.raises(ConfigError, match=said):
-        SigmoidTopK(8, **fields)
+        ModelConfig(feed_forward=SigmoidTopK(8, **fields))
 
 
 def test_the_bias_of_the_own_expert():

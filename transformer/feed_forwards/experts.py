@@ -148,6 +148,9 @@ class SigmoidTopK(TopKExperts):
         check_positive(self, "factor", "num_groups", "top_groups")
         if self.top == 1:
             raise ConfigError(f"{self.name}.top: 1 has the weight 1 whatever its score; use top_k")
+
+    def check(self, model):
+        super().check(model)
         if self.num_experts % self.num_groups:
             raise ConfigError(f"{self.name}.num_groups: {self.num_groups} do not divide {self.num_experts} experts")
         there = self.top_groups * self.num_experts // self.num_groups

@@ -219,7 +219,7 @@ FAMILIES: dict[str, list[Changes]] = {
         *({"mixer.backend": kind} for kind in shipped(Backend) if not kind.recurrent),
         *({"mixer.backend": Recurrent(3), "mixer.normalizer": kind} for kind in shipped(Normalizer) if kind.linear),
         {"mixer.heads": LatentHeads(rank=6, rotary=4), "mixer.num_kv_heads": None},
-        {"mixer.heads": LatentQueryHeads(rank=6, rotary=4, query_rank=5), "mixer.num_kv_heads": None},
+        {"mixer.heads": LatentQueryHeads(rank=6, rotary=4, query_rank=4), "mixer.num_kv_heads": None},
         {"mixer.heads": RandomSynthesizer(length=12, rank=3)},
         {"mixer.heads": DenseSynthesizer(length=12, dot_product=True)},
         {"mixer.heads": DenseSynthesizer(length=12, columns=4)},
