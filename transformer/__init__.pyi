@@ -335,6 +335,7 @@ from transformer.norms.sequence_norm import SequenceLayerNorm as SequenceLayerNo
 from transformer.norms.without_statistics import Derf as Derf
 from transformer.norms.without_statistics import DyT as DyT
 from transformer.norms.without_statistics import Shift as Shift
+from transformer.objectives.chunked import ChunkedNextToken as ChunkedNextToken
 from transformer.objectives.classes import Classification as Classification
 from transformer.objectives.classes import TokenClassification as TokenClassification
 from transformer.objectives.objective import NextToken as NextToken

@@ -132,6 +132,7 @@ NAMES: dict[str, str] = {
     "norms.scale_norm": "ScaleNorm",
     "norms.sequence_norm": "SequenceLayerNorm",
     "norms.without_statistics": "Derf DyT Shift",
+    "objectives.chunked": "ChunkedNextToken",
     "objectives.classes": "Classification TokenClassification",
     "objectives.objective": "NextToken Objective Sums",
     "objectives.pairs": "SequenceToSequence",
