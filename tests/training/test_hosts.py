@@ -1,4 +1,4 @@
-"""Real processes on one machine are one run: trained, saved, one killed, started again, gone on with by one and four."""
+"""Real processes on one machine are one run: trained, saved, one killed, gone on with by two, by one and by four."""
 
 import json
 import os
