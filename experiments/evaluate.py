@@ -9,6 +9,7 @@ A task is a YAML file, or a name of the harness, which downloads its data. The t
 evaluation.json in the folder.
 """
 
+import dataclasses
 import importlib.metadata
 import json
 import sys
@@ -64,14 +65,14 @@ def main() -> None:
     from lm_eval.utils import make_table  # pyright: ignore[reportMissingImports]
 
     named = [name for name in command.tasks if not Path(name).is_file()]
-    tasks = TaskManager(include_defaults=bool(named))  # reading what all of its names mean takes minutes
+    tasks = TaskManager(include_defaults=bool(named))  # reading what all of its names mean can take minutes
     if unknown := sorted(set(named) - set(tasks.all_tasks)):
         raise ConfigError(f"tasks: {unknown[0]} is no file, and no task of the harness; `lm-eval ls tasks` lists these")
     how = {"num_fewshot": command.num_fewshot, "limit": command.limit, "log_samples": False}
     found = simple_evaluate(model=model, tasks=list(command.tasks), task_manager=tasks, **how)
     print(make_table(found))
     kept = {name: found[name] for name in ("results", "versions", "n-shot", "n-samples") if name in found}
-    kept |= {"lm_eval": importlib.metadata.version("lm_eval")}
+    kept |= {"asked": dataclasses.asdict(command), "lm_eval": importlib.metadata.version("lm_eval")}
     write_durably(folder / RESULT, json.dumps(kept, indent=1))
     print(f"the numbers are in {folder / RESULT}")
 

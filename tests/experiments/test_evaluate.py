@@ -112,6 +112,7 @@ def test_the_command_prints_a_table_and_keeps_the_numbers(said, run_folder, task
     assert bits == pytest.approx(-log / 16 / math.log(2), abs=1e-5)
     assert f"{bits:.4f}" in printed
     assert kept["n-samples"]["multiple_choice"]["effective"] == 1
+    assert kept["asked"]["replica"] == 2
     check_own(folder, CONFIG, RUN_FILES)
 
 
@@ -138,7 +139,7 @@ def test_a_published_model_is_asked_in_its_folder(said, tasks, tmp_path):
     ],
 )
 def test_what_cannot_be_asked_is_one_line(said, run_folder, monkeypatch, words, line):
-    """Without the harness' own tasks, whose files are read for minutes."""
+    """Without the harness' own tasks, whose many files take long to read."""
     monkeypatch.setattr("lm_eval.tasks.TaskManager", lambda **_: TaskManager(include_defaults=False))
     with pytest.raises(ConfigError, match=line):
         said(run_folder, *words)

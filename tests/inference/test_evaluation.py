@@ -136,8 +136,10 @@ def test_a_long_text_is_written_piece_by_piece(asked):
         new = generate(APPLY, PARAMS, np.asarray(read)[None], num_tokens=WINDOW // 2).tokens_BT[0]
         tokens = np.concatenate([tokens, new])
     text = TOKENIZER.decode(tokens[13:])
-    made = asked.continuations([("a bad cab bed", {"max_gen_toks": 20}), ("a", {"max_gen_toks": 7})])
-    assert (made[0], len(made[1])) == (text[:20], 7)
+    how = {"max_gen_toks": 20, "until": "bba"}
+    assert "bba" not in text
+    made = asked.continuations([("c", how), ("a bad cab bed", how), ("a", {"max_gen_toks": 7})])
+    assert (made[0], made[1], len(made[2])) == ("", text[:20], 7), "the first ends in its first piece"
 
 
 def test_requests_with_other_options_do_not_mix(asked):
