@@ -10,6 +10,7 @@ evaluation.json in the folder.
 """
 
 import dataclasses
+import importlib
 import importlib.metadata
 import json
 import sys
@@ -59,18 +60,15 @@ def main() -> None:
     runtime.start()
     folder = Path(given[0])
     model = asked(folder, command)
-    # Loaded late: `asked` says in a line where the package is missing.
-    from lm_eval import simple_evaluate  # pyright: ignore[reportMissingImports]
-    from lm_eval.tasks import TaskManager  # pyright: ignore[reportMissingImports]
-    from lm_eval.utils import make_table  # pyright: ignore[reportMissingImports]
-
+    # Loaded by name: an extra, which type checkers may or may not find; `asked` says in a line that it is missing.
+    harness, of_tasks, shown = (importlib.import_module(f"lm_eval{room}") for room in ("", ".tasks", ".utils"))
     named = [name for name in command.tasks if not Path(name).is_file()]
-    tasks = TaskManager(include_defaults=bool(named))  # reading what all of its names mean can take minutes
+    tasks = of_tasks.TaskManager(include_defaults=bool(named))  # reading what all of its names mean can take minutes
     if unknown := sorted(set(named) - set(tasks.all_tasks)):
         raise ConfigError(f"tasks: {unknown[0]} is no file, and no task of the harness; `lm-eval ls tasks` lists these")
     how = {"num_fewshot": command.num_fewshot, "limit": command.limit, "log_samples": False}
-    found = simple_evaluate(model=model, tasks=list(command.tasks), task_manager=tasks, **how)
-    print(make_table(found))
+    found = harness.simple_evaluate(model=model, tasks=list(command.tasks), task_manager=tasks, **how)
+    print(shown.make_table(found))
     kept = {name: found[name] for name in ("results", "versions", "n-shot", "n-samples") if name in found}
     kept |= {"asked": dataclasses.asdict(command), "lm_eval": importlib.metadata.version("lm_eval")}
     write_durably(folder / RESULT, json.dumps(kept, indent=1))

@@ -4,6 +4,7 @@ A benchmark asks three things: how likely a text is after another one, how likel
 on. Texts are read in batches of few sizes, so that few programs are compiled, and in windows of `max_length` tokens.
 """
 
+import importlib
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -74,7 +75,7 @@ def lm_eval_model(
     if batch_size < 1:
         raise ConfigError(f"lm_eval_model: batch_size {batch_size} is not a positive number")
     try:
-        from lm_eval.api.model import LM  # pyright: ignore[reportMissingImports]
+        LM: Any = importlib.import_module("lm_eval.api.model").LM
     except ImportError:
         raise ConfigError("lm_eval_model: needs lm-eval: pip install 'transformer[evaluation]'") from None
     asked = TextModel(apply, params, model, tokenizer, start, stop, batch_size)
