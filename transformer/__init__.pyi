@@ -187,6 +187,7 @@ from transformer.functional.recurrences import recur as recur
 from transformer.functional.recurrences import recur_elementwise as recur_elementwise
 from transformer.functional.segment_memory import SegmentMemory as SegmentMemory
 from transformer.inference.beam import Beam as Beam
+from transformer.inference.evaluation import lm_eval_model as lm_eval_model
 from transformer.inference.generate import generate as generate
 from transformer.inference.processors import Forbidden as Forbidden
 from transformer.inference.processors import History as History

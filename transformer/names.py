@@ -72,6 +72,7 @@ NAMES: dict[str, str] = {
     "functional.recurrences": "recur recur_elementwise",
     "functional.segment_memory": "SegmentMemory",
     "inference.beam": "Beam",
+    "inference.evaluation": "lm_eval_model",
     "inference.generate": "generate",
     "inference.processors": "Forbidden History MinimumLength NoRepeat Processor RepetitionPenalty",
     "inference.quantize": "quantize",
