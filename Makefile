@@ -3,6 +3,7 @@
 # make test      what guards a commit; FOR=transformer/norms for one room, EVERY=5 for one test in five
 # make release   what guards a release: notebooks and killed processes, every pair of options, published architectures
 # make parity   published architectures against the library transformers, which it installs
+# make evaluation   benchmarks by lm-evaluation-harness, which it installs, on tasks in files
 # make docs   the pages of docs as a site in build/site; make docs-serve shows it while they are written
 # make notebooks   notebooks/*.ipynb from the texts beside them, those executed whose code has changed; FOR=03 for one
 # make mutants   small faults in the code of some rooms, and which of them their tests do not find; FOR=transformer/study
@@ -15,7 +16,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: install demo test release notebooks campaign conformance parity mutants lint package lock docs docs-serve
+.PHONY: install demo test release notebooks campaign conformance parity evaluation mutants lint package lock docs \
+	docs-serve
 
 install: $(VENV)/installed
 
@@ -35,7 +37,7 @@ test: install
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not release" $(if $(EVERY),--every $(EVERY)) \
 		$(FOR:transformer/%=tests/%)
 
-release: install conformance parity docs
+release: install conformance parity evaluation docs
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m release
 
 notebooks: install
@@ -61,6 +63,10 @@ conformance: install
 parity: install
 	$(BIN)/python -m pip install --quiet --editable '.[parity]'
 	$(BIN)/python -m pytest -n 2 tests/pretrained
+
+evaluation: install
+	$(BIN)/python -m pip install --quiet --editable '.[evaluation]'
+	$(BIN)/python -m pytest -n 2 tests/experiments/test_evaluate.py
 
 lint: install
 	$(BIN)/ruff check .

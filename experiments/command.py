@@ -19,6 +19,7 @@ from transformer.core.values import nearest
 COMMANDS = {
     "train": ("", "train a language model, or one of: {tasks}; `--resume FOLDER` goes on"),
     "sample": ("experiments.sample", "continue a text with the model in a run's folder"),
+    "evaluate": ("experiments.evaluate", "ask the model in a folder standard benchmarks, through lm-eval"),
     "study": ("", "compare arms as an experiment; alone, the list of studies"),
     "report": ("transformer.study.__main__", "print and write the report of a study's folder again"),
     "exam": ("experiments.exam", "ask mixers and options the same skills"),

@@ -190,6 +190,7 @@ from transformer.functional.recurrences import recur as recur
 from transformer.functional.recurrences import recur_elementwise as recur_elementwise
 from transformer.functional.segment_memory import SegmentMemory as SegmentMemory
 from transformer.inference.beam import Beam as Beam
+from transformer.inference.evaluation import lm_eval_model as lm_eval_model
 from transformer.inference.generate import generate as generate
 from transformer.inference.processors import Forbidden as Forbidden
 from transformer.inference.processors import History as History
@@ -339,6 +340,7 @@ from transformer.norms.sequence_norm import SequenceLayerNorm as SequenceLayerNo
 from transformer.norms.without_statistics import Derf as Derf
 from transformer.norms.without_statistics import DyT as DyT
 from transformer.norms.without_statistics import Shift as Shift
+from transformer.objectives.chunked import ChunkedNextToken as ChunkedNextToken
 from transformer.objectives.classes import Classification as Classification
 from transformer.objectives.classes import TokenClassification as TokenClassification
 from transformer.objectives.objective import NextToken as NextToken

@@ -94,7 +94,7 @@ def test_a_shell_completes_the_words(monkeypatch, capsys):
         monkeypatch.setattr(sys, "argv", ["transformer", "--completion", shell])
         command.main()
         said[shell] = capsys.readouterr().out
-        assert "train sample study" in said[shell]
+        assert "train sample evaluate study" in said[shell]
     code = f'{said["bash"]} compgen -o default -W "$(complete -p transformer | cut -d\\\' -f2)" norm_p'
     done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["norm_position"]

@@ -10,7 +10,7 @@ from transformer.functional.attention import attention
 from transformer.functional.biases import LinearDistance
 from transformer.functional.fused_attention import by_cudnn, fused_attention, why_not_cudnn
 from transformer.functional.masks import Causal, Padding, Segment, Tokens
-from transformer.functional.normalizers import Softmax
+from transformer.functional.normalizers import ReLUWeigh
 
 RNG = np.random.default_rng(0)
 Q, K, V = (jnp.asarray(RNG.normal(size=shape), jnp.float32) for shape in ((2, 6, 4, 8), (2, 6, 2, 8), (2, 6, 2, 8)))
@@ -61,6 +61,7 @@ def test_what_cudnn_does_not_take_is_named(monkeypatch):
         "even lengths, not 5 and 6": why_not_cudnn(half[0][:, :5], half[1], None, 0.3),
         "round the bias": why_not_cudnn(*half[:2], SLOPES, 0.3),
         "no trained scale": why_not_cudnn(*half[:2], None, jnp.float32(0.3)),
+        "no sinks": why_not_cudnn(*half[:2], None, 0.3, jnp.zeros(4)),
     }
     for part, reason in named.items():
         assert part in reason
@@ -87,6 +88,6 @@ def test_what_no_kernel_computes_is_refused():
     """Other weights than those of softmax, and values of another size than keys."""
     arguments = {"queries": TOKENS, "keys": TOKENS}
     with pytest.raises(ValueError, match="fused attention: no kernel for"):
-        fused_attention(Q, K, V, **arguments, weigh=Softmax(jnp.zeros(4)))
+        fused_attention(Q, K, V, **arguments, weigh=ReLUWeigh())
     with pytest.raises(ValueError, match=r"keys .* and values .* differ"):
         fused_attention(Q, K, V[..., :4], **arguments)

@@ -11,6 +11,7 @@ from transformer.functional.attention import attention
 from transformer.functional.biases import LinearDistance
 from transformer.functional.fused_attention import fused_attention
 from transformer.functional.masks import Causal, Padding, Prefix, Segment, Tokens, Window
+from transformer.functional.normalizers import Softmax
 from transformer.functional.splash_attention import by_splash, why_not_splash
 from transformer.runs.mesh import MeshConfig
 from transformer.training.sharding import make_mesh
@@ -18,6 +19,7 @@ from transformer.training.sharding import make_mesh
 L = 256
 RNG = np.random.default_rng(0)
 Q, K, V = (jnp.asarray(RNG.normal(size=(2, L, heads, 16)), jnp.float32) for heads in (4, 2, 2))
+SINKS = jnp.asarray([-1.0, 0.0, 1.0, 3.0])
 VALID = jnp.asarray([[True] * L, [False] * 40 + [True] * (L - 40)])
 TOKENS = Tokens.at(jnp.arange(L), segments=jnp.asarray([[0] * 100 + [1] * (L - 100)]), valid=VALID)
 MASKS = {
@@ -30,13 +32,14 @@ MASKS = {
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(jnp.float32, 1e-5), (jnp.bfloat16, 2**-7)], ids=["32", "16"])
+@pytest.mark.parametrize("sinks", [False, True])
 @pytest.mark.parametrize("mask", MASKS)
-def test_values_and_gradients_are_those_of_exact_attention(mask, dtype, tolerance):
+def test_values_and_gradients_are_those_of_exact_attention(mask, sinks, dtype, tolerance):
     """Groups of small heads, in one block of 256; rows of padding are not compared.
 
     Numbers of 16 bits may be rounded to neighbours.
     """
-    arrays = [x.astype(dtype) for x in (Q, K, V)]
+    arrays = [x.astype(dtype) for x in (Q, K, V)] + [SINKS] * sinks
     sides = {"queries": TOKENS, "keys": TOKENS, "mask": MASKS[mask], "scale": 0.25}
     counted = VALID[:, :, None, None] | (mask != "packed")
 
@@ -44,11 +47,11 @@ def test_values_and_gradients_are_those_of_exact_attention(mask, dtype, toleranc
         out = jnp.where(counted, function(*arrays, **sides).astype(jnp.float32), 0)
         return jnp.sin(out).mean(), out
 
-    def exactly(*arrays, **sides):
-        return attention(*arrays, **sides).out
+    def exactly(q, k, v, sink=None, **sides):
+        return attention(q, k, v, **sides, weigh=Softmax(sink)).out
 
-    def kernel(*arrays, **sides):
-        return by_splash(*arrays, **sides, interpret=True)
+    def kernel(q, k, v, sink=None, **sides):
+        return by_splash(q, k, v, **sides, sink_H=sink, interpret=True)
 
     exact, ours = (jax.grad(loss, has_aux=True)(arrays, function) for function in (exactly, kernel))
     for left, right in zip(jax.tree.leaves(exact), jax.tree.leaves(ours), strict=True):
@@ -63,12 +66,15 @@ def test_queries_divided_over_devices_find_what_those_of_one_find(mask):
     mesh = make_mesh(MeshConfig(context=2), 1, 1)
 
     def loss(arrays):
-        out = by_splash(*arrays, queries=TOKENS, keys=TOKENS, mask=MASKS[mask], scale=0.25, interpret=True)
+        q, k, v, sink = arrays
+        sides = {"queries": TOKENS, "keys": TOKENS, "mask": MASKS[mask]}
+        out = by_splash(q, k, v, **sides, scale=0.25, sink_H=sink, interpret=True)
         return jnp.sin(out).mean(), out
 
-    alone = jax.grad(loss, has_aux=True)([Q, K, V])
+    arrays = [Q, K, V, SINKS]
+    alone = jax.grad(loss, has_aux=True)(arrays)
     with use_abstract_mesh(mesh.abstract_mesh):
-        shared = jax.jit(jax.grad(loss, has_aux=True))(jax.device_put([Q, K, V], jax.NamedSharding(mesh, jax.P())))
+        shared = jax.jit(jax.grad(loss, has_aux=True))(jax.device_put(arrays, jax.NamedSharding(mesh, jax.P())))
     for left, right in zip(jax.tree.leaves(alone), jax.tree.leaves(shared), strict=True):
         np.testing.assert_allclose(right, left, atol=1e-6)
 
@@ -95,8 +101,9 @@ def test_on_a_tpu_it_is_what_fused_attention_runs(monkeypatch):
     monkeypatch.setattr(kernel, lambda q, k, v, **how: asked.append(how) or q)
     sides = {"queries": TOKENS, "keys": TOKENS, "mask": Causal()}
     with compiled_for("tpu"):
-        assert fused_attention(Q, K, V, **sides).out is Q
+        assert fused_attention(Q, K, V, **sides, weigh=Softmax(SINKS)).out is Q
         fused_attention(Q, K, V, **sides, own_keys=False)
         with pytest.warns(UserWarning, match="Splash takes no mask Prefix.*; it is computed exactly"):
             fused_attention(Q, K, V, **sides | {"mask": Prefix(3)})
     assert len(asked) == 1
+    assert asked[0]["sink_H"] is SINKS

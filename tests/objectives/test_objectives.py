@@ -2,6 +2,7 @@
 
 import functools
 import math
+import re
 from dataclasses import dataclass
 
 import chex
@@ -28,6 +29,7 @@ from transformer.models.images import PatchConfig, VisionConfig
 from transformer.models.pooling import PerToken
 from transformer.models.vectors import VectorConfig
 from transformer.norms.norm import RMSNorm
+from transformer.objectives.chunked import ChunkedNextToken
 from transformer.objectives.classes import Classification, TokenClassification
 from transformer.objectives.objective import NextToken, Objective, Sums
 from transformer.objectives.pairs import SequenceToSequence
@@ -136,6 +138,42 @@ def test_next_token(options):
     """Cross-entropy of each token given those before it, where the weights are 1."""
     expected = sums_by_hand(logits_of("decoder", TOKENS[:, :-1]), TOKENS[:, 1:], WEIGHTS, **options)
     check(run(NextToken(**options), "decoder", {"tokens": TOKENS, "weights": WEIGHTS}), expected)
+
+
+@pytest.mark.parametrize("chunk", [1, 4, 6, 100])
+@pytest.mark.parametrize("name", ["decoder", "expert decoder"])
+def test_chunks_of_logits_are_the_whole(name, chunk):
+    """Sums and gradient are those of all logits at once, with dropout, packing and any size of the chunks."""
+    segments = np.broadcast_to(np.arange(L + 1) >= 3, TOKENS.shape).astype(np.int32)
+    batch = arrays({"tokens": TOKENS, "weights": WEIGHTS, "segments": segments})
+    params, apply = model(name)
+
+    def sums_and_gradient(objective):
+        def total(params):
+            sums = objective(apply, params, batch, KEY)
+            return sums.loss.sum(), sums
+
+        return jax.jit(jax.grad(total, has_aux=True))(params)
+
+    how = {"label_smoothing": 0.2, "z_loss": 0.1}
+    whole, parts = map(sums_and_gradient, (NextToken(**how), ChunkedNextToken(**how, chunk=chunk)))
+    chex.assert_trees_all_close(parts, whole, rtol=1e-5, atol=1e-6)
+
+
+def test_chunks_of_logits_are_not_there_at_once():
+    """The gradient's program holds no array of all logits, which that of `next_token` does."""
+    params, apply = model("decoder")
+    batch = arrays({"tokens": TOKENS})
+
+    def largest(objective):
+        gradient = jax.grad(lambda params: objective(apply, params, batch, None).loss.sum())
+        shapes = re.findall(r"f32\[([\d,]+)\]", str(jax.make_jaxpr(gradient)(params)))
+        return max(math.prod(map(int, s.split(","))) for s in shapes if s.split(",")[-1] == str(V))
+
+    assert largest(NextToken()) == B * L * V
+    assert largest(ChunkedNextToken(chunk=2)) == B * 2 * V
+    with pytest.raises(ConfigError, match=r"chunked_next_token\.chunk: 0"):
+        ChunkedNextToken(chunk=0)
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -455,6 +493,7 @@ LABELS = np.array([0, 2, 1, 0], np.int32)
 VECTORS = {"inputs": RNG.normal(size=(B, L, 3)).astype(np.float32), "labels": np.ones((B, L, 2), np.float32)}
 ONE_OF_EACH = [
     (NextToken(), "decoder", {"tokens": TOKENS}),
+    (ChunkedNextToken(chunk=4), "decoder", {"tokens": TOKENS}),
     (MultiToken(), "predicting ahead", {"tokens": TOKENS}),
     (PrefixToken(), "decoder", {"tokens": TOKENS}),
     (MaskedToken(rate=0.5), "encoder", {"tokens": TOKENS}),
@@ -485,6 +524,7 @@ def test_without_a_key_nothing_is_dropped(objective, name, batch):
 
 FITTING = {
     "next_token": {"decoder"},
+    "chunked_next_token": {"decoder"},
     "multi_token": {"predicting ahead"},
     "prefix_token": {"decoder"},
     "masked_token": {"encoder"},

@@ -15,6 +15,7 @@ from transformer.mixers.attention.backends import Chunked
 from transformer.models.config import ModelConfig
 from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.models.stack import Scanned
+from transformer.objectives.chunked import ChunkedNextToken
 from transformer.objectives.objective import NextToken
 from transformer.objectives.pairs import SequenceToSequence
 from transformer.positions.relative import ALiBi
@@ -54,11 +55,13 @@ MESHES = {
 }
 
 
+OBJECTIVES = {"encoder-decoder": SequenceToSequence(), "chunked": ChunkedNextToken(chunk=3)}
+
+
 def run_of(name: str) -> RunConfig:
-    model = MODELS[name]
     return RunConfig(
-        model=model,
-        objective=SequenceToSequence() if isinstance(model, EncoderDecoderConfig) else NextToken(),
+        model=MODELS[name],
+        objective=OBJECTIVES.get(name, NextToken()),
         optimizer=OptimizerConfig(rule=SGD(), learning_rate=0.5, warmup_steps=0),
         batch_size=8,
         steps=2,

@@ -1,7 +1,8 @@
-"""Two real processes on one machine are one run: trained, saved, one killed, started again, gone on with alone."""
+"""Real processes on one machine are one run: trained, saved, one killed, gone on with by two, by one and by four."""
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -75,18 +76,17 @@ def test_a_killed_process_costs_nothing(tmp_path):
     assert expected.keys() == found.keys()
     for name, value in expected.items():
         np.testing.assert_array_equal(found[name], value)
-    # Alone, from the checkpoint of two processes before the last.
-    for folder in (cut / "checkpoints").iterdir():
-        if folder.name == "00000012":
-            folder.rename(tmp_path / "away")
-    codes, said = run(text, cut, count=1)
-    assert codes == [0], said
-    assert (
-        "continues with 1 × 1 × 1 × 1 devices after 1 × 2 × 1 × 1: the same up to rounding, not bit for bit" in said[0]
-    )
-    alone = dict(np.load(cut / "params.npz"))
-    for name, value in expected.items():
-        np.testing.assert_allclose(alone[name], value, rtol=1e-4, atol=1e-5)
+    # From the checkpoint of two processes before the last, alone and with four.
+    (cut / "checkpoints" / "00000012").rename(tmp_path / "away")
+    for count in (1, 4):
+        other = shutil.copytree(cut, tmp_path / str(count))
+        codes, said = run(text, other, count=count)
+        assert codes == [0] * count, said
+        change = f"continues with 1 × {count} × 1 × 1 devices after 1 × 2 × 1 × 1"
+        assert f"{change}: the same up to rounding, not bit for bit" in said[0]
+        gone_on = dict(np.load(other / "params.npz"))
+        for name, value in expected.items():
+            np.testing.assert_allclose(gone_on[name], value, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.release

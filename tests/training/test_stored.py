@@ -16,6 +16,7 @@ from transformer.data.tokenizers import make_tokenizer
 from transformer.inference.tokenwise import Sample
 from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.norms.norm import Norm
+from transformer.objectives.tokens import PrefixToken
 from transformer.runs.config import Replica, RunConfig, grid
 from transformer.runs.data import TextConfig
 from transformer.runs.rules import ScheduleFree
@@ -202,3 +203,8 @@ def test_text_in_and_text_out(config, corpus, tmp_path):
     encoder = dataclasses.replace(run, config=TranslationRun())
     with pytest.raises(ConfigError, match="holds no causal language model of text"):
         encoder.generate("a")
+    with pytest.raises(ConfigError, match=r"lm_eval_model: .* holds no causal language model of text"):
+        encoder.lm_eval_model()
+    prefixed = dataclasses.replace(run, config=config.replace(objective=PrefixToken()))
+    with pytest.raises(ConfigError, match="was trained with prefixes, which benchmarks do not mark"):
+        prefixed.lm_eval_model()

@@ -29,6 +29,7 @@ from transformer.core.files import write_durably
 from transformer.core.values import ConfigError
 from transformer.mixers.attention.backends import Fused
 from transformer.models.stack import Scanned
+from transformer.objectives.chunked import ChunkedNextToken
 from transformer.runs.large_presets import LARGE_PRESETS
 from transformer.runs.mesh import MeshConfig
 from transformer.runs.presets import PRESETS, preset
@@ -49,6 +50,7 @@ def main() -> None:
     parser.add_argument("--accumulation", type=int, help="pieces of a batch; by default of a sequence a device")
     parser.add_argument("--remat", choices=("none", "dots", "full"), help="by default as the preset")
     parser.add_argument("--fused", action="store_true", help="attention by the kernel of the device")
+    parser.add_argument("--chunk", type=int, help="tokens of a sequence whose logits are there at once; by default all")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), help="compute in it; by default as the preset")
     parser.add_argument("--vocab-size", type=int, default=65, help="of presets that take it from their data")
     parser.add_argument("--out", type=Path, default=Path("plan.json"), help="file of the figures")
@@ -66,6 +68,7 @@ def _main(a: argparse.Namespace) -> None:
     config = config if a.dtype is None else config.replace({"model.dtype": a.dtype})
     config = config if a.remat is None else config.replace({"model.layers": Scanned(remat=a.remat)})
     config = config.replace({"model.mixer.backend": Fused()}) if a.fused else config
+    config = config if a.chunk is None else config.replace(objective=ChunkedNextToken(chunk=a.chunk))
     sizes = {"replica": a.replica, "data": a.data, "context": a.context, "model": a.model}
     mesh = MeshConfig(**sizes, fully_sharded=a.fully_sharded, rounded=a.rounded)
     topology = None if a.topology is None else Topology.named(a.topology)

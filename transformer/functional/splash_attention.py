@@ -28,6 +28,7 @@ def by_splash(
     keys: Tokens,
     mask: MaskFunction | None,
     scale: float | jax.Array,
+    sink_H: jax.Array | None = None,
     interpret: bool = False,
 ) -> jax.Array:
     """Attention of tokens to each other, (B, L, H, K); a query that is padding or meets no key gets 0.
@@ -42,6 +43,7 @@ def by_splash(
       keys: the same.
       mask: any of causal, window, padding and segment, all together.
       scale: of the products, a number.
+      sink_H: a score of each head that takes weight and has no value; None: none.
       interpret: run it on a CPU, step by step.
     """
     L = q_BLHK.shape[1]
@@ -59,11 +61,14 @@ def by_splash(
             attend,
             mesh=mesh,
             axis_names=set(mesh.auto_axes),
-            in_specs=(of_mask, of_queries, of_keys, of_keys, PartitionSpec(rows, part), PartitionSpec(rows)),
+            in_specs=(
+                *(of_mask, of_queries, of_keys, of_keys),
+                *(PartitionSpec(rows, part), PartitionSpec(rows), PartitionSpec(MODEL)),
+            ),
             out_specs=of_queries,
             check_vma=False,
         )
-    out_BHLK = attend(kernel, q_BHLK, k_BGLK, v_BGLK, document_BL, document_BL)
+    out_BHLK = attend(kernel, q_BHLK, k_BGLK, v_BGLK, document_BL, document_BL, sink_H)
     out_BLHK = jnp.swapaxes(out_BHLK, 1, 2).astype(v_BLGK.dtype)
     if valid_BL is not None:
         out_BLHK = jnp.where(valid_BL[:, :, None, None], out_BLHK, jnp.zeros_like(out_BLHK))
@@ -92,8 +97,9 @@ def _kernel(mask, heads: int, interpret: bool):
     return kernel, by_query
 
 
-def _attend(kernel, q_BHLK, k_BGSK, v_BGSK, document_BL, document_BS) -> jax.Array:
-    return jax.vmap(kernel)(q_BHLK, k_BGSK, v_BGSK, _kernels().SegmentIds(document_BL, document_BS))
+def _attend(kernel, q_BHLK, k_BGSK, v_BGSK, document_BL, document_BS, sink_H) -> jax.Array:
+    of_rows = jax.vmap(kernel, in_axes=(0, 0, 0, 0, None))
+    return of_rows(q_BHLK, k_BGSK, v_BGSK, _kernels().SegmentIds(document_BL, document_BS), sink_H)
 
 
 def _documents(mask: MaskFunction | None, tokens: Tokens) -> tuple[jax.Array, jax.Array | None]:

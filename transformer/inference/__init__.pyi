@@ -1,5 +1,6 @@
 # Written by `python -m transformer.testing.stubs`.
 from transformer.inference.beam import Beam as Beam
+from transformer.inference.evaluation import lm_eval_model as lm_eval_model
 from transformer.inference.generate import generate as generate
 from transformer.inference.processors import Forbidden as Forbidden
 from transformer.inference.processors import History as History

@@ -12,6 +12,11 @@ from transformer.core.modules import Apply, Params
 from transformer.core.values import ConfigError
 
 
+def label_log_probabilities(logits_BLV: jax.Array, labels_BL: jax.Array) -> jax.Array:
+    """(B, L) log p of each label, in nats."""
+    return jnp.take_along_axis(jax.nn.log_softmax(logits_BLV), labels_BL[..., None], -1)[..., 0]
+
+
 def sequence_log_probability(
     apply: Apply, params: Params, tokens_BL: jax.Array, *inputs: jax.Array, weights_BL: jax.Array | None = None, **more
 ) -> jax.Array:
@@ -33,8 +38,7 @@ def sequence_log_probability(
     check_tokens(tokens_BL, None)
     logits_BLV = apply(params, *inputs, tokens_BL[:, :-1], **more)
     check_ids(tokens_BL, logits_BLV.shape[-1], "sequence_log_probability: token")
-    log_probabilities = jax.nn.log_softmax(logits_BLV)
-    chosen_BL = jnp.take_along_axis(log_probabilities, tokens_BL[:, 1:, None], -1)[..., 0]
+    chosen_BL = label_log_probabilities(logits_BLV, tokens_BL[:, 1:])
     return (chosen_BL if weights_BL is None else chosen_BL * weights_BL).sum(-1)
 
 
@@ -71,8 +75,7 @@ def sliding_log_probabilities(
 
     def read(starts_B):
         tokens_BW = padded[starts_B[:, None] + jnp.arange(window + 1)]
-        logs_BWV = jax.nn.log_softmax(apply(params, tokens_BW[:, :-1]))
-        return jnp.take_along_axis(logs_BWV, tokens_BW[:, 1:, None], 2)[..., 0]
+        return label_log_probabilities(apply(params, tokens_BW[:, :-1]), tokens_BW[:, 1:])
 
     logs = lax.map(read, starts.reshape(-1, batch_size)).reshape(-1, window)
     return jnp.concatenate([logs[0], logs[1:, window - stride :].reshape(-1)])[:labels]

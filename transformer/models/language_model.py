@@ -70,13 +70,30 @@ class LanguageModel(Decoder):
         Raises:
           ConfigError: the tokens are more than `max_length`, and the position does not extrapolate.
         """
+        rows = {"positions_BL": positions_BL, "segments_BL": segments_BL, "valid_BL": valid_BL, "types_BL": types_BL}
+        x_BLD, penalty = self.states(tokens_BL, **rows, mask=mask, key=key, with_penalty=True)
+        logits_BLV = self.read_out(x_BLD)
+        return (logits_BLV, penalty) if with_penalty else logits_BLV
+
+    def states(
+        self,
+        tokens_BL: jax.Array,
+        *,
+        positions_BL: jax.Array | None = None,
+        segments_BL: jax.Array | None = None,
+        valid_BL: jax.Array | None = None,
+        types_BL: jax.Array | None = None,
+        mask: Mask | None = None,
+        key: jax.Array | None = None,
+        with_penalty: bool = False,
+    ):
+        """The final states (B, L, D) of which `read_out` makes the logits; arguments as in a call."""
         x_BLD = self.embedding(tokens_BL, types_BL)  # first: it says what is wrong with tokens
         positions = jnp.arange(tokens_BL.shape[1]) if positions_BL is None else positions_BL
         shared = self._shared(tokens_BL)
         tokens = Tokens.at(positions, segments_BL, valid_BL)
         x_BLD, penalty = self.transform(x_BLD, tokens, mask=mask, shared=shared, key=key)
-        logits_BLV = self._logits(x_BLD)
-        return (logits_BLV, penalty) if with_penalty else logits_BLV
+        return (x_BLD, penalty) if with_penalty else x_BLD
 
     def predict_ahead(
         self,
@@ -102,7 +119,7 @@ class LanguageModel(Decoder):
             with jax.named_scope(f"future.{i}"):
                 ahead, outcome = block(stream, context=context, layer=last, key=below(key, "future", i))
             streams, penalty = [*streams, ahead], penalty + outcome.penalty
-        logits = jnp.stack([self._logits(self.states_of(stream, tokens.valid)) for stream in streams])
+        logits = jnp.stack([self.read_out(self.states_of(stream, tokens.valid)) for stream in streams])
         return (logits, penalty) if with_penalty else logits
 
     def empty_memory(self, batch_size: int) -> SegmentMemory:
@@ -117,7 +134,7 @@ class LanguageModel(Decoder):
         Tokens also attend to the states of the `memory_length` tokens before the segment, without a gradient.
         """
         x_BLD, penalty, memory = self.transform_segment(self.embedding(tokens_BL), memory, key=key)
-        answer = self._logits(x_BLD), memory
+        answer = self.read_out(x_BLD), memory
         return (answer, penalty) if with_penalty else answer
 
     def vocabularies(self) -> dict[str, int]:
@@ -143,7 +160,7 @@ class LanguageModel(Decoder):
         """
         how: dict[str, Any] = {"mask": mask, "shared": self._shared(tokens_BL), "blocks": blocks}
         x_BLD, cache = self.transform_next(self.embedding(tokens_BL), cache, valid_BL=valid_BL, **how)
-        return self._logits(x_BLD), cache
+        return self.read_out(x_BLD), cache
 
     def reader(self) -> Reader:
         """`extend` for use in a loop: the stacked layers are taken apart once, here."""
@@ -154,7 +171,8 @@ class LanguageModel(Decoder):
         values = None if self.value_embedding is None else self.value_embedding(tokens_BL)
         return Shared(token_values=values, token_ids=tokens_BL if self.shares_ids else None)
 
-    def _logits(self, x_BLD: jax.Array) -> jax.Array:
+    def read_out(self, x_BLD: jax.Array) -> jax.Array:
+        """Logits (B, L, V), float32, of final states (`states`)."""
         return self.logits(x_BLD, self.embedding if self.output is None else self.output)
 
 

@@ -1,4 +1,5 @@
 # Written by `python -m transformer.testing.stubs`.
+from transformer.objectives.chunked import ChunkedNextToken as ChunkedNextToken
 from transformer.objectives.classes import Classification as Classification
 from transformer.objectives.classes import TokenClassification as TokenClassification
 from transformer.objectives.objective import NextToken as NextToken

@@ -5,6 +5,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,7 @@ import numpy as np
 from transformer.core.modules import Apply, Params
 from transformer.core.values import ConfigError, check_kind
 from transformer.data.tokenizers import Tokenizer
+from transformer.inference.evaluation import lm_eval_model
 from transformer.inference.strategies import Strategy
 from transformer.inference.text import Beyond, continuation, token_log_probabilities
 from transformer.inference.tokenwise import Sample
@@ -148,12 +150,37 @@ class TrainedRun(abc.ABC):
         _, tokens_L = self._read("score", text)
         return token_log_probabilities(self.apply, self.params(replica), self.config.model, tokens_L)
 
+    def lm_eval_model(
+        self, *, start: int | None = None, stop: int | None = None, batch_size: int = 8, replica: int | None = None
+    ) -> Any:
+        """The model for `lm_eval.simple_evaluate(model=…)`; needs the extra `evaluation`.
+
+        Args:
+          start: as in `transformer.lm_eval_model`.
+          stop: likewise.
+          batch_size: likewise.
+          replica: which one is asked; None: the one with the lowest loss.
+
+        Raises:
+          ConfigError: the run is no causal language model of text, or is one of prefixes, or lm-eval is missing.
+        """
+        tokenizer = self._tokenizer("lm_eval_model")
+        if isinstance(self.config.objective, PrefixToken):
+            raise ConfigError(f"lm_eval_model: {self.workdir} was trained with prefixes, which benchmarks do not mark")
+        how = {"start": start, "stop": stop, "batch_size": batch_size}
+        return lm_eval_model(self.apply, self.params(replica), self.config.model, tokenizer, **how)
+
     def _read(self, caller: str, text: str) -> tuple[Tokenizer, np.ndarray]:
         """(tokenizer, (L,) tokens of a text) of a causal language model."""
+        tokenizer = self._tokenizer(caller)
+        check_kind(text, str, caller)
+        if len(tokens_L := tokenizer.encode(text)) == 0:
+            raise ConfigError(f"{caller}: the text has no tokens; a model reads at least one")
+        return tokenizer, tokens_L
+
+    def _tokenizer(self, caller: str) -> Tokenizer:
+        """The tokenizer of a causal language model."""
         model = self.config.model
         if type(model) is not ModelConfig or not model.causal or "tokenizer" not in self.tokenizers:
             raise ConfigError(f"{caller}: {self.workdir} holds no causal language model of text")
-        check_kind(text, str, caller)
-        if len(tokens_L := (tokenizer := self.tokenizers["tokenizer"]).encode(text)) == 0:
-            raise ConfigError(f"{caller}: the text has no tokens; a model reads at least one")
-        return tokenizer, tokens_L
+        return self.tokenizers["tokenizer"]

@@ -37,6 +37,7 @@ RUN_FILES = (
     r"checkpoints(/\.?[0-9]{8,}(\.partial)?(/.*)?)?",
     r"\w*tokenizer\.json",
     r"result\.json",
+    r"evaluation\.json",
     r"sample\.(txt|png)",
     r"\w+\.png",
     r"tracked\.json",

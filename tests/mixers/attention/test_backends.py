@@ -10,7 +10,7 @@ from transformer.functional.normalizers import Normalized
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.backends import Fused, Recurrent
 from transformer.mixers.attention.heads import LatentHeads
-from transformer.mixers.attention.normalizers import Sink
+from transformer.mixers.attention.normalizers import ReLUNormalizer
 from transformer.mixers.attention.score_mods import SoftCap
 from transformer.models.config import ModelConfig
 
@@ -55,7 +55,7 @@ def test_what_fused_attention_cannot_do():
     """In a config by one line."""
     config = ModelConfig(vocab_size=8, mixer=Attention(backend=Fused()))
     refused = {
-        "fused does not compute sink; use backend=none": {"mixer.normalizer": Sink()},
+        "fused does not compute relu; use backend=none": {"mixer.normalizer": ReLUNormalizer()},
         "fused has no kernel for soft_cap; use backend=none": {"mixer.score_mod": SoftCap()},
         "fused never forms the weights; use backend=none": {"mixer.dropout": 0.1},
         "fused has no kernel for keys of 16 and values of 8 features": {
