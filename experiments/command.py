@@ -42,7 +42,7 @@ KINDS = {
 """The words after `train` by the kind of run, which its folder names; a plain `RunConfig` has none, and is text."""
 TASKS = (*dict.fromkeys(words[0] for words in KINDS.values()), "finetune")
 STUDIES = (
-    "activation", "attention", "gpt_to_llama", "heads", "mixers", "mup", "norm_method", "norm_position", "position",
+    "activation", "attention", "gpt_to_llama", "heads", "mup", "norm_method", "norm_position", "position",
     "precision", "scaling", "scaling_by_sqrt_d", "structure",
 )  # fmt: skip
 HELP = ("-h", "--help", "--help-all")

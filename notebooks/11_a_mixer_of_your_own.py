@@ -199,10 +199,10 @@ T.loss_curves(report.curves, ylabel="training loss, nats an answer")
 # rules (`T.DeltaNet`, `T.GatedDeltaNet`) train how much is taken out, token by token: that would be the next arm.
 #
 # The verdict on *overwrites* is about one line of the equation: both arms have the same parameters, initial values
-# and batches. That on *attention* is about speed at this budget: with more steps attention learns such tasks, as
-# `experiments/mixers.py` shows, and the report warns that the lower of two rates was the best one: a study to be
-# believed tries a lower one as well. And the memory was made for this question. Whether it helps on text, or beside
-# attention in a pattern, is a study each, of one changed line:
+# and batches. That on *attention* is about speed at this budget: with more steps attention learns to recall as well
+# (Arora et al. 2023), and the report warns that the lower of two rates was the best one: a study to be believed tries
+# a lower one as well. And the memory was made for this question. Whether it helps on text, or beside attention in a
+# pattern, is a study each, of one changed line:
 #
 # ```python
 # {"model.num_layers": 2, "model.pattern": (T.Alternate("mixer", (Successor(), T.Attention(num_heads=2))),)}
