@@ -31,6 +31,7 @@ from transformer.inference.tokenwise import Sample
 from transformer.objectives.tokens import MaskedToken, PrefixToken
 from transformer.runs.config import RunConfig
 from transformer.runs.data import TextConfig
+from transformer.runs.large_presets import LARGE_PRESETS
 from transformer.runs.presets import PRESETS
 from transformer.training.loop import Outcome
 
@@ -66,7 +67,7 @@ class Command(RunOptions):
 
 
 def main() -> None:
-    presets = {name: cli.extend(p, Command) for name, p in PRESETS.items()}
+    presets = {name: cli.extend(p, Command) for name, p in (PRESETS | LARGE_PRESETS).items()}
     command = cli.parse(Command, presets, description=__doc__ or "")
     corpus = load(command)
     assert isinstance(corpus, Corpus)

@@ -14,6 +14,8 @@ from transformer.analysis.needs import compile_step, fits, meshes, plan, search
 from transformer.core import modules as pure
 from transformer.core.values import ConfigError
 from transformer.feed_forwards.experts import TopKExperts
+from transformer.mixers.attention.attention import Attention
+from transformer.mixers.attention.backends import Fused
 from transformer.models.build import build
 from transformer.models.stack import Scanned
 from transformer.runs.config import RunConfig
@@ -118,3 +120,14 @@ def test_what_is_found_fits_first_and_is_faster_first():
     assert seconds == sorted(seconds)
     alike = [one for one in found if one.remat == "none" and one.mesh == MeshConfig(replica=1, data=2, model=1)]
     assert [one.accumulation for one in sorted(alike, key=lambda one: one.plan.seconds(small))] == [1, 2]
+
+
+def test_a_step_is_traced_for_the_devices_that_are_simulated():
+    """Splash on a TPU keeps sums of rows in place of scores, whether or not its compiler is there."""
+    fused = config(mixer=Attention(num_heads=2, head_dim=128, backend=Fused()), max_length=128)
+    mesh = MeshConfig(replica=1, data=2)
+    there, here = (
+        plan(fused, mesh, jax.devices()[:2], platform)[0] for platform in (Topology.named("v5p:2").platform, None)
+    )
+    assert there.activation_bytes < here.activation_bytes
+    assert Topology.named("h100:2").platform is None

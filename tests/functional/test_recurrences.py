@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from transformer.functional.masks import Tokens
-from transformer.functional.recurrences import recur_elementwise
+from transformer.functional.recurrences import recur, recur_elementwise
 
 B, L, X = 2, 11, 3
 RNG = np.random.default_rng(0)
@@ -61,3 +61,11 @@ def test_a_second_call_goes_on():
             found, end = recur_elementwise(kept[:, cut:], new[:, cut:], between, rest)
             np.testing.assert_allclose(found, whole[:, cut:], rtol=1e-9, atol=1e-12)
             np.testing.assert_allclose(end, last, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("decay", [np.ones(4, np.float32), np.ones((2, 1, 4), np.float32)], ids=["(K,)", "(B, 1, K)"])
+def test_an_input_that_is_not_of_every_token_is_refused(decay):
+    """A decay that all tokens share is broadcast by the recurrence, which knows its axes."""
+    inputs = np.ones((2, 3, 4), np.float32), decay
+    with pytest.raises(ValueError, match=r"one has the shape .*, and L is 3"):
+        recur(lambda state, inputs: (state, state), np.zeros((2, 4), np.float32), inputs, Tokens.at(range(3)))

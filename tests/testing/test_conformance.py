@@ -13,7 +13,7 @@ from transformer.norms.norm import Norm
 from transformer.positions.position import Position
 from transformer.testing.__main__ import drawn
 from transformer.testing.catalogue import PATH, catalogue
-from transformer.testing.check import check_choices, check_combination, check_variant
+from transformer.testing.check import Checked, check_choices, check_combination, check_variant
 from transformer.testing.covering import cover, merged
 from transformer.testing.options import FACTORS, FAMILIES
 
@@ -108,3 +108,22 @@ def test_a_variant_that_no_model_takes():
 
     with pytest.raises(ConfigError, match="no field of a model takes a schedule"):
         check_variant(Cosine())
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (TypeError("types differ:\n\nx is bfloat16.\n\nRevise it."), "TypeError: types differ: x is bfloat16."),
+        (ValueError("wrong shape\nfor more see elsewhere"), "ValueError: wrong shape"),
+        (NotImplementedError(), "NotImplementedError: "),
+    ],
+)
+def test_what_an_error_says_is_kept(error, said):
+    """JAX announces in the first line and says it in the next."""
+
+    def fails():
+        raise error
+
+    checked = Checked({})
+    checked.run("decoder", "scanned", fails)
+    assert checked.failed == [f"decoder, scanned: {said}"]

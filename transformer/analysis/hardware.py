@@ -66,6 +66,11 @@ class Topology(NamedTuple):
         return HARDWARE[self.kind]
 
     @property
+    def platform(self) -> str | None:
+        """What a step is traced for; None: as for the devices at hand, because cuDNN's kernels need a GPU there."""
+        return "tpu" if self.kind in TPUS else None
+
+    @property
     def compiles(self) -> bool:
         """Whether its compiler is installed (extra `tpu`)."""
         return self.kind in TPUS and importlib.util.find_spec("libtpu") is not None

@@ -81,13 +81,13 @@ class Plan(NamedTuple):
         return self.useful_flops / (hardware.flops * seconds)
 
 
-def predict(config: RunConfig, program: Program, mesh: MeshConfig) -> Plan:
-    """The plan of a run, from shapes and the traced step alone."""
+def predict(config: RunConfig, program: Program, mesh: MeshConfig, platform: str) -> Plan:
+    """The plan of a run, from shapes and the step as it is traced for a platform."""
     state, sizes = program.abstract_state, program.mesh.shape
     params, _ = pure_model(config.model)
     count = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(params))
     rows = config.batch_size // config.accumulation // sizes[DATA]
-    whole, cut = _kept(config.model, config.objective, program.mesh.devices.flat[0].platform)
+    whole, cut = _kept(config.model, config.objective, platform)
     flops, useful = _operations(config.model, config.objective)
     parts = sizes[CONTEXT] * sizes[MODEL]
     own, share = _bytes_here(state.params), config.batch_size / (sizes[DATA] * parts)
@@ -230,11 +230,16 @@ def meshes(devices: int) -> list[MeshConfig]:
     ]
 
 
-def plan(config: RunConfig, mesh: MeshConfig, devices: list[Any] | None = None) -> tuple[Plan, Program]:
-    """(prediction for one replica on a mesh of devices, by default those there are; program to compile)."""
+def plan(
+    config: RunConfig, mesh: MeshConfig, devices: list[Any] | None = None, platform: str | None = None
+) -> tuple[Plan, Program]:
+    """(prediction for one replica on a mesh of devices, by default those there are; program to compile).
+
+    `platform` is what the devices stand for, where they only simulate others: its kernels keep other activations.
+    """
     one_step = dataclasses.replace(config, steps_per_dispatch=1)
     program = make_program(one_step, [Replica()], mesh, devices=devices)
-    return predict(one_step, program, mesh), program
+    return predict(one_step, program, mesh, platform or program.mesh.devices.flat[0].platform), program
 
 
 class Found(NamedTuple):
@@ -246,7 +251,7 @@ class Found(NamedTuple):
     plan: Plan
 
 
-def search(config: RunConfig, hardware: Hardware, devices: list[Any]) -> list[Found]:
+def search(config: RunConfig, hardware: Hardware, devices: list[Any], platform: str | None = None) -> list[Found]:
     """Every mesh, rematerialization and number of pieces: those that fit first, the fastest of them first.
 
     Raises:
@@ -257,7 +262,7 @@ def search(config: RunConfig, hardware: Hardware, devices: list[Any]) -> list[Fo
         own = config.replace({"model.layers": Scanned(remat=remat), "accumulation": 1})
         for pieces in _halves(config.batch_size // (mesh.data or 1)):
             try:
-                planned, _ = plan(own.replace(accumulation=pieces), mesh, devices)
+                planned, _ = plan(own.replace(accumulation=pieces), mesh, devices, platform)
             except ConfigError as error:
                 refused = error
                 break

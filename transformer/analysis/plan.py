@@ -6,8 +6,8 @@
 
 The first predicts memory, operations and time of a step, and compiles the program for those devices where their
 compiler is installed (`pip install -e '.[tpu]'`), to compare: nothing is run, and no array is made. The second predicts
-every mesh, rematerialization and number of pieces, and says which fit, the fastest first. The third compiles for as
-many simulated devices of this machine. What is printed is in `plan.json`, too.
+every mesh, rematerialization and number of pieces, and says which fit, the fastest first, and what to type for it. The
+third compiles for as many simulated devices of this machine. What is printed is in `plan.json`, too.
 """
 
 import argparse
@@ -79,14 +79,16 @@ def _main(a: argparse.Namespace) -> None:
     hardware = topology.hardware if topology else HARDWARE[a.hardware]
     if topology and not there:
         print(f"no compiler for {topology.name} is installed (extra tpu): by formula alone")
+    platform = topology.platform if topology else None
     if a.search:
-        found = search(config, hardware, devices)
+        found = search(config, hardware, devices, platform)
         _show_search(found[:15], hardware, len(devices))
+        print(f"the first is\n{training(a, found[0])}" if fits(found[0].plan, hardware) else "none of them fits")
         figures: Any = [_figures(one, hardware) for one in found]
     else:
         pieces = a.accumulation or max(config.batch_size // a.data, 1)
         config = config.replace(accumulation=pieces)
-        needs, program = plan(config, mesh, devices)
+        needs, program = plan(config, mesh, devices, platform)
         one = Found(mesh, remat_of(config), pieces, needs)
         compiled = compile_step(config, program) if topology is None or there else None
         _show_one(one, compiled, hardware, topology.name if topology else a.hardware)
@@ -117,6 +119,24 @@ def _show_search(found: list[Found], hardware: Hardware, devices: int) -> None:
             f"{needs.utilization(hardware, needs.seconds(hardware)):.0%}",
         )
     Console().print(table)
+
+
+def training(a: argparse.Namespace, one: Found) -> str:
+    """The command that trains so, in the words of `transformer train`."""
+    flags = {
+        "mesh.data": one.mesh.data,
+        "mesh.model": one.mesh.model if one.mesh.model != 1 else None,
+        "mesh.fully-sharded": "" if one.mesh.fully_sharded else None,
+        "accumulation": one.accumulation,
+        "model.layers": f"'scanned(remat={one.remat})'",
+        "model.mixer.backend": "fused" if a.fused else None,
+        "objective": f"'chunked_next_token(chunk={a.chunk})'" if a.chunk else None,
+        "model.max-length": a.max_length,
+        "batch-size": a.batch_size,
+        "model.dtype": a.dtype,
+    }
+    given = [f"--{name} {value}".strip() for name, value in flags.items() if value is not None]
+    return " ".join(["transformer train", a.preset, *given, "--data.path TEXT"])
 
 
 def _show_one(one: Found, compiled: Compiled | None, hardware: Hardware, name: str) -> None:

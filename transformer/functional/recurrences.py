@@ -37,7 +37,14 @@ def recur(step: Step, state: Any, inputs: Any, tokens: Tokens) -> tuple[jax.Arra
       state: before the first token, arrays (B, …).
       inputs: of the tokens, arrays (B, L, …).
       tokens: a later document of a packed row begins with a state of zeros; padding leaves the state as it was.
+
+    Raises:
+      ValueError: an input is not of every token.
     """
+    for array in jax.tree.leaves(inputs):
+        if array.ndim < 2 or array.shape[1] != tokens.length:
+            here = f"one has the shape {array.shape}, and L is {tokens.length}"
+            raise ValueError(f"inputs of a recurrence are arrays (B, L, …), parameters broadcast to them: {here}")
 
     def one(before: Any, turn: tuple[Any, jax.Array | None, jax.Array | None]) -> tuple[Any, jax.Array]:
         inputs, begins_B, valid_B = turn

@@ -32,9 +32,15 @@ class Checked:
         except AssertionError as error:
             self.failed.append(f"{context}, {name}: {error}")
         except Exception as error:  # a choice that cannot run has failed, and the others are still checked
-            self.failed.append(f"{context}, {name}: {type(error).__name__}: {str(error).splitlines()[0]}")
+            self.failed.append(f"{context}, {name}: {type(error).__name__}: {_said(error)}")
         else:
             self.passed.append(f"{context}, {name}")
+
+
+def _said(error: Exception) -> str:
+    """The first line of an error, with the next one where the first only announces it."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return " ".join(lines[: 2 if lines and lines[0].endswith(":") else 1])
 
 
 def check_variant(value: Variant, **choices: Any) -> Checked:

@@ -47,7 +47,10 @@ class Recurrence(Mixer):
 
     @abc.abstractmethod
     def inputs(self, x_BLD: jax.Array, mixed_BLX: jax.Array | None, params: Params) -> Any:
-        """What the step reads of each token, arrays (B, L, …), from the input and what was convolved."""
+        """What the step reads of each token, arrays (B, L, …), from the input and what was convolved.
+
+        A parameter that it reads, such as a decay, is among them, broadcast to that shape.
+        """
 
     @abc.abstractmethod
     def step(self, state: dict[str, jax.Array], inputs: Any) -> tuple[dict[str, jax.Array], jax.Array]:
@@ -60,7 +63,7 @@ class Recurrence(Mixer):
         return recur(self.step, state, inputs, tokens)
 
     def output(self, y_BLX: jax.Array, inputs: Any, x_BLD: jax.Array, params: Params) -> jax.Array:
-        """The output of the mixer (B, L, D), from that of the recurrence, its inputs, and the input of the mixer."""
+        """The output of the mixer (B, L, D), in the dtype of its input x, from that of the recurrence."""
         return y_BLX.astype(x_BLD.dtype)
 
     def read(
