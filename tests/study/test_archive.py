@@ -9,6 +9,7 @@ from transformer.core.values import ConfigError
 from transformer.study.analyse import read_study
 from transformer.study.archive import pack, read_archive, unpack
 from transformer.study.plan import PLAN
+from transformer.training.metrics import METRICS
 
 LOSSES = {"base": np.linspace(2.0, 2.1, 6), "arm": np.linspace(1.9, 2.1, 6)}
 
@@ -49,5 +50,8 @@ def test_what_is_there_is_kept(workdir, tmp_path):
 
 
 def test_a_folder_without_a_study_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match=r"holds no study\.json"):
+    with pytest.raises(ConfigError, match=r"holds no study\.json: no study has been run there"):
+        pack(tmp_path, tmp_path / "study.tar.xz")
+    (tmp_path / METRICS).touch()
+    with pytest.raises(ConfigError, match=r"holds no study\.json: it is of a run, which `transformer info` shows"):
         pack(tmp_path, tmp_path / "study.tar.xz")

@@ -10,6 +10,7 @@ from typing import Any
 from transformer.core.files import Damaged, read_value, write_sealed
 from transformer.core.values import ConfigError
 from transformer.study.runs import Run, read_run
+from transformer.training.metrics import METRICS
 
 STUDY = "study.json"
 
@@ -107,7 +108,9 @@ def read_record(workdir: Path) -> Record:
     try:
         return read_value(Record, workdir / STUDY)
     except FileNotFoundError:
-        raise ConfigError(f"{workdir} holds no {STUDY}: no study has been run there") from None
+        alone = (workdir / METRICS).exists()
+        why = "it is of a run, which `transformer info` shows" if alone else "no study has been run there"
+        raise ConfigError(f"{workdir} holds no {STUDY}: {why}") from None
 
 
 def read_runs(arm: ArmRecord, folder: Path) -> list[list[Run]]:
