@@ -112,7 +112,9 @@ def test_what_is_found_fits_first_and_is_faster_first():
     found = search(config(), hardware, jax.devices()[:2])
     some = sorted(one.plan.training_bytes for one in found)[len(found) // 2]
     small = dataclasses.replace(hardware, memory=some / 0.8)
-    found = search(config(), small, jax.devices()[:2])
+    tried = []
+    found = search(config(), small, jax.devices()[:2], watch=lambda ways: tried.extend(ways) or ways)
+    assert {(one.mesh, one.remat) for one in found} <= set(tried)
     fit = [fits(one.plan, small) for one in found]
     assert fit == sorted(fit, reverse=True)
     assert len(set(fit)) == 2

@@ -5,7 +5,7 @@ import functools
 import itertools
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -251,14 +251,22 @@ class Found(NamedTuple):
     plan: Plan
 
 
-def search(config: RunConfig, hardware: Hardware, devices: list[Any], platform: str | None = None) -> list[Found]:
+def search(
+    config: RunConfig,
+    hardware: Hardware,
+    devices: list[Any],
+    platform: str | None = None,
+    watch: Callable[[list[Any]], Iterable[Any]] = iter,
+) -> list[Found]:
     """Every mesh, rematerialization and number of pieces: those that fit first, the fastest of them first.
+
+    `watch` goes through what is tried, and may show how far that is.
 
     Raises:
       ConfigError: no mesh divides heads, batch and widths.
     """
     found, refused = [], None
-    for mesh, remat in itertools.product(meshes(len(devices)), ("none", "dots", "full")):
+    for mesh, remat in watch(list(itertools.product(meshes(len(devices)), ("none", "dots", "full")))):
         own = config.replace({"model.layers": Scanned(remat=remat), "accumulation": 1})
         for pieces in _halves(config.batch_size // (mesh.data or 1)):
             try:

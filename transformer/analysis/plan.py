@@ -15,12 +15,14 @@ import dataclasses
 import json
 import math
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import jax
 from rich.box import SIMPLE
 from rich.console import Console
+from rich.progress import track
 from rich.table import Column, Table
 
 from transformer.analysis.hardware import HARDWARE, Hardware, Topology
@@ -81,7 +83,7 @@ def _main(a: argparse.Namespace) -> None:
         print(f"no compiler for {topology.name} is installed (extra tpu): by formula alone")
     platform = topology.platform if topology else None
     if a.search:
-        found = search(config, hardware, devices, platform)
+        found = search(config, hardware, devices, platform, watch=_watch)
         _show_search(found[:15], hardware, len(devices))
         print(f"the first is\n{training(a, found[0])}" if fits(found[0].plan, hardware) else "none of them fits")
         figures: Any = [_figures(one, hardware) for one in found]
@@ -94,6 +96,11 @@ def _main(a: argparse.Namespace) -> None:
         _show_one(one, compiled, hardware, topology.name if topology else a.hardware)
         figures = _figures(one, hardware, compiled)
     write_durably(a.out, json.dumps(figures, indent=2) + "\n")
+
+
+def _watch(tried: list[Any]) -> Iterable[Any]:
+    """A bar on standard error."""
+    return track(tried, "meshes and rematerialization", console=Console(stderr=True))
 
 
 def _show_search(found: list[Found], hardware: Hardware, devices: int) -> None:
