@@ -227,7 +227,7 @@ def test_the_first_layers_guess_for_all(shared):
     x = whole.embedding(tokens)
     for layer in range(2):
         x, _ = whole.blocks[layer](x, context=Context(places, Causal()), layer=layer, key=None)
-    expected = whole._logits(whole.final_norm(x))
+    expected = whole.read_out(whole.final_norm(x))
     np.testing.assert_allclose(draft[1](draft[0], tokens), expected, rtol=1e-4, atol=1e-4)
     expected = run(generate, model)
     got, rounds = run(speculate, model, draft, ahead=2)
