@@ -196,15 +196,15 @@ def ordered(subject: Subject) -> None:
 def alive(subject: Subject) -> None:
     """Every parameter gets a gradient within three steps from its initial value, and moves.
 
-    Where one does not, a tenth of its value is tried too: sums without a norm may be so large that a cap is flat, or
-    outgrow float32.
+    Where one does not, a tenth and three times its value are tried too: sums without a norm may be so large that a cap
+    is flat, or outgrow float32, and scores so small that a ReLU passes none that a bias has lowered.
     """
     dead = {jax.tree_util.keystr(path) for path, _ in jax.tree.leaves_with_path(subject.initial)}
-    for share in (1.0, 0.1):
+    for share in (1.0, 0.1, 3.0):
         params = jax.tree.map(lambda p, share=share: (share * p).astype(p.dtype), subject.initial)
         for turn in range(3):
             (loss, _), gradient = subject.gradient(params, TOKENS, ONES)
-            if not np.isfinite(loss) and share == 1.0:
+            if not np.isfinite(loss) and share >= 1.0:
                 break
             assert np.isfinite(loss), "the loss is not finite"
             for path, leaf in jax.tree.leaves_with_path(gradient):
