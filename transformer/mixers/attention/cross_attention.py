@@ -5,7 +5,7 @@ import jax.numpy as jnp
 
 from transformer.functional.cache import KeyValue
 from transformer.functional.masks import Padding
-from transformer.mixers.attention.layer import AttentionLayer, in_order
+from transformer.mixers.attention.layer import AttentionLayer, Seen, in_order
 from transformer.mixers.mixer import Context, Outcome
 
 
@@ -31,6 +31,6 @@ class CrossAttention(AttentionLayer):
             keys_values = self.remember(source.states_BSD)
         (q,) = self.project(x_BLD, "query")
         q, mod = self.queries(q, context.tokens.positions), self.attention.score_mod
-        scores = [] if mod is None or mod.positional else [self.score_mod()]
-        sides = {"queries": context.tokens, "keys": source.tokens, "own_keys": False}
-        return self.attend(x_BLD, q, keys_values, **sides, mask=Padding(), scores=scores, key=key)[0], Outcome()
+        scores = () if mod is None or mod.positional else (self.score_mod(),)
+        seen = Seen(keys_values, source.tokens, own_keys=False, mask=Padding(), scores=scores)
+        return self.attend(x_BLD, q, seen, context.tokens, key=key)[0], Outcome()

@@ -7,7 +7,7 @@ this room is needed; further ideas are `parts`, each at the stages it defines.
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -41,6 +41,22 @@ if TYPE_CHECKING:
 
 ROLES = ("query", "key", "value")
 """What is made of the input by projections."""
+
+
+class Seen(NamedTuple):
+    """What queries are compared with, and how."""
+
+    keys_values: KeyValue
+    keys: Tokens
+    """Of the keys."""
+    own_keys: bool
+    """As `Backend` has it."""
+    mask: Mask | None
+    bias: Bias | None = None
+    scores: tuple[ScoreFunction, ...] = ()
+    """Functions of scaled scores, one applied after the other."""
+    to_output: Callable[[jax.Array], jax.Array] | None = None
+    """What is added to the maps' outputs (B, L, H, V), a function of the weights (B, H, L, S)."""
 
 
 class AttentionLayer(nnx.Module):
@@ -102,17 +118,13 @@ class AttentionLayer(nnx.Module):
         self, x_BLD: jax.Array, *, context: Context, key: jax.Array | None = None
     ) -> tuple[jax.Array, Outcome]:
         """(B, L, D), and the memory with the keys and values of these tokens; a key turns dropout on."""
-        tokens, length, here, earlier = context.tokens, x_BLD.shape[1], None, None
-        x_BSD, read = x_BLD, tokens
-        if context.earlier_BMD is not None:
-            x_BSD, read = jnp.concatenate([context.earlier_BMD, x_BLD], 1), context.keys
-            earlier = latest(x_BSD, context.earlier_BMD.shape[1])
+        length = x_BLD.shape[1]
+        x_BSD, read, earlier = _with_earlier(x_BLD, context)
         x_BSD, entered = self._convolved("enter", x_BSD, read, context)
         x_BLD = x_BSD[:, -length:]
-        if self.placement is not None:
-            here = self.placement.at(context, read, self.position())
+        here = None if self.placement is None else self.placement.at(context, read, self.position())
         q, k, v, projected = self._projected(x_BSD, read, context, here)
-        q = self.queries(q[:, -length:], tokens.positions)
+        q = self.queries(q[:, -length:], context.tokens.positions)
         q = q if here is None else here.query(q)
         memory, values, own, keys_values = None, None, None, context.shared.keys_values
         if "key" in self.roles:
@@ -122,28 +134,32 @@ class AttentionLayer(nnx.Module):
             keys_values, memory = self._remember(k, v, entered | projected, context)
             own = v[:, -length:]
         assert keys_values is not None
-        seen, keys, mask, bias = keys_values, tokens if context.slots is None else context.slots, context.mask, None
-        scores: list[ScoreFunction] = [] if self.attention.score_mod is None else [self.score_mod()]
+        seen = self._seen(q, keys_values, here, context)
+        out, scores = self.attend(x_BLD, q, seen, context.tokens, own_BLGV=own, key=key)
+        shared = Shared(scores, values, keys_values, context.shared.token_values, context.shared.token_ids)
+        return out, Outcome(memory, shared, earlier_BMD=earlier)
+
+    def _seen(self, q_BLHK: jax.Array, keys_values: KeyValue, here: Placed | None, context: Context) -> Seen:
+        """What the queries are compared with, after all that acts on scores, on who attends to whom, and on keys."""
+        mod, sharing, sparsity = self.attention.score_mod, self.attention.sharing, self.attention.sparsity
+        keys, mask = context.tokens if context.slots is None else context.slots, context.mask
+        bias, to_output = None, None
+        scores: list[ScoreFunction] = [] if mod is None else [self.score_mod()]
         if here is not None:
-            seen, bias, more = here.scoring(q, seen, self.factor, causal=self.causal)
-            scores += more
-        sharing = self.attention.sharing
+            keys_values, bias, more = here.scoring(q_BLHK, keys_values, self.factor, causal=self.causal)
+            scores, to_output = [*scores, *more], here.to_output
         if context.shared.scores is not None and sharing is not None and sharing.takes == "scores":
             scores.append(score_with(sharing, context.shared.scores))
-        if self.attention.sparsity is not None:
-            mask, seen, keys = self._sparse(mask, seen, keys, len(x_BLD))
-        own_keys = context.slots is None
+        if sparsity is not None:
+            allowed = sparsity.mask()
+            mask = mask if allowed is None else allowed if mask is None else mask & allowed
+            keys_values, keys = sparsity.condense(keys_values, keys, len(q_BLHK), self._own("sparsity"))
         if extending := self._acting("extend"):
             for part, params in extending:
-                seen, keys = part.extend(seen, keys, params())
+                keys_values, keys = part.extend(keys_values, keys, params())
             mask, bias = None if mask is None else mask | Nowhere(), None if bias is None else OfTokens(bias)
-            own_keys = False
-        sides: dict[str, Any] = {"queries": tokens, "keys": keys, "own_keys": own_keys}
-        to_output = None if here is None else here.to_output
-        sides |= {"mask": mask, "bias": bias, "scores": scores}
-        out, scored = self.attend(x_BLD, q, seen, **sides, more=to_output, own_BLGV=own, key=key)
-        shared = Shared(scored, values, keys_values, context.shared.token_values, context.shared.token_ids)
-        return out, Outcome(memory, shared, earlier_BMD=earlier)
+        own_keys = context.slots is None and not extending
+        return Seen(keys_values, keys, own_keys, mask, bias, tuple(scores), to_output)
 
     def project(self, x_BLD: jax.Array, *roles: str) -> list[jax.Array]:
         """(B, L, width) of each role, by one product for all: "query", "key" or "value".
@@ -197,43 +213,35 @@ class AttentionLayer(nnx.Module):
         self,
         x_BLD: jax.Array,
         q_BLHK: jax.Array,
-        keys_values: KeyValue,
-        *,
-        own_keys: bool,
+        seen: Seen,
         queries: Tokens,
-        keys: Tokens,
-        mask: Mask | None,
-        bias: Bias | None = None,
-        scores: Sequence[ScoreFunction] = (),
-        more: Callable[[jax.Array], jax.Array] | None = None,
+        *,
         own_BLGV: jax.Array | None = None,
         key: jax.Array | None,
     ) -> tuple[jax.Array, jax.Array | None]:
         """(B, L, D): what the queries find in the values; and the scores, where they are formed.
 
-        `own_keys` is that of `Backend`; `scores` are functions of scaled scores, one applied after the other; `more` is
-        what is added to the maps' outputs (B, L, H, V), a function of the weights (B, H, L, S); `own_BLGV` are
-        the values of the queries' own tokens.
+        `own_BLGV` are the values of the queries' own tokens, which parts may mix in.
         """
-        choice, how = self.attention, {"queries": queries, "keys": keys, "mask": mask, "bias": bias}
-        how |= {"scale": self.factor(), "score": _in_turn(scores)}
+        choice, how = self.attention, {"queries": queries, "keys": seen.keys, "mask": seen.mask, "bias": seen.bias}
+        how |= {"scale": self.factor(), "score": _in_turn(seen.scores)}
         if choice.dropout > 0 and key is not None:
             how["drop_weights"] = functools.partial(dropout, rate=choice.dropout, key=key)
         q_BLHK, batch_size = checkpoint_name(q_BLHK, "q"), len(x_BLD)
         # XLA cancels these transpositions against those of the attention function.
-        k_BSGK = rearrange(keys_values.keys_XKS, "(b g) k s -> b s g k", b=batch_size)
-        v_BSGK = rearrange(keys_values.values_XSK, "(b g) s k -> b s g k", b=batch_size)
+        k_BSGK = rearrange(seen.keys_values.keys_XKS, "(b g) k s -> b s g k", b=batch_size)
+        v_BSGK = rearrange(seen.keys_values.values_XSK, "(b g) s k -> b s g k", b=batch_size)
         if choice.normalizer is not None:
             how["weigh"] = choice.normalizer(self.shape.num_maps, self._own("normalizer"))
             q_BLHK, k_BSGK = map(choice.normalizer.features, (q_BLHK, k_BSGK))
         if choice.backend is None:
             attended = attention(q_BLHK, k_BSGK, v_BSGK, **how)
         else:
-            attended = choice.backend(q_BLHK, k_BSGK, v_BSGK, own_keys=own_keys, **how)
+            attended = choice.backend(q_BLHK, k_BSGK, v_BSGK, own_keys=seen.own_keys, **how)
         out_BLHV = attended.out
-        if more is not None:
+        if seen.to_output is not None:
             assert attended.weights is not None
-            out_BLHV = out_BLHV + more(attended.weights).astype(out_BLHV.dtype)
+            out_BLHV = out_BLHV + seen.to_output(attended.weights).astype(out_BLHV.dtype)
         return self._merged(out_BLHV, own_BLGV, x_BLD), attended.scores
 
     def _merged(self, out_BLHV: jax.Array, own_BLGV: jax.Array | None, x_BLD: jax.Array) -> jax.Array:
@@ -291,14 +299,6 @@ class AttentionLayer(nnx.Module):
         values_seen, values_kept = writing.append(writing.memory.values_XSK, keys_values.values_XSK, axis=1)
         return KeyValue(keys_seen, values_seen), KeyValue(keys_kept, values_kept, convolved)
 
-    def _sparse(self, mask: Mask | None, seen: KeyValue, keys: Tokens, batch_size: int):
-        """The mask, the keys and values and their tokens where this layer's sparsity allows."""
-        sparsity = self.attention.sparsity
-        assert sparsity is not None
-        allowed = sparsity.mask()
-        mask = mask if allowed is None else allowed if mask is None else mask & allowed
-        return mask, *sparsity.condense(seen, keys, batch_size, self._own("sparsity"))
-
     def _acting(self, stage: str) -> list[tuple[Part, Parameters]]:
         """The parts that define a stage, with their parameters."""
         parts = self.attention.parts
@@ -309,6 +309,14 @@ class AttentionLayer(nnx.Module):
     def _own(self, name: str) -> dict[str, jax.Array]:
         """The parameters of a choice."""
         return self.params[name]() if name in self.params else {}
+
+
+def _with_earlier(x_BLD: jax.Array, context: Context) -> tuple[jax.Array, Tokens, jax.Array | None]:
+    """(the input behind that of the segment before it, the tokens of both, what the next segment sees of them)."""
+    if context.earlier_BMD is None:
+        return x_BLD, context.tokens, None
+    x_BSD = jnp.concatenate([context.earlier_BMD, x_BLD], 1)
+    return x_BSD, context.keys, latest(x_BSD, context.earlier_BMD.shape[1])
 
 
 def in_order(k_BSGK: jax.Array, v_BSGK: jax.Array) -> KeyValue:
