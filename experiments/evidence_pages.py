@@ -105,7 +105,7 @@ def write(claims: Mapping[str, Claim], evidence: Path, docs: Path) -> None:
         return
     folder.mkdir(parents=True, exist_ok=True)
     write_durably(evidence / CHECKSUMS, "".join(f"{each.sha256}  {each.claim.name}{SUFFIX}\n" for each in found))
-    write_durably(docs / "evidence.md", overview(found))
+    write_durably(docs / "evidence.md", overview(found, claims))
     _save(forest(found), folder / "forest.png")
     for each in found:
         write_durably(folder / f"{each.claim.name}.md", page(each))
@@ -113,8 +113,8 @@ def write(claims: Mapping[str, Claim], evidence: Path, docs: Path) -> None:
         _save(curves, folder / f"{each.claim.name}.png")
 
 
-def overview(found: Sequence[Answer]) -> str:
-    """The text of docs/evidence.md."""
+def overview(found: Sequence[Answer], claims: Mapping[str, Claim]) -> str:
+    """The text of docs/evidence.md; claims without an answer are listed at its end."""
     verdicts = [outcome for each in found for outcome in each.outcomes.values()]
     counts = Counter(verdicts)
     seconds: dict[str, float] = {}
@@ -135,7 +135,12 @@ def overview(found: Sequence[Answer]) -> str:
         ["---"] * 7,
         *(row for each in found for row in _rows(each)),
     ]
-    return "\n\n".join(lines) + "\n\n" + "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n"
+    parts = [*lines, "\n".join(f"| {' | '.join(row)} |" for row in rows)]
+    answered = {each.claim.name for each in found}
+    if waiting := [claim for name, claim in sorted(claims.items()) if name not in answered]:
+        parts += [f"{len(waiting)} more claims are written down and not asked yet:"]
+        parts += ["\n".join(f"- `{claim.name}`: {claim.text} ({claim.source})" for claim in waiting)]
+    return "\n\n".join(parts) + "\n"
 
 
 def _rows(each: Answer) -> list[list[str]]:

@@ -41,7 +41,7 @@ def test_dir_shows_the_names_of_a_day_and_the_rooms():
     assert set(DAY.split()) <= places().keys()
     assert {*DAY.split(), "norms", "mixers", "positions"} <= set(shown)
     assert len(shown) < 110
-    with pytest.raises(AttributeError, match="no attribute 'RMSNrom'"):
+    with pytest.raises(AttributeError, match="no attribute 'RMSNrom'; did you mean 'RMSNorm'\\?"):
         _ = T.RMSNrom
 
 

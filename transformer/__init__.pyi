@@ -152,6 +152,7 @@ from transformer.data.tasks.task import AlgorithmicTask as AlgorithmicTask
 from transformer.data.tokenizers import ByteTokenizer as ByteTokenizer
 from transformer.data.tokenizers import CharTokenizer as CharTokenizer
 from transformer.data.tokenizers import SymbolTokenizer as SymbolTokenizer
+from transformer.data.tokenizers import Tokenizer as Tokenizer
 from transformer.data.tokenizers import TrainedTokenizer as TrainedTokenizer
 from transformer.data.tokenizers import make_tokenizer as make_tokenizer
 from transformer.embeddings.embedding import Embedding as Embedding
@@ -169,6 +170,7 @@ from transformer.functional.attention import Attended as Attended
 from transformer.functional.attention import attention as attention
 from transformer.functional.biases import LinearDistance as LinearDistance
 from transformer.functional.cache import Cache as Cache
+from transformer.functional.cache import Inputs as Inputs
 from transformer.functional.cache import KeyValue as KeyValue
 from transformer.functional.cache import State as State
 from transformer.functional.chunked_attention import chunked_attention as chunked_attention
@@ -205,6 +207,7 @@ from transformer.inference.speculative import speculate as speculate
 from transformer.inference.strategies import Strategy as Strategy
 from transformer.inference.tokenwise import Greedy as Greedy
 from transformer.inference.tokenwise import Sample as Sample
+from transformer.inference.tokenwise import TokenStrategy as TokenStrategy
 from transformer.mixers.attention.attention import Attention as Attention
 from transformer.mixers.attention.backends import Chunked as Chunked
 from transformer.mixers.attention.backends import Fused as Fused
@@ -454,10 +457,12 @@ from transformer.study.engines import LocalEngine as LocalEngine
 from transformer.study.engines import SchedulerEngine as SchedulerEngine
 from transformer.study.probes import Probe as Probe
 from transformer.study.report import Report as Report
+from transformer.study.running import StudyError as StudyError
 from transformer.study.scaling import best_sizes as best_sizes
 from transformer.study.scaling import fit_power_law as fit_power_law
 from transformer.study.scaling import ladder_laws as ladder_laws
 from transformer.study.study import Study as Study
+from transformer.training.checkpoint import CheckpointError as CheckpointError
 from transformer.training.loop import Outcome as Outcome
 from transformer.training.loop import train as train
 from transformer.training.optimizer import Numbers as Numbers
@@ -469,6 +474,7 @@ from transformer.training.sharding import DATA_PARALLEL as DATA_PARALLEL
 from transformer.training.sharding import FULLY_SHARDED as FULLY_SHARDED
 from transformer.training.sharding import TENSOR_PARALLEL as TENSOR_PARALLEL
 from transformer.training.sharding import make_mesh as make_mesh
+from transformer.training.signals import Interrupted as Interrupted
 from transformer.training.step import TrainState as TrainState
 from transformer.training.step import create_train_state as create_train_state
 from transformer.training.step import make_train_step as make_train_step

@@ -4,6 +4,7 @@ when they are first used.
 `python -m transformer.testing.stubs` writes the stubs (`__init__.pyi`) that type checkers and editors read.
 """
 
+import difflib
 import importlib
 from collections.abc import Callable
 from typing import Any
@@ -57,7 +58,7 @@ NAMES: dict[str, str] = {
     "data.tasks.reg_bench": "RegBench",
     "data.tasks.rewriting": "Copy DuplicateString OddsFirst Reverse Sort",
     "data.tasks.task": "AlgorithmicTask",
-    "data.tokenizers": "ByteTokenizer CharTokenizer SymbolTokenizer TrainedTokenizer make_tokenizer",
+    "data.tokenizers": "ByteTokenizer CharTokenizer SymbolTokenizer Tokenizer TrainedTokenizer make_tokenizer",
     "embeddings.embedding": "Embedding Head HeadTransform",
     "embeddings.head_transforms": "DenseTransform",
     "embeddings.patches": "resize_positions",
@@ -65,7 +66,7 @@ NAMES: dict[str, str] = {
     "feed_forwards.feed_forward": "FeedForward",
     "functional.attention": "Attended attention",
     "functional.biases": "LinearDistance",
-    "functional.cache": "Cache KeyValue State",
+    "functional.cache": "Cache Inputs KeyValue State",
     "functional.chunked_attention": "chunked_attention",
     "functional.masks": "Arbitrary BlockDiffusion Causal Full Mask Padding Prefix Segment Tokens Window",
     "functional.linear_recurrences": "Erase Update linear_recurrence linear_step",
@@ -79,7 +80,7 @@ NAMES: dict[str, str] = {
     "inference.scoring": "sequence_log_probability sliding_log_probabilities",
     "inference.speculative": "speculate",
     "inference.strategies": "Strategy",
-    "inference.tokenwise": "Greedy Sample",
+    "inference.tokenwise": "Greedy Sample TokenStrategy",
     "mixers.attention.attention": "Attention",
     "mixers.attention.backends": "Chunked Fused Recurrent",
     "mixers.attention.base": (
@@ -168,12 +169,15 @@ NAMES: dict[str, str] = {
     "study.engines": "DaskEngine Engine LocalEngine SchedulerEngine",
     "study.probes": "Probe",
     "study.report": "Report",
+    "study.running": "StudyError",
     "study.scaling": "best_sizes fit_power_law ladder_laws",
     "study.study": "Study",
+    "training.checkpoint": "CheckpointError",
     "training.loop": "Outcome train",
     "training.optimizer": "Numbers make_optimizer stack_numbers",
     "training.replicas": "over_replicas repeat",
     "training.sharding": "DATA_PARALLEL FULLY_SHARDED TENSOR_PARALLEL make_mesh",
+    "training.signals": "Interrupted",
     "training.step": "TrainState create_train_state make_train_step",
     "training.stored": "StoredRun load_run",
     "training.tensorboard_tracker": "TensorBoard",
@@ -209,7 +213,9 @@ def room(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
             return getattr(importlib.import_module(f"transformer.{below[name]}"), name)
         if name in inner:
             return importlib.import_module(f"{package}.{name}")
-        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        close = difflib.get_close_matches(name, [*below, *inner], n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
 
     def listed() -> list[str]:
         shown = [name for name in DAY.split() if name in below] if not prefix else list(below)

@@ -54,7 +54,7 @@ def test_replace_casts_only_int_to_float():
     [
         ({"model.nrom": "rmsnorm"}, "model.nrom: no field 'nrom'; did you mean 'norm'?"),
         ({"modell.norm": "rmsnorm"}, "modell.norm: no field 'modell'; did you mean 'model'?"),
-        ({"model.norm": "rmsnrom"}, "norm: unknown name 'rmsnrom'; did you mean 'rmsnorm'?"),
+        ({"model.norm": "rmsnrom"}, "model.norm: unknown name 'rmsnrom'; did you mean 'rmsnorm'?"),
         ({"model.norm": PreNorm()}, "model.norm: PreNorm() is not Norm"),
         ({"model.d_model": "128"}, "model.d_model: '128' is not int"),
         ({"model.d_model": 1.5}, "model.d_model: 1.5 is not int"),

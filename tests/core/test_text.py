@@ -17,6 +17,7 @@ from transformer.objectives.objective import NextToken, Objective
 from transformer.positions.position import Position
 from transformer.positions.relative import ALiBi
 from transformer.positions.rotary import RoPE
+from transformer.residuals.residual import Residual
 from transformer.runs.schedules import Schedule
 
 
@@ -58,6 +59,8 @@ def test_any_number_round_trips(number, flag):
 
 ERRORS = [
     (Norm, "layernrom", "norm: unknown name 'layernrom'; did you mean 'layernorm'?"),
+    (Norm, "RMSNorm", "norm: unknown name 'RMSNorm'; did you mean 'rmsnorm'?"),
+    (Residual, "PreNorm", "residual: unknown name 'PreNorm'; did you mean 'pre'?"),
     (Position, "zzz", "position: unknown name 'zzz'; known: alibi, contextual, fire, forgetting, kerple, learned"),
     (Position, "rope(bse=3)", "position: rope has no field 'bse'; did you mean 'base'?"),
     (Position, "rope(1.0, base=2.0)", "position: rope is given 'base' twice"),
@@ -72,7 +75,7 @@ ERRORS = [
     (Position, "", "position: '' is not of the form name or name(field=value)"),
     (Position, "3", "is not of the form"),
     (Position, "a.rope", "is not of the form"),
-    (Activation, "glu(gate=sillu)", "activation: unknown name 'sillu'; did you mean 'silu'?"),
+    (Activation, "glu(gate=sillu)", "glu.gate: unknown name 'sillu'; did you mean 'silu'?"),
     (Activation, "glu(gate='silu')", "is not of the form"),
     (Layers, "scanned(remat='dost')", "scanned.remat: unknown value 'dost'; did you mean 'dots'?"),
     (Position, "rope(base={[]:1})", "rope.base: {[]: 1} is not a number, a text in quotes"),

@@ -85,6 +85,16 @@ class LeakyNorm(PowerNorm):
 
 
 @dataclass(frozen=True)
+class Alone(PowerNorm):
+    """Wrong: it takes no parameters."""
+
+    name = "without_parameters"
+
+    def __call__(self, x_BLD):  # pyright: ignore[reportIncompatibleMethodOverride]
+        return x_BLD
+
+
+@dataclass(frozen=True)
 class Nowhere(Position):
     """Wrong: it says that it orders tokens, and does not."""
 
@@ -100,6 +110,8 @@ def test_a_variant_from_outside():
         check_variant(LeakyNorm())
     with pytest.raises(AssertionError, match=r"the order of tokens does not matter"):
         check_variant(Nowhere())
+    with pytest.raises(AssertionError, match=r"^without_parameters: decoder, \w+ and \d+ more: TypeError: [^;]*$"):
+        check_variant(Alone())
 
 
 def test_a_variant_that_no_model_takes():

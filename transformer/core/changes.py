@@ -38,7 +38,7 @@ def typed(config: Any, path: str, value: Any) -> Any:
 def _given(value: Any, expected: Any, where: str) -> Any:
     """The new value of a field; variants in it may be given in their text form."""
     if isinstance(value, str) and (family := variant_of(expected)) is not None:
-        return None if value == NONE and allows_none(expected) else family.parse(value)
+        return None if value == NONE and allows_none(expected) else family.parse(value, where)
     if isinstance(value, tuple | list) and item_of(expected) is not None:
         return tuple(_given(one, typing.get_args(expected)[0], where) for one in value)
     return check_type(value, expected, where)

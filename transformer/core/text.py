@@ -2,7 +2,9 @@
 
 import ast
 import dataclasses
+import difflib
 import typing
+from collections.abc import Mapping
 from typing import Any
 
 from transformer.core.values import (
@@ -21,17 +23,22 @@ LONGEST = 10_000
 """Characters of a text form."""
 
 
-def from_text(text: str, family: type[Variant]) -> Any:
+def from_text(text: str, family: type[Variant], where: str = "") -> Any:
     """The value of a text form.
+
+    Args:
+      text: a name, or a name with fields.
+      family: what the value has to be.
+      where: the field that it is for, which errors name; without it they name the family.
 
     Raises:
       ConfigError: the syntax, the name, an argument or its type is wrong.
     """
-    label = family.__name__.lower()
+    label = where or family.__name__.lower()
     if len(text) > LONGEST:
         raise ConfigError(f"{label}: a text form of {len(text):,} characters, more than {LONGEST:,}")
     try:
-        return from_node(ast.parse(text.strip(), mode="eval").body, family, text)
+        return from_node(ast.parse(text.strip(), mode="eval").body, family, text, where)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         if isinstance(error, ConfigError):
             raise
@@ -39,15 +46,15 @@ def from_text(text: str, family: type[Variant]) -> Any:
         raise ConfigError(f"{label}: {shown!r} is not of the form name or name(field=value)") from None
 
 
-def from_node(node: ast.expr, family: type[Variant], text: str) -> Any:
-    label = family.__name__.lower()
+def from_node(node: ast.expr, family: type[Variant], text: str, where: str) -> Any:
+    label = where or family.__name__.lower()
     call = node if isinstance(node, ast.Call) else None
     head = call.func if call else node
     if not isinstance(head, ast.Name):
         raise ConfigError(f"{label}: {text!r} is not of the form name or name(field=value)")
     known = family.variants()
     if head.id not in known:
-        raise ConfigError(f"{label}: unknown name {head.id!r}{nearest(head.id, known)}")
+        raise ConfigError(f"{label}: unknown name {head.id!r}{_nearest(head.id, known)}")
     cls = known[head.id]
     fields = [f.name for f in dataclasses.fields(cls)]
     arguments: dict[str, Any] = {}
@@ -65,7 +72,14 @@ def from_node(node: ast.expr, family: type[Variant], text: str) -> Any:
                 raise ConfigError(f"{label}: {cls.name} is given {keyword.arg!r} twice")
             arguments[keyword.arg] = keyword.value
     types = hints(cls)
-    return make(cls, {k: _argument(v, types[k], f"{cls.name}.{k}", text) for k, v in arguments.items()})
+    return make(cls, {k: _argument(v, types[k], f"{where or cls.name}.{k}", text) for k, v in arguments.items()})
+
+
+def _nearest(word: str, known: Mapping[str, type[Variant]]) -> str:
+    """The hint at a name that is not known, which may be that of a class, as in Python."""
+    names = {cls.__name__.lower(): name for name, cls in known.items()} | {name: name for name in known}
+    close = difflib.get_close_matches(word.lower(), names, n=1)
+    return f"; did you mean {names[close[0]]!r}?" if close else nearest(word, known)
 
 
 def _argument(node: ast.expr, expected, where: str, text: str) -> Any:
@@ -74,7 +88,7 @@ def _argument(node: ast.expr, expected, where: str, text: str) -> Any:
     if _is_none(node) and allows_none(expected):
         return None
     if (family := variant_of(expected)) is not None:
-        return from_node(node, family, text)
+        return from_node(node, family, text, where)
     if typing.get_origin(expected) is tuple and isinstance(node, ast.Tuple | ast.List):
         return tuple(_argument(item, typing.get_args(expected)[0], where, text) for item in node.elts)
     if isinstance(node, ast.Name) and _takes_words(expected):

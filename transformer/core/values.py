@@ -82,15 +82,15 @@ class Variant:
         return {sub.name: sub for sub in sorted(_concrete(cls), key=lambda sub: sub._defined)}
 
     @classmethod
-    def parse(cls, text: str) -> Self:
-        """The value of a text form such as `rope(base=500000)`.
+    def parse(cls, text: str, where: str = "") -> Self:
+        """The value of a text form such as `rope(base=500000)`; errors name the field `where` that it is for.
 
         Raises:
           ConfigError: the syntax, the name, an argument or its type is wrong.
         """
         from transformer.core.text import from_text  # text forms are read by what knows all values
 
-        return from_text(text, cls)
+        return from_text(text, cls, where)
 
 
 @functools.cache

@@ -64,5 +64,6 @@ from transformer.data.tasks.task import AlgorithmicTask as AlgorithmicTask
 from transformer.data.tokenizers import ByteTokenizer as ByteTokenizer
 from transformer.data.tokenizers import CharTokenizer as CharTokenizer
 from transformer.data.tokenizers import SymbolTokenizer as SymbolTokenizer
+from transformer.data.tokenizers import Tokenizer as Tokenizer
 from transformer.data.tokenizers import TrainedTokenizer as TrainedTokenizer
 from transformer.data.tokenizers import make_tokenizer as make_tokenizer

@@ -3,6 +3,7 @@ from transformer.functional.attention import Attended as Attended
 from transformer.functional.attention import attention as attention
 from transformer.functional.biases import LinearDistance as LinearDistance
 from transformer.functional.cache import Cache as Cache
+from transformer.functional.cache import Inputs as Inputs
 from transformer.functional.cache import KeyValue as KeyValue
 from transformer.functional.cache import State as State
 from transformer.functional.chunked_attention import chunked_attention as chunked_attention

@@ -15,3 +15,4 @@ from transformer.inference.speculative import speculate as speculate
 from transformer.inference.strategies import Strategy as Strategy
 from transformer.inference.tokenwise import Greedy as Greedy
 from transformer.inference.tokenwise import Sample as Sample
+from transformer.inference.tokenwise import TokenStrategy as TokenStrategy

@@ -13,6 +13,7 @@ from transformer.study.engines import LocalEngine as LocalEngine
 from transformer.study.engines import SchedulerEngine as SchedulerEngine
 from transformer.study.probes import Probe as Probe
 from transformer.study.report import Report as Report
+from transformer.study.running import StudyError as StudyError
 from transformer.study.scaling import best_sizes as best_sizes
 from transformer.study.scaling import fit_power_law as fit_power_law
 from transformer.study.scaling import ladder_laws as ladder_laws

@@ -39,9 +39,9 @@ class Engine(Variant, abc.ABC):
         """
 
     @classmethod
-    def parse(cls, text: str) -> Self:
+    def parse(cls, text: str, where: str = "") -> Self:
         """The engine of a text form; the address of a scheduler alone is one too."""
-        return cls.parse(f"scheduler({text!r})") if "://" in text and "(" not in text else super().parse(text)
+        return super().parse(f"scheduler({text!r})" if "://" in text and "(" not in text else text, where)
 
 
 @dataclass(frozen=True)

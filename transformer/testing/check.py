@@ -1,6 +1,6 @@
 """Checks a choice in every context."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,8 +59,20 @@ def check_variant(value: Variant, **choices: Any) -> Checked:
     checked = check_choices(chosen(value) | choices)
     checked.run("text", "described", lambda: properties.described(value))
     if checked.failed:
-        raise AssertionError(f"{value}: " + "; ".join(checked.failed))
+        raise AssertionError(f"{value}: " + "; ".join(_by_reason(checked.failed)))
     return checked
+
+
+def _by_reason(failed: Sequence[str]) -> list[str]:
+    """Failures with one reason as one, at the first place where it was met."""
+    places: dict[str, list[str]] = {}
+    for failure in failed:
+        place, _, reason = failure.partition(": ")
+        places.setdefault(reason, []).append(place)
+    return [
+        f"{first}{f' and {len(others)} more' if others else ''}: {reason}"
+        for reason, (first, *others) in places.items()
+    ]
 
 
 def check_choices(choices: Mapping[str, Any]) -> Checked:

@@ -11,8 +11,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from rich.console import Console
-from rich.table import Table
 
 from transformer.activations.activation import GLU, SiLU
 from transformer.core.modules import split
@@ -83,11 +81,10 @@ def walks(config: ModelConfig) -> dict[str, Walk]:
 
 
 def main() -> None:
-    table = Table("model", "walk", "files", "changes of folder", "way")
     for name, config in MODELS.items():
         for what, found in walks(config).items():
-            table.add_row(name, what, str(len(found.visited)), str(found.changes), " → ".join(found.visited))
-    Console().print(table)
+            print(f"{name}, {what}: {len(found.visited)} files, {found.changes} changes of folder")
+            print(*(f"    {file}" for file in found.visited), sep="\n")
 
 
 if __name__ == "__main__":

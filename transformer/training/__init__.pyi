@@ -1,4 +1,5 @@
 # Written by `python -m transformer.testing.stubs`.
+from transformer.training.checkpoint import CheckpointError as CheckpointError
 from transformer.training.loop import Outcome as Outcome
 from transformer.training.loop import train as train
 from transformer.training.optimizer import Numbers as Numbers
@@ -10,6 +11,7 @@ from transformer.training.sharding import DATA_PARALLEL as DATA_PARALLEL
 from transformer.training.sharding import FULLY_SHARDED as FULLY_SHARDED
 from transformer.training.sharding import TENSOR_PARALLEL as TENSOR_PARALLEL
 from transformer.training.sharding import make_mesh as make_mesh
+from transformer.training.signals import Interrupted as Interrupted
 from transformer.training.step import TrainState as TrainState
 from transformer.training.step import create_train_state as create_train_state
 from transformer.training.step import make_train_step as make_train_step

@@ -178,7 +178,8 @@ def parameter_axes(config: MeshConfig, model: ModelConfig, params: Params, mesh:
       mesh: sizes of the axes.
 
     Raises:
-      ConfigError: a parameter matches no rule, a rule matches no parameter, or an axis cannot be divided.
+      ConfigError: a parameter matches several rules of a table, a rule of the config matches no parameter, or an axis
+        cannot be divided.
     """
     sizes = dict(mesh.shape)
     heads = [kind.attention.sizes(kind) for kind in model.kinds if kind.attention is not None]

@@ -82,7 +82,7 @@ def create_train_state(
       key: typed key from which the randomness of each step is folded.
       averaged: whether to keep a mean of the parameters (`average_from` of `make_train_step`).
       earlier: for a model with a `memory_length`, whose batches each continue, row by row, the previous one:
-        `apply(params, batch_size, method="beginning")`.
+        `apply(params, batch_size, method="empty_memory")`.
     """
     average = jax.tree.map(jnp.copy, params) if averaged else None
     # No array is there twice: a step that is given the state to keep would refuse it.
