@@ -6,11 +6,12 @@
     python -m experiments.atlas --minutes 0             the pages alone, from the runs that are there
 
 Results are in `docs/evidence.md`, with a page for each effect, and the numbers of all runs in `experiments/evidence`,
-from which a later call goes on.
+from which a later call goes on; where this is not a checkout, both are in `--workdir`.
 """
 
 import importlib
 import pkgutil
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,14 +61,30 @@ def claims(only: Sequence[str] = ()) -> dict[str, Claim]:
     return {name: known[name] for name in only or known}
 
 
+def kept_in(workdir: Path) -> tuple[Path, Path]:
+    """Folders of the archives and of the pages that a call goes on from and writes: those of the checkout.
+
+    What is installed stays as it is; there they are a copy and a new folder in `workdir`.
+    """
+    if DOCS.with_name("pyproject.toml").exists():
+        return EVIDENCE, DOCS
+    archives, pages = workdir / EVIDENCE.name, workdir / DOCS.name
+    pages.mkdir(parents=True, exist_ok=True)
+    if not archives.exists():
+        shutil.copytree(EVIDENCE, archives)
+    print(f"this is not a checkout: pages are written to {pages}, archives of runs to {archives}")
+    return archives, pages
+
+
 def main() -> None:
     command = cli.parse(Command, {"": Command()}, description=__doc__ or "")
     wanted = claims(command.only)
     runtime.start()
+    archives, pages = (None, None) if command.afresh else kept_in(command.workdir)
     atlas = InTurn(
         studies={name: claim.study for name, claim in wanted.items()},
         folder=command.workdir / "afresh" if command.afresh else command.workdir,
-        archives=None if command.afresh else EVIDENCE,
+        archives=archives,
         looks=command.looks,
         engine=command.engine,
     )
@@ -79,8 +96,8 @@ def main() -> None:
             report.show()
             print(wanted[name].text, wanted[name].published, *Answer(wanted[name], report).verdicts, sep="\n")
             print(f"report.html, .md, .json, .csv and .tex and the pictures are in {atlas.folder / name}")
-    if not command.afresh:
-        evidence_pages.write(claims(), EVIDENCE, DOCS)
+    if archives and pages:
+        evidence_pages.write(claims(), archives, pages)
 
 
 if __name__ == "__main__":

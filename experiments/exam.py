@@ -6,9 +6,10 @@
     python -m experiments.exam published --skills "MAD compression"       the settings of a paper, on a GPU
 
 All models of a skill have as many parameters as the first, a learning rate of their own, and at least four seeds. The
-table is in `docs/exam.md`, the numbers of all runs in `experiments/evidence/exam`, from which a later call goes on.
-With `--models` or `--skills` the runs that are there are used, and results are in `--workdir` alone. So are those of
-the preset `published`, whose skills are in `experiments/published_skills.py`.
+table is in `docs/exam.md`, the numbers of all runs in `experiments/evidence/exam`, from which a later call goes on;
+where this is not a checkout, both are in `--workdir`. With `--models` or `--skills` the runs that are there are used,
+and results are in `--workdir` alone. So are those of the preset `published`, whose skills are in
+`experiments/published_skills.py`.
 """
 
 import tempfile
@@ -21,7 +22,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from experiments import cli
-from experiments.atlas import DOCS, EVIDENCE
+from experiments.atlas import EVIDENCE, kept_in
 from experiments.published_skills import PUBLISHED
 from experiments.skills import MODELS, SKILLS, examination
 from transformer.analysis import plots
@@ -35,7 +36,6 @@ from transformer.study.in_turn import InTurn
 from transformer.study.report import Report
 from transformer.study.study import Study
 
-ARCHIVES = EVIDENCE / "exam"
 BUDGETS = {"laptop": SKILLS, "published": PUBLISHED}
 
 
@@ -82,23 +82,25 @@ PRESETS = {"laptop": Command(), "published": Command(budget="published")}
 def main() -> None:
     command = cli.parse(Command, PRESETS, description=__doc__ or "")
     folder = command.workdir / ("all" if command.whole else "some")
-    exam = InTurn(command.studies, folder, ARCHIVES, command.looks, command.engine)
+    evidence, pages = kept_in(command.workdir) if command.whole else (EVIDENCE, None)
+    archives = evidence / "exam"
+    exam = InTurn(command.studies, folder, archives, command.looks, command.engine)
     runtime.start()
     exam.restore()
-    exam.archives = ARCHIVES if command.whole else None
+    exam.archives = archives if command.whole else None
     exam.run(command.minutes)
-    if command.whole:
-        write(archived(), DOCS)
+    if pages:
+        write(archived(archives), pages)
     else:
         found = {name: read_study(exam.folder / name) for name in exam.studies if exam.looked(name)}
         write(found, exam.folder)
         print(f"exam.md and exam.png are in {exam.folder}")
 
 
-def archived() -> dict[str, Report]:
-    """The reports of all skills that come with the repository."""
+def archived(archives: Path) -> dict[str, Report]:
+    """The reports of all skills that have an archive."""
     with tempfile.TemporaryDirectory() as folder:
-        found = [read_archive(path, Path(folder)) for path in sorted(ARCHIVES.glob(f"*{SUFFIX}"))]
+        found = [read_archive(path, Path(folder)) for path in sorted(archives.glob(f"*{SUFFIX}"))]
         return {report.name: report for report in found}
 
 

@@ -21,14 +21,14 @@ work, 2026-11-24), nats per token: all of Llama's choices, and all but each, aga
     − optimizer.rule.beta2   2.1180 ± 0.0203  -0.0091 [-0.0577, +0.0297]  unresolved
     base                     2.3183 ± 0.0130  +0.1912 [+0.1587, +0.2194]  worse
 
-and the factorial of three of them, main effects and interactions:
+and the factorial of three of them:
 
-    norm                                +0.001 [-0.022, +0.021]  unresolved
-    position                            -0.225 [-0.248, -0.197]  better
-    feed_forward.activation             -0.055 [-0.079, -0.027]  better
-    norm × position                     +0.006 [-0.021, +0.043]  unresolved
-    norm × feed_forward.activation      -0.007 [-0.037, +0.014]  unresolved
-    position × feed_forward.activation  -0.072 [-0.121, -0.032]  better
+    main effect: norm                                +0.001 [-0.022, +0.021]  unresolved
+    main effect: position                            -0.225 [-0.248, -0.197]  better
+    main effect: feed_forward.activation             -0.055 [-0.079, -0.027]  better
+    interaction: norm × position                     +0.006 [-0.021, +0.043]  unresolved
+    interaction: norm × feed_forward.activation      -0.007 [-0.037, +0.014]  unresolved
+    interaction: position × feed_forward.activation  -0.072 [-0.121, -0.032]  better
 
 Of eight choices rotary positions make nearly all of the difference, and a head of its own costs loss at this size.
 The gate helps with rotary positions (2.133 to 2.039) and not with learned ones (2.318 to 2.309), which one factor at a

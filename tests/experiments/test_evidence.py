@@ -4,11 +4,13 @@ import hashlib
 
 import pytest
 
+from experiments import atlas, exam
 from experiments.atlas import DOCS, EVIDENCE, claims
 from experiments.evidence_pages import CHECKSUMS, answers, overview, page
 from transformer.core.values import ConfigError
 from transformer.data.dataset import load_data
 from transformer.study.archive import SUFFIX
+from transformer.study.in_turn import InTurn
 
 CLAIMS = claims()
 DATA = {}
@@ -53,3 +55,24 @@ def test_every_claim_can_be_asked(name):
 def test_an_unknown_name_is_refused():
     with pytest.raises(ConfigError, match=r"^only: no effect 'swigl'; did you mean 'swiglu'\?$"):
         claims(("swigl",))
+
+
+@pytest.mark.parametrize("command", [atlas, exam])
+def test_what_is_installed_is_left_alone(command, tmp_path, monkeypatch, capsys):
+    """Where there is no checkout, pages and archives are in the folder of the studies, and said to be."""
+    installed, workdir = tmp_path / "site-packages", tmp_path / "work"
+    evidence = installed / "experiments" / "evidence"
+    (evidence / "exam").mkdir(parents=True)
+    for name in (f"swiglu{SUFFIX}", f"exam/addition{SUFFIX}"):
+        (evidence / name).write_bytes((EVIDENCE / name).read_bytes())
+    before = {path: path.is_file() and path.read_bytes() for path in installed.rglob("*")}
+    monkeypatch.setattr(atlas, "EVIDENCE", evidence)
+    monkeypatch.setattr(atlas, "DOCS", installed / "docs")
+    monkeypatch.setattr(InTurn, "run", lambda self, minutes: None)
+    monkeypatch.setattr("sys.argv", ["it", "--workdir", str(workdir)])
+    for _ in range(2):
+        command.main()
+    assert {path: path.is_file() and path.read_bytes() for path in installed.rglob("*")} == before
+    assert (workdir / "docs" / ("evidence.md" if command is atlas else "exam.md")).exists()
+    assert (workdir / "evidence" / "exam" / f"addition{SUFFIX}").exists()
+    assert f"this is not a checkout: pages are written to {workdir / 'docs'}, " in capsys.readouterr().out

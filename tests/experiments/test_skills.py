@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from experiments import cli, exam
+from experiments.atlas import DOCS, EVIDENCE
 from experiments.published_skills import PUBLISHED
 from experiments.skills import MODELS, SKILLS, examination, fitted
 from tests.study import made
@@ -91,9 +92,9 @@ def test_what_is_published_is_kept_in_the_workdir_alone(word, kept, monkeypatch,
     monkeypatch.setattr(InTurn, "restore", lambda self: None)
     monkeypatch.setattr(InTurn, "run", lambda self, minutes: seen.append(self.archives))
     monkeypatch.setattr(exam, "write", lambda reports, folder: seen.append(folder))
-    monkeypatch.setattr(exam, "archived", dict)
+    monkeypatch.setattr(exam, "archived", lambda archives: {})
     exam.main()
-    assert seen == ([exam.ARCHIVES, exam.DOCS] if kept else [None, tmp_path / "some"])
+    assert seen == ([EVIDENCE / "exam", DOCS] if kept else [None, tmp_path / "some"])
 
 
 def test_the_table_says_what_was_found(tmp_path):

@@ -55,7 +55,7 @@ def test_the_design_of_a_command(asked):
     assert left.arms["− norm"] == {"model.d_model": 32, "model.position": RoPE()}
     assert left.baseline_name == "all"
     crossed = asked(main, "--design", "factorial", "--no-recipes", "--no-noise-floor")
-    assert list(crossed.contrasts) == ["norm", "position", "norm × position"]
+    assert list(crossed.contrasts) == ["main effect: norm", "main effect: position", "interaction: norm × position"]
     assert not crossed.recipes
     assert not crossed.noise_floor
     some = asked(main, "--arms", "start", "norm")

@@ -1,6 +1,7 @@
 """Orders of the sublayers of a block."""
 
 import functools
+from dataclasses import dataclass
 
 import chex
 import jax
@@ -8,14 +9,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from transformer.activations.activation import Activation
 from transformer.analysis.activations import run_with_cache
 from transformer.core.modules import split
 from transformer.core.values import ConfigError
 from transformer.mixers.attention.attention import Attention
+from transformer.mixers.mixer import Mixer
 from transformer.mixers.recurrent.linear_attention import LinearAttention
 from transformer.models.blocks import Parallel, ParallelNorms, SideBySide
+from transformer.models.build import pure_model
 from transformer.models.config import ModelConfig
 from transformer.models.language_model import LanguageModel
+from transformer.models.stack import Scanned, Unrolled
+from transformer.norms.norm import Norm
 
 TINY = ModelConfig(vocab_size=11, max_length=8, d_model=8, mixer=Attention(num_heads=2), num_layers=2)
 TOKENS = jnp.array([[3, 1, 4, 1, 5], [9, 2, 6, 5, 3]], jnp.int32)
@@ -54,6 +60,41 @@ def test_sublayers_of_one_connection_have_one_residual(block):
     with pytest.raises(ConfigError, match=rf"^feed_forward\.residual: .* {block} share one .* is pre; use none"):
         ModelConfig().replace({"feed_forward.residual": "fixup"}, block=block, residual="pre")
     assert ModelConfig().replace({"feed_forward.residual": "pre"}, block=block, residual="pre").num_layers == 4
+
+
+@dataclass(frozen=True)
+class Wide(Activation):
+    def __call__(self, x):
+        return x.astype(jnp.float32)
+
+
+@dataclass(frozen=True)
+class WideMixer(Mixer):
+    def __call__(self, x_BLD, context, params):
+        return x_BLD.astype(jnp.float32), None
+
+
+@dataclass(frozen=True)
+class WideNorm(Norm):
+    def __call__(self, x_BLD, params):
+        return x_BLD.astype(jnp.float32)
+
+
+@pytest.mark.parametrize("layers", [Unrolled(), Scanned()])
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"mixer": WideMixer()}, "widemixer: widemixer"),
+        ({"feed_forward.activation": Wide()}, r"feed_forward: dense\(activation=wide\)"),
+        ({"norm": WideNorm()}, "attention_residual: pre with norm widenorm"),
+    ],
+)
+def test_what_computes_in_another_dtype_is_named(layers, change, what):
+    """Otherwise all layers after it would compute in float32 too."""
+    params, apply = pure_model(TINY.replace(change, dtype="bfloat16", layers=layers))
+    said = rf"^blocks\.\*\.{what} returns float32 for an input of bfloat16; end it with \.astype\(x\.dtype\)"
+    with jax.numpy_dtype_promotion("standard"), pytest.raises(ConfigError, match=said):  # that of users
+        jax.eval_shape(apply, params, TOKENS)
 
 
 def test_two_mixers_side_by_side_are_summed():

@@ -52,12 +52,12 @@ def test_a_factorial_measures_main_effects_and_interactions(tmp_path):
     design = factorial(FACTORS)
     assert len(design.arms) == 8
     assert list(design.contrasts) == [
-        "norm",
-        "position",
-        "width",
-        "norm × position",
-        "norm × width",
-        "position × width",
+        "main effect: norm",
+        "main effect: position",
+        "main effect: width",
+        "interaction: norm × position",
+        "interaction: norm × width",
+        "interaction: position × width",
     ]
     rng, losses = np.random.default_rng(0), {}
     for name in design.arms:
@@ -65,11 +65,11 @@ def test_a_factorial_measures_main_effects_and_interactions(tmp_path):
         loss = 3 - 0.2 * on[0] + 0.1 * on[1] + 0.3 * (on[0] and on[1])
         losses[name] = loss + 1e-4 * rng.normal(size=6)
     found = made.report(tmp_path, losses, contrasts=design.contrasts, baseline="base").contrasts
-    assert found["norm"].difference == pytest.approx(-0.2 + 0.15, abs=1e-3)
-    assert found["position"].difference == pytest.approx(0.1 + 0.15, abs=1e-3)
-    assert found["norm × position"].difference == pytest.approx(0.3, abs=1e-3)
-    assert found["norm × position"].verdict == "worse"
-    assert found["width"].verdict == found["norm × width"].verdict == "equivalent"
+    assert found["main effect: norm"].difference == pytest.approx(-0.2 + 0.15, abs=1e-3)
+    assert found["main effect: position"].difference == pytest.approx(0.1 + 0.15, abs=1e-3)
+    assert found["interaction: norm × position"].difference == pytest.approx(0.3, abs=1e-3)
+    assert found["interaction: norm × position"].verdict == "worse"
+    assert found["main effect: width"].verdict == found["interaction: norm × width"].verdict == "equivalent"
 
 
 @pytest.mark.parametrize("count", [1, 7])

@@ -45,6 +45,11 @@ def test_a_report_says_where_its_runs_are(tmp_path):
     assert "<td>name=base</td><td>cell</td>" in report.html()
 
 
+def test_a_terminal_says_what_the_arms_are(tmp_path, capsys):
+    made.report(tmp_path, {"base": BASE, "arm": BASE + 1}).show()
+    assert "\narm: name=arm\n" in capsys.readouterr().out
+
+
 def test_what_a_notebook_shows_is_the_table_of_verdicts(tmp_path):
     """And a line in a console, not the config of the study."""
     report = made.report(tmp_path, {"base": BASE, "<arm>": BASE + 1}, config={"long": "x" * 9999})

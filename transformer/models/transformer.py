@@ -76,7 +76,10 @@ class Block(nnx.Module):
             handed_back.extend(outcome for _, outcome in answers)
             return sum(y_BLD for y_BLD, _ in answers)
 
-        return residual(stream, branch, depth, context.tokens.valid), handed_back
+        after = residual(stream, branch, depth, context.tokens.valid)
+        what = f"{residual.name}: {residual.residual} with norm {self.config.norm}"
+        jax.tree.map(functools.partial(_check_dtype, what), after, stream)
+        return after, handed_back
 
     def _sublayer(self, made: Made, x_BLD: jax.Array, context: Context, layer, key) -> tuple[jax.Array, Outcome]:
         config, name = self.config, made.name
@@ -84,6 +87,7 @@ class Block(nnx.Module):
         with jax.named_scope(name):
             own = context._replace(writing=_of_sublayer(context.writing, name))
             y, outcome = getattr(self, name)(checkpoint_name(x_BLD, "in"), context=own, key=inside)
+        _check_dtype(f"{name}: {made.value}", y, x_BLD)
         outcome = outcome._replace(memory={} if outcome.memory is None else {name: outcome.memory})
         y = y if made.factor == 1 else y * jnp.asarray(made.factor, y.dtype)
         if key is not None:
@@ -92,6 +96,14 @@ class Block(nnx.Module):
                 rate = config.stochastic_depth / config.num_layers * jnp.asarray(layer + 1, jnp.float32)
                 y = drop_sequences(y, rate, at(key, name, "depth"))
         return checkpoint_name(constrain(y), f"{name}.out"), outcome
+
+
+def _check_dtype(what: str, found: jax.Array, wanted: jax.Array) -> None:
+    """Raise `ConfigError` where a part of a block returns another dtype, which all that follows would have too."""
+    if found.dtype != wanted.dtype:
+        raise ConfigError(
+            f"blocks.*.{what} returns {found.dtype} for an input of {wanted.dtype}; end it with .astype(x.dtype)"
+        )
 
 
 def _with_cross(config: ModelConfig) -> tuple[tuple[Made, ...], ...]:

@@ -88,9 +88,9 @@ def factorial(factors: Factors) -> Design:
         signs = {s: (-1) ** sum(not s[i] for i in of) for s in settings}
         return {label[s]: sign / scale for s, sign in signs.items()}
 
-    contrasts = {name: weights((i,), half) for i, name in enumerate(names)}
+    contrasts = {f"main effect: {name}": weights((i,), half) for i, name in enumerate(names)}
     for i, j in itertools.combinations(range(len(names)), 2):
-        contrasts[f"{names[i]} × {names[j]}"] = weights((i, j), half / 2)
+        contrasts[f"interaction: {names[i]} × {names[j]}"] = weights((i, j), half / 2)
     return Design(arms, "base", contrasts)
 
 

@@ -130,7 +130,7 @@ class Report:
         return pages.table(*self.tables()[0])
 
     def show(self) -> None:
-        """Print the results, their cost, and what to know before believing them."""
+        """Print the results, their cost, what the arms are, and what to know before believing them."""
         console = Console()
         if not console.is_terminal:
             console.width = max(console.width, WIDTH)
@@ -141,7 +141,8 @@ class Report:
             for row in rows:
                 table.add_row(*map(escape, row))
             console.print(table)
-        for line in [*self.summary(), *self.warnings()]:
+        arms = [f"{arm.name}: {arm.changes or 'the base'}" for arm in self.arms]
+        for line in [*arms, *self.summary(), *self.warnings()]:
             console.print(line, highlight=False, markup=False)
 
     def tables(self) -> list[tuple[str, list[str], list[list[str]]]]:
