@@ -4,15 +4,12 @@ import dataclasses
 from typing import Any
 
 from transformer.core.values import Variant, to_text
-from transformer.runs.data import TextConfig
 
 
 def settings(config: Any, prefix: str = "") -> dict[str, str]:
-    """The text of every setting of a config by its dotted path, without those that another one leaves no meaning."""
+    """The text of every setting of a config by its dotted path."""
     found: dict[str, str] = {}
     for field in dataclasses.fields(config):
-        if field.name == "embedded" and isinstance(config, TextConfig) and config.path is not None:
-            continue
         value, path = getattr(config, field.name), prefix + field.name
         inner = dataclasses.is_dataclass(value) and not isinstance(value, Variant)
         found |= settings(value, f"{path}.") if inner else {path: value if isinstance(value, str) else to_text(value)}

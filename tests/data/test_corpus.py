@@ -104,11 +104,6 @@ def test_a_run_is_on_the_data_it_is_given(tmp_path):
     assert unknown.complete(config).data == config.data
 
 
-def test_a_text_of_python_beside_a_file_would_be_left_out():
-    with pytest.raises(ConfigError, match=r"^data\.embedded: sources would not be read beside a\.txt; leave one of"):
-        TextConfig(path="a.txt", embedded="sources")
-
-
 def test_batches_are_a_pure_function_of_seed_and_step():
     tokens = np.arange(50, dtype=np.int32)
     first, again, other = (Blocks(tokens, 8, 4, seed) for seed in (0, 0, 1))

@@ -41,8 +41,6 @@ class TextConfig(DataConfig):
 
     def __post_init__(self):
         check_fraction("validation_fraction", self.validation_fraction)
-        if self.path is not None and self.embedded != "topics":
-            raise ConfigError(f"data.embedded: {self.embedded} would not be read beside {self.path}; leave one of them")
         if self.consecutive and self.document_separator is not None:
             raise ConfigError("data.consecutive: rows of packed documents do not follow each other; leave one of them")
         if self.document_separator == "":
