@@ -4,7 +4,6 @@ import ast
 import dataclasses
 import functools
 import inspect
-import re
 import shutil
 import textwrap
 from collections.abc import Mapping
@@ -43,10 +42,8 @@ STUDY: Sections = {
     "data": ("data.path", "data.tokenizer"),
     "devices": ("engine", "model.dtype", "mesh.data", "mesh.model"),
 }  # fmt: skip
-COLUMN = 34
-"""Where the texts begin; a flag that is longer goes on into their column."""
 WORDS = 46
-"""Longest flag with its default."""
+"""Widest column of flags with their defaults."""
 
 
 def short_help(name: str, default: Any, sections: Sections, presets: Mapping[str, Any], description: str) -> str:
@@ -61,15 +58,13 @@ def short_help(name: str, default: Any, sections: Sections, presets: Mapping[str
     """
     width = max(shutil.get_terminal_size().columns, 80)
     rows = {title: _rows(default, paths) for title, paths in sections.items()}
+    column = max(len(flag) for found in rows.values() for flag, _ in found) + 4
     asked = textwrap.wrap(description.strip().partition("\n\n")[0], width)
     lines = [f"usage: {name} {'[PRESET] ' * (len(presets) > 1)}[FLAGS]", "", *asked]
     if len(presets) > 1:
         lines += textwrap.wrap(f"Presets: {', '.join(presets)}.", width, subsequent_indent="  ")
     for title, found in rows.items():
-        lines += ["", title]
-        for flag, text in found:
-            begin = f"  {flag:{COLUMN - 4}}  "
-            lines += textwrap.wrap(text, width, initial_indent=begin, subsequent_indent=" " * COLUMN)
+        lines += ["", title, *(f"  {flag:{column - 2}}{_fitting(text, width - column)}" for flag, text in found)]
     end = "--help-all shows all flags and the names of all choices. Flags reach into a choice: --model.norm.eps 1e-6."
     return "\n".join([*lines, "", *textwrap.wrap(end, width)])
 
@@ -85,12 +80,13 @@ def _rows(default: Any, paths: tuple[str, ...]) -> list[tuple[str, str]]:
         flag = f"--{path.rstrip('_').replace('_', '-')}"
         words = f"{flag} {shown(getattr(owner, name))}"
         words = words if len(words) <= WORDS else f"{words[: WORDS - 1]}…"
-        rows.append((words, _first_sentence(documented(type(owner))[name])))
+        rows.append((words, documented(type(owner))[name].partition(". ")[0].rstrip(".")))
     return rows
 
 
-def _first_sentence(text: str) -> str:
-    return re.split(r"(?<!et al)\. ", text, maxsplit=1)[0].rstrip(".")
+def _fitting(text: str, width: int) -> str:
+    """A text, its first clause, or as much of that as fits."""
+    return text if len(text) <= width else textwrap.shorten(text.partition(";")[0], width, placeholder=" …")
 
 
 def shown(value: Any) -> str:
