@@ -64,6 +64,15 @@ def test_the_gradient_of_every_piece_is_summed_where_rows_are_not_alone(choices)
     predicted, program = plan(config(accumulation=2).replace(choices), MeshConfig(data=2))
     sent = compile_step(config(accumulation=2).replace(choices), program).work.collective_bytes
     assert sent[Collective("all-reduce", 2)] > 1.5 * predicted.parameter_bytes
+    assert predicted.data_bytes == 2 * predicted.parameter_bytes
+
+
+def test_what_dropout_keeps_is_kept():
+    """Which of the features of each sublayer, and of the embedding, are dropped: a byte each."""
+    drops, none = (plan(config().replace({"model.dropout": rate}), MeshConfig(data=1))[0] for rate in (0.1, 0.0))
+    model = config().model
+    places = config().batch_size * model.max_length * model.d_model * (2 * model.num_layers + 1)
+    assert drops.activation_bytes - none.activation_bytes >= places
 
 
 def test_recomputing_keeps_less():
@@ -146,8 +155,8 @@ def test_a_compiler_is_asked_for_the_devices_of_a_topology(monkeypatch, name, as
     """Those of GPUs by machines and the devices of each, and by what a GPU is."""
     given = []
 
-    def describe(name, platform, **how):
-        given.append((how.get("topology") or name, platform))
+    def describe(described, platform, **how):
+        given.append((how.get("topology") or described, platform))
         if platform == "cuda":
             assert f"core_count: {GPUS[name[:4]].cores} " in how["target_config"]
         return SimpleNamespace(devices=[name] * 3)
