@@ -7,7 +7,7 @@ import pytest
 from jax.sharding import use_abstract_mesh
 
 from transformer.core.arrays import compiled_for
-from transformer.functional.attention import attention
+from transformer.functional.attention import SoftCapped, attention
 from transformer.functional.biases import LinearDistance
 from transformer.functional.fused_attention import by_cudnn, fused_attention, why_not_cudnn
 from transformer.functional.masks import Causal, Padding, Segment, Tokens
@@ -91,6 +91,7 @@ def test_what_cudnn_does_not_take_is_named(monkeypatch):
         "round the bias": why_not_cudnn(*half[:2], SLOPES, 0.3),
         "no trained scale": why_not_cudnn(*half[:2], None, jnp.float32(0.3)),
         "no sinks": why_not_cudnn(*half[:2], None, 0.3, jnp.zeros(4)),
+        "no soft cap": why_not_cudnn(*half[:2], None, 0.3, None, SoftCapped(2.0)),
     }
     with use_abstract_mesh(make_mesh(MeshConfig(context=2), 1, 1).abstract_mesh):
         named["even lengths, not 6 by 2 and 6"] = why_not_cudnn(*half[:2], None, 0.3)
@@ -123,5 +124,7 @@ def test_what_no_kernel_computes_is_refused():
     arguments = {"queries": TOKENS, "keys": TOKENS}
     with pytest.raises(ValueError, match="fused attention: no kernel for"):
         fused_attention(Q, K, V, **arguments, weigh=ReLUWeigh())
+    with pytest.raises(ValueError, match=r"fused attention: no kernel for None of <function .*> scores"):
+        fused_attention(Q, K, V, **arguments, score=lambda scores, *_: scores)
     with pytest.raises(ValueError, match=r"keys .* and values .* differ"):
         fused_attention(Q, K, V[..., :4], **arguments)

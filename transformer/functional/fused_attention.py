@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec, get_abstract_mesh
 
 from transformer.core.arrays import CONTEXT, DATA, MODEL, axis_size, divided, has_cuda, platform
-from transformer.functional.attention import Attended, ScoreFunction, Weigh, attention, check_shapes
+from transformer.functional.attention import Attended, ScoreFunction, SoftCapped, Weigh, attention, check_shapes
 from transformer.functional.biases import Bias
 from transformer.functional.masks import MaskFunction, Tokens
 from transformer.functional.normalizers import Softmax
@@ -31,17 +31,17 @@ def fused_attention(
     weigh: Weigh | None = None,
     own_keys: bool = True,
 ) -> Attended:
-    """`attention` under softmax, with sinks or without: by cuDNN on a GPU, by Splash on a TPU, exactly elsewhere.
+    """`attention` under softmax, with sinks or a soft cap: by cuDNN on a GPU, by Splash on a TPU, exactly elsewhere.
 
     Only the output is returned. Where the kernel does not support the arguments, a warning says why, and attention is
     computed exactly; so are, on a TPU, keys of a cache or a source (`own_keys` False).
 
     Raises:
-      ValueError: the shapes do not fit, keys and values differ in size, or the weights are not a plain softmax of the
-        scaled products.
+      ValueError: the shapes do not fit, keys and values differ in size, or the weights are not a softmax of the
+        scaled products or of soft caps of them.
     """
     check_shapes(q_BLHK, k_BSGK, v_BSGK, queries, keys)
-    if score is not None or not isinstance(weigh, Softmax | None):
+    if not isinstance(score, SoftCapped | None) or not isinstance(weigh, Softmax | None):
         raise ValueError(f"fused attention: no kernel for {weigh} of {score or 'plain'} scores; use exact")
     if k_BSGK.shape != v_BSGK.shape:
         raise ValueError(f"fused attention: keys {k_BSGK.shape} and values {v_BSGK.shape} differ; use exact")
@@ -50,13 +50,14 @@ def fused_attention(
     sides = {"queries": queries, "keys": keys, "mask": mask}
     reason = None
     if platform() == "gpu":
-        if not (reason := why_not_cudnn(q_BLHK, k_BSGK, bias, scale, sink_H)):
+        if not (reason := why_not_cudnn(q_BLHK, k_BSGK, bias, scale, sink_H, score)):
             return Attended(by_cudnn(q_BLHK, k_BSGK, v_BSGK, **sides, scale=scale))
     elif platform() == "tpu" and own_keys and not (reason := why_not_splash(q_BLHK, k_BSGK, bias, scale, mask)):
-        return Attended(by_splash(q_BLHK, k_BSGK, v_BSGK, **sides, scale=scale, sink_H=sink_H))
+        soft_cap = None if score is None else score.cap
+        return Attended(by_splash(q_BLHK, k_BSGK, v_BSGK, **sides, scale=scale, sink_H=sink_H, soft_cap=soft_cap))
     if reason:
         warnings.warn(f"fused attention: {reason}; it is computed exactly", stacklevel=2)
-    exact = attention(q_BLHK, k_BSGK, v_BSGK, **sides, bias=bias, scale=scale, weigh=weigh)
+    exact = attention(q_BLHK, k_BSGK, v_BSGK, **sides, bias=bias, scale=scale, score=score, weigh=weigh)
     return Attended(exact.out)
 
 
@@ -129,7 +130,12 @@ like_cudnn.defvjp(_keep, _pull)
 
 
 def why_not_cudnn(
-    q_BLHK: jax.Array, k_BSGK: jax.Array, bias: Bias | None, scale: float | jax.Array, sink_H: jax.Array | None = None
+    q_BLHK: jax.Array,
+    k_BSGK: jax.Array,
+    bias: Bias | None,
+    scale: float | jax.Array,
+    sink_H: jax.Array | None = None,
+    score: SoftCapped | None = None,
 ) -> str:
     """What cuDNN's kernel does not take; empty where it takes everything."""
     (_, L, _, K), (_, S, G, _), parts = q_BLHK.shape, k_BSGK.shape, axis_size(CONTEXT)
@@ -139,6 +145,7 @@ def why_not_cudnn(
         f"cuDNN takes even lengths, not {L}{f' by {parts}' * (parts > 1)} and {S}": L % (2 * parts) or S % 2,
         "cuDNN would round the bias of the position": bias is not None,
         "cuDNN takes no sinks": sink_H is not None,
+        "cuDNN takes no soft cap": score is not None,
         "cuDNN takes no trained scale": not isinstance(scale, float | int),
         f"cuDNN takes {G} key-value heads whole, and they are divided": G % axis_size(MODEL),
     }
