@@ -216,11 +216,19 @@ def compile_step(config: RunConfig, program: Program) -> Compiled:
     """Compile one step for the devices of the program, which may be simulated or elsewhere; nothing is run."""
     shape = (program.abstract_state.step.shape[0], 1, config.batch_size, config.model.max_length + 1)
     batch = {"tokens": jax.ShapeDtypeStruct(shape, jnp.int32)}
-    compiled = program.train.lower(program.abstract_state, batch).compile()
+    compiled = compile_lowered(program.train.lower(program.abstract_state, batch), program.mesh.devices.flat[0])
     memory, text = compiled.memory_analysis(), compiled.as_text()
     assert memory is not None
     assert text is not None
     return Compiled(memory.argument_size_in_bytes, memory.temp_size_in_bytes, work_of(text))
+
+
+def compile_lowered(lowered: jax.stages.Lowered, device: Any) -> jax.stages.Compiled:
+    """The program for devices of that kind, which may be elsewhere.
+
+    Products on GPUs are all cuBLAS's: XLA tries its own on a device, and stops where there is none to say which work.
+    """
+    return lowered.compile({"xla_gpu_enable_triton_gemm": False} if device.platform == "gpu" else None)
 
 
 def meshes(devices: int) -> list[MeshConfig]:
