@@ -1,4 +1,4 @@
-"""The work of programs that no compiler here makes: lines as a TPU's compiler writes them."""
+"""The work of programs for other devices: lines as the compilers of TPUs and GPUs write them."""
 
 import pytest
 
@@ -78,6 +78,18 @@ def test_products_are_counted_in_convolutions(shapes, how, flops):
     line = f"%c = {result}{{1,0}} convolution(%a, %b), {how}"
     text = entry(f"%a = {left}{{1,0}} parameter(0)", f"%b = {right}{{1,0}} parameter(1)", line)
     assert work_of(text).flops == flops
+
+
+def test_products_are_counted_in_calls_of_cublas():
+    """Four products of (32, 16) and (16, 8), and the space that the library asks for."""
+    line = (
+        "%c = (bf16[4,32,8]{2,1,0}, s8[4194304]{0}) custom-call(%a, %b), "
+        'custom_call_target="__cublas$lt$matmul", metadata={op_name="a/b"}, backend_config={"gemm_backend_config":'
+        '{"dot_dimension_numbers":{"lhs_contracting_dimensions":["2"],"rhs_contracting_dimensions":["1"],'
+        '"lhs_batch_dimensions":["0"],"rhs_batch_dimensions":["0"]}}}'
+    )
+    text = entry("%a = bf16[4,32,16]{2,1,0} parameter(0)", "%b = bf16[4,16,8]{2,1,0} parameter(1)", line)
+    assert work_of(text).products == {"a/b": 4 * 2 * 32 * 16 * 8}
 
 
 def test_what_passes_between_devices_is_told_apart():

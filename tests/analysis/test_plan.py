@@ -1,6 +1,7 @@
 """What is predicted of a run is what XLA compiles."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from transformer.analysis.hardware import HARDWARE, Topology
+from transformer.analysis.hardware import GPUS, HARDWARE, Topology
 from transformer.analysis.hlo import Collective, work_of
 from transformer.analysis.needs import compile_step, fits, meshes, plan, search
 from transformer.core import modules as pure
@@ -63,6 +64,15 @@ def test_the_gradient_of_every_piece_is_summed_where_rows_are_not_alone(choices)
     predicted, program = plan(config(accumulation=2).replace(choices), MeshConfig(data=2))
     sent = compile_step(config(accumulation=2).replace(choices), program).work.collective_bytes
     assert sent[Collective("all-reduce", 2)] > 1.5 * predicted.parameter_bytes
+    assert predicted.data_bytes == 2 * predicted.parameter_bytes
+
+
+def test_what_dropout_keeps_is_kept():
+    """Which of the features of each sublayer, and of the embedding, are dropped: a byte each."""
+    drops, none = (plan(config().replace({"model.dropout": rate}), MeshConfig(data=1))[0] for rate in (0.1, 0.0))
+    model = config().model
+    places = config().batch_size * model.max_length * model.d_model * (2 * model.num_layers + 1)
+    assert drops.activation_bytes - none.activation_bytes >= places
 
 
 def test_recomputing_keeps_less():
@@ -124,12 +134,42 @@ def test_what_is_found_fits_first_and_is_faster_first():
     assert [one.accumulation for one in sorted(alike, key=lambda one: one.plan.seconds(small))] == [1, 2]
 
 
-def test_a_step_is_traced_for_the_devices_that_are_simulated():
-    """Splash on a TPU keeps sums of rows in place of scores, whether or not its compiler is there."""
-    fused = config(mixer=Attention(num_heads=2, head_dim=128, backend=Fused()), max_length=128)
-    mesh = MeshConfig(replica=1, data=2)
+@pytest.mark.parametrize(("name", "dtype"), [("v5p:2", "float32"), ("h100:2", "bfloat16")])
+def test_a_step_is_traced_for_the_devices_that_are_simulated(name, dtype):
+    """Splash on a TPU and cuDNN on a GPU keep sums of rows, not scores, whether their compilers are there or not."""
+    mixer = Attention(num_heads=2, head_dim=128, backend=Fused())
+    fused, mesh = config(mixer=mixer, max_length=128, dtype=dtype), MeshConfig(replica=1, data=2)
     there, here = (
-        plan(fused, mesh, jax.devices()[:2], platform)[0] for platform in (Topology.named("v5p:2").platform, None)
+        plan(fused, mesh, jax.devices()[:2], platform)[0] for platform in (Topology.named(name).platform, None)
     )
-    assert there.activation_bytes < here.activation_bytes
-    assert Topology.named("h100:2").platform is None
+    sequences = fused.batch_size // mesh.data
+    scores = sequences * fused.model.num_layers * 2 * 128 * 128 * 4
+    assert here.activation_bytes - there.activation_bytes > scores / 2
+
+
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [("v5e:3x7", ("v5e:3x7", "tpu")), ("h100:13", ("1x1x13", "cuda")), ("a100:3x2x4", ("6x1x4", "cuda"))],
+)
+def test_a_compiler_is_asked_for_the_devices_of_a_topology(monkeypatch, name, asked):
+    """Those of GPUs by machines and the devices of each, and by what a GPU is."""
+    given = []
+
+    def describe(described, platform, **how):
+        given.append((how.get("topology") or described, platform))
+        if platform == "cuda":
+            assert f"core_count: {GPUS[name[:4]].cores} " in how["target_config"]
+        return SimpleNamespace(devices=[name] * 3)
+
+    monkeypatch.setattr("transformer.analysis.hardware.topologies.get_topology_desc", describe)
+    assert Topology.named(name).devices() == [name] * 3
+    assert given == [asked]
+
+
+def test_a_topology_without_its_compiler_is_refused(monkeypatch):
+    def describe(*_, **how):
+        raise NotImplementedError("topology not implemented for cuda\nhere")
+
+    monkeypatch.setattr("transformer.analysis.hardware.topologies.get_topology_desc", describe)
+    with pytest.raises(ConfigError, match=r"^topology: h100:2: topology not implemented for cuda$"):
+        Topology.named("h100:2").devices()

@@ -7,7 +7,7 @@ import pytest
 from jax.sharding import use_abstract_mesh
 
 from transformer.core.arrays import compiled_for
-from transformer.functional.attention import attention
+from transformer.functional.attention import SoftCapped, attention
 from transformer.functional.biases import LinearDistance
 from transformer.functional.fused_attention import fused_attention
 from transformer.functional.masks import Causal, Padding, Prefix, Segment, Tokens, Window
@@ -31,10 +31,14 @@ MASKS = {
 }
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(jnp.float32, 1e-5), (jnp.bfloat16, 2**-7)], ids=["32", "16"])
+@pytest.mark.parametrize(
+    ("dtype", "tolerance", "soft_cap"),
+    [(jnp.float32, 1e-5, None), (jnp.float32, 1e-5, 2.0), (jnp.bfloat16, 2**-7, None)],
+    ids=["32", "capped", "16"],
+)
 @pytest.mark.parametrize("sinks", [False, True])
 @pytest.mark.parametrize("mask", MASKS)
-def test_values_and_gradients_are_those_of_exact_attention(mask, sinks, dtype, tolerance):
+def test_values_and_gradients_are_those_of_exact_attention(mask, sinks, dtype, tolerance, soft_cap):
     """Groups of small heads, in one block of 256; rows of padding are not compared.
 
     Numbers of 16 bits may be rounded to neighbours.
@@ -48,10 +52,11 @@ def test_values_and_gradients_are_those_of_exact_attention(mask, sinks, dtype, t
         return jnp.sin(out).mean(), out
 
     def exactly(q, k, v, sink=None, **sides):
-        return attention(q, k, v, **sides, weigh=Softmax(sink)).out
+        score = None if soft_cap is None else SoftCapped(soft_cap)
+        return attention(q, k, v, **sides, score=score, weigh=Softmax(sink)).out
 
     def kernel(q, k, v, sink=None, **sides):
-        return by_splash(q, k, v, **sides, sink_H=sink, interpret=True)
+        return by_splash(q, k, v, **sides, sink_H=sink, soft_cap=soft_cap, interpret=True)
 
     exact, ours = (jax.grad(loss, has_aux=True)(arrays, function) for function in (exactly, kernel))
     for left, right in zip(jax.tree.leaves(exact), jax.tree.leaves(ours), strict=True):
@@ -101,9 +106,10 @@ def test_on_a_tpu_it_is_what_fused_attention_runs(monkeypatch):
     monkeypatch.setattr(kernel, lambda q, k, v, **how: asked.append(how) or q)
     sides = {"queries": TOKENS, "keys": TOKENS, "mask": Causal()}
     with compiled_for("tpu"):
-        assert fused_attention(Q, K, V, **sides, weigh=Softmax(SINKS)).out is Q
+        assert fused_attention(Q, K, V, **sides, weigh=Softmax(SINKS), score=SoftCapped(7.0)).out is Q
         fused_attention(Q, K, V, **sides, own_keys=False)
         with pytest.warns(UserWarning, match="Splash takes no mask Prefix.*; it is computed exactly"):
             fused_attention(Q, K, V, **sides | {"mask": Prefix(3)})
     assert len(asked) == 1
     assert asked[0]["sink_H"] is SINKS
+    assert asked[0]["soft_cap"] == 7.0

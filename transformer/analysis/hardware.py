@@ -9,8 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import jax
 from jax.experimental import topologies
 
+from transformer.core.arrays import has_cuda
 from transformer.core.values import ConfigError, nearest
 
 
@@ -41,7 +43,29 @@ HARDWARE: Mapping[str, Hardware] = {
     # A core of the machine of the measurements in the documentation: half of its float32 rate, and a copy in memory.
     "cpu": Hardware(105e9, 8e9, 10e9, 5e9),
 }
-TPUS = ("v5e", "v5p", "v6e")
+
+
+class Chip(NamedTuple):
+    """What a compiler asks of a GPU beside its rates."""
+
+    capability: str
+    """In the words of XLA."""
+    cores: int
+    """Streaming multiprocessors."""
+    lanes: int
+    """Float32 units of each."""
+    shared: int
+    """Bytes of shared memory of each; a block has 1 KiB less."""
+    cache: int
+    """Bytes of the cache of all."""
+    clock: float
+    """GHz."""
+
+
+GPUS: Mapping[str, Chip] = {
+    "h100": Chip("major: 9 feature_extension: ACCELERATED_FEATURES", 132, 128, 228 * 2**10, 50 * 2**20, 1.98),
+    "a100": Chip("major: 8", 108, 64, 164 * 2**10, 40 * 2**20, 1.41),
+}
 
 
 class Topology(NamedTuple):
@@ -66,31 +90,64 @@ class Topology(NamedTuple):
         return HARDWARE[self.kind]
 
     @property
-    def platform(self) -> str | None:
-        """What a step is traced for; None: as for the devices at hand, because cuDNN's kernels need a GPU there."""
-        return "tpu" if self.kind in TPUS else None
+    def platform(self) -> str:
+        """What a step is traced for: tpu, cuda or cpu."""
+        return "cuda" if self.kind in GPUS else "cpu" if self.kind == "cpu" else "tpu"
 
     @property
     def compiles(self) -> bool:
-        """Whether its compiler is installed (extra `tpu`)."""
-        return self.kind in TPUS and importlib.util.find_spec("libtpu") is not None
+        """Whether its compiler is installed (extras `tpu` and `cuda`)."""
+        return {"cpu": True, "cuda": has_cuda(), "tpu": importlib.util.find_spec("libtpu") is not None}[self.platform]
 
     def devices(self) -> list[Any]:
-        """The devices, which programs can be compiled for and which run none.
+        """The devices, which programs can be compiled for and which run none, except those of a CPU.
+
+        Those of GPUs come in machines of the last number of the name: `h100:4x8` are four of eight.
 
         Raises:
           ConfigError: the compiler knows no such topology.
         """
-        return list(_devices(self.name))
+        if self.platform == "cpu":
+            return jax.devices("cpu")[: self.size]
+        return list(_devices(self))
 
 
 @functools.cache
-def _devices(name: str) -> tuple[Any, ...]:
+def _devices(topology: Topology) -> tuple[Any, ...]:
+    try:
+        if topology.platform == "tpu":
+            return _tpus(topology.name)
+        *_, of_machine = topology.name.replace(":", "x").split("x")
+        shape = f"{topology.size // int(of_machine)}x1x{of_machine}"
+        described = topologies.get_topology_desc("", "cuda", target_config=_target(topology.kind), topology=shape)
+        return tuple(described.devices)
+    except Exception as error:
+        raise ConfigError(f"topology: {topology.name}: {str(error).splitlines()[0]}") from error
+
+
+def _tpus(name: str) -> tuple[Any, ...]:
     # What the compiler would otherwise ask of a machine with TPUs.
     alone = {"TPU_SKIP_MDS_QUERY": "1", "TPU_ACCELERATOR_TYPE": "v5litepod-8", "TPU_WORKER_HOSTNAMES": "localhost"}
     for variable, value in (alone | {"ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}).items():
         os.environ.setdefault(variable, value)
-    try:
-        return tuple(topologies.get_topology_desc(name, "tpu").devices)
-    except Exception as error:
-        raise ConfigError(f"topology: {name}: {str(error).splitlines()[0]}") from error
+    return tuple(topologies.get_topology_desc(name, "tpu").devices)
+
+
+def _target(kind: str) -> str:
+    """XLA's description of a GPU, a text of its `GpuTargetConfigProto`; limits without a name are those of all."""
+    chip, hardware = GPUS[kind], HARDWARE[kind]
+    threads = "threads_per_warp: 32 threads_per_block_limit: 1024 threads_per_core_limit: 2048"
+    blocks = "block_dim_limit_x: 2147483647 block_dim_limit_y: 65535 block_dim_limit_z: 65535"
+    in_block = "thread_dim_limit_x: 1024 thread_dim_limit_y: 1024 thread_dim_limit_z: 64"
+    registers = "registers_per_core_limit: 65536 registers_per_block_limit: 65536"
+    return f"""
+        platform_name: "CUDA" device_description_str: "{kind}"
+        gpu_device_info {{
+            cuda_compute_capability {{ {chip.capability} }}
+            core_count: {chip.cores} fpus_per_core: {chip.lanes} clock_rate_ghz: {chip.clock}
+            {threads} {in_block} {blocks} {registers}
+            shared_memory_per_block: {48 * 2**10} shared_memory_per_block_optin: {chip.shared - 2**10}
+            shared_memory_per_core: {chip.shared} l2_cache_size: {chip.cache} device_address_bits: 64
+            device_memory_size: {hardware.memory:.0f} memory_bandwidth: {hardware.bandwidth:.0f}
+        }}
+    """

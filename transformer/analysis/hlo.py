@@ -1,7 +1,8 @@
 """The work of a compiled program, read from its text: products, collective operations and cycles, with loops counted.
 
 XLA's own cost analysis counts the body of a loop once, and does not report what passes between devices. Programs for
-CPUs and GPUs have products as `dot`, those for TPUs as `convolution`, and only the first say how often a loop runs.
+CPUs have products as `dot`, those for GPUs as calls of cuBLAS too, those for TPUs as `convolution`, and only the first
+two say how often a loop runs.
 """
 
 import math
@@ -27,6 +28,7 @@ _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
 _CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
 _NAMED = re.compile(r"^\s*(?:ROOT )?%?(?P<name>[\w.\-]+) = (?P<shape>\w+\[[\d,]*\])")
 _INSTRUCTION = re.compile(r"^\s*(?P<root>ROOT )?%?(?P<name>[\w.\-]+) = .*? (?P<kind>[a-z][\w\-]*)\((?P<inside>[^)]*)\)")
+_CONTRACTED = re.compile(r'lhs_contracting_dim(?:s=\{|ensions":\[)([\d,"]*)')
 _WINDOW = re.compile(r"\bwindow=\{([^}]*)\}")
 _LABELS = re.compile(r"\bdim_labels=(\w+)_(\w+)->(\w+)")
 
@@ -67,7 +69,7 @@ class Work:
 def work_of(text: str) -> Work:
     """The work of a compiled program, given as `compiled.as_text()`.
 
-    Products that XLA replaced by calls of a library are not seen; among branches the costliest counts.
+    Products within kernels, and by libraries other than cuBLAS, are not seen; among branches the costliest counts.
 
     Raises:
       ValueError: the text does not say how often a loop runs.
@@ -191,8 +193,8 @@ def _origin(instructions: dict[str, _Instruction], name: str) -> _Instruction | 
 
 def _dot_flops(line: str, shapes: dict[str, str]) -> float:
     sizes = _sizes(_operand_shape(line, shapes, 0))
-    contracted = re.search(r"lhs_contracting_dims=\{([\d,]*)\}", line)
-    inner = [sizes[int(axis)] for axis in contracted[1].split(",")] if contracted and contracted[1] else []
+    contracted = _CONTRACTED.search(line)
+    inner = [sizes[int(axis)] for axis in re.findall(r"\d+", contracted[1])] if contracted else []
     return 2.0 * math.prod(_result_sizes(line)) * math.prod(inner)
 
 
@@ -232,12 +234,16 @@ def _places(length: int, out: int, size: int, stride: int, pad: int, left: int, 
     return sum(at % left == 0 and 0 <= at // left < length for at in positions)
 
 
-_PRODUCTS = {" dot(": _dot_flops, " convolution(": _convolution_flops}
+_PRODUCTS = {
+    " dot(": _dot_flops,
+    'custom_call_target="__cublas$': _dot_flops,
+    " convolution(": _convolution_flops,
+}
 
 
 def _operand_shape(line: str, shapes: dict[str, str], index: int) -> str:
     """The shape of an operand, which stands before its name or where that was made."""
-    inside = re.search(r" (?:dot|convolution)\((.*?)\)(?:, |$)", line)
+    inside = re.search(r" (?:dot|convolution|custom-call)\((.*?)\)(?:, |$)", line)
     assert inside is not None, line
     found = re.findall(r"(?:(\w+\[[\d,]*\])\S* )?%([\w.\-]+)", inside[1])[index]
     return found[0] or shapes[found[1]]

@@ -24,6 +24,7 @@ from transformer.objectives.objective import Objective
 from transformer.runs.config import Replica, RunConfig
 from transformer.runs.mesh import MeshConfig
 from transformer.training.program import Program, make_program, rows_are_alone
+from transformer.training.step import draws
 
 
 class Plan(NamedTuple):
@@ -88,7 +89,7 @@ def predict(config: RunConfig, program: Program, mesh: MeshConfig, platform: str
     count = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(params))
     rows = config.batch_size // config.accumulation // sizes[DATA]
     whole, cut = _kept(config.model, config.objective, platform)
-    flops, useful = _operations(config.model, config.objective)
+    flops, useful, random = _operations(config.model, config.objective)
     parts = sizes[CONTEXT] * sizes[MODEL]
     own, share = _bytes_here(state.params), config.batch_size / (sizes[DATA] * parts)
     cache = cache_bytes(config.model) // sizes[MODEL] if config.model.causal else 0
@@ -102,7 +103,7 @@ def predict(config: RunConfig, program: Program, mesh: MeshConfig, platform: str
         pieces=config.accumulation,
         flops=flops * share,
         useful_flops=useful * share,
-        data_bytes=_from_data(config, mesh, 4 * count / sizes[MODEL], sizes),
+        data_bytes=_from_data(config, mesh, 4 * count / sizes[MODEL], sizes, random),
         context_bytes=_from_context(config, rows * cache, sizes[CONTEXT]),
         model_bytes=_from_model(config, rows, sizes[MODEL]) / sizes[CONTEXT],
     )
@@ -117,14 +118,15 @@ def _bytes_here(tree: Any) -> int:
     )
 
 
-def _from_data(config: RunConfig, mesh: MeshConfig, gradient: float, sizes: Mapping[str, int]) -> float:
+def _from_data(config: RunConfig, mesh: MeshConfig, gradient: float, sizes: Mapping[str, int], random: bool) -> float:
     """Bytes of gradients summed in a ring, and of parameters gathered, where these are cut, forward and backward."""
     devices = sizes[DATA] * sizes[CONTEXT]
     ring = (devices - 1) / devices * gradient
     if mesh.fully_sharded:
         share = jnp.dtype(config.model.dtype).itemsize / 4  # XLA rounds before it gathers
         return config.accumulation * (2 * share + (share if mesh.rounded else 1)) * ring
-    return 2 * ring * (1 if rows_are_alone(config, mesh, sizes[REPLICA]) else config.accumulation)
+    once = rows_are_alone(config, mesh, sizes[REPLICA]) and not random
+    return 2 * ring * (1 if once else config.accumulation)
 
 
 def _from_context(config: RunConfig, keys_values: int, devices: int) -> float:
@@ -168,16 +170,17 @@ def _kept(model: ModelConfig, objective: Objective, platform: str) -> tuple[int,
 
 
 @functools.cache
-def _operations(model: ModelConfig, objective: Objective) -> tuple[float, float]:
-    """Operations of a step for one sequence, (with what is computed again, without), all scores counted."""
+def _operations(model: ModelConfig, objective: Objective) -> tuple[float, float, bool]:
+    """Operations of a step for one sequence, (with what is computed again, without), all scores counted, and whether it
+    draws random numbers."""
     params, apply = pure_model(model)
     tokens = jax.ShapeDtypeStruct((1, model.max_length + 1), jnp.int32)
     done = jax.make_jaxpr(jax.grad(lambda p, t: _total(objective, apply, p, t)))(params, tokens)
-    return product_flops(done.jaxpr), 3 * forward_flops(model)
+    return product_flops(done.jaxpr), 3 * forward_flops(model), draws(done.jaxpr)
 
 
 def _total(objective: Objective, apply: pure.Apply, params: pure.Params, tokens: jax.Array) -> jax.Array:
-    return objective(apply, params, {"tokens": tokens}, None).loss.sum()
+    return objective(apply, params, {"tokens": tokens}, jax.random.key(0)).loss.sum()
 
 
 class Compiled(NamedTuple):
@@ -213,11 +216,19 @@ def compile_step(config: RunConfig, program: Program) -> Compiled:
     """Compile one step for the devices of the program, which may be simulated or elsewhere; nothing is run."""
     shape = (program.abstract_state.step.shape[0], 1, config.batch_size, config.model.max_length + 1)
     batch = {"tokens": jax.ShapeDtypeStruct(shape, jnp.int32)}
-    compiled = program.train.lower(program.abstract_state, batch).compile()
+    compiled = compile_lowered(program.train.lower(program.abstract_state, batch), program.mesh.devices.flat[0])
     memory, text = compiled.memory_analysis(), compiled.as_text()
     assert memory is not None
     assert text is not None
     return Compiled(memory.argument_size_in_bytes, memory.temp_size_in_bytes, work_of(text))
+
+
+def compile_lowered(lowered: jax.stages.Lowered, device: Any) -> jax.stages.Compiled:
+    """The program for devices of that kind, which may be elsewhere.
+
+    Products on GPUs are all cuBLAS's: XLA tries its own on a device, and stops where there is none to say which work.
+    """
+    return lowered.compile({"xla_gpu_enable_triton_gemm": False} if device.platform == "gpu" else None)
 
 
 def meshes(devices: int) -> list[MeshConfig]:

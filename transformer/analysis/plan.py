@@ -5,9 +5,9 @@
     python -m transformer.analysis.plan llama-70b --mesh.data 64 --mesh.model 8 --mesh.fully-sharded
 
 The first predicts memory, operations and time of a step, and compiles the program for those devices where their
-compiler is installed (`pip install -e '.[tpu]'`), to compare: nothing is run, and no array is made. The second predicts
-every mesh, rematerialization and number of pieces, and says which fit, the fastest first, and what to type for it. The
-third compiles for as many simulated devices of this machine. What is printed is in `plan.json`, too.
+compiler is installed (`pip install -e '.[tpu]'`, or `'.[cuda]'`), to compare: nothing is run, and no array is made. The
+second predicts every mesh, rematerialization and number of pieces, and says which fit, the fastest first, and what to
+type for it. The third compiles for as many simulated devices of this machine. What is printed is in `plan.json`, too.
 """
 
 import argparse
@@ -80,7 +80,7 @@ def _main(a: argparse.Namespace) -> None:
     devices = topology.devices() if topology and there else jax.devices()
     hardware = topology.hardware if topology else HARDWARE[a.hardware]
     if topology and not there:
-        print(f"no compiler for {topology.name} is installed (extra tpu): by formula alone")
+        print(f"no compiler for {topology.name} is installed (extra {topology.platform}): by formula alone")
     platform = topology.platform if topology else None
     if a.search:
         found = search(config, hardware, devices, platform, watch=_watch)

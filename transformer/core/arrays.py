@@ -6,6 +6,7 @@ batch and stream are cut.
 """
 
 import functools
+import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -154,6 +155,11 @@ def platform() -> str:
     """The platform of the devices that a program is traced for: cpu, gpu or tpu."""
     found = _PLATFORM.get() or jax.default_backend()
     return "gpu" if found in ("cuda", "rocm") else found
+
+
+def has_cuda() -> bool:
+    """Whether JAX for CUDA is installed, without which no program is compiled for a GPU."""
+    return any(importlib.util.find_spec(f"jax_cuda{version}_plugin") for version in (13, 12))
 
 
 def on_cpu() -> bool:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 import chex
@@ -19,6 +20,17 @@ OF_KERNEL = "attention.kernel"
 """Name of what a kernel of a device returns, which rematerialization keeps where it keeps products."""
 ScoreFunction = Callable[[jax.Array, Tokens, Tokens], jax.Array]
 """Maps scaled scores (B, H, L, S), float32, with their queries and keys to the scores used (Dong J. et al. 2024)."""
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class SoftCapped:
+    """c · tanh(s / c), a function of scores that kernels know."""
+
+    cap: float = field(metadata={"static": True})
+
+    def __call__(self, scores: jax.Array, queries: Tokens | None, keys: Tokens | None) -> jax.Array:
+        return self.cap * jnp.tanh(scores / self.cap)
 
 
 class Weigh(Protocol):

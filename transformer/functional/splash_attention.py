@@ -29,6 +29,7 @@ def by_splash(
     mask: MaskFunction | None,
     scale: float | jax.Array,
     sink_H: jax.Array | None = None,
+    soft_cap: float | None = None,
     interpret: bool = False,
 ) -> jax.Array:
     """Attention of tokens to each other, (B, L, H, K); a query that is padding or meets no key gets 0.
@@ -44,12 +45,13 @@ def by_splash(
       mask: any of causal, window, padding and segment, all together.
       scale: of the products, a number.
       sink_H: a score of each head that takes weight and has no value; None: none.
+      soft_cap: c of scores c · tanh(s / c); None: scores as they are.
       interpret: run it on a CPU, step by step.
     """
     L = q_BLHK.shape[1]
     document_BL, valid_BL = _documents(mask, keys)
     document_BL = jnp.broadcast_to(document_BL, (len(q_BLHK), L))
-    kernel, by_query = _kernel(_static(mask, L), q_BLHK.shape[2] // axis_size(MODEL), interpret)
+    kernel, by_query = _kernel(_static(mask, L), q_BLHK.shape[2] // axis_size(MODEL), soft_cap, interpret)
     q_BHLK, k_BGLK, v_BGLK = (jnp.swapaxes(x, 1, 2) for x in (q_BLHK * scale, k_BLGK, v_BLGK))
     attend = _attend
     if divided():
@@ -75,7 +77,7 @@ def by_splash(
     return checkpoint_name(out_BLHK, OF_KERNEL)
 
 
-def _kernel(mask, heads: int, interpret: bool):
+def _kernel(mask, heads: int, soft_cap: float | None, interpret: bool):
     """The kernel for the heads of one device, and whether each device of `context` has other blocks of the mask."""
     splash, devices = _kernels(), axis_size(CONTEXT)
     L, S = mask.shape
@@ -92,6 +94,7 @@ def _kernel(mask, heads: int, interpret: bool):
         head_shards=1,
         q_seq_shards=devices if by_query else 1,
         residual_checkpoint_name=OF_KERNEL,
+        attn_logits_soft_cap=soft_cap,
         interpret=interpret,
     )
     return kernel, by_query

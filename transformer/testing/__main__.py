@@ -4,6 +4,7 @@ python -m transformer.testing              everything, on all cores
 python -m transformer.testing --draw 30    30 of the options and 30 of the combinations, always the same
 python -m transformer.testing --catalogue  write transformer/CATALOGUE.md
 python -m transformer.testing --topology v5e:2x2   compile every option for those devices (extra tpu), and run nothing
+python -m transformer.testing --topology h100:4    the same for GPUs (extra cuda)
 """
 
 import argparse
@@ -54,8 +55,11 @@ def main() -> None:
 
 def elsewhere(topology: str, alone: Sequence[Any], workers: int) -> bool:
     """Whether any option does not compile for the devices of a topology."""
-    if not Topology.named(topology).compiles:
-        raise SystemExit(f"error: topology: no compiler for {topology} is installed; pip install -e '.[tpu]'")
+    there = Topology.named(topology)
+    if not there.compiles:
+        install = f"pip install -e '.[{there.platform}]'"
+        raise SystemExit(f"error: topology: no compiler for {topology} is installed; {install}")
+    os.environ["JAX_PLATFORMS"] = "cpu"  # the processes take no device, and JAX asks for no driver of one
     began = time.monotonic()
     with make_pool(workers) as pool:
         done = list(start(pool, functools.partial(check_elsewhere, topology), alone, topology))

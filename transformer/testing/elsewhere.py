@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax.sharding import SingleDeviceSharding
 
 from transformer.analysis.hardware import Topology
-from transformer.analysis.needs import compile_step, plan
+from transformer.analysis.needs import compile_lowered, compile_step, plan
 from transformer.core.arrays import compiled_for
 from transformer.core.values import ConfigError
 from transformer.models.build import pure_model
@@ -55,7 +55,7 @@ def _compile(program: tuple[Callable[..., Any], Any], device: Any) -> None:
     there = SingleDeviceSharding(device)
     shapes = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=there), arguments)
     with compiled_for(device.platform):
-        jax.jit(function).lower(*shapes).compile()
+        compile_lowered(jax.jit(function).lower(*shapes), device)
 
 
 def gradient(config: ModelConfig) -> tuple[Callable[..., Any], Any]:

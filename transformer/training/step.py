@@ -204,7 +204,7 @@ def make_gradient(
             zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
             return lax.scan(functools.partial(add, params), zeros, (pieces, keys))
 
-        if sum_once and axis_size(DATA) > 1 and not _draws(traced.jaxpr):
+        if sum_once and axis_size(DATA) > 1 and not draws(traced.jaxpr):
             over_pieces = _of_own_rows(over_pieces)
         total, after = over_pieces(params, pieces, keys)
         return total, jax.tree.map(lambda a: jnp.moveaxis(a, 0, 1).reshape(-1, *a.shape[2:]), after)
@@ -230,10 +230,10 @@ def _of_own_rows(over_pieces: Callable[..., Any]) -> Callable[..., Any]:
     )
 
 
-def _draws(program: Jaxpr) -> bool:
+def draws(program: Jaxpr) -> bool:
     """Whether a traced program draws random numbers."""
     return any(
-        step.primitive.name == "random_bits" or any(map(_draws, jaxprs_in_params(step.params))) for step in program.eqns
+        step.primitive.name == "random_bits" or any(map(draws, jaxprs_in_params(step.params))) for step in program.eqns
     )
 
 

@@ -11,7 +11,7 @@ from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.backends import Fused, Recurrent
 from transformer.mixers.attention.heads import LatentHeads
 from transformer.mixers.attention.normalizers import ReLUNormalizer
-from transformer.mixers.attention.score_mods import SoftCap
+from transformer.mixers.attention.score_mods import LogLength
 from transformer.models.config import ModelConfig
 
 
@@ -56,7 +56,7 @@ def test_what_fused_attention_cannot_do():
     config = ModelConfig(vocab_size=8, mixer=Attention(backend=Fused()))
     refused = {
         "fused does not compute relu; use backend=none": {"mixer.normalizer": ReLUNormalizer()},
-        "fused has no kernel for soft_cap; use backend=none": {"mixer.score_mod": SoftCap()},
+        "fused has no kernel for log_length; use backend=none": {"mixer.score_mod": LogLength()},
         "fused never forms the weights; use backend=none": {"mixer.dropout": 0.1},
         "fused has no kernel for keys of 16 and values of 8 features": {
             "mixer.heads": LatentHeads(8, rotary=8),

@@ -11,6 +11,7 @@ from transformer.functional.fused_attention import fused_attention
 from transformer.functional.linear_attention import recurrent_attention
 from transformer.mixers.attention.base import Backend
 from transformer.mixers.attention.normalizers import Sink, SoftmaxOne
+from transformer.mixers.attention.score_mods import SoftCap
 
 
 @dataclass(frozen=True)
@@ -35,14 +36,17 @@ class Fused(Backend):
 
     On a GPU cuDNN's, which needs bfloat16 or float16, even lengths and a head size that is a multiple of 8 up to 128;
     on a TPU Splash, which needs lengths of a multiple of 128 and a mask of causal, window, padding and segment, and
-    takes sinks. Neither takes a positional bias or a trained scale; a warning names what is not supported.
+    takes sinks and a soft cap. Neither takes a positional bias or a trained scale; a warning names what is not
+    supported.
     """
 
-    changes_scores = False
     one_size = True
 
     def computes(self, normalizer):
         return isinstance(normalizer, SoftmaxOne | Sink | None)
+
+    def changes_scores(self, score_mod):
+        return isinstance(score_mod, SoftCap)
 
     def __call__(self, *arrays, own_keys, **how):
         return fused_attention(*arrays, own_keys=own_keys, **how)

@@ -4,11 +4,12 @@ import abc
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import jax
+from jax.tree_util import Partial
 
 from transformer.core.modules import Parameters
 from transformer.core.parameters import Parameter
 from transformer.core.values import ConfigError, Variant
-from transformer.functional.attention import Attended, Weigh
+from transformer.functional.attention import Attended, ScoreFunction, Weigh
 from transformer.functional.cache import KeyValue
 from transformer.functional.masks import Mask, Tokens
 from transformer.mixers.mixer import Context
@@ -152,6 +153,10 @@ class ScoreMod(Variant, abc.ABC):
         (not `positional`, without parameters) may also be asked for logits, of any shape and without tokens.
         """
 
+    def function(self, params: Params) -> ScoreFunction:
+        """The same with its parameters, for `attention`: a pytree of them, or a value that a kernel knows."""
+        return Partial(self, params=params)
+
 
 class Normalizer(Variant, abc.ABC):
     """How the scores of a query become weights of the values."""
@@ -270,8 +275,6 @@ class Backend(Variant, abc.ABC):
 
     forms_weights: ClassVar[bool] = False
     """Whether it forms all scores and weights, so that they can be returned, dropped out, or changed together."""
-    changes_scores: ClassVar[bool] = True
-    """Whether it can apply a function to every score before the scores become weights."""
     one_size: ClassVar[bool] = False
     """Whether keys and values must have the same size."""
     recurrent: ClassVar[bool] = False
@@ -279,6 +282,10 @@ class Backend(Variant, abc.ABC):
 
     def computes(self, normalizer: Normalizer | None) -> bool:
         """Whether it can compute this normalizer; None: softmax."""
+        return True
+
+    def changes_scores(self, score_mod: ScoreMod) -> bool:
+        """Whether it can apply this function to every score before the scores become weights."""
         return True
 
     @abc.abstractmethod

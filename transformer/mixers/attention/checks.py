@@ -80,7 +80,7 @@ def _check_scores(attention: "Attention", model: "ModelConfig") -> None:
         raise ConfigError(f"mixer.sharing: {backend} never forms the scores; use backend=none")
     if backend is not None and not backend.computes(normalizer):
         raise ConfigError(f"mixer.normalizer: {backend} does not compute {normalizer or 'softmax'}; use backend=none")
-    if backend is not None and not backend.changes_scores and score_mod is not None:
+    if backend is not None and score_mod is not None and not backend.changes_scores(score_mod):
         raise ConfigError(f"mixer.score_mod: {backend} has no kernel for {score_mod}; use backend=none")
     shape = attention.shape(model)
     if backend is not None and backend.one_size and shape.key_size != shape.value_size:

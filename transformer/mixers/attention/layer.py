@@ -15,7 +15,6 @@ import numpy as np
 from einops import rearrange, repeat
 from flax import nnx
 from jax.ad_checkpoint import checkpoint_name
-from jax.tree_util import Partial
 
 from transformer.core.arrays import dropout
 from transformer.core.modules import Dense, Parameters, at, fused
@@ -205,9 +204,9 @@ class AttentionLayer(nnx.Module):
         return 1 / math.sqrt(size) if scale is None else scale(size, self._own("scale"))
 
     def score_mod(self) -> ScoreFunction:
-        """The function of scaled scores, a pytree of its parameters."""
+        """The function of scaled scores."""
         assert self.attention.score_mod is not None
-        return Partial(self.attention.score_mod, params=self._own("score_mod"))
+        return self.attention.score_mod.function(self._own("score_mod"))
 
     def attend(
         self,

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from transformer.core.parameters import Constant, Parameter
 from transformer.core.values import ConfigError, check_positive
+from transformer.functional.attention import SoftCapped
 from transformer.mixers.attention.base import ScoreMod
 
 
@@ -21,8 +22,11 @@ class SoftCap(ScoreMod):
     def __post_init__(self):
         check_positive(self, "cap")
 
+    def function(self, params):
+        return SoftCapped(self.cap)
+
     def __call__(self, scores, queries, keys, params):
-        return self.cap * jnp.tanh(scores / self.cap)
+        return SoftCapped(self.cap)(scores, queries, keys)
 
 
 @dataclass(frozen=True)
