@@ -16,20 +16,19 @@ from transformer.runs.config import RunConfig
 from transformer.runs.mesh import AUTOMATIC, MeshConfig
 from transformer.runs.presets import PRESETS
 from transformer.study import designs
-from transformer.study.budget import Budget
 from transformer.study.designs import Design
 from transformer.study.engines import LOCAL, Engine
 from transformer.study.plan import PLAN
 from transformer.study.probes import Probe
 from transformer.study.report import Report
 from transformer.study.running import STUDY_FILES, StudyError
-from transformer.study.study import Study
+from transformer.study.study import Asked, Study
 from transformer.training.trackers import Tracker
 from transformer.training.workdir import check_own, clear, contents, locked
 
 
 @dataclass(frozen=True, kw_only=True)
-class StudyCommand(RunConfig):
+class StudyCommand(Asked, RunConfig):
     sections: ClassVar[Sections] = STUDY
     """What `--help` shows."""
     workdir: Path = Path("results/study")
@@ -38,10 +37,6 @@ class StudyCommand(RunConfig):
     """First seed."""
     seeds: int = 6
     """Number of seeds per learning rate; all runs of an arm are one compiled program."""
-    max_seeds: int | None = None
-    """Seeds are added, twice as many each time, where a verdict is open, up to this; None: none are added."""
-    minutes: float | None = None
-    """Time after which no more seeds are added; None: no limit."""
     learning_rates: tuple[float, ...] = (1e-3, 3e-3, 1e-2, 3e-2)
     """Peak learning rates that every arm tries."""
     arms: tuple[str, ...] = ()
@@ -49,26 +44,8 @@ class StudyCommand(RunConfig):
     design: Literal["arms", "add_one_in", "leave_one_out", "factorial"] = "arms"
     """The question: each arm against the baseline; or, with every arm but the baseline as a choice that is made or not,
     each alone, all but each, or every combination."""
-    metric: str = "loss"
-    """What verdicts are made of: loss, accuracy, exact_match, or the label of a probe."""
-    margin: float = 0.01
-    """Differences of the metric below this do not matter."""
-    fails_above: float | None = None
-    """Final loss above which a run has failed; None: only runs that are not finite have."""
-    recipes: bool = True
-    """Whether an arm also has the initial values and scales that the papers of its choices prescribe."""
-    noise_floor: bool = True
-    """Whether the baseline is also run under other seeds and compared with itself."""
-    question: str = ""
-    """What the study is meant to answer, in a sentence, for the plan and the report."""
     runs: Path | None = None
     """Folder of finished runs, which studies may share; None: in workdir."""
-    match: Budget | None = None
-    """The cost in which every arm is made to match the baseline; None: arms may differ."""
-    match_by: str = "d_ff"
-    """The number that is changed for this: d_ff, num_layers, steps, or the dotted path of another one."""
-    match_multiple: int = 1
-    """It is a multiple of this."""
     dry_run: bool = False
     """Print the arms, their sizes, operations and expected time, and train nothing."""
     resume: bool = False
@@ -127,23 +104,11 @@ def run_parsed(
         name,
         cli.fields_of(command, RunConfig),
         design.arms,
-        seeds=command.seeds,
-        max_seeds=command.max_seeds,
-        minutes=command.minutes,
-        learning_rates=command.learning_rates,
         baseline=design.baseline,
         contrasts=design.contrasts,
-        question=command.question,
-        metric=command.metric,
-        margin=command.margin,
-        fails_above=command.fails_above,
-        recipes=command.recipes,
-        noise_floor=command.noise_floor,
-        match=command.match,
-        match_by=command.match_by,
-        match_multiple=command.match_multiple,
         first_seed=command.seed,
         probes=probes,
+        **vars(cli.fields_of(command, Asked)),
     )
     if command.dry_run:
         runtime.start()

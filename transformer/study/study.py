@@ -29,40 +29,24 @@ FORMATS = ("exact_match",)
 """Metrics by which arms can be compared that write the same questions and answers in different ways."""
 
 
-@dataclass(frozen=True)
-class Study:
-    """Arms against a baseline: the same seeds for all, learning rates tuned for each.
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """How arms are compared, whatever they are: what a study and its command have in common."""
 
-    Every arm runs at every learning rate with every seed, in one compiled program. Its learning rate is chosen by all
-    of its runs, and the intervals count with that: `docs/statistics.md` says how.
-    """
-
-    name: str
-    """Title of the study in its report."""
-    base: RunConfig
-    """The config that arms change."""
-    arms: Mapping[str, Mapping[str, Any]]
-    """Changes of each arm to the base, by name and dotted path: `{"rms": {"model.norm": RMSNorm()}}`. A tuple as
-    `optimizer.learning_rate` gives an arm learning rates of its own, a number a single one."""
     seeds: int = 8
-    """Number of seeds per arm and learning rate."""
-    learning_rates: tuple[float, ...] = ()
-    """Learning rates that arms are tuned over; empty: the config's."""
-    baseline: str | None = None
-    """Name of the arm that all others are compared with; None: the first."""
-    question: str = ""
-    """What the study is meant to answer, in a sentence; it stands in the plan and in the report."""
-    metric: str = "loss"
-    """The primary metric, which chooses learning rates and makes verdicts: loss, accuracy, exact_match, or the label
-    of a probe."""
-    margin: float = 0.01
-    """Differences of the metric below this do not matter."""
-    contrasts: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)
-    """Questions other than each arm against the baseline: weights of arms by name, such as those of `Factorial`."""
+    """Number of seeds per arm and learning rate; all runs of an arm are one compiled program."""
     max_seeds: int | None = None
     """Seeds are added, twice as many each time, where a verdict is open, up to this; None: none are added."""
     minutes: float | None = None
     """Time after which no more seeds are added; None: no limit."""
+    learning_rates: tuple[float, ...] = ()
+    """Peak learning rates that every arm is tuned over; empty: the config's."""
+    question: str = ""
+    """What the study is meant to answer, in a sentence, for the plan and the report."""
+    metric: str = "loss"
+    """What chooses learning rates and makes verdicts: loss, accuracy, exact_match, or the label of a probe."""
+    margin: float = 0.01
+    """Differences of the metric below this do not matter."""
     fails_above: float | None = None
     """Final loss above which a run has failed; None: only runs that are not finite have."""
     recipes: bool = True
@@ -76,6 +60,28 @@ class Study:
     """The number that is changed for this: d_ff, num_layers, steps, or the dotted path of another one."""
     match_multiple: int = 1
     """It is a multiple of this, such as a width that fits the hardware."""
+
+
+@dataclass(frozen=True)
+class Study(Asked):
+    """Arms against a baseline: the same seeds for all, learning rates tuned for each.
+
+    Every arm runs at every learning rate with every seed, in one compiled program. Its learning rate is chosen by all
+    of its runs, and the intervals count with that: `docs/statistics.md` says how.
+    """
+
+    name: str
+    """Title of the study in its report."""
+    base: RunConfig
+    """The config that arms change."""
+    arms: Mapping[str, Mapping[str, Any]]
+    """Changes of each arm to the base, by name and dotted path: `{"rms": {"model.norm": RMSNorm()}}`. A tuple as
+    `optimizer.learning_rate` gives an arm learning rates of its own, a number a single one."""
+    _: dataclasses.KW_ONLY
+    baseline: str | None = None
+    """Name of the arm that all others are compared with; None: the first."""
+    contrasts: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)
+    """Questions other than each arm against the baseline: weights of arms by name, such as those of `factorial`."""
     first_seed: int = 0
     """The seeds are this one and those after it."""
     probes: tuple[Probe, ...] = ()
