@@ -24,7 +24,7 @@ COMMANDS = {
     "report": ("transformer.study.__main__", "print and write the report of a study's folder again"),
     "exam": ("experiments.exam", "ask mixers and options the same skills"),
     "atlas": ("experiments.atlas", "reproduce published effects, or refute them"),
-    "plan": ("transformer.analysis.plan", "predict memory and time of a run on devices that are not there yet"),
+    "plan": ("experiments.plan", "predict memory and time of a run on devices that are not there yet"),
     "check": ("experiments.check", "check a choice of your own, MODULE:CLASS, in every context"),
     "catalogue": ("experiments.catalogue", "print the entries of the catalogue that have a word"),
     "info": ("experiments.info", "versions and devices, or the config, state and metrics of a run's folder"),

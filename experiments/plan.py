@@ -1,8 +1,8 @@
 """Predicts what a run needs of its devices, before there are any.
 
-    python -m transformer.analysis.plan gpt2-124m --topology v5e:2x4 --mesh.data 8 --accumulation 4 --fused
-    python -m transformer.analysis.plan llama-8b --topology v5p:4x4x4 --search
-    python -m transformer.analysis.plan llama-70b --mesh.data 64 --mesh.model 8 --mesh.fully-sharded
+    transformer plan gpt2-124m --topology v5e:2x4 --mesh.data 8 --accumulation 4 --model.mixer.backend fused
+    transformer plan llama-8b --topology v5p:4x4x4 --search --model.mixer.backend fused
+    transformer plan llama-70b --mesh.data 64 --mesh.model 8 --mesh.fully-sharded --accumulation 8
 
 The first predicts memory, operations and time of a step, and compiles the program for those devices where their
 compiler is installed (`pip install -e '.[tpu]'`, or `'.[cuda]'`), to compare: nothing is run, and no array is made. The
@@ -10,92 +10,107 @@ second predicts every mesh, rematerialization and number of pieces, and says whi
 type for it. The third compiles for as many simulated devices of this machine. What is printed is in `plan.json`, too.
 """
 
-import argparse
 import dataclasses
 import json
 import math
-import sys
+import shlex
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
+import tyro
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.progress import track
 from rich.table import Column, Table
 
+from experiments import cli
+from experiments.sections import MODEL, Sections
+from experiments.settings import settings
 from transformer.analysis.hardware import HARDWARE, Hardware, Topology
 from transformer.analysis.needs import Compiled, Found, Plan, compile_step, fits, plan, remat_of, search
 from transformer.core.files import write_durably
-from transformer.core.values import ConfigError
-from transformer.mixers.attention.backends import Fused
+from transformer.core.values import ConfigError, nearest
 from transformer.models.stack import Scanned
-from transformer.objectives.chunked import ChunkedNextToken
+from transformer.runs.config import RunConfig
 from transformer.runs.large_presets import LARGE_PRESETS
-from transformer.runs.mesh import MeshConfig
-from transformer.runs.presets import PRESETS, preset
+from transformer.runs.mesh import AUTOMATIC, MeshConfig
+from transformer.runs.presets import PRESETS
+
+CHARACTERS = 65
+"""The vocabulary of presets that take it from their data."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command(RunConfig):
+    sections: ClassVar[Sections] = {
+        "plan": ("topology", "hardware", "search", "out"),
+        "devices": ("mesh.data", "mesh.context", "mesh.model", "mesh.fully_sharded", "mesh.rounded"),
+        "step": ("batch_size", "accumulation", "model.layers", "model.mixer.backend", "model.dtype", "objective"),
+        "model": (*MODEL, "model.vocab_size"),
+    }
+    """What `--help` shows."""
+    topology: str | None = None
+    """Devices that are connected: v5e:2x4, v5p:4x4x4, h100:8; None: as many as the mesh has."""
+    hardware: str = "h100"
+    """What the devices of no topology are."""
+    search: bool = False
+    """Try every mesh, rematerialization and number of pieces."""
+    out: Path = Path("plan.json")
+    """File of the figures."""
+    mesh: MeshConfig = MeshConfig(replica=1, data=1)
+    """How the devices share a step."""
+    preset: tyro.conf.Fixed[tyro.conf.Suppress[Any]] = None
+    """What the command line changed."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.hardware not in HARDWARE:
+            raise ConfigError(f"hardware: unknown {self.hardware!r}{nearest(self.hardware, HARDWARE)}")
+        if self.topology is not None:
+            Topology.named(self.topology)
+
+    @property
+    def run(self) -> RunConfig:
+        """What is trained."""
+        config = cli.fields_of(self, RunConfig)
+        return config.replace({"model.vocab_size": config.model.vocab_size or CHARACTERS})
+
+
+COMMANDS = {name: cli.extend(config, Command) for name, config in (PRESETS | LARGE_PRESETS).items()}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("preset", choices=[*PRESETS, *LARGE_PRESETS])
-    for name in ("replica", "data", "context", "model"):
-        parser.add_argument(f"--mesh.{name}", dest=name, type=int, default=1)
-    parser.add_argument("--mesh.fully-sharded", dest="fully_sharded", action="store_true")
-    parser.add_argument("--mesh.rounded", dest="rounded", action="store_true")
-    parser.add_argument("--topology", help="devices that are connected: v5e:2x4, v5p:4x4x4, h100:8")
-    parser.add_argument("--hardware", choices=HARDWARE, default="h100", help="of devices without a topology")
-    parser.add_argument("--search", action="store_true", help="every mesh, rematerialization and number of pieces")
-    parser.add_argument("--max-length", type=int, help="tokens of a sequence; by default as the preset")
-    parser.add_argument("--batch-size", type=int, help="sequences; by default as the preset")
-    parser.add_argument("--accumulation", type=int, help="pieces of a batch; by default of a sequence a device")
-    parser.add_argument("--remat", choices=("none", "dots", "full"), help="by default as the preset")
-    parser.add_argument("--fused", action="store_true", help="attention by the kernel of the device")
-    parser.add_argument("--chunk", type=int, help="tokens of a sequence whose logits are there at once; by default all")
-    parser.add_argument("--dtype", choices=("float32", "bfloat16"), help="compute in it; by default as the preset")
-    parser.add_argument("--vocab-size", type=int, default=65, help="of presets that take it from their data")
-    parser.add_argument("--out", type=Path, default=Path("plan.json"), help="file of the figures")
-    try:
-        _main(parser.parse_args())
-    except ConfigError as error:
-        sys.exit(f"error: {error}")
-
-
-def _main(a: argparse.Namespace) -> None:
-    config = preset(a.preset)
-    config = config.replace({"model.vocab_size": config.model.vocab_size or a.vocab_size})
-    given = {"model.max_length": a.max_length, "batch_size": a.batch_size}
-    config = config.replace({name: value for name, value in given.items() if value is not None})
-    config = config if a.dtype is None else config.replace({"model.dtype": a.dtype})
-    config = config if a.remat is None else config.replace({"model.layers": Scanned(remat=a.remat)})
-    config = config.replace({"model.mixer.backend": Fused()}) if a.fused else config
-    config = config if a.chunk is None else config.replace(objective=ChunkedNextToken(chunk=a.chunk))
-    sizes = {"replica": a.replica, "data": a.data, "context": a.context, "model": a.model}
-    mesh = MeshConfig(**sizes, fully_sharded=a.fully_sharded, rounded=a.rounded)
-    topology = None if a.topology is None else Topology.named(a.topology)
+    command = cli.parse(Command, COMMANDS, description=__doc__ or "")
+    config, mesh = command.run, command.mesh
+    topology = None if command.topology is None else Topology.named(command.topology)
     jax.config.update("jax_platforms", "cpu")
-    jax.config.update("jax_num_cpu_devices", topology.size if topology else math.prod(sizes.values()))
+    jax.config.update("jax_num_cpu_devices", topology.size if topology else devices_of(mesh))
     there = topology is not None and topology.compiles
     devices = topology.devices() if topology and there else jax.devices()
-    hardware = topology.hardware if topology else HARDWARE[a.hardware]
+    hardware = topology.hardware if topology else HARDWARE[command.hardware]
     if topology and not there:
         print(f"no compiler for {topology.name} is installed (extra {topology.platform}): by formula alone")
     platform = topology.platform if topology else None
-    if a.search:
+    if command.search:
         found = search(config, hardware, devices, platform, watch=_watch)
         _show_search(found[:15], hardware, len(devices))
-        print(f"the first is\n{training(a, found[0])}" if fits(found[0].plan, hardware) else "none of them fits")
+        print(f"the first is\n{training(command, found[0])}" if fits(found[0].plan, hardware) else "none of them fits")
         figures: Any = [_figures(one, hardware) for one in found]
     else:
-        pieces = a.accumulation or max(config.batch_size // a.data, 1)
-        config = config.replace(accumulation=pieces)
         needs, program = plan(config, mesh, devices, platform)
-        one = Found(mesh, remat_of(config), pieces, needs)
+        one = Found(mesh, remat_of(config), config.accumulation, needs)
         compiled = compile_step(config, program) if topology is None or there else None
-        _show_one(one, compiled, hardware, topology.name if topology else a.hardware)
+        _show_one(one, compiled, hardware, topology.name if topology else command.hardware)
         figures = _figures(one, hardware, compiled)
-    write_durably(a.out, json.dumps(figures, indent=2) + "\n")
+    write_durably(command.out, json.dumps(figures, indent=2) + "\n")
+
+
+def devices_of(mesh: MeshConfig) -> int:
+    """How many devices a mesh has whose sizes are given."""
+    return math.prod(size or 1 for size in (mesh.replica, mesh.data, mesh.context, mesh.model))
 
 
 def _watch(tried: list[Any]) -> Iterable[Any]:
@@ -128,22 +143,18 @@ def _show_search(found: list[Found], hardware: Hardware, devices: int) -> None:
     Console().print(table)
 
 
-def training(a: argparse.Namespace, one: Found) -> str:
-    """The command that trains so, in the words of `transformer train`."""
-    flags = {
-        "mesh.data": one.mesh.data,
-        "mesh.model": one.mesh.model if one.mesh.model != 1 else None,
-        "mesh.fully-sharded": "" if one.mesh.fully_sharded else None,
-        "accumulation": one.accumulation,
-        "model.layers": f"'scanned(remat={one.remat})'",
-        "model.mixer.backend": "fused" if a.fused else None,
-        "objective": f"'chunked_next_token(chunk={a.chunk})'" if a.chunk else None,
-        "model.max-length": a.max_length,
-        "batch-size": a.batch_size,
-        "model.dtype": a.dtype,
-    }
-    given = [f"--{name} {value}".strip() for name, value in flags.items() if value is not None]
-    return " ".join(["transformer train", a.preset, *given, "--data.path TEXT"])
+def training(command: Command, one: Found) -> str:
+    """The command that trains so, in the words of `transformer train`: what the preset and a mesh do not have yet."""
+    preset: Command = command.preset
+    name = next(name for name, known in COMMANDS.items() if known == preset)
+    layers = {"model.layers": Scanned(remat=one.remat), "accumulation": one.accumulation}
+    wanted = settings(cli.fields_of(command, RunConfig).replace(layers)) | settings(one.mesh, "mesh.")
+    there = settings(cli.fields_of(preset, RunConfig)) | settings(dataclasses.replace(AUTOMATIC, replica=1), "mesh.")
+    changed = {path: text for path, text in wanted.items() if text != there[path]}
+    flags = [
+        f"--{path.replace('_', '-')} {'' if text == 'True' else shlex.quote(text)}" for path, text in changed.items()
+    ]
+    return " ".join(["transformer train", name, *map(str.strip, flags), "--data.path TEXT"])
 
 
 def _show_one(one: Found, compiled: Compiled | None, hardware: Hardware, name: str) -> None:
@@ -199,4 +210,4 @@ def _text(mesh: MeshConfig) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    cli.main(main)

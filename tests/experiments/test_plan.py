@@ -1,31 +1,50 @@
 """What a plan says to type."""
 
-import argparse
 import shlex
 
 import jax
+import pytest
 
 from experiments import cli
 from experiments.language_model import Command
+from experiments.plan import COMMANDS, training
+from experiments.plan import Command as PlanCommand
 from transformer.analysis.needs import Found, plan
-from transformer.analysis.plan import training
+from transformer.core.values import ConfigError
 from transformer.mixers.attention.backends import Fused
 from transformer.models.stack import Scanned
 from transformer.objectives.chunked import ChunkedNextToken
 from transformer.runs.mesh import MeshConfig
 from transformer.runs.presets import preset
 
+FLAGS = """tiny --model.mixer.backend fused --objective chunked_next_token(chunk=16) --model.max-length 64
+    --batch-size 4 --model.dtype bfloat16 --model.norm rmsnorm --hardware a100"""
+
 
 def test_the_command_of_a_plan_trains_what_was_planned():
-    asked = argparse.Namespace(preset="tiny", fused=True, chunk=16, max_length=64, batch_size=4, dtype="bfloat16")
-    mesh = MeshConfig(data=2, fully_sharded=True)
+    asked = cli.parse(PlanCommand, COMMANDS, FLAGS.split())
+    mesh = MeshConfig(replica=1, data=2, fully_sharded=True)
     planned, _ = plan(preset("tiny").replace({"model.vocab_size": 65}), MeshConfig(data=1), jax.devices()[:1])
     words = shlex.split(training(asked, Found(mesh, "dots", 2, planned)))
     assert words[:3] == ["transformer", "train", "tiny"]
+    assert "--hardware" not in words
     command = cli.parse(Command, {"tiny": cli.extend(preset("tiny"), Command)}, words[2:])
-    assert command.mesh == mesh
-    assert (command.accumulation, command.batch_size, command.model.max_length) == (2, 4, 64)
-    assert command.model.layers == Scanned(remat="dots")
+    assert command.mesh == MeshConfig(data=2, fully_sharded=True)
+    assert command.accumulation == 2
+    assert command.model == asked.model.replace(layers=Scanned(remat="dots"))
     assert command.model == command.model.replace({"mixer.backend": Fused()})
-    assert command.model.dtype == "bfloat16"
-    assert command.objective == ChunkedNextToken(chunk=16)
+    assert (command.batch_size, command.objective) == (4, ChunkedNextToken(chunk=16))
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["tiny", "--topology", "v5e"], "topology: 'v5e' is not of the form v5e:2x4"),
+        (["tiny", "--hardware", "h10"], "hardware: unknown 'h10'; did you mean 'h100'?"),
+        (["tiny", "--model.norm", "rmsnrm"], "model.norm: unknown name 'rmsnrm'; did you mean 'rmsnorm'?"),
+    ],
+)
+def test_wrong_words_are_one_line(flags, message):
+    with pytest.raises(ConfigError) as error:
+        cli.parse(PlanCommand, COMMANDS, flags)
+    assert message in str(error.value)

@@ -19,7 +19,7 @@ from transformer.core.arrays import CONTEXT, DATA, MODEL, REPLICA, compiled_for
 from transformer.core.values import ConfigError
 from transformer.models.build import pure_model
 from transformer.models.config import ModelConfig
-from transformer.models.stack import Scanned
+from transformer.models.stack import Remat, Scanned
 from transformer.objectives.objective import Objective
 from transformer.runs.config import Replica, RunConfig
 from transformer.runs.mesh import MeshConfig
@@ -144,7 +144,7 @@ def _from_model(config: RunConfig, rows: int, devices: int) -> float:
     return config.accumulation * model.num_layers * times * 2 * (devices - 1) / devices * stream
 
 
-def remat_of(config: RunConfig) -> str:
+def remat_of(config: RunConfig) -> Remat:
     return getattr(config.model.layers, "remat", "none")
 
 
@@ -257,7 +257,7 @@ class Found(NamedTuple):
     """A way to train that was planned."""
 
     mesh: MeshConfig
-    remat: str
+    remat: Remat
     accumulation: int
     plan: Plan
 
