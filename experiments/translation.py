@@ -3,7 +3,7 @@
 Without data: SCAN (Lake and Baroni 2018), regenerated from its grammar; the simple split and, for
 comparison, the length split, on which such models fail.
 
-    python -m experiments.translation                                     two cores: see docs/experiments.md
+    python -m experiments.translation                                     two cores: 7 min and 6 min
     python -m experiments.translation scan --data.split add_jump --also none
     python -m experiments.translation multi30k-tiny --data.source train.en --data.target train.de \\
         --data.validation-source valid.en --data.validation-target valid.de \\
@@ -11,10 +11,7 @@ comparison, the length split, on which such models fail.
 
 Reference for `multi30k-tiny`, Transformer-Tiny (Wu et al. 2021) on lower-cased BPE'd Multi30k: test2016
 BLEU4 41.02 with beam 5 and the mean of the last 10 epochs, reference length 12,103.
-Found with `multi30k-cpu`, two cores with other work on them (2026-11-21): test BLEU4 34.88 with beam 5, 33.06
-greedy, after 18 minutes of training; of the first 200 sentences, greedily: 4.4 after 4 minutes, 15.9 after 7,
-21.7 after 9, 29.0 after 12, 29.4 after 15, 32.4 after 18. On a slower machine (2026-11-23): 35.61 and 33.05 after
-31 minutes of training; 4.2 after 5, 17.6 after 10, 21.4 after 15, 28.3 after 20, 27.1 after 26, 32.8 after 31.
+Found with `multi30k-cpu` and on SCAN, and why it differs: docs/recipes.md.
 """
 
 import math

@@ -24,7 +24,8 @@ CLAIM = Claim(
     expected={"decay 1": "better"},
     recipe=(
         "Nanda's initial values, no norm, an untied head, the whole set in each batch; 31 in place of 113, 400 of "
-        "961 pairs, 3,000 steps."
+        "961 pairs, 3,000 steps. With norms, a tied head and small initial values held-out sums come with those of "
+        "training (docs/recipes.md)."
     ),
     study=on_task(
         "grokking",
