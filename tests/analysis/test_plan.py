@@ -147,6 +147,12 @@ def test_a_step_is_traced_for_the_devices_that_are_simulated(name, dtype):
     assert here.activation_bytes - there.activation_bytes > scores / 2
 
 
+def test_a_plan_says_what_the_kernel_of_the_device_does_not_take():
+    fused = config(mixer=Attention(num_heads=2, head_dim=128, backend=Fused()), max_length=128, dtype="float32")
+    with pytest.warns(UserWarning, match="cuDNN takes bfloat16 or float16, not float32; it is computed exactly"):
+        plan(fused, MeshConfig(replica=1, data=1), jax.devices()[:1], "cuda")
+
+
 @pytest.mark.parametrize(
     ("name", "asked"),
     [("v5e:3x7", ("v5e:3x7", "tpu")), ("h100:13", ("1x1x13", "cuda")), ("a100:3x2x4", ("6x1x4", "cuda"))],

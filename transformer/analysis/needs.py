@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import itertools
 import math
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -155,8 +154,7 @@ def _kept(model: ModelConfig, objective: Objective, platform: str) -> tuple[int,
 
     def residuals(size):
         tokens = jax.ShapeDtypeStruct((size, model.max_length + 1), jnp.int32)
-        with compiled_for(platform), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what a kernel refuses is said when the program is compiled
+        with compiled_for(platform):
             kept = jax.eval_shape(lambda p, t: jax.vjp(lambda p: _total(objective, apply, p, t), p)[1], params, tokens)
         return jax.tree.leaves(kept)
 
