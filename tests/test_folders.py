@@ -35,6 +35,7 @@ FEW = settings(max_examples=DRAWS, phases=[Phase.generate], suppress_health_chec
 SEEDS = st.integers(0, 2**32 - 1)
 """The files and their lengths differ from folder to folder: hypothesis draws no more than this."""
 REPLICAS = (Replica(seed=0), Replica(seed=1))
+pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")  # it would hide what failed
 
 
 def fault(folder: Path, rng) -> str:
