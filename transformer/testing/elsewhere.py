@@ -31,7 +31,7 @@ def check_elsewhere(topology: str, choices: Mapping[str, Any]) -> Checked:
     checked, devices = Checked(choices), Topology.named(topology).devices()
     for context in ("decoder", "encoder"):
         try:
-            config = small(**{"causal": context == "decoder", **SIZES, **choices})
+            config = small(causal=context == "decoder", **SIZES).replace(dict(choices))
         except ConfigError as error:
             checked.refused[context] = str(error)
             continue
