@@ -191,6 +191,18 @@ def test_metrics_that_were_lost_are_an_error(config, corpus, tmp_path):
     assert metrics.stat().st_size == 100
 
 
+def test_a_folder_in_place_of_the_metrics_is_an_error(config, corpus, tmp_path):
+    """It may have as many bytes as the lines had."""
+    train(config, REPLICAS, corpus, tmp_path / "run")
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    metrics.unlink()
+    metrics.mkdir()
+    for number in range(400):
+        (metrics / f"{number:0>200}").touch()
+    with pytest.raises(CheckpointError, match=r"metrics\.jsonl has lost lines"):
+        train(config, REPLICAS, corpus, tmp_path / "run", when_not_empty="resume")
+
+
 HOLD = """
 import sys
 from pathlib import Path

@@ -253,7 +253,7 @@ class _Run:
                 stacklevel=2,
             )
         written = notes.metrics_bytes
-        if hosts.is_writer() and not (metrics.exists() and metrics.stat().st_size >= written):
+        if hosts.is_writer() and not (metrics.is_file() and metrics.stat().st_size >= written):
             raise CheckpointError(f"{metrics} has lost lines that were written before the checkpoint; restore a copy")
         # Lines written after the checkpoint will be written again.
         if hosts.is_writer():
