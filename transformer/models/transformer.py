@@ -77,8 +77,9 @@ class Block(nnx.Module):
             return sum(y_BLD for y_BLD, _ in answers)
 
         after = residual(stream, branch, depth, context.tokens.valid)
-        what = f"{residual.name}: {residual.residual} with norm {self.config.norm}"
-        jax.tree.map(functools.partial(_check_dtype, what), after, stream)
+        for found, wanted in zip(jax.tree.leaves(after), jax.tree.leaves(stream), strict=True):
+            if found.dtype != wanted.dtype:
+                raise _other_dtype(found, wanted, residual.name, residual.residual, self.config.norm)
         return after, handed_back
 
     def _sublayer(self, made: Made, x_BLD: jax.Array, context: Context, layer, key) -> tuple[jax.Array, Outcome]:
@@ -87,7 +88,8 @@ class Block(nnx.Module):
         with jax.named_scope(name):
             own = context._replace(writing=_of_sublayer(context.writing, name))
             y, outcome = getattr(self, name)(checkpoint_name(x_BLD, "in"), context=own, key=inside)
-        _check_dtype(f"{name}: {made.value}", y, x_BLD)
+        if y.dtype != x_BLD.dtype:
+            raise _other_dtype(y, x_BLD, name, made.value)
         outcome = outcome._replace(memory={} if outcome.memory is None else {name: outcome.memory})
         y = y if made.factor == 1 else y * jnp.asarray(made.factor, y.dtype)
         if key is not None:
@@ -98,12 +100,12 @@ class Block(nnx.Module):
         return checkpoint_name(constrain(y), f"{name}.out"), outcome
 
 
-def _check_dtype(what: str, found: jax.Array, wanted: jax.Array) -> None:
-    """Raise `ConfigError` where a part of a block returns another dtype, which all that follows would have too."""
-    if found.dtype != wanted.dtype:
-        raise ConfigError(
-            f"blocks.*.{what} returns {found.dtype} for an input of {wanted.dtype}; end it with .astype(x.dtype)"
-        )
+def _other_dtype(found: jax.Array, wanted: jax.Array, name: str, *values: Any) -> ConfigError:
+    """The error of a part of a block that returns another dtype, which all that follows would have too."""
+    made = " with norm ".join(map(str, values))
+    return ConfigError(
+        f"blocks.*.{name}: {made} returns {found.dtype} for an input of {wanted.dtype}; end it with .astype(x.dtype)"
+    )
 
 
 def _with_cross(config: ModelConfig) -> tuple[tuple[Made, ...], ...]:
