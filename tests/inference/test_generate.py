@@ -447,7 +447,7 @@ def test_text(text, value):
         ("beam(size=0)", "beam.size: 0 is not a positive number"),
         ("beam(alpha=-0.1)", "beam.alpha: -0.1 is negative"),
         ("beam(1, 2, False, True, 5)", "strategy: beam takes 4 values, not 5"),
-        ("greedy(processors=[no_repat])", "processor: unknown name 'no_repat'; did you mean 'no_repeat'?"),
+        ("greedy(processors=[no_repat])", "greedy.processors: unknown name 'no_repat'; did you mean 'no_repeat'?"),
         ("greedy(processors=[no_repeat(0)])", "no_repeat.size: 0 is not a positive number"),
         ("greedy(processors=[minimum_length(0)])", "minimum_length.length: 0 is not a positive number"),
         ("greedy(processors=[repetition_penalty(0)])", "repetition_penalty.penalty: 0.0 is not positive"),
