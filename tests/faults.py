@@ -221,8 +221,8 @@ FAULTS = (
     Fault(
         "42",
         "any file of a study changed, cut, deleted or replaced",
-        "the same numbers, with a warning where runs are computed again, or one line that names the file; read alone, "
-        "an arm with a damaged run has failed and the others are compared",
+        "the same numbers, with a warning and up to rounding where runs are computed again, or one line that names the "
+        "file; read alone, an arm with a damaged run has failed and the others are compared",
         "test_folders::test_a_study_is_read_and_goes_on_to_the_same_numbers_or_says_why_not "
         "study/test_analyse::test_an_arm_with_a_damaged_run_has_failed_and_the_others_are_compared",
     ),

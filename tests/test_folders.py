@@ -121,11 +121,14 @@ def values(report):
 @FEW
 @given(seed=SEEDS)
 def test_a_study_is_read_and_goes_on_to_the_same_numbers_or_says_why_not(study, tmp_path_factory, seed):
-    """When it is only read, an arm with a damaged run has failed, and the others have their numbers."""
+    """When it is only read, an arm with a damaged run has failed, and the others have their numbers.
+
+    A run that is computed again without those that it shared a program with has its numbers up to rounding.
+    """
     made, corpus, finished, whole = study
     folder = shutil.copytree(finished, tmp_path_factory.mktemp("draw") / "study")
     what = fault(folder, random.Random(seed))
-    for read in (lambda: read_study(folder), lambda: made.run(folder, data=corpus, say=str)):
+    for read, rounding in ((lambda: read_study(folder), 0), (lambda: made.run(folder, data=corpus, say=str), 1e-6)):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
@@ -135,6 +138,7 @@ def test_a_study_is_read_and_goes_on_to_the_same_numbers_or_says_why_not(study, 
             else:
                 said = "the same"
                 found = values(report)
-                assert found.items() <= whole.items(), what
+                for name, numbers in found.items():
+                    np.testing.assert_allclose(numbers, whole[name], rtol=rounding, err_msg=what)
                 assert found.keys() | report.failed.keys() == whole.keys(), what
         assert len(said.splitlines()) == 1, what

@@ -75,6 +75,13 @@ def test_a_large_file_is_refused_before_it_is_read(path):
         read_json(path)
 
 
+def test_a_folder_in_place_of_a_file_is_named(path):
+    path.unlink(missing_ok=True)
+    path.mkdir()
+    with pytest.raises(Damaged, match="is a folder, in place of a file"):
+        write_sealed(path, {})
+
+
 def test_damage_is_a_wrong_choice_of_a_file(path):
     """So that commands say it in one line."""
     path.write_text(json.dumps(BODY))

@@ -64,7 +64,14 @@ def _number(error: OSError | ValueError) -> int | None:
 
 
 def write_durably(path: Path, text: str) -> None:
-    """Write a small file atomically, and wait until it is on the disk."""
+    """Write a small file atomically, and wait until it is on the disk.
+
+    Raises:
+      Damaged: a folder has its name.
+      WriteError: the disk is full, or takes no file.
+    """
+    if path.is_dir():
+        raise Damaged(f"{path}: is a folder, in place of a file")
     partial = path.with_name(f".{path.name}.partial")
     with writing(path), partial.open("w", encoding="utf-8") as file:
         file.write(text)
