@@ -70,8 +70,7 @@ def write_durably(path: Path, text: str) -> None:
       Damaged: a folder has its name.
       WriteError: the disk is full, or takes no file.
     """
-    if path.is_dir():
-        raise Damaged(f"{path}: is a folder, in place of a file")
+    check_place(path)
     partial = path.with_name(f".{path.name}.partial")
     with writing(path), partial.open("w", encoding="utf-8") as file:
         file.write(text)
@@ -79,6 +78,12 @@ def write_durably(path: Path, text: str) -> None:
         os.fsync(file.fileno())
     os.replace(partial, path)
     sync(path.parent)
+
+
+def check_place(path: Path) -> None:
+    """Raise `Damaged` where a folder has the name of a file that is to be written."""
+    if path.is_dir():
+        raise Damaged(f"{path}: is a folder, in place of a file")
 
 
 def sync(folder: Path) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from transformer.analysis import plots
+from transformer.core.files import check_place
 from transformer.training.trained import TrainedRun
 
 if TYPE_CHECKING:
@@ -21,7 +22,8 @@ def plot_run(run: TrainedRun, reference: tuple[str, float] | None) -> None:
     steps_S, losses_RS = run.curve("validation_loss")
     axes.plot(steps_S, losses_RS.T, "o", color="C1", markersize=4)
     axes.set_title("training (lines), validation (dots)")
-    figure.savefig(run.workdir / "loss.png", dpi=120)
+    check_place(path := run.workdir / "loss.png")
+    figure.savefig(path, dpi=120)
 
 
 def of_study(report: "Report") -> dict[str, Figure]:

@@ -13,7 +13,7 @@ import matplotlib
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
-from transformer.core.files import write_durably
+from transformer.core.files import check_place, write_durably
 from transformer.study import figures
 
 if TYPE_CHECKING:
@@ -46,7 +46,8 @@ def write(report: "Report", workdir: Path) -> None:
     for name, text in texts.items():
         write_durably(workdir / name, text)
     for name, figure in drawn.items():
-        figure.savefig(workdir / f"{name}.png", dpi=120)
+        check_place(path := workdir / f"{name}.png")
+        figure.savefig(path, dpi=120)
         plt.close(figure)
 
 
