@@ -85,6 +85,8 @@ class Record:
     def __post_init__(self):
         if self.baseline not in self.arms or self.metric not in self.higher_is_better or not self.looks:
             raise ConfigError("study: it has no baseline, no such metric, or no look")
+        if not self.margin > 0:
+            raise ConfigError(f"study: margin {self.margin} is not positive")
 
     @property
     def questions(self) -> dict[str, dict[str, float]]:
