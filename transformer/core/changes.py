@@ -61,7 +61,9 @@ def _replace(config: Any, changes: dict[str, Any], prefix: str) -> Any:
     for path, value in changes.items():
         head, _, rest = path.partition(".")
         if head not in fields:
-            raise ConfigError(f"{prefix}{path}: no field {head!r}{_instead(config, head, fields)}")
+            where = f"{prefix}{path}"
+            shown = where if where.isprintable() else repr(where)
+            raise ConfigError(f"{shown}: no field {head!r}{_instead(config, head, fields)}")
         if rest:
             inner.setdefault(head, {})[rest] = value
         else:
