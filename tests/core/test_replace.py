@@ -54,6 +54,7 @@ def test_replace_casts_only_int_to_float():
     [
         ({"model.nrom": "rmsnorm"}, "model.nrom: no field 'nrom'; did you mean 'norm'?"),
         ({"modell.norm": "rmsnorm"}, "modell.norm: no field 'modell'; did you mean 'model'?"),
+        ({"\nmodel": 1}, "'\\nmodel': no field '\\nmodel'; did you mean 'model'?"),
         ({"model.norm": "rmsnrom"}, "model.norm: unknown name 'rmsnrom'; did you mean 'rmsnorm'?"),
         ({"model.norm": PreNorm()}, "model.norm: PreNorm() is not Norm"),
         ({"model.d_model": "128"}, "model.d_model: '128' is not int"),

@@ -9,12 +9,20 @@ import pandas
 import pytest
 
 from tests.study import made
+from transformer.core.files import Damaged
 from transformer.study.__main__ import main
 from transformer.study.analyse import read_study
 from transformer.training.metrics import finite
 
 BASE = 3 + 0.02 * np.random.default_rng(0).normal(size=6)
 NAN = np.nan
+
+
+def test_a_folder_in_place_of_a_picture_is_named(tmp_path):
+    report = made.report(tmp_path, {"base": BASE, "arm": BASE + 1})
+    (tmp_path / "seeds.png").mkdir()
+    with pytest.raises(Damaged, match=r"seeds\.png: is a folder, in place of a file"):
+        report.write(tmp_path)
 
 
 def test_names_of_arms_are_text_in_every_format(tmp_path):

@@ -78,3 +78,8 @@ def test_a_record_of_other_fields_is_named(tmp_path):
     write_sealed(tmp_path / "study.json", {"name": "made", "arms": []})
     with pytest.raises(ConfigError, match=r"study\.json\.arms: \[\] is not an object|Record: missing"):
         read_study(tmp_path)
+
+
+def test_a_margin_that_is_none_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"^study: margin -1\.0 is not positive$"):
+        made.record(tmp_path, {"base": BASE, "arm": BASE}, margin=-1.0)
