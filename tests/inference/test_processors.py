@@ -194,3 +194,22 @@ def test_samples_keep_to_the_rules():
 def test_what_cannot_be(processor, stop, message):
     with pytest.raises(ConfigError, match=message):
         decode(Greedy(processors=(processor,)), stop=stop)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: RepetitionPenalty(0.0), "repetition_penalty.penalty: 0.0 is not positive; 1 changes nothing"),
+        (lambda: NoRepeat(0), "no_repeat.size: 0 is not a positive number"),
+        (lambda: MinimumLength(0), "minimum_length.length: 0 is not a positive number"),
+    ],
+)
+def test_impossible_values_are_named(make, message):
+    with pytest.raises(ConfigError, match=message):
+        make()
+
+
+def test_no_forbidden_token_changes_nothing():
+    logits_BV = jnp.float32([[1, -2, 3]])
+    history = History(jnp.int32([[0]]), jnp.int32([1]), jnp.int32([0]), None)
+    assert jnp.array_equal(Forbidden()(logits_BV, history), logits_BV)

@@ -170,34 +170,42 @@ class _Run:
         with writing(path), self.metrics, self.track(done) as self.tracking:
             self.progress.update(done)
             for step, end in self.chunks(done):
-                batches = stack_batches(self.batches, step, end - step)
-                check_batches(batches, self.limits, step)
-                state, metrics = self.program.train(state, self.program.put(batches))
-                self.read_metrics()
-                self.watchdog.beat()
-                self.unread = (step, metrics, self.config.objective.labels(batches).size)
-                if self.on_steps is not None:
-                    self.on_steps(end, state)
-                if is_multiple(end, self.config.evaluate_every) and end < self.config.steps:
-                    self.evaluate(state, end)
-                due, stop = is_multiple(end, self.config.checkpoint_every), hosts.any_host(self.stop.requested)
-                if due or stop or end == self.config.steps:
-                    self.save(state, end)
-                if stop and end < self.config.steps:
-                    stopped = Interrupted(
-                        f"step {end} is saved in {self.workdir}; the same command with --resume continues"
-                    )
-                    stopped.add_note("In Python: when_not_empty='resume'")
-                    raise stopped
-            sums, by_batch = self.evaluate(state, self.config.steps)
-            loss, diverged_at = mean_loss(sums), np.array(hosts.fetch(state.diverged_at))
-            loss[diverged_at >= 0] = np.nan
-            self.tracking.finish(
-                [
-                    {"replica": i, "validation_loss": finite(loss[i]), "diverged_at": int(at) if at >= 0 else None}
-                    for i, at in enumerate(diverged_at)
-                ]
-            )
+                state = self.dispatch(state, step, end)
+            return self.outcome(state)
+
+    def dispatch(self, state: TrainState, step: int, end: int) -> TrainState:
+        """The state after the steps up to `end`, with what is due there done."""
+        batches = stack_batches(self.batches, step, end - step)
+        check_batches(batches, self.limits, step)
+        state, metrics = self.program.train(state, self.program.put(batches))
+        self.read_metrics()
+        self.watchdog.beat()
+        self.unread = (step, metrics, self.config.objective.labels(batches).size)
+        if self.on_steps is not None:
+            self.on_steps(end, state)
+        last = end == self.config.steps
+        if is_multiple(end, self.config.evaluate_every) and not last:
+            self.evaluate(state, end)
+        due, stop = is_multiple(end, self.config.checkpoint_every), hosts.any_host(self.stop.requested)
+        if due or stop or last:
+            self.save(state, end)
+        if stop and not last:
+            stopped = Interrupted(f"step {end} is saved in {self.workdir}; the same command with --resume continues")
+            stopped.add_note("In Python: when_not_empty='resume'")
+            raise stopped
+        return state
+
+    def outcome(self, state: TrainState) -> Outcome:
+        """The results of the state after the last step, which the trackers are told too."""
+        sums, by_batch = self.evaluate(state, self.config.steps)
+        loss, diverged_at = mean_loss(sums), np.array(hosts.fetch(state.diverged_at))
+        loss[diverged_at >= 0] = np.nan
+        self.tracking.finish(
+            [
+                {"replica": i, "validation_loss": finite(loss[i]), "diverged_at": int(at) if at >= 0 else None}
+                for i, at in enumerate(diverged_at)
+            ]
+        )
         return Outcome(
             workdir=self.workdir,
             config=self.config,

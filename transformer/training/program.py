@@ -29,7 +29,7 @@ from transformer.runs.mesh import AUTOMATIC, MeshConfig
 from transformer.training.optimizer import Numbers, learning_rate, make_optimizer, stack_numbers
 from transformer.training.replicas import over_replicas, repeat
 from transformer.training.sharding import make_mesh, parameter_axes, state_shardings
-from transformer.training.step import TrainState, create_train_state, make_train_step
+from transformer.training.step import Step, TrainState, create_train_state, make_train_step
 
 BATCHES = PartitionSpec(REPLICA, None, DATA)
 """Sharding of the batches of several steps, (R, T, B, …)."""
@@ -86,10 +86,7 @@ def make_program(
     Raises:
       ConfigError: the mesh does not fit the devices, the batch or the model; `initial` is of another model.
     """
-    if mesh_config.rounded and config.model.dtype == "float32":
-        raise ConfigError("mesh.rounded: the dtype of the model is float32 itself; model.dtype=bfloat16 is half of it")
-    if config.model.max_length % mesh_config.context:
-        raise ConfigError(f"mesh.context: {config.model.max_length} tokens cannot be divided by {mesh_config.context}")
+    _check(config, mesh_config)
     model = pure.abstract(functools.partial(_model, config))
     shapes, apply = pure.split(model)
     sequences = config.batch_size // config.accumulation
@@ -98,22 +95,11 @@ def make_program(
     apply = _with_precision(apply, config.matmul_precision)
     axes = parameter_axes(mesh_config, config.model, shapes, mesh)
     optimizer = make_optimizer(config.optimizer, config.steps, pure.specs(model))
-    step = make_train_step(
-        apply,
-        config.objective,
-        optimizer,
-        accumulation=config.accumulation,
-        average_from=config.average_from,
-        average_decay=config.average_decay,
-        skip_limit=config.optimizer.skip_limit,
-        skip_above=config.optimizer.skip_above,
-        sum_once=rows_are_alone(config, mesh_config, mesh.shape[REPLICA]),
-        rounded_to=config.model.dtype if mesh_config.rounded else None,
-    )
     numbers = stack_numbers(config.optimizer, replicas)
     seeds = np.array([r.seed for r in replicas], np.int32)
     scales = np.array([r.initial_scale for r in replicas], np.float32)
     start = (seeds, scales, numbers, initial or {})
+    step = _step(config, mesh_config, mesh, apply, optimizer)
     init = over_replicas(functools.partial(_initial_state, config, apply, optimizer), mesh, shared=(3,))
     states = jax.eval_shape(init, *start)
     split = state_shardings(states, axes, shapes, mesh)
@@ -138,6 +124,31 @@ def make_program(
         learning_rates=jax.jit(functools.partial(_learning_rates, config, numbers), out_shardings=whole),
         abstract_state=jax.tree.map(lambda s, own: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=own), states, split),
         mesh=mesh,
+    )
+
+
+def _check(config: RunConfig, mesh: MeshConfig) -> None:
+    if mesh.rounded and config.model.dtype == "float32":
+        raise ConfigError("mesh.rounded: the dtype of the model is float32 itself; model.dtype=bfloat16 is half of it")
+    if config.model.max_length % mesh.context:
+        raise ConfigError(f"mesh.context: {config.model.max_length} tokens cannot be divided by {mesh.context}")
+
+
+def _step(
+    config: RunConfig, mesh_config: MeshConfig, mesh: Mesh, apply: Apply, optimizer: optax.GradientTransformation
+) -> Step:
+    """The step of one replica."""
+    return make_train_step(
+        apply,
+        config.objective,
+        optimizer,
+        accumulation=config.accumulation,
+        average_from=config.average_from,
+        average_decay=config.average_decay,
+        skip_limit=config.optimizer.skip_limit,
+        skip_above=config.optimizer.skip_above,
+        sum_once=rows_are_alone(config, mesh_config, mesh.shape[REPLICA]),
+        rounded_to=config.model.dtype if mesh_config.rounded else None,
     )
 
 
