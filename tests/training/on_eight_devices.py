@@ -1,4 +1,4 @@
-"""What each mesh makes of each model on eight simulated devices, as JSON; run by test_sharding.py."""
+"""What meshes make of a model on eight simulated devices, as JSON; run by test_sharding.py."""
 
 import functools
 import json
@@ -128,10 +128,8 @@ def compared(name: str, mesh: MeshConfig, replicas: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    report = {}
-    for name, wanted in json.loads(sys.argv[1]):
-        replicas = 8 if wanted == "replicas" else 2
-        report[f"{name}, {wanted}"] = compared(name, MESHES[wanted], replicas)
+    name, *meshes = sys.argv[1:]
+    report = {mesh: compared(name, MESHES[mesh], 8 if mesh == "replicas" else 2) for mesh in meshes}
     print(json.dumps(report))
 
 
