@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from transformer.core.arrays import compiled_for
 from transformer.core.values import ConfigError
 from transformer.feed_forwards.experts import SigmoidTopK, TopKExperts, TopKProbabilities
 from transformer.feed_forwards.routing import (
@@ -72,12 +73,18 @@ def test_padding_changes_no_capacity(length, experts, share):
     assert taken[0] == taken[1]
 
 
-def test_products_with_the_own_expert():
+PLATFORMS = pytest.mark.parametrize("platform", ["cpu", "tpu"])
+"""Those whose products are traced in another way, here all computed by a CPU."""
+
+
+@PLATFORMS
+def test_products_with_the_own_expert(platform):
     """Row by row, values and gradients."""
     x = jnp.asarray(np.random.default_rng(1).normal(size=(6, 4)), jnp.float32)
     kernels = jnp.asarray(np.random.default_rng(2).normal(size=(E, 4, 3)), jnp.float32)
     experts = np.repeat(np.arange(E), [1, 3, 2])
 
+    @compiled_for(platform)
     def ours(x, kernels):
         return expert_products(x, kernels, jnp.array([1, 3, 2], jnp.int32))
 
@@ -180,17 +187,26 @@ def test_a_bias_is_moved_towards_equal_loads():
         assert gradient.tolist() == signs
 
 
-def test_products_of_replicas():
-    """Mapped over logits, rows and kernels, as replicas are."""
+@pytest.mark.parametrize(("platform", "shared"), [("cpu", ()), ("tpu", ()), ("tpu", (2,))])
+def test_products_of_replicas(platform, shared):
+    """Values and gradients mapped over logits, rows and kernels, as replicas are; on TPUs kernels may be shared."""
     rng = np.random.default_rng(4)
     logits_RBLE = jnp.asarray(rng.normal(size=(2, 1, 6, 3)), jnp.float32)
     x_RTD = jnp.asarray(rng.normal(size=(2, 6, 4)), jnp.float32)
     kernels_REDF = jnp.asarray(rng.normal(size=(2, 3, 4, 5)), jnp.float32)
 
+    @compiled_for(platform)
     def product(logits_BLE, x_TD, kernels_EDF):
         routes = expert_choice(logits_BLE, 1.5, None)
         return expert_products(x_TD[routes.tokens_X], kernels_EDF, routes.sizes_E)
 
-    both = jax.vmap(product)(logits_RBLE, x_RTD, kernels_REDF)
-    alone = jnp.stack([product(*arrays) for arrays in zip(logits_RBLE, x_RTD, kernels_REDF, strict=True)])
-    np.testing.assert_allclose(both, alone, rtol=1e-6, atol=1e-6)
+    def everything(*arrays):
+        grads = jax.grad(lambda *own: (product(*own) ** 2).sum(), argnums=(1, 2))(*arrays)
+        return product(*arrays), *grads
+
+    arrays = [a[0] if i in shared else a for i, a in enumerate((logits_RBLE, x_RTD, kernels_REDF))]
+    axes = [None if i in shared else 0 for i in range(3)]
+    both = jax.vmap(everything, axes)(*arrays)
+    for r in range(2):
+        alone = everything(*(a if i in shared else a[r] for i, a in enumerate(arrays)))
+        chex.assert_trees_all_close([a[r] for a in both], list(alone), rtol=1e-5, atol=1e-5)

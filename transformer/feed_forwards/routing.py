@@ -1,11 +1,15 @@
 """Which experts a token goes to, and the product of tokens with the experts they go to."""
 
 import math
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.custom_batching import custom_vmap
+
+from transformer.core.arrays import platform
 
 
 class Routes(NamedTuple):
@@ -90,7 +94,58 @@ def _mean(x_BLX: jax.Array, valid_BL: jax.Array | None) -> jax.Array:
 
 def expert_products(x_XD: jax.Array, kernels_EDF: jax.Array, sizes_E: jax.Array) -> jax.Array:
     """Each row times the kernel of its expert, (X, F) in the dtype of `x_XD`; rows are in the order of the experts."""
-    return lax.ragged_dot(x_XD, kernels_EDF.astype(x_XD.dtype), sizes_E).astype(x_XD.dtype)
+    product = side_by_side if platform() == "tpu" else lax.ragged_dot
+    return product(x_XD, kernels_EDF.astype(x_XD.dtype), sizes_E).astype(x_XD.dtype)
+
+
+@jax.custom_vjp
+def side_by_side(x_XD: jax.Array, kernels_EDF: jax.Array, sizes_E: jax.Array) -> jax.Array:
+    """`lax.ragged_dot` whose `vmap` is one product with the experts of all models.
+
+    TPUs have no product of several models that is ragged. It has no forward-mode derivative.
+    """
+    return _products(x_XD, kernels_EDF, sizes_E)
+
+
+def _forward(x_XD, kernels_EDF, sizes_E):
+    return _products(x_XD, kernels_EDF, sizes_E), (x_XD, kernels_EDF, sizes_E)
+
+
+def _backward(kept, out_XF):
+    x_XD, kernels_EDF, sizes_E = kept
+    return _products(out_XF, jnp.swapaxes(kernels_EDF, 1, 2), sizes_E), _outer_products(x_XD, out_XF, sizes_E), None
+
+
+side_by_side.defvjp(_forward, _backward)
+
+
+@custom_vmap
+def _products(x_XD: jax.Array, kernels_EDF: jax.Array, sizes_E: jax.Array) -> jax.Array:
+    return lax.ragged_dot(x_XD, kernels_EDF, sizes_E)
+
+
+@custom_vmap
+def _outer_products(x_XD: jax.Array, y_XF: jax.Array, sizes_E: jax.Array) -> jax.Array:
+    """The sum of xᵀy over the rows of each expert, (E, D, F)."""
+    rows = lax.RaggedDotDimensionNumbers((((0,), (0,)), ((), ())), lhs_ragged_dimensions=[0], rhs_group_dimensions=[])
+    return lax.ragged_dot_general(x_XD, y_XF, sizes_E, rows)
+
+
+@_products.def_vmap
+def _(count, batched, *arrays):
+    return _of_models(_products, count, batched, arrays), True
+
+
+@_outer_products.def_vmap
+def _(count, batched, *arrays):
+    return _of_models(_outer_products, count, batched, arrays), True
+
+
+def _of_models(product: Callable[..., jax.Array], count: int, batched: Sequence[bool], arrays: Sequence[jax.Array]):
+    """A product of the rows and experts of `count` models, one model after another."""
+    whole = [a if own else jnp.broadcast_to(a, (count, *a.shape)) for a, own in zip(arrays, batched, strict=True)]
+    out = product(*(a.reshape(-1, *a.shape[2:]) for a in whole))
+    return out.reshape(count, -1, *out.shape[1:])
 
 
 def expert_rows(biases_EF: jax.Array, sizes_E: jax.Array, count: int) -> jax.Array:

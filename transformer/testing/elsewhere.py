@@ -8,23 +8,28 @@ import jax.numpy as jnp
 from jax.sharding import SingleDeviceSharding
 
 from transformer.analysis.hardware import Topology
-from transformer.analysis.needs import compile_lowered, compile_step, plan
+from transformer.analysis.needs import compile_lowered, compile_step
 from transformer.core.arrays import compiled_for
 from transformer.core.values import ConfigError
 from transformer.models.build import pure_model
 from transformer.models.config import ModelConfig
-from transformer.runs.config import RunConfig
+from transformer.runs.config import RunConfig, grid
 from transformer.runs.mesh import MeshConfig
 from transformer.testing.check import Checked
 from transformer.testing.subject import LENGTH, small
+from transformer.training.program import make_program
 
-MESHES = {"one device": MeshConfig(replica=1, data=1), "2 x 2": MeshConfig(replica=1, data=2, model=2)}
+MESHES = {
+    "two replicas": (2, MeshConfig(replica=1, data=1)),
+    "2 x 2": (1, MeshConfig(replica=1, data=2, model=2)),
+}
+"""Replicas, and how one device or four share them."""
 SIZES = {"mixer.num_kv_heads": None, "vocab_size": 32, "dtype": "bfloat16"}
 """What four devices can divide, in the numbers of accelerators."""
 
 
 def check_elsewhere(topology: str, choices: Mapping[str, Any]) -> Checked:
-    """Compile a training step, of a decoder on one device and on four; an encoder's gradient; decoding of a token.
+    """Compile steps of training, of two decoders on one device and of one on four; an encoder's gradient; decoding.
 
     Nothing is run. A choice that is refused before compilation, in one line, has not failed.
     """
@@ -38,10 +43,10 @@ def check_elsewhere(topology: str, choices: Mapping[str, Any]) -> Checked:
         if context == "encoder":
             checked.run(context, "gradient", lambda config=config: _compile(gradient(config), devices[0]))
             continue
-        for name, mesh in MESHES.items():
+        run = RunConfig(model=config, batch_size=4, steps=2, steps_per_dispatch=1)
+        for name, (replicas, mesh) in MESHES.items():
             try:
-                run = RunConfig(model=config, batch_size=4, steps=2)
-                _, program = plan(run, mesh, devices[: len(devices) if mesh.model > 1 else 1])
+                program = make_program(run, grid(replicas), mesh, devices=devices[: 4 if mesh.model > 1 else 1])
             except ConfigError as error:
                 checked.refused[name] = str(error)
                 continue
