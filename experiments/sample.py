@@ -3,6 +3,7 @@
     transformer sample results/language_model "ROMEO:" --num 3 --tokens 200
     transformer sample results/language_model "ROMEO:" --decoding 'sample(top_p=0.9)' --temperature 0.7
     transformer sample results/language_model "ROMEO:" --decoding greedy --beyond refuse
+    transformer sample results/algorithmic "1 2 + 3 4 =" --decoding greedy
 
 The folder is that of a run, finished or not, or of a cell of a study. Without a text, an empty line is continued. The
 texts are printed one after another, each as soon as it is there; text i is that of the seed `--seed` + i alone.
@@ -26,8 +27,8 @@ from transformer.training.trained import WARM
 class Command:
     num: int = 1
     """Number of texts."""
-    tokens: int = 200
-    """Number of tokens to add to each."""
+    tokens: int | None = None
+    """Number of tokens to add to each; None: 200, or after a question of a task those of an answer."""
     decoding: Strategy = WARM
     """How tokens are chosen."""
     temperature: float | None = None
@@ -41,8 +42,8 @@ class Command:
 
     def __post_init__(self):
         for name in ("num", "tokens"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name}: {getattr(self, name)} is not a positive number")
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise ConfigError(f"{name}: {value} is not a positive number")
 
     @property
     def strategy(self) -> Any:

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from dataclasses import dataclass
+from unittest import mock
 
 import chex
 import jax
@@ -11,9 +12,13 @@ import pytest
 
 from transformer.core.sources import sources
 from transformer.core.values import ConfigError
+from transformer.data.dataset import load_data
 from transformer.data.pairs import PairsConfig, TranslationRun
-from transformer.data.tokenizers import make_tokenizer
-from transformer.inference.tokenwise import Sample
+from transformer.data.puzzles import AlgorithmicConfig, AlgorithmicRun
+from transformer.data.tasks.rewriting import Sort
+from transformer.data.tokenizers import END, make_tokenizer
+from transformer.inference.processors import Forbidden
+from transformer.inference.tokenwise import Greedy, Sample
 from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.norms.norm import Norm
 from transformer.objectives.tokens import PrefixToken
@@ -160,6 +165,20 @@ def test_a_flag_of_a_variant_is_in_its_source_and_a_field_is_not():
     assert made(False, 1.0) != made(True, 1.0)
 
 
+def test_a_question_gets_an_answer(config, tmp_path, monkeypatch):
+    """As many tokens as the longest example has, or up to the end that is chosen before."""
+    puzzle = {"data": AlgorithmicConfig(task=Sort(items=3), test=Sort(items=4), examples=32, validation_examples=4)}
+    config = AlgorithmicRun(**vars(config) | puzzle).replace({"model.vocab_size": None, "model.max_length": 16})
+    run = train(config.replace(steps=1), REPLICAS, load_data(config.data), tmp_path / "run")
+    never = Greedy(processors=(Forbidden((END,)),))
+    assert len(run.generate("7 3 5 =", strategy=never).split()) == 10
+    assert len(run.generate("7 3 5 =", strategy=never, num_tokens=2).split()) == 6
+    made = mock.Mock(return_value=np.int32([END]))
+    monkeypatch.setattr("transformer.training.trained.continuation", made)
+    assert run.generate("7 3 5 =") == "7 3 5 ="
+    assert made.call_args.kwargs["stop"] == END
+
+
 def test_seeds_of_the_best_learning_rate_are_those_that_count(config, corpus, tmp_path):
     outcome = train(config, grid(range(2), (1e-2, 1e-5)), corpus, tmp_path / "run")
     assert outcome.at_best_rate.tolist() == [True, True, False, False]
@@ -188,6 +207,7 @@ def test_text_in_and_text_out(config, corpus, tmp_path):
     assert texts[0] == outcome.generate("abac", num_tokens=12, strategy=Sample(temperature=9.0)) != texts[1]
     assert texts[1].startswith("abac")
     assert len(texts[1]) == 16
+    assert len(run.generate("abac")) == 204
     tokens, params = corpus.tokenizer.encode("abacabad"), run.params(1)
     expected = jax.nn.log_softmax(run.apply(params, tokens[None, :-1]))[0, np.arange(7), tokens[1:]]
     np.testing.assert_allclose(run.score("abacabad", replica=1), expected, rtol=1e-5)

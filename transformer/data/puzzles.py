@@ -32,6 +32,10 @@ class AlgorithmicConfig(DataConfig):
     seed: int = 0
     """Seed of the examples; their order in training depends on the replica's seed."""
 
+    @property
+    def example_length(self):
+        return max(self.task.length, self.test.length if self.test else 0)
+
     def __post_init__(self):
         if self.test is not None and self.test.symbols != self.task.symbols:
             raise ConfigError(f"data.test: {self.test} has other symbols than {self.task}")

@@ -16,6 +16,11 @@ class DataConfig:
         """Whether a batch can continue where the previous one ended."""
         return False
 
+    @property
+    def example_length(self) -> int | None:
+        """Tokens of the longest example, with its answer; None: a text, which goes on."""
+        return None
+
 
 @dataclass(frozen=True, kw_only=True)
 class TextConfig(DataConfig):

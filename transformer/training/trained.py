@@ -13,7 +13,7 @@ import numpy as np
 
 from transformer.core.modules import Apply, Params
 from transformer.core.values import ConfigError, check_kind
-from transformer.data.tokenizers import Tokenizer
+from transformer.data.tokenizers import END, Tokenizer
 from transformer.inference.evaluation import lm_eval_model
 from transformer.inference.strategies import Strategy
 from transformer.inference.text import Beyond, continuation, token_log_probabilities
@@ -102,7 +102,7 @@ class TrainedRun(abc.ABC):
         self,
         prompt: str,
         *,
-        num_tokens: int = 200,
+        num_tokens: int | None = None,
         strategy: Strategy = WARM,
         seed: int = 0,
         stop: int | None = None,
@@ -113,10 +113,11 @@ class TrainedRun(abc.ABC):
 
         Args:
           prompt: the text to continue.
-          num_tokens: the largest number of tokens to add.
+          num_tokens: the largest number of tokens to add; None: 200, or after a question of a task as many as there are
+            after it in the longest example.
           strategy: `Greedy()`, `Sample(…)` or `Beam(…)`.
           seed: of the random choices.
-          stop: the token that ends the text.
+          stop: the token that ends the text; None: of a task `</s>`, of a text none.
           beyond: where positions end at `max_length`, "slide" goes on by reading the last tokens again, half of
             `max_length` at a time, and "refuse" raises an error.
           replica: which one continues it; None: the one with the lowest loss.
@@ -126,6 +127,11 @@ class TrainedRun(abc.ABC):
             tokenizer does not know, or the text is longer than `beyond` allows.
         """
         tokenizer, tokens_L = self._read("generate", prompt)
+        example = self.config.data.example_length
+        if num_tokens is None:
+            num_tokens = 200 if example is None else max(1, example - len(tokens_L))
+        if stop is None and example is not None:
+            stop = END
         how = {"num_tokens": num_tokens, "strategy": strategy, "stop": stop, "beyond": beyond}
         prefix, key = isinstance(self.config.objective, PrefixToken), jax.random.key(seed)
         more_T = continuation(
