@@ -3,9 +3,10 @@
 import jax
 import jax.numpy as jnp
 import pytest
+from jax import lax
 
 from transformer.activations.activation import GLU
-from transformer.analysis.counts import forward_flops_per_token, parameter_count, train_flops_per_token
+from transformer.analysis.counts import forward_flops_per_token, parameter_count, product_flops, train_flops_per_token
 from transformer.core import modules as pure
 from transformer.models.config import ModelConfig
 from transformer.models.language_model import LanguageModel
@@ -47,3 +48,19 @@ def test_operations_agree_with_xla(name):
 
     both = jax.jit(jax.value_and_grad(loss)).lower(params, tokens).compile().cost_analysis()["flops"] / count
     assert train_flops_per_token(config) == pytest.approx(both, rel=0.1)
+
+
+def test_products_with_experts_and_their_gradients():
+    """Rows, kernels and outer products: as many operations each, and twice as many for two models."""
+    x_XD, kernels_EDF, sizes_E = jnp.ones((6, 4)), jnp.ones((3, 4, 5)), jnp.int32([1, 3, 2])
+
+    def gradient(x_XD, kernels_EDF, sizes_E):
+        return jax.grad(lambda *own: (lax.ragged_dot(*own, sizes_E) ** 2).sum(), (0, 1))(x_XD, kernels_EDF)
+
+    def operations(function, *arguments):
+        return product_flops(jax.make_jaxpr(function)(*arguments).jaxpr)
+
+    assert operations(lax.ragged_dot, x_XD, kernels_EDF, sizes_E) == 2 * 6 * 4 * 5
+    assert operations(gradient, x_XD, kernels_EDF, sizes_E) == 3 * 2 * 6 * 4 * 5
+    two = [jnp.stack([array, array]) for array in (x_XD, kernels_EDF, sizes_E)]
+    assert operations(jax.vmap(gradient), *two) == 2 * 3 * 2 * 6 * 4 * 5

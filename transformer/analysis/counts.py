@@ -73,9 +73,11 @@ def scoped_flops(jaxpr: core.Jaxpr) -> Counter[str]:
             (contracted, _), _ = eqn.params["dimension_numbers"]
             left, out = _shape(eqn.invars[0]), _shape(eqn.outvars[0])
             total[scope] += 2 * math.prod(out) * math.prod(left[i] for i in contracted)
-        elif eqn.primitive.name.startswith("ragged_dot"):  # each row is multiplied by the matrix of its group
-            rows, matrices = map(_shape, eqn.invars[:2])
-            total[scope] += 2 * math.prod(rows) * matrices[-1]
+        elif eqn.primitive.name == "ragged_dot_general":  # each row meets one matrix, or row, of those of its group
+            numbers, (rows, others) = eqn.params["ragged_dot_dimension_numbers"], map(_shape, eqn.invars[:2])
+            (_, contracted), (_, batch) = numbers.dot_dimension_numbers
+            shared = {*contracted, *batch, *numbers.rhs_group_dimensions}
+            total[scope] += 2 * math.prod(rows) * math.prod(n for i, n in enumerate(others) if i not in shared)
         elif eqn.primitive.name == "scan":
             times = eqn.params["length"]
         elif eqn.primitive.name == "cond":
