@@ -23,7 +23,6 @@ import jax
 import tyro
 from rich.box import SIMPLE
 from rich.console import Console
-from rich.progress import track
 from rich.table import Column, Table
 
 from experiments import cli
@@ -38,6 +37,7 @@ from transformer.runs.config import RunConfig
 from transformer.runs.large_presets import LARGE_PRESETS
 from transformer.runs.mesh import AUTOMATIC, MeshConfig
 from transformer.runs.presets import PRESETS
+from transformer.training.progress import counted
 
 CHARACTERS = 65
 """The vocabulary of presets that take it from their data."""
@@ -114,8 +114,7 @@ def devices_of(mesh: MeshConfig) -> int:
 
 
 def _watch(tried: list[Any]) -> Iterable[Any]:
-    """A bar on standard error."""
-    return track(tried, "meshes and rematerialization", console=Console(stderr=True))
+    return counted(tried, "meshes and rematerialization", len(tried))
 
 
 def _show_search(found: list[Found], hardware: Hardware, devices: int) -> None:

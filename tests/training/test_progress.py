@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from transformer.training.progress import Progress
+from transformer.training.progress import Progress, counted
 
 
 def test_the_throughput_is_that_after_the_first_dispatch(monkeypatch):
@@ -69,3 +69,10 @@ def test_no_colour_where_none_is_wanted(monkeypatch, capsys):
         assert "nan" not in said
         assert "step 5 of" not in said, "a terminal has the bar alone"
         assert ("\x1b[38" in said or "\x1b[3" in said) == (not wanted)
+
+
+def test_other_work_is_counted_without_a_terminal(monkeypatch, capsys):
+    clock = iter([0.0, 0.0, 9.0, 12.0, 13.0, 80.0])
+    monkeypatch.setattr("transformer.training.progress.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    assert list(counted("abcd", "letters [/b]", 4)) == [*"abcd"]
+    assert capsys.readouterr().err == "letters [/b]: 2 of 4, 12 s left\nletters [/b]: 4 of 4, 0 s left\n"

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
-from rich.progress import track
 
 from transformer.testing.check import Checked
 from transformer.testing.subject import QUICK
+from transformer.training.progress import counted
 
 
 def make_pool(workers: int) -> concurrent.futures.Executor:
@@ -23,8 +23,8 @@ def make_pool(workers: int) -> concurrent.futures.Executor:
 def start(
     pool: concurrent.futures.Executor, check: Callable[[Any], Checked], choices: Sequence[Any], what: str
 ) -> Iterable[Checked]:
-    """Begin to check all choices in parallel; the results, with a bar while they are waited for."""
-    return track(pool.map(check, choices), description=what, total=len(choices))
+    """Begin to check all choices in parallel; the results, with their number while they are waited for."""
+    return counted(pool.map(check, choices), what, len(choices))
 
 
 def prepare() -> None:

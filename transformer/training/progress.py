@@ -1,13 +1,16 @@
-"""How far a run is, on standard error: a bar in a terminal, elsewhere a line a minute."""
+"""How far a run is, or other long work, on standard error: a bar in a terminal, elsewhere a line a minute."""
 
 import math
 import time
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn, track
 from rich.progress import Progress as Bar
 
+T = TypeVar("T")
 FIRST, EVERY = 10.0, 60.0
 """Seconds until the first line, which a notebook has after a minute too, and between lines."""
 
@@ -16,6 +19,18 @@ def duration(seconds: float) -> str:
     """Seconds, minutes or hours, of which there are two at least: 45 s, 12 min, 3 h."""
     size, unit = next((n, u) for n, u in ((3600, "h"), (60, "min"), (1, "s")) if seconds >= 2 * n or n == 1)
     return f"{seconds / size:.0f} {unit}"
+
+
+def counted(results: Iterable[T], title: str, total: int) -> Iterator[T]:
+    """The results as they come, with how many of `total` there are and the time left."""
+    console = Console(stderr=True)
+    start, due = time.monotonic(), time.monotonic() + FIRST
+    bar = track(results, title, total, console=console, disable=not console.is_terminal)
+    for count, result in enumerate(bar, 1):
+        yield result
+        if not console.is_terminal and (now := time.monotonic()) >= due:
+            due, left = now + EVERY, duration((now - start) / count * (total - count))
+            console.print(f"{title}: {count:,} of {total:,}, {left} left", markup=False, highlight=False)
 
 
 class Progress:
