@@ -10,18 +10,22 @@ import pytest
 from flax import nnx
 
 from transformer.activations.activation import ReLU
+from transformer.core.arrays import compiled_for
 from transformer.core.modules import make_parameter, split
 from transformer.core.parameters import ONES, Normal, Parameter
 from transformer.embeddings.embedding import Embedding
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.functional.masks import Causal, Tokens
 from transformer.mixers.attention.attention import Attention
+from transformer.mixers.attention.backends import Fused
 from transformer.mixers.mixer import Context, Outcome
 from transformer.models.config import ModelConfig
 from transformer.models.language_model import LanguageModel
 from transformer.models.stack import Scanned, Stack, Unrolled
 from transformer.models.transformer import Block
 from transformer.norms.norm import RMSNorm
+from transformer.testing import elsewhere
+from transformer.testing.subject import small
 
 KEY = jax.random.key(0)
 X = jnp.asarray(np.random.default_rng(0).normal(size=(1, 8, 16)), jnp.float32)
@@ -143,3 +147,16 @@ def test_rematerialization_recomputes_what_it_says(how):
     roots = {remat: program(how(remat=remat), 1).count(" rsqrt") for remat in ("none", "dots", "full")}
     assert products["none"] + 2 == products["dots"] < products["full"]
     assert roots["none"] < roots["dots"] == roots["full"]
+
+
+def test_what_a_kernel_of_a_gpu_computed_is_kept(monkeypatch):
+    """`dots` does not compute attention by cuDNN again, and `full` does; nothing is run."""
+    monkeypatch.setattr("transformer.functional.fused_attention.has_cuda", lambda: True)
+    monkeypatch.setattr("jax._src.cudnn.fused_attention_stablehlo.check_cudnn_version", lambda: 91000)
+    kernels = {}
+    for remat in ("none", "dots", "full"):
+        config = small(dtype="bfloat16", layers=Scanned(remat=remat), **{"mixer.backend": Fused()})
+        function, shapes = elsewhere.gradient(config)
+        with compiled_for("cuda"):
+            kernels[remat] = str(jax.make_jaxpr(function)(*shapes)).count("dot_product_attention_fwd")
+    assert kernels == {"none": 1, "dots": 1, "full": 2}

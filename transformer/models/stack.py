@@ -19,8 +19,15 @@ Remat = Literal["none", "dots", "full"]
 square of the length, are not kept), or everything."""
 
 
-_PRODUCTS = jax.checkpoint_policies.save_from_both_policies(
-    jax.checkpoint_policies.dots_with_no_batch_dims_saveable, jax.checkpoint_policies.save_only_these_names(OF_KERNEL)
+def _of_cudnn(primitive, *_, **__) -> bool:
+    """Whether it is cuDNN's attention, whose outputs have no name."""
+    return primitive.name.startswith("dot_product_attention_fwd")
+
+
+_either = jax.checkpoint_policies.save_from_both_policies
+_PRODUCTS = _either(
+    jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+    _either(jax.checkpoint_policies.save_only_these_names(OF_KERNEL), _of_cudnn),
 )
 _POLICIES = {"dots": _PRODUCTS, "full": None}
 
