@@ -1,5 +1,6 @@
 """The kernels of JAX give what exact attention gives, or say why not."""
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +11,7 @@ from transformer.core.arrays import compiled_for
 from transformer.functional.attention import SoftCapped, attention
 from transformer.functional.biases import LinearDistance
 from transformer.functional.fused_attention import by_cudnn, fused_attention, why_not_cudnn
-from transformer.functional.masks import Causal, Padding, Segment, Tokens
+from transformer.functional.masks import Causal, Full, Padding, Prefix, Segment, Tokens, Window
 from transformer.functional.normalizers import ReLUWeigh
 from transformer.runs.mesh import MeshConfig
 from transformer.training.sharding import make_mesh
@@ -81,7 +82,7 @@ def test_a_cached_step_sees_every_key():
 
 
 def test_what_cudnn_does_not_take_is_named(monkeypatch):
-    """A warning on a GPU, and exact attention; what it takes goes there with the whole mask of the positions."""
+    """A warning on a GPU, and exact attention; what it takes goes there with the whole mask."""
     half = [x.astype(jnp.bfloat16) for x in (Q, K, V)]
     assert not why_not_cudnn(*half[:2], None, 0.3)
     named = {
@@ -116,7 +117,55 @@ def test_what_cudnn_does_not_take_is_named(monkeypatch):
     np.testing.assert_array_equal(attended.out, exactly(Q, K, V, queries=TOKENS, keys=TOKENS, mask=Padding()))
     assert [given["implementation"] for given in asked] == ["cudnn"]
     assert asked[0]["mask"].shape == (2, 1, 6, 6)
-    assert "is_causal" not in asked[0]
+    assert not asked[0]["is_causal"]
+
+
+FIRST = Tokens.first(6)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "mask", "own_keys", "told"),
+    [
+        (FIRST, Causal(), True, "causal"),
+        (FIRST, Causal() & Full(), True, "causal"),
+        (FIRST, Full(), True, None),
+        (FIRST, Causal() & Window(2), True, "array"),
+        (FIRST, Causal() | Prefix(2), True, "array"),
+        (FIRST, Causal(), False, "array"),
+        (Tokens.at(jnp.asarray([0, 2, 1, 3, 5, 4])), Causal(), True, "array"),
+        (Tokens.first(6, valid=VALID), Causal() & Padding(), True, "array"),
+    ],
+)
+def test_the_kernel_is_told_that_a_mask_is_causal_where_it_is(tokens, mask, own_keys, told, monkeypatch):
+    """Its values and gradients, with XLA in its place, are those of exact attention; so are those of its stand-in."""
+    asked = []
+
+    def kernel(*arrays, implementation, **given):
+        asked.append("array" if given["mask"] is not None else "causal" if given["is_causal"] else None)
+        return by_xla(*arrays, implementation="xla", **given)
+
+    def loss(arrays, function, **more):
+        out = function(*arrays, queries=tokens, keys=tokens, mask=mask, scale=0.3, **more)
+        return jnp.sin(out).sum(), out
+
+    by_xla = jax.nn.dot_product_attention
+    monkeypatch.setattr(jax.nn, "dot_product_attention", kernel)
+    exact = jax.grad(loss, has_aux=True)((Q, K, V), exactly)
+    for with_cuda in (True, False):
+        monkeypatch.setattr(f"{FUSED}.has_cuda", lambda with_cuda=with_cuda: with_cuda)
+        ours = jax.grad(loss, has_aux=True)((Q, K, V), by_cudnn, own_keys=own_keys)
+        chex.assert_trees_all_close(ours, exact, atol=1e-5)
+    assert asked == [told]
+
+
+def test_a_device_with_later_queries_has_the_mask_as_an_array(monkeypatch):
+    """Its first query is not at the place of the first key."""
+    monkeypatch.setattr(f"{FUSED}.has_cuda", lambda: False)
+    with use_abstract_mesh(make_mesh(MeshConfig(replica=1, data=1, context=2), 1, 2).abstract_mesh):
+        program = jax.make_jaxpr(
+            lambda *a: by_cudnn(*a, queries=FIRST, keys=FIRST, mask=Causal(), scale=0.3, own_keys=True)
+        )
+        assert "bool[1,1,3,6]" in str(program(Q, K, V))
 
 
 def test_what_no_kernel_computes_is_refused():

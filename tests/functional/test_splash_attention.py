@@ -87,16 +87,19 @@ def test_queries_divided_over_devices_find_what_those_of_one_find(mask):
 def test_what_the_kernel_does_not_take_is_named():
     slopes = LinearDistance(jnp.asarray([0.5, 0.25, 0.125, 0.1]))
     named = {
-        "float16": why_not_splash(Q.astype(jnp.float16), K, None, 0.3, None),
-        "multiple of 128, not 6": why_not_splash(Q[:, :6], K, None, 0.3, None),
-        "not 256 for 128": why_not_splash(Q[:, :128], K, None, 0.3, None),
-        "no bias": why_not_splash(Q, K, slopes, 0.3, None),
-        "no trained scale": why_not_splash(Q, K, None, jnp.float32(0.3), None),
-        "no mask Prefix": why_not_splash(Q, K, None, 0.3, Causal() & Prefix(3)),
+        "float16": why_not_splash(Q.astype(jnp.float16), K, None, 0.3, None, TOKENS),
+        "multiple of 128, not 6": why_not_splash(Q[:, :6], K, None, 0.3, None, TOKENS),
+        "not 256 for 128": why_not_splash(Q[:, :128], K, None, 0.3, None, TOKENS),
+        "no bias": why_not_splash(Q, K, slopes, 0.3, None, TOKENS),
+        "no trained scale": why_not_splash(Q, K, None, jnp.float32(0.3), None, TOKENS),
+        "no mask Prefix": why_not_splash(Q, K, None, 0.3, Causal() & Prefix(3), TOKENS),
+        "given and may be any": why_not_splash(Q, K, None, 0.3, Window(30) & Padding(), Tokens.at(7 * jnp.arange(L))),
     }
     for part, reason in named.items():
         assert part in reason
-    assert not why_not_splash(Q, K, None, 0.3, MASKS["packed"])
+    assert not why_not_splash(Q, K, None, 0.3, MASKS["packed"], TOKENS)
+    assert not why_not_splash(Q, K, None, 0.3, MASKS["window"], Tokens.first(L))
+    assert not why_not_splash(Q, K, None, 0.3, Padding(), Tokens.at(7 * jnp.arange(L)))
 
 
 def test_on_a_tpu_it_is_what_fused_attention_runs(monkeypatch):

@@ -185,7 +185,7 @@ def resized(cache: Cache, capacity: int) -> Cache:
         more = [(0, (capacity - cache.capacity) * (i == axis), 0) for i in range(array.ndim)]
         return lax.pad(array, jnp.zeros((), array.dtype), more)
 
-    positions, _, _, valid, beams = cache.tokens
+    positions, valid, beams = cache.tokens.positions, cache.tokens.valid, cache.tokens.beams
     assert valid is not None
     tokens = Tokens(grow(positions, 1), jnp.arange(capacity, dtype=jnp.int32), valid=grow(valid, 1))
     tokens = tokens if beams is None else tokens._replace(beams=grow(beams, 2))

@@ -12,7 +12,7 @@ from jax.sharding import PartitionSpec, get_abstract_mesh
 from transformer.core.arrays import CONTEXT, DATA, MODEL, axis_size, divided, has_cuda, platform
 from transformer.functional.attention import Attended, ScoreFunction, SoftCapped, Weigh, attention, check_shapes
 from transformer.functional.biases import Bias
-from transformer.functional.masks import MaskFunction, Tokens
+from transformer.functional.masks import Causal, Full, MaskFunction, Tokens, conjuncts
 from transformer.functional.normalizers import Softmax
 from transformer.functional.splash_attention import by_splash, why_not_splash
 
@@ -51,8 +51,8 @@ def fused_attention(
     reason = None
     if platform() == "gpu":
         if not (reason := why_not_cudnn(q_BLHK, k_BSGK, bias, scale, sink_H, score)):
-            return Attended(by_cudnn(q_BLHK, k_BSGK, v_BSGK, **sides, scale=scale))
-    elif platform() == "tpu" and own_keys and not (reason := why_not_splash(q_BLHK, k_BSGK, bias, scale, mask)):
+            return Attended(by_cudnn(q_BLHK, k_BSGK, v_BSGK, **sides, scale=scale, own_keys=own_keys))
+    elif platform() == "tpu" and own_keys and not (reason := why_not_splash(q_BLHK, k_BSGK, bias, scale, mask, keys)):
         soft_cap = None if score is None else score.cap
         return Attended(by_splash(q_BLHK, k_BSGK, v_BSGK, **sides, scale=scale, sink_H=sink_H, soft_cap=soft_cap))
     if reason:
@@ -70,14 +70,19 @@ def by_cudnn(
     keys: Tokens,
     mask: MaskFunction | None,
     scale: float | jax.Array,
+    own_keys: bool = False,
 ) -> jax.Array:
     """Attention by the kernel that comes with JAX, (B, L, H, K). Heads, sequences and queries stay on their devices.
 
-    The mask is always the array of its own positions: kernels that are told "causal" align the first query with the
-    first key, which is wrong behind a cache. Without JAX for CUDA the program can only be a plan of one for a GPU.
+    The kernel is told that a mask is causal where each query is at the place of its own key, which it takes for
+    granted; any other mask is an array for it, of all queries and keys. Without JAX for CUDA the program can only be a
+    plan of one for a GPU.
     """
-    allowed = None if mask is None else _whole(mask(queries, keys), queries, keys)
-    attend = functools.partial(_cudnn if has_cuda() else like_cudnn, scale)
+    terms = [one for one in conjuncts(mask) if not isinstance(one, Full)]
+    in_order = own_keys and queries.counted is not None and queries.length == keys.length and axis_size(CONTEXT) == 1
+    causal = in_order and bool(terms) and all(isinstance(one, Causal) for one in terms)
+    allowed = None if mask is None or causal or not terms else _whole(mask(queries, keys), queries, keys)
+    attend = functools.partial(_cudnn if has_cuda() else like_cudnn, scale, causal)
     if divided():
         rows, part = (axis if axis_size(axis) > 1 else None for axis in (DATA, CONTEXT))
         of_queries, of_keys = PartitionSpec(rows, part, MODEL), PartitionSpec(rows, None, MODEL)
@@ -98,31 +103,31 @@ def by_cudnn(
     return jnp.where(jnp.swapaxes(allowed.any(-1, keepdims=True), 1, 2), out_BLHK, jnp.zeros_like(out_BLHK))
 
 
-def _cudnn(scale, q_BLHK, k_BSGK, v_BSGK, allowed):
-    kinds: dict[str, Any] = {"mask": allowed, "scale": scale, "implementation": "cudnn"}
+def _cudnn(scale, causal, q_BLHK, k_BSGK, v_BSGK, allowed):
+    kinds: dict[str, Any] = {"mask": allowed, "is_causal": causal, "scale": scale, "implementation": "cudnn"}
     return jax.nn.dot_product_attention(q_BLHK, k_BSGK, v_BSGK, **kinds)
 
 
-def _exactly(scale, q_BLHK, k_BSGK, v_BSGK, allowed):
-    queries, keys = (Tokens.at(jnp.arange(array.shape[1])) for array in (q_BLHK, k_BSGK))
-    mask = None if allowed is None else lambda queries, keys: allowed
+def _exactly(scale, causal, q_BLHK, k_BSGK, v_BSGK, allowed):
+    queries, keys = (Tokens.first(array.shape[1]) for array in (q_BLHK, k_BSGK))
+    mask = Causal() if causal else None if allowed is None else lambda queries, keys: allowed
     return attention(q_BLHK, k_BSGK, v_BSGK, queries=queries, keys=keys, mask=mask, scale=scale).out
 
 
-like_cudnn = jax.custom_vjp(_exactly, nondiff_argnums=(0,))
+like_cudnn = jax.custom_vjp(_exactly, nondiff_argnums=(0, 1))
 """The same attention, which keeps for its gradient what cuDNN keeps: no score, but a sum of each row."""
 
 
-def _keep(scale, q_BLHK, k_BSGK, v_BSGK, allowed):
-    out_BLHK = _exactly(scale, q_BLHK, k_BSGK, v_BSGK, allowed)
+def _keep(scale, causal, q_BLHK, k_BSGK, v_BSGK, allowed):
+    out_BLHK = _exactly(scale, causal, q_BLHK, k_BSGK, v_BSGK, allowed)
     bias = None if allowed is None else allowed.astype(q_BLHK.dtype)
     return out_BLHK, (q_BLHK, k_BSGK, v_BSGK, bias, out_BLHK, out_BLHK[..., 0].astype(jnp.float32))
 
 
-def _pull(scale, kept, to_out_BLHK):
+def _pull(scale, causal, kept, to_out_BLHK):
     q_BLHK, k_BSGK, v_BSGK, bias, *_ = kept
     allowed = None if bias is None else bias.astype(bool)
-    _, gradient = jax.vjp(lambda q, k, v: _exactly(scale, q, k, v, allowed), q_BLHK, k_BSGK, v_BSGK)
+    _, gradient = jax.vjp(lambda q, k, v: _exactly(scale, causal, q, k, v, allowed), q_BLHK, k_BSGK, v_BSGK)
     return *gradient(to_out_BLHK), None
 
 

@@ -5,6 +5,7 @@ boolean array that broadcasts to (B, H, L, S), True where the query attends to t
 stored: an attention function asks for the whole array or for one block of it, by slicing `Tokens`.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Protocol, dataclass_transform
 
@@ -25,6 +26,8 @@ class Tokens(NamedTuple):
     """(B or 1, L) bool: False for padding."""
     beams: jax.Array | None = None
     """(B, W, L) bool: which of the W beams of a search a token is part of; beams share the tokens before they part."""
+    counted: tuple[()] | None = None
+    """(): the positions are 0, 1, …, which a kernel may know when it is compiled; None: any."""
 
     @classmethod
     def at(cls, positions, segments=None, valid=None) -> "Tokens":
@@ -32,6 +35,11 @@ class Tokens(NamedTuple):
         positions = jnp.atleast_2d(jnp.asarray(positions, jnp.int32))
         segments, valid = (None if array is None else jnp.atleast_2d(array) for array in (segments, valid))
         return cls(positions, jnp.arange(positions.shape[-1], dtype=jnp.int32), segments, valid)
+
+    @classmethod
+    def first(cls, length: int, segments=None, valid=None) -> "Tokens":
+        """Tokens at 0, 1, …, `length` - 1."""
+        return cls.at(jnp.arange(length), segments, valid)._replace(counted=())
 
     @property
     def length(self) -> int:
@@ -291,6 +299,15 @@ class And(Mask):
 
     def __call__(self, queries, keys):
         return self.left(queries, keys) & self.right(queries, keys)
+
+
+def conjuncts(mask: MaskFunction | None) -> Iterator[MaskFunction]:
+    """The masks that all have to allow a key, of which None has none."""
+    if isinstance(mask, And):
+        yield from conjuncts(mask.left)
+        yield from conjuncts(mask.right)
+    elif mask is not None:
+        yield mask
 
 
 @_value

@@ -1,7 +1,6 @@
 """Scaled dot-product attention by the kernel for TPUs that comes with JAX, Splash: no score is ever in memory."""
 
 import importlib
-from collections.abc import Iterator
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +10,7 @@ from jax.sharding import NamedSharding, PartitionSpec, get_abstract_mesh
 from transformer.core.arrays import CONTEXT, DATA, MODEL, axis_size, divided
 from transformer.functional.attention import OF_KERNEL
 from transformer.functional.biases import Bias
-from transformer.functional.masks import And, Causal, Full, MaskFunction, Padding, Segment, Tokens, Window
+from transformer.functional.masks import Causal, Full, MaskFunction, Padding, Segment, Tokens, Window, conjuncts
 
 LANES = 128
 """Lengths that the kernel takes are multiples of it."""
@@ -110,7 +109,7 @@ def _documents(mask: MaskFunction | None, tokens: Tokens) -> tuple[jax.Array, ja
 
     Padding is a document of its own, so that each of its rows has keys.
     """
-    kinds = {type(one) for one in _terms(mask)}
+    kinds = {type(one) for one in conjuncts(mask)}
     document_BL = tokens.segments if Segment in kinds and tokens.segments is not None else tokens.positions * 0
     if Padding not in kinds or tokens.valid is None:
         return document_BL, None
@@ -128,10 +127,16 @@ def why_not_splash(
     bias: Bias | None,
     scale: float | jax.Array,
     mask: MaskFunction | None,
+    tokens: Tokens,
 ) -> str:
-    """What the kernel does not take; empty where it takes everything."""
+    """What the kernel does not take; empty where it takes everything.
+
+    Positions that are given may be any, but in packed documents, where they follow one another.
+    """
     L, S, G, parts = q_BLHK.shape[1], k_BSGK.shape[1], k_BSGK.shape[2], axis_size(CONTEXT)
-    unknown = [one for one in _terms(mask) if not isinstance(one, Full | Causal | Window | Padding | Segment)]
+    unknown = [one for one in conjuncts(mask) if not isinstance(one, Full | Causal | Window | Padding | Segment)]
+    known = tokens.counted is not None or tokens.segments is not None
+    order = [one for one in conjuncts(mask) if isinstance(one, Causal | Window)]
     reasons = {
         f"Splash takes bfloat16 or float32, not {q_BLHK.dtype}": q_BLHK.dtype not in (jnp.bfloat16, jnp.float32),
         f"Splash takes lengths of a multiple of {LANES * parts}, not {L}": L % (LANES * parts),
@@ -139,23 +144,15 @@ def why_not_splash(
         "Splash takes no bias of the position": bias is not None,
         "Splash takes no trained scale": not isinstance(scale, float | int),
         f"Splash takes no mask {unknown[0] if unknown else ''}": unknown,
+        "Splash takes positions that follow one another, and these are given and may be any": order and not known,
         f"Splash takes {G} key-value heads whole, and they are divided": G % axis_size(MODEL),
     }
     return next((reason for reason, holds in reasons.items() if holds), "")
 
 
-def _terms(mask: MaskFunction | None) -> Iterator[MaskFunction]:
-    """What all has to hold."""
-    if isinstance(mask, And):
-        yield from _terms(mask.left)
-        yield from _terms(mask.right)
-    elif mask is not None:
-        yield mask
-
-
 def _static(mask: MaskFunction | None, length: int):
     """What the kernel knows of the mask when it is compiled: how far a query sees back and ahead."""
-    splash, terms = _kernels(), list(_terms(mask))
+    splash, terms = _kernels(), list(conjuncts(mask))
     back = min((one.size - 1 for one in terms if isinstance(one, Window)), default=None)
     ahead = 0 if any(isinstance(one, Causal) for one in terms) else back
     if back is None and ahead is None:

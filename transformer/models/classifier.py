@@ -98,7 +98,7 @@ class Classifier(Transformer):
             x_BLD = jnp.concatenate([repeat(extra_ED, "e d -> b e d", b=len(x_BLD)), x_BLD], 1)
         if valid_BL is not None:
             valid_BL = jnp.pad(valid_BL, ((0, 0), (self.num_extra, 0)), constant_values=True)
-        tokens = Tokens.at(jnp.arange(x_BLD.shape[1]), valid=valid_BL)
+        tokens = Tokens.first(x_BLD.shape[1], valid=valid_BL)
         x_BLD, penalty = self.transform(x_BLD, tokens, key=key)
         read_BLD = x_BLD[:, self.registers :]
         valid_BL = None if valid_BL is None else valid_BL[:, self.registers :]

@@ -166,7 +166,7 @@ class Decoder(Transformer):
         embedded_BSD, _ = append(inputs.inputs_BSX, x_BLD, new_slots, axis=1, crowded=False)
         # A token lies in the slot of its position, but for those of beams.
         texts, valid = (embedded_BSD, slots.valid) if slots.beams is None else self._texts_of_beams(embedded_BSD, slots)
-        states, _ = self.transform(texts, Tokens.at(jnp.arange(texts.shape[1]), valid=valid))
+        states, _ = self.transform(texts, Tokens.first(texts.shape[1], valid=valid))
         index = jnp.minimum(tokens.positions, texts.shape[1] - 1).reshape(len(texts), -1, 1)
         return jnp.take_along_axis(states, index, 1).reshape(x_BLD.shape), ({EMBEDDED: Inputs(embedded_BSD)},)
 

@@ -128,7 +128,7 @@ class Latents(Downsampling):
 
     def __call__(self, run, stream, tokens, layers, *, causal, params):
         vectors_BCD = jnp.broadcast_to(params["vectors"].astype(stream.dtype), (len(stream), *params["vectors"].shape))
-        places = Tokens.at(jnp.arange(self.count))
+        places = Tokens.first(self.count)
         vectors_BCD = vectors_BCD + self._read("read", vectors_BCD, places, stream, tokens, params)
         vectors_BCD, penalty, _ = run(vectors_BCD, places, layers)
         return stream + self._read("write", stream, tokens, vectors_BCD, places, params), penalty, None

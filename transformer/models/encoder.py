@@ -1,7 +1,6 @@
 """Tokens in, a vector for each out."""
 
 import jax
-import jax.numpy as jnp
 
 from transformer.core.modules import at
 from transformer.embeddings.embedding import EmbeddingLayer
@@ -27,5 +26,5 @@ class Encoder(Transformer):
     ) -> jax.Array:
         """States (B, L, D); padding (`valid_BL` False) is not attended to; `types_BL` as in a language model."""
         x_BLD = self.embedding(tokens_BL, types_BL)  # first: it says what is wrong with tokens
-        tokens = Tokens.at(jnp.arange(x_BLD.shape[1]), valid=valid_BL)
+        tokens = Tokens.first(x_BLD.shape[1], valid=valid_BL)
         return self.transform(x_BLD, tokens, key=key)[0]

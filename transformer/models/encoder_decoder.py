@@ -157,7 +157,7 @@ class EncoderDecoder(nnx.Module):
         source, penalty = self.encode(source_BS, source_valid_BS, key=below(key, "encoder"))
         with jax.named_scope("decoder"):
             x_BLD = self.embedding(target_BL)  # first: it says what is wrong with tokens
-            tokens = Tokens.at(jnp.arange(x_BLD.shape[1]), valid=valid_BL)
+            tokens = Tokens.first(x_BLD.shape[1], valid=valid_BL)
             x_BLD, more = self.decoder.transform(x_BLD, tokens, source=source, key=below(key, "decoder"))
         logits_BLV = self._logits(x_BLD)
         return (logits_BLV, penalty + more) if with_penalty else logits_BLV
@@ -172,7 +172,7 @@ class EncoderDecoder(nnx.Module):
             x_BSD = jnp.concatenate([repeat(vectors_RD.astype(x_BSD.dtype), "r d -> b r d", b=len(x_BSD)), x_BSD], 1)
         if source_valid_BS is not None:
             source_valid_BS = jnp.pad(source_valid_BS, ((0, 0), (registers, 0)), constant_values=True)
-        tokens = Tokens.at(jnp.arange(x_BSD.shape[1]), valid=source_valid_BS)
+        tokens = Tokens.first(x_BSD.shape[1], valid=source_valid_BS)
         with jax.named_scope("encoder"):
             states_BSD, penalty = self.encoder.transform(x_BSD, tokens, key=key)
         return Source(tokens, states_BSD), penalty

@@ -131,7 +131,7 @@ class ImageToImage(Transformer):
         if hidden_BH is not None:
             token_D = self.hidden()["token"].astype(x_BPD.dtype)
             x_BPD = x_BPD.at[jnp.arange(len(x_BPD))[:, None], hidden_BH].set(token_D)
-        x_BPD, penalty = self.transform(x_BPD, Tokens.at(jnp.arange(x_BPD.shape[1])), key=key)
+        x_BPD, penalty = self.transform(x_BPD, Tokens.first(x_BPD.shape[1]), key=key)
         patches_BPX = self.head(x_BPD * self.config.head.scale).astype(jnp.float32)
         return (patches_BPX, penalty) if with_penalty else patches_BPX
 

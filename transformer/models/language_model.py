@@ -89,9 +89,8 @@ class LanguageModel(Decoder):
     ):
         """The final states (B, L, D) of which `read_out` makes the logits; arguments as in a call."""
         x_BLD = self.embedding(tokens_BL, types_BL)  # first: it says what is wrong with tokens
-        positions = jnp.arange(tokens_BL.shape[1]) if positions_BL is None else positions_BL
         shared = self._shared(tokens_BL)
-        tokens = Tokens.at(positions, segments_BL, valid_BL)
+        tokens = _tokens(tokens_BL.shape[1], positions_BL, segments_BL, valid_BL)
         x_BLD, penalty = self.transform(x_BLD, tokens, mask=mask, shared=shared, key=key)
         return (x_BLD, penalty) if with_penalty else x_BLD
 
@@ -110,8 +109,7 @@ class LanguageModel(Decoder):
         For each later token one more block reads the output of the stack (Gloeckle et al. 2024, section 2).
         """
         x_BLD = self.embedding(tokens_BL)  # first, as in `__call__`
-        positions = jnp.arange(tokens_BL.shape[1]) if positions_BL is None else positions_BL
-        tokens = Tokens.at(positions, segments_BL, valid_BL)
+        tokens = _tokens(tokens_BL.shape[1], positions_BL, segments_BL, valid_BL)
         context = Context(tokens, self.mask_of(tokens), shared=self._shared(tokens_BL))
         stream, penalty, context, _ = self.through_blocks(x_BLD, context, key=key)
         streams, last = [stream], self.config.num_layers - 1
@@ -181,3 +179,7 @@ def _alone(config: ModelConfig) -> ModelConfig:
     config = config.replace(pattern=())
     sharing = config.attention is not None and config.attention.sharing is not None
     return config.replace({"mixer.sharing": None}) if sharing else config
+
+
+def _tokens(length: int, positions_BL: jax.Array | None, *of_rows: jax.Array | None) -> Tokens:
+    return Tokens.first(length, *of_rows) if positions_BL is None else Tokens.at(positions_BL, *of_rows)

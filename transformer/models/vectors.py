@@ -60,7 +60,7 @@ class VectorModel(Transformer):
           ConfigError: the vectors are more than `max_length`, and the position does not extrapolate.
         """
         x_BLD = self.embedding(vectors_BLF.astype(self.dtype))
-        x_BLD, penalty = self.transform(x_BLD, Tokens.at(jnp.arange(x_BLD.shape[1])), key=key)
+        x_BLD, penalty = self.transform(x_BLD, Tokens.first(x_BLD.shape[1]), key=key)
         outputs_BLO = self.head(x_BLD * self.config.head.scale).astype(jnp.float32)
         return (outputs_BLO, penalty) if with_penalty else outputs_BLO
 

@@ -34,10 +34,11 @@ class Chunked(Backend):
 class Fused(Backend):
     """Softmax attention by the flash kernel (Dao et al. 2022) of the device, exact elsewhere and where that cannot.
 
-    On a GPU cuDNN's, which needs bfloat16 or float16, even lengths and a head size that is a multiple of 8 up to 128;
-    on a TPU Splash, which needs lengths of a multiple of 128 and a mask of causal, window, padding and segment, and
-    takes sinks and a soft cap. Neither takes a positional bias or a trained scale; a warning names what is not
-    supported.
+    On a GPU cuDNN's, which needs bfloat16 or float16, even lengths and a head size that is a multiple of 8 up to 128,
+    and reads masks other than that of a causal model without padding, packing and given positions as arrays of L × S;
+    on a TPU Splash, which needs lengths of a multiple of 128, a mask of causal, window, padding and segment, and
+    positions that follow one another, and takes sinks and a soft cap. Neither takes a positional bias or a trained
+    scale; a warning names what is not supported.
     """
 
     one_size = True

@@ -185,7 +185,7 @@ class Linformer(Sparsity):
         keys_XKR = jnp.einsum("bgks,bsr->bgkr", keys_XKS, mixtures["keys"].astype(keys_XKS.dtype))
         values_XRK = jnp.einsum("bgsk,bsr->bgrk", values_XSK, mixtures["values"].astype(values_XSK.dtype))
         mixed = KeyValue(rearrange(keys_XKR, "b g k r -> (b g) k r"), rearrange(values_XRK, "b g r k -> (b g) r k"))
-        return mixed, Tokens.at(jnp.arange(self.rank))
+        return mixed, Tokens.first(self.rank)
 
     def _rows(self, table: jax.Array, keys: Tokens) -> jax.Array:
         """The row of each position, (B, S, rank), 0 for padding."""
