@@ -70,6 +70,11 @@ def test_json_without_special_tokens_is_that_of_old_checkpoints():
     assert CharTokenizer("ab").to_json() == {"tokenizer": "char", "characters": "ab"}
 
 
+def test_the_first_character_that_is_not_known_is_named():
+    with pytest.raises(ConfigError, match=r"no token for 'ü' at character 2$"):
+        CharTokenizer("ab").encode("abüaö")
+
+
 def test_symbols():
     tokenizer = SymbolTokenizer(("run", "walk", "left"))
     tokens = tokenizer.encode("walk left walk")
@@ -162,10 +167,21 @@ def test_a_tokenizer_of_another_kind_is_not_taken_for_a_trained_one(tmp_path):
     assert trained(Word(), stored=path) == trained(Word())
 
 
-def test_a_broken_definition_is_one_line(tmp_path):
-    (tmp_path / "tokenizer.json").write_text("{nonsense")
-    with pytest.raises(ConfigError, match=r"tokenizer\.json: is no JSON"):
+@pytest.mark.parametrize(
+    ("definition", "message"),
+    [
+        ("{nonsense", r"tokenizer\.json: is no JSON"),
+        ('{"tokenizer": "chat"}', r"tokenizer\.json: unknown tokenizer 'chat'; did you mean 'char'\?"),
+        ('{"tokenizer": "char", "characters": 5}', r"tokenizer\.json.*characters"),
+    ],
+)
+def test_a_broken_definition_is_one_line(tmp_path, definition, message):
+    (tmp_path / "tokenizer.json").write_text(definition)
+    with pytest.raises(ConfigError, match=message):
         read_tokenizer(tmp_path / "tokenizer.json")
+
+
+def test_a_broken_definition_of_the_library_is_one_line():
     pytest.importorskip("tokenizers")
     with pytest.raises(ConfigError, match="not a definition of the library tokenizers: "):
         TrainedTokenizer("{nonsense").encode("x")

@@ -20,6 +20,7 @@ from transformer.mixers.attention.backends import Chunked
 from transformer.mixers.attention.projections import LearnedScale
 from transformer.models.build import build
 from transformer.models.config import ModelConfig
+from transformer.models.images import PatchConfig
 from transformer.models.stack import Scanned
 from transformer.norms.norm import RMSNorm
 from transformer.positions.rotary import LinearScaling, RoPE, YaRN
@@ -114,9 +115,11 @@ def test_dtypes_are_kept_or_cast_when_asked(tmp_path, dtype):
     pretrained.save(tmp_path / "model", CONFIG, params)
     _, kept = pretrained.load(tmp_path / "model")
     _, cast = pretrained.load(tmp_path / "model", dtype=jnp.float32)
+    _, small = pretrained.load(tmp_path / "model", dtype=jnp.bfloat16)
     for name, leaf in flat(kept).items():
         assert leaf.dtype == dtype
         assert flat(cast)[name].dtype == jnp.float32
+        assert flat(small)[name].dtype == jnp.bfloat16
         np.testing.assert_array_equal(leaf.astype(jnp.float32), flat(cast)[name])
     logits = split(build(CONFIG, key=jax.random.key(0)))[1](kept, jnp.arange(6)[None])
     assert logits.dtype == jnp.float32
@@ -265,6 +268,10 @@ def test_an_index_of_what_is_not_there(folder, index, match):
             r"no architecture 'LlamaForCausalLMs'; did you mean 'LlamaForCausalLM'\?; give one with architecture=$",
         ),
         ({"architectures": None, "model_type": "mamba"}, r"no architecture 'mamba'"),
+        (
+            {"architectures": ["LlamaForCausalLM", 5]},
+            r"'LlamaForCausalLM', 5\] is not a list of names",
+        ),
         ({"rope_parameters": {"rope_type": "longrope", "factor": 2.0}}, r"no rope_type 'longrope'"),
         ({"rope_parameters": {"rope_theta": 1e4, "mrope": 1}}, r"rope_parameters: not supported: mrope"),
         ({"num_attention_heads": 5, "num_key_value_heads": 2}, r"config.json: mixer.num_kv_heads: 2"),
@@ -372,6 +379,8 @@ def test_what_cannot_be_saved(tmp_path):
         pretrained.save(tmp_path / "a", another, params)
     with pytest.raises(ConfigError, match=r"not the parameters of the config: .*final_norm/params/scale"):
         pretrained.save(tmp_path / "a", CONFIG, {name: p for name, p in params.items() if name != "final_norm"})
+    with pytest.raises(ConfigError, match="no architecture here is a PatchConfig"):
+        pretrained.save(tmp_path / "a", PatchConfig(), params)
     assert not (tmp_path / "a").exists()
 
 
