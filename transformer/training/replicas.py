@@ -38,7 +38,12 @@ def over_replicas(function: Callable[..., Any], mesh: Mesh, shared: Sequence[int
             return function(*[mine.get(i, arg) for i, arg in enumerate(args)])
 
         def of_group(mine):
-            return lax.map(one, mine) if one_by_one else jax.vmap(one)(mine)
+            if one_by_one:
+                return lax.map(one, mine)
+            if len(jax.tree.leaves(mine)[0]) > 1:
+                return jax.vmap(one)(mine)
+            # A run alone is compiled as if there were no replicas.
+            return jax.tree.map(lambda a: a[None], one(jax.tree.map(lambda a: a[0], mine)))
 
         if mesh.size == groups:  # each group on its own device, where nothing can pass between replicas
             spec = PartitionSpec(REPLICA)
