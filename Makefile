@@ -6,7 +6,8 @@
 # make evaluation   benchmarks by lm-evaluation-harness, which it installs, on tasks in files
 # make docs   the pages of docs as a site in build/site; make docs-serve shows it while they are written
 # make notebooks   notebooks/*.ipynb from the texts beside them, those executed whose code has changed; FOR=03 for one
-# make mutants   small faults in the code of some rooms, and which of them their tests do not find; FOR=transformer/study
+# make mutants   small faults in the code of some rooms, and which of them their tests do not find; FOR=transformer/study,
+#                or one file of it, TESTS=tests/study in place of the tests of its name, MUTMUT="'*_7'" for some of them
 # make campaign   faults at random moments and in random files, counted in tests/CAMPAIGN.md; KILLS=50 of each kind
 # make conformance   every option and every pair of options; DRAW=60 for a draw of both
 # make package   a wheel and an archive of sources in dist/, tried in an empty environment
@@ -103,6 +104,7 @@ build/mutants/transformer/%:
 		process_isolation=forkserver forkserver_warmup=import preload_modules_file=preload \
 		'pytest_add_cli_args=' ' -m' ' not release' ' -W' ' ignore::pytest.PytestAssertRewriteWarning' \
 		'only_mutate=transformer/$*$(if $(filter %.py,$*),,/*)' \
-		'pytest_add_cli_args_test_selection=tests/$(if $(filter %.py,$*),$(dir $*)test_$(notdir $*),$*)' > $@/setup.cfg
+		'pytest_add_cli_args_test_selection=$(or $(TESTS),tests/$(if $(filter %.py,$*),$(dir $*)test_$(notdir $*),$*))' \
+		> $@/setup.cfg
 	cd $@ && mutmut=$(CURDIR)/$(BIN)/mutmut && PYTHONDONTWRITEBYTECODE= $$mutmut run $(MUTMUT) | tr '\r' '\n' > log; \
 		tail -n 2 log; $$mutmut results | sed -n 's/: \(survived\|no tests\)$$//p' | xargs -rn 1 $$mutmut show | grep '^[-+#]' || true
