@@ -175,6 +175,15 @@ def test_split_reaches_every_example_and_no_more(task, count):
         split(task, count, 1, seed=0)
 
 
+def test_another_task_in_the_test_has_no_example_of_the_training():
+    """Not even where its rows are longer: without padding, they are the same."""
+    short, long = Copy(items=2, alphabet=3), Copy(items=3, alphabet=3)
+    (train, _), (test, _) = split(short, 6, 39 - 6, seed=0, test=long)
+    known = {np.trim_zeros(row, "b").tobytes() for row in train}
+    assert len(known) == 6
+    assert not known & {np.trim_zeros(row, "b").tobytes() for row in test}
+
+
 def test_split_mixes_what_is_found_first():
     """Short examples are drawn often, yet half of them are in the test part."""
     (_, train), (_, test) = split(Copy(items=10, alphabet=2), 1000, 1000, seed=0)
