@@ -8,6 +8,7 @@ import pytest
 from transformer.core.values import ConfigError
 from transformer.data.corpus import Blocks, load_corpus, whole_split
 from transformer.data.dataset import load_data, reference, stack_batches
+from transformer.data.ngram import ngram_loss, usual_order
 from transformer.data.text import load_text
 from transformer.data.tokenizers import ByteTokenizer, CharTokenizer
 from transformer.models.config import ModelConfig
@@ -117,7 +118,10 @@ def test_batches_are_a_pure_function_of_seed_and_step():
 
 def test_a_count_of_tokens_is_no_reference_for_hidden_ones():
     corpus, config = load_data(TextConfig()), RunConfig()
-    assert reference(config, corpus) == corpus.reference()
+    size = corpus.tokenizer.vocab_size
+    order = usual_order(size)
+    loss = ngram_loss(corpus.train, corpus.validation, size, order)
+    assert reference(config, corpus) == (f"Witten-Bell, {order} tokens of context", loss)
     masked = RunConfig(model=ModelConfig(causal=False), objective=MaskedToken())
     assert reference(masked, corpus) is None
 

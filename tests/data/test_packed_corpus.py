@@ -88,6 +88,7 @@ def test_every_token_but_the_first_is_a_label_once(tmp_path):
     batch = corpus.validation_batches(run_config(), multiple=1)
     assert batch["tokens"].shape[1:] == (32, LENGTH + 1)
     assert batch["weights"].shape[1:] == (32, LENGTH)
+    assert batch["weights"].dtype == np.float32
     real = batch["weights"] == 1
     pairs = sorted(zip(batch["tokens"][..., :-1][real], batch["tokens"][..., 1:][real], strict=True))
     texts = documents_of(corpus, corpus.validation, corpus.validation_ends)
