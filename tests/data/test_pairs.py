@@ -183,14 +183,16 @@ def test_a_bucket_is_padded_to_its_longest(pairs):
     assert all(low[1] <= high[0] for low, high in itertools.pairwise(ranges))
 
 
-def test_buckets_are_drawn_by_their_share_of_batches(pairs):
-    """Every pair is seen about equally often."""
-    config = run_config(data={"buckets": 3}, steps=300, steps_per_dispatch=1, batch_size=2)
+@pytest.mark.parametrize("tokens", [None, 40])
+def test_buckets_are_drawn_by_their_share_of_batches(pairs, tokens):
+    """Every pair is seen about equally often, also where batches of short pairs have more of them."""
+    config = run_config(data={"buckets": 3, "batch_tokens": tokens}, steps=300, steps_per_dispatch=1, batch_size=2)
     batches = pairs.train_batches(config, 0)
     shapes = [batches[step]["target"].shape for step in range(300)]
-    counts = [shapes.count(shape) for shape in set(shapes)]
-    assert len(counts) == 3
-    assert max(counts) < 1.6 * min(counts)
+    seen = [shapes.count(shape) * shape[0] for shape in set(shapes)]
+    assert len(seen) == 3
+    assert len({shape[0] for shape in shapes}) == (1 if tokens is None else 2)
+    assert max(seen) < 1.6 * min(seen)
 
 
 def test_batches_of_one_pair(pairs):
