@@ -4,6 +4,9 @@ import builtins
 import dataclasses
 import json
 import statistics
+import sys
+from types import SimpleNamespace
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -298,6 +301,17 @@ def test_by_type_where_no_class_is_named(folder):
     del fields["architectures"]
     (folder / "config.json").write_text(json.dumps(fields))
     assert pretrained.load(folder)[0] == CONFIG
+
+
+def test_a_name_on_the_hub_is_downloaded(folder, monkeypatch):
+    """Its descriptions and its safetensors, nothing else; what is no name never reaches the library."""
+    asked = mock.Mock(return_value=str(folder))
+    monkeypatch.setitem(sys.modules, "huggingface_hub", SimpleNamespace(snapshot_download=asked))
+    assert pretrained.load("someone/tiny-model")[0] == CONFIG
+    asked.assert_called_once_with("someone/tiny-model", allow_patterns=["*.json", "*.safetensors"])
+    with pytest.raises(ConfigError, match="no folder a/b/c, and no name on the hub"):
+        pretrained.load("a/b/c")
+    assert asked.call_count == 1
 
 
 def test_names_that_are_no_folders(tmp_path, monkeypatch):
