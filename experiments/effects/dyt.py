@@ -18,4 +18,5 @@ CLAIM = Claim(
         "paper tunes it for language models."
     ),
     study=on_bases("dyt", {"model.norm": DyT()}),
+    found="In place of LayerNorm it is behind, at the highest rate tried; other initial values of α were not tried.",
 )

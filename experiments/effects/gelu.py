@@ -20,4 +20,9 @@ CLAIM = Claim(
         {"model.feed_forward": FeedForward(activation=GELU(), d_ff=256)},
         {"model.feed_forward": FeedForward(activation=ReLU(), d_ff=256)},
     ),
+    found=(
+        "All arms take the highest rate, .004; asked again with .004, .008 and .016 and four seeds they take .004 "
+        "again, and modern GELU is behind by .069 [.014, .142], plain by .02. So it is not the rate. The paper has "
+        "GELU ahead early and not late, and ReLU squared is ahead here too; longer training was not tried."
+    ),
 )
