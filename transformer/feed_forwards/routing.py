@@ -119,33 +119,29 @@ def _backward(kept, out_XF):
 side_by_side.defvjp(_forward, _backward)
 
 
-@custom_vmap
+def _over_models(product: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+    """A product whose `vmap` is one, of the rows and experts of one model after another."""
+    mapped = custom_vmap(product)
+
+    @mapped.def_vmap
+    def _(count: int, batched: Sequence[bool], *arrays: jax.Array):
+        whole = [a if own else jnp.broadcast_to(a, (count, *a.shape)) for a, own in zip(arrays, batched, strict=True)]
+        out = mapped(*(a.reshape(-1, *a.shape[2:]) for a in whole))
+        return out.reshape(count, -1, *out.shape[1:]), True
+
+    return mapped
+
+
+@_over_models
 def _products(x_XD: jax.Array, kernels_EDF: jax.Array, sizes_E: jax.Array) -> jax.Array:
     return lax.ragged_dot(x_XD, kernels_EDF, sizes_E)
 
 
-@custom_vmap
+@_over_models
 def _outer_products(x_XD: jax.Array, y_XF: jax.Array, sizes_E: jax.Array) -> jax.Array:
     """The sum of xᵀy over the rows of each expert, (E, D, F)."""
     rows = lax.RaggedDotDimensionNumbers((((0,), (0,)), ((), ())), lhs_ragged_dimensions=[0], rhs_group_dimensions=[])
     return lax.ragged_dot_general(x_XD, y_XF, sizes_E, rows)
-
-
-@_products.def_vmap
-def _(count, batched, *arrays):
-    return _of_models(_products, count, batched, arrays), True
-
-
-@_outer_products.def_vmap
-def _(count, batched, *arrays):
-    return _of_models(_outer_products, count, batched, arrays), True
-
-
-def _of_models(product: Callable[..., jax.Array], count: int, batched: Sequence[bool], arrays: Sequence[jax.Array]):
-    """A product of the rows and experts of `count` models, one model after another."""
-    whole = [a if own else jnp.broadcast_to(a, (count, *a.shape)) for a, own in zip(arrays, batched, strict=True)]
-    out = product(*(a.reshape(-1, *a.shape[2:]) for a in whole))
-    return out.reshape(count, -1, *out.shape[1:])
 
 
 def expert_rows(biases_EF: jax.Array, sizes_E: jax.Array, count: int) -> jax.Array:
