@@ -4,7 +4,6 @@ A flag names a field by its dotted path, also below a variant: `--model.mixer 'a
 `--model.mixer.num-heads 8` where the mixer is an attention already. What is not there is `none`.
 """
 
-import ast
 import contextlib
 import dataclasses
 import functools
@@ -23,6 +22,7 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 from experiments.sections import Sections, short_help
 from transformer.core.changes import replace
 from transformer.core.files import EXIT_UNWRITABLE, WriteError
+from transformer.core.text import field_from_text
 from transformer.core.values import (
     NONE,
     ConfigError,
@@ -108,9 +108,9 @@ def _variants_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
         return None
 
     def parse(words: list[str]) -> tuple[Variant, ...]:
-        items = [_plain(word, info.type) for word in words]
-        texts = [text for item in items for text in (item if isinstance(item, tuple) else (item,))]
-        return tuple(family.parse(text) for text in texts)
+        if len(words) == 1 and words[0].startswith(("[", "(")):
+            return field_from_text(words[0], info.type, family.__name__.lower())
+        return tuple(family.parse(word) for word in words)
 
     return PrimitiveConstructorSpec(
         nargs="*",
@@ -223,7 +223,7 @@ def _chosen(default: Any, root: str, texts: Mapping[str, str]) -> Any:
         declared = type(held)
     for depth in sorted({path.count(".") for path in texts}):
         own = {path: text for path, text in texts.items() if path.count(".") == depth}
-        held = replace(held, {path: _plain(text, _declared(held, path)) for path, text in own.items()})
+        held = replace(held, {path: field_from_text(text, _declared(held, path), path) for path, text in own.items()})
     return functools.reduce(getattr, names, held)
 
 
@@ -237,21 +237,6 @@ def _declared(config: Any, path: str) -> Any:
 
 def _holds_variants(declared: Any) -> bool:
     return variant_of(declared) is not None or item_of(declared) is not None
-
-
-def _plain(text: str, declared: Any) -> Any:
-    """A text as what `replace` takes for a field of this type, which reads variants and words itself."""
-    if text == NONE and allows_none(declared):
-        return None
-    if variant_of(declared) is not None or str in (declared, *get_args(declared)):
-        return text
-    try:
-        node = ast.parse(text.strip(), mode="eval").body
-        if isinstance(node, ast.Tuple | ast.List):
-            return tuple(_plain(ast.unparse(item), (*get_args(declared), None)[0]) for item in node.elts)
-        return ast.literal_eval(node)
-    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
-        return text
 
 
 def _one_line(box: str) -> str:

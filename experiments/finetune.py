@@ -42,7 +42,7 @@ from transformer.runs.config import RunConfig
 from transformer.runs.data import TextConfig
 from transformer.runs.optimizer import OptimizerConfig
 from transformer.runs.tokenizers import Char, FromFile, Tokenization, Word
-from transformer.training import hosts
+from transformer.training import processes
 from transformer.training.loop import Outcome
 
 PUBLISHED = (
@@ -149,7 +149,7 @@ def conclude(arms: dict[str, Outcome], workdir: Path) -> None:
     from transformer.study.statistics import mean_interval
 
     kept = keep(arms["pretrained"])
-    if not hosts.is_writer():
+    if not processes.is_writer():
         return
     table = Table("", "learning rate", "validation loss", "accuracy")
     curves, result = {}, {}
@@ -180,7 +180,7 @@ def conclude(arms: dict[str, Outcome], workdir: Path) -> None:
 def keep(trained: Outcome) -> str:
     """Write the best replica as a published model; returns where, or why not. All processes call it."""
     folder, params = trained.workdir / "model", trained.params()
-    if not hosts.is_writer():
+    if not processes.is_writer():
         return ""
     shutil.rmtree(folder, ignore_errors=True)
     try:

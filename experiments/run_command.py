@@ -25,7 +25,7 @@ from transformer.data.dataset import Dataset, load_data, read_run, reference
 from transformer.models.config import ModelConfig
 from transformer.runs.config import Replica, RunConfig, grid
 from transformer.runs.mesh import ALONE, AUTOMATIC, HostsConfig, MeshConfig
-from transformer.training import hosts
+from transformer.training import processes
 from transformer.training.loop import Observer, Outcome, train
 from transformer.training.trackers import Tracker
 from transformer.training.workdir import CONFIG, read_identity
@@ -121,7 +121,7 @@ def train_command(
         print(dry_run.told(config, command.grid(), cli.fields_of(command.preset or command, kind)))
         sys.exit()
     runtime.start()
-    hosts.connect(command.hosts)
+    processes.connect(command.hosts)
     when_not_empty = "resume" if command.resume else "overwrite" if command.overwrite else "refuse"
     given = None if initial is None else initial(config.model)
     how: dict[str, Any] = {
@@ -130,8 +130,8 @@ def train_command(
         "observe": observe,
         "strict": command.strict,
         "mesh": command.mesh,
-        "processes": command.hosts,
-        "trackers": command.log,
+        "hosts": command.hosts,
+        "log": command.log,
     }
     return train(config, command.grid(), data, command.workdir, **how)
 
@@ -177,7 +177,7 @@ def conclude(trained: Outcome, result: dict[str, Any], metric: str, sample: str)
     """Write result.json and the picture, and show the result; exit code 1 where every replica diverged."""
     from transformer.study.figures import plot_run  # loaded late: matplotlib takes longer than the first step
 
-    if not hosts.is_writer():
+    if not processes.is_writer():
         return
     write_durably(trained.workdir / "result.json", json.dumps(result, indent=1))
     write_durably(trained.workdir / "sample.txt", sample)

@@ -118,7 +118,7 @@ def run_parsed(
     runtime.start()
     try:
         how: dict[str, Any] = {"engine": command.engine, "mesh": command.mesh, "runs": command.runs}
-        report = study.run(command.workdir, trackers=command.log, **how)
+        report = study.run(command.workdir, log=command.log, **how)
     except StudyError as error:
         sys.exit(f"error: {error}")
     report.show()

@@ -199,9 +199,9 @@ FAULTS = (
         "several processes: one is killed, one hangs, one has another config, another number of devices on resume",
         "the others end within `--hosts.patience` seconds, exit code 76, and started again together go on; refused "
         "before there is a folder; a warning that numbers are the same up to rounding, not bit for bit",
-        "training/test_hosts::test_a_killed_process_costs_nothing "
-        "training/test_hosts::test_a_process_that_hangs_ends_the_others "
-        "training/test_hosts::test_processes_with_different_runs_are_refused",
+        "training/test_processes::test_a_killed_process_costs_nothing "
+        "training/test_processes::test_a_process_that_hangs_ends_the_others "
+        "training/test_processes::test_processes_with_different_runs_are_refused",
     ),
     Fault(
         "40",

@@ -37,7 +37,7 @@ def shown(folder):
 def test_arms_are_runs_of_one_group(base, corpus, tmp_path):
     """In the folder of the study, or in one that several share."""
     tracker = TensorBoard(folder=str(tmp_path / "shared"))
-    study(base).run(tmp_path / "study", data=corpus, trackers=[TensorBoard(), tracker])
+    study(base).run(tmp_path / "study", data=corpus, log=[TensorBoard(), tracker])
     assert shown(tmp_path / "study" / "tensorboard") == {path: [5, 10] for path in FILES}
     assert shown(tmp_path / "shared" / "norms").keys() == FILES
     check_own(tmp_path / "study", PLAN, STUDY_FILES)
@@ -50,7 +50,7 @@ def test_a_tracker_may_have_names_of_its_own(tmp_path):
 
 
 def test_workers_show_what_they_train(base, tmp_path):
-    study(base).run(tmp_path / "study", engine=DaskEngine(1), trackers=[TensorBoard()])
+    study(base).run(tmp_path / "study", engine=DaskEngine(1), log=[TensorBoard()])
     assert shown(tmp_path / "study" / "tensorboard") == {path: [5, 10] for path in FILES}
 
 
@@ -63,6 +63,6 @@ def test_a_cell_is_handed_over_with_its_trackers(base, corpus, tmp_path):
 
 
 def test_what_is_no_tracker_is_refused_first(base, corpus, tmp_path):
-    with pytest.raises(ConfigError, match="trackers: 'wandb' is no tracker"):
-        study(base).run(tmp_path / "study", data=corpus, trackers=["wandb"])
+    with pytest.raises(ConfigError, match="log: 'wandb' is no tracker"):
+        study(base).run(tmp_path / "study", data=corpus, log=["wandb"])
     assert not (tmp_path / "study").exists()

@@ -1,4 +1,4 @@
-"""One process of a run of several; started by test_hosts.py.
+"""One process of a run of several; started by test_processes.py.
 
 python on_two_hosts.py TEXT WORKDIR COUNT INDEX ADDRESS OPTIONS: `at_step` it sends itself the `signal` after the
 evaluation; `seed` and `patience` are those of the run.
@@ -20,7 +20,7 @@ from transformer.runs.config import Replica, RunConfig
 from transformer.runs.data import TextConfig
 from transformer.runs.mesh import HostsConfig, MeshConfig
 from transformer.runs.optimizer import OptimizerConfig
-from transformer.training import hosts
+from transformer.training import processes
 from transformer.training.loop import train
 
 CONFIG = RunConfig(
@@ -37,11 +37,11 @@ CONFIG = RunConfig(
 def main() -> None:
     text, workdir, count, index, address, options = sys.argv[1:]
     wanted = {"at_step": None, "signal": "SIGKILL", "seed": 0, "patience": 120} | json.loads(options)
-    processes = HostsConfig(address=address, count=int(count), index=int(index), patience=wanted["patience"])
+    hosts = HostsConfig(address=address, count=int(count), index=int(index), patience=wanted["patience"])
     if int(count) == 1:
-        processes = HostsConfig()
+        hosts = HostsConfig()
     jax.config.update("jax_num_cpu_devices", 1)
-    hosts.connect(processes)
+    processes.connect(hosts)
     evaluations = []
 
     def observe(params):
@@ -53,9 +53,9 @@ def main() -> None:
     how = {"when_not_empty": "resume", "mesh": MeshConfig(data=int(count), fully_sharded=True)}
     corpus = load_corpus(TextConfig(path=text))
     replicas = [Replica(seed=wanted["seed"])]
-    outcome = train(CONFIG, replicas, corpus, Path(workdir), **how, processes=processes, observe=observe)
-    params = hosts.fetch(outcome.all_params)
-    if hosts.is_writer():
+    outcome = train(CONFIG, replicas, corpus, Path(workdir), **how, hosts=hosts, observe=observe)
+    params = processes.fetch(outcome.all_params)
+    if processes.is_writer():
         flat = {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree.leaves_with_path(params)}
         np.savez(Path(workdir) / "params.npz", **flat)
 

@@ -95,7 +95,7 @@ def wandb_records(path):
 
 def test_rows_are_those_of_the_file(long, corpus, tmp_path):
     """Each with the name of its replica, and at the end what came out."""
-    outcome = train(long, REPLICAS, corpus, tmp_path / "run", trackers=[Told()])
+    outcome = train(long, REPLICAS, corpus, tmp_path / "run", log=[Told()])
     assert SEEN[0] == ("start", 0)
     shown = [
         {"step": step, "replica": int(name.removeprefix("seed "))} | dict(values)
@@ -110,10 +110,10 @@ def test_rows_are_those_of_the_file(long, corpus, tmp_path):
 
 def test_a_run_that_is_stopped_has_no_result_and_goes_on(long, corpus, tmp_path):
     with pytest.raises(KeyboardInterrupt):
-        train(long, REPLICAS, corpus, tmp_path / "run", trackers=[Told()], on_steps=stop_at(10))
+        train(long, REPLICAS, corpus, tmp_path / "run", log=[Told()], on_steps=stop_at(10))
     assert SEEN[-1] == ("end", None)
     SEEN.clear()
-    train(long, REPLICAS, corpus, tmp_path / "run", trackers=[Told()], when_not_empty="resume")
+    train(long, REPLICAS, corpus, tmp_path / "run", log=[Told()], when_not_empty="resume")
     assert SEEN[0] == ("start", 5)
     assert [step for what, step, *_ in SEEN[1:-1]] == [10, 10, 12, 12]
 
@@ -122,7 +122,7 @@ def test_a_run_that_is_stopped_has_no_result_and_goes_on(long, corpus, tmp_path)
 def test_a_tracker_that_fails_loses_nothing(config, corpus, tmp_path, capsys, moment):
     """It is named in one line, another one sees all, and the numbers are the same."""
     plain = train(config, REPLICAS, corpus, tmp_path / "plain")
-    run = train(config, REPLICAS, corpus, tmp_path / "run", trackers=[Told(fails=moment), Told()])
+    run = train(config, REPLICAS, corpus, tmp_path / "run", log=[Told(fails=moment), Told()])
     np.testing.assert_array_equal(run.validation_loss, plain.validation_loss)
     assert read_metrics(tmp_path / "run") == read_metrics(tmp_path / "plain")
     said = "told shows no more, metrics.jsonl goes on (OSError: no route to host)"
@@ -135,9 +135,9 @@ def test_a_missing_package_is_one_line_before_anything_is_made(config, corpus, t
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     for tracker, extra in ((TensorBoard(), "tensorboard"), (WandB(), "wandb"), (Trackio(), "trackio")):
         with pytest.raises(ConfigError, match=rf"^log: {extra} is missing: pip install 'transformer\[{extra}\]'$"):
-            train(config, REPLICAS, corpus, tmp_path / "run", trackers=[tracker])
-    with pytest.raises(ConfigError, match=r"^trackers: 'wandb' is no tracker; TensorBoard\(\) is one$"):
-        train(config, REPLICAS, corpus, tmp_path / "run", trackers=["wandb"])
+            train(config, REPLICAS, corpus, tmp_path / "run", log=[tracker])
+    with pytest.raises(ConfigError, match=r"^log: 'wandb' is no tracker; TensorBoard\(\) is one$"):
+        train(config, REPLICAS, corpus, tmp_path / "run", log=["wandb"])
     assert not (tmp_path / "run").exists()
 
 
@@ -167,12 +167,12 @@ def test_tensorboard(long, corpus, tmp_path):
     """A curve for each replica, without what a killed run had shown after its last checkpoint."""
     workdir = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
-        train(long, REPLICAS, corpus, workdir, trackers=[TensorBoard()], on_steps=stop_at(12))
+        train(long, REPLICAS, corpus, workdir, log=[TensorBoard()], on_steps=stop_at(12))
     run = RunInfo(workdir, {}, ("seed 0", "seed 1"), 10)
     ahead = TensorBoard().start(run)
     ahead.log(11, {"seed 0": {"loss": 99.0}})
     ahead.end(None)
-    train(long, REPLICAS, corpus, workdir, trackers=[TensorBoard()], when_not_empty="resume")
+    train(long, REPLICAS, corpus, workdir, log=[TensorBoard()], when_not_empty="resume")
     for replica in (0, 1):
         found = EventAccumulator(str(workdir / "tensorboard" / f"seed {replica}")).Reload()
         for name in ("loss", "grad_norm", "learning_rate", "validation_loss"):
@@ -183,9 +183,9 @@ def test_tensorboard(long, corpus, tmp_path):
 def test_tensorboard_elsewhere(config, corpus, tmp_path):
     """In folders of group, title and replica, whatever is in their names; a run alone needs none of its own."""
     tracker = TensorBoard(folder=str(tmp_path / "logs"), group="a/b", title="big")
-    train(config, REPLICAS, corpus, tmp_path / "run", trackers=[tracker])
+    train(config, REPLICAS, corpus, tmp_path / "run", log=[tracker])
     assert [path.name for path in tmp_path.glob("logs/a-b/big/*")] == ["seed 0", "seed 1"]
-    train(config, REPLICAS[:1], corpus, tmp_path / "alone", trackers=[TensorBoard()])
+    train(config, REPLICAS[:1], corpus, tmp_path / "alone", log=[TensorBoard()])
     assert EventAccumulator(str(tmp_path / "alone" / "tensorboard")).Reload().Scalars("loss")
 
 

@@ -38,7 +38,7 @@ def from_text(text: str, family: type[Variant], where: str = "") -> Any:
     if len(text) > LONGEST:
         raise ConfigError(f"{label}: a text form of {len(text):,} characters, more than {LONGEST:,}")
     try:
-        return from_node(ast.parse(text.strip(), mode="eval").body, family, text, where)
+        return _variant(_parsed(text), family, text, where)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         if isinstance(error, ConfigError):
             raise
@@ -46,7 +46,35 @@ def from_text(text: str, family: type[Variant], where: str = "") -> Any:
         raise ConfigError(f"{label}: {shown!r} is not of the form name or name(field=value)") from None
 
 
-def from_node(node: ast.expr, family: type[Variant], text: str, where: str) -> Any:
+def field_from_text(text: str, expected: Any, where: str) -> Any:
+    """The value of a field as it is written on a command line, where texts need no quotes.
+
+    Args:
+      text: a number, a truth value, `none`, a text, a text form, or several of them in brackets.
+      expected: the type of the field.
+      where: the field, which errors name.
+
+    Raises:
+      ConfigError: it is none of the kind that the field takes.
+    """
+    if text == NONE and allows_none(expected):
+        return None
+    if (family := variant_of(expected)) is not None:
+        return family.parse(text, where)
+    if str in (expected, *typing.get_args(expected)):
+        return text
+    try:
+        node = _parsed(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return check_type(text, expected, where)
+    return _argument(node, expected, where, text)
+
+
+def _parsed(text: str) -> ast.expr:
+    return ast.parse(text.strip(), mode="eval").body
+
+
+def _variant(node: ast.expr, family: type[Variant], text: str, where: str) -> Any:
     label = where or family.__name__.lower()
     call = node if isinstance(node, ast.Call) else None
     head = call.func if call else node
@@ -88,7 +116,7 @@ def _argument(node: ast.expr, expected, where: str, text: str) -> Any:
     if _is_none(node) and allows_none(expected):
         return None
     if (family := variant_of(expected)) is not None:
-        return from_node(node, family, text, where)
+        return _variant(node, family, text, where)
     if typing.get_origin(expected) is tuple and isinstance(node, ast.Tuple | ast.List):
         return tuple(_argument(item, typing.get_args(expected)[0], where, text) for item in node.elts)
     if isinstance(node, ast.Name) and _takes_words(expected):

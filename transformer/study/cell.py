@@ -85,7 +85,7 @@ class Cell:
         """Train from the newest checkpoint, if there is one, measure, store the runs, and name them in result.json."""
         self.write_config()
         how: dict[str, Any] = {"when_not_empty": "resume", "title": self.title, "mesh": self.mesh}
-        how |= {"trackers": self.trackers}
+        how |= {"log": self.trackers}
         outcome = train(self.config, self.replicas, self.data, self.folder, **how)
         probes = {probe.label: self._measured(probe, outcome.all_params) for probe in self.probes}
         runs = [self._run(outcome, number, probes) for number in range(len(self.replicas))]

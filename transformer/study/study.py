@@ -215,7 +215,7 @@ class Study(Asked):
         mesh: MeshConfig = AUTOMATIC,
         runs: str | Path | None = None,
         looks: int | None = None,
-        trackers: Sequence[Tracker] = (),
+        log: Sequence[Tracker] = (),
         say: Callable[[str], None] = print,
     ) -> Report:
         """Run what is not computed yet; write the report.
@@ -230,7 +230,7 @@ class Study(Asked):
           mesh: how the devices of each process share the work.
           runs: the folder of finished runs, which studies may share; None: `runs` in workdir.
           looks: stop after this many of the planned looks, for now; None: go on until all questions are answered.
-          trackers: where the training is shown, as a group of runs with the name of the study; each is a cell, and has
+          log: where the training is shown, as a group of runs with the name of the study; each is a cell, and has
             the name of its arm.
           say: called with each line of progress.
 
@@ -239,13 +239,13 @@ class Study(Asked):
           StudyError: the baseline or all other arms could not be computed.
           Interrupted: a signal asked to stop; the states are saved.
         """
-        check_trackers(trackers)
+        check_trackers(log)
         workdir = Path(workdir)
         data = load_data(self.base.data, workdir) if data is None else data
         check_data(data, f"study {self.name}")
         arms = self.prepared(data, workdir)
         with locked(workdir):
-            running = Running(self, workdir, Path(runs or workdir / "runs"), data, arms, engine, mesh, say, trackers)
+            running = Running(self, workdir, Path(runs or workdir / "runs"), data, arms, engine, mesh, say, log)
             return running.to_the_end(looks)
 
     def prepared(self, data: Dataset, workdir: Path | None = None) -> dict[str, Arm]:

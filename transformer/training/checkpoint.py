@@ -24,7 +24,7 @@ import jax.numpy as jnp
 
 from transformer.core.files import WriteError, read_value, sync, write_sealed, writing
 from transformer.core.values import ConfigError
-from transformer.training import hosts
+from transformer.training import processes
 
 KEEP = 2
 MANIFEST = "manifest.json"
@@ -82,16 +82,16 @@ def save(folder: Path, step: int, state: Any, notes: Notes) -> None:
     arrays = _named_arrays(state)
     try:
         with writing(folder / f"{step:08d}"):
-            if hosts.is_writer():
+            if processes.is_writer():
                 _remove(partial)
                 partial.mkdir(parents=True)
-            hosts.barrier("partial")
+            processes.barrier("partial")
             with _quiet():
                 ocp.save(str(partial.absolute() / "state"), arrays)
-            hosts.barrier("saved")
-            if hosts.is_writer():
+            processes.barrier("saved")
+            if processes.is_writer():
                 _publish(folder, step, arrays, notes)
-            hosts.barrier("published")
+            processes.barrier("published")
     except WriteError:
         shutil.rmtree(partial, ignore_errors=True)
         raise
@@ -145,11 +145,11 @@ def steps(folder: Path) -> list[int]:
 
 def sweep(folder: Path) -> None:
     """Delete unfinished checkpoints of a killed process; no other process may be writing."""
-    if hosts.is_writer():
+    if processes.is_writer():
         for path in folder.glob(".*.partial"):
             if re.fullmatch(r"\.[0-9]{8,}\.partial", path.name):
                 _remove(path)
-    hosts.barrier("swept")
+    processes.barrier("swept")
 
 
 def restore(folder: Path, template: Any, *, strict: bool = False) -> tuple[Any, Notes] | None:

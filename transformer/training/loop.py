@@ -20,7 +20,7 @@ from transformer.data.tokenizers import Tokenizer
 from transformer.objectives.objective import Sums
 from transformer.runs.config import Replica, RunConfig
 from transformer.runs.mesh import ALONE, AUTOMATIC, HostsConfig, MeshConfig
-from transformer.training import checkpoint, hosts
+from transformer.training import checkpoint, processes
 from transformer.training.checkpoint import CheckpointError, Notes
 from transformer.training.metrics import METRICS, finite, line_of, read_metrics
 from transformer.training.program import SHARED_BATCHES, Program, make_program
@@ -72,9 +72,9 @@ def train(
     strict: bool = False,
     initial: Params | None = None,
     mesh: MeshConfig = AUTOMATIC,
-    processes: HostsConfig = ALONE,
+    hosts: HostsConfig = ALONE,
     on_steps: OnSteps | None = None,
-    trackers: Sequence[Tracker] = (),
+    log: Sequence[Tracker] = (),
 ) -> Outcome:
     """Train all replicas to the end, from the newest checkpoint where the run is resumed.
 
@@ -97,8 +97,8 @@ def train(
       initial: initial parameters of all replicas, such as those of a published model; parameters it lacks
         have their usual initial values.
       mesh: how devices share the work.
-      processes: the processes of the run.
-      trackers: where the rows of metrics.jsonl are shown too, such as `TensorBoard()`. One that fails is named on
+      hosts: the processes of the run.
+      log: where the rows of metrics.jsonl are shown too, such as `TensorBoard()`. One that fails is named on
         standard error and left out.
       on_steps: called after every dispatch with the steps done and the state of all replicas, for whatever is more than
         numbers. The next dispatch overwrites the state: keep copies (`jax.device_get`). What it raises ends the run.
@@ -114,18 +114,19 @@ def train(
     check_data(data, "train")
     if not (isinstance(replicas, Sequence) and replicas and all(isinstance(each, Replica) for each in replicas)):
         raise ConfigError(f"train: {replicas!r} are no replicas; grid(4) makes four, of the seeds 0 to 3")
-    check_trackers(trackers)
+    check_trackers(log)
     config, workdir = data.complete(config), Path(workdir)
     own = identity(config, replicas, data, initial)
-    hosts.check_same(own.sha256)
+    processes.check_same(own.sha256)
     with ExitStack() as stack:
         stop = stack.enter_context(StopRequest())
         program = make_program(config, replicas, mesh, initial)  # before the folder is made, in case it is refused
-        hosts.in_first(lambda: stack.enter_context(prepared(workdir, own, when_not_empty, definitions(data))))
-        run = _Run(config, replicas, data, workdir, program, observe, strict, stop, on_steps, trackers)
+        processes.in_first(lambda: stack.enter_context(prepared(workdir, own, when_not_empty, definitions(data))))
+        run = _Run(config, replicas, data, workdir, program, observe, strict, stop, on_steps, log)
         run.say_of_warm_up()
-        run.watchdog = stack.enter_context(hosts.watched(processes.patience))
-        run.progress = stack.enter_context(Progress(title or workdir.name, config.steps, quiet=not hosts.is_writer()))
+        run.watchdog = stack.enter_context(processes.watched(hosts.patience))
+        progress = Progress(title or workdir.name, config.steps, quiet=not processes.is_writer())
+        run.progress = stack.enter_context(progress)
         return run.to_the_end()
 
 
@@ -160,7 +161,7 @@ class _Run:
     @property
     def metrics_path(self) -> Path:
         """The file of metrics; processes that do not write have os.devnull."""
-        return self.workdir / METRICS if hosts.is_writer() else Path(os.devnull)
+        return self.workdir / METRICS if processes.is_writer() else Path(os.devnull)
 
     def to_the_end(self) -> Outcome:
         state, done = self.restore_or_init()
@@ -186,7 +187,7 @@ class _Run:
         last = end == self.config.steps
         if is_multiple(end, self.config.evaluate_every) and not last:
             self.evaluate(state, end)
-        due, stop = is_multiple(end, self.config.checkpoint_every), hosts.any_host(self.stop.requested)
+        due, stop = is_multiple(end, self.config.checkpoint_every), processes.any_host(self.stop.requested)
         if due or stop or last:
             self.save(state, end)
         if stop and not last:
@@ -198,7 +199,7 @@ class _Run:
     def outcome(self, state: TrainState) -> Outcome:
         """The results of the state after the last step, which the trackers are told too."""
         sums, by_batch = self.evaluate(state, self.config.steps)
-        loss, diverged_at = mean_loss(sums), np.array(hosts.fetch(state.diverged_at))
+        loss, diverged_at = mean_loss(sums), np.array(processes.fetch(state.diverged_at))
         loss[diverged_at >= 0] = np.nan
         self.tracking.finish(
             [
@@ -226,12 +227,12 @@ class _Run:
         """The trackers of the process that writes."""
         names = replica_names(self.replicas, self.config.optimizer)
         run = RunInfo(self.workdir, self.config.to_json(), names, done)
-        return Tracking(self.trackers if hosts.is_writer() else (), run)
+        return Tracking(self.trackers if processes.is_writer() else (), run)
 
     def say_of_warm_up(self) -> None:
         """Say where the learning rate of a replica never reaches its peak."""
         longest = max(replica.filled(self.config.optimizer).warmup_steps or 0 for replica in self.replicas)
-        if longest >= self.config.steps and hosts.is_writer():
+        if longest >= self.config.steps and processes.is_writer():
             told = f"warm-up takes {longest} steps of {self.config.steps}, so the learning rate never reaches its peak"
             print(f"{self.workdir}: {told}", file=sys.stderr)
 
@@ -261,10 +262,10 @@ class _Run:
                 stacklevel=2,
             )
         written = notes.metrics_bytes
-        if hosts.is_writer() and not (metrics.is_file() and metrics.stat().st_size >= written):
+        if processes.is_writer() and not (metrics.is_file() and metrics.stat().st_size >= written):
             raise CheckpointError(f"{metrics} has lost lines that were written before the checkpoint; restore a copy")
         # Lines written after the checkpoint will be written again.
-        if hosts.is_writer():
+        if processes.is_writer():
             os.truncate(metrics, written)
             read_metrics(self.workdir)
         self.seconds_before = notes.seconds
@@ -273,7 +274,7 @@ class _Run:
     def save(self, state: TrainState, step: int) -> None:
         self.read_metrics()
         self.metrics.flush()
-        if hosts.is_writer():
+        if processes.is_writer():
             os.fsync(self.metrics.fileno())
         mesh = dict(self.program.mesh.shape)
         notes = Notes(step, self.data.fingerprint, self.metrics.tell(), self.seconds(), mesh)
@@ -286,7 +287,7 @@ class _Run:
         """Sums over the validation split, (R, …), which are also logged, and over each of its batches, (R, N)."""
         self.read_metrics()
         params = state.evaluated
-        sums, by_batch = hosts.fetch(self.program.evaluate(params, self.validation))
+        sums, by_batch = processes.fetch(self.program.evaluate(params, self.validation))
         self.watchdog.beat()
         values = {
             "validation_loss": mean_loss(sums),
@@ -310,7 +311,7 @@ class _Run:
         if self.unread is None:
             return
         (first, metrics, tokens), self.unread = self.unread, None
-        metrics = hosts.fetch(metrics)
+        metrics = processes.fetch(metrics)
         loss, norm = (np.asarray(metrics[name], np.float64) for name in ("loss", "grad_norm"))
         skipped = np.asarray(metrics["skipped"]).sum(1)
         end = first + loss.shape[1]

@@ -132,7 +132,7 @@ def check_trackers(trackers: Sequence[Tracker]) -> None:
     """Raise `ConfigError` where something is no tracker, or the package of one is missing."""
     for tracker in trackers:
         if not isinstance(tracker, Tracker):
-            raise ConfigError(f"trackers: {tracker!r} is no tracker; TensorBoard() is one")
+            raise ConfigError(f"log: {tracker!r} is no tracker; TensorBoard() is one")
         if tracker.package and importlib.util.find_spec(tracker.package) is None:
             raise ConfigError(f"log: {tracker.package} is missing: pip install 'transformer[{tracker.package}]'")
 

@@ -22,7 +22,7 @@ from transformer.models.build import pure_model
 from transformer.models.config import ModelConfig
 from transformer.objectives.tokens import PrefixToken
 from transformer.runs.config import Replica, RunConfig
-from transformer.training import hosts
+from transformer.training import processes
 from transformer.training.metrics import Curve, read_curve
 
 WARM = Sample(temperature=0.8)
@@ -86,7 +86,7 @@ class TrainedRun(abc.ABC):
             replica = int(np.nan_to_num(self.validation_loss, nan=np.inf).argmin())
         if not 0 <= replica < len(self.replicas):
             raise ConfigError(f"replica: {replica} of {self.workdir}, which has 0 to {len(self.replicas) - 1}")
-        return jax.tree.map(lambda a: jnp.asarray(a[replica]), hosts.fetch(self.all_params))
+        return jax.tree.map(lambda a: jnp.asarray(a[replica]), processes.fetch(self.all_params))
 
     def curve(self, name: str) -> Curve:
         """A quantity of metrics.jsonl over the steps, such as "loss", "validation_loss" or "grad_norm".

@@ -13,9 +13,9 @@ import pytest
 
 from transformer.core.values import ConfigError
 from transformer.runs.mesh import HostsConfig
-from transformer.training import hosts
-from transformer.training.hosts import EXIT_PEER_LOST, LISTEN
+from transformer.training import processes
 from transformer.training.metrics import read_metrics
+from transformer.training.processes import EXIT_PEER_LOST, LISTEN
 
 SCRIPT = Path(__file__).with_name("on_two_hosts.py")
 
@@ -33,20 +33,20 @@ def run(text, workdir, count=2, last=None, **options):
     """
     address = f"localhost:{free_port()}"
     cache = {"JAX_COMPILATION_CACHE_DIR": str(Path.home() / ".cache" / "transformer" / "tests")}
-    processes = []
+    started = []
     for index in range(count):
         own = json.dumps(options | ((last or {}) if index == count - 1 else {}))
         command = [sys.executable, str(SCRIPT), str(text), str(workdir), str(count), str(index), address, own]
-        processes.append(
+        started.append(
             subprocess.Popen(
                 command, env=os.environ | cache | {"JAX_PLATFORMS": "cpu"}, stderr=subprocess.PIPE, text=True
             )
         )
-    said = [processes[0].communicate(timeout=300)[1]]
+    said = [started[0].communicate(timeout=300)[1]]
     if (last or {}).get("signal") == "SIGSTOP":
-        processes[-1].kill()
-    said += [process.communicate(timeout=300)[1] for process in processes[1:]]
-    return [process.returncode for process in processes], said
+        started[-1].kill()
+    said += [process.communicate(timeout=300)[1] for process in started[1:]]
+    return [process.returncode for process in started], said
 
 
 def lines(workdir):
@@ -112,10 +112,10 @@ def test_processes_with_different_runs_are_refused(tmp_path):
 CONNECT = """
 import socket, sys
 from transformer.runs.mesh import HostsConfig
-from transformer.training import hosts
+from transformer.training import processes
 
 port = int(sys.argv[1])
-hosts.connect(HostsConfig(address=f"127.0.0.1:{port}", count=1, index=0))
+processes.connect(HostsConfig(address=f"127.0.0.1:{port}", count=1, index=0))
 for host in ("127.0.0.1", "127.0.0.2", "::1"):
     try:
         socket.create_connection((host, port), timeout=5).close()
@@ -137,7 +137,7 @@ def test_the_coordinator_listens_where_it_is_told():
 def given(monkeypatch):
     """What JAX is given where a process would join the others."""
     given = {}
-    hosts.connect.cache_clear()
+    processes.connect.cache_clear()
     monkeypatch.delenv(LISTEN, raising=False)
     monkeypatch.setattr("jax.distributed.initialize", lambda address, **options: given.update(options))
     return given
@@ -148,9 +148,9 @@ def test_an_address_at_which_nothing_can_listen(given):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(ConfigError, match=rf"^hosts: cannot listen at {address}: its port is taken, .* {LISTEN}"):
-            hosts.connect(HostsConfig(address=address, count=2, index=0))
+            processes.connect(HostsConfig(address=address, count=2, index=0))
         assert not given
-        hosts.connect(HostsConfig(address=address, count=2, index=1))  # which does not listen
+        processes.connect(HostsConfig(address=address, count=2, index=1))  # which does not listen
     assert given["process_id"] == 1
 
 
@@ -160,14 +160,14 @@ def test_a_name_without_an_address(given, monkeypatch):
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
     with pytest.raises(ConfigError, match=r"^hosts: node7 has no address \(Name or service not known\)"):
-        hosts.connect(HostsConfig(address="node7:1234", count=2, index=0))
+        processes.connect(HostsConfig(address="node7:1234", count=2, index=0))
 
 
 def test_the_first_process_may_listen_elsewhere_than_the_others_connect(given, monkeypatch):
     """Behind the address of a service, which is not the machine's own."""
     elsewhere = f"127.0.0.1:{free_port()}"
     monkeypatch.setenv(LISTEN, elsewhere)
-    hosts.connect(HostsConfig(address="a:1", count=2, index=0))
+    processes.connect(HostsConfig(address="a:1", count=2, index=0))
     assert given["coordinator_bind_address"] == elsewhere
 
 
@@ -175,7 +175,7 @@ def test_the_first_process_may_listen_elsewhere_than_the_others_connect(given, m
 def test_a_name_that_means_this_machine_alone(given, monkeypatch, capsys, host, told):
     """The others could not connect, and would wait without a word; who writes the loopback address means it."""
     monkeypatch.setattr(socket, "getaddrinfo", lambda _, port: [(socket.AF_INET, None, None, "", ("127.0.0.1", port))])
-    hosts.connect(HostsConfig(address=f"{host}:{free_port()}", count=2, index=0))
+    processes.connect(HostsConfig(address=f"{host}:{free_port()}", count=2, index=0))
     assert (f"{host} is 127.0.0.1 here, which no other machine reaches" in capsys.readouterr().err) == told
 
 
