@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from transformer.analysis import plots
 from transformer.core.files import write_durably
 from transformer.study.archive import SUFFIX, read_archive
-from transformer.study.claim import Claim, Outcome
+from transformer.study.claim import Claim, Finding
 from transformer.study.report import Report
 from transformer.study.statistics import Comparison
 
@@ -56,18 +56,18 @@ class Answer:
     """Of the archive; empty where the study has none."""
 
     @cached_property
-    def outcomes(self) -> dict[str, Outcome]:
+    def findings(self) -> dict[str, Finding]:
         """The verdict on each question."""
         higher = self.report.record.higher_is_better[self.report.record.metric]
-        return self.claim.outcomes(self.report.contrasts, higher_is_better=higher)
+        return self.claim.findings(self.report.contrasts, higher_is_better=higher)
 
     @property
     def verdicts(self) -> list[str]:
         """What was expected and found, a line for each question."""
         found = self.report.contrasts
         return [
-            f"{question}: expected {self.claim.expected[question]}, found {_difference(found[question])}: {outcome}"
-            for question, outcome in self.outcomes.items()
+            f"{question}: expected {self.claim.expected[question]}, found {_difference(found[question])}: {finding}"
+            for question, finding in self.findings.items()
         ]
 
     @property
@@ -115,13 +115,13 @@ def write(claims: Mapping[str, Claim], evidence: Path, docs: Path) -> None:
 
 def overview(found: Sequence[Answer], claims: Mapping[str, Claim]) -> str:
     """The text of docs/evidence.md; claims without an answer are listed at its end."""
-    verdicts = [outcome for each in found for outcome in each.outcomes.values()]
+    verdicts = [finding for each in found for finding in each.findings.values()]
     counts = Counter(verdicts)
     seconds: dict[str, float] = {}
     for each in found:
         seconds |= each.seconds
     dates = sorted(each.report.record.plan["written"][:10] for each in found)
-    counted = ", ".join(f"{counts[outcome]} {outcome}" for outcome in COLOURS)
+    counted = ", ".join(f"{counts[finding]} {finding}" for finding in COLOURS)
     lines = [
         "# Evidence",
         f"{INTRODUCTION} {len(found)} claims, {len(verdicts)} questions: {counted}. {len(seconds):,} runs, "
@@ -146,11 +146,11 @@ def overview(found: Sequence[Answer], claims: Mapping[str, Claim]) -> str:
 def _rows(each: Answer) -> list[list[str]]:
     claim, record = each.claim, each.report.record
     minutes, rows = sum(each.seconds.values()) / 60, []
-    for question, outcome in each.outcomes.items():
+    for question, finding in each.findings.items():
         answer = each.report.contrasts[question]
         first = [f"[{claim.text}](evidence/{claim.name}.md)", f"{claim.published} ({claim.source})"]
         ours = f"{record.metric} {_difference(answer)}"
-        last = [ours, f"**{outcome}**", str(answer.n), "" if rows else f"{minutes:.0f}"]
+        last = [ours, f"**{finding}**", str(answer.n), "" if rows else f"{minutes:.0f}"]
         rows.append([*(first if not rows else ["", ""]), f"{question}: {claim.expected[question]}", *last])
     return rows
 
@@ -177,7 +177,7 @@ def page(each: Answer) -> str:
 
 def forest(found: Sequence[Answer]) -> Figure:
     """All answers in units of the margin, what is better to the right, on a scale that is linear within it."""
-    rows = [(each, question) for each in found for question in each.outcomes][::-1]
+    rows = [(each, question) for each in found for question in each.findings][::-1]
     figure, axes = plt.subplots(figsize=(9, 1 + 0.2 * len(rows)), layout="constrained")
     axes.axvspan(-1, 1, color="0.92")
     axes.axvline(0, color="0.5", linewidth=1)
@@ -186,15 +186,15 @@ def forest(found: Sequence[Answer]) -> Figure:
         sign = 1 if record.higher_is_better[record.metric] else -1
         numbers = np.array([answer.interval.low, answer.difference, answer.interval.high]) * sign / record.margin
         low, middle, high = np.clip(np.sort(numbers) if np.isfinite(numbers).all() else numbers, -1e3, 1e3)
-        colour = COLOURS[each.outcomes[question]]
+        colour = COLOURS[each.findings[question]]
         axes.plot([low, high], [y, y], color=colour, linewidth=1.5)
         axes.plot(middle, y, "o", color=colour, markersize=4)
     axes.set_xscale("symlog", linthresh=1.0)
     labels = [f"{each.claim.name}, {question}" for each, question in rows]
     axes.set_yticks(range(len(rows)), labels, fontsize=7)
     axes.set(xlabel="difference in units of the margin; better is to the right", ylim=(-0.7, len(rows) - 0.3))
-    for outcome, colour in COLOURS.items():
-        axes.plot([], [], "o", color=colour, label=outcome)
+    for finding, colour in COLOURS.items():
+        axes.plot([], [], "o", color=colour, label=finding)
     axes.legend(loc="lower right", fontsize=7)
     return figure
 

@@ -18,7 +18,7 @@ from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.functional.masks import Causal, Tokens
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.backends import Fused
-from transformer.mixers.mixer import Context, Outcome
+from transformer.mixers.mixer import Aux, Context
 from transformer.models.config import ModelConfig
 from transformer.models.language_model import LanguageModel
 from transformer.models.stack import Scanned, Stack, Unrolled
@@ -61,7 +61,7 @@ class Noise(nnx.Module):
         self.scale = make_parameter(Parameter((1,), ONES), key)
 
     def __call__(self, x, *, context, layer, key):
-        return x + self.scale[...] * jax.random.normal(key, x.shape), Outcome(penalty=(1 + layer).astype(jnp.float32))
+        return x + self.scale[...] * jax.random.normal(key, x.shape), Aux(penalty=(1 + layer).astype(jnp.float32))
 
 
 @pytest.mark.parametrize("layers", [Unrolled(), Scanned()], ids=str)

@@ -26,7 +26,7 @@ def found(low, high, verdict):
 
 
 @pytest.mark.parametrize(
-    ("expected", "answer", "outcome"),
+    ("expected", "answer", "finding"),
     [
         ("better", found(-0.3, -0.1, "better"), "reproduced"),
         ("better", found(-0.3, -0.001, "better"), "reproduced"),
@@ -47,15 +47,15 @@ def found(low, high, verdict):
         ("equal", found(-0.1, 0.1, "fails more often"), "opposite"),
     ],
 )
-def test_outcomes(tmp_path, expected, answer, outcome):
-    assert claim(tmp_path, expected).outcomes({"arm": answer, "other": answer}) == {"arm": outcome}
+def test_findings(tmp_path, expected, answer, finding):
+    assert claim(tmp_path, expected).findings({"arm": answer, "other": answer}) == {"arm": finding}
 
 
 def test_a_sign_counts_by_what_is_better(tmp_path):
     """Of an accuracy more is better."""
     answer = found(0.1, 0.3, "better")
-    assert claim(tmp_path).outcomes({"arm": answer}, higher_is_better=True) == {"arm": "reproduced"}
-    assert claim(tmp_path, "worse").outcomes({"arm": answer}, higher_is_better=True) == {"arm": "opposite"}
+    assert claim(tmp_path).findings({"arm": answer}, higher_is_better=True) == {"arm": "reproduced"}
+    assert claim(tmp_path, "worse").findings({"arm": answer}, higher_is_better=True) == {"arm": "opposite"}
 
 
 def test_refusals(tmp_path):

@@ -117,3 +117,6 @@ class Parameter:
 
 
 ZEROS, ONES = Constant(0.0), Constant(1.0)
+
+OwnParams = dict[str, jax.Array]
+"""The parameters that one variant owns, by their names in its `parameters()`."""

@@ -11,7 +11,7 @@ from flax import nnx
 
 from transformer.core.arrays import check_ids, check_tokens, dense, look_up
 from transformer.core.modules import Parameters, at, make_parameter
-from transformer.core.parameters import ONES, ZEROS, Initializer, Normal, Parameter
+from transformer.core.parameters import ONES, ZEROS, Initializer, Normal, OwnParams, Parameter
 from transformer.core.values import ConfigError, Variant
 from transformer.mixers.attention.base import ScoreMod
 
@@ -53,7 +53,7 @@ class HeadTransform(Variant, abc.ABC):
         return {}
 
     @abc.abstractmethod
-    def __call__(self, x_BLD: jax.Array, params: dict[str, jax.Array]) -> jax.Array: ...
+    def __call__(self, x_BLD: jax.Array, params: OwnParams) -> jax.Array: ...
 
 
 @dataclass(frozen=True, kw_only=True)

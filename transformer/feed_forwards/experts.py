@@ -11,17 +11,15 @@ from jax.ad_checkpoint import checkpoint_name
 
 from transformer.core.arrays import constrain, dropout
 from transformer.core.modules import Dense, Parameters, at, below, make_parameter
-from transformer.core.parameters import ZEROS, FanIn, Initializer, Parameter
+from transformer.core.parameters import ZEROS, FanIn, Initializer, OwnParams, Parameter
 from transformer.core.values import ConfigError, check_not_negative, check_positive
 from transformer.feed_forwards import routing
 from transformer.feed_forwards.feed_forward import FeedForward, FeedForwardLayer
 from transformer.feed_forwards.routing import Routes, expert_products, expert_rows
-from transformer.mixers.mixer import Context, Outcome
+from transformer.mixers.mixer import Aux, Context
 
 if TYPE_CHECKING:
     from transformer.models.config import ModelConfig
-
-Params = dict[str, jax.Array]
 
 
 class Experts(FeedForward, abc.ABC):
@@ -44,7 +42,7 @@ class Experts(FeedForward, abc.ABC):
 
     @abc.abstractmethod
     def route(
-        self, logits_BLE: jax.Array, valid_BL: jax.Array | None, params: Params
+        self, logits_BLE: jax.Array, valid_BL: jax.Array | None, params: OwnParams
     ) -> tuple[Routes, jax.Array | float]:
         """(which tokens go to which experts, the penalty added to the loss)."""
 
@@ -225,9 +223,7 @@ class ExpertsLayer(nnx.Module):
             FeedForwardLayer(experts, model, key=at(key, "shared", i)) for i in range(experts.shared)
         )
 
-    def __call__(
-        self, x_BLD: jax.Array, *, context: Context, key: jax.Array | None = None
-    ) -> tuple[jax.Array, Outcome]:
+    def __call__(self, x_BLD: jax.Array, *, context: Context, key: jax.Array | None = None) -> tuple[jax.Array, Aux]:
         """The output (B, L, D), and what the router adds to the loss; a key turns dropout on."""
         x_TD = x_BLD.reshape(-1, x_BLD.shape[-1])
         logits_BLE = checkpoint_name(self.router(x_BLD.astype(jnp.float32)), "router")
@@ -245,7 +241,7 @@ class ExpertsLayer(nnx.Module):
         for i, one in enumerate(self.shared):
             with jax.named_scope(f"shared.{i}"):
                 y_BLD = y_BLD + one(x_BLD, key=below(key, "shared", i))[0]
-        return y_BLD, Outcome(penalty=penalty)
+        return y_BLD, Aux(penalty=penalty)
 
 
 def _stacked(count: int, d_in: int, d_out: int, law: Initializer, gain: float) -> Parameter:

@@ -11,7 +11,7 @@ from transformer.activations.activation import GELU, Activation
 from transformer.core.arrays import dropout
 from transformer.core.modules import Dense, at, fused
 from transformer.core.values import ConfigError, Variant
-from transformer.mixers.mixer import Context, Outcome
+from transformer.mixers.mixer import Aux, Context
 from transformer.norms.norm import Norm, norm_layer
 from transformer.residuals.residual import Residual
 
@@ -99,8 +99,8 @@ class FeedForwardLayer(nnx.Module):
 
     def __call__(
         self, x_BLD: jax.Array, *, context: Context | None = None, key: jax.Array | None = None
-    ) -> tuple[jax.Array, Outcome]:
-        """The output (B, L, D), and an empty `Outcome`; a key turns dropout on."""
+    ) -> tuple[jax.Array, Aux]:
+        """The output (B, L, D), and an empty `Aux`; a key turns dropout on."""
         first_BLF, *others = fused(x_BLD, self.branches)
         others = [checkpoint_name(other, f"pre_{i}") for i, other in enumerate(others, 1)] if others else []
         hidden_BLF = self.activation(checkpoint_name(first_BLF, "pre"), *others)
@@ -108,4 +108,4 @@ class FeedForwardLayer(nnx.Module):
         hidden_BLF = checkpoint_name(hidden_BLF, "post")
         if key is not None:
             hidden_BLF = dropout(hidden_BLF, self.dropout, key)
-        return self.out(hidden_BLF), Outcome()
+        return self.out(hidden_BLF), Aux()

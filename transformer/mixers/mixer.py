@@ -7,7 +7,7 @@ import jax
 from flax import nnx
 
 from transformer.core.modules import Parameters, at
-from transformer.core.parameters import Parameter
+from transformer.core.parameters import OwnParams, Parameter
 from transformer.core.values import Variant
 from transformer.functional.cache import KeyValue, Memory, append
 from transformer.functional.masks import Mask, Tokens
@@ -88,7 +88,7 @@ class Context(NamedTuple):
         return self.tokens if self.slots is None else self.slots
 
 
-class Outcome(NamedTuple):
+class Aux(NamedTuple):
     """What a sublayer or block returns besides its output."""
 
     memory: Any = None
@@ -147,9 +147,7 @@ class Mixer(Variant, abc.ABC):
         """The module of one layer."""
         return MixerLayer(self, model, key=key)
 
-    def __call__(
-        self, x_BLD: jax.Array, context: Context, params: dict[str, jax.Array]
-    ) -> tuple[jax.Array, Memory | None]:
+    def __call__(self, x_BLD: jax.Array, context: Context, params: OwnParams) -> tuple[jax.Array, Memory | None]:
         """(the output (B, L, D), the memory with these tokens where `context.writing` has one)."""
         raise NotImplementedError(f"{type(self).__name__} defines neither __call__(x, context, params) nor build")
 
@@ -161,9 +159,7 @@ class MixerLayer(nnx.Module):
         self.mixer = mixer
         self.params = Parameters(mixer.parameters(model), key=at(key, "params"))
 
-    def __call__(
-        self, x_BLD: jax.Array, *, context: Context, key: jax.Array | None = None
-    ) -> tuple[jax.Array, Outcome]:
+    def __call__(self, x_BLD: jax.Array, *, context: Context, key: jax.Array | None = None) -> tuple[jax.Array, Aux]:
         """The output (B, L, D), and the memory; a key turns dropout on."""
         y_BLD, memory = self.mixer(x_BLD, context, self.params())
-        return y_BLD, Outcome(memory)
+        return y_BLD, Aux(memory)

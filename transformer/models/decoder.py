@@ -152,9 +152,9 @@ class Decoder(Transformer):
             source = Source(cache.source_tokens, keys_values=cache.source[i]) if cache.source_tokens else None
             own = context._replace(source=source, writing=write(cache.layers[i]), shared=shared, first=i == 0)
             with jax.named_scope(f"blocks.{i}"):
-                stream, outcome = block(stream, context=own, layer=i, key=None)
-            shared = outcome.shared
-            layers.append(outcome.memory)
+                stream, aux = block(stream, context=own, layer=i, key=None)
+            shared = aux.shared
+            layers.append(aux.memory)
         return self.states_of(stream, context.tokens.valid), tuple(layers)
 
     def _read_again(

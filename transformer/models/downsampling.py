@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from einops import rearrange
 
 from transformer.core.arrays import dense
-from transformer.core.parameters import FanIn, Normal, Parameter
+from transformer.core.parameters import FanIn, Normal, OwnParams, Parameter
 from transformer.core.values import ConfigError, Variant, check_positive
 from transformer.functional.attention import attention
 from transformer.functional.masks import Padding, Tokens
@@ -24,9 +24,6 @@ Answer = tuple[Stream, jax.Array, Any]
 
 Run = Callable[[Stream, Tokens, range], Answer]
 """Runs some layers of a stack on a stream of tokens."""
-
-
-Params = dict[str, jax.Array]
 
 
 class Downsampling(Variant, abc.ABC):
@@ -46,7 +43,7 @@ class Downsampling(Variant, abc.ABC):
 
     @abc.abstractmethod
     def __call__(
-        self, run: Run, stream: Stream, tokens: Tokens, layers: range, *, causal: bool, params: Params
+        self, run: Run, stream: Stream, tokens: Tokens, layers: range, *, causal: bool, params: OwnParams
     ) -> Answer:
         """Runs these layers in order."""
 
@@ -133,7 +130,7 @@ class Latents(Downsampling):
         vectors_BCD, penalty, _ = run(vectors_BCD, places, layers)
         return stream + self._read("write", stream, tokens, vectors_BCD, places, params), penalty, None
 
-    def _read(self, way: str, x_BLD, queries: Tokens, source_BSD, keys: Tokens, params: Params) -> jax.Array:
+    def _read(self, way: str, x_BLD, queries: Tokens, source_BSD, keys: Tokens, params: OwnParams) -> jax.Array:
         """What the heads of x find in a source."""
         inputs = {"query": layer_norm(x_BLD)} | dict.fromkeys(("key", "value"), layer_norm(source_BSD))
         projected = (dense(inputs[role], params[f"{way}_{role}"]) for role in inputs)

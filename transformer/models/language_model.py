@@ -115,8 +115,8 @@ class LanguageModel(Decoder):
         streams, last = [stream], self.config.num_layers - 1
         for i, block in enumerate(self.future):
             with jax.named_scope(f"future.{i}"):
-                ahead, outcome = block(stream, context=context, layer=last, key=below(key, "future", i))
-            streams, penalty = [*streams, ahead], penalty + outcome.penalty
+                ahead, aux = block(stream, context=context, layer=last, key=below(key, "future", i))
+            streams, penalty = [*streams, ahead], penalty + aux.penalty
         logits = jnp.stack([self.read_out(self.states_of(stream, tokens.valid)) for stream in streams])
         return (logits, penalty) if with_penalty else logits
 

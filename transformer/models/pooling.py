@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from einops import rearrange
 
 from transformer.core.arrays import dense
-from transformer.core.parameters import ONES, ZEROS, Normal, Parameter, Xavier
+from transformer.core.parameters import ONES, ZEROS, Normal, OwnParams, Parameter, Xavier
 from transformer.core.values import ConfigError, Variant, check_positive, nearest_divisor
 from transformer.functional.attention import masked_softmax
 from transformer.norms.norm import layer_norm
@@ -31,7 +31,7 @@ class Pooling(Variant, abc.ABC):
         return {}
 
     @abc.abstractmethod
-    def __call__(self, x_BLD: jax.Array, valid_BL: jax.Array | None, params: dict[str, jax.Array]) -> jax.Array:
+    def __call__(self, x_BLD: jax.Array, valid_BL: jax.Array | None, params: OwnParams) -> jax.Array:
         """Pools the tokens; padding, where `valid_BL` is False, is ignored."""
 
 

@@ -190,10 +190,10 @@ class Stack(nnx.Module):
                 # `analysis.activations` and `analysis.breakdown` read the layers' numbers off this name.
                 with jax.named_scope(f"blocks[{first + kind}::{period}]"):
                     block = nnx.merge(graphdef, turn.values[kind])
-                    x, outcome = block(state.x, context=own, layer=layer, key=layer_key)
-                penalty = state.penalty + jnp.asarray(outcome.penalty, jnp.float32)
-                state = _State(x, penalty, self._kept(outcome.shared))
-                after.append(outcome.earlier_BMD)
+                    x, aux = block(state.x, context=own, layer=layer, key=layer_key)
+                penalty = state.penalty + jnp.asarray(aux.penalty, jnp.float32)
+                state = _State(x, penalty, self._kept(aux.shared))
+                after.append(aux.earlier_BMD)
             return state, None if turn.earlier is None else jnp.stack(after)
 
         turns = _Turn(jnp.arange(num_turns), values, earlier)

@@ -15,7 +15,7 @@ from transformer.core.values import ConfigError, Variant, wrong_kind
 from transformer.functional.masks import Causal, Full, Mask, OwnBeams, Padding, Segment, Tokens
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.cross_attention import CrossAttention
-from transformer.mixers.mixer import Context, Outcome, Shared, Source, Writing
+from transformer.mixers.mixer import Aux, Context, Shared, Source, Writing
 from transformer.models.blocks import Made
 from transformer.models.config import ModelConfig
 from transformer.models.stack import Stack
@@ -41,9 +41,9 @@ class Block(nnx.Module):
             layer = ResidualLayer(residual, config.norm, config.d_model, name, own, key=at(key, name))
             setattr(self, name, layer)
 
-    def __call__(self, stream: Stream, *, context: Context, layer, key) -> tuple[Stream, Outcome]:
+    def __call__(self, stream: Stream, *, context: Context, layer, key) -> tuple[Stream, Aux]:
         """The stream after the block, and what its sublayers hand back; a key turns dropout on."""
-        outcome = Outcome({}, context.shared, earlier_BMD=context.earlier_BMD)
+        aux = Aux({}, context.shared, earlier_BMD=context.earlier_BMD)
         if self.enters:
             stream = self._with_position(stream, context, layer)
         stream = _named(stream, "resid_pre")
@@ -53,8 +53,8 @@ class Block(nnx.Module):
             last = number == len(self.connections) - 1
             stream = _named(stream, "resid_post" if last else f"resid_{connection[0].name}")
             for own in handed_back:
-                outcome = _then(outcome, own)
-        return stream, outcome
+                aux = _then(aux, own)
+        return stream, aux
 
     def _with_position(self, x_BLD: jax.Array, context: Context, layer) -> jax.Array:
         """The stream with what the position adds to it before this block."""
@@ -66,14 +66,14 @@ class Block(nnx.Module):
 
     def _connected(
         self, stream: Stream, connection: Sequence[Made], depth: Depth, context: Context, key
-    ) -> tuple[Stream, list[Outcome]]:
+    ) -> tuple[Stream, list[Aux]]:
         """The stream after one connection, and what each of its sublayers hands back."""
         residual, handed_back = getattr(self, f"{connection[0].name}_residual"), []
 
         def branch(x):
             inputs = x if residual.sublayers else [x] * len(connection)
             answers = [self._sublayer(s, x, context, depth.layer, key) for s, x in zip(connection, inputs, strict=True)]
-            handed_back.extend(outcome for _, outcome in answers)
+            handed_back.extend(aux for _, aux in answers)
             return sum(y_BLD for y_BLD, _ in answers)
 
         after = residual(stream, branch, depth, context.tokens.valid)
@@ -82,22 +82,22 @@ class Block(nnx.Module):
                 raise _other_dtype(found, wanted, residual.name, residual.residual, self.config.norm)
         return after, handed_back
 
-    def _sublayer(self, made: Made, x_BLD: jax.Array, context: Context, layer, key) -> tuple[jax.Array, Outcome]:
+    def _sublayer(self, made: Made, x_BLD: jax.Array, context: Context, layer, key) -> tuple[jax.Array, Aux]:
         config, name = self.config, made.name
         inside = None if key is None else at(key, name, "inside")
         with jax.named_scope(name):
             own = context._replace(writing=_of_sublayer(context.writing, name))
-            y, outcome = getattr(self, name)(checkpoint_name(x_BLD, "in"), context=own, key=inside)
+            y, aux = getattr(self, name)(checkpoint_name(x_BLD, "in"), context=own, key=inside)
         if y.dtype != x_BLD.dtype:
             raise _other_dtype(y, x_BLD, name, made.value)
-        outcome = outcome._replace(memory={} if outcome.memory is None else {name: outcome.memory})
+        aux = aux._replace(memory={} if aux.memory is None else {name: aux.memory})
         y = y if made.factor == 1 else y * jnp.asarray(made.factor, y.dtype)
         if key is not None:
             y = dropout(y, config.dropout, at(key, name))
             if config.stochastic_depth:
                 rate = config.stochastic_depth / config.num_layers * jnp.asarray(layer + 1, jnp.float32)
                 y = drop_sequences(y, rate, at(key, name, "depth"))
-        return checkpoint_name(constrain(y), f"{name}.out"), outcome
+        return checkpoint_name(constrain(y), f"{name}.out"), aux
 
 
 def _other_dtype(found: jax.Array, wanted: jax.Array, name: str, *values: Any) -> ConfigError:
@@ -124,9 +124,9 @@ def _of_sublayer(writing: Writing | None, name: str) -> Writing | None:
     return writing._replace(memory=writing.memory[name])
 
 
-def _then(first: Outcome, later: Outcome) -> Outcome:
+def _then(first: Aux, later: Aux) -> Aux:
     """What a sublayer and a later one return together: the later one's where it has any, and both penalties."""
-    return Outcome(
+    return Aux(
         first.memory | later.memory,
         first.shared if later.shared is None else later.shared,
         first.penalty + later.penalty,

@@ -10,10 +10,8 @@ from flax import nnx
 from jax.ad_checkpoint import checkpoint_name
 
 from transformer.core.modules import Parameters, at
-from transformer.core.parameters import ONES, ZEROS, Parameter
+from transformer.core.parameters import ONES, ZEROS, OwnParams, Parameter
 from transformer.core.values import ConfigError, Variant, check_not_negative
-
-Params = dict[str, jax.Array]
 
 
 class Norm(Variant, abc.ABC):
@@ -33,10 +31,10 @@ class Norm(Variant, abc.ABC):
         return {}
 
     @abc.abstractmethod
-    def __call__(self, x_BLD: jax.Array, params: Params) -> jax.Array:
+    def __call__(self, x_BLD: jax.Array, params: OwnParams) -> jax.Array:
         """Maps (…, D) to (…, D) in the same dtype."""
 
-    def normalize(self, x_BLD: jax.Array, valid_BL: jax.Array | None, params: Params) -> jax.Array:
+    def normalize(self, x_BLD: jax.Array, valid_BL: jax.Array | None, params: OwnParams) -> jax.Array:
         """The same with padding, where `valid_BL` is False."""
         return self(x_BLD, params)
 
@@ -45,7 +43,7 @@ def _gain(d_model: int, scale: bool, zero_centered: bool) -> dict[str, Parameter
     return {"scale": Parameter((d_model,), ZEROS if zero_centered else ONES)} if scale else {}
 
 
-def _scale(params: Params, zero_centered: bool) -> jax.Array | None:
+def _scale(params: OwnParams, zero_centered: bool) -> jax.Array | None:
     scale = params.get("scale")
     return 1 + scale if zero_centered and scale is not None else scale
 

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from transformer.core.modules import Parameters, at
-from transformer.core.parameters import Parameter, Xavier
+from transformer.core.parameters import OwnParams, Parameter, Xavier
 from transformer.core.values import Variant
 from transformer.norms.norm import Norm, NormLayer
 
@@ -27,9 +27,6 @@ Function = Callable[[jax.Array], jax.Array]
 
 
 Norms = dict[str, Function]
-
-
-Params = dict[str, jax.Array]
 
 
 Stream = Any
@@ -108,12 +105,12 @@ class Residual(Variant, abc.ABC):
         """The stream before the first layer, from the embedded tokens."""
         return x_BLD
 
-    def end(self, stream: Stream, final_norm: Function, params: Params) -> jax.Array:
+    def end(self, stream: Stream, final_norm: Function, params: OwnParams) -> jax.Array:
         """The states (B, L, D) after the last layer, from the stream and the `shared_parameters`."""
         return final_norm(stream)
 
     @abc.abstractmethod
-    def __call__(self, stream: Stream, f: Function, norms: Norms, params: Params, depth: Depth) -> Stream:
+    def __call__(self, stream: Stream, f: Function, norms: Norms, params: OwnParams, depth: Depth) -> Stream:
         """The stream after the sublayer."""
 
 
@@ -161,7 +158,7 @@ class SingleStream(Residual):
         """The factor on the stream."""
         return 1.0
 
-    def b(self, params: Params, depth: Depth) -> float | jax.Array:
+    def b(self, params: OwnParams, depth: Depth) -> float | jax.Array:
         """The factor on the branch."""
         return 1.0
 

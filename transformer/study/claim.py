@@ -10,7 +10,7 @@ from transformer.study.study import Study
 
 Expected = Literal["better", "worse", "equal"]
 """What a paper found of the first arm of a question."""
-Outcome = Literal["reproduced", "smaller", "opposite", "not at this scale", "unresolved"]
+Finding = Literal["reproduced", "smaller", "opposite", "not at this scale", "unresolved"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ class Claim:
         """The name of its study, which is that of its files."""
         return self.study.name
 
-    def outcome(self, question: str, found: Comparison, *, higher_is_better: bool = False) -> Outcome:
+    def finding(self, question: str, found: Comparison, *, higher_is_better: bool = False) -> Finding:
         """The verdict on one question.
 
         *Reproduced*: the sign of the paper, or where it found none no difference larger than the margin. *Smaller*: its
@@ -77,10 +77,10 @@ class Claim:
             return "smaller" if within else "reproduced"
         return "not at this scale" if within else "opposite"
 
-    def outcomes(self, answers: Mapping[str, Comparison], *, higher_is_better: bool = False) -> dict[str, Outcome]:
+    def findings(self, answers: Mapping[str, Comparison], *, higher_is_better: bool = False) -> dict[str, Finding]:
         """The verdicts on all questions of the claim that are answered, by name."""
         return {
-            question: self.outcome(question, answers[question], higher_is_better=higher_is_better)
+            question: self.finding(question, answers[question], higher_is_better=higher_is_better)
             for question in self.expected
             if question in answers
         }

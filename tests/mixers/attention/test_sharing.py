@@ -27,10 +27,10 @@ def test_scores_of_the_layer_before_are_added(attention, run, heads, mixed):
     """softmax(q·k/√K + scores before), and the sum is handed on."""
     module = attention(sharing=ScoreResidual())
     before = jnp.asarray(np.random.default_rng(1).normal(size=(2, 2, LENGTH, LENGTH)), jnp.float32)
-    out, outcome = run(module, shared=Shared(scores=before), first=False)
+    out, aux = run(module, shared=Shared(scores=before), first=False)
     scores = jnp.einsum("blhk,bshk->bhls", heads(module.query(X)), heads(module.key(X))) / 2 + before
     np.testing.assert_allclose(out, module.out(mixed(scores, heads(module.value(X)))), rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(outcome.shared.scores, scores, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(aux.shared.scores, scores, rtol=1e-5, atol=1e-5)
 
 
 def test_values_of_the_first_layer_are_mixed_in(attention, run, heads, mixed):
@@ -39,22 +39,22 @@ def test_values_of_the_first_layer_are_mixed_in(attention, run, heads, mixed):
     first = jnp.ones((2, LENGTH, 2, 4))
     plain = attention()
     np.testing.assert_allclose(run(module, shared=Shared())[0], run(plain)[0], rtol=1e-5, atol=1e-6)
-    out, outcome = run(module, shared=Shared(values=first), first=False)
+    out, aux = run(module, shared=Shared(values=first), first=False)
     q, k, v = (heads(layer(X)) for layer in (module.query, module.key, module.value))
     scores = jnp.einsum("blhk,bshk->bhls", q, k) / 2
     np.testing.assert_allclose(out, module.out(mixed(scores, 0.5 * v + 0.5)), rtol=1e-4, atol=1e-5)
-    np.testing.assert_array_equal(outcome.shared.values, first)
+    np.testing.assert_array_equal(aux.shared.values, first)
 
 
 def test_values_of_a_table_of_tokens_are_mixed_in(config, attention, run, heads, mixed):
     """½ V + ½ E[token] in every layer, whatever the layers before it; a vector without a token is refused."""
     table = jnp.asarray(np.random.default_rng(1).normal(size=(2, LENGTH, 2, 4)), jnp.float32)
     module = attention(sharing=ValueEmbeddings())
-    out, outcome = run(module, shared=Shared(token_values=table, values=jnp.ones((2, LENGTH, 2, 4))), first=False)
+    out, aux = run(module, shared=Shared(token_values=table, values=jnp.ones((2, LENGTH, 2, 4))), first=False)
     q, k, v = (heads(layer(X)) for layer in (module.query, module.key, module.value))
     scores = jnp.einsum("blhk,bshk->bhls", q, k) / 2
     np.testing.assert_allclose(out, module.out(mixed(scores, 0.5 * v + 0.5 * table)), rtol=1e-4, atol=1e-5)
-    np.testing.assert_array_equal(outcome.shared.token_values, table)
+    np.testing.assert_array_equal(aux.shared.token_values, table)
     with pytest.raises(ConfigError, match="value_embeddings has no tokens here"):
         run(module)
     model = LanguageModel(config(Attention(num_heads=2, sharing=ValueEmbeddings())), key=jax.random.key(0))
@@ -71,12 +71,12 @@ def test_each_layer_has_gated_values_of_its_own_table(config, run, heads, mixed)
     np.testing.assert_array_equal(own.gate[...], np.zeros((3, 2)))
     own.gate[...] = jnp.asarray(rng.normal(size=(3, 2)), jnp.float32)
     tokens = rng.integers(11, size=(2, LENGTH))
-    out, outcome = run(module, shared=Shared(token_ids=jnp.asarray(tokens)), first=False)
+    out, aux = run(module, shared=Shared(token_ids=jnp.asarray(tokens)), first=False)
     gate = 2 / (1 + np.exp(-np.asarray(X)[..., :3] @ np.asarray(own.gate[...])))
     v = heads(module.value(X)) + gate[..., None] * np.asarray(own.table[...])[tokens].reshape(2, LENGTH, 2, 4)
     scores = jnp.einsum("blhk,bshk->bhls", heads(module.query(X)), heads(module.key(X))) / 2
     np.testing.assert_allclose(out, module.out(mixed(scores, v)), rtol=1e-4, atol=1e-5)
-    np.testing.assert_array_equal(outcome.shared.token_ids, tokens)
+    np.testing.assert_array_equal(aux.shared.token_ids, tokens)
     with pytest.raises(ConfigError, match=r"gated_value_embeddings\(features=3\) has no tokens here"):
         run(module)
     with pytest.raises(ConfigError, match=r"earlier segments are not kept for gated_value_embeddings"):

@@ -7,7 +7,7 @@ import jax
 from jax.tree_util import Partial
 
 from transformer.core.modules import Parameters
-from transformer.core.parameters import Parameter
+from transformer.core.parameters import OwnParams, Parameter
 from transformer.core.values import ConfigError, Variant
 from transformer.functional.attention import Attended, ScoreFunction, Weigh
 from transformer.functional.cache import KeyValue
@@ -17,8 +17,6 @@ from transformer.mixers.mixer import Context
 if TYPE_CHECKING:
     from transformer.mixers.attention.attention import Attention
     from transformer.models.config import ModelConfig
-
-Params = dict[str, jax.Array]
 
 
 class HeadSizes(NamedTuple):
@@ -81,16 +79,16 @@ class Heads(Variant, abc.ABC):
         return {}
 
     @abc.abstractmethod
-    def queries(self, q_BLX: jax.Array, positions_BL: jax.Array, sizes: HeadSizes, params: Params) -> jax.Array:
+    def queries(self, q_BLX: jax.Array, positions_BL: jax.Array, sizes: HeadSizes, params: OwnParams) -> jax.Array:
         """Queries (B, L, maps, key size)."""
 
     @abc.abstractmethod
     def keys_values(
-        self, k_BSX: jax.Array, v_BSX: jax.Array, positions_BS: jax.Array, sizes: HeadSizes, params: Params
+        self, k_BSX: jax.Array, v_BSX: jax.Array, positions_BS: jax.Array, sizes: HeadSizes, params: OwnParams
     ) -> tuple[jax.Array, jax.Array]:
         """Keys (B, S, kv heads, key size) and values (B, S, kv heads, value size)."""
 
-    def join(self, out_BLHV: jax.Array, x_BLD: jax.Array, sizes: HeadSizes, params: Params) -> jax.Array:
+    def join(self, out_BLHV: jax.Array, x_BLD: jax.Array, sizes: HeadSizes, params: OwnParams) -> jax.Array:
         """The output (B, L, H, V) of each head from the outputs of its maps and the input."""
         return out_BLHV
 
@@ -130,7 +128,7 @@ class Scale(Variant, abc.ABC):
         return {}
 
     @abc.abstractmethod
-    def __call__(self, head_dim: int, params: Params) -> float | jax.Array: ...
+    def __call__(self, head_dim: int, params: OwnParams) -> float | jax.Array: ...
 
 
 class ScoreMod(Variant, abc.ABC):
@@ -146,14 +144,14 @@ class ScoreMod(Variant, abc.ABC):
         return {}
 
     @abc.abstractmethod
-    def __call__(self, scores: jax.Array, queries: Tokens | None, keys: Tokens | None, params: Params) -> jax.Array:
+    def __call__(self, scores: jax.Array, queries: Tokens | None, keys: Tokens | None, params: OwnParams) -> jax.Array:
         """The scores used, in the shape (B, H, L, S) of those given, for the positions and segments of both sides.
 
         All scores of a query need not be here: attention may ask for one block of them. A function of a score alone
         (not `positional`, without parameters) may also be asked for logits, of any shape and without tokens.
         """
 
-    def function(self, params: Params) -> ScoreFunction:
+    def function(self, params: OwnParams) -> ScoreFunction:
         """The same with its parameters, for `attention`: a pytree of them, or a value that a kernel knows."""
         return Partial(self, params=params)
 
@@ -181,7 +179,7 @@ class Normalizer(Variant, abc.ABC):
         return x_BLHK
 
     @abc.abstractmethod
-    def __call__(self, num_heads: int, params: Params) -> Weigh: ...
+    def __call__(self, num_heads: int, params: OwnParams) -> Weigh: ...
 
 
 class Merge(Variant, abc.ABC):
@@ -241,7 +239,9 @@ class Sparsity(Variant):
         """The mask it adds to the model's own; None: none."""
         return None
 
-    def condense(self, keys_values: KeyValue, keys: Tokens, batch_size: int, params: Params) -> tuple[KeyValue, Tokens]:
+    def condense(
+        self, keys_values: KeyValue, keys: Tokens, batch_size: int, params: OwnParams
+    ) -> tuple[KeyValue, Tokens]:
         """What is attended to instead of the tokens' own keys and values, and its `Tokens`."""
         return keys_values, keys
 
@@ -265,7 +265,7 @@ class Sharing(Variant):
         """The scores used, from those of this layer and of the previous one."""
         return own
 
-    def values(self, own: jax.Array, other: jax.Array, x_BSD: jax.Array, params: Params) -> jax.Array:
+    def values(self, own: jax.Array, other: jax.Array, x_BSD: jax.Array, params: OwnParams) -> jax.Array:
         """The values used, from those of this layer, and those of the first one or what it takes of the tokens."""
         return own
 
@@ -324,17 +324,17 @@ class Part(Variant):
         return 1
 
     def enter(
-        self, x_BLD: jax.Array, context: Context, read: Tokens, params: Params
+        self, x_BLD: jax.Array, context: Context, read: Tokens, params: OwnParams
     ) -> tuple[jax.Array, jax.Array | None]:
         """(what is used in place of the input, what the memory keeps of it); `read` as in `convolve`."""
         return x_BLD, None
 
-    def project(self, role: str, projected_BLX: jax.Array, x_BLD: jax.Array, params: Params) -> jax.Array:
+    def project(self, role: str, projected_BLX: jax.Array, x_BLD: jax.Array, params: OwnParams) -> jax.Array:
         """What is used in place of a projection of the input."""
         return projected_BLX
 
     def convolve(
-        self, projected_BLX: jax.Array, context: Context, read: Tokens, params: Params
+        self, projected_BLX: jax.Array, context: Context, read: Tokens, params: OwnParams
     ) -> tuple[jax.Array, jax.Array | None]:
         """(what is used in place of all projections, concatenated; what the memory keeps of them).
 
@@ -343,18 +343,18 @@ class Part(Variant):
         """
         return projected_BLX, None
 
-    def split(self, role: str, x_BLHK: jax.Array, params: Params) -> jax.Array:
+    def split(self, role: str, x_BLHK: jax.Array, params: OwnParams) -> jax.Array:
         """What is used in place of the queries, keys or values of heads, before positions enter them."""
         return x_BLHK
 
-    def extend(self, keys_values: KeyValue, keys: Tokens, params: Params) -> tuple[KeyValue, Tokens]:
+    def extend(self, keys_values: KeyValue, keys: Tokens, params: OwnParams) -> tuple[KeyValue, Tokens]:
         """What is attended to in place of these keys and values, and its tokens.
 
         Keys at the position `NOWHERE` are seen by every query, without a bias.
         """
         return keys_values, keys
 
-    def mix(self, out_BLHV: jax.Array, own_BLHV: jax.Array | None, x_BLD: jax.Array, params: Params) -> jax.Array:
+    def mix(self, out_BLHV: jax.Array, own_BLHV: jax.Array | None, x_BLD: jax.Array, params: OwnParams) -> jax.Array:
         """What is used in place of the outputs of heads.
 
         `own_BLHV` is what the heads would put out if each token attended to itself alone; None where a token is not

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from transformer.functional.cache import KeyValue
 from transformer.functional.masks import Padding
 from transformer.mixers.attention.layer import AttentionLayer, Seen, in_order
-from transformer.mixers.mixer import Context, Outcome
+from transformer.mixers.mixer import Aux, Context
 
 
 class CrossAttention(AttentionLayer):
@@ -19,9 +19,7 @@ class CrossAttention(AttentionLayer):
         k, v = self.project(states_BSD, "key", "value")
         return in_order(*self.keys_values(k, v, jnp.arange(states_BSD.shape[1])[None]))
 
-    def __call__(
-        self, x_BLD: jax.Array, *, context: Context, key: jax.Array | None = None
-    ) -> tuple[jax.Array, Outcome]:
+    def __call__(self, x_BLD: jax.Array, *, context: Context, key: jax.Array | None = None) -> tuple[jax.Array, Aux]:
         """(B, L, D); a key turns dropout on."""
         source = context.source
         assert source is not None
@@ -33,4 +31,4 @@ class CrossAttention(AttentionLayer):
         q, mod = self.queries(q, context.tokens.positions), self.attention.score_mod
         scores = () if mod is None or mod.positional else (self.score_mod(),)
         seen = Seen(keys_values, source.tokens, own_keys=False, mask=Padding(), scores=scores)
-        return self.attend(x_BLD, q, seen, context.tokens, key=key)[0], Outcome()
+        return self.attend(x_BLD, q, seen, context.tokens, key=key)[0], Aux()

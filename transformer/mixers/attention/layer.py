@@ -29,7 +29,7 @@ from transformer.mixers.attention.base import (
 )
 from transformer.mixers.attention.placement import Placed, Placement
 from transformer.mixers.attention.sharing import score_with, shared_values
-from transformer.mixers.mixer import Context, Outcome, Shared
+from transformer.mixers.mixer import Aux, Context, Shared
 from transformer.norms.norm import norm_layer
 from transformer.positions.position import OUTSIDE
 
@@ -113,9 +113,7 @@ class AttentionLayer(nnx.Module):
         width = self.sizes.num_heads * self.sizes.value_dim
         self.out = Dense(width, model.d_model, **how, key=at(key, "out")) if attention.merge is None else None
 
-    def __call__(
-        self, x_BLD: jax.Array, *, context: Context, key: jax.Array | None = None
-    ) -> tuple[jax.Array, Outcome]:
+    def __call__(self, x_BLD: jax.Array, *, context: Context, key: jax.Array | None = None) -> tuple[jax.Array, Aux]:
         """(B, L, D), and the memory with the keys and values of these tokens; a key turns dropout on."""
         length = x_BLD.shape[1]
         x_BSD, read, earlier = _with_earlier(x_BLD, context)
@@ -136,7 +134,7 @@ class AttentionLayer(nnx.Module):
         seen = self._seen(q, keys_values, here, context)
         out, scores = self.attend(x_BLD, q, seen, context.tokens, own_BLGV=own, key=key)
         shared = Shared(scores, values, keys_values, context.shared.token_values, context.shared.token_ids)
-        return out, Outcome(memory, shared, earlier_BMD=earlier)
+        return out, Aux(memory, shared, earlier_BMD=earlier)
 
     def _seen(self, q_BLHK: jax.Array, keys_values: KeyValue, here: Placed | None, context: Context) -> Seen:
         """What the queries are compared with, after all that acts on scores, on who attends to whom, and on keys."""

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -10,8 +9,6 @@ from transformer.core.parameters import ZEROS, Identity, Parameter
 from transformer.core.values import check_positive
 from transformer.functional import normalizers as weights
 from transformer.mixers.attention.base import Normalizer
-
-Params = dict[str, jax.Array]
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,12 @@ import jax
 import jax.numpy as jnp
 from einops import rearrange
 
+from transformer.core.parameters import OwnParams
 from transformer.functional.attention import ScoreFunction
 from transformer.functional.biases import Bias, Remapped, Scaled
 from transformer.functional.cache import KeyValue
 from transformer.functional.masks import Tokens
-from transformer.mixers.attention.base import HeadShape, Params
+from transformer.mixers.attention.base import HeadShape
 from transformer.mixers.mixer import Context
 from transformer.positions.position import Position
 
@@ -27,7 +28,7 @@ class Placement(NamedTuple):
     scale_bias: bool
     """Whether the factor on q·k multiplies the bias too."""
 
-    def at(self, context: Context, read: Tokens, params: Params) -> "Placed":
+    def at(self, context: Context, read: Tokens, params: OwnParams) -> "Placed":
         """The scheme for the tokens of a call, `read` with those of an earlier segment, and its own parameters."""
         positions_BS = read.positions if context.remapped is None else context.remapped[read.positions]
         return Placed(self, context, positions_BS, (context.position_params or {}) | params)
@@ -40,7 +41,7 @@ class Placed(NamedTuple):
     context: Context
     positions_BS: jax.Array
     """Positions of all that is read, remapped where training randomizes them."""
-    params: Params
+    params: OwnParams
 
     def to_input(self, d_model: int) -> jax.Array | None:
         """What is added to the input of the query and key projections; None: nothing."""

@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 
 from transformer.core.arrays import dense, look_up
-from transformer.core.parameters import ZEROS, Constant, Parameter
+from transformer.core.parameters import ZEROS, Constant, OwnParams, Parameter
 from transformer.core.values import ConfigError, check_positive
 from transformer.functional.attention import ScoreFunction
-from transformer.mixers.attention.base import Params, Sharing
+from transformer.mixers.attention.base import Sharing
 from transformer.mixers.mixer import OF_TOKENS, Context
 
 
@@ -111,7 +111,7 @@ def score_with(sharing: Sharing, before_BHLS: jax.Array) -> ScoreFunction:
 
 
 def shared_values(
-    sharing: Sharing | None, v_BSGK: jax.Array, x_BSD: jax.Array, context: Context, params: Params
+    sharing: Sharing | None, v_BSGK: jax.Array, x_BSD: jax.Array, context: Context, params: OwnParams
 ) -> tuple[jax.Array, jax.Array]:
     """(values of the first layer, values that this layer uses).
 

@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 from einops import rearrange
 
-from transformer.core.parameters import ZEROS, FanIn, Normal, Parameter
+from transformer.core.parameters import ZEROS, FanIn, Normal, OwnParams, Parameter
 from transformer.core.values import ConfigError, check_positive
-from transformer.mixers.attention.base import Heads, HeadShape, HeadSizes, Params
+from transformer.mixers.attention.base import Heads, HeadShape, HeadSizes
 
 
 class Synthesizer(Heads):
@@ -53,11 +53,11 @@ class Synthesizer(Heads):
         """Size of the vectors."""
         return self.length
 
-    def vectors(self, positions_BS: jax.Array, sizes: HeadSizes, params: Params) -> jax.Array:
+    def vectors(self, positions_BS: jax.Array, sizes: HeadSizes, params: OwnParams) -> jax.Array:
         """The vector of each key, (B or 1, S, 1 or G, vector size)."""
         return jax.nn.one_hot(positions_BS, self.length)[:, :, None]
 
-    def joined(self, q_BLX: jax.Array, vectors_BLHX: jax.Array, sizes: HeadSizes, params: Params) -> jax.Array:
+    def joined(self, q_BLX: jax.Array, vectors_BLHX: jax.Array, sizes: HeadSizes, params: OwnParams) -> jax.Array:
         """The vectors, appended to the queries of the dot product where there is one."""
         vectors = jnp.broadcast_to(vectors_BLHX, (*q_BLX.shape[:2], *vectors_BLHX.shape[2:])).astype(q_BLX.dtype)
         if not self.dot_product:

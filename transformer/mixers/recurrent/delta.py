@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from einops import rearrange
 
 from transformer.core.arrays import dense
-from transformer.core.parameters import Parameter
+from transformer.core.parameters import OwnParams, Parameter
 from transformer.core.values import check_positive
 from transformer.functional.linear_recurrences import Erase, Update, linear_step
 from transformer.functional.masks import Tokens
@@ -32,12 +32,12 @@ class DeltaNet(ProjectedRecurrence):
     def gates(self, model):
         return {"rate": Parameter((model.d_model, self.num_heads), model.initializer)}
 
-    def rate(self, x_BLD: jax.Array, params: dict[str, jax.Array]) -> jax.Array:
+    def rate(self, x_BLD: jax.Array, params: OwnParams) -> jax.Array:
         """β (B, L, …) of all writes."""
         rate = jax.nn.sigmoid(dense(x_BLD, params["rate"], jnp.float32))
         return 2 * rate if self.negative_eigenvalues else rate
 
-    def log_decay(self, x_BLD: jax.Array, params: dict[str, jax.Array]) -> jax.Array | None:
+    def log_decay(self, x_BLD: jax.Array, params: OwnParams) -> jax.Array | None:
         """(B, L, H, 1 or K); None: nothing fades."""
         return None
 

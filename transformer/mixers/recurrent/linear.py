@@ -11,12 +11,12 @@ import numpy as np
 from einops import rearrange
 
 from transformer.core.arrays import dense
-from transformer.core.parameters import ONES, Initializer, Parameter
+from transformer.core.parameters import ONES, Initializer, OwnParams, Parameter
 from transformer.core.values import ConfigError, check_positive
 from transformer.functional.linear_recurrences import Update, linear_recurrence, linear_step
 from transformer.functional.recurrences import begins
 from transformer.mixers.recurrent.initial_values import Taps
-from transformer.mixers.recurrent.recurrence import WINDOW, Params, Recurrence
+from transformer.mixers.recurrent.recurrence import WINDOW, Recurrence
 from transformer.norms.norm import rms_norm
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class ProjectedRecurrence(LinearRecurrence):
 
     @abc.abstractmethod
     def update(
-        self, q_BLHK: jax.Array, k_BLHK: jax.Array, v_BLHV: jax.Array, x_BLD: jax.Array, params: Params
+        self, q_BLHK: jax.Array, k_BLHK: jax.Array, v_BLHV: jax.Array, x_BLD: jax.Array, params: OwnParams
     ) -> Update:
         """What tokens do to the state, from their queries, keys and values, all float32, and the input."""
 
@@ -154,7 +154,7 @@ class ProjectedRecurrence(LinearRecurrence):
         v = split_heads(v, self.num_heads)
         return self.update(q, k, v, x_BLD, params), v
 
-    def features(self, x_BLD: jax.Array, mixed_BLX: jax.Array | None, params: Params) -> list[jax.Array]:
+    def features(self, x_BLD: jax.Array, mixed_BLX: jax.Array | None, params: OwnParams) -> list[jax.Array]:
         """The features of queries, keys and values, float32."""
         features = self.project(x_BLD, params) if mixed_BLX is None else jax.nn.silu(mixed_BLX.astype(jnp.float32))
         ends = np.cumsum([params[name].shape[1] for name in ROLES[:2]])
@@ -174,7 +174,7 @@ class ProjectedRecurrence(LinearRecurrence):
         """The parameters of `normalized`."""
         return {"norm": Parameter((self.sizes(model)[1],), ONES)}
 
-    def normalized(self, y_BLHV: jax.Array, params: Params) -> jax.Array:
+    def normalized(self, y_BLHV: jax.Array, params: OwnParams) -> jax.Array:
         """The outputs of heads from those of the recurrence."""
         return rms_norm(y_BLHV, scale_D=params["norm"], eps=self.eps)
 
@@ -182,7 +182,7 @@ class ProjectedRecurrence(LinearRecurrence):
         """The parameters of the output's gate."""
         return {"gate": Parameter((model.d_model, self.num_heads * self.sizes(model)[1]), model.initializer)}
 
-    def gate(self, x_BLD: jax.Array, params: Params) -> jax.Array:
+    def gate(self, x_BLD: jax.Array, params: OwnParams) -> jax.Array:
         """What the activation of the output's gate is applied to, (B, L, H · V) float32."""
         return dense(x_BLD, params["gate"], jnp.float32)
 
@@ -196,7 +196,7 @@ def unit(x_BLHK: jax.Array) -> jax.Array:
     return x_BLHK * jax.lax.rsqrt((x_BLHK * x_BLHK).sum(-1, keepdims=True) + 1e-6)
 
 
-def low_rank(x_BLD: jax.Array, params: Params, name: str, between=lambda x: x) -> jax.Array:
+def low_rank(x_BLD: jax.Array, params: OwnParams, name: str, between=lambda x: x) -> jax.Array:
     """x · `name`_in, `between`, and · `name`_out, float32."""
     inner = between(dense(x_BLD, params[f"{name}_in"], jnp.float32))
     return dense(inner.astype(x_BLD.dtype), params[f"{name}_out"], jnp.float32)

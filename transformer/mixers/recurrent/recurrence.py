@@ -6,16 +6,15 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 
+from transformer.core.parameters import OwnParams
 from transformer.functional.cache import State
 from transformer.functional.convolution import convolve_next
 from transformer.functional.masks import Tokens
 from transformer.functional.recurrences import recur
-from transformer.mixers.mixer import Context, Mixer, MixerLayer, Outcome
+from transformer.mixers.mixer import Aux, Context, Mixer, MixerLayer
 
 if TYPE_CHECKING:
     from transformer.models.config import ModelConfig
-
-Params = dict[str, jax.Array]
 
 WINDOW = "window"
 """The array of the state in which a short convolution keeps what it has read."""
@@ -37,16 +36,16 @@ class Recurrence(Mixer):
         With a short convolution of W features X, `WINDOW` is (W - 1, X).
         """
 
-    def kernel(self, params: Params) -> jax.Array | None:
+    def kernel(self, params: OwnParams) -> jax.Array | None:
         """Weights (W, X) of the short convolution, that of the token itself first; None: there is none."""
         return None
 
-    def project(self, x_BLD: jax.Array, params: Params) -> jax.Array:
+    def project(self, x_BLD: jax.Array, params: OwnParams) -> jax.Array:
         """The features (B, L, X) that are convolved."""
         return x_BLD
 
     @abc.abstractmethod
-    def inputs(self, x_BLD: jax.Array, mixed_BLX: jax.Array | None, params: Params) -> Any:
+    def inputs(self, x_BLD: jax.Array, mixed_BLX: jax.Array | None, params: OwnParams) -> Any:
         """What the step reads of each token, arrays (B, L, …), from the input and what was convolved.
 
         A parameter that it reads, such as a decay, is among them, broadcast to that shape.
@@ -62,12 +61,12 @@ class Recurrence(Mixer):
         """(outputs (B, L, …), the state after the last token): what the steps compute, at another cost."""
         return recur(self.step, state, inputs, tokens)
 
-    def output(self, y_BLX: jax.Array, inputs: Any, x_BLD: jax.Array, params: Params) -> jax.Array:
+    def output(self, y_BLX: jax.Array, inputs: Any, x_BLD: jax.Array, params: OwnParams) -> jax.Array:
         """The output of the mixer (B, L, D), in the dtype of its input x, from that of the recurrence."""
         return y_BLX.astype(x_BLD.dtype)
 
     def read(
-        self, x_BLD: jax.Array, state: dict[str, jax.Array], tokens: Tokens, params: Params
+        self, x_BLD: jax.Array, state: dict[str, jax.Array], tokens: Tokens, params: OwnParams
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
         """(the output of the mixer (B, L, D), the state after these tokens)."""
         kernel_WX, mixed_BLX, window = self.kernel(params), None, {}
@@ -97,18 +96,16 @@ class RecurrenceLayer(MixerLayer):
         super().__init__(mixer, model, key=key)
         self.shapes = mixer.state(model)
 
-    def __call__(
-        self, x_BLD: jax.Array, *, context: Context, key: jax.Array | None = None
-    ) -> tuple[jax.Array, Outcome]:
+    def __call__(self, x_BLD: jax.Array, *, context: Context, key: jax.Array | None = None) -> tuple[jax.Array, Aux]:
         """The output (B, L, D), and the state after the tokens."""
         params, tokens, writing = self.params(), context.tokens, context.writing
         if writing is None:
             start = {name: jnp.zeros((len(x_BLD), *shape)) for name, shape in self.shapes.items()}
             y_BLD, _ = self.mixer.read(x_BLD, start, tokens, params)
-            return y_BLD, Outcome()
+            return y_BLD, Aux()
         if tokens.beams is None:
             y_BLD, after = self.mixer.read(x_BLD, writing.memory.arrays, tokens, params)
-            return y_BLD, Outcome(State(after))
+            return y_BLD, Aux(State(after))
 
         def one_beam(x_BD: jax.Array, state: dict[str, jax.Array]) -> tuple[jax.Array, dict[str, jax.Array]]:
             y_BLD, after = self.mixer.read(x_BD[:, None], state, Tokens.at([0]), params)
@@ -116,4 +113,4 @@ class RecurrenceLayer(MixerLayer):
 
         # In a search each of the W tokens continues the state of its own beam.
         y_BWD, after = jax.vmap(one_beam, 1, 1)(x_BLD, writing.memory.arrays)
-        return y_BWD, Outcome(State(after))
+        return y_BWD, Aux(State(after))

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from einops import rearrange
 
 from transformer.core.arrays import dense
-from transformer.core.parameters import ZEROS, FanIn, Parameter
+from transformer.core.parameters import ZEROS, FanIn, OwnParams, Parameter
 from transformer.core.values import ConfigError, check_positive
 from transformer.mixers.recurrent.elementwise import ElementwiseRecurrence
 from transformer.mixers.recurrent.initial_values import SlowDecay, Taps
@@ -79,7 +79,7 @@ class RGLRU(ElementwiseRecurrence):
         new_share = jnp.sqrt(jnp.maximum(-jnp.expm1(2 * log_kept_BLX), 1e-12))
         return jnp.exp(log_kept_BLX), new_share * i * x_BLX
 
-    def _in_blocks(self, x_BLX: jax.Array, params: dict[str, jax.Array], name: str) -> jax.Array:
+    def _in_blocks(self, x_BLX: jax.Array, params: OwnParams, name: str) -> jax.Array:
         x_BLNX = rearrange(x_BLX, "b l (n x) -> b l n x", n=self.blocks)
         y_BLNX = jnp.einsum("blnx,nxy->blny", x_BLNX, params[name])
         return y_BLNX.reshape(x_BLX.shape) + params[f"{name}_bias"]
