@@ -25,7 +25,7 @@ from transformer.core.files import read_sealed, write_sealed
 from transformer.core.values import ConfigError
 from transformer.norms.norm import Norm, RMSNorm
 from transformer.runs.mesh import MeshConfig, Shard
-from transformer.study import engines, handover
+from transformer.study import engines, handover, task
 from transformer.study.cell import Cell
 from transformer.study.engines import LOCAL, DaskEngine, Engine, SchedulerEngine, shares
 from transformer.study.probes import LongerText
@@ -332,3 +332,21 @@ def test_a_process_ends_with_the_one_that_started_it():
     while is_running(child):
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def test_stopping_waits_until_a_process_has_saved(monkeypatch, tmp_path):
+    saved = tmp_path / "saved"
+    slow = (
+        "import pathlib, signal, sys, time\n"
+        "def save(*_):\n    time.sleep(1)\n    pathlib.Path(sys.argv[1]).touch()\n    sys.exit(75)\n"
+        "signal.signal(signal.SIGTERM, save)\nprint(flush=True)\nsignal.pause()"
+    )
+    with subprocess.Popen([sys.executable, "-c", slow, str(saved)], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        monkeypatch.setitem(task._running, "cell", process)
+        task.stop(["another"])
+        assert process.poll() is None
+        task.stop(["cell"])
+        assert saved.exists()
+        assert process.returncode == 75

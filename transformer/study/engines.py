@@ -197,7 +197,7 @@ def _run(
                 yield cell, _error(future)
             if request.requested:
                 client.cancel(list(waiting))
-                client.run(stop, folders)
+                client.run(stop, folders, on_error="ignore")  # a worker that is lost has nothing to stop
                 raise Interrupted(f"{len(waiting)} cells are not finished; the same command with --resume continues")
             view.wait()
 

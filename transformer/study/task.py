@@ -9,8 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-STOP_SECONDS = 60
-"""Seconds that a process has to save its state after it was asked to stop."""
 _running: dict[str, subprocess.Popen] = {}
 _one_at_a_time = threading.Lock()
 
@@ -71,9 +69,9 @@ def compute(folder: str, modules: Sequence[str], where: tuple[str, str], places:
 
 
 def stop(folders: Sequence[str]) -> None:
-    """Ask the processes of these cells to save and end, and wait until they do."""
+    """Ask the processes of these cells to save and end, and wait until they do, however long a dispatch takes."""
     running = [process for folder, process in list(_running.items()) if folder in folders]
     for process in running:
         process.send_signal(signal.SIGTERM)
     for process in running:
-        process.wait(STOP_SECONDS)
+        process.wait()
