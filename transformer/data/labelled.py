@@ -10,15 +10,7 @@ import numpy as np
 from transformer.core.arrays import check_ids
 from transformer.core.json import fingerprint
 from transformer.core.values import ConfigError
-from transformer.data.dataset import (
-    Batch,
-    Examples,
-    described,
-    fingerprint_arrays,
-    load_data,
-    pad_rows,
-    weighted,
-)
+from transformer.data.dataset import Batch, Examples, described, fingerprint_arrays, load_data, pad_rows, weighted
 from transformer.data.tasks.list_operations import ListOps
 from transformer.data.tasks.task import split
 from transformer.data.text import load_text

@@ -5,18 +5,7 @@ from transformer.norms.norm import LayerNorm
 from transformer.positions.rotary import RoPE
 from transformer.pretrained import llama
 from transformer.pretrained.architecture import Architecture
-from transformer.pretrained.fields import (
-    GATED,
-    Field,
-    Json,
-    attention_bias,
-    by_layer,
-    choice,
-    fixed,
-    rope,
-    same,
-    sizes,
-)
+from transformer.pretrained.fields import GATED, Field, Json, attention_bias, by_layer, choice, fixed, rope, same, sizes
 from transformer.pretrained.windows import read_windows, write_windows
 
 NUM_LAYERS, WINDOW = 40, 4096

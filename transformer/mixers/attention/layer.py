@@ -23,10 +23,7 @@ from transformer.functional.biases import Bias, OfTokens
 from transformer.functional.cache import KeyValue
 from transformer.functional.masks import Mask, Nowhere, Tokens
 from transformer.functional.segment_memory import latest
-from transformer.mixers.attention.base import (
-    Part,
-    acting,
-)
+from transformer.mixers.attention.base import Part, acting
 from transformer.mixers.attention.placement import Placed, Placement
 from transformer.mixers.attention.sharing import score_with, shared_values
 from transformer.mixers.mixer import Aux, Context, Shared

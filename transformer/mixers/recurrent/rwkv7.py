@@ -12,13 +12,7 @@ from transformer.core.parameters import ONES, ZEROS, Constant, Parameter
 from transformer.core.values import check_positive
 from transformer.functional.linear_recurrences import Erase, Update
 from transformer.mixers.recurrent.initial_values import Ramp
-from transformer.mixers.recurrent.linear import (
-    LinearRecurrence,
-    low_rank,
-    low_rank_parameters,
-    split_heads,
-    unit,
-)
+from transformer.mixers.recurrent.linear import LinearRecurrence, low_rank, low_rank_parameters, split_heads, unit
 from transformer.mixers.recurrent.recurrence import WINDOW
 from transformer.norms.norm import layer_norm
 
