@@ -13,6 +13,7 @@ from transformer.analysis.lenses import logit_attribution, logit_lens
 from transformer.core.values import ConfigError
 from transformer.mixers.attention.score_mods import SoftCap
 from transformer.models.blocks import Macaron, Parallel
+from transformer.models.classifier import ClassifierConfig
 from transformer.models.downsampling import Hourglass
 from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.models.stack import Scanned
@@ -150,3 +151,9 @@ def test_positions_and_heads_of_a_patch_are_a_product():
 def test_a_head_or_a_position_that_there_is_not(act, message):
     with pytest.raises(ConfigError, match=message):
         act(jnp.ones((2, 4, 3, 5)))
+
+
+def test_targets_that_have_no_logits_are_refused():
+    own = Subject(small(ClassifierConfig, causal=False, num_classes=3))
+    with pytest.raises(ConfigError, match=r"targets \(2, \d+\) for logits \(2, 3\)"):
+        logit_attribution(own.apply, own.params, TOKENS, target_BL=TOKENS)

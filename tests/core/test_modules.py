@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
+from transformer.core.int8 import Int8
 from transformer.core.modules import Dense, Parameters, abstract, at, below, fused, initialize, overlay, specs, split
 from transformer.core.parameters import ONES, FanIn, Normal, Parameter
 from transformer.core.values import ConfigError
@@ -150,6 +151,7 @@ def test_given_parameters_in_their_places():
         ({"a": {"c": jnp.ones(2)}}, r"parameter a/c is float32\[3\], and float32\[2\] is given"),
         ({"d": jnp.ones(1, jnp.int32)}, r"parameter d is float32\[1\], and int32\[1\] is given"),
         ({"d": {"x": jnp.ones(1)}}, r"parameter d is float32\[1\], and a tree is given"),
+        ({"d": Int8.of(jnp.ones((1, 1)))}, r"parameter d is float32\[1\], and a Int8 is given"),
     ):
         with pytest.raises(ConfigError, match=message):
             overlay(params, wrong)

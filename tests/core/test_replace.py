@@ -28,6 +28,8 @@ def test_replace_by_path():
     assert (new.optimizer.schedule, new.steps, new.batch_size) == (WarmupStableDecay(), 7, 3)
     assert config == RunConfig()
     assert new.model.residual == PreNorm()
+    parts = RunConfig().replace({"model.mixer.parts": "[qk_norm, output_gate]"}).model.mixer.parts
+    assert [part.name for part in parts] == ["qk_norm", "output_gate"]
 
 
 def test_replace_inside_a_variant():

@@ -6,6 +6,7 @@ import pytest
 from transformer.core.values import ConfigError
 from transformer.data.arrays import arrays
 from transformer.models.config import ModelConfig
+from transformer.objectives.tokens import MaskedToken
 from transformer.runs.config import RunConfig
 
 CONFIG = RunConfig(model=ModelConfig(max_length=4))
@@ -28,10 +29,10 @@ def test_every_token_but_the_first_is_a_label():
 
 def test_sequences_of_several_lengths_and_what_counts():
     """Padding never counts."""
-    data = arrays([[1, 2], [3, 4, 5], [6, 7]], [[1, 1], [0, 0, 1], [1, 0]], validation_fraction=0.3)
+    data = arrays([[1, 2], [3, 4, 5], [6, 7]], [[1, 1], [0, 0, 1], [0, 1]], validation_fraction=0.3)
     assert data.train["tokens"].tolist() == [[1, 2, 0], [3, 4, 5]]
     assert data.train["weights"].tolist() == [[1, 0], [0, 1]]
-    assert data.validation["weights"].tolist() == [[0, 0]]
+    assert data.validation["weights"].tolist() == [[1, 0]]
     assert arrays([[1, 2], [3, 4, 5], [6, 7]]).train["weights"].tolist() == [[1, 0], [1, 1]]
 
 
@@ -43,7 +44,10 @@ def test_sequences_of_several_lengths_and_what_counts():
         ({"tokens": []}, r"no sequences \(N, L \+ 1\)$"),
         ({"tokens": [[1, 2], [0.5, 1.0]]}, r"sequence 1 is float64 \(2,\), not at least two integers from 0 on"),
         ({"tokens": [[1, 2], [3]]}, r"sequence 1 is int64 \(1,\)"),
-        ({"tokens": [[1, -2], [3, 4]]}, "sequence 0 is"),
+        ({"tokens": [[1, -2], [3, 4]]}, "sequence 0 has -2 to 1, not integers from 0 to 2147483646"),
+        ({"tokens": [[1, 2], [3, 2**31]]}, "sequence 1 has 3 to 2147483648, not integers from 0 to"),
+        ({"tokens": [[1, 2], [3, 4]], "scored": 3}, "scored is 3, not truth values of the shape of tokens"),
+        ({"tokens": [[1, 2], [3, 4]], "scored": [[1, 1], [1, 0]]}, "of the 1 sequences held out no token is scored"),
         ({"tokens": [[1, 2], [3, 4]], "scored": [[1, 1], [1]]}, "scored has not the shape of tokens"),
         ({"tokens": [[1, 2]]}, "1 sequences leave a part of none"),
         ({"tokens": [[1, 2]], "validation_fraction": 1.0}, r"validation_fraction: 1\.0 is not between 0 and 1"),
@@ -60,3 +64,6 @@ def test_what_does_not_fit_a_model():
         data.complete(CONFIG)
     with pytest.raises(ConfigError, match="vocab_size: 6, but arrays have the token 6"):
         data.complete(CONFIG.replace({"model.max_length": 5, "model.vocab_size": 6}))
+    masked = RunConfig(model=ModelConfig(max_length=5, causal=False), objective=MaskedToken())
+    with pytest.raises(ConfigError, match=r"objective: masked.* needs a tokenizer with special tokens"):
+        data.complete(masked)

@@ -379,6 +379,21 @@ def test_what_is_no_prompt_or_no_strategy(prompt, changes, message):
         generate(print, {}, prompt, num_tokens=1, **changes)
 
 
+@pytest.mark.parametrize(
+    ("lengths", "message"),
+    [
+        ([0, 2], r"lengths_B 0 at \(0,\) is not in \[1, 5\)"),
+        ([2, 9], r"lengths_B 9 at \(1,\) is not in \[1, 5\)"),
+        ([1, 2, 3], r"lengths_B is \(3,\), not a length for each of 2 prompts"),
+    ],
+)
+def test_lengths_that_prompts_do_not_have(lengths, message):
+    """The program, which cannot look, is not run."""
+    params, apply = language_model()
+    with pytest.raises(ConfigError, match=message):
+        generate(apply, params, jnp.ones((2, 4), jnp.int32), num_tokens=1, lengths_B=jnp.asarray(lengths))
+
+
 def test_a_text_is_no_prompt():
     with pytest.raises(ConfigError, match=r"^generate: the prompt is a text, .*; encode it first, .*tokenizer\.encode"):
         generate(print, {}, "to be", num_tokens=1)

@@ -390,6 +390,8 @@ def test_an_arm_is_trained_as_its_paper_trains_it(base, corpus):
     prepared = study.prepared(corpus)
     said = "model.embedding.scaled=True, model.embedding.initializer=normal(std=0.25) (recipe)"
     assert prepared["paper"].changes == f"model.position=sinusoidal, {said}"
+    wider = dataclasses.replace(study, arms={"plain": {}, "paper": {"model.d_model": 64} | arms["paper"]})
+    assert wider.configs(corpus)["paper"].model.embedding.initializer == T.Normal(64**-0.5)
     swap = dataclasses.replace(study, recipes=False)
     assert not swap.configs(corpus)["paper"].model.embedding.scaled
     assert swap.prepared(corpus)["paper"].changes == "model.position=sinusoidal"

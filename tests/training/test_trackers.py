@@ -151,7 +151,7 @@ def test_names_of_replicas():
 
 
 def test_a_run_keeps_its_key_until_it_is_overwritten(config, corpus, tmp_path):
-    how = {"trackers": [TensorBoard()]}
+    how = {"log": [TensorBoard()]}
     train(config, REPLICAS, corpus, tmp_path / "run", **how)
     key = RunInfo(tmp_path / "run", {}, ()).key
     train(config, REPLICAS, corpus, tmp_path / "run", when_not_empty="resume", **how)
@@ -192,7 +192,7 @@ def test_tensorboard_elsewhere(config, corpus, tmp_path):
 def test_wandb(long, corpus, tmp_path, monkeypatch):
     """A run of one id, with a series for each replica; offline, where each part has a file."""
     monkeypatch.setenv("WANDB_MODE", "offline")
-    workdir, how = tmp_path / "run", {"trackers": [WandB(project="p", group="night")]}
+    workdir, how = tmp_path / "run", {"log": [WandB(project="p", group="night")]}
     with pytest.raises(KeyboardInterrupt):
         train(long, REPLICAS, corpus, workdir, on_steps=stop_at(10), **how)
     train(long, REPLICAS, corpus, workdir, when_not_empty="resume", **how)
@@ -219,7 +219,7 @@ def test_trackio(long, corpus, tmp_path, monkeypatch):
 
     for module in (trackio, trackio.utils, trackio.sqlite_storage):
         monkeypatch.setattr(module, "TRACKIO_DIR", tmp_path / "base")
-    workdir, how = tmp_path / "run", {"trackers": [Trackio(project="p", title="arm", group="study")]}
+    workdir, how = tmp_path / "run", {"log": [Trackio(project="p", title="arm", group="study")]}
     with pytest.raises(KeyboardInterrupt):
         train(long, REPLICAS, corpus, workdir, on_steps=stop_at(10), **how)
     train(long, REPLICAS, corpus, workdir, when_not_empty="resume", **how)

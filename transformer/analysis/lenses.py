@@ -21,7 +21,7 @@ def logit_lens(apply: Apply, params: Params, *args: Any, **kwargs: Any) -> dict[
       kwargs: further inputs.
 
     Raises:
-      ConfigError: the stream has several parts, or fewer vectors than tokens.
+      ConfigError: the stream has several parts, or fewer vectors than tokens, or there are no logits for each target.
     """
     places = list(_places(activation_names(apply, params, *args, **kwargs)))
     _, streams = run_with_cache(apply, params, *args, names=places, **kwargs)
@@ -58,6 +58,8 @@ def logit_attribution(
     first, *later = places
     scales = [name for name in shapes if name == first.replace("blocks.0.resid_pre", "final_norm.scale")]
     logits, found = run_with_cache(apply, params, *args, names=(*places, *scales), **kwargs)
+    if logits.shape[:-1] != target_BL.shape:
+        raise ConfigError(f"logit_attribution: targets {target_BL.shape} for logits {logits.shape}")
     frozen = {name: lambda _, scale=found[name]: scale for name in scales}
 
     def of_target(logits_BLV):

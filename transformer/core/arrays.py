@@ -241,8 +241,8 @@ def _kernel_gradient(x_TD, dy_TF):
 _dense.defvjp(_forward, _backward)
 
 
-def check_ids(ids: Any, limit: int, what: str) -> None:
-    """Raise `ConfigError` that names the first id that is not in [0, limit), and where it is.
+def check_ids(ids: Any, limit: int, what: str, first: int = 0) -> None:
+    """Raise `ConfigError` that names the first id that is not in [first, limit), and where it is.
 
     Ids that a program is traced with are no numbers yet, and neither are those on other hosts: they are not looked at,
     and nothing is added to a compiled program, in which such an id gives NaN.
@@ -251,16 +251,17 @@ def check_ids(ids: Any, limit: int, what: str) -> None:
       ids: an array of any shape.
       limit: one more than the largest id.
       what: the word for one of them, such as `token`.
+      first: the smallest id.
     """
     if not isinstance(ids, np.ndarray | jax.Array) or not jnp.issubdtype(ids.dtype, jnp.integer):
         given = getattr(ids, "dtype", type(ids).__name__)
-        raise ConfigError(f"{what} ids are {given}, not an array of integers in [0, {limit})")
+        raise ConfigError(f"{what} ids are {given}, not an array of integers in [{first}, {limit})")
     if isinstance(ids, Tracer) or (isinstance(ids, jax.Array) and not ids.is_fully_addressable):
         return
     numbers = np.asarray(ids)
-    if len(wrong := np.argwhere((numbers < 0) | (numbers >= limit))):
+    if len(wrong := np.argwhere((numbers < first) | (numbers >= limit))):
         place = tuple(int(i) for i in wrong[0])
-        raise ConfigError(f"{what} {numbers[place]} at {place} is not in [0, {limit})")
+        raise ConfigError(f"{what} {numbers[place]} at {place} is not in [{first}, {limit})")
 
 
 def check_tokens(tokens_BL: Any, vocab_size: int | None) -> None:

@@ -5,6 +5,7 @@ import typing
 from typing import Any
 
 from transformer.core.json import from_json
+from transformer.core.text import field_from_text
 from transformer.core.values import NONE, ConfigError, allows_none, check_type, hints, item_of, nearest, variant_of
 
 
@@ -39,6 +40,8 @@ def _given(value: Any, expected: Any, where: str) -> Any:
     """The new value of a field; variants in it may be given in their text form."""
     if isinstance(value, str) and (family := variant_of(expected)) is not None:
         return None if value == NONE and allows_none(expected) else family.parse(value, where)
+    if isinstance(value, str) and item_of(expected) is not None:
+        return field_from_text(value, expected, where)
     if isinstance(value, tuple | list) and item_of(expected) is not None:
         return tuple(_given(one, typing.get_args(expected)[0], where) for one in value)
     return check_type(value, expected, where)

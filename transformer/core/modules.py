@@ -131,10 +131,18 @@ def overlay(params: Params, given: Params, path: str = "") -> Params:
 def _over(own: Any, given: Any, path: str) -> Any:
     if isinstance(own, dict) and isinstance(given, dict):
         return overlay(own, given, f"{path}/")
-    kinds = ["a tree" if isinstance(a, dict) else f"{a.dtype}{list(a.shape)}" for a in (own, given)]
+    kinds = [_kind(a) for a in (own, given)]
     if kinds[0] != kinds[1]:
         raise ConfigError(f"parameter {path} is {kinds[0]}, and {kinds[1]} is given")
     return given
+
+
+def _kind(leaf: Any) -> str:
+    """What a leaf of parameters is, for errors."""
+    if isinstance(leaf, dict):
+        return "a tree"
+    known = hasattr(leaf, "dtype") and hasattr(leaf, "shape")
+    return f"{leaf.dtype}{list(leaf.shape)}" if known else f"a {type(leaf).__name__}"
 
 
 def _spec(variable: Any) -> Parameter:

@@ -22,8 +22,13 @@ class Arrays(Examples):
         """The config with the vocabulary of the arrays, unless it sets its own.
 
         Raises:
-          ConfigError: the model is too short for them, or has too small a vocabulary.
+          ConfigError: the model is too short for them, or has too small a vocabulary, or the objective needs tokens
+            of its own.
         """
+        if config.objective.special:
+            raise ConfigError(
+                f"objective: {config.objective} needs a tokenizer with special tokens, and arrays have none"
+            )
         size = config.model.vocab_size or self.vocab_size
         if size < self.vocab_size:
             raise ConfigError(f"model.vocab_size: {size}, but {self.source} have the token {self.vocab_size - 1}")
@@ -45,7 +50,7 @@ def arrays(
       source: its name in reports.
 
     Raises:
-      ConfigError: they are no such integers, `scored` has another shape, or a part has no sequence.
+      ConfigError: they are no such integers, `scored` has another shape, or a part has no sequence or no label.
     """
     check_fraction("validation_fraction", validation_fraction)
     tokens = tokens if isinstance(tokens, np.ndarray) else list(tokens)
@@ -53,6 +58,8 @@ def arrays(
         hint = "; cut one running text into rows, or read it by load_data(TextConfig(path=…))" if len(tokens) else ""
         raise ConfigError(f"arrays: tokens are no sequences (N, L + 1){hint}")
     rows = [_row(row, i) for i, row in enumerate(tokens)]
+    if not isinstance(scored, Iterable | None):
+        raise ConfigError(f"arrays: scored is {scored!r}, not truth values of the shape of tokens")
     marks = [np.ones(len(row), bool) for row in rows] if scored is None else [np.asarray(row, bool) for row in scored]
     if [len(row) for row in rows] != [len(mark) for mark in marks]:
         raise ConfigError("arrays: scored has not the shape of tokens")
@@ -61,6 +68,10 @@ def arrays(
     cut = len(rows) - max(1, round(len(rows) * validation_fraction))
     if not 0 < cut < len(rows):
         raise ConfigError(f"arrays: {len(rows)} sequences leave a part of none")
+
+    for name, rows in {"first": whole["weights"][:cut], "held out": whole["weights"][cut:]}.items():
+        if not rows.any():
+            raise ConfigError(f"arrays: of the {len(rows)} sequences {name} no token is scored")
 
     def part(rows: slice) -> Batch:
         return {name: array[rows] for name, array in whole.items()}
@@ -78,7 +89,10 @@ def arrays(
 def _row(row: Any, i: int) -> np.ndarray:
     """A sequence as an array (L + 1,)."""
     array = np.asarray(row)
-    if array.ndim != 1 or array.dtype.kind not in "iu" or len(array) < 2 or array.min() < 0:
-        given = f"{array.dtype} {array.shape}"
-        raise ConfigError(f"arrays: sequence {i} is {given}, not at least two integers from 0 on")
+    if array.ndim != 1 or array.dtype.kind not in "iu" or len(array) < 2:
+        raise ConfigError(f"arrays: sequence {i} is {array.dtype} {array.shape}, not at least two integers from 0 on")
+    if array.min() < 0 or array.max() >= 2**31 - 1:
+        raise ConfigError(
+            f"arrays: sequence {i} has {array.min()} to {array.max()}, not integers from 0 to {2**31 - 2}"
+        )
     return array

@@ -62,7 +62,7 @@ def generate(
         raise ConfigError(f"generate: num_tokens {num_tokens} is not a positive number")
     if not isinstance(strategy, Strategy):
         raise ConfigError(f"generate: the strategy {strategy!r} is no value such as Greedy(); texts: Strategy.parse")
-    check_prompt("generate", apply, params, prompt_BL, inputs or {})
+    check_prompt("generate", apply, params, prompt_BL, lengths_B, inputs or {})
     chosen = {"num_tokens": num_tokens, "strategy": strategy, "stop": stop, "prefix": prefix, "mesh": mesh}
     return _generate(apply, params, (prompt_BL, lengths_B, inputs or {}), key, **chosen)
 

@@ -32,8 +32,10 @@ class Generated(NamedTuple):
     """(B,) log P of each continuation given its prompt, in nats, the end token included."""
 
 
-def check_prompt(caller: str, apply: Apply, params: Params, prompt_BL: Any, inputs: Mapping[str, Any]) -> None:
-    """Raise `ConfigError` where a prompt is no array (B, L), or it or an input has tokens that the model has not.
+def check_prompt(
+    caller: str, apply: Apply, params: Params, prompt_BL: Any, lengths_B: Any, inputs: Mapping[str, Any]
+) -> None:
+    """Raise `ConfigError` where a prompt is no array (B, L), its lengths are none, or tokens are not the model's.
 
     This is outside of the program, in which tokens are no numbers yet.
     """
@@ -46,6 +48,11 @@ def check_prompt(caller: str, apply: Apply, params: Params, prompt_BL: Any, inpu
     for name, size in vocabularies(apply, params).items():
         if (tokens := prompt_BL if name == "prompt" else inputs.get(name)) is not None:
             check_ids(tokens, size, f"{caller}: {name} token")
+    if lengths_B is not None:
+        B, L = prompt_BL.shape
+        if np.shape(lengths_B) != (B,):
+            raise ConfigError(f"{caller}: lengths_B is {np.shape(lengths_B)}, not a length for each of {B} prompts")
+        check_ids(lengths_B, L + 1, f"{caller}: lengths_B", first=1)
 
 
 def vocabularies(apply: Apply, params: Params) -> Mapping[str, int]:

@@ -68,7 +68,7 @@ def speculate(
         raise ConfigError(f"speculate: {strategy} does not choose token by token; use greedy or sample")
     if key is None and strategy.random:
         raise ConfigError(f"speculate: {strategy} is random and needs a key")
-    check_prompt("speculate", apply, params, prompt_BL, inputs or {})
+    check_prompt("speculate", apply, params, prompt_BL, lengths_B, inputs or {})
     chosen = {"num_tokens": num_tokens, "ahead": ahead, "strategy": strategy, "stop": stop, "prefix": prefix}
     sequences = (prompt_BL, lengths_B, inputs or {})
     return _speculate(apply, draft_apply, (params, draft_params), sequences, key, **chosen, mesh=mesh)

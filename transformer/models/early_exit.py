@@ -19,13 +19,16 @@ def early_exit(config: ModelConfig, params: Params, num_layers: int) -> tuple[Pa
       num_layers: at most as many as it has; whole turns of its pattern.
 
     Raises:
-      ConfigError: the model has not so many layers, or the config does not take them.
+      ConfigError: the model has not so many layers, the config does not take them, or its residual connection counts
+        them.
     """
     check_kind(config, ModelConfig, "early_exit")
     if not 0 < num_layers <= config.num_layers:
         raise ConfigError(f"early_exit: {num_layers} layers of a model with {config.num_layers}")
     if config.downsampling is not None or "blocks" not in params:
         raise ConfigError("early_exit: only a single stack whose layers all read the same tokens can be cut")
+    if config.residual.counts_layers and num_layers < config.num_layers:
+        raise ConfigError(f"early_exit: with {config.residual} a layer depends on how many there are")
     distinct = min(num_layers, config.num_distinct_layers)
     shapes, apply = pure_model(
         config.replace(

@@ -62,6 +62,9 @@ class Residual(Variant, abc.ABC):
     begins_silent: ClassVar[bool] = False
     """Whether the initial factor on every branch is 0."""
 
+    counts_layers: ClassVar[bool] = False
+    """Whether what a block does depends on how many there are, so that the first ones alone are another model."""
+
     @property
     def plain(self) -> bool:
         """Whether the stream is a single (B, L, D) array, as the embedded tokens are, from start to end."""
@@ -277,6 +280,10 @@ class DeepNorm(SingleStream):
     beta: float | None = None
     """β; None: as above."""
     norms = ("output",)
+
+    @property
+    def counts_layers(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.alpha is None
 
     def recipe(self, d_model):
         return {"model.initializer": Xavier()}  # figure 2

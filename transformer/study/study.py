@@ -156,9 +156,10 @@ class Study(Asked):
     def recipe(self, name: str) -> dict[str, Any]:
         """What the papers of an arm's choices change together with them, except what the arm itself sets."""
         own, found = self.arms[name], {}
+        d_model = self.base.replace({p: v for p, v in own.items() if p != RATE}).model.d_model
         for path, value in own.items() if self.recipes else ():
             for variant in variants_in(typed(self.base, path, value) if isinstance(value, str) else value):
-                found |= variant.recipe(self.base.model.d_model)
+                found |= variant.recipe(d_model)
         return {path: v for path, v in found.items() if not any(path == p or path.startswith(f"{p}.") for p in own)}
 
     def configs(self, data: Dataset, step_seconds: Mapping[str, float] | None = None) -> dict[str, RunConfig]:
