@@ -41,7 +41,6 @@ def main() -> None:
     if int(count) == 1:
         hosts = HostsConfig()
     jax.config.update("jax_num_cpu_devices", 1)
-    processes.connect(hosts)
     evaluations = []
 
     def observe(params):

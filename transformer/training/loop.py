@@ -97,7 +97,8 @@ def train(
       initial: initial parameters of all replicas, such as those of a published model; parameters it lacks
         have their usual initial values.
       mesh: how devices share the work.
-      hosts: the processes of the run.
+      hosts: the processes of the run, each of which makes this call before it makes any array of JAX. Where one of them
+        is lost, the others end with code 76.
       log: where the rows of metrics.jsonl are shown too, such as `TensorBoard()`. One that fails is named on
         standard error and left out.
       on_steps: called after every dispatch with the steps done and the state of all replicas, for whatever is more than
@@ -105,7 +106,7 @@ def train(
 
     Raises:
       ConfigError: the folder is not empty, holds another run, or is in use; the data does not fit the config; the
-        package of a tracker is missing.
+        package of a tracker is missing; other processes are not reached.
       CheckpointError: there are checkpoints, but none can be used.
       WriteError: the disk is full or broken; the last checkpoint is undamaged.
       Interrupted: a signal asked to stop; the state is saved.
@@ -115,6 +116,7 @@ def train(
     if not (isinstance(replicas, Sequence) and replicas and all(isinstance(each, Replica) for each in replicas)):
         raise ConfigError(f"train: {replicas!r} are no replicas; grid(4) makes four, of the seeds 0 to 3")
     check_trackers(log)
+    processes.connect(hosts)
     config, workdir = data.complete(config), Path(workdir)
     own = identity(config, replicas, data, initial)
     processes.check_same(own.sha256)
