@@ -156,14 +156,20 @@ def parse(cls: type[T], presets: Mapping[str, T], arguments: Sequence[str] | Non
                 cls,
                 args=_fold(arguments, default),
                 default=default,
-                description=f"{description}\n\nA preset may come first: {', '.join(presets)}. "
-                "Flags also reach into a choice: --model.norm.eps 1e-6.",
+                description=f"{description}{_said_of(presets, default)}",
                 registry=REGISTRY,
             )
     except SystemExit as stop:
         if not stop.code:
             raise
         raise ConfigError(_one_line(said.getvalue())) from None
+
+
+def _said_of(presets: Mapping[str, Any], default: Any) -> str:
+    """What the help says of presets and of flags that go into a choice, where there are any."""
+    said = [f"A preset may come first: {', '.join(presets)}."] if any(presets) else []
+    said += ["Flags also reach into a choice: --model.norm.eps 1e-6."] if hasattr(default, "model") else []
+    return "\n\n" * bool(said) + " ".join(said)
 
 
 def _with_folder(cls: type, arguments: list[str]) -> list[str]:

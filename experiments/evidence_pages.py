@@ -10,6 +10,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from transformer.analysis import plots
@@ -176,9 +177,22 @@ def page(each: Answer) -> str:
 
 
 def forest(found: Sequence[Answer]) -> Figure:
-    """All answers in units of the margin, what is better to the right, on a scale that is linear within it."""
-    rows = [(each, question) for each in found for question in each.findings][::-1]
-    figure, axes = plt.subplots(figsize=(9, 1 + 0.2 * len(rows)), layout="constrained")
+    """All answers in units of the margin, what is better to the right, in two columns."""
+    rows = [(each, question) for each in found for question in each.findings]
+    half = -(-len(rows) // 2)
+    columns = [rows[:half], rows[half:]] if len(rows) > 1 else [rows]
+    size = (7 * len(columns), 1 + 0.2 * half)
+    figure, axes = plt.subplots(1, len(columns), figsize=size, layout="constrained", sharex=True, squeeze=False)
+    for own, part in zip(axes[0], columns, strict=True):
+        _column(own, part, half)
+    for finding, colour in COLOURS.items():
+        axes[0, -1].plot([], [], "o", color=colour, label=finding)
+    figure.legend(loc="outside lower center", ncols=len(COLOURS), fontsize=8)
+    return figure
+
+
+def _column(axes: Axes, rows: Sequence[tuple[Answer, str]], height: int) -> None:
+    """Answers from the top down, on a scale that is linear within the margin."""
     axes.axvspan(-1, 1, color="0.92")
     axes.axvline(0, color="0.5", linewidth=1)
     for y, (each, question) in enumerate(rows):
@@ -190,13 +204,8 @@ def forest(found: Sequence[Answer]) -> Figure:
         axes.plot([low, high], [y, y], color=colour, linewidth=1.5)
         axes.plot(middle, y, "o", color=colour, markersize=4)
     axes.set_xscale("symlog", linthresh=1.0)
-    labels = [f"{each.claim.name}, {question}" for each, question in rows]
-    axes.set_yticks(range(len(rows)), labels, fontsize=7)
-    axes.set(xlabel="difference in units of the margin; better is to the right", ylim=(-0.7, len(rows) - 0.3))
-    for finding, colour in COLOURS.items():
-        axes.plot([], [], "o", color=colour, label=finding)
-    axes.legend(loc="lower right", fontsize=7)
-    return figure
+    axes.set_yticks(range(len(rows)), [f"{each.claim.name}, {question}" for each, question in rows], fontsize=7)
+    axes.set(xlabel="difference in units of the margin; better is to the right", ylim=(height - 0.3, -0.7))
 
 
 def _difference(answer: Comparison) -> str:

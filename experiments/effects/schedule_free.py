@@ -17,4 +17,8 @@ CLAIM = Claim(
         {"optimizer.rule": ScheduleFree(), "optimizer.schedule": ConstantRate()},
         {"optimizer.schedule": Cosine(final=0.0)},
     ),
+    found=(
+        "It is ahead, which the paper allows; here all that is not equal counts as opposite. With rates of .004, .008 "
+        "and .016 and four seeds it is ahead by .132 [.103, .161] and .113 [.069, .166]."
+    ),
 )

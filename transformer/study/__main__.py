@@ -21,7 +21,8 @@ def main() -> None:
     try:
         report = read_study(*arguments.folders)
     except ConfigError as error:
-        sys.exit(f"error: {error}")
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
     report.show()
     out = arguments.out or (arguments.folders[0] if len(arguments.folders) == 1 else None)
     if out is not None:

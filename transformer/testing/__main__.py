@@ -1,4 +1,4 @@
-"""Check every option of the six families in every context, and every pair of options from two families.
+"""Check every option of the six families in every context, and every pair of independent ones.
 
 python -m transformer.testing              everything, on all cores
 python -m transformer.testing --draw 30    30 of the options and 30 of the combinations, always the same
