@@ -86,5 +86,5 @@ def costs(config: RunConfig, count: int) -> dict[str, str]:
 
 def scaled(number: float) -> str:
     """Three digits and a prefix of powers of a thousand: 12.3 G."""
-    power = min(int(math.log10(number)) // 3, 6) if number >= 1 else 0
-    return f"{number / 1000**power:.3g} {['', 'k', 'M', 'G', 'T', 'P', 'E'][power]}"
+    power = min(int(math.log10(number)) // 3, 8) if number >= 1 else 0
+    return f"{number / 1000**power:.3g} {['', 'k', 'M', 'G', 'T', 'P', 'E', 'Z', 'Y'][power]}"

@@ -87,7 +87,8 @@ def test_a_dry_run_says_what_would_be_trained(run_folder, tmp_path, monkeypatch,
 
 
 @pytest.mark.parametrize(
-    ("number", "text"), [(0, "0 "), (999, "999 "), (12_345, "12.3 k"), (2.5e12, "2.5 T"), (3e22, "3e+04 E")]
+    ("number", "text"),
+    [(0, "0 "), (999, "999 "), (12_345, "12.3 k"), (2.5e12, "2.5 T"), (3e22, "30 Z"), (3e28, "3e+04 Y")],
 )
 def test_numbers_have_prefixes(number, text):
     assert dry_run.scaled(number) == text
