@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from transformer.activations.activation import GELU, GLU, Activation, SiLU
 from transformer.core.json import from_json, to_json
 from transformer.core.parameters import Constant, Initializer
+from transformer.core.text import field_from_text
 from transformer.core.values import ConfigError
 from transformer.mixers.attention.base import Backend
 from transformer.models.stack import Layers, Scanned
@@ -94,3 +95,25 @@ def test_text_errors(family, text, message):
         family.parse(text)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "value"),
+    [
+        ("8", int, 8),
+        ("none", int | None, None),
+        ("a, b", str, "a, b"),
+        ("(1, 2)", tuple[int, ...], (1, 2)),
+        ("[silu, gelu(tanh=True)]", tuple[Activation, ...], (SiLU(), GELU(tanh=True))),
+        ("rope(base=5)", Position | None, RoPE(base=5.0)),
+    ],
+)
+def test_a_field_is_read_from_its_text(text, expected, value):
+    assert field_from_text(text, expected, "model.x") == value
+
+
+@pytest.mark.parametrize("text", ["-" * 50_000 + "1", "(" * 9_000, "[" * 4_000 + "]" * 4_000, "9" * 9_000, "8 heads"])
+@pytest.mark.parametrize("expected", [int, float | None, tuple[int, ...]])
+def test_a_text_that_is_no_field_is_one_short_line(text, expected):
+    with pytest.raises(ConfigError, match=r"^model\.x: .{1,150}$"):
+        field_from_text(text, expected, "model.x")

@@ -56,6 +56,8 @@ def test_commands_with_few_flags_have_one_help(words, monkeypatch, capsys):
     text = said(f"{words} --help", monkeypatch, capsys)
     assert text == said(f"{words} --help-all", monkeypatch, capsys)
     assert text.startswith("usage: ")
+    assert "A preset may come first: ." not in text
+    assert ("--model.norm.eps" in text) == ("--model." in text.replace("--model.norm.eps 1e-6", ""))
 
 
 def test_the_list_of_studies(monkeypatch, capsys):

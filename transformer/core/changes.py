@@ -6,7 +6,7 @@ from typing import Any
 
 from transformer.core.json import from_json
 from transformer.core.text import field_from_text
-from transformer.core.values import NONE, ConfigError, allows_none, check_type, hints, item_of, nearest, variant_of
+from transformer.core.values import ConfigError, check_type, hints, item_of, nearest, variant_of
 
 
 def replace(config: Any, changes: dict[str, Any]) -> Any:
@@ -38,9 +38,7 @@ def typed(config: Any, path: str, value: Any) -> Any:
 
 def _given(value: Any, expected: Any, where: str) -> Any:
     """The new value of a field; variants in it may be given in their text form."""
-    if isinstance(value, str) and (family := variant_of(expected)) is not None:
-        return None if value == NONE and allows_none(expected) else family.parse(value, where)
-    if isinstance(value, str) and item_of(expected) is not None:
+    if isinstance(value, str) and (variant_of(expected) or item_of(expected)) is not None:
         return field_from_text(value, expected, where)
     if isinstance(value, tuple | list) and item_of(expected) is not None:
         return tuple(_given(one, typing.get_args(expected)[0], where) for one in value)

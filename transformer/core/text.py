@@ -4,7 +4,7 @@ import ast
 import dataclasses
 import difflib
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from transformer.core.values import (
@@ -34,16 +34,8 @@ def from_text(text: str, family: type[Variant], where: str = "") -> Any:
     Raises:
       ConfigError: the syntax, the name, an argument or its type is wrong.
     """
-    label = where or family.__name__.lower()
-    if len(text) > LONGEST:
-        raise ConfigError(f"{label}: a text form of {len(text):,} characters, more than {LONGEST:,}")
-    try:
-        return _variant(_parsed(text), family, text, where)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        if isinstance(error, ConfigError):
-            raise
-        shown = text if len(text) < 100 else f"{text[:100]}…"
-        raise ConfigError(f"{label}: {shown!r} is not of the form name or name(field=value)") from None
+    label, form = where or family.__name__.lower(), "of the form name or name(field=value)"
+    return _read(text, label, form, lambda node: _variant(node, family, text, where))
 
 
 def field_from_text(text: str, expected: Any, where: str) -> Any:
@@ -63,15 +55,21 @@ def field_from_text(text: str, expected: Any, where: str) -> Any:
         return family.parse(text, where)
     if str in (expected, *typing.get_args(expected)):
         return text
+    form = "a number, a word, or a list of them"
+    return _read(text, where, form, lambda node: _argument(node, expected, where, text))
+
+
+def _read(text: str, label: str, form: str, read: Callable[[ast.expr], Any]) -> Any:
+    """What `read` makes of the syntax of a text; raises `ConfigError` where it is not of that form."""
+    if len(text) > LONGEST:
+        raise ConfigError(f"{label}: a text form of {len(text):,} characters, more than {LONGEST:,}")
     try:
-        node = _parsed(text)
+        return read(ast.parse(text.strip(), mode="eval").body)
+    except ConfigError:
+        raise
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return check_type(text, expected, where)
-    return _argument(node, expected, where, text)
-
-
-def _parsed(text: str) -> ast.expr:
-    return ast.parse(text.strip(), mode="eval").body
+        shown = text if len(text) < 100 else f"{text[:100]}…"
+        raise ConfigError(f"{label}: {shown!r} is not {form}") from None
 
 
 def _variant(node: ast.expr, family: type[Variant], text: str, where: str) -> Any:
