@@ -101,8 +101,8 @@ class Report:
     """The baseline under other seeds, against itself: what no difference looks like."""
     contrasts: dict[str, Comparison]
     """The answers to all questions, by name."""
-    correlation: float
-    """Mean correlation over seeds between the arms; the higher, the more pairing helps."""
+    correlation: float | None
+    """Mean correlation over seeds between the arms: the higher, the more pairing helps; None where undefined."""
     curves: dict[str, Curve]
     """Training loss at the chosen learning rate, by arm."""
 
@@ -178,7 +178,7 @@ class Report:
         """What the numbers are, in a few lines."""
         record, k = self.record, len(self.contrasts)
         level = f"{ALPHA:g}" if len(record.looks) == 1 else f"{ALPHA:g} over {len(record.looks)} looks at the results"
-        together = "" if np.isnan(self.correlation) else f" Correlation over seeds ρ = {self.correlation:.2f}."
+        together = "" if self.correlation is None else f" Correlation over seeds ρ = {self.correlation:.2f}."
         lines = [
             *([f"Question: {record.question}"] if record.question else []),
             f"Baseline {record.baseline}; {k} comparison{'s' * (k != 1)}, whose intervals hold together and whose p "

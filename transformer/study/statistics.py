@@ -63,10 +63,10 @@ class Comparison:
     """Corrected for the number of comparisons; below α exactly where the interval leaves out 0."""
     verdict: Verdict
     """What the interval says, or the failures."""
-    deviation: float
-    """Standard deviation of the differences; nan with failures or fewer than two seeds."""
-    correlation: float
-    """Pearson's ρ of arm and baseline over seeds: how much pairing helps; nan where undefined."""
+    deviation: float | None
+    """Standard deviation of the differences; None with failures or fewer than two seeds."""
+    correlation: float | None
+    """Pearson's ρ of arm and baseline over seeds: how much pairing helps; None where undefined."""
     detectable: float
     """The difference that these seeds detect with 80 % power; infinite with failures or fewer than two seeds."""
     failures: tuple[int, int] = (0, 0)
@@ -116,7 +116,7 @@ def compare(
         _, p_equal = stats.fisher_exact([[f, n - f] for f in failures])
         p_failures = min(1.0, comparisons * float(np.asarray(p_equal)))
     pair = [scores.best for _, scores in parts] if len(parts) == 2 else None
-    deviation = math.nan if failed or n < 2 else max(float(x.std(ddof=1)) for x in (kind, unkind))
+    deviation = None if failed or n < 2 else max(float(x.std(ddof=1)) for x in (kind, unkind))
     return Comparison(
         n=n,
         difference=_middle(low.estimate, high.estimate),
@@ -124,8 +124,8 @@ def compare(
         p=min(1.0, p * comparisons * (2 if failed else 1)),
         verdict=_verdict(interval, margin, failed, failures, p_failures < alpha / 2),
         deviation=deviation,
-        correlation=math.nan if pair is None else correlation(*pair),
-        detectable=detectable_difference(deviation, n, comparisons, alpha=alpha),
+        correlation=None if pair is None else correlation(*pair),
+        detectable=math.inf if deviation is None else detectable_difference(deviation, n, comparisons, alpha=alpha),
         failures=(failures[0], failures[1]),
         p_failures=p_failures,
     )
@@ -153,8 +153,8 @@ def change(first: Comparison, second: Comparison, comparisons: int = 1, alpha: f
     The whole line where runs failed or a study has fewer than two seeds.
     """
     gap = first.difference - second.difference
-    parts = [one.deviation**2 / one.n if one.n > 1 else math.nan for one in (first, second)]
-    if not np.isfinite([gap, *parts]).all():
+    parts = [one.deviation**2 / one.n for one in (first, second) if one.deviation is not None]
+    if len(parts) < 2:
         return gap, UNKNOWN
     error = math.sqrt(sum(parts))
     if error == 0:
@@ -278,28 +278,28 @@ def detectable_difference(
         raise ValueError(
             f"detectable_difference: comparisons {comparisons} >= 1 and 0 < alpha {alpha} < power {power} < 1 fail"
         )
-    if n < 2 or math.isnan(deviation):
+    if n < 2:
         return math.inf
     critical = float(stats.t.isf(alpha / comparisons / 2, n - 1))
     return _noncentrality(critical, n - 1, power) * deviation / math.sqrt(n)
 
 
-def correlation(x: np.ndarray, y: np.ndarray) -> float:
-    """Pearson's ρ of the pairs that are finite; nan for a constant, and for fewer than three: for two it is ±1."""
+def correlation(x: np.ndarray, y: np.ndarray) -> float | None:
+    """Pearson's ρ of the pairs that are finite; None for a constant, and for fewer than three: for two it is ±1."""
     both = np.isfinite(x) & np.isfinite(y)
     x, y = x[both], y[both]
     if x.size < 3 or not np.ptp(x) or not np.ptp(y):
-        return math.nan
+        return None
     x, y = x - x.mean(), y - y.mean()
     x, y = x / np.linalg.norm(x), y / np.linalg.norm(y)
     return float(np.clip(x @ y, -1, 1))
 
 
-def mean_correlation(samples_by_arm: Sequence[np.ndarray]) -> float:
-    """The mean of Pearson's ρ over all pairs of arms; the higher, the more pairing by seed helps. nan without any."""
+def mean_correlation(samples_by_arm: Sequence[np.ndarray]) -> float | None:
+    """The mean of Pearson's ρ over all pairs of arms; the higher, the more pairing by seed helps. None without any."""
     found = [correlation(x, y) for x, y in combinations(samples_by_arm, 2)]
-    found = [rho for rho in found if not math.isnan(rho)]
-    return sum(found) / len(found) if found else math.nan
+    found = [rho for rho in found if rho is not None]
+    return sum(found) / len(found) if found else None
 
 
 def normality_p(values_RS: np.ndarray) -> float:
