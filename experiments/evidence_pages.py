@@ -24,6 +24,7 @@ COLOURS = {
     "reproduced": "C2",
     "smaller": "C8",
     "opposite": "C3",
+    "different": "C1",
     "not at this scale": "C0",
     "unresolved": "0.4",
 }
@@ -35,9 +36,9 @@ is made from the numbers of the runs in `experiments/evidence` (`python -m exper
 """.strip()
 WORDS = """
 **Reproduced**: the sign of the paper; where it found no difference, none larger than the margin. **Smaller**: its sign,
-but the whole interval is within the margin. **Opposite**: the other sign, or a difference larger than the margin where
-none was published. **Not at this scale**: no difference larger than the margin where the paper has one.
-**Unresolved**: none of these. Intervals of a claim hold together with 95 %, over all looks at its results
+but the whole interval is within the margin. **Opposite**: the other sign. **Different**: better or worse by more than
+the margin where the paper found no difference. **Not at this scale**: no difference larger than the margin where the
+paper has one. **Unresolved**: none of these. Intervals of a claim hold together with 95 %, over all looks at its results
 ([statistics.md](statistics.md)). Learning rates are tuned for each arm.
 """.strip()
 BASES = """

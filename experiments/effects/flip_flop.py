@@ -25,6 +25,7 @@ CLAIM = Claim(
         {"steps": 800, "batch_size": 16},
         test=FlipFlop(instructions=24, ignore=0.95),
         metric="accuracy",
+        learning_rates=(3e-4, 1e-3, 3e-3),
         match="parameters",
         margin=0.01,
     ),

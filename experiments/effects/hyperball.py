@@ -17,7 +17,7 @@ CLAIM = Claim(
     recipe="MuonH has rates of its own, .01 to .04: they are angles.",
     study=on_bases(
         "hyperball",
-        {"optimizer.rule": Hyperball(), "optimizer.learning_rate": (1e-2, 2e-2, 4e-2)},
+        {"optimizer.rule": Hyperball(), "optimizer.learning_rate": (1e-2, 2e-2, 4e-2, 8e-2)},
         {"optimizer.rule": Muon()},
     ),
     found=("MuonH takes its highest rate, .04, in both bases; higher ones were not tried."),

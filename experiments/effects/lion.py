@@ -21,7 +21,7 @@ CLAIM = Claim(
         "lion",
         {
             "optimizer.rule": Lion(0.95, 0.98),
-            "optimizer.learning_rate": (3e-4, 1e-3, 2e-3),
+            "optimizer.learning_rate": (1e-4, 3e-4, 1e-3, 2e-3),
             "optimizer.weight_decay": 0.4,
         },
     ),

@@ -40,11 +40,11 @@ def found(low, high, verdict):
         ("equal", found(-0.01, 0.01, "equivalent"), "reproduced"),
         ("equal", found(0.001, 0.015, "worse"), "reproduced"),
         ("equal", found(0.001, 0.03, "worse"), "unresolved"),
-        ("equal", found(0.025, 0.03, "worse"), "opposite"),
-        ("equal", found(-0.03, -0.025, "better"), "opposite"),
+        ("equal", found(0.025, 0.03, "worse"), "different"),
+        ("equal", found(-0.03, -0.025, "better"), "different"),
         ("equal", found(-0.3, 0.1, "unresolved"), "unresolved"),
         ("better", found(-0.1, 0.1, "fails less often"), "reproduced"),
-        ("equal", found(-0.1, 0.1, "fails more often"), "opposite"),
+        ("equal", found(-0.1, 0.1, "fails more often"), "different"),
     ],
 )
 def test_findings(tmp_path, expected, answer, finding):

@@ -1,11 +1,13 @@
 """Studies in turn: what is begun first, what gets more seeds, what is kept."""
 
+import dataclasses
 import shutil
 
 import pytest
 
 from transformer.study.analyse import read_study
 from transformer.study.in_turn import InTurn
+from transformer.study.record import read_record
 from transformer.study.study import Study
 
 FIELDS = {"seeds": 2, "max_seeds": 4, "noise_floor": False, "learning_rates": (1e-3,)}
@@ -61,6 +63,21 @@ def test_a_later_call_goes_on_from_the_archives(in_turn, tmp_path):
     later.look("open")
     assert "  base: there already" in seen
     assert not (later.folder / "open" / "cells").exists()
+
+
+def test_a_study_with_a_rate_more_is_asked_again(in_turn):
+    """Only the runs at the new rate are computed."""
+    in_turn.looks = 1
+    in_turn.run()
+    there = set((in_turn.folder / "runs").iterdir())
+    wider = dataclasses.replace(in_turn.studies["open"], learning_rates=(1e-3, 2e-3))
+    in_turn.studies = {**in_turn.studies, "open": wider}
+    assert (in_turn.looked("same"), in_turn.looked("open")) == (1, 0)
+    in_turn.run()
+    assert in_turn.looked("open") == 1
+    assert len(set((in_turn.folder / "runs").iterdir()) - there) == 4
+    (change,) = read_record(in_turn.folder / "open").plan["changes"]
+    assert change["runs_there"] == 4
 
 
 def test_what_fails_does_not_stop_the_others(in_turn, base):

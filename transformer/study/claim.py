@@ -10,7 +10,7 @@ from transformer.study.study import Study
 
 Expected = Literal["better", "worse", "equal"]
 """What a paper found of the first arm of a question."""
-Finding = Literal["reproduced", "smaller", "opposite", "not at this scale", "unresolved"]
+Finding = Literal["reproduced", "smaller", "opposite", "different", "not at this scale", "unresolved"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +53,9 @@ class Claim:
         """The verdict on one question.
 
         *Reproduced*: the sign of the paper, or where it found none no difference larger than the margin. *Smaller*: its
-        sign, but all of the interval is within the margin. *Opposite*: the other sign, or a difference larger than the
-        margin where there should be none. *Not at this scale*: none larger than the margin where there should be one.
+        sign, but all of the interval is within the margin. *Opposite*: the other sign. *Different*: a difference larger
+        than the margin where there should be none. *Not at this scale*: none larger than the margin where there should
+        be one.
 
         Args:
           question: its name.
@@ -62,20 +63,21 @@ class Claim:
           higher_is_better: whether the metric is one of which more is better.
         """
         expected, margin = self.expected[question], self.study.margin
+        contradicted = "different" if expected == "equal" else "opposite"
         if found.verdict == "unresolved":
             return "unresolved"
         if "fails" in found.verdict:
             sign = "better" if found.verdict == "fails less often" else "worse"
-            return "reproduced" if sign == expected else "opposite"
+            return "reproduced" if sign == expected else contradicted
         nearer, further = sorted(map(abs, found.interval))
         within = further <= margin
         if expected == "equal":
-            return "reproduced" if within else "opposite" if nearer >= margin else "unresolved"
+            return "reproduced" if within else contradicted if nearer >= margin else "unresolved"
         if found.verdict == "equivalent":
             return "not at this scale"
         if (found.difference > 0) == ((expected == "better") == higher_is_better):
             return "smaller" if within else "reproduced"
-        return "not at this scale" if within else "opposite"
+        return "not at this scale" if within else contradicted
 
     def findings(self, answers: Mapping[str, Comparison], *, higher_is_better: bool = False) -> dict[str, Finding]:
         """The verdicts on all questions of the claim that are answered, by name."""

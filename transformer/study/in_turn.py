@@ -65,11 +65,13 @@ class InTurn:
             pack(workdir, path)
 
     def looked(self, name: str) -> int:
-        """How often a study has looked at its results."""
+        """How often a study has looked at its results; not at all where it has other learning rates by now."""
         if not (self.folder / name / STUDY).exists():
             return 0
-        seeds = max(len(arm.seeds) for arm in read_record(self.folder / name).arms.values())
-        return sum(look <= seeds for look in self.studies[name].looks)
+        study, arms = self.studies[name], read_record(self.folder / name).arms
+        if any(list(study.rates(arm)) != there.learning_rates for arm, there in arms.items()):
+            return 0
+        return sum(look <= max(len(arm.seeds) for arm in arms.values()) for look in study.looks)
 
     def urgency(self, name: str) -> float:
         """How much a study is in want of seeds: infinite before its first, 0 where nothing is open.
