@@ -1,7 +1,8 @@
 # make install   an environment in .venv; PYTHON= chooses the interpreter (3.11 to 3.13)
 # make demo      a published effect, reproduced on the text that comes with Python, with its report
 # make test      what guards a commit; FOR=transformer/norms for one room, EVERY=5 for one test in five
-# make release   what guards a release: notebooks and killed processes, every pair of options, published architectures
+# make release   what guards a release: notebooks and killed processes, every pair of options (PART=2/6 for the second
+#                of six parts), published architectures
 # make parity   published architectures against the library transformers, which it installs
 # make evaluation   benchmarks by lm-evaluation-harness, which it installs, on tasks in files
 # make docs   the pages of docs as a site in build/site; make docs-serve shows it while they are written
@@ -9,7 +10,7 @@
 # make mutants   small faults in the code of some rooms, and which of them their tests do not find; FOR=transformer/study,
 #                or one file of it, TESTS=tests/study in place of the tests of its name, MUTMUT="'*_7'" for some of them
 # make campaign   faults at random moments and in random files, counted in tests/CAMPAIGN.md; KILLS=50 of each kind
-# make conformance   every option and every pair of options; DRAW=60 for a draw of both
+# make conformance   every option and every pair of options; PART=2/6 for the second of six parts
 # make package   a wheel and an archive of sources in dist/, tried in an empty environment
 # make lock   requirements.lock: the newest versions that fit together, with hashes
 
@@ -59,7 +60,7 @@ campaign: install
 	$(BIN)/python tests/campaign.py --kills $(or $(KILLS),50)
 
 conformance: install
-	$(BIN)/python -m transformer.testing $(if $(DRAW),--draw $(DRAW))
+	$(BIN)/python -m transformer.testing $(if $(PART),--part $(PART))
 
 parity: install
 	$(BIN)/python -m pip install --quiet --editable '.[parity]'

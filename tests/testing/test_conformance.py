@@ -1,4 +1,4 @@
-"""A draw of what `python -m transformer.testing` checks in full, and that its page is up to date."""
+"""A small part of what `python -m transformer.testing` checks in full, and that its page is up to date."""
 
 import itertools
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from transformer.core.parameters import Constant, Parameter
 from transformer.core.values import ConfigError
 from transformer.norms.norm import Norm
 from transformer.positions.position import Position
-from transformer.testing.__main__ import drawn
+from transformer.testing.__main__ import main, part
 from transformer.testing.catalogue import PATH, catalogue
 from transformer.testing.check import Checked, check_choices, check_combination, check_variant
 from transformer.testing.covering import cover, merged
@@ -25,7 +25,7 @@ def name(changes):
     return ",".join(f"{field}={value}" for field, value in changes.items()) or "plain"
 
 
-@pytest.mark.parametrize("option", drawn(OPTIONS, 5), ids=name)
+@pytest.mark.parametrize("option", part(OPTIONS, 7, 43), ids=name)
 def test_an_option_in_every_context(option):
     """Nothing fails, and at least one context takes it."""
     checked = check_choices(option)
@@ -33,10 +33,26 @@ def test_an_option_in_every_context(option):
     assert checked.passed
 
 
-@pytest.mark.parametrize("choices", [merged(FACTORS, row) for row in drawn(COVERING.rows, 6)], ids=name)
+@pytest.mark.parametrize("choices", [merged(FACTORS, row) for row in part(COVERING.rows, 100, 260)], ids=name)
 def test_a_combination(choices):
     """One option of each family, together."""
     assert not check_combination(choices).failed
+
+
+@pytest.mark.parametrize("n", [1, 6, 400])
+def test_the_parts_together_are_everything(n):
+    """Each option is in one of them, and they are of nearly one size."""
+    parts = [part(OPTIONS, k, n) for k in range(1, n + 1)]
+    assert sorted(name(option) for each in parts for option in each) == sorted(map(name, OPTIONS))
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+@pytest.mark.parametrize("wrong", ["0/6", "7/6", "2", "2/", "/6", "1.5/6", "-1/6"])
+def test_a_part_that_there_is_not(wrong, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["testing", f"--part={wrong}"])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert f"{wrong!r} is not K/N, such as 2/6" in capsys.readouterr().err
 
 
 def test_every_pair_is_covered():

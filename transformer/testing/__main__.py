@@ -1,7 +1,7 @@
 """Check every option of the six families in every context, and every pair of independent ones.
 
 python -m transformer.testing              everything, on all cores
-python -m transformer.testing --draw 30    30 of the options and 30 of the combinations, always the same
+python -m transformer.testing --part 2/6   the second of six parts of both, which together are everything
 python -m transformer.testing --catalogue  write transformer/CATALOGUE.md
 python -m transformer.testing --topology v5e:2x2   compile every option for those devices (extra tpu), and run nothing
 python -m transformer.testing --topology h100:4    the same for GPUs (extra cuda)
@@ -15,7 +15,6 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table
 
@@ -30,7 +29,7 @@ from transformer.testing.pool import make_pool, start
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--draw", type=int, help="options, and combinations, to check; all by default")
+    parser.add_argument("--part", type=_part, default=(1, 1), metavar="K/N", help="the K-th of N parts; all by default")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes")
     parser.add_argument("--topology", help="compile the options for devices that are not here")
     parser.add_argument("--catalogue", action="store_true", help="write the catalogue and check nothing")
@@ -40,13 +39,13 @@ def main() -> None:
         return
     began = time.monotonic()
     options = {str(option): option for values in FAMILIES.values() for option in values}
-    alone = drawn(list(options.values()), arguments.draw)
+    alone = part(list(options.values()), *arguments.part)
     if arguments.topology:
         sys.exit(elsewhere(arguments.topology, alone, arguments.workers))
     with make_pool(arguments.workers) as pool:
         first = start(pool, check_choices, alone, "options")
         covering = cover(FACTORS)  # while options are checked
-        together = drawn([merged(FACTORS, row) for row in covering.rows], arguments.draw)
+        together = part([merged(FACTORS, row) for row in covering.rows], *arguments.part)
         second = start(pool, check_combination, together, "combinations")
         done = [*first, *second]
     report(covering, len(alone), len(together), done, time.monotonic() - began)
@@ -67,11 +66,16 @@ def elsewhere(topology: str, alone: Sequence[Any], workers: int) -> bool:
     return any(one.failed for one in done)
 
 
-def drawn(every: Sequence[Any], count: int | None) -> Sequence[Any]:
-    """A random selection of `count`, in their order; None: all."""
-    if count is None:
-        return every
-    return [every[i] for i in sorted(np.random.default_rng(0).permutation(len(every))[:count])]
+def part(every: Sequence[Any], k: int, n: int) -> Sequence[Any]:
+    """The k-th of n parts that together are all: every n-th, from the k-th on."""
+    return every[k - 1 :: n]
+
+
+def _part(text: str) -> tuple[int, int]:
+    k, slash, n = text.partition("/")
+    if not (slash and k.isdecimal() and n.isdecimal() and 1 <= int(k) <= int(n)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not K/N, such as 2/6")
+    return int(k), int(n)
 
 
 def report(covering: Covering, alone: int, together: int, done: Sequence[Checked], seconds: float) -> None:
