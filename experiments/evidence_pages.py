@@ -38,8 +38,8 @@ WORDS = """
 **Reproduced**: the sign of the paper; where it found no difference, none larger than the margin. **Smaller**: its sign,
 but the whole interval is within the margin. **Opposite**: the other sign. **Different**: better or worse by more than
 the margin where the paper found no difference. **Not at this scale**: no difference larger than the margin where the
-paper has one. **Unresolved**: none of these. Intervals of a claim hold together with 95 %, over all looks at its results
-([statistics.md](statistics.md)). Learning rates are tuned for each arm.
+paper has one. **Unresolved**: none of these. Intervals of a claim hold together with 95 %, over all looks at its
+results ([statistics.md](statistics.md)). Learning rates are tuned for each arm.
 """.strip()
 BASES = """
 The bases are two language models of 2 layers of width 64 on 32 characters of Python's documentation, *plain* as GPT-2
