@@ -55,7 +55,8 @@ def claims(only: Sequence[str] = ()) -> dict[str, Claim]:
     """
     path = experiments.effects.__path__
     modules = [importlib.import_module(f"experiments.effects.{found.name}") for found in pkgutil.iter_modules(path)]
-    known = {module.CLAIM.name: module.CLAIM for module in modules}
+    values = [value for module in modules for value in vars(module).values()]
+    known = {value.name: value for value in values if isinstance(value, Claim)}
     if unknown := [name for name in only if name not in known]:
         raise ConfigError(f"only: no effect {unknown[0]!r}{nearest(unknown[0], known)}")
     return {name: known[name] for name in only or known}

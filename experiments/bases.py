@@ -1,5 +1,6 @@
 """What effects are asked on: two small language models, in the style of GPT-2 and of Llama, and tasks."""
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,12 +18,15 @@ from transformer.positions.rotary import RoPE
 from transformer.runs.config import RunConfig
 from transformer.runs.optimizer import OptimizerConfig
 from transformer.runs.schedules import LinearDecay
+from transformer.study.claim import Claim
 from transformer.study.study import Study
 
 Changes = Mapping[str, Any]
 
 RATES = (1e-3, 2e-3, 4e-3, 8e-3)
 """Peak learning rates of arms on text; the best of most is one of the two in the middle."""
+LONGER_RATES = (2e-3, 4e-3)
+"""Those of arms that are trained longer: the two that are best early."""
 PLAIN = RunConfig(
     model=ModelConfig(
         num_layers=2,
@@ -72,6 +76,25 @@ def on_text(name: str, arms: Mapping[str, Changes], base: Changes | None = None,
 
 USUAL: dict[str, Any] = {"seeds": 8, "max_seeds": 32, "learning_rates": RATES, "noise_floor": False, "margin": 0.02}
 """Eight pairs, and where that does not decide 16 and 32."""
+
+
+def longer(claim: Claim, found: str = "", times: int = 4) -> Claim:
+    """The same claim of the same models, trained so many times as long: whether what shows early lasts.
+
+    Args:
+      claim: one on the bases.
+      found: what the results mean.
+      times: steps, of the warm-up too, are multiplied by it.
+    """
+    base = claim.study.base
+    steps, warmup = times * base.steps, times * base.optimizer.warmup_steps
+    study = dataclasses.replace(
+        claim.study,
+        name=f"{claim.name}_{steps}",
+        base=base.replace({"steps": steps, "optimizer.warmup_steps": warmup}),
+        learning_rates=LONGER_RATES,
+    )
+    return dataclasses.replace(claim, text=f"{claim.text[:-1]}, after {steps:,} steps.", study=study, found=found)
 
 
 RECALL: dict[str, Any] = {"steps": 900}

@@ -1,6 +1,6 @@
 """DyT in place of norms (Zhu J. et al. 2025)."""
 
-from experiments.bases import on_bases
+from experiments.bases import longer, on_bases
 from transformer.norms.without_statistics import DyT
 from transformer.study.claim import Claim
 
@@ -20,3 +20,4 @@ CLAIM = Claim(
     study=on_bases("dyt", {"model.norm": DyT()}),
     found="In place of LayerNorm it is behind, at the highest rate tried; other initial values of α were not tried.",
 )
+LONGER = longer(CLAIM)

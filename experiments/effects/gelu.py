@@ -1,6 +1,6 @@
 """GELU against ReLU (Shazeer 2020)."""
 
-from experiments.bases import on_bases
+from experiments.bases import longer, on_bases
 from transformer.activations.activation import GELU, ReLU
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.study.claim import Claim
@@ -27,3 +27,4 @@ CLAIM = Claim(
         "training was not tried."
     ),
 )
+LONGER = longer(CLAIM)

@@ -1,6 +1,6 @@
 """MuonH against Muon (modded-nanogpt; nanochat)."""
 
-from experiments.bases import on_bases
+from experiments.bases import longer, on_bases
 from transformer.runs.muon import Muon
 from transformer.runs.wrapped_rules import Hyperball
 from transformer.study.claim import Claim
@@ -22,3 +22,4 @@ CLAIM = Claim(
     ),
     found=("MuonH takes its highest rate, .04, in both bases; higher ones were not tried."),
 )
+LONGER = longer(CLAIM)

@@ -1,6 +1,6 @@
 """Lion against AdamW (Chen X. et al. 2023)."""
 
-from experiments.bases import on_bases
+from experiments.bases import longer, on_bases
 from transformer.runs.rules import Lion
 from transformer.study.claim import Claim
 
@@ -31,3 +31,4 @@ CLAIM = Claim(
         "the batch."
     ),
 )
+LONGER = longer(CLAIM)

@@ -1,6 +1,6 @@
 """Muon against AdamW (Jordan et al. 2024; Liu J. et al. 2025)."""
 
-from experiments.bases import on_bases
+from experiments.bases import longer, on_bases
 from transformer.runs.muon import Muon
 from transformer.study.claim import Claim
 
@@ -16,3 +16,4 @@ CLAIM = Claim(
     recipe="The size of the step and the weight decay are those of AdamW, as in the paper.",
     study=on_bases("muon", {"optimizer.rule": Muon()}),
 )
+LONGER = longer(CLAIM)

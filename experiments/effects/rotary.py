@@ -1,6 +1,6 @@
 """Rotary against learned positions (Su et al. 2021)."""
 
-from experiments.bases import on_bases
+from experiments.bases import longer, on_bases
 from transformer.positions.absolute import Learned
 from transformer.positions.rotary import RoPE
 from transformer.study.claim import Claim
@@ -17,3 +17,4 @@ CLAIM = Claim(
     expected={"plain": "better", "modern": "better"},
     study=on_bases("rotary", {"model.position": RoPE()}, {"model.position": Learned()}),
 )
+LONGER = longer(CLAIM)

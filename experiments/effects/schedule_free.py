@@ -1,6 +1,6 @@
 """Schedule-free AdamW against a cosine (Defazio et al. 2024)."""
 
-from experiments.bases import on_bases
+from experiments.bases import longer, on_bases
 from transformer.runs.rules import ScheduleFree
 from transformer.runs.schedules import ConstantRate, Cosine
 from transformer.study.claim import Claim
@@ -22,3 +22,4 @@ CLAIM = Claim(
         "and .016 and four seeds it is ahead by .132 [.103, .161] and .113 [.069, .166]."
     ),
 )
+LONGER = longer(CLAIM)

@@ -1,6 +1,6 @@
 """A constant rate with a decay against a cosine (Hu et al. 2024)."""
 
-from experiments.bases import on_bases
+from experiments.bases import longer, on_bases
 from transformer.runs.schedules import Cosine, WarmupStableDecay
 from transformer.study.claim import Claim
 
@@ -21,3 +21,4 @@ CLAIM = Claim(
         "worth more than the slow end of a cosine. Longer runs were not tried."
     ),
 )
+LONGER = longer(CLAIM)

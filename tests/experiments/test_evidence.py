@@ -45,11 +45,19 @@ def test_the_archives_are_of_the_studies_as_they_are(found):
 
 @pytest.mark.parametrize("name", CLAIMS)
 def test_every_claim_can_be_asked(name):
-    """Its arms are possible, and it is in a file of its name."""
+    """Its arms are possible."""
     base = CLAIMS[name].study.base.data
     data = DATA.setdefault(base, load_data(base))
     assert set(CLAIMS[name].study.configs(data)) == set(CLAIMS[name].study.arms)
     assert CLAIMS[name].expected
+
+
+def test_a_claim_of_longer_training_is_the_same_claim():
+    """All that is asked, of a base that differs in its steps and those of its warm-up."""
+    short, long = CLAIMS["gelu"], CLAIMS["gelu_2000"]
+    assert (long.text, long.expected) == ("GELU is better than ReLU, after 2,000 steps.", short.expected)
+    assert long.study.base == short.study.base.replace({"steps": 2000, "optimizer.warmup_steps": 200})
+    assert (long.study.arms, long.study.contrasts) == (short.study.arms, short.study.contrasts)
 
 
 def test_an_unknown_name_is_refused():
