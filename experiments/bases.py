@@ -124,5 +124,5 @@ def on_task(
         "batch_size": 32,
         **(base or {}),
     }
-    own = {"learning_rates": (1e-3, 3e-3, 1e-2), "metric": "exact_match", "margin": 0.05, **fields}
+    own = {"learning_rates": (1e-3, 3e-3), "metric": "exact_match", "margin": 0.05, **fields}
     return Study(name, PLAIN.replace(changes), arms, **USUAL | own)

@@ -18,8 +18,8 @@ CLAIM = Claim(
     ),
     expected={"sinusoidal": "worse", "rope": "worse"},
     recipe=(
-        "Trained at 32 characters; the loss is that of the characters after them, up to 128. Sinusoids with "
-        "embeddings multiplied by √d."
+        "Trained at 32 characters, tuned by the loss there; the rise is the loss at the characters after them, up to "
+        "128, less that at those before. Sinusoids with embeddings multiplied by √d."
     ),
     study=on_text(
         "alibi_longer",
@@ -28,7 +28,9 @@ CLAIM = Claim(
             "sinusoidal": {"model.position": Sinusoidal()},
             "rope": {"model.position": RoPE()},
         },
-        probes=(LongerText(4),),
-        metric="loss at 4x length",
+        probes=(LongerText(4, rise=True),),
+        metric="rise of loss at 4x length",
+        tuned_by="loss",
+        learning_rates=(2e-3, 4e-3),
     ),
 )

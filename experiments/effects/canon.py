@@ -4,8 +4,10 @@ import dataclasses
 
 from experiments.bases import on_bases
 from transformer.mixers.attention.short_convolution import CanonA
+from transformer.positions.rotary import RoPE
 from transformer.study.claim import Claim
 
+ROTARY = {"model.position": RoPE()}
 CANON = {"model.mixer.parts": (CanonA(),)}
 NOPE = {"model.position": None}
 STUDY = on_bases("canon", CANON)
@@ -17,14 +19,18 @@ CLAIM = Claim(
         "With Canon layers a model without positions is as good as one with rotary ones, and reasons 2 to 4 times "
         "as deep on synthetic tasks (as reported by others)."
     ),
-    expected={"plain": "better", "modern": "better", "without positions": "better"},
+    expected={"plain": "better", "modern": "better", "without positions": "better", "in place of rotary": "not worse"},
     recipe=(
         "Canon at A alone, before attention, where the paper has it at four places, A to D. Text in place of tasks "
         "of reasoning."
     ),
     study=dataclasses.replace(
         STUDY,
-        arms={**STUDY.arms, "no positions": NOPE, "no positions, canon": {**NOPE, **CANON}},
-        contrasts={**STUDY.contrasts, "without positions": {"no positions, canon": 1.0, "no positions": -1.0}},
+        arms={**STUDY.arms, "no positions": NOPE, "no positions, canon": {**NOPE, **CANON}, "rotary": ROTARY},
+        contrasts={
+            **STUDY.contrasts,
+            "without positions": {"no positions, canon": 1.0, "no positions": -1.0},
+            "in place of rotary": {"no positions, canon": 1.0, "rotary": -1.0},
+        },
     ),
 )

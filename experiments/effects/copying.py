@@ -7,7 +7,7 @@ from transformer.positions.rotary import RoPE
 from transformer.study.claim import Claim
 
 CLAIM = Claim(
-    text="A transformer copies strings that a state of fixed size does not hold.",
+    text="Copying strings is learned sooner with attention than with a state of fixed size.",
     family="recurrences",
     source="Jelassi, Brandfonbrener, Kakade and Malach 2024, Repeat After Me, arXiv:2402.01032, abstract",
     published=(

@@ -12,11 +12,11 @@ CLAIM = Claim(
     source="Yang S. et al. 2024, arXiv:2406.06484",
     published="MQAR at 512 tokens and 64 pairs: DeltaNet has accuracy 1 at every width (from memory).",
     expected={"deltanet": "better"},
-    recipe="4 pairs in 24 tokens, width 32. DeltaNet has its short convolution, linear attention has none.",
+    recipe="4 pairs in 24 tokens, width 64. Both have a short convolution and no positions.",
     study=on_task(
         "delta_recall",
         AssociativeRecall(alphabet=32, sequence_length=24),
-        {"linear": recurrent(LinearAttention()), "deltanet": recurrent(DeltaNet())},
+        {"linear": recurrent(LinearAttention(convolution=4)), "deltanet": recurrent(DeltaNet())},
         RECALL,
         match="parameters",
     ),

@@ -2,6 +2,7 @@
 
 from experiments.bases import on_bases
 from transformer.positions.contextual import Forgetting
+from transformer.positions.rotary import RoPE
 from transformer.study.claim import Claim
 
 CLAIM = Claim(
@@ -14,8 +15,8 @@ CLAIM = Claim(
     ),
     expected={"plain": "better", "modern": "better"},
     recipe=(
-        "The gate takes the place of the base's positions; its bias begins at 2, in the paper at 0. Texts of 32 "
-        "characters leave little to forget."
+        "The gate takes the place of rotary positions, which the plain base has here too; its bias begins at 2, in "
+        "the paper at 0. Texts of 32 characters leave little to forget."
     ),
-    study=on_bases("forgetting", {"model.position": Forgetting()}),
+    study=on_bases("forgetting", {"model.position": Forgetting()}, {"model.position": RoPE()}),
 )

@@ -5,6 +5,7 @@ import pytest
 
 from tests.study import made
 from transformer.core.files import Damaged, read_sealed, write_sealed
+from transformer.core.values import ConfigError
 from transformer.study.analyse import read_study
 
 NAN = np.nan
@@ -28,7 +29,7 @@ def test_an_arm_that_fails_is_not_better_for_its_survivors(tmp_path):
 
 def test_an_arm_that_always_fails_and_one_that_learns_nothing(tmp_path):
     rows = named(made.report(tmp_path, {"base": BASE, "fails": BASE * NAN, "guess": BASE + 1.1}))
-    assert (rows["fails"].verdict, rows["fails"].loss) == ("fails more often", None)
+    assert (rows["fails"].verdict, rows["fails"].primary.value) == ("fails more often", None)
     assert rows["guess"].verdict == "worse"
     assert named(made.report(tmp_path, {"base": np.r_[[NAN] * 5, 3], "arm": BASE}))["arm"].verdict == "fails less often"
 
@@ -50,7 +51,7 @@ def test_the_learning_rate_is_chosen_by_the_even_batches_and_reported_by_the_odd
     record.write(tmp_path)
     row = named(read_study(tmp_path))["arm"]
     assert row.learning_rate == record.arms["arm"].learning_rates[1]
-    assert row.loss == pytest.approx(5.0)
+    assert row.primary.value == pytest.approx(5.0)
     assert row.verdict == "worse"
 
 
@@ -225,6 +226,19 @@ def test_a_row_holds_what_its_runs_say(tmp_path):
     two = made.report(tmp_path / "two", {"base": np.array([1.0, 2.0]), "arm": np.array([1.0, NAN])})
     assert two.arms[0].deviation == pytest.approx(np.std([1, 2], ddof=1))
     assert (two.arms[1].deviation, two.arms[1].worst) == (None, 1.0)
+
+
+def test_rates_may_be_chosen_by_another_metric_than_the_one_compared(tmp_path):
+    """The rate with the lower loss has the worse answers, which are those that are told."""
+    losses, exact = np.array([[3.0, 3.1, 3.2], [2.0, 2.1, 2.2]]), np.array([[0.8, 0.8, 0.9], [0.1, 0.2, 0.3]])
+    arms, how = {"base": losses, "arm": losses}, {"exact": {"base": exact, "arm": exact}, "metric": "exact_match"}
+    by_itself = made.report(tmp_path / "itself", arms, **how).arms[0]
+    by_loss = made.report(tmp_path / "loss", arms, **how, tuned_by="loss")
+    assert (by_itself.learning_rate, by_loss.arms[0].learning_rate) == (1e-3, 3e-3)
+    assert by_loss.arms[0].estimates == pytest.approx([0.1, 0.2, 0.3])
+    assert "Learning rates are chosen by loss." in by_loss.summary()
+    with pytest.raises(ConfigError, match=r"study: no metric 'los'; did you mean 'loss'\?"):
+        made.report(tmp_path / "none", arms, tuned_by="los")
 
 
 def test_the_seeds_of_an_arm_do_not_choose_for_a_comparison_of_fewer(tmp_path):

@@ -43,6 +43,14 @@ def found(low, high, verdict):
         ("equal", found(0.025, 0.03, "worse"), "different"),
         ("equal", found(-0.03, -0.025, "better"), "different"),
         ("equal", found(-0.3, 0.1, "unresolved"), "unresolved"),
+        ("not worse", found(-0.3, 0.01, "unresolved"), "reproduced"),
+        ("not worse", found(-0.3, -0.1, "better"), "reproduced"),
+        ("not worse", found(0.001, 0.015, "worse"), "reproduced"),
+        ("not worse", found(0.001, 0.03, "worse"), "unresolved"),
+        ("not worse", found(-0.3, 0.03, "unresolved"), "unresolved"),
+        ("not worse", found(0.025, 0.3, "worse"), "opposite"),
+        ("not worse", found(-0.1, 0.1, "fails less often"), "reproduced"),
+        ("not worse", found(-0.1, 0.1, "fails more often"), "opposite"),
         ("better", found(-0.1, 0.1, "fails less often"), "reproduced"),
         ("equal", found(-0.1, 0.1, "fails more often"), "different"),
     ],
@@ -56,6 +64,9 @@ def test_a_sign_counts_by_what_is_better(tmp_path):
     answer = found(0.1, 0.3, "better")
     assert claim(tmp_path).findings({"arm": answer}, higher_is_better=True) == {"arm": "reproduced"}
     assert claim(tmp_path, "worse").findings({"arm": answer}, higher_is_better=True) == {"arm": "opposite"}
+    assert claim(tmp_path, "not worse").findings({"arm": answer}, higher_is_better=True) == {"arm": "reproduced"}
+    below = {"arm": found(-0.3, -0.1, "worse")}
+    assert claim(tmp_path, "not worse").findings(below, higher_is_better=True) == {"arm": "opposite"}
 
 
 def test_refusals(tmp_path):

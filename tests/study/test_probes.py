@@ -9,6 +9,9 @@ from transformer.core.values import ConfigError
 from transformer.mixers.attention.backends import Chunked
 from transformer.mixers.attention.projections import ConstantScale
 from transformer.mixers.attention.synthesizers import RandomSynthesizer
+from transformer.models.build import pure_model
+from transformer.objectives.objective import NextToken
+from transformer.positions.relative import ALiBi
 from transformer.runs.config import grid
 from transformer.study.probes import BeforeTraining, FirstKey, LongerText, QueryKeyGradient, SaturatedRows
 from transformer.training.program import make_program
@@ -32,6 +35,26 @@ def test_a_model_with_a_length_of_its_own_has_no_loss_on_longer_text(initial, co
     config, params = initial
     config = config.replace({"model.position": None, "model.mixer.heads": RandomSynthesizer(length=8)})
     assert np.isnan(LongerText(2)(config, params, corpus)).all()
+
+
+def test_the_rise_is_what_later_tokens_cost_more(initial, corpus):
+    """Of a text twice as long, whose first half is within the length of training."""
+    config, params = initial
+    config = config.replace({"model.position": ALiBi()})
+    params = {name: value for name, value in params.items() if name != "position"}
+    rise, past = (LongerText(2, rise=rise)(config, params, corpus) for rise in (True, False))
+    longer = config.replace({"model.max_length": 16})
+    batches = corpus.validation_batches(longer, 1)
+    _, apply = pure_model(config.model)
+    for run in range(2):
+        own = jax.tree.map(lambda leaf, run=run: leaf[run], params)
+        sums = [
+            NextToken()(apply, own, {k: v[i] for k, v in batches.items()}, None) for i in range(len(batches["tokens"]))
+        ]
+        loss_L, weight_L = (sum(np.asarray(getattr(each, name)) for each in sums) for name in ("loss", "weight"))
+        later, within = (loss_L[part].sum() / weight_L[part].sum() for part in (slice(8, None), slice(8)))
+        assert past[run] == pytest.approx(later, rel=1e-5)
+        assert rise[run] == pytest.approx(later - within, rel=1e-3)
 
 
 def test_queries_of_zero_are_never_saturated_and_huge_ones_always(initial, corpus):

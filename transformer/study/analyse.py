@@ -76,15 +76,15 @@ class _Runs:
 
     @cached_property
     def tuning(self) -> Tuning:
-        """The choice of the learning rate by the primary metric."""
-        metric = self.record.metric
+        """The choice of the learning rate."""
+        metric = self.record.chooses
         chosen_on = EVEN if self.shown == ODD else ALL
         give_up = {"loss": self.arm.guess, "accuracy": 0.0, "exact_match": 0.0}.get(metric, -np.inf)
         rates = self.arm.learning_rates
         return Tuning(rates, self.costs(metric, chosen_on), self.costs(metric, self.shown), give_up)
 
     def scores(self, name: str, count: int) -> Scores:
-        """The costs by a metric of the first `count` seeds, at the rates they choose by the primary metric."""
+        """The costs by a metric of the first `count` seeds, at the rates they choose."""
         if name == SENSITIVITY:
             return self._sensitivity(count)
         tuning = self.tuning.first(count)

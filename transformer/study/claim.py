@@ -8,8 +8,8 @@ from transformer.core.values import ConfigError, check_type, nearest
 from transformer.study.statistics import Comparison
 from transformer.study.study import Study
 
-Expected = Literal["better", "worse", "equal"]
-"""What a paper found of the first arm of a question."""
+Expected = Literal["better", "worse", "equal", "not worse"]
+"""What a paper found of the first arm of a question; *not worse*: as good or better, or that it costs nothing."""
 Finding = Literal["reproduced", "smaller", "opposite", "different", "not at this scale", "unresolved"]
 
 
@@ -52,7 +52,8 @@ class Claim:
     def finding(self, question: str, found: Comparison, *, higher_is_better: bool = False) -> Finding:
         """The verdict on one question.
 
-        *Reproduced*: the sign of the paper, or where it found none no difference larger than the margin. *Smaller*: its
+        *Reproduced*: the sign of the paper, or where it found none no difference larger than the margin, or where it
+        found the arm not worse, that it is not by more than the margin. *Smaller*: its
         sign, but all of the interval is within the margin. *Opposite*: the other sign. *Different*: a difference larger
         than the margin where there should be none. *Not at this scale*: none larger than the margin where there should
         be one.
@@ -64,18 +65,20 @@ class Claim:
         """
         expected, margin = self.expected[question], self.study.margin
         contradicted = "different" if expected == "equal" else "opposite"
-        if found.verdict == "unresolved":
-            return "unresolved"
         if "fails" in found.verdict:
             sign = "better" if found.verdict == "fails less often" else "worse"
-            return "reproduced" if sign == expected else contradicted
-        nearer, further = sorted(map(abs, found.interval))
-        within = further <= margin
+            return "reproduced" if sign == expected or (sign, expected) == ("better", "not worse") else contradicted
+        low, high = found.interval if not higher_is_better else (-found.interval.high, -found.interval.low)
+        if expected == "not worse":
+            return "reproduced" if high <= margin else contradicted if low >= margin else "unresolved"
+        if found.verdict == "unresolved":
+            return "unresolved"
+        within = -margin <= low and high <= margin
         if expected == "equal":
-            return "reproduced" if within else contradicted if nearer >= margin else "unresolved"
+            return "reproduced" if within else contradicted if low >= margin or high <= -margin else "unresolved"
         if found.verdict == "equivalent":
             return "not at this scale"
-        if (found.difference > 0) == ((expected == "better") == higher_is_better):
+        if (high < 0) == (expected == "better"):
             return "smaller" if within else "reproduced"
         return "not at this scale" if within else contradicted
 

@@ -47,6 +47,8 @@ class LongerText(Probe):
     """Length over that of training, at least 2."""
     tokens: int = 32_768
     """Number of tokens of the validation part, from its beginning, in whole batches."""
+    rise: bool = False
+    """Whether the loss at the other tokens, those within the length of training, is subtracted."""
 
     def __post_init__(self):
         if self.factor < 2 or self.tokens < 1:
@@ -54,7 +56,7 @@ class LongerText(Probe):
 
     @property
     def label(self):
-        return f"loss at {self.factor}x length"
+        return f"{'rise of loss' if self.rise else 'loss'} at {self.factor}x length"
 
     def __call__(self, config, params, data):
         count = len(jax.tree.leaves(params)[0])
@@ -75,7 +77,12 @@ class LongerText(Probe):
         @jax.jit
         def loss(params, batches):
             sums = jax.lax.map(lambda batch: objective(apply, params, batch, None), batches)
-            return sums.loss.sum(0)[length:].sum() / jnp.maximum(sums.weight.sum(0)[length:].sum(), 1.0)
+            loss_L, weight_L = sums.loss.sum(0), sums.weight.sum(0)
+            within, past = (
+                loss_L[part].sum() / jnp.maximum(weight_L[part].sum(), 1.0)
+                for part in (slice(length), slice(length, None))
+            )
+            return past - within if self.rise else past
 
         return each(params, lambda run: loss(run, batches))
 

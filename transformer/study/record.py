@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer.core.files import Damaged, read_value, write_sealed
-from transformer.core.values import ConfigError
+from transformer.core.values import ConfigError, nearest
 from transformer.study.runs import Run, read_run
 from transformer.training.metrics import METRICS
 
@@ -81,12 +81,21 @@ class Record:
     environment: dict[str, Any]
     runs: str
     """The folder of the runs, seen from that of the study."""
+    tuned_by: str | None = None
+    """Name of the metric that chooses learning rates; None: the primary one."""
 
     def __post_init__(self):
         if self.baseline not in self.arms or self.metric not in self.higher_is_better or not self.looks:
             raise ConfigError("study: it has no baseline, no such metric, or no look")
+        if self.tuned_by not in (None, *self.higher_is_better):
+            raise ConfigError(f"study: no metric {self.tuned_by!r}{nearest(str(self.tuned_by), self.higher_is_better)}")
         if not self.margin > 0:
             raise ConfigError(f"study: margin {self.margin} is not positive")
+
+    @property
+    def chooses(self) -> str:
+        """The metric that chooses learning rates."""
+        return self.tuned_by or self.metric
 
     @property
     def questions(self) -> dict[str, dict[str, float]]:
@@ -149,7 +158,7 @@ def _placed(record: Record, workdir: Path) -> Record:
 
 
 def _pooled(first: Record, second: Record) -> Record:
-    for name in ("baseline", "metric", "margin", "fails_above", "contrasts", "halves", "looks"):
+    for name in ("baseline", "metric", "tuned_by", "margin", "fails_above", "contrasts", "halves", "looks"):
         if getattr(first, name) != getattr(second, name):
             raise ConfigError(
                 f"{first.name}, {second.name}: {name} is {getattr(first, name)} and {getattr(second, name)}, so their "

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from transformer.study import pages, plan
 from transformer.study.record import Record
+from transformer.study.runs import SUMS
 from transformer.study.statistics import ALPHA, Comparison, Interval, change, unseen_share
 from transformer.training.metrics import Curve, finite
 
@@ -22,7 +23,7 @@ WIDTH = 140
 
 @dataclass(frozen=True)
 class Estimate:
-    """One metric of one arm, at the learning rate chosen by the primary metric."""
+    """One metric of one arm, at its learning rate."""
 
     value: float | None
     """Mean over the runs that did not fail; with a choice of rates, of its two readings."""
@@ -76,18 +77,13 @@ class ArmReport:
         return next(iter(self.metrics.values()))
 
     @property
-    def loss(self) -> float | None:
-        """Mean of the primary metric."""
-        return self.primary.value
-
-    @property
     def compared(self) -> Comparison | None:
         """The arm against the baseline by the primary metric."""
         return self.primary.compared
 
     @property
     def verdict(self) -> str:
-        """The word for it; `baseline` for the baseline, and `–` where the study asks other questions."""
+        """The word for it; `–` for the baseline, and where the study asks other questions."""
         return self.compared.verdict if self.compared else "–"
 
 
@@ -189,11 +185,21 @@ class Report:
         lines.append(
             f"With {seeds} seeds, a kind of run that is rarer than {unseen_share(seeds):.0%} may not be among them."
         )
-        if record.halves and any(len(arm.learning_rates) > 1 for arm in self.arms):
-            lines.append("Learning rates are chosen on the even batches of the held-out part; the odd ones are shown.")
+        if any(len(arm.learning_rates) > 1 for arm in self.arms):
+            lines.append(self._chosen_by)
         if record.reference:
             lines.append(f"Loss of {record.reference[0]}: {record.reference[1]:.4f}.")
         return lines
+
+    @property
+    def _chosen_by(self) -> str:
+        """What learning rates are chosen by: probes are measured on one part, so their numbers choose and are shown."""
+        record = self.record
+        if record.chooses not in SUMS or not record.halves:
+            return f"Learning rates are chosen by {record.chooses}."
+        if record.chooses != record.metric:
+            return f"Learning rates are chosen by {record.chooses}, on the even batches of the held-out part."
+        return "Learning rates are chosen on the even batches of the held-out part; the odd ones are shown."
 
     def warnings(self) -> list[str]:
         """What should be known before a verdict is believed."""

@@ -224,6 +224,7 @@ class Running:
             question=study.question,
             baseline=study.baseline_name,
             metric=study.metric,
+            tuned_by=study.tuned_by,
             higher_is_better={name: name in HIGHER_IS_BETTER for name in SUMS}
             | {probe.label: probe.higher_is_better for probe in study.probes},
             margin=study.margin,

@@ -44,7 +44,9 @@ class Asked:
     question: str = ""
     """What the study is meant to answer, in a sentence, for the plan and the report."""
     metric: str = "loss"
-    """What chooses learning rates and makes verdicts: loss, accuracy, exact_match, or the label of a probe."""
+    """What makes verdicts: loss, accuracy, exact_match, or the label of a probe."""
+    tuned_by: str | None = None
+    """What chooses learning rates, where that is not the metric: a model that is best by a probe need not be good."""
     margin: float = 0.01
     """Differences of the metric below this do not matter."""
     fails_above: float | None = None
@@ -113,8 +115,9 @@ class Study(Asked):
         labels = [*SUMS, *(probe.label for probe in self.probes)]
         if same := [label for label in labels if labels.count(label) > 1]:
             raise ConfigError(f"{where}: two probes are called {same[0]!r}")
-        if self.metric not in labels:
-            raise ConfigError(f"{where}: no metric {self.metric!r}{nearest(self.metric, labels)}")
+        for asked in (self.metric, *([self.tuned_by] if self.tuned_by else [])):
+            if asked not in labels:
+                raise ConfigError(f"{where}: no metric {asked!r}{nearest(asked, labels)}")
         if self.margin <= 0:
             raise ConfigError(f"{where}: margin {self.margin} is not positive")
         for name, weights in self.contrasts.items():
@@ -312,6 +315,7 @@ class Study(Asked):
         return {
             "question": self.question,
             "metric": self.metric,
+            **({"tuned_by": self.tuned_by} if self.tuned_by else {}),
             "margin": self.margin,
             "fails_above": self.fails_above,
             "baseline": self.baseline_name,
