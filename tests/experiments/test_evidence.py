@@ -11,6 +11,7 @@ from transformer.core.values import ConfigError
 from transformer.data.dataset import load_data
 from transformer.study.archive import SUFFIX
 from transformer.study.in_turn import InTurn
+from transformer.study.in_turn import answers as asks_what
 
 CLAIMS = claims()
 DATA = {}
@@ -35,12 +36,7 @@ def test_the_archives_are_those_of_the_checksums():
 
 def test_the_archives_are_of_the_studies_as_they_are(found):
     """The same questions of the same arms, by the same rules."""
-    for each in found:
-        study, record = each.claim.study, each.report.record
-        assert set(record.arms) == set(study.arms), each.claim.name
-        assert record.contrasts == {name: dict(weights) for name, weights in study.contrasts.items()}
-        assert (record.metric, record.margin, record.looks) == (study.metric, study.margin, list(study.looks))
-        assert record.config["arms"] == study.to_json()["arms"], each.claim.name
+    assert [each.claim.name for each in found if not asks_what(each.report.record, each.claim.study)] == []
 
 
 @pytest.mark.parametrize("name", CLAIMS)

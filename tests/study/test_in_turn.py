@@ -80,6 +80,22 @@ def test_a_study_with_a_rate_more_is_asked_again(in_turn):
     assert change["runs_there"] == 4
 
 
+def test_a_study_that_asks_something_else_has_not_looked(in_turn):
+    in_turn.looks = 1
+    in_turn.run()
+    study = in_turn.studies["open"]
+    for change in (
+        {"margin": 0.5},
+        {"metric": "accuracy"},
+        {"tuned_by": "accuracy"},
+        {"max_seeds": None},
+        {"arms": {**study.arms, "arm": {"model.mixer.num_heads": 1, "model.num_layers": 2}}},
+        {"contrasts": {"arm": {"arm": 1.0, "base": -1.0}}},
+    ):
+        in_turn.studies = {**in_turn.studies, "open": dataclasses.replace(study, **change)}
+        assert (in_turn.looked("same"), in_turn.looked("open")) == (1, 0), change
+
+
 def test_what_fails_does_not_stop_the_others(in_turn, base):
     broken = study("broken", base, {"arm": {"data.path": "nowhere.txt"}})
     in_turn.studies = {"broken": broken, **in_turn.studies}

@@ -9,9 +9,21 @@ from transformer.core.values import ConfigError
 from transformer.study.analyse import read_study
 from transformer.study.archive import SUFFIX, pack, unpack
 from transformer.study.engines import LOCAL, Engine
-from transformer.study.record import STUDY, read_record
+from transformer.study.record import STUDY, Record, read_record
 from transformer.study.running import StudyError
 from transformer.study.study import Study
+
+
+def answers(record: Record, study: Study) -> bool:
+    """Whether a record is of the study as it is: the same questions of the same arms, by the same rules."""
+    rates = {name: arm.learning_rates for name, arm in record.arms.items()}
+    return (
+        rates == {name: list(study.rates(name)) for name in study.arms if name not in record.failed}
+        and record.config["arms"] == study.to_json()["arms"]
+        and record.contrasts == {name: dict(weights) for name, weights in study.contrasts.items()}
+        and (record.metric, record.tuned_by, record.margin) == (study.metric, study.tuned_by, study.margin)
+        and record.looks == list(study.looks)
+    )
 
 
 @dataclass
@@ -65,13 +77,13 @@ class InTurn:
             pack(workdir, path)
 
     def looked(self, name: str) -> int:
-        """How often a study has looked at its results; not at all where it has other learning rates by now."""
+        """How often a study has looked at its results; not at all where it asks something else by now."""
         if not (self.folder / name / STUDY).exists():
             return 0
-        study, arms = self.studies[name], read_record(self.folder / name).arms
-        if any(list(study.rates(arm)) != there.learning_rates for arm, there in arms.items()):
+        study, record = self.studies[name], read_record(self.folder / name)
+        if not answers(record, study):
             return 0
-        return sum(look <= max(len(arm.seeds) for arm in arms.values()) for look in study.looks)
+        return sum(look <= max(len(arm.seeds) for arm in record.arms.values()) for look in study.looks)
 
     def urgency(self, name: str) -> float:
         """How much a study is in want of seeds: infinite before its first, 0 where nothing is open.
