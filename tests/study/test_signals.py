@@ -4,6 +4,11 @@ import numpy as np
 import pytest
 
 import transformer as T
+from transformer.data.dataset import load_data
+from transformer.data.pictures import ImageConfig
+from transformer.models.images import AutoencoderConfig
+from transformer.objectives.pictures import Reconstruction
+from transformer.runs.config import RunConfig
 from transformer.study.signals import doubts, signals
 
 
@@ -36,6 +41,24 @@ def test_tanh_in_place_of_a_norm_leaves_faint_logits_and_its_recipe_does_not(bas
     assert any("logits are faint" in said for said in doubts(sizes(base, corpus, {"model.norm": dyt})))
     recipe = {"model.norm": dyt, **dyt.recipe(base.model.d_model)}
     assert doubts(sizes(base, corpus, recipe)) == []
+
+
+def test_the_logits_are_the_answer_whatever_the_objective_calls(base, corpus):
+    """Chunks of them have the size of all; a masked model is asked for its shape first."""
+    plain = sizes(base, corpus)
+    chunked = sizes(base, corpus, {"objective": T.ChunkedNextToken(chunk=4)})
+    assert chunked == pytest.approx(plain, rel=1e-5)
+    masked = base.replace({"objective": T.MaskedToken(), "model.causal": False, "data.tokenizer": T.Char(special=True)})
+    found = sizes(masked, load_data(masked.data))
+    assert found["logits"] == pytest.approx(plain["logits"], rel=0.3)
+
+
+def test_the_answer_of_an_autoencoder_is_what_it_predicts():
+    """Which begins near 0, and not the pictures that it is asked to predict."""
+    model = AutoencoderConfig(patch_size=2, num_layers=1, d_model=32)
+    config = RunConfig(model=model, data=ImageConfig(), objective=Reconstruction(), batch_size=16)
+    data = load_data(config.data)
+    assert signals(data.complete(config), data)["logits"] < 0.3  # that of the pictures is 0.45
 
 
 def test_a_branch_that_drowns_the_stream():

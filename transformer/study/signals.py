@@ -1,6 +1,5 @@
 """How large the signals of a model are before training: one that drowns another explains a result, or spoils it."""
 
-import functools
 from typing import Any
 
 import jax
@@ -33,15 +32,19 @@ def signals(config: RunConfig, data: Dataset) -> dict[str, float]:
     def answer(params, batch):
         answers = []
 
-        def watched(*args: Any, **kwargs: Any):
-            answers.append(apply(*args, **kwargs))
-            return answers[-1]
+        def watched(params, *inputs: Any, method: str = "__call__", **how: Any):
+            found = apply(params, *inputs, method=method, **how)
+            if method == "states":  # whose logits the loss reads in chunks
+                answers.append(apply(params, found, method="read_out"))
+            elif method not in ("read_out", "patches"):
+                answers.append(found)
+            return found
 
         config.objective.plain()(watched, params, batch, None)
-        return jax.tree.leaves(answers[0])[0]
+        return jax.tree.leaves(answers[-1])[0]
 
     def measure(key):
-        params = pure.initialize(functools.partial(_model, config), at(key, "params"))
+        params = pure.initialize(lambda key: build(config.model, key=key), at(key, "params"))
         logits, found = run_with_cache(answer, params, batch)
         stream = next((a for name, a in found.items() if name.endswith("blocks.0.resid_pre")), None)
         branch = next((a for name, a in found.items() if "blocks.0." in name and name.endswith(".out")), None)
@@ -70,10 +73,6 @@ def doubts(sizes: dict[str, float]) -> list[str]:
     if sizes.get("logits", 1.0) < FAINT:
         said.append(f"before training the logits are faint ({sizes['logits']:.2g})")
     return said
-
-
-def _model(config: RunConfig, key: jax.Array):
-    return build(config.model, key=key)
 
 
 def _rms(x: jax.Array) -> jax.Array:

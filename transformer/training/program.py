@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from flax import nnx
 from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
@@ -22,7 +21,7 @@ from transformer.core.arrays import DATA, REPLICA
 from transformer.core.modules import Apply, Params, at
 from transformer.core.values import ConfigError
 from transformer.functional.segment_memory import SegmentMemory
-from transformer.models.build import build
+from transformer.models.build import abstract_model, build, pure_model
 from transformer.objectives.objective import Batch, Sums
 from transformer.runs.config import Replica, RunConfig
 from transformer.runs.mesh import AUTOMATIC, MeshConfig
@@ -87,14 +86,13 @@ def make_program(
       ConfigError: the mesh does not fit the devices, the batch or the model; `initial` is of another model.
     """
     _check(config, mesh_config)
-    model = pure.abstract(functools.partial(_model, config))
-    shapes, apply = pure.split(model)
+    shapes, apply = pure_model(config.model)
     sequences = config.batch_size // config.accumulation
     work = sum(leaf.size for leaf in jax.tree.leaves(shapes)) * float(sequences * config.model.max_length)
     mesh = make_mesh(mesh_config, len(replicas), sequences, work, devices)
     apply = _with_precision(apply, config.matmul_precision)
     axes = parameter_axes(mesh_config, config.model, shapes, mesh)
-    optimizer = make_optimizer(config.optimizer, config.steps, pure.specs(model))
+    optimizer = make_optimizer(config.optimizer, config.steps, pure.specs(abstract_model(config.model)))
     numbers = stack_numbers(config.optimizer, replicas)
     seeds = np.array([r.seed for r in replicas], np.int32)
     scales = np.array([r.initial_scale for r in replicas], np.float32)
@@ -171,10 +169,6 @@ def _with_precision(apply: Apply, precision: str | None) -> Apply:
     return apply if precision is None else run
 
 
-def _model(config: RunConfig, key: jax.Array) -> nnx.Module:
-    return build(config.model, key=key)
-
-
 def _initial_state(
     config: RunConfig,
     apply: Apply,
@@ -186,7 +180,7 @@ def _initial_state(
 ) -> TrainState:
     """The initial state of one replica."""
     key = jax.random.key(seed)
-    params = pure.overlay(pure.initialize(functools.partial(_model, config), at(key, "params"), scale), given)
+    params = pure.overlay(pure.initialize(lambda key: build(config.model, key=key), at(key, "params"), scale), given)
     earlier = _beginning(config, apply, params, config.batch_size)
     averaged = config.average_from is not None
     return create_train_state(params, optimizer, numbers, at(key, "training"), averaged=averaged, earlier=earlier)

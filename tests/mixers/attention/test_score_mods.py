@@ -44,8 +44,9 @@ def test_a_score_may_depend_on_head_and_positions(backend, config, attention, ru
     scores = jnp.einsum("blhk,bshk->bhls", heads(module.query(X)), heads(module.key(X))) / 2
     scores -= np.array([0.5, 0])[:, None, None] * distance
     np.testing.assert_allclose(run(module)[0], module.out(mixed(scores, heads(module.value(X)))), rtol=1e-4, atol=1e-5)
-    mixers = [Attention(num_heads=2, score_mod=score_mod) for score_mod in (Nearness(), None)]
-    crossing, plain = (CrossAttention(mixer, config(mixer), key=jax.random.key(0)) for mixer in mixers)
+    mixers = [Attention(num_heads=2, score_mod=score_mod) for score_mod in (Nearness(), SSMax(), None)]
+    crossing, scalable, plain = (CrossAttention(mixer, config(mixer), key=jax.random.key(0)) for mixer in mixers)
+    assert not scalable.params  # it would be a factor that nothing reads
     tokens = Tokens.at(jnp.arange(LENGTH))
     context = Context(tokens, source=Source(tokens, X))
     np.testing.assert_array_equal(crossing(X, context=context)[0], plain(X, context=context)[0])

@@ -3,8 +3,9 @@
 `transformer.mixers.attention.layer` is what it computes.
 """
 
+import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Self
 
 import jax.numpy as jnp
 
@@ -76,6 +77,17 @@ class Attention(Mixer):
 
     def check(self, model):
         check_attention(self, model)
+
+    def to_source(self) -> Self:
+        """What of it attention to a source has, whose tokens are at no distance from the queries."""
+        of_positions = self.score_mod is not None and self.score_mod.positional
+        return dataclasses.replace(
+            self,
+            score_mod=None if of_positions else self.score_mod,
+            sparsity=None,
+            sharing=None,
+            parts=tuple(part for part in self.parts if part.crosses),
+        )
 
     @property
     def sees_all(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -158,4 +170,4 @@ class Attention(Mixer):
         )
 
     def build(self, model, *, key):
-        return AttentionLayer(self, model, key=key)
+        return AttentionLayer(self, model, model.position, key=key)

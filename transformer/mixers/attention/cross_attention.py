@@ -1,5 +1,7 @@
 """Attention to a source."""
 
+from typing import TYPE_CHECKING
+
 import jax
 import jax.numpy as jnp
 
@@ -8,11 +10,16 @@ from transformer.functional.masks import Padding
 from transformer.mixers.attention.layer import AttentionLayer, Seen, in_order
 from transformer.mixers.mixer import Aux, Context
 
+if TYPE_CHECKING:
+    from transformer.mixers.attention.attention import Attention
+    from transformer.models.config import ModelConfig
+
 
 class CrossAttention(AttentionLayer):
     """Attention to a source: its positions and those of the target are not compared."""
 
-    crosses = True
+    def __init__(self, attention: "Attention", model: "ModelConfig", *, key: jax.Array):
+        super().__init__(attention.to_source(), model, None, key=key)
 
     def remember(self, states_BSD: jax.Array) -> KeyValue:
         """The keys and values of a source."""
@@ -28,7 +35,7 @@ class CrossAttention(AttentionLayer):
             assert source.states_BSD is not None
             keys_values = self.remember(source.states_BSD)
         (q,) = self.project(x_BLD, "query")
-        q, mod = self.queries(q, context.tokens.positions), self.attention.score_mod
-        scores = () if mod is None or mod.positional else (self.score_mod(),)
+        q = self.queries(q, context.tokens.positions)
+        scores = () if self.attention.score_mod is None else (self.score_mod(),)
         seen = Seen(keys_values, source.tokens, own_keys=False, mask=Padding(), scores=scores)
         return self.attend(x_BLD, q, seen, context.tokens, key=key)[0], Aux()

@@ -28,7 +28,7 @@ from transformer.mixers.attention.placement import Placed, Placement
 from transformer.mixers.attention.sharing import score_with, shared_values
 from transformer.mixers.mixer import Aux, Context, Shared
 from transformer.norms.norm import norm_layer
-from transformer.positions.position import OUTSIDE
+from transformer.positions.position import OUTSIDE, Position
 
 if TYPE_CHECKING:
     from transformer.mixers.attention.attention import Attention
@@ -58,14 +58,10 @@ class Seen(NamedTuple):
 class AttentionLayer(nnx.Module):
     """Attention of tokens to each other; key-value heads may be fewer than query heads."""
 
-    crosses = False
-    """Whether it attends to a source."""
-
-    def __init__(self, attention: "Attention", model: "ModelConfig", *, key: jax.Array):
+    def __init__(self, attention: "Attention", model: "ModelConfig", position: Position | None, *, key: jax.Array):
         self.attention, self.sizes, self.shape = attention, attention.sizes(model), attention.shape(model)
-        self.causal, self.roles = model.causal, ROLES if self.crosses else attention.roles
+        self.causal, self.roles = model.causal, attention.roles
         self._make_projections(model, key)
-        position = None if self.crosses else model.position
         self.placement, own = None, {}
         if position is not None and (acts := position.acts - OUTSIDE):
             self.placement = Placement(position, acts, self.shape, attention.scale_bias or position.scaled)
@@ -76,11 +72,9 @@ class AttentionLayer(nnx.Module):
             {
                 part.name: Parameters(part.parameters(attention, model, self.roles), key=at(key, part.name))
                 for part in attention.parts
-                if part.crosses or not self.crosses
             }
         )
-        H, sharing = self.sizes.num_heads, None if self.crosses else attention.sharing
-        sparsity = None if self.crosses else attention.sparsity
+        H, sharing, sparsity = self.sizes.num_heads, attention.sharing, attention.sparsity
         params = {
             "scale": attention.scale and attention.scale.parameters(self.shape.compared_size),
             "score_mod": attention.score_mod and attention.score_mod.parameters(self.shape.num_maps),
@@ -296,9 +290,7 @@ class AttentionLayer(nnx.Module):
     def _acting(self, stage: str) -> list[tuple[Part, Parameters]]:
         """The parts that define a stage, with their parameters."""
         parts = self.attention.parts
-        return (
-            acting({part: self.parts[part.name] for part in parts if part.name in self.parts}, stage) if parts else []
-        )
+        return acting({part: self.parts[part.name] for part in parts}, stage) if parts else []
 
     def _own(self, name: str) -> dict[str, jax.Array]:
         """The parameters of a choice."""
