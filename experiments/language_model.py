@@ -27,13 +27,13 @@ from transformer.data.corpus import Corpus
 from transformer.inference.scoring import sliding_log_probabilities
 from transformer.inference.strategies import Strategy
 from transformer.inference.text import continuation
-from transformer.inference.tokenwise import Sample
 from transformer.objectives.tokens import MaskedToken, PrefixToken
 from transformer.runs.config import RunConfig
 from transformer.runs.data import TextConfig
 from transformer.runs.large_presets import LARGE_PRESETS
 from transformer.runs.presets import PRESETS
 from transformer.training.loop import Outcome
+from transformer.training.trained import WARM
 
 PROMPT_TOKENS = 8
 
@@ -51,7 +51,7 @@ class Command(RunOptions):
     """Text that the sample continues; None: the first tokens of the validation part."""
     sample_tokens: int = 300
     """Number of tokens of the sample; where positions do not extrapolate, it continues in windows of max_length."""
-    decoding: Strategy = Sample(temperature=0.8)
+    decoding: Strategy = WARM
     """Strategy of decoding the sample."""
     stride: int | None = None
     """Also score the validation part in windows of max_length tokens this far apart; None: only in blocks."""
@@ -60,6 +60,10 @@ class Command(RunOptions):
         super().__post_init__()
         if self.sample_tokens < 1 or self.prompt == "":
             raise ConfigError("sample: sample-tokens must be positive, and prompt not empty")
+        continues = {"prompt": None, "sample_tokens": 300, "decoding": WARM}
+        if isinstance(self.objective, MaskedToken):
+            for name in (name for name, default in continues.items() if getattr(self, name) != default):
+                raise ConfigError(f"{name}: a masked model continues no text; its sample fills hidden tokens in")
         if self.stride is not None and not 1 <= self.stride <= self.model.max_length:
             raise ConfigError(f"stride: {self.stride} is not in [1, {self.model.max_length}], model.max_length")
         if self.stride is not None and (not self.model.causal or self.data.document_separator is not None):

@@ -115,6 +115,7 @@ def test_the_validation_part_is_fixed(config):
         ({"data.rate": 1.0}, "data.rate: 1.0 is not between 0 and 1"),
         ({"data.mean_span": 0.5}, "data.mean_span: 0.5 is less than 1"),
         ({"data.document_separator": "x"}, "data.document_separator: spans are hidden in one running text"),
+        ({"data.consecutive": True}, "data.consecutive: spans are hidden in blocks from anywhere"),
         ({"data.tokenizer": "char"}, r"data.tokenizer: targets need the special tokens; use char\(special=True\)"),
         ({"model.max_length": 3}, "model.max_length: 3, but the targets have"),
         ({"model.max_source_length": 2}, "model.max_source_length: 2 has no room for a text with a hole"),

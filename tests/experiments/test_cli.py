@@ -13,6 +13,7 @@ from experiments.language_model import Command
 from experiments.study_command import StudyCommand, budgets, run_parsed, run_study
 from transformer.core.files import WriteError
 from transformer.core.values import ConfigError
+from transformer.inference.tokenwise import Greedy
 from transformer.mixers.attention.sparsity import SlidingWindow
 from transformer.models.pattern import Alternate
 from transformer.models.stack import Scanned
@@ -203,6 +204,15 @@ def test_wrong_input_exits_with_2_before_compilation(tmp_path):
     assert len(short.stderr.strip().splitlines()) == 1
     assert "do not fit" in short.stderr
     assert not (tmp_path / "w").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("prompt", "a"), ("sample_tokens", 20), ("decoding", Greedy())], ids=lambda value: str(value)
+)
+def test_a_masked_model_continues_no_text(name, value):
+    masked = cli.extend(PRESETS["masked"], Command)
+    with pytest.raises(ConfigError, match=f"^{name}: a masked model continues no text; its sample fills hidden"):
+        masked.replace({name: value})
 
 
 def test_language_model_from_text_to_result(tmp_path):

@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 
 from transformer.core.values import ConfigError
+from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.backends import Chunked
 from transformer.mixers.attention.projections import ConstantScale
 from transformer.mixers.attention.synthesizers import RandomSynthesizer
+from transformer.mixers.recurrent.delta import DeltaNet
 from transformer.models.build import pure_model
+from transformer.models.pattern import Alternate
 from transformer.objectives.objective import NextToken
 from transformer.positions.relative import ALiBi
 from transformer.runs.config import grid
@@ -79,6 +82,22 @@ def test_chunked_attention_is_as_saturated_as_exact(initial, corpus):
     )
     assert (exact > 0).all()
     np.testing.assert_array_equal(chunked, exact)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model.pattern": (Alternate("mixer.backend", (None, Chunked())),)},
+        {"model.mixer": DeltaNet(), "model.pattern": (Alternate("mixer", (DeltaNet(), Attention(backend=Chunked()))),)},
+    ],
+    ids=["backends in turn", "a hybrid"],
+)
+def test_every_layer_with_attention_counts(base, corpus, changes):
+    """Whatever computes it, and beside mixers that have none."""
+    config = corpus.complete(base.replace({"model.num_layers": 2, **changes}))
+    params = changed(jax.device_get(make_program(config, grid(range(1))).init().params), "query", 0.0)
+    even = np.mean([1 / seen for seen in range(2, config.model.max_length + 1)])
+    np.testing.assert_allclose(FirstKey()(config, params, corpus), even, rtol=1e-5)
 
 
 def test_the_gradient_of_queries_and_keys(initial, corpus):

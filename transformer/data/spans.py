@@ -43,6 +43,8 @@ class SpanConfig(TextConfig):
             raise ConfigError(f"data.mean_span: {self.mean_span} is less than 1")
         if self.document_separator is not None:
             raise ConfigError("data.document_separator: spans are hidden in one running text; unset it")
+        if self.consecutive:
+            raise ConfigError("data.consecutive: spans are hidden in blocks from anywhere in the text; unset it")
 
 
 @dataclass(frozen=True, kw_only=True)

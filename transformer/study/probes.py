@@ -1,6 +1,7 @@
 """Probes: numbers besides the loss, measured on the parameters of every run of an arm."""
 
 import abc
+import dataclasses
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from transformer.core import modules as pure
 from transformer.core.modules import at
 from transformer.core.values import ConfigError, Variant
 from transformer.data.dataset import Dataset
+from transformer.mixers.attention.base import Backend
 from transformer.models.build import build, pure_model
 from transformer.objectives.objective import Batch, Sums
 from transformer.runs.config import RunConfig
@@ -107,16 +109,7 @@ class SaturatedRows(Probe):
         return f"rows above {self.above:g}"
 
     def __call__(self, config, params, data):
-        if not _attends(config):
-            return np.full(len(jax.tree.leaves(params)[0]), np.nan)
-        sums_of, batch = _first_batch(config.replace({"model.mixer.backend": None}), data)
-
-        @jax.jit
-        def share(params):
-            _, found = run_with_cache(sums_of, params, batch, names="*attention.pattern")
-            return jnp.mean(jnp.stack([(rows.max(-1) > self.above)[..., 1:].mean() for rows in found.values()]))
-
-        return each(params, share)
+        return _of_weights(config, params, data, lambda rows: (rows.max(-1) > self.above)[..., 1:])
 
 
 @dataclass(frozen=True)
@@ -131,16 +124,7 @@ class FirstKey(Probe):
         return "mass on the first token"
 
     def __call__(self, config, params, data):
-        if not _attends(config):
-            return np.full(len(jax.tree.leaves(params)[0]), np.nan)
-        sums_of, batch = _first_batch(config.replace({"model.mixer.backend": None}), data)
-
-        @jax.jit
-        def mass(params):
-            _, found = run_with_cache(sums_of, params, batch, names="*attention.pattern")
-            return jnp.mean(jnp.stack([rows[..., 1:, 0].mean() for rows in found.values()]))
-
-        return each(params, mass)
+        return _of_weights(config, params, data, lambda rows: rows[..., 1:, 0])
 
 
 @dataclass(frozen=True)
@@ -191,6 +175,31 @@ def each(params: Any, measure: Callable[[Any], Any]) -> np.ndarray:
     runs = jax.device_get(params)
     count = len(jax.tree.leaves(runs)[0])
     return np.array([float(measure(jax.tree.map(lambda a, i=i: jnp.asarray(a[i]), runs))) for i in range(count)])
+
+
+def _of_weights(config: RunConfig, params: Any, data: Dataset, reduce: Callable[[jax.Array], jax.Array]) -> np.ndarray:
+    """(R,) mean over layers of the mean of what `reduce` makes of attention weights (B, H, L, S)."""
+    if not _attends(config):
+        return np.full(len(jax.tree.leaves(params)[0]), np.nan)
+    sums_of, batch = _first_batch(config.replace(model=_exact(config.model)), data)
+
+    @jax.jit
+    def mean(params):
+        _, found = run_with_cache(sums_of, params, batch, names="*attention.pattern")
+        return jnp.mean(jnp.stack([reduce(rows).mean() for rows in found.values()]))
+
+    return each(params, mean)
+
+
+def _exact(value: Any) -> Any:
+    """The value without any backend in it, since not all of them form attention weights."""
+    if isinstance(value, Backend):
+        return None
+    if isinstance(value, tuple):
+        return tuple(map(_exact, value))
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        return value
+    return dataclasses.replace(value, **{f.name: _exact(getattr(value, f.name)) for f in dataclasses.fields(value)})
 
 
 def _attends(config: RunConfig) -> bool:
