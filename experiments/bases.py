@@ -112,12 +112,11 @@ def on_task(
     arms: Mapping[str, Changes],
     base: Changes | None = None,
     test: AlgorithmicTask | None = None,
-    examples: int = 10_000,
     **fields: Any,
 ) -> Study:
     """A study of arms on an algorithmic task, by the share of held-out examples with every answer right."""
     changes = {
-        "data": AlgorithmicConfig(task=task, test=test, examples=examples),
+        "data": AlgorithmicConfig(task=task, test=test, examples=10_000),
         "model.max_length": max(task.length, 0 if test is None else test.length),
         "model.head.tied": False,
         "model.embedding.initializer": Normal(0.3),

@@ -132,30 +132,30 @@ def read_value(cls: Any, path: Path) -> Any:
         raise Damaged(str(error)) from None
 
 
-def read_json(path: Path, largest: int = LARGEST) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
     """The object in a JSON file.
 
     Raises:
       FileNotFoundError: there is no file.
-      Damaged: it cannot be read, is larger than `largest` bytes, or is no JSON object.
+      Damaged: it cannot be read, is larger than `LARGEST` bytes, or is no JSON object.
     """
-    found = parsed(read_text(path, largest), str(path))
+    found = parsed(read_text(path), str(path))
     if not isinstance(found, dict):
         raise Damaged(f"{path}: holds no object with fields")
     return found
 
 
-def read_text(path: Path, largest: int = LARGEST) -> str:
+def read_text(path: Path) -> str:
     """The text in a file.
 
     Raises:
       FileNotFoundError: there is no file.
-      Damaged: it cannot be read, is larger than `largest` bytes, or is not UTF-8.
+      Damaged: it cannot be read, is larger than `LARGEST` bytes, or is not UTF-8.
     """
     try:
         size = path.stat().st_size
-        if size > largest:
-            raise Damaged(f"{path}: has {size:,} bytes, more than {largest:,}")
+        if size > LARGEST:
+            raise Damaged(f"{path}: has {size:,} bytes, more than {LARGEST:,}")
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise

@@ -1,6 +1,5 @@
 """Texts with labels: a file, or ListOps expressions with their values."""
 
-import dataclasses
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -159,7 +158,7 @@ def _expressions(config: LabelledConfig) -> Labelled:
         tokenizer=SymbolTokenizer(config.task.symbols),
         description=config,
         source=str(config.task),
-        fingerprint=fingerprint([dataclasses.replace(config, path=None), fingerprint_arrays(train)]),
+        fingerprint=fingerprint([config, fingerprint_arrays(train)]),
     )
 
 

@@ -206,9 +206,9 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     return jax.jit(function, compiler_options=QUICK)
 
 
-def shaken(params: Params, seed: int = 0, size: float = 0.2) -> Params:
+def shaken(params: Params, seed: int = 0) -> Params:
     """Every number changed at random, so that none is zero, one, or equal to another."""
     leaves, treedef = jax.tree.flatten(params)
     rng = np.random.default_rng(seed)
-    moved = [leaf + np.asarray(size * rng.normal(size=leaf.shape), leaf.dtype) for leaf in leaves]
+    moved = [leaf + np.asarray(0.2 * rng.normal(size=leaf.shape), leaf.dtype) for leaf in leaves]
     return jax.tree.unflatten(treedef, moved)

@@ -181,7 +181,7 @@ class _Run:
         batches = stack_batches(self.batches, step, end - step)
         check_batches(batches, self.limits, step)
         state, metrics = self.program.train(state, self.program.put(batches))
-        self.read_metrics()
+        self.log_previous()
         self.watchdog.beat()
         self.unread = (step, metrics, self.config.objective.labels(batches).size)
         if self.on_steps is not None:
@@ -274,7 +274,7 @@ class _Run:
         return state, notes.position
 
     def save(self, state: TrainState, step: int) -> None:
-        self.read_metrics()
+        self.log_previous()
         self.metrics.flush()
         if processes.is_writer():
             os.fsync(self.metrics.fileno())
@@ -287,7 +287,7 @@ class _Run:
 
     def evaluate(self, state: TrainState, step: int) -> tuple[Sums, Sums]:
         """Sums over the validation split, (R, …), which are also logged, and over each of its batches, (R, N)."""
-        self.read_metrics()
+        self.log_previous()
         params = state.evaluated
         sums, by_batch = processes.fetch(self.program.evaluate(params, self.validation))
         self.watchdog.beat()
@@ -308,7 +308,7 @@ class _Run:
         self.log(lines)
         return sums, by_batch
 
-    def read_metrics(self) -> None:
+    def log_previous(self) -> None:
         """Log the previous dispatch, whose numbers have arrived, so that the host never waits for the device."""
         if self.unread is None:
             return

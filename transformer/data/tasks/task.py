@@ -13,6 +13,8 @@ from transformer.core.values import ConfigError, Variant
 from transformer.runs.tokenizers import SPECIAL
 
 DIGITS = tuple("0123456789")
+ROUNDS = 100
+"""Draws of the wanted number of examples until so many different ones are there."""
 Examples = tuple[np.ndarray, np.ndarray]
 """`tokens` (N, L) int32, and `scored` (N, L) bool: True at the tokens that are answers."""
 
@@ -74,14 +76,14 @@ def _key(tokens: np.ndarray) -> bytes:
 
 
 def _distinct(
-    task: AlgorithmicTask, rng: np.random.Generator, count: int, seen: frozenset[bytes] = frozenset(), rounds: int = 100
+    task: AlgorithmicTask, rng: np.random.Generator, count: int, seen: frozenset[bytes] = frozenset()
 ) -> Examples:
-    """`count` different examples that were not seen, from at most `rounds` · `count` draws.
+    """`count` different examples that were not seen, from at most `ROUNDS` · `count` draws.
 
-    Of n equally probable examples, each stays unseen with probability exp(-`rounds`) when all n are wanted.
+    Of n equally probable examples, each stays unseen with probability exp(-`ROUNDS`) when all n are wanted.
     """
     found: dict[bytes, bytes] = {}
-    for _ in range(rounds):
+    for _ in range(ROUNDS):
         for tokens, scored in zip(*task.examples(rng, count), strict=True):
             if not seen or _key(tokens) not in seen:
                 found.setdefault(tokens.tobytes(), scored.tobytes())
@@ -89,7 +91,7 @@ def _distinct(
             tokens = np.frombuffer(b"".join(found), np.int32).reshape(-1, task.length)
             scored = np.frombuffer(b"".join(found.values()), bool).reshape(-1, task.length)
             return tokens[:count], scored[:count]
-    raise ConfigError(f"{task}: only {len(found)} distinct examples in {rounds * count} draws, {count} are wanted")
+    raise ConfigError(f"{task}: only {len(found)} distinct examples in {ROUNDS * count} draws, {count} are wanted")
 
 
 def scored_from(symbols: np.ndarray, start: int) -> Examples:
