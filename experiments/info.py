@@ -13,7 +13,7 @@ from pathlib import Path
 from experiments import cli
 from experiments.settings import changed, lines, settings
 from transformer.core.values import ConfigError
-from transformer.data.dataset import read_run
+from transformer.data.dataset import read_run_config
 from transformer.study.plan import PLAN
 from transformer.training import checkpoint
 from transformer.training.environment import environment
@@ -48,7 +48,7 @@ def of_machine() -> str:
 def of_run(folder: Path) -> str:
     """Config, state and last metrics of a run."""
     stored = read_identity(folder)
-    config = read_run(stored.run)
+    config = read_run_config(stored.run)
     own = changed(config, type(config)())
     rest = {path: text for path, text in settings(config).items() if path not in own}
     return "\n".join(

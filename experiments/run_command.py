@@ -21,7 +21,7 @@ from transformer.core.files import write_durably
 from transformer.core.json import from_json
 from transformer.core.modules import Params
 from transformer.core.values import ConfigError, hints
-from transformer.data.dataset import Dataset, load_data, read_run, reference
+from transformer.data.dataset import Dataset, load_data, read_run_config, reference
 from transformer.models.config import ModelConfig
 from transformer.runs.config import Replica, RunConfig, grid
 from transformer.runs.mesh import ALONE, AUTOMATIC, HostsConfig, MeshConfig
@@ -79,7 +79,7 @@ class RunOptions(RunConfig):
         if not (workdir / CONFIG).exists():
             return default
         stored = read_identity(workdir)
-        config = read_run(stored.run)
+        config = read_run_config(stored.run)
         replicas = tuple(from_json(Replica, replica) for replica in stored.replicas)
         types = hints(cls)
         if not (isinstance(config.model, types["model"]) and isinstance(config.data, types["data"])):

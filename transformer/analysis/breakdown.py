@@ -14,7 +14,7 @@ from transformer.models.build import pure_model
 from transformer.models.config import ModelConfig
 
 
-class Part(NamedTuple):
+class PartCost(NamedTuple):
     """The cost of a part in all layers together, for a forward pass of one sequence of full length."""
 
     parameters: int
@@ -25,7 +25,7 @@ class Part(NamedTuple):
     """Operations of those in the program XLA compiles, without products that it leaves to a library."""
 
 
-def breakdown(config: ModelConfig) -> dict[str, Part]:
+def breakdown(config: ModelConfig) -> dict[str, PartCost]:
     """The cost of each part by name; the model is compiled, and not run.
 
     The parts are the sublayers (`attention`, `feed_forward`, …), the norms and factors around them
@@ -46,7 +46,7 @@ def breakdown(config: ModelConfig) -> dict[str, Part]:
     for scope, flops in work_of(program).products.items():
         compiled[_of_scope(scope.split("/"))] += flops
     names = dict.fromkeys([*counts, *traced, *compiled])
-    return {name: Part(counts[name], sizes[name], traced[name], compiled[name]) for name in names}
+    return {name: PartCost(counts[name], sizes[name], traced[name], compiled[name]) for name in names}
 
 
 def _of_parameter(path: Sequence[str]) -> str:

@@ -109,7 +109,7 @@ def check_data(data: Any, where: str) -> None:
         raise ConfigError(f"{where}: a data set is needed, and {given} is given; {way}")
 
 
-def read_run(stored: dict[str, Any]) -> RunConfig:
+def read_run_config(stored: dict[str, Any]) -> RunConfig:
     """The config of a stored run, of whatever kind its data are; raises `ConfigError` where it is none."""
     load_room(ROOM)
     return RunConfig.from_json(stored)

@@ -16,7 +16,7 @@ from transformer.core.files import read_value, write_durably, write_sealed
 from transformer.core.json import from_json, to_json
 from transformer.core.sources import PACKAGE
 from transformer.core.values import ConfigError
-from transformer.data.dataset import load_data, read_run
+from transformer.data.dataset import load_data, read_run_config
 from transformer.runs.mesh import MeshConfig
 from transformer.study.cell import Cell, replicas_of
 from transformer.study.probes import Probe
@@ -89,7 +89,7 @@ def read(folder: Path, allow: Collection[str] = ()) -> Cell:
             importlib.import_module(name)
         except ImportError as error:
             raise ConfigError(f"module {name} cannot be imported here: {error}") from None
-    config = read_run(stored.run)
+    config = read_run_config(stored.run)
     probes = from_json(tuple[Probe, ...], handed.probes)
     data = load_data(config.data, folder)
     mesh = from_json(MeshConfig, handed.mesh)

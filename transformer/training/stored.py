@@ -9,7 +9,7 @@ import numpy as np
 from transformer.core.json import from_json
 from transformer.core.sources import sources
 from transformer.core.values import ConfigError
-from transformer.data.dataset import Dataset, load_data, read_run
+from transformer.data.dataset import Dataset, load_data, read_run_config
 from transformer.data.tokenizers import Tokenizer, read_tokenizer
 from transformer.runs.config import Replica
 from transformer.runs.mesh import MeshConfig
@@ -66,7 +66,7 @@ def load_run(workdir: str | Path, mesh: MeshConfig = ONE_DEVICE) -> StoredRun:
     """
     workdir = Path(workdir)
     stored = read_identity(workdir)
-    config = read_run(stored.run)
+    config = read_run_config(stored.run)
     old, new = stored.sources, sources(config)
     if changed := sorted(name for name in old | new if old.get(name) != new.get(name)):
         raise ConfigError(f"workdir: {changed[0]} is not defined here as it was for the run in {workdir}")

@@ -50,7 +50,7 @@ class RunInfo:
         return key
 
 
-class Sink(Protocol):
+class TrackedRun(Protocol):
     """A run as a tracker sees it; errors are caught by the one who calls."""
 
     def log(self, step: int, values: Values) -> None:
@@ -74,7 +74,7 @@ class Tracker(Variant, abc.ABC):
     """Name of the runs that it belongs to; empty: that of the study, if there is one."""
 
     @abc.abstractmethod
-    def start(self, run: RunInfo) -> Sink:
+    def start(self, run: RunInfo) -> TrackedRun:
         """Begin to show a run, or go on with it where it is resumed."""
 
     def within(self, group: str, title: str, folder: Path) -> Self:
@@ -86,20 +86,20 @@ class Tracking:
     """The trackers of a run while it runs."""
 
     def __init__(self, trackers: Sequence[Tracker], run: RunInfo):
-        self._run, self._sinks, self._result = run, {}, None
+        self._run, self._shown, self._result = run, {}, None
         for tracker in trackers:
-            self._try(tracker, lambda tracker=tracker: self._sinks.update({tracker: tracker.start(run)}))
+            self._try(tracker, lambda tracker=tracker: self._shown.update({tracker: tracker.start(run)}))
 
     def __enter__(self) -> "Tracking":
         return self
 
     def __exit__(self, *_) -> None:
-        self._each(lambda sink: sink.end(self._result))
+        self._each(lambda shown: shown.end(self._result))
 
     def log(self, lines: Sequence[Mapping[str, Any]]) -> None:
         """Show rows of metrics.jsonl, all of one step."""
         values = self._by_replica(lines)
-        self._each(lambda sink: sink.log(lines[0]["step"], values))
+        self._each(lambda shown: shown.log(lines[0]["step"], values))
 
     def finish(self, lines: Sequence[Mapping[str, Any]]) -> None:
         """Keep what the run ended with."""
@@ -114,16 +114,16 @@ class Tracking:
             for line in lines
         }
 
-    def _each(self, action: Callable[[Sink], None]) -> None:
-        for tracker, sink in list(self._sinks.items()):
-            self._try(tracker, lambda sink=sink: action(sink))
+    def _each(self, action: Callable[[TrackedRun], None]) -> None:
+        for tracker, shown in list(self._shown.items()):
+            self._try(tracker, lambda shown=shown: action(shown))
 
     def _try(self, tracker: Tracker, action: Callable[[], None]) -> None:
         """Do something with a tracker; one that fails is left out from then on."""
         try:
             action()
         except Exception as error:  # whatever it is, the run is worth more
-            self._sinks.pop(tracker, None)
+            self._shown.pop(tracker, None)
             said = f"{type(error).__name__}: {' '.join(str(error).split())}"
             print(f"{self._run.folder}: {tracker.name} shows no more, metrics.jsonl goes on ({said})", file=sys.stderr)
 
