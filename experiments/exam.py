@@ -12,6 +12,7 @@ and results are in `--workdir` alone. So are those of the preset `published`, wh
 `experiments/published_skills.py`.
 """
 
+import math
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from typing import Literal
 
 import matplotlib.pyplot as plt
 import numpy as np
+from scipy import stats
 
 from experiments import cli
 from experiments.atlas import EVIDENCE, kept_in
@@ -34,6 +36,7 @@ from transformer.study.archive import SUFFIX, read_archive
 from transformer.study.engines import LOCAL, Engine
 from transformer.study.in_turn import InTurn
 from transformer.study.report import Report
+from transformer.study.statistics import ALPHA
 from transformer.study.study import Study
 
 BUDGETS = {"laptop": SKILLS, "published": PUBLISHED}
@@ -140,13 +143,24 @@ def table(reports: Mapping[str, Report]) -> str:
         "# Exam",
         f"The share of right answers of each model in {len(reports)} skills (mean over {count} seeds, half the width "
         f"of its 95 % interval), at a learning rate chosen for each{matched}. **Bold**: better than {baseline}, "
-        "*slanted*: worse; their intervals hold together with those of their column. Skills and sizes are in "
+        "*slanted*: worse; their intervals hold together with those of their column, so with "
+        f"{min(seeds)} seeds a mean difference of less than {_told_from(reports):.1f} of its standard deviations is "
+        "neither, which is not to say equal; rows are in the order of their means. Skills and sizes are in "
         "`experiments/skills.py`, where most are trained for 600 steps of 16 examples, so that the table says who "
         "learns soon, not who can; those of papers are in `experiments/published_skills.py`.",
         "![right answers by model and skill](exam.png)",
         "\n".join(f"| {' | '.join(row)} |" for row in rows),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _told_from(reports: Mapping[str, Report]) -> float:
+    """The least mean difference that some column calls better or worse, in standard deviations of the difference."""
+    needed = []
+    for record in (report.record for report in reports.values()):
+        n, level = min(len(arm.seeds) for arm in record.arms.values()), ALPHA / len(record.looks)
+        needed.append(float(stats.t.isf(level / max(len(record.questions), 1) / 2, n - 1)) / math.sqrt(n))
+    return min(needed)
 
 
 def _cell(arm) -> str:
