@@ -31,6 +31,6 @@ CLAIM = Claim(
         probes=(LongerText(4, rise=True),),
         metric="rise of loss at 4x length",
         tuned_by="loss",
-        learning_rates=(2e-3, 4e-3),
+        learning_rates=(2e-3, 4e-3, 8e-3),
     ),
 )

@@ -21,5 +21,9 @@ CLAIM = Claim(
         {"optimizer.rule": Muon()},
     ),
     found=("MuonH takes its highest rate, .04, in both bases; higher ones were not tried."),
+    found=(
+        "All four arms take the highest of their rates, .08 with constant norm and .008 without; higher ones were not "
+        "tried."
+    ),
 )
 LONGER = longer(CLAIM)

@@ -18,5 +18,6 @@ CLAIM = Claim(
         {"optimizer.schedule": Cosine(final=0.0)},
     ),
     found=("It is ahead."),
+    found="It is ahead.",
 )
 LONGER = longer(CLAIM)
