@@ -20,7 +20,6 @@ CLAIM = Claim(
         {"optimizer.rule": Hyperball(), "optimizer.learning_rate": (1e-2, 2e-2, 4e-2, 8e-2)},
         {"optimizer.rule": Muon()},
     ),
-    found=("MuonH takes its highest rate, .04, in both bases; higher ones were not tried."),
     found=(
         "All four arms take the highest of their rates, .08 with constant norm and .008 without; higher ones were not "
         "tried."

@@ -17,7 +17,6 @@ CLAIM = Claim(
         {"optimizer.rule": ScheduleFree(), "optimizer.schedule": ConstantRate()},
         {"optimizer.schedule": Cosine(final=0.0)},
     ),
-    found=("It is ahead."),
     found="It is ahead.",
 )
 LONGER = longer(CLAIM)
