@@ -242,6 +242,15 @@ def test_all_that_decides_a_verdict_is_in_the_plan(base, corpus):
     assert plans[0]["alpha"] == 0.05
 
 
+def test_data_of_an_arm_are_loaded_once_and_are_its_own(base, corpus, monkeypatch):
+    loaded = []
+    monkeypatch.setattr(
+        "transformer.study.study.load_data", lambda config: loaded.append(load_data(config)) or loaded[-1]
+    )
+    arms = Study("order", base, {"a": {"data.consecutive": True}, "b": {}}).prepared(corpus)
+    assert [arms["a"].data, arms["b"].data] == [*loaded, corpus]
+
+
 def test_the_noise_floor_has_seeds_that_no_look_has(base, corpus):
     """All else is as in the baseline."""
     arms = Study("norms", base, {"a": {}, "b": {"model.norm": RMSNorm()}}, seeds=3, max_seeds=12).prepared(corpus)

@@ -175,6 +175,12 @@ class Study(Asked):
         Raises:
           ConfigError: an arm is impossible.
         """
+        return self._with_data(data, step_seconds)[0]
+
+    def _with_data(
+        self, data: Dataset, step_seconds: Mapping[str, float] | None
+    ) -> tuple[dict[str, RunConfig], dict[str, Dataset]]:
+        """The config and the data of each arm: its own where it changes some of it."""
         base = data.complete(self.base)
         changes = {
             name: {**self.recipe(name), **{path: value for path, value in arm.items() if path != RATE}}
@@ -182,9 +188,16 @@ class Study(Asked):
         }
         arms = {name: self.base.replace({"data": base.data, **changes[name]}) for name in self.arms}
         loaded = {base.data: data} | {arm.data: load_data(arm.data) for arm in arms.values() if arm.data != base.data}
-        configs = {name: loaded[arm.data].complete(arm) for name, arm in arms.items()}
+        datasets = {name: loaded[arm.data] for name, arm in arms.items()}
+        configs = {name: datasets[name].complete(arm) for name, arm in arms.items()}
+        return self._matched(configs, data, step_seconds), datasets
+
+    def _matched(
+        self, configs: Mapping[str, RunConfig], data: Dataset, step_seconds: Mapping[str, float] | None
+    ) -> dict[str, RunConfig]:
+        """The configs at equal cost, if the study asks for it."""
         if self.match is None:
-            return configs
+            return dict(configs)
         baseline, budget = configs[self.baseline_name], self.match
         if budget == "seconds":
             own = step_seconds or self._step_seconds(data, None)
@@ -262,12 +275,14 @@ class Study(Asked):
         Raises:
           ConfigError: an arm is impossible, or changes what it is judged by.
         """
-        configs = self.configs(data, self._step_seconds(data, workdir) if self.match == "seconds" else None)
+        step_seconds = self._step_seconds(data, workdir) if self.match == "seconds" else None
+        configs, datasets = self._with_data(data, step_seconds)
+        self._check_held_out(configs, datasets)
         arms = {}
         for name, config in configs.items():
             parts = [changes_text(self.arms[name]), self._recipe_text(name), self._matched_text(name, config)]
             text = ", ".join(part for part in parts if part)
-            arms[name] = Arm(name, config, self._data(name, configs, data), self.rates(name), self.first_seed, text)
+            arms[name] = Arm(name, config, datasets[name], self.rates(name), self.first_seed, text)
         if self.noise_floor:
             seeds = {"first_seed": NOISE_SEEDS + self.first_seed}
             arms[NOISE] = dataclasses.replace(arms[self.baseline_name], name=NOISE, **seeds)
@@ -296,19 +311,18 @@ class Study(Asked):
         recipe = self.recipe(name)
         return f"{changes_text(recipe)} (recipe)" if recipe else ""
 
-    def _data(self, name: str, configs: Mapping[str, RunConfig], data: Dataset) -> Dataset:
-        """The data of an arm: its own where it changes some of it, with the same held-out part as all."""
-        baseline, config = configs[self.baseline_name], configs[name]
-        if config.data == baseline.data:
-            return data
-        own = load_data(config.data)
-        held_out = [fingerprint_arrays(each.validation_batches(baseline, 1)) for each in (own, data)]
-        if held_out[0] != held_out[1] and self.metric not in FORMATS:
-            raise ConfigError(
-                f"study {self.name}: arm {name} changes the held-out part of {data.source}, so its losses are not "
-                "comparable; change the training data only"
-            )
-        return own
+    def _check_held_out(self, configs: Mapping[str, RunConfig], datasets: Mapping[str, Dataset]) -> None:
+        """Raise `ConfigError` where an arm with data of its own has another held-out part than the baseline."""
+        baseline, data = configs[self.baseline_name], datasets[self.baseline_name]
+        if self.metric in FORMATS:
+            return
+        for name in (name for name, own in datasets.items() if own is not data):
+            parts = [each.validation_batches(baseline, 1) for each in (datasets[name], data)]
+            if len(set(map(fingerprint_arrays, parts))) > 1:
+                raise ConfigError(
+                    f"study {self.name}: arm {name} changes the held-out part of {data.source}, so its losses are not "
+                    "comparable; change the training data only"
+                )
 
     def plan(self, arms: Mapping[str, Arm]) -> dict[str, Any]:
         """Question, metric, margin, arms and stopping rule as JSON data."""
