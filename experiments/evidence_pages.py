@@ -45,10 +45,11 @@ results ([statistics.md](statistics.md)). Learning rates are tuned for each arm,
 BASES = """
 The bases are two language models of 2 layers of width 64 on 32 characters of Python's documentation, *plain* as GPT-2
 and *modern* as Llama, trained for 500 steps (`experiments/bases.py`): what shows here shows early and in small models.
-Claims about a base are asked of the same runs of that base, so their verdicts are not independent of each other. One
-claim was withdrawn: that a gate takes away the attention to the first token. In these models that is .064, less than an
-even share, .099, so there is no sink to take away. A row is run again by `python -m experiments.atlas --only NAME
---afresh`, NAME as in the address of its page.
+Claims about a base are asked of the same runs of that base, so their verdicts are not independent of each other. Their
+rates were tried up to .004 at first, which most arms took; .008 was added to all, and changed the verdicts of DyT,
+post-norm and MuonH alone. One claim was withdrawn: that a gate takes away the attention to the first token. In these
+models that is .064, less than an even share, .099, so there is no sink to take away. A row is run again by `python -m
+experiments.atlas --only NAME --afresh`, NAME as in the address of its page.
 """.strip()
 
 

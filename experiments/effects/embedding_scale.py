@@ -29,4 +29,5 @@ CLAIM = Claim(
             },
         },
     ),
+    found="Both take the highest rate, .008; the difference is fifty times the margin.",
 )

@@ -31,7 +31,7 @@ CLAIM = Claim(
     ),
     study=on_text("qk_norm", ARMS, contrasts=CONTRASTS),
     found=(
-        "At tuned rates the norm gains nothing; at the high one it takes back half of what that costs the plain base, "
-        "and more of what it costs the modern one."
+        "The high rate costs .45 and .43 without the norm, .17 and .18 with it. At tuned rates the norm gains .05 in "
+        "the modern base and nothing in the plain one."
     ),
 )
