@@ -26,4 +26,8 @@ CLAIM = Claim(
         RECALL,
         match="parameters",
     ),
+    found=(
+        "With its short convolution linear attention recalls .95 of the answers. Without one, and softmax attention "
+        "without one too, it had recalled .01: what it lacked there was the convolution, not places in its state."
+    ),
 )
