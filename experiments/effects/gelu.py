@@ -25,4 +25,10 @@ CLAIM = Claim(
         "and squared ReLU is ahead here too."
     ),
 )
-LONGER = longer(CLAIM)
+LONGER = longer(
+    CLAIM,
+    found=(
+        "After four times the steps it is behind by .042 in the plain base, where it was .072, and in the modern one, "
+        "where it was .060, no difference is told any more: most of it was who learns sooner."
+    ),
+)
