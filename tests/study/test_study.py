@@ -300,7 +300,7 @@ def test_an_arm_that_always_diverges_fails_more_often(base, corpus, tmp_path):
     broken = {"optimizer.learning_rate": 1e30, "optimizer.warmup_steps": 0, "optimizer.clip_norm": None}
     study = Study("broken", base, {"good": {}, "bad": broken}, seeds=6, noise_floor=False)
     good, bad = study.run(tmp_path, data=corpus).arms
-    assert (good.failed, bad.failed, bad.loss) == (0, 6, None)
+    assert (good.failed, bad.failed, bad.primary.value) == (0, 6, None)
     assert (good.learning_rate, bad.learning_rate) == (1e-3, 1e30)
     assert bad.verdict == "fails more often"
     assert bad.metrics["exact_match"].value is None
