@@ -78,16 +78,15 @@ USUAL: dict[str, Any] = {"seeds": 8, "max_seeds": 32, "learning_rates": RATES, "
 """Eight pairs, and where that does not decide 16 and 32."""
 
 
-def longer(claim: Claim, found: str = "", times: int = 4) -> Claim:
-    """The same claim of the same models, trained so many times as long: whether what shows early lasts.
+def longer(claim: Claim, found: str = "") -> Claim:
+    """The same claim of the same models, trained four times as long, warm-up too: whether what shows early lasts.
 
     Args:
       claim: one on the bases.
       found: what the results mean.
-      times: steps, of the warm-up too, are multiplied by it.
     """
     base = claim.study.base
-    steps, warmup = times * base.steps, times * base.optimizer.warmup_steps
+    steps, warmup = 4 * base.steps, 4 * base.optimizer.warmup_steps
     study = dataclasses.replace(
         claim.study,
         name=f"{claim.name}_{steps}",

@@ -10,8 +10,7 @@ from experiments.evidence_pages import CHECKSUMS, answers, overview, page
 from transformer.core.values import ConfigError
 from transformer.data.dataset import load_data
 from transformer.study.archive import SUFFIX
-from transformer.study.in_turn import InTurn
-from transformer.study.in_turn import answers as asks_what
+from transformer.study.in_turn import InTurn, asks_the_same
 
 CLAIMS = claims()
 DATA = {}
@@ -36,7 +35,7 @@ def test_the_archives_are_those_of_the_checksums():
 
 def test_the_archives_are_of_the_studies_as_they_are(found):
     """The same questions of the same arms, by the same rules."""
-    assert [each.claim.name for each in found if not asks_what(each.report.record, each.claim.study)] == []
+    assert [each.claim.name for each in found if not asks_the_same(each.report.record, each.claim.study)] == []
 
 
 @pytest.mark.parametrize("name", CLAIMS)

@@ -14,7 +14,7 @@ from transformer.study.running import StudyError
 from transformer.study.study import Study
 
 
-def answers(record: Record, study: Study) -> bool:
+def asks_the_same(record: Record, study: Study) -> bool:
     """Whether a record is of the study as it is: the same questions of the same arms, by the same rules."""
     rates = {name: arm.learning_rates for name, arm in record.arms.items()}
     return (
@@ -81,7 +81,7 @@ class InTurn:
         if not (self.folder / name / STUDY).exists():
             return 0
         study, record = self.studies[name], read_record(self.folder / name)
-        if not answers(record, study):
+        if not asks_the_same(record, study):
             return 0
         return sum(look <= max(len(arm.seeds) for arm in record.arms.values()) for look in study.looks)
 
