@@ -9,6 +9,7 @@ from transformer.core.values import ConfigError
 from transformer.study.analyse import read_study
 from transformer.study.archive import pack, read_archive, unpack
 from transformer.study.plan import PLAN
+from transformer.study.record import STUDY, read_record
 from transformer.training.metrics import METRICS
 
 LOSSES = {"base": np.linspace(2.0, 2.1, 6), "arm": np.linspace(1.9, 2.1, 6)}
@@ -37,7 +38,7 @@ def test_the_same_study_is_the_same_file(workdir, tmp_path):
 
 
 def test_what_is_there_is_kept(workdir, tmp_path):
-    """Plan and runs come back without the record, which a study writes itself; files that are there stay."""
+    """Plan, runs and record come back; files that are there stay."""
     pack(workdir, tmp_path / "study.tar.xz")
     other, runs = tmp_path / "other", tmp_path / "runs"
     runs.mkdir()
@@ -46,7 +47,11 @@ def test_what_is_there_is_kept(workdir, tmp_path):
     unpack(tmp_path / "study.tar.xz", other, runs)
     assert (runs / name).read_text() == "mine"
     assert len(list(runs.iterdir())) == 18
-    assert [path.name for path in other.iterdir()] == [PLAN]
+    assert {path.name for path in other.iterdir()} == {PLAN, STUDY}
+    assert read_record(other).runs == "../runs"
+    (runs / name).unlink()
+    unpack(tmp_path / "study.tar.xz", other, runs)
+    assert read_study(other).contrasts == read_study(workdir).contrasts
 
 
 def test_a_folder_without_a_study_is_refused(tmp_path):

@@ -53,13 +53,15 @@ def test_a_limit_of_time_and_of_looks(in_turn):
 
 
 def test_a_later_call_goes_on_from_the_archives(in_turn, tmp_path):
-    """Without the folder, what the archives hold is not computed again."""
-    in_turn.looks = 1
+    """Without the folder, what the archives hold is not computed again, and no look is taken back."""
     in_turn.run()
     shutil.rmtree(in_turn.folder)
     seen = []
     later = InTurn(in_turn.studies, tmp_path / "later", in_turn.archives, say=seen.append)
     later.restore()
+    assert (later.looked("same"), later.looked("open")) == (1, 2)
+    later.run()
+    assert not seen
     later.look("open")
     assert "  base: there already" in seen
     assert not (later.folder / "open" / "cells").exists()

@@ -110,10 +110,18 @@ def read_sealed(path: Path) -> dict[str, Any]:
       FileNotFoundError: there is no file.
       Damaged: it is not what was written.
     """
-    body = read_json(path)
-    seal = body.pop(SEAL, None)
-    if seal != fingerprint(body):
-        raise Damaged(f"{path}: {'has no hash' if seal is None else 'is not what was written, by its hash'}")
+    return unsealed(read_json(path), str(path))
+
+
+def unsealed(stored: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """What `sealed` was given, from its JSON.
+
+    Raises:
+      Damaged: it is something else.
+    """
+    body = {name: value for name, value in stored.items() if name != SEAL}
+    if stored.get(SEAL) != fingerprint(body):
+        raise Damaged(f"{where}: {'is not what was written, by its hash' if SEAL in stored else 'has no hash'}")
     return body
 
 

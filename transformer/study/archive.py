@@ -3,12 +3,13 @@
 import dataclasses
 import io
 import lzma
+import os
 import re
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from transformer.core.files import LARGEST, Damaged, sealed, write_durably
+from transformer.core.files import LARGEST, Damaged, parsed, sealed, unsealed, write_durably, write_sealed
 from transformer.study.analyse import read_study
 from transformer.study.plan import PLAN
 from transformer.study.record import STUDY, read_record
@@ -42,16 +43,21 @@ def pack(workdir: Path, path: Path) -> None:
 
 
 def unpack(path: Path, workdir: Path, runs: Path) -> None:
-    """Put the plan of an archived study back into a folder and its runs into `runs`; what is there already is kept.
+    """Put an archived study back into a folder and its runs into `runs`; what is there already is kept.
 
     Raises:
       Damaged: it is no such archive.
     """
-    for name, text in _texts(path):
+    texts = dict(_texts(path))
+    record = unsealed(parsed(texts.pop(STUDY, "{}"), f"{path}: {STUDY}"), f"{path}: {STUDY}")
+    for name, text in texts.items():
         target = runs / Path(name).name if name.startswith(f"{RUNS}/") else workdir / name
-        if name != STUDY and not target.exists():
+        if not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             write_durably(target, text)
+    # Last, as it speaks of the runs.
+    if not (workdir / STUDY).exists():
+        write_sealed(workdir / STUDY, {**record, "runs": os.path.relpath(runs, workdir)})
 
 
 def read_archive(path: Path, folder: Path) -> Report:
