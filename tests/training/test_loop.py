@@ -1,5 +1,6 @@
 """A run in a folder: what it writes, what it refuses, and that being killed does not change a bit of it."""
 
+import dataclasses
 import json
 import random
 import signal
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 from transformer.core.values import ConfigError
+from transformer.data.arrays import arrays
 from transformer.data.corpus import load_corpus
 from transformer.data.dataset import stack_batches
 from transformer.runs.config import Replica
@@ -175,6 +177,14 @@ def test_the_validation_loss_is_the_mean_over_the_split(config, corpus, tmp_path
     mean = (outcome.loss_by_position * per_position).sum(-1) / labels
     np.testing.assert_allclose(mean, outcome.validation_loss, rtol=1e-6)
     assert outcome.validation_loss.max() < np.log(4)
+
+
+def test_a_held_out_part_of_which_nothing_counts_is_no_number(config, tmp_path):
+    data = arrays(np.arange(90).reshape(10, 9) % 4)
+    unscored = {**data.validation, "weights": np.zeros_like(data.validation["weights"])}
+    message = r"^validation: no label counts for next_token; hold out a larger part$"
+    with pytest.raises(ConfigError, match=message):
+        train(config, REPLICAS, dataclasses.replace(data, validation=unscored), tmp_path / "run")
 
 
 def test_what_a_run_reports_is_what_its_parameters_do(config, tmp_path, monkeypatch):

@@ -291,6 +291,8 @@ class _Run:
         params = state.evaluated
         sums, by_batch = processes.fetch(self.program.evaluate(params, self.validation))
         self.watchdog.beat()
+        if not sums.weight.any(-1).all():
+            raise ConfigError(f"validation: no label counts for {self.config.objective}; hold out a larger part")
         values = {
             "validation_loss": mean_loss(sums),
             "validation_accuracy": sums.correct / sums.weight.sum(-1),
