@@ -33,6 +33,8 @@ def test_sequences_of_several_lengths_and_what_counts():
     assert data.train["tokens"].tolist() == [[1, 2, 0], [3, 4, 5]]
     assert data.train["weights"].tolist() == [[1, 0], [0, 1]]
     assert data.validation["weights"].tolist() == [[1, 0]]
+    assert data.train["valid"].tolist() == [[True, False], [True, True]]
+    assert "valid" not in arrays([[1, 2], [3, 4], [6, 7]]).train
     assert arrays([[1, 2], [3, 4, 5], [6, 7]]).train["weights"].tolist() == [[1, 0], [1, 1]]
 
 

@@ -41,6 +41,20 @@ def test_the_loss_is_that_of_a_model_written_with_dictionaries(order):
     assert ngram_loss(train, validation, 5, order) == pytest.approx(by_dictionary(train, validation, 5, order))
 
 
+def test_documents_are_texts_of_their_own():
+    """What follows in another document is not counted, and no document's first token is predicted."""
+    documents = [np.repeat(token, 5) for token in (0, 1, 2, 0, 1)]
+    train, validation = np.concatenate(documents), np.concatenate([documents[2], documents[0]])
+    ends = np.cumsum([5] * 5)
+    own = ngram_loss(train, validation, 3, 1, ends, np.array([5, 10]))
+    # After a token of 0 (8 of 8 within its documents): c = 8, t = 1, and the same 10 of 25 of the text below it.
+    unigram = (np.array([10, 10, 5]) + 3 * (1 / 3)) / (25 + 3)
+    seen = np.array([8, 8, 4])
+    expected = -np.log((seen + unigram) / (seen + 1))
+    assert own == pytest.approx((expected[2] + expected[0]) / 2)
+    assert ngram_loss(train, validation, 3, 1) > own
+
+
 def test_orders_that_do_not_fit_64_bits_are_refused():
     with pytest.raises(ValueError, match="64 bits"):
         ngram_loss(np.zeros(9), np.zeros(9), 50_000, 4)

@@ -7,7 +7,7 @@ import pytest
 
 from transformer.core.values import ConfigError
 from transformer.data.dataset import EVALUATION_BATCH, load_data, stack_batches
-from transformer.data.puzzles import AlgorithmicConfig, AlgorithmicRun
+from transformer.data.puzzles import AlgorithmicConfig, AlgorithmicRun, load_puzzles
 from transformer.data.tasks.arithmetic import Addition
 from transformer.data.tasks.list_operations import ListOps
 from transformer.data.tasks.recall import AssociativeRecall, Induction
@@ -71,6 +71,17 @@ def test_an_addition_is_scored_from_its_equals_sign():
         a, b = question.split("+")
         assert int(a) + int(b) == int(answer)
         assert data.tokenizer.decode(tokens[1:][weights == 1]).replace(" ", "") == answer
+
+
+def test_padding_is_marked_where_there_is_some():
+    """What is read after the last answer; examples of one length have no mark."""
+    data = load_puzzles(AlgorithmicConfig(task=Addition(digits=2, fixed=False), examples=50, validation_examples=20))
+    for part in (data.train, data.validation):
+        last = part["weights"].shape[1] - part["weights"][:, ::-1].argmax(1)
+        np.testing.assert_array_equal(part["valid"].sum(1), last)
+        assert not part["tokens"][:, 1:][~part["valid"]].any()
+        assert not part["valid"].all()
+    assert "valid" not in load_puzzles(AlgorithmicConfig(task=Addition(digits=2), examples=5)).train
 
 
 def test_fingerprints():

@@ -1,5 +1,7 @@
 """Tokens past the length of training: windows that read the last ones again."""
 
+from itertools import pairwise
+
 import jax
 import numpy as np
 import pytest
@@ -8,8 +10,9 @@ from transformer.core.modules import split
 from transformer.core.parameters import Normal
 from transformer.core.values import ConfigError
 from transformer.embeddings.embedding import Embedding, Head
+from transformer.inference.processors import Forbidden, MinimumLength, NoRepeat
 from transformer.inference.text import continuation, token_log_probabilities
-from transformer.inference.tokenwise import Greedy
+from transformer.inference.tokenwise import Greedy, Sample
 from transformer.mixers.attention.attention import Attention
 from transformer.models.config import ModelConfig
 from transformer.models.language_model import LanguageModel
@@ -67,6 +70,22 @@ def test_what_fits_is_read_once_and_more_may_be_refused(model):
         continuation(*model, ENDS, PROMPT, num_tokens=3, beyond="crop", **HOW)
     with pytest.raises(ConfigError, match="num_tokens 0 is not a positive number"):
         continuation(*model, ENDS, PROMPT, num_tokens=0, **HOW)
+
+
+def test_processors_see_all_of_the_text(model):
+    """Pairs of tokens do not come again though another window has them, and chosen tokens are counted over all."""
+    once = HOW | {"strategy": Greedy(processors=(NoRepeat(2),))}
+    text = [*PROMPT, *continuation(*model, ENDS, PROMPT, num_tokens=20, **once).tolist()]
+    pairs = list(pairwise(text))
+    assert len(pairs) == 24
+    assert len({*pairs}) == len(pairs)
+    # Of two tokens alone, one of which ends the text as soon as it may.
+    stop, others = 0, Forbidden(tuple(range(2, 8)))
+    for length in (4, 7):
+        late = HOW | {"strategy": Sample(processors=(MinimumLength(length), others)), "key": jax.random.key(1)}
+        made = continuation(*model, ENDS, PROMPT, num_tokens=40, stop=stop, **late).tolist()
+        assert made[:length] == [1] * length
+        assert length < len(made) < 40
 
 
 def test_a_stop_token_ends_the_windows(model):

@@ -31,7 +31,7 @@ from transformer.models.vectors import VectorConfig
 from transformer.norms.norm import RMSNorm
 from transformer.objectives.chunked import ChunkedNextToken
 from transformer.objectives.classes import Classification, TokenClassification
-from transformer.objectives.objective import NextToken, Objective, Sums
+from transformer.objectives.objective import NextToken, Objective, Sums, summed
 from transformer.objectives.pairs import SequenceToSequence
 from transformer.objectives.pictures import Reconstruction
 from transformer.objectives.tokens import MaskedToken, MultiToken, PrefixToken
@@ -275,6 +275,20 @@ def test_masked_tokens_do_not_see_padding():
     batches = ({"tokens": t, "weights": weights, "valid": valid} for t in rests)
     first, second = (run(MaskedToken(rate=0.5, masked=1.0, random=0.0), "encoder", b) for b in batches)
     check(first, second)
+
+
+def test_the_last_token_of_a_document_may_be_hidden_and_counts():
+    """Every real token does, though the label after it is of another document."""
+    rows = packed(TOKENS.reshape(-1)[:10], np.array([2, 4, 7, 10]), L)
+    sums = run(MaskedToken(rate=1.0), "encoder", rows)
+    np.testing.assert_array_equal(sums.weight, rows["valid"].sum(0))
+
+
+def test_a_row_without_a_label_may_have_any_loss():
+    """A filling row, of which a model that looks for the largest real token makes infinity."""
+    losses_BL, weights_BL = jnp.array([[1.0, 2.0], [jnp.nan, jnp.inf]]), jnp.array([[1.0, 0.5], [0.0, 0.0]])
+    sums = summed(losses_BL, weights_BL, jnp.zeros((2, 2)))
+    assert sums.loss.tolist() == [1.0, 1.0]
 
 
 def test_masked_tokens_of_packed_documents():

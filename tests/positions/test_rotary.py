@@ -79,13 +79,16 @@ def test_scaled_frequencies_in_numbers(scaling, base, head_dim, expected, length
     np.testing.assert_allclose(lengths_F, length, rtol=1e-6)
 
 
-@pytest.mark.parametrize("scaling", [None, LinearScaling(2.0)], ids=str)
+@pytest.mark.parametrize("scaling", [None, LinearScaling(2.0), YaRNByPair(1.0, sharpening=1.5)], ids=str)
 def test_a_fraction_of_the_features_has_frequencies_of_its_own(scaling):
-    """A quarter of 32 features are four pairs, which turn as those of a head of 8 do (GPT-NeoX); the others stay."""
+    """A quarter of 32 features are four pairs, which turn as those of a head of 8 do (GPT-NeoX); the others stay.
+
+    They also stay as long as they are where the turned ones grow.
+    """
     angles_F, lengths_F, rest = turned(RoPE(fraction=0.25, scaling=scaling), 32, 4)
-    factor = 1.0 if scaling is None else 2.0
+    factor = 2.0 if scaling == LinearScaling(2.0) else 1.0
     np.testing.assert_allclose(angles_F, np.array([1.0, 0.1, 0.01, 0.001]) / factor, rtol=1e-5)
-    np.testing.assert_allclose(lengths_F, 1.0, rtol=1e-6)
+    np.testing.assert_allclose(lengths_F, scaling.temperature() if scaling else 1.0, rtol=1e-6)
     np.testing.assert_array_equal(rest, np.arange(1, 25))
 
 

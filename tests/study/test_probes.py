@@ -5,7 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from transformer.analysis.activations import run_with_cache
 from transformer.core.values import ConfigError
+from transformer.data.arrays import arrays
+from transformer.data.dataset import load_data
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.backends import Chunked
 from transformer.mixers.attention.projections import ConstantScale
@@ -16,6 +19,7 @@ from transformer.models.pattern import Alternate
 from transformer.objectives.objective import NextToken
 from transformer.positions.relative import ALiBi
 from transformer.runs.config import grid
+from transformer.runs.data import TextConfig
 from transformer.study.probes import BeforeTraining, FirstKey, LongerText, QueryKeyGradient, SaturatedRows
 from transformer.training.program import make_program
 
@@ -58,6 +62,40 @@ def test_the_rise_is_what_later_tokens_cost_more(initial, corpus):
         later, within = (loss_L[part].sum() / weight_L[part].sum() for part in (slice(8, None), slice(8)))
         assert past[run] == pytest.approx(later, rel=1e-5)
         assert rise[run] == pytest.approx(later - within, rel=1e-3)
+
+
+def test_data_that_are_never_longer_have_no_loss_past_the_length(base, corpus, tmp_path):
+    """Sequences of a fixed length, and packed documents, whose positions begin again."""
+    tokens = np.random.default_rng(0).integers(0, 4, (20, 9))
+    (tmp_path / "documents.txt").write_text("|".join(["abab", "abcabc"] * 60))
+    documents = load_data(TextConfig(path=str(tmp_path / "documents.txt"), document_separator="|"))
+    for data in (arrays(tokens), documents):
+        changes = {"model.position": ALiBi(), "model.vocab_size": None, "data": TextConfig()}
+        config = data.complete(base.replace(changes))
+        params = jax.device_get(make_program(config, grid(range(2))).init().params)
+        assert np.isnan(LongerText(2)(config, params, data)).all()
+        assert np.isnan(LongerText(2, rise=True)(config, params, data)).all()
+
+
+def test_padding_and_filling_rows_have_no_say_in_probes_of_weights(base):
+    """The same held-out sequences, once in a row as long as they are, once in a longer one."""
+    tokens = np.random.default_rng(0).integers(0, 4, (20, 5))
+    short, padded = arrays(tokens), arrays([[0] * 9, *tokens], validation_fraction=2 / 21)
+    assert len(short.validation["tokens"]) == len(padded.validation["tokens"]) == 2
+    config = short.complete(base.replace({"model.position": ALiBi(), "model.vocab_size": None}))
+    params = jax.device_get(make_program(config, grid(range(2))).init().params)
+    params = changed(params, "query", 100.0)
+    for probe in (SaturatedRows(0.6), FirstKey()):
+        alone = probe(config, params, short)
+        assert (alone > 0).all()
+        _, apply = pure_model(config.model)
+        for run in range(2):
+            own = jax.tree.map(lambda leaf, run=run: leaf[run], params)
+            _, found = run_with_cache(apply, own, short.validation["tokens"][:, :-1], names="*attention.pattern")
+            rows = np.stack([*found.values()])[..., 1:, :]
+            expected = (rows.max(-1) > 0.6).mean() if isinstance(probe, SaturatedRows) else rows[..., 0].mean()
+            assert alone[run] == pytest.approx(expected, rel=1e-4)
+        np.testing.assert_allclose(probe(config, params, padded), alone, rtol=1e-5)
 
 
 def test_queries_of_zero_are_never_saturated_and_huge_ones_always(initial, corpus):

@@ -12,6 +12,14 @@ from transformer.runs.config import RunConfig
 from transformer.study.signals import doubts, signals
 
 
+@pytest.fixture
+def base(base, tmp_path):
+    """Of a text whose held-out rows differ."""
+    path = tmp_path / "varied.txt"
+    path.write_text("".join(np.random.default_rng(0).choice([*"abcd"], 4000)))
+    return base.replace({"data": T.TextConfig(path=str(path))})
+
+
 def sizes(base, corpus, changes=None):
     return signals(corpus.complete(base.replace(changes or {})), corpus)
 
@@ -25,6 +33,15 @@ def test_signals_are_those_of_the_initial_values(base, corpus):
     assert doubts(found) == []
     large = sizes(base, corpus, {"model.embedding.initializer": "normal(1.0)"})
     assert large["stream"] == pytest.approx(1, rel=0.3)
+
+
+def test_rows_that_are_the_same_have_no_signal_of_their_own(base, tmp_path):
+    path = tmp_path / "one.txt"
+    path.write_text("abacabad" * 40)
+    base = base.replace({"data.path": str(path)})
+    found = sizes(base, load_data(base.data))
+    assert list(found) == ["stream", "positions", "branch", "logits"]
+    assert doubts(found) == []
 
 
 def test_sinusoids_drown_small_embeddings_and_their_recipe_does_not(base, corpus):

@@ -94,6 +94,17 @@ def test_padding_does_not_change_the_gradient(config, batch):
     chex.assert_trees_all_close(step(state, unpadded)[0].params, step(state, padded)[0].params, rtol=1e-5, atol=1e-6)
 
 
+def test_labels_may_count_little(config, batch):
+    """The loss is a mean, whatever the sum of the weights."""
+    optimizer = optax.sgd(1.0)
+    apply, state = start(config, optimizer)
+    step = jax.jit(make_train_step(apply, NextToken(), optimizer))
+    (once, loss), (again, little) = step(state, batch), step(state, {**batch, "weights": batch["weights"] * 1e-3})
+    assert float(batch["weights"].sum()) < 1e3
+    np.testing.assert_allclose(little["loss"], loss["loss"], rtol=1e-5)
+    chex.assert_trees_all_close(again.params, once.params, rtol=1e-5, atol=1e-6)
+
+
 def test_a_run_that_stops_being_finite_is_frozen_and_remembered(config, batch):
     optimizer = optax.sgd(0.1)
     apply, state = start(config, optimizer)

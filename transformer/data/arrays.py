@@ -14,7 +14,10 @@ from transformer.runs.data import check_fraction
 
 @dataclass(frozen=True, kw_only=True)
 class Arrays(Examples):
-    """Sequences `tokens` (N, L + 1), and `weights` (N, L), 1 for labels that count."""
+    """Sequences `tokens` (N, L + 1), and `weights` (N, L), 1 for labels that count.
+
+    Where some are padded, `valid` (N, L) says which input tokens are real and have a label.
+    """
 
     vocab_size: int
 
@@ -65,6 +68,9 @@ def arrays(
         raise ConfigError("arrays: scored has not the shape of tokens")
     length = max(map(len, rows))
     whole = {"tokens": pad_rows(rows, length), "weights": pad_rows(marks, length)[:, 1:].astype(np.float32)}
+    if len({*map(len, rows)}) > 1:
+        # The last token of a sequence is a label alone, as it is where nothing is padded.
+        whole["valid"] = np.arange(length - 1) < np.array([len(row) - 1 for row in rows])[:, None]
     cut = len(rows) - max(1, round(len(rows) * validation_fraction))
     if not 0 < cut < len(rows):
         raise ConfigError(f"arrays: {len(rows)} sequences leave a part of none")

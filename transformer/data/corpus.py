@@ -87,7 +87,8 @@ class Corpus:
     def reference(self) -> tuple[str, float] | None:
         """Name and loss of the interpolated Witten-Bell model of the usual order."""
         order = usual_order(self.tokenizer.vocab_size)
-        loss = ngram_loss(self.train, self.validation, self.tokenizer.vocab_size, order)
+        texts, ends = (self.train, self.validation), (self.train_ends, self.validation_ends)
+        loss = ngram_loss(*texts, self.tokenizer.vocab_size, order, *ends)
         return f"Witten-Bell, {order} tokens of context", loss
 
 

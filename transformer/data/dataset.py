@@ -158,6 +158,15 @@ def whole(arrays: Mapping[str, np.ndarray], batch_size: int) -> Batch:
     }
 
 
+def first_batch(split: Batch) -> Batch:
+    """The first batch of arrays (N, B, …), without the rows that fill it."""
+    first = {name: array[0] for name, array in split.items()}
+    if "weights" not in first:
+        return first
+    real_B = first["weights"].any(1)
+    return {name: array[real_B] for name, array in first.items()}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Examples:
     """A data set of arrays with one row for each example; a subclass completes the config."""

@@ -8,7 +8,7 @@ import numpy as np
 from transformer.core.arrays import check_ids
 from transformer.core.json import fingerprint
 from transformer.core.values import ConfigError
-from transformer.data.dataset import Examples, described, fingerprint_arrays, load_data
+from transformer.data.dataset import Batch, Examples, described, fingerprint_arrays, load_data
 from transformer.data.tasks.arithmetic import Addition
 from transformer.data.tasks.task import AlgorithmicTask, split
 from transformer.data.tokenizers import SymbolTokenizer
@@ -51,7 +51,10 @@ class AlgorithmicRun(RunConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class Puzzles(Examples):
-    """Examples of a task: `tokens` (N, L + 1), and `weights` (N, L), 1 for labels that are answers."""
+    """Examples of a task: `tokens` (N, L + 1), and `weights` (N, L), 1 for labels that are answers.
+
+    Where some are padded, `valid` (N, L) says which input tokens are real.
+    """
 
     tokenizer: SymbolTokenizer
 
@@ -76,9 +79,15 @@ def load_puzzles(config: AlgorithmicConfig, stored: Path | None = None) -> Puzzl
     """Draw the examples."""
     parts = split(config.task, config.examples, config.validation_examples, config.seed, config.test)
     train, validation = ({"tokens": t, "weights": scored[:, 1:].astype(np.float32)} for t, scored in parts)
+
+    def with_padding_marked(part: Batch) -> Batch:
+        # The answer is the end of an example: after its last label there is only padding.
+        valid = np.maximum.accumulate(part["weights"][:, ::-1], axis=1)[:, ::-1] > 0
+        return part if valid.all() else part | {"valid": valid}
+
     return Puzzles(
-        train=train,
-        validation=validation,
+        train=with_padding_marked(train),
+        validation=with_padding_marked(validation),
         tokenizer=SymbolTokenizer(config.task.symbols),
         description=config,
         source=str(config.task) if config.test is None else f"{config.task}, tested on {config.test}",

@@ -16,6 +16,7 @@ from jax.sharding import Mesh
 from transformer.core.modules import Apply, Params
 from transformer.core.values import ConfigError
 from transformer.inference.parts import in_parts
+from transformer.inference.processors import Earlier
 from transformer.inference.prompt import Generated, Prompt, check_prompt
 from transformer.inference.strategies import Strategy
 from transformer.inference.tokenwise import Greedy
@@ -34,6 +35,7 @@ def generate(
     lengths_B: jax.Array | None = None,
     inputs: Mapping[str, Any] | None = None,
     prefix: bool = False,
+    earlier: Earlier | None = None,
     key: jax.Array | None = None,
     mesh: Mesh | None = None,
 ) -> Generated:
@@ -49,6 +51,8 @@ def generate(
       lengths_B: (B,) length of each prompt, where prompts are padded on the right.
       inputs: further inputs of the model: `source_BS` and `source_valid_BS` for an encoder-decoder.
       prefix: whether all tokens of a prompt see each other, as in a model trained with `prefix_token`.
+      earlier: text before the prompts that the model does not read, for processors of the strategy, such as
+        `no_repeat`; None: there is none.
       key: required by random strategies.
       mesh: devices that continue an equal part of the sequences each, such as `jax.make_mesh((8,), ("data",))`;
         nothing passes between them, and each draws random numbers of its own. None: one device.
@@ -64,7 +68,7 @@ def generate(
         raise ConfigError(f"generate: the strategy {strategy!r} is no value such as Greedy(); texts: Strategy.parse")
     check_prompt("generate", apply, params, prompt_BL, lengths_B, inputs or {})
     chosen = {"num_tokens": num_tokens, "strategy": strategy, "stop": stop, "prefix": prefix, "mesh": mesh}
-    return _generate(apply, params, (prompt_BL, lengths_B, inputs or {}), key, **chosen)
+    return _generate(apply, params, (prompt_BL, lengths_B, inputs or {}, earlier), key, **chosen)
 
 
 @functools.partial(jax.jit, static_argnames=("apply", "num_tokens", "strategy", "stop", "prefix", "mesh"))
@@ -72,7 +76,8 @@ def _generate(apply, params, sequences, key, *, num_tokens, strategy, stop, pref
     """The program."""
 
     def decode(params, sequences, key) -> Generated:
-        prompt_BL, lengths_B, inputs = sequences
-        return strategy.decode(Prompt(apply, params, prompt_BL, num_tokens, stop, lengths_B, inputs, prefix), key)
+        prompt_BL, lengths_B, inputs, earlier = sequences
+        prompt = Prompt(apply, params, prompt_BL, num_tokens, stop, lengths_B, inputs, prefix, earlier)
+        return strategy.decode(prompt, key)
 
     return in_parts(decode, mesh, params, sequences, key)

@@ -24,6 +24,17 @@ class History(NamedTuple):
     """The token that ends a sequence."""
 
 
+class Earlier(NamedTuple):
+    """Text before a prompt, which processors see and the model does not read."""
+
+    tokens_BS: jax.Array
+    """(B, S) int32; entries from `lengths_B` on are not part of it."""
+    lengths_B: jax.Array
+    """(B,) number of tokens of each."""
+    chosen_B: jax.Array
+    """(B,) number of tokens of it and of the prompt that were chosen."""
+
+
 class Processor(Variant, abc.ABC):
     """A function of logits; NEVER forbids a token. Where all are forbidden, any token may be chosen."""
 

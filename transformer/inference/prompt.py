@@ -14,7 +14,7 @@ from transformer.core.modules import Apply, Params
 from transformer.core.values import ConfigError
 from transformer.functional.cache import Cache, Reader, resized
 from transformer.functional.masks import Causal, Prefix
-from transformer.inference.processors import History
+from transformer.inference.processors import Earlier, History
 
 State = TypeVar("State", bound=Any)
 SMALLEST = 128
@@ -83,6 +83,8 @@ class Prompt(NamedTuple):
     """Further arguments of the model's `start`."""
     prefix: bool = False
     """Whether all tokens of a prompt see each other."""
+    earlier: Earlier | None = None
+    """Text before the prompt, for processors; None: there is none."""
 
     def read(self, ahead: int = 0) -> tuple[jax.Array, Cache]:
         """Logits (B, V) of the token after each prompt, and the cache with room for `num_tokens` more.
@@ -131,12 +133,22 @@ class Prompt(NamedTuple):
         return self.apply(self.params, method="reader")
 
     def history(self, tokens_BT: jax.Array, chosen: jax.Array) -> History:
-        """Each prompt followed by the tokens chosen so far; `chosen`, () or (B,), is their number."""
+        """Each prompt, after what was before it and followed by the tokens chosen so far.
+
+        Args:
+          tokens_BT: (B, T) the chosen ones.
+          chosen: () or (B,), their number.
+        """
         B, L = self.tokens_BL.shape
-        lengths_B = jnp.full(B, L, jnp.int32) if self.lengths_B is None else self.lengths_B
-        tokens_BS = jnp.concatenate([self.tokens_BL, tokens_BT], 1)
-        place_S = jnp.arange(tokens_BS.shape[1])
-        padding_B1 = L - lengths_B[:, None]
-        place_BS = jnp.where(place_S < lengths_B[:, None], place_S, place_S + padding_B1)
-        tokens_BS = jnp.take_along_axis(tokens_BS, place_BS, 1, mode="clip")
-        return History(tokens_BS, lengths_B + chosen, jnp.broadcast_to(chosen, B), self.stop)
+        nothing_B = jnp.zeros(B, jnp.int32)
+        earlier = self.earlier or Earlier(self.tokens_BL[:, :0], nothing_B, nothing_B)
+        ends_B = earlier.lengths_B + (L if self.lengths_B is None else self.lengths_B)
+        tokens_BS = jnp.concatenate([earlier.tokens_BS, self.tokens_BL, tokens_BT], 1)
+        # What comes after padding moves forward by as much.
+        place_BS = jnp.broadcast_to(jnp.arange(tokens_BS.shape[1]), tokens_BS.shape)
+        E = earlier.tokens_BS.shape[1]
+        before_prompt_B1, after_prompt_B1 = (E - earlier.lengths_B)[:, None], (E + L - ends_B)[:, None]
+        padding_BS = jnp.where(place_BS < ends_B[:, None], before_prompt_B1, after_prompt_B1)
+        padding_BS = jnp.where(place_BS < earlier.lengths_B[:, None], 0, padding_BS)
+        tokens_BS = jnp.take_along_axis(tokens_BS, place_BS + padding_BS, 1, mode="clip")
+        return History(tokens_BS, ends_B + chosen, earlier.chosen_B + chosen, self.stop)

@@ -9,6 +9,7 @@ import numpy as np
 from transformer.core.modules import Apply, Params
 from transformer.core.values import ConfigError, check_type
 from transformer.inference.generate import generate
+from transformer.inference.processors import Earlier
 from transformer.inference.scoring import sliding_log_probabilities
 from transformer.inference.strategies import Strategy
 from transformer.models.config import ModelConfig
@@ -61,12 +62,21 @@ def continuation(
         read_L = tokens[-(model.max_length - room + 1) :] if slides else tokens
         key, draw = jax.random.split(key)
         how = {"num_tokens": room, "strategy": strategy, "stop": stop, "prefix": prefix, "key": draw}
+        if slides and strategy.processors:
+            how["earlier"] = _earlier(tokens, len(tokens) - len(read_L), len(tokens) - len(prompt_L), end)
         made = generate(apply, params, jnp.asarray(read_L[None]), **how)
         new_T = np.asarray(made.tokens_BT[0, : min(int(made.lengths_B[0]), missing)])
         tokens = np.concatenate([tokens, new_T])
         if stop is not None and new_T[-1] == stop:
             break
     return tokens[len(prompt_L) :]
+
+
+def _earlier(tokens_L: np.ndarray, unread: int, chosen: int, end: int) -> Earlier:
+    """The first `unread` tokens, as one row whose size is that of the whole text at its end."""
+    row_1S = np.zeros((1, end), np.int32)
+    row_1S[0, :unread] = tokens_L[:unread]
+    return Earlier(jnp.asarray(row_1S), jnp.full(1, unread, jnp.int32), jnp.full(1, chosen, jnp.int32))
 
 
 def token_log_probabilities(apply: Apply, params: Params, model: ModelConfig, tokens_L: np.ndarray) -> np.ndarray:

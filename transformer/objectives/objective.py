@@ -44,6 +44,8 @@ class Sums(NamedTuple):
 
 
 def summed(losses_BL, weights_BL, hits_BL) -> Sums:
+    """Sums of what labels with a weight have; a row without any may have a loss that is no number."""
+    losses_BL = jnp.where(weights_BL > 0, losses_BL, 0.0)
     wrong_B = ((1 - hits_BL) * weights_BL).sum(1) > 0
     real_B = weights_BL.sum(1) > 0
     return Sums(
@@ -182,8 +184,8 @@ def cross_entropy(
 class NextToken(Objective):
     """Cross-entropy of each token given those before it.
 
-    The batch holds `tokens` (B, L + 1), and may hold `weights` (B, L) of the labels, `valid` (B, L) of the
-    input tokens and, where documents are packed, `segments` and `positions` (B, L + 1).
+    The batch holds `tokens` (B, L + 1), and may hold `weights` (B, L) of the labels, `valid` (B, L), whether an input
+    token is real, where rows are padded, and, where documents are packed, `segments` and `positions` (B, L + 1).
     """
 
     name = "next_token"

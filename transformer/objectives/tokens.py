@@ -112,6 +112,10 @@ class MaskedToken(Objective):
     def labels(self, batch):
         return batch["tokens"][..., :-1]
 
+    def _weights(self, batch):
+        """Of the input tokens themselves, not of those after them: the last one of a document counts too."""
+        return batch["valid"].astype(jnp.float32) if "valid" in batch else super()._weights(batch)
+
     def corrupt(self, tokens_BL: jax.Array, vocab_size: int, key: jax.Array) -> tuple[jax.Array, jax.Array]:
         """(tokens the model sees, which of them were chosen), both (B, L)."""
         keys = jax.random.split(key, 3)

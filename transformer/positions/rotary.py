@@ -169,7 +169,8 @@ class RoPE(Position):
         if self.scaling is not None:
             frequencies_F, temperature = self.scaling(frequencies_F, self.base, size), self.scaling.temperature()
         rotated = positions.rotary(x_BLHK, positions_BL, frequencies_F, interleaved=self.interleaved)
-        return rotated if temperature == 1.0 else rotated * jnp.asarray(temperature, rotated.dtype)
+        # Features that are not rotated are not sharpened either.
+        return rotated if temperature == 1.0 else rotated.at[..., :size].multiply(temperature)
 
     def to_query(self, q_BLHK, positions_BL, params):
         return self._rotate(q_BLHK, positions_BL)

@@ -46,7 +46,8 @@ class RunConfig:
     """Share that the mean keeps at every step, in (0, 1): an exponential moving average, over `average_last` steps or
     all; None: steps count alike."""
     accumulation: int = 1
-    """Number of pieces in which a batch is computed, one after another; the gradient does not change."""
+    """Number of pieces in which a batch is computed, one after another. The gradient does not change, but for that of
+    what layers ask of a whole batch, such as an equal load of experts, which is asked of each piece."""
     steps_per_dispatch: int = 10
     """Steps per call of the compiled program."""
     evaluate_every: int | None = None

@@ -81,7 +81,7 @@ class Muon(UpdateRule):
     momentum: float = 0.95
     """Share of the momentum kept at a step, in [0, 1)."""
     nesterov: bool = True
-    """Whether to use Nesterov's momentum, which looks one step ahead."""
+    """Whether to use Nesterov's momentum, which looks one step ahead; with the bias corrected, as in Nadam (optax)."""
     orthogonalization: Orthogonalization = NewtonSchulz()
     """The iterations that make singular values equal."""
     norm: Literal["frobenius", "schatten", "aol"] = "frobenius"

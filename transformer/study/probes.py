@@ -15,7 +15,7 @@ from transformer.analysis.activations import run_with_cache
 from transformer.core import modules as pure
 from transformer.core.modules import at
 from transformer.core.values import ConfigError, Variant
-from transformer.data.dataset import Dataset
+from transformer.data.dataset import Dataset, first_batch
 from transformer.mixers.attention.base import Backend
 from transformer.models.build import build, pure_model
 from transformer.objectives.objective import Batch, Sums
@@ -42,7 +42,8 @@ class Probe(Variant, abc.ABC):
 class LongerText(Probe):
     """The loss at tokens past the length of training, in text `factor` times as long.
 
-    (Press et al. 2021, section 3, without overlap.) In nats; NaN for a model that does not extrapolate.
+    (Press et al. 2021, section 3, without overlap.) In nats; NaN for a model that does not extrapolate, and for data
+    whose sequences are never as long, or are packed documents, in each of which positions begin again.
     """
 
     factor: int = 2
@@ -71,6 +72,8 @@ class LongerText(Probe):
         if position is not None and not position.extrapolates:
             return np.full(count, np.nan)
         whole = data.validation_batches(longer, 1)
+        if "segments" in whole or config.objective.labels(whole).shape[-1] <= length:
+            return np.full(count, np.nan)
         num_batches = max(1, self.tokens // config.objective.labels(whole)[0].size)
         batches = {name: array[:num_batches] for name, array in whole.items()}
         _, apply = pure_model(config.model)
@@ -80,10 +83,7 @@ class LongerText(Probe):
         def loss(params, batches):
             sums = jax.lax.map(lambda batch: objective(apply, params, batch, None), batches)
             loss_L, weight_L = sums.loss.sum(0), sums.weight.sum(0)
-            within, past = (
-                loss_L[part].sum() / jnp.maximum(weight_L[part].sum(), 1.0)
-                for part in (slice(length), slice(length, None))
-            )
+            within, past = (loss_L[part].sum() / weight_L[part].sum() for part in (slice(length), slice(length, None)))
             return past - within if self.rise else past
 
         return each(params, lambda run: loss(run, batches))
@@ -93,8 +93,8 @@ class LongerText(Probe):
 class SaturatedRows(Probe):
     """The share of queries with more than `above` of their attention on one key, over all layers and heads.
 
-    Measured on the first batch of the validation part, without the first token of a sequence, which may see
-    only itself.
+    Measured on the first batch of the validation part, without padding and the first token of a sequence, which may
+    see only itself.
     """
 
     above: float = 0.99
@@ -109,14 +109,15 @@ class SaturatedRows(Probe):
         return f"rows above {self.above:g}"
 
     def __call__(self, config, params, data):
-        return _of_weights(config, params, data, lambda rows: (rows.max(-1) > self.above)[..., 1:])
+        return _of_weights(config, params, data, lambda rows_BHLS: rows_BHLS.max(-1) > self.above)
 
 
 @dataclass(frozen=True)
 class FirstKey(Probe):
     """The mean attention to the first token of a sequence, over all layers, heads and other tokens.
 
-    (Gu X. et al. 2024, section 3, without their threshold.) Measured on the first batch of the validation part.
+    (Gu X. et al. 2024, section 3, without their threshold.) Measured on the first batch of the validation part, without
+    padding. Of packed documents it is the first token of their row.
     """
 
     @property
@@ -124,7 +125,7 @@ class FirstKey(Probe):
         return "mass on the first token"
 
     def __call__(self, config, params, data):
-        return _of_weights(config, params, data, lambda rows: rows[..., 1:, 0])
+        return _of_weights(config, params, data, lambda rows_BHLS: rows_BHLS[..., 0])
 
 
 @dataclass(frozen=True)
@@ -178,15 +179,20 @@ def each(params: Any, measure: Callable[[Any], Any]) -> np.ndarray:
 
 
 def _of_weights(config: RunConfig, params: Any, data: Dataset, reduce: Callable[[jax.Array], jax.Array]) -> np.ndarray:
-    """(R,) mean over layers of the mean of what `reduce` makes of attention weights (B, H, L, S)."""
+    """(R,) mean over layers and real tokens but the first of what `reduce` makes of attention weights, (B, H, L)."""
     if not _attends(config):
         return np.full(len(jax.tree.leaves(params)[0]), np.nan)
     sums_of, batch = _first_batch(config.replace(model=_exact(config.model)), data)
 
+    def of_layer(rows_BHLS):
+        values_BHL = reduce(rows_BHLS)
+        real_BL = batch["valid"] if "valid" in batch else jnp.ones_like(values_BHL[:, 0], jnp.bool)
+        return values_BHL[..., 1:].mean(where=real_BL[:, None, 1:])
+
     @jax.jit
     def mean(params):
         _, found = run_with_cache(sums_of, params, batch, names="*attention.pattern")
-        return jnp.mean(jnp.stack([reduce(rows).mean() for rows in found.values()]))
+        return jnp.mean(jnp.stack([of_layer(rows_BHLS) for rows_BHLS in found.values()]))
 
     return each(params, mean)
 
@@ -210,6 +216,5 @@ def _attends(config: RunConfig) -> bool:
 def _first_batch(config: RunConfig, data: Dataset) -> tuple[Callable[[Any, Batch], Sums], Batch]:
     """The objective as a function of (params, batch), and the first batch of the validation part."""
     _, apply = pure_model(config.model)
-    whole = data.validation_batches(config, 1)
     objective = functools.partial(config.objective.plain(), apply)
-    return lambda params, batch: objective(params, batch, None), {name: array[0] for name, array in whole.items()}
+    return lambda params, batch: objective(params, batch, None), first_batch(data.validation_batches(config, 1))

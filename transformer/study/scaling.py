@@ -62,7 +62,10 @@ def fit_power_law(sizes: Sequence[float], losses: Sequence[float], floor: bool |
 
     at = 0.0
     if floor:
-        bounds = (0.0, float(y.min()) * (1 - 1e-6))
+        # The sum of squares may have several minima: the best place of a grid that is dense near the lowest loss.
+        grid = float(y.min()) * -np.expm1(-np.linspace(0.0, 14.0, 300))
+        best = int(np.argmin([line(place)[0] for place in grid]))
+        bounds = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
         at = float(optimize.fminbound(lambda e: line(e)[0], *bounds, xtol=1e-9))  # pyright: ignore[reportArgumentType]
     slope, intercept = line(at)[1]
     return PowerLaw(at, float(np.exp(intercept)), -float(slope))

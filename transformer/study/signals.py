@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from transformer.analysis.activations import run_with_cache
 from transformer.core import modules as pure
 from transformer.core.modules import at
-from transformer.data.dataset import Dataset
+from transformer.data.dataset import Dataset, first_batch
 from transformer.models.build import build, pure_model
 from transformer.runs.config import RunConfig
 
@@ -23,11 +23,10 @@ def signals(config: RunConfig, data: Dataset) -> dict[str, float]:
 
     `stream` is what block 0 reads, `tokens` the part of it that differs between rows of the batch, `positions` the part
     that differs between positions and is the same for all rows; `branch` is what its first sublayer adds; `logits` is
-    the answer. A number is left out where the model has no such signal.
+    the answer. A number is left out where the model has no such signal, or all rows are the same.
     """
     _, apply = pure_model(config.model)
-    whole = data.validation_batches(config, 1)
-    batch = {name: jnp.asarray(array[0]) for name, array in whole.items()}
+    batch = jax.tree.map(jnp.asarray, first_batch(data.validation_batches(config, 1)))
 
     def answer(params, batch):
         answers = []
@@ -61,7 +60,8 @@ def signals(config: RunConfig, data: Dataset) -> dict[str, float]:
     options = {"xla_backend_optimization_level": 0} if jax.default_backend() == "cpu" else None
     found = jax.jit(measure, compiler_options=options)(jax.random.key(0))
     order = ("stream", "tokens", "positions", "branch", "logits")
-    return {name: float(found[name]) for name in order if name in found}
+    sizes = {name: float(found[name]) for name in order if name in found}
+    return {name: size for name, size in sizes.items() if name != "tokens" or size > 0}
 
 
 def doubts(sizes: dict[str, float]) -> list[str]:

@@ -133,7 +133,7 @@ def make_train_step(
         key = jax.random.fold_in(state.key, state.step)
         params = state.params if rounded_to is None else with_rounded_kernels(state.params, rounded_to)
         (sums, grads), earlier = gradient(params, batch, state.earlier, key)
-        weight = jnp.maximum(sums.weight, 1.0)
+        weight = jnp.where(sums.weight > 0, sums.weight, 1.0)
         loss, grads = sums.loss / weight, jax.tree.map(lambda g: g / weight, grads)
         grad_norm = optax.tree.norm(grads)
         updates, opt_state = optimizer.update(grads, state.opt_state, state.params, numbers=state.numbers)

@@ -44,6 +44,22 @@ def test_hgrn2_is_its_recurrence(follows, plain, bound):
     follows(T.HGRN2(num_heads=2, lower_bound=bound, chunk=4), equations)
 
 
+def test_hgrn2_may_forget_nearly_everything(follows, plain):
+    """A gate that rounds to 0 in 1 - f has a logarithm all the same."""
+
+    def equations(x, p):
+        q, raw, v = plain.projected(x, p, heads=2)
+        assert plain.sigmoid(raw).min() < 1e-12
+        q, f = plain.silu(q), plain.sigmoid(raw)
+        out, S = np.zeros_like(v), np.zeros((2, 4, 4))
+        for t, h in np.ndindex(v.shape[:2]):
+            S[h] = np.diag(f[t, h]) @ S[h] + np.outer(1 - f[t, h], v[t, h])
+            out[t, h] = S[h].T @ q[t, h]
+        return (plain.rms(out) * p["norm"]).reshape(len(x), -1) @ p["out"]
+
+    follows(T.HGRN2(num_heads=2, chunk=4), equations, stretch=20.0)
+
+
 def test_little_is_forgotten_at_first(initial):
     """With a bias of 0 and weights near 0, α is about (1/2)^(1/16) = .958."""
     mixer = T.GatedLinearAttention()

@@ -59,6 +59,7 @@ class HGRN2(ProjectedRecurrence):
             raise ConfigError(f"hgrn2.lower_bound: {self.lower_bound} is not in [0, 1)")
 
     def update(self, q_BLHK, k_BLHK, v_BLHV, x_BLD, params):
-        # The projection of keys is that of the forget gate; 1 - f is exact also where f rounds to 1.
+        # The projection of keys is that of the forget gate; 1 - f and log f are exact also where f rounds to 1 or 0.
         new = (1 - self.lower_bound) * jax.nn.sigmoid(-k_BLHK)
-        return Update(jax.nn.silu(q_BLHK), new, v_BLHV, jnp.log1p(-new))
+        log_forget = jnp.log1p(-new) if self.lower_bound else jax.nn.log_sigmoid(k_BLHK)
+        return Update(jax.nn.silu(q_BLHK), new, v_BLHV, log_forget)
