@@ -59,9 +59,9 @@ def loaded(where: str) -> ModuleType:
         try:
             return importlib.import_module(where)
         except ModuleNotFoundError as error:
-            raise ConfigError(f"check: no module {error.name!r} from {Path.cwd()}") from None
+            raise ConfigError(f"no module {error.name!r} from {Path.cwd()}") from None
     if not Path(where).is_file():
-        raise ConfigError(f"check: no file {where}")
+        raise ConfigError(f"no file {where}")
     spec = importlib.util.spec_from_file_location(Path(where).stem, where)
     assert spec is not None
     assert spec.loader is not None

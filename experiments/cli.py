@@ -229,6 +229,8 @@ def _chosen(default: Any, root: str, texts: Mapping[str, str]) -> Any:
         declared = type(held)
     for depth in sorted({path.count(".") for path in texts}):
         own = {path: text for path, text in texts.items() if path.count(".") == depth}
+        if wrong := [path for path in own if _declared(held, path) is None]:
+            replace(held, {wrong[0]: None})  # refuses it, with the nearest name
         held = replace(held, {path: field_from_text(text, _declared(held, path), path) for path, text in own.items()})
     return functools.reduce(getattr, names, held)
 

@@ -3,6 +3,7 @@
     transformer train tiny --model.norm rmsnorm
     transformer sample results/language_model "ROMEO:" --num 3
     transformer study norm_position --seeds 8
+    transformer --import my_norms.py train tiny --model.norm powernorm
 
 Every word calls the `main` of one module, which is imported then: `python -m` with that module does the same.
 """
@@ -48,14 +49,15 @@ STUDIES = (
 HELP = ("-h", "--help", "--help-all")
 """The last one is longer where a command has more flags than a page holds."""
 
-OVERVIEW = """usage: transformer COMMAND …
+OVERVIEW = """usage: transformer [--import MODULE] COMMAND …
 
 Every choice is a value, every comparison an experiment.
 
 {}
 
 `transformer COMMAND --help` says what a command takes first, and `--help-all` all that it takes; `transformer
---completion SHELL` (bash, zsh or fish) prints the line that makes the shell complete the words.
+--completion SHELL` (bash, zsh or fish) prints the line that makes the shell complete the words. `--import` is a module
+or a file.py with choices of your own, which are then known by their names.
 
 Exit codes: 0 done, 1 some arms of a study failed or every replica diverged, 2 a wrong choice, 74 the disk is full,
 75 interrupted and saved, 76 another process was lost."""
@@ -63,7 +65,11 @@ Exit codes: 0 done, 1 some arms of a study failed or every replica diverged, 2 a
 
 def main() -> None:
     """Do what the first word says with the words after it."""
-    word, *words = sys.argv[1:] or ["--help"]
+    words = sys.argv[1:]
+    if words[:1] == ["--import"] and len(words) > 1:
+        import_own(words[1])
+        words = words[2:]
+    word, *words = words or ["--help"]
     if word in HELP:
         print(overview())
     elif word == "--completion":
@@ -83,6 +89,16 @@ def main() -> None:
         fail(f"unknown study {words[0]!r}{nearest(words[0], STUDIES)}")
     else:
         call(f"experiments.{words[0]}", f"{word} {words[0]}", words[1:])
+
+
+def import_own(where: str) -> None:
+    """Import a module, or a file.py, of choices of one's own."""
+    from experiments.check import cli, loaded  # late, as in `call`
+
+    def load() -> None:
+        loaded(where)
+
+    cli.main(load)
 
 
 def call(module: str, name: str, words: list[str]) -> None:

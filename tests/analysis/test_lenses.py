@@ -117,6 +117,12 @@ def test_ablation_and_patching_touch_what_they_name():
     np.testing.assert_array_equal(patch(other)(z), other)
 
 
+def test_an_ablation_of_heads_is_none_of_their_weights():
+    own = subject("pre")
+    with pytest.raises(ConfigError, match=r"attention\.pattern: the intervention is one on blocks\.0\.attention\.z"):
+        intervene(own.apply, {"blocks.0.attention.pattern": ablate_heads(1)})(own.params, TOKENS)
+
+
 def test_patching_all_of_the_stream_at_the_last_token_brings_the_clean_answer_back():
     own = subject("pre")
     clean, corrupted = TOKENS, TOKENS.at[:, 3].set(TOKENS[:, 7])

@@ -13,6 +13,7 @@ from transformer.activations.activation import GELU, GLU, Activation, SiLU
 from transformer.core.json import from_json, to_json
 from transformer.core.parameters import Constant, Initializer
 from transformer.core.values import ConfigError, Variant, check_kind, to_text, variant_of
+from transformer.data.labelled import ClassificationRun
 from transformer.data.tasks.task import AlgorithmicTask
 from transformer.feed_forwards.experts import TopKExperts
 from transformer.feed_forwards.feed_forward import FeedForward
@@ -32,7 +33,8 @@ from transformer.objectives.tokens import MultiToken
 from transformer.positions.position import Position
 from transformer.positions.rotary import LinearScaling, RoPE, RoPEScaling, XPos, YaRN
 from transformer.residuals.residual import PostNorm, Residual, SingleStream
-from transformer.runs.config import RunConfig
+from transformer.runs.config import RunConfig, grid
+from transformer.runs.data import TextConfig
 from transformer.runs.muon import Orthogonalization, PolarExpress
 from transformer.runs.optimizer import OptimizerConfig
 from transformer.runs.rules import Adafactor, AdamW, UpdateRule
@@ -266,7 +268,7 @@ def test_numbers_out_of_range(make, message):
         ("tiny", "build: ModelConfig is needed, and 'tiny' is given; preset(name) is the config of that name"),
         (RunConfig(), "build: ModelConfig is needed, and RunConfig is given; its field model is one"),
         (None, "build: ModelConfig is needed, and NoneType is given"),
-        (ModelConfig, "build: ModelConfig is needed, and type is given"),
+        (ModelConfig, "build: ModelConfig is needed, and the class ModelConfig is given"),
     ],
     ids=range(4),
 )
@@ -274,6 +276,29 @@ def test_what_is_given_in_place_of_a_config(value, message):
     check_kind(ModelConfig(), ModelConfig, "build")
     with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
         check_kind(value, ModelConfig, "build")
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ModelConfig(num_layer=2), "ModelConfig: no field 'num_layer'; did you mean 'num_layers'?"),  # pyright: ignore[reportCallIssue] wrong on purpose
+        (lambda: RoPE(bas=2.0), "RoPE: no field 'bas'; did you mean 'base'?"),  # pyright: ignore[reportCallIssue]
+        (lambda: RunConfig(matmul_precision="bf16"), "matmul_precision: unknown value 'bf16'; did you mean 'b"),  # pyright: ignore[reportArgumentType]
+        (lambda: RunConfig(data=TextConfig(tokenizer="byte")), "data.tokenizer: 'byte' is not Tokenization"),  # pyright: ignore[reportArgumentType]
+        (lambda: ClassificationRun(model=ModelConfig()), "model: a ModelConfig is not ClassifierConfig"),  # pyright: ignore[reportArgumentType]
+        (lambda: grid(2, 1e-3), "learning_rates: 0.001 is no sequence; (0.001,) is one of it"),  # pyright: ignore[reportArgumentType]
+    ],
+    ids=range(6),
+)
+def test_what_is_misspelled_or_of_another_type_is_one_short_line(make, message):
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}") as error:
+        make()
+    assert len(str(error.value)) < 120
+
+
+def test_other_mistakes_in_a_call_are_told_as_python_tells_them():
+    with pytest.raises(TypeError, match="takes 1 positional argument but 2 were given"):
+        ModelConfig(2)  # pyright: ignore[reportCallIssue]
 
 
 def test_a_sparsity_may_have_fields_that_are_no_numbers():

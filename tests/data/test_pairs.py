@@ -4,15 +4,20 @@ import itertools
 import os
 from pathlib import Path
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from transformer.core.values import ConfigError
 from transformer.data.dataset import load_data, stack_batches
-from transformer.data.pairs import EVALUATION_BATCH, PairsConfig, TranslationRun, load_pairs, pair_arrays
+from transformer.data.pairs import EVALUATION_BATCH, PairsConfig, TranslationRun, load_pairs, pair_arrays, with_end
 from transformer.data.tokenizers import END, START
+from transformer.inference.beam import Beam
+from transformer.inference.generate import generate
 from transformer.models.encoder_decoder import EncoderDecoderConfig
+from transformer.runs.config import RunConfig, grid
 from transformer.runs.tokenizers import Word
+from transformer.training.loop import train
 
 RNG = np.random.default_rng(0)
 # The number of a pair is its first two words on both sides; sources of 2 to 7 words, targets of 2 to 9.
@@ -51,6 +56,24 @@ def test_files_become_pairs(pairs):
     for part, texts in ((pairs.train[1], TARGETS[:54]), (pairs.test[1], TARGETS[54:])):
         assert [pairs.text(row) if part is pairs.train[1] else row for row in part] == texts
     assert all(row[-1] == END and row.dtype == np.int32 for row in (*pairs.train[0], *pairs.train[1]))
+
+
+def test_a_trained_run_translates(pairs, tmp_path):
+    """As decoding by hand does: the source ends with the end token, and padding changes nothing."""
+    config = run_config(steps=4)
+    run = train(config, grid(1), pairs, tmp_path / "run")
+    source = with_end(pairs.source_tokenizer, SOURCES[0])
+    start, inputs = jnp.full((1, 1), START, jnp.int32), {"source_BS": jnp.asarray(source)[None]}
+    made = generate(run.apply, run.params(), start, num_tokens=10, stop=END, inputs=inputs)
+    assert run.translate(SOURCES[0]) == pairs.text(np.asarray(made.tokens_BT[0]))
+    assert len(run.translate(SOURCES[0], num_tokens=2, strategy=Beam(2)).split()) <= 2
+    with pytest.raises(ConfigError, match=r"generate: .*; translate\(source\) is for pairs of texts"):
+        run.generate("a")
+
+
+def test_pairs_need_a_translator(pairs):
+    with pytest.raises(ConfigError, match=r"^model of pairs: EncoderDecoderConfig is needed, and ModelConfig is given"):
+        pairs.complete(RunConfig(data=pairs.description))
 
 
 @pytest.fixture

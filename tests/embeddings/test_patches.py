@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from transformer.core.values import ConfigError
 from transformer.embeddings.patches import PatchEmbedding, cut, join, resize_positions
 from transformer.models.images import PatchConfig
 
@@ -24,6 +25,12 @@ def test_patches_are_cut_row_by_row():
     np.testing.assert_array_equal(cut_up[:, 1], x[:, 0:2, 2:4].reshape(2, -1))
     np.testing.assert_array_equal(cut_up[:, 3], x[:, 2:4, 0:2].reshape(2, -1))
     np.testing.assert_array_equal(join(cut_up, 2, 3), x)
+
+
+@pytest.mark.parametrize("shape", [(4, 4, 1), (2, 16), (2, 4, 5, 1)])
+def test_what_is_no_image(shape):
+    with pytest.raises(ConfigError, match=r"^images: \(.*\), not \(B, height, width, channels\) with multiples of 2"):
+        cut(jnp.zeros(shape), 2)
 
 
 def test_a_patch_is_embedded_by_a_linear_map():

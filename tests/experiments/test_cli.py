@@ -58,6 +58,8 @@ def test_presets_variants_and_nested_fields():
         (["--data.tokenizer", "chars"], "data.tokenizer: unknown name 'chars'; did you mean 'char'?"),
         (["--optimizer.rule", "lyon"], "unknown name 'lyon'; did you mean 'lion'?"),
         (["--optimizer.groups", "group('*', rat=2)"], "group has no field 'rat'; did you mean 'rate'?"),
+        (["--model.mixer.num-head", "2"], "model.mixer.num_head: no field 'num_head'; did you mean 'num_heads'?"),
+        (["--model.norm.epz", "3"], "model.norm.epz: no field 'epz'; did you mean 'eps'?"),
         (["--resume", "--overwrite"], "give either --resume or --overwrite"),
         (["--replicas", "0"], "replicas: 0 is not a positive number"),
         (["--optimizer.clip-norm", "x"], "could not convert string to float: 'x'"),

@@ -12,6 +12,7 @@ import pytest
 from experiments import command
 from transformer.core.files import write_sealed
 from transformer.core.values import hints, load_room
+from transformer.norms.norm import Norm
 from transformer.runs.config import RunConfig
 
 ROOT = Path(__file__).parents[2]
@@ -102,6 +103,20 @@ def test_a_shell_completes_the_words(monkeypatch, capsys):
     with pytest.raises(SystemExit):
         command.main()
     assert capsys.readouterr().err == "error: unknown shell 'bsh'; did you mean 'bash'?\n"
+
+
+def test_choices_of_ones_own_are_imported_first(called, tmp_path, capsys):
+    path = tmp_path / "own_norms.py"
+    path.write_text(
+        "from dataclasses import dataclass\nfrom transformer.norms.norm import Norm\n"
+        "@dataclass(frozen=True)\nclass OwnNorm(Norm):\n    def __call__(self, x_BLD, params):\n        return x_BLD\n"
+    )
+    given = called("--import", str(path), "train", "tiny", "--model.norm", "ownnorm")
+    assert given == ("experiments.language_model", "train", ["tiny", "--model.norm", "ownnorm"])
+    assert "ownnorm" in Norm.variants()
+    with pytest.raises(SystemExit):
+        called("--import", str(tmp_path / "other.py"), "info")
+    assert capsys.readouterr().err == f"error: no file {tmp_path / 'other.py'}\n"
 
 
 def test_words_are_handed_on(called):

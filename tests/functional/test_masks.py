@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from transformer.core.values import ConfigError
 from transformer.functional.masks import (
     Arbitrary,
     BlockDiffusion,
@@ -139,6 +140,22 @@ def test_arbitrary_broadcasts(shape):
     array = np.random.default_rng(0).random(shape) < 0.5
     allowed = Arbitrary(jnp.asarray(array))(TOKENS, TOKENS)
     np.testing.assert_array_equal(np.broadcast_to(allowed, (2, 2, 5, 5)), np.broadcast_to(array, (2, 2, 5, 5)))
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (jnp.ones((3, 3), bool), r"is \(3, 3\), not \(…, 5, 5\) or larger"),
+        (jnp.ones((2, 1, 5, 4), bool), r"is \(2, 1, 5, 4\), not \(…, 5, 5\) or larger"),
+        (jnp.ones(5, bool), r"is \(5,\), not"),
+        (jnp.zeros((5, 5)), "is float32, not bool, True where one attends"),
+    ],
+    ids=range(4),
+)
+def test_an_array_that_is_no_mask_of_these_tokens(array, message):
+    """It is never looked up beyond its end, and scores to be added are no truth values."""
+    with pytest.raises(ConfigError, match=f"^mask: the array of Arbitrary {message}"):
+        Arbitrary(array)(TOKENS, TOKENS)
 
 
 LEAVES = [

@@ -168,7 +168,7 @@ def test_the_report_holds_what_a_reader_needs(tuned):
     assert rms["deviation"] == pytest.approx(np.std(rms["estimates"], ddof=1))
     assert rms["worst"] == max(rms["estimates"])
     assert report["contrasts"]["rmsnorm"]["n"] == rms["seeds"] == 4
-    assert rms["signals"].keys() == {"stream", "tokens", "positions", "branch", "logits"}
+    assert rms["signals"].keys() == {"stream", "positions", "branch", "logits"}  # held-out rows are all the same
     for picture in ("forest", "seeds", "curves", "learning_rates"):
         assert (tuned.folder / f"{picture}.png").read_bytes().startswith(b"\x89PNG")
     assert read_study(tuned.folder).summary() == report["summary"]
@@ -201,6 +201,12 @@ def test_seeds_are_added_while_a_verdict_is_open(base, corpus, tmp_path):
     assert "over 3 looks at the results" in report.summary()[0]
     none = dataclasses.replace(study, minutes=0.0).run(tmp_path / "quick", data=corpus, runs=tmp_path / "runs")
     assert {arm.seeds for arm in none.arms} == {3}
+
+
+def test_a_folder_is_of_one_study(two_arms, tmp_path):
+    folder, other = two_arms.copied(tmp_path / "copy"), dataclasses.replace(two_arms.study, name="other")
+    with pytest.raises(ConfigError, match=rf"^study other: .* holds the study {two_arms.study.name}; give it a folder"):
+        other.run(folder, data=two_arms.corpus)
 
 
 def test_the_plan_is_written_first_and_changes_are_told(two_arms, tmp_path):
@@ -315,6 +321,8 @@ def test_an_arm_that_always_diverges_fails_more_often(base, corpus, tmp_path):
         ({"arms": {"a": {}, "b": "rmsnorm"}}, "study norms: arm b: Mapping is needed, and 'rmsnorm' is given"),
         ({"baseline": "rmsnrm"}, "no arm 'rmsnrm'; did you mean 'rmsnorm'?"),
         ({"seeds": 1}, "an interval needs two"),
+        ({"seeds": range(4)}, "study norms: seeds: range(0, 4) is not int"),
+        ({"match": "params"}, "study norms: match: unknown value 'params'; did you mean 'parameters'?"),
         ({"max_seeds": 3}, "max_seeds 3 is less than seeds 4"),
         ({"margin": 0.0}, "not positive"),
         ({"metric": "los"}, "no metric 'los'; did you mean 'loss'?"),
@@ -414,7 +422,7 @@ def test_arms_with_an_unknown_field_are_refused(base, corpus):
 
 
 def test_what_is_matched_is_one_of_the_budgets(base):
-    with pytest.raises(ConfigError, match="match: 'flop' is not"):
+    with pytest.raises(ConfigError, match="match: unknown value 'flop'; did you mean 'flops'"):
         Study("norms", base, {"a": {}, "b": {}}, match="flop")  # pyright: ignore[reportArgumentType] wrong on purpose
 
 

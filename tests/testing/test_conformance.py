@@ -134,7 +134,7 @@ def test_a_variant_that_no_model_takes():
     """A value without a place is named."""
     from transformer.runs.schedules import Cosine
 
-    with pytest.raises(ConfigError, match="no field of a model takes a schedule"):
+    with pytest.raises(ConfigError, match="choices of a model are checked, and no field of one is a Schedule"):
         check_variant(Cosine())
 
 

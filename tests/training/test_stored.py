@@ -220,6 +220,8 @@ def test_text_in_and_text_out(config, corpus, tmp_path):
         run.score(np.array([1, 2]))
     with pytest.raises(ConfigError, match="generate: the text has no tokens"):
         run.generate("")
+    with pytest.raises(ConfigError, match=r"translate: .* holds no encoder–decoder of pairs of texts"):
+        run.translate("a")
     encoder = dataclasses.replace(run, config=TranslationRun())
     with pytest.raises(ConfigError, match="holds no causal language model of text"):
         encoder.generate("a")

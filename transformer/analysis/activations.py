@@ -40,7 +40,8 @@ from transformer.core.values import ConfigError, nearest
 
 Activations = dict[str, jax.Array]
 Intervention = Callable[[jax.Array], jax.Array]
-"""A function of an activation; the result, of the same shape and dtype, replaces it."""
+"""A function of an activation; the result, of the same shape and dtype, replaces it. One with an attribute `activation`
+is for those whose name ends in it."""
 _LAYERS = re.compile(r"\[(\d+)::(\d+)\]")
 
 
@@ -63,7 +64,7 @@ def run_with_cache(
       kwargs: keyword arguments of `apply`.
 
     Raises:
-      ConfigError: a pattern matches no name.
+      ConfigError: a pattern matches no name, or an intervention is not for it.
       ValueError: an intervention changes the shape or dtype.
     """
     program, shape = jax.make_jaxpr(lambda *inputs: apply(*inputs, **kwargs), return_shape=True)(params, *args)
@@ -74,6 +75,11 @@ def run_with_cache(
     for pattern in (*wanted, *changes):
         if not fnmatch.filter(there, pattern):
             raise ConfigError(f"no activation is named {pattern!r}{nearest(pattern, there)}")
+    for pattern, change in changes.items():
+        acts_on = getattr(change, "activation", None)
+        for place, _, name in (each.rpartition(".") for each in fnmatch.filter(there, pattern)):
+            if acts_on not in (None, name):
+                raise ConfigError(f"{place}.{name}: the intervention is one on {place}.{acts_on}")
     keeps = {name for pattern in wanted for name in fnmatch.filter(there, pattern)}
     visit = _Visit(passed, keeps, changes)
     outputs = visit.run(program.jaxpr, [*program.consts, *jax.tree.leaves((params, args))])

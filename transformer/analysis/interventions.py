@@ -4,7 +4,8 @@ Any function of an array is an intervention: `lambda x: 2 * x` scales, `jnp.zero
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +16,19 @@ from transformer.core.modules import Apply, Params
 from transformer.core.values import ConfigError
 
 
+@dataclass(frozen=True)
+class Ablation:
+    """An intervention on `z` (B, L, H, K): the outputs of some heads become zero, or their mean."""
+
+    heads: tuple[int, ...]
+    by_mean: bool
+    activation: ClassVar[str] = "z"
+
+    def __call__(self, z_BLHK: jax.Array) -> jax.Array:
+        instead = z_BLHK.mean((0, 1)) if self.by_mean else jnp.zeros_like(z_BLHK)
+        return jnp.where(_chosen(self.heads, z_BLHK.shape[2], "heads")[:, None], instead, z_BLHK)
+
+
 def ablate_heads(*heads: int, by_mean: bool = False) -> Intervention:
     """An intervention on `z` (B, L, H, K): the outputs of these heads become zero.
 
@@ -22,12 +36,7 @@ def ablate_heads(*heads: int, by_mean: bool = False) -> Intervention:
       heads: their numbers, from 0; one that the layer does not have raises ConfigError when applied.
       by_mean: whether they become their mean over batch and tokens instead.
     """
-
-    def ablate(z_BLHK):
-        instead = z_BLHK.mean((0, 1)) if by_mean else jnp.zeros_like(z_BLHK)
-        return jnp.where(_chosen(heads, z_BLHK.shape[2], "heads")[:, None], instead, z_BLHK)
-
-    return ablate
+    return Ablation(heads, by_mean)
 
 
 def patch(other: jax.Array, *, positions: Any = slice(None), heads: Any = slice(None)) -> Intervention:

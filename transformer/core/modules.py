@@ -187,7 +187,8 @@ def _check_tree(params: Any, shapes: Any, path: str = "") -> None:
     """Raise `ConfigError` where parameters are not those of the model."""
     found, wanted = ("a tree" if isinstance(a, dict) else list(getattr(a, "shape", ())) for a in (params, shapes))
     if found != wanted:
-        raise ConfigError(f"parameter {path[:-1]} is {found}, not {wanted}")
+        name = f"parameter {path[:-1]} is" if path else "the parameters, which apply takes first, are"
+        raise ConfigError(f"{name} {found}, not {wanted}")
     if wanted != "a tree":
         return
     if missing := sorted(shapes.keys() - params.keys()):

@@ -5,6 +5,7 @@ below a family. There is no registry: every subclass that is defined, shipped or
 notebook, is known to its family by its name.
 """
 
+import abc
 import dataclasses
 import difflib
 import functools
@@ -15,7 +16,7 @@ import math
 import pkgutil
 import typing
 import weakref
-from typing import Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from transformer.core.sources import PACKAGE, source_of
 
@@ -41,8 +42,23 @@ NONE = "none"
 """The text form of None: nothing is chosen."""
 
 
+class Choices(abc.ABCMeta):
+    """The class of classes whose fields are choices: a field that there is not is named, with the nearest one."""
+
+    if not TYPE_CHECKING:  # type checkers see the fields
+
+        def __call__(cls, *values, **fields):
+            try:
+                return super().__call__(*values, **fields)
+            except TypeError:
+                known = {f.name for f in dataclasses.fields(cls) if f.init} if dataclasses.is_dataclass(cls) else fields
+                if unknown := [name for name in fields if name not in known]:
+                    raise ConfigError(f"{cls.__name__}: no field {unknown[0]!r}{nearest(unknown[0], known)}") from None
+                raise
+
+
 @dataclasses.dataclass(frozen=True)
-class Variant:
+class Variant(metaclass=Choices):
     """Base of all swappable choices."""
 
     begins_as: ClassVar[str | None] = None
@@ -152,6 +168,9 @@ def check_type(value, expected, where: str) -> Any:
     options = parameters if parameters and origin is not tuple else (expected,)
     if any(typing.get_origin(o) is typing.Literal and value in typing.get_args(o) for o in options):
         return value
+    literals = [str(one) for o in options if typing.get_origin(o) is typing.Literal for one in typing.get_args(o)]
+    if literals and isinstance(value, str):
+        raise ConfigError(f"{where}: unknown value {value!r}{nearest(value, literals)}")
     if isinstance(value, tuple | list) and (lists := [o for o in options if typing.get_origin(o) is tuple]):
         return check_type(value, lists[0], where)
     if float in options and type(value) is int and int not in options:
@@ -162,7 +181,9 @@ def check_type(value, expected, where: str) -> Any:
         wanted = " or ".join("none" if o is type(None) else getattr(o, "__name__", str(o)) for o in options)
         family = variant_of(expected) if isinstance(value, str) else None
         hint = f"; a text becomes one by {family.__name__}.parse, or in replace" if family else ""
-        raise ConfigError(f"{where}: {value!r} is not {wanted}{hint}")
+        plain = dataclasses.is_dataclass(value) and not isinstance(value, Variant)
+        given = f"a {type(value).__name__}" if plain else repr(value)
+        raise ConfigError(f"{where}: {given} is not {wanted}{hint}")
     return value
 
 
@@ -224,7 +245,7 @@ def check_kind(value: Any, kind: type, where: str) -> None:
 
 def wrong_kind(value: Any, kind: type, where: str) -> ConfigError:
     """The error of a value that is not of a class (`check_kind`)."""
-    given, hint = type(value).__name__, ""
+    given, hint = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__, ""
     if isinstance(value, str):
         given = repr(value)
         hint = "; preset(name) is the config of that name" if dataclasses.is_dataclass(kind) else ""

@@ -8,7 +8,7 @@ import numpy as np
 
 from transformer.core.arrays import check_ids
 from transformer.core.json import fingerprint
-from transformer.core.values import ConfigError
+from transformer.core.values import ConfigError, check_kind
 from transformer.data.dataset import Batch, Examples, described, fingerprint_arrays, load_data, pad_rows, weighted
 from transformer.data.tasks.list_operations import ListOps
 from transformer.data.tasks.task import split
@@ -66,6 +66,7 @@ class Labelled(Examples):
     def complete(self, config: RunConfig) -> RunConfig:
         """The config with the vocabulary and the classes of the data, unless it sets its own."""
         config = described(config, self.description)
+        check_kind(config.model, ClassifierConfig, "model of labelled texts")
         assert isinstance(config.model, ClassifierConfig)
         sizes = {
             "model.vocab_size": config.model.vocab_size or self.tokenizer.vocab_size,

@@ -9,7 +9,7 @@ import numpy as np
 
 from transformer.core.arrays import check_ids
 from transformer.core.json import fingerprint
-from transformer.core.values import ConfigError
+from transformer.core.values import ConfigError, check_kind
 from transformer.data.dataset import Batch, Batches, Rows, described, load_data, pad_rows, whole
 from transformer.data.pairs_text import load_parallel
 from transformer.data.scan import scan_split
@@ -106,6 +106,7 @@ class Pairs:
           ConfigError: a text is longer than the model allows, or a token is not in the vocabulary.
         """
         config = described(config, self.description)
+        check_kind(config.model, EncoderDecoderConfig, "model of pairs")
         assert isinstance(config.model, EncoderDecoderConfig)
         sizes = {
             "model.vocab_size": config.model.vocab_size or self.tokenizer.vocab_size,

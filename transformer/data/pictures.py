@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from transformer.core.json import fingerprint
-from transformer.core.values import ConfigError
+from transformer.core.values import ConfigError, check_kind
 from transformer.data.dataset import Batch, Batches, Examples, described, load_data, weighted
 from transformer.data.images import load_image_pairs, load_images
 from transformer.models.images import PatchConfig, VisionConfig
@@ -120,6 +120,7 @@ class PicturePairs(Examples):
 def _sized(config: RunConfig, data: Examples) -> RunConfig:
     """The config with the size of the images, which its patches have to fill."""
     model, size = config.model, data.train["inputs"].shape[1:]
+    check_kind(model, PatchConfig, "model of images")
     assert isinstance(model, PatchConfig)
     if model.image_size is None:
         config = config.replace({"model.image_size": size})

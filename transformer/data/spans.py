@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from transformer.core.json import fingerprint
-from transformer.core.values import ConfigError
+from transformer.core.values import ConfigError, check_kind
 from transformer.data.corpus import Blocks, Corpus, load_corpus
 from transformer.data.dataset import Batch, Batches, described, load_data, whole
 from transformer.data.tokenizers import END, START, Tokenizer
@@ -180,6 +180,7 @@ class Spans:
           ConfigError: blocks, targets, the vocabularies or the tokenizer do not fit.
         """
         config = described(config, self.corpus.description)
+        check_kind(config.model, EncoderDecoderConfig, "model of spans")
         assert isinstance(config.model, EncoderDecoderConfig)
         if not self.corpus.tokenizer.special:
             raise ConfigError("data.tokenizer: targets need the special tokens; use char(special=True)")

@@ -8,13 +8,21 @@ from einops import rearrange
 from flax import nnx
 
 from transformer.core.modules import Dense, at
+from transformer.core.values import ConfigError
 
 if TYPE_CHECKING:
     from transformer.models.images import PatchConfig
 
 
 def cut(images_BYXC: jax.Array, size: int) -> jax.Array:
-    """Cuts images (B, height, width, channels) into patches (B, patches, patch_dim), row by row."""
+    """Cuts images (B, height, width, channels) into patches (B, patches, patch_dim), row by row.
+
+    Raises:
+      ConfigError: they are no such images, or have no whole number of patches.
+    """
+    if images_BYXC.ndim != 4 or images_BYXC.shape[1] % size or images_BYXC.shape[2] % size:
+        sizes = f"(B, height, width, channels) with multiples of {size} as height and width"
+        raise ConfigError(f"images: {images_BYXC.shape}, not {sizes}")
     return rearrange(images_BYXC, "b (r y) (c x) k -> b (r c) (y x k)", y=size, x=size)
 
 

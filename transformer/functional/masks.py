@@ -12,6 +12,8 @@ from typing import Any, ClassVar, NamedTuple, Protocol, dataclass_transform
 import jax
 import jax.numpy as jnp
 
+from transformer.core.values import ConfigError
+
 
 class Tokens(NamedTuple):
     """One side of an attention: everything that masks and biases may ask of its tokens."""
@@ -273,12 +275,21 @@ class OwnBeams(Mask):
 
 @_value
 class Arbitrary(Mask):
-    """Any boolean array that broadcasts to (B, H, L, S), looked up by token index."""
+    """Any boolean array that broadcasts to (B, H, L, S), looked up by token index.
+
+    Where it is applied it raises `ConfigError` if it is not boolean, or has fewer queries or keys than there are.
+    """
 
     allowed: jax.Array
-    """(…, L, S) bool, with L and S the numbers of all queries and keys."""
+    """(…, L, S) bool, with L and S the numbers of all queries and keys, or more."""
 
     def __call__(self, queries, keys):
+        shape, needed = self.allowed.shape, (len(queries.indices), len(keys.indices))
+        fits = len(shape) >= 2 and all(n == 1 or n >= least for n, least in zip(shape[-2:], needed, strict=True))
+        if self.allowed.dtype != bool:
+            raise ConfigError(f"mask: the array of Arbitrary is {self.allowed.dtype}, not bool, True where one attends")
+        if not fits:
+            raise ConfigError(f"mask: the array of Arbitrary is {shape}, not (…, {needed[0]}, {needed[1]}) or larger")
         return self.allowed[..., queries.indices[:, None], keys.indices[None, :]]
 
 

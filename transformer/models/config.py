@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from transformer.core.changes import replace
 from transformer.core.parameters import Initializer, Normal
+from transformer.core.values import Choices
 from transformer.embeddings.embedding import Embedding, Head
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.mixers.attention.attention import Attention
@@ -26,7 +27,7 @@ from transformer.residuals.residual import PreNorm, Residual
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelConfig:
+class ModelConfig(metaclass=Choices):
     """A transformer of tokens: a tree of values. What is None is not there."""
 
     sizes: ClassVar[tuple[str, ...]] = (

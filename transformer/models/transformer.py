@@ -183,7 +183,7 @@ class Transformer(nnx.Module):
         Each layer adds the mask of its own sparsity.
 
         Raises:
-          ConfigError: a mask of tokens is given, and some layers have fewer, or a mixer cannot follow it.
+          ConfigError: it is no mask, or one of tokens, and some layers have fewer, or a mixer cannot follow it.
         """
         if mask is None:
             mask = Causal() if self.config.causal else Full()
@@ -194,6 +194,9 @@ class Transformer(nnx.Module):
         return mask if tokens.beams is None else mask & OwnBeams()
 
     def _check_mask(self, mask: Mask) -> None:
+        if not callable(mask):
+            given = type(mask).__name__
+            raise ConfigError(f"mask: {given} is no mask; Arbitrary(array) is one, of truth values (…, L, S)")
         if self.config.downsampling is not None:
             raise ConfigError(f"model.downsampling: {mask} is for tokens, and {self.config.downsampling} has fewer")
         for mixer in (mixer for kind in self.config.kinds for mixer in kind.mixers):

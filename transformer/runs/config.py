@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 
 from transformer.core.changes import replace
 from transformer.core.json import from_json, to_json_as
-from transformer.core.values import ConfigError, check_fields
+from transformer.core.values import Choices, ConfigError, check_fields
 from transformer.models.config import ModelConfig
 from transformer.objectives.objective import NextToken, Objective
 from transformer.runs.data import DataConfig, TextConfig
@@ -25,7 +25,7 @@ COUNTS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunConfig:
+class RunConfig(metaclass=Choices):
     """Everything that determines the numbers of a run, except the seed."""
 
     model: ModelConfig = ModelConfig()
@@ -60,6 +60,7 @@ class RunConfig:
 
     def __post_init__(self):
         check_fields(self, "")
+        check_fields(self.data, "data.")
         for name in COUNTS:
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -136,6 +137,8 @@ def grid(seeds: Iterable[int] | int, learning_rates: Sequence[float] = ()) -> tu
       ConfigError: a seed or a learning rate is given twice, or there is no seed.
     """
     seeds = list(range(seeds) if isinstance(seeds, int) else seeds)
+    if not isinstance(learning_rates, Sequence):
+        raise ConfigError(f"learning_rates: {learning_rates!r} is no sequence; ({learning_rates!r},) is one of it")
     if not seeds:
         raise ConfigError("seeds: none is given; grid(4) has the seeds 0 to 3")
     for name, values in (("seeds", seeds), ("learning_rates", learning_rates)):

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from transformer.core.values import ConfigError
+from transformer.core.values import Choices, ConfigError
 from transformer.runs.tokenizers import Char, Tokenization
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataConfig:
+class DataConfig(metaclass=Choices):
     """What a run trains on; a subclass for each kind of data."""
 
     @property

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from transformer.core.values import ConfigError, Variant
+from transformer.core.values import Choices, ConfigError, Variant
 
 Axis = Literal["data", "model"]
 
@@ -19,7 +19,7 @@ class Shard(Variant):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeshConfig:
+class MeshConfig(metaclass=Choices):
     """Devices as replica × data × context × model."""
 
     replica: int | None = None

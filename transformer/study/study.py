@@ -9,7 +9,7 @@ from typing import Any
 from transformer.core.changes import typed
 from transformer.core.files import read_value, write_sealed
 from transformer.core.json import to_json
-from transformer.core.values import ConfigError, Variant, check_kind, check_type, nearest, to_text
+from transformer.core.values import Choices, ConfigError, Variant, check_kind, check_type, nearest, to_text
 from transformer.data.dataset import Dataset, check_data, fingerprint_arrays, load_data
 from transformer.runs.config import RunConfig
 from transformer.runs.mesh import AUTOMATIC, MeshConfig
@@ -17,6 +17,7 @@ from transformer.study import budget as budgets
 from transformer.study.analyse import FEW
 from transformer.study.engines import LOCAL, Engine
 from transformer.study.probes import Probe
+from transformer.study.record import STUDY, read_record
 from transformer.study.report import Report
 from transformer.study.running import NOISE, NOISE_SEEDS, Arm, Running
 from transformer.study.runs import SUMS
@@ -30,7 +31,7 @@ FORMATS = ("exact_match",)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class Asked(metaclass=Choices):
     """How arms are compared, whatever they are: what a study and its command have in common."""
 
     seeds: int = 8
@@ -103,6 +104,7 @@ class Study(Asked):
             raise ConfigError(f"{where}: {len(self.arms)} arm{'s' * (not self.arms)}; a comparison needs two")
         if self.baseline is not None and self.baseline not in self.arms:
             raise ConfigError(f"{where}: no arm {self.baseline!r}{nearest(self.baseline, self.arms)}")
+        check_type(self.seeds, int, f"{where}: seeds")
         if self.seeds < 2:
             raise ConfigError(f"{where}: {self.seeds} seeds; an interval needs two")
         if self.max_seeds is not None and self.max_seeds < self.seeds:
@@ -262,6 +264,8 @@ class Study(Asked):
         check_data(data, f"study {self.name}")
         arms = self.prepared(data, workdir)
         with locked(workdir):
+            if (workdir / STUDY).exists() and (other := read_record(workdir).name) != self.name:
+                raise ConfigError(f"study {self.name}: {workdir} holds the study {other}; give it a folder of its own")
             running = Running(self, workdir, Path(runs or workdir / "runs"), data, arms, engine, mesh, say, log)
             return running.to_the_end(looks)
 

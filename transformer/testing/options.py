@@ -96,7 +96,7 @@ def field_of(value: Variant) -> str:
         for field in dataclasses.fields(config):
             if variant_of(types[field.name]) is value.family():
                 return prefix + field.name
-    raise ConfigError(f"{value}: no field of a model takes a {value.family().__name__.lower()}")
+    raise ConfigError(f"{value}: choices of a model are checked, and no field of one is a {value.family().__name__}")
 
 
 def chosen(value: Variant) -> Changes:

@@ -41,7 +41,9 @@ class StoredRun(TrainedRun):
         """
         data = load_data(self.config.data, self.workdir)
         if data.fingerprint != self.fingerprint:
-            raise ConfigError(f"data: {data.source} is not what {self.workdir} was trained on")
+            raise ConfigError(
+                f"data: {data.source} is not what {self.workdir} was trained on; data of your own are not kept in it"
+            )
         return data
 
     @functools.cached_property

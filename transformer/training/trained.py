@@ -13,8 +13,11 @@ import numpy as np
 
 from transformer.core.modules import Apply, Params
 from transformer.core.values import ConfigError, check_kind
-from transformer.data.tokenizers import END, Tokenizer
+from transformer.data.dataset import pad_rows
+from transformer.data.pairs import with_end
+from transformer.data.tokenizers import END, START, Tokenizer
 from transformer.inference.evaluation import lm_eval_model
+from transformer.inference.generate import GREEDY, generate
 from transformer.inference.strategies import Strategy
 from transformer.inference.text import Beyond, continuation, token_log_probabilities
 from transformer.inference.tokenwise import Sample
@@ -139,6 +142,42 @@ class TrainedRun(abc.ABC):
         )
         return tokenizer.decode(np.concatenate([tokens_L, more_T]))
 
+    def translate(
+        self,
+        source: str,
+        *,
+        num_tokens: int | None = None,
+        strategy: Strategy = GREEDY,
+        seed: int = 0,
+        replica: int | None = None,
+    ) -> str:
+        """The text that an encoder–decoder of pairs of texts makes of a source.
+
+        Args:
+          source: a text, as one of its training.
+          num_tokens: the largest number of tokens to write; None: 50 and twice as many as the source has, up to
+            `max_length`.
+          strategy: `Greedy()`, `Sample(…)` or `Beam(…)`.
+          seed: of the random choices.
+          replica: which one translates; None: the one with the lowest loss.
+
+        Raises:
+          ConfigError: the run is none of pairs of texts, or the source is too long or has a character that the
+            tokenizer does not know.
+        """
+        model = self.config.model
+        if "source_tokenizer" not in self.tokenizers:
+            raise ConfigError(f"translate: {self.workdir} holds no encoder–decoder of pairs of texts")
+        check_kind(source, str, "translate")
+        source_S = with_end(self.tokenizers["source_tokenizer"], source)
+        padded_1S = pad_rows([source_S], -(-len(source_S) // 8) * 8)  # so that few programs are compiled
+        inputs = {"source_BS": padded_1S, "source_valid_BS": np.arange(padded_1S.shape[1])[None] < len(source_S)}
+        how = {"strategy": strategy, "stop": END, "inputs": jax.tree.map(jnp.asarray, inputs)}
+        limit = min(model.max_length, 2 * len(source_S) + 50) if num_tokens is None else num_tokens
+        start_11, key = jnp.full((1, 1), START, jnp.int32), jax.random.key(seed)
+        made = generate(self.apply, self.params(replica), start_11, num_tokens=limit, key=key, **how)
+        return self.tokenizers["tokenizer"].decode(np.asarray(made.tokens_BT[0]))
+
     def score(self, text: str, *, replica: int | None = None) -> np.ndarray:
         """(L - 1,) log-probability of each token of a text but the first, given those before it, in nats.
 
@@ -188,5 +227,6 @@ class TrainedRun(abc.ABC):
         """The tokenizer of a causal language model."""
         model = self.config.model
         if type(model) is not ModelConfig or not model.causal or "tokenizer" not in self.tokenizers:
-            raise ConfigError(f"{caller}: {self.workdir} holds no causal language model of text")
+            hint = "; translate(source) is for pairs of texts" if "source_tokenizer" in self.tokenizers else ""
+            raise ConfigError(f"{caller}: {self.workdir} holds no causal language model of text{hint}")
         return self.tokenizers["tokenizer"]
