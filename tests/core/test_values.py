@@ -282,7 +282,7 @@ def test_what_is_given_in_place_of_a_config(value, message):
     ("make", "message"),
     [
         (lambda: ModelConfig(num_layer=2), "ModelConfig: no field 'num_layer'; did you mean 'num_layers'?"),  # pyright: ignore[reportCallIssue] wrong on purpose
-        (lambda: RoPE(bas=2.0), "RoPE: no field 'bas'; did you mean 'base'?"),  # pyright: ignore[reportCallIssue]
+        (lambda: Attention(n_heads=2), "Attention: no field 'n_heads'; did you mean 'num_heads'?"),  # pyright: ignore[reportCallIssue]
         (lambda: RunConfig(matmul_precision="bf16"), "matmul_precision: unknown value 'bf16'; did you mean 'b"),  # pyright: ignore[reportArgumentType]
         (lambda: RunConfig(data=TextConfig(tokenizer="byte")), "data.tokenizer: 'byte' is not Tokenization"),  # pyright: ignore[reportArgumentType]
         (lambda: ClassificationRun(model=ModelConfig()), "model: a ModelConfig is not ClassifierConfig"),  # pyright: ignore[reportArgumentType]

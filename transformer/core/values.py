@@ -43,7 +43,7 @@ NONE = "none"
 
 
 class Choices(abc.ABCMeta):
-    """The class of classes whose fields are choices: a field that there is not is named, with the nearest one."""
+    """The class of classes with many fields: one that there is not is named in a `ConfigError`, with the nearest."""
 
     if not TYPE_CHECKING:  # type checkers see the fields
 
@@ -58,7 +58,7 @@ class Choices(abc.ABCMeta):
 
 
 @dataclasses.dataclass(frozen=True)
-class Variant(metaclass=Choices):
+class Variant:
     """Base of all swappable choices."""
 
     begins_as: ClassVar[str | None] = None

@@ -10,7 +10,7 @@ from jax.ad_checkpoint import checkpoint_name
 from transformer.activations.activation import GELU, Activation
 from transformer.core.arrays import dropout
 from transformer.core.modules import Dense, at, fused
-from transformer.core.values import ConfigError, Variant
+from transformer.core.values import Choices, ConfigError, Variant
 from transformer.mixers.mixer import Aux, Context
 from transformer.norms.norm import Norm, norm_layer
 from transformer.residuals.residual import Residual
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FeedForward(Variant):
+class FeedForward(Variant, metaclass=Choices):
     """norm(activation(x W₁, x W₂, …)) · W_out, one network for all tokens (Vaswani et al. 2017, section 3.3)."""
 
     name = "dense"
