@@ -19,6 +19,7 @@ from transformer.feed_forwards.experts import TopKExperts
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.inference.processors import Processor
 from transformer.inference.strategies import Strategy
+from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.base import Backend, Merge, Projection, Scale, Sparsity
 from transformer.mixers.mixer import Mixer
 from transformer.mixers.recurrent.delta import GatedDeltaNet
