@@ -55,7 +55,7 @@ class Shifted(T.Mixer):
 class Temperature(T.Part):
     """The output of each head times a number that depends on the token."""
 
-    def parameters(self, attention, model, roles):
+    def parameters(self, attention, model):
         return {"kernel": T.Parameter((model.d_model, attention.num_heads), model.initializer)}
 
     def mix(self, out_BLHV, own_BLHV, x_BLD, params):

@@ -13,6 +13,7 @@ import importlib
 import inspect
 import itertools
 import math
+import operator
 import pkgutil
 import typing
 import weakref
@@ -107,6 +108,16 @@ class Variant:
         from transformer.core.text import from_text  # text forms are read by what knows all values
 
         return from_text(text, cls, where)
+
+
+def of_field(field: str, name: str) -> Any:
+    """An attribute or method of a variant made of another one, where it is that of the other one.
+
+    Args:
+      field: holds the other one.
+      name: of the attribute.
+    """
+    return property(operator.attrgetter(f"{field}.{name}"))
 
 
 @functools.cache

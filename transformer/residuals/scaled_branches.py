@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from transformer.core.parameters import ONES, ZEROS, Constant, Parameter
-from transformer.core.values import ConfigError
+from transformer.core.values import ConfigError, of_field
 from transformer.residuals.residual import NoNormResidual, PreNorm, Residual, SingleStream
 
 
@@ -30,40 +30,20 @@ class ReZero(SingleStream):
     def begins_silent(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.initial == 0 and "output" not in self.norms
 
-    @property
-    def norms(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.placement.norms
-
-    @property
-    def final_norm(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.placement.final_norm
-
-    @property
-    def embedding_norm(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.placement.embedding_norm
-
-    @property
-    def inner_norms(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.placement.inner_norms
+    norms = of_field("placement", "norms")
+    final_norm = of_field("placement", "final_norm")
+    embedding_norm = of_field("placement", "embedding_norm")
+    inner_norms = of_field("placement", "inner_norms")
+    embedding_gain = of_field("placement", "embedding_gain")
+    inner_gain = of_field("placement", "inner_gain")
+    output_gain = of_field("placement", "output_gain")
+    a = of_field("placement", "a")
 
     def of_encoder(self, encoder_layers, decoder_layers):
         return dataclasses.replace(self, placement=self.placement.of_encoder(encoder_layers, decoder_layers))
 
-    def embedding_gain(self, branches):
-        return self.placement.embedding_gain(branches)
-
     def parameters(self, d_model):
         return {"branch": Parameter((d_model,) if self.per_feature else (), Constant(self.initial))}
-
-    def inner_gain(self, branches):
-        return self.placement.inner_gain(branches)
-
-    def output_gain(self, branches):
-        return self.placement.output_gain(branches)
-
-    def a(self, depth):
-        assert isinstance(self.placement, SingleStream)
-        return self.placement.a(depth)
 
     def b(self, params, depth):
         return params["branch"]

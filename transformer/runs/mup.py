@@ -80,9 +80,7 @@ def _check_layer(model: ModelConfig) -> None:
             "mixer.heads=none": heads is not None and heads.parameters(attention.sizes(model), model.d_model),
             "mixer.normalizer=none": normalizer is not None and _matrices(normalizer.parameters(shape.num_maps)),
             "mixer.sharing=none": sharing is not None and _matrices(sharing.parameters(shape, model)),
-            "mixer.parts=()": any(
-                _others(part.parameters(attention, model, attention.roles), model) for part in attention.parts
-            ),
+            "mixer.parts=()": any(_others(part.parameters(attention, model), model) for part in attention.parts),
         }
     if wanted := next((choice for choice, found in uncovered.items() if found), None):
         name = wanted.partition("=")[0]

@@ -126,7 +126,7 @@ class Attention(Mixer):
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """What each layer makes of its input."""
+        """What each layer makes of its input: queries, keys and values, or queries alone where it takes the rest."""
         return ROLES if self.sharing is None or self.sharing.own_keys_values else ROLES[:1]
 
     def sizes(self, model: "ModelConfig") -> HeadSizes:

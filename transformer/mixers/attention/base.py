@@ -301,11 +301,7 @@ class Backend(Variant, abc.ABC):
 
 
 class Part(Variant):
-    """A further idea in attention, which acts at the stages whose method it defines; others do not know of it.
-
-    `roles` are those of "query", "key" and "value" that a layer makes: all three, but for a layer that takes over keys
-    and values from another one.
-    """
+    """A further idea in attention, which acts at the stages whose method it defines; others do not know of it."""
 
     crosses: ClassVar[bool] = True
     """Whether it acts in attention to a source, too."""
@@ -315,7 +311,7 @@ class Part(Variant):
     def check(self, attention: "Attention", model: "ModelConfig") -> None:
         """Raise `ConfigError` where it does not fit."""
 
-    def parameters(self, attention: "Attention", model: "ModelConfig", roles: tuple[str, ...]) -> dict[str, Parameter]:
+    def parameters(self, attention: "Attention", model: "ModelConfig") -> dict[str, Parameter]:
         """The parameters it owns in every layer, by name."""
         return {}
 

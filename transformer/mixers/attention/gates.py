@@ -33,7 +33,7 @@ class OutputGate(Part):
         if self.features is not None and self.features > model.d_model:
             raise ConfigError(f"output_gate.features: {self.features} are more than d_model {model.d_model}")
 
-    def parameters(self, attention, model, roles):
+    def parameters(self, attention, model):
         sizes = attention.sizes(model)
         return _gate(model, sizes.num_heads * (1 if self.headwise else sizes.value_dim), self.features)
 
@@ -52,8 +52,8 @@ class ValueGate(Part):
         if not attention.shape(model).widths["value"]:
             raise ConfigError(f"mixer.parts: {attention.heads} has no projection of values for {self}; use output_gate")
 
-    def parameters(self, attention, model, roles):
-        return _gate(model, attention.shape(model).widths["value"]) if "value" in roles else {}
+    def parameters(self, attention, model):
+        return _gate(model, attention.shape(model).widths["value"]) if "value" in attention.roles else {}
 
     def project(self, role, projected_BLX, x_BLD, params):
         return _gated(projected_BLX, dense(x_BLD, params["kernel"])) if role == "value" else projected_BLX
@@ -65,7 +65,7 @@ class HeadScale(Part):
 
     name = "head_scale"
 
-    def parameters(self, attention, model, roles):
+    def parameters(self, attention, model):
         return {"factors": Parameter((attention.num_heads,), ONES)}
 
     def mix(self, out_BLHV, own_BLHV, x_BLD, params):

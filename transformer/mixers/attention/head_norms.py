@@ -23,12 +23,12 @@ class HeadNorm(Part):
         if self.norm.mixes_tokens:
             raise ConfigError(f"{self.name}.norm: {self.norm} is a norm of whole sequences; use layernorm")
 
-    def parameters(self, attention, model, roles):
+    def parameters(self, attention, model):
         shape = attention.shape(model)
         return {
             f"{role}_{name}": spec
             for role in self.normalized
-            if role in roles
+            if role in attention.roles
             for name, spec in self.norm.parameters(shape.value_size if role == "value" else shape.key_size).items()
         }
 
@@ -75,12 +75,12 @@ class WideQKNorm(Part):
         if self.norm.mixes_tokens:
             raise ConfigError(f"{self.name}.norm: {self.norm} is a norm of whole sequences; use layernorm")
 
-    def parameters(self, attention, model, roles):
+    def parameters(self, attention, model):
         widths = attention.shape(model).widths
         return {
             f"{role}_{name}": spec
             for role in ("query", "key")
-            if role in roles
+            if role in attention.roles
             for name, spec in self.norm.parameters(widths[role]).items()
         }
 

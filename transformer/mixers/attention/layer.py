@@ -70,7 +70,7 @@ class AttentionLayer(nnx.Module):
         self.position = Parameters(own, key=at(key, "position"))
         self.parts = nnx.Dict(
             {
-                part.name: Parameters(part.parameters(attention, model, self.roles), key=at(key, part.name))
+                part.name: Parameters(part.parameters(attention, model), key=at(key, part.name))
                 for part in attention.parts
             }
         )

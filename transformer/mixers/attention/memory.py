@@ -45,7 +45,7 @@ class MemoryKeyValues(Part):
         if attention.shares == "scores":
             raise ConfigError(f"mixer.sharing: scores for {self} are of no tokens; use values")
 
-    def parameters(self, attention, model, roles):
+    def parameters(self, attention, model):
         shape = attention.shape(model)
         sizes = {"keys": shape.key_size, "values": shape.value_size}
         return {

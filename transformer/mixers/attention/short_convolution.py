@@ -48,7 +48,7 @@ class ShortConvolution(LocalMixing):
     width: int = 3
     """Tokens spanned."""
 
-    def parameters(self, attention, model, roles):
+    def parameters(self, attention, model):
         width = sum(attention.shape(model).widths.values())
         return {"kernel": Parameter((self.width, width), FirstRow(), decay=False)}
 
@@ -64,7 +64,7 @@ class CanonA(LocalMixing):
     width: int = 4
     """Tokens spanned."""
 
-    def parameters(self, attention, model, roles):
+    def parameters(self, attention, model):
         return {"kernel": _canon(self.width, model.d_model)}
 
     def enter(self, x_BLD, context, read, params):
@@ -80,7 +80,7 @@ class CanonB(LocalMixing):
     width: int = 4
     """Tokens spanned."""
 
-    def parameters(self, attention, model, roles):
+    def parameters(self, attention, model):
         return {"kernel": _canon(self.width, sum(attention.shape(model).widths.values()))}
 
     def convolve(self, projected_BLX, context, read, params):
@@ -109,7 +109,7 @@ class Smear(LocalMixing):
         if self.features > model.d_model:
             raise ConfigError(f"smear.features: {self.features} are more than d_model {model.d_model}")
 
-    def parameters(self, attention, model, roles):
+    def parameters(self, attention, model):
         return {"gate": Parameter((self.features, 1), ZEROS, decay=False), "factor": Parameter((), ZEROS)}
 
     def enter(self, x_BLD, context, read, params):
