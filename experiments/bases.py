@@ -78,12 +78,13 @@ USUAL: dict[str, Any] = {"seeds": 8, "max_seeds": 32, "learning_rates": RATES, "
 """Eight pairs, and where that does not decide 16 and 32."""
 
 
-def longer(claim: Claim, found: str = "") -> Claim:
+def longer(claim: Claim, found: str = "", learning_rates: tuple[float, ...] = LONGER_RATES) -> Claim:
     """The same claim of the same models, trained four times as long, warm-up too: whether what shows early lasts.
 
     Args:
       claim: one on the bases.
       found: what the results mean.
+      learning_rates: of all arms.
     """
     base = claim.study.base
     steps, warmup = 4 * base.steps, 4 * base.optimizer.warmup_steps
@@ -91,7 +92,7 @@ def longer(claim: Claim, found: str = "") -> Claim:
         claim.study,
         name=f"{claim.name}_{steps}",
         base=base.replace({"steps": steps, "optimizer.warmup_steps": warmup}),
-        learning_rates=LONGER_RATES,
+        learning_rates=learning_rates,
     )
     return dataclasses.replace(claim, text=f"{claim.text[:-1]}, after {steps:,} steps.", study=study, found=found)
 

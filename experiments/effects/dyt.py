@@ -23,4 +23,4 @@ CLAIM = Claim(
         "LayerNorm by .085, and no better than RMSNorm."
     ),
 )
-LONGER = longer(CLAIM)
+LONGER = longer(CLAIM, learning_rates=(2e-3, 4e-3, 8e-3))

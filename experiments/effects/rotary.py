@@ -17,4 +17,10 @@ CLAIM = Claim(
     expected={"plain": "better", "modern": "better"},
     study=on_bases("rotary", {"model.position": RoPE()}, {"model.position": Learned()}),
 )
-LONGER = longer(CLAIM)
+LONGER = longer(
+    CLAIM,
+    found=(
+        "Ahead by .087 and .067, where it was .220 and .221 after a quarter of the steps: more than half of that was "
+        "who learns sooner."
+    ),
+)

@@ -19,4 +19,7 @@ CLAIM = Claim(
     ),
     found="It is ahead.",
 )
-LONGER = longer(CLAIM)
+LONGER = longer(
+    CLAIM,
+    found="Ahead by .021 and .045, where it was .160 and .115 after a quarter of the steps.",
+)

@@ -21,4 +21,10 @@ CLAIM = Claim(
         {"model.feed_forward": FeedForward(activation=GELU(), d_ff=256)},
     ),
 )
-LONGER = longer(CLAIM)
+LONGER = longer(
+    CLAIM,
+    found=(
+        "It lasts. After a quarter of the steps the plain base had told nothing, +.034, and the modern one -.072; now "
+        "they agree, -.074 and -.079."
+    ),
+)

@@ -94,6 +94,39 @@ def test_a_choice_of_ones_own_holds_in_every_context(value):
     assert len(check_variant(value).passed) > 10
 
 
+@dataclass(frozen=True)
+class Alone(T.Mixer):
+    """Forgets that a memory is returned too."""
+
+    causal = False
+
+    def __call__(self, x_BLD, context, params):
+        return x_BLD
+
+
+@dataclass(frozen=True)
+class Wider(T.Mixer):
+    causal = False
+
+    def __call__(self, x_BLD, context, params):
+        return jnp.concatenate([x_BLD, x_BLD], -1), None
+
+
+@pytest.mark.parametrize(
+    ("mixer", "message"),
+    [
+        (Alone(), r"^alone: returns \w+, not \(the output, the memory or None\)"),
+        (Wider(), r"^blocks\.\*\.wider: wider returns \(2, 3, 48\) for an input of \(2, 3, 24\)"),
+    ],
+    ids=str,
+)
+def test_what_a_mixer_returns_is_named_where_it_is_wrong(mixer, message):
+    """A batch of two would be taken for the output and the memory."""
+    model = T.build(small(mixer=mixer, causal=False, d_model=24), key=jax.random.key(0))
+    with pytest.raises(T.ConfigError, match=message):
+        model(jnp.zeros((2, 3), jnp.int32))
+
+
 def test_a_mixer_has_a_text_form_and_is_found_by_its_name():
     config = small(mixer="gated_recurrence")
     assert config.mixer == GatedRecurrence()

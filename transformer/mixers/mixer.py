@@ -7,7 +7,7 @@ from flax import nnx
 
 from transformer.core.modules import Parameters, at
 from transformer.core.parameters import OwnParams, Parameter
-from transformer.core.values import Choices, Variant
+from transformer.core.values import Choices, ConfigError, Variant
 from transformer.functional.cache import KeyValue, Memory, append
 from transformer.functional.masks import Mask, Tokens
 
@@ -160,5 +160,7 @@ class MixerLayer(nnx.Module):
 
     def __call__(self, x_BLD: jax.Array, *, context: Context, key: jax.Array | None = None) -> tuple[jax.Array, Aux]:
         """The output (B, L, D), and the memory; a key turns dropout on."""
-        y_BLD, memory = self.mixer(x_BLD, context, self.params())
-        return y_BLD, Aux(memory)
+        made = self.mixer(x_BLD, context, self.params())
+        if not isinstance(made, tuple) or len(made) != 2:
+            raise ConfigError(f"{self.mixer}: returns {type(made).__name__}, not (the output, the memory or None)")
+        return made[0], Aux(made[1])

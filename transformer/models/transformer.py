@@ -90,6 +90,8 @@ class Block(nnx.Module):
             y, aux = getattr(self, name)(checkpoint_name(x_BLD, "in"), context=own, key=inside)
         if y.dtype != x_BLD.dtype:
             raise _other_dtype(y, x_BLD, name, made.value)
+        if y.shape != x_BLD.shape:
+            raise ConfigError(f"blocks.*.{name}: {made.value} returns {y.shape} for an input of {x_BLD.shape}")
         aux = aux._replace(memory={} if aux.memory is None else {name: aux.memory})
         y = y if made.factor == 1 else y * jnp.asarray(made.factor, y.dtype)
         if key is not None:
