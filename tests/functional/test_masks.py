@@ -158,6 +158,13 @@ def test_an_array_that_is_no_mask_of_these_tokens(array, message):
         Arbitrary(array)(TOKENS, TOKENS)
 
 
+def test_what_is_said_of_tokens_is_of_all_of_them():
+    with pytest.raises(ConfigError, match=r"^valid: \(2, 3\) is not of 5 tokens$"):
+        Tokens.first(5, valid=jnp.ones((2, 3), bool))
+    with pytest.raises(ConfigError, match=r"^segments: \(1, 4\) is not of 5 tokens$"):
+        Tokens.at(jnp.arange(5), segments=jnp.ones(4, jnp.int32))
+
+
 LEAVES = [
     Causal(),
     Window(2),

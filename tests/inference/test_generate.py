@@ -371,8 +371,9 @@ def test_a_stop_token_that_there_is_not(stop, strategy):
         (np.zeros(3, np.int32), {}, r"the prompt is \(3,\), not an array \(B, L\)"),
         ([[1, 2]], {}, "the prompt is list, not an array"),
         (PROMPTS, {"strategy": "beam"}, "the strategy 'beam' is no value such as"),
+        (PROMPTS, {"strategy": Greedy(processors=Forbidden((3,)))}, r"greedy\.processors: Forbidden.* is not tuple"),
     ],
-    ids=range(3),
+    ids=range(4),
 )
 def test_what_is_no_prompt_or_no_strategy(prompt, changes, message):
     with pytest.raises(ConfigError, match=message):

@@ -125,6 +125,12 @@ def test_defaults():
     assert "table" in repr(lm)
 
 
+def test_positions_are_of_all_tokens():
+    lm = model(position="rope")
+    with pytest.raises(ConfigError, match=r"^positions: \(1, 5\) is not of 8 tokens"):
+        lm(jnp.asarray(TOKENS), positions_BL=jnp.arange(5)[None])
+
+
 def test_layers_widen_the_view():
     """Two layers of a window of 2 reach two tokens back, and a layer is taken out by its number."""
     lm = model(position="alibi", num_layers=2)

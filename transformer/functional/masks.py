@@ -33,9 +33,16 @@ class Tokens(NamedTuple):
 
     @classmethod
     def at(cls, positions, segments=None, valid=None) -> "Tokens":
-        """Tokens at the given positions, of the given segments; each array is (L,) or (B, L)."""
+        """Tokens at the given positions, of the given segments; each array is (L,) or (B, L).
+
+        Raises:
+          ConfigError: they are not of one length.
+        """
         positions = jnp.atleast_2d(jnp.asarray(positions, jnp.int32))
         segments, valid = (None if array is None else jnp.atleast_2d(array) for array in (segments, valid))
+        for name, array in (("segments", segments), ("valid", valid)):
+            if array is not None and array.shape[-1] != positions.shape[-1]:
+                raise ConfigError(f"{name}: {array.shape} is not of {positions.shape[-1]} tokens")
         return cls(positions, jnp.arange(positions.shape[-1], dtype=jnp.int32), segments, valid)
 
     @classmethod

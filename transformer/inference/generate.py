@@ -14,7 +14,7 @@ import jax
 from jax.sharding import Mesh
 
 from transformer.core.modules import Apply, Params
-from transformer.core.values import ConfigError
+from transformer.core.values import ConfigError, check_fields
 from transformer.inference.parts import in_parts
 from transformer.inference.processors import Earlier
 from transformer.inference.prompt import Generated, Prompt, check_prompt
@@ -66,6 +66,7 @@ def generate(
         raise ConfigError(f"generate: num_tokens {num_tokens} is not a positive number")
     if not isinstance(strategy, Strategy):
         raise ConfigError(f"generate: the strategy {strategy!r} is no value such as Greedy(); texts: Strategy.parse")
+    check_fields(strategy, f"generate: {strategy.name}.")
     check_prompt("generate", apply, params, prompt_BL, lengths_B, inputs or {})
     chosen = {"num_tokens": num_tokens, "strategy": strategy, "stop": stop, "prefix": prefix, "mesh": mesh}
     return _generate(apply, params, (prompt_BL, lengths_B, inputs or {}, earlier), key, **chosen)

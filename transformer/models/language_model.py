@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from transformer.core.modules import at, below
+from transformer.core.values import ConfigError
 from transformer.embeddings.embedding import EmbeddingLayer, HeadLayer, ValueEmbedding
 from transformer.functional.cache import Cache, Reader
 from transformer.functional.masks import Mask, Tokens
@@ -182,4 +183,9 @@ def _alone(config: ModelConfig) -> ModelConfig:
 
 
 def _tokens(length: int, positions_BL: jax.Array | None, *of_rows: jax.Array | None) -> Tokens:
-    return Tokens.first(length, *of_rows) if positions_BL is None else Tokens.at(positions_BL, *of_rows)
+    if positions_BL is None:
+        return Tokens.first(length, *of_rows)
+    tokens = Tokens.at(positions_BL, *of_rows)
+    if tokens.length != length:
+        raise ConfigError(f"positions: {positions_BL.shape} is not of {length} tokens")
+    return tokens
