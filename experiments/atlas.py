@@ -88,6 +88,7 @@ def main() -> None:
         archives=archives,
         looks=command.looks,
         engine=command.engine,
+        unresolved={name: claim.unresolved for name, claim in wanted.items()},
     )
     atlas.restore()
     atlas.run(command.minutes)

@@ -25,8 +25,8 @@ Changes = Mapping[str, Any]
 
 RATES = (1e-3, 2e-3, 4e-3, 8e-3)
 """Peak learning rates of arms on text; the best of most is one of the two in the middle."""
-LONGER_RATES = (2e-3, 4e-3)
-"""Those of arms that are trained longer: the two that are best early."""
+LONGER_RATES = (2e-3, 4e-3, 8e-3)
+"""Those of arms that are trained longer."""
 PLAIN = RunConfig(
     model=ModelConfig(
         num_layers=2,
@@ -78,13 +78,12 @@ USUAL: dict[str, Any] = {"seeds": 8, "max_seeds": 32, "learning_rates": RATES, "
 """Eight pairs, and where that does not decide 16 and 32."""
 
 
-def longer(claim: Claim, found: str = "", learning_rates: tuple[float, ...] = LONGER_RATES) -> Claim:
+def longer(claim: Claim, found: str = "") -> Claim:
     """The same claim of the same models, trained four times as long, warm-up too: whether what shows early lasts.
 
     Args:
       claim: one on the bases.
       found: what the results mean.
-      learning_rates: of all arms.
     """
     base = claim.study.base
     steps, warmup = 4 * base.steps, 4 * base.optimizer.warmup_steps
@@ -92,7 +91,7 @@ def longer(claim: Claim, found: str = "", learning_rates: tuple[float, ...] = LO
         claim.study,
         name=f"{claim.name}_{steps}",
         base=base.replace({"steps": steps, "optimizer.warmup_steps": warmup}),
-        learning_rates=learning_rates,
+        learning_rates=LONGER_RATES,
     )
     return dataclasses.replace(claim, text=f"{claim.text[:-1]}, after {steps:,} steps.", study=study, found=found)
 

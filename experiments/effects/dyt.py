@@ -23,4 +23,10 @@ CLAIM = Claim(
         "LayerNorm by .085, and no better than RMSNorm."
     ),
 )
-LONGER = longer(CLAIM, learning_rates=(2e-3, 4e-3, 8e-3))
+LONGER = longer(
+    CLAIM,
+    found=(
+        "What it is ahead of RMSNorm early, .122, is gone, and it is further behind LayerNorm, by .186 where it was "
+        ".048. It takes .008, the highest rate."
+    ),
+)

@@ -19,7 +19,6 @@ CLAIM = Claim(
 )
 LONGER = longer(
     CLAIM,
-    learning_rates=(2e-3, 4e-3, 8e-3),
     found=(
         "Ahead by .175 and .112, where it was .292 and .253 after a quarter of the steps. It takes the higher of both "
         "rates, .004."

@@ -1,9 +1,12 @@
 """Claims: what an interval says of a published effect."""
 
+import numpy as np
 import pytest
 
+from tests.study import made
 from tests.study.conftest import tiny
 from transformer.core.values import ConfigError
+from transformer.study.analyse import read_study
 from transformer.study.claim import Claim
 from transformer.study.statistics import Comparison, Interval
 from transformer.study.study import Study
@@ -80,3 +83,15 @@ def test_refusals(tmp_path):
         Claim(**fields, expected={"arm": "good"})
     with pytest.raises(ConfigError, match=r"^claim effect: nothing is expected$"):
         Claim(**fields, expected={})
+
+
+def test_a_difference_that_is_told_may_leave_the_claim_open(tmp_path):
+    """Worse, but not known whether by more than the margin; and open, but not worse by more than that."""
+    made.record(tmp_path / "made", {"base": np.linspace(2.0, 2.01, 6), "arm": np.linspace(2.015, 2.03, 6)}).write(
+        tmp_path / "made"
+    )
+    report = read_study(tmp_path / "made")
+    for low, high, verdict, wanted in [(0.001, 0.03, "worse", ["arm"]), (-0.3, 0.01, "unresolved", [])]:
+        report.contrasts["arm"] = found(low, high, verdict)
+        assert claim(tmp_path, "not worse").unresolved(report) == wanted
+    assert report.unresolved() == ["arm"]

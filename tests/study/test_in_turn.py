@@ -44,6 +44,17 @@ def test_all_are_begun_before_any_gets_more_seeds(in_turn):
     assert in_turn.looked("same") == 1
 
 
+def test_what_is_open_may_be_another_question_than_the_verdict(in_turn):
+    """One study that is decided gets more seeds, and one that is not gets none."""
+    decided = dataclasses.replace(in_turn.studies["open"], name="decided", margin=100.0)
+    in_turn.studies = {"decided": decided, "open": in_turn.studies["open"]}
+    in_turn.unresolved = {"decided": lambda report: list(report.contrasts), "open": lambda report: []}
+    in_turn.run()
+    assert read_study(in_turn.folder / "decided").unresolved() == []
+    assert read_study(in_turn.folder / "open").unresolved() == ["arm"]
+    assert (in_turn.looked("decided"), in_turn.looked("open")) == (2, 1)
+
+
 def test_a_limit_of_time_and_of_looks(in_turn):
     in_turn.run(minutes=0)
     assert not in_turn.folder.exists()

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from transformer.core.values import ConfigError, check_type, nearest
+from transformer.study.report import Report
 from transformer.study.statistics import Comparison
 from transformer.study.study import Study
 
@@ -81,6 +82,12 @@ class Claim:
         if (high < 0) == (expected == "better"):
             return "smaller" if within else "reproduced"
         return "not at this scale" if within else contradicted
+
+    def unresolved(self, report: Report) -> list[str]:
+        """The questions of a report on its study whose finding is open, though their verdict may not be."""
+        higher = report.record.higher_is_better[report.record.metric]
+        found = self.findings(report.contrasts, higher_is_better=higher)
+        return [question for question, finding in found.items() if finding == "unresolved"]
 
     def findings(self, answers: Mapping[str, Comparison], *, higher_is_better: bool = False) -> dict[str, Finding]:
         """The verdicts on all questions of the claim that are answered, by name."""

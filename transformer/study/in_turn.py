@@ -10,6 +10,7 @@ from transformer.study.analyse import read_study
 from transformer.study.archive import SUFFIX, pack, unpack
 from transformer.study.engines import LOCAL, Engine
 from transformer.study.record import STUDY, Record, read_record
+from transformer.study.report import Report, Unresolved
 from transformer.study.running import StudyError
 from transformer.study.study import Study
 
@@ -40,6 +41,8 @@ class InTurn:
     """Most looks of a study at its results; None: as many as it plans."""
     engine: Engine = LOCAL
     """Where arms are computed."""
+    unresolved: Mapping[str, Unresolved] = field(default_factory=dict)
+    """The questions of each study that get more seeds; of one that is not here those whose verdict is open."""
     say: Callable[[str], None] = print
     failed: dict[str, str] = field(default_factory=dict)
     """Studies that could not be computed, with the error."""
@@ -72,7 +75,8 @@ class InTurn:
         workdir, looks = self.folder / name, self.looked(name) + 1
         self.say(f"{time.strftime('%H:%M:%S')} {name}, look {looks}")
         study = self.studies[name]
-        study.run(workdir, engine=self.engine, runs=self.folder / "runs", looks=looks, say=self.say)
+        how = {"engine": self.engine, "runs": self.folder / "runs", "unresolved": self._unresolved(name)}
+        study.run(workdir, looks=looks, say=self.say, **how)
         if path := self._archive(name):
             pack(workdir, path)
 
@@ -95,9 +99,12 @@ class InTurn:
             return float("inf")
         if looked >= min(len(study.looks), self.looks or len(study.looks)):
             return 0.0
-        found = read_study(self.folder / name).contrasts.values()
-        open_ = [(high - low) / study.margin for c in found if c.verdict == "unresolved" for low, high in [c.interval]]
-        return max(open_, default=0.0)
+        report = read_study(self.folder / name)
+        intervals = [report.contrasts[question].interval for question in self._unresolved(name)(report)]
+        return max(((high - low) / study.margin for low, high in intervals), default=0.0)
+
+    def _unresolved(self, name: str) -> Unresolved:
+        return self.unresolved.get(name, Report.unresolved)
 
     def _archive(self, name: str) -> Path | None:
         return self.archives / f"{name}{SUFFIX}" if self.archives else None

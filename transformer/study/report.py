@@ -1,6 +1,7 @@
 """The report of a study: what its runs answer to its questions, as values, text and files."""
 
 import dataclasses
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,10 @@ class Report:
     def _repr_html_(self) -> str:
         """The table of verdicts, as a notebook shows it."""
         return pages.table(*self.tables()[0])
+
+    def unresolved(self) -> list[str]:
+        """The questions whose verdict is open."""
+        return [name for name, found in self.contrasts.items() if found.verdict == "unresolved"]
 
     def show(self) -> None:
         """Print the results, their cost, what the arms are, and what to know before believing them."""
@@ -273,6 +278,10 @@ class Report:
     def write(self, workdir: Path) -> None:
         """Write report.json, .md, .html, .csv, .tex and the pictures."""
         pages.write(self, workdir)
+
+
+Unresolved = Callable[[Report], Sequence[str]]
+"""The names of the questions of a report that are open."""
 
 
 def _verdict_row(name: str, value: str, compared: Comparison | None, arm: ArmReport | None) -> list[str]:

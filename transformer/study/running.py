@@ -20,7 +20,7 @@ from transformer.study.analyse import NOISE, analyse
 from transformer.study.cell import Cell, replicas_of
 from transformer.study.engines import Engine
 from transformer.study.record import ArmRecord, Record
-from transformer.study.report import Report
+from transformer.study.report import Report, Unresolved
 from transformer.study.runs import HIGHER_IS_BETTER, SUMS, ArmRuns
 from transformer.study.signals import doubts, signals
 from transformer.training.environment import environment
@@ -117,6 +117,8 @@ class Running:
     mesh: MeshConfig
     say: Callable[[str], None]
     trackers: Sequence[Tracker] = ()
+    unresolved: Unresolved = Report.unresolved
+    """The questions that get more seeds."""
     failed: dict[str, str] = dataclasses.field(default_factory=dict)
     seeds: dict[str, int] = dataclasses.field(default_factory=dict)
     """How many seeds each arm has."""
@@ -166,10 +168,7 @@ class Running:
 
     def _open(self, report: Report) -> list[str]:
         """The arms that an open question is about."""
-        questions = report.record.questions
-        about = {
-            arm for name, found in report.contrasts.items() if found.verdict == "unresolved" for arm in questions[name]
-        }
+        about = {arm for question in self.unresolved(report) for arm in report.record.questions[question]}
         return [name for name in self.arms if name in about]
 
     def _compute(self, wanted: Mapping[str, int]) -> None:

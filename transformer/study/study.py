@@ -18,7 +18,7 @@ from transformer.study.analyse import FEW
 from transformer.study.engines import LOCAL, Engine
 from transformer.study.probes import Probe
 from transformer.study.record import STUDY, read_record
-from transformer.study.report import Report
+from transformer.study.report import Report, Unresolved
 from transformer.study.running import NOISE, NOISE_SEEDS, Arm, Running
 from transformer.study.runs import SUMS
 from transformer.study.statistics import ALPHA, detectable_difference
@@ -235,6 +235,7 @@ class Study(Asked):
         runs: str | Path | None = None,
         looks: int | None = None,
         log: Sequence[Tracker] = (),
+        unresolved: Unresolved = Report.unresolved,
         say: Callable[[str], None] = print,
     ) -> Report:
         """Run what is not computed yet; write the report.
@@ -251,6 +252,7 @@ class Study(Asked):
           looks: stop after this many of the planned looks, for now; None: go on until all questions are answered.
           log: where the training is shown, as a group of runs with the name of the study; each is a cell, and has
             the name of its arm.
+          unresolved: the questions of a report that get more seeds, up to `max_seeds`.
           say: called with each line of progress.
 
         Raises:
@@ -266,7 +268,8 @@ class Study(Asked):
         with locked(workdir):
             if (workdir / STUDY).exists() and (other := read_record(workdir).name) != self.name:
                 raise ConfigError(f"study {self.name}: {workdir} holds the study {other}; give it a folder of its own")
-            running = Running(self, workdir, Path(runs or workdir / "runs"), data, arms, engine, mesh, say, log)
+            stored = Path(runs or workdir / "runs")
+            running = Running(self, workdir, stored, data, arms, engine, mesh, say, log, unresolved)
             return running.to_the_end(looks)
 
     def prepared(self, data: Dataset, workdir: Path | None = None) -> dict[str, Arm]:
