@@ -28,7 +28,7 @@ CLAIM = Claim(
 LONGER = longer(
     CLAIM,
     found=(
-        "After four times the steps it is behind by .042 in the plain base, where it was .072, and in the modern one, "
-        "where it was .060, no difference is told any more: most of it was who learns sooner."
+        "After a quarter of the steps it was behind by .072 and .060; now no difference is told in either base: "
+        "what ReLU gave was to learn sooner."
     ),
 )

@@ -20,7 +20,7 @@ CLAIM = Claim(
 LONGER = longer(
     CLAIM,
     found=(
-        "Ahead by .087 and .067, where it was .220 and .221 after a quarter of the steps: more than half of that was "
-        "who learns sooner."
+        "Ahead by .094 and .067, where it was .220 and .221 after a quarter of the steps: more than half of that "
+        "was who learns sooner."
     ),
 )
