@@ -40,8 +40,8 @@ def test_the_class_of_a_file_is_a_value(tmp_path, monkeypatch):
     ("place", "line"),
     [
         ("Halved", "'Halved' is not of the form MODULE:CLASS or FILE.py:CLASS"),
-        ("gone.py:Halved", "check: no file gone.py"),
-        ("gone:Halved", "check: no module 'gone' from"),
+        ("gone.py:Halved", "no file gone.py"),
+        ("gone:Halved", "no module 'gone' from"),
     ],
 )
 def test_a_place_that_is_none(monkeypatch, place, line):

@@ -9,17 +9,21 @@ from transformer.analysis.activations import run_with_cache
 from transformer.core.values import ConfigError
 from transformer.data.arrays import arrays
 from transformer.data.dataset import load_data
+from transformer.data.labelled import ClassificationRun, LabelledConfig
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.backends import Chunked
 from transformer.mixers.attention.projections import ConstantScale
 from transformer.mixers.attention.synthesizers import RandomSynthesizer
 from transformer.mixers.recurrent.delta import DeltaNet
 from transformer.models.build import pure_model
+from transformer.models.classifier import ClassifierConfig
 from transformer.models.pattern import Alternate
+from transformer.models.pooling import ClassToken
 from transformer.objectives.objective import NextToken
 from transformer.positions.relative import ALiBi
 from transformer.runs.config import grid
 from transformer.runs.data import TextConfig
+from transformer.runs.tokenizers import Char
 from transformer.study.probes import BeforeTraining, FirstKey, LongerText, QueryKeyGradient, SaturatedRows
 from transformer.training.program import make_program
 
@@ -96,6 +100,25 @@ def test_padding_and_filling_rows_have_no_say_in_probes_of_weights(base):
             expected = (rows.max(-1) > 0.6).mean() if isinstance(probe, SaturatedRows) else rows[..., 0].mean()
             assert alone[run] == pytest.approx(expected, rel=1e-4)
         np.testing.assert_allclose(probe(config, params, padded), alone, rtol=1e-5)
+
+
+def test_a_class_token_before_padded_texts_is_real(tmp_path):
+    """Queries of zero attend to all real tokens alike: 1 / (1 + length) at each of them."""
+    texts = ["ab", "abcd", "a", "abc", "abcdef", "ab"]
+    (tmp_path / "texts.tsv").write_text("".join(f"{i % 2}\t{text}\n" for i, text in enumerate(texts * 4)))
+    config = ClassificationRun(
+        data=LabelledConfig(path=str(tmp_path / "texts.tsv"), tokenizer=Char(special=True), validation_fraction=0.25),
+        model=ClassifierConfig(
+            num_layers=1, d_model=8, max_length=8, mixer=Attention(num_heads=1), pooling=ClassToken()
+        ),
+    )
+    data = load_data(config.data)
+    config = data.complete(config)
+    params = jax.device_get(make_program(config, grid(range(1))).init().params)
+    lengths = data.validation["valid"].sum(1)
+    assert not data.validation["valid"].all()
+    even = (lengths / (1 + lengths)).sum() / lengths.sum()
+    np.testing.assert_allclose(FirstKey()(config, changed(params, "query", 0.0), data), even, rtol=1e-5)
 
 
 def test_queries_of_zero_are_never_saturated_and_huge_ones_always(initial, corpus):

@@ -186,8 +186,8 @@ def _of_weights(config: RunConfig, params: Any, data: Dataset, reduce: Callable[
 
     def of_layer(rows_BHLS):
         values_BHL = reduce(rows_BHLS)
-        real_BL = batch["valid"] if "valid" in batch else jnp.ones_like(values_BHL[:, 0], jnp.bool)
-        return values_BHL[..., 1:].mean(where=real_BL[:, None, 1:])
+        real_BL = _real(batch, values_BHL.shape[-1])
+        return values_BHL[..., 1:].mean(where=None if real_BL is None else real_BL[:, None, 1:])
 
     @jax.jit
     def mean(params):
@@ -195,6 +195,14 @@ def _of_weights(config: RunConfig, params: Any, data: Dataset, reduce: Callable[
         return jnp.mean(jnp.stack([of_layer(rows_BHLS) for rows_BHLS in found.values()]))
 
     return each(params, mean)
+
+
+def _real(batch: Batch, length: int) -> jax.Array | None:
+    """Whether each of `length` tokens of a layer is real, those before the text too; None: all, or it has fewer."""
+    valid_BL = batch.get("valid")
+    if valid_BL is None or length < valid_BL.shape[1]:
+        return None
+    return jnp.pad(valid_BL, ((0, 0), (length - valid_BL.shape[1], 0)), constant_values=True)
 
 
 def _exact(value: Any) -> Any:
