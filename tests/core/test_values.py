@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import inspect
 import json
 import re
 import typing
@@ -295,6 +296,11 @@ def test_what_is_misspelled_or_of_another_type_is_one_short_line(make, message):
     with pytest.raises(ConfigError, match=f"^{re.escape(message)}") as error:
         make()
     assert len(str(error.value)) < 120
+
+
+def test_the_fields_are_what_notebooks_show():
+    assert [*inspect.signature(Attention).parameters][:2] == ["num_heads", "num_kv_heads"]
+    assert inspect.signature(RunConfig).parameters["steps"].default == RunConfig().steps
 
 
 def test_other_mistakes_in_a_call_are_told_as_python_tells_them():

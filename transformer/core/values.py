@@ -57,6 +57,10 @@ class Choices(abc.ABCMeta):
                     raise ConfigError(f"{cls.__name__}: no field {unknown[0]!r}{nearest(unknown[0], known)}") from None
                 raise
 
+        @property
+        def __signature__(cls):  # that of the fields, which notebooks and `help` show
+            return inspect.signature(functools.partial(cls.__init__, None))
+
 
 @dataclasses.dataclass(frozen=True)
 class Variant:
