@@ -30,6 +30,7 @@ from transformer.positions.relative import ALiBi
 from transformer.runs.config import RunConfig, grid
 from transformer.study.analyse import read_study
 from transformer.study.probes import LongerText, Probe
+from transformer.study.record import read_record
 from transformer.study.report import Report
 from transformer.study.running import NOISE, StudyError
 from transformer.study.statistics import detectable_difference
@@ -207,6 +208,9 @@ def test_a_folder_is_of_one_study(two_arms, tmp_path):
     folder, other = two_arms.copied(tmp_path / "copy"), dataclasses.replace(two_arms.study, name="other")
     with pytest.raises(ConfigError, match=rf"^study other: .* holds the study {two_arms.study.name}; give it a folder"):
         other.run(folder, data=two_arms.corpus)
+    (folder / "study.json").write_text("{")
+    two_arms.study.run(folder, data=two_arms.corpus)
+    assert read_record(folder).name == two_arms.study.name
 
 
 def test_the_plan_is_written_first_and_changes_are_told(two_arms, tmp_path):

@@ -17,7 +17,7 @@ from transformer.study import budget as budgets
 from transformer.study.analyse import FEW
 from transformer.study.engines import LOCAL, Engine
 from transformer.study.probes import Probe
-from transformer.study.record import STUDY, read_record
+from transformer.study.record import read_record
 from transformer.study.report import Report, Unresolved
 from transformer.study.running import NOISE, NOISE_SEEDS, Arm, Running
 from transformer.study.runs import SUMS
@@ -266,11 +266,19 @@ class Study(Asked):
         check_data(data, f"study {self.name}")
         arms = self.prepared(data, workdir)
         with locked(workdir):
-            if (workdir / STUDY).exists() and (other := read_record(workdir).name) != self.name:
-                raise ConfigError(f"study {self.name}: {workdir} holds the study {other}; give it a folder of its own")
+            self._check_folder(workdir)
             stored = Path(runs or workdir / "runs")
             running = Running(self, workdir, stored, data, arms, engine, mesh, say, log, unresolved)
             return running.to_the_end(looks)
+
+    def _check_folder(self, workdir: Path) -> None:
+        """Raise `ConfigError` where a folder holds another study."""
+        try:
+            other = read_record(workdir).name
+        except ConfigError:  # there is none, or it is damaged, and is written again
+            return
+        if other != self.name:
+            raise ConfigError(f"study {self.name}: {workdir} holds the study {other}; give it a folder of its own")
 
     def prepared(self, data: Dataset, workdir: Path | None = None) -> dict[str, Arm]:
         """The arms with their configs and data.
