@@ -280,6 +280,9 @@ CASES = {
         LLAMA_LIKE | {"num_hidden_layers": 7, "sliding_window": 4, "query_pre_attn_scalar": 20},
     ),
     "phi": Case("PhiForCausalLM", "PhiConfig", EQUAL_HEADS),
+    "phi-yarn": Case(
+        "PhiForCausalLM", "PhiConfig", EQUAL_HEADS | {"rope_parameters": YARN | {"partial_rotary_factor": 0.5}}
+    ),
     "phi3": Case("Phi3ForCausalLM", "Phi3Config", EQUAL_HEADS | {"sliding_window": 5}),
     "olmo": Case("OlmoForCausalLM", "OlmoConfig", EQUAL_HEADS),
     "olmo2": Case("Olmo2ForCausalLM", "Olmo2Config", EQUAL_HEADS),
