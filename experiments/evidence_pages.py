@@ -68,8 +68,7 @@ class Answer:
     @cached_property
     def findings(self) -> dict[str, Finding]:
         """The verdict on each question."""
-        higher = self.report.record.higher_is_better[self.report.record.metric]
-        return self.claim.findings(self.report.contrasts, higher_is_better=higher)
+        return self.claim.found_in(self.report)
 
     @property
     def verdicts(self) -> list[str]:

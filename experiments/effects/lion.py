@@ -29,5 +29,5 @@ CLAIM = Claim(
 )
 LONGER = longer(
     CLAIM,
-    found=("Behind by .170 and .067, where it was .311 and .255 after a quarter of the steps."),
+    found="Behind by .170 and .067, where it was .311 and .255 after a quarter of the steps.",
 )

@@ -19,5 +19,5 @@ CLAIM = Claim(
 )
 LONGER = longer(
     CLAIM,
-    found=("Ahead by .017 and .030, where it was .081 and .087 after a quarter of the steps."),
+    found="Ahead by .017 and .030, where it was .081 and .087 after a quarter of the steps.",
 )

@@ -85,9 +85,12 @@ class Claim:
 
     def unresolved(self, report: Report) -> list[str]:
         """The questions of a report on its study whose finding is open, though their verdict may not be."""
+        return [question for question, finding in self.found_in(report).items() if finding == "unresolved"]
+
+    def found_in(self, report: Report) -> dict[str, Finding]:
+        """The verdicts on all questions that a report on its study answers, by name."""
         higher = report.record.higher_is_better[report.record.metric]
-        found = self.findings(report.contrasts, higher_is_better=higher)
-        return [question for question, finding in found.items() if finding == "unresolved"]
+        return self.findings(report.contrasts, higher_is_better=higher)
 
     def findings(self, answers: Mapping[str, Comparison], *, higher_is_better: bool = False) -> dict[str, Finding]:
         """The verdicts on all questions of the claim that are answered, by name."""
