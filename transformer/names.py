@@ -75,7 +75,7 @@ NAMES: dict[str, str] = {
     "inference.beam": "Beam",
     "inference.evaluation": "lm_eval_model",
     "inference.generate": "generate",
-    "inference.processors": "Forbidden History MinimumLength NoRepeat Processor RepetitionPenalty",
+    "inference.processors": "Earlier Forbidden History MinimumLength NoRepeat Processor RepetitionPenalty",
     "inference.quantize": "quantize",
     "inference.scoring": "sequence_log_probability sliding_log_probabilities",
     "inference.speculative": "speculate",

@@ -2,6 +2,7 @@
 from transformer.inference.beam import Beam as Beam
 from transformer.inference.evaluation import lm_eval_model as lm_eval_model
 from transformer.inference.generate import generate as generate
+from transformer.inference.processors import Earlier as Earlier
 from transformer.inference.processors import Forbidden as Forbidden
 from transformer.inference.processors import History as History
 from transformer.inference.processors import MinimumLength as MinimumLength
