@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from transformer.analysis import plots
 from transformer.core.files import write_durably
-from transformer.study.archive import SUFFIX, read_archive
+from transformer.study.archive import RUNS, SUFFIX, read_archive
 from transformer.study.claim import Claim, Finding
 from transformer.study.report import Report
 from transformer.study.statistics import Comparison
@@ -102,8 +102,7 @@ def answers(claims: Mapping[str, Claim], evidence: Path) -> list[Answer]:
     with tempfile.TemporaryDirectory() as folder:
         for name, claim in sorted(claims.items(), key=lambda each: (each[1].family, each[0])):
             if (path := evidence / f"{name}{SUFFIX}").exists():
-                sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-                found.append(Answer(claim, read_archive(path, Path(folder)), sha256))
+                found.append(Answer(claim, read_archive(path, Path(folder)), _sha256(path)))
     return found
 
 
@@ -113,13 +112,23 @@ def write(claims: Mapping[str, Claim], evidence: Path, docs: Path) -> None:
     if not found:
         return
     folder.mkdir(parents=True, exist_ok=True)
-    write_durably(evidence / CHECKSUMS, "".join(f"{each.sha256}  {each.claim.name}{SUFFIX}\n" for each in found))
+    write_durably(evidence / CHECKSUMS, checksums(evidence))
     write_durably(docs / "evidence.md", overview(found, claims))
     _save(forest(found), folder / "forest.png")
     for each in found:
         write_durably(folder / f"{each.claim.name}.md", page(each))
         curves = plots.loss_curves(each.report.curves, ylabel="training loss", reference=each.report.record.reference)
         _save(curves, folder / f"{each.claim.name}.png")
+
+
+def checksums(evidence: Path) -> str:
+    """What `sha256sum --check` reads, of all archives and their runs."""
+    paths = [*sorted(evidence.glob(f"*{SUFFIX}")), *sorted((evidence / RUNS).glob(f"*{SUFFIX}"))]
+    return "".join(f"{_sha256(path)}  {path.relative_to(evidence)}\n" for path in paths)
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def overview(found: Sequence[Answer], claims: Mapping[str, Claim]) -> str:

@@ -6,6 +6,7 @@ FUZZ=2000 python -m pytest tests/test_readers.py     inputs for each reader; 20 
 import copy
 import gzip
 import json
+import lzma
 import os
 import warnings
 from collections.abc import Callable
@@ -43,7 +44,7 @@ from transformer.runs.presets import PRESETS
 from transformer.runs.tokenizers import Word
 from transformer.study import plan
 from transformer.study.analyse import read_study
-from transformer.study.archive import SUFFIX, pack, read_archive
+from transformer.study.archive import RUNS, SUFFIX, pack, read_archive
 from transformer.study.plan import PLAN
 from transformer.training import checkpoint
 from transformer.training.checkpoint import MANIFEST, CheckpointError, Notes
@@ -116,14 +117,18 @@ def run_of_study(folder):
 
 
 def archived(folder):
-    path = folder / f"study{SUFFIX}"
+    path = folder / "kept" / f"study{SUFFIX}"
     pack(study(folder).parent, path)
     return path
 
 
+def runs_archived(folder):
+    return archived(folder).parent / RUNS / f"arm{SUFFIX}"
+
+
 def unpacked(path):
-    with_name = path.parent / f"read-{os.urandom(8).hex()}"
-    return read_archive(path, with_name)
+    folder = path.parent.parent if path.parent.name == RUNS else path.parent
+    return read_archive(folder / f"study{SUFFIX}", folder / f"read-{os.urandom(8).hex()}")
 
 
 def text(name: str, content: str | bytes):
@@ -171,7 +176,8 @@ READERS = {
     "record of a study": Reader(study, lambda path: read_study(path.parent), json=True),
     "run of a study": Reader(run_of_study, lambda path: read_study(path.parent.parent), json=True),
     "plan": Reader(lambda folder: study(folder).parent / PLAN, lambda path: plan.kept(path.parent, {}, 0), json=True),
-    "archive": Reader(archived, unpacked),
+    "archive": Reader(archived, unpacked, json=True),
+    "runs of an archive": Reader(runs_archived, unpacked, json=True),
     "characters": Reader(tokenizer(CharTokenizer("abc")), read_tokenizer, json=True),
     "symbols": Reader(tokenizer(SymbolTokenizer(("a", "b"))), read_tokenizer, json=True),
     "words": Reader(tokenizer(make_tokenizer(Word(), ["a b c", "b c"])), read_tokenizer, json=True),
@@ -272,10 +278,12 @@ def test_a_file_with_changed_bytes_is_read_or_named(made_once, name, rng):
 def test_a_file_with_changed_values_is_read_or_named(made_once, name, rng):
     """Sealed again, as somebody would who knows how."""
     path, whole = made_once(name)
-    stored = json.loads(whole)
+    compressed = path.name.endswith(SUFFIX)
+    stored = json.loads(lzma.decompress(whole) if compressed else whole)
     had = stored.pop("sha256", None)
     other = changed_json(stored, rng)
-    path.write_text(sealed(other) if had and isinstance(other, dict) else json.dumps(other))
+    text = sealed(other) if had and isinstance(other, dict) else json.dumps(other)
+    path.write_bytes(lzma.compress(text.encode()) if compressed else text.encode())
     check(lambda: READERS[name].read(path))
 
 

@@ -1,6 +1,6 @@
 """AdEMAMix against AdamW (Pagliardini et al. 2024)."""
 
-from experiments.bases import on_bases
+from experiments.bases import longer, on_bases
 from transformer.runs.rules import AdEMAMix
 from transformer.study.claim import Claim
 
@@ -20,3 +20,4 @@ CLAIM = Claim(
         "gain cannot show here."
     ),
 )
+LONGER = longer(CLAIM)

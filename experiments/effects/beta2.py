@@ -1,6 +1,6 @@
 """The second moment of AdamW over 20 or 1,000 steps (Marek et al. 2025)."""
 
-from experiments.bases import on_bases
+from experiments.bases import longer, on_bases
 from transformer.runs.rules import AdamW
 from transformer.study.claim import Claim
 
@@ -16,3 +16,4 @@ CLAIM = Claim(
     recipe="A batch has 8 sequences of 32 characters; 50 steps of warm-up in both arms.",
     study=on_bases("beta2", {"optimizer.rule": AdamW(beta2=0.95)}, {"optimizer.rule": AdamW(beta2=0.999)}),
 )
+LONGER = longer(CLAIM)

@@ -1,6 +1,6 @@
 """Cautious AdamW against AdamW (Liang et al. 2024)."""
 
-from experiments.bases import on_bases
+from experiments.bases import longer, on_bases
 from transformer.runs.wrapped_rules import Cautious
 from transformer.study.claim import Claim
 
@@ -13,3 +13,4 @@ CLAIM = Claim(
     recipe="The mask is scaled by its mean, as there. Their Llama of 60M on C4 has no weight decay, our arms have .1.",
     study=on_bases("cautious", {"optimizer.rule": Cautious()}),
 )
+LONGER = longer(CLAIM)

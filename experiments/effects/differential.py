@@ -1,6 +1,6 @@
 """Differential attention at equal parameters (Ye et al. 2024)."""
 
-from experiments.bases import on_bases
+from experiments.bases import longer, on_bases
 from transformer.mixers.attention.heads import DifferentialHeads
 from transformer.study.claim import Claim
 
@@ -16,3 +16,4 @@ CLAIM = Claim(
     recipe="As many heads as without, each of two maps of half the size; λ begins near .8 in all layers.",
     study=on_bases("differential", {"model.mixer.heads": DifferentialHeads()}, match="parameters"),
 )
+LONGER = longer(CLAIM)

@@ -1,6 +1,6 @@
 """Exclusive self-attention (Zhai 2026)."""
 
-from experiments.bases import on_bases
+from experiments.bases import longer, on_bases
 from transformer.mixers.attention.exclusive import XSA
 from transformer.study.claim import Claim
 
@@ -18,3 +18,4 @@ CLAIM = Claim(
     ),
     study=on_bases("exclusive_attention", {"model.mixer.parts": (XSA(),)}),
 )
+LONGER = longer(CLAIM)

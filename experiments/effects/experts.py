@@ -1,6 +1,6 @@
 """A mixture of experts at equal operations (Fedus, Zoph and Shazeer 2021)."""
 
-from experiments.bases import on_bases
+from experiments.bases import longer, on_bases
 from transformer.feed_forwards.experts import TopKExperts
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.study.claim import Claim
@@ -28,3 +28,4 @@ CLAIM = Claim(
         "noise here."
     ),
 )
+LONGER = longer(CLAIM)

@@ -1,6 +1,6 @@
 """The forgetting transformer (Lin Z. et al. 2025)."""
 
-from experiments.bases import on_bases
+from experiments.bases import longer, on_bases
 from transformer.positions.contextual import Forgetting
 from transformer.positions.rotary import RoPE
 from transformer.study.claim import Claim
@@ -20,3 +20,4 @@ CLAIM = Claim(
     ),
     study=on_bases("forgetting", {"model.position": Forgetting()}, {"model.position": RoPE()}),
 )
+LONGER = longer(CLAIM)

@@ -1,6 +1,6 @@
 """One head of keys and values (Shazeer 2019; Ainslie et al. 2023)."""
 
-from experiments.bases import on_bases
+from experiments.bases import longer, on_bases
 from transformer.study.claim import Claim
 
 CLAIM = Claim(
@@ -18,3 +18,4 @@ CLAIM = Claim(
     ),
     study=on_bases("grouped_queries", {"model.mixer.num_kv_heads": 1}),
 )
+LONGER = longer(CLAIM)

@@ -1,6 +1,6 @@
 """Four heads against one (Vaswani et al. 2017)."""
 
-from experiments.bases import on_bases
+from experiments.bases import longer, on_bases
 from transformer.study.claim import Claim
 
 CLAIM = Claim(
@@ -16,3 +16,4 @@ CLAIM = Claim(
     recipe="One head of 64 or four of 16.",
     study=on_bases("heads", {"model.mixer.num_heads": 4}, {"model.mixer.num_heads": 1}),
 )
+LONGER = longer(CLAIM)

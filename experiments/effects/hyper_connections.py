@@ -1,6 +1,6 @@
 """Hyper-connections (Zhu D. et al. 2024)."""
 
-from experiments.bases import on_bases
+from experiments.bases import longer, on_bases
 from transformer.residuals.multi_stream import HyperConnections
 from transformer.study.claim import Claim
 
@@ -17,3 +17,4 @@ CLAIM = Claim(
     study=on_bases("hyper_connections", {"model.residual": HyperConnections(streams=4)}),
     found="The two bases disagree, each beyond chance; two layers are few for streams to differ.",
 )
+LONGER = longer(CLAIM)

@@ -1,6 +1,6 @@
 """A gate on the output of attention (Qiu et al. 2025)."""
 
-from experiments.bases import on_bases
+from experiments.bases import longer, on_bases
 from transformer.mixers.attention.gates import OutputGate
 from transformer.study.claim import Claim
 
@@ -16,3 +16,4 @@ CLAIM = Claim(
     recipe="A gate for each feature, as in the paper.",
     study=on_bases("output_gate", {"model.mixer.parts": (OutputGate(),)}),
 )
+LONGER = longer(CLAIM)

@@ -1,6 +1,6 @@
 """Parallel attention and network (Chowdhery et al. 2022)."""
 
-from experiments.bases import on_bases
+from experiments.bases import longer, on_bases
 from transformer.models.blocks import Parallel
 from transformer.study.claim import Claim
 
@@ -13,3 +13,4 @@ CLAIM = Claim(
     recipe="Two layers: half as many steps from input to output as without.",
     study=on_bases("parallel_block", {"model.block": Parallel()}),
 )
+LONGER = longer(CLAIM)

@@ -1,6 +1,6 @@
 """Peri-LN against pre-norm (Kim J. et al. 2025)."""
 
-from experiments.bases import on_bases
+from experiments.bases import longer, on_bases
 from transformer.residuals.residual import PeriNorm
 from transformer.study.claim import Claim
 
@@ -17,3 +17,4 @@ CLAIM = Claim(
     recipe="Two layers in float32, in which activations have little room to grow.",
     study=on_bases("peri_norm", {"model.residual": PeriNorm()}),
 )
+LONGER = longer(CLAIM)

@@ -1,6 +1,6 @@
 """Post-norm in shallow models (Takase et al. 2022)."""
 
-from experiments.bases import on_bases
+from experiments.bases import longer, on_bases
 from transformer.residuals.residual import PostNorm
 from transformer.study.claim import Claim
 
@@ -20,3 +20,4 @@ CLAIM = Claim(
         "is ahead."
     ),
 )
+LONGER = longer(CLAIM)

@@ -1,6 +1,6 @@
 """Smaller initial values on residual branches (Radford et al. 2019)."""
 
-from experiments.bases import on_bases
+from experiments.bases import longer, on_bases
 from transformer.study.claim import Claim
 
 CLAIM = Claim(
@@ -15,3 +15,4 @@ CLAIM = Claim(
     recipe="Two layers, so that the factor is 1/2.",
     study=on_bases("residual_scale", {"model.scale_residual_init": True}, {"model.scale_residual_init": False}),
 )
+LONGER = longer(CLAIM)

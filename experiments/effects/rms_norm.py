@@ -1,6 +1,6 @@
 """RMSNorm against LayerNorm (Zhang and Sennrich 2019)."""
 
-from experiments.bases import on_bases
+from experiments.bases import longer, on_bases
 from transformer.norms.norm import LayerNorm, RMSNorm
 from transformer.study.claim import Claim
 
@@ -15,3 +15,4 @@ CLAIM = Claim(
     expected={"plain": "not worse", "modern": "not worse"},
     study=on_bases("rms_norm", {"model.norm": RMSNorm()}, {"model.norm": LayerNorm()}),
 )
+LONGER = longer(CLAIM)

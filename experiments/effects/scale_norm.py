@@ -1,6 +1,6 @@
 """ScaleNorm against LayerNorm (Nguyen and Salazar 2019)."""
 
-from experiments.bases import on_bases
+from experiments.bases import longer, on_bases
 from transformer.norms.scale_norm import ScaleNorm
 from transformer.study.claim import Claim
 
@@ -16,3 +16,4 @@ CLAIM = Claim(
     recipe="Without FixNorm.",
     study=on_bases("scale_norm", {"model.norm": ScaleNorm()}),
 )
+LONGER = longer(CLAIM)

@@ -1,6 +1,6 @@
 """Short convolutions in attention (So et al. 2021)."""
 
-from experiments.bases import on_bases
+from experiments.bases import longer, on_bases
 from transformer.mixers.attention.short_convolution import ShortConvolution
 from transformer.study.claim import Claim
 
@@ -16,3 +16,4 @@ CLAIM = Claim(
     recipe="Without squared ReLU; convolutions that begin as the identity.",
     study=on_bases("short_convolution", {"model.mixer.parts": (ShortConvolution(),)}),
 )
+LONGER = longer(CLAIM)

@@ -1,6 +1,6 @@
 """A softmax that may attend to nothing (Miller 2023; Xiao et al. 2023)."""
 
-from experiments.bases import on_bases
+from experiments.bases import longer, on_bases
 from transformer.mixers.attention.normalizers import SoftmaxOne
 from transformer.study.claim import Claim
 
@@ -15,3 +15,4 @@ CLAIM = Claim(
     expected={"plain": "equal", "modern": "equal"},
     study=on_bases("softmax_one", {"model.mixer.normalizer": SoftmaxOne()}),
 )
+LONGER = longer(CLAIM)

@@ -1,6 +1,6 @@
 """Squared ReLU against GELU (So et al. 2021)."""
 
-from experiments.bases import on_bases
+from experiments.bases import longer, on_bases
 from transformer.activations.activation import GELU, SquaredReLU
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.study.claim import Claim
@@ -21,3 +21,4 @@ CLAIM = Claim(
         {"model.feed_forward": FeedForward(activation=GELU(), d_ff=256)},
     ),
 )
+LONGER = longer(CLAIM)

@@ -1,6 +1,6 @@
 """Talking-heads attention (Shazeer et al. 2020)."""
 
-from experiments.bases import on_bases
+from experiments.bases import longer, on_bases
 from transformer.mixers.attention.normalizers import TalkingHeads
 from transformer.study.claim import Claim
 
@@ -16,3 +16,4 @@ CLAIM = Claim(
     recipe="Four heads of 16.",
     study=on_bases("talking_heads", {"model.mixer.normalizer": TalkingHeads()}),
 )
+LONGER = longer(CLAIM)

@@ -1,6 +1,6 @@
 """One matrix for embedding and head (Press and Wolf 2017)."""
 
-from experiments.bases import on_bases
+from experiments.bases import longer, on_bases
 from transformer.embeddings.embedding import Head
 from transformer.study.claim import Claim
 
@@ -19,3 +19,4 @@ CLAIM = Claim(
     ),
     study=on_bases("tying", {"model.head": Head(tied=True)}, {"model.head": Head(tied=False)}),
 )
+LONGER = longer(CLAIM)

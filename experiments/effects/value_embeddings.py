@@ -1,6 +1,6 @@
 """Value embeddings (modded-nanogpt; nanochat)."""
 
-from experiments.bases import on_bases
+from experiments.bases import longer, on_bases
 from transformer.mixers.attention.sharing import ValueEmbeddings
 from transformer.study.claim import Claim
 
@@ -16,3 +16,4 @@ CLAIM = Claim(
     recipe="One table for all layers, without gates.",
     study=on_bases("value_embeddings", {"model.mixer.sharing": ValueEmbeddings()}),
 )
+LONGER = longer(CLAIM)

@@ -1,6 +1,6 @@
 """ResFormer's value residual (Zhou Z. et al. 2024)."""
 
-from experiments.bases import on_bases
+from experiments.bases import longer, on_bases
 from transformer.mixers.attention.sharing import ValueResidual
 from transformer.study.claim import Claim
 
@@ -16,3 +16,4 @@ CLAIM = Claim(
     recipe="Two layers, so that the second alone is changed; both weights trained, from 1/2.",
     study=on_bases("value_residual", {"model.mixer.sharing": ValueResidual()}),
 )
+LONGER = longer(CLAIM)

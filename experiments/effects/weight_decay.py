@@ -1,6 +1,6 @@
 """Weight decay on a text that is read once (Loshchilov and Hutter 2017)."""
 
-from experiments.bases import on_bases
+from experiments.bases import longer, on_bases
 from transformer.study.claim import Claim
 
 CLAIM = Claim(
@@ -18,3 +18,4 @@ CLAIM = Claim(
     recipe="Decay of .1, multiplied by the rate, against none.",
     study=on_bases("weight_decay", {"optimizer.weight_decay": 0.1}, {"optimizer.weight_decay": 0.0}),
 )
+LONGER = longer(CLAIM)

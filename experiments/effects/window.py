@@ -1,6 +1,6 @@
 """Windows in every second layer (Gemma 2 2024; Gemma 3 2025)."""
 
-from experiments.bases import on_bases
+from experiments.bases import longer, on_bases
 from transformer.mixers.attention.sparsity import SlidingWindow
 from transformer.models.pattern import Alternate
 from transformer.study.claim import Claim
@@ -17,3 +17,4 @@ CLAIM = Claim(
     recipe="A window of 8 characters of 32 in the first of two layers; Gemma 2 has 4,096 of 8,192 tokens.",
     study=on_bases("window", {"model.pattern": (Alternate("mixer.sparsity", (SlidingWindow(8), None)),)}),
 )
+LONGER = longer(CLAIM)

@@ -1,6 +1,6 @@
 """z-loss (Chowdhery et al. 2022; Wortsman et al. 2023)."""
 
-from experiments.bases import on_bases
+from experiments.bases import longer, on_bases
 from transformer.objectives.objective import NextToken
 from transformer.study.claim import Claim
 
@@ -19,3 +19,4 @@ CLAIM = Claim(
     recipe="Weight decay of .1 and rates around the best one: the price is asked, not the gain.",
     study=on_bases("z_loss", {"objective": NextToken(z_loss=1e-4)}),
 )
+LONGER = longer(CLAIM)

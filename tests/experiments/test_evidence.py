@@ -1,15 +1,15 @@
 """The evidence: every verdict that is printed is that of the numbers in the repository."""
 
-import hashlib
+import shutil
 
 import pytest
 
 from experiments import atlas, exam
 from experiments.atlas import DOCS, EVIDENCE, claims
-from experiments.evidence_pages import CHECKSUMS, answers, overview, page
+from experiments.evidence_pages import CHECKSUMS, answers, checksums, overview, page
 from transformer.core.values import ConfigError
 from transformer.data.dataset import load_data
-from transformer.study.archive import SUFFIX
+from transformer.study.archive import RUNS, SUFFIX
 from transformer.study.in_turn import InTurn, asks_the_same
 
 CLAIMS = claims()
@@ -29,8 +29,13 @@ def test_the_pages_say_what_the_archives_say(found):
 
 
 def test_the_archives_are_those_of_the_checksums():
-    sums = {f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in EVIDENCE.glob(f"*{SUFFIX}")}
-    assert set((EVIDENCE / CHECKSUMS).read_text().splitlines(keepends=True)) == sums
+    assert (EVIDENCE / CHECKSUMS).read_text() == checksums(EVIDENCE)
+
+
+def test_no_runs_are_kept_without_a_study(found):
+    """After a change of claims, the files of runs that are named here can be removed."""
+    asked = {arm.config[:20] for each in found for arm in each.report.record.arms.values()}
+    assert [path.name for path in (EVIDENCE / RUNS).iterdir() if path.name.removesuffix(SUFFIX) not in asked] == []
 
 
 def test_the_archives_are_of_the_studies_as_they_are(found):
@@ -68,6 +73,8 @@ def test_what_is_installed_is_left_alone(command, tmp_path, monkeypatch, capsys)
     (evidence / "exam").mkdir(parents=True)
     for name in (f"swiglu{SUFFIX}", f"exam/addition{SUFFIX}"):
         (evidence / name).write_bytes((EVIDENCE / name).read_bytes())
+    for name in (RUNS, f"exam/{RUNS}"):
+        shutil.copytree(EVIDENCE / name, evidence / name)
     before = {path: path.is_file() and path.read_bytes() for path in installed.rglob("*")}
     monkeypatch.setattr(atlas, "EVIDENCE", evidence)
     monkeypatch.setattr(atlas, "DOCS", installed / "docs")

@@ -1,13 +1,16 @@
 """Archives: a study in a small file, read again, and continued from it."""
 
+import dataclasses
+import re
+
 import numpy as np
 import pytest
 
 from tests.study import made
-from transformer.core.files import write_sealed
+from transformer.core.files import Damaged, read_compressed, write_compressed, write_sealed
 from transformer.core.values import ConfigError
 from transformer.study.analyse import read_study
-from transformer.study.archive import pack, read_archive, unpack
+from transformer.study.archive import RUNS, SUFFIX, pack, read_archive, unpack
 from transformer.study.plan import PLAN
 from transformer.study.record import STUDY, read_record
 from transformer.training.metrics import METRICS
@@ -24,39 +27,91 @@ def workdir(tmp_path):
     return folder
 
 
-def test_a_report_is_that_of_the_archive(workdir, tmp_path):
-    pack(workdir, tmp_path / "kept" / "study.tar.xz")
-    found = read_archive(tmp_path / "kept" / "study.tar.xz", tmp_path / "read")
-    assert found.to_json() == read_study(workdir).to_json()
-    assert not (tmp_path / "read" / "study" / "runs" / "of_another.json").exists()
+@pytest.fixture
+def archive(workdir, tmp_path):
+    path = tmp_path / "kept" / f"study{SUFFIX}"
+    pack(workdir, path)
+    return path
 
 
-def test_the_same_study_is_the_same_file(workdir, tmp_path):
-    pack(workdir, tmp_path / "a.tar.xz")
-    pack(workdir, tmp_path / "b.tar.xz")
-    assert (tmp_path / "a.tar.xz").read_bytes() == (tmp_path / "b.tar.xz").read_bytes()
+def test_a_report_is_that_of_the_archive(workdir, archive, tmp_path):
+    found = read_archive(archive, tmp_path / "read")
+    assert said(found) == said(read_study(workdir))
+    assert not (tmp_path / "read" / RUNS / "of_another.json").exists()
 
 
-def test_what_is_there_is_kept(workdir, tmp_path):
+def test_the_same_study_is_the_same_files(workdir, archive, tmp_path):
+    pack(workdir, tmp_path / "again" / archive.name)
+    pack(workdir, tmp_path / "again" / archive.name)
+    assert contents(tmp_path / "again") == contents(archive.parent)
+
+
+def test_studies_share_the_runs_of_an_arm(archive, tmp_path):
+    """An arm of two studies is one file; what one has of it stays when the other is written, again too."""
+    shared = made.record(tmp_path / "other", {"base": LOSSES["base"] + 1, "new": LOSSES["arm"]}, first_seed=50)
+    shared.write(tmp_path / "other")
+    write_sealed(tmp_path / "other" / PLAN, {})
+    pack(tmp_path / "other", archive.with_name(f"other{SUFFIX}"))
+    assert {path.name for path in (archive.parent / RUNS).iterdir()} == {
+        f"{config}{SUFFIX}" for config in ("base", "arm", "noise", "new")
+    }
+    for name in ("study", "other"):
+        found = read_archive(archive.with_name(f"{name}{SUFFIX}"), tmp_path / "read")
+        assert said(found) == said(read_study(tmp_path / name))
+
+
+def test_what_is_there_is_kept(workdir, archive, tmp_path):
     """Plan, runs and record come back; files that are there stay."""
-    pack(workdir, tmp_path / "study.tar.xz")
     other, runs = tmp_path / "other", tmp_path / "runs"
     runs.mkdir()
     name = read_study(workdir).record.arms["arm"].files[0][0]
     (runs / name).write_text("mine")
-    unpack(tmp_path / "study.tar.xz", other, runs)
+    unpack(archive, other, runs)
     assert (runs / name).read_text() == "mine"
     assert len(list(runs.iterdir())) == 18
     assert {path.name for path in other.iterdir()} == {PLAN, STUDY}
     assert read_record(other).runs == "../runs"
     (runs / name).unlink()
-    unpack(tmp_path / "study.tar.xz", other, runs)
+    unpack(archive, other, runs)
     assert read_study(other).contrasts == read_study(workdir).contrasts
+
+
+def test_runs_that_are_missing_are_named(archive, tmp_path):
+    kept = archive.parent / RUNS / f"arm{SUFFIX}"
+    body = read_compressed(kept)
+    columns = {name: column[1:] for name, column in body["columns"].items()}
+    write_compressed(kept, {"names": body["names"][1:], "columns": columns})
+    with pytest.raises(Damaged, match=r"arm\.json\.xz: lacks the run arm-0-0\.json of study\.json\.xz$"):
+        unpack(archive, tmp_path / "a", tmp_path / "runs")
+    kept.unlink()
+    with pytest.raises(Damaged, match=r"arm\.json\.xz: is missing$"):
+        unpack(archive, tmp_path / "b", tmp_path / "runs")
+
+
+@pytest.mark.parametrize("name", ["../arm", "/tmp/arm", ".", ""])
+@pytest.mark.parametrize("where", ["config", "files"])
+def test_nothing_is_written_elsewhere(archive, tmp_path, name, where):
+    body = read_compressed(archive)
+    arm = body["record"]["arms"]["arm"]
+    arm[where] = name if where == "config" else [[f"{name}.json", *arm["files"][0][1:]]]
+    write_compressed(archive, body)
+    with pytest.raises(Damaged, match=rf"^archive: '{re.escape(name)}\.json' is not the name of a file of runs$"):
+        unpack(archive, tmp_path / "a", tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
+def said(report):
+    """All of it but the place of the runs."""
+    return dataclasses.replace(report, record=dataclasses.replace(report.record, runs="")).to_json()
+
+
+def contents(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_a_folder_without_a_study_is_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"holds no study\.json: no study has been run there"):
-        pack(tmp_path, tmp_path / "study.tar.xz")
+        pack(tmp_path, tmp_path / f"study{SUFFIX}")
     (tmp_path / METRICS).touch()
     with pytest.raises(ConfigError, match=r"holds no study\.json: it is of a run, which `transformer info` shows"):
-        pack(tmp_path, tmp_path / "study.tar.xz")
+        pack(tmp_path, tmp_path / f"study{SUFFIX}")

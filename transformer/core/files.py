@@ -6,6 +6,7 @@ A folder is data: whatever is in it, reading it ends in the value or in one line
 import contextlib
 import errno
 import json
+import lzma
 import os
 import re
 import shutil
@@ -63,7 +64,7 @@ def _number(error: OSError | ValueError) -> int | None:
     return int(found[1]) if found else None
 
 
-def write_durably(path: Path, text: str) -> None:
+def write_durably(path: Path, content: str | bytes) -> None:
     """Write a small file atomically, and wait until it is on the disk.
 
     Raises:
@@ -72,8 +73,8 @@ def write_durably(path: Path, text: str) -> None:
     """
     check_place(path)
     partial = path.with_name(f".{path.name}.partial")
-    with writing(path), partial.open("w", encoding="utf-8") as file:
-        file.write(text)
+    with writing(path), partial.open("wb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
         file.flush()
         os.fsync(file.fileno())
     os.replace(partial, path)
@@ -125,6 +126,28 @@ def unsealed(stored: Mapping[str, Any], where: str) -> dict[str, Any]:
     return body
 
 
+def write_compressed(path: Path, body: Mapping[str, Any]) -> None:
+    """Write JSON with its hash, by xz; the same body is the same file."""
+    write_durably(path, lzma.compress(sealed(body).encode(), preset=9))
+
+
+def read_compressed(path: Path) -> dict[str, Any]:
+    """The JSON of a file that `write_compressed` wrote.
+
+    Raises:
+      FileNotFoundError: there is no file.
+      Damaged: it is not what was written, or becomes more than `LARGEST` bytes.
+    """
+    reader = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=LARGEST)
+    try:
+        text = reader.decompress(read_bytes(path), LARGEST).decode()
+    except (lzma.LZMAError, UnicodeDecodeError) as error:
+        raise Damaged(f"{path}: is damaged, or not compressed by xz: {error}") from None
+    if not reader.eof:
+        raise Damaged(f"{path}: is cut off, or becomes more than {LARGEST:,} bytes")
+    return unsealed(_object(parsed(text, str(path)), path), str(path))
+
+
 def read_value(cls: Any, path: Path) -> Any:
     """The value of a type, such as a dataclass, whose JSON form `write_sealed` wrote.
 
@@ -132,8 +155,17 @@ def read_value(cls: Any, path: Path) -> Any:
       FileNotFoundError: there is no file.
       Damaged: it is not what was written, or holds something else.
     """
+    return value_of(cls, read_sealed(path), str(path))
+
+
+def value_of(cls: Any, data: Any, where: str) -> Any:
+    """The value of a type from JSON data of a file.
+
+    Raises:
+      Damaged: the data are of something else.
+    """
     try:
-        return from_json(cls, read_sealed(path), str(path))
+        return from_json(cls, data, where)
     except Damaged:
         raise
     except ConfigError as error:
@@ -147,7 +179,10 @@ def read_json(path: Path) -> dict[str, Any]:
       FileNotFoundError: there is no file.
       Damaged: it cannot be read, is larger than `LARGEST` bytes, or is no JSON object.
     """
-    found = parsed(read_text(path), str(path))
+    return _object(parsed(read_text(path), str(path)), path)
+
+
+def _object(found: Any, path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise Damaged(f"{path}: holds no object with fields")
     return found
@@ -161,16 +196,27 @@ def read_text(path: Path) -> str:
       Damaged: it cannot be read, is larger than `LARGEST` bytes, or is not UTF-8.
     """
     try:
+        return read_bytes(path).decode()
+    except UnicodeDecodeError:
+        raise Damaged(f"{path}: is not UTF-8") from None
+
+
+def read_bytes(path: Path) -> bytes:
+    """What is in a file.
+
+    Raises:
+      FileNotFoundError: there is no file.
+      Damaged: it cannot be read, or is larger than `LARGEST` bytes.
+    """
+    try:
         size = path.stat().st_size
         if size > LARGEST:
             raise Damaged(f"{path}: has {size:,} bytes, more than {LARGEST:,}")
-        return path.read_text(encoding="utf-8")
+        return path.read_bytes()
     except FileNotFoundError:
         raise
     except OSError as error:
         raise Damaged(f"{path}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise Damaged(f"{path}: is not UTF-8") from None
 
 
 def parsed(text: str, where: str) -> Any:

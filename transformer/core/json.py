@@ -15,6 +15,7 @@ from transformer.core.values import (
     item_of,
     make,
     nearest,
+    plain_of,
     variant_of,
 )
 
@@ -88,7 +89,9 @@ def _from_container(cls: Any, data: Any, where: str) -> Any:
         return from_json(next(one for one in typing.get_args(cls) if one is not type(None)), data, where)
     origin, parameters = typing.get_origin(cls), typing.get_args(cls)
     if origin is list and isinstance(data, list):
-        return [from_json(parameters[0], one, f"{where}[{i}]") for i, one in enumerate(data)]
+        (item,) = parameters
+        plain = plain_of(item)  # nearly all: a run has hundreds of numbers
+        return [one if type(one) in plain else from_json(item, one, f"{where}[{i}]") for i, one in enumerate(data)]
     if origin is dict and isinstance(data, dict):
         return {name: from_json(parameters[1], one, f"{where}.{name}") for name, one in data.items()}
     return check_type(data, cls, where)

@@ -15,6 +15,7 @@ import itertools
 import math
 import operator
 import pkgutil
+import types
 import typing
 import weakref
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
@@ -237,13 +238,17 @@ def _check_class(cls: type[Variant]) -> None:
 @functools.cache
 def _types(cls: type) -> list[tuple[str, Any, set[type]]]:
     """The name and the type of each of a dataclass's fields, and the classes of plain values that it allows."""
-    types, fields = hints(cls), []
+    declared, fields = hints(cls), []
     for name in (f.name for f in dataclasses.fields(cls)):
-        options = {o for o in typing.get_args(types[name]) or (types[name],) if isinstance(o, type)}
-        whole = {int} if float in options else set()
-        is_tuple = typing.get_origin(types[name]) is tuple
-        fields.append((name, types[name], set() if is_tuple else options & {int, float, bool, str, type(None)} | whole))
+        plain = plain_of(declared[name])
+        fields.append((name, declared[name], plain | {int} if float in plain else plain))
     return fields
+
+
+def plain_of(expected: Any) -> set[type]:
+    """The classes of plain values that a field's type allows as they are."""
+    several = typing.get_origin(expected) in (types.UnionType, typing.Union)
+    return {int, float, bool, str, type(None)}.intersection(typing.get_args(expected) if several else (expected,))
 
 
 def check_kind(value: Any, kind: type, where: str) -> None:

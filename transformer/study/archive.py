@@ -1,91 +1,137 @@
-"""A study as one small file: its plan, its record and the numbers of its runs, without checkpoints."""
+"""Studies as small files, without checkpoints: what was asked, and beside it the runs, which studies share."""
 
-import dataclasses
-import io
-import lzma
 import os
 import re
-import tarfile
-from collections.abc import Iterator
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
-from transformer.core.files import LARGEST, Damaged, parsed, sealed, unsealed, write_durably, write_sealed
+from transformer.core.files import (
+    Damaged,
+    read_compressed,
+    read_sealed,
+    value_of,
+    write_compressed,
+    write_sealed,
+)
+from transformer.core.values import ConfigError
 from transformer.study.analyse import read_study
 from transformer.study.plan import PLAN
-from transformer.study.record import STUDY, read_record
+from transformer.study.record import STUDY, Record, read_record
 from transformer.study.report import Report
+from transformer.study.runs import Run, read_run
 
-SUFFIX = ".tar.xz"
+SUFFIX = ".json.xz"
 RUNS = "runs"
-"""The folder of the runs in an archive."""
-_NAMES = rf"{re.escape(STUDY)}|{re.escape(PLAN)}|{RUNS}/[\w-]+\.json"
+"""The folder beside the archives with the runs: a file for each config, whatever studies have it as an arm."""
+
+
+@dataclass(frozen=True)
+class _Archived:
+    """A study in a file."""
+
+    record: Record
+    plan: dict[str, Any]
+
+    def __post_init__(self):
+        for config, names in _names(self.record).items():
+            if unfit := [name for name in (f"{config}.json", *names) if not re.fullmatch(r"[\w-]+\.json", name)]:
+                raise ConfigError(f"archive: {unfit[0]!r} is not the name of a file of runs")
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """The runs of a config in a file, as columns, which are smaller than rows."""
+
+    names: list[str]
+    """Of their files."""
+    columns: dict[str, list[Any]]
+    """Their values by field."""
+
+    def __post_init__(self):
+        if {len(column) for column in self.columns.values()} != {len(self.names)}:
+            raise ConfigError("archive: its columns are not of the same runs")
 
 
 def pack(workdir: Path, path: Path) -> None:
-    """Write the study of a folder to a file, which is the same byte for byte if the study is.
+    """Write the study of a folder to a file, and its runs to files beside it; runs that are there already stay.
+
+    The same studies are the same files byte for byte.
 
     Raises:
       ConfigError: the folder holds no study.
+      Damaged: a file of the study, or one beside the archive, is not what was written.
     """
     record = read_record(workdir)
-    runs = {name for arm in [*record.arms.values(), record.noise] if arm for row in arm.files for name in row}
-    stored = dataclasses.asdict(dataclasses.replace(record, runs=RUNS))
-    texts = {STUDY: sealed(stored), PLAN: (workdir / PLAN).read_text()}
-    texts |= {f"{RUNS}/{name}": (workdir / record.runs / name).read_text() for name in sorted(runs)}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    with tarfile.open(partial, "w:xz", preset=9) as archive:
-        for name, text in texts.items():
-            entry, data = tarfile.TarInfo(name), text.encode()  # without a date
-            entry.size = len(data)
-            archive.addfile(entry, io.BytesIO(data))
-    partial.replace(path)
+    archived = _Archived(replace(record, runs=RUNS), read_sealed(workdir / PLAN))
+    (path.parent / RUNS).mkdir(parents=True, exist_ok=True)
+    for config, names in _names(record).items():
+        kept = _kept(path, config)
+        there = _read(kept) if kept.exists() else {}
+        _write(kept, there | {name: read_run(workdir / record.runs / name) for name in names})
+    write_compressed(path, asdict(archived))
 
 
 def unpack(path: Path, workdir: Path, runs: Path) -> None:
     """Put an archived study back into a folder and its runs into `runs`; what is there already is kept.
 
     Raises:
-      Damaged: it is no such archive.
+      FileNotFoundError: there is no archive.
+      Damaged: it, or a file with its runs, is missing or not what was written.
     """
-    texts = dict(_texts(path))
-    record = unsealed(parsed(texts.pop(STUDY, "{}"), f"{path}: {STUDY}"), f"{path}: {STUDY}")
-    for name, text in texts.items():
-        target = runs / Path(name).name if name.startswith(f"{RUNS}/") else workdir / name
-        if not target.exists():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            write_durably(target, text)
-    # Last, as it speaks of the runs.
-    if not (workdir / STUDY).exists():
-        write_sealed(workdir / STUDY, {**record, "runs": os.path.relpath(runs, workdir)})
+    archived: _Archived = value_of(_Archived, read_compressed(path), str(path))
+    for folder in (workdir, runs):
+        folder.mkdir(parents=True, exist_ok=True)
+    for config, names in _names(archived.record).items():
+        if missing := [name for name in names if not (runs / name).exists()]:
+            there = _read(_kept(path, config))
+            for name in missing:
+                if name not in there:
+                    raise Damaged(f"{_kept(path, config)}: lacks the run {name} of {path.name}")
+                write_sealed(runs / name, asdict(there[name]))
+    record = replace(archived.record, runs=os.path.relpath(runs, workdir))
+    # The record last, as it speaks of the runs.
+    for name, body in ((PLAN, archived.plan), (STUDY, asdict(record))):
+        if not (workdir / name).exists():
+            write_sealed(workdir / name, body)
 
 
 def read_archive(path: Path, folder: Path) -> Report:
-    """The report of the study in an archive, which is unpacked into a new folder below `folder`.
+    """The report of the study in an archive, which is unpacked below `folder`, where archives may share their runs.
 
     Raises:
-      Damaged: it is no such archive.
+      FileNotFoundError: there is no archive.
+      Damaged: it, or a file with its runs, is missing or not what was written.
     """
     workdir = folder / path.name.removesuffix(SUFFIX)
-    (workdir / RUNS).mkdir(parents=True)
-    for name, text in _texts(path):
-        (workdir / name).write_text(text)
+    unpack(path, workdir, folder / RUNS)
     return read_study(workdir)
 
 
-def _texts(path: Path) -> Iterator[tuple[str, str]]:
-    """Name and text of each file of an archive."""
+def _names(record: Record) -> dict[str, list[str]]:
+    """The files of the runs of a study by config; the baseline under other seeds has that of the baseline."""
+    found: dict[str, list[str]] = {}
+    for arm in (*record.arms.values(), *([record.noise] if record.noise else [])):
+        found.setdefault(arm.config, []).extend(name for row in arm.files for name in row)
+    return found
+
+
+def _kept(path: Path, config: str) -> Path:
+    """The file beside an archive with the runs of a config."""
+    return path.parent / RUNS / f"{config[:20]}{SUFFIX}"
+
+
+def _write(path: Path, runs: Mapping[str, Run]) -> None:
+    names = sorted(runs)
+    columns = {field.name: [getattr(runs[name], field.name) for name in names] for field in fields(Run)}
+    write_compressed(path, asdict(_Runs(names, columns)))
+
+
+def _read(path: Path) -> dict[str, Run]:
     try:
-        with tarfile.open(path, "r:xz") as archive:
-            left = LARGEST
-            for entry in archive:
-                left -= entry.size
-                if not entry.isfile() or not re.fullmatch(_NAMES, entry.name):
-                    raise Damaged(f"{path}: holds {entry.name!r}, which is no file of a study")
-                if left < 0:
-                    raise Damaged(f"{path}: holds more than {LARGEST:,} bytes")
-                file = archive.extractfile(entry)
-                assert file is not None
-                yield entry.name, file.read().decode()
-    except (tarfile.TarError, EOFError, lzma.LZMAError, UnicodeDecodeError) as error:
-        raise Damaged(f"{path}: is damaged, or no archive of a study: {error}") from None
+        found: _Runs = value_of(_Runs, read_compressed(path), str(path))
+    except FileNotFoundError:
+        raise Damaged(f"{path}: is missing") from None
+    rows = (dict(zip(found.columns, row, strict=True)) for row in zip(*found.columns.values(), strict=True))
+    return {name: value_of(Run, row, f"{path}: {name}") for name, row in zip(found.names, rows, strict=True)}

@@ -36,7 +36,7 @@ class InTurn:
     folder: Path
     """Where they are computed: a folder for each, and `runs`."""
     archives: Path | None = None
-    """Where each is kept as `NAME.tar.xz`; None: nowhere."""
+    """Where each is kept as `NAME.json.xz`; None: nowhere."""
     looks: int | None = None
     """Most looks of a study at its results; None: as many as it plans."""
     engine: Engine = LOCAL
