@@ -229,10 +229,19 @@ def _chosen(default: Any, root: str, texts: Mapping[str, str]) -> Any:
         declared = type(held)
     for depth in sorted({path.count(".") for path in texts}):
         own = {path: text for path, text in texts.items() if path.count(".") == depth}
-        if wrong := [path for path in own if _declared(held, path) is None]:
-            replace(held, {wrong[0]: None})  # refuses it, with the nearest name
-        held = replace(held, {path: field_from_text(text, _declared(held, path), path) for path, text in own.items()})
+        held = replace(held, {path: value_at(held, path, text) for path, text in own.items()})
     return functools.reduce(getattr, names, held)
+
+
+def value_at(config: Any, path: str, text: str) -> Any:
+    """The value of the field that a dotted path names, from what is written on a command line.
+
+    Raises:
+      ConfigError: there is no such field, or it takes no such value.
+    """
+    if (declared := _declared(config, path)) is None:
+        replace(config, {path: None})  # refuses it, with the nearest name
+    return field_from_text(text, declared, path)
 
 
 def _declared(config: Any, path: str) -> Any:

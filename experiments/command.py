@@ -3,6 +3,7 @@
     transformer train tiny --model.norm rmsnorm
     transformer sample results/language_model "ROMEO:" --num 3
     transformer study norm_position --seeds 8
+    transformer study compare --choices model.norm=rmsnorm model.position=rope --design factorial
     transformer --import my_norms.py train tiny --model.norm powernorm
 
 Every word calls the `main` of one module, which is imported then: `python -m` with that module does the same.
@@ -43,7 +44,7 @@ KINDS = {
 """The words after `train` by the kind of run, which its folder names; a plain `RunConfig` has none, and is text."""
 TASKS = (*dict.fromkeys(words[0] for words in KINDS.values()), "finetune")
 STUDIES = (
-    "activation", "attention", "gpt_to_llama", "heads", "mup", "norm_method", "norm_position", "position",
+    "activation", "attention", "compare", "gpt_to_llama", "heads", "mup", "norm_method", "norm_position", "position",
     "precision", "scaling", "scaling_by_sqrt_d", "structure",
 )  # fmt: skip
 HELP = ("-h", "--help", "--help-all")

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from experiments import gpt_to_llama, heads, norm_method, scaling
+from experiments import compare, gpt_to_llama, heads, norm_method, scaling
 from experiments.dry_run import scaled
 from experiments.study_command import StudyCommand, budgets, prepare, run_parsed, run_study
 from transformer.analysis.counts import parameter_count, train_flops
@@ -41,6 +41,41 @@ def asked(monkeypatch, tmp_path):
         return seen.value.args[0]
 
     return study
+
+
+def test_choices_of_a_command_line_are_arms(asked):
+    """Named or not, with values that have spaces, and combined by a design."""
+    words = ("model.norm=rmsnorm(eps=1e-5)", "far: model.position='rope(base=500000)' model.mixer.num-kv-heads=2")
+    study = asked(compare.main, "--choices", *words, "--model.d-model=32")
+    assert study.arms == {
+        "base": {},
+        "model.norm=rmsnorm(eps=1e-5)": {"model.norm": RMSNorm(eps=1e-5)},
+        "far": {"model.position": RoPE(base=500000), "model.mixer.num_kv_heads": 2},
+    }
+    assert (study.base.model.d_model, study.baseline_name) == (32, "base")
+    crossed = asked(compare.main, "--choices", "a: model.num_layers=1", "b: model.dropout=0.1", "--design=factorial")
+    assert crossed.arms["a + b"] == {"model.num_layers": 1, "model.dropout": 0.1}
+    assert "interaction: a × b" in crossed.contrasts
+
+
+@pytest.mark.parametrize(
+    ("choices", "said"),
+    [
+        ((), "choices: none is given; --choices model.norm=rmsnorm compares that with the base"),
+        (("rmsnorm",), "choices: 'rmsnorm' is not of the form FIELD=VALUE or NAME: FIELD=VALUE FIELD=VALUE"),
+        (
+            ("a: model.norm='x",),
+            'choices: "a: model.norm=\'x" is not of the form FIELD=VALUE or NAME: FIELD=VALUE FIELD',
+        ),
+        (("model.nrm=rmsnorm",), "model.nrm: no field 'nrm'; did you mean 'norm'?"),
+        (("model.norm=rmsnrm",), "model.norm: unknown name 'rmsnrm'; did you mean 'rmsnorm'?"),
+        (("a: steps=9", "a: steps=8"), "choices: two are called 'a'"),
+    ],
+)
+def test_a_choice_that_is_none_is_refused(asked, monkeypatch, choices, said):
+    monkeypatch.setattr(sys, "argv", ["study", *(["--choices", *choices] if choices else [])])
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        compare.main()
 
 
 def test_the_design_of_a_command(asked):

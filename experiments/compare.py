@@ -1,0 +1,65 @@
+"""Is it better? Choices that you name, each an arm, against the model that the other flags make.
+
+transformer study compare --choices model.norm=rmsnorm model.position=rope
+transformer study compare --choices model.norm=rmsnorm model.position=rope --design factorial
+transformer study compare --choices 'narrow: model.d_model=32 model.num_layers=4' --data.path input.txt
+"""
+
+import shlex
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from experiments import cli
+from experiments.sections import STUDY, Sections
+from experiments.study_command import StudyCommand, budgets, run_parsed
+from transformer.core.values import ConfigError
+
+BASE = "base"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command(StudyCommand):
+    sections: ClassVar[Sections] = {**STUDY, "study": ("choices", *STUDY["study"])}
+    choices: tuple[str, ...] = ()
+    """The arms. Each is FIELD=VALUE, or several with spaces between; NAME: before them is what the report calls it."""
+
+
+def arms(command: Command) -> dict[str, dict[str, Any]]:
+    """The changes of each arm by its name; the first is the base.
+
+    Raises:
+      ConfigError: there is no choice, or one is not of its form, names no field, or has the name of another one.
+    """
+    if not command.choices:
+        raise ConfigError("choices: none is given; --choices model.norm=rmsnorm compares that with the base")
+    found: dict[str, dict[str, Any]] = {BASE: {}}
+    for choice in command.choices:
+        name, changes = _named(choice)
+        if name in found:
+            raise ConfigError(f"choices: two are called {name!r}")
+        found[name] = {path: cli.value_at(command, path, text) for path, text in changes.items()}
+    return found
+
+
+def _named(choice: str) -> tuple[str, dict[str, str]]:
+    """The name of a choice, and its values in text form by path."""
+    name, colon, rest = choice.partition(":")
+    if "=" in name or not colon:
+        name, rest = choice, choice
+    try:
+        pairs = [word.partition("=") for word in shlex.split(rest)]
+    except ValueError:
+        pairs = []
+    if not pairs or not all(path and equals and text for path, equals, text in pairs):
+        raise ConfigError(f"choices: {choice!r} is not of the form FIELD=VALUE or NAME: FIELD=VALUE FIELD=VALUE")
+    return name.strip(), {path.replace("-", "_"): text for path, _, text in pairs}
+
+
+def main() -> None:
+    presets = {name: cli.extend(preset, Command) for name, preset in budgets("compare").items()}
+    command = cli.parse(Command, presets, description=__doc__ or "")
+    run_parsed("compare", arms(command), command)
+
+
+if __name__ == "__main__":
+    cli.main(main)
