@@ -11,6 +11,7 @@ from transformer.models.config import ModelConfig
 from transformer.objectives.objective import NextToken
 from transformer.runs.config import Replica, RunConfig
 from transformer.runs.mesh import MeshConfig
+from transformer.study.arms import prepared
 from transformer.study.budget import step_seconds
 from transformer.study.study import Study
 from transformer.training.progress import duration
@@ -44,7 +45,7 @@ def of_study(study: Study, data: Dataset) -> str:
     A few steps of one run of the baseline are timed; other arms count by their operations. Runs of an arm are trained
     together, which takes no longer than one after another.
     """
-    arms = study.prepared(data)
+    arms = prepared(study, data)
     base = arms[study.baseline_name]
     runs = {name: len(arm.replicas(study.seeds)) for name, arm in arms.items()}
     each = {name: arm.costs[1] * arm.config.batch_size * arm.config.steps for name, arm in arms.items()}

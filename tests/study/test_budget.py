@@ -11,6 +11,7 @@ from transformer.mixers.attention.attention import Attention
 from transformer.models.config import ModelConfig
 from transformer.runs.config import RunConfig
 from transformer.study import budget
+from transformer.study.arms import prepared
 from transformer.study.budget import cost, match
 from transformer.study.study import Study
 
@@ -100,11 +101,11 @@ def test_time_is_matched_by_steps_as_it_was_measured_first(base, corpus, tmp_pat
     monkeypatch.setattr(budget, "step_seconds", seconds)
     arms = {"one": {}, "four": {"model.num_layers": 4}}
     study = Study("time", base.replace(steps=100), arms, seeds=2, match="seconds", match_by="steps")
-    prepared = study.prepared(corpus, tmp_path)
-    assert [prepared[name].config.steps for name in arms] == [100, 25]
-    assert "steps=25 (equal seconds)" in prepared["four"].changes
+    made = prepared(study, corpus, tmp_path)
+    assert [made[name].config.steps for name in arms] == [100, 25]
+    assert "steps=25 (equal seconds)" in made["four"].changes
     assert measured == [1, 4]
-    study.prepared(corpus, tmp_path)
+    prepared(study, corpus, tmp_path)
     assert measured == [1, 4]  # or a study that goes on would be another one
     with pytest.raises(ConfigError, match="time is matched by steps"):
         Study("time", base, arms, match="seconds")

@@ -26,6 +26,7 @@ from transformer.core.values import ConfigError
 from transformer.norms.norm import Norm, RMSNorm
 from transformer.runs.mesh import MeshConfig, Shard
 from transformer.study import engines, handover, task
+from transformer.study.arms import prepared
 from transformer.study.cell import Cell
 from transformer.study.engines import LOCAL, DaskEngine, Engine, SchedulerEngine, shares
 from transformer.study.probes import LongerText
@@ -115,7 +116,7 @@ def cells(base, corpus, workdir, **more):
     study = Study("x", base, {"a": {}, "b": {"model.norm": RMSNorm(eps=1e-3)}}, noise_floor=False, **more)
     return {
         name: Cell(name, arm.config, arm.replicas(3), arm.data, workdir / "cells", workdir / "runs", study.probes)
-        for name, arm in study.prepared(corpus).items()
+        for name, arm in prepared(study, corpus).items()
     }
 
 

@@ -29,6 +29,7 @@ from transformer.positions.position import Position
 from transformer.positions.relative import ALiBi
 from transformer.runs.config import RunConfig, grid
 from transformer.study.analyse import read_study
+from transformer.study.arms import prepared
 from transformer.study.probes import LongerText, Probe
 from transformer.study.record import read_record
 from transformer.study.report import Report
@@ -247,7 +248,7 @@ def test_all_that_decides_a_verdict_is_in_the_plan(base, corpus):
         {"probes": (LongerText(2),)},
     ]
     studies = [dataclasses.replace(study, **change) for change in changes]
-    plans = [one.plan(one.prepared(corpus)) for one in studies]
+    plans = [one.plan(prepared(one, corpus)) for one in studies]
     assert len(set(map(fingerprint, plans))) == len(changes)
     assert plans[0]["alpha"] == 0.05
 
@@ -255,15 +256,15 @@ def test_all_that_decides_a_verdict_is_in_the_plan(base, corpus):
 def test_data_of_an_arm_are_loaded_once_and_are_its_own(base, corpus, monkeypatch):
     loaded = []
     monkeypatch.setattr(
-        "transformer.study.study.load_data", lambda config: loaded.append(load_data(config)) or loaded[-1]
+        "transformer.study.arms.load_data", lambda config: loaded.append(load_data(config)) or loaded[-1]
     )
-    arms = Study("order", base, {"a": {"data.consecutive": True}, "b": {}}).prepared(corpus)
+    arms = prepared(Study("order", base, {"a": {"data.consecutive": True}, "b": {}}), corpus)
     assert [arms["a"].data, arms["b"].data] == [*loaded, corpus]
 
 
 def test_the_noise_floor_has_seeds_that_no_look_has(base, corpus):
     """All else is as in the baseline."""
-    arms = Study("norms", base, {"a": {}, "b": {"model.norm": RMSNorm()}}, seeds=3, max_seeds=12).prepared(corpus)
+    arms = prepared(Study("norms", base, {"a": {}, "b": {"model.norm": RMSNorm()}}, seeds=3, max_seeds=12), corpus)
     noise, baseline = arms[NOISE], arms["a"]
     assert not set(noise.seeds(12)) & set(baseline.seeds(12))
     assert (noise.config, noise.rates) == (baseline.config, baseline.rates)
@@ -348,12 +349,12 @@ def test_an_arm_may_change_what_it_is_trained_on_and_not_what_it_is_judged_by(ba
     np.savez(tmp_path / "x.npz", **halves, train_labels=np.arange(10) % 2, test_labels=np.arange(10) % 2)
     vision = VisionRun(model=VisionConfig(patch_size=2), data=ImageConfig(path=str(tmp_path / "x.npz")), batch_size=5)
     data = load_data(vision.data)
-    arms = Study("moved", vision, {"still": {}, "moved": {"data.shift": 1.0}}, seeds=2).prepared(data)
+    arms = prepared(Study("moved", vision, {"still": {}, "moved": {"data.shift": 1.0}}, seeds=2), data)
     assert arms["still"].data is data
     still, moved = (arms[name].data.train_batches(arms[name].config, 0)[0]["inputs"] for name in ("still", "moved"))
     assert np.abs(still - moved).max() > 0
     with pytest.raises(ConfigError, match="arm bytes changes the held-out part"):
-        Study("tokens", base, {"characters": {}, "bytes": {"data.tokenizer": "byte"}}, seeds=2).prepared(corpus)
+        prepared(Study("tokens", base, {"characters": {}, "bytes": {"data.tokenizer": "byte"}}, seeds=2), corpus)
 
 
 def test_exact_answers_compare_questions_that_are_written_in_other_ways():
@@ -361,10 +362,10 @@ def test_exact_answers_compare_questions_that_are_written_in_other_ways():
     data = AlgorithmicConfig(task=Addition(digits=1), examples=40, validation_examples=20)
     base = RunConfig(model=ModelConfig(max_length=8, num_layers=1, d_model=16), data=data)
     arms = {"reversed": {}, "plain": {"data.task": Addition(digits=1, reverse=False)}}
-    made = Study("sums", base, arms, seeds=2, metric="exact_match").prepared(load_data(data))
+    made = prepared(Study("sums", base, arms, seeds=2, metric="exact_match"), load_data(data))
     assert made["plain"].held_out != made["reversed"].held_out
     with pytest.raises(ConfigError, match="arm plain changes the held-out part"):
-        Study("sums", base, arms, seeds=2).prepared(load_data(data))
+        prepared(Study("sums", base, arms, seeds=2), load_data(data))
 
 
 def test_an_arm_has_learning_rates_of_its_own(base, corpus):
@@ -372,8 +373,8 @@ def test_an_arm_has_learning_rates_of_its_own(base, corpus):
     study = Study("rates", base, arms, seeds=4, learning_rates=(3e-3, 1e-3))
     assert [study.rates(name) for name in arms] == [(1e-3, 3e-3), (1e-2,), (1e-2, 3e-2)]
     assert Study("rates", base, {"a": {}, "b": {}}).rates("a") == (base.optimizer.learning_rate,)
-    prepared = study.prepared(corpus)
-    assert [len(prepared[name].replicas(4)) for name in arms] == [8, 4, 8]
+    made = prepared(study, corpus)
+    assert [len(made[name].replicas(4)) for name in arms] == [8, 4, 8]
     with pytest.raises(ConfigError, match=r"arm a: learning rate 0\.01 is given twice"):
         Study("rates", base, {"a": {}, "b": {}}, learning_rates=(1e-2, 1e-2)).rates("a")
 
@@ -395,7 +396,7 @@ def test_arms_that_are_one_run_or_see_other_batches_say_so(tmp_path):
     )
     assert not report.record.halves
     fair = Study("order", base.replace({"data.consecutive": True}), {"plain": {}, "memory": remembers}, seeds=2)
-    arms = fair.prepared(load_data(fair.base.data))
+    arms = prepared(fair, load_data(fair.base.data))
     assert arms["plain"].order == arms["memory"].order
     assert arms["plain"].held_out == arms["memory"].held_out
 
@@ -410,14 +411,14 @@ def test_an_arm_is_trained_as_its_paper_trains_it(base, corpus):
     assert (paper.scaled, paper.initializer) == (True, T.Normal(base.model.d_model**-0.5))
     assert (mixed.scaled, mixed.initializer) == (True, T.Normal(0.5))
     assert (given.scaled, given.initializer) == (False, T.Normal(0.02))
-    prepared = study.prepared(corpus)
+    made = prepared(study, corpus)
     said = "model.embedding.scaled=True, model.embedding.initializer=normal(std=0.25) (recipe)"
-    assert prepared["paper"].changes == f"model.position=sinusoidal, {said}"
+    assert made["paper"].changes == f"model.position=sinusoidal, {said}"
     wider = dataclasses.replace(study, arms={"plain": {}, "paper": {"model.d_model": 64} | arms["paper"]})
     assert wider.configs(corpus)["paper"].model.embedding.initializer == T.Normal(64**-0.5)
     swap = dataclasses.replace(study, recipes=False)
     assert not swap.configs(corpus)["paper"].model.embedding.scaled
-    assert swap.prepared(corpus)["paper"].changes == "model.position=sinusoidal"
+    assert prepared(swap, corpus)["paper"].changes == "model.position=sinusoidal"
 
 
 def test_arms_with_an_unknown_field_are_refused(base, corpus):

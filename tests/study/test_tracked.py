@@ -8,6 +8,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from transformer.core.values import ConfigError
 from transformer.norms.norm import RMSNorm
 from transformer.study import handover
+from transformer.study.arms import prepared
 from transformer.study.cell import Cell
 from transformer.study.engines import DaskEngine
 from transformer.study.plan import PLAN
@@ -55,7 +56,7 @@ def test_workers_show_what_they_train(base, tmp_path):
 
 
 def test_a_cell_is_handed_over_with_its_trackers(base, corpus, tmp_path):
-    arm = study(base).prepared(corpus)["rmsnorm"]
+    arm = prepared(study(base), corpus)["rmsnorm"]
     cell = Cell("a", arm.config, arm.replicas(2), arm.data, tmp_path / "cells", tmp_path / "runs")
     cell = dataclasses.replace(cell, trackers=(WandB(project="p", title="rmsnorm"), TensorBoard()))
     handover.write(cell)

@@ -7,22 +7,20 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transformer.analysis.counts import parameter_count, train_flops
-from transformer.data.dataset import Dataset, fingerprint_arrays, reference
-from transformer.runs.config import Replica, RunConfig
+from transformer.data.dataset import Dataset, reference
+from transformer.runs.config import Replica
 from transformer.runs.mesh import MeshConfig
 from transformer.study import plan
 from transformer.study.analyse import NOISE, analyse
+from transformer.study.arms import Arm
 from transformer.study.cell import Cell, replicas_of
 from transformer.study.engines import Engine
 from transformer.study.record import ArmRecord, Record
 from transformer.study.report import Report, Unresolved
-from transformer.study.runs import HIGHER_IS_BETTER, SUMS, ArmRuns
-from transformer.study.signals import doubts, signals
+from transformer.study.runs import HIGHER_IS_BETTER, SUMS
 from transformer.training.environment import environment
 from transformer.training.metrics import finite
 from transformer.training.trackers import Tracker
@@ -42,66 +40,10 @@ STUDY_FILES = (
 """What a study writes into its folder, as regular expressions."""
 BATCHES_TO_HALVE = 4
 """Batches of the held-out part from which on it can be cut in two."""
-NOISE_SEEDS = 1_000_000
-"""What is added to the seeds of the baseline for it, so that no arm of this or another day has them."""
 
 
 class StudyError(RuntimeError):
     """Too many arms failed for a comparison."""
-
-
-@dataclass(frozen=True)
-class Arm:
-    """One arm of a study, ready to run."""
-
-    name: str
-    config: RunConfig
-    data: Dataset
-    rates: tuple[float, ...]
-    first_seed: int
-    changes: str
-    """Its changes to the base, in text form."""
-
-    @cached_property
-    def sha256(self) -> str:
-        """Hash of all that determines its numbers, without learning rate and seed."""
-        return self.runs(Path()).sha256
-
-    def runs(self, folder: Path) -> ArmRuns:
-        """Where its runs are stored."""
-        return ArmRuns(self.config, self.data, folder)
-
-    def seeds(self, count: int) -> range:
-        """Its first seeds."""
-        return range(self.first_seed, self.first_seed + count)
-
-    def replicas(self, count: int) -> list[Replica]:
-        """Every learning rate with each of the first seeds."""
-        return [Replica(seed=seed, learning_rate=rate) for rate in self.rates for seed in self.seeds(count)]
-
-    @cached_property
-    def order(self) -> str:
-        """Hash of its first batch, which tells the order of its training data."""
-        return fingerprint_arrays(self.data.train_batches(self.config, self.first_seed)[0])
-
-    @cached_property
-    def held_out(self) -> str:
-        """Hash of its held-out part as it is cut into batches."""
-        return fingerprint_arrays(self.data.validation_batches(self.config, 1))
-
-    @cached_property
-    def signals(self) -> tuple[dict[str, float], list[str]]:
-        """Root mean squares before training, and warnings; an error is one of these, and does not stop other arms."""
-        try:
-            sizes = signals(self.config, self.data)
-        except Exception as error:
-            return {}, [f"no signals before training: {type(error).__name__}: {' '.join(str(error).split())}"]
-        return sizes, doubts(sizes)
-
-    @cached_property
-    def costs(self) -> tuple[int, float]:
-        """Parameters, and operations of a training step for a sequence."""
-        return parameter_count(self.config.model), train_flops(self.config.model)
 
 
 @dataclass

@@ -7,27 +7,23 @@ from pathlib import Path
 from typing import Any
 
 from transformer.core.changes import typed
-from transformer.core.files import read_value, write_sealed
 from transformer.core.json import to_json
-from transformer.core.values import Choices, ConfigError, Variant, check_kind, check_type, nearest, to_text
-from transformer.data.dataset import Dataset, check_data, fingerprint_arrays, load_data
+from transformer.core.values import Choices, ConfigError, Variant, check_kind, check_type, nearest
+from transformer.data.dataset import Dataset, check_data, load_data
 from transformer.runs.config import RunConfig
 from transformer.runs.mesh import AUTOMATIC, MeshConfig
-from transformer.study import budget as budgets
 from transformer.study.analyse import FEW
+from transformer.study.arms import RATE, Arm, prepared, with_data
+from transformer.study.budget import Budget
 from transformer.study.engines import LOCAL, Engine
 from transformer.study.probes import Probe
 from transformer.study.record import read_record
 from transformer.study.report import Report, Unresolved
-from transformer.study.running import NOISE, NOISE_SEEDS, Arm, Running
+from transformer.study.running import Running
 from transformer.study.runs import SUMS
 from transformer.study.statistics import ALPHA, detectable_difference
 from transformer.training.trackers import Tracker, check_trackers
 from transformer.training.workdir import locked
-
-RATE = "optimizer.learning_rate"
-FORMATS = ("exact_match",)
-"""Metrics by which arms can be compared that write the same questions and answers in different ways."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +53,7 @@ class Asked(metaclass=Choices):
     otherwise every arm is a plain swap."""
     noise_floor: bool = True
     """Whether the baseline is also run under other seeds and compared with itself."""
-    match: budgets.Budget | None = None
+    match: Budget | None = None
     """The cost in which every arm is made to match the baseline; None: arms may differ."""
     match_by: str = "d_ff"
     """The number that is changed for this: d_ff, num_layers, steps, or the dotted path of another one."""
@@ -109,7 +105,7 @@ class Study(Asked):
             raise ConfigError(f"{where}: {self.seeds} seeds; an interval needs two")
         if self.max_seeds is not None and self.max_seeds < self.seeds:
             raise ConfigError(f"{where}: max_seeds {self.max_seeds} is less than seeds {self.seeds}")
-        check_type(self.match, budgets.Budget | None, f"{where}: match")
+        check_type(self.match, Budget | None, f"{where}: match")
         if self.match == "seconds" and self.match_by != "steps":
             raise ConfigError(f"{where}: match_by {self.match_by}; time is matched by steps")
         if self.match_multiple < 1:
@@ -177,39 +173,7 @@ class Study(Asked):
         Raises:
           ConfigError: an arm is impossible.
         """
-        return self._with_data(data, step_seconds)[0]
-
-    def _with_data(
-        self, data: Dataset, step_seconds: Mapping[str, float] | None
-    ) -> tuple[dict[str, RunConfig], dict[str, Dataset]]:
-        """The config and the data of each arm: its own where it changes some of it."""
-        base = data.complete(self.base)
-        changes = {
-            name: {**self.recipe(name), **{path: value for path, value in arm.items() if path != RATE}}
-            for name, arm in self.arms.items()
-        }
-        arms = {name: self.base.replace({"data": base.data, **changes[name]}) for name in self.arms}
-        loaded = {base.data: data} | {arm.data: load_data(arm.data) for arm in arms.values() if arm.data != base.data}
-        datasets = {name: loaded[arm.data] for name, arm in arms.items()}
-        configs = {name: datasets[name].complete(arm) for name, arm in arms.items()}
-        return self._matched(configs, data, step_seconds), datasets
-
-    def _matched(
-        self, configs: Mapping[str, RunConfig], data: Dataset, step_seconds: Mapping[str, float] | None
-    ) -> dict[str, RunConfig]:
-        """The configs at equal cost, if the study asks for it."""
-        if self.match is None:
-            return dict(configs)
-        baseline, budget = configs[self.baseline_name], self.match
-        if budget == "seconds":
-            own = step_seconds or self._step_seconds(data, None)
-            steps = {n: round(baseline.steps * own[self.baseline_name] / own[n]) for n in configs}
-            return {n: config.replace(steps=max(steps[n], 1)) for n, config in configs.items()}
-
-        def matched(config: RunConfig) -> RunConfig:
-            return budgets.match(config, baseline, budget, self.match_by, self.match_multiple)
-
-        return {n: config if n == self.baseline_name else matched(config) for n, config in configs.items()}
+        return with_data(self, data, step_seconds)[0]
 
     def planned_effect_text(self) -> str:
         """That difference in words; of fewer than six seeds it would be beyond all that is seen, and is not said."""
@@ -264,7 +228,7 @@ class Study(Asked):
         workdir = Path(workdir)
         data = load_data(self.base.data, workdir) if data is None else data
         check_data(data, f"study {self.name}")
-        arms = self.prepared(data, workdir)
+        arms = prepared(self, data, workdir)
         with locked(workdir):
             self._check_folder(workdir)
             stored = Path(runs or workdir / "runs")
@@ -279,65 +243,6 @@ class Study(Asked):
             return
         if other != self.name:
             raise ConfigError(f"study {self.name}: {workdir} holds the study {other}; give it a folder of its own")
-
-    def prepared(self, data: Dataset, workdir: Path | None = None) -> dict[str, Arm]:
-        """The arms with their configs and data.
-
-        Args:
-          data: what the base is trained on.
-          workdir: a folder in which measured times are kept, so that the study can be continued.
-
-        Raises:
-          ConfigError: an arm is impossible, or changes what it is judged by.
-        """
-        step_seconds = self._step_seconds(data, workdir) if self.match == "seconds" else None
-        configs, datasets = self._with_data(data, step_seconds)
-        self._check_held_out(configs, datasets)
-        arms = {}
-        for name, config in configs.items():
-            parts = [changes_text(self.arms[name]), self._recipe_text(name), self._matched_text(name, config)]
-            text = ", ".join(part for part in parts if part)
-            arms[name] = Arm(name, config, datasets[name], self.rates(name), self.first_seed, text)
-        if self.noise_floor:
-            seeds = {"first_seed": NOISE_SEEDS + self.first_seed}
-            arms[NOISE] = dataclasses.replace(arms[self.baseline_name], name=NOISE, **seeds)
-        return arms
-
-    def _step_seconds(self, data: Dataset, workdir: Path | None) -> dict[str, float]:
-        """Seconds of a step of each arm, as they were measured when the study began."""
-        path = None if workdir is None else workdir / "step_seconds.json"
-        if path is not None and path.exists():
-            return read_value(dict[str, float], path)
-        plain = dataclasses.replace(self, match=None)
-        arms = plain.prepared(data)
-        found = {name: budgets.step_seconds(arm.config, arm.data) for name, arm in arms.items() if name != NOISE}
-        if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_sealed(path, found)
-        return found
-
-    def _matched_text(self, name: str, config: RunConfig) -> str:
-        if self.match is None or name == self.baseline_name:
-            return ""
-        value = budgets.knob_value(config, self.match_by)
-        return f"{budgets.PATHS.get(self.match_by, self.match_by)}={value} (equal {self.match})"
-
-    def _recipe_text(self, name: str) -> str:
-        recipe = self.recipe(name)
-        return f"{changes_text(recipe)} (recipe)" if recipe else ""
-
-    def _check_held_out(self, configs: Mapping[str, RunConfig], datasets: Mapping[str, Dataset]) -> None:
-        """Raise `ConfigError` where an arm with data of its own has another held-out part than the baseline."""
-        baseline, data = configs[self.baseline_name], datasets[self.baseline_name]
-        if self.metric in FORMATS:
-            return
-        for name in (name for name, own in datasets.items() if own is not data):
-            parts = [each.validation_batches(baseline, 1) for each in (datasets[name], data)]
-            if len(set(map(fingerprint_arrays, parts))) > 1:
-                raise ConfigError(
-                    f"study {self.name}: arm {name} changes the held-out part of {data.source}, so its losses are not "
-                    "comparable; change the training data only"
-                )
 
     def plan(self, arms: Mapping[str, Arm]) -> dict[str, Any]:
         """Question, metric, margin, arms and stopping rule as JSON data."""
@@ -374,8 +279,3 @@ def variants_in(value: Any) -> Iterator[Variant]:
     elif isinstance(value, tuple | list):
         for one in value:
             yield from variants_in(one)
-
-
-def changes_text(changes: Mapping[str, Any]) -> str:
-    """Changes in text form: `model.norm=rmsnorm, model.d_ff=64`."""
-    return ", ".join(f"{path}={value if isinstance(value, str) else to_text(value)}" for path, value in changes.items())

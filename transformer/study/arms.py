@@ -1,0 +1,197 @@
+"""The arms of a study, ready to run: with their data, what papers prescribe, and sizes that match the budget."""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from transformer.analysis.counts import parameter_count, train_flops
+from transformer.core.files import read_value, write_sealed
+from transformer.core.values import ConfigError, to_text
+from transformer.data.dataset import Dataset, fingerprint_arrays, load_data
+from transformer.runs.config import Replica, RunConfig
+from transformer.study import budget as budgets
+from transformer.study.analyse import NOISE
+from transformer.study.runs import ArmRuns
+from transformer.study.signals import doubts, signals
+
+if TYPE_CHECKING:
+    from transformer.study.study import Study
+
+RATE = "optimizer.learning_rate"
+"""What each arm is tuned over, and is no change of the model that it trains."""
+FORMATS = ("exact_match",)
+"""Metrics by which arms can be compared that write the same questions and answers in different ways."""
+NOISE_SEEDS = 1_000_000
+"""What is added to the seeds of the baseline for it, so that no arm of this or another day has them."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One arm of a study, ready to run."""
+
+    name: str
+    config: RunConfig
+    data: Dataset
+    rates: tuple[float, ...]
+    first_seed: int
+    changes: str
+    """Its changes to the base, in text form."""
+
+    @cached_property
+    def sha256(self) -> str:
+        """Hash of all that determines its numbers, without learning rate and seed."""
+        return self.runs(Path()).sha256
+
+    def runs(self, folder: Path) -> ArmRuns:
+        """Where its runs are stored."""
+        return ArmRuns(self.config, self.data, folder)
+
+    def seeds(self, count: int) -> range:
+        """Its first seeds."""
+        return range(self.first_seed, self.first_seed + count)
+
+    def replicas(self, count: int) -> list[Replica]:
+        """Every learning rate with each of the first seeds."""
+        return [Replica(seed=seed, learning_rate=rate) for rate in self.rates for seed in self.seeds(count)]
+
+    @cached_property
+    def order(self) -> str:
+        """Hash of its first batch, which tells the order of its training data."""
+        return fingerprint_arrays(self.data.train_batches(self.config, self.first_seed)[0])
+
+    @cached_property
+    def held_out(self) -> str:
+        """Hash of its held-out part as it is cut into batches."""
+        return fingerprint_arrays(self.data.validation_batches(self.config, 1))
+
+    @cached_property
+    def signals(self) -> tuple[dict[str, float], list[str]]:
+        """Root mean squares before training, and warnings; an error is one of these, and does not stop other arms."""
+        try:
+            sizes = signals(self.config, self.data)
+        except Exception as error:
+            return {}, [f"no signals before training: {type(error).__name__}: {' '.join(str(error).split())}"]
+        return sizes, doubts(sizes)
+
+    @cached_property
+    def costs(self) -> tuple[int, float]:
+        """Parameters, and operations of a training step for a sequence."""
+        return parameter_count(self.config.model), train_flops(self.config.model)
+
+
+def prepared(study: "Study", data: Dataset, workdir: Path | None = None) -> dict[str, Arm]:
+    """The arms of a study with their configs and data, and the baseline under other seeds.
+
+    Args:
+      study: what is asked.
+      data: what the base is trained on.
+      workdir: a folder in which measured times are kept, so that the study can be continued.
+
+    Raises:
+      ConfigError: an arm is impossible, or changes what it is judged by.
+    """
+    seconds = _step_seconds(study, data, workdir) if study.match == "seconds" else None
+    configs, datasets = with_data(study, data, seconds)
+    _check_held_out(study, configs, datasets)
+    arms = {
+        name: Arm(name, config, datasets[name], study.rates(name), study.first_seed, _changes(study, name, config))
+        for name, config in configs.items()
+    }
+    if study.noise_floor:
+        seeds = {"first_seed": NOISE_SEEDS + study.first_seed}
+        arms[NOISE] = dataclasses.replace(arms[study.baseline_name], name=NOISE, **seeds)
+    return arms
+
+
+def with_data(
+    study: "Study", data: Dataset, step_seconds: Mapping[str, float] | None = None
+) -> tuple[dict[str, RunConfig], dict[str, Dataset]]:
+    """The config of each arm, completed from its data and matched to the budget, and the data: its own where it
+    changes some of it.
+
+    Args:
+      study: what is asked.
+      data: what the base is trained on.
+      step_seconds: of each arm, where time is matched; None: measured.
+
+    Raises:
+      ConfigError: an arm is impossible.
+    """
+    base = data.complete(study.base)
+    changes = {
+        name: {**study.recipe(name), **{path: value for path, value in arm.items() if path != RATE}}
+        for name, arm in study.arms.items()
+    }
+    arms = {name: study.base.replace({"data": base.data, **changes[name]}) for name in study.arms}
+    loaded = {base.data: data} | {arm.data: load_data(arm.data) for arm in arms.values() if arm.data != base.data}
+    datasets = {name: loaded[arm.data] for name, arm in arms.items()}
+    configs = {name: datasets[name].complete(arm) for name, arm in arms.items()}
+    if study.match == "seconds":
+        return _as_long(study, configs, step_seconds or _step_seconds(study, data, None)), datasets
+    return _as_costly(study, configs), datasets
+
+
+def _as_long(study: "Study", configs: Mapping[str, RunConfig], seconds: Mapping[str, float]) -> dict[str, RunConfig]:
+    """The configs with as many steps as take the time of the baseline."""
+    baseline = study.baseline_name
+    steps = {name: round(configs[baseline].steps * seconds[baseline] / seconds[name]) for name in configs}
+    return {name: config.replace(steps=max(steps[name], 1)) for name, config in configs.items()}
+
+
+def _as_costly(study: "Study", configs: Mapping[str, RunConfig]) -> dict[str, RunConfig]:
+    """The configs with the cost of the baseline, if the study asks for one."""
+    baseline, budget = study.baseline_name, study.match
+    if budget is None:
+        return dict(configs)
+    return {
+        name: config
+        if name == baseline
+        else budgets.match(config, configs[baseline], budget, study.match_by, study.match_multiple)
+        for name, config in configs.items()
+    }
+
+
+def _step_seconds(study: "Study", data: Dataset, workdir: Path | None) -> dict[str, float]:
+    """Seconds of a step of each arm, as they were measured when the study began."""
+    path = None if workdir is None else workdir / "step_seconds.json"
+    if path is not None and path.exists():
+        return read_value(dict[str, float], path)
+    configs, datasets = with_data(dataclasses.replace(study, match=None), data)
+    found = {name: budgets.step_seconds(config, datasets[name]) for name, config in configs.items()}
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_sealed(path, found)
+    return found
+
+
+def _check_held_out(study: "Study", configs: Mapping[str, RunConfig], datasets: Mapping[str, Dataset]) -> None:
+    """Raise `ConfigError` where an arm with data of its own has another held-out part than the baseline."""
+    baseline, data = configs[study.baseline_name], datasets[study.baseline_name]
+    if study.metric in FORMATS:
+        return
+    for name in (name for name, own in datasets.items() if own is not data):
+        parts = [each.validation_batches(baseline, 1) for each in (datasets[name], data)]
+        if len(set(map(fingerprint_arrays, parts))) > 1:
+            raise ConfigError(
+                f"study {study.name}: arm {name} changes the held-out part of {data.source}, so its losses are not "
+                "comparable; change the training data only"
+            )
+
+
+def _changes(study: "Study", name: str, config: RunConfig) -> str:
+    """What an arm changes: by itself, as its papers prescribe, and to match the budget."""
+    parts = [changes_text(study.arms[name])]
+    if recipe := study.recipe(name):
+        parts.append(f"{changes_text(recipe)} (recipe)")
+    if study.match is not None and name != study.baseline_name:
+        value = budgets.knob_value(config, study.match_by)
+        parts.append(f"{budgets.PATHS.get(study.match_by, study.match_by)}={value} (equal {study.match})")
+    return ", ".join(part for part in parts if part)
+
+
+def changes_text(changes: Mapping[str, Any]) -> str:
+    """Changes in text form: `model.norm=rmsnorm, model.d_ff=64`."""
+    return ", ".join(f"{path}={value if isinstance(value, str) else to_text(value)}" for path, value in changes.items())
