@@ -7,21 +7,25 @@ transformer study compare --choices 'narrow: model.d_model=32 model.num_layers=4
 
 import shlex
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 from experiments import cli
 from experiments.sections import STUDY, Sections
 from experiments.study_command import StudyCommand, budgets, run_parsed
 from transformer.core.values import ConfigError
+from transformer.runs.presets import PRESETS
 
 BASE = "base"
+WORKDIR = Path("results/compare")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Command(StudyCommand):
     sections: ClassVar[Sections] = {**STUDY, "study": ("choices", *STUDY["study"])}
     choices: tuple[str, ...] = ()
-    """The arms. Each is FIELD=VALUE, or several with spaces between; NAME: before them is what the report calls it."""
+    """The arms, such as model.norm=rmsnorm. Several FIELD=VALUE of one have spaces between, and NAME: before them is
+    what the report calls it."""
 
 
 def arms(command: Command) -> dict[str, dict[str, Any]]:
@@ -56,7 +60,8 @@ def _named(choice: str) -> tuple[str, dict[str, str]]:
 
 
 def main() -> None:
-    presets = {name: cli.extend(preset, Command) for name, preset in budgets("compare").items()}
+    runs = {name: cli.extend(preset, StudyCommand, workdir=WORKDIR) for name, preset in PRESETS.items()}
+    presets = {name: cli.extend(preset, Command) for name, preset in (budgets(WORKDIR.name) | runs).items()}
     command = cli.parse(Command, presets, description=__doc__ or "")
     run_parsed("compare", arms(command), command)
 

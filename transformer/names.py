@@ -213,7 +213,8 @@ def room(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
             return getattr(importlib.import_module(f"transformer.{below[name]}"), name)
         if name in inner:
             return importlib.import_module(f"{package}.{name}")
-        close = difflib.get_close_matches(name, [*below, *inner], n=1)
+        same = [known for known in below if known.lower() == name.lower()]
+        close = same or difflib.get_close_matches(name, [*below, *inner], n=1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
         raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
 

@@ -264,20 +264,34 @@ def test_numbers_out_of_range(make, message):
         make()
 
 
+MADE = "; ModelConfig() is a value of it"
+
+
 @pytest.mark.parametrize(
     ("value", "message"),
     [
         ("tiny", "build: ModelConfig is needed, and 'tiny' is given; preset(name) is the config of that name"),
         (RunConfig(), "build: ModelConfig is needed, and RunConfig is given; its field model is one"),
         (None, "build: ModelConfig is needed, and NoneType is given"),
-        (ModelConfig, "build: ModelConfig is needed, and the class ModelConfig is given"),
+        (ModelConfig, "build: ModelConfig is needed, and the class ModelConfig is given" + MADE),
+        (RMSNorm, "build: ModelConfig is needed, and the class RMSNorm is given"),
     ],
-    ids=range(4),
+    ids=range(5),
 )
 def test_what_is_given_in_place_of_a_config(value, message):
     check_kind(ModelConfig(), ModelConfig, "build")
     with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
         check_kind(value, ModelConfig, "build")
+
+
+def test_a_class_in_place_of_a_value():
+    norm: typing.Any = RMSNorm
+    with pytest.raises(ConfigError, match=r"^model\.norm: the class RMSNorm is not Norm or none; RMSNorm\(\) is"):
+        ModelConfig(norm=norm)
+    with pytest.raises(ConfigError, match=r"^model\.position: the class RMSNorm is not Position or none$"):
+        ModelConfig(position=norm)
+    with pytest.raises(ConfigError, match=r"^x: Norm is needed, and 'rmsnorm' is given; Norm\.parse makes one of"):
+        check_kind("rmsnorm", Norm, "x")
 
 
 A_TEXT: typing.Any = "byte"

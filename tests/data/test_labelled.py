@@ -1,5 +1,7 @@
 """Texts with labels: lines that parse, classes and lengths, what does not fit."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -9,8 +11,12 @@ from transformer.data.labelled import ClassificationRun, LabelledConfig, parse_l
 from transformer.data.tagged import TaggedConfig
 from transformer.data.tasks.list_operations import ListOps
 from transformer.data.tokenizers import PAD
+from transformer.mixers.attention.attention import Attention
 from transformer.models.classifier import ClassifierConfig
+from transformer.runs.config import grid
 from transformer.runs.tokenizers import SPECIAL, Symbols
+from transformer.training.loop import train
+from transformer.training.stored import load_run
 
 SMALL = {"examples": 60, "validation_examples": 20}
 LISTOPS = ListOps(max_depth=2, max_arguments=3, max_length=16)
@@ -52,6 +58,26 @@ def test_fingerprints_of_list_operations():
 
 
 LINES = [f"{label}\t{' '.join(text * n)}" for label, text in (("good", "ab"), ("bad", "cd")) for n in (1, 2, 3)]
+
+
+def test_a_trained_run_classifies(tmp_path):
+    """A text as it stands alone: what pads it has no part; the likeliest class first."""
+    model = ClassifierConfig(num_layers=1, d_model=16, max_length=16, mixer=Attention(num_heads=2))
+    config = ClassificationRun(model=model, data=labelled(tmp_path, LINES * 8), steps=60, batch_size=8)
+    config = config.replace({"optimizer.warmup_steps": 5, "optimizer.learning_rate": 1e-2})
+    train(config, grid(2), load_data(config.data), tmp_path / "run")
+    run = load_run(tmp_path / "run")
+    found = run.classify("a b a b a b", replica=1)
+    assert list(found) == ["good", "bad"]
+    assert found["good"] > 0.9
+    tokens_1L = run.tokenizers["tokenizer"].encode("a b a b a b")[None]
+    expected = jax.nn.softmax(run.apply(run.params(1), jnp.asarray(tokens_1L))[0])
+    np.testing.assert_allclose([found["bad"], found["good"]], expected, rtol=1e-5)
+    assert next(iter(run.classify("c d"))) == "bad"
+    with pytest.raises(ConfigError, match="classify: the text has no tokens"):
+        run.classify("")
+    with pytest.raises(ConfigError, match=r"generate: .*; classify\(text\) is for a classifier"):
+        run.generate("a b")
 
 
 def labelled(tmp_path, lines=LINES, name="train.tsv", **fields):

@@ -35,7 +35,7 @@ def asked(monkeypatch, tmp_path):
     monkeypatch.setattr(Study, "run", run)
 
     def study(main, *words: str):
-        monkeypatch.setattr(sys, "argv", ["study", "--workdir", str(tmp_path), *words])
+        monkeypatch.setattr(sys, "argv", ["study", *words, "--workdir", str(tmp_path)])
         with pytest.raises(Seen) as seen:
             main()
         return seen.value.args[0]
@@ -53,6 +53,7 @@ def test_choices_of_a_command_line_are_arms(asked):
         "far": {"model.position": RoPE(base=500000), "model.mixer.num_kv_heads": 2},
     }
     assert (study.base.model.d_model, study.baseline_name) == (32, "base")
+    assert asked(compare.main, "nanogpt-cpu", "--choices", *words).base.model.num_layers == 4
     crossed = asked(compare.main, "--choices", "a: model.num_layers=1", "b: model.dropout=0.1", "--design=factorial")
     assert crossed.arms["a + b"] == {"model.num_layers": 1, "model.dropout": 0.1}
     assert "interaction: a × b" in crossed.contrasts

@@ -21,7 +21,7 @@ from transformer.core.parameters import Normal
 from transformer.core.values import ConfigError
 from transformer.mixers.attention.backends import Chunked
 from transformer.mixers.attention.projections import LearnedScale
-from transformer.models.build import build
+from transformer.models.build import build, pure_model
 from transformer.models.config import ModelConfig
 from transformer.models.images import PatchConfig
 from transformer.models.stack import Scanned
@@ -391,6 +391,14 @@ def test_what_cannot_be_saved(tmp_path):
         ConfigError, match=r"no architecture here; of LlamaForCausalLM, the nearest, it differs in position.scaling"
     ):
         pretrained.save(tmp_path / "a", another, params)
+    with pytest.raises(ConfigError, match=r"no architecture 'LlamaForCausalML'; did you mean 'LlamaForCausalLM'"):
+        pretrained.save(tmp_path / "a", CONFIG, params, architecture="LlamaForCausalML")
+    with pytest.raises(ConfigError, match=r"no architecture here; of GPT2LMHeadModel, the nearest, it differs"):
+        pretrained.save(tmp_path / "a", CONFIG, params, architecture="GPT2LMHeadModel")
+    with pytest.raises(ConfigError, match=r"^pretrained: shapes are given in place of parameters; split\("):
+        pretrained.save(tmp_path / "a", CONFIG, pure_model(CONFIG)[0])
+    with pytest.raises(ConfigError, match=r"the parameters of several replicas are given; run\.params\(\)"):
+        pretrained.save(tmp_path / "a", CONFIG, jax.tree.map(lambda a: a[None], params))
     with pytest.raises(ConfigError, match=r"not the parameters of the config: .*final_norm/params/scale"):
         pretrained.save(tmp_path / "a", CONFIG, {name: p for name, p in params.items() if name != "final_norm"})
     with pytest.raises(ConfigError, match="no architecture here is a PatchConfig"):

@@ -1,5 +1,8 @@
 """One update."""
 
+import re
+from typing import Any
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -9,6 +12,7 @@ import pytest
 
 from transformer.core import modules as pure
 from transformer.core.parameters import Parameter
+from transformer.core.values import ConfigError
 from transformer.feed_forwards.experts import TopKExperts
 from transformer.models.language_model import LanguageModel
 from transformer.objectives.objective import NextToken
@@ -28,6 +32,26 @@ def start(config, optimizer):
     params, apply = pure.split(build(config)(jax.random.key(0)))
     numbers = jax.tree.map(lambda a: jnp.asarray(a[0]), stack_numbers(config.optimizer, [Replica()]))
     return apply, create_train_state(params, optimizer, numbers, jax.random.key(1))
+
+
+def test_what_is_given_in_place_of_something_else(config):
+    optimizer = optax.sgd(1.0)
+    _, apply = pure.split(build(config)(jax.random.key(0)))
+    wrong: list[tuple[tuple[Any, ...], str]] = [
+        (
+            (apply, NextToken, optimizer),
+            "Objective is needed, and the class NextToken is given; NextToken() is",
+        ),
+        ((apply, NextToken(), optax.sgd), "GradientTransformation is needed, and function is given"),
+        ((apply, NextToken(), config.optimizer), "GradientTransformation is needed, and OptimizerConfig is given"),
+        ((build(config)(jax.random.key(0)), NextToken(), optimizer), "apply is a LanguageModel; pure_model(config)[1]"),
+    ]
+    for arguments, said in wrong:
+        with pytest.raises(ConfigError, match=f"^make_train_step: {re.escape(said)}"):
+            make_train_step(*arguments)
+    none: Any = None
+    with pytest.raises(ConfigError, match=r"^create_train_state: GradientTransformation is needed, and NoneType"):
+        create_train_state({}, none, Numbers(0.1, 0.0, 0), jax.random.key(0))
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 from dataclasses import dataclass
 from unittest import mock
 
@@ -182,7 +183,8 @@ def test_a_question_gets_an_answer(config, tmp_path, monkeypatch):
 def test_seeds_of_the_best_learning_rate_are_those_that_count(config, corpus, tmp_path):
     outcome = train(config, grid(range(2), (1e-2, 1e-5)), corpus, tmp_path / "run")
     assert outcome.at_best_rate.tolist() == [True, True, False, False]
-    assert len(repr(outcome)) < 10_000
+    assert re.fullmatch(r"Outcome\('.*/run', validation_loss=\[(\d\.\d{4}, ){3}\d\.\d{4}\]\)", repr(outcome))
+    assert repr(load_run(tmp_path / "run")) == repr(outcome).replace("Outcome", "StoredRun")
     some = dataclasses.replace(outcome, validation_loss=np.array([0.1, np.nan, 1.2, 1.2]))
     assert some.best_rate == 1e-2  # (0.1 + a guess) / 2 is less than 1.2: one failure bans no rate
     assert some.at_best_rate.tolist() == [True, False, False, False]

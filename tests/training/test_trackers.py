@@ -138,6 +138,8 @@ def test_a_missing_package_is_one_line_before_anything_is_made(config, corpus, t
             train(config, REPLICAS, corpus, tmp_path / "run", log=[tracker])
     with pytest.raises(ConfigError, match=r"^log: 'wandb' is no tracker; TensorBoard\(\) is one$"):
         train(config, REPLICAS, corpus, tmp_path / "run", log=["wandb"])
+    with pytest.raises(ConfigError, match=r"^log: 'wandb' is no list of trackers; \[TensorBoard\(\)\] is one$"):
+        train(config, REPLICAS, corpus, tmp_path / "run", log="wandb")
     assert not (tmp_path / "run").exists()
 
 

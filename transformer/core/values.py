@@ -30,7 +30,8 @@ class ConfigError(ValueError):
 def nearest(word: str, known) -> str:
     """'; did you mean X?', or without a similar name the list of known ones."""
     known = sorted(known)
-    close = difflib.get_close_matches(word, known, n=1)
+    same = [name for name in known if name.lower() == word.lower()]
+    close = same or difflib.get_close_matches(word, known, n=1)
     return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(known)}"
 
 
@@ -197,8 +198,11 @@ def check_type(value, expected, where: str) -> Any:
         wanted = " or ".join("none" if o is type(None) else getattr(o, "__name__", str(o)) for o in options)
         family = variant_of(expected) if isinstance(value, str) else None
         hint = f"; a text becomes one by {family.__name__}.parse, or in replace" if family else ""
-        plain = dataclasses.is_dataclass(value) and not isinstance(value, Variant)
+        plain = dataclasses.is_dataclass(value) and not isinstance(value, type | Variant)
         given = f"a {type(value).__name__}" if plain else repr(value)
+        if isinstance(value, type):
+            given = f"the class {value.__name__}"
+            hint = _made(value) if any(isinstance(o, type) and issubclass(value, o) for o in options) else hint
         raise ConfigError(f"{where}: {given} is not {wanted}{hint}")
     return value
 
@@ -263,14 +267,23 @@ def check_kind(value: Any, kind: type, where: str) -> None:
         raise wrong_kind(value, kind, where)
 
 
+def _made(cls: type) -> str:
+    return f"; {cls.__name__}() is a value of it"
+
+
 def wrong_kind(value: Any, kind: type, where: str) -> ConfigError:
     """The error of a value that is not of a class (`check_kind`)."""
-    given, hint = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__, ""
-    if isinstance(value, str):
+    given, hint = type(value).__name__, ""
+    if isinstance(value, type):
+        given, hint = f"the class {value.__name__}", _made(value) if kind in value.__mro__ else ""
+    elif isinstance(value, str):
         given = repr(value)
-        hint = "; preset(name) is the config of that name" if dataclasses.is_dataclass(kind) else ""
-    inside = [name for name in getattr(value, "__dataclass_fields__", ()) if isinstance(getattr(value, name), kind)]
-    hint = f"; its field {inside[0]} is one" if inside else hint
+        if issubclass(kind, Variant):
+            hint = f"; {kind.__name__}.parse makes one of a text"
+        elif dataclasses.is_dataclass(kind):
+            hint = "; preset(name) is the config of that name"
+    elif inside := [n for n in getattr(value, "__dataclass_fields__", ()) if isinstance(getattr(value, n), kind)]:
+        hint = f"; its field {inside[0]} is one"
     return ConfigError(f"{where}: {kind.__name__} is needed, and {given} is given{hint}")
 
 

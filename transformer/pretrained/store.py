@@ -15,7 +15,7 @@ import numpy as np
 from transformer.core import modules as pure
 from transformer.core.files import read_json
 from transformer.core.modules import Params
-from transformer.core.values import ConfigError, nearest
+from transformer.core.values import ConfigError, check_kind, nearest
 from transformer.models.build import pure_model
 from transformer.models.config import ModelConfig
 from transformer.pretrained.architecture import Architecture
@@ -28,7 +28,7 @@ CONFIG = "config.json"
 
 
 def load(
-    path: str | Path, *, architecture: Architecture | None = None, dtype: jax.typing.DTypeLike | None = None
+    path: str | Path, *, architecture: Architecture | str | None = None, dtype: jax.typing.DTypeLike | None = None
 ) -> tuple[ModelConfig, Params]:
     """The config and the parameters of a published model.
 
@@ -37,7 +37,7 @@ def load(
     Args:
       path: a folder with config.json and safetensors files; or a name on the Hugging Face hub, where
         `huggingface_hub` is installed.
-      architecture: one of your own; None: that of the library which config.json names.
+      architecture: one of your own, or the name of one of the library; None: that which config.json names.
       dtype: dtype of the parameters; None: as they are stored.
 
     Raises:
@@ -53,7 +53,7 @@ def load(
     return config, pure.nest({path: jnp.asarray(array) for path, array in arrays.items()})
 
 
-def load_config(path: str | Path, *, architecture: Architecture | None = None) -> ModelConfig:
+def load_config(path: str | Path, *, architecture: Architecture | str | None = None) -> ModelConfig:
     """The config of a published model, without its parameters; arguments as in `load`.
 
     Raises:
@@ -67,7 +67,7 @@ def save(
     config: ModelConfig,
     params: Params,
     *,
-    architecture: Architecture | None = None,
+    architecture: Architecture | str | None = None,
     fields: Mapping[str, Any] | None = None,
     shard_bytes: int = SHARD,
 ) -> None:
@@ -77,7 +77,7 @@ def save(
       path: a new or empty folder; it appears complete or not at all.
       config: the config of the model.
       params: the tree of `transformer.split`, in the dtype in which to store it.
-      architecture: one of your own; None: that of the library which the config matches.
+      architecture: one of your own, or the name of one of the library; None: that which the config matches.
       fields: further fields of config.json, such as the ids of special tokens.
       shard_bytes: largest size of a file.
 
@@ -88,7 +88,7 @@ def save(
     path = Path(path)
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise ConfigError(f"{path} is not empty")
-    architecture = _of_config(config, [architecture] if architecture else ARCHITECTURES)
+    architecture = _of_config(config, [_known(architecture)] if architecture else ARCHITECTURES)
     leaves = {name: np.asarray(leaf) for name, leaf in flat(params).items()}
     wanted = entries(architecture, config, _same_tree(_abstract(config), leaves))
     partial = path.parent / f".{path.name}.partial"
@@ -122,15 +122,26 @@ def find(path: str | Path) -> Path:
         raise ConfigError(f"pretrained: no folder {path}, and the hub answers: {reason}") from None
 
 
-def _described(path: str | Path, architecture: Architecture | None) -> tuple[Path, Architecture, ModelConfig]:
+def _described(path: str | Path, architecture: Architecture | str | None) -> tuple[Path, Architecture, ModelConfig]:
     """(folder, architecture, config) that a config.json describes."""
     folder = find(path)
     fields = _fields(folder)
-    architecture = _named(fields, folder) if architecture is None else architecture
+    architecture = _named(fields, folder) if architecture is None else _known(architecture)
     try:
         return folder, architecture, architecture.read_config(fields)
     except ConfigError as error:
         raise ConfigError(f"{folder / CONFIG}: {error}") from None
+
+
+def _known(architecture: Architecture | str) -> Architecture:
+    """An architecture, also from the name of a class that it has."""
+    if not isinstance(architecture, str):
+        check_kind(architecture, Architecture, "pretrained: architecture")
+        return architecture
+    by_name = {name: each for each in ARCHITECTURES for name in each.names}
+    if architecture not in by_name:
+        raise ConfigError(f"pretrained: no architecture {architecture!r}{nearest(architecture, by_name)}")
+    return by_name[architecture]
 
 
 def _fields(folder: Path) -> dict[str, Any]:
@@ -176,6 +187,10 @@ def _abstract(config: ModelConfig) -> Leaves:
 
 
 def _same_tree(expected: Leaves, leaves: Leaves) -> Leaves:
+    if any(leaf.dtype == object for leaf in leaves.values()):
+        raise ConfigError("pretrained: shapes are given in place of parameters; split(build(config, key=key)) has some")
+    if leaves.keys() == expected.keys() and all(leaves[path].shape[1:] == expected[path].shape for path in expected):
+        raise ConfigError("pretrained: the parameters of several replicas are given; run.params() are those of one")
     wrong = [path for path in expected.keys() | leaves.keys() if path not in expected or path not in leaves]
     wrong += [path for path in expected if path in leaves and expected[path].shape != leaves[path].shape]
     if wrong:

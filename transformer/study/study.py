@@ -61,7 +61,7 @@ class Asked(metaclass=Choices):
     """It is a multiple of this, such as a width that fits the hardware."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Study(Asked):
     """Arms against a baseline: the same seeds for all, learning rates tuned for each.
 
@@ -123,6 +123,12 @@ class Study(Asked):
                 raise ConfigError(f"{where}: contrast {name}: no arm {unknown[0]!r}{nearest(unknown[0], self.arms)}")
             if abs(sum(weights.values())) > 1e-9:
                 raise ConfigError(f"{where}: contrast {name}: its weights add up to {sum(weights.values()):g}, not 0")
+
+    def __repr__(self) -> str:
+        """What it compares: the base is a page long."""
+        rates = sorted({len(self.rates(name)) for name in self.arms})
+        counted = f"{' or '.join(map(str, self.looks))} seeds, {' or '.join(map(str, rates))} learning rates"
+        return f"Study({self.name!r}, arms {', '.join(self.arms)}; {counted})"
 
     @property
     def baseline_name(self) -> str:

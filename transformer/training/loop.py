@@ -35,14 +35,14 @@ Observer = Callable[[Any], Mapping[str, np.ndarray]]
 OnSteps = Callable[[int, TrainState], None]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Outcome(TrainedRun):
     """The results of all replicas; arrays have a leading axis R."""
 
-    data: Dataset = field(repr=False)
-    loss_by_position: np.ndarray = field(repr=False)
+    data: Dataset
+    loss_by_position: np.ndarray
     """(R, L) validation loss at each position of a block, in nats."""
-    by_batch: Sums = field(repr=False)
+    by_batch: Sums
     """Sums (R, N) over each batch of the validation split, in its order."""
     accuracy: np.ndarray
     """(R,) share of the labels of the validation split to which the model gives the highest probability."""
@@ -58,6 +58,10 @@ class Outcome(TrainedRun):
     @property
     def tokenizers(self) -> Mapping[str, Tokenizer]:
         return self.data.tokenizers
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return getattr(self.data, "classes", ())
 
 
 def train(

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
+from flax import nnx
 from jax import lax
 from jax.extend.core import Jaxpr, jaxprs_in_params
 from jax.sharding import PartitionSpec, get_abstract_mesh
@@ -14,6 +15,7 @@ from jax.typing import DTypeLike
 
 from transformer.core.arrays import DATA, axis_size
 from transformer.core.modules import Apply, Params
+from transformer.core.values import ConfigError, check_kind
 from transformer.functional.segment_memory import SegmentMemory
 from transformer.objectives.objective import Batch, Objective
 from transformer.training.optimizer import Numbers
@@ -83,7 +85,11 @@ def create_train_state(
       averaged: whether to keep a mean of the parameters (`average_from` of `make_train_step`).
       earlier: for a model with a `memory_length`, whose batches each continue, row by row, the previous one:
         `apply(params, batch_size, method="empty_memory")`.
+
+    Raises:
+      ConfigError: something else is given in place of the optimizer.
     """
+    check_kind(optimizer, optax.GradientTransformation, "create_train_state")
     average = jax.tree.map(jnp.copy, params) if averaged else None
     # No array is there twice: a step that is given the state to keep would refuse it.
     step, diverged_at, skipped = jnp.int32(0), jnp.int32(-1), jnp.int32(0)
@@ -126,6 +132,10 @@ def make_train_step(
       rounded_to: dtype of a copy of the kernels of which the gradient is taken, so that devices that hold parts of
         them gather and sum in it; None: the parameters themselves. They, and the sum over pieces, stay in float32.
     """
+    if isinstance(apply, nnx.Module):
+        raise ConfigError(f"make_train_step: apply is a {type(apply).__name__}; pure_model(config)[1] is its function")
+    check_kind(objective, Objective, "make_train_step")
+    check_kind(optimizer, optax.GradientTransformation, "make_train_step")
     optimizer = optax.with_extra_args_support(optimizer)
     gradient = make_gradient(apply, objective, accumulation, sum_once)
 

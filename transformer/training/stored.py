@@ -23,7 +23,7 @@ from transformer.training.workdir import read_identity
 ONE_DEVICE = MeshConfig(replica=1, data=1, model=1)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class StoredRun(TrainedRun):
     """A run from `load_run`; its losses are of the last evaluation up to `step`, NaN where there was none."""
 
@@ -52,6 +52,11 @@ class StoredRun(TrainedRun):
         how = getattr(self.config.data, "tokenizer", None)
         around = isinstance(how, FromFile) and how.special
         return {path.stem: read_tokenizer(path, around) for path in sorted(self.workdir.glob("*tokenizer.json"))}
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The names of the classes of that data."""
+        return getattr(self.data, "classes", ())
 
 
 def load_run(workdir: str | Path, mesh: MeshConfig = ONE_DEVICE) -> StoredRun:

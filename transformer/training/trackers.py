@@ -130,6 +130,8 @@ class Tracking:
 
 def check_trackers(trackers: Sequence[Tracker]) -> None:
     """Raise `ConfigError` where something is no tracker, or the package of one is missing."""
+    if not isinstance(trackers, list | tuple):
+        raise ConfigError(f"log: {trackers!r} is no list of trackers; [TensorBoard()] is one")
     for tracker in trackers:
         if not isinstance(tracker, Tracker):
             raise ConfigError(f"log: {tracker!r} is no tracker; TensorBoard() is one")

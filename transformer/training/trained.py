@@ -3,7 +3,7 @@
 import abc
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,9 @@ from transformer.inference.strategies import Strategy
 from transformer.inference.text import Beyond, continuation, token_log_probabilities
 from transformer.inference.tokenwise import Sample
 from transformer.models.build import pure_model
+from transformer.models.classifier import ClassifierConfig
 from transformer.models.config import ModelConfig
+from transformer.models.pooling import PerToken
 from transformer.objectives.tokens import PrefixToken
 from transformer.runs.config import Replica, RunConfig
 from transformer.training import processes
@@ -41,15 +43,26 @@ class TrainedRun(abc.ABC):
     """The config, completed from the data."""
     replicas: Sequence[Replica]
     """Seeds and numbers of the replicas, in the order of the axis R."""
-    all_params: Params = field(repr=False)
+    all_params: Params
     """Parameters of all replicas as they are evaluated: averaged where the run averages."""
     validation_loss: np.ndarray
     """(R,) nats per token over the whole validation split; NaN where the replica diverged."""
+
+    def __repr__(self) -> str:
+        """Where it is, and how good: the config is a page long."""
+        losses = ", ".join(f"{loss:.4f}" for loss in self.validation_loss[:8])
+        more = f", … {len(self.replicas)} replicas" * (len(self.replicas) > 8)
+        return f"{type(self).__name__}({str(self.workdir)!r}, validation_loss=[{losses}{more}])"
 
     @property
     @abc.abstractmethod
     def tokenizers(self) -> Mapping[str, Tokenizer]:
         """The tokenizers of its data, by the names they have there."""
+
+    @property
+    @abc.abstractmethod
+    def classes(self) -> tuple[str, ...]:
+        """The names of the classes of its data; empty where there are none."""
 
     @functools.cached_property
     def apply(self) -> Apply:
@@ -178,6 +191,27 @@ class TrainedRun(abc.ABC):
         made = generate(self.apply, self.params(replica), start_11, num_tokens=limit, key=key, **how)
         return self.tokenizers["tokenizer"].decode(np.asarray(made.tokens_BT[0]))
 
+    def classify(self, text: str, *, replica: int | None = None) -> dict[str, float]:
+        """The probability of each class of a text, the likeliest first, by a classifier of texts.
+
+        Args:
+          text: a text, as one of its training.
+          replica: which one reads it; None: the one with the lowest loss.
+
+        Raises:
+          ConfigError: the run is no classifier of whole texts, or the text has no tokens, too many, or a character that
+            the tokenizer does not know.
+        """
+        model = self.config.model
+        if type(model) is not ClassifierConfig or isinstance(model.pooling, PerToken) or not self.classes:
+            raise ConfigError(f"classify: {self.workdir} holds no classifier of texts")
+        tokens_L = self._encoded("classify", self.tokenizers["tokenizer"], text)
+        inputs_1L = pad_rows([tokens_L], min(-(-len(tokens_L) // 8) * 8, max(model.max_length, len(tokens_L))))
+        valid_1L = np.arange(inputs_1L.shape[1])[None] < len(tokens_L)
+        logits_1C = self.apply(self.params(replica), jnp.asarray(inputs_1L), valid_BL=jnp.asarray(valid_1L))
+        shares = np.asarray(jax.nn.softmax(logits_1C[0, : len(self.classes)])).tolist()
+        return dict(sorted(zip(self.classes, shares, strict=True), key=lambda each: -each[1]))
+
     def score(self, text: str, *, replica: int | None = None) -> np.ndarray:
         """(L - 1,) log-probability of each token of a text but the first, given those before it, in nats.
 
@@ -218,15 +252,20 @@ class TrainedRun(abc.ABC):
     def _read(self, caller: str, text: str) -> tuple[Tokenizer, np.ndarray]:
         """(tokenizer, (L,) tokens of a text) of a causal language model."""
         tokenizer = self._tokenizer(caller)
+        return tokenizer, self._encoded(caller, tokenizer, text)
+
+    def _encoded(self, caller: str, tokenizer: Tokenizer, text: str) -> np.ndarray:
+        """(L,) tokens of a text, L at least 1."""
         check_kind(text, str, caller)
         if len(tokens_L := tokenizer.encode(text)) == 0:
             raise ConfigError(f"{caller}: the text has no tokens; a model reads at least one")
-        return tokenizer, tokens_L
+        return tokens_L
 
     def _tokenizer(self, caller: str) -> Tokenizer:
         """The tokenizer of a causal language model."""
         model = self.config.model
         if type(model) is not ModelConfig or not model.causal or "tokenizer" not in self.tokenizers:
             hint = "; translate(source) is for pairs of texts" if "source_tokenizer" in self.tokenizers else ""
+            hint = "; classify(text) is for a classifier" if isinstance(model, ClassifierConfig) else hint
             raise ConfigError(f"{caller}: {self.workdir} holds no causal language model of text{hint}")
         return self.tokenizers["tokenizer"]
