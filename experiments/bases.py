@@ -93,7 +93,8 @@ def longer(claim: Claim, found: str = "") -> Claim:
         base=base.replace({"steps": steps, "optimizer.warmup_steps": warmup}),
         learning_rates=LONGER_RATES,
     )
-    return dataclasses.replace(claim, text=f"{claim.text[:-1]}, after {steps:,} steps.", study=study, found=found)
+    text = f"{claim.text[:-1]}, after {steps:,} steps."
+    return dataclasses.replace(claim, text=text, study=study, found=found, instead=claim.name)
 
 
 RECALL: dict[str, Any] = {"steps": 900}

@@ -3,7 +3,7 @@
 import hashlib
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,8 +17,8 @@ from transformer.analysis import plots
 from transformer.core.files import write_durably
 from transformer.study.archive import RUNS, SUFFIX, read_archive
 from transformer.study.claim import Claim, Finding
-from transformer.study.report import Report
-from transformer.study.statistics import Comparison
+from transformer.study.report import ArmReport, Report
+from transformer.study.statistics import ALPHA, Comparison
 
 COLOURS = {
     "reproduced": "C2",
@@ -43,13 +43,15 @@ the paper has one. **Unresolved**: none of these. Intervals of a claim hold toge
 results ([statistics.md](statistics.md)). Learning rates are tuned for each arm, where the claim is not about a rate.
 """.strip()
 BASES = """
-The bases are two language models of 2 layers of width 64 on 32 characters of Python's documentation, *plain* as GPT-2
-and *modern* as Llama, trained for 500 steps (`experiments/bases.py`): what shows here shows early and in small models.
-Claims about a base are asked of the same runs of that base, so their verdicts are not independent of each other. Their
-rates were tried up to .004 at first, which most arms took; .008 was added to all, and changed the verdicts of DyT,
-post-norm and MuonH alone. One claim was withdrawn: that a gate takes away the attention to the first token. In these
-models that is .064, less than an even share, .099, so there is no sink to take away. A row is run again by `python -m
-experiments.atlas --only NAME --afresh`, NAME as in the address of its page.
+The bases are two language models of 2 layers of width 64 with a context of 32 characters, *plain* as GPT-2 and
+*modern* as Llama, trained for 500 steps on Python's documentation (`experiments/bases.py`): what shows here shows
+early and in small models. They end at 2.20 and 1.95 nats a character, and at 1.64 and 1.53 after 2,000 steps, where a
+4-gram of all of the training text, of which 500 steps read a third, has 1.32. Claims about a base are asked of the
+same runs of that base, so their verdicts are not independent of each other. Their rates were tried up to .004 at
+first, which most arms took; .008 was added to all, and changed the verdicts of DyT, post-norm and MuonH alone. One
+claim was withdrawn: that a gate takes away the attention to the first token. In these models that is .064, less than
+an even share, .099, so there is no sink to take away. A row is run again by `python -m experiments.atlas --only NAME
+--afresh`, NAME as in the address of its page.
 
 Of sixteen seeds of the plain base two end at 2.32 at its best rate, .004, where the others have 2.11 to 2.20. Both are
 among the last eight, so some of its intervals are wider with sixteen seeds than with eight.
@@ -133,18 +135,22 @@ def _sha256(path: Path) -> str:
 
 def overview(found: Sequence[Answer], claims: Mapping[str, Claim]) -> str:
     """The text of docs/evidence.md; claims without an answer are listed at its end."""
-    verdicts = [finding for each in found for finding in each.findings.values()]
-    counts = Counter(verdicts)
+    replaced = {each.claim.instead for each in found}
+    latest = Counter(finding for each in found if each.claim.name not in replaced for finding in each.findings.values())
     seconds: dict[str, float] = {}
     for each in found:
         seconds |= each.seconds
     dates = sorted(each.report.record.plan["written"][:10] for each in found)
-    counted = ", ".join(f"{counts[finding]} {finding}" for finding in COLOURS)
+    again = sum(1 for each in found if each.claim.instead)
+    counted = ", ".join(f"{latest[finding]} {finding}" for finding in COLOURS if latest[finding])
     lines = [
         "# Evidence",
-        f"{INTRODUCTION} {len(found)} claims, {len(verdicts)} questions: {counted}. {len(seconds):,} runs, "
-        f"{sum(seconds.values()) / 3600:.1f} core-hours on {machine(found)}; plans of {dates[0]} to {dates[-1]}.",
+        f"{INTRODUCTION} {len(found) - again} effects, {sum(latest.values())} questions about them: {counted}. {again} "
+        "of the effects were asked again of longer training, which is the verdict that is counted; in the picture the "
+        f"earlier one is pale. {len(seconds):,} runs, {sum(seconds.values()) / 3600:.1f} core-hours on "
+        f"{machine(each.report for each in found)}; plans of {dates[0]} to {dates[-1]}.",
         WORDS,
+        doubts(found),
         BASES,
         "![all differences in units of the margin](evidence/forest.png)",
     ]
@@ -159,6 +165,39 @@ def overview(found: Sequence[Answer], claims: Mapping[str, Claim]) -> str:
         parts += [f"{len(waiting)} more claims are written down and not asked yet:"]
         parts += ["\n".join(f"- `{claim.name}`: {claim.text} ({claim.source})" for claim in waiting)]
     return "\n\n".join(parts) + "\n"
+
+
+def doubts(found: Sequence[Answer]) -> str:
+    """What a reader should know of all claims before believing one, counted."""
+    ends = sum(any(_at_an_end(arm) for arm in each.report.arms) for each in found)
+    plans = [each.report.record.plan for each in found]
+    seen = sum(plan["runs_there"] > 0 for plan in plans)
+    changes = [[path for change in plan["changes"] for path in change["changed"]] for plan in plans if plan["changes"]]
+    rates = sum(all(path.endswith(".learning_rates") for path in changed) for changed in changes)
+    correlations = [
+        answer.correlation
+        for each in found
+        for answer in each.report.contrasts.values()
+        if answer.correlation is not None and np.isfinite(answer.correlation)
+    ]
+    lenient = sum(
+        finding == "reproduced" and each.claim.expected[question] == "not worse"
+        for each in found
+        for question, finding in each.findings.items()
+    )
+    return (
+        f"Before you believe a row: in {ends} of {len(found)} claims some arm takes the lowest or highest of the rates "
+        "it was tried at, as its page says. Runs are shared, so "
+        f"{seen} plans were written when some of their runs were there; {len(changes)} were changed later, {rates} of "
+        "these by learning rates alone, and the pages say how. "
+        f"{lenient} of all *reproduced* are of *not worse*, which is easier to reach than a sign. Pairing by seed "
+        f"helps some (the median of ρ is {np.median(correlations):.2f}). Each claim errs with 5 %, so that "
+        f"{ALPHA * len(found):.0f} of {len(found)} may by chance."
+    )
+
+
+def _at_an_end(arm: ArmReport) -> bool:
+    return len(arm.learning_rates) > 1 and arm.learning_rate in (arm.learning_rates[0], arm.learning_rates[-1])
 
 
 def _rows(each: Answer) -> list[list[str]]:
@@ -188,7 +227,7 @@ def page(each: Answer) -> str:
         "\n".join(f"- {line}" for line in [*report.summary(), *report.warnings()]),
         f"![training loss]({claim.name}.png)",
         f"`{each.command}`; archive `experiments/evidence/{claim.name}{SUFFIX}`, sha256 {each.sha256[:16]}…; plan "
-        f"{record.plan['sha256'][:16]}…; {machine([each])}.",
+        f"{record.plan['sha256'][:16]}…; {machine([report])}.",
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -196,20 +235,21 @@ def page(each: Answer) -> str:
 def forest(found: Sequence[Answer]) -> Figure:
     """All answers in units of the margin, what is better to the right, in two columns."""
     rows = [(each, question) for each in found for question in each.findings]
+    replaced = {each.claim.instead for each in found}
     half = -(-len(rows) // 2)
     columns = [rows[:half], rows[half:]] if len(rows) > 1 else [rows]
     size = (7 * len(columns), 1 + 0.2 * half)
     figure, axes = plt.subplots(1, len(columns), figsize=size, layout="constrained", sharex=True, squeeze=False)
     for own, part in zip(axes[0], columns, strict=True):
-        _column(own, part, half)
+        _column(own, part, half, replaced)
     for finding, colour in COLOURS.items():
         axes[0, -1].plot([], [], "o", color=colour, label=finding)
     figure.legend(loc="outside lower center", ncols=len(COLOURS), fontsize=8)
     return figure
 
 
-def _column(axes: Axes, rows: Sequence[tuple[Answer, str]], height: int) -> None:
-    """Answers from the top down, on a scale that is linear within the margin."""
+def _column(axes: Axes, rows: Sequence[tuple[Answer, str]], height: int, pale: Collection[str]) -> None:
+    """Answers from the top down, on a scale that is linear within the margin; claims of some names are pale."""
     axes.axvspan(-1, 1, color="0.92")
     axes.axvline(0, color="0.5", linewidth=1)
     for y, (each, question) in enumerate(rows):
@@ -218,8 +258,9 @@ def _column(axes: Axes, rows: Sequence[tuple[Answer, str]], height: int) -> None
         numbers = np.array([answer.interval.low, answer.difference, answer.interval.high]) * sign / record.margin
         low, middle, high = np.clip(np.sort(numbers) if np.isfinite(numbers).all() else numbers, -1e3, 1e3)
         colour = COLOURS[each.findings[question]]
-        axes.plot([low, high], [y, y], color=colour, linewidth=1.5)
-        axes.plot(middle, y, "o", color=colour, markersize=4)
+        alpha = 0.3 if each.claim.name in pale else 1.0
+        axes.plot([low, high], [y, y], color=colour, linewidth=1.5, alpha=alpha)
+        axes.plot(middle, y, "o", color=colour, markersize=4, alpha=alpha)
     axes.set_xscale("symlog", linthresh=1.0)
     axes.set_yticks(range(len(rows)), [f"{each.claim.name}, {question}" for each, question in rows], fontsize=7)
     axes.set(xlabel="difference in units of the margin; better is to the right", ylim=(height - 0.3, -0.7))
@@ -230,9 +271,9 @@ def _difference(answer: Comparison) -> str:
     return f"{answer.difference:+.3f} [{low:+.3f}, {high:+.3f}]"
 
 
-def machine(found: Sequence[Answer]) -> str:
-    """What the studies ran on."""
-    environments = [each.report.record.environment for each in found]
+def machine(reports: Iterable[Report]) -> str:
+    """What studies ran on."""
+    environments = [report.record.environment for report in reports]
     said = {f"{e['cores']} cores, Python {e['python']}, jax {e['packages']['jax']}" for e in environments}
     return " and ".join(sorted(said))
 

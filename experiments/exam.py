@@ -25,6 +25,7 @@ from scipy import stats
 
 from experiments import cli
 from experiments.atlas import EVIDENCE, kept_in
+from experiments.evidence_pages import machine
 from experiments.published_skills import PUBLISHED
 from experiments.skills import MODELS, SKILLS, examination
 from transformer.analysis import plots
@@ -139,6 +140,10 @@ def table(reports: Mapping[str, Report]) -> str:
         mean = f"{np.nanmean(row):.2f}" if np.isfinite(row).any() else "–"
         rows.append([name, mean, *(_cell(each.get(name)) for each in cells)])
     count = str(min(seeds)) if min(seeds) == max(seeds) else f"{min(seeds)} to {max(seeds)}"
+    dates = sorted(report.record.plan["written"][:10] for report in reports.values())
+    hours = sum(arm.seconds for each in cells for arm in each.values()) / 3600
+    tried = sorted({rate for each in cells for arm in each.values() for rate in arm.learning_rates})
+    runs = sum(arm.seeds * len(arm.learning_rates) for each in cells for arm in each.values())
     parts = [
         "# Exam",
         f"The share of right answers of each model in {len(reports)} skills (mean over {count} seeds, half the width "
@@ -148,6 +153,8 @@ def table(reports: Mapping[str, Report]) -> str:
         "neither, which is not to say equal; rows are in the order of their means. Skills and sizes are in "
         "`experiments/skills.py`, where most are trained for 600 steps of 16 examples, so that the table says who "
         "learns soon, not who can; those of papers are in `experiments/published_skills.py`.",
+        f"`python -m experiments.exam`: {runs:,} runs at rates of {', '.join(f'{rate:g}' for rate in tried)}, "
+        f"{hours:.1f} core-hours on {machine(reports.values())}; plans of {dates[0]} to {dates[-1]}.",
         "![right answers by model and skill](exam.png)",
         "\n".join(f"| {' | '.join(row)} |" for row in rows),
     ]

@@ -58,6 +58,17 @@ def test_a_claim_of_longer_training_is_the_same_claim():
     assert (long.text, long.expected) == ("GELU is better than ReLU, after 2,000 steps.", short.expected)
     assert long.study.base == short.study.base.replace({"steps": 2000, "optimizer.warmup_steps": 200})
     assert (long.study.arms, long.study.contrasts) == (short.study.arms, short.study.contrasts)
+    assert (long.instead, short.instead) == ("gelu", "")
+
+
+def test_a_claim_that_was_asked_again_is_counted_once(found):
+    """By its later verdict; what is doubtful is counted of all."""
+    gelu = [each for each in found if each.claim.name in ("gelu", "gelu_2000")]
+    text = overview(gelu, {})
+    assert " 1 effects, 2 questions about them: 2 " in text
+    assert f"{', '.join(dict.fromkeys(gelu[1].findings.values()))}. 1 of the effects were asked again" in text
+    ends = [each for each in gelu for arm in each.report.arms if arm.learning_rate in (arm.learning_rates[0], 8e-3)]
+    assert f"in {len({each.claim.name for each in ends})} of 2 claims some arm takes the lowest or highest" in text
 
 
 def test_an_unknown_name_is_refused():

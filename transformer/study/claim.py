@@ -34,6 +34,8 @@ class Claim:
     """What of the paper's recipe the arms have, and what they have not."""
     found: str = ""
     """What the results mean, and what was done to make sure."""
+    instead: str = ""
+    """Name of a claim that this one asks again, better: of longer training, say. Its verdict is the one to read."""
 
     def __post_init__(self):
         where, study = f"claim {self.study.name}", self.study
