@@ -6,12 +6,14 @@ A flag names a field by its dotted path, also below a variant: `--model.mixer 'a
 
 import contextlib
 import dataclasses
+import difflib
 import functools
 import io
 import itertools
 import os
+import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, TypeVar, get_args, get_origin
@@ -162,7 +164,31 @@ def parse(cls: type[T], presets: Mapping[str, T], arguments: Sequence[str] | Non
     except SystemExit as stop:
         if not stop.code:
             raise
-        raise ConfigError(_one_line(said.getvalue())) from None
+        raise ConfigError(_refusal(_one_line(said.getvalue()), default, presets)) from None
+
+
+def _refusal(message: str, default: Any, presets: Mapping[str, Any]) -> str:
+    """The message of tyro; an option that there is not is named with the one that has its name, or the nearest."""
+    found = re.match(r"Unrecognized options: ([^\s,]+)", message)
+    if not found:
+        return message
+    word = found[1]
+    if not word.startswith("--"):
+        return f"{word}: {'a preset comes before all options' if word in presets else 'there is no option for it'}"
+    by_name: dict[str, str] = {}
+    for path in sorted(_paths(default), key=lambda path: (path.count("."), path)):
+        by_name.setdefault(path.rpartition(".")[2], path)
+    name = word.strip("-").replace("-", "_").rpartition(".")[2]
+    close = difflib.get_close_matches(name, by_name, n=1)
+    hint = f"did you mean --{by_name[close[0]].replace('_', '-')}?" if close else "--help shows those that there are"
+    return f"{word}: there is no such option; {hint}"
+
+
+def _paths(value: Any, prefix: str = "") -> Iterator[str]:
+    """The dotted paths of all fields of a config, and of the choices in it."""
+    for field in dataclasses.fields(value) if dataclasses.is_dataclass(value) else ():
+        yield f"{prefix}{field.name}"
+        yield from _paths(getattr(value, field.name), f"{prefix}{field.name}.")
 
 
 def _said_of(presets: Mapping[str, Any], default: Any) -> str:

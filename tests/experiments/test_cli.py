@@ -46,7 +46,12 @@ def test_presets_variants_and_nested_fields():
     ("arguments", "message"),
     [
         (["tinny"], "unknown preset 'tinny'; did you mean 'tiny'?"),
-        (["--stepz", "3"], "Unrecognized options: --stepz, 3 Perhaps you meant: --steps"),
+        (["--stepz", "3"], "--stepz: there is no such option; did you mean --steps?"),
+        (["--norm", "rmsnorm"], "--norm: there is no such option; did you mean --model.norm?"),
+        (["--lerning-rate", "3"], "--lerning-rate: there is no such option; did you mean --optimizer.learning-rate?"),
+        (["--qqq", "3"], "--qqq: there is no such option; --help shows those that there are"),
+        (["--steps", "3", "tiny"], "tiny: a preset comes before all options"),
+        (["--steps", "3", "tin"], "tin: there is no option for it"),
         (["--steps", "many"], "Error parsing --steps: invalid literal for int"),
         (["--steps", "0"], "steps: 0 is not a positive number"),
         (["--model.norm", "rmsnrm"], "model.norm: unknown name 'rmsnrm'; did you mean 'rmsnorm'?"),
