@@ -82,7 +82,7 @@ NAMES: dict[str, str] = {
     "inference.strategies": "Strategy",
     "inference.tokenwise": "Greedy Sample TokenStrategy",
     "mixers.attention.attention": "Attention",
-    "mixers.attention.backends": "Chunked Fused Recurrent",
+    "mixers.attention.backends": "Chunked Fused Recurrent Ring",
     "mixers.attention.base": (
         "Backend HeadShape HeadSizes Heads Merge Normalizer Part Projection Scale ScoreMod Sharing Sparsity"
     ),

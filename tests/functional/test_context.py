@@ -12,6 +12,8 @@ from transformer.functional.biases import LinearDistance
 from transformer.functional.chunked_attention import chunked_attention
 from transformer.functional.context import over_context
 from transformer.functional.masks import Arbitrary, Causal, Padding, Segment, Tokens, Window
+from transformer.functional.normalizers import Softmax
+from transformer.functional.ring_attention import ring_attention
 from transformer.runs.mesh import MeshConfig
 from transformer.training.sharding import make_mesh
 
@@ -36,11 +38,17 @@ def loss(arrays, function, how):
     return jnp.sin(out).mean(), out
 
 
-@pytest.mark.parametrize("name", HOW)
-def test_values_and_gradients_are_those_of_one_device(name):
-    def of_devices(*arrays, **how):
-        return over_context(lambda *a, **h: chunked_attention(*a, **h, block=3), *arrays, **how)
+def gathered(*arrays, **how):
+    return over_context(lambda *a, **h: chunked_attention(*a, **h, block=3), *arrays, **how)
 
+
+def in_a_ring(*arrays, **how):
+    return ring_attention(*arrays, **how, block=3)
+
+
+@pytest.mark.parametrize("of_devices", [gathered, in_a_ring])
+@pytest.mark.parametrize("name", HOW)
+def test_values_and_gradients_are_those_of_one_device(name, of_devices):
     exact = jax.grad(loss, has_aux=True)([Q, K, V], attention, HOW[name])
     with use_abstract_mesh(MESH.abstract_mesh):
         program = jax.jit(jax.grad(lambda arrays: loss(arrays, of_devices, HOW[name]), has_aux=True))
@@ -48,6 +56,44 @@ def test_values_and_gradients_are_those_of_one_device(name):
         found = program(arrays)
     for left, right in zip(jax.tree.leaves(exact), jax.tree.leaves(found), strict=True):
         np.testing.assert_allclose(right, left, atol=1e-5)
+
+
+def test_a_ring_has_all_gradients_of_one_device():
+    """Those of sinks, a bias, the scale and what a function of scores holds; of replicas too."""
+
+    def run(function, arrays, sink_H, slopes_H, scale, cap):
+        score = Partial(lambda scores, *_, cap: cap * jnp.tanh(scores / cap), cap=cap)
+        how = {"mask": Causal() & Padding() & Segment(), "bias": LinearDistance(slopes_H), "scale": scale}
+        return loss(arrays, function, {**how, "score": score, "weigh": Softmax(sink_H)})
+
+    sinks_H, slopes_H = jnp.asarray([0.5, -1.0, 0.1, 2.0]), jnp.asarray([0.5, 0.25, 0.125, 0.1])
+    one = [Q, K, V], sinks_H, slopes_H, jnp.asarray(0.6), jnp.asarray(2.0)
+    arguments = jax.tree.map(lambda a: jnp.stack([a, 1.1 * a]), one)
+
+    def gradients(function):
+        return jax.vmap(jax.grad(lambda *a: run(function, *a), argnums=range(5), has_aux=True))
+
+    exact = gradients(attention)(*arguments)
+    with use_abstract_mesh(MESH.abstract_mesh):
+        found = jax.jit(gradients(in_a_ring))(*jax.device_put(arguments, jax.NamedSharding(MESH, jax.P())))
+    for left, right in zip(jax.tree.leaves(exact), jax.tree.leaves(found), strict=True):
+        np.testing.assert_allclose(right, left, atol=1e-5)
+
+
+def test_keys_go_round_and_are_not_gathered():
+    """Of whole texts there is nothing in the program of a device, where gathering has their keys and values."""
+    cut = jax.NamedSharding(MESH, jax.P(None, "context"))
+
+    def program(function):
+        grad = jax.grad(lambda arrays: loss(arrays, function, HOW["packed"])[0])
+        return jax.jit(grad, in_shardings=cut, out_shardings=cut).lower([Q, K, V]).compile().as_text()
+
+    with use_abstract_mesh(MESH.abstract_mesh):
+        ring, gathering = program(in_a_ring), program(gathered)
+    keys = [f"f32[2,{length},2,4]" for length in (L, L // 2)]
+    assert "collective-permute" in ring
+    assert [shape in ring for shape in keys] == [False, True]
+    assert [shape in gathering for shape in keys] == [True, True]
 
 
 def asked(queries: int, devices: int) -> list[int]:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from transformer.feed_forwards.experts import TopKExperts
-from transformer.mixers.attention.backends import Chunked
+from transformer.mixers.attention.backends import Chunked, Ring
 from transformer.models.config import ModelConfig
 from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.models.stack import Scanned
@@ -39,6 +39,7 @@ MODELS = {
     "dropout": small(**SIZES, dropout=0.3),
     "bfloat16": small(**SIZES, dtype="bfloat16"),
     "chunked": small(**SIZES, **{"mixer.backend": Chunked(block=2), "position": ALiBi()}),
+    "ring": small(**SIZES, **{"mixer.backend": Ring(block=2), "position": ALiBi()}),
     "experts in pieces": small(**SIZES, feed_forward=TopKExperts()),
 }
 MESHES = {
@@ -65,7 +66,7 @@ def run_of(name: str) -> RunConfig:
         optimizer=OptimizerConfig(rule=SGD(), learning_rate=0.5, warmup_steps=0),
         batch_size=8,
         steps=2,
-        accumulation=1 if name in ("decoder", "encoder-decoder", "experts", "bfloat16", "chunked") else 2,
+        accumulation=1 if name in ("decoder", "encoder-decoder", "experts", "bfloat16", "chunked", "ring") else 2,
     )
 
 

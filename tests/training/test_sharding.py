@@ -43,6 +43,7 @@ CASES = {
     "dropout": ("data in pieces",),
     "experts in pieces": ("data in pieces",),
     "chunked": ("context", "all with context"),
+    "ring": ("context", "all with context"),
 }
 """Meshes by model; those of a model share what one device gives."""
 

@@ -6,6 +6,7 @@ normalizers, as in Dao et al. 2022.) A block in which the mask allows nothing is
 
 import functools
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -31,7 +32,7 @@ from transformer.functional.masks import Full, Mask, Tokens
 from transformer.functional.normalizers import Softmax
 
 
-class _Modifiers(NamedTuple):
+class Modifiers(NamedTuple):
     """What scores and weights depend on besides queries and keys, and has gradients."""
 
     bias: Bias | None
@@ -44,7 +45,7 @@ class _Modifiers(NamedTuple):
         return None if self.sink_H is None else self.sink_H.astype(jnp.float32).reshape(num_kv_heads, -1, 1)
 
 
-class _Sides(NamedTuple):
+class Sides(NamedTuple):
     """Who may attend to whom. The tokens are filled up to whole blocks."""
 
     mask: Mask
@@ -52,7 +53,7 @@ class _Sides(NamedTuple):
     keys: Tokens
 
 
-class _Sizes(NamedTuple):
+class Sizes(NamedTuple):
     """Tokens in a block, and in all without those that fill the last block."""
 
     query_block: int
@@ -107,17 +108,32 @@ def chunked_attention(
       ValueError: the shapes do not fit.
     """
     check_shapes(q_BLHK, k_BSGK, v_BSGK, queries, keys)
-    L, S, num_kv_heads = queries.length, keys.length, k_BSGK.shape[2]
     scale = 1 / math.sqrt(q_BLHK.shape[-1]) if scale is None else scale
     score = score if score is None or isinstance(score, Partial) else Partial(score)
+    modifiers = Modifiers(bias, jnp.asarray(scale, jnp.float32), None if weigh is None else weigh.sink_H, score)
+    sides = Sides(Full() if mask is None else mask, queries, keys)
+    return in_blocks(_attend, q_BLHK, k_BSGK, v_BSGK, modifiers, sides, block)
+
+
+def in_blocks(
+    attend: Callable[..., jax.Array],
+    q_BLHK: jax.Array,
+    k_BSGK: jax.Array,
+    v_BSGK: jax.Array,
+    modifiers: Modifiers,
+    sides: Sides,
+    block: int,
+) -> Attended:
+    """What `attend` makes of queries, keys and values with their heads in front, filled up to whole blocks."""
+    L, S, num_kv_heads = sides.queries.length, sides.keys.length, k_BSGK.shape[2]
     l, s = min(block, L), min(block, S)
-    out = _attend(
+    out = attend(
         _pad(split_groups(q_BLHK, num_kv_heads), l, axis=3),
         _pad(rearrange(k_BSGK, "b s g k -> b g s k"), s, axis=2),
         _pad(rearrange(v_BSGK, "b s g k -> b g s k"), s, axis=2),
-        _Modifiers(bias, jnp.asarray(scale, jnp.float32), None if weigh is None else weigh.sink_H, score),
-        _Sides(Full() if mask is None else mask, _pad_tokens(queries, l), _pad_tokens(keys, s)),
-        _Sizes(l, s, L, S),
+        modifiers,
+        sides._replace(queries=_pad_tokens(sides.queries, l), keys=_pad_tokens(sides.keys, s)),
+        Sizes(l, s, L, S),
     )
     return Attended(rearrange(out, "b g r l k -> b l (g r) k")[:, :L])
 
@@ -136,7 +152,7 @@ def _slice(array, block_index, size: int, axis: int):
     return lax.dynamic_slice_in_dim(array, block_index * size, size, axis)
 
 
-def _block(sides: _Sides, sizes: _Sizes, i, j, num_kv_heads: int) -> _Block:
+def _block(sides: Sides, sizes: Sizes, i, j, num_kv_heads: int) -> _Block:
     """Block i of the queries and block j of the keys."""
     first_query, first_key = i * sizes.query_block, j * sizes.key_block
     queries = sides.queries.block(first_query, sizes.query_block)
@@ -146,13 +162,13 @@ def _block(sides: _Sides, sizes: _Sizes, i, j, num_kv_heads: int) -> _Block:
     return _Block(queries, keys, group_heads(sides.mask(queries, keys), num_kv_heads) & real_L[:, None] & real_S)
 
 
-def _scores(q, k, modifiers: _Modifiers, block: _Block) -> jax.Array:
+def _scores(q, k, modifiers: Modifiers, block: _Block) -> jax.Array:
     scores = change_scores(attention_scores(q, k, scale=modifiers.scale), modifiers.score, block.queries, block.keys)
     return add_bias(scores, modifiers.bias, block.queries, block.keys)
 
 
-def _forward(q, k, v, modifiers: _Modifiers, sides: _Sides, sizes: _Sizes):
-    """The output, from one block of queries after the other, and what `_backward` needs."""
+def forward(q, k, v, modifiers: Modifiers, sides: Sides, sizes: Sizes):
+    """The output, from one block of queries after the other, and what `backward` needs."""
     num_kv_heads = k.shape[1]
 
     def query_block(i):
@@ -196,11 +212,11 @@ def _updated(softmax: _Softmax, scores: jax.Array, v_block: jax.Array) -> _Softm
     return _Softmax(highest, softmax.total * decay + weights.sum(-1), softmax.mixed * decay[..., None] + mixed)
 
 
-def _backward(sizes: _Sizes, residuals, dout):
+def backward(sizes: Sizes, residuals, dout):
     """The gradients of all arguments but the sides, from one block of keys after the other."""
     q, k, v, modifiers, sides, out, log_normalizer = residuals
     num_kv_heads = k.shape[1]
-    dot_BGRL = (dout.astype(jnp.float32) * out.astype(jnp.float32)).sum(-1)
+    dot_BGRL = output_dot(out, dout)
 
     def key_block(summed, j):
         k_block, v_block = (_slice(x, j, sizes.key_block, 2) for x in (k, v))
@@ -229,11 +245,26 @@ def _backward(sizes: _Sizes, residuals, dout):
     start = (jnp.zeros(q.shape), jax.tree.map(jnp.zeros_like, modifiers))
     (dq, dmodifiers), (dk, dv) = lax.scan(key_block, start, jnp.arange(k.shape[2] // sizes.key_block))
     dk, dv = (rearrange(x, "n b g s k -> b g (n s) k") for x in (dk, dv))
-    if (sink := modifiers.sink(num_kv_heads)) is not None:
-        # The weight of the sink takes from all others, and its value is 0. Filling rows have no gradient.
-        dsink_GR = -(jnp.exp(sink - log_normalizer) * dot_BGRL).sum((0, 3))
-        dmodifiers = dmodifiers._replace(sink_H=dsink_GR.reshape(-1).astype(modifiers.sink_H.dtype))
+    if modifiers.sink_H is not None:
+        dmodifiers = dmodifiers._replace(sink_H=sink_gradient(modifiers, log_normalizer, dot_BGRL))
     return dq.astype(q.dtype), dk.astype(k.dtype), dv.astype(v.dtype), dmodifiers, None
+
+
+def output_dot(out: jax.Array, dout: jax.Array) -> jax.Array:
+    """out · dout of each query, (B, G, R, L): its weights times their gradients, summed over all keys."""
+    return (dout.astype(jnp.float32) * out.astype(jnp.float32)).sum(-1)
+
+
+def sink_gradient(modifiers: Modifiers, log_normalizer: jax.Array, dot_BGRL: jax.Array) -> jax.Array:
+    """The gradient of the sinks, (H,): their weight takes from all others, and their value is 0.
+
+    Rows that fill a block have no gradient.
+    """
+    sink = modifiers.sink(dot_BGRL.shape[1])
+    assert sink is not None
+    assert modifiers.sink_H is not None
+    dsink_GR = -(jnp.exp(sink - log_normalizer) * dot_BGRL).sum((0, 3))
+    return dsink_GR.reshape(-1).astype(modifiers.sink_H.dtype)
 
 
 def _block_gradients(scores_of, q, k, v, modifiers, allowed, log_normalizer, dot, dout):
@@ -255,5 +286,5 @@ def _add(total, new):
     return total if new.dtype == jax.dtypes.float0 else total + new
 
 
-_attend = jax.custom_vjp(lambda *args: _forward(*args)[0], nondiff_argnums=(5,))
-_attend.defvjp(_forward, _backward)
+_attend = jax.custom_vjp(lambda *args: forward(*args)[0], nondiff_argnums=(5,))
+_attend.defvjp(forward, backward)

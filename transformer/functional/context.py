@@ -30,21 +30,36 @@ def over_context(
     devices = axis_size(CONTEXT)
     if devices == 1 or queries.length % devices:
         return attend(q_BLHK, *keys_values, queries=queries, **how)
-    leaves, tree = jax.tree.flatten(how)
+
+    def of_device(q_BLHK, queries, keys_values, how):
+        return attend(q_BLHK, *keys_values, queries=queries, **how).out
+
+    return Attended(on_each(of_device, (q_BLHK, queries), (keys_values, how)))
+
+
+def on_each(of_device: Callable[..., jax.Array], divided: tuple[Any, ...], whole: tuple[Any, ...]) -> jax.Array:
+    """`of_device(*divided, *whole)` on each device of `context`.
+
+    Args:
+      of_device: a function whose result has tokens as its second axis, of which each device makes its own.
+      divided: arrays with tokens as their second axis, and `Tokens`; each device has its own.
+      whole: what each device has whole; what is no array in it is a constant.
+    """
+    leaves, tree = jax.tree.flatten(whole)
     arrays = {number: leaf for number, leaf in enumerate(leaves) if isinstance(leaf, jax.Array)}
 
-    def of_device(q_BLHK, queries, keys_values, arrays):
-        given = tree.unflatten([arrays.get(number, leaf) for number, leaf in enumerate(leaves)])
-        return attend(q_BLHK, *keys_values, queries=queries, **given).out
+    def call(divided, arrays):
+        return of_device(*divided, *tree.unflatten([arrays.get(number, leaf) for number, leaf in enumerate(leaves)]))
 
-    of_queries = jax.tree.map(lambda a: PartitionSpec(*(None,) * (a.ndim - 1), CONTEXT), queries)
-    rows, whole = PartitionSpec(None, CONTEXT), PartitionSpec()
-    divided = jax.shard_map(
-        of_device,
+    def rows(each: Any) -> Any:
+        axis = -1 if isinstance(each, Tokens) else 1
+        return jax.tree.map(lambda a: PartitionSpec(*(None,) * (axis % a.ndim), CONTEXT), each)
+
+    return jax.shard_map(
+        call,
         mesh=get_abstract_mesh(),
         axis_names={CONTEXT, REPLICA},  # which is none of this function's, but `vmap` gives groups of replicas to it
-        in_specs=(rows, of_queries, whole, whole),
-        out_specs=rows,
+        in_specs=(tuple(map(rows, divided)), PartitionSpec()),
+        out_specs=PartitionSpec(None, CONTEXT),
         check_vma=False,
-    )
-    return Attended(divided(q_BLHK, queries, keys_values, arrays))
+    )(divided, arrays)

@@ -11,7 +11,7 @@ from transformer.embeddings.embedding import Head, HeadTransform
 from transformer.feed_forwards.experts import ExpertChoice, SigmoidTopK, TopKExperts, TopKProbabilities
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.mixers.attention.attention import Attention
-from transformer.mixers.attention.backends import Chunked, Recurrent
+from transformer.mixers.attention.backends import Chunked, Recurrent, Ring
 from transformer.mixers.attention.base import (
     Backend,
     Heads,
@@ -122,6 +122,7 @@ SIZED: dict[type[Variant], Variant] = {
     DenseSynthesizer: DenseSynthesizer(length=12),
     RandomSynthesizer: RandomSynthesizer(length=12),
     Chunked: Chunked(block=3),
+    Ring: Ring(block=3),
     Randomized: Randomized(longest=20),
     T5Bias: T5Bias(num_buckets=8, max_distance=16),
     RelativeKeys: RelativeKeys(limit=3),

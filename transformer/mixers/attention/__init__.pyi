@@ -3,6 +3,7 @@ from transformer.mixers.attention.attention import Attention as Attention
 from transformer.mixers.attention.backends import Chunked as Chunked
 from transformer.mixers.attention.backends import Fused as Fused
 from transformer.mixers.attention.backends import Recurrent as Recurrent
+from transformer.mixers.attention.backends import Ring as Ring
 from transformer.mixers.attention.base import Backend as Backend
 from transformer.mixers.attention.base import HeadShape as HeadShape
 from transformer.mixers.attention.base import HeadSizes as HeadSizes

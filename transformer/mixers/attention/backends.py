@@ -9,6 +9,7 @@ from transformer.functional.chunked_attention import chunked_attention
 from transformer.functional.context import over_context
 from transformer.functional.fused_attention import fused_attention
 from transformer.functional.linear_attention import recurrent_attention
+from transformer.functional.ring_attention import ring_attention
 from transformer.mixers.attention.base import Backend
 from transformer.mixers.attention.normalizers import Sink, SoftmaxOne
 from transformer.mixers.attention.score_mods import SoftCap
@@ -28,6 +29,18 @@ class Chunked(Backend):
 
     def __call__(self, *arrays, own_keys, **how):
         return over_context(functools.partial(chunked_attention, block=self.block), *arrays, **how)
+
+
+@dataclass(frozen=True)
+class Ring(Chunked):
+    """Online softmax over blocks that go round the devices of `mesh.context`, which hold O(L / devices) each.
+
+    (Liu H., Zaharia and Abbeel 2023.) `chunked` gathers all keys and values of a layer on every device: this passes on
+    as many bytes and never holds them. Without such devices, or tokens that they do not divide, it is `chunked`.
+    """
+
+    def __call__(self, *arrays, own_keys, **how):
+        return ring_attention(*arrays, block=self.block, **how)
 
 
 @dataclass(frozen=True)
