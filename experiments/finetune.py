@@ -134,7 +134,7 @@ def fitting(folder: str, model: ModelConfig) -> Params:
     wanted = flat(pure_model(model)[0])
     given, taken = flat(pretrained.load(folder, dtype="float32")[1]), {}
     for path in wanted.keys() & given.keys():
-        array = given[path][: model.max_length] if path == ("position", "table") else given[path]
+        array = given[path][: len(wanted[path])] if path == ("position", "table") else given[path]
         if array.shape != wanted[path].shape:
             raise ConfigError(f"model: {'/'.join(path)} is {wanted[path].shape} here, in the folder {array.shape}")
         taken[path] = array

@@ -144,7 +144,7 @@ def run(command: Command, strategies: Sequence[Strategy]) -> None:
         start = time.monotonic()
         for i in np.flatnonzero(trained.healthy):
             texts = translate(trained.config, trained.apply, trained.params(int(i)), data, strategy)
-            values[i] = METRICS[command.metric](texts, data.test[1])
+            values[i] = METRICS[command.metric](texts, references(data))
             sample = "\n".join(f"{s}\n  {t}" for s, t in list(zip(data.test[0], texts, strict=True))[:3])
         metrics[f"{command.metric} {strategy}"] = mean_of(values, trained)
         metrics[f"seconds {strategy}"] = (time.monotonic() - start) / max(trained.healthy.sum(), 1)
@@ -165,7 +165,7 @@ def observer(command: Command, data: Pairs) -> Observer:
         values = []
         for i in range(len(command.grid())):
             own = jax.tree.map(lambda a, i=i: jnp.asarray(a[i]), jax.device_get(params))
-            values.append(METRICS[command.metric](translate(config, apply, own, some, GREEDY), some.test[1]))
+            values.append(METRICS[command.metric](translate(config, apply, own, some, GREEDY), references(some)))
         return {f"test_{command.metric}": np.array(values)}
 
     return observe
@@ -189,6 +189,12 @@ def translate(config: RunConfig, apply: Apply, params: Params, data: Pairs, stra
         for row, tokens in zip(rows, jax.device_get(made.tokens_BT), strict=False):
             texts[row] = data.text(tokens)
     return texts
+
+
+def references(data: Pairs) -> list[str]:
+    """The targets of the test part, lowercased where the tokenizer gives no other texts."""
+    lowercase = data.description is not None and getattr(data.description.tokenizer, "lowercase", False)
+    return [text.lower() if lowercase else text for text in data.test[1]]
 
 
 def exact_match(texts: Sequence[str], references: Sequence[str]) -> float:
@@ -218,7 +224,7 @@ class TranslationBleu(Probe):
         assert isinstance(data, Pairs)
         some = replace(data, test=(data.test[0][: self.sentences], data.test[1][: self.sentences]))
         _, apply = pure_model(config.model)
-        return each(params, lambda run: bleu(translate(config, apply, run, some, GREEDY), some.test[1]))
+        return each(params, lambda run: bleu(translate(config, apply, run, some, GREEDY), references(some)))
 
 
 METRICS = {"exact_match": exact_match, "bleu": bleu}

@@ -16,7 +16,7 @@ from transformer.objectives.tokens import MaskedToken
 from transformer.runs.config import RunConfig
 from transformer.runs.data import TextConfig
 from transformer.runs.presets import preset
-from transformer.runs.tokenizers import SPECIAL, Symbols, Word
+from transformer.runs.tokenizers import SPECIAL, Char, Symbols, Word
 
 
 @pytest.mark.parametrize("tokenizer", [ByteTokenizer(), CharTokenizer.of("naïve ∀x 𝔸")])
@@ -183,3 +183,16 @@ def test_consecutive_rows_are_those_of_a_model_with_segment_memory(tmp_path):
     assert (batches["plain"][0] != first).any()
     with pytest.raises(ConfigError, match=r"data\.consecutive: rows of packed documents do not follow each other"):
         TextConfig(consecutive=True, document_separator="\n")
+
+
+def test_an_encoder_does_not_see_what_fills_the_last_block(tmp_path):
+    (tmp_path / "text.txt").write_text("abcdefghij" * 20)
+    corpus = load_data(
+        TextConfig(path=str(tmp_path / "text.txt"), tokenizer=Char(special=True), validation_fraction=0.07)
+    )
+    causal = RunConfig(model=ModelConfig(max_length=8), data=corpus.description)
+    masked = RunConfig(model=ModelConfig(max_length=8, causal=False), objective=MaskedToken(), data=corpus.description)
+    assert "valid" not in corpus.validation_batches(causal, 1)
+    batches = corpus.validation_batches(masked, 1)
+    flat = batches["valid"].reshape(-1)
+    assert (flat.sum(), flat[: len(corpus.validation)].all()) == (len(corpus.validation), True)

@@ -1,6 +1,8 @@
 """Data sets of the hub: the same lines as from files, from a folder in the hub's format."""
 
 import json
+import re
+import typing
 
 import pytest
 
@@ -72,3 +74,44 @@ def test_wrong_names(folder, rest, message):
     with pytest.raises(ConfigError, match=message) as error:
         hub_lines(f"hub:{folder}:{rest}")
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("cell", "said"),
+    [
+        (None, "row 2 of hub:x:train:text has nothing in 'text', and a text is needed"),
+        (["EU", "rejects"], "row 2 of hub:x:train:text has a list in 'text', and a text is needed"),
+        ({"a": 1}, "row 2 of hub:x:train:text has a dict in 'text', and a text is needed"),
+    ],
+)
+def test_cells_that_are_no_text_are_named(monkeypatch, cell, said):
+    import datasets
+
+    rows = Rows([{"text": "a"}, {"text": cell}])
+    monkeypatch.setattr(datasets, "load_dataset", lambda *name, split: rows)
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        hub_lines("hub:x:train:text")
+
+
+class Rows(list):
+    features: typing.ClassVar = {}
+
+
+def test_classes_within_a_field_and_rows_without_one(monkeypatch):
+    import datasets
+
+    kind = datasets.ClassLabel(names=["bad", "good"])
+    features = datasets.Features({"a": {"b": kind}, "label": kind})
+    rows = datasets.Dataset.from_list([{"a": {"b": 1}, "label": 0}, {"a": {"b": 0}, "label": -1}], features=features)
+    monkeypatch.setattr(datasets, "load_dataset", lambda *name, split: rows)
+    assert hub_lines("hub:x:train:a.b") == ["good", "bad"]
+    with pytest.raises(ConfigError, match="row 2 of hub:x:train:label has nothing in 'label'"):
+        hub_lines("hub:x:train:label")
+
+
+def test_a_cell_may_hold_line_breaks(monkeypatch):
+    import datasets
+
+    rows = datasets.Dataset.from_list([{"label": "x", "text": "one\ny\ttwo"}, {"label": "y", "text": "three"}])
+    monkeypatch.setattr(datasets, "load_dataset", lambda *name, split: rows)
+    assert parse_labelled("hub:x:train:label,text") == [("x", "one\ny\ttwo"), ("y", "three")]

@@ -14,7 +14,7 @@ from transformer.data.tokenizers import PAD
 from transformer.mixers.attention.attention import Attention
 from transformer.models.classifier import ClassifierConfig
 from transformer.runs.config import grid
-from transformer.runs.tokenizers import SPECIAL, Symbols
+from transformer.runs.tokenizers import SPECIAL, Char, Symbols
 from transformer.training.loop import train
 from transformer.training.stored import load_run
 
@@ -209,3 +209,12 @@ def test_texts_held_out_are_of_a_file(kind):
     """ListOps would leave them unread."""
     with pytest.raises(ConfigError, match=r"data\.validation_path: ListOps, drawn without data\.path, .*; set both"):
         kind(validation_path="held_out.tsv")
+
+
+def test_signs_that_no_one_sees_make_no_class(tmp_path):
+    """A byte-order mark, and spaces after a label; the vocabulary of characters holds the held-out part too."""
+    (tmp_path / "texts.tsv").write_bytes(b"\xef\xbb\xbf" + "good\ta\ngood \tb\nbad\ta\nbad\té\n".encode())
+    config = LabelledConfig(path=str(tmp_path / "texts.tsv"), tokenizer=Char(), validation_fraction=0.25)
+    data = load_data(config)
+    assert data.classes == ("bad", "good")
+    assert data.tokenizer.vocab_size == 3

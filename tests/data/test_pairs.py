@@ -1,5 +1,6 @@
 """Pairs: what a batch holds, buckets of similar length, vocabularies, and what does not fit."""
 
+import functools
 import itertools
 import os
 from pathlib import Path
@@ -16,7 +17,7 @@ from transformer.inference.beam import Beam
 from transformer.inference.generate import generate
 from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.runs.config import RunConfig, grid
-from transformer.runs.tokenizers import Word
+from transformer.runs.tokenizers import Char, Symbols, Word
 from transformer.training.loop import train
 
 RNG = np.random.default_rng(0)
@@ -317,3 +318,13 @@ def test_multi30k():
     assert [len(part[0]) for part in (loaded.train, loaded.validation, loaded.test)] == [29_000, 1_014, 1_000]
     assert sum(len(text.replace("@@ ", "").split()) for text in loaded.test[1]) == 12_103
     assert loaded.tokenizer.vocab_size == 9_708 + 5
+
+
+def test_pairs_have_special_tokens_and_closed_vocabularies_hold_all_parts(tmp_path):
+    (tmp_path / "p.tsv").write_text("a b\tx y\n" * 9 + "a é\tx ü\n")
+    load = functools.partial(PairsConfig, source=str(tmp_path / "p.tsv"), validation_fraction=0.1)
+    assert "ü" in load_data(load(tokenizer=Symbols())).tokenizer.symbols
+    data = load_data(load(tokenizer=Char(special=True)))
+    assert data.text(data.validation[1][0]) == "x ü"
+    with pytest.raises(ConfigError, match=r"^data.tokenizer: pairs need the special tokens; use char\(special=True\)$"):
+        load_data(load(tokenizer=Char())).complete(TranslationRun(data=load(tokenizer=Char())))

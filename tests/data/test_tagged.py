@@ -1,5 +1,7 @@
 """Texts with a label for each word: lines that parse, pieces of words, values of the parts of expressions."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -7,9 +9,9 @@ from transformer.core.values import ConfigError
 from transformer.data.dataset import load_data
 from transformer.data.tagged import TaggedConfig, TaggingRun, parse_tagged
 from transformer.data.tasks.list_operations import ListOps, expression_values
-from transformer.data.tokenizers import PAD
+from transformer.data.tokenizers import PAD, make_tokenizer
 from transformer.models.classifier import ClassifierConfig
-from transformer.runs.tokenizers import SPECIAL, Char, Symbols
+from transformer.runs.tokenizers import SPECIAL, Char, FromFile, Symbols, Word
 
 LINES = "the\tD\nold\tA\ncat\tN\n\nold\tN\n\n\nthe\tD\ncat\tN\n"
 
@@ -91,3 +93,18 @@ def test_what_cannot_be_trained_on(tmp_path):
     data = load_data(tagged(tmp_path))
     with pytest.raises(ConfigError, match=r"model.max_length: 2, but .* has 3 tokens"):
         data.complete(TaggingRun(model=ClassifierConfig(max_length=2, pooling=TaggingRun().model.pooling)))
+
+
+def test_a_closed_vocabulary_holds_the_held_out_part(tmp_path):
+    (tmp_path / "tags.txt").write_text("a\tX\nb\tY\n\n" * 9 + "a\tX\né\tY\n")
+    data = load_data(TaggedConfig(path=str(tmp_path / "tags.txt"), tokenizer=Char()))
+    assert data.tokenizer.decode(data.validation["inputs"][0][:2]) == "aé"
+
+
+def test_tokens_around_a_text_are_refused(tmp_path):
+    definition = json.loads(make_tokenizer(Word(), ["a b"]).definition)
+    (tmp_path / "tokenizer.json").write_text(json.dumps(definition))
+    (tmp_path / "tags.txt").write_text("a\tX\nb\tY\n\n" * 9)
+    tokenizer = FromFile(str(tmp_path / "tokenizer.json"), special=True)
+    with pytest.raises(ConfigError, match=r"^data.tokenizer: the tokens around a text have no labels; use special"):
+        load_data(TaggedConfig(path=str(tmp_path / "tags.txt"), tokenizer=tokenizer))

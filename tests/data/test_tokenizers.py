@@ -359,3 +359,13 @@ def test_the_file_of_a_published_model(tmp_path):
 def test_a_token_of_a_larger_vocabulary_is_a_sign_of_its_own(tokenizer, first):
     """A model may have more tokens than its tokenizer, and may choose them."""
     assert tokenizer.decode(np.array([first, first + 300])).split() in (["\ufffd" * 2], ["\ufffd"] * 2)
+
+
+@pytest.mark.parametrize("lowercase", [False, True])
+def test_special_words_of_a_text_have_their_ids(lowercase):
+    """As in files that hold `<unk>` for rare words."""
+    tokenizer = make_tokenizer(Word(lowercase=lowercase), ["a b <s> c <unk> d a"])
+    assert tokenizer.vocab_size == len(SPECIAL) + 4
+    ids = tokenizer.encode("a <unk> <s> d").tolist()
+    assert ids[1:3] == [3, 1]
+    assert sorted(tokenizer.encode("a b c d").tolist()) == [5, 6, 7, 8]

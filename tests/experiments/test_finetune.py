@@ -62,6 +62,8 @@ def test_shorter_texts_take_the_first_positions(tmp_path):
     folder, model = published(tmp_path, GPT2)
     whole = pretrained.load(folder)[1]["position"]["table"]
     np.testing.assert_array_equal(finetune.fitting(folder, model.replace(max_length=5))["position"]["table"], whole[:5])
+    classes = finetune.of_classes(model, folder).model.replace(num_classes=3, max_length=5, causal=False, registers=2)
+    np.testing.assert_array_equal(finetune.fitting(folder, classes)["position"]["table"], whole[:7])
     with pytest.raises(ConfigError, match=r"position/table is \(9, 8\) here, in the folder \(8, 8\)"):
         finetune.fitting(folder, model.replace(max_length=9))
 

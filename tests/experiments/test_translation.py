@@ -1,13 +1,16 @@
 """BLEU as a number of a study."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from experiments import translation
-from experiments.translation import TranslationBleu
+from experiments.translation import TranslationBleu, references
 from transformer.data.pairs import PairsConfig, TranslationRun, load_pairs
 from transformer.mixers.attention.attention import Attention
 from transformer.models.encoder_decoder import EncoderDecoderConfig
+from transformer.runs.tokenizers import Word
 from transformer.study.study import Study
 
 TEXT = "".join(f"a b {word}\tx y z w {word}\n" for word in "cdefghij" * 4)
@@ -29,5 +32,9 @@ def test_bleu_is_a_number_for_each_run_and_may_be_what_verdicts_are_made_of(pair
     found = TranslationBleu(sentences=3)(config, two, pairs)
     np.testing.assert_allclose(found, [100, 0])
     assert TranslationBleu.higher_is_better
+    upper = replace(pairs, test=(pairs.test[0], [text.upper() for text in pairs.test[1]]))
+    assert references(upper) == upper.test[1]
+    lower = replace(upper, description=replace(pairs.description, tokenizer=Word(lowercase=True)))
+    assert references(lower) == pairs.test[1]
     study = Study("bleu", config, {"a": {}, "b": {"model.d_model": 16}}, metric="BLEU", probes=(TranslationBleu(),))
     assert study.metric == "BLEU"

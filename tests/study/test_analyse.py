@@ -1,12 +1,15 @@
 """What a report concludes from runs whose truth is known: made-up losses, no training."""
 
+from dataclasses import asdict, replace
+
 import numpy as np
 import pytest
 
 from tests.study import made
 from transformer.core.files import Damaged, read_sealed, write_sealed
 from transformer.core.values import ConfigError
-from transformer.study.analyse import read_study
+from transformer.study.analyse import analyse, read_study
+from transformer.study.runs import read_run
 
 NAN = np.nan
 RNG = np.random.default_rng(0)
@@ -288,3 +291,41 @@ def test_an_arm_with_a_damaged_run_has_failed_and_the_others_are_compared(tmp_pa
     path.write_text("{}")
     with pytest.raises(Damaged, match=f"{path.name}: has no hash; the command"):
         read_study(tmp_path)
+
+
+LOSSES = np.linspace(2.0, 2.1, 6)
+
+
+def test_all_arms_are_read_on_the_same_batches(tmp_path):
+    """Also one of a single rate, which has none to choose: equal runs are equal, however the batches differ."""
+    record = made.record(tmp_path, {"tuned": np.stack([LOSSES, LOSSES + 0.1]), "one": LOSSES}, halves=True)
+    for path in (tmp_path / "runs").iterdir():
+        run = read_run(path)
+        easy = [loss * (1.5 if i % 2 else 0.5) for i, loss in enumerate(run.loss)]
+        write_sealed(path, asdict(replace(run, loss=easy)))
+    found = analyse(tmp_path, record)
+    tuned, one = found.arms
+    np.testing.assert_allclose(one.primary.value, tuned.primary.value)
+    np.testing.assert_allclose(one.primary.value, 1.5 * LOSSES.mean())
+    assert (found.contrasts["one"].difference, found.contrasts["one"].verdict) == (0.0, "equivalent")
+
+
+def test_a_metric_without_a_margin_is_equivalent_only_where_it_is_equal(tmp_path):
+    exact = {"base": np.linspace(0.2, 0.8, 6), "other": np.linspace(0.81, 0.19, 6), "same": np.linspace(0.2, 0.8, 6)}
+    found = made.report(tmp_path, dict.fromkeys(exact, LOSSES), exact=exact)
+    verdicts = {arm.name: arm.metrics["exact_match"].compared for arm in found.arms[1:]}
+    assert {name: compared and compared.verdict for name, compared in verdicts.items()} == {
+        "other": "unresolved",
+        "same": "equivalent",
+    }
+
+
+@pytest.mark.parametrize("failed", [1, 6])
+def test_a_rate_that_fails_where_a_guess_has_no_loss(tmp_path, failed):
+    """Of an objective without a chance level: the failed rate is not chosen, and sensitivity is a number."""
+    high = np.where(np.arange(6) < failed, np.nan, LOSSES + 0.5)
+    record = made.record(tmp_path, {"base": np.stack([LOSSES, high]), "arm": np.stack([LOSSES + 0.1, high])})
+    arms = {name: replace(arm, guess=np.inf) for name, arm in record.arms.items()}
+    found = analyse(tmp_path, replace(record, arms=arms))
+    assert [arm.learning_rate for arm in found.arms] == [1e-3, 1e-3]
+    assert all(arm.metrics["sensitivity"].value is not None for arm in found.arms)

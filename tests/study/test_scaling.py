@@ -102,3 +102,13 @@ def test_slices_of_equal_operations(tmp_path):
     for budget, best in ((1e11, 3e4), (4e11, 6e4)):
         assert found[budget].value == pytest.approx(best, rel=0.02)
         assert found[budget].interval.low < best < found[budget].interval.high
+
+
+def test_an_estimate_that_some_seeds_do_not_have_has_no_interval():
+    losses_NS = np.array([[2.0, 2.1, 2.2], [1.0, 1.1, 1.0], [2.0, 2.2, 2.1]])
+
+    def first_seed_only(losses_N):
+        return 1.0 if losses_N[0] != losses_NS[0, 1:].mean() else np.inf
+
+    assert estimated(lambda losses_N: losses_N[0], losses_NS).interval.half < 1
+    assert estimated(first_seed_only, losses_NS).interval == (-np.inf, np.inf)

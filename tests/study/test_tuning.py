@@ -101,3 +101,10 @@ def test_noise_in_the_choice_makes_no_finding():
         found = [compare([(1, one), (-1, scores[0])], 0.01, 3) for one in scores[1:]]
         wrong.append(any(not one.interval.low <= 0 <= one.interval.high for one in found))
     assert np.mean(wrong) < 0.055
+
+
+def test_a_failure_is_never_free():
+    """Where what a guess costs is not known, it costs as much as the worst run."""
+    costs = np.array([[2.05, 2.1], [2.06, 2.4], [np.inf, np.inf]])
+    assert Tuning((1e-3, 1e-2, 1e6), costs, costs, give_up=np.inf).chosen == 0
+    assert Tuning((1e-3, 1e6), costs[1:], costs[1:]).chosen == 0

@@ -1,5 +1,6 @@
 """A tokenized text with a held-out part, and its batches."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,7 +82,8 @@ class Corpus:
         if _consecutive(config):
             return in_streams(whole_split(self.validation, length, batch_size))
         if self.validation_ends is None:
-            return whole_split(self.validation, length, batch_size)
+            blocks = whole_split(self.validation, length, batch_size)
+            return blocks if config.model.causal else blocks | {"valid": _real(blocks, len(self.validation))}
         return whole(packed(self.validation, self.validation_ends, length), batch_size)
 
     def reference(self) -> tuple[str, float] | None:
@@ -194,6 +196,12 @@ def whole_split(tokens: np.ndarray, length: int, batch_size: int) -> Batch:
     weights = (inside[:, 1:] <= labels).astype(np.float32)
     shape = (batches, batch_size)
     return {"tokens": padded[inside].reshape(*shape, -1), "weights": weights.reshape(*shape, -1)}
+
+
+def _real(blocks: Batch, count: int) -> np.ndarray:
+    """(N, B, L) which input tokens of the blocks of a split are among its `count` tokens; the others fill the last."""
+    shape = blocks["weights"].shape
+    return (np.arange(math.prod(shape)) < count).reshape(shape)
 
 
 def packed(tokens: np.ndarray, ends: np.ndarray, length: int) -> Batch:

@@ -16,14 +16,18 @@ def hub_lines(address: str) -> list[str]:
     between them, `a.b` is the field b of column a; numbers of classes are replaced by their names.
 
     Raises:
-      ConfigError: the form is wrong, a name is unknown, or the package `datasets` is missing.
+      ConfigError: the form is wrong, a name is unknown, a cell is empty, without a class, or no text or number, or the
+        package `datasets` is missing.
     """
     parts = address.removeprefix(PREFIX).split(":")
     if len(parts) not in (3, 4) or not all(parts):
         raise ConfigError(f"data: {address!r} is not of the form {FORM}")
     *name, split, columns = parts
     rows = _load(name, split, address)
-    return ["\t".join(_cell(row, rows.features, column, address) for column in columns.split(",")) for row in rows]
+    return [
+        "\t".join(_cell(row, rows.features, column, address, number) for column in columns.split(","))
+        for number, row in enumerate(rows, 1)
+    ]
 
 
 def _load(name: list[str], split: str, address: str) -> Any:
@@ -37,12 +41,17 @@ def _load(name: list[str], split: str, address: str) -> Any:
         raise ConfigError(f"data: cannot load {address}: {str(error).splitlines()[0]}") from None
 
 
-def _cell(row: Mapping[str, Any], features: Mapping[str, Any], column: str, address: str) -> str:
-    value: Any = row
+def _cell(row: Mapping[str, Any], features: Mapping[str, Any], column: str, address: str, number: int) -> str:
+    value, feature = row, features
     for field in column.split("."):
         if not isinstance(value, Mapping) or field not in value:
             known = value if isinstance(value, Mapping) else ()
             raise ConfigError(f"data: {address} has no column {column!r}{nearest(field, known)}")
-        value = value[field]
-    names = getattr(features.get(column), "names", None)
-    return str(value if names is None else names[value])
+        value, feature = value[field], feature.get(field, {}) if isinstance(feature, Mapping) else {}
+    names = getattr(feature, "names", None)
+    if names is not None and isinstance(value, int):
+        value = names[value] if value >= 0 else None  # -1 where there is no label
+    if not isinstance(value, str | int | float):
+        what = "nothing" if value is None else f"a {type(value).__name__}"
+        raise ConfigError(f"data: row {number} of {address} has {what} in {column!r}, and a text is needed")
+    return str(value)

@@ -12,7 +12,7 @@ from transformer.core.values import ConfigError, check_kind
 from transformer.data.dataset import Batch, Examples, described, fingerprint_arrays, load_data, pad_rows, weighted
 from transformer.data.tasks.list_operations import ListOps
 from transformer.data.tasks.task import split
-from transformer.data.text import load_text
+from transformer.data.text import load_lines
 from transformer.data.tokenizers import PAD, SymbolTokenizer, Tokenizer, make_tokenizer
 from transformer.models.classifier import ClassifierConfig
 from transformer.objectives.classes import Classification
@@ -101,7 +101,7 @@ def load_labelled(config: LabelledConfig, stored: Path | None = None) -> Labelle
     train, validation = read_parts(config, parse_labelled)
     classes = tuple(sorted({label for label, _ in train}))
     check_classes(classes, {label for label, _ in validation}, "text")
-    texts = [text for _, text in train]
+    texts = [text for _, text in ((*train, *validation) if config.tokenizer.closed else train)]
     tokenizer = make_tokenizer(config.tokenizer, texts, None if stored is None else stored / "tokenizer.json")
     length = max(len(tokenizer.encode(text)) for _, text in (*train, *validation))
 
@@ -169,12 +169,11 @@ def parse_labelled(path: str) -> list[tuple[str, str]]:
     Raises:
       ConfigError: the file is missing, empty, or not UTF-8; a line has no tab, or nothing before or after it.
     """
-    lines = load_text(path).content.removesuffix("\n").split("\n")
-    return [_pair(line, number, path) for number, line in enumerate(lines, 1)]
+    return [_pair(line, number, path) for number, line in enumerate(load_lines(path), 1)]
 
 
 def _pair(line: str, number: int, path: str) -> tuple[str, str]:
     label, tab, text = line.partition("\t")
     if not (label.strip() and tab and text.strip()):
         raise ConfigError(f"data.path: line {number} of {path} is not label<TAB>text")
-    return label, text
+    return label.strip(), text

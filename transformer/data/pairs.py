@@ -108,6 +108,8 @@ class Pairs:
         config = described(config, self.description)
         check_kind(config.model, EncoderDecoderConfig, "model of pairs")
         assert isinstance(config.model, EncoderDecoderConfig)
+        if not (self.source_tokenizer.special and self.tokenizer.special):
+            raise ConfigError("data.tokenizer: pairs need the special tokens; use char(special=True)")
         sizes = {
             "model.vocab_size": config.model.vocab_size or self.tokenizer.vocab_size,
             "model.source_vocab_size": config.model.source_vocab_size or self.source_tokenizer.vocab_size,
@@ -152,7 +154,8 @@ class Pairs:
 def load_pairs(config: PairsConfig, stored: Path | None = None) -> Pairs:
     """Read pairs, tokenize and split them."""
     train, validation, test = _scan(config) if config.source is None else _files(config)
-    source_texts, target_texts = ([pair[side] for pair in train] for side in (0, 1))
+    seen = (*train, *validation, *test) if config.tokenizer.closed else train
+    source_texts, target_texts = ([pair[side] for pair in seen] for side in (0, 1))
 
     def trained(texts, name):
         return make_tokenizer(config.tokenizer, texts, None if stored is None else stored / f"{name}.json")

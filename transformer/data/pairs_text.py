@@ -44,7 +44,7 @@ def _lines(name: str) -> list[str]:
     path = Path(name)
     content = _bytes(path)
     try:
-        text = content.decode().replace("\r\n", "\n")
+        text = content.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"data: line {line} of {path} is not UTF-8") from None

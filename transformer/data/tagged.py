@@ -51,7 +51,8 @@ def load_tagged(config: TaggedConfig, stored: Path | None = None) -> Labelled:
     train, validation = read_parts(config, parse_tagged)
     classes = tuple(sorted({label for text in train for _, label in text}))
     check_classes(classes, {label for text in validation for _, label in text}, "word")
-    texts = [" ".join(word for word, _ in text) for text in train]
+    seen = (*train, *validation) if config.tokenizer.closed else train
+    texts = [" ".join(word for word, _ in text) for text in seen]
     tokenizer = make_tokenizer(config.tokenizer, texts, None if stored is None else stored / "tokenizer.json")
     parts = [[_pieces(text, tokenizer, classes) for text in part] for part in (train, validation)]
     length = max(len(tokens) for part in parts for tokens, _, _ in part)
@@ -73,6 +74,8 @@ Pieces = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 def _pieces(text: Tagged, tokenizer: Tokenizer, classes: Sequence[str]) -> Pieces:
     """The tokens of a text; the first token of a word has its label (Devlin et al. 2018, section 5.3)."""
+    if getattr(tokenizer, "around", False):
+        raise ConfigError("data.tokenizer: the tokens around a text have no labels; use special=False")
     tokens, labels, scored = [], [], []
     for word, label in text:
         own = tokenizer.encode(word)

@@ -31,12 +31,21 @@ def load_text(path: str | None, embedded: Literal["topics", "sources"] = "topics
     return Text(content, source, hashlib.sha256(content.encode()).hexdigest())
 
 
+def load_lines(path: str) -> list[str]:
+    """The lines of a file, or the rows of a data set of the hub, whose cells may hold line breaks.
+
+    Raises:
+      ConfigError: as `load_text`.
+    """
+    return hub_lines(path) if path.startswith(PREFIX) else load_text(path).content.removesuffix("\n").split("\n")
+
+
 def _read(name: str) -> str:
     if name.startswith(PREFIX):
         return "\n".join(hub_lines(name))
     path = Path(name)
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigError(f"data.path: {path} is not UTF-8 at byte {error.start}") from None
     except FileNotFoundError:

@@ -320,7 +320,9 @@ def _(config: Word, texts: Sequence[str]) -> str:
     lib = _library()
     tokenizer = _untrained(lib.models.WordLevel(unk_token=SPECIAL[UNKNOWN]), config.lowercase)
     size = 2**32 if config.vocab_size is None else config.vocab_size
-    return _train(tokenizer, lib.trainers.WordLevelTrainer, texts, size, min_frequency=config.min_frequency)
+    # Special words of the texts have their ids already, and would get others.
+    plain = [" ".join(word for word in text.split() if word.lower() not in SPECIAL) for text in texts]
+    return _train(tokenizer, lib.trainers.WordLevelTrainer, plain, size, min_frequency=config.min_frequency)
 
 
 @_definition.register

@@ -71,8 +71,9 @@ class _Runs:
 
     @property
     def shown(self) -> slice:
-        """The batches that are reported."""
-        return ODD if self.record.halves and len(self.runs) > 1 else ALL
+        """The batches that are reported: of every arm the same, though some have no rate to choose."""
+        tuned = any(len(arm.learning_rates) > 1 for arm in self.record.arms.values())
+        return ODD if self.record.halves and tuned else ALL
 
     @cached_property
     def tuning(self) -> Tuning:
@@ -92,9 +93,16 @@ class _Runs:
         return dataclasses.replace(tuning, costs_RS=costs).scores
 
     def _sensitivity(self, count: int) -> Scores:
-        """The mean loss over all rates less the best, a failed or hopeless run counting as a guess."""
+        """The mean loss over all rates less the best, a failed or hopeless run counting as a guess.
+
+        Where there is no guess, it counts as the worst run that has not failed.
+        """
         tuning, losses = self.tuning.first(count), self.costs("loss", self.shown)[:, :count]
-        capped = np.minimum(losses, self.arm.guess)
+        worst = losses[np.isfinite(losses)].max(initial=-np.inf)
+        limit = self.arm.guess if np.isfinite(self.arm.guess) else worst
+        if not np.isfinite(limit):
+            return Scores(np.full(count, np.inf), np.full(count, np.inf))
+        capped = np.minimum(losses, limit)
         mean, of_all = capped.mean(0), range(count)
         return Scores(mean - capped[tuning.chosen], mean - capped[tuning.chosen_by_others, of_all])
 
@@ -187,7 +195,8 @@ def _metric_names(arms: Mapping[str, _Runs], record: Record) -> list[str]:
 def _contrast(parts: list[tuple[float, _Runs]], metric: str, record: Record, level: dict[str, Any]) -> Comparison:
     """The comparison of weighted arms by a metric, in units of the metric, over the seeds that all of them have."""
     count = min(len(runs.arm.seeds) for _, runs in parts)
-    margin = record.margin if metric == record.metric else np.inf
+    # Of another metric nobody has said which differences matter: it is equivalent where it is equal.
+    margin = record.margin if metric == record.metric else np.nextafter(0.0, 1.0)
     found = compare([(weight, runs.scores(metric, count)) for weight, runs in parts], margin, **level)
     if _sign(record, metric) == 1:
         return found

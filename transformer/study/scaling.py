@@ -12,7 +12,7 @@ from scipy import optimize
 
 from transformer.study.designs import IsoFlop, Ladder
 from transformer.study.report import ArmReport, Report
-from transformer.study.statistics import Interval, mean_interval
+from transformer.study.statistics import UNKNOWN, Interval, mean_interval
 
 SIZES_FOR_A_FLOOR = 5
 """Sizes from which on a loss that no size gets below can be told from the exponent."""
@@ -90,8 +90,9 @@ def jackknife(measure: Callable[[np.ndarray], float], losses_NS: np.ndarray) -> 
 
 
 def estimated(measure: Callable[[np.ndarray], float], losses_NS: np.ndarray) -> Estimated:
-    """The function of the mean losses with its interval."""
-    return Estimated(measure(losses_NS.mean(1)), mean_interval(jackknife(measure, losses_NS)))
+    """The function of the mean losses with its interval, all real numbers where some seeds alone have none."""
+    values = jackknife(measure, losses_NS)
+    return Estimated(measure(losses_NS.mean(1)), mean_interval(values) if np.isfinite(values).all() else UNKNOWN)
 
 
 @dataclass(frozen=True)

@@ -25,13 +25,13 @@ class Tuning:
     costs_RS: np.ndarray
     """(rates, seeds) costs that are reported, of data that choose nothing where there are such."""
     give_up: float = -np.inf
-    """The cost of a model that has learned nothing."""
+    """The cost of a model that has learned nothing; infinite where that is not known."""
 
     @cached_property
     def _charged(self) -> np.ndarray:
         """(rates, seeds) costs with a number for a failed run."""
         finite = self.choosing_RS[np.isfinite(self.choosing_RS)]
-        worst = max(finite.max(initial=-np.inf), self.give_up)
+        worst = finite.max(initial=self.give_up if np.isfinite(self.give_up) else -np.inf)
         return np.where(np.isfinite(self.choosing_RS), self.choosing_RS, worst if np.isfinite(worst) else 0.0)
 
     @cached_property
