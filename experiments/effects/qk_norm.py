@@ -31,7 +31,7 @@ CLAIM = Claim(
     ),
     study=on_text("qk_norm", ARMS, contrasts=CONTRASTS),
     found=(
-        "The high rate costs .50 and .48 without the norm, .22 with it in both bases. At tuned rates the norm gains .05 "
-        "in the modern base and nothing in the plain one."
+        "The high rate costs .50 and .48 without the norm, .22 with it in both bases. At tuned rates the norm gains "
+        ".05 in the modern base and nothing in the plain one."
     ),
 )
