@@ -4,6 +4,7 @@ Which mask and which bias is a traced number here, so that one compiled program 
 """
 
 import functools
+import math
 from dataclasses import dataclass, field
 
 import chex
@@ -11,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.extend.core import jaxprs_in_params
 from jax.tree_util import Partial
 
 from transformer.functional.attention import attention
@@ -258,3 +260,28 @@ def test_scores_are_capped_and_sinks_take_their_share(mask):
     )
     chex.assert_trees_all_close(ours, exact, atol=1e-5)
     assert np.abs(exact[1][3]).min() > 1e-4
+
+
+def test_layers_in_a_scan_keep_nothing_of_pairs():
+    """Masks are the same in all layers; they are asked for block by block all the same."""
+    length, block = 64, 8
+    side = Tokens.first(length)
+
+    def layer(x_BLHK, scale):
+        q_BLHK = scale * x_BLHK
+        return chunked_attention(q_BLHK, q_BLHK, q_BLHK, queries=side, keys=side, mask=Causal(), block=block).out, None
+
+    def run(x_BLHK, scales):
+        return jax.lax.scan(layer, x_BLHK, scales)[0].sum()
+
+    program = jax.make_jaxpr(jax.grad(run, argnums=(0, 1)))(jnp.ones((1, length, 1, 4)), jnp.ones(3))
+    sizes = [math.prod(shape) for shape in shapes(program.jaxpr)]
+    assert max(sizes) < length * length
+
+
+def shapes(program):
+    """Of all arrays that a program makes."""
+    for step in program.eqns:
+        yield from (made.aval.shape for made in step.outvars if hasattr(made.aval, "shape"))
+        for inner in jaxprs_in_params(step.params):
+            yield from shapes(getattr(inner, "jaxpr", inner))

@@ -170,6 +170,9 @@ def _scores(q, k, modifiers: Modifiers, block: _Block) -> jax.Array:
 def forward(q, k, v, modifiers: Modifiers, sides: Sides, sizes: Sizes):
     """The output, from one block of queries after the other, and what `backward` needs."""
     num_kv_heads = k.shape[1]
+    # As if they depended on the queries: a scan over layers would compute the masks of all blocks before the first
+    # layer otherwise, and keep them.
+    sides, _ = lax.optimization_barrier((sides, q))
 
     def query_block(i):
         q_block = _slice(q, i, sizes.query_block, 3)
