@@ -29,7 +29,7 @@ from experiments import cli
 from experiments.sections import MODEL, Sections
 from experiments.settings import settings
 from transformer.analysis.hardware import HARDWARE, Hardware, Topology
-from transformer.analysis.needs import Compiled, Found, Plan, compile_step, fits, plan, remat_of, search
+from transformer.analysis.needs import Compiled, Found, Plan, TooLarge, compile_step, fits, plan, remat_of, search
 from transformer.core.files import write_durably
 from transformer.core.values import ConfigError, nearest
 from transformer.models.stack import Scanned
@@ -102,9 +102,15 @@ def main() -> None:
     else:
         needs, program = plan(config, mesh, devices, platform)
         one = Found(mesh, remat_of(config), config.accumulation, needs)
-        compiled = compile_step(config, program) if topology is None or there else None
+        compiled, refused = None, ""
+        if topology is None or there:
+            try:
+                compiled = compile_step(config, program)
+            except TooLarge as error:
+                refused = str(error)
         _show_one(one, compiled, hardware, topology.name if topology else command.hardware)
-        figures = _figures(one, hardware, compiled)
+        print(refused, end="\n" * bool(refused))
+        figures = _figures(one, hardware, compiled) | ({"refused": refused} if refused else {})
     write_durably(command.out, json.dumps(figures, indent=2) + "\n")
 
 

@@ -1,13 +1,15 @@
 """What a plan says to type."""
 
+import json
 import shlex
+import sys
 
 import jax
 import pytest
 
 from experiments import cli
 from experiments.language_model import Command
-from experiments.plan import COMMANDS, training
+from experiments.plan import COMMANDS, main, training
 from experiments.plan import Command as PlanCommand
 from transformer.analysis.needs import Found, plan
 from transformer.core.values import ConfigError
@@ -48,3 +50,24 @@ def test_wrong_words_are_one_line(flags, message):
     with pytest.raises(ConfigError) as error:
         cli.parse(PlanCommand, COMMANDS, flags)
     assert message in str(error.value)
+
+
+def test_a_program_that_its_compiler_refuses_for_memory_is_a_line(tmp_path, monkeypatch, capsys):
+    """After the prediction; other errors of a compiler are what they are."""
+    said = "RESOURCE_EXHAUSTED: Ran out of memory on HBM, temporaries (678.46G) exceed available HBM (95.74G).\nStack"
+
+    def refuse(self, options=None):
+        raise jax.errors.JaxRuntimeError(said)
+
+    monkeypatch.setattr(jax.stages.Lowered, "compile", refuse)
+    out = tmp_path / "plan.json"
+    monkeypatch.setattr(sys, "argv", ["plan", "tiny", "--out", str(out), "--mesh.data", "2"])
+    main()
+    line = (
+        "plan: it does not fit, says the compiler: Ran out of memory on HBM, temporaries (678.46G) exceed available HBM"
+    )
+    assert line in capsys.readouterr().out.replace("\n", " ")
+    assert json.loads(out.read_text())["refused"].startswith(line[:40])
+    said = "INTERNAL: something else"
+    with pytest.raises(jax.errors.JaxRuntimeError, match="something else"):
+        main()

@@ -221,12 +221,25 @@ def compile_step(config: RunConfig, program: Program) -> Compiled:
     return Compiled(memory.argument_size_in_bytes, memory.temp_size_in_bytes, work_of(text))
 
 
+class TooLarge(ConfigError):
+    """A program needs more memory than a device has, as its compiler says."""
+
+
 def compile_lowered(lowered: jax.stages.Lowered, device: Any) -> jax.stages.Compiled:
     """The program for devices of that kind, which may be elsewhere.
 
     Products on GPUs are all cuBLAS's: XLA tries its own on a device, and stops where there is none to say which work.
+
+    Raises:
+      TooLarge: it does not fit.
     """
-    return lowered.compile({"xla_gpu_enable_triton_gemm": False} if device.platform == "gpu" else None)
+    try:
+        return lowered.compile({"xla_gpu_enable_triton_gemm": False} if device.platform == "gpu" else None)
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        said = str(error).partition("RESOURCE_EXHAUSTED:")[2].strip().splitlines()[0].rstrip(".")
+        raise TooLarge(f"plan: it does not fit, says the compiler: {said}") from None
 
 
 def meshes(devices: int) -> list[MeshConfig]:
