@@ -30,6 +30,8 @@ COLOURS = {
 }
 """Of the verdicts, in the picture."""
 CHECKSUMS = "SHA256SUMS"
+TOLD = ("better", "worse")
+"""Verdicts of a study that tell a sign."""
 INTRODUCTION = """
 Published effects, reproduced or refuted. Each is a claim with its study, a file under `experiments/effects`; this page
 is made from the numbers of the runs in `experiments/evidence` (`python -m experiments.atlas --minutes 0`).
@@ -151,6 +153,7 @@ def overview(found: Sequence[Answer], claims: Mapping[str, Claim]) -> str:
         f"{machine(each.report for each in found)}; plans of {dates[0]} to {dates[-1]}.",
         WORDS,
         doubts(found),
+        *lasting(found),
         BASES,
         "![all differences in units of the margin](evidence/forest.png)",
     ]
@@ -194,6 +197,27 @@ def doubts(found: Sequence[Answer]) -> str:
         f"helps some (the median of ρ is {np.median(correlations):.2f}). Each claim errs with 5 %, so that "
         f"{ALPHA * len(found):.0f} of {len(found)} may by chance."
     )
+
+
+def lasting(found: Sequence[Answer]) -> list[str]:
+    """How much of what is told early is left after longer training, in a paragraph; none where nothing was asked."""
+    early = {each.claim.name: each.report.contrasts for each in found}
+    pairs = [
+        (early[each.claim.instead][question], later)
+        for each in found
+        if each.claim.instead in early
+        for question, later in each.report.contrasts.items()
+        if early[each.claim.instead][question].verdict in TOLD
+    ]
+    if not pairs:
+        return []
+    kept = [later.difference / first.difference for first, later in pairs if later.verdict == first.verdict]
+    turned = sum(later.verdict in TOLD and later.verdict != first.verdict for first, later in pairs)
+    return [
+        f"Of {len(pairs)} differences that 500 steps told in effects that were asked again, {len(kept)} are told after "
+        f"2,000 with the same sign, by {np.median(kept) if kept else 0:.2f} of what they were in the median, and "
+        f"{turned} with the other one: much of what is seen early is who learns sooner."
+    ]
 
 
 def _at_an_end(arm: ArmReport) -> bool:

@@ -1,5 +1,7 @@
 """AdEMAMix against AdamW (Pagliardini et al. 2024)."""
 
+import dataclasses
+
 from experiments.bases import longer, on_bases
 from transformer.runs.rules import AdEMAMix
 from transformer.study.claim import Claim
@@ -20,4 +22,12 @@ CLAIM = Claim(
         "gain cannot show here."
     ),
 )
-LONGER = longer(CLAIM)
+LONGER = longer(
+    dataclasses.replace(
+        CLAIM,
+        recipe="α and β₃ rise over all 2,000 steps, as in the paper; rates from a quarter of those of AdamW on.",
+        study=on_bases(
+            "ademamix", {"optimizer.rule": AdEMAMix(warmup=2000), "optimizer.learning_rate": (5e-4, 1e-3, 2e-3, 4e-3)}
+        ),
+    )
+)

@@ -13,4 +13,10 @@ CLAIM = Claim(
     recipe="The mask is scaled by its mean, as there. Their Llama of 60M on C4 has no weight decay, our arms have .1.",
     study=on_bases("cautious", {"optimizer.rule": Cautious()}),
 )
-LONGER = longer(CLAIM)
+LONGER = longer(
+    CLAIM,
+    found=(
+        "A third of the lead is left in the plain base, .027 of .085; in the modern one .026 of .117, which "
+        "is not told."
+    ),
+)

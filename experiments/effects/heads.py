@@ -16,4 +16,10 @@ CLAIM = Claim(
     recipe="One head of 64 or four of 16.",
     study=on_bases("heads", {"model.mixer.num_heads": 4}, {"model.mixer.num_heads": 1}),
 )
-LONGER = longer(CLAIM)
+LONGER = longer(
+    CLAIM,
+    found=(
+        "Four heads gain with time: in the plain base .032, where nothing was told early, and .063 for .031 "
+        "in the modern one."
+    ),
+)

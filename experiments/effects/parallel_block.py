@@ -13,4 +13,10 @@ CLAIM = Claim(
     recipe="Two layers: half as many steps from input to output as without.",
     study=on_bases("parallel_block", {"model.block": Parallel()}),
 )
-LONGER = longer(CLAIM)
+LONGER = longer(
+    CLAIM,
+    found=(
+        "After a quarter of the steps no cost was told, .02 in both bases. Now it is .109 and .094. The paper "
+        "has a small one at 8B."
+    ),
+)

@@ -17,4 +17,7 @@ CLAIM = Claim(
     recipe="Two layers in float32, in which activations have little room to grow.",
     study=on_bases("peri_norm", {"model.residual": PeriNorm()}),
 )
-LONGER = longer(CLAIM)
+LONGER = longer(
+    CLAIM,
+    found=("Half of the lead in the modern base is left, .033 of .074."),
+)

@@ -21,4 +21,10 @@ CLAIM = Claim(
         {"model.feed_forward": FeedForward(activation=GELU(), d_ff=256)},
     ),
 )
-LONGER = longer(CLAIM)
+LONGER = longer(
+    CLAIM,
+    found=(
+        "Told in the plain base now, by .031; the lead in the modern one, .068 after a quarter of the steps, "
+        "is .027 and not told."
+    ),
+)

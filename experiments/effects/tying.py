@@ -19,4 +19,7 @@ CLAIM = Claim(
     ),
     study=on_bases("tying", {"model.head": Head(tied=True)}, {"model.head": Head(tied=False)}),
 )
-LONGER = longer(CLAIM)
+LONGER = longer(
+    CLAIM,
+    found=("One matrix is ahead in the plain base now, by .046, where nothing was told after a quarter of the steps."),
+)

@@ -16,4 +16,7 @@ CLAIM = Claim(
     recipe="One table for all layers, without gates.",
     study=on_bases("value_embeddings", {"model.mixer.sharing": ValueEmbeddings()}),
 )
-LONGER = longer(CLAIM)
+LONGER = longer(
+    CLAIM,
+    found=("The lead in the modern base, .056 after a quarter of the steps, is .013 and not told."),
+)

@@ -6,7 +6,7 @@ import pytest
 
 from experiments import atlas, exam
 from experiments.atlas import DOCS, EVIDENCE, claims
-from experiments.evidence_pages import CHECKSUMS, answers, checksums, overview, page
+from experiments.evidence_pages import CHECKSUMS, answers, checksums, lasting, overview, page
 from transformer.core.values import ConfigError
 from transformer.data.dataset import load_data
 from transformer.study.archive import RUNS, SUFFIX
@@ -97,3 +97,16 @@ def test_what_is_installed_is_left_alone(command, tmp_path, monkeypatch, capsys)
     assert (workdir / "docs" / ("evidence.md" if command is atlas else "exam.md")).exists()
     assert (workdir / "evidence" / "exam" / f"addition{SUFFIX}").exists()
     assert f"this is not a checkout: pages are written to {workdir / 'docs'}, " in capsys.readouterr().out
+
+
+def test_what_lasts_is_counted(found):
+    """Of the questions that are told early, those that are told later."""
+    some = [each for each in found if each.claim.name in ("muon", "muon_2000", "gelu", "gelu_2000")]
+    (text,) = lasting(some)
+    assert text.startswith(
+        "Of 4 differences that 500 steps told in effects that were asked again, 2 are told after 2,000"
+    )
+    muon, later = ({q: c.difference for q, c in each.report.contrasts.items()} for each in some[2:])
+    share = sum(later[question] / muon[question] for question in muon) / 2
+    assert f"by {share:.2f} of what they were in the median, and 0 with the other one" in text
+    assert lasting(some[2:3]) == []
