@@ -1,8 +1,10 @@
 """Is it better? Choices that you name, each an arm, against the model that the other flags make.
 
-transformer study compare --choices model.norm=rmsnorm model.position=rope
-transformer study compare --choices model.norm=rmsnorm model.position=rope --design factorial
-transformer study compare --choices 'narrow: model.d_model=32 model.num_layers=4' --data.path input.txt
+    transformer study compare --choices model.norm=rmsnorm model.position=rope
+    transformer study compare --choices model.norm=rmsnorm model.position=rope --design factorial
+    transformer study compare nanogpt-cpu --choices 'narrow: model.d_model=32 model.num_layers=4' --data.path input.txt
+
+The base is `laptop`, `full`, or a preset of `transformer train`.
 """
 
 import shlex
