@@ -22,12 +22,15 @@ CLAIM = Claim(
         "gain cannot show here."
     ),
 )
+RULE = AdEMAMix(beta3=0.99, warmup=2000)
 LONGER = longer(
     dataclasses.replace(
         CLAIM,
-        recipe="α and β₃ rise over all 2,000 steps, as in the paper; rates from a quarter of those of AdamW on.",
-        study=on_bases(
-            "ademamix", {"optimizer.rule": AdEMAMix(warmup=2000), "optimizer.learning_rate": (5e-4, 1e-3, 2e-3, 4e-3)}
+        recipe=(
+            "A memory of a twentieth of the run, as in the paper, where α and β₃ rise over all of it too. With β₃ = .9999, "
+            "of which 2,000 steps are a fifth, the early gradients never leave the second average, and runs end at losses "
+            "of 3 to 20 at every rate from .0005 on."
         ),
+        study=on_bases("ademamix", {"optimizer.rule": RULE}),
     )
 )
