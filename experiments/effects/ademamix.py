@@ -27,9 +27,9 @@ LONGER = longer(
     dataclasses.replace(
         CLAIM,
         recipe=(
-            "A memory of a twentieth of the run, as in the paper, where α and β₃ rise over all of it too. With β₃ = .9999, "
-            "of which 2,000 steps are a fifth, the early gradients never leave the second average, and runs end at losses "
-            "of 3 to 20 at every rate from .0005 on."
+            "A memory of a twentieth of the run, as in the paper, where α and β₃ rise over all of it too. With a β₃ of "
+            ".9999, of whose memory 2,000 steps are a fifth, the early gradients never leave the second average, and "
+            "runs end at losses of 3 to 20 at every rate from .0005 on."
         ),
         study=on_bases("ademamix", {"optimizer.rule": RULE}),
     )
