@@ -40,7 +40,7 @@ def record(folder: Path, arms: dict[str, np.ndarray], **more) -> Record:
         "plan": {"sha256": "0" * 64, "written": "2026-01-01", "runs_there": 0, "changes": []},
         "config": {},
         "data": {},
-        "environment": {},
+        "environment": {"cores": 2, "python": "3.11", "packages": {"jax": "0.10"}},
         "runs": "runs",
     }
     made = {name: _arm(folder, name, losses, exact.get(name), first_seed) for name, losses in arms.items()}
