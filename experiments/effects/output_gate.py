@@ -16,4 +16,7 @@ CLAIM = Claim(
     recipe="A gate for each feature, as in the paper.",
     study=on_bases("output_gate", {"model.mixer.parts": (OutputGate(),)}),
 )
-LONGER = longer(CLAIM)
+LONGER = longer(
+    CLAIM,
+    found="The lead in the plain base, .041, is gone; most of that in the modern one is left, .030 of .044.",
+)
