@@ -109,7 +109,8 @@ def main() -> None:
             except TooLarge as error:
                 refused = str(error)
         _show_one(one, compiled, hardware, topology.name if topology else command.hardware)
-        print(refused, end="\n" * bool(refused))
+        if refused:
+            print(refused)
         figures = _figures(one, hardware, compiled) | ({"refused": refused} if refused else {})
     write_durably(command.out, json.dumps(figures, indent=2) + "\n")
 

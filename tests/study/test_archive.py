@@ -88,7 +88,7 @@ def test_runs_that_are_missing_are_named(archive, tmp_path):
         unpack(archive, tmp_path / "b", tmp_path / "runs")
 
 
-@pytest.mark.parametrize("name", ["../arm", "/tmp/arm", ".", ""])
+@pytest.mark.parametrize("name", ["../arm", "/arm", ".", ""])
 @pytest.mark.parametrize("where", ["config", "files"])
 def test_nothing_is_written_elsewhere(archive, tmp_path, name, where):
     body = read_compressed(archive)

@@ -40,6 +40,20 @@ class Modifiers(NamedTuple):
     sink_H: jax.Array | None
     score: Partial | None
 
+    @classmethod
+    def of(
+        cls,
+        size: int,
+        bias: Bias | None = None,
+        scale: float | jax.Array | None = None,
+        score: ScoreFunction | None = None,
+        weigh: Softmax | None = None,
+    ) -> "Modifiers":
+        """Those of attention with queries of a size, from its arguments."""
+        scale = 1 / math.sqrt(size) if scale is None else scale
+        score = score if score is None or isinstance(score, Partial) else Partial(score)
+        return cls(bias, jnp.asarray(scale, jnp.float32), None if weigh is None else weigh.sink_H, score)
+
     def sink(self, num_kv_heads: int) -> jax.Array | None:
         """The sinks as (G, R, 1), float32."""
         return None if self.sink_H is None else self.sink_H.astype(jnp.float32).reshape(num_kv_heads, -1, 1)
@@ -108,9 +122,7 @@ def chunked_attention(
       ValueError: the shapes do not fit.
     """
     check_shapes(q_BLHK, k_BSGK, v_BSGK, queries, keys)
-    scale = 1 / math.sqrt(q_BLHK.shape[-1]) if scale is None else scale
-    score = score if score is None or isinstance(score, Partial) else Partial(score)
-    modifiers = Modifiers(bias, jnp.asarray(scale, jnp.float32), None if weigh is None else weigh.sink_H, score)
+    modifiers = Modifiers.of(q_BLHK.shape[-1], bias, scale, score, weigh)
     sides = Sides(Full() if mask is None else mask, queries, keys)
     return in_blocks(_attend, q_BLHK, k_BSGK, v_BSGK, modifiers, sides, block)
 

@@ -6,17 +6,14 @@ outputs of other parts are mixed; gradients of keys and values go round with the
 """
 
 import functools
-import math
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.tree_util import Partial
 
 from transformer.core.arrays import CONTEXT, axis_size
-from transformer.functional.attention import NEVER, Attended, ScoreFunction, check_shapes
-from transformer.functional.biases import Bias
+from transformer.functional.attention import NEVER, Attended, check_shapes
 from transformer.functional.chunked_attention import (
     Modifiers,
     Sides,
@@ -30,7 +27,6 @@ from transformer.functional.chunked_attention import (
 )
 from transformer.functional.context import on_each, over_context
 from transformer.functional.masks import Full, Mask, Tokens
-from transformer.functional.normalizers import Softmax
 
 
 def ring_attention(
@@ -41,19 +37,17 @@ def ring_attention(
     queries: Tokens,
     keys: Tokens,
     mask: Mask | None = None,
-    bias: Bias | None = None,
-    scale: float | jax.Array | None = None,
-    score: ScoreFunction | None = None,
-    weigh: Softmax | None = None,
     block: int = 256,
+    **modifiers: Any,
 ) -> Attended:
     """The values and gradients of `chunked_attention`, of tokens that the devices of `context` divide.
 
     Where they do not divide, as in decoding, it is `chunked_attention` by each device for its own queries.
 
     Args:
-      score: as there, with gradients of what a `jax.tree_util.Partial` holds.
+      mask: who may attend to whom.
       block: queries and keys per block.
+      modifiers: `bias`, `scale`, `score` and `weigh`, as there.
 
     Raises:
       ValueError: the shapes do not fit.
@@ -61,18 +55,14 @@ def ring_attention(
     check_shapes(q_BLHK, k_BSGK, v_BSGK, queries, keys)
     devices = axis_size(CONTEXT)
     if devices == 1 or queries.length % devices or keys.length % devices:
-        how = {"keys": keys, "mask": mask, "bias": bias, "scale": scale, "score": score, "weigh": weigh}
         attend = functools.partial(chunked_attention, block=block)
-        return over_context(attend, q_BLHK, k_BSGK, v_BSGK, queries=queries, **how)
-    scale = 1 / math.sqrt(q_BLHK.shape[-1]) if scale is None else scale
-    score = score if score is None or isinstance(score, Partial) else Partial(score)
-    modifiers = Modifiers(bias, jnp.asarray(scale, jnp.float32), None if weigh is None else weigh.sink_H, score)
-    mask = Full() if mask is None else mask
+        return over_context(attend, q_BLHK, k_BSGK, v_BSGK, queries=queries, keys=keys, mask=mask, **modifiers)
 
-    def of_device(q_BLHK, k_BSGK, v_BSGK, queries, keys, modifiers, mask):
-        return in_blocks(_attend, q_BLHK, k_BSGK, v_BSGK, modifiers, Sides(mask, queries, keys), block).out
+    def of_device(q_BLHK, k_BSGK, v_BSGK, queries, keys, modified, mask):
+        return in_blocks(_attend, q_BLHK, k_BSGK, v_BSGK, modified, Sides(mask, queries, keys), block).out
 
-    return Attended(on_each(of_device, (q_BLHK, k_BSGK, v_BSGK, queries, keys), (modifiers, mask)))
+    whole = Modifiers.of(q_BLHK.shape[-1], **modifiers), Full() if mask is None else mask
+    return Attended(on_each(of_device, (q_BLHK, k_BSGK, v_BSGK, queries, keys), whole))
 
 
 class _Read(NamedTuple):
