@@ -1,6 +1,7 @@
 """The plan of a study: written and hashed before its first run, and what was changed later is said."""
 
 import datetime
+import re
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -66,5 +67,13 @@ def said(plan: dict[str, Any]) -> str:
         told += f", written when {plan['runs_there']} of its runs were there"
     if not plan["changes"]:
         return f"{told}: kept."
-    changes = "; ".join(f"{', '.join(c['changed'])} (after {c['runs_there']} runs)" for c in plan["changes"])
+    changes = "; ".join(f"{_gathered(c['changed'])} (after {c['runs_there']} runs)" for c in plan["changes"])
     return f"{told}: changed in {changes}."
+
+
+def _gathered(paths: list[str]) -> str:
+    """Paths of a plan in a line; what changed alike in several arms is said once: `arms.*.learning_rates`."""
+    alike: dict[str, list[str]] = {}
+    for path in paths:
+        alike.setdefault(re.sub(r"\..+(?=\.\w+$)", ".*", path), []).append(path)
+    return ", ".join(pattern if len(own) > 1 else own[0] for pattern, own in alike.items())
