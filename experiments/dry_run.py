@@ -7,7 +7,6 @@ from experiments.settings import changed, lines, settings
 from transformer.analysis.counts import parameter_count, train_flops
 from transformer.analysis.needs import plan
 from transformer.data.dataset import Dataset
-from transformer.models.config import ModelConfig
 from transformer.objectives.objective import NextToken
 from transformer.runs.config import Replica, RunConfig
 from transformer.runs.mesh import MeshConfig
@@ -76,7 +75,7 @@ def costs(config: RunConfig, count: int) -> dict[str, str]:
         "a step": f"{scaled(step * count)}FLOP",
         "all steps": f"{scaled(step * count * config.steps)}FLOP",
     }
-    if type(config.model) is ModelConfig and type(config.objective) is NextToken and config.model.memory_length is None:
+    if config.model.kind == "tokens" and type(config.objective) is NextToken and config.model.memory_length is None:
         needs, _ = plan(config, MeshConfig(replica=1, data=1, model=1))
         state = needs.parameter_bytes + needs.optimizer_bytes
         parts = {"state": state, "gradients": needs.gradient_bytes, "activations": needs.activation_bytes}

@@ -103,7 +103,7 @@ def asked(words: list[str]) -> str:
 
 def of_text(published: ModelConfig, folder: str) -> Text:
     """The defaults for a language model."""
-    if type(published) is not ModelConfig or not published.causal:
+    if published.kind != "tokens" or not published.causal:
         raise ConfigError(f"from: {folder} is no causal language model; classes takes any model of tokens")
     return Text(from_=folder, model=published, data=TextConfig(tokenizer=tokenizer(folder, Char())), **HOW)
 

@@ -27,7 +27,7 @@ from transformer.data.corpus import Corpus
 from transformer.inference.scoring import sliding_log_probabilities
 from transformer.inference.strategies import Strategy
 from transformer.inference.text import continuation
-from transformer.objectives.tokens import MaskedToken, PrefixToken
+from transformer.objectives.tokens import MaskedToken
 from transformer.runs.config import RunConfig
 from transformer.runs.data import TextConfig
 from transformer.runs.large_presets import LARGE_PRESETS
@@ -100,7 +100,7 @@ def sliding_window_loss(trained: Outcome, corpus: Corpus, stride: int) -> float 
 
 def continue_prompt(trained: Outcome, corpus: Corpus, prompt: np.ndarray, command: Command) -> str:
     """The prompt with its continuation by the best replica, window after window where positions end."""
-    key, prefix = jax.random.key(command.seed), isinstance(command.objective, PrefixToken)
+    key, prefix = jax.random.key(command.seed), command.objective.reads_prefixes
     how = {"num_tokens": command.sample_tokens, "strategy": command.decoding, "key": key, "prefix": prefix}
     made = continuation(trained.apply, trained.params(), trained.config.model, prompt, **how)
     return corpus.tokenizer.decode(np.concatenate([prompt, made]))

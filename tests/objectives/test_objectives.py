@@ -31,7 +31,7 @@ from transformer.models.vectors import VectorConfig
 from transformer.norms.norm import RMSNorm
 from transformer.objectives.chunked import ChunkedNextToken
 from transformer.objectives.classes import Classification, TokenClassification
-from transformer.objectives.objective import NextToken, Objective, Sums, summed
+from transformer.objectives.objective import NextToken, Objective, Sums
 from transformer.objectives.pairs import SequenceToSequence
 from transformer.objectives.pictures import Reconstruction
 from transformer.objectives.tokens import MaskedToken, MultiToken, PrefixToken
@@ -287,7 +287,7 @@ def test_the_last_token_of_a_document_may_be_hidden_and_counts():
 def test_a_row_without_a_label_may_have_any_loss():
     """A filling row, of which a model that looks for the largest real token makes infinity."""
     losses_BL, weights_BL = jnp.array([[1.0, 2.0], [jnp.nan, jnp.inf]]), jnp.array([[1.0, 0.5], [0.0, 0.0]])
-    sums = summed(losses_BL, weights_BL, jnp.zeros((2, 2)))
+    sums = Sums.of(losses_BL, weights_BL, jnp.zeros((2, 2)))
     assert sums.loss.tolist() == [1.0, 1.0]
 
 
@@ -667,3 +667,36 @@ def test_an_objective_that_returns_no_sums_is_named():
     fields = "loss, weight, correct, exact, sequences"
     with pytest.raises(ConfigError, match=rf"^objective: meanloss returns \w+, and Sums\({fields}\) is needed$"):
         MeanLoss().segment_sums(lambda *_: None, {}, {}, None, None)
+
+
+def test_an_objective_may_need_a_kind_of_model_of_ones_own():
+    @dataclass(frozen=True, kw_only=True)
+    class Shifted(ModelConfig):
+        kind = "shifted"
+
+    @dataclass(frozen=True)
+    class OfShifted(NextToken):
+        needs = Shifted
+
+    OfShifted().check(Shifted())
+    with pytest.raises(ConfigError, match=r"^objective: ofshifted needs the model of a Shifted, not of a ModelConfig$"):
+        OfShifted().check(ModelConfig())
+    with pytest.raises(
+        ConfigError, match=r"^objective: next_token needs the model of a ModelConfig, not of a Shifted$"
+    ):
+        NextToken().check(Shifted())
+
+
+def test_losses_of_ones_own_are_those_of_all_that_is_summed():
+    @dataclass(frozen=True)
+    class Halved(NextToken):
+        def losses(self, logits_BLV, labels_BL):
+            return super().losses(logits_BLV, labels_BL) / 2
+
+    logits = np.random.default_rng(0).normal(size=(3, 4, 7)).astype(np.float32)
+    batch = {"tokens": np.random.default_rng(1).integers(7, size=(3, 5))}
+    half, whole = (
+        each(auxiliary=0.0)(lambda *_, **__: jnp.asarray(logits), {}, batch, None) for each in (Halved, NextToken)
+    )
+    np.testing.assert_allclose(half.loss * 2, whole.loss, rtol=1e-6)
+    assert half.correct == whole.correct

@@ -67,7 +67,7 @@ def lm_eval_model(
         `batch_size` is not positive, or lm-eval is missing.
     """
     check_kind(model, ModelConfig, "lm_eval_model")
-    if type(model) is not ModelConfig or not model.causal:
+    if model.kind != "tokens" or not model.causal:
         raise ConfigError("lm_eval_model: the config is not that of a causal language model")
     for name, token in {"start": start, "stop": stop}.items():
         if token is not None:

@@ -22,6 +22,7 @@ from transformer.models.transformer import Transformer
 class ClassifierConfig(ModelConfig):
     """An encoder, a pooling of its tokens (or a class for each token), and a linear layer to the classes."""
 
+    kind = "classes"
     sizes = (*ModelConfig.sizes, "num_classes")
     causal: bool = False
     num_classes: int | None = None

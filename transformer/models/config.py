@@ -39,6 +39,8 @@ class ModelConfig(metaclass=Choices):
         "memory_length",
     )
     """Fields that are positive integers, or None."""
+    kind: ClassVar[str] = "tokens"
+    """What the model answers; an objective fits one kind."""
     vocab_size: int | None = None
     """Number of token types; None: as many as the tokenizer of the data has."""
     max_length: int = 64

@@ -28,6 +28,7 @@ from transformer.residuals.residual import Residual
 class EncoderDecoderConfig(ModelConfig):
     """An encoder of the source and a causal decoder of the target that attends to it."""
 
+    kind = "pairs"
     sizes = (
         *ModelConfig.sizes,
         "source_vocab_size",

@@ -22,6 +22,7 @@ from transformer.models.transformer import Transformer
 class PatchConfig(ModelConfig):
     """A transformer of image patches (Dosovitskiy et al. 2020)."""
 
+    kind = "patches"
     sizes = (*ModelConfig.sizes, "patch_size")
     causal: bool = False
     image_size: tuple[int, ...] | None = None
@@ -66,6 +67,7 @@ class PatchConfig(ModelConfig):
 class VisionConfig(PatchConfig, ClassifierConfig):
     """A vision transformer: patches, encoder, pooling, classes."""
 
+    kind = ClassifierConfig.kind
     sizes = (*PatchConfig.sizes, "num_classes")
 
 

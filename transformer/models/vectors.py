@@ -21,6 +21,7 @@ class VectorConfig(ModelConfig):
     `embedding.initializer` has the initial values of both, as it has those of tables.
     """
 
+    kind = "vectors"
     sizes = (*ModelConfig.sizes, "features", "outputs")
     features: int | None = None
     """Numbers in a vector of the input; None: as many as the data has."""

@@ -9,7 +9,7 @@ from einops import rearrange
 from jax import lax
 
 from transformer.core.values import check_positive
-from transformer.objectives.objective import NextToken, cross_entropy, packing_of, summed
+from transformer.objectives.objective import NextToken, Sums, packing_of
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,10 @@ class ChunkedNextToken(NextToken):
         def of_chunk(chunk: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             states_BCD, labels_BC = chunk
             logits_BCV = apply(params, states_BCD, method="read_out")
-            losses_BC = cross_entropy(logits_BCV, labels_BC, label_smoothing=self.label_smoothing, z_loss=self.z_loss)
-            return losses_BC, (logits_BCV.argmax(-1) == labels_BC).astype(jnp.float32)
+            return self.losses(logits_BCV, labels_BC), (logits_BCV.argmax(-1) == labels_BC).astype(jnp.float32)
 
         losses_BL, hits_BL = _over_chunks(jax.checkpoint(of_chunk), (states_BLD, self.labels(batch)), self.chunk)
-        return summed(losses_BL + penalty, self._weights(batch), hits_BL)
+        return Sums.of(losses_BL + penalty, self._weights(batch), hits_BL)
 
 
 def _over_chunks(of_chunk: Callable, arrays: tuple[jax.Array, ...], chunk: int) -> tuple[jax.Array, ...]:

@@ -8,16 +8,14 @@ import jax.numpy as jnp
 
 from transformer.core.values import ConfigError
 from transformer.models.classifier import ClassifierConfig
-from transformer.objectives.objective import Objective, token_sums
+from transformer.objectives.objective import Smoothed
 
 
 @dataclass(frozen=True)
-class Classification(Objective):
+class Classification(Smoothed):
     """Cross-entropy of a class. The batch holds `inputs`, `labels` (B,), and may hold `valid` (B, L)."""
 
     name = "classification"
-    label_smoothing: float = 0.0
-    """Share of the target spread evenly over the classes, in [0, 1)."""
     causal = None
     needs = ClassifierConfig
     per_token: ClassVar[bool] = False
@@ -44,8 +42,7 @@ class Classification(Objective):
         valid = {"valid_BL": batch["valid"]} if "valid" in batch else {}
         logits, penalty = self.answer(apply, params, batch["inputs"], key=key, **valid)
         logits_BLC = logits if self.per_token else logits[:, None]
-        options = {"label_smoothing": self.label_smoothing}
-        return token_sums(logits_BLC, self.labels(batch), self._weights(batch), penalty, **options)
+        return self.sums(logits_BLC, self.labels(batch), self._weights(batch), penalty)
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,9 @@ batch is a dict of arrays; `weights` are 0 where a label is padding.
 """
 
 import abc
-import dataclasses
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Self
 
 import jax
@@ -16,16 +15,9 @@ import jax.numpy as jnp
 
 from transformer.core.values import ConfigError, Variant, check_not_negative
 from transformer.functional.segment_memory import SegmentMemory
-from transformer.models.classifier import ClassifierConfig
 from transformer.models.config import ModelConfig
-from transformer.models.encoder_decoder import EncoderDecoderConfig
-from transformer.models.images import PatchConfig
-from transformer.models.vectors import VectorConfig
 
 Batch = dict[str, Any]
-
-
-_KINDS = (EncoderDecoderConfig, ClassifierConfig, PatchConfig, VectorConfig, ModelConfig)
 
 
 class Sums(NamedTuple):
@@ -42,24 +34,25 @@ class Sums(NamedTuple):
     sequences: Any
     """() number of sequences with a real label."""
 
+    @classmethod
+    def of(cls, losses_BL: jax.Array, weights_BL: jax.Array, hits_BL: jax.Array) -> Self:
+        """Sums of what labels with a weight have; a label without one may have a loss that is no number.
 
-def summed(losses_BL, weights_BL, hits_BL) -> Sums:
-    """Sums of what labels with a weight have; a row without any may have a loss that is no number."""
-    losses_BL = jnp.where(weights_BL > 0, losses_BL, 0.0)
-    wrong_B = ((1 - hits_BL) * weights_BL).sum(1) > 0
-    real_B = weights_BL.sum(1) > 0
-    return Sums(
-        (losses_BL * weights_BL).sum(0),
-        weights_BL.sum(0),
-        (hits_BL * weights_BL).sum(),
-        (real_B & ~wrong_B).sum().astype(jnp.float32),
-        real_B.sum().astype(jnp.float32),
-    )
-
-
-def token_sums(logits_BLV, labels_BL, weights_BL, penalty, **options) -> Sums:
-    losses_BL = cross_entropy(logits_BLV, labels_BL, **options) + penalty
-    return summed(losses_BL, weights_BL, (logits_BLV.argmax(-1) == labels_BL).astype(jnp.float32))
+        Args:
+          losses_BL: (B, L) float32, of each label.
+          weights_BL: (B, L) 1 where a label is real, else 0.
+          hits_BL: (B, L) 1.0 where the model gives it the highest probability, else 0.0.
+        """
+        losses_BL = jnp.where(weights_BL > 0, losses_BL, 0.0)
+        wrong_B = ((1 - hits_BL) * weights_BL).sum(1) > 0
+        real_B = weights_BL.sum(1) > 0
+        return cls(
+            (losses_BL * weights_BL).sum(0),
+            weights_BL.sum(0),
+            (hits_BL * weights_BL).sum(),
+            (real_B & ~wrong_B).sum().astype(jnp.float32),
+            real_B.sum().astype(jnp.float32),
+        )
 
 
 def packing_of(batch: Batch) -> dict[str, Any]:
@@ -85,17 +78,16 @@ class Objective(Variant, abc.ABC):
     selects: ClassVar[bool] = False
     """Whether only some labels count; the n-gram reference counts all and is then not comparable."""
     needs: ClassVar[type[ModelConfig]] = ModelConfig
-    """The kind of model: the first of `_KINDS` that its config is an instance of."""
+    """What the config of the model has to be: this or a subclass of the same `kind`."""
+    reads_prefixes: ClassVar[bool] = False
+    """Whether all tokens of a prompt see each other."""
 
     def __post_init__(self):
-        smoothing = getattr(self, "label_smoothing", 0.0)
-        if not 0 <= smoothing < 1:
-            raise ConfigError(f"{self.name}.label_smoothing: {smoothing} is not in [0, 1)")
-        check_not_negative(self, *[name for name in ("z_loss", "auxiliary", "weight") if hasattr(self, name)])
+        check_not_negative(self, "auxiliary")
 
     def check(self, model: Any) -> None:
         """Raise `ConfigError` where the model cannot have this objective."""
-        if next(kind for kind in _KINDS if isinstance(model, kind)) is not self.needs:
+        if not isinstance(model, self.needs) or model.kind != self.needs.kind:
             raise ConfigError(
                 f"objective: {self} needs the model of a {self.needs.__name__}, not of a {type(model).__name__}"
             )
@@ -139,8 +131,7 @@ class Objective(Variant, abc.ABC):
 
     def plain(self) -> Self:
         """The objective of the evaluation, without smoothing and penalties."""
-        names = {f.name for f in dataclasses.fields(self)}
-        return dataclasses.replace(self, **{n: 0.0 for n in ("label_smoothing", "z_loss", "auxiliary") if n in names})
+        return replace(self, auxiliary=0.0)
 
     def answer(self, apply: Callable[..., Any], params: Any, *inputs: Any, **more: Any) -> tuple[jax.Array, Any]:
         """(the model's output, `auxiliary` times the losses of its layers)."""
@@ -180,8 +171,58 @@ def cross_entropy(
     return loss + z_loss * jnp.square(log_normalizer + highest[..., 0]) if z_loss else loss
 
 
+class CrossEntropy(Objective):
+    """One of labels, of which the model gives logits."""
+
+    def losses(self, logits_BLV: jax.Array, labels_BL: jax.Array) -> jax.Array:
+        """(B, L) float32, the loss of each label in nats."""
+        return cross_entropy(logits_BLV, labels_BL)
+
+    def sums(self, logits_BLV: jax.Array, labels_BL: jax.Array, weights_BL: jax.Array, penalty: Any) -> Sums:
+        """The sums of a batch; the penalty of layers is added to the loss of each label."""
+        hits_BL = (logits_BLV.argmax(-1) == labels_BL).astype(jnp.float32)
+        return Sums.of(self.losses(logits_BLV, labels_BL) + penalty, weights_BL, hits_BL)
+
+
 @dataclass(frozen=True)
-class NextToken(Objective):
+class Smoothed(CrossEntropy):
+    """One whose target may be spread over all labels."""
+
+    label_smoothing: float = 0.0
+    """Share of the target that is spread evenly over all labels, in [0, 1)."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not 0 <= self.label_smoothing < 1:
+            raise ConfigError(f"{self.name}.label_smoothing: {self.label_smoothing} is not in [0, 1)")
+
+    def losses(self, logits_BLV, labels_BL):
+        return cross_entropy(logits_BLV, labels_BL, label_smoothing=self.label_smoothing)
+
+    def plain(self):
+        return replace(super().plain(), label_smoothing=0.0)
+
+
+@dataclass(frozen=True)
+class TokenCrossEntropy(Smoothed):
+    """One of tokens, which may keep the normalizer of the softmax near 1."""
+
+    z_loss: float = 0.0
+    """Coefficient of log²Z, Z the softmax normalizer."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_not_negative(self, "z_loss")
+
+    def losses(self, logits_BLV, labels_BL):
+        return cross_entropy(logits_BLV, labels_BL, label_smoothing=self.label_smoothing, z_loss=self.z_loss)
+
+    def plain(self):
+        return replace(super().plain(), z_loss=0.0)
+
+
+@dataclass(frozen=True)
+class NextToken(TokenCrossEntropy):
     """Cross-entropy of each token given those before it.
 
     The batch holds `tokens` (B, L + 1), and may hold `weights` (B, L) of the labels, `valid` (B, L), whether an input
@@ -189,10 +230,6 @@ class NextToken(Objective):
     """
 
     name = "next_token"
-    label_smoothing: float = 0.0
-    """Share of the target spread evenly over the vocabulary, in [0, 1)."""
-    z_loss: float = 0.0
-    """Coefficient of log²Z, Z the softmax normalizer."""
     reads_segments = True
 
     def labels(self, batch):
@@ -201,18 +238,14 @@ class NextToken(Objective):
     def __call__(self, apply, params, batch, key):
         inputs, more = batch["tokens"][:, :-1], packing_of(batch) | self._mask(batch)
         logits, penalty = self.answer(apply, params, inputs, key=key, **more)
-        return self._sums(logits, penalty, batch)
+        return self.sums(logits, self.labels(batch), self._weights(batch), penalty)
 
     def segment_sums(self, apply, params, batch, key, earlier):
         if earlier is None:
             return super().segment_sums(apply, params, batch, key, earlier)
         inputs = (batch["tokens"][:, :-1], earlier)
         (logits, earlier), penalty = self.answer(apply, params, *inputs, method="read_segment", key=key)
-        return self._sums(logits, penalty, batch), earlier
-
-    def _sums(self, logits_BLV: jax.Array, penalty: Any, batch: Batch) -> Sums:
-        options = {"label_smoothing": self.label_smoothing, "z_loss": self.z_loss}
-        return token_sums(logits_BLV, self.labels(batch), self._weights(batch), penalty, **options)
+        return self.sums(logits, self.labels(batch), self._weights(batch), penalty), earlier
 
     def _mask(self, batch: Batch) -> dict[str, Any]:
         return {}

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from jax import lax
 
 from transformer.models.encoder_decoder import EncoderDecoderConfig
-from transformer.objectives.objective import Objective, token_sums
+from transformer.objectives.objective import TokenCrossEntropy
 
 
 @dataclass(frozen=True)
-class SequenceToSequence(Objective):
+class SequenceToSequence(TokenCrossEntropy):
     """Cross-entropy of each target token given the source and the target tokens before it.
 
     The batch holds `source` (B, S), `source_valid`, `target` (B, L + 1), which begins with the start
@@ -18,10 +18,6 @@ class SequenceToSequence(Objective):
 
     name = "sequence_to_sequence"
     needs = EncoderDecoderConfig
-    label_smoothing: float = 0.0
-    """Share of the target spread evenly over the vocabulary, in [0, 1)."""
-    z_loss: float = 0.0
-    """Coefficient of log²Z, Z the softmax normalizer."""
 
     def limits(self, model):
         return {"source": model.source_vocab_size, "target": model.vocab_size}
@@ -34,5 +30,4 @@ class SequenceToSequence(Objective):
         # Tokens after the last label are padding: no loss depends on them, and neither should the penalty.
         valid = {"source_valid_BS": batch["source_valid"], "valid_BL": lax.cummax(weights_BL, 1, reverse=True) > 0}
         logits, penalty = self.answer(apply, params, *inputs, **valid, key=key)
-        options = {"label_smoothing": self.label_smoothing, "z_loss": self.z_loss}
-        return token_sums(logits, self.labels(batch), weights_BL, penalty, **options)
+        return self.sums(logits, self.labels(batch), weights_BL, penalty)

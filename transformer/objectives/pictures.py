@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from transformer.core.values import ConfigError
 from transformer.models.images import PatchConfig
 from transformer.norms.norm import layer_norm
-from transformer.objectives.objective import Objective, summed
+from transformer.objectives.objective import Objective, Sums
 
 
 @dataclass(frozen=True)
@@ -60,4 +60,4 @@ class Reconstruction(Objective):
         chosen_BP = jnp.full(errors_BP.shape, 0.0 if hidden_BH.size else 1.0)
         chosen_BP = chosen_BP.at[jnp.arange(len(images))[:, None], hidden_BH].set(1.0)
         weights_BP = chosen_BP * batch.get("weights", jnp.ones((len(images), 1)))
-        return summed(errors_BP, weights_BP, jnp.zeros(errors_BP.shape))
+        return Sums.of(errors_BP, weights_BP, jnp.zeros(errors_BP.shape))

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from transformer.core.values import ConfigError
+from transformer.core.values import ConfigError, check_not_negative
 from transformer.functional.masks import Causal, Prefix
-from transformer.objectives.objective import Batch, NextToken, Objective, packing_of, token_sums
+from transformer.objectives.objective import Batch, CrossEntropy, NextToken, packing_of
 
 
 def _there(batch: Batch, ahead: int) -> jax.Array:
@@ -34,18 +34,20 @@ class MultiToken(NextToken):
     predicts_ahead = True
     reads_segments = False
 
+    def __post_init__(self):
+        super().__post_init__()
+        check_not_negative(self, "weight")
+
     def plain(self):
         return NextToken(auxiliary=0.0)
 
     def __call__(self, apply, params, batch, key):
         inputs, more = batch["tokens"][:, :-1], packing_of(batch)
         logits_ABLV, penalty = self.answer(apply, params, inputs, method="predict_ahead", key=key, **more)
-        options = {"label_smoothing": self.label_smoothing, "z_loss": self.z_loss}
-        labels_BL, weights_BL = self.labels(batch), self._weights(batch)
-        sums = token_sums(logits_ABLV[0], labels_BL, weights_BL, penalty, **options)
+        labels_BL = self.labels(batch)
+        sums = self.sums(logits_ABLV[0], labels_BL, self._weights(batch), penalty)
         for ahead, logits_BLV in enumerate(logits_ABLV[1:], 1):
-            there_BL = _there(batch, ahead)
-            later = token_sums(logits_BLV[:, :-ahead], labels_BL[:, ahead:], there_BL, 0.0, **options)
+            later = self.sums(logits_BLV[:, :-ahead], labels_BL[:, ahead:], _there(batch, ahead), 0.0)
             # Each position has the weight of its next token, so that all losses are divided by one number.
             share = self.weight / (len(logits_ABLV) - 1)
             sums = sums._replace(loss=sums.loss.at[:-ahead].add(share * later.loss))
@@ -59,6 +61,7 @@ class PrefixToken(NextToken):
     name = "prefix_token"
     share: float = 0.5
     """Share of the sequence that is prefix, in [0, 1], unless the batch holds its length `prefix` (B,)."""
+    reads_prefixes = True
     reads_segments = False
     selects = True
 
@@ -83,7 +86,7 @@ class PrefixToken(NextToken):
 
 
 @dataclass(frozen=True)
-class MaskedToken(Objective):
+class MaskedToken(CrossEntropy):
     """Cross-entropy of hidden tokens given all others (BERT, Devlin et al. 2018, section 3.1).
 
     Of the chosen tokens a share is replaced by the mask token, a share by a random token, and the
@@ -132,4 +135,4 @@ class MaskedToken(Objective):
         choice = jax.random.key(0) if key is None else jax.random.fold_in(key, 1)
         seen, chosen = self.corrupt(tokens, vocab_size, choice)
         logits, penalty = self.answer(apply, params, seen, key=key, **packing_of(batch))
-        return token_sums(logits, tokens, self._weights(batch) * chosen.astype(jnp.float32), penalty)
+        return self.sums(logits, tokens, self._weights(batch) * chosen.astype(jnp.float32), penalty)

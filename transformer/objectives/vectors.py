@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 
 from transformer.models.vectors import VectorConfig
-from transformer.objectives.objective import Objective, summed
+from transformer.objectives.objective import Objective, Sums
 
 
 @dataclass(frozen=True)
@@ -31,4 +31,4 @@ class Regression(Objective):
     def __call__(self, apply, params, batch, key):
         predicted_BLO, penalty = self.answer(apply, params, batch["inputs"], key=key)
         errors_BL = jnp.square(predicted_BLO - batch["labels"]).mean(-1) + penalty
-        return summed(errors_BL, self._weights(batch), jnp.zeros(errors_BL.shape))
+        return Sums.of(errors_BL, self._weights(batch), jnp.zeros(errors_BL.shape))

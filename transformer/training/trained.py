@@ -23,9 +23,7 @@ from transformer.inference.text import Beyond, continuation, token_log_probabili
 from transformer.inference.tokenwise import Sample
 from transformer.models.build import pure_model
 from transformer.models.classifier import ClassifierConfig
-from transformer.models.config import ModelConfig
 from transformer.models.pooling import PerToken
-from transformer.objectives.tokens import PrefixToken
 from transformer.runs.config import Replica, RunConfig
 from transformer.training import processes
 from transformer.training.metrics import Curve, read_curve
@@ -149,7 +147,7 @@ class TrainedRun(abc.ABC):
         if stop is None and example is not None:
             stop = END
         how = {"num_tokens": num_tokens, "strategy": strategy, "stop": stop, "beyond": beyond}
-        prefix, key = isinstance(self.config.objective, PrefixToken), jax.random.key(seed)
+        prefix, key = self.config.objective.reads_prefixes, jax.random.key(seed)
         more_T = continuation(
             self.apply, self.params(replica), self.config.model, tokens_L, key=key, prefix=prefix, **how
         )
@@ -244,7 +242,7 @@ class TrainedRun(abc.ABC):
           ConfigError: the run is no causal language model of text, or is one of prefixes, or lm-eval is missing.
         """
         tokenizer = self._tokenizer("lm_eval_model")
-        if isinstance(self.config.objective, PrefixToken):
+        if self.config.objective.reads_prefixes:
             raise ConfigError(f"lm_eval_model: {self.workdir} was trained with prefixes, which benchmarks do not mark")
         how = {"start": start, "stop": stop, "batch_size": batch_size}
         return lm_eval_model(self.apply, self.params(replica), self.config.model, tokenizer, **how)
@@ -264,7 +262,7 @@ class TrainedRun(abc.ABC):
     def _tokenizer(self, caller: str) -> Tokenizer:
         """The tokenizer of a causal language model."""
         model = self.config.model
-        if type(model) is not ModelConfig or not model.causal or "tokenizer" not in self.tokenizers:
+        if model.kind != "tokens" or not model.causal or "tokenizer" not in self.tokenizers:
             hint = "; translate(source) is for pairs of texts" if "source_tokenizer" in self.tokenizers else ""
             hint = "; classify(text) is for a classifier" if isinstance(model, ClassifierConfig) else hint
             raise ConfigError(f"{caller}: {self.workdir} holds no causal language model of text{hint}")
