@@ -119,6 +119,8 @@ class Mixer(Variant, metaclass=Choices):
     """Whether it depends on no positions but by their distances."""
     ordered: ClassVar[bool] = True
     """Whether it distinguishes the order of tokens without any positional scheme."""
+    mixes_tokens: ClassVar[bool] = False
+    """Whether packed documents of one row see each other."""
     shares: ClassVar[str | None] = None
     """The field of `Shared` that it takes over from earlier layers."""
 

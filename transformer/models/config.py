@@ -159,7 +159,7 @@ class ModelConfig(metaclass=Choices):
         """The text of a choice that looks at all tokens whatever the mask; empty without one."""
         choices: list[Any] = [self.norm, self.embedding_norm, self.downsampling]
         choices += [made.value for kind in self.kinds for connection in kind.connections for made in connection]
-        return next((str(choice) for choice in choices if getattr(choice, "mixes_tokens", False)), "")
+        return next((str(choice) for choice in choices if choice is not None and choice.mixes_tokens), "")
 
     @property
     def relative(self) -> bool:

@@ -53,7 +53,7 @@ class Hourglass(Downsampling):
     """The middle layers see means of `factor` tokens; their outputs are added back to each token.
 
     (Nawrot et al. 2021, algorithm 1, with means and repetition; in an encoder without the shift, as Funnel, Dai Z.
-    et al. 2020.) Positions and reaches of the middle layers count means, which `middle` may shorten further. Decoding
+    et al. 2020.) Positions and windows of the middle layers count means, which `middle` may shorten further. Decoding
     caches the tokens only and reads all of them again for each new one.
     """
 

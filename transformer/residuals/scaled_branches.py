@@ -94,7 +94,7 @@ class Fixup(SingleStream):
     """x + b · f(x + c) without norms; branches are initially 0, inner weights over √branches (Zhang H. et al. 2019).
 
     The scalars b and c are initially 1 and 0. Every branch has two matrices in a row: m = 2 in L^(-1/(2m-2)). For a
-    scalar before the second one too, set both of `attention_inner_norm` and `feed_forward_inner_norm` to `shift`.
+    scalar before the second one too, set `mixer.inner_norm` and `feed_forward.inner_norm` to `shift`.
     """
 
     name = "fixup"

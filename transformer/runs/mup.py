@@ -56,7 +56,7 @@ def mup(config: RunConfig, base_width: int) -> dict[str, Any]:
 def _check_layer(model: ModelConfig) -> None:
     """Raise `ConfigError` where sums over the width run over other arrays than kernels with `model.initializer`.
 
-    The kernels of readout and pooling have one initial deviation at all widths; a convolution sums over tokens.
+    The kernels of head and pooling have one initial deviation at all widths; a convolution sums over tokens.
     """
     D, attention, feed_forward = model.d_model, model.attention, model.feed_forward
     own = model.residual if feed_forward is None else feed_forward.connection(model)

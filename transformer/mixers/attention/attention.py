@@ -110,8 +110,7 @@ class Attention(Mixer):
         return None if self.sharing is None else self.sharing.takes
 
     @property
-    def mixes_tokens(self) -> bool:
-        """Whether packed documents of one row see each other."""
+    def mixes_tokens(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.sparsity is not None and self.sparsity.mixes_tokens
 
     @property

@@ -4,28 +4,30 @@ import functools
 from dataclasses import dataclass
 
 from transformer.core.values import check_positive
-from transformer.functional.attention import attention
+from transformer.functional.attention import SoftCapped, attention
 from transformer.functional.chunked_attention import chunked_attention
 from transformer.functional.context import over_context
 from transformer.functional.fused_attention import fused_attention
 from transformer.functional.linear_attention import recurrent_attention
 from transformer.functional.ring_attention import ring_attention
 from transformer.mixers.attention.base import Backend
-from transformer.mixers.attention.normalizers import Sink, SoftmaxOne
-from transformer.mixers.attention.score_mods import SoftCap
+
+
+class OnlineSoftmax(Backend):
+    """One that computes softmax alone, block by block."""
+
+    def computes(self, normalizer):
+        return normalizer is None or normalizer.online
 
 
 @dataclass(frozen=True)
-class Chunked(Backend):
+class Chunked(OnlineSoftmax):
     """Online softmax over blocks, O(L) memory."""
 
     block: int = 256
 
     def __post_init__(self):
         check_positive(self, "block")
-
-    def computes(self, normalizer):
-        return normalizer is None or normalizer.online
 
     def __call__(self, *arrays, own_keys, **how):
         return over_context(functools.partial(chunked_attention, block=self.block), *arrays, **how)
@@ -44,7 +46,7 @@ class Ring(Chunked):
 
 
 @dataclass(frozen=True)
-class Fused(Backend):
+class Fused(OnlineSoftmax):
     """Softmax attention by the flash kernel (Dao et al. 2022) of the device, exact elsewhere and where that cannot.
 
     On a GPU cuDNN's, which needs bfloat16 or float16, even lengths and a head size that is a multiple of 8 up to 128,
@@ -56,11 +58,8 @@ class Fused(Backend):
 
     one_size = True
 
-    def computes(self, normalizer):
-        return isinstance(normalizer, SoftmaxOne | Sink | None)
-
     def changes_scores(self, score_mod):
-        return isinstance(score_mod, SoftCap)
+        return isinstance(score_mod.function({}), SoftCapped)
 
     def __call__(self, *arrays, own_keys, **how):
         return fused_attention(*arrays, own_keys=own_keys, **how)

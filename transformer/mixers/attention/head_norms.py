@@ -1,25 +1,31 @@
 """Parts of attention that normalize queries, keys or values in each head."""
 
+import abc
 from dataclasses import dataclass
 from typing import ClassVar
 
 import jax
 
+from transformer.core.parameters import OwnParams
 from transformer.core.values import ConfigError
-from transformer.mixers.attention.base import Part
+from transformer.mixers.attention.base import HeadShape, Part
 from transformer.norms.norm import Norm, RMSNorm
 
 
-class HeadNorm(Part):
-    """A norm of what some roles have in each head."""
+class RoleNorm(Part):
+    """A norm of what some roles have, with parameters of its own for each."""
 
     norm: Norm
-    normalized: ClassVar[tuple[str, ...]]
+    normalized: ClassVar[tuple[str, ...]] = ("query", "key")
     """The roles."""
 
+    @abc.abstractmethod
+    def size(self, role: str, shape: HeadShape) -> int:
+        """Size of the vectors of a role."""
+
     def check(self, attention, model):
-        shape = attention.shape(model)
-        self.norm.check(shape.value_size if self.normalized == ("value",) else shape.key_size)
+        for role in self.normalized:
+            self.norm.check(self.size(role, attention.shape(model)))
         if self.norm.mixes_tokens:
             raise ConfigError(f"{self.name}.norm: {self.norm} is a norm of whole sequences; use layernorm")
 
@@ -29,15 +35,26 @@ class HeadNorm(Part):
             f"{role}_{name}": spec
             for role in self.normalized
             if role in attention.roles
-            for name, spec in self.norm.parameters(shape.value_size if role == "value" else shape.key_size).items()
+            for name, spec in self.norm.parameters(self.size(role, shape)).items()
         }
 
-    def split(self, role, x_BLHK, params):
+    def normed(self, role: str, x: jax.Array, params: OwnParams) -> jax.Array:
+        """What a role has, (…, its size), normalized where the role is one of them."""
         if role not in self.normalized:
-            return x_BLHK
+            return x
         own = {name.removeprefix(f"{role}_"): value for name, value in params.items() if name.startswith(f"{role}_")}
         with jax.named_scope(f"{role}_norm"):
-            return self.norm(x_BLHK, own)
+            return self.norm(x, own)
+
+
+class HeadNorm(RoleNorm):
+    """A norm in each head."""
+
+    def size(self, role, shape):
+        return shape.value_size if role == "value" else shape.key_size
+
+    def split(self, role, x_BLHK, params):
+        return self.normed(role, x_BLHK, params)
 
 
 @dataclass(frozen=True)
@@ -47,7 +64,6 @@ class QKNorm(HeadNorm):
     name = "qk_norm"
     norm: Norm = RMSNorm()
     """The norm, with gains of its own for queries and for keys."""
-    normalized = ("query", "key")
 
     def check(self, attention, model):
         shape = attention.shape(model)
@@ -59,37 +75,23 @@ class QKNorm(HeadNorm):
 
 
 @dataclass(frozen=True)
-class WideQKNorm(Part):
+class WideQKNorm(RoleNorm):
     """Projections of queries and of keys normalized over all heads (OLMo 2, 2024, section 3.3)."""
 
     name = "wide_qk_norm"
     norm: Norm = RMSNorm()
     """The norm, with gains of its own for queries and for keys."""
 
-    def check(self, attention, model):
-        widths = attention.shape(model).widths
-        for role in ("query", "key"):
-            if not widths[role]:
-                raise ConfigError(f"mixer.parts: {attention.heads} has no projections to compare for {self}")
-            self.norm.check(widths[role])
-        if self.norm.mixes_tokens:
-            raise ConfigError(f"{self.name}.norm: {self.norm} is a norm of whole sequences; use layernorm")
+    def size(self, role, shape):
+        return shape.widths[role]
 
-    def parameters(self, attention, model):
-        widths = attention.shape(model).widths
-        return {
-            f"{role}_{name}": spec
-            for role in ("query", "key")
-            if role in attention.roles
-            for name, spec in self.norm.parameters(widths[role]).items()
-        }
+    def check(self, attention, model):
+        if not all(attention.shape(model).widths[role] for role in self.normalized):
+            raise ConfigError(f"mixer.parts: {attention.heads} has no projections to compare for {self}")
+        super().check(attention, model)
 
     def project(self, role, projected_BLX, x_BLD, params):
-        if role == "value":
-            return projected_BLX
-        own = {name.removeprefix(f"{role}_"): value for name, value in params.items() if name.startswith(f"{role}_")}
-        with jax.named_scope(f"{role}_norm"):
-            return self.norm(projected_BLX, own)
+        return self.normed(role, projected_BLX, params)
 
 
 @dataclass(frozen=True)
