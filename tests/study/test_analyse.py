@@ -217,8 +217,8 @@ def test_a_row_holds_what_its_runs_say(tmp_path):
     report = made.report(tmp_path, {"base": losses, "arm": losses[:, :3]}, exact=exact)
     row = report.arms[0]
     assert (row.changes, row.learning_rates, row.learning_rate) == ("name=base", [1e-3, 3e-3], 3e-3)
-    assert row.values[1] == pytest.approx([2.0, 2.5, 2.1])
-    assert np.isnan(row.values[0][2])
+    assert row.values["loss"][1] == pytest.approx([2.0, 2.5, 2.1])
+    assert np.isnan(row.values["loss"][0][2])
     assert (row.deviation, row.worst) == pytest.approx((np.std([2.0, 2.5, 2.1], ddof=1), 2.5))
     assert row.metrics["exact_match"].value == pytest.approx(0.5)
     assert row.metrics["accuracy"].value == pytest.approx(0.5)
@@ -239,7 +239,7 @@ def test_rates_may_be_chosen_by_another_metric_than_the_one_compared(tmp_path):
     by_loss = made.report(tmp_path / "loss", arms, **how, tuned_by="loss")
     assert (by_itself.learning_rate, by_loss.arms[0].learning_rate) == (1e-3, 3e-3)
     assert by_loss.arms[0].estimates == pytest.approx([0.1, 0.2, 0.3])
-    assert "Learning rates are chosen by loss." in by_loss.summary()
+    assert "Learning rates are chosen by loss, on the batches that are shown" in " ".join(by_loss.summary())
     with pytest.raises(ConfigError, match=r"study: no metric 'los'; did you mean 'loss'\?"):
         made.report(tmp_path / "none", arms, tuned_by="los")
 
@@ -329,3 +329,29 @@ def test_a_rate_that_fails_where_a_guess_has_no_loss(tmp_path, failed):
     found = analyse(tmp_path, replace(record, arms=arms))
     assert [arm.learning_rate for arm in found.arms] == [1e-3, 1e-3]
     assert all(arm.metrics["sensitivity"].value is not None for arm in found.arms)
+
+
+def test_a_metric_that_is_the_same_everywhere_tells_nothing(tmp_path):
+    """Right in no sequence, all arms are equal within any margin, which is not that they are equally good."""
+    none = {"base": 0 * BASE, "arm": 0 * BASE}
+    report = made.report(tmp_path, {"base": BASE, "arm": BASE - 0.5}, exact=none, metric="exact_match")
+    assert report.warnings()[0].startswith("all runs of all arms have exact_match 0, which tells none from another")
+    assert report.tables()[0][2][1][4] == "the same in all runs"
+    assert not any("tells none" in line for line in made.report(tmp_path, {"base": BASE, "arm": BASE}).warnings())
+
+
+def test_what_chooses_rates_is_said_where_nothing_is_held_back(tmp_path):
+    two = {"base": np.stack([BASE, BASE + 1]), "arm": np.stack([BASE, BASE + 1])}
+    assert "on the batches that are shown" in " ".join(made.report(tmp_path, two).summary())
+    assert "the odd ones are shown" in " ".join(made.report(tmp_path, two, halves=True).summary())
+
+
+def test_questions_and_columns_are_explained_and_all_metrics_are_rows(tmp_path):
+    asked = {"both": {"base": -0.5, "arm": 1.0, "other": -0.5}}
+    arms = {"base": BASE, "arm": BASE + 1, "other": BASE}
+    report = made.report(tmp_path, arms, contrasts=asked)
+    assert "both: [arm] − 0.5 × [base] − 0.5 × [other]." in report.summary()
+    assert {line.partition(":")[0] for line in report.legend()} >= {"±", "difference", "detectable", "split error"}
+    assert {"arm", "learning_rate", "seed", "loss", "accuracy", "exact_match", "chosen"} <= set(report.rows()[0])
+    for text in (report.markdown(), report.html()):
+        assert "with a probability of 80 %" in text

@@ -95,7 +95,8 @@ def test_rows_for_other_tools(tmp_path):
     report = made.report(tmp_path, {"base": np.stack([BASE, BASE + 1]), "arm": np.stack([BASE, BASE + 1])})
     rows = report.rows()
     assert len(rows) == 24
-    assert rows[0] == {"arm": "base", "learning_rate": 1e-3, "seed": 0, "loss": pytest.approx(BASE[0]), "chosen": True}
+    first = {"arm": "base", "learning_rate": 1e-3, "seed": 0, "loss": pytest.approx(BASE[0]), "chosen": True}
+    assert rows[0] == first | {"accuracy": 0.5, "exact_match": 0.5}
     assert isinstance(report.frame(), pandas.DataFrame)
 
 

@@ -214,8 +214,8 @@ def _arm_report(
     for metric in names:
         scores, sign = runs.scores(metric, count), _sign(record, metric)
         metrics[metric] = _estimate(sign * scores.best, sign * scores.held, compared.get(metric))
-    values = runs.values(record.metric, runs.shown)
-    estimates = values[tuning.chosen]
+    values = {metric: runs.values(metric, runs.shown) for metric in names if metric != SENSITIVITY}
+    estimates = values[record.metric][tuning.chosen]
     healthy = estimates[np.isfinite(estimates)]
     failed = np.isinf(tuning.choosing_RS)
     higher = record.higher_is_better[record.metric]
@@ -229,7 +229,7 @@ def _arm_report(
         failed=int(failed[tuning.chosen].sum()),
         failed_interval=share_interval(int(failed[tuning.chosen].sum()), count),
         failed_anywhere=(int(failed.sum()), failed.size),
-        values=values.tolist(),
+        values={metric: found.tolist() for metric, found in values.items()},
         estimates=estimates.tolist(),
         deviation=float(healthy.std(ddof=1)) if len(healthy) > 1 else None,
         worst=float(healthy.min() if higher else healthy.max()) if len(healthy) else None,
@@ -239,7 +239,9 @@ def _arm_report(
         seconds=sum(run.seconds for row in runs.runs for run in row),
         cells=sorted({run.cell for row in runs.runs for run in row}),
         signals=arm.signals,
-        doubts=arm.warnings + tuning.doubts() + _doubts(values, count, next(iter(compared.values()), None)),
+        doubts=arm.warnings
+        + tuning.doubts()
+        + _doubts(values[record.metric], count, next(iter(compared.values()), None)),
     )
 
 

@@ -57,6 +57,7 @@ def markdown(report: "Report") -> str:
     for title, columns, rows in report.tables():
         lines = [columns, ["---"] * len(columns), *([_md(cell) for cell in row] for row in rows)]
         parts.append(f"## {_md(title)}\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines))
+    parts.append("\n".join(f"- {_md(line)}" for line in report.legend()))
     parts.append("\n".join(map(_arm, report.arms)))
     if warnings := report.warnings():
         parts.append("Before you believe it:\n\n" + "\n".join(f"- {_md(line)}" for line in warnings))

@@ -1,7 +1,7 @@
 """The report of a study: what its runs answer to its questions, as values, text and files."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,22 @@ from transformer.training.metrics import Curve, finite
 
 WIDTH = 140
 """Characters in a line of text that no terminal shows."""
+
+COLUMNS = {
+    "difference": "to the baseline, or the answer of a question, with its interval",
+    "p": "two-sided, corrected for all comparisons of the table",
+    "n": "seeds, or pairs of them",
+    "failed": "runs at the chosen learning rate that were not finite or ended above the bound",
+    "detectable": "the difference that so many pairs detect with a probability of 80 %",
+    "fails [95 %]": "failed runs with the exact interval of their share",
+    "deviation": "of the runs over seeds",
+    "split error": "standard error of the difference over batches of the held-out part, seeds averaged",
+    "at all rates": "failed runs of all learning rates",
+    "sensitivity": "the mean loss over all learning rates less the best",
+    "exact_match": "share of sequences whose every label is right",
+    "wall seconds": "of the processes that trained the runs, whatever else the machine did",
+}
+"""What columns of the tables mean."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +69,8 @@ class ArmReport:
     """Exact 95 % interval of the probability to fail there."""
     failed_anywhere: tuple[int, int]
     """Failed runs at all rates, and all runs."""
-    values: list[list[float]]
-    """(learning rates, seeds) primary metric; NaN for a failed run."""
+    values: dict[str, list[list[float]]]
+    """(learning rates, seeds) by metric, the primary one first; NaN for a failed run."""
     estimates: list[float]
     """(seeds,) of these at the learning rate."""
     deviation: float | None
@@ -172,8 +188,13 @@ class Report:
             (self.name, found, rows),
             ("what a mean hides", spread, spreads),
             ("other metrics [difference]", ["arm", *others], beside),
-            ("cost", ["arm", "parameters", "MFLOP/sequence", "seconds"], cost),
+            ("cost", ["arm", "parameters", "MFLOP/sequence", "wall seconds"], cost),
         ]
+
+    def legend(self) -> list[str]:
+        """What the columns of the tables mean."""
+        names = dict.fromkeys(name for _, columns, _ in self.tables() for name in columns if name in COLUMNS)
+        return ["±: half of a 95 % interval of that arm alone", *(f"{name}: {COLUMNS[name]}" for name in names)]
 
     def summary(self) -> list[str]:
         """What the numbers are, in a few lines."""
@@ -184,6 +205,7 @@ class Report:
             *([f"Question: {record.question}"] if record.question else []),
             f"Baseline {record.baseline}; {k} comparison{'s' * (k != 1)}, whose intervals hold together and whose p "
             f"are corrected (error {level}). Equivalent: within {record.margin:g}.{together}",
+            *(f"{name}: {_weighted(weights)}." for name, weights in record.contrasts.items()),
             plan.said(record.plan),
         ]
         seeds = max(arm.seeds for arm in self.arms)
@@ -200,8 +222,13 @@ class Report:
     def _chosen_by(self) -> str:
         """What learning rates are chosen by: probes are measured on one part, so their numbers choose and are shown."""
         record = self.record
-        if record.chooses not in SUMS or not record.halves:
+        if record.chooses not in SUMS:
             return f"Learning rates are chosen by {record.chooses}."
+        if not record.halves:
+            return (
+                f"Learning rates are chosen by {record.chooses}, on the batches that are shown: the held-out part has "
+                "too few to be cut in two, or is not the same for all arms."
+            )
         if record.chooses != record.metric:
             return f"Learning rates are chosen by {record.chooses}, on the even batches of the held-out part."
         return "Learning rates are chosen on the even batches of the held-out part; the odd ones are shown."
@@ -211,6 +238,12 @@ class Report:
         said = [f"{name} failed: {error}" for name, error in self.failed.items()]
         unanswered = self.record.contrasts.keys() - self.contrasts.keys()
         said += [f"{name}: not answered, because an arm of it failed" for name in sorted(unanswered)]
+        metric = self.record.metric
+        if len(same := {value for arm in self.arms for row in arm.values[metric] for value in row}) == 1:
+            said.append(
+                f"all runs of all arms have {metric} {same.pop():g}, which tells none from another: take the loss, "
+                "other steps or another task"
+            )
         for arm in self.arms:
             said += [f"{arm.name}: {doubt}" for doubt in arm.doubts]
         return said
@@ -262,12 +295,12 @@ class Report:
                 "arm": arm.name,
                 "learning_rate": rate,
                 "seed": seed,
-                self.record.metric: value,
+                **{metric: values[i][j] for metric, values in arm.values.items()},
                 "chosen": rate == arm.learning_rate,
             }
             for arm in self.arms
-            for rate, values in zip(arm.learning_rates, arm.values, strict=True)
-            for seed, value in zip(self.record.arms[arm.name].seeds, values, strict=True)
+            for i, rate in enumerate(arm.learning_rates)
+            for j, seed in enumerate(self.record.arms[arm.name].seeds)
         ]
 
     def to_json(self) -> dict[str, Any]:
@@ -290,7 +323,17 @@ def _verdict_row(name: str, value: str, compared: Comparison | None, arm: ArmRep
         return [name, value, "–", "–", "baseline", str(arm.seeds) if arm else "", failed, "–"]
     difference = f"{_signed(compared.difference)} [{_signed(compared.interval.low)}, {_signed(compared.interval.high)}]"
     detectable = "–" if np.isinf(compared.detectable) else f"{compared.detectable:.4f}"
-    return [name, value, difference, f"{compared.p:.2g}", compared.verdict, str(compared.n), failed, detectable]
+    word = "the same in all runs" if compared.same else compared.verdict
+    return [name, value, difference, f"{compared.p:.2g}", word, str(compared.n), failed, detectable]
+
+
+def _weighted(weights: Mapping[str, float]) -> str:
+    """A question as a sum of arms: a - b - ½ c."""
+    words = []
+    for arm, weight in sorted(weights.items(), key=lambda each: each[1] < 0):
+        factor = "" if abs(weight) == 1 else f"{abs(weight):.3g} × "
+        words.append(f"{'− ' if weight < 0 else '+ ' if words else ''}{factor}[{arm}]")
+    return " ".join(words)
 
 
 def _interval(estimate: Estimate) -> str:

@@ -74,6 +74,11 @@ class Comparison:
     p_failures: float = 1.0
     """Corrected p of equal shares of failures; below α/2 it decides the verdict."""
 
+    @property
+    def same(self) -> bool:
+        """Whether the arms have the same value in every pair of runs, as where a task is too hard or too easy."""
+        return self.deviation == 0 and self.difference == 0
+
 
 def compare(
     parts: Sequence[tuple[float, Scores]], margin: float, comparisons: int = 1, alpha: float = ALPHA
