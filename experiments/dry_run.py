@@ -3,9 +3,10 @@
 import math
 from collections.abc import Sequence
 
-from experiments.settings import changed, lines, settings
+from experiments.settings import lines
 from transformer.analysis.counts import parameter_count, train_flops
 from transformer.analysis.needs import plan
+from transformer.core.changes import changed, settings
 from transformer.data.dataset import Dataset
 from transformer.objectives.objective import NextToken
 from transformer.runs.config import Replica, RunConfig

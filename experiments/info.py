@@ -11,7 +11,8 @@ import json
 from pathlib import Path
 
 from experiments import cli
-from experiments.settings import changed, lines, settings
+from experiments.settings import lines
+from transformer.core.changes import changed, settings
 from transformer.core.values import ConfigError
 from transformer.data.dataset import read_run_config
 from transformer.study.plan import PLAN

@@ -27,9 +27,9 @@ from rich.table import Column, Table
 
 from experiments import cli
 from experiments.sections import MODEL, Sections
-from experiments.settings import settings
 from transformer.analysis.hardware import HARDWARE, Hardware, Topology
 from transformer.analysis.needs import Compiled, Found, Plan, TooLarge, compile_step, fits, plan, remat_of, search
+from transformer.core.changes import settings
 from transformer.core.files import write_durably
 from transformer.core.values import ConfigError, nearest
 from transformer.models.stack import Scanned

@@ -4,7 +4,6 @@ when they are first used.
 `python -m transformer.testing.stubs` writes the stubs (`__init__.pyi`) that type checkers and editors read.
 """
 
-import difflib
 import importlib
 from collections.abc import Callable
 from typing import Any
@@ -213,9 +212,10 @@ def room(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
             return getattr(importlib.import_module(f"transformer.{below[name]}"), name)
         if name in inner:
             return importlib.import_module(f"{package}.{name}")
-        same = [known for known in below if known.lower() == name.lower()]
-        close = same or difflib.get_close_matches(name, [*below, *inner], n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
+        from transformer.core.values import similar  # only now: this file is read first of all
+
+        meant = similar(name, [*below, *inner])
+        hint = f"; did you mean {meant!r}?" if meant else ""
         raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
 
     def listed() -> list[str]:

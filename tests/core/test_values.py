@@ -302,12 +302,16 @@ A_TEXT: typing.Any = "byte"
     [
         (ModelConfig, {"num_layer": 2}, "ModelConfig: no field 'num_layer'; did you mean 'num_layers'?"),
         (Attention, {"n_heads": 2}, "Attention: no field 'n_heads'; did you mean 'num_heads'?"),
+        (ModelConfig, {"num_heads": 2}, "ModelConfig: no field 'num_heads'; did you mean 'mixer.num_heads'?"),
+        (ModelConfig, {"pos": None}, "ModelConfig: no field 'pos'; did you mean 'position'?"),
+        (ModelConfig, {"dim": 8}, "ModelConfig: no field 'dim'; did you mean 'd_model'?"),
+        (RMSNorm, {"epz": 1.0}, "RMSNorm: no field 'epz'; did you mean 'eps'?"),
         (RunConfig, {"matmul_precision": "bf16"}, "matmul_precision: unknown value 'bf16'; did you mean 'bfloat16'?"),
         (RunConfig, {"data": TextConfig(tokenizer=A_TEXT)}, "data.tokenizer: 'byte' is not Tokenization"),
         (ClassificationRun, {"model": ModelConfig()}, "model: a ModelConfig is not ClassifierConfig"),
         (grid, {"seeds": 2, "learning_rates": 1e-3}, "learning_rates: 0.001 is no sequence; (0.001,) is one of it"),
     ],
-    ids=range(6),
+    ids=range(10),
 )
 def test_what_is_misspelled_or_of_another_type_is_one_short_line(make, fields, message):
     with pytest.raises(ConfigError, match=f"^{re.escape(message)}") as error:
@@ -358,3 +362,18 @@ def test_a_variant_is_a_frozen_dataclass():
 def test_types_within_a_variant(make, message):
     with pytest.raises(ConfigError, match=message):
         make()
+
+
+def test_a_config_prints_what_differs_from_its_defaults():
+    config = RunConfig().replace({"model.norm": "rmsnorm", "model.mixer.num_heads": 8}, steps=7)
+    assert str(config) == "RunConfig(model.mixer=attention(num_heads=8), model.norm=rmsnorm, steps=7)"
+    assert eval(repr(config.model.norm)) == RMSNorm()
+
+
+def test_a_notebook_shows_its_own_line_and_the_error():
+    code = compile("ModelConfig(dim=8)", "/tmp/ipykernel_1/2.py", "exec")
+    with pytest.raises(ConfigError) as raised:
+        exec(code, {"ModelConfig": ModelConfig})
+    own, line = raised.value._render_traceback_()
+    assert own.startswith("line 1")
+    assert line == "ConfigError: ModelConfig: no field 'dim'; did you mean 'd_model'?"

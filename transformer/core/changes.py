@@ -1,12 +1,59 @@
-"""Configs with fields changed, named by dotted path."""
+"""Configs with fields changed, named by dotted path, and the fields in which they differ."""
 
 import dataclasses
 import typing
-from typing import Any
+from typing import Any, Self
 
 from transformer.core.json import from_json
 from transformer.core.text import field_from_text
-from transformer.core.values import ConfigError, check_type, hints, item_of, nearest, variant_of
+from transformer.core.values import (
+    Choices,
+    ConfigError,
+    Variant,
+    check_type,
+    hints,
+    instead,
+    item_of,
+    nearest,
+    to_text,
+    variant_of,
+)
+
+
+class Config(metaclass=Choices):
+    """Base of configs, which are frozen dataclasses of values."""
+
+    def replace(self, changes: dict[str, Any] | None = None, **more: Any) -> Self:
+        """A copy with fields changed by dotted path: `replace({"model.norm": RMSNorm()}, steps=100)`.
+
+        Variants are given as values or in their text form.
+        """
+        return replace(self, {**(changes or {}), **more})
+
+    def __str__(self) -> str:
+        """The settings that differ from the defaults."""
+        own = ", ".join(f"{path}={text}" for path, text in changed(self, type(self)()).items())
+        return f"{type(self).__name__}({own})"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """The same in a notebook."""
+        printer.text(str(self))
+
+
+def settings(config: Any, prefix: str = "") -> dict[str, str]:
+    """The text of every setting of a config by its dotted path, as the command line takes them."""
+    found: dict[str, str] = {}
+    for field in dataclasses.fields(config):
+        value, path = getattr(config, field.name), prefix + field.name
+        inner = dataclasses.is_dataclass(value) and not isinstance(value, Variant)
+        found |= settings(value, f"{path}.") if inner else {path: value if isinstance(value, str) else to_text(value)}
+    return found
+
+
+def changed(config: Any, base: Any) -> dict[str, str]:
+    """The settings in which a config differs from another one."""
+    before = settings(base)
+    return {path: text for path, text in settings(config).items() if before.get(path) != text}
 
 
 def replace(config: Any, changes: dict[str, Any]) -> Any:
@@ -45,13 +92,6 @@ def _given(value: Any, expected: Any, where: str) -> Any:
     return check_type(value, expected, where)
 
 
-def _instead(config: Any, name: str, fields: list[str]) -> str:
-    """'; did you mean X?' with a field of that name further below, or one of a similar name."""
-    below = [f"{head}.{name}" for head in fields if hasattr(getattr(config, head), "__dataclass_fields__")]
-    there = [path for path in below if name in getattr(config, path.partition(".")[0]).__dataclass_fields__]
-    return f"; did you mean {there[0]!r}?" if there else nearest(name, fields) if fields else ""
-
-
 def _replace(config: Any, changes: dict[str, Any], prefix: str) -> Any:
     fields = [f.name for f in dataclasses.fields(config)] if dataclasses.is_dataclass(config) else []
     if config is None:
@@ -64,7 +104,8 @@ def _replace(config: Any, changes: dict[str, Any], prefix: str) -> Any:
         if head not in fields:
             where = f"{prefix}{path}"
             shown = where if where.isprintable() else repr(where)
-            raise ConfigError(f"{shown}: no field {head!r}{_instead(config, head, fields)}")
+            hint = instead(head, {name: getattr(config, name) for name in fields})
+            raise ConfigError(f"{shown}: no field {head!r}{hint}")
         if rest:
             inner.setdefault(head, {})[rest] = value
         else:

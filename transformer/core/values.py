@@ -15,9 +15,11 @@ import itertools
 import math
 import operator
 import pkgutil
+import traceback
 import types
 import typing
 import weakref
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from transformer.core.sources import PACKAGE, source_of
@@ -26,13 +28,60 @@ from transformer.core.sources import PACKAGE, source_of
 class ConfigError(ValueError):
     """A choice that is not possible; its one line says what is wrong, where, and the nearest valid name."""
 
+    def _render_traceback_(self) -> list[str]:
+        """What a notebook shows in place of a page: where its own code stands, and the line."""
+        frames = traceback.extract_tb(self.__traceback__)
+        own = [f"line {f.lineno}: {f.line}" for f in frames if "ipykernel" in f.filename]
+        return [*own, f"{type(self).__name__}: {self}"]
 
-def nearest(word: str, known) -> str:
+
+SYNONYMS = {
+    "lr": "learning_rate",
+    "wd": "weight_decay",
+    "dim": "d_model",
+    "n_embd": "d_model",
+    "hidden_size": "d_model",
+    "width": "d_model",
+    "depth": "num_layers",
+    "n_layer": "num_layers",
+    "n_head": "num_heads",
+    "block_size": "max_length",
+    "context_length": "max_length",
+    "seq_len": "max_length",
+    "epochs": "steps",
+    "theta": "base",
+    "SwiGLU": "GLU",
+    "MultiHeadAttention": "Attention",
+    "num_parameters": "parameter_count",
+}
+"""Words of other libraries, and ours."""
+
+
+def similar(word: str, known: Iterable[str]) -> str | None:
+    """The name that was meant: one of other letters' case, a synonym, one that begins so, or a similar one."""
+    known = sorted(known)
+    lower = word.lower()
+    same = [name for name in known if name.lower() == lower or name == SYNONYMS.get(word)]
+    begins = [name for name in known if len(word) > 2 and name.lower().startswith(lower)]
+    return next(iter(same or begins or difflib.get_close_matches(word, known, n=1)), None)
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
     """'; did you mean X?', or without a similar name the list of known ones."""
     known = sorted(known)
-    same = [name for name in known if name.lower() == word.lower()]
-    close = same or difflib.get_close_matches(word, known, n=1)
-    return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(known)}"
+    meant = similar(word, known)
+    return f"; known: {', '.join(known)}" if meant is None else f"; did you mean {meant!r}?"
+
+
+def instead(word: str, values: Mapping[str, Any]) -> str:
+    """'; did you mean X?' with a field of that name in one of the values, 'mixer.num_heads', or as `nearest`."""
+    meant = () if SYNONYMS.get(word) in values else (word, SYNONYMS.get(word))
+    below = [f"{name}.{own}" for name, value in values.items() for own in _fields(value) if own in meant]
+    return f"; did you mean {below[0]!r}?" if below else nearest(word, values) if values else ""
+
+
+def _fields(value: Any) -> Iterable[str]:
+    return getattr(value, "__dataclass_fields__", ())
 
 
 T = TypeVar("T", bound="Variant")
@@ -54,9 +103,10 @@ class Choices(abc.ABCMeta):
             try:
                 return super().__call__(*values, **fields)
             except TypeError:
-                known = {f.name for f in dataclasses.fields(cls) if f.init} if dataclasses.is_dataclass(cls) else fields
+                own = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
+                known = {field.name: field.default for field in own if field.init} or fields
                 if unknown := [name for name in fields if name not in known]:
-                    raise ConfigError(f"{cls.__name__}: no field {unknown[0]!r}{nearest(unknown[0], known)}") from None
+                    raise ConfigError(f"{cls.__name__}: no field {unknown[0]!r}{instead(unknown[0], known)}") from None
                 raise
 
         @property
@@ -65,7 +115,7 @@ class Choices(abc.ABCMeta):
 
 
 @dataclasses.dataclass(frozen=True)
-class Variant:
+class Variant(metaclass=Choices):
     """Base of all swappable choices."""
 
     begins_as: ClassVar[str | None] = None

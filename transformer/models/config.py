@@ -3,14 +3,13 @@
 import copy
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
 
-from transformer.core.changes import replace
+from transformer.core.changes import Config, replace
 from transformer.core.parameters import Initializer, Normal
-from transformer.core.values import Choices
 from transformer.embeddings.embedding import Embedding, Head
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.mixers.attention.attention import Attention
@@ -27,7 +26,7 @@ from transformer.residuals.residual import PreNorm, Residual
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelConfig(metaclass=Choices):
+class ModelConfig(Config):
     """A transformer of tokens: a tree of values. What is None is not there."""
 
     sizes: ClassVar[tuple[str, ...]] = (
@@ -205,10 +204,3 @@ class ModelConfig(metaclass=Choices):
     def example_inputs(self) -> tuple[jax.ShapeDtypeStruct, ...]:
         """Shapes of what the model is called with: one sequence of full length."""
         return (jax.ShapeDtypeStruct((1, self.max_length), jnp.int32),)
-
-    def replace(self, changes: dict[str, Any] | None = None, **more: Any) -> Self:
-        """A copy with fields changed by dotted path, `replace({"mixer.num_heads": 8}, norm="rmsnorm")`.
-
-        Variants are given as values or in their text form.
-        """
-        return replace(self, {**(changes or {}), **more})

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
-from transformer.core.changes import replace
+from transformer.core.changes import Config
 from transformer.core.json import from_json, to_json_as
-from transformer.core.values import Choices, ConfigError, check_fields
+from transformer.core.values import ConfigError, check_fields
 from transformer.models.config import ModelConfig
 from transformer.objectives.objective import NextToken, Objective
 from transformer.runs.data import DataConfig, TextConfig
@@ -25,7 +25,7 @@ COUNTS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunConfig(metaclass=Choices):
+class RunConfig(Config):
     """Everything that determines the numbers of a run, except the seed."""
 
     model: ModelConfig = ModelConfig()
@@ -85,10 +85,6 @@ class RunConfig(metaclass=Choices):
         if self.average_last is None:
             return None if self.average_decay is None else 0
         return max(self.steps - self.average_last, 0)
-
-    def replace(self, changes: dict[str, Any] | None = None, **more: Any) -> Self:
-        """A copy with fields changed by dotted path: `replace({"model.norm": RMSNorm()}, steps=100)`."""
-        return replace(self, {**(changes or {}), **more})
 
     def to_json(self) -> dict[str, Any]:
         """The config as JSON data; a subclass of `RunConfig` is named in it."""

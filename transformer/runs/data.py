@@ -3,12 +3,13 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from transformer.core.values import Choices, ConfigError
+from transformer.core.changes import Config
+from transformer.core.values import ConfigError
 from transformer.runs.tokenizers import Char, Tokenization
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataConfig(metaclass=Choices):
+class DataConfig(Config):
     """What a run trains on; a subclass for each kind of data."""
 
     @property

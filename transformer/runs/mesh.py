@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from transformer.core.values import Choices, ConfigError, Variant
+from transformer.core.changes import Config
+from transformer.core.values import ConfigError, Variant
 
 Axis = Literal["data", "model"]
 
@@ -19,7 +20,7 @@ class Shard(Variant):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeshConfig(metaclass=Choices):
+class MeshConfig(Config):
     """Devices as replica × data × context × model."""
 
     replica: int | None = None

@@ -3,7 +3,8 @@
 import math
 from dataclasses import dataclass
 
-from transformer.core.values import Choices, ConfigError, Variant, check_fields
+from transformer.core.changes import Config
+from transformer.core.values import ConfigError, Variant, check_fields
 from transformer.runs.rules import AdamW, UpdateRule
 from transformer.runs.schedules import Cosine, Schedule
 
@@ -34,7 +35,7 @@ class ParameterGroup(Variant):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OptimizerConfig(metaclass=Choices):
+class OptimizerConfig(Config):
     """An update rule with decoupled weight decay, warm-up, a schedule and clipping."""
 
     rule: UpdateRule = AdamW()

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 
 from transformer.activations.activation import GLU, SiLU
 from transformer.core.modules import split
+from transformer.core.values import Choices
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.mixers.attention.attention import Attention
 from transformer.models.build import build
@@ -54,12 +55,20 @@ class Walk(NamedTuple):
 
 
 def walk(call: Callable[[], Any]) -> Walk:
-    """The walk of a call, which is made once before it is watched, so that everything is loaded."""
+    """The walk of a call, which is made once before it is watched, so that everything is loaded.
+
+    That a value is made, which its class does, is no step of it.
+    """
     call()
     files: list[str] = []
+    made = Choices.__call__.__code__
 
     def watch(frame, event: str, _) -> None:
-        if event == "call" and (path := Path(frame.f_code.co_filename)).is_relative_to(ROOT):
+        if (
+            event == "call"
+            and frame.f_code is not made
+            and (path := Path(frame.f_code.co_filename)).is_relative_to(ROOT)
+        ):
             files.append(str(path.relative_to(ROOT)))
 
     sys.setprofile(watch)
