@@ -40,15 +40,15 @@ def arms(command: Command) -> dict[str, dict[str, Any]]:
         raise ConfigError("choices: none is given; --choices model.norm=rmsnorm compares that with the base")
     found: dict[str, dict[str, Any]] = {BASE: {}}
     for choice in command.choices:
-        name, changes = _named(choice)
+        name, changes = read_choice(choice, "choices")
         if name in found:
             raise ConfigError(f"choices: two are called {name!r}")
         found[name] = {path: cli.value_at(command, path, text) for path, text in changes.items()}
     return found
 
 
-def _named(choice: str) -> tuple[str, dict[str, str]]:
-    """The name of a choice, and its values in text form by path."""
+def read_choice(choice: str, where: str) -> tuple[str, dict[str, str]]:
+    """The name of a choice, and its values in text form by path; errors name the option `where`."""
     name, colon, rest = choice.partition(":")
     if "=" in name or not colon:
         name, rest = choice, choice
@@ -57,7 +57,7 @@ def _named(choice: str) -> tuple[str, dict[str, str]]:
     except ValueError:
         pairs = []
     if not pairs or not all(path and equals and text for path, equals, text in pairs):
-        raise ConfigError(f"choices: {choice!r} is not of the form FIELD=VALUE or NAME: FIELD=VALUE FIELD=VALUE")
+        raise ConfigError(f"{where}: {choice!r} is not of the form FIELD=VALUE or NAME: FIELD=VALUE FIELD=VALUE")
     return name.strip(), {path.replace("-", "_"): text for path, _, text in pairs}
 
 

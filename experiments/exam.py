@@ -2,6 +2,7 @@
 
     python -m experiments.exam --minutes 60                               what is least resolved first
     python -m experiments.exam --models softmax "gated deltanet" --skills recall parity
+    python -m experiments.exam --models softmax 'mine: model.mixer=min_gru model.position=none' --skills recall
     python -m experiments.exam --minutes 0                                the page alone, from the runs that are there
     python -m experiments.exam published --skills "MAD compression"       the settings of a paper, on a GPU
 
@@ -25,6 +26,8 @@ from scipy import stats
 
 from experiments import cli
 from experiments.atlas import EVIDENCE, kept_in
+from experiments.bases import PLAIN, Changes
+from experiments.compare import read_choice
 from experiments.evidence_pages import machine
 from experiments.published_skills import PUBLISHED
 from experiments.skills import MODELS, SKILLS, examination
@@ -50,7 +53,8 @@ class Command:
     workdir: Path = Path("results/exam")
     """Folder of the studies, one for each skill."""
     models: tuple[str, ...] = ()
-    """Models to ask, of which the first is what the others are compared with; empty: all."""
+    """Models to ask, of which the first is what the others are compared with; empty: all. One of your own has the form
+    NAME: FIELD=VALUE FIELD=VALUE."""
     skills: tuple[str, ...] = ()
     """Skills to ask for; empty: all."""
     minutes: float | None = None
@@ -61,9 +65,12 @@ class Command:
     """Where models are trained: local, dask, dask(workers=2), or a running scheduler, tls://host:port."""
 
     def __post_init__(self):
-        for name, known in (("models", MODELS), ("skills", BUDGETS[self.budget])):
-            if unknown := [each for each in getattr(self, name) if each not in known]:
-                raise ConfigError(f"{name}: unknown value {unknown[0]!r}{nearest(unknown[0], known)}")
+        shipped = [name for name in self.models if "=" not in name]
+        for name in set(self.models) - set(shipped):
+            asked(name)
+        for where, names, known in (("models", shipped, MODELS), ("skills", self.skills, BUDGETS[self.budget])):
+            if unknown := [name for name in names if name not in known]:
+                raise ConfigError(f"{where}: unknown value {unknown[0]!r}{nearest(unknown[0], known)}")
         if len(self.models) == 1:
             raise ConfigError(f"models: {self.models[0]} alone; an exam compares at least two")
 
@@ -75,9 +82,17 @@ class Command:
     @property
     def studies(self) -> dict[str, Study]:
         """A study for each skill, by the name of its files."""
-        models, skills = {name: MODELS[name] for name in self.models or MODELS}, BUDGETS[self.budget]
+        models, skills = dict(map(asked, self.models or MODELS)), BUDGETS[self.budget]
         made = [examination(name, skills[name], models) for name in self.skills or skills]
         return {study.name: study for study in made}
+
+
+def asked(model: str) -> tuple[str, Changes]:
+    """The name of a model, and its changes to the run of a skill: one of `MODELS`, or one of your own."""
+    if "=" not in model:
+        return model, MODELS[model]
+    name, changes = read_choice(model, "models")
+    return name, {path: cli.value_at(PLAIN, path, text) for path, text in changes.items()}
 
 
 PRESETS = {"laptop": Command(), "published": Command(budget="published")}
@@ -152,7 +167,8 @@ def table(reports: Mapping[str, Report]) -> str:
         f"{min(seeds)} seeds a mean difference of less than {_told_from(reports):.1f} of its standard deviations is "
         "neither, which is not to say equal; rows are in the order of their means. Skills and sizes are in "
         "`experiments/skills.py`, where most are trained for 600 steps of 16 examples, so that the table says who "
-        "learns soon, not who can; those of papers are in `experiments/published_skills.py`.",
+        "learns soon, not who can; those of papers are in `experiments/published_skills.py`. A mixer or an option of your "
+        "own takes it too: [your own variants](variants.md#mixer).",
         f"`python -m experiments.exam`: {runs:,} runs at rates of {', '.join(f'{rate:g}' for rate in tried)}, "
         f"{hours:.1f} core-hours on {machine(reports.values())}; plans of {dates[0]} to {dates[-1]}.",
         "![right answers by model and skill](exam.png)",

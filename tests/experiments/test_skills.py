@@ -14,6 +14,7 @@ from transformer.analysis.counts import parameter_count
 from transformer.core.values import ConfigError
 from transformer.data.dataset import load_data
 from transformer.mixers.attention.attention import Attention
+from transformer.mixers.recurrent.elementwise import MinGRU
 from transformer.runs.tokenizers import SPECIAL
 from transformer.study.in_turn import InTurn
 
@@ -125,3 +126,13 @@ def test_the_table_does_not_call_models_equal_that_are_not(tmp_path):
     found = made.report(tmp_path, {"softmax": np.ones(4), "large": np.ones(4)})
     object.__setattr__(found.arms[1], "parameters", 2 * found.arms[0].parameters)
     assert "parameters" not in exam.table({"skill": found})
+
+
+def test_a_model_of_ones_own_is_named_and_asked():
+    command = exam.Command(models=("softmax", "mine: model.mixer=min_gru model.position=none"), skills=("recall",))
+    arms = command.studies["recall"].arms
+    assert dict(arms["mine"]) == {"model.mixer": MinGRU(), "model.position": None}
+    with pytest.raises(ConfigError, match=r"^model\.mixer: unknown name 'min_gro'; did you mean 'min_gru'\?$"):
+        exam.Command(models=("softmax", "mine: model.mixer=min_gro"))
+    with pytest.raises(ConfigError, match=r"^models: 'mine: model\.mixer=' is not of the form FIELD=VALUE"):
+        exam.Command(models=("softmax", "mine: model.mixer="))
