@@ -53,12 +53,17 @@ def read_choice(choice: str, where: str) -> tuple[str, dict[str, str]]:
     if "=" in name or not colon:
         name, rest = choice, choice
     try:
-        pairs = [word.partition("=") for word in shlex.split(rest)]
+        words = shlex.shlex(rest, posix=True, punctuation_chars=False)
+        words.whitespace_split, words.commenters, words.escape = True, "", ""
+        pairs = [word.partition("=") for word in words]
     except ValueError:
         pairs = []
     if not pairs or not all(path and equals and text for path, equals, text in pairs):
         raise ConfigError(f"{where}: {choice!r} is not of the form FIELD=VALUE or NAME: FIELD=VALUE FIELD=VALUE")
-    return name.strip(), {path.replace("-", "_"): text for path, _, text in pairs}
+    paths = [path.replace("-", "_") for path, _, _ in pairs]
+    if twice := next((path for path in paths if paths.count(path) > 1), None):
+        raise ConfigError(f"{where}: {choice!r} gives {twice} twice")
+    return name.strip(), {path: text for path, (_, _, text) in zip(paths, pairs, strict=True)}
 
 
 def main() -> None:

@@ -167,8 +167,8 @@ def table(reports: Mapping[str, Report]) -> str:
         f"{min(seeds)} seeds a mean difference of less than {_told_from(reports):.1f} of its standard deviations is "
         "neither, which is not to say equal; rows are in the order of their means. Skills and sizes are in "
         "`experiments/skills.py`, where most are trained for 600 steps of 16 examples, so that the table says who "
-        "learns soon, not who can; those of papers are in `experiments/published_skills.py`. A mixer or an option of your "
-        "own takes it too: [your own variants](variants.md#mixer).",
+        "learns soon, not who can; those of papers are in `experiments/published_skills.py`. A model of your "
+        "own takes it too: [your own variants](variants.md#mixer-and-recurrence).",
         f"`python -m experiments.exam`: {runs:,} runs at rates of {', '.join(f'{rate:g}' for rate in tried)}, "
         f"{hours:.1f} core-hours on {machine(reports.values())}; plans of {dates[0]} to {dates[-1]}.",
         "![right answers by model and skill](exam.png)",

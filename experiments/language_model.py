@@ -24,6 +24,7 @@ from experiments.run_command import RunOptions, conclude, load, mean_of, summari
 from experiments.sections import RUN
 from transformer.core.values import ConfigError
 from transformer.data.corpus import Corpus
+from transformer.data.tokenizers import encode_open
 from transformer.inference.scoring import sliding_log_probabilities
 from transformer.inference.strategies import Strategy
 from transformer.inference.text import continuation
@@ -75,7 +76,8 @@ def main() -> None:
     command = cli.parse(Command, presets, description=__doc__ or "")
     corpus = load(command)
     assert isinstance(corpus, Corpus)
-    prompt = corpus.validation[:PROMPT_TOKENS] if command.prompt is None else corpus.tokenizer.encode(command.prompt)
+    given = command.prompt
+    prompt = corpus.validation[:PROMPT_TOKENS] if given is None else encode_open(corpus.tokenizer, given)
     trained = train_command(command, RunConfig, corpus)
     accuracy = trained.accuracy
     metrics = {"token_accuracy": mean_of(accuracy, trained)}

@@ -40,6 +40,12 @@ def test_previous_token_and_induction():
         assert induction_scores(looking_back(steps), 4) == induction
 
 
+def test_a_head_that_sees_the_first_token_alone_is_no_induction_head():
+    """The last token of the first occurrence has nothing before it that it could have copied from."""
+    sink = jnp.zeros((1, 1, L, L)).at[..., 0].set(1.0)
+    assert induction_scores(sink, 4) == 0
+
+
 def test_axes_in_front_stay():
     rng = np.random.default_rng(0)
     pattern = rng.dirichlet(np.ones(L), size=(3, 2, 4, L)).astype(np.float32)  # layers, sequences, heads, queries

@@ -12,7 +12,7 @@ from transformer.data.ngram import ngram_loss, usual_order
 from transformer.data.text import load_text
 from transformer.data.tokenizers import ByteTokenizer, CharTokenizer
 from transformer.models.config import ModelConfig
-from transformer.objectives.tokens import MaskedToken
+from transformer.objectives.tokens import MaskedToken, PrefixToken
 from transformer.runs.config import RunConfig
 from transformer.runs.data import TextConfig
 from transformer.runs.presets import preset
@@ -99,7 +99,7 @@ def test_a_run_is_on_the_data_it_is_given(tmp_path):
     own = TextConfig(path=str(tmp_path / "text.txt"))
     corpus, config = load_corpus(own), RunConfig(model=ModelConfig(max_length=8))
     assert corpus.complete(config).data == corpus.complete(corpus.complete(config)).data == own
-    with pytest.raises(ConfigError, match=r"describes .*'sources'.*, and the data given are .*text.txt"):
+    with pytest.raises(ConfigError, match=r"describes .*embedded=sources.*, and the data given are .*text.txt"):
         corpus.complete(config.replace({"data": TextConfig(embedded="sources")}))
     unknown = dataclasses.replace(corpus, description=None)
     assert unknown.complete(config).data == config.data
@@ -196,3 +196,11 @@ def test_an_encoder_does_not_see_what_fills_the_last_block(tmp_path):
     batches = corpus.validation_batches(masked, 1)
     flat = batches["valid"].reshape(-1)
     assert (flat.sum(), flat[: len(corpus.validation)].all()) == (len(corpus.validation), True)
+
+
+def test_prefixes_are_not_taken_of_rows_of_documents(tmp_path):
+    (tmp_path / "text.txt").write_text("to be\nor not\n" * 50)
+    data = TextConfig(path=str(tmp_path / "text.txt"), document_separator="\n")
+    config = RunConfig(data=data, objective=PrefixToken())
+    with pytest.raises(ConfigError, match=r"^data\.document_separator: prefix_token.* takes a share of rows"):
+        load_corpus(data).complete(config)

@@ -72,6 +72,15 @@ def test_a_trained_run_translates(pairs, tmp_path):
         run.generate("a")
 
 
+def test_a_source_may_be_as_long_as_the_model_reads(pairs, tmp_path):
+    """Sources are padded to few lengths, and not beyond the longest."""
+    longest = "0 1" + 6 * " y"
+    assert len(with_end(pairs.source_tokenizer, longest)) == 9
+    config = run_config(steps=4).replace({"model.max_source_length": 9, "model.position": "learned"})
+    run = train(config, grid(1), pairs, tmp_path / "run")
+    assert isinstance(run.translate(longest, num_tokens=2), str)
+
+
 def test_pairs_need_a_translator(pairs):
     with pytest.raises(ConfigError, match=r"^model of pairs: EncoderDecoderConfig is needed, and ModelConfig is given"):
         pairs.complete(RunConfig(data=pairs.description))

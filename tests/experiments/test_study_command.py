@@ -54,6 +54,8 @@ def test_choices_of_a_command_line_are_arms(asked):
     }
     assert (study.base.model.d_model, study.baseline_name) == (32, "base")
     assert asked(compare.main, "nanogpt-cpu", "--choices", *words).base.model.num_layers == 4
+    newline = asked(compare.main, "--choices", r"data.document_separator=\n\n").arms  # as it is written
+    assert newline[r"data.document_separator=\n\n"] == {"data.document_separator": r"\n\n"}
     crossed = asked(compare.main, "--choices", "a: model.num_layers=1", "b: model.dropout=0.1", "--design=factorial")
     assert crossed.arms["a + b"] == {"model.num_layers": 1, "model.dropout": 0.1}
     assert "interaction: a × b" in crossed.contrasts
@@ -71,6 +73,10 @@ def test_choices_of_a_command_line_are_arms(asked):
         (("model.nrm=rmsnorm",), "model.nrm: no field 'nrm'; did you mean 'norm'?"),
         (("model.norm=rmsnrm",), "model.norm: unknown name 'rmsnrm'; did you mean 'rmsnorm'?"),
         (("a: steps=9", "a: steps=8"), "choices: two are called 'a'"),
+        (
+            ("a: model.d_model=32 model.d-model=64",),
+            "choices: 'a: model.d_model=32 model.d-model=64' gives model",
+        ),
     ],
 )
 def test_a_choice_that_is_none_is_refused(asked, monkeypatch, choices, said):

@@ -14,6 +14,7 @@ from transformer.analysis.activations import run_with_cache
 from transformer.core.modules import split
 from transformer.core.values import ConfigError
 from transformer.mixers.attention.attention import Attention
+from transformer.mixers.attention.sparsity import SlidingWindow
 from transformer.mixers.mixer import Mixer
 from transformer.mixers.recurrent.linear_attention import LinearAttention
 from transformer.models.blocks import Parallel, ParallelNorms, SideBySide
@@ -109,3 +110,9 @@ def test_two_mixers_side_by_side_are_summed():
     np.testing.assert_array_equal(states["blocks.0.attention.in"], states["blocks.0.linear_attention.in"])
     memories = LanguageModel(config, key=jax.random.key(0)).start(1, 4).layers[0]
     assert set(memories) == {"attention", "linear_attention"}
+
+
+def test_two_sublayers_of_one_name_are_refused():
+    """Parameters and memories are kept by it: the second would take the place of the first, and count twice."""
+    with pytest.raises(ConfigError, match=r"^model\.block: side_by_side.* a second sublayer 'attention'"):
+        TINY.replace(block=SideBySide(Attention(num_heads=2, sparsity=SlidingWindow(2))))

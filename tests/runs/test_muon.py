@@ -2,12 +2,17 @@
 
 from typing import Literal
 
+import jax
 import numpy as np
+import optax
 import pytest
 
+from transformer.core import modules
 from transformer.core.values import ConfigError
+from transformer.models.build import abstract_model
+from transformer.models.config import ModelConfig
 from transformer.runs.muon import POLAR_EXPRESS, Muon, NewtonSchulz, NorMuon, PolarExpress
-from transformer.runs.rules import AdamW
+from transformer.runs.rules import AdamW, in_layers
 
 JORDAN = ((3.4445, -4.7750, 2.0315),) * 5
 
@@ -126,3 +131,12 @@ def test_a_matrix_without_a_gradient_stays(rule, directions, gradients):
 def test_what_cannot_be_is_one_line(make, message):
     with pytest.raises(ConfigError, match=message):
         make()
+
+
+def test_matrices_of_layers_for_further_tokens_are_matrices_of_layers():
+    model = abstract_model(ModelConfig(vocab_size=8, num_layers=1, predict_ahead=1))
+    rule = in_layers(optax.trace(0.9), optax.identity(), modules.specs(model))
+    state = jax.eval_shape(rule.init, modules.split(model)[0])
+    paths = [jax.tree_util.keystr(path) for path, _ in jax.tree.leaves_with_path(state)]
+    assert any("future" in path and "query" in path for path in paths)
+    assert not any("embedding" in path or "scale" in path for path in paths)

@@ -13,12 +13,15 @@ from transformer.core.values import ConfigError
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.projections import InverseScale
 from transformer.mixers.attention.sparsity import SlidingWindow
+from transformer.models.blocks import SideBySide
 from transformer.models.build import build
 from transformer.models.classifier import ClassifierConfig
 from transformer.models.config import ModelConfig
+from transformer.models.images import AutoencoderConfig
 from transformer.models.pattern import Alternate
 from transformer.objectives.classes import Classification
 from transformer.objectives.objective import NextToken
+from transformer.objectives.pictures import Reconstruction
 from transformer.objectives.tokens import MultiToken
 from transformer.runs.config import Replica, RunConfig
 from transformer.runs.mup import mup
@@ -101,15 +104,30 @@ def test_what_weight_decay_takes_in_a_step_does_not_depend_on_the_width(config, 
     assert (group.rate, group.decay) == (BASE / width, width / BASE)
 
 
-def test_a_group_that_would_take_all_matrices_is_refused(config):
+def test_a_group_of_matrices_of_the_layers_is_refused(config):
     """µP has them; a group of tables goes on beside it."""
     beside = config.replace({"optimizer.groups": (ParameterGroup("embedding*", rate=0.1),)})
     against = config.replace({"optimizer.groups": (ParameterGroup("*query.kernel", rate=0.1),)})
     specs = pure.specs(pure.abstract(lambda key: build(config.model, key=key)))
     for one in (config, beside):
         make_optimizer(one.replace(mup(one, BASE)).optimizer, config.steps, specs)
-    with pytest.raises(ConfigError, match=r"'\*blocks\*.kernel' matches all that '\*query.kernel' does"):
-        make_optimizer(against.replace(mup(against, BASE)).optimizer, config.steps, specs)
+    some = config.replace({"optimizer.groups": (ParameterGroup("blocks*", rate=0.1),)})  # norms of the layers too
+    for one, pattern in ((against, r"\*query\.kernel"), (some, r"blocks\*")):
+        with pytest.raises(ConfigError, match=rf"^mup: optimizer\.groups: '{pattern}' has matrices of the layers"):
+            mup(one, BASE)
+
+
+def test_a_factor_on_the_logits_stays(config):
+    scaled = config.replace({"model.head.scale": 0.25})
+    assert mup(scaled, BASE)["model.head.scale"] == 0.25 * mup(config, BASE)["model.head.scale"]
+
+
+def test_a_second_mixer_has_no_rule_and_a_bridge_has_one(config):
+    beside = config.replace({"model.block": SideBySide()})
+    with pytest.raises(ConfigError, match=r"^mup: there is no rule for block=side_by_side"):
+        mup(beside, BASE)
+    images = RunConfig(model=AutoencoderConfig(image_size=(8, 8, 1), d_model=2 * BASE), objective=Reconstruction())
+    assert "bridge.kernel" in [group.pattern for group in mup(images, BASE)["optimizer.groups"]]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,8 @@ from transformer.data.dataset import load_data
 from transformer.data.pairs import PairsConfig, TranslationRun
 from transformer.data.puzzles import AlgorithmicConfig, AlgorithmicRun
 from transformer.data.tasks.rewriting import Sort
-from transformer.data.tokenizers import END, make_tokenizer
+from transformer.data.tokenizers import END, START, CharTokenizer, encode_open, make_tokenizer
+from transformer.inference.evaluation import TextModel
 from transformer.inference.processors import Forbidden
 from transformer.inference.tokenwise import Greedy, Sample
 from transformer.models.encoder_decoder import EncoderDecoderConfig
@@ -59,6 +60,30 @@ def test_a_tokenizer_from_elsewhere_keeps_putting_tokens_around_a_text(config, t
         run = StoredRun(tmp_path, described, (), {}, np.zeros(0), 0, "")
         assert run.tokenizers["tokenizer"] == make_tokenizer(described.data.tokenizer, (), tmp_path / "tokenizer.json")
         assert run.tokenizers["tokenizer"].to_json().get("around", False) == special
+
+
+def test_a_text_that_goes_on_has_no_end_token(config, tmp_path):
+    """A tokenizer that puts tokens around a text puts those before it alone where it is continued or scored."""
+    library = pytest.importorskip("tokenizers")
+    words = library.Tokenizer.from_str(make_tokenizer(Word(), ["to be or not"]).definition)
+    around = library.processors.TemplateProcessing(
+        single="<s> $A </s>", special_tokens=[(name, words.token_to_id(name)) for name in ("<s>", "</s>")]
+    )
+    words.post_processor = around
+    (tmp_path / "text.txt").write_text("to be or not " * 60)
+    path = tmp_path / "tokenizer.json"
+    path.write_text(words.to_str())
+    data = TextConfig(path=str(tmp_path / "text.txt"), tokenizer=FromFile(str(path), special=True))
+    run = train(config.replace({"data": data, "model.vocab_size": None}), grid(1), load_data(data), tmp_path / "run")
+    tokenizer = run.tokenizers["tokenizer"]
+    whole = tokenizer.encode("to be")
+    opened = encode_open(tokenizer, "to be")
+    np.testing.assert_array_equal(opened, whole[:-1])
+    assert (whole[0], whole[-1]) == (START, END)
+    assert len(run.score("to be")) == 2
+    model = TextModel(run.apply, run.params(), run.config.model, tokenizer)
+    np.testing.assert_allclose(model.log_likelihoods([("to", " be")])[0][0], run.score("to be")[-1], rtol=1e-5)
+    assert encode_open(CharTokenizer.of("ab"), "ab").tolist() == [0, 1]
 
 
 def test_the_folder_of_a_run_under_way_is_left_as_it_is(config, corpus, tmp_path):

@@ -26,15 +26,17 @@ def attention_distance(pattern_BHLS: jax.Array) -> jax.Array:
 
 def previous_token_scores(pattern_BHLS: jax.Array) -> jax.Array:
     """The mean weight on the previous token (Olsson et al. 2022)."""
-    return _diagonal(pattern_BHLS, -1)
+    return _diagonal(pattern_BHLS, -1).mean((-3, -1))
 
 
 def induction_scores(pattern_BHLS: jax.Array, period: int) -> jax.Array:
     """The mean weight, in sequences that repeat after `period` tokens, on the token after the previous occurrence.
 
-    (Olsson et al. 2022, appendix: prefix matching on repeated random tokens, `repeated_tokens`.)
+    (Olsson et al. 2022, appendix: prefix matching on repeated random tokens, `repeated_tokens`.) It is that of the
+    heads that copy by one look back: where a circuit takes more hops, it is low though the model copies.
     """
-    return _diagonal(pattern_BHLS, 1 - period)
+    # The last token of the first occurrence has none before it.
+    return _diagonal(pattern_BHLS, 1 - period)[..., 1:].mean((-3, -1))
 
 
 def _diagonal(pattern_BHLS: jax.Array, offset: int) -> jax.Array:
@@ -43,7 +45,7 @@ def _diagonal(pattern_BHLS: jax.Array, offset: int) -> jax.Array:
         raise ValueError(f"a pattern of {length} queries and {span} keys: this is of self-attention without a cache")
     if not -length < offset <= 0:
         raise ValueError(f"{length} tokens have none {-offset} before them")
-    return jnp.diagonal(pattern_BHLS, offset, -2, -1).mean((-3, -1))
+    return jnp.diagonal(pattern_BHLS, offset, -2, -1)
 
 
 def repeated_tokens(key: jax.Array, batch_size: int, period: int, vocab_size: int) -> jax.Array:

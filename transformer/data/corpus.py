@@ -58,6 +58,11 @@ class Corpus:
         assert config.model.vocab_size is not None
         if config.objective.special and not self.tokenizer.special:
             raise ConfigError(f"data.tokenizer: {config.objective} needs the special tokens; use char(special=True)")
+        if config.objective.reads_prefixes and self.train_ends is not None:
+            raise ConfigError(
+                f"data.document_separator: {config.objective} takes a share of rows, not of the documents in "
+                "them; use none"
+            )
         for name, tokens in (("training", self.train), ("validation", self.validation)):
             if len(tokens) <= config.model.max_length:
                 raise ConfigError(

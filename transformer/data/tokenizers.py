@@ -61,6 +61,11 @@ class Tokenizer(Protocol):
         ...
 
 
+def encode_open(tokenizer: Tokenizer, text: str) -> np.ndarray:
+    """The tokens of a text that goes on, (L,) int32: without what the tokenizer puts after a whole one."""
+    return getattr(tokenizer, "encode_open", tokenizer.encode)(text)
+
+
 class _Untrained(abc.ABC):
     """A tokenizer that its JSON data says whole."""
 
@@ -214,6 +219,11 @@ class TrainedTokenizer:
     def encode(self, text: str) -> np.ndarray:
         return np.array(self._tokenizer.encode(text, add_special_tokens=self.around).ids, np.int32)
 
+    def encode_open(self, text: str) -> np.ndarray:
+        """The tokens of a text that goes on: without those that the definition puts after it, (L,) int32."""
+        tokens_L = self.encode(text)
+        return tokens_L[: len(tokens_L) - self._after] if self.around else tokens_L
+
     def decode(self, tokens: np.ndarray) -> str:
         """The text without the special tokens."""
         return self._tokenizer.decode(np.asarray(tokens, np.int32).tolist(), skip_special_tokens=True)
@@ -221,6 +231,12 @@ class TrainedTokenizer:
     def to_json(self) -> dict:
         digest = hashlib.sha256(self.definition.encode()).hexdigest()
         return {"tokenizer": "trained", "sha256": digest} | ({"around": True} if self.around else {})
+
+    @functools.cached_property
+    def _after(self) -> int:
+        """Number of tokens that the definition puts after a text."""
+        added = self._tokenizer.encode("a", add_special_tokens=True).special_tokens_mask[::-1]
+        return added.index(0) if 0 in added else 0
 
     @functools.cached_property
     def _tokenizer(self) -> Any:

@@ -18,7 +18,7 @@ import numpy as np
 from transformer.core.arrays import check_ids
 from transformer.core.modules import Apply, Params
 from transformer.core.values import ConfigError, check_kind, nearest
-from transformer.data.tokenizers import Tokenizer
+from transformer.data.tokenizers import Tokenizer, encode_open
 from transformer.inference.generate import GREEDY, generate
 from transformer.inference.prompt import vocabularies
 from transformer.inference.scoring import label_log_probabilities
@@ -132,7 +132,7 @@ class TextModel:
 
     def _encoded(self, text: str) -> np.ndarray:
         """The tokens of a text, (L,)."""
-        tokens_L = self.tokenizer.encode(text)
+        tokens_L = encode_open(self.tokenizer, text)
         check_ids(tokens_L, vocabularies(self.apply, self.params)["prompt"], "lm_eval_model: token")
         return tokens_L
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from flax import nnx
 
-from transformer.core.values import Variant
+from transformer.core.values import ConfigError, Variant
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.mixers.mixer import Mixer
 from transformer.mixers.recurrent.mamba2 import Mamba2
@@ -48,9 +48,18 @@ class BlockLayout(Variant):
     """Whether each sublayer of a connection has its own norm of the input."""
 
     def of(self, model: "ModelConfig") -> tuple[tuple[Made, ...], ...]:
-        """The connections of a model, without sublayers that it does not have."""
+        """The connections of a model, without sublayers that it does not have.
+
+        Raises:
+          ConfigError: two sublayers have one name, by which parameters and memories are kept.
+        """
         made = tuple(tuple(_made(sublayer, model) for sublayer in connection) for connection in self.connections)
-        there = (tuple(one for one in connection if one is not None) for connection in made)
+        there = [tuple(one for one in connection if one is not None) for connection in made]
+        names = [one.name for connection in there for one in connection]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise ConfigError(
+                f"model.block: {self} has a second sublayer {twice!r} beside the model's own; use another kind"
+            )
         return tuple(connection for connection in there if connection)
 
 

@@ -71,7 +71,9 @@ def save(
     fields: Mapping[str, Any] | None = None,
     shard_bytes: int = SHARD,
 ) -> None:
-    """Write a model as a folder that other libraries read; `load` gives it back.
+    """Write a model as a folder that other libraries read; `load` gives it back, computing in float32.
+
+    What `config.dtype` says, the type of activations, is not in such folders.
 
     Args:
       path: a new or empty folder; it appears complete or not at all.

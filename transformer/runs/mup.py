@@ -3,17 +3,25 @@
 import functools
 from collections.abc import Callable
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from typing import Any
+
+import jax
 
 from transformer.core.parameters import FanIn, Parameter
 from transformer.core.values import ConfigError, check_kind, to_text
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.base import Scale
 from transformer.mixers.attention.projections import InverseScale
+from transformer.models.build import pure_model
 from transformer.models.config import ModelConfig
+from transformer.models.images import PatchConfig
 from transformer.models.pattern import Alternate
 from transformer.runs.config import RunConfig
 from transformer.runs.optimizer import ParameterGroup
+
+HIDDEN = ("*blocks*.kernel", "future.*.kernel", "bridge.kernel")
+"""Paths of the matrices whose two sides grow with the width."""
 
 
 def mup(config: RunConfig, base_width: int) -> dict[str, Any]:
@@ -37,20 +45,32 @@ def mup(config: RunConfig, base_width: int) -> dict[str, Any]:
         raise ConfigError(f"mup: base width {base_width} is not a positive number")
     if not config.optimizer.rule.entrywise:
         raise ConfigError(f"mup: the steps of {config.optimizer.rule} are not of Adam's size; use adamw")
-    for kind in config.model.kinds:
+    model, factor = config.model, base_width / config.model.d_model
+    for kind in model.kinds:
         _check_layer(kind)
-    factor = base_width / config.model.d_model
+    matrices = [path for path in _paths(model) if any(fnmatchcase(path, pattern) for pattern in HIDDEN)]
     # A group that matches no parameter is an error.
-    patterns = ("*blocks*.kernel", *(("future.*.kernel",) if config.model.predict_ahead else ()))
-    hidden = (ParameterGroup(pattern, rate=factor, decay=1 / factor) for pattern in patterns)
+    patterns = [pattern for pattern in HIDDEN if any(fnmatchcase(path, pattern) for path in matrices)]
+    hidden = [ParameterGroup(pattern, rate=factor, decay=1 / factor) for pattern in patterns]
     frozen, others = ([g for g in config.optimizer.groups if (g.rate == 0) is still] for still in (True, False))
+    if taken := [g.pattern for g in others if any(fnmatchcase(path, g.pattern) for path in matrices)]:
+        raise ConfigError(f"mup: optimizer.groups: {taken[0]!r} has matrices of the layers, whose rates µP sets")
     return {
         "model.initializer": FanIn(),
         **_scales(config.model),
-        "model.head.scale": factor,
-        # First match wins: what is frozen stays so, and another group for these matrices matches nothing: refused.
-        "optimizer.groups": (*frozen, *hidden, *others),
+        "model.head.scale": factor * model.head.scale,
+        "optimizer.groups": (*frozen, *hidden, *others),  # the first match wins: what is frozen stays so
     }
+
+
+def _paths(model: ModelConfig) -> list[str]:
+    """The paths of all parameters; sizes that the data would set do not matter."""
+    of_data = ("vocab_size", "source_vocab_size", "num_classes", "features", "outputs")
+    sizes: dict[str, Any] = {name: 8 for name in of_data if getattr(model, name, 8) is None}
+    if isinstance(model, PatchConfig) and model.image_size is None:
+        sizes["image_size"] = (model.patch_size, model.patch_size, 1)
+    leaves = jax.tree.leaves_with_path(pure_model(model.replace(sizes))[0])
+    return [".".join(entry.key for entry in path) for path, _ in leaves]
 
 
 def _check_layer(model: ModelConfig) -> None:
@@ -63,6 +83,7 @@ def _check_layer(model: ModelConfig) -> None:
     pooling, position = getattr(model, "pooling", None), model.position
     uncovered = {
         "mixer=attention": model.mixer is not None and attention is None,
+        "block=sequential": any(mixer is not model.mixer for mixer in model.mixers),
         "feed_forward=dense": feed_forward is not None and feed_forward.routed,
         "position=rope": position is not None and _grows(lambda n: position.layer_parameters(4, 8 * n, D * n, 8 * n)),
         "residual=pre": _grows(lambda n: model.residual.parameters(D * n)),

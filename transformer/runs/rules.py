@@ -221,16 +221,19 @@ def _array_by_array(rule: optax.GradientTransformation, specs: Any) -> optax.Gra
 def in_layers(
     matrix: optax.GradientTransformation, rest: optax.GradientTransformation, specs: Any
 ) -> optax.GradientTransformation:
-    """`matrix` for the decayed matrices of stacked layers, `rest` for all else.
+    """`matrix` for the decayed matrices of layers, those that predict further tokens too, `rest` for all else.
 
     All axes of a leaf before the last two index matrices: layers and experts.
     """
 
-    def label(spec: Parameter, leaf: jax.Array) -> str:
-        stacked = leaf.ndim > len(spec.shape)
-        return "matrix" if stacked and len(spec.single) == 2 and spec.decayed else "rest"
+    def label(path: tuple[Any, ...], spec: Parameter, leaf: jax.Array) -> str:
+        of_layers = leaf.ndim > len(spec.shape) or path[0].key == "future"
+        return "matrix" if of_layers and len(spec.single) == 2 and spec.decayed else "rest"
 
-    return optax.partition({"matrix": matrix, "rest": rest}, lambda params: jax.tree.map(label, specs, params))
+    def labels(params: Any) -> Any:
+        return jax.tree.map_with_path(label, specs, params)
+
+    return optax.partition({"matrix": matrix, "rest": rest}, labels)
 
 
 class ScheduleFreeState(NamedTuple):

@@ -2,7 +2,7 @@
 
 import abc
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from transformer.core.modules import Apply, Params
 from transformer.core.values import ConfigError, check_kind
 from transformer.data.dataset import pad_rows
 from transformer.data.pairs import with_end
-from transformer.data.tokenizers import END, START, Tokenizer
+from transformer.data.tokenizers import END, START, Tokenizer, encode_open
 from transformer.inference.evaluation import lm_eval_model
 from transformer.inference.generate import GREEDY, generate
 from transformer.inference.strategies import Strategy
@@ -23,6 +23,7 @@ from transformer.inference.text import Beyond, continuation, token_log_probabili
 from transformer.inference.tokenwise import Sample
 from transformer.models.build import pure_model
 from transformer.models.classifier import ClassifierConfig
+from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.models.pooling import PerToken
 from transformer.runs.config import Replica, RunConfig
 from transformer.training import processes
@@ -177,11 +178,12 @@ class TrainedRun(abc.ABC):
             tokenizer does not know.
         """
         model = self.config.model
-        if "source_tokenizer" not in self.tokenizers:
+        if not isinstance(model, EncoderDecoderConfig) or "source_tokenizer" not in self.tokenizers:
             raise ConfigError(f"translate: {self.workdir} holds no encoder–decoder of pairs of texts")
         check_kind(source, str, "translate")
         source_S = with_end(self.tokenizers["source_tokenizer"], source)
-        padded_1S = pad_rows([source_S], -(-len(source_S) // 8) * 8)  # so that few programs are compiled
+        longest = max(model.max_source_length, len(source_S))
+        padded_1S = pad_rows([source_S], min(-(-len(source_S) // 8) * 8, longest))  # so that few programs are compiled
         inputs = {"source_BS": padded_1S, "source_valid_BS": np.arange(padded_1S.shape[1])[None] < len(source_S)}
         how = {"strategy": strategy, "stop": END, "inputs": jax.tree.map(jnp.asarray, inputs)}
         limit = min(model.max_length, 2 * len(source_S) + 50) if num_tokens is None else num_tokens
@@ -203,7 +205,7 @@ class TrainedRun(abc.ABC):
         model = self.config.model
         if type(model) is not ClassifierConfig or isinstance(model.pooling, PerToken) or not self.classes:
             raise ConfigError(f"classify: {self.workdir} holds no classifier of texts")
-        tokens_L = self._encoded("classify", self.tokenizers["tokenizer"], text)
+        tokens_L = self._encoded("classify", self.tokenizers["tokenizer"].encode, text)
         inputs_1L = pad_rows([tokens_L], min(-(-len(tokens_L) // 8) * 8, max(model.max_length, len(tokens_L))))
         valid_1L = np.arange(inputs_1L.shape[1])[None] < len(tokens_L)
         logits_1C = self.apply(self.params(replica), jnp.asarray(inputs_1L), valid_BL=jnp.asarray(valid_1L))
@@ -250,12 +252,12 @@ class TrainedRun(abc.ABC):
     def _read(self, caller: str, text: str) -> tuple[Tokenizer, np.ndarray]:
         """(tokenizer, (L,) tokens of a text) of a causal language model."""
         tokenizer = self._tokenizer(caller)
-        return tokenizer, self._encoded(caller, tokenizer, text)
+        return tokenizer, self._encoded(caller, functools.partial(encode_open, tokenizer), text)
 
-    def _encoded(self, caller: str, tokenizer: Tokenizer, text: str) -> np.ndarray:
+    def _encoded(self, caller: str, encode: Callable[[str], np.ndarray], text: str) -> np.ndarray:
         """(L,) tokens of a text, L at least 1."""
         check_kind(text, str, caller)
-        if len(tokens_L := tokenizer.encode(text)) == 0:
+        if len(tokens_L := encode(text)) == 0:
             raise ConfigError(f"{caller}: the text has no tokens; a model reads at least one")
         return tokens_L
 

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from transformer.core.values import ConfigError
 from transformer.functional.linear_recurrences import Update
 from transformer.mixers.recurrent.linear import STATE, ProjectedRecurrence
 
@@ -17,6 +18,11 @@ class LinearAttention(ProjectedRecurrence):
 
     name = "linear_attention"
     convolution: int | None = None
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.eps != ProjectedRecurrence.eps:
+            raise ConfigError(f"{self.name}.eps: {self.eps}, but there is no norm of the output that it is for")
 
     def state(self, model):
         K, V = self.sizes(model)
