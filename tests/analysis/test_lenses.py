@@ -134,6 +134,10 @@ def test_patching_all_of_the_stream_at_the_last_token_brings_the_clean_answer_ba
     np.testing.assert_allclose(effects[0, 3], logits[0, -1, 3], atol=1e-5)  # the one token that differs
     nothing = run_with_cache(own.apply, own.params, corrupted, names=())[0][0, -1, 3]
     np.testing.assert_allclose(effects[:, 0], nothing, atol=1e-5)
+    by_pattern = patching_effects(
+        own.apply, own.params, clean, corrupted, "blocks.*.resid_p*", lambda out: out[0, -1, 3]
+    )
+    np.testing.assert_array_equal(by_pattern[jnp.array([0, -1])], effects)
 
 
 def test_positions_and_heads_of_a_patch_are_a_product():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from transformer.analysis import plots
+from transformer.training.metrics import Curve
 
 RNG = np.random.default_rng(0)
 FIGURES = {
@@ -37,6 +38,12 @@ def test_curves_show_the_mean_of_the_replicas_that_are_finite():
         warnings.simplefilter("error")
         figure = plots.loss_curves({"a": ([1, 2], [[1.0, 2.0], [3.0, np.nan]])})
     np.testing.assert_array_equal(figure.axes[0].lines[0].get_ydata(), [2.0, 2.0])
+
+
+def test_one_curve_needs_no_name():
+    line = plots.loss_curves(Curve(np.array([1, 2]), np.array([[1.0, 2.0]])), ylabel="loss").axes[0].lines[0]
+    np.testing.assert_array_equal(line.get_ydata(), [1.0, 2.0])
+    assert line.get_label() == "loss"
 
 
 def test_a_learning_rate_that_always_diverged_has_no_point():

@@ -307,7 +307,7 @@ A_TEXT: typing.Any = "byte"
         (ModelConfig, {"dim": 8}, "ModelConfig: no field 'dim'; did you mean 'd_model'?"),
         (RMSNorm, {"epz": 1.0}, "RMSNorm: no field 'epz'; did you mean 'eps'?"),
         (RunConfig, {"matmul_precision": "bf16"}, "matmul_precision: unknown value 'bf16'; did you mean 'bfloat16'?"),
-        (RunConfig, {"data": TextConfig(tokenizer=A_TEXT)}, "data.tokenizer: 'byte' is not Tokenization"),
+        (TextConfig, {"tokenizer": A_TEXT}, "data.tokenizer: 'byte' is not Tokenization"),
         (ClassificationRun, {"model": ModelConfig()}, "model: a ModelConfig is not ClassifierConfig"),
         (grid, {"seeds": 2, "learning_rates": 1e-3}, "learning_rates: 0.001 is no sequence; (0.001,) is one of it"),
     ],

@@ -1,5 +1,7 @@
 """Texts with labels: lines that parse, classes and lengths, what does not fit."""
 
+import typing
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -191,6 +193,19 @@ def test_a_wrong_line_is_named_by_its_number(tmp_path, line):
     path = written(tmp_path / "data.tsv", f"a\tone\n{line}\nb\ttwo\n")
     with pytest.raises(ConfigError, match=r"line 2 of .*data\.tsv is not label<TAB>text"):
         parse_labelled(path)
+
+
+def test_a_table_as_a_text_is_told_its_way(tmp_path):
+    path = written(tmp_path / "train.csv", "label,text\na,b\n")
+    with pytest.raises(
+        ConfigError, match=r"is not label<TAB>text; columns of a table are named, hub:FOLDER:train:label"
+    ):
+        parse_labelled(path)
+
+
+def test_a_text_in_place_of_a_value_of_the_data_is_refused():
+    with pytest.raises(ConfigError, match=r"^data\.tokenizer: 'word' is not Tokenization"):
+        LabelledConfig(tokenizer=typing.cast(typing.Any, "word"))
 
 
 def test_wrong_files_are_one_line(tmp_path):

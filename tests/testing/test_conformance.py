@@ -1,6 +1,7 @@
 """A small part of what `python -m transformer.testing` checks in full, and that its page is up to date."""
 
 import itertools
+import typing
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -9,7 +10,7 @@ import pytest
 
 from transformer.core.parameters import Constant, Parameter
 from transformer.core.values import ConfigError
-from transformer.norms.norm import Norm
+from transformer.norms.norm import Norm, RMSNorm
 from transformer.positions.position import Position
 from transformer.testing.__main__ import main, part
 from transformer.testing.catalogue import PATH, catalogue
@@ -136,6 +137,10 @@ def test_a_variant_that_no_model_takes():
 
     with pytest.raises(ConfigError, match="choices of a model are checked, and no field of one is a Schedule"):
         check_variant(Cosine())
+    with pytest.raises(
+        ConfigError, match=r"^check_variant: .* the class RMSNorm is given; RMSNorm\(\) is a"
+    ):
+        check_variant(typing.cast(typing.Any, RMSNorm))
 
 
 @pytest.mark.parametrize(

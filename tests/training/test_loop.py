@@ -24,6 +24,7 @@ from transformer.training import checkpoint
 from transformer.training.loop import _Run, train
 from transformer.training.metrics import read_metrics
 from transformer.training.program import make_program
+from transformer.training.stored import load_run
 
 REPLICAS = (Replica(seed=0), Replica(seed=1, learning_rate=3e-3))
 
@@ -259,6 +260,19 @@ def test_a_diverged_replica_has_no_loss_though_its_parameters_are_finite(config,
     assert outcome.diverged_at.tolist() == [1, 1]
     assert np.isfinite(outcome.loss_by_position).all()
     assert np.isnan(outcome.validation_loss).all()
+
+
+def test_what_is_observed_is_a_number_a_replica_and_rows_are_replicas(config, corpus, tmp_path):
+    with pytest.raises(
+        ConfigError, match=r"^observe: norm has the shape \(\) and is not a number for each of 2 replicas"
+    ):
+        train(config, REPLICAS, corpus, tmp_path / "wrong", observe=lambda params: {"norm": np.float32(1)})
+    outcome = train(config, REPLICAS, corpus, tmp_path / "run", observe=lambda params: {"one": np.ones(2)})
+    rows = outcome.rows()
+    assert [row["seed"] for row in rows] == [each.seed for each in REPLICAS]
+    assert [row["validation_loss"] for row in rows] == outcome.validation_loss.tolist()
+    assert rows[0].keys() >= {"learning_rate", "accuracy", "exact_match", "diverged_at"}
+    assert load_run(tmp_path / "run").rows()[1]["validation_loss"] == rows[1]["validation_loss"]
 
 
 def test_a_rule_that_keeps_a_mean_is_judged_by_it_on_the_way_too(config, corpus, tmp_path):

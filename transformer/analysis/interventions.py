@@ -3,6 +3,7 @@
 Any function of an array is an intervention: `lambda x: 2 * x` scales, `jnp.zeros_like` silences.
 """
 
+import fnmatch
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -70,9 +71,9 @@ def _chosen(indices: Any, size: int, what: str) -> jax.Array:
 def patching_effects(
     apply: Apply,
     params: Params,
-    clean: tuple[Any, ...],
-    corrupted: tuple[Any, ...],
-    names: Sequence[str],
+    clean: Any,
+    corrupted: Any,
+    names: str | Sequence[str],
     measure: Callable[[Any], jax.Array],
 ) -> jax.Array:
     """(names, L): the measure of a corrupted run with one activation of the clean run at one position.
@@ -82,12 +83,15 @@ def patching_effects(
     Args:
       apply: from `split`.
       params: its parameters.
-      clean: inputs whose activations are copied.
+      clean: inputs whose activations are copied, a tuple of them or one array.
       corrupted: inputs of the same shapes.
-      names: activations with positions on axis 1.
+      names: activations with positions on axis 1, or patterns with `*`; of a pattern in the order of the model.
       measure: maps the result of `apply` to a scalar, such as a difference of two logits.
     """
-    _, activations = run_with_cache(apply, params, *clean, names=names)
+    clean, corrupted = (given if isinstance(given, tuple) else (given,) for given in (clean, corrupted))
+    patterns = [names] if isinstance(names, str) else list(names)
+    _, activations = run_with_cache(apply, params, *clean, names=patterns)
+    names = [name for pattern in patterns for name in fnmatch.filter(activations, pattern)]
 
     def effect(name, position):
         return measure(intervene(apply, {name: patch(activations[name], positions=position)})(params, *corrupted))

@@ -60,14 +60,16 @@ def loss_curves(
     """The mean over replicas, and the band between the lowest and the highest.
 
     Args:
-      curves: steps (S,) and values (R, S) or (S,), by name; a replica is left out where it is not finite.
+      curves: steps (S,) and values (R, S) or (S,), by name, or one pair alone, such as `run.curve("loss")`; a replica
+        is left out where it is not finite.
       xlabel: the quantity of the x axis, such as the position in the sequence.
       ylabel: the quantity.
       reference: name and value of a dashed line.
     """
     figure, axes = _axes(1, 1, (7, 4))
     own = axes[0, 0]
-    for number, (name, (steps, values)) in enumerate(curves.items()):
+    named = curves if isinstance(curves, Mapping) else {ylabel: curves}
+    for number, (name, (steps, values)) in enumerate(named.items()):
         steps, runs = np.asarray(steps), np.ma.masked_invalid(np.atleast_2d(values))
         if steps.size:
             own.plot(steps, runs.mean(0), color=f"C{number}", label=name, linewidth=1.2)
@@ -75,7 +77,7 @@ def loss_curves(
     if reference is not None:
         own.axhline(reference[1], color="grey", linestyle="--", linewidth=1, label=reference[0])
     own.set(xlabel=xlabel, ylabel=ylabel)
-    if len(curves) > 1 or reference is not None:
+    if len(named) > 1 or reference is not None:
         own.legend()
     return figure
 

@@ -42,6 +42,7 @@ class LabelledConfig(DataConfig):
     """Number of expressions held out."""
 
     def __post_init__(self):
+        super().__post_init__()
         check_fraction("validation_fraction", self.validation_fraction)
         if self.path is None and self.validation_path is not None:
             raise ConfigError("data.validation_path: ListOps, drawn without data.path, holds out its own; set both")
@@ -175,5 +176,7 @@ def parse_labelled(path: str) -> list[tuple[str, str]]:
 def _pair(line: str, number: int, path: str) -> tuple[str, str]:
     label, tab, text = line.partition("\t")
     if not (label.strip() and tab and text.strip()):
-        raise ConfigError(f"data.path: line {number} of {path} is not label<TAB>text")
+        table = path.endswith((".csv", ".json", ".jsonl", ".parquet"))
+        way = "; columns of a table are named, hub:FOLDER:train:label,text" if table else ""
+        raise ConfigError(f"data.path: line {number} of {path} is not label<TAB>text{way}")
     return label.strip(), text

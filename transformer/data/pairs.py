@@ -55,6 +55,7 @@ class PairsConfig(DataConfig):
     """About this many target tokens per step, in multiples of batch_size pairs; None: batch_size pairs."""
 
     def __post_init__(self):
+        super().__post_init__()
         check_fraction("validation_fraction", self.validation_fraction)
         for name in ("buckets", "batch_tokens"):
             value = getattr(self, name)

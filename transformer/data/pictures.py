@@ -32,6 +32,7 @@ class ImageConfig(DataConfig):
     """Largest share by which an image randomly grows or shrinks, in [0, 1)."""
 
     def __post_init__(self):
+        super().__post_init__()
         for name in ("shift", "rotation", "scaling"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"data.{name}: {getattr(self, name)} is negative")

@@ -37,6 +37,7 @@ class AlgorithmicConfig(DataConfig):
         return max(self.task.length, self.test.length if self.test else 0)
 
     def __post_init__(self):
+        super().__post_init__()
         if self.test is not None and self.test.symbols != self.task.symbols:
             raise ConfigError(f"data.test: {self.test} has other symbols than {self.task}")
 

@@ -37,6 +37,7 @@ class InContextRegressionConfig(DataConfig):
     """Seed of the sequences; their order in training depends on the replica's seed."""
 
     def __post_init__(self):
+        super().__post_init__()
         for name in ("dimensions", "points", "examples", "validation_examples"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"data.{name}: {getattr(self, name)} is not a positive number")

@@ -90,7 +90,9 @@ def _check_positions(config: "ModelConfig", kinds: list["ModelConfig"]) -> None:
         attend = any(other.attention is not None for other in kinds if other.position == kind.position)
         position = kind.position
         if position is not None and position.orders and not position.enters_embedding and not attend:
-            raise ConfigError(f"model.position: {position} enters attention, and {_what(kind)} is none; use learned")
+            raise ConfigError(
+                f"model.position: {position} enters attention, and {_what(kind)} is none; use learned, or none"
+            )
     maps = {kind.attention.shape(kind).num_maps for kind in kinds if kind.attention is not None}
     if len(maps) > 1 and own is not None and own.parameters(config.d_model, 1, config.max_length):
         raise ConfigError(f"model.position: {own} has parameters for one number of heads, and layers have {maps}")

@@ -4,13 +4,16 @@ from dataclasses import dataclass
 from typing import Literal
 
 from transformer.core.changes import Config
-from transformer.core.values import ConfigError
+from transformer.core.values import ConfigError, check_fields
 from transformer.runs.tokenizers import Char, Tokenization
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig(Config):
     """What a run trains on; a subclass for each kind of data."""
+
+    def __post_init__(self):
+        check_fields(self, "data.")
 
     @property
     def continuous(self) -> bool:
@@ -46,6 +49,7 @@ class TextConfig(DataConfig):
         return self.document_separator is None
 
     def __post_init__(self):
+        super().__post_init__()
         check_fraction("validation_fraction", self.validation_fraction)
         if self.consecutive and self.document_separator is not None:
             raise ConfigError("data.consecutive: rows of packed documents do not follow each other; leave one of them")

@@ -4,7 +4,7 @@ A *factor* is a choice that is made or not: changes to a config, under a name.
 
     factors = between(gpt2, llama)                        # what differs, by dotted path
     design = leave_one_out(factors)
-    Study("from GPT-2 to Llama", gpt2, design.arms, baseline=design.baseline, contrasts=design.contrasts)
+    Study("from GPT-2 to Llama", gpt2, **vars(design))
 """
 
 import dataclasses

@@ -15,6 +15,7 @@ from transformer.runs.mesh import AUTOMATIC, MeshConfig
 from transformer.study.analyse import FEW
 from transformer.study.arms import RATE, Arm, prepared, with_data
 from transformer.study.budget import Budget
+from transformer.study.designs import Design
 from transformer.study.engines import LOCAL, Engine
 from transformer.study.probes import Probe
 from transformer.study.record import read_record
@@ -89,6 +90,8 @@ class Study(Asked):
     def __post_init__(self):
         where = f"study {self.name}"
         check_kind(self.base, RunConfig, f"{where}: base")
+        if isinstance(self.arms, Design):
+            raise ConfigError(f"{where}: arms is a Design; give its parts, **vars(design)")
         if not isinstance(self.arms, Mapping):
             given = type(self.arms).__name__
             raise ConfigError(

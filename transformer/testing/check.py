@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from transformer.core.values import ConfigError, Variant
+from transformer.core.values import ConfigError, Variant, check_kind
 from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.testing import properties
 from transformer.testing.encoder_decoder import translates
@@ -56,6 +56,7 @@ def check_variant(value: Variant, **choices: Any) -> Checked:
     Raises:
       AssertionError: the list of properties that do not hold.
     """
+    check_kind(value, Variant, "check_variant")
     checked = check_choices(chosen(value) | choices)
     checked.run("text", "described", lambda: properties.described(value))
     if checked.failed:

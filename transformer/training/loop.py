@@ -59,6 +59,10 @@ class Outcome(TrainedRun):
     def tokenizers(self) -> Mapping[str, Tokenizer]:
         return self.data.tokenizers
 
+    def rows(self) -> list[dict[str, Any]]:
+        more = {"accuracy": self.accuracy, "exact_match": self.exact_match, "diverged_at": self.diverged_at}
+        return [row | {name: each[i].item() for name, each in more.items()} for i, row in enumerate(super().rows())]
+
     @property
     def classes(self) -> tuple[str, ...]:
         return getattr(self.data, "classes", ())
@@ -98,8 +102,8 @@ def train(
         R), it returns arrays (R,) by name, which go to metrics.jsonl with the seconds the run has taken.
       strict: whether a damaged checkpoint is an error; otherwise it is named in a warning, and the one
         before it is used.
-      initial: initial parameters of all replicas, such as those of a published model; parameters it lacks
-        have their usual initial values.
+      initial: the parameters of one model from which all replicas begin, such as `params()` of a run or those of a
+        published model; parameters it lacks have their usual initial values.
       mesh: how devices share the work.
       hosts: the processes of the run, each of which makes this call before it makes any array of JAX. Where one of them
         is lost, the others end with code 76.
@@ -306,6 +310,10 @@ class _Run:
             observed = self.observe(params)
             if taken := sorted(observed.keys() & {*values, "seconds", "step", "replica"}):
                 raise ConfigError(f"observe: {taken[0]} is measured already; give it another name")
+            for name, value in observed.items():
+                if np.shape(value) != (len(self.replicas),):
+                    runs = f"a number for each of {len(self.replicas)} replicas"
+                    raise ConfigError(f"observe: {name} has the shape {np.shape(value)} and is not {runs}")
             values |= {"seconds": np.full(len(self.replicas), self.seconds()), **observed}
         lines = [
             {"step": step, "replica": i} | {name: finite(value[i]) for name, value in values.items()}

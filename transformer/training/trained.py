@@ -91,6 +91,14 @@ class TrainedRun(abc.ABC):
         """(R,) whether a replica is healthy and has the best learning rate."""
         return self.healthy & (self.learning_rates == self.best_rate)
 
+    def rows(self) -> list[dict[str, Any]]:
+        """A dict for each replica, for `pandas.DataFrame`: seed, learning rate and what was measured at the end."""
+        numbers = zip(self.learning_rates.tolist(), self.validation_loss.tolist(), strict=True)
+        return [
+            {"seed": replica.seed, "learning_rate": rate, "validation_loss": loss}
+            for replica, (rate, loss) in zip(self.replicas, numbers, strict=True)
+        ]
+
     def params(self, replica: int | None = None) -> Params:
         """The parameters of a replica; None: of the one with the lowest loss, or of the first where none has a loss.
 
@@ -181,6 +189,8 @@ class TrainedRun(abc.ABC):
         if not isinstance(model, EncoderDecoderConfig) or "source_tokenizer" not in self.tokenizers:
             raise ConfigError(f"translate: {self.workdir} holds no encoder–decoder of pairs of texts")
         check_kind(source, str, "translate")
+        if not source.strip():
+            raise ConfigError("translate: the source has no text")
         source_S = with_end(self.tokenizers["source_tokenizer"], source)
         longest = max(model.max_source_length, len(source_S))
         padded_1S = pad_rows([source_S], min(-(-len(source_S) // 8) * 8, longest))  # so that few programs are compiled
