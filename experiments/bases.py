@@ -25,7 +25,7 @@ Changes = Mapping[str, Any]
 
 RATES = (1e-3, 2e-3, 4e-3, 8e-3)
 """Peak learning rates of arms on text; the best of most is one of the two in the middle."""
-LONGER_RATES = (2e-3, 4e-3, 8e-3)
+LONGER_RATES = (*RATES[1:], 1.6e-2)
 """Those of arms that are trained longer."""
 PLAIN = RunConfig(
     model=ModelConfig(

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from experiments.bases import on_bases
+from experiments.bases import longer, on_bases
 from transformer.mixers.attention.short_convolution import CanonA
 from transformer.positions.rotary import RoPE
 from transformer.study.claim import Claim
@@ -34,3 +34,4 @@ CLAIM = Claim(
         },
     ),
 )
+LONGER = longer(CLAIM)

@@ -1,6 +1,6 @@
 """Dropout on a text that is read once (Liu H. et al. 2025)."""
 
-from experiments.bases import on_bases
+from experiments.bases import longer, on_bases
 from transformer.study.claim import Claim
 
 CLAIM = Claim(
@@ -12,3 +12,4 @@ CLAIM = Claim(
     recipe="Dropout of .1; 500 steps read 128,000 characters, about a third of the text.",
     study=on_bases("dropout", {"model.dropout": 0.1}),
 )
+LONGER = longer(CLAIM)

@@ -1,6 +1,6 @@
 """Multi-token prediction in small models (Gloeckle et al. 2024)."""
 
-from experiments.bases import on_bases
+from experiments.bases import longer, on_bases
 from transformer.objectives.tokens import MultiToken
 from transformer.study.claim import Claim
 
@@ -20,3 +20,4 @@ CLAIM = Claim(
     ),
     study=on_bases("multi_token", {"model.predict_ahead": 1, "objective": MultiToken()}),
 )
+LONGER = longer(CLAIM)

@@ -1,6 +1,6 @@
 """Layers that share their parameters (Lan et al. 2019)."""
 
-from experiments.bases import on_bases
+from experiments.bases import longer, on_bases
 from transformer.study.claim import Claim
 
 CLAIM = Claim(
@@ -15,3 +15,4 @@ CLAIM = Claim(
     recipe="One layer used twice, with half of the layers' parameters; in the papers 12 layers share one set.",
     study=on_bases("shared_layers", {"model.distinct_layers": 1}),
 )
+LONGER = longer(CLAIM)

@@ -1,6 +1,6 @@
 """Soft-capped scores (Gemma 2 2024)."""
 
-from experiments.bases import on_bases
+from experiments.bases import longer, on_bases
 from transformer.mixers.attention.score_mods import SoftCap
 from transformer.study.claim import Claim
 
@@ -16,3 +16,4 @@ CLAIM = Claim(
     recipe="The cap of 50 on scores alone, which bites only where scores are large.",
     study=on_bases("soft_cap", {"model.mixer.score_mod": SoftCap(50.0)}),
 )
+LONGER = longer(CLAIM)
