@@ -20,7 +20,7 @@ CLAIM = Claim(
 LONGER = longer(
     CLAIM,
     found=(
-        "Ahead by .167 and .115, where it was .292 and .253 after a quarter of the steps. It takes the highest "
-        "rate, .008, again."
+        "Ahead by .176 and .115, where it was .292 and .253 after a quarter of the steps. In the plain base it takes "
+        "the highest rate again, .016."
     ),
 )
