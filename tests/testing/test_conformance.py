@@ -137,9 +137,7 @@ def test_a_variant_that_no_model_takes():
 
     with pytest.raises(ConfigError, match="choices of a model are checked, and no field of one is a Schedule"):
         check_variant(Cosine())
-    with pytest.raises(
-        ConfigError, match=r"^check_variant: .* the class RMSNorm is given; RMSNorm\(\) is a"
-    ):
+    with pytest.raises(ConfigError, match=r"^check_variant: .* the class RMSNorm is given; RMSNorm\(\) is a"):
         check_variant(typing.cast(typing.Any, RMSNorm))
 
 
