@@ -177,7 +177,7 @@ NAMES: dict[str, str] = {
     "training.replicas": "over_replicas repeat",
     "training.sharding": "DATA_PARALLEL FULLY_SHARDED TENSOR_PARALLEL make_mesh",
     "training.signals": "Interrupted",
-    "training.step": "TrainState create_train_state make_train_step",
+    "training.step": "TrainState create_train_state make_train_step with_average",
     "training.stored": "StoredRun load_run",
     "training.tensorboard_tracker": "TensorBoard",
     "training.trackers": "Tracker",

@@ -14,7 +14,7 @@ from transformer.objectives.objective import NextToken
 from transformer.runs.config import Replica, RunConfig
 from transformer.training import program
 from transformer.training.optimizer import Numbers
-from transformer.training.step import create_train_state, make_train_step
+from transformer.training.step import create_train_state, make_train_step, with_average
 
 STEPS, SGD = 5, optax.sgd(0.5)
 
@@ -34,9 +34,8 @@ def start(averaged):
 def trajectory(average_from, average_decay=None):
     """The state after each step."""
     state = start(average_from is not None)
-    step = jax.jit(
-        make_train_step(bigram, NextToken(auxiliary=0.0), SGD, average_from=average_from, average_decay=average_decay)
-    )
+    step = make_train_step(bigram, NextToken(auxiliary=0.0), SGD)
+    step = jax.jit(step if average_from is None else with_average(step, average_from, average_decay))
     states = []
     for batch in np.random.default_rng(0).integers(0, 4, (STEPS, 4, 9)).astype(np.int32):
         state, _ = step(state, {"tokens": jnp.asarray(batch)})
@@ -92,20 +91,20 @@ def test_so_many_last_steps(config, monkeypatch, last, average_from):
     """A run of twelve steps: the program takes the last ones, all where there are not so many."""
     given = []
 
-    def make(*arguments, **options):
-        given.append(options["average_from"])
-        return make_train_step(*arguments, **options)
+    def averaging(step, first, decay):
+        given.append(first)
+        return with_average(step, first, decay)
 
-    monkeypatch.setattr(program, "make_train_step", make)
+    monkeypatch.setattr(program, "with_average", averaging)
     made = program.make_program(config.replace(average_last=last), [Replica()])
-    assert given == [average_from]
+    assert given == ([] if average_from is None else [average_from])
     assert (made.abstract_state.average is None) == (last is None)
 
 
 def test_a_frozen_run_keeps_a_finite_mean():
     """From the first loss that is not finite the parameters stay, and the mean is of what they were."""
     state = start(averaged=True)
-    step = jax.jit(make_train_step(bigram, NextToken(auxiliary=0.0), SGD, average_from=0))
+    step = jax.jit(with_average(make_train_step(bigram, NextToken(auxiliary=0.0), SGD), 0))
     after, _ = step(state, {"tokens": jnp.zeros((4, 9), jnp.int32), "weights": jnp.full((4, 8), jnp.nan)})
     assert int(after.diverged_at) == 0
     chex.assert_trees_all_equal(after.average, state.params)

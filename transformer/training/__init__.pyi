@@ -15,6 +15,7 @@ from transformer.training.signals import Interrupted as Interrupted
 from transformer.training.step import TrainState as TrainState
 from transformer.training.step import create_train_state as create_train_state
 from transformer.training.step import make_train_step as make_train_step
+from transformer.training.step import with_average as with_average
 from transformer.training.stored import StoredRun as StoredRun
 from transformer.training.stored import load_run as load_run
 from transformer.training.tensorboard_tracker import TensorBoard as TensorBoard

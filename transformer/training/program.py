@@ -28,7 +28,7 @@ from transformer.runs.mesh import AUTOMATIC, MeshConfig
 from transformer.training.optimizer import Numbers, learning_rate, make_optimizer, stack_numbers
 from transformer.training.replicas import over_replicas, repeat
 from transformer.training.sharding import make_mesh, parameter_axes, state_shardings
-from transformer.training.step import Step, TrainState, create_train_state, make_train_step
+from transformer.training.step import Step, TrainState, create_train_state, make_train_step, with_average
 
 BATCHES = PartitionSpec(REPLICA, None, DATA)
 """Sharding of the batches of several steps, (R, T, B, …)."""
@@ -136,18 +136,17 @@ def _step(
     config: RunConfig, mesh_config: MeshConfig, mesh: Mesh, apply: Apply, optimizer: optax.GradientTransformation
 ) -> Step:
     """The step of one replica."""
-    return make_train_step(
+    step = make_train_step(
         apply,
         config.objective,
         optimizer,
         accumulation=config.accumulation,
-        average_from=config.average_from,
-        average_decay=config.average_decay,
         skip_limit=config.optimizer.skip_limit,
         skip_above=config.optimizer.skip_above,
         sum_once=rows_are_alone(config, mesh_config, mesh.shape[REPLICA]),
         rounded_to=config.model.dtype if mesh_config.rounded else None,
     )
+    return step if config.average_from is None else with_average(step, config.average_from, config.average_decay)
 
 
 def rows_are_alone(config: RunConfig, mesh: MeshConfig, groups: int) -> bool:

@@ -82,7 +82,7 @@ def create_train_state(
       optimizer: any optax transformation, such as that of `make_optimizer`.
       numbers: the replica's own, `Numbers(learning_rate, weight_decay, warmup_steps)`.
       key: typed key from which the randomness of each step is folded.
-      averaged: whether to keep a mean of the parameters (`average_from` of `make_train_step`).
+      averaged: whether to keep a mean of the parameters (`with_average`).
       earlier: for a model with a `memory_length`, whose batches each continue, row by row, the previous one:
         `apply(params, batch_size, method="empty_memory")`.
 
@@ -103,8 +103,6 @@ def make_train_step(
     optimizer: optax.GradientTransformation,
     *,
     accumulation: int = 1,
-    average_from: int | None = None,
-    average_decay: float | None = None,
     skip_limit: int = 0,
     skip_above: float | None = None,
     sum_once: bool = False,
@@ -122,8 +120,6 @@ def make_train_step(
       objective: the sums over a batch that are minimized.
       optimizer: any optax transformation; its `update` may take `numbers`.
       accumulation: number of pieces in which a batch is computed, one after another.
-      average_from: the first step whose resulting parameters enter `TrainState.average`.
-      average_decay: share that the average keeps at every later step; None: a mean in which all count alike.
       skip_limit: number of consecutive updates that may be skipped.
       skip_above: norm of the gradient above which an update is skipped too; None: any finite one is applied.
       sum_once: whether each device of `data` sums the gradient of its own rows over the pieces, and all add theirs up
@@ -166,11 +162,25 @@ def make_train_step(
             skipped=skipped,
             earlier=earlier,
         )
-        if average_from is not None:
-            new = new._replace(average=_averaged(state.average, params, state.step - average_from, average_decay))
         return new, {"loss": loss, "grad_norm": grad_norm, "skipped": 1 - healthy.astype(jnp.int32)}
 
     return step
+
+
+def with_average(step: Step, first: int, decay: float | None = None) -> Step:
+    """The step with a mean of the parameters in `TrainState.average`.
+
+    Args:
+      step: of `make_train_step`; its state is one with `averaged=True`.
+      first: the first step whose resulting parameters enter the mean.
+      decay: share that the mean keeps at every later step; None: all parameters count alike.
+    """
+
+    def averaged(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
+        new, metrics = step(state, batch)
+        return new._replace(average=_averaged(state.average, new.params, state.step - first, decay)), metrics
+
+    return averaged
 
 
 def with_rounded_kernels(params: Params, dtype: DTypeLike) -> Params:
