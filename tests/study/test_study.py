@@ -30,7 +30,7 @@ from transformer.positions.relative import ALiBi
 from transformer.runs.config import RunConfig, grid
 from transformer.study.analyse import read_study
 from transformer.study.arms import prepared
-from transformer.study.designs import factorial
+from transformer.study.designs import leave_one_out
 from transformer.study.probes import LongerText, Probe
 from transformer.study.record import read_record
 from transformer.study.report import Report
@@ -322,7 +322,7 @@ def test_an_arm_that_always_diverges_fails_more_often(base, corpus, tmp_path):
     ("changes", "message"),
     [
         ({"arms": {"a": {}}}, "study norms: 1 arm; a comparison needs two"),
-        ({"arms": factorial({"a": {"steps": 3}})}, "study norms: arms is a Design; give its parts, **vars(design)"),
+        ({"arms": leave_one_out({"a": {"steps": 3}})}, "study norms: arms is a Design; give its parts, **vars(design)"),
         ({"arms": "ab"}, "study norms: arms is a str; give each a name, {'base': {}"),
         ({"arms": [{}, {"model.norm": "rmsnorm"}]}, "study norms: arms is a list; give each a name"),
         ({"arms": {"a": {}, "b": "rmsnorm"}}, "study norms: arm b: Mapping is needed, and 'rmsnorm' is given"),

@@ -5,6 +5,8 @@ import hashlib
 import inspect
 from typing import Any
 
+from transformer.core.parts import parts
+
 PACKAGE = __name__.partition(".")[0]
 
 
@@ -29,19 +31,8 @@ def source_of(cls: type) -> str:
 def sources(config: Any) -> dict[str, str]:
     """sha256 of the source (`source_of`) of every class in a config or a sequence, by name, where there is one."""
     found: dict[str, str] = {}
-    for value in _values(config):
+    for value in parts(config):
         text = "".join(getattr(cls, "_source", "") for cls in type(value).__mro__)
         if text:
             found[type(value).__qualname__] = hashlib.sha256(text.encode()).hexdigest()
     return dict(sorted(found.items()))
-
-
-def _values(value: Any):
-    """All dataclasses in a value."""
-    if isinstance(value, tuple | list):
-        for item in value:
-            yield from _values(item)
-    elif hasattr(value, "__dataclass_fields__"):
-        yield value
-        for name in value.__dataclass_fields__:
-            yield from _values(getattr(value, name))

@@ -7,13 +7,14 @@ import dataclasses
 import importlib
 import importlib.util
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from transformer.core.files import read_value, write_durably, write_sealed
 from transformer.core.json import from_json, to_json
+from transformer.core.parts import parts
 from transformer.core.sources import PACKAGE
 from transformer.core.values import ConfigError
 from transformer.data.dataset import load_data, read_run_config
@@ -47,7 +48,7 @@ def write(cell: Cell) -> list[str]:
     Raises:
       ConfigError: a class is defined where only this process knows it.
     """
-    modules = sorted({_module(cls) for cls in set(_classes((cell.config, *cell.probes, *cell.trackers)))})
+    modules = sorted({_module(cls) for cls in set(map(type, parts((cell.config, *cell.probes, *cell.trackers))))})
     cell.write_config()
     for name, text in definitions(cell.data).items():
         write_durably(cell.folder / name, text)
@@ -99,16 +100,6 @@ def read(folder: Path, allow: Collection[str] = ()) -> Cell:
     if cell.identity.sha256 != stored.sha256:
         raise ConfigError(f"data: {data.source} is not what it was when the study began")
     return cell
-
-
-def _classes(value: Any) -> Iterator[type]:
-    """The classes of all dataclasses in a value, such as variants and configs."""
-    if dataclasses.is_dataclass(value):
-        yield type(value)
-        value = [getattr(value, f.name) for f in dataclasses.fields(value)]
-    if isinstance(value, tuple | list):
-        for item in value:
-            yield from _classes(item)
 
 
 def _module(cls: type) -> str:

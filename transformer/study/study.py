@@ -1,13 +1,14 @@
 """A comparison of arms as a statistical experiment."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from transformer.core.changes import typed
 from transformer.core.json import to_json
+from transformer.core.parts import parts
 from transformer.core.values import Choices, ConfigError, Variant, check_kind, check_type, nearest
 from transformer.data.dataset import Dataset, check_data, load_data
 from transformer.runs.config import RunConfig
@@ -168,8 +169,8 @@ class Study(Asked):
         own, found = self.arms[name], {}
         d_model = self.base.replace({p: v for p, v in own.items() if p != RATE}).model.d_model
         for path, value in own.items() if self.recipes else ():
-            for variant in variants_in(typed(self.base, path, value) if isinstance(value, str) else value):
-                found |= variant.recipe(d_model)
+            for choice in parts(typed(self.base, path, value) if isinstance(value, str) else value):
+                found |= choice.recipe(d_model) if isinstance(choice, Variant) else {}
         return {path: v for path, v in found.items() if not any(path == p or path.startswith(f"{p}.") for p in own)}
 
     def configs(self, data: Dataset, step_seconds: Mapping[str, float] | None = None) -> dict[str, RunConfig]:
@@ -277,14 +278,3 @@ class Study(Asked):
         arms = {name: {k: to_json(v) for k, v in changes.items()} for name, changes in self.arms.items()}
         contrasts = {name: dict(weights) for name, weights in self.contrasts.items()}
         return {**{k: to_json(v) for k, v in fields.items()}, "arms": arms, "contrasts": contrasts}
-
-
-def variants_in(value: Any) -> Iterator[Variant]:
-    """A variant and those in its fields."""
-    if isinstance(value, Variant):
-        yield value
-        for own in dataclasses.fields(value):
-            yield from variants_in(getattr(value, own.name))
-    elif isinstance(value, tuple | list):
-        for one in value:
-            yield from variants_in(one)
