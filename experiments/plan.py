@@ -3,17 +3,20 @@
     transformer plan gpt2-124m --topology v5e:2x4 --mesh.data 8 --accumulation 4 --model.mixer.backend fused
     transformer plan llama-8b --topology v5p:4x4x4 --search --model.mixer.backend fused
     transformer plan llama-70b --mesh.data 64 --mesh.model 8 --mesh.fully-sharded --accumulation 8
+    transformer plan --from FOLDER --topology v5p:4x4x4 --search --model.max-length 8192
 
 The first predicts memory, operations and time of a step, and compiles the program for those devices where their
 compiler is installed (`pip install -e '.[tpu]'`, or `'.[cuda]'`), to compare: nothing is run, and no array is made. The
 second predicts every mesh, rematerialization and number of pieces, and says which fit, the fastest first, and what to
-type for it. The third compiles for as many simulated devices of this machine. What is printed is in `plan.json`, too.
+type for it. The third compiles for as many simulated devices of this machine. The fourth is of a published model, of
+which config.json is enough. What is printed is in `plan.json`, too.
 """
 
 import dataclasses
 import json
 import math
 import shlex
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +29,9 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from experiments import cli
+from experiments.finetune import FROM, asked, of_text
 from experiments.sections import MODEL, Sections
+from transformer import pretrained
 from transformer.analysis.hardware import HARDWARE, Hardware, Topology
 from transformer.analysis.needs import Compiled, Found, Plan, TooLarge, compile_step, fits, plan, remat_of, search
 from transformer.core.changes import settings
@@ -46,12 +51,14 @@ CHARACTERS = 65
 @dataclass(frozen=True, kw_only=True)
 class Command(RunConfig):
     sections: ClassVar[Sections] = {
-        "plan": ("topology", "hardware", "search", "out"),
+        "plan": ("from_", "topology", "hardware", "search", "out"),
         "devices": ("mesh.data", "mesh.context", "mesh.model", "mesh.fully_sharded", "mesh.rounded"),
         "step": ("batch_size", "accumulation", "model.layers", "model.mixer.backend", "model.dtype", "objective"),
         "model": (*MODEL, "model.vocab_size"),
     }
     """What `--help` shows."""
+    from_: FROM = ""
+    """A published language model to train: a folder, or a name on the hub; empty: a preset."""
     topology: str | None = None
     """Devices that are connected: v5e:2x4, v5p:4x4x4, h100:8; None: as many as the mesh has."""
     hardware: str = "h100"
@@ -82,8 +89,17 @@ class Command(RunConfig):
 COMMANDS = {name: cli.extend(config, Command) for name, config in (PRESETS | LARGE_PRESETS).items()}
 
 
+def presets(words: list[str]) -> dict[str, Command]:
+    """What a command line may start from: the published model after --from, or the presets."""
+    if "--from" not in words:
+        return COMMANDS
+    folder = str(pretrained.find(asked(words)))
+    model = of_text(pretrained.load_config(folder), folder).model
+    return {"published": cli.extend(RunConfig(model=model), Command, from_=folder)}
+
+
 def main() -> None:
-    command = cli.parse(Command, COMMANDS, description=__doc__ or "")
+    command = cli.parse(Command, presets(sys.argv[1:]), description=__doc__ or "")
     config, mesh = command.run, command.mesh
     topology = None if command.topology is None else Topology.named(command.topology)
     jax.config.update("jax_platforms", "cpu")
@@ -96,8 +112,9 @@ def main() -> None:
     platform = topology.platform if topology else None
     if command.search:
         found = search(config, hardware, devices, platform, watch=_watch)
-        _show_search(found[:15], hardware, len(devices))
-        print(f"the first is\n{training(command, found[0])}" if fits(found[0].plan, hardware) else "none of them fits")
+        _show_search(config, found[:15], hardware, len(devices))
+        first = training(command, found[0]) if fits(found[0].plan, hardware) else ""
+        print(f"the first is\n{first}" if first else "none of them fits")
         figures: Any = [_figures(one, hardware) for one in found]
     else:
         needs, program = plan(config, mesh, devices, platform)
@@ -108,7 +125,7 @@ def main() -> None:
                 compiled = compile_step(config, program)
             except TooLarge as error:
                 refused = str(error)
-        _show_one(one, compiled, hardware, topology.name if topology else command.hardware)
+        _show_one(config, one, compiled, hardware, topology.name if topology else command.hardware)
         if refused:
             print(refused)
         figures = _figures(one, hardware, compiled) | ({"refused": refused} if refused else {})
@@ -124,14 +141,14 @@ def _watch(tried: list[Any]) -> Iterable[Any]:
     return counted(tried, "meshes and rematerialization", len(tried))
 
 
-def _show_search(found: list[Found], hardware: Hardware, devices: int) -> None:
+def _show_search(config: RunConfig, found: list[Found], hardware: Hardware, devices: int) -> None:
     columns = ["data × model", "remat", "pieces", "state", "grads", "kept", "GB", "fits", "s", "MFU"]
     table = Table(
         *(Column(name, no_wrap=True) for name in columns),
         box=SIMPLE,
         pad_edge=False,
         collapse_padding=True,
-        title=f"a step on {devices} devices of {hardware.memory / 1e9:.0f} GB, the best first",
+        title=f"{_batch(config)} on {devices} devices of {hardware.memory / 1e9:.0f} GB, the best first",
     )
     for one in found:
         needs = one.plan
@@ -152,7 +169,8 @@ def _show_search(found: list[Found], hardware: Hardware, devices: int) -> None:
 def training(command: Command, one: Found) -> str:
     """The command that trains so, in the words of `transformer train`: what the preset and a mesh do not have yet."""
     preset: Command = command.preset
-    name = next(name for name, known in COMMANDS.items() if known == preset)
+    known = (name for name, each in COMMANDS.items() if each == preset)
+    name = f"finetune --from {shlex.quote(command.from_)}" if command.from_ else next(known)
     layers = {"model.layers": Scanned(remat=one.remat), "accumulation": one.accumulation}
     wanted = settings(cli.fields_of(command, RunConfig).replace(layers)) | settings(one.mesh, "mesh.")
     there = settings(cli.fields_of(preset, RunConfig)) | settings(dataclasses.replace(AUTOMATIC, replica=1), "mesh.")
@@ -163,12 +181,16 @@ def training(command: Command, one: Found) -> str:
     return " ".join(["transformer train", name, *map(str.strip, flags), "--data.path TEXT"])
 
 
-def _show_one(one: Found, compiled: Compiled | None, hardware: Hardware, name: str) -> None:
-    title = f"{_text(one.mesh)}, batch in {one.accumulation}, remat {one.remat}"
+def _show_one(config: RunConfig, one: Found, compiled: Compiled | None, hardware: Hardware, name: str) -> None:
+    title = f"{_batch(config)}, {_text(one.mesh)}, in {one.accumulation} pieces, remat {one.remat}"
     table = Table("", "predicted", "compiled", title=title)
     for label, form, predicted, read in _rows(one.plan, compiled, hardware, name):
         table.add_row(label, *("" if value is None else form.format(value) for value in (predicted, read)))
     Console().print(table)
+
+
+def _batch(config: RunConfig) -> str:
+    return f"a step of {config.batch_size} × {config.model.max_length:,} tokens"
 
 
 Row = tuple[str, str, Any, Any]
@@ -212,7 +234,9 @@ def _figures(one: Found, hardware: Hardware, compiled: Compiled | None = None) -
 
 
 def _text(mesh: MeshConfig) -> str:
-    return f"{mesh.replica} × {mesh.data} × {mesh.context} × {mesh.model}" + " sharded" * mesh.fully_sharded
+    axes = {name: getattr(mesh, name) for name in ("replica", "data", "context", "model")}
+    several = " × ".join(f"{name} {size}" for name, size in axes.items() if size != 1)
+    return (several or "1 device") + ", sharded" * mesh.fully_sharded
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import pytest
 
 from experiments import cli
 from experiments.language_model import Command
-from experiments.plan import COMMANDS, main, training
+from experiments.plan import COMMANDS, main, presets, training
 from experiments.plan import Command as PlanCommand
 from transformer.analysis.needs import Found, plan
 from transformer.core.values import ConfigError
@@ -36,6 +36,24 @@ def test_the_command_of_a_plan_trains_what_was_planned():
     assert command.model == asked.model.replace(layers=Scanned(remat="dots"))
     assert command.model == command.model.replace({"mixer.backend": Fused()})
     assert (command.batch_size, command.objective) == (4, ChunkedNextToken(chunk=16))
+
+
+def test_a_published_model_is_planned_from_its_config_alone(tmp_path):
+    sizes = {
+        "hidden_size": 64,
+        "intermediate_size": 96,
+        "num_attention_heads": 4,
+        "num_hidden_layers": 3,
+        "vocab_size": 50,
+    }
+    (tmp_path / "config.json").write_text(json.dumps({"architectures": ["LlamaForCausalLM"], **sizes}))
+    words = ["--from", str(tmp_path), "--model.max-length", "16"]
+    command = cli.parse(PlanCommand, presets(words), words)
+    assert (command.run.model.d_model, command.run.model.num_layers, command.run.model.max_length) == (64, 3, 16)
+    planned, _ = plan(command.run, MeshConfig(data=1), jax.devices()[:1])
+    made = training(command, Found(MeshConfig(replica=1, data=2), "dots", 1, planned))
+    assert made.startswith(f"transformer train finetune --from {tmp_path} ")
+    assert "--model.max-length 16" in made
 
 
 @pytest.mark.parametrize(
