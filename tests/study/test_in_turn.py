@@ -91,6 +91,18 @@ def test_a_study_with_a_rate_more_is_asked_again(in_turn):
     assert len(set((in_turn.folder / "runs").iterdir()) - there) == 4
     (change,) = read_record(in_turn.folder / "open").plan["changes"]
     assert change["runs_there"] == 4
+    assert change["changed"] == [f"arms.{arm}.learning_rates" for arm in sorted(wider.arms)]
+
+
+def test_a_study_of_other_arms_says_what_was_seen_before(in_turn):
+    in_turn.looks = 1
+    in_turn.run()
+    said, study = [], in_turn.studies["open"]
+    other = dataclasses.replace(study, arms={"base": {}, "else": {"model.d_model": 16}})
+    other.run(in_turn.folder / "open", runs=in_turn.folder / "runs", looks=1, say=said.append)
+    (change,) = read_record(in_turn.folder / "open").plan["changes"]
+    assert change["runs_there"] == 4
+    assert any("changed in" in line for line in said)
 
 
 def test_a_study_that_asks_something_else_has_not_looked(in_turn):

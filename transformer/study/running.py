@@ -1,5 +1,6 @@
 """A study that runs: its arms with their data, the runs that are missing, and the looks at its results."""
 
+import contextlib
 import dataclasses
 import os
 import shlex
@@ -10,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from transformer.core.files import Damaged
+from transformer.core.values import ConfigError
 from transformer.data.dataset import Dataset, reference
 from transformer.runs.config import Replica
 from transformer.runs.mesh import MeshConfig
@@ -18,7 +21,7 @@ from transformer.study.analyse import NOISE, analyse
 from transformer.study.arms import Arm
 from transformer.study.cell import Cell, replicas_of
 from transformer.study.engines import Engine
-from transformer.study.record import ArmRecord, Record
+from transformer.study.record import ArmRecord, Record, read_record
 from transformer.study.report import Report, Unresolved
 from transformer.study.runs import HIGHER_IS_BETTER, SUMS
 from transformer.training.environment import environment
@@ -73,6 +76,8 @@ class Running:
             f"{study.planned_effect_text()}"
         )
         kept = plan.kept(self.workdir, study.plan(self.arms), self._there())
+        if kept["changes"]:
+            self.say(plan.said(kept))
         self._say_signals()
         wanted, report = list(self.arms), None
         for look in study.looks[:looks]:
@@ -90,12 +95,14 @@ class Running:
         return report
 
     def _there(self) -> int:
-        """How many runs of the study are computed already."""
+        """How many runs of the study are computed already, those of arms that it had before too."""
         last = self.study.looks[-1]
         stored = [(arm, arm.runs(self.folder)) for arm in self.arms.values()]
-        return sum(
-            runs.path(seed, rate).exists() for arm, runs in stored for rate in arm.rates for seed in arm.seeds(last)
-        )
+        paths = [runs.path(seed, rate) for arm, runs in stored for rate in arm.rates for seed in arm.seeds(last)]
+        with contextlib.suppress(ConfigError, Damaged):  # there is no record yet, or one that this run writes again
+            before = read_record(self.workdir).arms.values()
+            paths += [self.folder / name for arm in before for row in arm.files for name in row]
+        return sum(path.exists() for path in set(paths))
 
     def _say_signals(self) -> None:
         """What the models look like before training."""
