@@ -217,8 +217,8 @@ def test_a_row_holds_what_its_runs_say(tmp_path):
     report = made.report(tmp_path, {"base": losses, "arm": losses[:, :3]}, exact=exact)
     row = report.arms[0]
     assert (row.changes, row.learning_rates, row.learning_rate) == ("name=base", [1e-3, 3e-3], 3e-3)
-    assert row.values["loss"][1] == pytest.approx([2.0, 2.5, 2.1])
-    assert np.isnan(row.values["loss"][0][2])
+    assert row.values[1] == pytest.approx([2.0, 2.5, 2.1])
+    assert np.isnan(row.values[0][2])
     assert (row.deviation, row.worst) == pytest.approx((np.std([2.0, 2.5, 2.1], ddof=1), 2.5))
     assert row.metrics["exact_match"].value == pytest.approx(0.5)
     assert row.metrics["accuracy"].value == pytest.approx(0.5)

@@ -34,7 +34,7 @@ def of_study(report: "Report") -> dict[str, Figure]:
         "seeds": plots.dots({arm.name: arm.estimates for arm in report.arms}, xlabel=record.metric),
         "curves": plots.loss_curves(report.curves, ylabel="training loss", reference=record.reference),
         "learning_rates": plots.learning_rate_curves(
-            {arm.name: dict(zip(arm.learning_rates, arm.values[record.metric], strict=True)) for arm in report.arms},
+            {arm.name: dict(zip(arm.learning_rates, arm.values, strict=True)) for arm in report.arms},
             ylabel=record.metric,
         ),
     }

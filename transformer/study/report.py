@@ -69,8 +69,10 @@ class ArmReport:
     """Exact 95 % interval of the probability to fail there."""
     failed_anywhere: tuple[int, int]
     """Failed runs at all rates, and all runs."""
-    values: dict[str, list[list[float]]]
-    """(learning rates, seeds) by metric, the primary one first; NaN for a failed run."""
+    values: list[list[float]]
+    """(learning rates, seeds) primary metric; NaN for a failed run."""
+    by_metric: dict[str, list[list[float]]]
+    """The same of all metrics, the primary one first."""
     estimates: list[float]
     """(seeds,) of these at the learning rate."""
     deviation: float | None
@@ -239,7 +241,7 @@ class Report:
         unanswered = self.record.contrasts.keys() - self.contrasts.keys()
         said += [f"{name}: not answered, because an arm of it failed" for name in sorted(unanswered)]
         metric = self.record.metric
-        if len(same := {value for arm in self.arms for row in arm.values[metric] for value in row}) == 1:
+        if len(same := {value for arm in self.arms for row in arm.values for value in row}) == 1:
             said.append(
                 f"all runs of all arms have {metric} {same.pop():g}, which tells none from another: take the loss, "
                 "other steps or another task"
@@ -295,7 +297,7 @@ class Report:
                 "arm": arm.name,
                 "learning_rate": rate,
                 "seed": seed,
-                **{metric: values[i][j] for metric, values in arm.values.items()},
+                **{metric: values[i][j] for metric, values in arm.by_metric.items()},
                 "chosen": rate == arm.learning_rate,
             }
             for arm in self.arms

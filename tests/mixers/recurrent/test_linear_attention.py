@@ -79,3 +79,8 @@ def test_errors_of_a_model(config):
         T.ConfigError, match=r"^lightning_attention.decays: unknown value 'alibi'; known: retnet, slopes$"
     ):
         config(T.LightningAttention(decays="alibi"))
+
+
+def test_a_number_for_a_norm_that_is_not_there_is_refused():
+    with pytest.raises(T.ConfigError, match=r"^linear_attention\.eps: 0\.1, but there is no norm of the output"):
+        T.LinearAttention(eps=0.1)
