@@ -3,6 +3,7 @@
 import functools
 import itertools
 import os
+import re
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -70,6 +71,10 @@ def test_a_trained_run_translates(pairs, tmp_path):
     assert len(run.translate(SOURCES[0], num_tokens=2, strategy=Beam(2)).split()) <= 2
     with pytest.raises(ConfigError, match=r"generate: .*; translate\(source\) is for pairs of texts"):
         run.generate("a")
+
+
+def test_pairs_print_as_a_line(pairs):
+    assert re.fullmatch(r"Pairs\(.*: 54 for training, 6 for validation and 6 for the test\)", str(pairs))
 
 
 def test_a_source_may_be_as_long_as_the_model_reads(pairs, tmp_path):

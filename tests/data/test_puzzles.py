@@ -1,5 +1,6 @@
 """Algorithmic tasks as data: what is scored, what is held out, what does not fit."""
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,6 +41,10 @@ def run_config(task=None, length=64, **model):
 
 def rows(array):
     return {bytes(row) for row in array}
+
+
+def test_examples_print_as_a_line():
+    assert re.fullmatch(r"Puzzles\(addition: 60 training and 20 held-out examples\)", str(puzzles()))
 
 
 @pytest.mark.parametrize("task", TASKS, ids=str)

@@ -180,6 +180,15 @@ class Examples:
     description: DataConfig | None = None
     """What it was loaded from."""
 
+    def __str__(self) -> str:
+        """What it is; arrays are many lines."""
+        train, held_out = (len(next(iter(part.values()))) for part in (self.train, self.validation))
+        return f"{type(self).__name__}({self.source}: {train:,} training and {held_out:,} held-out examples)"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """The same in a notebook."""
+        printer.text(str(self))
+
     @property
     def tokenizers(self) -> dict[str, Tokenizer]:
         return {} if self.tokenizer is None else {"tokenizer": self.tokenizer}

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -95,6 +95,15 @@ class Pairs:
     fingerprint: str
     description: PairsConfig | None = None
     """What they were loaded from."""
+
+    def __str__(self) -> str:
+        """What they are; arrays are many lines."""
+        train, held_out, test = (len(part[0]) for part in (self.train, self.validation, self.test))
+        return f"Pairs({self.source}: {train:,} for training, {held_out:,} for validation and {test:,} for the test)"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """The same in a notebook."""
+        printer.text(str(self))
 
     @property
     def tokenizers(self) -> dict[str, Tokenizer]:
