@@ -66,11 +66,12 @@ class Command:
 
     def __post_init__(self):
         shipped = [name for name in self.models if "=" not in name]
-        for name in set(self.models) - set(shipped):
-            asked(name)
         for where, names, known in (("models", shipped, MODELS), ("skills", self.skills, BUDGETS[self.budget])):
             if unknown := [name for name in names if name not in known]:
                 raise ConfigError(f"{where}: unknown value {unknown[0]!r}{nearest(unknown[0], known)}")
+        called = [asked(model)[0] for model in self.models]
+        if twice := [name for name in called if called.count(name) > 1]:
+            raise ConfigError(f"models: two are called {twice[0]!r}")
         if len(self.models) == 1:
             raise ConfigError(f"models: {self.models[0]} alone; an exam compares at least two")
 

@@ -38,6 +38,7 @@ from transformer.models.pooling import MeanPooling
 from transformer.objectives.classes import Classification
 from transformer.objectives.objective import Objective
 from transformer.pretrained.names import flat
+from transformer.pretrained.store import WEIGHTS
 from transformer.runs.config import RunConfig
 from transformer.runs.data import TextConfig
 from transformer.runs.optimizer import OptimizerConfig
@@ -81,7 +82,7 @@ def main() -> None:
     if "--from" not in words and cli.HELP & set(words):
         default, folder = (Classes if classes else Text)(**HOW), ""
     else:
-        folder = str(pretrained.find(asked(words)))
+        folder = str(pretrained.find(asked(words), WEIGHTS))
         published = pretrained.load_config(folder)
         default = of_classes(published, folder) if classes else of_text(published, folder)
     name, kind = ("classes", ClassificationRun) if classes else ("text", RunConfig)

@@ -29,7 +29,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from experiments import cli
-from experiments.finetune import FROM, asked, of_text
+from experiments.finetune import FROM, HOW, asked, of_text
 from experiments.sections import MODEL, Sections
 from transformer import pretrained
 from transformer.analysis.hardware import HARDWARE, Hardware, Topology
@@ -94,8 +94,8 @@ def presets(words: list[str]) -> dict[str, Command]:
     if "--from" not in words:
         return COMMANDS
     folder = str(pretrained.find(asked(words)))
-    model = of_text(pretrained.load_config(folder), folder).model
-    return {"published": cli.extend(RunConfig(model=model), Command, from_=folder)}
+    tuned = of_text(pretrained.load_config(folder), folder)
+    return {"published": cli.extend(cli.fields_of(tuned, RunConfig), Command, from_=folder)}
 
 
 def main() -> None:
@@ -170,7 +170,9 @@ def training(command: Command, one: Found) -> str:
     """The command that trains so, in the words of `transformer train`: what the preset and a mesh do not have yet."""
     preset: Command = command.preset
     known = (name for name, each in COMMANDS.items() if each == preset)
-    name = f"finetune --from {shlex.quote(command.from_)}" if command.from_ else next(known)
+    # One run, as is planned, where finetuning tries two rates.
+    published = f"finetune --from {shlex.quote(command.from_)} --learning-rates {HOW['learning_rates'][0]}"
+    name = published if command.from_ else next(known)
     layers = {"model.layers": Scanned(remat=one.remat), "accumulation": one.accumulation}
     wanted = settings(cli.fields_of(command, RunConfig).replace(layers)) | settings(one.mesh, "mesh.")
     there = settings(cli.fields_of(preset, RunConfig)) | settings(dataclasses.replace(AUTOMATIC, replica=1), "mesh.")
@@ -182,7 +184,8 @@ def training(command: Command, one: Found) -> str:
 
 
 def _show_one(config: RunConfig, one: Found, compiled: Compiled | None, hardware: Hardware, name: str) -> None:
-    title = f"{_batch(config)}, {_text(one.mesh)}, in {one.accumulation} pieces, remat {one.remat}"
+    pieces = f"in {one.accumulation} pieces" if one.accumulation > 1 else "in one piece"
+    title = f"{_batch(config)} {pieces}, {_text(one.mesh)}, remat {one.remat}"
     table = Table("", "predicted", "compiled", title=title)
     for label, form, predicted, read in _rows(one.plan, compiled, hardware, name):
         table.add_row(label, *("" if value is None else form.format(value) for value in (predicted, read)))

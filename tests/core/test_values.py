@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import inspect
 import json
+import linecache
 import re
 import typing
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from transformer.core.json import from_json, to_json
 from transformer.core.parameters import Constant, Initializer
 from transformer.core.values import ConfigError, Variant, check_kind, to_text, variant_of
 from transformer.data.labelled import ClassificationRun
+from transformer.data.pairs import PairsConfig
+from transformer.data.pictures import ImagePairConfig
 from transformer.data.tasks.task import AlgorithmicTask
 from transformer.feed_forwards.experts import TopKExperts
 from transformer.feed_forwards.feed_forward import FeedForward
@@ -312,12 +315,14 @@ A_TEXT: typing.Any = "byte"
         (ModelConfig, {"pos": None}, "ModelConfig: no field 'pos'; did you mean 'position'?"),
         (ModelConfig, {"dim": 8}, "ModelConfig: no field 'dim'; did you mean 'd_model'?"),
         (RMSNorm, {"epz": 1.0}, "RMSNorm: no field 'epz'; did you mean 'eps'?"),
+        (SiLU, {"beta": 1.0}, "SiLU: no field 'beta'"),
+        (Attention, {"head": 2}, "Attention: no field 'head'; did you mean 'heads'?"),
         (RunConfig, {"matmul_precision": "bf16"}, "matmul_precision: unknown value 'bf16'; did you mean 'bfloat16'?"),
         (TextConfig, {"tokenizer": A_TEXT}, "data.tokenizer: 'byte' is not Tokenization"),
         (ClassificationRun, {"model": ModelConfig()}, "model: a ModelConfig is not ClassifierConfig"),
         (grid, {"seeds": 2, "learning_rates": 1e-3}, "learning_rates: 0.001 is no sequence; (0.001,) is one of it"),
     ],
-    ids=range(10),
+    ids=range(12),
 )
 def test_what_is_misspelled_or_of_another_type_is_one_short_line(make, fields, message):
     with pytest.raises(ConfigError, match=f"^{re.escape(message)}") as error:
@@ -374,12 +379,16 @@ def test_a_config_prints_what_differs_from_its_defaults():
     config = RunConfig().replace({"model.norm": "rmsnorm", "model.mixer.num_heads": 8}, steps=7)
     assert str(config) == "RunConfig(model.mixer=attention(num_heads=8), model.norm=rmsnorm, steps=7)"
     assert eval(repr(config.model.norm)) == RMSNorm()
+    assert str(RunConfig(data=PairsConfig(split="length"))) == "RunConfig(data=PairsConfig(split=length))"
+    assert str(ImagePairConfig(path="x")) == "ImagePairConfig(path=x)"
 
 
 def test_a_notebook_shows_its_own_line_and_the_error():
-    code = compile("ModelConfig(dim=8)", "/tmp/ipykernel_1/2.py", "exec")
+    text, name = "ModelConfig(dim=8)", "/ipykernel_1/2.py"
+    linecache.cache[name] = (len(text), None, [text], name)  # as a notebook does
+    code = compile(text, name, "exec")
     with pytest.raises(ConfigError) as raised:
         exec(code, {"ModelConfig": ModelConfig})
     own, line = raised.value._render_traceback_()
-    assert own.startswith("line 1")
+    assert own == "line 1: ModelConfig(dim=8)"
     assert line == "ConfigError: ModelConfig: no field 'dim'; did you mean 'd_model'?"

@@ -8,9 +8,11 @@ import jax
 import pytest
 
 from experiments import cli
+from experiments.finetune import of_text
 from experiments.language_model import Command
 from experiments.plan import COMMANDS, main, presets, training
 from experiments.plan import Command as PlanCommand
+from transformer import pretrained
 from transformer.analysis.needs import Found, plan
 from transformer.core.values import ConfigError
 from transformer.mixers.attention.backends import Fused
@@ -52,8 +54,12 @@ def test_a_published_model_is_planned_from_its_config_alone(tmp_path):
     assert (command.run.model.d_model, command.run.model.num_layers, command.run.model.max_length) == (64, 3, 16)
     planned, _ = plan(command.run, MeshConfig(data=1), jax.devices()[:1])
     made = training(command, Found(MeshConfig(replica=1, data=2), "dots", 1, planned))
-    assert made.startswith(f"transformer train finetune --from {tmp_path} ")
-    assert "--model.max-length 16" in made
+    words = shlex.split(made)
+    assert words[:5] == ["transformer", "train", "finetune", "--from", str(tmp_path)]
+    default = of_text(pretrained.load_config(tmp_path), str(tmp_path))
+    trained = cli.parse(type(default), {"text": default}, words[3:])
+    assert trained.model == command.run.model.replace(vocab_size=50, layers=Scanned(remat="dots"))
+    assert (trained.steps, trained.batch_size, trained.learning_rates) == (command.steps, command.batch_size, (1e-4,))
 
 
 @pytest.mark.parametrize(

@@ -134,5 +134,7 @@ def test_a_model_of_ones_own_is_named_and_asked():
     assert dict(arms["mine"]) == {"model.mixer": MinGRU(), "model.position": None}
     with pytest.raises(ConfigError, match=r"^model\.mixer: unknown name 'min_gro'; did you mean 'min_gru'\?$"):
         exam.Command(models=("softmax", "mine: model.mixer=min_gro"))
+    with pytest.raises(ConfigError, match=r"^models: two are called 'softmax'$"):
+        exam.Command(models=("softmax", "softmax: model.mixer=min_gru"))
     with pytest.raises(ConfigError, match=r"^models: 'mine: model\.mixer=' is not of the form FIELD=VALUE"):
         exam.Command(models=("softmax", "mine: model.mixer="))

@@ -24,8 +24,8 @@ def test_a_plan_is_kept_until_it_changes(tmp_path):
     assert len(kept(tmp_path, other, 9)["changes"]) == 1
     assert len(kept(tmp_path, PLAN, 9)["changes"]) == 2  # back is a change too
     fields = {"config": "x", "seeds": 8}
-    many = {"margin": 0.01, "arms": {"a": fields, "b, of width 64": fields, "c": fields | {"config": "z"}}}
-    assert said(kept(tmp_path, many, 9)).endswith("arms.a.seeds, arms.b, of width 64, arms.c (after 9 runs).")
+    many = {"margin": 0.01, "arms": {"a": fields, "x=0.1": fields, "y=0.1": fields, "c": fields | {"config": "z"}}}
+    assert said(kept(tmp_path, many, 9)).endswith("arms.a.seeds, arms.c, arms.x=0.1, arms.y=0.1 (after 9 runs).")
     for arm in many["arms"].values():
         arm["seeds"] = 16
     assert said(kept(tmp_path, many, 12)).endswith("; arms.*.seeds (after 12 runs).")

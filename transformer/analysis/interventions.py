@@ -71,8 +71,8 @@ def _chosen(indices: Any, size: int, what: str) -> jax.Array:
 def patching_effects(
     apply: Apply,
     params: Params,
-    clean: Any,
-    corrupted: Any,
+    clean: jax.Array | Sequence[Any],
+    corrupted: jax.Array | Sequence[Any],
     names: str | Sequence[str],
     measure: Callable[[Any], jax.Array],
 ) -> jax.Array:
@@ -88,7 +88,7 @@ def patching_effects(
       names: activations with positions on axis 1, or patterns with `*`; of a pattern in the order of the model.
       measure: maps the result of `apply` to a scalar, such as a difference of two logits.
     """
-    clean, corrupted = (given if isinstance(given, tuple) else (given,) for given in (clean, corrupted))
+    clean, corrupted = (given if isinstance(given, tuple | list) else (given,) for given in (clean, corrupted))
     patterns = [names] if isinstance(names, str) else list(names)
     _, activations = run_with_cache(apply, params, *clean, names=patterns)
     names = [name for pattern in patterns for name in fnmatch.filter(activations, pattern)]

@@ -51,7 +51,7 @@ def attention_maps(
 
 
 def loss_curves(
-    curves: Mapping[str, tuple[Values, Values]],
+    curves: Mapping[str, tuple[Values, Values]] | tuple[Values, Values],
     *,
     xlabel: str = "step",
     ylabel: str = "loss",

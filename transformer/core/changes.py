@@ -2,6 +2,7 @@
 
 import dataclasses
 import typing
+from collections.abc import Iterator
 from typing import Any, Self
 
 from transformer.core.json import from_json
@@ -32,12 +33,22 @@ class Config(metaclass=Choices):
 
     def __str__(self) -> str:
         """The settings that differ from the defaults."""
-        own = ", ".join(f"{path}={text}" for path, text in changed(self, type(self)()).items())
-        return f"{type(self).__name__}({own})"
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}  # pyright: ignore
+        return f"{type(self).__name__}({', '.join(_own(self, defaults))})"
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """The same in a notebook."""
         printer.text(str(self))
+
+
+def _own(config: Any, defaults: dict[str, Any], prefix: str = "") -> Iterator[str]:
+    """`path=text` of each setting that is not as in `defaults`; a config of another kind is named whole."""
+    for field in dataclasses.fields(config):
+        value, default, path = getattr(config, field.name), defaults[field.name], prefix + field.name
+        if isinstance(value, Config) and type(value) is type(default):
+            yield from _own(value, vars(default), f"{path}.")
+        elif value != default:
+            yield f"{path}={value if isinstance(value, str | Config) else to_text(value)}"
 
 
 def settings(config: Any, prefix: str = "") -> dict[str, str]:

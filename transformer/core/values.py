@@ -62,7 +62,7 @@ def similar(word: str, known: Iterable[str]) -> str | None:
     known = sorted(known)
     lower = word.lower()
     same = [name for name in known if name.lower() == lower or name == SYNONYMS.get(word)]
-    begins = [name for name in known if len(word) > 2 and name.lower().startswith(lower)]
+    begins = sorted((name for name in known if len(word) > 2 and name.lower().startswith(lower)), key=len)
     return next(iter(same or begins or difflib.get_close_matches(word, known, n=1)), None)
 
 
@@ -103,9 +103,10 @@ class Choices(abc.ABCMeta):
             try:
                 return super().__call__(*values, **fields)
             except TypeError:
-                own = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
-                known = {field.name: field.default for field in own if field.init} or fields
-                if unknown := [name for name in fields if name not in known]:
+                taken = inspect.signature(cls).parameters.values()
+                known = {parameter.name: parameter.default for parameter in taken}
+                any_ = any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken)
+                if unknown := [name for name in fields if name not in known and not any_]:
                     raise ConfigError(f"{cls.__name__}: no field {unknown[0]!r}{instead(unknown[0], known)}") from None
                 raise
 

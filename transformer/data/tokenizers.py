@@ -220,9 +220,13 @@ class TrainedTokenizer:
         return np.array(self._tokenizer.encode(text, add_special_tokens=self.around).ids, np.int32)
 
     def encode_open(self, text: str) -> np.ndarray:
-        """The tokens of a text that goes on: without those that the definition puts after it, (L,) int32."""
-        tokens_L = self.encode(text)
-        return tokens_L[: len(tokens_L) - self._after] if self.around else tokens_L
+        """The tokens of a text that goes on: without those that the definition puts after it, (L,) int32.
+
+        None of an empty text.
+        """
+        found = self._tokenizer.encode(text, add_special_tokens=self.around)
+        own = [i for i, added in enumerate(found.special_tokens_mask, 1) if not added]
+        return np.array(found.ids[: own[-1] if own else 0], np.int32)
 
     def decode(self, tokens: np.ndarray) -> str:
         """The text without the special tokens."""
@@ -231,12 +235,6 @@ class TrainedTokenizer:
     def to_json(self) -> dict:
         digest = hashlib.sha256(self.definition.encode()).hexdigest()
         return {"tokenizer": "trained", "sha256": digest} | ({"around": True} if self.around else {})
-
-    @functools.cached_property
-    def _after(self) -> int:
-        """Number of tokens that the definition puts after a text."""
-        added = self._tokenizer.encode("a", add_special_tokens=True).special_tokens_mask[::-1]
-        return added.index(0) if 0 in added else 0
 
     @functools.cached_property
     def _tokenizer(self) -> Any:

@@ -44,7 +44,7 @@ def load(
       ConfigError: files are missing or damaged, the architecture is not known, a field of config.json is
         not supported, or tensors are missing, superfluous or of other shapes; the message names them.
     """
-    folder, architecture, config = _described(path, architecture)
+    folder, architecture, config = _described(path, architecture, WEIGHTS)
     leaves = _abstract(config)
     wanted = entries(architecture, config, leaves)
     with TensorFiles(folder) as files:
@@ -102,8 +102,15 @@ def save(
     os.replace(partial, path)
 
 
-def find(path: str | Path) -> Path:
+WEIGHTS = "*.safetensors"
+
+
+def find(path: str | Path, *patterns: str) -> Path:
     """The folder of a published model, downloaded where `path` is a name on the Hugging Face hub.
+
+    Args:
+      path: a folder, or the name.
+      patterns: files that are downloaded besides those in JSON.
 
     Raises:
       ConfigError: there is no such folder, and the hub cannot be reached or does not have the name.
@@ -118,15 +125,17 @@ def find(path: str | Path) -> Path:
     if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", str(path)):
         raise ConfigError(f"pretrained: no folder {path}, and no name on the hub")
     try:
-        return Path(huggingface_hub.snapshot_download(str(path), allow_patterns=["*.json", "*.safetensors"]))
+        return Path(huggingface_hub.snapshot_download(str(path), allow_patterns=["*.json", *patterns]))
     except Exception as error:  # the library and its dependencies raise many kinds
         reason = str(error).strip().splitlines()[0]
         raise ConfigError(f"pretrained: no folder {path}, and the hub answers: {reason}") from None
 
 
-def _described(path: str | Path, architecture: Architecture | str | None) -> tuple[Path, Architecture, ModelConfig]:
-    """(folder, architecture, config) that a config.json describes."""
-    folder = find(path)
+def _described(
+    path: str | Path, architecture: Architecture | str | None, *patterns: str
+) -> tuple[Path, Architecture, ModelConfig]:
+    """(folder, architecture, config) that a config.json describes; `patterns` as in `find`."""
+    folder = find(path, *patterns)
     fields = _fields(folder)
     architecture = _named(fields, folder) if architecture is None else _known(architecture)
     try:

@@ -60,6 +60,7 @@ class RunConfig(Config):
 
     def __post_init__(self):
         check_fields(self, "")
+        check_fields(self.data, "data.")
         for name in COUNTS:
             value = getattr(self, name)
             if value is not None and value < 1:

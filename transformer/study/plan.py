@@ -2,6 +2,7 @@
 
 import datetime
 import re
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,13 +34,14 @@ class _Stored:
     changes: list[_Change] = field(default_factory=list)
 
 
-def kept(workdir: Path, plan: dict[str, Any], runs_there: int) -> dict[str, Any]:
+def kept(workdir: Path, plan: dict[str, Any], runs_there: int, say: Callable[[str], object] = str) -> dict[str, Any]:
     """The plan in a folder, written where there is none; a plan that differs is recorded as a change.
 
     Args:
       workdir: folder of the study.
       plan: question, metric, margin, arms, seeds and stopping rule, as JSON data.
       runs_there: how many of its runs are computed already, which a change may have been made after.
+      say: is told of a change that is made now.
 
     Returns:
       The first plan with its `sha256` and date, the list of `changes`, and the hash of the plan in force.
@@ -52,6 +54,7 @@ def kept(workdir: Path, plan: dict[str, Any], runs_there: int) -> dict[str, Any]
     current = stored.changes[-1].plan if stored.changes else stored.plan
     if changed := differences(current, plan):
         stored.changes.append(_Change(now, plan, runs_there, changed))
+        say(f"the plan is another one than that of {stored.written}: {_gathered(changed)}, after {runs_there} runs")
     write_sealed(path, asdict(stored))
     return {**_hashed(stored), "changes": [{**_hashed(each), "changed": each.changed} for each in stored.changes]}
 
@@ -72,8 +75,8 @@ def said(plan: dict[str, Any]) -> str:
 
 
 def _gathered(paths: list[str]) -> str:
-    """Paths of a plan in a line; what changed alike in several arms is said once: `arms.*.learning_rates`."""
+    """Paths of a plan in a line; what changed in several arms is said once, `arms.*.learning_rates`."""
     alike: dict[str, list[str]] = {}
     for path in paths:
-        alike.setdefault(re.sub(r"\..+(?=\.\w+$)", ".*", path), []).append(path)
+        alike.setdefault(re.sub(r"^arms\..+\.(?=(config|learning_rates|seeds)$)", "arms.*.", path), []).append(path)
     return ", ".join(pattern if len(own) > 1 else own[0] for pattern, own in alike.items())

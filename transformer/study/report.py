@@ -330,7 +330,7 @@ def _verdict_row(name: str, value: str, compared: Comparison | None, arm: ArmRep
 
 
 def _weighted(weights: Mapping[str, float]) -> str:
-    """A question as a sum of arms: a - b - ½ c."""
+    """A question as a sum of arms: [a] − 0.5 × [b] − 0.5 × [c]."""
     words = []
     for arm, weight in sorted(weights.items(), key=lambda each: each[1] < 0):
         factor = "" if abs(weight) == 1 else f"{abs(weight):.3g} × "

@@ -75,9 +75,7 @@ class Running:
             f"{study.name}: {len(study.arms)} arms, {' or '.join(map(str, study.looks))} seeds, on {self.data.source}; "
             f"{study.planned_effect_text()}"
         )
-        kept = plan.kept(self.workdir, study.plan(self.arms), self._there())
-        if kept["changes"]:
-            self.say(plan.said(kept))
+        kept = plan.kept(self.workdir, study.plan(self.arms), self._there(), self.say)
         self._say_signals()
         wanted, report = list(self.arms), None
         for look in study.looks[:looks]:
