@@ -216,6 +216,20 @@ def test_the_first_group_that_fits_has_a_parameter():
     chex.assert_trees_all_close(grouped["blocks"]["experts"], half["blocks"]["experts"], rtol=1e-6)
 
 
+def test_what_is_frozen_has_no_part_in_the_norm_of_clipping():
+    """A large gradient of frozen parameters does not make the steps of the others smaller."""
+    frozen = {"groups": (ParameterGroup("embedding.*", rate=0.0),)}
+    gradient = jax.tree.map(lambda a: 1e-3 * a, random(1))
+    gradient |= {"embedding": jax.tree.map(lambda a: 1e6 * a, gradient["embedding"])}
+    steps = []
+    for clip_norm in (1.0, None):
+        config = config_of(SGD(), **PLAIN, **frozen, clip_norm=clip_norm)
+        made = make_optimizer(config, STEPS, SPECS)
+        steps.append(made.update(gradient, made.init(random(0)), random(0), numbers=numbers_of(config))[0])
+    chex.assert_trees_all_equal(*steps)
+    assert not np.any(steps[0]["embedding"]["table"])
+
+
 def test_a_group_has_its_own_decay():
     """A factor on the weight decay, also of what is not decayed otherwise; none leaves it."""
     grouped = with_groups(ParameterGroup("*.table", decay=0.5), ParameterGroup("*.scale", decay=1), ParameterGroup("*"))

@@ -40,6 +40,7 @@ def learning_rate(config: OptimizerConfig, numbers: Numbers, step: Any, total_st
 def make_optimizer(config: OptimizerConfig, total_steps: int, specs: Params) -> optax.GradientTransformationExtraArgs:
     """The config's rule after clipping by the global norm, with weight decay, a schedule and groups.
 
+    The norm is that of the parameters that are trained: frozen ones, of a group with rate 0, have no part in it.
     `update` takes the replica's `numbers` as a keyword, besides the parameters.
 
     Args:
@@ -60,6 +61,12 @@ def make_optimizer(config: OptimizerConfig, total_steps: int, specs: Params) -> 
         def rate(step):
             return learning_rate(config, numbers, step, total_steps)
 
+        def clipped(updates, _):
+            trained = jax.tree.map(lambda u, factor: u if factor else jnp.zeros_like(u), updates, rates)
+            if config.clip_norm is None:
+                return trained
+            return optax.clip_by_global_norm(config.clip_norm).update(trained, optax.EmptyState())[0]
+
         def decayed(updates, params):
             return jax.tree.map(lambda u, p, d: u + numbers.weight_decay * d * p, updates, params, decays)
 
@@ -67,7 +74,7 @@ def make_optimizer(config: OptimizerConfig, total_steps: int, specs: Params) -> 
             return jax.tree.map(lambda u, factor: factor * u, updates, rates)
 
         return optax.chain(
-            optax.identity() if config.clip_norm is None else optax.clip_by_global_norm(config.clip_norm),
+            optax.stateless(clipped),
             config.rule.direction(specs),
             optax.stateless(decayed),
             optax.scale_by_learning_rate(rate),
