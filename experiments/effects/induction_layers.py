@@ -22,6 +22,6 @@ CLAIM = Claim(
         Induction(sequence_length=24, alphabet=16),
         {"one layer": {"model.num_layers": 1}, "two layers": {"model.num_layers": 2}},
         {"model.feed_forward": None, "steps": 1000},
-        learning_rates=(3e-3, 1e-2),
+        learning_rates=(1e-3, 3e-3, 1e-2),
     ),
 )

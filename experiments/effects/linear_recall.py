@@ -1,6 +1,6 @@
 """Linear and softmax attention on associative recall (Arora et al. 2023)."""
 
-from experiments.bases import RECALL, on_task, recurrent
+from experiments.bases import on_task, recurrent
 from transformer.data.tasks.recall import AssociativeRecall
 from transformer.mixers.attention.short_convolution import ShortConvolution
 from transformer.mixers.recurrent.linear_attention import LinearAttention
@@ -16,18 +16,20 @@ CLAIM = Claim(
     ),
     expected={"linear": "worse"},
     recipe=(
-        "4 pairs in 24 tokens, width 64, four heads, a short convolution in both, and networks between the layers, "
+        "8 pairs in 40 tokens, width 32, four heads, a short convolution in both, and networks between the layers, "
         "which the paper leaves out. Linear attention in place of gated convolutions."
     ),
     study=on_task(
         "linear_recall",
-        AssociativeRecall(alphabet=32, sequence_length=24),
+        AssociativeRecall(alphabet=32, sequence_length=40, pairs=8),
         {"softmax": {"model.mixer.parts": (ShortConvolution(),)}, "linear": recurrent(LinearAttention(convolution=4))},
-        RECALL,
+        {"model.d_model": 32, "model.feed_forward.d_ff": 128, "steps": 1500},
         match="parameters",
+        learning_rates=(1e-3, 3e-3, 1e-2),
     ),
     found=(
-        "With its short convolution linear attention recalls .95 of the answers. Without one, and softmax attention "
-        "without one too, it had recalled .01: what it lacked there was the convolution, not places in its state."
+        "Softmax attention recalls all at every rate. Linear attention recalls nothing at .001, .4 at .003, and at "
+        ".01, the highest, six of eight runs recall nearly all and two nothing: it lacks a sure way there here, "
+        "not places in its state. With 4 pairs at width 64 and rates up to .003 it recalled .95, told as worse."
     ),
 )
