@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from experiments.settings import lines
+from experiments.info import lines
 from transformer.analysis.counts import parameter_count, train_flops
 from transformer.analysis.needs import plan
 from transformer.core.changes import changed, settings

@@ -11,7 +11,6 @@ import json
 from pathlib import Path
 
 from experiments import cli
-from experiments.settings import lines
 from transformer.core.changes import changed, settings
 from transformer.core.values import ConfigError
 from transformer.data.dataset import read_run_config
@@ -81,6 +80,12 @@ def last_metrics(folder: Path) -> list[str]:
         replica = last.setdefault(line["replica"], {})
         replica |= {name: value for name, value in line.items() if name != "replica"}
     return [f"replica {i}: " + ", ".join(f"{name} {text(v)}" for name, v in each.items()) for i, each in last.items()]
+
+
+def lines(found: dict[str, str]) -> str:
+    """Settings, one a line, the values below each other."""
+    width = max(map(len, found), default=0)
+    return "\n".join(f"  {path:{width}}  {text}" for path, text in found.items())
 
 
 def text(value: float | None) -> str:

@@ -33,20 +33,20 @@ class Config(metaclass=Choices):
 
     def __str__(self) -> str:
         """The settings that differ from the defaults."""
-        defaults = {field.name: field.default for field in dataclasses.fields(self)}  # pyright: ignore
-        return f"{type(self).__name__}({', '.join(_own(self, defaults))})"
+        return f"{type(self).__name__}({', '.join(_own(self))})"
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """The same in a notebook."""
         printer.text(str(self))
 
 
-def _own(config: Any, defaults: dict[str, Any], prefix: str = "") -> Iterator[str]:
-    """`path=text` of each setting that is not as in `defaults`; a config of another kind is named whole."""
+def _own(config: Any, base: Any = None, prefix: str = "") -> Iterator[str]:
+    """`path=text` of each setting that is not as in `base`, or the default; a config of another kind is named whole."""
     for field in dataclasses.fields(config):
-        value, default, path = getattr(config, field.name), defaults[field.name], prefix + field.name
+        value, path = getattr(config, field.name), prefix + field.name
+        default = field.default if base is None else getattr(base, field.name)
         if isinstance(value, Config) and type(value) is type(default):
-            yield from _own(value, vars(default), f"{path}.")
+            yield from _own(value, default, f"{path}.")
         elif value != default:
             yield f"{path}={value if isinstance(value, str | Config) else to_text(value)}"
 

@@ -5,7 +5,7 @@ import hashlib
 import inspect
 from typing import Any
 
-from transformer.core.parts import parts
+from transformer.core.contents import contents
 
 PACKAGE = __name__.partition(".")[0]
 
@@ -31,7 +31,7 @@ def source_of(cls: type) -> str:
 def sources(config: Any) -> dict[str, str]:
     """sha256 of the source (`source_of`) of every class in a config or a sequence, by name, where there is one."""
     found: dict[str, str] = {}
-    for value in parts(config):
+    for value in contents(config):
         text = "".join(getattr(cls, "_source", "") for cls in type(value).__mro__)
         if text:
             found[type(value).__qualname__] = hashlib.sha256(text.encode()).hexdigest()

@@ -105,8 +105,8 @@ class Choices(abc.ABCMeta):
             except TypeError:
                 taken = inspect.signature(cls).parameters.values()
                 known = {parameter.name: parameter.default for parameter in taken}
-                any_ = any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken)
-                if unknown := [name for name in fields if name not in known and not any_]:
+                open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken)
+                if not open_ended and (unknown := [name for name in fields if name not in known]):
                     raise ConfigError(f"{cls.__name__}: no field {unknown[0]!r}{instead(unknown[0], known)}") from None
                 raise
 

@@ -60,7 +60,7 @@ class RunConfig(Config):
 
     def __post_init__(self):
         check_fields(self, "")
-        check_fields(self.data, "data.")
+        check_fields(self.data, "data.")  # again, as a kind of one's own may not do it
         for name in COUNTS:
             value = getattr(self, name)
             if value is not None and value < 1:

@@ -229,7 +229,6 @@ def _arm_report(
         failed=int(failed[tuning.chosen].sum()),
         failed_interval=share_interval(int(failed[tuning.chosen].sum()), count),
         failed_anywhere=(int(failed.sum()), failed.size),
-        values=values[record.metric].tolist(),
         by_metric={metric: found.tolist() for metric, found in values.items()},
         estimates=estimates.tolist(),
         deviation=float(healthy.std(ddof=1)) if len(healthy) > 1 else None,

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from transformer.core.contents import contents
 from transformer.core.files import read_value, write_durably, write_sealed
 from transformer.core.json import from_json, to_json
-from transformer.core.parts import parts
 from transformer.core.sources import PACKAGE
 from transformer.core.values import ConfigError
 from transformer.data.dataset import load_data, read_run_config
@@ -48,7 +48,7 @@ def write(cell: Cell) -> list[str]:
     Raises:
       ConfigError: a class is defined where only this process knows it.
     """
-    modules = sorted({_module(cls) for cls in set(map(type, parts((cell.config, *cell.probes, *cell.trackers))))})
+    modules = sorted({_module(cls) for cls in set(map(type, contents((cell.config, *cell.probes, *cell.trackers))))})
     cell.write_config()
     for name, text in definitions(cell.data).items():
         write_durably(cell.folder / name, text)

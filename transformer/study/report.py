@@ -69,10 +69,8 @@ class ArmReport:
     """Exact 95 % interval of the probability to fail there."""
     failed_anywhere: tuple[int, int]
     """Failed runs at all rates, and all runs."""
-    values: list[list[float]]
-    """(learning rates, seeds) primary metric; NaN for a failed run."""
     by_metric: dict[str, list[list[float]]]
-    """The same of all metrics, the primary one first."""
+    """(learning rates, seeds) of each metric, the primary one first; NaN for a failed run."""
     estimates: list[float]
     """(seeds,) of these at the learning rate."""
     deviation: float | None
@@ -94,6 +92,11 @@ class ArmReport:
     def primary(self) -> Estimate:
         """The estimate that verdicts are made of."""
         return next(iter(self.metrics.values()))
+
+    @property
+    def values(self) -> list[list[float]]:
+        """(learning rates, seeds) of the primary metric; NaN for a failed run."""
+        return next(iter(self.by_metric.values()))
 
     @property
     def compared(self) -> Comparison | None:

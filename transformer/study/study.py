@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from transformer.core.changes import typed
+from transformer.core.contents import contents
 from transformer.core.json import to_json
-from transformer.core.parts import parts
 from transformer.core.values import Choices, ConfigError, Variant, check_kind, check_type, nearest
 from transformer.data.dataset import Dataset, check_data, load_data
 from transformer.runs.config import RunConfig
@@ -169,7 +169,7 @@ class Study(Asked):
         own, found = self.arms[name], {}
         d_model = self.base.replace({p: v for p, v in own.items() if p != RATE}).model.d_model
         for path, value in own.items() if self.recipes else ():
-            for choice in parts(typed(self.base, path, value) if isinstance(value, str) else value):
+            for choice in contents(typed(self.base, path, value) if isinstance(value, str) else value):
                 found |= choice.recipe(d_model) if isinstance(choice, Variant) else {}
         return {path: v for path, v in found.items() if not any(path == p or path.startswith(f"{p}.") for p in own)}
 

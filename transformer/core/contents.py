@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from typing import Any
 
 
-def parts(value: Any) -> Iterator[Any]:
+def contents(value: Any) -> Iterator[Any]:
     """All dataclasses in a value, also in tuples and lists, each before those in its fields."""
     if isinstance(value, tuple | list):
         for item in value:
-            yield from parts(item)
+            yield from contents(item)
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         yield value
         for field in dataclasses.fields(value):
-            yield from parts(getattr(value, field.name))
+            yield from contents(getattr(value, field.name))
