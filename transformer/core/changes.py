@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Self
 
 from transformer.core.json import from_json
+from transformer.core.notebook import ShownAsText
 from transformer.core.text import field_from_text
 from transformer.core.values import (
     Choices,
@@ -21,7 +22,7 @@ from transformer.core.values import (
 )
 
 
-class Config(metaclass=Choices):
+class Config(ShownAsText, metaclass=Choices):
     """Base of configs, which are frozen dataclasses of values."""
 
     def replace(self, changes: dict[str, Any] | None = None, **more: Any) -> Self:
@@ -34,10 +35,6 @@ class Config(metaclass=Choices):
     def __str__(self) -> str:
         """The settings that differ from the defaults."""
         return f"{type(self).__name__}({', '.join(_own(self))})"
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """The same in a notebook."""
-        printer.text(str(self))
 
 
 def _own(config: Any, base: Any = None, prefix: str = "") -> Iterator[str]:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import grain
 import numpy as np
 
+from transformer.core.notebook import ShownAsText
 from transformer.core.values import ConfigError, load_room, wrong_kind
 from transformer.data.tokenizers import Tokenizer
 from transformer.runs.config import RunConfig
@@ -168,7 +169,7 @@ def first_batch(split: Batch) -> Batch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Examples:
+class Examples(ShownAsText):
     """A data set of arrays with one row for each example; a subclass completes the config."""
 
     train: Batch
@@ -184,10 +185,6 @@ class Examples:
         """What it is; arrays are many lines."""
         train, held_out = (len(next(iter(part.values()))) for part in (self.train, self.validation))
         return f"{type(self).__name__}({self.source}: {train:,} training and {held_out:,} held-out examples)"
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """The same in a notebook."""
-        printer.text(str(self))
 
     @property
     def tokenizers(self) -> dict[str, Tokenizer]:

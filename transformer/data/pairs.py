@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from transformer.core.arrays import check_ids
 from transformer.core.json import fingerprint
+from transformer.core.notebook import ShownAsText
 from transformer.core.values import ConfigError, check_kind
 from transformer.data.dataset import Batch, Batches, Rows, described, load_data, pad_rows, whole
 from transformer.data.pairs_text import load_parallel
@@ -78,7 +79,7 @@ class TranslationRun(RunConfig):
 
 
 @dataclass(frozen=True)
-class Pairs:
+class Pairs(ShownAsText):
     """Token ids of sources and targets, each with its end token, and the texts of the test part."""
 
     train: tuple[Sequence[np.ndarray], Sequence[np.ndarray]]
@@ -100,10 +101,6 @@ class Pairs:
         """What they are; arrays are many lines."""
         train, held_out, test = (len(part[0]) for part in (self.train, self.validation, self.test))
         return f"Pairs({self.source}: {train:,} for training, {held_out:,} for validation and {test:,} for the test)"
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """The same in a notebook."""
-        printer.text(str(self))
 
     @property
     def tokenizers(self) -> dict[str, Tokenizer]:
