@@ -311,7 +311,8 @@ class Report:
     def to_json(self) -> dict[str, Any]:
         """The report without its curves, with null for numbers that are not finite."""
         data = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "curves"}
-        return _finite_leaves({**data, "warnings": self.warnings(), "summary": self.summary()})
+        arms = [asdict(arm) | {"values": arm.values} for arm in self.arms]
+        return _finite_leaves({**data, "arms": arms, "warnings": self.warnings(), "summary": self.summary()})
 
     def write(self, workdir: Path) -> None:
         """Write report.json, .md, .html, .csv, .tex and the pictures."""
