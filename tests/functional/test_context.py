@@ -10,7 +10,7 @@ from jax.tree_util import Partial
 from transformer.functional.attention import attention
 from transformer.functional.biases import LinearDistance
 from transformer.functional.chunked_attention import chunked_attention
-from transformer.functional.context import over_context
+from transformer.functional.context import dealt_parts, moves, on_each, over_context
 from transformer.functional.masks import Arbitrary, Causal, Padding, Segment, Tokens, Window
 from transformer.functional.normalizers import Softmax
 from transformer.functional.ring_attention import ring_attention
@@ -33,8 +33,8 @@ HOW = {
 }
 
 
-def loss(arrays, function, how):
-    out = function(*arrays, queries=TOKENS, keys=TOKENS, **how).out
+def loss(arrays, function, how, tokens=TOKENS):
+    out = function(*arrays, queries=tokens, keys=tokens, **how).out
     return jnp.sin(out).mean(), out
 
 
@@ -56,6 +56,40 @@ def test_values_and_gradients_are_those_of_one_device(name, of_devices):
         found = program(arrays)
     for left, right in zip(jax.tree.leaves(exact), jax.tree.leaves(found), strict=True):
         np.testing.assert_allclose(right, left, atol=1e-5)
+
+
+@pytest.mark.parametrize("of_devices", [gathered, in_a_ring])
+def test_lengths_that_divide_into_parts_of_devices_and_not_into_halves_of_those(of_devices):
+    arrays, tokens = [a[:, :6] for a in (Q, K, V)], TOKENS.block(0, 6)
+    exact = loss(arrays, attention, HOW["packed"], tokens)[1]
+    with use_abstract_mesh(MESH.abstract_mesh):
+        program = jax.jit(lambda arrays: loss(arrays, of_devices, HOW["packed"], tokens)[1])
+        found = program(jax.device_put(arrays, jax.NamedSharding(MESH, jax.P())))
+    np.testing.assert_allclose(found, exact, atol=1e-5)
+
+
+@pytest.mark.parametrize("devices", [1, 2, 3, 4, 8])
+def test_parts_that_are_dealt(devices):
+    """Every device passes two on and is given two, of which one is as far from the front as the other from the end."""
+    for turn in moves(devices):
+        assert sorted(to for _, to in turn) == list(range(devices))
+    own = np.sort(dealt_parts(devices).reshape(devices, 2), axis=1)
+    assert own.tolist() == [[device, 2 * devices - 1 - device] for device in range(devices)]
+
+
+@pytest.mark.parametrize(("dealt", "sums"), [(True, [14, 14]), (False, [6, 22])])
+def test_dealt_queries_see_as_much_on_each_device(dealt, sums):
+    """The positions that each device has, summed, in the order of tokens that comes back."""
+
+    def of_device(x_BLD, queries):
+        return jnp.stack([x_BLD, jnp.full_like(x_BLD, queries.positions.sum())], -1)
+
+    tokens, x_BL = Tokens.first(L), jnp.arange(L)[None]
+    with use_abstract_mesh(MESH.abstract_mesh):
+        program = jax.jit(lambda *own: on_each(of_device, own, (), dealt=dealt))
+        own, found = jnp.unstack(program(*jax.device_put((x_BL, tokens), jax.NamedSharding(MESH, jax.P()))), axis=-1)
+    np.testing.assert_array_equal(own, x_BL)
+    assert sorted(found[0].tolist()) == sorted(sums * (L // 2))
 
 
 def test_a_ring_has_all_gradients_of_one_device():

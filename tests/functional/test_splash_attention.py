@@ -65,21 +65,27 @@ def test_values_and_gradients_are_those_of_exact_attention(mask, sinks, dtype, t
         assert float(difference) <= tolerance * scale
 
 
-@pytest.mark.parametrize("mask", MASKS)
-def test_queries_divided_over_devices_find_what_those_of_one_find(mask):
-    """Half of them on each of two devices, which share the blocks of the mask."""
+@pytest.mark.parametrize(("mask", "times"), [*((mask, 1) for mask in MASKS), ("causal", 2), ("packed", 2)])
+def test_queries_divided_over_devices_find_what_those_of_one_find(mask, times):
+    """Half of them on each of two devices, which share the blocks of the mask; of two whole blocks they are dealt."""
     mesh = make_mesh(MeshConfig(context=2), 1, 1)
+    *arrays, segments, valid = (
+        jnp.concatenate([a, jnp.flip(a, 1)][:times], 1) for a in (Q, K, V, TOKENS.segments, VALID)
+    )
+    tokens = Tokens.at(jnp.arange(times * L), segments=segments, valid=valid)
 
     def loss(arrays):
         q, k, v, sink = arrays
-        sides = {"queries": TOKENS, "keys": TOKENS, "mask": MASKS[mask]}
+        sides = {"queries": tokens, "keys": tokens, "mask": MASKS[mask]}
         out = by_splash(q, k, v, **sides, scale=0.25, sink_H=sink, interpret=True)
         return jnp.sin(out).mean(), out
 
-    arrays = [Q, K, V, SINKS]
+    arrays = [*arrays, SINKS]
     alone = jax.grad(loss, has_aux=True)(arrays)
     with use_abstract_mesh(mesh.abstract_mesh):
-        shared = jax.jit(jax.grad(loss, has_aux=True))(jax.device_put(arrays, jax.NamedSharding(mesh, jax.P())))
+        program = jax.jit(jax.grad(loss, has_aux=True))
+        shared = program(jax.device_put(arrays, jax.NamedSharding(mesh, jax.P())))
+        assert ("ppermute" in str(jax.make_jaxpr(loss)(arrays))) == (times == 2)
     for left, right in zip(jax.tree.leaves(alone), jax.tree.leaves(shared), strict=True):
         np.testing.assert_allclose(right, left, atol=1e-6)
 

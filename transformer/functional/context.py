@@ -4,17 +4,25 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
 from jax.sharding import PartitionSpec, get_abstract_mesh
 
 from transformer.core.arrays import CONTEXT, REPLICA, axis_size
 from transformer.functional.attention import Attended
-from transformer.functional.masks import Tokens
+from transformer.functional.masks import Mask, Tokens
 
 
 def over_context(
-    attend: Callable[..., Attended], q_BLHK: jax.Array, *keys_values: jax.Array, queries: Tokens, **how: Any
+    attend: Callable[..., Attended],
+    q_BLHK: jax.Array,
+    *keys_values: jax.Array,
+    queries: Tokens,
+    mask: Mask | None = None,
+    **how: Any,
 ) -> Attended:
-    """`attend(q, k, v, queries=..., **how)` by each device of `context` for its own queries.
+    """`attend(q, k, v, queries=..., mask=..., **how)` by each device of `context` for its own queries.
 
     Keys and values pass from device to device once, whole (Grattafiori et al. 2024, section 3.3.2): with few key-value
     heads they are small beside the queries. Masks and biases are values of tokens, so that a device asks them for those
@@ -25,35 +33,50 @@ def over_context(
       q_BLHK: queries.
       keys_values: k_BSGK and v_BSGK.
       queries: the tokens of the queries.
+      mask: who may attend to whom; queries of one that is directed are dealt (`on_each`).
       how: its further arguments; what is no array in them is a constant.
     """
     devices = axis_size(CONTEXT)
     if devices == 1 or queries.length % devices:
-        return attend(q_BLHK, *keys_values, queries=queries, **how)
+        return attend(q_BLHK, *keys_values, queries=queries, mask=mask, **how)
 
-    def of_device(q_BLHK, queries, keys_values, how):
-        return attend(q_BLHK, *keys_values, queries=queries, **how).out
+    def of_device(q_BLHK, queries, keys_values, mask, how):
+        return attend(q_BLHK, *keys_values, queries=queries, mask=mask, **how).out
 
-    return Attended(on_each(of_device, (q_BLHK, queries), (keys_values, how)))
+    return Attended(on_each(of_device, (q_BLHK, queries), (keys_values, mask, how), dealt=is_directed(mask)))
 
 
-def on_each(of_device: Callable[..., jax.Array], divided: tuple[Any, ...], whole: tuple[Any, ...]) -> jax.Array:
+def is_directed(mask: Mask | None) -> bool:
+    """Whether early queries have less to attend to than late ones."""
+    return mask is not None and mask.directed
+
+
+def on_each(
+    of_device: Callable[..., jax.Array], divided: tuple[Any, ...], whole: tuple[Any, ...], *, dealt: bool
+) -> jax.Array:
     """`of_device(*divided, *whole)` on each device of `context`.
 
     Args:
       of_device: a function whose result has tokens as its second axis, of which each device makes its own.
       divided: arrays with tokens as their second axis, and `Tokens`; each device has its own.
       whole: what each device has whole; what is no array in it is a constant.
+      dealt: whether its own are, where they can be, of twice as many parts as there are devices one from the front
+        and one as far from the end, not two neighbours: then each has as much to do where a query attends to those
+        before it (Grattafiori et al. 2024, section 3.3.2).
     """
     leaves, tree = jax.tree.flatten(whole)
     arrays = {number: leaf for number, leaf in enumerate(leaves) if isinstance(leaf, jax.Array)}
 
+    parts = 2 * axis_size(CONTEXT)
+    dealt = dealt and all((each.length if isinstance(each, Tokens) else each.shape[1]) % parts == 0 for each in divided)
+
     def call(divided, arrays):
-        return of_device(*divided, *tree.unflatten([arrays.get(number, leaf) for number, leaf in enumerate(leaves)]))
+        own = tuple(map(_dealt, divided)) if dealt else divided
+        out = of_device(*own, *tree.unflatten([arrays.get(number, leaf) for number, leaf in enumerate(leaves)]))
+        return in_order(out, 1) if dealt else out
 
     def rows(each: Any) -> Any:
-        axis = -1 if isinstance(each, Tokens) else 1
-        return jax.tree.map(lambda a: PartitionSpec(*(None,) * (axis % a.ndim), CONTEXT), each)
+        return jax.tree.map(lambda a: PartitionSpec(*(None,) * (_token_axis(each) % a.ndim), CONTEXT), each)
 
     return jax.shard_map(
         call,
@@ -63,3 +86,38 @@ def on_each(of_device: Callable[..., jax.Array], divided: tuple[Any, ...], whole
         out_specs=PartitionSpec(None, CONTEXT),
         check_vma=False,
     )(divided, arrays)
+
+
+def _token_axis(each: Any) -> int:
+    return -1 if isinstance(each, Tokens) else 1
+
+
+def moves(devices: int) -> list[list[tuple[int, int]]]:
+    """From which device to which the first half of its part goes, and the second, where tokens are dealt."""
+    last = 2 * devices - 1
+    return [[(device, min(half, last - half)) for device, half in enumerate(range(of, last + 1, 2))] for of in (0, 1)]
+
+
+def dealt_parts(devices: int) -> np.ndarray:
+    """The numbers of the parts of all tokens, two a device, in the order in which devices have them."""
+    turns = [{to: 2 * origin + half for origin, to in there} for half, there in enumerate(moves(devices))]
+    return np.array([turn[device] for device in range(devices) for turn in turns])
+
+
+def deal(array: jax.Array, axis: int) -> jax.Array:
+    """Of the neighbouring parts that devices have, those that are dealt to them, on each of them."""
+    halves = zip(jnp.split(array, 2, axis), moves(lax.axis_size(CONTEXT)), strict=True)
+    return jnp.concatenate([lax.ppermute(half, CONTEXT, there) for half, there in halves], axis)
+
+
+def in_order(array: jax.Array, axis: int) -> jax.Array:
+    """What was made of parts that were dealt, as neighbouring parts again."""
+    halves = zip(jnp.split(array, 2, axis), moves(lax.axis_size(CONTEXT)), strict=True)
+    back = [lax.ppermute(half, CONTEXT, [(to, origin) for origin, to in there]) for half, there in halves]
+    return jnp.concatenate(back, axis)
+
+
+def _dealt(each: Any) -> Any:
+    """Tokens say where they are from, wherever they are."""
+    each = each._replace(counted=None) if isinstance(each, Tokens) else each
+    return jax.tree.map(lambda a: deal(a, _token_axis(each)), each)

@@ -1,5 +1,6 @@
 """Scaled dot-product attention by the kernel for TPUs that comes with JAX, Splash: no score is ever in memory."""
 
+import functools
 import importlib
 
 import jax
@@ -10,6 +11,7 @@ from jax.sharding import NamedSharding, PartitionSpec, get_abstract_mesh
 from transformer.core.arrays import CONTEXT, DATA, MODEL, axis_size, divided
 from transformer.functional.attention import OF_KERNEL
 from transformer.functional.biases import Bias
+from transformer.functional.context import deal, dealt_parts, in_order
 from transformer.functional.masks import Causal, Full, MaskFunction, Padding, Segment, Tokens, Window, conjuncts
 
 LANES = 128
@@ -33,7 +35,8 @@ def by_splash(
 ) -> jax.Array:
     """Attention of tokens to each other, (B, L, H, K); a query that is padding or meets no key gets 0.
 
-    Blocks in which the mask allows nothing are not computed. Heads and sequences stay on their devices.
+    Blocks in which the mask allows nothing are not computed. Heads and sequences stay on their devices; queries of
+    devices that divide them are dealt (`context.on_each`) where the mask is causal.
 
     Args:
       q_BLHK: queries of what `why_not_splash` finds nothing wrong with.
@@ -50,9 +53,10 @@ def by_splash(
     L = q_BLHK.shape[1]
     document_BL, valid_BL = _documents(mask, keys)
     document_BL = jnp.broadcast_to(document_BL, (len(q_BLHK), L))
-    kernel, by_query = _kernel(_static(mask, L), q_BLHK.shape[2] // axis_size(MODEL), soft_cap, interpret)
+    static = _static(mask, L)
+    kernel, by_query = _kernel(static, q_BLHK.shape[2] // axis_size(MODEL), soft_cap, interpret)
     q_BHLK, k_BGLK, v_BGLK = (jnp.swapaxes(x, 1, 2) for x in (q_BLHK * scale, k_BLGK, v_BLGK))
-    attend = _attend
+    attend = functools.partial(_attend, dealt=_is_dealt(static))
     if divided():
         mesh = get_abstract_mesh()
         rows, part = (axis if axis_size(axis) > 1 else None for axis in (DATA, CONTEXT))
@@ -76,11 +80,21 @@ def by_splash(
     return checkpoint_name(out_BLHK, OF_KERNEL)
 
 
+def _is_dealt(mask) -> bool:
+    """Whether devices of `context` are dealt queries: late ones see more, and halves of each part are whole blocks."""
+    devices = axis_size(CONTEXT)
+    return isinstance(mask, _kernels().CausalMask) and devices > 1 and mask.shape[0] % (2 * devices * LANES) == 0
+
+
 def _kernel(mask, heads: int, soft_cap: float | None, interpret: bool):
     """The kernel for the heads of one device, and whether each device of `context` has other blocks of the mask."""
     splash, devices = _kernels(), axis_size(CONTEXT)
     L, S = mask.shape
-    block = max(size for size in range(LANES, BLOCK + 1, LANES) if L // devices % size == 0)
+    dealt = _is_dealt(mask)
+    part = L // devices // (2 if dealt else 1)
+    block = max(size for size in range(LANES, BLOCK + 1, LANES) if part % size == 0)
+    if dealt:
+        mask.q_sequence = mask.q_sequence.reshape(2 * devices, part)[dealt_parts(devices)].reshape(L)
     by_query = not isinstance(mask, splash.FullMask)
     mask = mask if by_query else splash.FullMask((L // devices, S))
     sizes = splash.BlockSizes(
@@ -99,9 +113,12 @@ def _kernel(mask, heads: int, soft_cap: float | None, interpret: bool):
     return kernel, by_query
 
 
-def _attend(kernel, q_BHLK, k_BGSK, v_BGSK, document_BL, document_BS, sink_H) -> jax.Array:
+def _attend(kernel, q_BHLK, k_BGSK, v_BGSK, document_BL, document_BS, sink_H, *, dealt: bool) -> jax.Array:
+    if dealt:
+        q_BHLK, document_BL = deal(q_BHLK, 2), deal(document_BL, 1)
     of_rows = jax.vmap(kernel, in_axes=(0, 0, 0, 0, None))
-    return of_rows(q_BHLK, k_BGSK, v_BGSK, _kernels().SegmentIds(document_BL, document_BS), sink_H)
+    out_BHLK = of_rows(q_BHLK, k_BGSK, v_BGSK, _kernels().SegmentIds(document_BL, document_BS), sink_H)
+    return in_order(out_BHLK, 2) if dealt else out_BHLK
 
 
 def _documents(mask: MaskFunction | None, tokens: Tokens) -> tuple[jax.Array, jax.Array | None]:

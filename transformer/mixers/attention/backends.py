@@ -38,7 +38,9 @@ class Ring(Chunked):
     """Online softmax over blocks that go round the devices of `mesh.context`, which hold O(L / devices) each.
 
     (Liu H., Zaharia and Abbeel 2023.) `chunked` gathers all keys and values of a layer on every device: this passes on
-    as many bytes and never holds them. Without such devices, or tokens that they do not divide, it is `chunked`.
+    as many bytes and never holds them. Under a causal mask each of them has parts from both ends of the text, and so as
+    much to do (Grattafiori et al. 2024, section 3.3.2). Without such devices, or tokens that they do not divide, it is
+    `chunked`.
     """
 
     def __call__(self, *arrays, own_keys, **how):
