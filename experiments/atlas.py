@@ -20,7 +20,7 @@ import experiments.effects
 from experiments import cli, evidence_pages
 from experiments.evidence_pages import Answer
 from transformer.core import runtime
-from transformer.core.values import ConfigError, nearest
+from transformer.core.errors import ConfigError, nearest
 from transformer.study.analyse import read_study
 from transformer.study.claim import Claim
 from transformer.study.engines import LOCAL, Engine

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import transformer
 from experiments import cli
-from transformer.core.values import ConfigError, nearest
+from transformer.core.errors import ConfigError, nearest
 
 
 class Entry(NamedTuple):

@@ -16,7 +16,8 @@ from types import ModuleType
 from typing import Any
 
 from experiments import cli
-from transformer.core.values import ConfigError, Variant, make, nearest
+from transformer.core.errors import ConfigError, nearest
+from transformer.core.values import Variant, make
 
 
 def main() -> None:

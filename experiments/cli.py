@@ -23,19 +23,11 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 
 from experiments.sections import Sections, short_help
 from transformer.core.changes import replace
+from transformer.core.checks import allows_none, hints, item_of, variant_of
+from transformer.core.errors import ConfigError, nearest
 from transformer.core.files import EXIT_UNWRITABLE, WriteError
 from transformer.core.text import field_from_text
-from transformer.core.values import (
-    NONE,
-    ConfigError,
-    Variant,
-    allows_none,
-    hints,
-    item_of,
-    nearest,
-    to_text,
-    variant_of,
-)
+from transformer.core.values import NONE, Variant, to_text
 from transformer.training.checkpoint import CheckpointError
 from transformer.training.signals import EXIT_INTERRUPTED, Interrupted
 from transformer.training.workdir import contents

@@ -16,7 +16,7 @@ import json
 import sys
 from pathlib import Path
 
-from transformer.core.values import nearest
+from transformer.core.errors import nearest
 
 COMMANDS = {
     "train": ("", "train a language model, or one of: {tasks}; `--resume FOLDER` goes on"),

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from experiments import cli
 from experiments.sections import STUDY, Sections
 from experiments.study_command import StudyCommand, budgets, run_parsed
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.runs.presets import PRESETS
 
 BASE = "base"

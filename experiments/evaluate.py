@@ -22,8 +22,8 @@ from experiments import cli
 from experiments.sample import leading
 from transformer import pretrained
 from transformer.core import runtime
+from transformer.core.errors import ConfigError
 from transformer.core.files import write_durably
-from transformer.core.values import ConfigError
 from transformer.data.tokenizers import read_tokenizer
 from transformer.inference.evaluation import lm_eval_model
 from transformer.models.build import pure_model

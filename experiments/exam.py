@@ -33,8 +33,8 @@ from experiments.published_skills import PUBLISHED
 from experiments.skills import MODELS, SKILLS, examination
 from transformer.analysis import plots
 from transformer.core import runtime
+from transformer.core.errors import ConfigError, nearest
 from transformer.core.files import write_durably
-from transformer.core.values import ConfigError, nearest
 from transformer.study.analyse import read_study
 from transformer.study.archive import SUFFIX, read_archive
 from transformer.study.engines import LOCAL, Engine

@@ -26,9 +26,9 @@ from experiments.run_command import RunOptions, load, train_command
 from experiments.sections import RUN
 from transformer import pretrained
 from transformer.core import modules as pure
+from transformer.core.errors import ConfigError
 from transformer.core.files import write_durably
 from transformer.core.modules import Params
-from transformer.core.values import ConfigError
 from transformer.data.dataset import reference
 from transformer.data.labelled import ClassificationRun, LabelledConfig
 from transformer.models.build import pure_model

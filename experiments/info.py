@@ -12,7 +12,7 @@ from pathlib import Path
 
 from experiments import cli
 from transformer.core.changes import changed, settings
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.data.dataset import read_run_config
 from transformer.study.plan import PLAN
 from transformer.training import checkpoint

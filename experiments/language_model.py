@@ -22,7 +22,7 @@ import numpy as np
 from experiments import cli
 from experiments.run_command import RunOptions, conclude, load, mean_of, summarize, train_command
 from experiments.sections import RUN
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.data.corpus import Corpus
 from transformer.data.tokenizers import encode_open
 from transformer.inference.scoring import sliding_log_probabilities

@@ -35,8 +35,8 @@ from transformer import pretrained
 from transformer.analysis.hardware import HARDWARE, Hardware, Topology
 from transformer.analysis.needs import Compiled, Found, Plan, TooLarge, compile_step, fits, plan, remat_of, search
 from transformer.core.changes import settings
+from transformer.core.errors import ConfigError, nearest
 from transformer.core.files import write_durably
-from transformer.core.values import ConfigError, nearest
 from transformer.models.stack import Scanned
 from transformer.runs.config import RunConfig
 from transformer.runs.large_presets import LARGE_PRESETS

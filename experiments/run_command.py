@@ -17,10 +17,11 @@ from experiments import cli, dry_run
 from experiments.sections import RUN, Sections
 from transformer.analysis.counts import parameter_count, train_flops
 from transformer.core import runtime
+from transformer.core.checks import hints
+from transformer.core.errors import ConfigError
 from transformer.core.files import write_durably
 from transformer.core.json import from_json
 from transformer.core.modules import Params
-from transformer.core.values import ConfigError, hints
 from transformer.data.dataset import Dataset, load_data, read_run_config, reference
 from transformer.models.config import ModelConfig
 from transformer.runs.config import Replica, RunConfig, grid

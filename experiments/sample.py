@@ -16,7 +16,7 @@ from typing import Any
 from experiments import cli
 from transformer.core import runtime
 from transformer.core.changes import replace
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.inference.strategies import Strategy
 from transformer.inference.text import Beyond
 from transformer.training.stored import load_run

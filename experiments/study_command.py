@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 from experiments import cli, dry_run
 from experiments.sections import STUDY, Sections
 from transformer.core import runtime
-from transformer.core.values import ConfigError, nearest
+from transformer.core.errors import ConfigError, nearest
 from transformer.data.dataset import load_data
 from transformer.runs.config import RunConfig
 from transformer.runs.mesh import AUTOMATIC, MeshConfig

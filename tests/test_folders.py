@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.study.conftest import tiny
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.data.corpus import load_corpus
 from transformer.norms.norm import RMSNorm
 from transformer.runs.config import Replica

@@ -25,9 +25,10 @@ from experiments import cli
 from experiments.language_model import Command
 from tests.study import made
 from transformer import pretrained
+from transformer.core.errors import ConfigError
 from transformer.core.files import sealed, write_sealed
 from transformer.core.modules import split
-from transformer.core.values import ConfigError, Variant
+from transformer.core.values import Variant
 from transformer.data.corpus import load_corpus
 from transformer.data.dataset import load_data
 from transformer.data.images import load_images

@@ -70,6 +70,7 @@ from transformer.analysis.plots import learning_rate_curves as learning_rate_cur
 from transformer.analysis.plots import loss_curves as loss_curves
 from transformer.analysis.plots import position_similarity as position_similarity
 from transformer.core.changes import replace as replace
+from transformer.core.errors import ConfigError as ConfigError
 from transformer.core.json import fingerprint as fingerprint
 from transformer.core.json import from_json as from_json
 from transformer.core.json import to_json as to_json
@@ -85,7 +86,6 @@ from transformer.core.parameters import Initializer as Initializer
 from transformer.core.parameters import Normal as Normal
 from transformer.core.parameters import Parameter as Parameter
 from transformer.core.parameters import Xavier as Xavier
-from transformer.core.values import ConfigError as ConfigError
 from transformer.core.values import Variant as Variant
 from transformer.core.values import to_text as to_text
 from transformer.data.arrays import arrays as arrays

@@ -25,10 +25,11 @@ NAMES: dict[str, str] = {
     "analysis.lenses": "logit_attribution logit_lens",
     "analysis.plots": "attention_maps forest heat_map learning_rate_curves loss_curves position_similarity",
     "core.changes": "replace",
+    "core.errors": "ConfigError",
     "core.json": "fingerprint from_json to_json",
     "core.modules": "abstract initialize specs split",
     "core.parameters": "Constant FanIn FirstRow Identity Initializer Normal Parameter Xavier",
-    "core.values": "ConfigError Variant to_text",
+    "core.values": "Variant to_text",
     "data.arrays": "arrays",
     "data.corpus": "Blocks Corpus load_corpus",
     "data.dataset": "Batches Dataset load_data",
@@ -212,7 +213,7 @@ def room(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
             return getattr(importlib.import_module(f"transformer.{below[name]}"), name)
         if name in inner:
             return importlib.import_module(f"{package}.{name}")
-        from transformer.core.values import similar  # only now: this file is read first of all
+        from transformer.core.errors import similar  # only now: this file is read first of all
 
         meant = similar(name, [*below, *inner])
         hint = f"; did you mean {meant!r}?" if meant else ""

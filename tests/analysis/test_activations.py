@@ -11,7 +11,7 @@ import pytest
 
 from transformer.analysis import activations
 from transformer.analysis.activations import activation_names, intervene, run_with_cache, stacked
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.mixers.attention.backends import Chunked
 from transformer.models.downsampling import Hourglass

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from transformer.analysis.bleu import Bleu, bleu4, remove_bpe, sacrebleu
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 
 
 def sentences(rng, count, shortest=0):

@@ -10,7 +10,7 @@ import pytest
 from transformer.analysis.activations import intervene, run_with_cache
 from transformer.analysis.interventions import ablate_heads, patch, patching_effects
 from transformer.analysis.lenses import logit_attribution, logit_lens
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.mixers.attention.score_mods import SoftCap
 from transformer.models.blocks import Macaron, Parallel
 from transformer.models.classifier import ClassifierConfig

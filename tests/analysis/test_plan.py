@@ -13,7 +13,7 @@ from transformer.analysis.hardware import GPUS, HARDWARE, Topology
 from transformer.analysis.hlo import Collective, work_of
 from transformer.analysis.needs import compile_step, fits, meshes, plan, search
 from transformer.core import modules as pure
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.feed_forwards.experts import TopKExperts
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.backends import Fused

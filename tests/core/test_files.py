@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from transformer.core.errors import ConfigError
 from transformer.core.files import DEEPEST, Damaged, read_json, read_sealed, write_sealed
-from transformer.core.values import ConfigError
 
 BODY = {"a": 1, "b": [0.1, None, True], "c": {"ö": "x"}}
 JSON = st.recursive(

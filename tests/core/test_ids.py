@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from transformer.core.arrays import check_ids, check_tokens
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.inference.scoring import sequence_log_probability
 from transformer.mixers.attention.attention import Attention
 from transformer.models.classifier import Classifier, ClassifierConfig

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from transformer.core.arrays import dense
+from transformer.core.errors import ConfigError
 from transformer.core.int8 import Int8
 from transformer.core.modules import split
-from transformer.core.values import ConfigError
 from transformer.inference.generate import generate
 from transformer.inference.quantize import quantize
 from transformer.models.language_model import LanguageModel

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from transformer.activations.activation import GELU, GLU
+from transformer.core.errors import ConfigError
 from transformer.core.json import from_json, to_json
 from transformer.core.parameters import Normal
-from transformer.core.values import ConfigError
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.backends import Chunked

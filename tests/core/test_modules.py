@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from flax import nnx
 
+from transformer.core.errors import ConfigError
 from transformer.core.int8 import Int8
 from transformer.core.modules import Dense, Parameters, abstract, at, below, fused, initialize, overlay, specs, split
 from transformer.core.parameters import ONES, FanIn, Normal, Parameter
-from transformer.core.values import ConfigError
 from transformer.feed_forwards.feed_forward import FeedForward, FeedForwardLayer
 from transformer.mixers.attention.attention import Attention
 from transformer.models.build import pure_model

@@ -4,7 +4,7 @@ import pytest
 
 from transformer.activations.activation import GELU, GLU
 from transformer.core.changes import replace
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.projections import ConstantScale

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transformer.activations.activation import GELU, GLU, Activation, SiLU
+from transformer.core.errors import ConfigError
 from transformer.core.json import from_json, to_json
 from transformer.core.parameters import Constant, Initializer
 from transformer.core.text import field_from_text
-from transformer.core.values import ConfigError
 from transformer.mixers.attention.base import Backend
 from transformer.models.stack import Layers, Scanned
 from transformer.norms.norm import Norm

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 import pytest
 
 from transformer.activations.activation import GELU, GLU, Activation, SiLU
+from transformer.core.checks import check_kind, variant_of
+from transformer.core.errors import ConfigError
 from transformer.core.json import from_json, to_json
 from transformer.core.parameters import Constant, Initializer
-from transformer.core.values import ConfigError, Variant, check_kind, to_text, variant_of
+from transformer.core.values import Variant, to_text
 from transformer.data.labelled import ClassificationRun
 from transformer.data.pairs import PairsConfig
 from transformer.data.pictures import ImagePairConfig

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.data.arrays import arrays
 from transformer.models.config import ModelConfig
 from transformer.objectives.tokens import MaskedToken

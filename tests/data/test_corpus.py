@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.data.corpus import Blocks, load_corpus, whole_split
 from transformer.data.dataset import load_data, reference, stack_batches
 from transformer.data.ngram import ngram_loss, usual_order

@@ -6,7 +6,7 @@ import typing
 
 import pytest
 
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.data.hub import hub_lines
 from transformer.data.labelled import parse_labelled
 from transformer.data.pairs_text import load_parallel

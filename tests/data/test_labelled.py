@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.data.dataset import EVALUATION_BATCH, load_data
 from transformer.data.labelled import ClassificationRun, LabelledConfig, parse_labelled
 from transformer.data.tagged import TaggedConfig

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from transformer.core.errors import ConfigError
 from transformer.core.modules import split
 from transformer.core.parameters import Normal
-from transformer.core.values import ConfigError
 from transformer.data.corpus import load_corpus, packed
 from transformer.embeddings.embedding import Embedding
 from transformer.mixers.attention.attention import Attention

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.data.packing import pack
 
 SIZES = st.lists(st.integers(0, 20), max_size=30)

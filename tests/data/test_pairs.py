@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.data.dataset import load_data, stack_batches
 from transformer.data.pairs import EVALUATION_BATCH, PairsConfig, TranslationRun, load_pairs, pair_arrays, with_end
 from transformer.data.tokenizers import END, START

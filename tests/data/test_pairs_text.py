@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.data.pairs_text import load_parallel
 
 PAIR = (["a dog .", "", "two\u2028cats\x85 ."], ["ein Hund .", "nichts", "zwei Kätzchen ."])

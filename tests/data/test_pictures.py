@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.data import pictures
 from transformer.data.dataset import EVALUATION_BATCH, load_data, stack_batches
 from transformer.data.pictures import ImageConfig, ImagePairConfig, ImagePairRun, ReconstructionRun, VisionRun, affine

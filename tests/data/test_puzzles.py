@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.data.dataset import EVALUATION_BATCH, load_data, stack_batches
 from transformer.data.puzzles import AlgorithmicConfig, AlgorithmicRun, load_puzzles
 from transformer.data.tasks.arithmetic import Addition

@@ -4,8 +4,8 @@ import chex
 import numpy as np
 import pytest
 
+from transformer.core.errors import ConfigError
 from transformer.core.parameters import FanIn
-from transformer.core.values import ConfigError
 from transformer.data.dataset import EVALUATION_BATCH, load_data
 from transformer.data.regression import InContextRegressionConfig, InContextRegressionRun, least_squares
 from transformer.embeddings.embedding import Embedding

@@ -2,7 +2,7 @@
 
 import pytest
 
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.data.scan import scan_pairs, scan_split
 
 LEFT, RIGHT = "I_TURN_LEFT", "I_TURN_RIGHT"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.data.dataset import load_data
 from transformer.data.spans import SpanConfig, SpanRun, corrupt, hidden_places, longest_block, sizes_of
 from transformer.data.tokenizers import END, START

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.data.dataset import load_data
 from transformer.data.tagged import TaggedConfig, TaggingRun, parse_tagged
 from transformer.data.tasks.list_operations import ListOps, expression_values

@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from transformer.core.errors import ConfigError
 from transformer.core.modules import split
-from transformer.core.values import ConfigError
 from transformer.embeddings.embedding import EmbeddingLayer
 from transformer.functional.masks import Tokens
 from transformer.mixers.attention.attention import Attention

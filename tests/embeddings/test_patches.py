@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.embeddings.patches import PatchEmbedding, cut, join, resize_positions
 from transformer.models.images import PatchConfig
 

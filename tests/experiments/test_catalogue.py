@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from experiments import catalogue
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from experiments import check
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 
 NORMS = """
 from dataclasses import dataclass

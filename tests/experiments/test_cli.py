@@ -11,8 +11,8 @@ import pytest
 from experiments import cli, mup
 from experiments.language_model import Command
 from experiments.study_command import StudyCommand, budgets, run_parsed, run_study
+from transformer.core.errors import ConfigError
 from transformer.core.files import WriteError
-from transformer.core.values import ConfigError
 from transformer.inference.tokenwise import Greedy
 from transformer.mixers.attention.sparsity import SlidingWindow
 from transformer.models.pattern import Alternate

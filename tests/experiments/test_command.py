@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from experiments import command
+from transformer.core.checks import hints
 from transformer.core.files import write_sealed
-from transformer.core.values import hints, load_room
+from transformer.core.values import load_room
 from transformer.norms.norm import Norm
 from transformer.runs.config import RunConfig
 

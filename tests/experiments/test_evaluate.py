@@ -11,8 +11,8 @@ import pytest
 
 from experiments import evaluate
 from transformer import pretrained
+from transformer.core.errors import ConfigError
 from transformer.core.modules import split
-from transformer.core.values import ConfigError
 from transformer.data.tokenizers import CharTokenizer
 from transformer.inference.evaluation import TextModel
 from transformer.inference.tokenwise import Greedy

@@ -7,7 +7,7 @@ import pytest
 from experiments import atlas, exam
 from experiments.atlas import DOCS, EVIDENCE, claims
 from experiments.evidence_pages import CHECKSUMS, answers, checksums, lasting, overview, page
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.data.dataset import load_data
 from transformer.study.archive import RUNS, SUFFIX
 from transformer.study.in_turn import InTurn, asks_the_same

@@ -10,8 +10,8 @@ import pytest
 
 from experiments import finetune
 from transformer import pretrained
+from transformer.core.errors import ConfigError
 from transformer.core.modules import split
-from transformer.core.values import ConfigError
 from transformer.data.corpus import load_corpus
 from transformer.models.build import build
 from transformer.models.pooling import FirstToken, MeanPooling

@@ -7,8 +7,8 @@ import jax
 import pytest
 
 from experiments import info
+from transformer.core.errors import ConfigError
 from transformer.core.files import write_sealed
-from transformer.core.values import ConfigError
 
 
 @pytest.fixture

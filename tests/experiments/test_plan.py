@@ -14,7 +14,7 @@ from experiments.plan import COMMANDS, main, presets, training
 from experiments.plan import Command as PlanCommand
 from transformer import pretrained
 from transformer.analysis.needs import Found, plan
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.mixers.attention.backends import Fused
 from transformer.models.stack import Scanned
 from transformer.objectives.chunked import ChunkedNextToken

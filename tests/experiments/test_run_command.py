@@ -7,7 +7,7 @@ import pytest
 from experiments import classification, cli, dry_run, run_command
 from experiments.language_model import Command
 from transformer.analysis.counts import parameter_count, train_flops
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.data.corpus import load_corpus
 from transformer.runs.config import Replica, RunConfig, grid
 from transformer.runs.presets import PRESETS

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from experiments import sample
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.inference.tokenwise import Greedy, Sample
 from transformer.training.stored import load_run
 

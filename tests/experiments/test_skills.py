@@ -11,7 +11,7 @@ from experiments.published_skills import PUBLISHED
 from experiments.skills import MODELS, SKILLS, examination, fitted
 from tests.study import made
 from transformer.analysis.counts import parameter_count
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.data.dataset import load_data
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.recurrent.elementwise import MinGRU

@@ -10,8 +10,8 @@ from experiments import compare, gpt_to_llama, heads, norm_method, scaling
 from experiments.dry_run import scaled
 from experiments.study_command import StudyCommand, budgets, prepare, run_parsed, run_study
 from transformer.analysis.counts import parameter_count, train_flops
+from transformer.core.errors import ConfigError
 from transformer.core.files import write_sealed
-from transformer.core.values import ConfigError
 from transformer.norms.norm import RMSNorm
 from transformer.positions.rotary import RoPE
 from transformer.study.designs import Design

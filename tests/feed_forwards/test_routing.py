@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from transformer.core.arrays import compiled_for
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.feed_forwards.experts import SigmoidTopK, TopKExperts, TopKProbabilities
 from transformer.feed_forwards.routing import (
     chosen,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.functional.masks import (
     Arbitrary,
     BlockDiffusion,

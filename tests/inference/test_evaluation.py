@@ -6,9 +6,9 @@ import jax
 import numpy as np
 import pytest
 
+from transformer.core.errors import ConfigError
 from transformer.core.modules import split
 from transformer.core.parameters import Normal
-from transformer.core.values import ConfigError
 from transformer.data.tokenizers import CharTokenizer
 from transformer.embeddings.embedding import Embedding, Head
 from transformer.inference.evaluation import TextModel, batches, how_to_continue, lm_eval_model

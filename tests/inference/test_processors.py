@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transformer.activations.activation import ReLU
+from transformer.core.errors import ConfigError
 from transformer.core.modules import split
 from transformer.core.parameters import Normal
-from transformer.core.values import ConfigError
 from transformer.embeddings.embedding import Embedding, Head
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.functional.attention import NEVER

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from transformer.activations.activation import ReLU
+from transformer.core.errors import ConfigError
 from transformer.core.modules import split
 from transformer.core.parameters import Normal
-from transformer.core.values import ConfigError
 from transformer.data.corpus import whole_split
 from transformer.embeddings.embedding import Embedding
 from transformer.feed_forwards.feed_forward import FeedForward

@@ -6,9 +6,9 @@ import jax
 import numpy as np
 import pytest
 
+from transformer.core.errors import ConfigError
 from transformer.core.modules import split
 from transformer.core.parameters import Normal
-from transformer.core.values import ConfigError
 from transformer.embeddings.embedding import Embedding, Head
 from transformer.inference.processors import Forbidden, MinimumLength, NoRepeat
 from transformer.inference.text import continuation, token_log_probabilities

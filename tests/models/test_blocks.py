@@ -11,8 +11,8 @@ import pytest
 
 from transformer.activations.activation import Activation
 from transformer.analysis.activations import run_with_cache
+from transformer.core.errors import ConfigError
 from transformer.core.modules import split
-from transformer.core.values import ConfigError
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.sparsity import SlidingWindow
 from transformer.mixers.mixer import Mixer

@@ -10,9 +10,9 @@ import pytest
 
 from transformer.activations.activation import ReLU
 from transformer.analysis.counts import parameter_count
+from transformer.core.errors import ConfigError
 from transformer.core.modules import split
 from transformer.core.parameters import Normal
-from transformer.core.values import ConfigError
 from transformer.embeddings.embedding import Embedding
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.mixers.attention.attention import Attention

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from transformer.activations.activation import GLU
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.embeddings.head_transforms import DenseTransform
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.mixers.attention.attention import Attention

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from transformer.core.errors import ConfigError
 from transformer.core.modules import split
-from transformer.core.values import ConfigError
 from transformer.functional.masks import Causal, Full, Prefix, Tokens
 from transformer.inference.generate import generate
 from transformer.inference.tokenwise import Greedy

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from transformer.analysis.activations import activation_names, run_with_cache
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.models.early_exit import early_exit
 from transformer.residuals.residual import DeepNorm, Residual
 from transformer.testing.subject import Subject, small

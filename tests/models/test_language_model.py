@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from transformer.core.arrays import dropout
+from transformer.core.errors import ConfigError
 from transformer.core.modules import at, split
 from transformer.core.parameters import Normal
-from transformer.core.values import ConfigError
 from transformer.embeddings.embedding import Embedding
 from transformer.functional.masks import Arbitrary, Causal, Prefix, Tokens, Window
 from transformer.mixers.attention.attention import Attention

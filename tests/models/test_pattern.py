@@ -3,8 +3,8 @@ import json
 import pytest
 
 import transformer as T
+from transformer.core.errors import ConfigError
 from transformer.core.json import from_json, to_json
-from transformer.core.values import ConfigError
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.sparsity import SlidingWindow

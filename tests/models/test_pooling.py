@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.models.pooling import AttentionPooling, ClassToken, MeanPooling, MultiheadPooling
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}

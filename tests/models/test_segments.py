@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from transformer.core.errors import ConfigError
 from transformer.core.modules import split
-from transformer.core.values import ConfigError
 from transformer.mixers.attention.sparsity import LocalBlocks, SlidingWindow
 from transformer.mixers.attention.synthesizers import RandomSynthesizer
 from transformer.models.config import ModelConfig

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from transformer.activations.activation import ReLU
+from transformer.core.errors import ConfigError
 from transformer.core.modules import split
 from transformer.core.parameters import Normal
-from transformer.core.values import ConfigError
 from transformer.data.corpus import packed
 from transformer.embeddings.embedding import Embedding
 from transformer.feed_forwards.experts import TopKExperts

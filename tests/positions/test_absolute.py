@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.functional.masks import Tokens
 from transformer.mixers.mixer import Context
 from transformer.models.config import ModelConfig

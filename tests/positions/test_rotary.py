@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.positions.rotary import LinearScaling, Llama3Scaling, NTKScaling, RoPE, YaRN, YaRNByPair
 
 

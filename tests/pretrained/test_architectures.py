@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from transformer import pretrained
+from transformer.core.errors import ConfigError
 from transformer.core.modules import abstract, split
-from transformer.core.values import ConfigError
 from transformer.functional.masks import Tokens
 from transformer.mixers.mixer import Context
 from transformer.models.build import pure_model

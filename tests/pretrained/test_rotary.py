@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from transformer.core.errors import ConfigError
 from transformer.core.modules import split
-from transformer.core.values import ConfigError
 from transformer.mixers.attention.exclusive import XSA
 from transformer.mixers.attention.gates import HeadScale, OutputGate, ValueGate
 from transformer.mixers.attention.head_norms import QKNorm, ValueNorm

@@ -16,9 +16,9 @@ import pytest
 
 from transformer import pretrained
 from transformer.activations.activation import GLU, ReLU
+from transformer.core.errors import ConfigError
 from transformer.core.modules import split
 from transformer.core.parameters import Normal
-from transformer.core.values import ConfigError
 from transformer.mixers.attention.backends import Chunked
 from transformer.mixers.attention.projections import LearnedScale
 from transformer.models.build import build, pure_model

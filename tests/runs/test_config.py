@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.runs.config import Replica, grid
 from transformer.runs.optimizer import OptimizerConfig
 

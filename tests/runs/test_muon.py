@@ -8,7 +8,7 @@ import optax
 import pytest
 
 from transformer.core import modules
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.models.build import abstract_model
 from transformer.models.config import ModelConfig
 from transformer.runs.muon import POLAR_EXPRESS, Muon, NewtonSchulz, NorMuon, PolarExpress

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from transformer.core import modules as pure
+from transformer.core.errors import ConfigError
 from transformer.core.parameters import FanIn
-from transformer.core.values import ConfigError
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.projections import InverseScale
 from transformer.mixers.attention.sparsity import SlidingWindow

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.runs.schedules import ConstantRate, Cosine, InverseSquareRoot, LinearDecay, Schedule, WarmupStableDecay
 
 TOTAL = 20

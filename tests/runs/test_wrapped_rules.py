@@ -8,8 +8,8 @@ import numpy as np
 import optax
 import pytest
 
+from transformer.core.errors import ConfigError
 from transformer.core.parameters import Parameter
-from transformer.core.values import ConfigError
 from transformer.runs.muon import Muon
 from transformer.runs.optimizer import OptimizerConfig
 from transformer.runs.rules import SGD, AdamW, Lion, ScheduleFree

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests.study import made
+from transformer.core.errors import ConfigError
 from transformer.core.files import Damaged, read_sealed, write_sealed
-from transformer.core.values import ConfigError
 from transformer.study.analyse import analyse, read_study
 from transformer.study.runs import read_run
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from tests.study import made
+from transformer.core.errors import ConfigError
 from transformer.core.files import Damaged, read_compressed, write_compressed, write_sealed
-from transformer.core.values import ConfigError
 from transformer.study.analyse import read_study
 from transformer.study.archive import RUNS, SUFFIX, pack, read_archive, unpack
 from transformer.study.plan import PLAN

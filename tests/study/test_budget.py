@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from transformer.activations.activation import GLU
 from transformer.analysis.counts import parameter_count, train_flops_per_token
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.mixers.attention.attention import Attention
 from transformer.models.config import ModelConfig
 from transformer.runs.config import RunConfig

@@ -5,7 +5,7 @@ import pytest
 
 from tests.study import made
 from tests.study.conftest import tiny
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.study.analyse import read_study
 from transformer.study.claim import Claim
 from transformer.study.statistics import Comparison, Interval

@@ -5,7 +5,7 @@ import pytest
 
 import transformer as T
 from tests.study import made
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.study.designs import Ladder, add_one_in, between, factorial, leave_one_out
 
 FACTORS = {

@@ -21,8 +21,8 @@ import pytest
 from distributed.comm import connect
 
 from transformer.activations.activation import ReLU
+from transformer.core.errors import ConfigError
 from transformer.core.files import read_sealed, write_sealed
-from transformer.core.values import ConfigError
 from transformer.norms.norm import Norm, RMSNorm
 from transformer.runs.mesh import MeshConfig, Shard
 from transformer.study import engines, handover, task

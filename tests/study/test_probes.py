@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from transformer.analysis.activations import run_with_cache
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.data.arrays import arrays
 from transformer.data.dataset import load_data
 from transformer.data.labelled import ClassificationRun, LabelledConfig

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tests.study import made
+from transformer.core.errors import ConfigError
 from transformer.core.files import Damaged, write_sealed
-from transformer.core.values import ConfigError
 from transformer.study.analyse import read_study
 from transformer.study.record import pooled, read_record
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.study.made import run as made_run
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.study.cell import short
 from transformer.study.runs import ArmRuns, Run
 

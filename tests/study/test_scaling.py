@@ -5,7 +5,7 @@ import pytest
 
 import transformer as T
 from tests.study import made
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.study.designs import IsoFlop, Ladder
 from transformer.study.scaling import best_size, best_sizes, estimated, fit_power_law, jackknife, ladder_laws
 

@@ -12,10 +12,10 @@ import pytest
 
 import transformer as T
 from tests.study.conftest import tiny
+from transformer.core.errors import ConfigError
 from transformer.core.files import read_sealed
 from transformer.core.json import fingerprint
 from transformer.core.parameters import ONES, Parameter
-from transformer.core.values import ConfigError
 from transformer.data.corpus import Corpus, load_corpus
 from transformer.data.dataset import load_data
 from transformer.data.pictures import ImageConfig, VisionRun

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.norms.norm import RMSNorm
 from transformer.study import handover
 from transformer.study.arms import prepared

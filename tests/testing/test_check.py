@@ -7,8 +7,8 @@ import pytest
 
 from transformer.analysis.counts import forward_flops
 from transformer.core.arrays import dense
+from transformer.core.errors import ConfigError
 from transformer.core.parameters import Parameter
-from transformer.core.values import ConfigError
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.mixers.recurrent.recurrence import Recurrence
 from transformer.norms.norm import Norm

@@ -8,8 +8,8 @@ from typing import ClassVar
 import jax.numpy as jnp
 import pytest
 
+from transformer.core.errors import ConfigError
 from transformer.core.parameters import Constant, Parameter
-from transformer.core.values import ConfigError
 from transformer.norms.norm import Norm, RMSNorm
 from transformer.positions.position import Position
 from transformer.testing.__main__ import main, part

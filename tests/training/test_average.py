@@ -9,7 +9,7 @@ import numpy as np
 import optax
 import pytest
 
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.objectives.objective import NextToken
 from transformer.runs.config import Replica, RunConfig
 from transformer.training import program

@@ -14,8 +14,8 @@ import jax
 import numpy as np
 import pytest
 
+from transformer.core.errors import ConfigError
 from transformer.core.files import WriteError
-from transformer.core.values import ConfigError
 from transformer.data.corpus import load_corpus
 from transformer.data.dataset import check_batches
 from transformer.models.encoder_decoder import EncoderDecoderConfig

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 import pytest
 
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.data.arrays import arrays
 from transformer.data.corpus import load_corpus
 from transformer.data.dataset import stack_batches

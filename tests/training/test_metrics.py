@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from transformer.core.errors import ConfigError
 from transformer.core.files import Damaged
-from transformer.core.values import ConfigError
 from transformer.training.metrics import METRICS, line_of, read_curve, read_metrics
 
 

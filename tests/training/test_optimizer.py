@@ -11,8 +11,8 @@ import optax
 import pytest
 from jax import lax
 
+from transformer.core.errors import ConfigError
 from transformer.core.parameters import Parameter
-from transformer.core.values import ConfigError
 from transformer.runs.config import Replica
 from transformer.runs.muon import Muon
 from transformer.runs.optimizer import OptimizerConfig, ParameterGroup

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.runs.mesh import HostsConfig
 from transformer.training import processes
 from transformer.training.metrics import read_metrics

@@ -13,7 +13,7 @@ import pytest
 
 from transformer.core import modules as pure
 from transformer.core.arrays import AXES
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.mixer import Mixer
 from transformer.models.build import build

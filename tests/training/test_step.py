@@ -11,8 +11,8 @@ import optax
 import pytest
 
 from transformer.core import modules as pure
+from transformer.core.errors import ConfigError
 from transformer.core.parameters import Parameter
-from transformer.core.values import ConfigError
 from transformer.feed_forwards.experts import TopKExperts
 from transformer.models.language_model import LanguageModel
 from transformer.objectives.objective import NextToken

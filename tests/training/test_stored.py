@@ -11,8 +11,8 @@ import jax
 import numpy as np
 import pytest
 
+from transformer.core.errors import ConfigError
 from transformer.core.sources import sources
-from transformer.core.values import ConfigError
 from transformer.data.dataset import load_data
 from transformer.data.pairs import PairsConfig, TranslationRun
 from transformer.data.puzzles import AlgorithmicConfig, AlgorithmicRun

@@ -9,7 +9,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from wandb.proto.wandb_internal_pb2 import Record
 
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.runs.config import Replica, grid
 from transformer.runs.optimizer import OptimizerConfig
 from transformer.training import trackers

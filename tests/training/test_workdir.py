@@ -5,8 +5,8 @@ import re
 
 import pytest
 
+from transformer.core.errors import ConfigError
 from transformer.core.files import Damaged
-from transformer.core.values import ConfigError
 from transformer.runs.config import Replica
 from transformer.training.workdir import CONFIG, identity, prepared, read_identity
 

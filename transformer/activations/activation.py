@@ -8,7 +8,9 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from transformer.core.values import ConfigError, Variant, check_positive
+from transformer.core.checks import check_positive
+from transformer.core.errors import ConfigError
+from transformer.core.values import Variant
 
 
 class Activation(Variant, abc.ABC):

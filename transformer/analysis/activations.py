@@ -35,8 +35,8 @@ from jax import lax
 from jax.extend.core import Jaxpr, JaxprEqn, Literal
 
 from transformer.analysis.programs import called, scan_sizes
+from transformer.core.errors import ConfigError, nearest
 from transformer.core.modules import Apply, Params
-from transformer.core.values import ConfigError, nearest
 
 Activations = dict[str, jax.Array]
 Intervention = Callable[[jax.Array], jax.Array]

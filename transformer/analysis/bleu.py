@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 
 
 class Bleu(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 from jax.extend import core
 
-from transformer.core.values import check_kind
+from transformer.core.checks import check_kind
 from transformer.models.build import pure_model
 from transformer.models.config import ModelConfig
 

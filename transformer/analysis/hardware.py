@@ -13,7 +13,7 @@ import jax
 from jax.experimental import topologies
 
 from transformer.core.arrays import has_cuda
-from transformer.core.values import ConfigError, nearest
+from transformer.core.errors import ConfigError, nearest
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from transformer.analysis.activations import Intervention, intervene, run_with_cache
+from transformer.core.errors import ConfigError
 from transformer.core.modules import Apply, Params
-from transformer.core.values import ConfigError
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 
 from transformer.analysis.activations import activation_names, intervene, run_with_cache
+from transformer.core.errors import ConfigError
 from transformer.core.modules import Apply, Params
-from transformer.core.values import ConfigError
 
 
 def logit_lens(apply: Apply, params: Params, *args: Any, **kwargs: Any) -> dict[str, jax.Array]:

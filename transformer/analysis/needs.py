@@ -15,7 +15,7 @@ from transformer.analysis.hardware import Hardware
 from transformer.analysis.hlo import Work, work_of
 from transformer.core import modules as pure
 from transformer.core.arrays import CONTEXT, DATA, MODEL, REPLICA, compiled_for
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.models.build import pure_model
 from transformer.models.config import ModelConfig
 from transformer.models.stack import Remat, Scanned

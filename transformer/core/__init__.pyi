@@ -1,5 +1,6 @@
 # Written by `python -m transformer.testing.stubs`.
 from transformer.core.changes import replace as replace
+from transformer.core.errors import ConfigError as ConfigError
 from transformer.core.json import fingerprint as fingerprint
 from transformer.core.json import from_json as from_json
 from transformer.core.json import to_json as to_json
@@ -15,6 +16,5 @@ from transformer.core.parameters import Initializer as Initializer
 from transformer.core.parameters import Normal as Normal
 from transformer.core.parameters import Parameter as Parameter
 from transformer.core.parameters import Xavier as Xavier
-from transformer.core.values import ConfigError as ConfigError
 from transformer.core.values import Variant as Variant
 from transformer.core.values import to_text as to_text

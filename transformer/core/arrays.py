@@ -20,8 +20,8 @@ from jax.core import Tracer
 from jax.sharding import PartitionSpec
 from jax.typing import DTypeLike
 
+from transformer.core.errors import ConfigError
 from transformer.core.int8 import Int8
-from transformer.core.values import ConfigError
 
 REPLICA, DATA, CONTEXT, MODEL = AXES = "replica", "data", "context", "model"
 """Axes of a mesh, over which independent runs, the sequences of a batch, the tokens of a sequence and the parts of a

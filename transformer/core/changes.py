@@ -5,21 +5,12 @@ import typing
 from collections.abc import Iterator
 from typing import Any, Self
 
+from transformer.core.checks import check_type, hints, item_of, variant_of
+from transformer.core.errors import ConfigError, instead, nearest
 from transformer.core.json import from_json
 from transformer.core.notebook import ShownAsText
 from transformer.core.text import field_from_text
-from transformer.core.values import (
-    Choices,
-    ConfigError,
-    Variant,
-    check_type,
-    hints,
-    instead,
-    item_of,
-    nearest,
-    to_text,
-    variant_of,
-)
+from transformer.core.values import Choices, Variant, to_text
 
 
 class Config(ShownAsText, metaclass=Choices):

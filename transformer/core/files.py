@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from transformer.core.errors import ConfigError
 from transformer.core.json import fingerprint, from_json
-from transformer.core.values import ConfigError
 
 EXIT_UNWRITABLE = 74
 """Exit code of a run that could not write; given space, the same command with --resume continues."""

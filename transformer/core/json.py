@@ -6,18 +6,9 @@ import json
 import typing
 from typing import Any
 
-from transformer.core.values import (
-    ConfigError,
-    Variant,
-    allows_none,
-    check_type,
-    hints,
-    item_of,
-    make,
-    nearest,
-    plain_of,
-    variant_of,
-)
+from transformer.core.checks import allows_none, check_type, hints, item_of, plain_of, variant_of
+from transformer.core.errors import ConfigError, nearest
+from transformer.core.values import Variant, make
 
 
 def to_json(value: Any) -> Any:

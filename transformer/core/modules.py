@@ -11,9 +11,9 @@ from flax import nnx
 from jax.typing import ArrayLike
 
 from transformer.core.arrays import MODEL, axis_size, dense
+from transformer.core.errors import ConfigError, nearest
 from transformer.core.int8 import Int8
 from transformer.core.parameters import ZEROS, Initializer, Parameter
-from transformer.core.values import ConfigError, nearest
 
 
 def at(key: jax.Array, *names: str | int) -> jax.Array:

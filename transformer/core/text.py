@@ -7,17 +7,9 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from transformer.core.values import (
-    NONE,
-    ConfigError,
-    Variant,
-    allows_none,
-    check_type,
-    hints,
-    make,
-    nearest,
-    variant_of,
-)
+from transformer.core.checks import allows_none, check_type, hints, variant_of
+from transformer.core.errors import ConfigError, nearest
+from transformer.core.values import NONE, Variant, make
 
 LONGEST = 10_000
 """Characters of a text form."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.data.dataset import Batch, Examples, fingerprint_arrays, pad_rows
 from transformer.runs.config import RunConfig
 from transformer.runs.data import check_fraction

@@ -9,8 +9,8 @@ import grain
 import numpy as np
 
 from transformer.core.arrays import check_ids
+from transformer.core.errors import ConfigError
 from transformer.core.json import fingerprint
-from transformer.core.values import ConfigError
 from transformer.data.dataset import Batch, Batches, Rows, described, load_data, whole
 from transformer.data.ngram import ngram_loss, usual_order
 from transformer.data.packing import pack

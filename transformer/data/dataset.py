@@ -10,8 +10,10 @@ from typing import Any, Protocol
 import grain
 import numpy as np
 
+from transformer.core.checks import wrong_kind
+from transformer.core.errors import ConfigError
 from transformer.core.notebook import ShownAsText
-from transformer.core.values import ConfigError, load_room, wrong_kind
+from transformer.core.values import load_room
 from transformer.data.tokenizers import Tokenizer
 from transformer.runs.config import RunConfig
 from transformer.runs.data import DataConfig

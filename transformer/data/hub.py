@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from transformer.core.values import ConfigError, nearest
+from transformer.core.errors import ConfigError, nearest
 
 PREFIX = "hub:"
 FORM = "hub:NAME:SPLIT:COLUMN or hub:NAME:CONFIG:SPLIT:COLUMN"

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from transformer.core.errors import ConfigError, nearest
 from transformer.core.files import check_unpacked
-from transformer.core.values import ConfigError, nearest
 from transformer.data.text import near
 
 NPY = ".npy"

@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from transformer.core.arrays import check_ids
+from transformer.core.checks import check_kind
+from transformer.core.errors import ConfigError
 from transformer.core.json import fingerprint
-from transformer.core.values import ConfigError, check_kind
 from transformer.data.dataset import Batch, Examples, described, fingerprint_arrays, load_data, pad_rows, weighted
 from transformer.data.tasks.list_operations import ListOps
 from transformer.data.tasks.task import split

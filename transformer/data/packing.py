@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 
 
 def pack(documents: Sequence[np.ndarray], length: int) -> dict[str, np.ndarray]:

@@ -8,9 +8,10 @@ from typing import Literal
 import numpy as np
 
 from transformer.core.arrays import check_ids
+from transformer.core.checks import check_kind
+from transformer.core.errors import ConfigError
 from transformer.core.json import fingerprint
 from transformer.core.notebook import ShownAsText
-from transformer.core.values import ConfigError, check_kind
 from transformer.data.dataset import Batch, Batches, Rows, described, load_data, pad_rows, whole
 from transformer.data.pairs_text import load_parallel
 from transformer.data.scan import scan_split

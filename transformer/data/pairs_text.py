@@ -4,8 +4,8 @@ import gzip
 import zlib
 from pathlib import Path
 
+from transformer.core.errors import ConfigError
 from transformer.core.files import check_unpacked
-from transformer.core.values import ConfigError
 from transformer.data.hub import PREFIX, hub_lines
 from transformer.data.text import near
 

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
+from transformer.core.checks import check_kind
+from transformer.core.errors import ConfigError
 from transformer.core.json import fingerprint
-from transformer.core.values import ConfigError, check_kind
 from transformer.data.dataset import Batch, Batches, Examples, described, load_data, weighted
 from transformer.data.images import load_image_pairs, load_images
 from transformer.models.images import PatchConfig, VisionConfig

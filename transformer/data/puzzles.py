@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from transformer.core.arrays import check_ids
+from transformer.core.errors import ConfigError
 from transformer.core.json import fingerprint
-from transformer.core.values import ConfigError
 from transformer.data.dataset import Batch, Examples, described, fingerprint_arrays, load_data
 from transformer.data.tasks.arithmetic import Addition
 from transformer.data.tasks.task import AlgorithmicTask, split

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
+from transformer.core.errors import ConfigError
 from transformer.core.json import fingerprint
-from transformer.core.values import ConfigError
 from transformer.data.dataset import Batch, Examples, described, fingerprint_arrays, load_data
 from transformer.models.vectors import VectorConfig
 from transformer.objectives.objective import Objective

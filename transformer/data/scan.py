@@ -4,7 +4,7 @@ from typing import Literal
 
 import numpy as np
 
-from transformer.core.values import ConfigError, nearest
+from transformer.core.errors import ConfigError, nearest
 
 _ACTIONS = {"walk": "I_WALK", "look": "I_LOOK", "run": "I_RUN", "jump": "I_JUMP"}
 _TURNS = {"left": "I_TURN_LEFT", "right": "I_TURN_RIGHT"}

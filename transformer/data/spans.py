@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from transformer.core.checks import check_kind
+from transformer.core.errors import ConfigError
 from transformer.core.json import fingerprint
-from transformer.core.values import ConfigError, check_kind
 from transformer.data.corpus import Blocks, Corpus, load_corpus
 from transformer.data.dataset import Batch, Batches, described, load_data, whole
 from transformer.data.tokenizers import END, START, Tokenizer

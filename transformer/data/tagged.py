@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from transformer.core.errors import ConfigError
 from transformer.core.json import fingerprint
-from transformer.core.values import ConfigError
 from transformer.data.dataset import Batch, fingerprint_arrays, load_data, pad_rows
 from transformer.data.labelled import Labelled, LabelledConfig, check_classes, read_parts
 from transformer.data.tasks.list_operations import expression_values

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.data.hub import PREFIX, hub_lines
 
 

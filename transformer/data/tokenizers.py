@@ -11,9 +11,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from transformer.core.errors import ConfigError, nearest
 from transformer.core.files import parsed, read_text
 from transformer.core.json import from_json
-from transformer.core.values import ConfigError, nearest
 from transformer.runs.tokenizers import (
     BPE,
     SPECIAL,

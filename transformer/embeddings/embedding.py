@@ -10,9 +10,10 @@ from einops import rearrange
 from flax import nnx
 
 from transformer.core.arrays import check_ids, check_tokens, dense, look_up
+from transformer.core.errors import ConfigError
 from transformer.core.modules import Parameters, at, make_parameter
 from transformer.core.parameters import ONES, ZEROS, Initializer, Normal, OwnParams, Parameter
-from transformer.core.values import ConfigError, Variant
+from transformer.core.values import Variant
 from transformer.mixers.attention.base import ScoreMod
 
 if TYPE_CHECKING:

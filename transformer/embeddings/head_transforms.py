@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from transformer.activations.activation import GELU, Activation
 from transformer.core.arrays import dense
+from transformer.core.errors import ConfigError
 from transformer.core.parameters import ZEROS, Normal, Parameter
-from transformer.core.values import ConfigError
 from transformer.embeddings.embedding import HeadTransform
 from transformer.norms.norm import LayerNorm, Norm
 

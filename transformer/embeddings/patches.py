@@ -7,8 +7,8 @@ import jax.numpy as jnp
 from einops import rearrange
 from flax import nnx
 
+from transformer.core.errors import ConfigError
 from transformer.core.modules import Dense, at
-from transformer.core.values import ConfigError
 
 if TYPE_CHECKING:
     from transformer.models.images import PatchConfig

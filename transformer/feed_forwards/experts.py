@@ -10,9 +10,10 @@ from flax import nnx
 from jax.ad_checkpoint import checkpoint_name
 
 from transformer.core.arrays import constrain, dropout
+from transformer.core.checks import check_not_negative, check_positive
+from transformer.core.errors import ConfigError
 from transformer.core.modules import Dense, Parameters, at, below, make_parameter
 from transformer.core.parameters import ZEROS, FanIn, Initializer, OwnParams, Parameter
-from transformer.core.values import ConfigError, check_not_negative, check_positive
 from transformer.feed_forwards import routing
 from transformer.feed_forwards.feed_forward import FeedForward, FeedForwardLayer
 from transformer.feed_forwards.routing import Routes, expert_products, expert_rows

@@ -9,8 +9,9 @@ from jax.ad_checkpoint import checkpoint_name
 
 from transformer.activations.activation import GELU, Activation
 from transformer.core.arrays import dropout
+from transformer.core.errors import ConfigError
 from transformer.core.modules import Dense, at, fused
-from transformer.core.values import Choices, ConfigError, Variant
+from transformer.core.values import Choices, Variant
 from transformer.mixers.mixer import Aux, Context
 from transformer.norms.norm import Norm, norm_layer
 from transformer.residuals.residual import Residual

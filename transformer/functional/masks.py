@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, dataclass_transform
 import jax
 import jax.numpy as jnp
 
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 
 
 class Tokens(NamedTuple):

@@ -16,8 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from transformer.core.arrays import check_ids
+from transformer.core.checks import check_kind
+from transformer.core.errors import ConfigError, nearest
 from transformer.core.modules import Apply, Params
-from transformer.core.values import ConfigError, check_kind, nearest
 from transformer.data.tokenizers import Tokenizer, encode_open
 from transformer.inference.generate import GREEDY, generate
 from transformer.inference.prompt import vocabularies

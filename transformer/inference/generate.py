@@ -13,8 +13,9 @@ from typing import Any
 import jax
 from jax.sharding import Mesh
 
+from transformer.core.checks import check_fields
+from transformer.core.errors import ConfigError
 from transformer.core.modules import Apply, Params
-from transformer.core.values import ConfigError, check_fields
 from transformer.inference.parts import in_parts
 from transformer.inference.processors import Earlier
 from transformer.inference.prompt import Generated, Prompt, check_prompt

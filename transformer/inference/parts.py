@@ -7,7 +7,7 @@ import jax
 from jax import lax
 from jax.sharding import Mesh, PartitionSpec
 
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 
 Made = TypeVar("Made")
 

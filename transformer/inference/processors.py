@@ -7,7 +7,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from transformer.core.values import ConfigError, Variant
+from transformer.core.errors import ConfigError
+from transformer.core.values import Variant
 from transformer.functional.attention import NEVER
 
 

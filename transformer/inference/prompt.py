@@ -10,8 +10,8 @@ import numpy as np
 from jax import lax
 
 from transformer.core.arrays import check_ids
+from transformer.core.errors import ConfigError
 from transformer.core.modules import Apply, Params
-from transformer.core.values import ConfigError
 from transformer.functional.cache import Cache, Reader, resized
 from transformer.functional.masks import Causal, Prefix
 from transformer.inference.processors import Earlier, History

@@ -3,9 +3,9 @@
 import re
 from typing import Any
 
+from transformer.core.errors import ConfigError
 from transformer.core.int8 import Int8
 from transformer.core.modules import Params
-from transformer.core.values import ConfigError
 
 KERNELS = re.compile(r".*/(query|key|value|out|branches/\d+)/kernel")
 """The matrices of attention and feed-forward layers."""

@@ -8,8 +8,8 @@ import numpy as np
 from jax import lax
 
 from transformer.core.arrays import check_ids, check_tokens
+from transformer.core.errors import ConfigError
 from transformer.core.modules import Apply, Params
-from transformer.core.values import ConfigError
 
 
 def label_log_probabilities(logits_BLV: jax.Array, labels_BL: jax.Array) -> jax.Array:

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 from jax import lax
 from jax.sharding import Mesh
 
+from transformer.core.errors import ConfigError
 from transformer.core.modules import Apply, Params
-from transformer.core.values import ConfigError
 from transformer.functional.cache import Cache, Reader, rewind
 from transformer.inference.generate import GREEDY
 from transformer.inference.parts import in_parts

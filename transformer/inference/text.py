@@ -6,8 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from transformer.core.checks import check_type
+from transformer.core.errors import ConfigError
 from transformer.core.modules import Apply, Params
-from transformer.core.values import ConfigError, check_type
 from transformer.inference.generate import generate
 from transformer.inference.processors import Earlier
 from transformer.inference.scoring import sliding_log_probabilities

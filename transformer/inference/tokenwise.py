@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.functional.attention import NEVER
 from transformer.functional.cache import Cache, Reader
 from transformer.inference.prompt import Generated, Prompt

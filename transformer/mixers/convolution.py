@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 
 from transformer.core.arrays import dense
+from transformer.core.checks import check_positive
 from transformer.core.parameters import Parameter
-from transformer.core.values import check_positive
 from transformer.functional.cache import Inputs
 from transformer.functional.convolution import convolve, convolve_slots
 from transformer.mixers.mixer import Mixer

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import jax
 from flax import nnx
 
+from transformer.core.errors import ConfigError
 from transformer.core.modules import Parameters, at
 from transformer.core.parameters import OwnParams, Parameter
-from transformer.core.values import Choices, ConfigError, Variant
+from transformer.core.values import Choices, Variant
 from transformer.functional.cache import KeyValue, Memory, append
 from transformer.functional.masks import Mask, Tokens
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from flax import nnx
 
-from transformer.core.values import ConfigError, Variant
+from transformer.core.errors import ConfigError
+from transformer.core.values import Variant
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.mixers.mixer import Mixer
 from transformer.mixers.recurrent.mamba2 import Mamba2

@@ -6,7 +6,8 @@ What a choice alone refuses, it refuses in its own room (`check`).
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from transformer.core.values import ConfigError, check_fields
+from transformer.core.checks import check_fields
+from transformer.core.errors import ConfigError
 from transformer.embeddings.embedding import Embedding
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.mixer import OF_TOKENS

@@ -7,9 +7,10 @@ import jax.numpy as jnp
 from einops import repeat
 from flax import nnx
 
+from transformer.core.checks import check_kind
+from transformer.core.errors import ConfigError
 from transformer.core.modules import Dense, Parameters, at
 from transformer.core.parameters import Normal, Parameter
-from transformer.core.values import ConfigError, check_kind
 from transformer.embeddings.embedding import EmbeddingLayer
 from transformer.functional.masks import Tokens
 from transformer.models.checks import refuse_token_logits, refuse_token_values

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from einops import rearrange
 from flax import nnx
 
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.functional.cache import (
     Cache,
     Inputs,

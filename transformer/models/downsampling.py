@@ -11,8 +11,10 @@ import jax.numpy as jnp
 from einops import rearrange
 
 from transformer.core.arrays import dense
+from transformer.core.checks import check_positive
+from transformer.core.errors import ConfigError
 from transformer.core.parameters import FanIn, Normal, OwnParams, Parameter
-from transformer.core.values import ConfigError, Variant, check_positive
+from transformer.core.values import Variant
 from transformer.functional.attention import attention
 from transformer.functional.masks import Padding, Tokens
 from transformer.norms.norm import layer_norm

@@ -2,8 +2,9 @@
 
 import jax
 
+from transformer.core.checks import check_kind
+from transformer.core.errors import ConfigError
 from transformer.core.modules import Apply, Params
-from transformer.core.values import ConfigError, check_kind
 from transformer.models.build import pure_model
 from transformer.models.config import ModelConfig
 

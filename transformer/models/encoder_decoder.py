@@ -9,9 +9,10 @@ from einops import repeat
 from flax import nnx
 
 from transformer.core.arrays import check_ids
+from transformer.core.checks import check_kind
+from transformer.core.errors import ConfigError
 from transformer.core.modules import Parameters, at, below
 from transformer.core.parameters import Normal, Parameter
-from transformer.core.values import ConfigError, check_kind
 from transformer.embeddings.embedding import EmbeddingLayer, HeadLayer
 from transformer.functional.cache import Cache, Reader
 from transformer.functional.masks import Mask, Tokens

@@ -7,9 +7,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from transformer.core.checks import check_kind
+from transformer.core.errors import ConfigError, nearest_divisor
 from transformer.core.modules import Dense, Parameters, at, below
 from transformer.core.parameters import Normal, Parameter
-from transformer.core.values import ConfigError, check_kind, nearest_divisor
 from transformer.embeddings.patches import PatchEmbedding, cut, join
 from transformer.functional.masks import Tokens
 from transformer.models.checks import refuse_tokens

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from transformer.core.errors import ConfigError
 from transformer.core.modules import at, below
-from transformer.core.values import ConfigError
 from transformer.embeddings.embedding import EmbeddingLayer, HeadLayer, ValueEmbedding
 from transformer.functional.cache import Cache, Reader
 from transformer.functional.masks import Mask, Tokens

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from transformer.core.changes import typed
-from transformer.core.values import ConfigError, Variant, nearest
+from transformer.core.errors import ConfigError, nearest
+from transformer.core.values import Variant
 
 if TYPE_CHECKING:
     from transformer.models.config import ModelConfig

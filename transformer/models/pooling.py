@@ -10,8 +10,10 @@ import jax.numpy as jnp
 from einops import rearrange
 
 from transformer.core.arrays import dense
+from transformer.core.checks import check_positive
+from transformer.core.errors import ConfigError, nearest_divisor
 from transformer.core.parameters import ONES, ZEROS, Normal, OwnParams, Parameter, Xavier
-from transformer.core.values import ConfigError, Variant, check_positive, nearest_divisor
+from transformer.core.values import Variant
 from transformer.functional.attention import masked_softmax
 from transformer.norms.norm import layer_norm
 

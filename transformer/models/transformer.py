@@ -10,8 +10,10 @@ from flax import nnx
 from jax.ad_checkpoint import checkpoint_name
 
 from transformer.core.arrays import constrain, drop_sequences, dropout
+from transformer.core.checks import wrong_kind
+from transformer.core.errors import ConfigError
 from transformer.core.modules import Parameters, at
-from transformer.core.values import ConfigError, Variant, wrong_kind
+from transformer.core.values import Variant
 from transformer.functional.masks import Causal, Full, Mask, OwnBeams, Padding, Segment, Tokens
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.cross_attention import CrossAttention

@@ -6,8 +6,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from transformer.core.checks import check_kind
+from transformer.core.errors import ConfigError
 from transformer.core.modules import Dense, at
-from transformer.core.values import ConfigError, check_kind
 from transformer.functional.masks import Tokens
 from transformer.models.checks import refuse_tokens
 from transformer.models.config import ModelConfig

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
+from transformer.core.checks import check_not_negative
+from transformer.core.errors import ConfigError
 from transformer.core.parameters import ONES, ZEROS, Parameter
-from transformer.core.values import ConfigError, check_not_negative
 from transformer.norms.norm import Norm, affine, layer_norm
 
 

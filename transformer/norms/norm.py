@@ -9,9 +9,11 @@ import jax.numpy as jnp
 from flax import nnx
 from jax.ad_checkpoint import checkpoint_name
 
+from transformer.core.checks import check_not_negative
+from transformer.core.errors import ConfigError
 from transformer.core.modules import Parameters, at
 from transformer.core.parameters import ONES, ZEROS, OwnParams, Parameter
-from transformer.core.values import ConfigError, Variant, check_not_negative
+from transformer.core.values import Variant
 
 
 class Norm(Variant, abc.ABC):

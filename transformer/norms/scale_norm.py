@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
+from transformer.core.checks import check_not_negative
 from transformer.core.parameters import Constant, Parameter
-from transformer.core.values import check_not_negative
 from transformer.norms.norm import Norm, affine
 
 

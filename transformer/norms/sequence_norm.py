@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
+from transformer.core.checks import check_not_negative
 from transformer.core.parameters import ONES, ZEROS, Parameter
-from transformer.core.values import check_not_negative
 from transformer.norms.norm import Norm, affine, inverse_root
 
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from einops import rearrange
 from jax import lax
 
-from transformer.core.values import check_positive
+from transformer.core.checks import check_positive
 from transformer.objectives.objective import NextToken, Sums, packing_of
 
 

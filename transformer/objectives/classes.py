@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import jax.numpy as jnp
 
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.models.classifier import ClassifierConfig
 from transformer.objectives.objective import Smoothed
 

@@ -13,7 +13,9 @@ from typing import Any, ClassVar, NamedTuple, Self
 import jax
 import jax.numpy as jnp
 
-from transformer.core.values import ConfigError, Variant, check_not_negative
+from transformer.core.checks import check_not_negative
+from transformer.core.errors import ConfigError
+from transformer.core.values import Variant
 from transformer.functional.segment_memory import SegmentMemory
 from transformer.models.config import ModelConfig
 

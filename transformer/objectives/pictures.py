@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.models.images import PatchConfig
 from transformer.norms.norm import layer_norm
 from transformer.objectives.objective import Objective, Sums

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from transformer.core.values import ConfigError, check_not_negative
+from transformer.core.checks import check_not_negative
+from transformer.core.errors import ConfigError
 from transformer.functional.masks import Causal, Prefix
 from transformer.objectives.objective import Batch, CrossEntropy, NextToken, packing_of
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
+from transformer.core.checks import check_positive
 from transformer.core.parameters import Constant, FanIn, Normal, Parameter
-from transformer.core.values import check_positive
 from transformer.functional import biases
 from transformer.functional.masks import Causal, OwnBeams, Padding
 from transformer.positions.position import Position

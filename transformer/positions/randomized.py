@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from transformer.core.values import ConfigError, of_field
+from transformer.core.errors import ConfigError
+from transformer.core.values import of_field
 from transformer.positions.position import Position
 from transformer.positions.relative import ALiBi
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
+from transformer.core.checks import check_positive
+from transformer.core.errors import ConfigError
 from transformer.core.parameters import ZEROS, Constant, FanIn, Normal, Parameter
-from transformer.core.values import ConfigError, check_positive
 from transformer.functional import biases, positions
 from transformer.positions.position import Position
 

@@ -6,7 +6,9 @@ from dataclasses import dataclass, replace
 import jax
 import jax.numpy as jnp
 
-from transformer.core.values import ConfigError, Variant, check_positive
+from transformer.core.checks import check_positive
+from transformer.core.errors import ConfigError
+from transformer.core.values import Variant
 from transformer.functional import positions
 from transformer.positions.position import Position
 

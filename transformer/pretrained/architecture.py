@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from transformer.core.changes import replace
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.models.config import ModelConfig
 from transformer.pretrained.fields import NEUTRAL, Field, Json, value_at
 

@@ -1,6 +1,6 @@
 """Bamba (2024): layers of Mamba-2, and some of attention."""
 
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.recurrent.mamba2 import Mamba2
 from transformer.pretrained import llama

@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator
 
 from transformer.activations.activation import GLU, SiLU
-from transformer.core.values import ConfigError, nearest
+from transformer.core.errors import ConfigError, nearest
 from transformer.feed_forwards.experts import SigmoidTopK
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.mixers.attention.heads import LatentQueryHeads

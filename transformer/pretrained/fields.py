@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from transformer.activations.activation import GELU, GLU, Activation, QuickGELU, ReLU, Sigmoid, SiLU, SquaredReLU, Tanh
 from transformer.core.changes import replace
-from transformer.core.values import ConfigError, nearest
+from transformer.core.errors import ConfigError, nearest
 from transformer.mixers.attention.head_norms import HeadNorm, WideQKNorm
 from transformer.mixers.mixer import Mixer
 from transformer.models.pattern import Alternate

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from transformer.core.errors import ConfigError
 from transformer.core.files import read_json
-from transformer.core.values import ConfigError
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.msgpack", "*.h5")

@@ -1,7 +1,7 @@
 """GPT-Neo (Black et al. 2021), and TinyStories (Eldan and Li 2023)."""
 
 from transformer.activations.activation import GELU
-from transformer.core.values import ConfigError, nearest
+from transformer.core.errors import ConfigError, nearest
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.projections import ConstantScale

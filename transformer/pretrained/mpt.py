@@ -1,7 +1,7 @@
 """MPT (MosaicML 2023)."""
 
 from transformer.activations.activation import GELU
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.models.config import ModelConfig
 from transformer.norms.norm import LayerNorm

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from einops import EinopsError
 
+from transformer.core.errors import ConfigError
 from transformer.core.modules import Params
-from transformer.core.values import ConfigError
 from transformer.mixers.recurrent.linear import ProjectedRecurrence
 from transformer.models.config import ModelConfig
 from transformer.pretrained.architecture import Architecture, Row

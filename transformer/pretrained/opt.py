@@ -1,7 +1,7 @@
 """OPT (Zhang S. et al. 2022), but for the one of 350 million parameters, which normalizes outputs."""
 
 from transformer.activations.activation import ReLU
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.models.config import ModelConfig
 from transformer.norms.norm import LayerNorm

@@ -1,6 +1,6 @@
 """Qwen3-Next (2025): three layers of Gated DeltaNet, then one of gated attention. Dense layers only."""
 
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.gates import OutputGate
 from transformer.mixers.attention.head_norms import QKNorm

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from transformer.core.values import ConfigError, nearest
+from transformer.core.errors import ConfigError, nearest
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.mixer import Mixer
 from transformer.mixers.recurrent.delta import GatedDeltaNet

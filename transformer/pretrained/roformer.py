@@ -1,6 +1,6 @@
 """RoFormer (Su et al. 2021): BERT with rotary positions."""
 
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.positions.rotary import RoPE
 from transformer.pretrained import bert
 from transformer.pretrained.architecture import Architecture

@@ -6,8 +6,8 @@ import itertools
 import jax
 import numpy as np
 
+from transformer.core.errors import ConfigError
 from transformer.core.modules import Params
-from transformer.core.values import ConfigError
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.exclusive import XSA
 from transformer.mixers.attention.gates import HeadScale, OutputGate, ValueGate

@@ -13,9 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from transformer.core import modules as pure
+from transformer.core.checks import check_kind
+from transformer.core.errors import ConfigError, nearest
 from transformer.core.files import read_json
 from transformer.core.modules import Params
-from transformer.core.values import ConfigError, check_kind, nearest
 from transformer.models.build import pure_model
 from transformer.models.config import ModelConfig
 from transformer.pretrained.architecture import Architecture

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from transformer.core.values import ConfigError, nearest
+from transformer.core.errors import ConfigError, nearest
 from transformer.mixers.attention.sparsity import SlidingWindow
 from transformer.positions.rotary import RoPE
 from transformer.pretrained.fields import Field, Json, by_layer, of_layers, read_rope, write_rope

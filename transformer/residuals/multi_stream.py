@@ -6,8 +6,8 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
+from transformer.core.checks import check_positive
 from transformer.core.parameters import ONES, ZEROS, Constant, FanIn, Parameter
-from transformer.core.values import check_positive
 from transformer.norms.norm import layer_norm, rms_norm
 from transformer.residuals.residual import PreNorm, Residual, times
 

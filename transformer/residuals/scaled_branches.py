@@ -4,8 +4,9 @@ import dataclasses
 from dataclasses import dataclass
 from typing import ClassVar
 
+from transformer.core.errors import ConfigError
 from transformer.core.parameters import ONES, ZEROS, Constant, Parameter
-from transformer.core.values import ConfigError, of_field
+from transformer.core.values import of_field
 from transformer.residuals.residual import NoNormResidual, PreNorm, Residual, SingleStream
 
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from transformer.core.changes import Config
+from transformer.core.checks import check_fields
+from transformer.core.errors import ConfigError
 from transformer.core.json import from_json, to_json_as
-from transformer.core.values import ConfigError, check_fields
 from transformer.models.config import ModelConfig
 from transformer.objectives.objective import NextToken, Objective
 from transformer.runs.data import DataConfig, TextConfig

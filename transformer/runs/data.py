@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from transformer.core.changes import Config
-from transformer.core.values import ConfigError, check_fields
+from transformer.core.checks import check_fields
+from transformer.core.errors import ConfigError
 from transformer.runs.tokenizers import Char, Tokenization
 
 

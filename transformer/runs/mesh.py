@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from transformer.core.changes import Config
-from transformer.core.values import ConfigError, Variant
+from transformer.core.errors import ConfigError
+from transformer.core.values import Variant
 
 Axis = Literal["data", "model"]
 

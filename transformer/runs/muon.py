@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from transformer.core.values import Variant, check_positive
+from transformer.core.checks import check_positive
+from transformer.core.values import Variant
 from transformer.runs.rules import AdamW, UpdateRule, check_share, in_layers
 
 

@@ -8,8 +8,10 @@ from typing import Any
 
 import jax
 
+from transformer.core.checks import check_kind
+from transformer.core.errors import ConfigError
 from transformer.core.parameters import FanIn, Parameter
-from transformer.core.values import ConfigError, check_kind, to_text
+from transformer.core.values import to_text
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.base import Scale
 from transformer.mixers.attention.projections import InverseScale

@@ -4,7 +4,9 @@ import math
 from dataclasses import dataclass
 
 from transformer.core.changes import Config
-from transformer.core.values import ConfigError, Variant, check_fields
+from transformer.core.checks import check_fields
+from transformer.core.errors import ConfigError
+from transformer.core.values import Variant
 from transformer.runs.rules import AdamW, UpdateRule
 from transformer.runs.schedules import Cosine, Schedule
 

@@ -1,7 +1,7 @@
 """Named configurations."""
 
 from transformer.activations.activation import GLU, SiLU
-from transformer.core.values import ConfigError, nearest
+from transformer.core.errors import ConfigError, nearest
 from transformer.embeddings.embedding import Head
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.mixers.attention.attention import Attention

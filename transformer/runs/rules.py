@@ -10,8 +10,10 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from transformer.core.checks import check_not_negative, check_positive
+from transformer.core.errors import ConfigError
 from transformer.core.parameters import Parameter
-from transformer.core.values import ConfigError, Variant, check_not_negative, check_positive
+from transformer.core.values import Variant
 
 
 class UpdateRule(Variant, abc.ABC):

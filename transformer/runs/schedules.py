@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from transformer.core.values import ConfigError, Variant
+from transformer.core.errors import ConfigError
+from transformer.core.values import Variant
 
 
 class Schedule(Variant, abc.ABC):

@@ -4,7 +4,8 @@ import abc
 from dataclasses import dataclass
 from typing import ClassVar
 
-from transformer.core.values import ConfigError, Variant
+from transformer.core.errors import ConfigError
+from transformer.core.values import Variant
 
 SPECIAL = ("<pad>", "<s>", "</s>", "<unk>", "<mask>")
 """Padding, start, end, unknown and mask: ids 0 to 4 of every vocabulary that has them."""

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from transformer.core.errors import ConfigError
 from transformer.core.parameters import Parameter
-from transformer.core.values import ConfigError
 from transformer.runs.muon import Muon
 from transformer.runs.rules import AdamW, UpdateRule, in_layers
 

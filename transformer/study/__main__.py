@@ -8,7 +8,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.study.analyse import read_study
 
 

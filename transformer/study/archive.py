@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from transformer.core.errors import ConfigError
 from transformer.core.files import (
     Damaged,
     read_compressed,
@@ -15,7 +16,6 @@ from transformer.core.files import (
     write_compressed,
     write_sealed,
 )
-from transformer.core.values import ConfigError
 from transformer.study.analyse import read_study
 from transformer.study.plan import PLAN
 from transformer.study.record import STUDY, Record, read_record

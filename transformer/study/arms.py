@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transformer.analysis.counts import parameter_count, train_flops
+from transformer.core.errors import ConfigError
 from transformer.core.files import read_value, write_sealed
-from transformer.core.values import ConfigError, to_text
+from transformer.core.values import to_text
 from transformer.data.dataset import Dataset, fingerprint_arrays, load_data
 from transformer.runs.config import Replica, RunConfig
 from transformer.study import budget as budgets

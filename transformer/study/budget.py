@@ -11,7 +11,7 @@ from typing import Literal
 import jax
 
 from transformer.analysis.counts import cache_bytes, parameter_count, train_flops
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.data.dataset import Dataset, stack_batches
 from transformer.runs.config import Replica, RunConfig
 from transformer.training.program import make_program

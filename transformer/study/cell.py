@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from transformer.core.errors import ConfigError
 from transformer.core.files import write_durably, write_sealed
 from transformer.core.json import fingerprint, from_json, to_json
 from transformer.core.sources import sources
-from transformer.core.values import ConfigError
 from transformer.data.dataset import Dataset
 from transformer.runs.config import Replica, RunConfig
 from transformer.runs.mesh import AUTOMATIC, MeshConfig

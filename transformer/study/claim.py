@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from transformer.core.values import ConfigError, check_type, nearest
+from transformer.core.checks import check_type
+from transformer.core.errors import ConfigError, nearest
 from transformer.study.report import Report
 from transformer.study.statistics import Comparison
 from transformer.study.study import Study

@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from transformer.core.values import ConfigError, check_kind
+from transformer.core.checks import check_kind
+from transformer.core.errors import ConfigError
 from transformer.runs.config import RunConfig
 from transformer.study.budget import cost
 

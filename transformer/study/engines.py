@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from transformer.core.values import ConfigError, Variant
+from transformer.core.errors import ConfigError
+from transformer.core.values import Variant
 from transformer.study import handover
 from transformer.study.cell import Cell
 from transformer.study.task import Place, compute, stop

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from transformer.core.contents import contents
+from transformer.core.errors import ConfigError
 from transformer.core.files import read_value, write_durably, write_sealed
 from transformer.core.json import from_json, to_json
 from transformer.core.sources import PACKAGE
-from transformer.core.values import ConfigError
 from transformer.data.dataset import load_data, read_run_config
 from transformer.runs.mesh import MeshConfig
 from transformer.study.cell import Cell, replicas_of

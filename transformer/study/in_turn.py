@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.study.analyse import read_study
 from transformer.study.archive import SUFFIX, pack, unpack
 from transformer.study.engines import LOCAL, Engine

@@ -13,8 +13,9 @@ import numpy as np
 
 from transformer.analysis.activations import run_with_cache
 from transformer.core import modules as pure
+from transformer.core.errors import ConfigError
 from transformer.core.modules import at
-from transformer.core.values import ConfigError, Variant
+from transformer.core.values import Variant
 from transformer.data.dataset import Dataset, first_batch
 from transformer.mixers.attention.base import Backend
 from transformer.models.build import build, pure_model

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from transformer.core.errors import ConfigError, nearest
 from transformer.core.files import Damaged, read_value, write_sealed
-from transformer.core.values import ConfigError, nearest
 from transformer.study.runs import Run, read_run
 from transformer.training.metrics import METRICS
 

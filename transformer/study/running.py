@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from transformer.core.errors import ConfigError
 from transformer.core.files import Damaged
-from transformer.core.values import ConfigError
 from transformer.data.dataset import Dataset, reference
 from transformer.runs.config import Replica
 from transformer.runs.mesh import MeshConfig

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+from transformer.core.errors import ConfigError
 from transformer.core.files import Damaged, read_value, write_sealed
 from transformer.core.json import fingerprint
-from transformer.core.values import ConfigError
 from transformer.data.dataset import Dataset
 from transformer.runs.config import RunConfig
 from transformer.training.workdir import identity

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from transformer.core.changes import typed
+from transformer.core.checks import check_kind, check_type
 from transformer.core.contents import contents
+from transformer.core.errors import ConfigError, nearest
 from transformer.core.json import to_json
-from transformer.core.values import Choices, ConfigError, Variant, check_kind, check_type, nearest
+from transformer.core.values import Choices, Variant
 from transformer.data.dataset import Dataset, check_data, load_data
 from transformer.runs.config import RunConfig
 from transformer.runs.mesh import AUTOMATIC, MeshConfig

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from transformer.core import runtime
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.study import handover
 from transformer.study.cell import ERROR
 from transformer.training.signals import EXIT_INTERRUPTED, Interrupted, die_with

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from transformer.analysis.counts import forward_flops, parameter_count
-from transformer.core.values import ConfigError, Variant, to_text
+from transformer.core.errors import ConfigError
+from transformer.core.values import Variant, to_text
 from transformer.mixers.attention.backends import Chunked
 from transformer.models.config import ModelConfig
 from transformer.models.encoder_decoder import EncoderDecoderConfig

@@ -4,7 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from transformer.core.values import ConfigError, Variant, check_kind
+from transformer.core.checks import check_kind
+from transformer.core.errors import ConfigError
+from transformer.core.values import Variant
 from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.testing import properties
 from transformer.testing.encoder_decoder import translates

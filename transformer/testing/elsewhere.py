@@ -10,7 +10,7 @@ from jax.sharding import SingleDeviceSharding
 from transformer.analysis.hardware import Topology
 from transformer.analysis.needs import compile_lowered, compile_step
 from transformer.core.arrays import compiled_for
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.models.build import pure_model
 from transformer.models.config import ModelConfig
 from transformer.runs.config import RunConfig, grid

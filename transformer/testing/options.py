@@ -6,7 +6,9 @@ import typing
 from typing import Any, TypeVar
 
 from transformer.activations.activation import GELU, GLU, Activation, Linear, ReLU, SiLU, SquaredReLU
-from transformer.core.values import ConfigError, Variant, variant_of
+from transformer.core.checks import variant_of
+from transformer.core.errors import ConfigError
+from transformer.core.values import Variant
 from transformer.embeddings.embedding import Head, HeadTransform
 from transformer.feed_forwards.experts import ExpertChoice, SigmoidTopK, TopKExperts, TopKProbabilities
 from transformer.feed_forwards.feed_forward import FeedForward

@@ -16,9 +16,10 @@ from jax.sharding import NamedSharding, PartitionSpec, use_abstract_mesh
 
 from transformer.analysis.activations import intervene, run_with_cache
 from transformer.analysis.counts import forward_flops, parameter_count
+from transformer.core.errors import ConfigError
 from transformer.core.json import from_json, to_json
 from transformer.core.modules import Params
-from transformer.core.values import ConfigError, Variant
+from transformer.core.values import Variant
 from transformer.functional.masks import Tokens
 from transformer.mixers.mixer import Mixer
 from transformer.mixers.recurrent.recurrence import Recurrence

@@ -22,8 +22,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from transformer.core.errors import ConfigError
 from transformer.core.files import WriteError, read_value, sync, write_sealed, writing
-from transformer.core.values import ConfigError
 from transformer.training import processes
 
 KEEP = 2

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from transformer.core.checks import check_kind
+from transformer.core.errors import ConfigError
 from transformer.core.files import writing
 from transformer.core.modules import Params
-from transformer.core.values import ConfigError, check_kind
 from transformer.data.dataset import Dataset, check_batches, check_data, stack_batches
 from transformer.data.tokenizers import Tokenizer
 from transformer.objectives.objective import Sums

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from transformer.core.errors import ConfigError, nearest
 from transformer.core.files import Damaged, parsed
-from transformer.core.values import ConfigError, nearest
 
 METRICS = "metrics.jsonl"
 CHECKSUM = "crc32"

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from transformer.core.errors import ConfigError, nearest
 from transformer.core.modules import Params
-from transformer.core.values import ConfigError, nearest
 from transformer.runs.config import Replica
 from transformer.runs.optimizer import OptimizerConfig, ParameterGroup
 

@@ -19,7 +19,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.runs.mesh import HostsConfig
 
 EXIT_PEER_LOST = 76

@@ -18,8 +18,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from transformer.core import modules as pure
 from transformer.core.arrays import DATA, REPLICA
+from transformer.core.errors import ConfigError
 from transformer.core.modules import Apply, Params, at
-from transformer.core.values import ConfigError
 from transformer.functional.segment_memory import SegmentMemory
 from transformer.models.build import abstract_model, build, pure_model
 from transformer.objectives.objective import Batch, Sums

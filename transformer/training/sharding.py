@@ -22,8 +22,8 @@ import jax
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
 from transformer.core.arrays import AXES, DATA, MODEL, REPLICA
+from transformer.core.errors import ConfigError, nearest
 from transformer.core.modules import Params
-from transformer.core.values import ConfigError, nearest
 from transformer.models.config import ModelConfig
 from transformer.runs.mesh import MeshConfig, Shard
 

@@ -14,8 +14,9 @@ from jax.sharding import PartitionSpec, get_abstract_mesh
 from jax.typing import DTypeLike
 
 from transformer.core.arrays import DATA, axis_size
+from transformer.core.checks import check_kind
+from transformer.core.errors import ConfigError
 from transformer.core.modules import Apply, Params
-from transformer.core.values import ConfigError, check_kind
 from transformer.functional.segment_memory import SegmentMemory
 from transformer.objectives.objective import Batch, Objective
 from transformer.training.optimizer import Numbers

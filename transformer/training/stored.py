@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
+from transformer.core.errors import ConfigError
 from transformer.core.json import from_json
 from transformer.core.sources import sources
-from transformer.core.values import ConfigError
 from transformer.data.dataset import Dataset, load_data, read_run_config
 from transformer.data.tokenizers import Tokenizer, read_tokenizer
 from transformer.runs.config import Replica

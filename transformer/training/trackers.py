@@ -16,8 +16,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
 
+from transformer.core.errors import ConfigError
 from transformer.core.files import Damaged, read_sealed, write_sealed
-from transformer.core.values import ConfigError, Variant
+from transformer.core.values import Variant
 from transformer.runs.config import Replica
 from transformer.runs.optimizer import OptimizerConfig
 

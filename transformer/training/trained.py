@@ -11,8 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from transformer.core.checks import check_kind
+from transformer.core.errors import ConfigError
 from transformer.core.modules import Apply, Params
-from transformer.core.values import ConfigError, check_kind
 from transformer.data.dataset import pad_rows
 from transformer.data.pairs import with_end
 from transformer.data.tokenizers import END, START, Tokenizer, encode_open

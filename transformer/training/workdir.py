@@ -18,11 +18,12 @@ from typing import Any, Literal, TextIO
 import jax
 import numpy as np
 
+from transformer.core.checks import check_type
+from transformer.core.errors import ConfigError
 from transformer.core.files import Damaged, read_json, read_sealed, read_value, write_durably, write_sealed
 from transformer.core.json import fingerprint, to_json
 from transformer.core.modules import Params
 from transformer.core.sources import sources
-from transformer.core.values import ConfigError, check_type
 from transformer.data.dataset import Dataset, fingerprint_arrays
 from transformer.runs.config import Replica, RunConfig
 from transformer.training.environment import environment

@@ -5,7 +5,7 @@ import inspect
 import pytest
 
 from tests.data.tasks.checks import after_equals, answered, check_examples
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.data.tasks import chomsky
 from transformer.data.tasks.chomsky import (
     BinaryAddition,

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.data.tasks.checks import answered, check_examples
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.data.tasks.dyck import Dyck
 from transformer.data.tasks.task import AlgorithmicTask
 

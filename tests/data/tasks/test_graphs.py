@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.data.tasks.checks import answered, check_examples
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.data.tasks.graphs import Brevo, Depo, dependencies
 from transformer.data.tasks.task import AlgorithmicTask
 

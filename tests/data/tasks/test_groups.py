@@ -5,7 +5,7 @@ import typing
 import pytest
 
 from tests.data.tasks.checks import answered, check_examples
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.data.tasks.groups import WordProblem
 
 GROUPS = {"parity": 2, "s3": 6, "s4": 24, "s5": 120, "a5": 60, "z60": 60, "a4xz5": 60}

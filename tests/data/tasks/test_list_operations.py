@@ -3,7 +3,7 @@
 import pytest
 
 from tests.data.tasks.checks import answered
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.data.tasks.list_operations import ListOps
 from transformer.data.tasks.task import AlgorithmicTask
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.data.tasks.checks import SPECIAL, check_examples, words_of
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.data.tasks.mad import Compression, FuzzyRecall, InContextRecall, Memorization, SelectiveCopying
 from transformer.data.tasks.task import AlgorithmicTask
 

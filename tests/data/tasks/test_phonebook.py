@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.data.tasks.checks import check_examples, words_of
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.data.tasks.phonebook import PhoneBook
 
 

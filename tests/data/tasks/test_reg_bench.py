@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.data.tasks.checks import check_examples, words_of
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.data.tasks.reg_bench import RegBench
 
 SMALL = RegBench(states=4, alphabet=5, edges=2, strings=6, string_length=5)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.data.tasks.checks import SPECIAL, check_examples, words_of
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.data.tasks.arithmetic import Addition, ModularArithmetic
 from transformer.data.tasks.groups import WordProblem
 from transformer.data.tasks.list_operations import ListOps

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from transformer.analysis.counts import parameter_count
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.functional.masks import Causal, Tokens
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.backends import Chunked

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.functional.masks import Causal, Tokens
 from transformer.functional.normalizers import Normalized
 from transformer.mixers.attention.attention import Attention

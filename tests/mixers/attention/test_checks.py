@@ -2,7 +2,7 @@
 
 import pytest
 
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.mixers.attention.backends import Chunked
 from transformer.mixers.attention.gates import ValueGate
 from transformer.mixers.attention.head_norms import QKNorm

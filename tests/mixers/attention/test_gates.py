@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.gates import HeadScale, OutputGate, ValueGate
 from transformer.mixers.attention.head_norms import ValueNorm

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.mixers.attention.head_norms import QKNorm, WideQKNorm
 from transformer.mixers.attention.synthesizers import RandomSynthesizer
 from transformer.norms.norm import RMSNorm

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from transformer.core.errors import ConfigError
 from transformer.core.modules import split
-from transformer.core.values import ConfigError
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.heads import DifferentialHeads, DifferentialHeadsV2, LatentHeads, LatentQueryHeads
 from transformer.mixers.attention.projections import NoProjections, TiedProjections

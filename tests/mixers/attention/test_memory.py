@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from transformer.analysis.activations import run_with_cache
+from transformer.core.errors import ConfigError
 from transformer.core.modules import split
-from transformer.core.values import ConfigError
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.backends import Chunked, Recurrent
 from transformer.mixers.attention.memory import MemoryKeyValues

@@ -12,8 +12,8 @@ import pytest
 from einops import rearrange
 
 from transformer.analysis.counts import parameter_count
+from transformer.core.errors import ConfigError
 from transformer.core.modules import split
-from transformer.core.values import ConfigError
 from transformer.functional.attention import attention, attention_scores
 from transformer.functional.masks import Tokens
 from transformer.mixers.attention.attention import Attention

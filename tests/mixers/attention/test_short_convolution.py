@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.functional.masks import Causal, Tokens
 from transformer.mixers.attention.gates import OutputGate
 from transformer.mixers.attention.short_convolution import CanonA, CanonB, ShortConvolution, Smear

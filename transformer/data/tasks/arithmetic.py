@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from transformer.core.values import ConfigError, nearest
+from transformer.core.errors import ConfigError, nearest
 from transformer.data.tasks.task import DIGITS, AlgorithmicTask, scored_from, side_by_side
 from transformer.data.tokenizers import END
 from transformer.runs.tokenizers import SPECIAL

@@ -5,7 +5,7 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.data.tasks.task import AlgorithmicTask, Examples, padded
 from transformer.data.tokenizers import END
 from transformer.runs.tokenizers import SPECIAL

@@ -5,7 +5,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.data.tasks.task import DIGITS, AlgorithmicTask, side_by_side
 from transformer.runs.tokenizers import SPECIAL
 

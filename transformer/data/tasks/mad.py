@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.data.tasks.task import AlgorithmicTask, different, joined, scored_from
 from transformer.runs.tokenizers import SPECIAL
 

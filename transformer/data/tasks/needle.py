@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.data.tasks.task import DIGITS, AlgorithmicTask, different, joined
 from transformer.runs.tokenizers import SPECIAL
 

@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from transformer.core.values import ConfigError, nearest
+from transformer.core.errors import ConfigError, nearest
 from transformer.data.tasks.task import AlgorithmicTask, Examples, joined
 from transformer.runs.tokenizers import SPECIAL
 

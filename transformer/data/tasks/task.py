@@ -9,7 +9,8 @@ import math
 
 import numpy as np
 
-from transformer.core.values import ConfigError, Variant
+from transformer.core.errors import ConfigError
+from transformer.core.values import Variant
 from transformer.runs.tokenizers import SPECIAL
 
 DIGITS = tuple("0123456789")

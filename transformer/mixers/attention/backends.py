@@ -3,7 +3,7 @@
 import functools
 from dataclasses import dataclass
 
-from transformer.core.values import check_positive
+from transformer.core.checks import check_positive
 from transformer.functional.attention import SoftCapped, attention
 from transformer.functional.chunked_attention import chunked_attention
 from transformer.functional.context import over_context

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import jax
 from jax.tree_util import Partial
 
+from transformer.core.errors import ConfigError
 from transformer.core.modules import Parameters
 from transformer.core.parameters import OwnParams, Parameter
-from transformer.core.values import ConfigError, Variant
+from transformer.core.values import Variant
 from transformer.functional.attention import Attended, ScoreFunction, Weigh
 from transformer.functional.cache import KeyValue
 from transformer.functional.masks import Mask, Tokens

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from transformer.core.values import ConfigError, nearest_divisor
+from transformer.core.errors import ConfigError, nearest_divisor
 from transformer.mixers.attention.base import acts
 
 if TYPE_CHECKING:

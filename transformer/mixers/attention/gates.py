@@ -7,8 +7,9 @@ import jax
 import jax.numpy as jnp
 
 from transformer.core.arrays import dense
+from transformer.core.checks import check_positive
+from transformer.core.errors import ConfigError
 from transformer.core.parameters import ONES, Parameter
-from transformer.core.values import ConfigError, check_positive
 from transformer.mixers.attention.base import Part
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import ClassVar
 
 import jax
 
+from transformer.core.errors import ConfigError
 from transformer.core.parameters import OwnParams
-from transformer.core.values import ConfigError
 from transformer.mixers.attention.base import HeadShape, Part
 from transformer.norms.norm import Norm, RMSNorm
 

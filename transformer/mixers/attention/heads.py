@@ -7,8 +7,9 @@ import jax.numpy as jnp
 from einops import rearrange, repeat
 
 from transformer.core.arrays import dense
+from transformer.core.checks import check_positive
+from transformer.core.errors import ConfigError
 from transformer.core.parameters import ONES, FanIn, Normal, Parameter
-from transformer.core.values import ConfigError, check_positive
 from transformer.mixers.attention.base import Heads, HeadShape, HeadSizes
 from transformer.norms.norm import rms_norm
 

@@ -6,8 +6,9 @@ import jax
 import jax.numpy as jnp
 from einops import repeat
 
+from transformer.core.checks import check_positive
+from transformer.core.errors import ConfigError
 from transformer.core.parameters import Normal, Parameter
-from transformer.core.values import ConfigError, check_positive
 from transformer.functional.cache import KeyValue
 from transformer.functional.masks import NOWHERE, Tokens
 from transformer.mixers.attention.base import Part

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 import numpy as np
 
+from transformer.core.checks import check_positive
 from transformer.core.parameters import ZEROS, Identity, Parameter
-from transformer.core.values import check_positive
 from transformer.functional import normalizers as weights
 from transformer.mixers.attention.base import Normalizer
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from einops import rearrange
 
+from transformer.core.errors import ConfigError
 from transformer.core.parameters import Constant, Parameter
-from transformer.core.values import ConfigError
 from transformer.mixers.attention.base import Merge, Projection, Scale
 
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import jax.numpy as jnp
 
+from transformer.core.checks import check_positive
+from transformer.core.errors import ConfigError
 from transformer.core.parameters import Constant, Parameter
-from transformer.core.values import ConfigError, check_positive
 from transformer.functional.attention import SoftCapped
 from transformer.mixers.attention.base import ScoreMod
 

@@ -6,8 +6,9 @@ import jax
 import jax.numpy as jnp
 
 from transformer.core.arrays import dense, look_up
+from transformer.core.checks import check_positive
+from transformer.core.errors import ConfigError
 from transformer.core.parameters import ZEROS, Constant, OwnParams, Parameter
-from transformer.core.values import ConfigError, check_positive
 from transformer.functional.attention import ScoreFunction
 from transformer.mixers.attention.base import Sharing
 from transformer.mixers.mixer import OF_TOKENS, Context

@@ -6,8 +6,9 @@ import jax
 import jax.numpy as jnp
 
 from transformer.core.arrays import dense
+from transformer.core.checks import check_positive
+from transformer.core.errors import ConfigError
 from transformer.core.parameters import ZEROS, FanIn, FirstRow, Parameter
-from transformer.core.values import ConfigError, check_positive
 from transformer.functional.convolution import convolve, convolve_slots
 from transformer.functional.masks import Tokens
 from transformer.mixers.attention.base import Part

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 from einops import rearrange
 
+from transformer.core.errors import ConfigError
 from transformer.core.parameters import FanIn, Parameter
-from transformer.core.values import ConfigError
 from transformer.functional.cache import KeyValue
 from transformer.functional.masks import Blocks, Columns, First, Prefix, RandomBlocks, Strides, Tokens, Window
 from transformer.mixers.attention.base import Sparsity

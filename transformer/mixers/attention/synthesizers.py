@@ -11,8 +11,9 @@ import jax
 import jax.numpy as jnp
 from einops import rearrange
 
+from transformer.core.checks import check_positive
+from transformer.core.errors import ConfigError
 from transformer.core.parameters import ZEROS, FanIn, Normal, OwnParams, Parameter
-from transformer.core.values import ConfigError, check_positive
 from transformer.mixers.attention.base import Heads, HeadShape, HeadSizes
 
 

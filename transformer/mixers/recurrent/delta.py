@@ -7,8 +7,8 @@ import jax.numpy as jnp
 from einops import rearrange
 
 from transformer.core.arrays import dense
+from transformer.core.checks import check_positive
 from transformer.core.parameters import OwnParams, Parameter
-from transformer.core.values import check_positive
 from transformer.functional.linear_recurrences import Erase, Update, linear_step
 from transformer.functional.masks import Tokens
 from transformer.mixers.recurrent.initial_values import LogUniform, StepSize

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 
 from transformer.core.arrays import dense
+from transformer.core.errors import ConfigError
 from transformer.core.parameters import Parameter
-from transformer.core.values import ConfigError
 from transformer.functional.recurrences import recur_elementwise
 from transformer.mixers.recurrent.recurrence import Recurrence
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
+from transformer.core.checks import check_positive
+from transformer.core.errors import ConfigError
 from transformer.core.parameters import ZEROS, Parameter
-from transformer.core.values import ConfigError, check_positive
 from transformer.functional.linear_recurrences import Update
 from transformer.mixers.recurrent.linear import ProjectedRecurrence, low_rank, low_rank_parameters, split_heads
 

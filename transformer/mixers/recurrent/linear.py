@@ -11,8 +11,9 @@ import numpy as np
 from einops import rearrange
 
 from transformer.core.arrays import dense
+from transformer.core.checks import check_positive
+from transformer.core.errors import ConfigError
 from transformer.core.parameters import ONES, Initializer, OwnParams, Parameter
-from transformer.core.values import ConfigError, check_positive
 from transformer.functional.linear_recurrences import Update, linear_recurrence, linear_step
 from transformer.functional.recurrences import begins
 from transformer.mixers.recurrent.initial_values import Taps

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from transformer.core.values import ConfigError
+from transformer.core.errors import ConfigError
 from transformer.functional.linear_recurrences import Update
 from transformer.mixers.recurrent.linear import STATE, ProjectedRecurrence
 

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 
 from transformer.core.arrays import dense
+from transformer.core.checks import check_positive
 from transformer.core.parameters import ONES, Constant, Parameter
-from transformer.core.values import check_positive
 from transformer.functional.linear_recurrences import Update
 from transformer.mixers.recurrent.initial_values import Even
 from transformer.mixers.recurrent.linear import STATE, ProjectedRecurrence

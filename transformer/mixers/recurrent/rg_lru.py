@@ -7,8 +7,9 @@ import jax.numpy as jnp
 from einops import rearrange
 
 from transformer.core.arrays import dense
+from transformer.core.checks import check_positive
+from transformer.core.errors import ConfigError
 from transformer.core.parameters import ZEROS, FanIn, OwnParams, Parameter
-from transformer.core.values import ConfigError, check_positive
 from transformer.mixers.recurrent.elementwise import ElementwiseRecurrence
 from transformer.mixers.recurrent.initial_values import SlowDecay, Taps
 from transformer.mixers.recurrent.recurrence import WINDOW

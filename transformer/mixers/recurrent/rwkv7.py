@@ -8,8 +8,8 @@ import jax.numpy as jnp
 from einops import rearrange
 
 from transformer.core.arrays import dense
+from transformer.core.checks import check_positive
 from transformer.core.parameters import ONES, ZEROS, Constant, Parameter
-from transformer.core.values import check_positive
 from transformer.functional.linear_recurrences import Erase, Update
 from transformer.mixers.recurrent.initial_values import Ramp
 from transformer.mixers.recurrent.linear import LinearRecurrence, low_rank, low_rank_parameters, split_heads, unit

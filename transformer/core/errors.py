@@ -1,0 +1,70 @@
+"""What is not possible is said in one line, with the nearest name that is."""
+
+import difflib
+import traceback
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+
+class ConfigError(ValueError):
+    """A choice that is not possible; its one line says what is wrong, where, and the nearest valid name."""
+
+    def _render_traceback_(self) -> list[str]:
+        """What a notebook shows in place of a page: where its own code stands, and the line."""
+        frames = traceback.extract_tb(self.__traceback__)
+        own = [f"line {f.lineno}: {f.line}" for f in frames if "ipykernel" in f.filename]
+        return [*own, f"{type(self).__name__}: {self}"]
+
+
+SYNONYMS = {
+    "lr": "learning_rate",
+    "wd": "weight_decay",
+    "dim": "d_model",
+    "n_embd": "d_model",
+    "hidden_size": "d_model",
+    "width": "d_model",
+    "depth": "num_layers",
+    "n_layer": "num_layers",
+    "n_head": "num_heads",
+    "block_size": "max_length",
+    "context_length": "max_length",
+    "seq_len": "max_length",
+    "epochs": "steps",
+    "theta": "base",
+    "SwiGLU": "GLU",
+    "MultiHeadAttention": "Attention",
+    "num_parameters": "parameter_count",
+}
+"""Words of other libraries, and ours."""
+
+
+def similar(word: str, known: Iterable[str]) -> str | None:
+    """The name that was meant: one of other letters' case, a synonym, one that begins so, or a similar one."""
+    known = sorted(known)
+    lower = word.lower()
+    same = [name for name in known if name.lower() == lower or name == SYNONYMS.get(word)]
+    begins = sorted((name for name in known if len(word) > 2 and name.lower().startswith(lower)), key=len)
+    return next(iter(same or begins or difflib.get_close_matches(word, known, n=1)), None)
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """'; did you mean X?', or without a similar name the list of known ones."""
+    known = sorted(known)
+    meant = similar(word, known)
+    return f"; known: {', '.join(known)}" if meant is None else f"; did you mean {meant!r}?"
+
+
+def instead(word: str, values: Mapping[str, Any]) -> str:
+    """'; did you mean X?' with a field of that name in one of the values, 'mixer.num_heads', or as `nearest`."""
+    meant = () if SYNONYMS.get(word) in values else (word, SYNONYMS.get(word))
+    below = [f"{name}.{own}" for name, value in values.items() for own in _fields(value) if own in meant]
+    return f"; did you mean {below[0]!r}?" if below else nearest(word, values) if values else ""
+
+
+def _fields(value: Any) -> Iterable[str]:
+    return getattr(value, "__dataclass_fields__", ())
+
+
+def nearest_divisor(number: int, wanted: int) -> int:
+    """The divisor of `number` nearest to `wanted`."""
+    return min((d for d in range(1, number + 1) if number % d == 0), key=lambda d: abs(d - wanted))
