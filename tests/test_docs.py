@@ -5,6 +5,7 @@ needs what a test has not (files, a hub, several devices); the text beside it sa
 """
 
 import ast
+import functools
 import linecache
 import re
 import sys
@@ -13,6 +14,8 @@ from pathlib import Path
 
 import matplotlib
 import pytest
+
+from transformer.runs.config import RunConfig
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -83,3 +86,13 @@ def test_the_readme_is_one_page():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 150
     assert len(text.split()) <= 1200
+
+
+def test_bold_options_are_the_defaults():
+    config, page = RunConfig(), (ROOT / "docs/options.md").read_text()
+    rows = re.findall(r"^\| (`[a-z_.]+`(?: `[a-z_.]+`)?).* \| (.*\*\*.*) \|$", page, re.MULTILINE)
+    assert len(rows) > 10
+    for row in rows:
+        paths, names = re.findall(r"`(.*?)`", row[0]), re.findall(r"\*\*`(\w+)", row[1])
+        values = [functools.reduce(getattr, path.split("."), config) for path in paths if path != "model.pooling"]
+        assert [value.name for value in values] == names[: len(values)], row[0]
