@@ -261,7 +261,7 @@ def preference(logits_BLV):
 names = [f"blocks.{layer}.{place}" for layer in range(2) for place in ("resid_pre", "attention.z", "resid_post")]
 low, high = (float(preference(apply(one, tokens))) for tokens in (corrupted, clean))
 effects = T.patching_effects(apply, one, (clean,), (corrupted,), names, preference)
-recovered = (np.array(effects) - low) / (high - low)
+recovered = (np.stack(list(effects.values())) - low) / (high - low)
 patching = T.heat_map(recovered, rows=names, columns=range(clean.shape[1]), label="recovered", xlabel="position")
 patching
 

@@ -129,15 +129,21 @@ def test_patching_all_of_the_stream_at_the_last_token_brings_the_clean_answer_ba
     logits, _ = run_with_cache(own.apply, own.params, clean, names=())
     names = ["blocks.0.resid_pre", "blocks.1.resid_post"]
     effects = patching_effects(own.apply, own.params, (clean,), (corrupted,), names, lambda out: out[0, -1, 3])
-    assert effects.shape == (2, 8)
-    np.testing.assert_allclose(effects[1, -1], logits[0, -1, 3], atol=1e-5)
-    np.testing.assert_allclose(effects[0, 3], logits[0, -1, 3], atol=1e-5)  # the one token that differs
+    assert {name: each.shape for name, each in effects.items()} == dict.fromkeys(names, (8,))
+    np.testing.assert_allclose(effects[names[1]][-1], logits[0, -1, 3], atol=1e-5)
+    np.testing.assert_allclose(effects[names[0]][3], logits[0, -1, 3], atol=1e-5)  # the one token that differs
     nothing = run_with_cache(own.apply, own.params, corrupted, names=())[0][0, -1, 3]
-    np.testing.assert_allclose(effects[:, 0], nothing, atol=1e-5)
+    for each in effects.values():
+        np.testing.assert_allclose(each[0], nothing, atol=1e-5)
     by_pattern = patching_effects(
         own.apply, own.params, clean, corrupted, "blocks.*.resid_p*", lambda out: out[0, -1, 3]
     )
-    np.testing.assert_array_equal(by_pattern[jnp.array([0, -1])], effects)
+    assert [name for name in by_pattern if name.startswith("blocks.0")] == [
+        "blocks.0.resid_pre",
+        "blocks.0.resid_post",
+    ]
+    for name in names:
+        np.testing.assert_array_equal(by_pattern[name], effects[name])
 
 
 def test_positions_and_heads_of_a_patch_are_a_product():

@@ -75,8 +75,8 @@ def patching_effects(
     corrupted: jax.Array | Sequence[Any],
     names: str | Sequence[str],
     measure: Callable[[Any], jax.Array],
-) -> jax.Array:
-    """(names, L): the measure of a corrupted run with one activation of the clean run at one position.
+) -> dict[str, jax.Array]:
+    """By name of an activation, the measure of a corrupted run with that of the clean run at one position, (L,).
 
     (Activation patching: Vig et al. 2020; Meng et al. 2022, section 2.1, causal tracing.)
 
@@ -85,18 +85,18 @@ def patching_effects(
       params: its parameters.
       clean: inputs whose activations are copied, a tuple of them or one array.
       corrupted: inputs of the same shapes.
-      names: activations with positions on axis 1, or patterns with `*`; of a pattern in the order of the model.
+      names: activations with positions on axis 1, or patterns with `*`.
       measure: maps the result of `apply` to a scalar, such as a difference of two logits.
     """
     clean, corrupted = (given if isinstance(given, tuple | list) else (given,) for given in (clean, corrupted))
     patterns = [names] if isinstance(names, str) else list(names)
     _, activations = run_with_cache(apply, params, *clean, names=patterns)
-    names = [name for pattern in patterns for name in fnmatch.filter(activations, pattern)]
+    asked = [name for pattern in patterns for name in fnmatch.filter(activations, pattern)]
 
-    def effect(name, position):
-        return measure(intervene(apply, {name: patch(activations[name], positions=position)})(params, *corrupted))
+    def effects(name: str) -> jax.Array:
+        def effect(position):
+            return measure(intervene(apply, {name: patch(activations[name], positions=position)})(params, *corrupted))
 
-    lengths = {name: activations[name].shape[1] for name in names}
-    return jnp.stack(
-        [jax.jit(jax.vmap(lambda p, name=name: effect(name, p)))(jnp.arange(lengths[name])) for name in names]
-    )
+        return jax.jit(jax.vmap(effect))(jnp.arange(activations[name].shape[1]))
+
+    return {name: effects(name) for name in asked}

@@ -1,6 +1,5 @@
 """Train, evaluate, log and checkpoint all replicas of a config in one folder."""
 
-import os
 import sys
 import time
 import warnings
@@ -22,12 +21,13 @@ from transformer.objectives.objective import Sums
 from transformer.runs.config import Replica, RunConfig
 from transformer.runs.mesh import ALONE, AUTOMATIC, HostsConfig, MeshConfig
 from transformer.training import checkpoint, processes
-from transformer.training.checkpoint import CheckpointError, Notes
-from transformer.training.metrics import METRICS, finite, line_of, read_metrics
+from transformer.training.checkpoint import Notes
+from transformer.training.log import RunLog, metrics_path, rewind
+from transformer.training.processes import Watchdog
 from transformer.training.program import SHARED_BATCHES, Program, make_program
 from transformer.training.progress import Progress
 from transformer.training.signals import Interrupted, StopRequest
-from transformer.training.step import Metrics, TrainState
+from transformer.training.step import TrainState
 from transformer.training.trackers import RunInfo, Tracker, Tracking, check_trackers, replica_names
 from transformer.training.trained import TrainedRun
 from transformer.training.workdir import WhenNotEmpty, definitions, identity, prepared
@@ -133,17 +133,16 @@ def train(
         stop = stack.enter_context(StopRequest())
         program = make_program(config, replicas, mesh, initial)  # before the folder is made, in case it is refused
         processes.in_first(lambda: stack.enter_context(prepared(workdir, own, when_not_empty, definitions(data))))
-        run = _Run(config, replicas, data, workdir, program, observe, strict, stop, on_steps, log)
+        run = _Run(config, replicas, data, workdir, program, observe, strict, stop, on_steps)
         run.say_of_warm_up()
-        run.watchdog = stack.enter_context(processes.watched(hosts.patience))
+        watchdog = stack.enter_context(processes.watched(hosts.patience))
         progress = Progress(title or workdir.name, config.steps, quiet=not processes.is_writer())
-        run.progress = stack.enter_context(progress)
-        return run.to_the_end()
+        return run.to_the_end(watchdog, stack.enter_context(progress), log if processes.is_writer() else ())
 
 
 @dataclass
 class _Run:
-    """A run in progress: what it works with, and the metrics that are still to be logged."""
+    """A run in progress, and what it works with."""
 
     config: RunConfig
     replicas: Sequence[Replica]
@@ -154,12 +153,8 @@ class _Run:
     strict: bool = False
     stop: StopRequest = field(default_factory=StopRequest)
     on_steps: OnSteps | None = None
-    trackers: Sequence[Tracker] = ()
-    watchdog: Any = None
-    progress: Any = None
     seconds_before: float = 0.0
     started: float = field(default_factory=time.monotonic)
-    unread: tuple[int, Metrics, int] | None = None
 
     def __post_init__(self):
         by_seed = {r.seed: self.data.train_batches(self.config, r.seed) for r in self.replicas}
@@ -169,18 +164,14 @@ class _Run:
         check_batches({name: array[None] for name, array in validation.items()}, self.limits, 0, "validation batch")
         self.validation = self.program.put(validation, SHARED_BATCHES)
 
-    @property
-    def metrics_path(self) -> Path:
-        """The file of metrics; processes that do not write have os.devnull."""
-        return self.workdir / METRICS if processes.is_writer() else Path(os.devnull)
-
-    def to_the_end(self) -> Outcome:
+    def to_the_end(self, watchdog: Watchdog, progress: Progress, trackers: Sequence[Tracker]) -> Outcome:
         state, done = self.restore_or_init()
-        path = self.metrics_path
-        self.metrics = path.open("a", encoding="utf-8")
-        self.learning_rates = np.asarray(self.program.learning_rates())
-        with writing(path), self.metrics, self.track(done) as self.tracking:
-            self.progress.update(done)
+        names = replica_names(self.replicas, self.config.optimizer)
+        info, path = RunInfo(self.workdir, self.config.to_json(), names, done), metrics_path(self.workdir)
+        with writing(path), path.open("a", encoding="utf-8") as file, Tracking(trackers, info) as tracking:
+            self.watchdog = watchdog
+            self.log = RunLog(file, tracking, progress, np.asarray(self.program.learning_rates()))
+            progress.update(done)
             for step, end in self.chunks(done):
                 state = self.dispatch(state, step, end)
             return self.outcome(state)
@@ -190,9 +181,8 @@ class _Run:
         batches = stack_batches(self.batches, step, end - step)
         check_batches(batches, self.limits, step)
         state, metrics = self.program.train(state, self.program.put(batches))
-        self.log_previous()
+        self.log.dispatched(step, metrics, self.config.objective.labels(batches).size)
         self.watchdog.beat()
-        self.unread = (step, metrics, self.config.objective.labels(batches).size)
         if self.on_steps is not None:
             self.on_steps(end, state)
         last = end == self.config.steps
@@ -212,12 +202,7 @@ class _Run:
         sums, by_batch = self.evaluate(state, self.config.steps)
         loss, diverged_at = mean_loss(sums), np.array(processes.fetch(state.diverged_at))
         loss[diverged_at >= 0] = np.nan
-        self.tracking.finish(
-            [
-                {"replica": i, "validation_loss": finite(loss[i]), "diverged_at": int(at) if at >= 0 else None}
-                for i, at in enumerate(diverged_at)
-            ]
-        )
+        self.log.finish(loss, diverged_at)
         return Outcome(
             workdir=self.workdir,
             config=self.config,
@@ -231,14 +216,8 @@ class _Run:
             exact_match=sums.exact / sums.sequences,
             diverged_at=diverged_at,
             seconds=self.seconds(),
-            tokens_per_second=self.progress.tokens_per_second,
+            tokens_per_second=self.log.progress.tokens_per_second,
         )
-
-    def track(self, done: int) -> Tracking:
-        """The trackers of the process that writes."""
-        names = replica_names(self.replicas, self.config.optimizer)
-        run = RunInfo(self.workdir, self.config.to_json(), names, done)
-        return Tracking(self.trackers if processes.is_writer() else (), run)
 
     def say_of_warm_up(self) -> None:
         """Say where the learning rate of a replica never reaches its peak."""
@@ -260,9 +239,8 @@ class _Run:
         folder = self.workdir / "checkpoints"
         checkpoint.sweep(folder)
         restored = checkpoint.restore(folder, self.program.abstract_state, strict=self.strict)
-        metrics = self.metrics_path
         if restored is None:
-            metrics.write_bytes(b"")
+            rewind(self.workdir, 0)
             return self.program.init(), 0
         state, notes = restored
         here = dict(self.program.mesh.shape)
@@ -272,23 +250,13 @@ class _Run:
                 "the same up to rounding, not bit for bit",
                 stacklevel=2,
             )
-        written = notes.metrics_bytes
-        if processes.is_writer() and not (metrics.is_file() and metrics.stat().st_size >= written):
-            raise CheckpointError(f"{metrics} has lost lines that were written before the checkpoint; restore a copy")
-        # Lines written after the checkpoint will be written again.
-        if processes.is_writer():
-            os.truncate(metrics, written)
-            read_metrics(self.workdir)
+        rewind(self.workdir, notes.metrics_bytes)
         self.seconds_before = notes.seconds
         return state, notes.position
 
     def save(self, state: TrainState, step: int) -> None:
-        self.log_previous()
-        self.metrics.flush()
-        if processes.is_writer():
-            os.fsync(self.metrics.fileno())
         mesh = dict(self.program.mesh.shape)
-        notes = Notes(step, self.data.fingerprint, self.metrics.tell(), self.seconds(), mesh)
+        notes = Notes(step, self.data.fingerprint, self.log.on_disk(), self.seconds(), mesh)
         checkpoint.save(self.workdir / "checkpoints", step, state, notes)
 
     def seconds(self) -> float:
@@ -296,7 +264,7 @@ class _Run:
 
     def evaluate(self, state: TrainState, step: int) -> tuple[Sums, Sums]:
         """Sums over the validation split, (R, …), which are also logged, and over each of its batches, (R, N)."""
-        self.log_previous()
+        self.log.catch_up()
         params = state.evaluated
         sums, by_batch = processes.fetch(self.program.evaluate(params, self.validation))
         self.watchdog.beat()
@@ -316,40 +284,8 @@ class _Run:
                     runs = f"a number for each of {len(self.replicas)} replicas"
                     raise ConfigError(f"observe: {name} has the shape {np.shape(value)} and is not {runs}")
             values |= {"seconds": np.full(len(self.replicas), self.seconds()), **observed}
-        lines = [
-            {"step": step, "replica": i} | {name: finite(value[i]) for name, value in values.items()}
-            for i in range(len(self.replicas))
-        ]
-        self.log(lines)
+        self.log.evaluated(step, values)
         return sums, by_batch
-
-    def log_previous(self) -> None:
-        """Log the previous dispatch, whose numbers have arrived, so that the host never waits for the device."""
-        if self.unread is None:
-            return
-        (first, metrics, tokens), self.unread = self.unread, None
-        metrics = processes.fetch(metrics)
-        loss, norm = (np.asarray(metrics[name], np.float64) for name in ("loss", "grad_norm"))
-        skipped = np.asarray(metrics["skipped"]).sum(1)
-        end = first + loss.shape[1]
-        lines = [
-            {
-                "step": end,
-                "replica": i,
-                "loss": finite(loss[i].mean()),
-                "grad_norm": finite(norm[i].mean()),
-                "learning_rate": float(self.learning_rates[i, end - 1]),
-                **({"skipped": int(skipped[i])} if skipped[i] else {}),
-            }
-            for i in range(len(self.replicas))
-        ]
-        self.log(lines)
-        self.progress.update(end, loss[:, -1], tokens)
-
-    def log(self, lines: list[dict[str, Any]]) -> None:
-        self.metrics.writelines(map(line_of, lines))
-        self.metrics.flush()
-        self.tracking.log(lines)
 
 
 def mean_loss(sums: Sums) -> np.ndarray:
