@@ -21,6 +21,7 @@ from transformer.core.modules import split
 from transformer.core.parameters import Normal
 from transformer.mixers.attention.backends import Chunked
 from transformer.mixers.attention.projections import LearnedScale
+from transformer.mixers.recurrent.delta import GatedDeltaNet
 from transformer.models.build import build, pure_model
 from transformer.models.config import ModelConfig
 from transformer.models.images import PatchConfig
@@ -29,15 +30,21 @@ from transformer.norms.norm import RMSNorm
 from transformer.positions.rotary import LinearScaling, RoPE, YaRN
 from transformer.pretrained.__main__ import lines_of_code, sizes
 from transformer.pretrained.architecture import PRACTICE, Architecture, Row
+from transformer.pretrained.architectures import ARCHITECTURES
 from transformer.pretrained.bert import BERT, BERT_CLASSIFIER
 from transformer.pretrained.files import Stored
 from transformer.pretrained.gpt2 import GPT2
+from transformer.pretrained.gpt_oss import GPT_OSS
 from transformer.pretrained.layouts import stored_shape, to_ours, to_stored
 from transformer.pretrained.llama import LLAMA
 from transformer.pretrained.mixtral import MIXTRAL
 from transformer.pretrained.names import flat, listed
+from transformer.pretrained.phi3 import PHI3
+from transformer.pretrained.qwen3_moe import QWEN3_MOE
 from transformer.pretrained.qwen3_next import QWEN3_NEXT
 from transformer.pretrained.t5 import T5
+from transformer.pretrained.vit import VIT
+from transformer.pretrained.xlstm import XLSTM
 
 safetensors = pytest.importorskip("safetensors.numpy")
 
@@ -433,3 +440,58 @@ def test_an_architecture_is_short():
 def test_an_unknown_kind_of_layer_is_refused():
     with pytest.raises(ConfigError, match=r"^layer_types: no 'full_atention'; did you mean 'full_attention'\?$"):
         QWEN3_NEXT.read_config({"num_hidden_layers": 2, "num_experts": 0, "layer_types": ["mamba", "full_atention"]})
+
+
+NEEDED = {"Qwen3MoeForCausalLM": {"norm_topk_prob": True}, "Qwen3NextForCausalLM": {"num_experts": 0}}
+"""What a file of a class has to say."""
+PARTIAL = {
+    *("GPTNeoXForCausalLM", "PhiForCausalLM", "Phi3ForCausalLM", "PersimmonForCausalLM"),
+    *("StableLmForCausalLM", "NemotronForCausalLM", "GlmForCausalLM", "Glm4ForCausalLM", "BambaForCausalLM"),
+    *("Qwen3NextForCausalLM",),
+}
+"""Architectures whose published code reads which share of the features is rotated; the others rotate all."""
+
+
+def test_a_share_of_rotated_features_is_kept_where_the_published_code_reads_one():
+    kept = set()
+    for architecture in ARCHITECTURES:
+        name, rotary = architecture.names[0], [one for one in architecture.fields if "rope_parameters" in one.theirs]
+        try:
+            architecture.read_config({"partial_rotary_factor": 0.5, **NEEDED.get(name, {})})
+        except ConfigError as error:
+            kept |= {name} if "partial_rotary_factor" not in str(error) else set()
+        else:
+            kept |= {name} if rotary else set()
+    assert kept == PARTIAL
+    assert LLAMA.differences(CONFIG.replace(position=RoPE(fraction=1 / 3))) == ["position.fraction"]
+    with pytest.raises(ConfigError, match=r"^partial_rotary_factor: 0\.5 is not supported, all features are rotated"):
+        LLAMA.read_config({"partial_rotary_factor": 0.5})
+    assert LLAMA.read_config({"rope_parameters": {"partial_rotary_factor": 1.0}}).position.fraction == 1
+
+
+@pytest.mark.parametrize("architecture", [MIXTRAL, QWEN3_MOE, GPT_OSS], ids=lambda one: one.names[0])
+def test_the_weight_of_a_single_expert_is_its_probability_here_and_1_there(architecture):
+    needed = NEEDED.get(architecture.names[0], {})
+    single = architecture.read_config(needed).replace({"feed_forward.top": 1})
+    assert architecture.differences(single) == ["feed_forward.top"]
+    with pytest.raises(ConfigError, match="num_experts_per_tok: 1 is not supported"):
+        architecture.read_config(needed | {"num_experts_per_tok": 1})
+
+
+def test_what_a_file_would_say_wrongly_is_a_difference():
+    """A bias that its word does not stand for, positions that the published code cannot scale, sizes left open."""
+    biased = VIT.read_config({"qkv_bias": False})
+    assert biased.mixer.bias == ("out",)
+    assert VIT.differences(biased) == []
+    assert VIT.differences(biased.replace({"mixer.bias": ()})) == ["mixer.bias"]
+    phi = PHI3.read_config({"hidden_size": 64, "num_attention_heads": 4})
+    assert PHI3.differences(phi.replace({"position.scaling": LinearScaling(2.0)})) == ["position.scaling"]
+    xlstm = XLSTM.read_config({})
+    assert XLSTM.differences(xlstm.replace({"mixer.key_dim": None, "mixer.value_dim": None})) == []
+    with pytest.raises(ConfigError, match=r"no architecture here; of .*, the nearest, it differs in"):
+        pretrained.save("unused", CONFIG.replace(mixer=GatedDeltaNet(), position=None), {})
+
+
+def test_the_padding_of_a_small_vocabulary_is_none():
+    assert PHI3.write_config(PHI3.read_config({"vocab_size": 50}))["pad_token_id"] is None
+    assert "pad_token_id" not in BERT_CLASSIFIER.write_config(BERT_CLASSIFIER.base.replace(num_classes=2))

@@ -92,7 +92,9 @@ class Architecture:
     def write_config(self, config: ModelConfig) -> dict[str, Any]:
         """The fields of config.json for one of our configs."""
         written = {name: value for field in self.fields for name, value in field.write(config).items()}
-        return {"architectures": [self.names[0]], "model_type": self.model_type, **written}
+        # The usual id of a class may be beyond a small vocabulary.
+        padding = {"pad_token_id": None} if type(config) is ModelConfig and config.causal else {}
+        return {"architectures": [self.names[0]], "model_type": self.model_type, **padding, **written}
 
     def differences(self, config: ModelConfig) -> list[str]:
         """The dotted paths at which a config is not of this architecture, or what else keeps it from that."""
@@ -100,17 +102,21 @@ class Architecture:
             return [type(config).__name__]
         written: dict[str, Any] = {}
         changes: dict[str, Any] = {}
+        refused: list[str] = []
         for field in self.fields:
-            with contextlib.suppress(ConfigError, AttributeError):  # another variant lacks this number
+            with contextlib.suppress(ConfigError, AttributeError, TypeError):  # another variant lacks this number
                 written |= field.write(config)
         for field in self.fields:
-            with contextlib.suppress(ConfigError):
+            try:
                 changes |= field.read(written)
+            except ConfigError as error:
+                refused.append(str(error))
         try:
             back = replace(self.base, changes)
         except ConfigError as error:
             return [str(error)]
-        return [path for field in dataclasses.fields(config) for path in _differing(back, config, field.name)]
+        differing = [path for field in dataclasses.fields(config) for path in _differing(back, config, field.name)]
+        return differing or refused
 
 
 def _differing(one: ModelConfig, other: ModelConfig, path: str) -> Iterator[str]:

@@ -133,6 +133,21 @@ def fixed(name: str, value: Any, **default: Any) -> Field:
     return Field((name,), read, lambda config: {name: value})
 
 
+def several_experts(theirs: str, *, default: int) -> Field:
+    """How many experts a token goes to, in code that divides their weights by the sum: the weight of one would be 1.
+
+    Ours is its probability then (Fedus et al. 2021, equation 2).
+    """
+
+    def read(fields):
+        alone = 1 in (fields.get("num_experts"), fields.get("num_local_experts"))
+        if (top := fields.get(theirs, default)) == 1 and not alone:
+            raise ConfigError(f"{theirs}: 1 is not supported, the weight of the only expert would always be 1")
+        return {"feed_forward.top": top}
+
+    return Field((theirs,), read, lambda config: {theirs: config.feed_forward.top})
+
+
 def norms_eps(theirs: str, *parts: HeadNorm | WideQKNorm, default: float) -> Field:
     """The epsilon of all norms, those of these parts of attention too."""
 
@@ -145,29 +160,51 @@ def norms_eps(theirs: str, *parts: HeadNorm | WideQKNorm, default: float) -> Fie
 
 
 def rope(
-    *, base: float = 10_000.0, fraction: float = 1.0, interleaved: bool = False, scaling: Json = NO_SCALING
+    *,
+    base: float = 10_000.0,
+    fraction: float | None = None,
+    interleaved: bool = False,
+    scaling: Json = NO_SCALING,
+    scaled: bool = True,
 ) -> Field:
     """Rotary positions in the form of files since version 5 of `transformers`, and in the earlier form.
 
-    `scaling` are the values of a file without any.
+    Args:
+      base: of a file that has none.
+      fraction: of the features that a file without one rotates; None: the published code rotates all of them, whatever
+        its file says.
+      interleaved: how the published code pairs features.
+      scaling: values of a file without any.
+      scaled: whether the published code knows the scalings that we have.
     """
 
     def read(fields):
         values = fields.get("rope_parameters") or fields.get("rope_scaling") or scaling
         old_base = fields.get("rope_theta", fields.get("rotary_emb_base", base))
-        old_fraction = fields.get("partial_rotary_factor", fields.get("rotary_pct", fraction))
-        return {"position": read_rope(values, base=old_base, fraction=old_fraction, interleaved=interleaved)}
+        old_fraction = fields.get("partial_rotary_factor", fields.get("rotary_pct"))
+        older = {} if old_fraction is None else {"partial_rotary_factor": old_fraction}
+        position = read_rope(older | dict(values), base=old_base, fraction=fraction, interleaved=interleaved)
+        if position.scaling is not None and not scaled:
+            raise ConfigError(f"rope_parameters: {position.scaling} is not supported")
+        return {"position": position}
 
     older = ("rope_scaling", "rope_theta", "rotary_emb_base", "partial_rotary_factor", "rotary_pct")
-    return Field(("rope_parameters", *older), read, lambda config: {"rope_parameters": write_rope(config.position)})
+    return Field(
+        ("rope_parameters", *older),
+        read,
+        lambda config: {"rope_parameters": write_rope(config.position, partial=fraction is not None)},
+    )
 
 
-def read_rope(values: Json, *, base: float, fraction: float = 1.0, interleaved: bool = False) -> RoPE:
+def read_rope(values: Json, *, base: float, fraction: float | None = None, interleaved: bool = False) -> RoPE:
     """Rotary positions as `rope_parameters` say; by default with these values."""
     left = dict(values)
+    found = float(left.pop("partial_rotary_factor", fraction or 1.0))
+    if fraction is None and found != 1:
+        raise ConfigError(f"partial_rotary_factor: {found:g} is not supported, all features are rotated here")
     position = RoPE(
         base=float(left.pop("rope_theta", base)),
-        fraction=float(left.pop("partial_rotary_factor", fraction)),
+        fraction=found,
         interleaved=interleaved,
         scaling=_read_scaling(left),
     )
@@ -176,9 +213,9 @@ def read_rope(values: Json, *, base: float, fraction: float = 1.0, interleaved: 
     return position
 
 
-def write_rope(position: RoPE) -> dict[str, Any]:
-    """The field `rope_parameters`."""
-    values = {"rope_theta": position.base, "partial_rotary_factor": position.fraction}
+def write_rope(position: RoPE, *, partial: bool = False) -> dict[str, Any]:
+    """The field `rope_parameters`, with a fraction where the published code reads one."""
+    values = {"rope_theta": position.base} | ({"partial_rotary_factor": position.fraction} if partial else {})
     return values | _write_scaling(position.scaling)
 
 
@@ -316,6 +353,8 @@ def labels() -> Field:
 OPEN: dict[str, Callable[[Any], int]] = {
     "mixer.num_kv_heads": lambda config: config.mixer.sizes(config).num_kv_heads,
     "mixer.head_dim": lambda config: config.mixer.sizes(config).head_dim,
+    "mixer.key_dim": lambda config: config.mixer.sizes(config)[0],
+    "mixer.value_dim": lambda config: config.mixer.sizes(config)[1],
     "feed_forward.d_ff": lambda config: config.feed_forward.width(config),
     "num_encoder_layers": lambda config: config.encoder.num_layers,
 }

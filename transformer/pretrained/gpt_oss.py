@@ -6,7 +6,7 @@ from transformer.feed_forwards.experts import TopKExperts
 from transformer.mixers.attention.normalizers import Sink
 from transformer.pretrained import llama
 from transformer.pretrained.architecture import Architecture, Row, dense
-from transformer.pretrained.fields import attention_bias, fixed, rope, same, sizes
+from transformer.pretrained.fields import attention_bias, fixed, rope, same, several_experts, sizes
 from transformer.pretrained.windows import windows
 
 _OURS, _THEIRS = "blocks/feed_forward", f"{llama.LAYER}.mlp.experts"
@@ -22,7 +22,7 @@ GPT_OSS = Architecture(
         same("num_key_value_heads", "mixer.num_kv_heads", default=8),
         same("head_dim", "mixer.head_dim", default=64),
         same(("num_local_experts", "num_experts"), "feed_forward.num_experts", default=128),
-        same("num_experts_per_tok", "feed_forward.top", default=4),
+        several_experts("num_experts_per_tok", default=4),
         same("swiglu_alpha", "feed_forward.activation.alpha", default=1.702),
         same("swiglu_limit", "feed_forward.activation.limit", default=7.0),
         same("rms_norm_eps", "norm.eps", default=1e-5),

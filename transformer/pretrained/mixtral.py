@@ -4,7 +4,7 @@ from transformer.activations.activation import GLU, SiLU
 from transformer.feed_forwards.experts import TopKExperts
 from transformer.pretrained import llama
 from transformer.pretrained.architecture import Architecture, experts
-from transformer.pretrained.fields import GATED, choice, rope, same
+from transformer.pretrained.fields import GATED, choice, rope, same, several_experts
 from transformer.pretrained.windows import window
 
 MIXTRAL = Architecture(
@@ -21,7 +21,7 @@ MIXTRAL = Architecture(
         same("head_dim", "mixer.head_dim", default=None),
         same("max_position_embeddings", "max_length", default=131_072),
         same("num_local_experts", "feed_forward.num_experts", default=8),
-        same("num_experts_per_tok", "feed_forward.top", default=2),
+        several_experts("num_experts_per_tok", default=2),
         same("rms_norm_eps", "norm.eps", default=1e-5),
         same("tie_word_embeddings", "head.tied", default=False),
         choice("hidden_act", "feed_forward.activation", GATED, default="silu"),

@@ -16,7 +16,7 @@ PHI3 = Architecture(
         same("tie_word_embeddings", "head.tied", default=False),
         choice("hidden_act", "feed_forward.activation", GATED, default="silu"),
         window(),
-        rope(),
+        rope(fraction=1.0, scaled=False),
         fixed("attention_bias", False),
     ),
     neutral="original_max_position_embeddings",  # read with scaled positions, which are refused

@@ -6,7 +6,7 @@ from transformer.mixers.attention.head_norms import QKNorm
 from transformer.norms.norm import RMSNorm
 from transformer.pretrained import llama
 from transformer.pretrained.architecture import Architecture, experts
-from transformer.pretrained.fields import GATED, attention_bias, choice, fixed, norms_eps, rope, same
+from transformer.pretrained.fields import GATED, attention_bias, choice, fixed, norms_eps, rope, same, several_experts
 
 _EXPERTS = TopKExperts(128, top=8, activation=GLU(gate=SiLU()))
 
@@ -24,7 +24,7 @@ QWEN3_MOE = Architecture(
         same("head_dim", "mixer.head_dim", default=None),
         same("max_position_embeddings", "max_length", default=32_768),
         same(("num_experts", "num_local_experts"), "feed_forward.num_experts", default=128),
-        same("num_experts_per_tok", "feed_forward.top", default=8),
+        several_experts("num_experts_per_tok", default=8),
         norms_eps("rms_norm_eps", QKNorm(RMSNorm()), default=1e-6),
         same("tie_word_embeddings", "head.tied", default=False),
         choice("hidden_act", "feed_forward.activation", GATED, default="silu"),

@@ -2,12 +2,13 @@
 
 from transformer.activations.activation import GELU
 from transformer.feed_forwards.feed_forward import FeedForward
+from transformer.mixers.attention.attention import Attention
 from transformer.models.images import VisionConfig
 from transformer.models.pooling import ClassToken
 from transformer.norms.norm import LayerNorm
 from transformer.positions.absolute import Learned
 from transformer.pretrained.architecture import Architecture, Row, dense, norm
-from transformer.pretrained.fields import ACTIVATIONS, Field, attention_bias, choice, labels, same
+from transformer.pretrained.fields import ACTIVATIONS, BIASES, Field, attention_bias, choice, labels, same
 
 _LAYER = "vit.encoder.layer.{layer}"
 
@@ -31,6 +32,7 @@ VIT = Architecture(
     names=("ViTForImageClassification",),
     model_type="vit",
     base=VisionConfig(
+        mixer=Attention(bias=BIASES),
         norm=LayerNorm(),
         position=Learned(),
         feed_forward=FeedForward(activation=GELU(), bias=True),

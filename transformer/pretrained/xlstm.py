@@ -8,7 +8,7 @@ from transformer.mixers.recurrent.mlstm import MLSTM
 from transformer.models.config import ModelConfig
 from transformer.norms.norm import RMSNorm
 from transformer.pretrained.architecture import Architecture, Row, norm
-from transformer.pretrained.fields import Field, fixed, same
+from transformer.pretrained.fields import Field, fixed, same, value_at
 
 _BLOCK = "backbone.blocks.{layer}"
 _OURS = "blocks/mlstm/params"
@@ -29,11 +29,11 @@ def _sizes() -> Field:
         }
 
     def write(config):
-        d_model, mixer = config.d_model, config.mixer
+        d_model, heads = config.d_model, config.mixer.num_heads
         return {
-            "num_heads": mixer.num_heads,
-            "qk_dim_factor": mixer.num_heads * mixer.key_dim / d_model,
-            "v_dim_factor": mixer.num_heads * mixer.value_dim / d_model,
+            "num_heads": heads,
+            "qk_dim_factor": heads * value_at(config, "mixer.key_dim") / d_model,
+            "v_dim_factor": heads * value_at(config, "mixer.value_dim") / d_model,
             "ffn_proj_factor": config.feed_forward.width(config) / d_model,
             "ffn_round_up_to_multiple_of": 1,
         }
