@@ -13,7 +13,7 @@ from transformer.core.errors import ConfigError
 from transformer.core.values import Variant
 
 
-class Activation(Variant, abc.ABC):
+class Activation(Variant):
     """A function of `branches` projections of the input, each (…, F), to one (…, F) array."""
 
     branches: ClassVar[int] = 1

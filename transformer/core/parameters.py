@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from transformer.core.values import Variant
 
 
-class Initializer(Variant, abc.ABC):
+class Initializer(Variant):
     """The distribution of a parameter's initial values."""
 
     random = False

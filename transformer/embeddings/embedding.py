@@ -43,7 +43,7 @@ class Embedding(Variant):
                 raise ConfigError(f"embedding.{name}: {value} is not a positive number")
 
 
-class HeadTransform(Variant, abc.ABC):
+class HeadTransform(Variant):
     """A function of the states before the output projection, (B, L, D) to (B, L, D)."""
 
     def check(self, d_model: int) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from transformer.models.config import ModelConfig
 
 
-class Experts(FeedForward, abc.ABC):
+class Experts(FeedForward):
     """Several networks, and which tokens go to each."""
 
     routed = True

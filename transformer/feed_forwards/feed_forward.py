@@ -11,7 +11,7 @@ from transformer.activations.activation import GELU, Activation
 from transformer.core.arrays import dropout
 from transformer.core.errors import ConfigError
 from transformer.core.modules import Dense, at, fused
-from transformer.core.values import Choices, Variant
+from transformer.core.values import Variant
 from transformer.mixers.mixer import Aux, Context
 from transformer.norms.norm import Norm, norm_layer
 from transformer.residuals.residual import Residual
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FeedForward(Variant, metaclass=Choices):
+class FeedForward(Variant):
     """norm(activation(x W₁, x W₂, …)) · W_out, one network for all tokens (Vaswani et al. 2017, section 3.3)."""
 
     name = "dense"

@@ -36,7 +36,7 @@ class Earlier(NamedTuple):
     """(B,) number of tokens of it and of the prompt that were chosen."""
 
 
-class Processor(Variant, abc.ABC):
+class Processor(Variant):
     """A function of logits; NEVER forbids a token. Where all are forbidden, any token may be chosen."""
 
     @abc.abstractmethod

@@ -11,7 +11,7 @@ from transformer.inference.prompt import Generated, Prompt
 
 
 @dataclass(frozen=True, kw_only=True)
-class Strategy(Variant, abc.ABC):
+class Strategy(Variant):
     """How sequences are decoded."""
 
     processors: tuple[Processor, ...] = ()

@@ -8,7 +8,7 @@ from flax import nnx
 from transformer.core.errors import ConfigError
 from transformer.core.modules import Parameters, at
 from transformer.core.parameters import OwnParams, Parameter
-from transformer.core.values import Choices, Variant
+from transformer.core.values import Variant
 from transformer.functional.cache import KeyValue, Memory, append
 from transformer.functional.masks import Mask, Tokens
 
@@ -101,7 +101,7 @@ class Aux(NamedTuple):
     """The states the next segment attends to; None unless `Context.earlier_BMD` was given."""
 
 
-class Mixer(Variant, metaclass=Choices):
+class Mixer(Variant):
     """How tokens exchange information: a sublayer of every block. A new one is a frozen dataclass.
 
     The least it defines is `parameters` and `__call__`, and where a decoder has to remember, `memory`. One with modules

@@ -28,7 +28,7 @@ Run = Callable[[Stream, Tokens, range], Answer]
 """Runs some layers of a stack on a stream of tokens."""
 
 
-class Downsampling(Variant, abc.ABC):
+class Downsampling(Variant):
     """How layers of a stack see fewer vectors than there are tokens."""
 
     mixes_tokens: ClassVar[bool] = True

@@ -18,7 +18,7 @@ from transformer.functional.attention import masked_softmax
 from transformer.norms.norm import layer_norm
 
 
-class Pooling(Variant, abc.ABC):
+class Pooling(Variant):
     """Maps (B, L, D) to (B, D), or to (B, L, D) where each token has a class."""
 
     per_token: ClassVar[bool] = False

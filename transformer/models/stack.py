@@ -39,7 +39,7 @@ def _rematerialize(body, remat: Remat, **kwargs):
 Body = Callable[[Any, Any], tuple[Any, Any]]
 
 
-class Layers(Variant, abc.ABC):
+class Layers(Variant):
     """How a stack of equal layers is run."""
 
     @abc.abstractmethod

@@ -16,7 +16,7 @@ from transformer.core.parameters import ONES, ZEROS, OwnParams, Parameter
 from transformer.core.values import Variant
 
 
-class Norm(Variant, abc.ABC):
+class Norm(Variant):
     """Normalizes the features of each token. A new norm is one frozen dataclass."""
 
     mixes_tokens: ClassVar[bool] = False

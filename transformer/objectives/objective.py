@@ -64,7 +64,7 @@ def packing_of(batch: Batch) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Objective(Variant, abc.ABC):
+class Objective(Variant):
     """A function of the pure model, its parameters, a batch, and a key, which turns dropout on."""
 
     auxiliary: float = 1.0

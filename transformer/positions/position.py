@@ -1,6 +1,5 @@
 """Positional schemes: what they add to the embedding, to queries and keys, or to the scores."""
 
-import abc
 import inspect
 from typing import ClassVar
 
@@ -30,7 +29,7 @@ OUTSIDE = frozenset(("training_positions", "to_embedding", "to_block"))
 """Those that do not concern attention."""
 
 
-class Position(Variant, abc.ABC):
+class Position(Variant):
     """A positional scheme. Each way for positions to enter a model is one method; by default none is used.
 
     `positions_BL` is (B or 1, L) int32.

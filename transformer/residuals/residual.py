@@ -46,7 +46,7 @@ class Depth(NamedTuple):
     """Connections in a block."""
 
 
-class Residual(Variant, abc.ABC):
+class Residual(Variant):
     """A residual connection around a sublayer f."""
 
     norms: ClassVar[tuple[str, ...]] = ()

@@ -13,7 +13,7 @@ from transformer.core.values import Variant
 from transformer.runs.rules import AdamW, UpdateRule, check_share, in_layers
 
 
-class Orthogonalization(Variant, abc.ABC):
+class Orthogonalization(Variant):
     """Iterations X ← a X + b (X Xᵀ) X + c (X Xᵀ)² X, which take singular values in (0, 1] to about 1."""
 
     @property

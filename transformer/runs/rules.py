@@ -16,7 +16,7 @@ from transformer.core.parameters import Parameter
 from transformer.core.values import Variant
 
 
-class UpdateRule(Variant, abc.ABC):
+class UpdateRule(Variant):
     """p ← p - rate · (direction + decay · p): a rule defines the direction; all else is shared by all rules."""
 
     averages: ClassVar[bool] = False

@@ -10,7 +10,7 @@ from transformer.core.errors import ConfigError
 from transformer.core.values import Variant
 
 
-class Schedule(Variant, abc.ABC):
+class Schedule(Variant):
     """The factor rises linearly in warm-up, (step + 1)/(warm-up + 1); then it is `decay`.
 
     `warmup_steps` may be a traced number, and 0 means no warm-up.

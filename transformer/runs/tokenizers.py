@@ -1,6 +1,5 @@
 """Tokenizers: how a text becomes tokens."""
 
-import abc
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,7 +10,7 @@ SPECIAL = ("<pad>", "<s>", "</s>", "<unk>", "<mask>")
 """Padding, start, end, unknown and mask: ids 0 to 4 of every vocabulary that has them."""
 
 
-class Tokenization(Variant, abc.ABC):
+class Tokenization(Variant):
     """What a token is. Tokenizers with a `vocab_size` are trained on texts, and their vocabularies hold `SPECIAL`."""
 
     closed: ClassVar[bool] = False

@@ -27,7 +27,7 @@ RETRIES = 2
 """How often a cell is restarted whose process was killed; killed workers do not count."""
 
 
-class Engine(Variant, abc.ABC):
+class Engine(Variant):
     """Computes the cells of a study."""
 
     @abc.abstractmethod

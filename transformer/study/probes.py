@@ -23,7 +23,7 @@ from transformer.objectives.objective import Batch, Sums
 from transformer.runs.config import RunConfig
 
 
-class Probe(Variant, abc.ABC):
+class Probe(Variant):
     """A number for each run, besides its loss."""
 
     higher_is_better: ClassVar[bool] = False

@@ -64,7 +64,7 @@ class TrackedRun(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tracker(Variant, abc.ABC):
+class Tracker(Variant):
     """Where a run is shown, besides metrics.jsonl."""
 
     package: ClassVar[str] = ""

@@ -20,7 +20,7 @@ Examples = tuple[np.ndarray, np.ndarray]
 """`tokens` (N, L) int32, and `scored` (N, L) bool: True at the tokens that are answers."""
 
 
-class AlgorithmicTask(Variant, abc.ABC):
+class AlgorithmicTask(Variant):
     """A task. Its answers are what a causal model has to predict from all tokens before them."""
 
     @property

@@ -52,7 +52,7 @@ class HeadShape(NamedTuple):
     """How many features of queries and keys, from the first, a positional scheme may change."""
 
 
-class Heads(Variant, abc.ABC):
+class Heads(Variant):
     """How projections become queries, keys and values of attention maps, and how the maps' outputs are combined."""
 
     shares_keys: ClassVar[bool] = True
@@ -121,7 +121,7 @@ class Projection(Variant):
             )
 
 
-class Scale(Variant, abc.ABC):
+class Scale(Variant):
     """The factor on q·k."""
 
     def parameters(self, head_dim: int) -> dict[str, Parameter]:
@@ -132,7 +132,7 @@ class Scale(Variant, abc.ABC):
     def __call__(self, head_dim: int, params: OwnParams) -> float | jax.Array: ...
 
 
-class ScoreMod(Variant, abc.ABC):
+class ScoreMod(Variant):
     """A function of scores scale · q·k, before the bias of the position is added (Dong J. et al. 2024)."""
 
     positional: ClassVar[bool] = False
@@ -157,7 +157,7 @@ class ScoreMod(Variant, abc.ABC):
         return Partial(self, params=params)
 
 
-class Normalizer(Variant, abc.ABC):
+class Normalizer(Variant):
     """How the scores of a query become weights of the values."""
 
     online: ClassVar[bool] = False
@@ -183,7 +183,7 @@ class Normalizer(Variant, abc.ABC):
     def __call__(self, num_heads: int, params: OwnParams) -> Weigh: ...
 
 
-class Merge(Variant, abc.ABC):
+class Merge(Variant):
     """How the outputs of the heads become one vector, where that is not concatenation and a projection."""
 
     def check(self, d_model: int, sizes: HeadSizes) -> None:
@@ -271,7 +271,7 @@ class Sharing(Variant):
         return own
 
 
-class Backend(Variant, abc.ABC):
+class Backend(Variant):
     """How attention is computed: the same numbers at another cost."""
 
     forms_weights: ClassVar[bool] = False
