@@ -25,8 +25,8 @@ Changes = Mapping[str, Any]
 
 RATES = (1e-3, 2e-3, 4e-3, 8e-3)
 """Peak learning rates of arms on text; the best of most is one of the two in the middle."""
-LONGER_RATES = (*RATES[1:], 1.6e-2)
-"""Those of arms that are trained longer."""
+LONGER_RATES = (*RATES, 1.6e-2)
+"""Those of arms that are trained longer, of which some take a higher one."""
 PLAIN = RunConfig(
     model=ModelConfig(
         num_layers=2,
@@ -95,10 +95,6 @@ def longer(claim: Claim, found: str = "") -> Claim:
     )
     text = f"{claim.text[:-1]}, after {steps:,} steps."
     return dataclasses.replace(claim, text=text, study=study, found=found, instead=claim.name)
-
-
-RECALL: dict[str, Any] = {"steps": 900}
-"""How long it takes until softmax attention recalls four pairs."""
 
 
 def recurrent(mixer: Mixer) -> dict[str, Any]:

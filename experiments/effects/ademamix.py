@@ -34,7 +34,6 @@ LONGER = longer(
         study=on_bases("ademamix", {"optimizer.rule": RULE}),
     ),
     found=(
-        "With the paper's share of memory it is ahead in the plain base, and within chance in the modern one: what was "
-        "opposite after 500 steps was our setting."
+        "With the paper's share of memory it is ahead in both bases: what was opposite after 500 steps was our setting."
     ),
 )

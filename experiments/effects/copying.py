@@ -23,6 +23,7 @@ CLAIM = Claim(
         Copy(items=16, alphabet=26),
         {"attention": {"model.position": RoPE()}, "mamba2": recurrent(Mamba2())},
         {"steps": 800, "batch_size": 16},
+        learning_rates=(1e-3, 3e-3, 1e-2),
         metric="accuracy",
         match="parameters",
     ),

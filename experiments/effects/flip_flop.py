@@ -24,6 +24,7 @@ CLAIM = Claim(
         {"attention": {"model.position": RoPE()}, "recurrence": recurrent(MinGRU())},
         {"steps": 800, "batch_size": 16},
         test=FlipFlop(instructions=24, ignore=0.95),
+        learning_rates=(3e-4, 1e-3, 3e-3),
         metric="accuracy",
         match="parameters",
         margin=1e-4,

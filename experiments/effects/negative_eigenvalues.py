@@ -23,6 +23,6 @@ CLAIM = Claim(
             "negative": recurrent(DeltaNet(negative_eigenvalues=True)),
         },
         {"batch_size": 16, "steps": 1200},
-        learning_rates=(3e-3,),
+        learning_rates=(1e-3, 3e-3, 1e-2),
     ),
 )

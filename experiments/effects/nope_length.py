@@ -16,7 +16,7 @@ CLAIM = Claim(
         "and tested to 40: none .69, T5 .55, ALiBi .50, rotary .33, learned .22 (as reported by others)."
     ),
     expected={"learned": "worse", "rope": "worse", "alibi": "worse"},
-    recipe="Copying alone, trained on 8 symbols and tested on 12; 3 layers; rates of 1e-3 and 3e-3.",
+    recipe="Copying alone, trained on 8 symbols and tested on 12; 3 layers.",
     study=on_task(
         "nope_length",
         Copy(items=8),
@@ -28,6 +28,7 @@ CLAIM = Claim(
         },
         {"model.num_layers": 3, "steps": 1000, "batch_size": 16},
         test=Copy(items=12),
+        learning_rates=(1e-3, 3e-3, 1e-2),
         metric="accuracy",
     ),
 )

@@ -13,11 +13,14 @@ CLAIM = Claim(
         "26.83 BLEU on WMT14 en-de, but pre-norm .27 ahead on five small pairs."
     ),
     expected={"plain": "not worse", "modern": "not worse"},
-    recipe="50 steps of warm-up.",
-    study=on_bases("pre_norm_equal", {"model.residual": PostNorm()}),
+    recipe=(
+        "50 steps of warm-up. Sixteen seeds at once, because none of the first eight of the plain base is one of its "
+        "bad runs."
+    ),
+    study=on_bases("pre_norm_equal", {"model.residual": PostNorm()}, seeds=16),
     found=(
-        "Behind in the plain base, at .004 as pre-norm. In the modern one it takes .008, the highest rate tried, and "
-        "is ahead."
+        "With the eight seeds of the first look it was told behind in the plain base; sixteen leave that open. In the "
+        "modern one it takes .008, the highest rate tried, and is ahead."
     ),
 )
 LONGER = longer(CLAIM)

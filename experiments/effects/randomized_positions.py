@@ -25,6 +25,7 @@ CLAIM = Claim(
         },
         {"model.num_layers": 3, "steps": 1000, "batch_size": 16},
         test=Reverse(items=12),
+        learning_rates=(1e-3, 3e-3, 1e-2),
         metric="accuracy",
     ),
 )

@@ -1,6 +1,7 @@
 """ScaleNorm against LayerNorm (Nguyen and Salazar 2019)."""
 
 from experiments.bases import longer, on_bases
+from transformer.norms.norm import LayerNorm
 from transformer.norms.scale_norm import ScaleNorm
 from transformer.study.claim import Claim
 
@@ -13,7 +14,7 @@ CLAIM = Claim(
         "between 1.53 and -.20. WMT14 en-de, post-norm: 27.57 with it and FixNorm against 27.58."
     ),
     expected={"plain": "better", "modern": "better"},
-    recipe="Without FixNorm.",
-    study=on_bases("scale_norm", {"model.norm": ScaleNorm()}),
+    recipe="Without FixNorm. LayerNorm in the modern base too, where this was first asked of RMSNorm.",
+    study=on_bases("scale_norm", {"model.norm": ScaleNorm()}, {"model.norm": LayerNorm()}),
 )
 LONGER = longer(CLAIM)

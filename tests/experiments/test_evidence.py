@@ -1,12 +1,14 @@
 """The evidence: every verdict that is printed is that of the numbers in the repository."""
 
+import re
 import shutil
+import statistics
 
 import pytest
 
 from experiments import atlas, exam
 from experiments.atlas import DOCS, EVIDENCE, claims
-from experiments.evidence_pages import CHECKSUMS, answers, checksums, lasting, overview, page
+from experiments.evidence_pages import CHECKSUMS, answers, checksums, holm, lasting, overview, page, shortfall
 from transformer.core.errors import ConfigError
 from transformer.data.dataset import load_data
 from transformer.study.archive import RUNS, SUFFIX
@@ -67,7 +69,12 @@ def test_a_claim_that_was_asked_again_is_counted_once(found):
     text = overview(gelu, {})
     assert " 1 effects, 2 questions about them: 2 " in text
     assert f"{', '.join(dict.fromkeys(gelu[1].findings.values()))}. 1 of the effects were asked again" in text
-    ends = [each for each in gelu for arm in each.report.arms if arm.learning_rate in (arm.learning_rates[0], 8e-3)]
+    ends = [
+        each
+        for each in gelu
+        for arm in each.report.arms
+        if arm.learning_rate in (arm.learning_rates[0], arm.learning_rates[-1])
+    ]
     assert f"in {len({each.claim.name for each in ends})} of 2 claims some arm takes the lowest or highest" in text
 
 
@@ -100,13 +107,30 @@ def test_what_is_installed_is_left_alone(command, tmp_path, monkeypatch, capsys)
 
 
 def test_what_lasts_is_counted(found):
-    """Of the questions that are told early, those that are told later."""
+    """Of the questions that are told early those that are told later, and of all what is left."""
     some = [each for each in found if each.claim.name in ("muon", "muon_2000", "gelu", "gelu_2000")]
     (text,) = lasting(some)
     assert text.startswith(
         "Of 4 differences that 500 steps told in effects that were asked again, 2 are told after 2,000"
     )
-    muon, later = ({q: c.difference for q, c in each.report.contrasts.items()} for each in some[2:])
-    share = sum(later[question] / muon[question] for question in muon) / 2
-    assert f"by {share:.2f} of what they were in the median, and 0 with the other one" in text
+    early, later = ([c.difference for each in some[i::2] for c in each.report.contrasts.values()] for i in (0, 1))
+    left = statistics.median(after / before for before, after in zip(early, later, strict=True))
+    assert (
+        f"with the same sign and 0 with the other one; in the median of all, {left:.2f} of the difference is left"
+        in text
+    )
     assert lasting(some[2:3]) == []
+
+
+def test_the_answers_that_remain_if_all_are_corrected_together():
+    assert [holm(p) for p in ([0.012, 0.016, 0.9], [0.04, 0.03], [0.02, 0.04], [0.5], [])] == [2, 0, 2, 0, 0]
+
+
+def test_what_eight_seeds_tell_of_differences_that_are_not_there(found):
+    """Of the plain base after 500 steps more often than the level allows, because of its bad runs."""
+    some = [each for each in found if each.claim.name in ("beta2", "grouped_queries")]
+    (text,) = shortfall(some)
+    assert "Of 4 questions with sixteen pairs" in text
+    times = [float(number) for number in re.findall(r"([\d.]+) times", text)]
+    assert times[1] > 10 > 2 > times[2]
+    assert shortfall(some, count=12) == []

@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from transformer.study.statistics import (
+    ALPHA,
     UNKNOWN,
     Interval,
     Scores,
@@ -114,13 +115,14 @@ def test_seeds_are_paired_and_not_sorted():
     assert compare(pair(arm[::-1], baseline), 0.01).verdict == "unresolved"
 
 
+@pytest.mark.parametrize("looks", [1, 3])
 @pytest.mark.parametrize("comparisons", [1, 3, 15])
-def test_interval_p_and_verdict_are_one_statement(comparisons):
-    """The interval is at α over the number of comparisons, and leaves out 0 exactly where p is below α."""
+def test_interval_p_and_verdict_are_one_statement(comparisons, looks):
+    """The interval is at α over comparisons and looks, and leaves out 0 exactly where p is below α."""
     rng = np.random.default_rng(0)
     verdicts = set()
     for shift in rng.uniform(-3, 3, 200):
-        found = compare(pair(rng.normal(shift, 1, 6), rng.normal(0, 1, 6)), 0.01, comparisons)
+        found = compare(pair(rng.normal(shift, 1, 6), rng.normal(0, 1, 6)), 0.01, comparisons, ALPHA / looks)
         outside = found.interval.low > 0 or found.interval.high < 0
         assert outside == (found.p < 0.05) == (found.verdict in ("better", "worse"))
         verdicts.add(found.verdict)

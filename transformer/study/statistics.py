@@ -110,7 +110,7 @@ def compare(
         raise ValueError(f"compare: margin {margin} is not positive")
     kind, unkind = readings(parts)
     n, failed = kind.size, not (np.isfinite(kind).all() and np.isfinite(unkind).all())
-    level = (alpha / 2 if failed else alpha) / comparisons
+    level, corrections = (alpha / 2 if failed else alpha) / comparisons, comparisons * (ALPHA / alpha)
     of = ranks if failed else student
     low, high = of(kind, level), of(unkind, level)
     interval = Interval(min(low.interval.low, high.interval.low), max(low.interval.high, high.interval.high))
@@ -119,15 +119,15 @@ def compare(
     if failed and [weight for weight, _ in parts] == [1, -1]:
         failures = tuple(int(np.isinf(scores.best).sum()) for _, scores in parts)
         _, p_equal = stats.fisher_exact([[f, n - f] for f in failures])
-        p_failures = min(1.0, comparisons * float(np.asarray(p_equal)))
+        p_failures = min(1.0, corrections * float(np.asarray(p_equal)))
     pair = [scores.best for _, scores in parts] if len(parts) == 2 else None
     deviation = None if failed or n < 2 else max(float(x.std(ddof=1)) for x in (kind, unkind))
     return Comparison(
         n=n,
         difference=_middle(low.estimate, high.estimate),
         interval=interval,
-        p=min(1.0, p * comparisons * (2 if failed else 1)),
-        verdict=_verdict(interval, margin, failed, failures, p_failures < alpha / 2),
+        p=min(1.0, p * corrections * (2 if failed else 1)),
+        verdict=_verdict(interval, margin, failed, failures, p_failures < ALPHA / 2),
         deviation=deviation,
         correlation=None if pair is None else correlation(*pair),
         detectable=math.inf if deviation is None else detectable_difference(deviation, n, comparisons, alpha=alpha),
