@@ -57,8 +57,8 @@ first, which most arms took; .008 was added to all, and changed the verdicts of 
 2,000 steps .016 and .001 were added to .002, .004 and .008: DyT takes the first in both bases, Muon and schedule-free
 AdamW in the plain one, AdEMAMix and a single head the second in the modern one, no base takes either, and one verdict
 changed, that of AdEMAMix in the modern base. One claim was withdrawn: that a gate takes away the attention to the
-first token. In these models that is .064, less than an even share, .099, so there is no sink to take away. A row is run again by
-`python -m experiments.atlas --only NAME --afresh`, NAME as in the address of its page.
+first token. In these models that is .064, less than an even share, .099, so there is no sink to take away. A row is run
+again by `python -m experiments.atlas --only NAME --afresh`, NAME as in the address of its page.
 
 Of sixteen seeds of the plain base two end at 2.36 and 2.38 at its best rate, .004, where the others have 2.15 to 2.25.
 Both are among the last eight, so some of its intervals are wider with sixteen seeds than with eight.
