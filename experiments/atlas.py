@@ -18,7 +18,7 @@ from pathlib import Path
 
 import experiments.effects
 from experiments import cli, evidence_pages
-from experiments.evidence_pages import Answer
+from experiments.answers import Answer
 from transformer.core import runtime
 from transformer.core.errors import ConfigError, nearest
 from transformer.study.analyse import read_study

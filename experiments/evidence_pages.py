@@ -1,25 +1,21 @@
 """The pages of evidence, made from archives of studies: a table, a picture of all, and a page for each claim."""
 
-import hashlib
-import tempfile
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from scipy import stats
 
+from experiments.answers import Answer, answers, said, sha256_of
+from experiments.evidence_doubts import doubts
 from transformer.analysis import plots
 from transformer.core.files import write_durably
-from transformer.study.archive import RUNS, SUFFIX, read_archive
-from transformer.study.claim import Claim, Finding
-from transformer.study.report import ArmReport, Report
-from transformer.study.statistics import ALPHA, Comparison
+from transformer.study.archive import RUNS, SUFFIX
+from transformer.study.claim import Claim
+from transformer.study.report import Report
 
 COLOURS = {
     "reproduced": "C2",
@@ -31,8 +27,6 @@ COLOURS = {
 }
 """Of the verdicts, in the picture."""
 CHECKSUMS = "SHA256SUMS"
-TOLD = ("better", "worse")
-"""Verdicts of a study that tell a sign."""
 INTRODUCTION = """
 Published effects, reproduced or refuted. Each is a claim with its study, a file under `experiments/effects`; this page
 is made from the numbers of the runs in `experiments/evidence` (`python -m experiments.atlas --minutes 0`).
@@ -42,10 +36,11 @@ WORDS = """
 choice *not worse*, as good as another or without a cost, that it is not worse by more than the margin. **Smaller**:
 its sign, but the whole interval is within the margin. **Opposite**: the other sign. **Different**: better or worse by
 more than the margin where the paper found no difference. **Not at this scale**: no difference larger than the margin
-where the paper has one. **Unresolved**: none of these. Intervals of a claim hold together with 95 %, over all looks at
-its results ([statistics.md](statistics.md)). Learning rates are tuned for each arm, where the claim is not about a
-rate. The words and expectations of claims are no part of the plans, which are hashed; the history of their files has
-them, and a recipe says where they were others at first.
+where the paper has one. **Unresolved**: none of these. Intervals of a claim hold together with 95 %, over all looks
+at its results ([statistics.md](statistics.md)), where runs are as those of normal theory, which some here are not.
+Learning rates are tuned for each arm, where the claim is not about a rate. The words and expectations of claims are
+no part of the plans, which are hashed; the history of their files has them, and a recipe says where they were others
+at first.
 """.strip()
 BASES = """
 The bases are two language models of 2 layers of width 64 with a context of 32 characters, *plain* as GPT-2 and
@@ -63,56 +58,6 @@ again by `python -m experiments.atlas --only NAME --afresh`, NAME as in the addr
 Of sixteen seeds of the plain base two end at 2.36 and 2.38 at its best rate, .004, where the others have 2.15 to 2.25.
 Both are among the last eight, so some of its intervals are wider with sixteen seeds than with eight.
 """.strip()
-
-
-@dataclass(frozen=True)
-class Answer:
-    """A claim with the report of its study."""
-
-    claim: Claim
-    report: Report
-    sha256: str = ""
-    """Of the archive; empty where the study has none."""
-
-    @cached_property
-    def findings(self) -> dict[str, Finding]:
-        """The verdict on each question."""
-        return self.claim.found_in(self.report)
-
-    @property
-    def verdicts(self) -> list[str]:
-        """What was expected and found, a line for each question."""
-        found = self.report.contrasts
-        return [
-            f"{question}: expected {self.claim.expected[question]}, found {_difference(found[question])}: {finding}"
-            for question, finding in self.findings.items()
-        ]
-
-    @property
-    def command(self) -> str:
-        """What computes the study again."""
-        return f"python -m experiments.atlas --only {self.claim.name} --afresh"
-
-    @property
-    def seconds(self) -> dict[str, float]:
-        """Seconds of a core by the file of the run: its share of the process that trained it."""
-        files = {name: arm.files for name, arm in self.report.record.arms.items()}
-        return {
-            file: arm.seconds / sum(map(len, files[arm.name]))
-            for arm in self.report.arms
-            for row in files[arm.name]
-            for file in row
-        }
-
-
-def answers(claims: Mapping[str, Claim], evidence: Path) -> list[Answer]:
-    """All claims whose studies have an archive, by family and name."""
-    found = []
-    with tempfile.TemporaryDirectory() as folder:
-        for name, claim in sorted(claims.items(), key=lambda each: (each[1].family, each[0])):
-            if (path := evidence / f"{name}{SUFFIX}").exists():
-                found.append(Answer(claim, read_archive(path, Path(folder)), _sha256(path)))
-    return found
 
 
 def write(claims: Mapping[str, Claim], evidence: Path, docs: Path) -> None:
@@ -133,11 +78,7 @@ def write(claims: Mapping[str, Claim], evidence: Path, docs: Path) -> None:
 def checksums(evidence: Path) -> str:
     """What `sha256sum --check` reads, of all archives and their runs."""
     paths = [*sorted(evidence.glob(f"*{SUFFIX}")), *sorted((evidence / RUNS).glob(f"*{SUFFIX}"))]
-    return "".join(f"{_sha256(path)}  {path.relative_to(evidence)}\n" for path in paths)
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    return "".join(f"{sha256_of(path)}  {path.relative_to(evidence)}\n" for path in paths)
 
 
 def overview(found: Sequence[Answer], claims: Mapping[str, Claim]) -> str:
@@ -157,9 +98,7 @@ def overview(found: Sequence[Answer], claims: Mapping[str, Claim]) -> str:
         f"earlier one is pale. {len(seconds):,} runs, {sum(seconds.values()) / 3600:.1f} core-hours on "
         f"{machine(each.report for each in found)}; plans of {dates[0]} to {dates[-1]}.",
         WORDS,
-        doubts(found),
-        *shortfall(found),
-        *lasting(found),
+        *doubts(found),
         BASES,
         "![all differences in units of the margin](evidence/forest.png)",
     ]
@@ -176,136 +115,13 @@ def overview(found: Sequence[Answer], claims: Mapping[str, Claim]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def doubts(found: Sequence[Answer]) -> str:
-    """What a reader should know of all claims before believing one, counted."""
-    ends = sum(any(_at_an_end(arm) for arm in each.report.arms) for each in found)
-    plans = [each.report.record.plan for each in found]
-    seen = sum(plan["runs_there"] > 0 for plan in plans)
-    changes = [[path for change in plan["changes"] for path in change["changed"]] for plan in plans if plan["changes"]]
-    rates = sum(all(path.endswith(".learning_rates") for path in changed) for changed in changes)
-    correlations = [
-        answer.correlation
-        for each in found
-        for answer in each.report.contrasts.values()
-        if answer.correlation is not None and np.isfinite(answer.correlation)
-    ]
-    replaced = {each.claim.instead for each in found}
-    counted = [(each, question, finding) for each in found for question, finding in each.findings.items()]
-    counted = [one for one in counted if one[0].claim.name not in replaced]
-    lenient = [each.report.contrasts[q] for each, q, f in counted if (f, each.claim.expected[q]) == NOT_WORSE]
-    equal = sum(answer.verdict == "equivalent" for answer in lenient)
-    open_ = [(each, q) for each, q, finding in counted if finding == "unresolved"]
-    first = sum(each.report.contrasts[q].n == each.report.record.looks[0] for each, q in open_)
-    p = [each.report.contrasts[q].p / len(each.report.contrasts) for each, q, _ in counted]  # of the question alone
-    told = sum(each.report.contrasts[q].verdict in TOLD for each, q, _ in counted)
-    small = sum(
-        abs(each.report.contrasts[q].difference) < each.report.record.margin
-        for each, q, finding in counted
-        if finding in ("reproduced", "opposite") and each.claim.expected[q] in ("better", "worse")
-    )
-    return (
-        f"Before you believe a row: in {ends} of {len(found)} claims some arm takes the lowest or highest of the rates "
-        "it was tried at, as its page says. Runs are shared, so "
-        f"{seen} plans were written when some of their runs were there; {len(changes)} were changed later, {rates} of "
-        "these by learning rates alone, and the pages say how. Pairing by seed "
-        f"helps some (the median of ρ is {np.median(correlations):.2f}). Each claim errs with 5 %, so that "
-        f"{ALPHA * len(found):.0f} of {len(found)} may by chance; of the {told} questions "
-        f"counted whose sign is told, {holm(p)} are told if all {len(p)} are corrected together (Holm 1979). "
-        f"{len(lenient)} of what is counted as *reproduced* is *not worse*, which is easier to reach than a sign: in "
-        f"{equal} of these no difference is larger than the margin either way. In {small} counted as *reproduced* or "
-        f"*opposite* by their sign the difference itself is within the margin. {first} of the {len(open_)} that are "
-        "unresolved have the seeds of the first look alone, of the two or three that their intervals allow for: they "
-        "wait for minutes, not for an idea."
-    )
-
-
-NOT_WORSE = ("reproduced", "not worse")
-
-
-def holm(p: Sequence[float]) -> int:
-    """How many of some questions have an answer, if that of any has to be wrong with 5 % (Holm 1979)."""
-    ordered = np.sort(np.asarray(p)) * np.arange(len(p), 0, -1)
-    return int(np.argmax(np.append(ordered >= ALPHA, True)))
-
-
-def shortfall(found: Sequence[Answer], count: int = 8, draws: int = 20_000) -> list[str]:
-    """How often so many seeds tell a difference that is not there, in runs like those there are; a paragraph.
-
-    Differences of pairs at the chosen rates, their mean taken away, are drawn with replacement.
-    """
-    rng, early, others = np.random.default_rng(0), {}, {}
-    for each in found:
-        record = each.report.record
-        for question, weights in record.contrasts.items():
-            differences = _differences(each.report, weights)
-            if differences is None or differences.size < 2 * count or not differences.std():
-                continue
-            drawn = (differences - differences.mean())[rng.integers(0, differences.size, (draws, count))]
-            level = ALPHA / len(record.looks) / len(record.contrasts)
-            t = drawn.mean(1) / (drawn.std(1, ddof=1) / np.sqrt(count))
-            kind = early if question == "plain" else others
-            kind[f"{each.claim.name}, {question}"] = (np.abs(t) > stats.t.isf(level / 2, count - 1)).mean() / level
-    if not early or not others:
-        return []
-    worst = max(early, key=early.__getitem__)
-    return [
-        f"Eight seeds are too few for the plain base after 500 steps. Of {len(early) + len(others)} questions with "
-        f"sixteen pairs, eight of these, drawn at random from differences whose mean is taken away, tell a difference "
-        f"{np.median(list(early.values())):.1f} times as often as the level allows in the median of those about the "
-        f"plain base, {early[worst]:.0f} times in the worst ({worst}), and {np.median(list(others.values())):.1f} "
-        "times in the median of the others. Its bad runs are why: eight seeds may have none, and no interval knows of "
-        "what it has not seen."
-    ]
-
-
-def _differences(report: Report, weights: Mapping[str, float]) -> np.ndarray | None:
-    """By seed, one arm less another at their rates; None for questions of more arms or with failed runs."""
-    arms = {arm.name: arm for arm in report.arms}
-    if sorted(weights.values()) != [-1, 1]:
-        return None
-    rows = []
-    for name, weight in weights.items():
-        arm = arms[name]
-        own = arm.values[list(arm.learning_rates).index(arm.learning_rate)]
-        rows.append([np.nan if value is None else weight * value for value in own])
-    count = min(map(len, rows))
-    differences = np.sum([row[:count] for row in rows], axis=0)
-    return differences if np.isfinite(differences).all() else None
-
-
-def lasting(found: Sequence[Answer]) -> list[str]:
-    """How much of what is told early is left after longer training, in a paragraph; none where nothing was asked."""
-    early = {each.claim.name: each.report.contrasts for each in found}
-    pairs = [
-        (early[each.claim.instead][question], later)
-        for each in found
-        if each.claim.instead in early
-        for question, later in each.report.contrasts.items()
-        if early[each.claim.instead][question].verdict in TOLD
-    ]
-    if not pairs:
-        return []
-    ratios = [later.difference / first.difference for first, later in pairs]
-    kept = sum(later.verdict == first.verdict for first, later in pairs)
-    turned = sum(later.verdict in TOLD and later.verdict != first.verdict for first, later in pairs)
-    return [
-        f"Of {len(pairs)} differences that 500 steps told in effects that were asked again, {kept} are told after "
-        f"2,000 with the same sign and {turned} with the other one; in the median of all, {np.median(ratios):.2f} of "
-        "the difference is left: much of what is seen early is who learns sooner."
-    ]
-
-
-def _at_an_end(arm: ArmReport) -> bool:
-    return len(arm.learning_rates) > 1 and arm.learning_rate in (arm.learning_rates[0], arm.learning_rates[-1])
-
-
 def _rows(each: Answer) -> list[list[str]]:
     claim, record = each.claim, each.report.record
     minutes, rows = sum(each.seconds.values()) / 60, []
     for question, finding in each.findings.items():
         answer = each.report.contrasts[question]
         first = [f"[{claim.text}](evidence/{claim.name}.md)", f"{claim.published} ({claim.source})"]
-        ours = f"{record.metric} {_difference(answer)}"
+        ours = f"{record.metric} {said(answer)}"
         last = [ours, f"**{finding}**", str(answer.n), "" if rows else f"{minutes:.0f}"]
         rows.append([*(first if not rows else ["", ""]), f"{question}: {claim.expected[question]}", *last])
     return rows
@@ -363,12 +179,6 @@ def _column(axes: Axes, rows: Sequence[tuple[Answer, str]], height: int, pale: C
     axes.set_xscale("symlog", linthresh=1.0)
     axes.set_yticks(range(len(rows)), [f"{each.claim.name}, {question}" for each, question in rows], fontsize=7)
     axes.set(xlabel="difference in units of the margin; better is to the right", ylim=(height - 0.3, -0.7))
-
-
-def _difference(answer: Comparison) -> str:
-    low, high = answer.interval
-    digits = 3 if min(abs(low), abs(high)) >= 5e-4 else 5  # where 0 is as good as the end of the interval
-    return f"{answer.difference:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}]"
 
 
 def machine(reports: Iterable[Report]) -> str:

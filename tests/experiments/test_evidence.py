@@ -7,8 +7,10 @@ import statistics
 import pytest
 
 from experiments import atlas, exam
+from experiments.answers import answers
 from experiments.atlas import DOCS, EVIDENCE, claims
-from experiments.evidence_pages import CHECKSUMS, answers, checksums, holm, lasting, overview, page, shortfall
+from experiments.evidence_doubts import holm, of_few_seeds, of_short_training
+from experiments.evidence_pages import CHECKSUMS, checksums, overview, page
 from transformer.core.errors import ConfigError
 from transformer.data.dataset import load_data
 from transformer.study.archive import RUNS, SUFFIX
@@ -109,7 +111,7 @@ def test_what_is_installed_is_left_alone(command, tmp_path, monkeypatch, capsys)
 def test_what_lasts_is_counted(found):
     """Of the questions that are told early those that are told later, and of all what is left."""
     some = [each for each in found if each.claim.name in ("muon", "muon_2000", "gelu", "gelu_2000")]
-    (text,) = lasting(some)
+    (text,) = of_short_training(some)
     assert text.startswith(
         "Of 4 differences that 500 steps told in effects that were asked again, 2 are told after 2,000"
     )
@@ -119,7 +121,7 @@ def test_what_lasts_is_counted(found):
         f"with the same sign and 0 with the other one; in the median of all, {left:.2f} of the difference is left"
         in text
     )
-    assert lasting(some[2:3]) == []
+    assert of_short_training(some[2:3]) == []
 
 
 def test_the_answers_that_remain_if_all_are_corrected_together():
@@ -129,8 +131,8 @@ def test_the_answers_that_remain_if_all_are_corrected_together():
 def test_what_eight_seeds_tell_of_differences_that_are_not_there(found):
     """Of the plain base after 500 steps more often than the level allows, because of its bad runs."""
     some = [each for each in found if each.claim.name in ("beta2", "grouped_queries")]
-    (text,) = shortfall(some)
+    (text,) = of_few_seeds(some)
     assert "Of 4 questions with sixteen pairs" in text
     times = [float(number) for number in re.findall(r"([\d.]+) times", text)]
     assert times[1] > 10 > 2 > times[2]
-    assert shortfall(some, count=12) == []
+    assert of_few_seeds([each for each in found if each.claim.name == "gelu"]) == []

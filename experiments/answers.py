@@ -1,0 +1,73 @@
+"""Claims with the reports that answer them, read from archives."""
+
+import hashlib
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from transformer.study.archive import SUFFIX, read_archive
+from transformer.study.claim import Claim, Finding
+from transformer.study.report import Report
+from transformer.study.statistics import Comparison
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A claim with the report of its study."""
+
+    claim: Claim
+    report: Report
+    sha256: str = ""
+    """Of the archive; empty where the study has none."""
+
+    @cached_property
+    def findings(self) -> dict[str, Finding]:
+        """The verdict on each question."""
+        return self.claim.found_in(self.report)
+
+    @property
+    def verdicts(self) -> list[str]:
+        """What was expected and found, a line for each question."""
+        found = self.report.contrasts
+        return [
+            f"{question}: expected {self.claim.expected[question]}, found {said(found[question])}: {finding}"
+            for question, finding in self.findings.items()
+        ]
+
+    @property
+    def command(self) -> str:
+        """What computes the study again."""
+        return f"python -m experiments.atlas --only {self.claim.name} --afresh"
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Seconds of a core by the file of the run: its share of the process that trained it."""
+        files = {name: arm.files for name, arm in self.report.record.arms.items()}
+        return {
+            file: arm.seconds / sum(map(len, files[arm.name]))
+            for arm in self.report.arms
+            for row in files[arm.name]
+            for file in row
+        }
+
+
+def answers(claims: Mapping[str, Claim], evidence: Path) -> list[Answer]:
+    """All claims whose studies have an archive, by family and name."""
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name, claim in sorted(claims.items(), key=lambda each: (each[1].family, each[0])):
+            if (path := evidence / f"{name}{SUFFIX}").exists():
+                found.append(Answer(claim, read_archive(path, Path(folder)), sha256_of(path)))
+    return found
+
+
+def sha256_of(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def said(answer: Comparison) -> str:
+    low, high = answer.interval
+    digits = 3 if min(abs(low), abs(high)) >= 5e-4 else 5  # where 0 is as good as the end of the interval
+    return f"{answer.difference:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}]"

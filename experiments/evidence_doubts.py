@@ -1,0 +1,151 @@
+"""What a reader should know of all answers before believing one, counted: a paragraph each."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from scipy import stats
+
+from experiments.answers import Answer
+from transformer.study.report import ArmReport, Report
+from transformer.study.statistics import ALPHA
+
+TOLD = ("better", "worse")
+"""Verdicts of a study that tell a sign."""
+EIGHT = 8
+"""Seeds of a first look."""
+DRAWS = 20_000
+
+
+def doubts(found: Sequence[Answer]) -> list[str]:
+    """All that there are."""
+    return [of_plans(found), of_verdicts(found), *of_few_seeds(found), *of_short_training(found)]
+
+
+def of_plans(found: Sequence[Answer]) -> str:
+    """Rates at an end, plans that were written or changed late, and how much pairing helped."""
+    ends = sum(any(_at_an_end(arm) for arm in each.report.arms) for each in found)
+    plans = [each.report.record.plan for each in found]
+    seen = sum(plan["runs_there"] > 0 for plan in plans)
+    changes = [[path for change in plan["changes"] for path in change["changed"]] for plan in plans if plan["changes"]]
+    rates = sum(all(path.endswith(".learning_rates") for path in changed) for changed in changes)
+    correlations = [
+        answer.correlation
+        for each in found
+        for answer in each.report.contrasts.values()
+        if answer.correlation is not None and np.isfinite(answer.correlation)
+    ]
+    return (
+        f"Before you believe a row: in {ends} of {len(found)} claims some arm takes the lowest or highest of the rates "
+        "it was tried at, as its page says. Runs are shared, so "
+        f"{seen} plans were written when some of their runs were there; {len(changes)} were changed later, {rates} of "
+        "these by learning rates alone, and the pages say how. Pairing by seed "
+        f"helps some (the median of ρ is {np.median(correlations):.2f})."
+    )
+
+
+def of_verdicts(found: Sequence[Answer]) -> str:
+    """What may be chance among the verdicts that are counted, what is easier to reach, and what is unfinished."""
+    replaced = {each.claim.instead for each in found}
+    counted = [
+        (finding, each.claim.expected[question], each.report.contrasts[question], each.report)
+        for each in found
+        if each.claim.name not in replaced
+        for question, finding in each.findings.items()
+    ]
+    told = sum(answer.verdict in TOLD for _, _, answer, _ in counted)
+    alone = [answer.p / len(report.contrasts) for _, _, answer, report in counted]
+    lenient = [answer for finding, expected, answer, _ in counted if (finding, expected) == ("reproduced", "not worse")]
+    equal = sum(answer.verdict == "equivalent" for answer in lenient)
+    small = sum(
+        abs(answer.difference) < report.record.margin
+        for finding, expected, answer, report in counted
+        if finding in ("reproduced", "opposite") and expected in TOLD
+    )
+    waiting = [answer.n == report.record.looks[0] for finding, _, answer, report in counted if finding == "unresolved"]
+    return (
+        f"Each claim errs with 5 %, so that {ALPHA * len(found):.0f} of {len(found)} may by chance; of the {told} "
+        f"questions counted whose sign is told, {holm(alone)} are told if all {len(alone)} are corrected together "
+        f"(Holm 1979). {len(lenient)} of what is counted as *reproduced* is *not worse*, which is easier to reach than "
+        f"a sign: in {equal} of these no difference is larger than the margin either way. In {small} counted as "
+        f"*reproduced* or *opposite* by their sign the difference itself is within the margin. {sum(waiting)} of the "
+        f"{len(waiting)} that are unresolved have the seeds of the first look alone, of the two or three that their "
+        "intervals allow for: they "
+        "wait for minutes, not for an idea."
+    )
+
+
+def holm(p: Sequence[float]) -> int:
+    """How many of some questions have an answer, if that of any has to be wrong with 5 % (Holm 1979)."""
+    ordered = np.sort(np.asarray(p)) * np.arange(len(p), 0, -1)
+    return int(np.argmax(np.append(ordered >= ALPHA, True)))
+
+
+def of_few_seeds(found: Sequence[Answer]) -> list[str]:
+    """How often eight seeds tell a difference that is not there, in runs like those there are.
+
+    Differences of pairs at the chosen rates, their mean taken away, are drawn with replacement.
+    """
+    rng, early, others = np.random.default_rng(0), {}, {}
+    for each in found:
+        record = each.report.record
+        for question, weights in record.contrasts.items():
+            differences = _differences(each.report, weights)
+            if differences is None or differences.size < 2 * EIGHT or not differences.std():
+                continue
+            drawn = (differences - differences.mean())[rng.integers(0, differences.size, (DRAWS, EIGHT))]
+            level = ALPHA / len(record.looks) / len(record.contrasts)
+            t = drawn.mean(1) / (drawn.std(1, ddof=1) / np.sqrt(EIGHT))
+            kind = early if question == "plain" and not each.claim.instead else others
+            kind[f"{each.claim.name}, {question}"] = (np.abs(t) > stats.t.isf(level / 2, EIGHT - 1)).mean() / level
+    if not early or not others:
+        return []
+    worst = max(early, key=early.__getitem__)
+    return [
+        f"Eight seeds are too few for the plain base after 500 steps. Of {len(early) + len(others)} questions with "
+        f"sixteen pairs, eight of these, drawn at random from differences whose mean is taken away, tell a difference "
+        f"{np.median(list(early.values())):.1f} times as often as the level allows in the median of those about the "
+        f"plain base, {early[worst]:.0f} times in the worst ({worst}), and {np.median(list(others.values())):.1f} "
+        "times in the median of the others. Its bad runs are why: eight seeds may have none, and no interval knows of "
+        "what it has not seen."
+    ]
+
+
+def _differences(report: Report, weights: Mapping[str, float]) -> np.ndarray | None:
+    """By seed, one arm less another at their rates; None for questions of more arms or with failed runs."""
+    arms = {arm.name: arm for arm in report.arms}
+    if sorted(weights.values()) != [-1, 1]:
+        return None
+    rows = []
+    for name, weight in weights.items():
+        arm = arms[name]
+        own = arm.values[list(arm.learning_rates).index(arm.learning_rate)]
+        rows.append([np.nan if value is None else weight * value for value in own])
+    count = min(map(len, rows))
+    differences = np.sum([row[:count] for row in rows], axis=0)
+    return differences if np.isfinite(differences).all() else None
+
+
+def of_short_training(found: Sequence[Answer]) -> list[str]:
+    """How much of what is told early is left after longer training."""
+    early = {each.claim.name: each.report.contrasts for each in found}
+    pairs = [
+        (early[each.claim.instead][question], later)
+        for each in found
+        if each.claim.instead in early
+        for question, later in each.report.contrasts.items()
+        if early[each.claim.instead][question].verdict in TOLD
+    ]
+    if not pairs:
+        return []
+    ratios = [later.difference / first.difference for first, later in pairs]
+    kept = sum(later.verdict == first.verdict for first, later in pairs)
+    turned = sum(later.verdict in TOLD and later.verdict != first.verdict for first, later in pairs)
+    return [
+        f"Of {len(pairs)} differences that 500 steps told in effects that were asked again, {kept} are told after "
+        f"2,000 with the same sign and {turned} with the other one; in the median of all, {np.median(ratios):.2f} of "
+        "the difference is left: much of what is seen early is who learns sooner."
+    ]
+
+
+def _at_an_end(arm: ArmReport) -> bool:
+    return len(arm.learning_rates) > 1 and arm.learning_rate in (arm.learning_rates[0], arm.learning_rates[-1])
