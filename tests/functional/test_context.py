@@ -10,7 +10,7 @@ from jax.tree_util import Partial
 from transformer.functional.attention import attention
 from transformer.functional.biases import LinearDistance
 from transformer.functional.chunked_attention import chunked_attention
-from transformer.functional.context import dealt_parts, moves, on_each, over_context
+from transformer.functional.context import dealt_parts, moves, on_each, over_context, sees_more_later
 from transformer.functional.masks import Arbitrary, Causal, Padding, Segment, Tokens, Window
 from transformer.functional.normalizers import Softmax
 from transformer.functional.ring_attention import ring_attention
@@ -75,6 +75,11 @@ def test_parts_that_are_dealt(devices):
         assert sorted(to for _, to in turn) == list(range(devices))
     own = np.sort(dealt_parts(devices).reshape(devices, 2), axis=1)
     assert own.tolist() == [[device, 2 * devices - 1 - device] for device in range(devices)]
+
+
+def test_masks_under_which_late_queries_see_more():
+    assert [sees_more_later(mask) for mask in (Causal(), Causal() & Padding() & Segment())] == [True, True]
+    assert [sees_more_later(mask) for mask in (None, Padding(), Causal() & Window(5))] == [False] * 3
 
 
 @pytest.mark.parametrize(("dealt", "sums"), [(True, [14, 14]), (False, [6, 22])])

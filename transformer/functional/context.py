@@ -11,7 +11,7 @@ from jax.sharding import PartitionSpec, get_abstract_mesh
 
 from transformer.core.arrays import CONTEXT, REPLICA, axis_size
 from transformer.functional.attention import Attended
-from transformer.functional.masks import Mask, Tokens
+from transformer.functional.masks import Mask, Tokens, Window, conjuncts
 
 
 def over_context(
@@ -33,7 +33,7 @@ def over_context(
       q_BLHK: queries.
       keys_values: k_BSGK and v_BSGK.
       queries: the tokens of the queries.
-      mask: who may attend to whom; queries of one that is directed are dealt (`on_each`).
+      mask: who may attend to whom; where late queries see more, they are dealt (`on_each`).
       how: its further arguments; what is no array in them is a constant.
     """
     devices = axis_size(CONTEXT)
@@ -43,12 +43,12 @@ def over_context(
     def of_device(q_BLHK, queries, keys_values, mask, how):
         return attend(q_BLHK, *keys_values, queries=queries, mask=mask, **how).out
 
-    return Attended(on_each(of_device, (q_BLHK, queries), (keys_values, mask, how), dealt=is_directed(mask)))
+    return Attended(on_each(of_device, (q_BLHK, queries), (keys_values, mask, how), dealt=sees_more_later(mask)))
 
 
-def is_directed(mask: Mask | None) -> bool:
-    """Whether early queries have less to attend to than late ones."""
-    return mask is not None and mask.directed
+def sees_more_later(mask: Mask | None) -> bool:
+    """Whether late queries have more to attend to than early ones: all before them, not a window."""
+    return mask is not None and mask.directed and not any(isinstance(one, Window) for one in conjuncts(mask))
 
 
 def on_each(

@@ -25,7 +25,7 @@ from transformer.functional.chunked_attention import (
     output_dot,
     sink_gradient,
 )
-from transformer.functional.context import is_directed, on_each, over_context
+from transformer.functional.context import on_each, over_context, sees_more_later
 from transformer.functional.masks import Full, Mask, Tokens
 
 
@@ -62,7 +62,7 @@ def ring_attention(
         return in_blocks(_attend, q_BLHK, k_BSGK, v_BSGK, modified, Sides(mask, queries, keys), block).out
 
     whole = Modifiers.of(q_BLHK.shape[-1], **modifiers), Full() if mask is None else mask
-    return Attended(on_each(of_device, (q_BLHK, k_BSGK, v_BSGK, queries, keys), whole, dealt=is_directed(mask)))
+    return Attended(on_each(of_device, (q_BLHK, k_BSGK, v_BSGK, queries, keys), whole, dealt=sees_more_later(mask)))
 
 
 class _Read(NamedTuple):
