@@ -14,7 +14,7 @@ import sys
 
 from experiments.benchmarks.record import keep, versions
 
-NAMES = ("attention", "decoding", "devices", "recurrent", "replicas", "startup", "training")
+NAMES = ("attention", "decoding", "devices", "gpu", "recurrent", "replicas", "startup", "training")
 
 
 def versions_of(python: str) -> dict[str, str]:
@@ -29,7 +29,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--also", help="another Python with this package, and another version of JAX")
     parser.add_argument("--peers", default=sys.executable, help="a Python with this package and the extra `parity`")
-    parser.add_argument("--only", default="", help="of training, the sizes that begin so")
+    parser.add_argument("--only", default="", help="of training, the sizes that begin so; of gpu, the tables")
     arguments = parser.parse_args()
     tables = importlib.import_module(f"experiments.benchmarks.{arguments.name}").measure(arguments)
     for table in tables.values():

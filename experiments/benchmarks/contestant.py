@@ -11,7 +11,9 @@ from collections.abc import Callable
 import numpy as np
 
 from transformer.core import runtime
-from transformer.mixers.attention.backends import Chunked
+from transformer.mixers.attention.backends import Chunked, Fused
+from transformer.mixers.attention.base import Backend
+from transformer.models.stack import Layers, Scanned, Unrolled
 from transformer.runs.config import RunConfig, grid
 from transformer.runs.presets import PRESETS
 
@@ -30,13 +32,21 @@ def of_size(d_model: int, num_layers: int, num_heads: int, length: int, batch_si
     return config.replace(batch_size=batch_size, steps_per_dispatch=1)
 
 
+def gpt2() -> RunConfig:
+    """The published 124M (Radford et al. 2019), as nanoGPT trains it: no biases, bfloat16 but for parameters."""
+    sizes = {"num_layers": 12, "d_model": 768, "max_length": 1024, "vocab_size": 50_304, "mixer.num_heads": 12}
+    model = recipe().model.replace(sizes | {"dtype": "bfloat16"})
+    return recipe().replace(model=model, batch_size=12, steps_per_dispatch=5, matmul_precision=None)
+
+
 SIZES: dict[str, Callable[[], RunConfig]] = {
     "recipe": recipe,
     "small": lambda: recipe().replace({"model.d_model": 64, "model.num_layers": 2}),
     "middle": lambda: of_size(384, 6, 6, 256, 4),
     "large": lambda: of_size(768, 12, 12, 512, 4),
+    "gpt2": gpt2,
 }
-"""The recipe, d 64 x 2 layers (at which a single run cannot use two cores fully), d 384 x 6, d 768 x 12."""
+"""The recipe, d 64 x 2 layers (at which a single run cannot use two cores fully), d 384 x 6, d 768 x 12, GPT-2."""
 
 
 def random_tokens(config: RunConfig, *leading: int) -> np.ndarray:
@@ -70,7 +80,7 @@ def torch_gpt(config: RunConfig, compiled: bool, bfloat16: bool = False) -> Work
 
     torch.manual_seed(0)
     model = GPT(config)
-    return of_torch(model, torch.compile(model) if compiled else model, config, bfloat16)
+    return of_torch(model, model, config, compiled, bfloat16)
 
 
 def x_transformers(config: RunConfig, bfloat16: bool = False) -> Work:
@@ -85,7 +95,7 @@ def x_transformers(config: RunConfig, bfloat16: bool = False) -> Work:
     model = TransformerWrapper(
         num_tokens=m.vocab_size, max_seq_len=m.max_length, attn_layers=layers, tie_embedding=True
     )
-    return of_torch(model, torch.compile(model), config, bfloat16)
+    return of_torch(model, model, config, compiled=True, bfloat16=bfloat16)
 
 
 def hugging_face(config: RunConfig) -> Work:
@@ -100,25 +110,27 @@ def hugging_face(config: RunConfig) -> Work:
     ends = {"bos_token_id": 0, "eos_token_id": 0}
     own = GPT2Config(vocab_size=m.vocab_size, activation_function="gelu", **sizes, **dropout, **ends)
     model = GPT2LMHeadModel(own)
-    return of_torch(model, lambda tokens: model(tokens, use_cache=False).logits, config)
+    return of_torch(model, lambda tokens: model(tokens, use_cache=False).logits, config, compiled=False)
 
 
-def of_torch(model, logits_of, config: RunConfig, bfloat16: bool = False) -> Work:
-    """Training steps of a PyTorch model; `logits_of` is the model, compiled or not."""
+def of_torch(model, logits_of, config: RunConfig, compiled: bool, bfloat16: bool = False) -> Work:
+    """Training steps of a PyTorch model, loss and gradient of which are compiled or not."""
     import torch
 
-    from experiments.benchmarks.torch_gpt import adamw, train_step
+    from experiments.benchmarks.torch_gpt import adamw, next_token_loss, torch_device, train_step
 
+    device = torch_device()
+    model.to(device)
     optimizer = adamw(model, config)
-    tokens = torch.from_numpy(random_tokens(config)).long()
-
-    def forward(tokens: torch.Tensor) -> torch.Tensor:
-        with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
-            return logits_of(tokens).float()
+    tokens = torch.from_numpy(random_tokens(config)).long().to(device)
+    loss = next_token_loss(logits_of, bfloat16)
+    loss = torch.compile(loss) if compiled else loss
 
     def work(steps: int) -> None:
         for step in range(steps):
-            train_step(model, forward, optimizer, config, tokens, step)
+            train_step(model, loss, optimizer, config, tokens, step)
+        if device == "cuda":
+            torch.cuda.synchronize()
 
     return work
 
@@ -157,14 +169,23 @@ def matmul(size: int = 1024) -> Work:
     return work
 
 
+def attended(backend: Backend, layers: Layers) -> Callable[[RunConfig], Work]:
+    """Ours with another way to compute attention, and to go through the layers."""
+    return lambda config: ours(config.replace({"model.mixer.backend": backend, "model.layers": layers}), 1)
+
+
 CONTESTANTS: dict[str, Callable[[RunConfig], Work]] = {
     "ours": lambda config: ours(config.replace(matmul_precision="float32"), 1),
     "ours, bfloat16 products": lambda config: ours(config.replace(matmul_precision="bfloat16"), 1),
     "ours, all bfloat16": lambda config: ours(config.replace({"model.dtype": "bfloat16"}), 1),
+    "ours, fused": attended(Fused(), Unrolled()),
+    "ours, fused, scanned": attended(Fused(), Scanned()),
+    "ours, in blocks": attended(Chunked(256), Unrolled()),
     "ours, 24 replicas": lambda config: ours(config, 24),
     "ours, single": lambda config: ours(config, 1),
     "torch eager": lambda config: torch_gpt(config, compiled=False),
     "torch compiled": lambda config: torch_gpt(config, compiled=True),
+    "torch eager, bfloat16": lambda config: torch_gpt(config, compiled=False, bfloat16=True),
     "torch compiled, bfloat16": lambda config: torch_gpt(config, compiled=True, bfloat16=True),
     "x-transformers compiled": x_transformers,
     "x-transformers compiled, bfloat16": lambda config: x_transformers(config, bfloat16=True),

@@ -16,7 +16,7 @@ from scipy import stats
 from torch.nn import functional as F  # noqa: N812
 
 from experiments.benchmarks.record import Table, keep, versions
-from experiments.benchmarks.torch_gpt import GPT, adamw, train_step
+from experiments.benchmarks.torch_gpt import GPT, adamw, next_token_loss, train_step
 from transformer.core import runtime
 from transformer.core.modules import Params
 from transformer.data.corpus import Corpus, load_corpus, whole_split
@@ -35,8 +35,9 @@ def torch_loss(config: RunConfig, corpus: Corpus, seed: int) -> float:
     model = GPT(config)
     optimizer = adamw(model, config)
     batches = corpus.train_batches(config, seed)
+    loss = next_token_loss(model)
     for step in range(config.steps):
-        train_step(model, model, optimizer, config, torch.from_numpy(batches[step]["tokens"]).long(), step)
+        train_step(model, loss, optimizer, config, torch.from_numpy(batches[step]["tokens"]).long(), step)
     split = whole_split(corpus.validation, config.model.max_length, 64)
     total = 0.0
     with torch.no_grad():

@@ -57,6 +57,11 @@ class GPT(nn.Module):
         return F.linear(self.norm(x), self.tokens.weight)
 
 
+def torch_device() -> str:
+    """The GPU that is here, or the processor."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
 def adamw(model: nn.Module, config: RunConfig) -> torch.optim.Optimizer:
     """Fused AdamW that decays matrices only."""
     o, rule = config.optimizer, config.optimizer.rule
@@ -76,13 +81,23 @@ def learning_rate(config: RunConfig, step: int) -> float:
     return o.learning_rate * (0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * progress)))
 
 
-def train_step(model, logits_of, optimizer, config: RunConfig, tokens: torch.Tensor, step: int) -> torch.Tensor:
-    """One update; `logits_of` is the model, compiled or not."""
+def next_token_loss(logits_of, bfloat16: bool = False):
+    """Maps tokens (B, L + 1) to the mean loss of a model, with products in bfloat16 if so."""
+
+    def loss(tokens: torch.Tensor) -> torch.Tensor:
+        with torch.autocast(tokens.device.type, torch.bfloat16, enabled=bfloat16):
+            logits = logits_of(tokens[:, :-1]).float()
+        return F.cross_entropy(logits.reshape(-1, logits.shape[-1]), tokens[:, 1:].reshape(-1))
+
+    return loss
+
+
+def train_step(model, loss_of, optimizer, config: RunConfig, tokens: torch.Tensor, step: int) -> torch.Tensor:
+    """One update; `loss_of` is of the model, compiled or not."""
     for group in optimizer.param_groups:
         group["lr"] = learning_rate(config, step)
     optimizer.zero_grad(set_to_none=True)
-    logits = logits_of(tokens[:, :-1])
-    loss = F.cross_entropy(logits.reshape(-1, logits.shape[-1]), tokens[:, 1:].reshape(-1))
+    loss = loss_of(tokens)
     loss.backward()
     if config.optimizer.clip_norm is not None:
         nn.utils.clip_grad_norm_(model.parameters(), config.optimizer.clip_norm)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from transformer.testing.properties import CLOSE, ROUNDING, _close_gradients, close, differ
+from transformer.testing.properties import CLOSE, ROUNDING, close, close_gradients, differ
 
 SIZE = 100_000
 """So many numbers that the mean does not notice one of them."""
@@ -24,7 +24,7 @@ def test_one_number_is_enough(wrong):
         with pytest.raises(AssertionError, match="the logits: differs by"):
             close(*pair, "the logits")
         with pytest.raises(AssertionError, match=r"another gradient of \['kernel'\]"):
-            _close_gradients({"bias": ones, "kernel": pair[0]}, {"bias": ones, "kernel": pair[1]}, "twin")
+            close_gradients({"bias": ones, "kernel": pair[0]}, {"bias": ones, "kernel": pair[1]}, "twin")
     if np.isfinite(wrong):
         differ(with_one(wrong), ones, "the logits")
 
@@ -36,9 +36,9 @@ def test_differences_are_relative_to_the_largest_value(tolerance, size):
     close(left, right, "alike", tolerance)
     with pytest.raises(AssertionError):
         close(left, with_one(size * (1 + 1.1 * tolerance), 0.0), "alike", tolerance)
-    _close_gradients({"kernel": left}, {"kernel": right}, "alike", tolerance)
+    close_gradients({"kernel": left}, {"kernel": right}, "alike", tolerance)
     with pytest.raises(AssertionError):
-        _close_gradients({"kernel": left}, {"kernel": left * (1 + 1.1 * tolerance)}, "alike", tolerance)
+        close_gradients({"kernel": left}, {"kernel": left * (1 + 1.1 * tolerance)}, "alike", tolerance)
     close(with_one(size, 0.5 * tolerance * size), with_one(size, 0.0), "alike", tolerance)
 
 

@@ -5,13 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import grain
 import numpy as np
 
 from transformer.core.arrays import check_ids
 from transformer.core.errors import ConfigError
 from transformer.core.json import fingerprint
-from transformer.data.dataset import Batch, Batches, Rows, described, load_data, whole
+from transformer.data.dataset import Batch, Batches, Rows, described, load_data, shuffled, whole
 from transformer.data.ngram import ngram_loss, usual_order
 from transformer.data.packing import pack
 from transformer.data.text import load_text
@@ -152,15 +151,12 @@ class Blocks:
     """
 
     def __init__(self, tokens: np.ndarray, length: int, batch_size: int, seed: int):
-        def block(start):
-            return tokens[start : start + length + 1]
-
-        starts = grain.MapDataset.range(len(tokens) - length)
-        self._batches = starts.shuffle(seed=seed).repeat().map(block).batch(batch_size)
+        self._blocks = np.lib.stride_tricks.sliding_window_view(tokens, length + 1)
+        self._starts = shuffled(len(self._blocks), batch_size, seed)
 
     def __getitem__(self, step: int) -> Batch:
         """`tokens` (B, L + 1) int32, the batch of that step."""
-        return {"tokens": np.asarray(self._batches[step])}
+        return {"tokens": self._blocks[self._starts[step]]}
 
 
 class Following:

@@ -140,15 +140,18 @@ class Rows:
     """Random rows of arrays in batches; every row is used once before any is used again."""
 
     def __init__(self, arrays: Mapping[str, np.ndarray], batch_size: int, seed: int):
-        def row(i):
-            return {name: a[i] for name, a in arrays.items()}
-
-        rows = grain.MapDataset.range(len(next(iter(arrays.values()))))
-        self._batches = rows.shuffle(seed=seed).repeat().map(row).batch(batch_size)
+        self._arrays = arrays
+        self._rows = shuffled(len(next(iter(arrays.values()))), batch_size, seed)
 
     def __getitem__(self, step: int) -> Batch:
         """The batch of that step, arrays (B, …)."""
-        return dict(self._batches[int(step)] or {})
+        rows_B = self._rows[int(step)]
+        return {name: a[rows_B] for name, a in self._arrays.items()}
+
+
+def shuffled(count: int, batch_size: int, seed: int) -> grain.MapDataset[np.ndarray]:
+    """Numbers below `count` at random, in batches without end; each is used once before any is used again."""
+    return grain.MapDataset.range(count).shuffle(seed=seed).repeat().batch(batch_size)
 
 
 def whole(arrays: Mapping[str, np.ndarray], batch_size: int) -> Batch:

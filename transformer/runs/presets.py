@@ -25,10 +25,15 @@ PRESETS: dict[str, RunConfig] = {
     # nanoGPT's character model for a CPU (github.com/karpathy/nanoGPT, README): 4 layers, 0.80M parameters.
     # Products of bfloat16, in two thirds of the time, give the same loss (`experiments.precision`).
     "nanogpt-cpu": RunConfig(model=ModelConfig(norm=_SCALE_FREE), matmul_precision="bfloat16"),
-    # The same for a GPU (its train_shakespeare_char.py): 6 layers, 10.7M parameters.
+    # The same for a GPU (its train_shakespeare_char.py): 6 layers, 10.7M parameters, which learn the text by heart.
     "nanogpt-gpu": RunConfig(
         model=ModelConfig(
-            norm=_SCALE_FREE, num_layers=6, mixer=Attention(num_heads=6), d_model=384, max_length=256, dropout=0.2
+            norm=_SCALE_FREE,
+            num_layers=6,
+            mixer=Attention(num_heads=6, dropout=0.2),
+            d_model=384,
+            max_length=256,
+            dropout=0.2,
         ),
         steps=5000,
         batch_size=64,

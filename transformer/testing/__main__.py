@@ -5,6 +5,7 @@ python -m transformer.testing --part 2/6   the second of six parts of both, whic
 python -m transformer.testing --catalogue  write transformer/CATALOGUE.md
 python -m transformer.testing --topology v5e:2x2   compile every option for those devices (extra tpu), and run nothing
 python -m transformer.testing --topology h100:4    the same for GPUs (extra cuda)
+python -m transformer.testing --device     run every option on the GPU or TPU of this machine, against NumPy
 """
 
 import argparse
@@ -15,6 +16,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 from rich.console import Console
 from rich.table import Table
 
@@ -23,8 +25,12 @@ from transformer.testing.catalogue import PATH, catalogue
 from transformer.testing.check import Checked, check_choices, check_combination
 from transformer.testing.covering import Covering, cover, merged
 from transformer.testing.elsewhere import check_elsewhere
+from transformer.testing.here import check_here
 from transformer.testing.options import FACTORS, FAMILIES
 from transformer.testing.pool import make_pool, start
+
+UNTUNED = "--xla_gpu_enable_triton_gemm=false --xla_gpu_autotune_level=0"
+"""Products on a GPU by cuBLAS alone, and none tried out: many small programs run once."""
 
 
 def main() -> None:
@@ -32,6 +38,7 @@ def main() -> None:
     parser.add_argument("--part", type=_part, default=(1, 1), metavar="K/N", help="the K-th of N parts; all by default")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes")
     parser.add_argument("--topology", help="compile the options for devices that are not here")
+    parser.add_argument("--device", action="store_true", help="run the options on the accelerator that is here")
     parser.add_argument("--catalogue", action="store_true", help="write the catalogue and check nothing")
     arguments = parser.parse_args()
     if arguments.catalogue:
@@ -42,6 +49,8 @@ def main() -> None:
     alone = part(list(options.values()), *arguments.part)
     if arguments.topology:
         sys.exit(elsewhere(arguments.topology, alone, arguments.workers))
+    if arguments.device:
+        sys.exit(here(alone, arguments.workers))
     with make_pool(arguments.workers) as pool:
         first = start(pool, check_choices, alone, "options")
         covering = cover(FACTORS)  # while options are checked
@@ -62,6 +71,19 @@ def elsewhere(topology: str, alone: Sequence[Any], workers: int) -> bool:
     began = time.monotonic()
     with make_pool(workers) as pool:
         done = list(start(pool, functools.partial(check_elsewhere, topology), alone, topology))
+    say(done, time.monotonic() - began)
+    return any(one.failed for one in done)
+
+
+def here(alone: Sequence[Any], workers: int) -> bool:
+    """Whether any option computes something else on the accelerator of this machine."""
+    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # the processes share its memory
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {UNTUNED}"
+    if (device := jax.devices()[0]).platform == "cpu":
+        raise SystemExit("error: device: JAX sees no GPU or TPU here")
+    began = time.monotonic()
+    with make_pool(workers) as pool:
+        done = list(start(pool, check_here, alone, device.device_kind))
     say(done, time.monotonic() - began)
     return any(one.failed for one in done)
 

@@ -152,7 +152,7 @@ def _blind(subject: Subject, choice: str) -> bool:
     return all(one is None or one.relative for one in choices)
 
 
-def _routed(subject: Subject) -> bool:
+def routed(subject: Subject) -> bool:
     """Whether some layer has experts."""
     return any(kind.feed_forward is not None and kind.feed_forward.routed for kind in subject.config.kinds)
 
@@ -250,10 +250,10 @@ def scanned(subject: Subject) -> None:
     twins = (subject.changed(layers=other), subject)
     ((loss, _), gradient), ((expected, _), own) = (one.gradient(subject.params, TOKENS, ONES) for one in twins)
     close(loss, expected, f"{other}: another loss")
-    _close_gradients(gradient, own, str(other))
+    close_gradients(gradient, own, str(other))
 
 
-def _close_gradients(gradient: Params, expected: Params, what: str, tolerance: float = CLOSE) -> None:
+def close_gradients(gradient: Params, expected: Params, what: str, tolerance: float = CLOSE) -> None:
     size = max(float(np.abs(leaf).max()) for leaf in jax.tree.leaves(expected))
     for (path, left), right in zip(jax.tree.leaves_with_path(gradient), jax.tree.leaves(expected), strict=True):
         difference = _largest_difference(left, right)
@@ -281,7 +281,7 @@ def precise(subject: Subject) -> None:
     (_, logits), gradient = compiled(divided)(there, TOKENS, ONES)
     (_, exact), expected = subject.gradient.in_float64(subject.params, TOKENS, ONES)
     close(logits, exact, "float64", ROUNDING)
-    _close_gradients(gradient, expected, "float64", ROUNDING)
+    close_gradients(gradient, expected, "float64", ROUNDING)
 
 
 def _placed(axes: tuple, rank: int) -> PartitionSpec:
@@ -295,7 +295,7 @@ def rounded(subject: Subject) -> None:
     Tokens are routed as in float32, because one near the border of two experts may cross it when rounded.
     """
     twin = subject.changed(dtype="bfloat16")
-    if _routed(subject):
+    if routed(subject):
         read = Evaluated(lambda params: run_with_cache(subject.apply, params, LONG, names="*.router"))
         exact, routers = read(subject.initial)
         held = {name: lambda _, logits=logits: logits for name, logits in routers.items()}
@@ -307,7 +307,7 @@ def rounded(subject: Subject) -> None:
 
 def multiplied(subject: Subject) -> None:
     """With products of bfloat16 XLA has a kernel for each of them, and the logits are near those of float32."""
-    applies(not _routed(subject))
+    applies(not routed(subject))
 
     def run(*arguments):
         with jax.default_matmul_precision("bfloat16"):
@@ -409,7 +409,7 @@ def counted(subject: Subject) -> None:
     tree = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(subject.initial))
     assert parameter_count(config) == tree, f"{parameter_count(config)} parameters are counted, there are {tree}"
     attentions = [kind.attention for kind in config.kinds if kind.attention is not None]
-    if not all(one.forms_weights for one in attentions) or _routed(subject):
+    if not all(one.forms_weights for one in attentions) or routed(subject):
         return  # the text of a loop does not say how often it is repeated
     if any(_steps(mixer) for mixer in _mixers(subject)):
         config = config.replace(max_length=1)  # the loop over tokens is repeated once
