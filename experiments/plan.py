@@ -1,7 +1,7 @@
 """Predicts what a run needs of its devices, before there are any.
 
-    transformer plan gpt2-124m --topology v5e:2x4 --mesh.data 8 --accumulation 4 --model.mixer.backend fused
-    transformer plan llama-8b --topology v5p:4x4x4 --search --model.mixer.backend fused
+    transformer plan gpt2-124m --topology v5e:2x4 --mesh.data 8 --accumulation 4
+    transformer plan llama-8b --topology v5p:4x4x4 --search
     transformer plan llama-70b --mesh.data 64 --mesh.model 8 --mesh.fully-sharded --accumulation 8
     transformer plan --from FOLDER --topology v5p:4x4x4 --search --model.max-length 8192
 

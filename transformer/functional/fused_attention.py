@@ -34,7 +34,8 @@ def fused_attention(
     """`attention` under softmax, with sinks or a soft cap: by cuDNN on a GPU, by Splash on a TPU, exactly elsewhere.
 
     Only the output is returned. Where the kernel does not support the arguments, a warning says why, and attention is
-    computed exactly; so are, without one, a single query and, on a TPU, keys of a cache or a source (`own_keys` False).
+    computed exactly; without a warning where the keys are of a cache or a source (`own_keys` False), which on a TPU
+    always are.
 
     Raises:
       ValueError: the shapes do not fit, keys and values differ in size, or the weights are not a softmax of the
@@ -55,7 +56,7 @@ def fused_attention(
     elif platform() == "tpu" and own_keys and not (reason := why_not_splash(q_BLHK, k_BSGK, bias, scale, mask, keys)):
         soft_cap = None if score is None else score.cap
         return Attended(by_splash(q_BLHK, k_BSGK, v_BSGK, **sides, scale=scale, sink_H=sink_H, soft_cap=soft_cap))
-    if reason and q_BLHK.shape[1] > 1:
+    if reason and own_keys:
         warnings.warn(f"fused attention: {reason}; it is computed exactly", stacklevel=2)
     exact = attention(q_BLHK, k_BSGK, v_BSGK, **sides, bias=bias, scale=scale, score=score, weigh=weigh)
     return Attended(exact.out)

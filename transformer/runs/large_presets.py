@@ -4,7 +4,7 @@ from transformer.activations.activation import GLU, SiLU
 from transformer.embeddings.embedding import Head
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.mixers.attention.attention import Attention
-from transformer.mixers.attention.backends import Chunked
+from transformer.mixers.attention.backends import Fused
 from transformer.models.config import ModelConfig
 from transformer.models.stack import Scanned
 from transformer.norms.norm import LayerNorm, RMSNorm
@@ -16,7 +16,7 @@ _LLAMA = ModelConfig(
     vocab_size=128_256,
     max_length=8192,
     num_layers=32,
-    mixer=Attention(num_heads=32, num_kv_heads=8, backend=Chunked(block=1024)),
+    mixer=Attention(num_heads=32, num_kv_heads=8, backend=Fused()),
     feed_forward=FeedForward(d_ff=14_336, activation=GLU(gate=SiLU())),
     d_model=4096,
     norm=RMSNorm(eps=1e-5),
@@ -34,7 +34,7 @@ LARGE_PRESETS: dict[str, RunConfig] = {
             vocab_size=50_304,
             max_length=1024,
             num_layers=12,
-            mixer=Attention(num_heads=12, bias=("query", "key", "value", "out")),
+            mixer=Attention(num_heads=12, bias=("query", "key", "value", "out"), backend=Fused()),
             feed_forward=FeedForward(bias=True),
             d_model=768,
             norm=LayerNorm(),
