@@ -78,7 +78,7 @@ def attention(rounds: int) -> Table:
     rows = []
     for length, names in LENGTHS.items():
         works = {name: _our_gradient(name, length) for name in names} | {"torch": _torch_gradient(length)}
-        times = decoding.timed({name: functools.partial(_repeated, work) for name, work in works.items()}, rounds)
+        times = decoding.timed(works, rounds)
         cells = [[1e3 * t / REPEATED for t in times[name]] if name in times else "" for name in (*COLUMNS, "torch")]
         rows.append((f"{length:,} tokens", *cells, ratios(times, "fused", "torch")))
     title = f"Causal attention, {HEADS} heads of {HEAD_DIM}, {TOKENS:,} tokens in all, values and gradients, {device()}"
@@ -91,14 +91,7 @@ REPEATED = 5
 """Times that a round does the same, with one wait."""
 
 
-def _repeated(work: Callable[[], Any]) -> None:
-    for _ in range(REPEATED - 1):
-        work()
-    wait = work()
-    wait()
-
-
-def _our_gradient(name: str, length: int) -> Callable[[], Callable[[], object]]:
+def _our_gradient(name: str, length: int) -> Callable[[], object]:
     import jax
     import jax.numpy as jnp
 
@@ -116,15 +109,10 @@ def _our_gradient(name: str, length: int) -> Callable[[], Callable[[], object]]:
         return out, back(to_out)
 
     program = jax.jit(run)
-
-    def work():
-        done = program(q, k, v, to_out)
-        return lambda: jax.block_until_ready(done)
-
-    return work
+    return lambda: jax.block_until_ready([program(q, k, v, to_out) for _ in range(REPEATED)])
 
 
-def _torch_gradient(length: int) -> Callable[[], Callable[[], object]]:
+def _torch_gradient(length: int) -> Callable[[], object]:
     import torch
     from torch.nn.functional import scaled_dot_product_attention
 
@@ -136,9 +124,11 @@ def _torch_gradient(length: int) -> Callable[[], Callable[[], object]]:
     to_out = torch.randn(shape, **where)
 
     def work():
-        out = scaled_dot_product_attention(q, k, v, is_causal=True)
-        torch.autograd.grad(out, (q, k, v), to_out)
-        return torch.cuda.synchronize if where["device"] == "cuda" else lambda: None
+        for _ in range(REPEATED):
+            out = scaled_dot_product_attention(q, k, v, is_causal=True)
+            torch.autograd.grad(out, (q, k, v), to_out)
+        if where["device"] == "cuda":
+            torch.cuda.synchronize()
 
     return work
 
