@@ -18,7 +18,7 @@ DRAWS = 20_000
 
 def doubts(found: Sequence[Answer]) -> list[str]:
     """All that there are."""
-    return [of_plans(found), of_verdicts(found), *of_few_seeds(found), *of_short_training(found)]
+    return [of_plans(found), of_verdicts(found), of_budgets(found), *of_few_seeds(found), *of_short_training(found)]
 
 
 def of_plans(found: Sequence[Answer]) -> str:
@@ -72,6 +72,30 @@ def of_verdicts(found: Sequence[Answer]) -> str:
         "intervals allow for: they "
         "wait for minutes, not for an idea."
     )
+
+
+def of_budgets(found: Sequence[Answer]) -> str:
+    """Claims whose sides are not of a size."""
+    more = {
+        what: [each.claim.name for each in found if _spread(each, what) > MORE] for what in ("parameters", "flops")
+    }
+    names = [", ".join(f"`{name}`" for name in own if not name.endswith("_2000")) for own in more.values()]
+    return (
+        f"Arms of a question need not be of one size where the paper's are not. They differ by more than {100 * MORE:.0f} % in "
+        f"parameters in {len(more['parameters'])} claims ({names[0]}, some of them at both lengths), and in operations "
+        f"in {len(more['flops'])} ({names[1]}); the pages have the numbers of each arm."
+    )
+
+
+MORE = 0.05
+"""Difference of budgets that is said."""
+
+
+def _spread(each: Answer, what: str) -> float:
+    """By how much the largest arm of a question has more of `what` than the smallest, in the worst question."""
+    sizes = {arm.name: getattr(arm, what) for arm in each.report.arms}
+    asked = [[sizes[name] for name in arms] for arms in each.report.record.questions.values()]
+    return max(max(own) / min(own) - 1 for own in asked)
 
 
 def holm(p: Sequence[float]) -> int:

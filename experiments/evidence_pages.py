@@ -138,7 +138,11 @@ def page(each: Answer) -> str:
         "\n".join(f"- {line}" for line in each.verdicts),
         *([claim.found] if claim.found else []),
         "\n".join(f"| {' | '.join(row)} |" for row in [columns, ["---"] * len(columns), *rows]),
-        "\n".join(f"- {arm.name}: {arm.changes or 'the base'}; rate {arm.learning_rate:g}" for arm in report.arms),
+        "\n".join(
+            f"- {arm.name}: {arm.changes or 'the base'}; rate {arm.learning_rate:g}; {arm.parameters:,} parameters, "
+            f"{arm.flops / 1e6:.1f} MFLOP a sequence"
+            for arm in report.arms
+        ),
         "\n".join(f"- {line}" for line in [*report.summary(), *report.warnings()]),
         f"![training loss]({claim.name}.png)",
         f"`{each.command}`; archive `experiments/evidence/{claim.name}{SUFFIX}`, sha256 {each.sha256[:16]}…; plan "

@@ -9,7 +9,7 @@ import pytest
 from experiments import atlas, exam
 from experiments.answers import answers
 from experiments.atlas import DOCS, EVIDENCE, claims
-from experiments.evidence_doubts import holm, of_few_seeds, of_short_training
+from experiments.evidence_doubts import holm, of_budgets, of_few_seeds, of_short_training
 from experiments.evidence_pages import CHECKSUMS, checksums, overview, page
 from transformer.core.errors import ConfigError
 from transformer.data.dataset import load_data
@@ -136,3 +136,10 @@ def test_what_eight_seeds_tell_of_differences_that_are_not_there(found):
     times = [float(number) for number in re.findall(r"([\d.]+) times", text)]
     assert times[1] > 10 > 2 > times[2]
     assert of_few_seeds([each for each in found if each.claim.name == "gelu"]) == []
+
+
+def test_arms_of_other_sizes_are_named(found):
+    """Fewer key-value heads have fewer parameters; canon layers add half a per cent; equal ones are not counted."""
+    some = [each for each in found if each.claim.name in ("grouped_queries", "canon", "gelu")]
+    assert "in 1 claims (`grouped_queries`" in of_budgets(some)
+    assert "`canon`" not in of_budgets(some)
