@@ -76,14 +76,12 @@ def of_verdicts(found: Sequence[Answer]) -> str:
 
 def of_budgets(found: Sequence[Answer]) -> str:
     """Claims whose sides are not of a size."""
-    more = {
-        what: [each.claim.name for each in found if _spread(each, what) > MORE] for what in ("parameters", "flops")
-    }
+    more = {what: [each.claim.name for each in found if _spread(each, what) > MORE] for what in ("parameters", "flops")}
     names = [", ".join(f"`{name}`" for name in own if not name.endswith("_2000")) for own in more.values()]
     return (
-        f"Arms of a question need not be of one size where the paper's are not. They differ by more than {100 * MORE:.0f} % in "
-        f"parameters in {len(more['parameters'])} claims ({names[0]}, some of them at both lengths), and in operations "
-        f"in {len(more['flops'])} ({names[1]}); the pages have the numbers of each arm."
+        "Arms of a question need not be of one size where the paper's are not. They differ by more than "
+        f"{100 * MORE:.0f} % in parameters in {len(more['parameters'])} claims ({names[0]}, some of them at both "
+        f"lengths), and in operations in {len(more['flops'])} ({names[1]}); the pages have the numbers of each arm."
     )
 
 

@@ -13,6 +13,7 @@ from transformer.study.analyse import read_study
 from transformer.study.archive import RUNS, SUFFIX, pack, read_archive, unpack
 from transformer.study.plan import PLAN
 from transformer.study.record import STUDY, read_record
+from transformer.study.runs import read_run
 from transformer.training.metrics import METRICS
 
 LOSSES = {"base": np.linspace(2.0, 2.1, 6), "arm": np.linspace(1.9, 2.1, 6)}
@@ -44,6 +45,18 @@ def test_the_same_study_is_the_same_files(workdir, archive, tmp_path):
     pack(workdir, tmp_path / "again" / archive.name)
     pack(workdir, tmp_path / "again" / archive.name)
     assert contents(tmp_path / "again") == contents(archive.parent)
+
+
+def test_training_losses_are_kept_as_a_picture_shows_them(workdir, tmp_path):
+    """To three digits; what verdicts are made of is kept as it is."""
+    record = read_record(workdir)
+    path = workdir / record.runs / record.arms["arm"].files[0][0]
+    run = dataclasses.replace(read_run(path), curve={"step": [1.0, 2.0], "loss": [3.14159, None]})
+    write_sealed(path, dataclasses.asdict(run))
+    pack(workdir, tmp_path / f"one{SUFFIX}")
+    unpack(tmp_path / f"one{SUFFIX}", tmp_path / "read", tmp_path / "runs")
+    found = read_run(tmp_path / "runs" / path.name)
+    assert found == dataclasses.replace(run, curve={"step": [1.0, 2.0], "loss": [3.142, None]})
 
 
 def test_studies_share_the_runs_of_an_arm(archive, tmp_path):

@@ -25,6 +25,8 @@ from transformer.study.runs import Run, read_run
 SUFFIX = ".json.xz"
 RUNS = "runs"
 """The folder beside the archives with the runs: a file for each config, whatever studies have it as an arm."""
+CURVE_DIGITS = 3
+"""Digits behind the point that are kept of training losses."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class _Runs:
 def pack(workdir: Path, path: Path) -> None:
     """Write the study of a folder to a file, and its runs to files beside it; runs that are there already stay.
 
-    The same studies are the same files byte for byte.
+    The same studies are the same files byte for byte. Training losses, of which no verdict is made, are rounded.
 
     Raises:
       ConfigError: the folder holds no study.
@@ -123,9 +125,14 @@ def _kept(path: Path, config: str) -> Path:
 
 
 def _write(path: Path, runs: Mapping[str, Run]) -> None:
-    names = sorted(runs)
+    names, runs = sorted(runs), {name: replace(run, curve=_rounded(run.curve)) for name, run in runs.items()}
     columns = {field.name: [getattr(runs[name], field.name) for name in names] for field in fields(Run)}
     write_compressed(path, asdict(_Runs(names, columns)))
+
+
+def _rounded(curve: dict[str, list[float | None]]) -> dict[str, list[float | None]]:
+    """A curve as a picture shows it: its losses would be half of an archive."""
+    return curve | {"loss": [loss if loss is None else round(loss, CURVE_DIGITS) for loss in curve["loss"]]}
 
 
 def _read(path: Path) -> dict[str, Run]:
