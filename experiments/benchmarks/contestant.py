@@ -12,8 +12,6 @@ import numpy as np
 
 from transformer.core import runtime
 from transformer.mixers.attention.backends import Chunked, Fused
-from transformer.mixers.attention.base import Backend
-from transformer.models.stack import Layers, Scanned, Unrolled
 from transformer.runs.config import RunConfig, grid
 from transformer.runs.presets import PRESETS
 
@@ -169,23 +167,15 @@ def matmul(size: int = 1024) -> Work:
     return work
 
 
-def attended(backend: Backend, layers: Layers) -> Callable[[RunConfig], Work]:
-    """Ours with another way to compute attention, and to go through the layers."""
-    return lambda config: ours(config.replace({"model.mixer.backend": backend, "model.layers": layers}), 1)
-
-
 CONTESTANTS: dict[str, Callable[[RunConfig], Work]] = {
     "ours": lambda config: ours(config.replace(matmul_precision="float32"), 1),
     "ours, bfloat16 products": lambda config: ours(config.replace(matmul_precision="bfloat16"), 1),
     "ours, all bfloat16": lambda config: ours(config.replace({"model.dtype": "bfloat16"}), 1),
-    "ours, fused": attended(Fused(), Unrolled()),
-    "ours, fused, scanned": attended(Fused(), Scanned()),
-    "ours, in blocks": attended(Chunked(256), Unrolled()),
+    "ours, fused": lambda config: ours(config.replace({"model.mixer.backend": Fused()}), 1),
     "ours, 24 replicas": lambda config: ours(config, 24),
     "ours, single": lambda config: ours(config, 1),
     "torch eager": lambda config: torch_gpt(config, compiled=False),
     "torch compiled": lambda config: torch_gpt(config, compiled=True),
-    "torch eager, bfloat16": lambda config: torch_gpt(config, compiled=False, bfloat16=True),
     "torch compiled, bfloat16": lambda config: torch_gpt(config, compiled=True, bfloat16=True),
     "x-transformers compiled": x_transformers,
     "x-transformers compiled, bfloat16": lambda config: x_transformers(config, bfloat16=True),

@@ -1,20 +1,19 @@
-"""One GPU: training steps of GPT-2 124M, attention of long texts, many small runs in one program, and decoding.
+"""One GPU: training steps of GPT-2 124M, and attention of long texts, against PyTorch with its own flash attention.
 
-The peers are PyTorch, compiled, with its own flash attention, and the library transformers. Everything is bfloat16
-but for the parameters of what is trained. Attention is compared in one process, so JAX must not take the memory of
-the whole GPU:
+Everything is bfloat16 but for the parameters of what is trained. Attention is compared in one process, so JAX must
+not take the memory of the whole GPU:
 
     XLA_PYTHON_CLIENT_PREALLOCATE=false XLA_FLAGS=--xla_gpu_enable_triton_gemm=false \\
         python -m experiments.benchmarks gpu --only training
 """
 
 import argparse
-import functools
 import subprocess
 from collections.abc import Callable
 from typing import Any
 
-from experiments.benchmarks import contestant, decoding
+from experiments.benchmarks import contestant
+from experiments.benchmarks.decoding import timed
 from experiments.benchmarks.interleave import Contestant, Running, ratios
 from experiments.benchmarks.record import Table
 from transformer.analysis.counts import train_flops_per_token
@@ -26,13 +25,10 @@ PEER = "torch compiled, bfloat16"
 LENGTHS = {1024: ("fused", "in blocks", "exact"), 8192: ("fused", "in blocks"), 65_536: ("fused",)}
 """What is measured at each: exact scores of longer texts fill the memory, and blocks are many small kernels."""
 TOKENS, HEADS, HEAD_DIM = 65_536, 12, 64
-REPLICAS = (1, 8, 64)
-DECODED = (1, 32)
-"""Numbers of sequences."""
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Table]:
-    tables = {"training": training, "attention": attention, "replicas": replicas, "decoding": decoded}
+    tables = {"training": training, "attention": attention}
     chosen = {name: make for name, make in tables.items() if name.startswith(arguments.only)}
     return {f"gpu, {name}": make(arguments.rounds) for name, make in chosen.items()}
 
@@ -78,7 +74,7 @@ def attention(rounds: int) -> Table:
     rows = []
     for length, names in LENGTHS.items():
         works = {name: _our_gradient(name, length) for name in names} | {"torch": _torch_gradient(length)}
-        times = decoding.timed(works, rounds)
+        times = timed(works, rounds)
         cells = [[1e3 * t / REPEATED for t in times[name]] if name in times else "" for name in (*COLUMNS, "torch")]
         rows.append((f"{length:,} tokens", *cells, ratios(times, "fused", "torch")))
     title = f"Causal attention, {HEADS} heads of {HEAD_DIM}, {TOKENS:,} tokens in all, values and gradients, {device()}"
@@ -131,54 +127,3 @@ def _torch_gradient(length: int) -> Callable[[], object]:
             torch.cuda.synchronize()
 
     return work
-
-
-def replicas(rounds: int) -> Table:
-    """Steps of many runs of the small recipe in one program."""
-    works = {R: contestant.ours(contestant.recipe(), R) for R in REPLICAS}
-    steps = contestant.recipe().steps_per_dispatch
-    times = decoding.timed({str(R): functools.partial(work, steps) for R, work in works.items()}, rounds)
-    rows = []
-    for label, own in times.items():
-        ratio = [t / (int(label) * one) for t, one in zip(own, times["1"], strict=True)]
-        rows.append((f"{label} runs", [1e3 * t / steps for t in own], ratio))
-    columns = ("", "ms a step of all", "time / that of as many single runs")
-    return Table(f"Runs of the recipe in one program, {device()}", columns, (0, 2, 3), tuple(rows))
-
-
-def decoded(rounds: int) -> Table:
-    """Greedy decoding of GPT-2 124M against `generate` of the library transformers, both with random weights."""
-    rows = []
-    for batch in DECODED:
-        times = decoding.timed({"ours": _our_decoding(batch), "theirs": _their_decoding(batch)}, rounds)
-        rate = {label: [batch * decoding.TOKENS / t for t in own] for label, own in times.items()}
-        rows.append((f"batch {batch}, tokens/s", rate["ours"], rate["theirs"], ratios(times, "theirs", "ours")))
-    title = f"Decoding {decoding.TOKENS} tokens with GPT-2 124M, {device()}"
-    return Table(title, ("", "ours", "Hugging Face", "times faster"), (0, 0, 0, 1), tuple(rows))
-
-
-def _our_decoding(batch: int) -> Callable[[], object]:
-    import jax
-    import jax.numpy as jnp
-
-    import transformer as T  # noqa: N812
-
-    params, apply = T.split(T.LanguageModel(contestant.SIZES[SIZE]().model, key=jax.random.key(0)))
-    prompt = jnp.ones((batch, 1), jnp.int32)
-    return lambda: jax.block_until_ready(T.generate(apply, params, prompt, num_tokens=decoding.TOKENS))
-
-
-def _their_decoding(batch: int) -> Callable[[], object]:
-    import torch
-    from transformers import GPT2Config, GPT2LMHeadModel  # pyright: ignore
-
-    from experiments.benchmarks.torch_gpt import torch_device
-
-    model = contestant.SIZES[SIZE]().model
-    assert model.attention is not None
-    sizes = {"n_embd": model.d_model, "n_layer": model.num_layers, "n_head": model.attention.num_heads}
-    config = GPT2Config(vocab_size=model.vocab_size, eos_token_id=None, pad_token_id=0, **sizes)
-    theirs = GPT2LMHeadModel(config).to(torch_device(), torch.bfloat16).eval()
-    prompt = torch.ones((batch, 1), dtype=torch.long, device=torch_device())
-    how = {"max_new_tokens": decoding.TOKENS, "min_new_tokens": decoding.TOKENS, "do_sample": False}
-    return lambda: theirs.generate(prompt, **how).cpu()

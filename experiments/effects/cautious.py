@@ -15,5 +15,5 @@ CLAIM = Claim(
 )
 LONGER = longer(
     CLAIM,
-    found=("A third of the lead is left in both bases, .027 of .085 and .039 of .117."),
+    found="A third of the lead is left in both bases, .027 of .085 and .039 of .117.",
 )

@@ -19,5 +19,5 @@ CLAIM = Claim(
 )
 LONGER = longer(
     CLAIM,
-    found=("Further behind in the plain base, by .119 for .059; in the modern one .031 of the lead of .046 is left."),
+    found="Further behind in the plain base, by .119 for .059; in the modern one .031 of the lead of .046 is left.",
 )

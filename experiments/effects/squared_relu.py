@@ -23,5 +23,5 @@ CLAIM = Claim(
 )
 LONGER = longer(
     CLAIM,
-    found=("Told in the plain base too now, by .031; in the modern one .040 of the lead of .068 is left."),
+    found="Told in the plain base too now, by .031; in the modern one .040 of the lead of .068 is left.",
 )

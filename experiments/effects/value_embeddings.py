@@ -18,5 +18,5 @@ CLAIM = Claim(
 )
 LONGER = longer(
     CLAIM,
-    found=("Ahead in both bases, by .015 and .020, no more than the margin; .056 in the modern one at first."),
+    found="Ahead in both bases, by .015 and .020, no more than the margin; .056 in the modern one at first.",
 )
