@@ -2,10 +2,11 @@
 
 import hashlib
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from transformer.study.archive import SUFFIX, read_archive
 from transformer.study.claim import Claim, Finding
@@ -51,6 +52,24 @@ class Answer:
             for row in files[arm.name]
             for file in row
         }
+
+
+class Effect(NamedTuple):
+    """A claim as it was asked first, and where it was, again of longer training."""
+
+    first: Answer
+    again: Answer | None = None
+
+    @property
+    def counted(self) -> Answer:
+        """The answer whose verdict is the one to read."""
+        return self.first if self.again is None else self.again
+
+
+def effects(found: Sequence[Answer]) -> list[Effect]:
+    """All effects, in the order of the first answers."""
+    again = {each.claim.instead: each for each in found if each.claim.instead}
+    return [Effect(each, again.get(each.claim.name)) for each in found if not each.claim.instead]
 
 
 def answers(claims: Mapping[str, Claim], evidence: Path) -> list[Answer]:

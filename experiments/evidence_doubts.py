@@ -1,11 +1,11 @@
-"""What a reader should know of all answers before believing one, counted: a paragraph each."""
+"""What a reader should know of all answers before believing one, counted: a line each."""
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 from scipy import stats
 
-from experiments.answers import Answer
+from experiments.answers import Answer, effects
 from transformer.study.report import ArmReport, Report
 from transformer.study.statistics import ALPHA
 
@@ -18,10 +18,10 @@ DRAWS = 20_000
 
 def doubts(found: Sequence[Answer]) -> list[str]:
     """All that there are."""
-    return [of_plans(found), of_verdicts(found), of_budgets(found), *of_few_seeds(found), *of_short_training(found)]
+    return [*of_plans(found), *of_verdicts(found), of_budgets(found), *of_few_seeds(found), *of_short_training(found)]
 
 
-def of_plans(found: Sequence[Answer]) -> str:
+def of_plans(found: Sequence[Answer]) -> list[str]:
     """Rates at an end, plans that were written or changed late, and how much pairing helped."""
     ends = sum(any(_at_an_end(arm) for arm in each.report.arms) for each in found)
     plans = [each.report.record.plan for each in found]
@@ -34,22 +34,20 @@ def of_plans(found: Sequence[Answer]) -> str:
         for answer in each.report.contrasts.values()
         if answer.correlation is not None and np.isfinite(answer.correlation)
     ]
-    return (
-        f"Before you believe a row: in {ends} of {len(found)} claims some arm takes the lowest or highest of the rates "
-        "it was tried at, as its page says. Runs are shared, so "
-        f"{seen} plans were written when some of their runs were there; {len(changes)} were changed later, {rates} of "
-        "these by learning rates alone, and the pages say how. Pairing by seed "
-        f"helps some (the median of ρ is {np.median(correlations):.2f})."
-    )
+    return [
+        f"**Rates.** In {ends} of {len(found)} studies some arm takes the lowest or highest of the rates it was tried "
+        "at, as its page says.",
+        f"**Plans.** Runs are shared, so {seen} plans were written when some of their runs were there; {len(changes)} "
+        f"were changed later, {rates} of these by learning rates alone, and the pages say how.",
+        f"**Pairs.** Pairing by seed helps some: the median of ρ is {np.median(correlations):.2f}.",
+    ]
 
 
-def of_verdicts(found: Sequence[Answer]) -> str:
+def of_verdicts(found: Sequence[Answer]) -> list[str]:
     """What may be chance among the verdicts that are counted, what is easier to reach, and what is unfinished."""
-    replaced = {each.claim.instead for each in found}
     counted = [
         (finding, each.claim.expected[question], each.report.contrasts[question], each.report)
-        for each in found
-        if each.claim.name not in replaced
+        for each in (effect.counted for effect in effects(found))
         for question, finding in each.findings.items()
     ]
     told = sum(answer.verdict in TOLD for _, _, answer, _ in counted)
@@ -62,16 +60,17 @@ def of_verdicts(found: Sequence[Answer]) -> str:
         if finding in ("reproduced", "opposite") and expected in TOLD
     )
     waiting = [answer.n == report.record.looks[0] for finding, _, answer, report in counted if finding == "unresolved"]
-    return (
-        f"Each claim errs with 5 %, so that {ALPHA * len(found):.0f} of {len(found)} may by chance; of the {told} "
-        f"questions counted whose sign is told, {holm(alone)} are told if all {len(alone)} are corrected together "
-        f"(Holm 1979). {len(lenient)} of what is counted as *reproduced* is *not worse*, which is easier to reach than "
-        f"a sign: in {equal} of these no difference is larger than the margin either way. In {small} counted as "
-        f"*reproduced* or *opposite* by their sign the difference itself is within the margin. {sum(waiting)} of the "
-        f"{len(waiting)} that are unresolved have the seeds of the first look alone, of the two or three that their "
-        "intervals allow for: they "
-        "wait for minutes, not for an idea."
-    )
+    return [
+        f"**Chance.** Each study errs with 5 %, so that {ALPHA * len(found):.0f} of {len(found)} may by chance; of the "
+        f"{told} questions counted whose sign is told, {holm(alone)} are told if all {len(alone)} are corrected "
+        "together (Holm 1979).",
+        f"**Kind words.** {len(lenient)} of what is counted as *reproduced* is *not worse*, which is easier to reach "
+        f"than a sign: in {equal} of these no difference is larger than the margin either way.",
+        f"**Small differences.** In {small} counted as *reproduced* or *opposite* by their sign the difference itself "
+        "is within the margin.",
+        f"**Unfinished.** {sum(waiting)} of the {len(waiting)} that are unresolved have the seeds of the first look "
+        "alone, of the two or three that their intervals allow for: they wait for minutes, not for an idea.",
+    ]
 
 
 def of_budgets(found: Sequence[Answer]) -> str:
@@ -79,8 +78,8 @@ def of_budgets(found: Sequence[Answer]) -> str:
     more = {what: [each.claim.name for each in found if _spread(each, what) > MORE] for what in ("parameters", "flops")}
     names = [", ".join(f"`{name}`" for name in own if not name.endswith("_2000")) for own in more.values()]
     return (
-        "Arms of a question need not be of one size where the paper's are not. They differ by more than "
-        f"{100 * MORE:.0f} % in parameters in {len(more['parameters'])} claims ({names[0]}, some of them at both "
+        "**Sizes.** Arms of a question need not be of one size where the paper's are not. They differ by more than "
+        f"{100 * MORE:.0f} % in parameters in {len(more['parameters'])} studies ({names[0]}, some of them at both "
         f"lengths), and in operations in {len(more['flops'])} ({names[1]}); the pages have the numbers of each arm."
     )
 
@@ -123,8 +122,9 @@ def of_few_seeds(found: Sequence[Answer]) -> list[str]:
         return []
     worst = max(early, key=early.__getitem__)
     return [
-        f"Eight seeds are too few for the plain base after 500 steps. Of {len(early) + len(others)} questions with "
-        f"sixteen pairs, eight of these, drawn at random from differences whose mean is taken away, tell a difference "
+        "**Few seeds.** Eight are too few for the plain base after 500 steps. Of "
+        f"{len(early) + len(others)} questions with sixteen pairs, eight of these, drawn at random from differences "
+        "whose mean is taken away, tell a difference "
         f"{np.median(list(early.values())):.1f} times as often as the level allows in the median of those about the "
         f"plain base, {early[worst]:.0f} times in the worst ({worst}), and {np.median(list(others.values())):.1f} "
         "times in the median of the others. Its bad runs are why: eight seeds may have none, and no interval knows of "
@@ -163,7 +163,8 @@ def of_short_training(found: Sequence[Answer]) -> list[str]:
     kept = sum(later.verdict == first.verdict for first, later in pairs)
     turned = sum(later.verdict in TOLD and later.verdict != first.verdict for first, later in pairs)
     return [
-        f"Of {len(pairs)} differences that 500 steps told in effects that were asked again, {kept} are told after "
+        f"**Short training.** Of {len(pairs)} differences that 500 steps told in effects that were asked again, {kept} "
+        "are told after "
         f"2,000 with the same sign and {turned} with the other one; in the median of all, {np.median(ratios):.2f} of "
         "the difference is left: much of what is seen early is who learns sooner."
     ]

@@ -69,7 +69,7 @@ def test_a_claim_that_was_asked_again_is_counted_once(found):
     """By its later verdict; what is doubtful is counted of all."""
     gelu = [each for each in found if each.claim.name in ("gelu", "gelu_2000")]
     text = overview(gelu, {})
-    (counted,) = re.findall(r" 1 effects, 2 questions about them: (.*?)\. 1 of the effects were asked again", text)
+    (counted,) = re.findall(r" 1 effects, 2 questions about them: \*\*(.*?)\*\*\. 1 of the effects were asked", text)
     assert sorted(counted.split(", ")) == sorted(f"1 {finding}" for finding in gelu[1].findings.values())
     ends = [
         each
@@ -77,7 +77,7 @@ def test_a_claim_that_was_asked_again_is_counted_once(found):
         for arm in each.report.arms
         if arm.learning_rate in (arm.learning_rates[0], arm.learning_rates[-1])
     ]
-    assert f"in {len({each.claim.name for each in ends})} of 2 claims some arm takes the lowest or highest" in text
+    assert f"In {len({each.claim.name for each in ends})} of 2 studies some arm takes the lowest or highest" in text
 
 
 def test_an_unknown_name_is_refused():
@@ -113,7 +113,8 @@ def test_what_lasts_is_counted(found):
     some = [each for each in found if each.claim.name in ("muon", "muon_2000", "gelu", "gelu_2000")]
     (text,) = of_short_training(some)
     assert text.startswith(
-        "Of 4 differences that 500 steps told in effects that were asked again, 3 are told after 2,000"
+        "**Short training.** Of 4 differences that 500 steps told in effects that were asked again, 3 are told after "
+        "2,000 with"
     )
     early, later = ([c.difference for each in some[i::2] for c in each.report.contrasts.values()] for i in (0, 1))
     left = statistics.median(after / before for before, after in zip(early, later, strict=True))
@@ -141,5 +142,5 @@ def test_what_eight_seeds_tell_of_differences_that_are_not_there(found):
 def test_arms_of_other_sizes_are_named(found):
     """Fewer key-value heads have fewer parameters; canon layers add half a per cent; equal ones are not counted."""
     some = [each for each in found if each.claim.name in ("grouped_queries", "canon", "gelu")]
-    assert "in 1 claims (`grouped_queries`" in of_budgets(some)
+    assert "in 1 studies (`grouped_queries`" in of_budgets(some)
     assert "`canon`" not in of_budgets(some)
