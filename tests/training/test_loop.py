@@ -20,6 +20,7 @@ from transformer.data.corpus import load_corpus
 from transformer.data.dataset import stack_batches
 from transformer.runs.config import Replica
 from transformer.runs.data import TextConfig
+from transformer.runs.mesh import HostsConfig
 from transformer.training import checkpoint
 from transformer.training.loop import _Run, train
 from transformer.training.metrics import read_metrics
@@ -63,6 +64,19 @@ cli.main(main)
 def folder(tmp_path):
     (tmp_path / "text.txt").write_text("abacabad" * 40)
     return tmp_path
+
+
+def test_what_is_not_said_is_one_seed_of_the_own_data_in_a_new_folder(config, corpus, tmp_path, monkeypatch):
+    """The data is that of the config, the folder is named by the time; several processes need one that they share."""
+    monkeypatch.chdir(tmp_path)
+    config = corpus.complete(config)
+    outcome = train(config)
+    assert outcome.replicas == (Replica(seed=0),)
+    (made,) = (tmp_path / "results").iterdir()
+    assert load_run(made).config == config
+    assert made.name.startswith("20")
+    with pytest.raises(ConfigError, match="^train: workdir is missing, the folder that all processes share$"):
+        train(config, hosts=HostsConfig(address="localhost:1", count=2, index=0))
 
 
 def start(folder, workdir):

@@ -8,13 +8,17 @@ from typing import Any, Self
 from transformer.core.checks import check_type, hints, item_of, variant_of
 from transformer.core.errors import ConfigError, instead, nearest
 from transformer.core.json import from_json
-from transformer.core.notebook import ShownAsText
+from transformer.core.notebook import ShownAsText, without_defaults
 from transformer.core.text import field_from_text
 from transformer.core.values import Choices, Variant, to_text
 
 
 class Config(ShownAsText, metaclass=Choices):
     """Base of configs, which are frozen dataclasses of values."""
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        cls.__repr__ = cls.__dict__.get("__repr__", without_defaults)  # a dataclass makes none where there is one
 
     def replace(self, changes: dict[str, Any] | None = None, **more: Any) -> Self:
         """A copy with fields changed by dotted path: `replace({"model.norm": RMSNorm()}, steps=100)`.

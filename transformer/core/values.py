@@ -16,6 +16,7 @@ import pkgutil
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from transformer.core.errors import ConfigError, instead
+from transformer.core.notebook import without_defaults
 from transformer.core.sources import PACKAGE, source_of
 
 T = TypeVar("T", bound="Variant")
@@ -60,6 +61,7 @@ class Variant(metaclass=Choices):
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
         cls._defined = next(_DEFINITIONS)
+        cls.__repr__ = cls.__dict__.get("__repr__", without_defaults)  # a dataclass makes none where there is one
         cls._source = source_of(cls)  # now: a process that the class is sent to may not have its file
         if "name" not in cls.__dict__:
             cls.name = cls.__name__.lower()

@@ -15,10 +15,10 @@ from transformer.core.checks import check_kind
 from transformer.core.errors import ConfigError
 from transformer.core.files import writing
 from transformer.core.modules import Params
-from transformer.data.dataset import Dataset, check_batches, check_data, stack_batches
+from transformer.data.dataset import Dataset, check_batches, check_data, load_data, stack_batches
 from transformer.data.tokenizers import Tokenizer
 from transformer.objectives.objective import Sums
-from transformer.runs.config import Replica, RunConfig
+from transformer.runs.config import Replica, RunConfig, grid
 from transformer.runs.mesh import ALONE, AUTOMATIC, HostsConfig, MeshConfig
 from transformer.training import checkpoint, processes
 from transformer.training.checkpoint import Notes
@@ -71,9 +71,9 @@ class Outcome(TrainedRun):
 
 def train(
     config: RunConfig,
-    replicas: Sequence[Replica],
-    data: Dataset,
-    workdir: str | Path,
+    replicas: Sequence[Replica] = grid(1),
+    data: Dataset | None = None,
+    workdir: str | Path | None = None,
     *,
     when_not_empty: WhenNotEmpty = "refuse",
     title: str = "",
@@ -95,8 +95,8 @@ def train(
       config: the run; sizes that it leaves open are those of the data, and `config.data` left at its default becomes
         what the data was loaded from.
       replicas: seeds and numbers of the runs.
-      data: from `load_data`, or a `Dataset` of your own.
-      workdir: the folder of the run, made where there is none.
+      data: from `load_data`, or a `Dataset` of your own; None: what `config.data` describes.
+      workdir: the folder of the run, made where there is none; None: a new one in `results`, named by the time.
       when_not_empty: "refuse" a folder that holds a run, "resume" it, or "overwrite" it.
       title: name in the progress bar; empty: that of the folder.
       observe: measures more at every evaluation: called with the parameters of all replicas (leading axis
@@ -121,12 +121,15 @@ def train(
       Interrupted: a signal asked to stop; the state is saved.
     """
     check_kind(config, RunConfig, "train")
+    data = load_data(config.data) if data is None else data
     check_data(data, "train")
     if not (isinstance(replicas, Sequence) and replicas and all(isinstance(each, Replica) for each in replicas)):
         raise ConfigError(f"train: {replicas!r} are no replicas; grid(4) makes four, of the seeds 0 to 3")
     check_trackers(log)
+    if workdir is None and hosts.several:
+        raise ConfigError("train: workdir is missing, the folder that all processes share")
     processes.connect(hosts)
-    config, workdir = data.complete(config), Path(workdir)
+    config, workdir = data.complete(config), Path(workdir or time.strftime("results/%Y-%m-%d_%H-%M-%S"))
     own = identity(config, replicas, data, initial)
     processes.check_same(own.sha256)
     with ExitStack() as stack:
