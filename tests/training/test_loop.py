@@ -75,7 +75,7 @@ def test_what_is_not_said_is_one_seed_of_the_own_data_in_a_new_folder(config, co
     (made,) = (tmp_path / "results").iterdir()
     assert load_run(made).config == config
     assert made.name.startswith("20")
-    with pytest.raises(ConfigError, match="^train: workdir is missing, the folder that all processes share$"):
+    with pytest.raises(ConfigError, match=r"^train: workdir is missing, the folder that all processes share$"):
         train(config, hosts=HostsConfig(address="localhost:1", count=2, index=0))
 
 
