@@ -11,6 +11,7 @@ import jax
 import numpy as np
 import pytest
 
+from transformer.activations.activation import Activation
 from transformer.core.errors import ConfigError
 from transformer.core.sources import sources
 from transformer.data.dataset import load_data
@@ -173,6 +174,19 @@ def test_a_variant_that_is_edited_is_another_choice(config, corpus, tmp_path, mo
 def test_a_choice_of_the_package_has_no_source(config):
     assert sources(config) == {}
     assert list(sources(config.replace({"model.norm": Twice()}))) == ["Twice"]
+
+
+def test_the_code_of_a_class_that_has_no_source_stands_in_for_it(config):
+    """As of one typed into an interpreter: what it does counts, in nested functions too, and not when it was typed."""
+
+    def typed(body):
+        scope = {"Activation": Activation, "dataclass": dataclass, "__name__": "__main__"}
+        exec(f"@dataclass(frozen=True)\nclass Typed(Activation):\n    def __call__(self, x): {body}", scope)
+        return sources(config.replace({"model.feed_forward.activation": scope["Typed"]()}))["Typed"]
+
+    bodies = ("return x", "return 2 * x", "return 3 * x", "return (lambda y: 2 * y)(x)", "return (lambda y: 3 * y)(x)")
+    assert len({typed(body) for body in bodies}) == len(bodies)
+    assert typed("return x in {0, 8}") == typed("return x in {8, 0}")
 
 
 def test_a_flag_of_a_variant_is_in_its_source_and_a_field_is_not():

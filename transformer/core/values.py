@@ -61,8 +61,8 @@ class Variant(metaclass=Choices):
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
         cls._defined = next(_DEFINITIONS)
-        cls.__repr__ = cls.__dict__.get("__repr__", without_defaults)  # a dataclass makes none where there is one
         cls._source = source_of(cls)  # now: a process that the class is sent to may not have its file
+        cls.__repr__ = cls.__dict__.get("__repr__", without_defaults)  # a dataclass makes none where there is one
         if "name" not in cls.__dict__:
             cls.name = cls.__name__.lower()
 
