@@ -86,11 +86,12 @@ def main() -> None:
 
 def answers(trained: Outcome, puzzles: Puzzles) -> str:
     """A few held-out questions with the best replica's greedy answers, and the right ones where they differ."""
-    lines, apply, params = [], trained.apply, trained.params()
-    for tokens, weights in list(zip(*puzzles.validation.values(), strict=True))[:QUESTIONS]:
+    lines, apply, params, held_out = [], trained.apply, trained.params(), puzzles.validation
+    prefix = trained.config.objective.reads_prefixes
+    for tokens, weights in zip(held_out["tokens"][:QUESTIONS], held_out["weights"], strict=False):
         scored = np.flatnonzero(weights) + 1
         question, right = tokens[: scored[0]], tokens[scored[0] : scored[-1] + 1]
-        made = generate(apply, params, jnp.asarray(question[None]), num_tokens=len(right))
+        made = generate(apply, params, jnp.asarray(question[None]), num_tokens=len(right), prefix=prefix)
         given, wanted = (puzzles.tokenizer.decode(t) for t in (np.asarray(made.tokens_BT[0]), right))
         lines.append(f"{puzzles.tokenizer.decode(question)} {given}" + (f"   (not {wanted})" * (given != wanted)))
     return "\n".join(lines)

@@ -69,6 +69,8 @@ class Command(RunOptions):
             raise ConfigError(f"stride: {self.stride} is not in [1, {self.model.max_length}], model.max_length")
         if self.stride is not None and (not self.model.causal or self.data.document_separator is not None):
             raise ConfigError("stride: windows slide over one running text, and with a causal model")
+        if self.stride is not None and self.objective.reads_prefixes:
+            raise ConfigError(f"stride: windows have no prefix, which {self.objective} is trained with")
 
 
 def main() -> None:

@@ -50,6 +50,7 @@ def test_sequences_of_several_lengths_and_what_counts():
         ({"tokens": [[1, 2], [3, 2**31]]}, "sequence 1 has 3 to 2147483648, not integers from 0 to"),
         ({"tokens": [[1, 2], [3, 4]], "scored": 3}, "scored is 3, not truth values of the shape of tokens"),
         ({"tokens": [[1, 2], [3, 4]], "scored": [[1, 1], [1, 0]]}, "of the 1 sequences held out no token is scored"),
+        ({"tokens": [[1, 2], [3, 4]], "scored": [[1, 0.5], [1, 1]]}, "scored has 0.5, which is no truth value"),
         ({"tokens": [[1, 2], [3, 4]], "scored": [[1, 1], [1]]}, "scored has not the shape of tokens"),
         ({"tokens": [[1, 2]]}, "1 sequences leave a part of none"),
         ({"tokens": [[1, 2]], "validation_fraction": 1.0}, r"validation_fraction: 1\.0 is not between 0 and 1"),

@@ -33,6 +33,11 @@ def test_what_is_no_image(shape):
         cut(jnp.zeros(shape), 2)
 
 
+def test_bytes_are_no_pixels():
+    with pytest.raises(ConfigError, match=r"^images: uint8 is given, and a model reads floats; divide bytes by 255$"):
+        cut(jnp.zeros((1, 4, 4, 1), jnp.uint8), 2)
+
+
 def test_a_patch_is_embedded_by_a_linear_map():
     """Pixels times a kernel plus a bias (Dosovitskiy et al. 2020, equation 1)."""
     layer = PatchEmbedding(PatchConfig(d_model=8, image_size=(4, 6, 2), patch_size=2), key=jax.random.key(0))

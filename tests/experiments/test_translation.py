@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from experiments import translation
-from experiments.translation import TranslationBleu, references
+from experiments.translation import TranslationBleu, exact_match, references
 from transformer.data.pairs import PairsConfig, TranslationRun, load_pairs
 from transformer.mixers.attention.attention import Attention
 from transformer.models.encoder_decoder import EncoderDecoderConfig
@@ -20,6 +20,10 @@ TEXT = "".join(f"a b {word}\tx y z w {word}\n" for word in "cdefghij" * 4)
 def pairs(tmp_path):
     (tmp_path / "pairs.tsv").write_text(TEXT)
     return load_pairs(PairsConfig(source=str(tmp_path / "pairs.tsv"), validation_fraction=0.25))
+
+
+def test_spaces_are_no_words():
+    assert exact_match(["a b", "a b", "a b"], [" a  b ", "a b", "ab"]) == 2 / 3
 
 
 def test_bleu_is_a_number_for_each_run_and_may_be_what_verdicts_are_made_of(pairs, monkeypatch):

@@ -288,6 +288,12 @@ CUTS = [
 ]
 
 
+def test_all_of_the_probability_is_all_tokens():
+    """Whatever rounding makes of its sum."""
+    logits = jnp.asarray(6 * np.random.default_rng(0).normal(size=(1, 50_257)), jnp.float32)
+    np.testing.assert_array_equal(Sample(top_p=1.0).cut(logits), logits)
+
+
 @pytest.mark.parametrize(("text", "probabilities", "kept"), CUTS, ids=lambda value: value if type(value) is str else "")
 def test_cuts(text, probabilities, kept):
     """Which tokens remain; their logits are those of the temperature, and each row is cut by itself."""
@@ -452,8 +458,8 @@ def test_text(text, value):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("sample(temperature=0)", "sample.temperature: 0.0 is not positive; greedy is its limit at 0"),
-        ("sample(temperature=-1)", "sample.temperature: -1.0 is not positive"),
+        ("sample(temperature=0)", "sample.temperature: 0.0 is less than 1e-06; greedy is its limit at 0"),
+        ("sample(temperature=-1)", "sample.temperature: -1.0 is less than 1e-06"),
         ("sample(top_k=0)", "sample.top_k: 0 is not a positive number"),
         ("sample(top_p=0)", "sample.top_p: 0.0 is not in (0, 1]"),
         ("sample(top_p=1.1)", "sample.top_p: 1.1 is not in (0, 1]"),

@@ -248,6 +248,16 @@ def test_prefix_token(prefix):
     check(run(PrefixToken(), "decoder", batch), sums_by_hand(logits, TOKENS[:, 1:], weights))
 
 
+def test_the_prefix_of_a_padded_sequence_is_a_share_of_its_tokens():
+    """Half of each, rounded down: padding has no part in it."""
+    real = np.array([L, 5, 2, 1])
+    valid = np.arange(L) < real[:, None]
+    batch = {"tokens": TOKENS, "weights": valid.astype(np.float32), "valid": valid}
+    given = run(PrefixToken(), "decoder", batch | {"prefix": (real // 2).astype(np.int32)})
+    check(run(PrefixToken(), "decoder", batch), given)
+    assert given.sequences == B
+
+
 def test_prefix_of_nothing_is_next_token():
     """A share of 0, or a prefix of one token, leaves a causal model."""
     batch = {"tokens": TOKENS, "weights": WEIGHTS}

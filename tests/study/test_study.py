@@ -25,6 +25,9 @@ from transformer.mixers.attention.attention import Attention
 from transformer.models.config import ModelConfig
 from transformer.models.images import VisionConfig
 from transformer.norms.norm import Norm, RMSNorm
+from transformer.objectives.chunked import ChunkedNextToken
+from transformer.objectives.objective import NextToken
+from transformer.objectives.tokens import PrefixToken
 from transformer.positions.position import Position
 from transformer.positions.relative import ALiBi
 from transformer.runs.config import RunConfig, grid
@@ -368,6 +371,31 @@ def test_exact_answers_compare_questions_that_are_written_in_other_ways():
     assert made["plain"].held_out != made["reversed"].held_out
     with pytest.raises(ConfigError, match="arm plain changes the held-out part"):
         prepared(Study("sums", base, arms, seeds=2), load_data(data))
+
+
+def test_arms_of_a_question_are_judged_by_the_same_loss(base, corpus):
+    """What only changes training may differ; other losses, and losses of other labels, cannot be compared."""
+
+    @dataclass(frozen=True)
+    class Halved(NextToken):
+        def losses(self, logits_BLV, labels_BL):
+            return super().losses(logits_BLV, labels_BL) / 2
+
+    def ask(metric="loss", **objectives):
+        arms = {name: {"objective": objective} for name, objective in objectives.items()}
+        return prepared(Study("judged", base, {"base": {}, **arms}, seeds=2, metric=metric), corpus)
+
+    ask(smoothed=NextToken(label_smoothing=0.1), chunked=ChunkedNextToken(chunk=3))
+    ask("accuracy", halved=Halved())
+    line = (
+        r"^study judged: arms base and halved are judged by next_token\(auxiliary=0.0\) and halved\(auxiliary=0.0\), "
+        "which are not comparable; metric='accuracy' compares what they get right$"
+    )
+    with pytest.raises(ConfigError, match=line):
+        ask(smoothed=NextToken(label_smoothing=0.1), halved=Halved())
+    for metric in ("loss", "accuracy"):
+        with pytest.raises(ConfigError, match="which are not comparable; a probe can ask both the same"):
+            ask(metric, prefix=PrefixToken())
 
 
 def test_an_arm_has_learning_rates_of_its_own(base, corpus):

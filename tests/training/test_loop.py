@@ -281,6 +281,11 @@ def test_what_is_observed_is_a_number_a_replica_and_rows_are_replicas(config, co
         ConfigError, match=r"^observe: norm has the shape \(\) and is not a number for each of 2 replicas"
     ):
         train(config, REPLICAS, corpus, tmp_path / "wrong", observe=lambda params: {"norm": np.float32(1)})
+    for name in ("loss", "grad_norm", "validation_loss"):
+        with pytest.raises(ConfigError, match=f"^observe: {name} is measured already; give it another name$"):
+            train(config, REPLICAS, corpus, tmp_path / name, observe=lambda params, name=name: {name: np.ones(2)})
+    with pytest.raises(ConfigError, match=r"^observe: it returned NoneType, not arrays \(R,\) by name$"):
+        train(config, REPLICAS, corpus, tmp_path / "none", observe=lambda params: None)  # pyright: ignore[reportArgumentType]
     outcome = train(config, REPLICAS, corpus, tmp_path / "run", observe=lambda params: {"one": np.ones(2)})
     rows = outcome.rows()
     assert [row["seed"] for row in rows] == [each.seed for each in REPLICAS]

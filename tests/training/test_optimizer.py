@@ -1,6 +1,5 @@
 """Update rules: their formulas, layer by layer, replica by replica, and groups of parameters."""
 
-import functools
 import re
 
 import chex
@@ -9,122 +8,36 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from jax import lax
 
 from transformer.core.errors import ConfigError
 from transformer.core.parameters import Parameter
-from transformer.runs.config import Replica
 from transformer.runs.muon import Muon
 from transformer.runs.optimizer import OptimizerConfig, ParameterGroup
 from transformer.runs.rules import SGD, Adafactor, AdamW, Lion, ScheduleFree, UpdateRule
 from transformer.runs.schedules import ConstantRate
-from transformer.training.optimizer import make_optimizer, stack_numbers
+from transformer.testing.training import (
+    LAYERS,
+    RULE,
+    SPECS,
+    STEPS,
+    config_of,
+    descend,
+    numbers_of,
+    trained,
+    values_of,
+)
+from transformer.training.optimizer import make_optimizer
 from transformer.training.step import create_train_state
 
 RULES = [rule() for rule in UpdateRule.variants().values() if rule.__module__.startswith("transformer.")]
-each_rule = pytest.mark.parametrize("rule", RULES, ids=str)
-STEPS, LAYERS = 6, 3
 PLAIN = {"warmup_steps": 0, "schedule": ConstantRate(), "weight_decay": 0.0}
-SPECS = {
-    "blocks": {
-        "kernel": Parameter((4, 6)),
-        "experts": Parameter((2, 9, 2), stacked=True),
-        "scale": Parameter((4,)),
-        "gate": Parameter(()),
-    },
-    "embedding": {"table": Parameter((5, 4))},
-}
 
 
-def random(seed, specs=SPECS, layers=LAYERS):
-    """Values of all parameters; those of blocks have a leading axis of layers."""
-    rng = np.random.default_rng(seed)
-
-    def value(path, spec):
-        shape = (layers, *spec.shape) if path[0].key == "blocks" else spec.shape
-        return jnp.asarray(rng.normal(size=shape), jnp.float32)
-
-    return jax.tree.map_with_path(value, specs)
-
-
-def config_of(rule, **more):
-    return OptimizerConfig(**{"rule": rule, "warmup_steps": 2, "learning_rate": 0.03, "clip_norm": None} | more)
-
-
-def numbers_of(config, *replicas):
-    stacked = stack_numbers(config, replicas or [Replica()])
-    return jax.tree.map(jnp.asarray, stacked if replicas else jax.tree.map(lambda a: a[0], stacked))
-
-
-GRADIENTS = [random(seed) for seed in range(1, STEPS + 1)]
-
-
-def descend(optimizer, params, numbers, gradients=GRADIENTS):
-    """The states after each of some steps with given gradients."""
-    state, states = create_train_state(params, optimizer, numbers, jax.random.key(0)), []
-    for gradient in gradients:
-        updates, opt_state = optimizer.update(gradient, state.opt_state, state.params, numbers=numbers)
-        state = state._replace(params=optax.apply_updates(state.params, updates), opt_state=opt_state)
-        states.append(state)
-    return states
-
-
-def trained(config, numbers=None):
-    """Parameters and what is evaluated after all steps."""
-    made = make_optimizer(config, STEPS, SPECS)
-    last = descend(made, random(0), numbers_of(config) if numbers is None else numbers)[-1]
-    return last.params, last.evaluated
-
-
-def layer(i, params):
-    """The parameters of a model that has only this layer."""
-    return params | {"blocks": jax.tree.map(lambda a: a[i : i + 1], params["blocks"])}
-
-
-@each_rule
-def test_each_layer_is_updated_by_itself(rule):
-    """A stack of layers moves as its layers do, each in a model of one layer."""
-    config = config_of(rule)
-    made = make_optimizer(config, STEPS, SPECS)
-    together = descend(made, random(0), numbers_of(config))[-1].params
-    for i in range(LAYERS):
-        alone = functools.partial(layer, i)
-        one = descend(made, alone(random(0)), numbers_of(config), list(map(alone, GRADIENTS)))[-1].params
-        chex.assert_trees_all_close(one["blocks"], alone(together)["blocks"], rtol=1e-5, atol=1e-6)
-
-
-@each_rule
-@pytest.mark.parametrize("over", [jax.vmap, lambda f: functools.partial(lax.map, f)], ids=["vmap", "loop"])
-def test_replicas_are_single_runs(rule, over):
-    """Mapped over numbers, the rule gives what it gives for each of them; and every number matters."""
-    config = config_of(rule)
-    replicas = [Replica(), Replica(learning_rate=0.01), Replica(weight_decay=3.0), Replica(warmup_steps=0)]
-    run = jax.jit(functools.partial(trained, config))
-    together = jax.jit(over(functools.partial(trained, config)))(numbers_of(config, *replicas))
-    first = run(numbers_of(config))
-    for i, one in enumerate(replicas):
-        single = run(jax.tree.map(lambda a: a[0], numbers_of(config, one)))
-        chex.assert_trees_all_close(jax.tree.map(lambda a, i=i: a[i], together), single, rtol=1e-4, atol=1e-6)
-        assert i == 0 or np.abs(single[0]["blocks"]["kernel"] - first[0]["blocks"]["kernel"]).max() > 1e-4
-
-
-@each_rule
-def test_every_rule_goes_down_hill(rule):
-    """To the bottom of a bowl: the mean square falls to less than a tenth."""
-    config = config_of(rule, learning_rate=0.1, weight_decay=0.0, clip_norm=1.0)
-    made, bottom = make_optimizer(config, 200, SPECS), random(7)
-
-    def step(state, _):
-        gradient = jax.tree.map(jnp.subtract, state.params, bottom)
-        updates, opt_state = made.update(gradient, state.opt_state, state.params, numbers=state.numbers)
-        return state._replace(params=optax.apply_updates(state.params, updates), opt_state=opt_state), None
-
-    def height(params):
-        return float(optax.tree.norm(jax.tree.map(jnp.subtract, params, bottom), squared=True))
-
-    start = create_train_state(random(0), made, numbers_of(config), jax.random.key(0))
-    end = jax.jit(lambda state: lax.scan(step, state, None, 200)[0])(start)
-    assert height(end.evaluated) < 0.1 * height(start.evaluated)
+@pytest.mark.parametrize("holds", RULE, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("rule", RULES, ids=str)
+def test_what_holds_for_every_rule(rule, holds):
+    """A layer, and a replica, is updated by itself, by its own numbers; and a rule goes down hill."""
+    holds(rule)
 
 
 ALIKE = {
@@ -137,7 +50,7 @@ ALIKE = {
 @pytest.mark.parametrize("rule", ALIKE, ids=str)
 def test_a_rule_is_that_of_optax(rule):
     config = config_of(rule, **PLAIN)
-    expected = descend(optax.with_extra_args_support(ALIKE[rule]), random(0), numbers_of(config))
+    expected = descend(optax.with_extra_args_support(ALIKE[rule]), values_of(0), numbers_of(config))
     chex.assert_trees_all_close(trained(config)[0], expected[-1].params, rtol=1e-5, atol=1e-6)
 
 
@@ -148,7 +61,7 @@ def test_muon_is_orthogonal_in_the_layers_and_adamw_elsewhere():
     for name in ("scale", "gate"):
         chex.assert_trees_all_close(params["blocks"][name], adamw["blocks"][name], rtol=1e-6)
     chex.assert_trees_all_close(params["embedding"], adamw["embedding"], rtol=1e-6)
-    states = descend(make_optimizer(config, STEPS, SPECS), random(0), numbers_of(config))
+    states = descend(make_optimizer(config, STEPS, SPECS), values_of(0), numbers_of(config))
     for name in ("kernel", "experts"):
         step = (states[-2].params["blocks"][name] - states[-1].params["blocks"][name]) / 0.03
         singular = np.linalg.svd(np.asarray(step), compute_uv=False) / (0.2 * max(step.shape[-2:]) ** 0.5)
@@ -160,7 +73,7 @@ def test_adafactor_remembers_rows_and_columns():
     """The first step by the paper's formulas, and as many numbers as rows and columns."""
     config = config_of(Adafactor(), **PLAIN)
     made = make_optimizer(config, STEPS, SPECS)
-    params, gradient = random(0), GRADIENTS[0]
+    params, gradient = values_of(0), values_of(1)
     p, g = (np.asarray(tree["blocks"]["kernel"][1], np.float64) for tree in (params, gradient))
     v = np.outer((g**2).mean(1), (g**2).mean(0)) / (g**2).mean()
     u = g / np.sqrt(v)
@@ -169,14 +82,14 @@ def test_adafactor_remembers_rows_and_columns():
     moved = descend(made, params, numbers_of(config), [gradient])[0]
     np.testing.assert_allclose(moved.params["blocks"]["kernel"][1], expected, rtol=1e-5)
     small = {"blocks": {"kernel": Parameter((40, 60))}}
-    state = make_optimizer(config, STEPS, small).init(random(0, small))
+    state = make_optimizer(config, STEPS, small).init(values_of(0, small))
     assert sum(a.size for a in jax.tree.leaves(state)) < LAYERS * 120
 
 
 def test_schedule_free_is_judged_by_the_mean_of_where_its_steps_go():
     """Weighted by squared learning rates; gradients are taken between the mean and the last step."""
     config = config_of(ScheduleFree(beta=0.8), schedule=ConstantRate(), warmup_steps=3)
-    states = descend(make_optimizer(config, STEPS, SPECS), random(0), numbers_of(config))
+    states = descend(make_optimizer(config, STEPS, SPECS), values_of(0), numbers_of(config))
     bases = [optax.tree.get(state.opt_state, "base")["embedding"]["table"] for state in states]
     for count, state in enumerate(states, 1):
         weights = np.minimum(np.arange(1, count + 1) / 4, 1) ** 2
@@ -190,7 +103,7 @@ def test_schedule_free_is_that_of_optax():
     config = config_of(ScheduleFree(), **PLAIN)
     theirs = optax.contrib.schedule_free_adamw(0.03, b1=0.9, b2=0.99)
     with jax.numpy_dtype_promotion("standard"):
-        last = descend(theirs, random(0), numbers_of(config))[-1]
+        last = descend(theirs, values_of(0), numbers_of(config))[-1]
         evaluated = optax.contrib.schedule_free_eval_params(last.opt_state, last.params)
     chex.assert_trees_all_close(trained(config), (last.params, evaluated), rtol=1e-4, atol=1e-5)
 
@@ -198,7 +111,7 @@ def test_schedule_free_is_that_of_optax():
 def test_a_parameter_named_average_is_no_average():
     specs = {"average": Parameter((2, 3))}
     made = make_optimizer(config_of(AdamW()), STEPS, specs)
-    state = create_train_state(random(0, specs), made, numbers_of(config_of(AdamW())), jax.random.key(0))
+    state = create_train_state(values_of(0, specs), made, numbers_of(config_of(AdamW())), jax.random.key(0))
     chex.assert_trees_all_equal(state.evaluated, state.params)
 
 
@@ -211,7 +124,7 @@ def test_the_first_group_that_fits_has_a_parameter():
     plain = with_groups()
     grouped = with_groups(ParameterGroup("*.kernel", rate=0.0), ParameterGroup("blocks.*", rate=0.5))
     chex.assert_trees_all_equal(grouped["embedding"], plain["embedding"])
-    chex.assert_trees_all_equal(grouped["blocks"]["kernel"], random(0)["blocks"]["kernel"])
+    chex.assert_trees_all_equal(grouped["blocks"]["kernel"], values_of(0)["blocks"]["kernel"])
     half = with_groups(learning_rate=0.015)
     chex.assert_trees_all_close(grouped["blocks"]["experts"], half["blocks"]["experts"], rtol=1e-6)
 
@@ -219,13 +132,13 @@ def test_the_first_group_that_fits_has_a_parameter():
 def test_what_is_frozen_has_no_part_in_the_norm_of_clipping():
     """A large gradient of frozen parameters does not make the steps of the others smaller."""
     frozen = {"groups": (ParameterGroup("embedding.*", rate=0.0),)}
-    gradient = jax.tree.map(lambda a: 1e-3 * a, random(1))
+    gradient = jax.tree.map(lambda a: 1e-3 * a, values_of(1))
     gradient |= {"embedding": jax.tree.map(lambda a: 1e6 * a, gradient["embedding"])}
     steps = []
     for clip_norm in (1.0, None):
         config = config_of(SGD(), **PLAIN, **frozen, clip_norm=clip_norm)
         made = make_optimizer(config, STEPS, SPECS)
-        steps.append(made.update(gradient, made.init(random(0)), random(0), numbers=numbers_of(config))[0])
+        steps.append(made.update(gradient, made.init(values_of(0)), values_of(0), numbers=numbers_of(config))[0])
     chex.assert_trees_all_equal(*steps)
     assert not np.any(steps[0]["embedding"]["table"])
 
@@ -257,22 +170,22 @@ def test_a_group_without_a_parameter_is_refused(groups, message):
 @pytest.mark.parametrize("share", [0.1, 2.0])
 def test_the_gradient_is_clipped_as_a_whole(share):
     """Its parts keep their proportions; one shorter than the limit stays as it is."""
-    gradient = GRADIENTS[0]
+    gradient = values_of(1)
     config = config_of(SGD(momentum=0.0), **PLAIN, clip_norm=share * float(optax.tree.norm(gradient)))
-    moved = descend(make_optimizer(config, STEPS, SPECS), random(0), numbers_of(config), [gradient])[0].params
-    expected = jax.tree.map(lambda p, g: p - 0.03 * min(share, 1.0) * g, random(0), gradient)
+    moved = descend(make_optimizer(config, STEPS, SPECS), values_of(0), numbers_of(config), [gradient])[0].params
+    expected = jax.tree.map(lambda p, g: p - 0.03 * min(share, 1.0) * g, values_of(0), gradient)
     chex.assert_trees_all_close(moved, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_without_a_gradient_only_matrices_shrink():
     """By the learning rate times the decay; vectors and numbers stay as they are."""
     config = config_of(AdamW(), warmup_steps=0, schedule=ConstantRate(), weight_decay=0.5)
-    zeros = jax.tree.map(jnp.zeros_like, random(0))
-    after = descend(make_optimizer(config, STEPS, SPECS), random(0), numbers_of(config), [zeros])[0].params
-    shrunk = jax.tree.map(lambda p: (1 - 0.03 * 0.5) * p, random(0))
+    zeros = jax.tree.map(jnp.zeros_like, values_of(0))
+    after = descend(make_optimizer(config, STEPS, SPECS), values_of(0), numbers_of(config), [zeros])[0].params
+    shrunk = jax.tree.map(lambda p: (1 - 0.03 * 0.5) * p, values_of(0))
     chex.assert_trees_all_close(after["embedding"], shrunk["embedding"], rtol=1e-6)
     for name in SPECS["blocks"]:
-        kept = random(0) if name in ("scale", "gate") else shrunk
+        kept = values_of(0) if name in ("scale", "gate") else shrunk
         chex.assert_trees_all_close(after["blocks"][name], kept["blocks"][name], rtol=1e-6)
 
 

@@ -271,3 +271,5 @@ def test_text_in_and_text_out(config, corpus, tmp_path):
     prefixed = dataclasses.replace(run, config=config.replace(objective=PrefixToken()))
     with pytest.raises(ConfigError, match="was trained with prefixes, which benchmarks do not mark"):
         prefixed.lm_eval_model()
+    with pytest.raises(ConfigError, match=r"^score: .* was trained with prefixes, and a text marks none$"):
+        prefixed.score("ab")

@@ -63,7 +63,9 @@ def arrays(
     rows = [_row(row, i) for i, row in enumerate(tokens)]
     if not isinstance(scored, Iterable | None):
         raise ConfigError(f"arrays: scored is {scored!r}, not truth values of the shape of tokens")
-    marks = [np.ones(len(row), bool) for row in rows] if scored is None else [np.asarray(row, bool) for row in scored]
+    marks = [np.ones(len(row), bool) for row in rows] if scored is None else [np.asarray(row) for row in scored]
+    if wrong := [mark for mark in marks if not np.isin(mark, (0, 1)).all()]:
+        raise ConfigError(f"arrays: scored has {wrong[0][~np.isin(wrong[0], (0, 1))][0]}, which is no truth value")
     if [len(row) for row in rows] != [len(mark) for mark in marks]:
         raise ConfigError("arrays: scored has not the shape of tokens")
     length = max(map(len, rows))

@@ -18,8 +18,10 @@ def cut(images_BYXC: jax.Array, size: int) -> jax.Array:
     """Cuts images (B, height, width, channels) into patches (B, patches, patch_dim), row by row.
 
     Raises:
-      ConfigError: they are no such images, or have no whole number of patches.
+      ConfigError: they are no such images, or integers, or have no whole number of patches.
     """
+    if not jnp.issubdtype(images_BYXC.dtype, jnp.floating):
+        raise ConfigError(f"images: {images_BYXC.dtype} is given, and a model reads floats; divide bytes by 255")
     if images_BYXC.ndim != 4 or images_BYXC.shape[1] % size or images_BYXC.shape[2] % size:
         sizes = f"(B, height, width, channels) with multiples of {size} as height and width"
         raise ConfigError(f"images: {images_BYXC.shape}, not {sizes}")

@@ -103,22 +103,29 @@ class Greedy(TokenStrategy):
         return jax.nn.one_hot(logits_BV.argmax(-1), logits_BV.shape[-1])
 
 
+COLDEST = 1e-6
+"""Lowest temperature."""
+
+
 @dataclass(frozen=True)
 class Sample(TokenStrategy):
     """A random token from softmax(logits / temperature), restricted to likely tokens; restrictions combine."""
 
     temperature: float = 1.0
-    """Divides the logits; positive."""
+    """Divides the logits; at least 1e-6, below which they may not be finite."""
     top_k: int | None = None
     """Keep the k most likely tokens (Fan et al. 2018) and those as likely as the k-th."""
     top_p: float | None = None
-    """Keep the fewest tokens that together have this probability (Holtzman et al. 2019); in (0, 1]."""
+    """Keep the fewest tokens that together have this probability (Holtzman et al. 2019) and those as likely as the last
+    of them; in (0, 1]."""
     min_p: float | None = None
     """Keep tokens with at least this share of the highest probability (Nguyen et al. 2024); in (0, 1]."""
 
     def __post_init__(self):
-        if self.temperature <= 0:
-            raise ConfigError(f"sample.temperature: {self.temperature} is not positive; greedy is its limit at 0")
+        if not self.temperature >= COLDEST:
+            raise ConfigError(
+                f"sample.temperature: {self.temperature} is less than {COLDEST:g}; greedy is its limit at 0"
+            )
         if self.top_k is not None and self.top_k < 1:
             raise ConfigError(f"sample.top_k: {self.top_k} is not a positive number")
         for name in ("top_p", "min_p"):
@@ -132,7 +139,7 @@ class Sample(TokenStrategy):
         if self.top_k is not None and self.top_k < logits_BV.shape[-1]:
             lowest = jax.lax.top_k(logits_BV, self.top_k)[0][:, -1:]
             logits_BV = jnp.where(logits_BV >= lowest, logits_BV, NEVER)
-        if self.top_p is not None:
+        if self.top_p is not None and self.top_p < 1:
             descending = -jnp.sort(-logits_BV)
             probabilities = jax.nn.softmax(descending)
             before = jnp.cumsum(probabilities, -1) - probabilities

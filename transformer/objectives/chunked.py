@@ -28,6 +28,10 @@ class ChunkedNextToken(NextToken):
         super().__post_init__()
         check_positive(self, "chunk")
 
+    @property
+    def judged_as(self):
+        return NextToken(auxiliary=0.0) if type(self) is ChunkedNextToken else self.plain()
+
     def __call__(self, apply, params, batch, key):
         inputs, more = batch["tokens"][:, :-1], packing_of(batch)
         states_BLD, penalty = self.answer(apply, params, inputs, method="states", key=key, **more)

@@ -135,6 +135,11 @@ class Objective(Variant):
         """The objective of the evaluation, without smoothing and penalties."""
         return replace(self, auxiliary=0.0)
 
+    @property
+    def judged_as(self) -> "Objective":
+        """What its `plain` losses are those of: runs of which this is equal can be compared by them."""
+        return self.plain()
+
     def answer(self, apply: Callable[..., Any], params: Any, *inputs: Any, **more: Any) -> tuple[jax.Array, Any]:
         """(the model's output, `auxiliary` times the losses of its layers)."""
         if not self.auxiliary:

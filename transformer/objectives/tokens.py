@@ -61,7 +61,8 @@ class PrefixToken(NextToken):
 
     name = "prefix_token"
     share: float = 0.5
-    """Share of the sequence that is prefix, in [0, 1], unless the batch holds its length `prefix` (B,)."""
+    """Share of the real tokens of a sequence that is prefix, in [0, 1], unless the batch holds its length `prefix`
+    (B,)."""
     reads_prefixes = True
     reads_segments = False
     selects = True
@@ -72,8 +73,11 @@ class PrefixToken(NextToken):
             raise ConfigError(f"prefix_token.share: {self.share} is not in [0, 1]")
 
     def _prefix(self, batch: Batch) -> jax.Array:
+        if "prefix" in batch:
+            return batch["prefix"]
         size, length = self.labels(batch).shape
-        return batch.get("prefix", jnp.full(size, int(self.share * length), jnp.int32))
+        length_B = batch["valid"].sum(-1) if "valid" in batch else jnp.full(size, length)
+        return jnp.asarray([int(self.share * each) for each in range(length + 1)], jnp.int32)[length_B]
 
     def _weights(self, batch):
         positions_BL = (

@@ -15,7 +15,7 @@ from transformer.data.dataset import Dataset, fingerprint_arrays, load_data
 from transformer.runs.config import Replica, RunConfig
 from transformer.study import budget as budgets
 from transformer.study.analyse import NOISE
-from transformer.study.runs import ArmRuns
+from transformer.study.runs import SUMS, ArmRuns
 from transformer.study.signals import doubts, signals
 
 if TYPE_CHECKING:
@@ -97,6 +97,7 @@ def prepared(study: "Study", data: Dataset, workdir: Path | None = None) -> dict
     seconds = _step_seconds(study, data, workdir) if study.match == "seconds" else None
     configs, datasets = with_data(study, data, seconds)
     _check_held_out(study, configs, datasets)
+    _check_objectives(study, configs)
     arms = {
         name: Arm(name, config, datasets[name], study.rates(name), study.first_seed, _changes(study, name, config))
         for name, config in configs.items()
@@ -180,6 +181,24 @@ def _check_held_out(study: "Study", configs: Mapping[str, RunConfig], datasets: 
                 f"study {study.name}: arm {name} changes the held-out part of {data.source}, so its losses are not "
                 "comparable; change the training data only"
             )
+
+
+def _check_objectives(study: "Study", configs: Mapping[str, RunConfig]) -> None:
+    """Raise `ConfigError` where arms of one question are judged by losses of other kinds, or of other labels."""
+    objectives = {name: config.objective for name, config in configs.items()}
+    if study.metric not in SUMS:
+        return
+    first = study.baseline_name
+    for names in [list(weights) for weights in study.contrasts.values()] or [[first, name] for name in objectives]:
+        one, *others = (objectives[name] for name in names)
+        for name, other in zip(names[1:], others, strict=True):
+            same_labels = not (one.selects or other.selects)
+            if other.judged_as != one.judged_as and not (same_labels and study.metric != "loss"):
+                how = "; metric='accuracy' compares what they get right" if same_labels else ""
+                raise ConfigError(
+                    f"study {study.name}: arms {names[0]} and {name} are judged by {one.judged_as} and "
+                    f"{other.judged_as}, which are not comparable{how or '; a probe can ask both the same'}"
+                )
 
 
 def _changes(study: "Study", name: str, config: RunConfig) -> str:

@@ -8,7 +8,7 @@ from transformer.core.checks import check_kind
 from transformer.core.errors import ConfigError
 from transformer.core.values import Variant
 from transformer.models.encoder_decoder import EncoderDecoderConfig
-from transformer.testing import properties
+from transformer.testing import properties, training
 from transformer.testing.encoder_decoder import translates
 from transformer.testing.options import chosen
 from transformer.testing.subject import Subject, small
@@ -49,17 +49,23 @@ def check_variant(value: Variant, **choices: Any) -> Checked:
     """Use a variant in tiny models and check the properties that have to hold there.
 
     The models are a causal decoder, an encoder and an encoder-decoder; they are scanned, rounded, replicated,
-    cached, branched, padded and packed: see `transformer.testing.properties`.
+    cached, branched, padded and packed: see `transformer.testing.properties`. An update rule, a schedule,
+    an objective or a pooling has properties of its own (`transformer.testing.training`).
 
     Args:
-      value: any variant that a model's config has a field for, shipped or your own.
-      choices: further fields of the config.
+      value: any variant that a model's config has a field for, or one of those, shipped or your own.
+      choices: further fields of the model's config.
 
     Raises:
       AssertionError: the list of properties that do not hold.
     """
     check_kind(value, Variant, "check_variant")
-    checked = check_choices(chosen(value) | choices)
+    if (own := training.FAMILIES.get(value.family())) is None:
+        checked = check_choices(chosen(value) | choices)
+    else:
+        checked, subject = Checked(choices), own.subject(value, choices)
+        for check in own.wanted:
+            checked.run(own.context, check.__name__, lambda check=check: check(subject))
     checked.run("text", "described", lambda: properties.described(value))
     if checked.failed:
         raise AssertionError(f"{value}: " + "; ".join(_by_reason(checked.failed)))

@@ -98,7 +98,8 @@ def field_of(value: Variant) -> str:
         for field in dataclasses.fields(config):
             if variant_of(types[field.name]) is value.family():
                 return prefix + field.name
-    raise ConfigError(f"{value}: choices of a model are checked, and no field of one is a {value.family().__name__}")
+    kind = value.family().__name__
+    raise ConfigError(f"{value}: what a model is made of or trained with can be checked, and a {kind} is neither")
 
 
 def chosen(value: Variant) -> Changes:

@@ -39,6 +39,10 @@ def rewind(workdir: Path, written: int) -> None:
     read_metrics(workdir)
 
 
+LOGGED = ("step", "replica", "seconds", "loss", "grad_norm", "learning_rate", "skipped")
+"""What the lines of a run have besides what is measured at evaluations."""
+
+
 @dataclass
 class RunLog:
     """Where the numbers of all replicas go."""

@@ -22,7 +22,7 @@ from transformer.runs.config import Replica, RunConfig, grid
 from transformer.runs.mesh import ALONE, AUTOMATIC, HostsConfig, MeshConfig
 from transformer.training import checkpoint, processes
 from transformer.training.checkpoint import Notes
-from transformer.training.log import RunLog, metrics_path, rewind
+from transformer.training.log import LOGGED, RunLog, metrics_path, rewind
 from transformer.training.processes import Watchdog
 from transformer.training.program import SHARED_BATCHES, Program, make_program
 from transformer.training.progress import Progress
@@ -280,7 +280,9 @@ class _Run:
         }
         if self.observe is not None:
             observed = self.observe(params)
-            if taken := sorted(observed.keys() & {*values, "seconds", "step", "replica"}):
+            if not isinstance(observed, Mapping):
+                raise ConfigError(f"observe: it returned {type(observed).__name__}, not arrays (R,) by name")
+            if taken := sorted(observed.keys() & {*values, *LOGGED}):
                 raise ConfigError(f"observe: {taken[0]} is measured already; give it another name")
             for name, value in observed.items():
                 if np.shape(value) != (len(self.replicas),):

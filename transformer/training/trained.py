@@ -234,10 +234,12 @@ class TrainedRun(abc.ABC):
           replica: which one reads it; None: the one with the lowest loss.
 
         Raises:
-          ConfigError: the run is no causal language model of text, or the text is too short or has a character that
-            the tokenizer does not know.
+          ConfigError: the run is no causal language model of text, or is one of prefixes, or the text is too short or
+            has a character that the tokenizer does not know.
         """
         _, tokens_L = self._read("score", text)
+        if self.config.objective.reads_prefixes:
+            raise ConfigError(f"score: {self.workdir} was trained with prefixes, and a text marks none")
         return token_log_probabilities(self.apply, self.params(replica), self.config.model, tokens_L)
 
     def lm_eval_model(
