@@ -13,6 +13,7 @@ from transformer.analysis import activations
 from transformer.analysis.activations import activation_names, intervene, run_with_cache, stacked
 from transformer.core.errors import ConfigError
 from transformer.feed_forwards.feed_forward import FeedForward
+from transformer.inference.generate import generate
 from transformer.mixers.attention.backends import Chunked
 from transformer.models.downsampling import Hourglass
 from transformer.models.encoder_decoder import EncoderDecoderConfig
@@ -197,6 +198,28 @@ def test_a_cached_step_has_names_too():
     _, whole = run_with_cache(own.apply, own.params, TOKENS)
     name = "blocks.1.attention.z"
     np.testing.assert_allclose(found[name][:, 0], whole[name][:, 4], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "patterns"),
+    [
+        ("decoder", ["blocks.0.resid_post"]),
+        ("encoder_decoder", ["encoder.blocks.0.resid_post", "decoder.*.resid_post"]),
+    ],
+)
+def test_a_steered_model_decodes(kind, patterns):
+    """Token by token as it does whole, and otherwise than the model itself; an encoder is steered before that."""
+    own = subject(kind)
+    steered = intervene(own.apply, {each: lambda x: x + jnp.linspace(0, 5, x.shape[-1]) for each in patterns})
+    more, prompt = ({"source_BS": TOKENS[:, ::-1]}, TOKENS[:, :1]) if kind != "decoder" else ({}, TOKENS[:, :4])
+    made = generate(steered, own.params, prompt, num_tokens=4, inputs=more).tokens_BT
+    whole = jnp.concatenate([prompt, made], 1)
+    chosen, plain = (apply(own.params, *more.values(), whole).argmax(-1)[:, -5:-1] for apply in (steered, own.apply))
+    np.testing.assert_array_equal(made, chosen)
+    assert (chosen != plain).any()
+    nowhere = intervene(own.apply, {"blocks.9.resid_post": jnp.square})
+    with pytest.raises(ConfigError, match=r"^no activation is named 'blocks\.9\.resid_post'; did you mean"):
+        generate(nowhere, own.params, prompt, num_tokens=4, inputs=more)
 
 
 @pytest.mark.parametrize("layers", LAYERS)

@@ -385,6 +385,22 @@ def test_a_config_prints_what_differs_from_its_defaults():
     assert str(ImagePairConfig(path="x")) == "ImagePairConfig(path=x)"
 
 
+def test_the_name_of_a_shipped_variant_is_taken():
+    """Whose text form would mean the other one; a name that another family has is free."""
+    line = (
+        r"^class .*RMSNorm: transformer\.norms\.norm has a Norm of the name 'rmsnorm'; "
+        r"set another one in the class, such as name = 'own_rmsnorm'$"
+    )
+    with pytest.raises(ConfigError, match=line):
+        type("RMSNorm", (Norm,), {"__module__": "elsewhere"})
+    made = [
+        type("RMSNorm", (base,), {"__module__": "elsewhere"} | more)
+        for base, more in ((Norm, {"name": "own"}), (Activation, {}))
+    ]
+    assert [each.name for each in made] == ["own", "rmsnorm"]
+    assert RMSNorm is Norm.variants()["rmsnorm"]
+
+
 def test_the_repr_is_the_expression_without_defaults():
     attention = Attention(num_heads=2, scale=None)
     assert repr(ModelConfig(d_model=32, mixer=attention)) == "ModelConfig(d_model=32, mixer=Attention(num_heads=2))"

@@ -1,8 +1,10 @@
 """A run read back from its folder."""
 
 import dataclasses
+import importlib
 import json
 import re
+import sys
 from dataclasses import dataclass
 from unittest import mock
 
@@ -187,6 +189,39 @@ def test_the_code_of_a_class_that_has_no_source_stands_in_for_it(config):
     bodies = ("return x", "return 2 * x", "return 3 * x", "return (lambda y: 2 * y)(x)", "return (lambda y: 3 * y)(x)")
     assert len({typed(body) for body in bodies}) == len(bodies)
     assert typed("return x in {0, 8}") == typed("return x in {8, 0}")
+
+
+def test_what_a_class_uses_is_part_of_it(config, tmp_path, monkeypatch):
+    """A constant, a function, and what that calls, of its own file or of another one; not what is installed."""
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "helpers_of_it.py").write_text("def deeper(x):\n    return x\n")
+    head = "import jax\nimport numpy as np\nfrom dataclasses import dataclass\n"
+    head += "from transformer.activations.activation import Activation\nfrom helpers_of_it import deeper\n"
+    text = head + (
+        "FACTOR = 2.0\nTABLE = np.arange(3)\n\n\n@jax.jit\ndef helper(x):\n    return deeper(x) * FACTOR\n\n\n"
+        "def unused(x):\n    return x\n\n\n@dataclass(frozen=True)\nclass Uses(Activation):\n    slope: float = 1.0\n\n"
+        "    def __call__(self, x):\n        return [helper(y) for y in x][0] + TABLE[0]\n"
+    )
+
+    def hashed(module, text):
+        (tmp_path / f"{module}.py").write_text(text)
+        importlib.invalidate_caches()
+        made = importlib.import_module(module)
+        made.helper.__wrapped__.__module__ = made.Uses.__module__ = made.Uses.__call__.__module__ = "own"
+        return sources(config.replace({"model.feed_forward.activation": made.Uses()}))["Uses"]
+
+    first = hashed("uses_a", text)
+    assert hashed("uses_b", text.replace("def unused(x):\n    return x", "def unused(x):\n    return 2 * x")) == first
+    changes = {
+        "FACTOR = 2.0": "FACTOR = 3.0",
+        "np.arange(3)": "np.arange(4)",
+        "deeper(x) * FACTOR": "deeper(x) + FACTOR",
+    }
+    for number, (old, new) in enumerate(changes.items()):
+        assert hashed(f"uses_{number}", text.replace(old, new)) != first
+    (tmp_path / "helpers_of_it.py").write_text("def deeper(x):\n    return -x\n")
+    sys.modules.pop("helpers_of_it")
+    assert hashed("uses_c", text) != first
 
 
 def test_a_flag_of_a_variant_is_in_its_source_and_a_field_is_not():

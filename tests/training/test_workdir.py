@@ -3,6 +3,7 @@
 import json
 import re
 
+import numpy as np
 import pytest
 
 from transformer.core.errors import ConfigError
@@ -152,3 +153,24 @@ def test_a_damaged_environment_does_not_block(folder, own, text):
     with pytest.warns(UserWarning, match=r"environment\.json|continues with other"):
         begin(folder, own, "resume")
     assert path.read_text() == whole
+
+
+def test_what_is_no_folder_and_no_way(tmp_path, own):
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=rf"^workdir: {tmp_path}/file is not a folder$"):
+        begin(tmp_path / "file", own, "refuse")
+    with pytest.raises(ConfigError, match=r"^when_not_empty: unknown value 'resum'; did you mean 'resume'"):
+        begin(tmp_path / "new", own, "resum")
+
+
+def test_initial_parameters_are_part_of_what_a_run_is(config, corpus):
+    """By their paths and by their values."""
+    params = {"a": np.zeros(2, np.float32), "b": np.ones(2, np.float32)}
+    others = [
+        {"a": params["b"], "b": params["a"]},
+        {**params, "b": 2 * params["b"]},
+        {"a": params["a"], "c": params["b"]},
+    ]
+    made = [identity(config, (Replica(seed=0),), corpus, initial) for initial in (None, params, dict(params), *others)]
+    assert made[1].sha256 == made[2].sha256
+    assert len({each.sha256 for each in made}) == 5

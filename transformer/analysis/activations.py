@@ -23,6 +23,7 @@ implementation of attention forms them.
 """
 
 import fnmatch
+import functools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -94,13 +95,39 @@ def intervene(apply: Apply, interventions: Mapping[str, Intervention]) -> Apply:
 
     Where two patterns match a name, the first acts first; one that matches none raises `ConfigError` in the call.
     The result is an `apply` like the one given: it may be called under `jax.jit` and `jax.vmap`, differentiated,
-    watched by `run_with_cache`, or changed again.
+    watched by `run_with_cache`, or changed again. `generate` decodes with it: a function then gets the activations of
+    the prompt first, and after that of one token at a time.
     """
+    at_start: set[str] = set()
+    """Patterns of what is computed before decoding, such as an encoder's."""
 
     def changed(params, *args, **kwargs):
-        return run_with_cache(apply, params, *args, names=(), interventions=interventions, **kwargs)[0]
+        method = kwargs.get("method")
+        if method == "vocabularies":
+            return apply(params, *args, **kwargs)
+        if method == "reader":
+            return functools.partial(changed, params, method="extend")
+        if method == "start":
+            return started(params, *args, **kwargs)
+        found = _present(functools.partial(apply, **kwargs), params, *args) if at_start else []
+        here = {own: f for own, f in interventions.items() if own not in at_start or fnmatch.filter(found, own)}
+        return run_with_cache(apply, params, *args, names=(), interventions=here, **kwargs)[0]
+
+    def started(params, *sizes, **kwargs):
+        def start(params):
+            return apply(params, *sizes, **kwargs)
+
+        found = _present(start, params)
+        here = {own: f for own, f in interventions.items() if fnmatch.filter(found, own)}
+        at_start.update(here)
+        return run_with_cache(start, params, names=(), interventions=here)[0]
 
     return changed
+
+
+def _present(function: Callable[..., Any], *args: Any) -> list[str]:
+    """The names of the activations of a function of arrays, of which there may be none."""
+    return _in_order(Counter(_marks(jax.make_jaxpr(function)(*args).jaxpr)))
 
 
 def activation_names(apply: Apply, params: Params, *args: Any, **kwargs: Any) -> dict[str, jax.ShapeDtypeStruct]:

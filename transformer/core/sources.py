@@ -1,13 +1,21 @@
 """The source code of variants from outside the package, because an edited variant is a different choice."""
 
+import contextlib
 import hashlib
 import inspect
+import sysconfig
+from collections.abc import Iterator
 from types import CodeType, FunctionType
 from typing import Any
+
+import numpy as np
 
 from transformer.core.contents import contents
 
 PACKAGE = __name__.partition(".")[0]
+INSTALLED = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+GENERATED = ("__init__", "__repr__", "__eq__", "__hash__", "__setattr__", "__delattr__")
+"""Methods that a dataclass makes."""
 
 
 def source_of(cls: type) -> str:
@@ -46,11 +54,72 @@ def _constant(value: Any) -> str:
     return _code(value) if isinstance(value, CodeType) else repr(value)
 
 
+def used_by(cls: type) -> dict[str, str]:
+    """What the functions of a class use of the files they are in, at any depth, by name.
+
+    That is the code of other functions and plain values, as they are now; what is installed is left out.
+    """
+    found: dict[str, str] = {}
+    waiting = [function for each in cls.__mro__ if _outside(each.__module__) for function in _functions(each)]
+    while waiting:
+        function = waiting.pop()
+        for name, value in _names(function):
+            where = f"{function.__module__}.{name}"
+            if where in found:
+                continue
+            if isinstance(value, FunctionType) and _outside(value.__module__):
+                if not value.__code__.co_filename.startswith(INSTALLED):
+                    found[where] = _code(value.__code__)
+                    waiting.append(value)
+            elif isinstance(value, np.ndarray):
+                found[where] = f"{value.dtype}{value.shape}{hashlib.sha256(value.tobytes()).hexdigest()}"
+            elif _plain(value):
+                found[where] = repr(value)
+    return dict(sorted(found.items()))
+
+
+def _outside(module: str | None) -> bool:
+    return module is not None and module.partition(".")[0] not in (PACKAGE, "builtins")
+
+
+def _functions(cls: type) -> Iterator[FunctionType]:
+    """The functions that a class defines, without what a dataclass makes."""
+    for name, value in vars(cls).items():
+        function = inspect.unwrap(getattr(value, "fget", None) or getattr(value, "__func__", value))
+        if isinstance(function, FunctionType) and not (
+            name in GENERATED and function.__code__.co_filename.startswith("<")
+        ):
+            yield function
+
+
+def _names(function: FunctionType) -> Iterator[tuple[str, Any]]:
+    """The global names and those of enclosing functions that a function mentions, with their values."""
+    codes = [function.__code__]
+    for code in codes:
+        codes += [each for each in code.co_consts if isinstance(each, CodeType)]
+        for name in code.co_names:
+            if name in function.__globals__ and not name.startswith("__"):
+                yield name, inspect.unwrap(function.__globals__[name])
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # of a name that has no value yet
+            if not name.startswith("__"):
+                yield name, inspect.unwrap(cell.cell_contents)
+
+
+def _plain(value: Any) -> bool:
+    several = isinstance(value, tuple) and all(map(_plain, value))
+    return several or isinstance(value, int | float | complex | str | bytes | None)
+
+
 def sources(config: Any) -> dict[str, str]:
-    """sha256 of the source (`source_of`) of every class in a config or a sequence, by name, where there is one."""
+    """sha256 of the source of every class in a config or a sequence, by name, where there is one.
+
+    That is its own (`source_of`) with what it uses (`used_by`).
+    """
     found: dict[str, str] = {}
     for value in contents(config):
         text = "".join(getattr(cls, "_source", "") for cls in type(value).__mro__)
         if text:
+            text += "".join(f"{name}: {used}\n" for name, used in used_by(type(value)).items())
             found[type(value).__qualname__] = hashlib.sha256(text.encode()).hexdigest()
     return dict(sorted(found.items()))

@@ -65,6 +65,7 @@ class Variant(metaclass=Choices):
         cls.__repr__ = cls.__dict__.get("__repr__", without_defaults)  # a dataclass makes none where there is one
         if "name" not in cls.__dict__:
             cls.name = cls.__name__.lower()
+        _check_name(cls)
 
     def __str__(self) -> str:
         return to_text(self)
@@ -97,6 +98,19 @@ class Variant(metaclass=Choices):
         from transformer.core.text import from_text  # text forms are read by what knows all values
 
         return from_text(text, cls, where)
+
+
+def _check_name(cls: type[Variant]) -> None:
+    """Raise `ConfigError` where a class of one's own has the name of a shipped one, and so its text form."""
+    if cls.__module__.partition(".")[0] == PACKAGE or (family := cls.family()) is cls:
+        return
+    load_room(family.__module__.rpartition(".")[0])
+    for other in _concrete(family):
+        if other.name == cls.name and other.__module__.partition(".")[0] == PACKAGE:
+            raise ConfigError(
+                f"class {cls.__qualname__}: {other.__module__} has a {family.__name__} of the name {cls.name!r}; "
+                f"set another one in the class, such as name = 'own_{cls.name}'"
+            )
 
 
 def of_field(field: str, name: str) -> Any:
