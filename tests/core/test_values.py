@@ -9,6 +9,7 @@ import re
 import typing
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 
 from transformer.activations.activation import GELU, GLU, Activation, SiLU
@@ -17,6 +18,8 @@ from transformer.core.errors import ConfigError
 from transformer.core.json import from_json, to_json
 from transformer.core.parameters import Constant, Initializer
 from transformer.core.values import Variant, to_text
+from transformer.data.arrays import arrays
+from transformer.data.dataset import load_data
 from transformer.data.labelled import ClassificationRun
 from transformer.data.pairs import PairsConfig
 from transformer.data.pictures import ImagePairConfig
@@ -383,6 +386,14 @@ def test_a_config_prints_what_differs_from_its_defaults():
     assert str(config) == "RunConfig(model.mixer=attention(num_heads=8), model.norm=rmsnorm, steps=7)"
     assert str(RunConfig(data=PairsConfig(split="length"))) == "RunConfig(data=PairsConfig(split=length))"
     assert str(ImagePairConfig(path="x")) == "ImagePairConfig(path=x)"
+
+
+def test_data_is_shown_in_a_line(tmp_path):
+    (tmp_path / "text.txt").write_text("abacabad" * 40)
+    line = f"Corpus({tmp_path}/text.txt: 288 training and 32 held-out tokens, 4 in the vocabulary)"
+    assert repr(load_data(TextConfig(path=str(tmp_path / "text.txt")))) == line
+    rows = repr(arrays(np.arange(40).reshape(10, 4) % 7))
+    assert rows == "Arrays(arrays: 9 training and 1 held-out examples)"
 
 
 def test_the_name_of_a_shipped_variant_is_taken():

@@ -154,6 +154,19 @@ def test_a_stored_tokenizer_is_never_trained_again(config, tmp_path):
     assert tokenizer.decode(tokenizer.encode("other text")) == "other text"
 
 
+def test_ids_of_a_stored_tokenizer_keep_their_meaning(tmp_path):
+    """When other texts are read: of characters and symbols too, where they are of the same kind."""
+    kinds = {Char(): "bac", Char(special=True): "bac", Symbols(): "b a c"}
+    for number, (config, text) in enumerate(kinds.items()):
+        first = make_tokenizer(config, [text])
+        (tmp_path / f"{number}.json").write_text(first.definition)
+        assert make_tokenizer(config, ["d e"], tmp_path / f"{number}.json") == first
+        assert make_tokenizer(config, ["d e"]) != first
+    assert make_tokenizer(Char(special=True), ["d e"], tmp_path / "0.json") == make_tokenizer(
+        Char(special=True), ["d e"]
+    )
+
+
 @pytest.mark.parametrize("config", [Byte(), Byte(special=True), Char(), Char(special=True), Symbols(), Word()], ids=str)
 def test_a_tokenizer_is_read_from_its_definition(config, tmp_path):
     path = tmp_path / "tokenizer.json"

@@ -16,9 +16,7 @@ from transformer.core.values import Choices, Variant, to_text
 class Config(ShownAsText, metaclass=Choices):
     """Base of configs, which are frozen dataclasses of values."""
 
-    def __init_subclass__(cls, **kwargs):
-        super().__init_subclass__(**kwargs)
-        cls.__repr__ = cls.__dict__.get("__repr__", without_defaults)  # a dataclass makes none where there is one
+    __repr__ = without_defaults
 
     def replace(self, changes: dict[str, Any] | None = None, **more: Any) -> Self:
         """A copy with fields changed by dotted path: `replace({"model.norm": RMSNorm()}, steps=100)`.

@@ -62,10 +62,12 @@ class Variant(metaclass=Choices):
         super().__init_subclass__(**kwargs)
         cls._defined = next(_DEFINITIONS)
         cls._source = source_of(cls)  # now: a process that the class is sent to may not have its file
-        cls.__repr__ = cls.__dict__.get("__repr__", without_defaults)  # a dataclass makes none where there is one
+        cls.__repr__ = cls.__repr__  # a dataclass makes none where the class has one
         if "name" not in cls.__dict__:
             cls.name = cls.__name__.lower()
         _check_name(cls)
+
+    __repr__ = without_defaults
 
     def __str__(self) -> str:
         return to_text(self)

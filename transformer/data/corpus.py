@@ -10,6 +10,7 @@ import numpy as np
 from transformer.core.arrays import check_ids
 from transformer.core.errors import ConfigError
 from transformer.core.json import fingerprint
+from transformer.core.notebook import ShownAsText
 from transformer.data.dataset import Batch, Batches, Rows, described, load_data, shuffled, whole
 from transformer.data.ngram import ngram_loss, usual_order
 from transformer.data.packing import pack
@@ -23,7 +24,7 @@ EVALUATION_BATCH = 32
 
 
 @dataclass(frozen=True)
-class Corpus:
+class Corpus(ShownAsText):
     """Token ids of the training and validation parts of a text."""
 
     train: np.ndarray
@@ -41,6 +42,11 @@ class Corpus:
     """The same for the validation part."""
     description: TextConfig | None = None
     """What it was loaded from."""
+
+    def __str__(self) -> str:
+        """What it is; token ids are many lines."""
+        sizes = f"{len(self.train):,} training and {len(self.validation):,} held-out tokens"
+        return f"Corpus({self.source}: {sizes}, {self.tokenizer.vocab_size:,} in the vocabulary)"
 
     @property
     def tokenizers(self) -> dict[str, Tokenizer]:

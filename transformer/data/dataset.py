@@ -71,12 +71,13 @@ class Dataset(Protocol):
 
 
 @functools.singledispatch
-def load_data(config: DataConfig, stored: Path | None = None) -> Dataset:
+def load_data(config: DataConfig, stored: str | Path | None = None) -> Dataset:
     """The data a config describes; each kind of data registers how its own are loaded.
 
     Args:
       config: its type decides the kind of data.
-      stored: a run's folder; a tokenizer found there is used and not trained again.
+      stored: a run's folder; the tokenizer found there is used in place of one of these texts. A run that begins from
+        the parameters of another one needs it, or ids mean other things than they did.
 
     Raises:
       ConfigError: the data cannot be read or does not fit the config.
@@ -91,7 +92,7 @@ def load_data(config: DataConfig, stored: Path | None = None) -> Dataset:
         raise wrong_kind(config, DataConfig, "data")
     if own is other:
         raise ConfigError(f"data: no loader is registered for {type(config).__name__}")
-    return own(config, stored)
+    return own(config, None if stored is None else Path(stored))
 
 
 def check_data(data: Any, where: str) -> None:

@@ -291,19 +291,25 @@ _OWN = {"byte": ByteTokenizer, "char": CharTokenizer, "symbol": SymbolTokenizer}
 def make_tokenizer(config: Tokenization, texts: Sequence[str], stored: Path | None = None) -> Tokenizer:
     """The tokenizer of a config, trained on `texts` where it needs that.
 
-    A trained tokenizer is a function of config and texts. Where the file `stored` holds a definition, it
-    is used as it is, whatever the config and the texts.
+    A tokenizer is a function of config and texts. Where the file `stored` holds one of the same kind, it is used as it
+    is, so that ids keep their meaning when other texts are read.
 
     Raises:
       ConfigError: the library is missing, `vocab_size` is too small for the texts, or the config has no rule.
     """
-    if stored is not None and stored.exists() and isinstance(kept := read_tokenizer(stored), TrainedTokenizer):
+    if isinstance(kept := _kept(stored), TrainedTokenizer):
         return kept
     return TrainedTokenizer(_definition(config, texts))
 
 
+def _kept(stored: Path | None) -> Tokenizer | None:
+    return None if stored is None or not stored.exists() else read_tokenizer(stored)
+
+
 @make_tokenizer.register
 def _(config: Char, texts: Sequence[str], stored: Path | None = None) -> Tokenizer:
+    if isinstance(kept := _kept(stored), CharTokenizer) and kept.special == config.special:
+        return kept
     return CharTokenizer.of("".join(texts), config.special)
 
 
@@ -314,6 +320,8 @@ def _(config: Byte, texts: Sequence[str], stored: Path | None = None) -> Tokeniz
 
 @make_tokenizer.register
 def _(config: Symbols, texts: Sequence[str], stored: Path | None = None) -> Tokenizer:
+    if isinstance(kept := _kept(stored), SymbolTokenizer):
+        return kept
     return SymbolTokenizer(tuple(sorted({word for text in texts for word in text.split()})))
 
 
