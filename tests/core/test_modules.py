@@ -190,6 +190,13 @@ KEY = jax.random.key(0)
 X = jnp.asarray(np.random.default_rng(0).normal(size=(1, 8, 16)), jnp.float32)
 
 
+def test_what_is_no_key_and_no_module():
+    with pytest.raises(ConfigError, match=r"^key: 0 is no random key; jax\.random\.key\(0\) is one$"):
+        LanguageModel(TINY, key=0)  # pyright: ignore[reportArgumentType] wrong on purpose
+    with pytest.raises(ConfigError, match=r"^split: a module is needed, and ModelConfig is given; build"):
+        split(ModelConfig())  # pyright: ignore[reportArgumentType] wrong on purpose
+
+
 def test_keys_are_named():
     """A key depends on the path alone: composed or at once, numbers or their digits, None stays None."""
     same = [at(at(KEY, "layer"), 3, "query"), at(KEY, "layer", 3, "query"), below(KEY, "layer", "3", "query")]

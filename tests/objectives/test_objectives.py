@@ -679,6 +679,25 @@ def test_an_objective_that_returns_no_sums_is_named():
         MeanLoss().segment_sums(lambda *_: None, {}, {}, None, None)
 
 
+@pytest.mark.parametrize(
+    ("batch", "line"),
+    [
+        (
+            {"tokens": TOKENS, "weight": WEIGHTS},
+            r"^batch: no objective reads an array 'weight'; did you mean 'weights'\?$",
+        ),
+        ({"tokens": TOKENS, "segment": TOKENS}, r"did you mean 'segments'\?$"),
+        (TOKENS, r"^batch: ndarray is given, and arrays by name are needed, such as tokens$"),
+    ],
+    ids=["weight", "segment", "array"],
+)
+def test_an_array_by_nearly_a_name_is_not_left_out(batch, line):
+    with pytest.raises(ConfigError, match=line):
+        NextToken().segment_sums(model("decoder")[1], model("decoder")[0], batch, None, None)
+    own = {"tokens": jnp.asarray(TOKENS), "token_types": TOKENS, "teacher": TOKENS}
+    assert NextToken().segment_sums(model("decoder")[1], model("decoder")[0], own, None, None)[0].sequences == B
+
+
 def test_an_objective_may_need_a_kind_of_model_of_ones_own():
     @dataclass(frozen=True, kw_only=True)
     class Shifted(ModelConfig):

@@ -359,6 +359,8 @@ def test_a_warm_up_that_never_ends_is_said(config, corpus, tmp_path, capsys):
         ({"replicas": 4}, r"4 are no replicas; grid\(4\) makes four"),
         ({"replicas": []}, r"\[\] are no replicas"),
         ({"replicas": [0, 1]}, r"\[0, 1\] are no replicas"),
+        ({"initial": [{}, {}]}, r"^train: initial is a list, not parameters; those of a run are run\.params\(\)$"),
+        ({"mesh": jax.make_mesh((1,), ("data",))}, "^train: mesh: MeshConfig is needed, and Mesh is given"),
     ],
 )
 def test_what_is_no_data_and_what_are_no_replicas(config, corpus, tmp_path, given, message):

@@ -20,10 +20,20 @@ def at(key: jax.Array, *names: str | int) -> jax.Array:
     """The key of a path below `key`: folded from names, never from the order of calls.
 
     Two models under one seed share the initial value of every parameter that has the same path and shape.
+
+    Raises:
+      ConfigError: it is no key.
     """
+    check_key(key, "key")
     for name in names:
         key = jax.random.fold_in(key, zlib.crc32(str(name).encode()))
     return key
+
+
+def check_key(key: Any, where: str) -> None:
+    """Raise `ConfigError` where something is no random key, such as a seed."""
+    if not isinstance(key, jax.Array):
+        raise ConfigError(f"{where}: {key!r} is no random key; jax.random.key(0) is one")
 
 
 def below(key: jax.Array | None, *names: str | int) -> jax.Array | None:
@@ -100,6 +110,9 @@ def split(model: nnx.Module) -> tuple[Params, Apply]:
     Raises:
       ConfigError: raised by `apply` where the tree or a shape differs from the model's parameters.
     """
+    if not isinstance(model, nnx.Module):
+        given = type(model).__name__
+        raise ConfigError(f"split: a module is needed, and {given} is given; build(config, key=…) is one")
     graphdef, state = nnx.split(model)
     return nest({path: variable.get_value() for path, variable in _variables(state)}), _apply(graphdef, state)
 

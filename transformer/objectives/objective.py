@@ -5,8 +5,9 @@ batch is a dict of arrays; `weights` are 0 where a label is padding.
 """
 
 import abc
+import difflib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -55,6 +56,22 @@ class Sums(NamedTuple):
             (real_B & ~wrong_B).sum().astype(jnp.float32),
             real_B.sum().astype(jnp.float32),
         )
+
+
+ARRAYS = (
+    *("tokens", "weights", "valid", "segments", "positions", "prefix"),
+    *("source", "source_valid", "target", "inputs", "labels", "targets"),
+)
+"""What shipped objectives read of a batch."""
+
+
+def check_names(batch: Batch) -> None:
+    """Raise `ConfigError` where a batch has an array that nothing reads, by a name that is nearly that of another."""
+    if not isinstance(batch, Mapping):
+        raise ConfigError(f"batch: {type(batch).__name__} is given, and arrays by name are needed, such as tokens")
+    for name in batch:
+        if name not in ARRAYS and (meant := difflib.get_close_matches(name, ARRAYS, n=1, cutoff=0.85)):
+            raise ConfigError(f"batch: no objective reads an array {name!r}; did you mean {meant[0]!r}?")
 
 
 def packing_of(batch: Batch) -> dict[str, Any]:
@@ -118,6 +135,7 @@ class Objective(Variant):
     ) -> tuple[Sums, SegmentMemory | None]:
         """(sums of a batch, memory for the next one); the memory is None where the model keeps none."""
         assert earlier is None
+        check_names(batch)
         if not isinstance(sums := self(apply, params, batch, key), Sums):
             fields = ", ".join(Sums._fields)
             raise ConfigError(f"objective: {self.name} returns {type(sums).__name__}, and Sums({fields}) is needed")

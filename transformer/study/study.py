@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer.core.changes import typed
-from transformer.core.checks import check_kind, check_type
+from transformer.core.checks import check_kind, check_type, hints
 from transformer.core.contents import contents
 from transformer.core.errors import ConfigError, nearest
 from transformer.core.json import to_json
@@ -91,8 +91,11 @@ class Study(Asked):
     """Numbers measured on the trained parameters, besides the loss."""
 
     def __post_init__(self):
+        check_kind(self.name, str, "study: name")
         where = f"study {self.name}"
         check_kind(self.base, RunConfig, f"{where}: base")
+        for name in hints(Study).keys() - {"base", "arms", "contrasts", "_"}:
+            check_type(getattr(self, name), hints(Study)[name], f"{where}: {name}")
         if isinstance(self.arms, Design):
             raise ConfigError(f"{where}: arms is a Design; give its parts, **vars(design)")
         if not isinstance(self.arms, Mapping):
@@ -106,12 +109,10 @@ class Study(Asked):
             raise ConfigError(f"{where}: {len(self.arms)} arm{'s' * (not self.arms)}; a comparison needs two")
         if self.baseline is not None and self.baseline not in self.arms:
             raise ConfigError(f"{where}: no arm {self.baseline!r}{nearest(self.baseline, self.arms)}")
-        check_type(self.seeds, int, f"{where}: seeds")
         if self.seeds < 2:
             raise ConfigError(f"{where}: {self.seeds} seeds; an interval needs two")
         if self.max_seeds is not None and self.max_seeds < self.seeds:
             raise ConfigError(f"{where}: max_seeds {self.max_seeds} is less than seeds {self.seeds}")
-        check_type(self.match, Budget | None, f"{where}: match")
         if self.match == "seconds" and self.match_by != "steps":
             raise ConfigError(f"{where}: match_by {self.match_by}; time is matched by steps")
         if self.match_multiple < 1:

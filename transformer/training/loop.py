@@ -125,6 +125,10 @@ def train(
     check_data(data, "train")
     if not (isinstance(replicas, Sequence) and replicas and all(isinstance(each, Replica) for each in replicas)):
         raise ConfigError(f"train: {replicas!r} are no replicas; grid(4) makes four, of the seeds 0 to 3")
+    check_kind(mesh, MeshConfig, "train: mesh")
+    if not isinstance(initial, Mapping | None):
+        given = type(initial).__name__
+        raise ConfigError(f"train: initial is a {given}, not parameters; those of a run are run.params()")
     check_trackers(log)
     if workdir is None and hosts.several:
         raise ConfigError("train: workdir is missing, the folder that all processes share")
