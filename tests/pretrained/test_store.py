@@ -278,6 +278,8 @@ def test_an_index_of_what_is_not_there(folder, index, match):
             r"no architecture 'LlamaForCausalLMs'; did you mean 'LlamaForCausalLM'\?; give one with architecture=$",
         ),
         ({"architectures": None, "model_type": "mamba"}, r"no architecture 'mamba'"),
+        ({"architectures": None, "model_type": None}, r"config\.json: it names no architecture; give one with"),
+        ({"architectures": None, "model_type": None, "replicas": []}, "it is a run's, which load_run reads"),
         (
             {"architectures": ["LlamaForCausalLM", 5]},
             r"'LlamaForCausalLM', 5\] is not a list of names",

@@ -169,6 +169,9 @@ def _named(fields: dict[str, Any], folder: Path) -> Architecture:
     classes = fields.get("architectures") or []
     if not isinstance(classes, list) or not all(isinstance(name, str) for name in classes):
         raise ConfigError(f"{folder / CONFIG}: architectures: {classes!r} is not a list of names")
+    if not classes and fields.get("model_type") is None:
+        hint = "it is a run's, which load_run reads" if "replicas" in fields else "give one with architecture="
+        raise ConfigError(f"{folder / CONFIG}: it names no architecture; {hint}")
     for architecture in ARCHITECTURES:
         of_type = not classes and architecture.model_type == fields.get("model_type")
         if of_type or any(name in architecture.names for name in classes):

@@ -85,7 +85,10 @@ class ByteBPE(Tokenization):
 
 @dataclass(frozen=True)
 class WordPiece(Tokenization):
-    """The longest pieces of words, from the left (Devlin et al. 2019); pieces inside a word start with ##."""
+    """The longest pieces of words, from the left (Devlin et al. 2019); pieces inside a word start with ##.
+
+    A word of the text that begins with ## is decoded without it, as a part of the one before.
+    """
 
     vocab_size: int = 8000
     """Largest size, special tokens included."""

@@ -111,6 +111,8 @@ def make_train_step(
 ) -> Step:
     """`(state, batch) -> (state, metrics)` with metrics `loss` (nats per token), `grad_norm` and `skipped` (0 or 1).
 
+    The norm is that of the gradient of all parameters, of those that the optimizer freezes too.
+
     The gradient is that of the sum over the whole batch divided by the number of real tokens of
     the whole batch, however many pieces `accumulation` cuts it into. An update whose loss or gradient
     is not finite is skipped; after more than `skip_limit` consecutive ones the state does not change
