@@ -195,8 +195,8 @@ class SymbolTokenizer(_Untrained):
 class TrainedTokenizer:
     """A tokenizer of the `tokenizers` library, given by its JSON text.
 
-    `<s>` inside a text is read as ordinary characters, not as the special token, unless tokens are whole words, or their
-    longest pieces (`WordPiece`).
+    `<s>` inside a text is read as ordinary characters, not as the special token, unless tokens are whole words or
+    their longest pieces (`WordPiece`).
     """
 
     definition: str = field(repr=False)
