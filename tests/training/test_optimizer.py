@@ -167,6 +167,41 @@ def test_a_group_without_a_parameter_is_refused(groups, message):
         make_optimizer(config, STEPS, SPECS)
 
 
+def test_a_group_may_be_of_some_layers():
+    """Each layer moves as in a model in which all do what it does; frozen ones have no part in clipping."""
+    some = [
+        ParameterGroup("blocks.*", rate=0.0, layers=(0,)),
+        ParameterGroup("blocks.*", rate=0.5, decay=0.0, layers=(2,)),
+        ParameterGroup("blocks.experts", rate=0.25),
+    ]
+    found = with_groups(*some)
+    plain, rest = with_groups(), with_groups(some[2])
+    half = with_groups(ParameterGroup("blocks.*", rate=0.5, decay=0.0))
+    chex.assert_trees_all_equal(found["embedding"], plain["embedding"])
+    for name, own in found["blocks"].items():
+        chex.assert_trees_all_equal(own[0], values_of(0)["blocks"][name][0])
+        chex.assert_trees_all_close(own[1], rest["blocks"][name][1], rtol=1e-6)
+        chex.assert_trees_all_close(own[2], half["blocks"][name][2], rtol=1e-6)
+    gradient = jax.tree.map(lambda a: a.at[0].multiply(1e6), values_of(1)["blocks"]) | {}
+    gradient = {"blocks": gradient, "embedding": values_of(1)["embedding"]}
+    config = config_of(SGD(momentum=0.0), **PLAIN, groups=tuple(some[:1]), clip_norm=1.0)
+    made = make_optimizer(config, STEPS, SPECS)
+    step = made.update(gradient, made.init(values_of(0)), values_of(0), numbers=numbers_of(config))[0]
+    np.testing.assert_allclose(optax.tree.norm(step), 0.03, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("group", "message"),
+    [
+        (ParameterGroup("blocks.kernel", layers=(3,)), "layer 3 of blocks.kernel, which is of 3 layers"),
+        (ParameterGroup("embedding.*", layers=(0,)), "layer 0 of embedding.table, which is of no layer"),
+    ],
+)
+def test_layers_that_there_are_not(group, message):
+    with pytest.raises(ConfigError, match=f"^optimizer.groups: {message}$"):
+        with_groups(group)
+
+
 @pytest.mark.parametrize("share", [0.1, 2.0])
 def test_the_gradient_is_clipped_as_a_whole(share):
     """Its parts keep their proportions; one shorter than the limit stays as it is."""

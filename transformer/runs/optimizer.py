@@ -28,8 +28,12 @@ class ParameterGroup(Variant):
     """Factor on the learning rate; 0 freezes the parameters."""
     decay: float | None = None
     """Factor on the weight decay; None: 1 for matrices and 0 for all else, as without a group."""
+    layers: tuple[int, ...] | None = None
+    """Numbers of layers, from 0 among those of their kind, whose parameters are one array; None: all."""
 
     def __post_init__(self):
+        if self.layers is not None and (not self.layers or min(self.layers) < 0):
+            raise ConfigError(f"group.layers: {self.layers} are no numbers of layers, which begin at 0")
         for name in ("rate", "decay"):
             value = getattr(self, name)
             if value is not None and value < 0:

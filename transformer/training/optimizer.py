@@ -1,6 +1,7 @@
 """The optimizer of a config, with learning rate, weight decay and warm-up as numbers of each replica."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ import optax
 
 from transformer.core.errors import ConfigError, nearest
 from transformer.core.modules import Params
+from transformer.core.parameters import Parameter
 from transformer.runs.config import Replica
 from transformer.runs.optimizer import OptimizerConfig, ParameterGroup
 
@@ -51,27 +53,23 @@ def make_optimizer(config: OptimizerConfig, total_steps: int, specs: Params) -> 
     Raises:
       ConfigError: a group matches no parameter that an earlier one does not match.
     """
-    groups = group_of(config.groups, specs)
-    rates = jax.tree.map(lambda group: group.rate, groups)
-    decays = jax.tree.map(
-        lambda spec, group: float(spec.decayed) if group.decay is None else group.decay, specs, groups
-    )
+    fitting = groups_of(config.groups, specs)
 
     def chain(numbers: Numbers) -> optax.GradientTransformation:
         def rate(step):
             return learning_rate(config, numbers, step, total_steps)
 
         def clipped(updates, _):
-            trained = jax.tree.map(lambda u, factor: u if factor else jnp.zeros_like(u), updates, rates)
+            trained = jax.tree.map(lambda u, own: own.trained(u), updates, fitting)
             if config.clip_norm is None:
                 return trained
             return optax.clip_by_global_norm(config.clip_norm).update(trained, optax.EmptyState())[0]
 
         def decayed(updates, params):
-            return jax.tree.map(lambda u, p, d: u + numbers.weight_decay * d * p, updates, params, decays)
+            return jax.tree.map(lambda u, p, own: u + numbers.weight_decay * own.decay(p) * p, updates, params, fitting)
 
         def of_groups(updates, _):
-            return jax.tree.map(lambda u, factor: factor * u, updates, rates)
+            return jax.tree.map(lambda u, own: own.rate(u) * u, updates, fitting)
 
         return optax.chain(
             optax.stateless(clipped),
@@ -92,22 +90,63 @@ def make_optimizer(config: OptimizerConfig, total_steps: int, specs: Params) -> 
     return optax.GradientTransformationExtraArgs(init, update)  # pyright: ignore[reportArgumentType]
 
 
-def group_of(groups: Sequence[ParameterGroup], specs: Params) -> Params:
-    """The first group whose pattern matches the path of each leaf, or the default `group`.
+@dataclass(frozen=True)
+class Fitting:
+    """The groups that a parameter has, in their order, up to the first one of all layers."""
+
+    path: str
+    spec: Parameter
+    groups: tuple[ParameterGroup, ...]
+
+    def rate(self, leaf: jax.Array) -> float | jax.Array:
+        """The factor on the learning rate, for all of a leaf or for each of its layers."""
+        return self._of(leaf, lambda group: group.rate)
+
+    def decay(self, leaf: jax.Array) -> float | jax.Array:
+        """The factor on the weight decay, likewise."""
+        return self._of(leaf, lambda group: float(self.spec.decayed) if group.decay is None else group.decay)
+
+    def trained(self, update: jax.Array) -> jax.Array:
+        """An update, 0 where the parameter is frozen."""
+        rate = self.rate(update)
+        if isinstance(rate, float | int):
+            return update if rate else jnp.zeros_like(update)
+        return jnp.where(rate == 0, jnp.zeros_like(update), update)
+
+    def _of(self, leaf: jax.Array, number: Callable[[ParameterGroup], float]) -> float | jax.Array:
+        if self.groups[0].layers is None:
+            return number(self.groups[0])
+        count = len(leaf) if leaf.ndim > len(self.spec.shape) else 0
+        asked = [layer for group in self.groups for layer in group.layers or ()]
+        if max(asked) >= count:
+            what = f"of {count} layers" if count else "of no layer"
+            raise ConfigError(f"optimizer.groups: layer {max(asked)} of {self.path}, which is {what}")
+        rows = [next(g for g in self.groups if g.layers is None or row in g.layers) for row in range(count)]
+        return jnp.asarray([number(group) for group in rows], leaf.dtype).reshape(-1, *[1] * (leaf.ndim - 1))
+
+
+def groups_of(groups: Sequence[ParameterGroup], specs: Params) -> Params:
+    """What each leaf has of the groups whose pattern matches its path (`Fitting`); the last of all is the default one.
 
     Raises:
       ConfigError: a group matches no parameter that an earlier one does not match.
     """
     leaves, tree = jax.tree.flatten_with_path(specs)
-    paths = [".".join(entry.key for entry in path) for path, _ in leaves]
-    rest = ParameterGroup()
-    found = [next((group for group in groups if fnmatchcase(path, group.pattern)), rest) for path in paths]
+    found = []
+    for path, spec in leaves:
+        name, own = ".".join(entry.key for entry in path), []
+        for group in (*groups, ParameterGroup()):
+            if fnmatchcase(name, group.pattern):
+                own.append(group)
+                if group.layers is None:
+                    break
+        found.append(Fitting(name, spec, tuple(own)))
     for group in groups:
-        fitting = [taker for path, taker in zip(paths, found, strict=True) if fnmatchcase(path, group.pattern)]
-        if not fitting:
-            raise ConfigError(f"optimizer.groups: no parameter fits {group.pattern!r}{nearest(group.pattern, paths)}")
-        if group not in fitting:
-            raise ConfigError(
-                f"optimizer.groups: {fitting[0].pattern!r} matches all that {group.pattern!r} does; put it after"
-            )
+        matching = [each for each in found if fnmatchcase(each.path, group.pattern)]
+        if not matching:
+            known = [each.path for each in found]
+            raise ConfigError(f"optimizer.groups: no parameter fits {group.pattern!r}{nearest(group.pattern, known)}")
+        if not any(group in each.groups for each in matching):
+            taker = matching[0].groups[-1].pattern
+            raise ConfigError(f"optimizer.groups: {taker!r} matches all that {group.pattern!r} does; put it after")
     return jax.tree.unflatten(tree, found)
