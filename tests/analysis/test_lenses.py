@@ -146,6 +146,15 @@ def test_patching_all_of_the_stream_at_the_last_token_brings_the_clean_answer_ba
         np.testing.assert_array_equal(by_pattern[name], effects[name])
 
 
+def test_what_has_no_positions_on_its_second_axis():
+    own = subject("pre")
+    line = (
+        r"^patching_effects: blocks\.0\.attention\.scores has heads on axis 1, not positions; its layer's z has them$"
+    )
+    with pytest.raises(ConfigError, match=line):
+        patching_effects(own.apply, own.params, TOKENS, TOKENS, "blocks.0.attention.*", jnp.mean)
+
+
 def test_positions_and_heads_of_a_patch_are_a_product():
     """Each chosen head at each chosen position, whatever number there is of either."""
     z, other = np.random.default_rng(0).normal(size=(2, 2, 4, 3, 5)).astype(np.float32)

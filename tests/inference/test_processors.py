@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +20,7 @@ from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.functional.attention import NEVER
 from transformer.inference.beam import Beam
 from transformer.inference.generate import generate
-from transformer.inference.processors import Forbidden, History, MinimumLength, NoRepeat, RepetitionPenalty
+from transformer.inference.processors import Forbidden, History, MinimumLength, NoRepeat, Processor, RepetitionPenalty
 from transformer.inference.tokenwise import Greedy, Sample
 from transformer.mixers.attention.attention import Attention
 from transformer.models.config import ModelConfig
@@ -213,3 +214,15 @@ def test_no_forbidden_token_changes_nothing():
     logits_BV = jnp.float32([[1, -2, 3]])
     history = History(jnp.int32([[0]]), jnp.int32([1]), jnp.int32([0]), None)
     assert jnp.array_equal(Forbidden()(logits_BV, history), logits_BV)
+
+
+def test_logits_of_another_shape_are_no_logits():
+    """Those of one sequence would be taken for those of all."""
+
+    @dataclass(frozen=True)
+    class OfFirst(Processor):
+        def __call__(self, logits_BV, history):
+            return logits_BV[:1]
+
+    with pytest.raises(ConfigError, match=r"^offirst: it returns \(1, 4\) for logits \(3, 4\)$"):
+        decode(Greedy(processors=(OfFirst(),)))

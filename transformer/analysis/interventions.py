@@ -87,11 +87,17 @@ def patching_effects(
       corrupted: inputs of the same shapes.
       names: activations with positions on axis 1, or patterns with `*`.
       measure: maps the result of `apply` to a scalar, such as a difference of two logits.
+
+    Raises:
+      ConfigError: one of the activations has heads on axis 1.
     """
     clean, corrupted = (given if isinstance(given, tuple | list) else (given,) for given in (clean, corrupted))
     patterns = [names] if isinstance(names, str) else list(names)
     _, activations = run_with_cache(apply, params, *clean, names=patterns)
     asked = [name for pattern in patterns for name in fnmatch.filter(activations, pattern)]
+
+    if of_pairs := [name for name in asked if name.rpartition(".")[2] in ("scores", "pattern")]:
+        raise ConfigError(f"patching_effects: {of_pairs[0]} has heads on axis 1, not positions; its layer's z has them")
 
     def effects(name: str) -> jax.Array:
         def effect(position):

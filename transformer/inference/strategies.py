@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import jax
 
+from transformer.core.errors import ConfigError
 from transformer.core.values import Variant
 from transformer.inference.processors import Processor
 from transformer.inference.prompt import Generated, Prompt
@@ -28,5 +29,8 @@ class Strategy(Variant):
     def process(self, logits_BV: jax.Array, prompt: Prompt, tokens_BT: jax.Array, chosen: jax.Array) -> jax.Array:
         """The logits after all processors; `chosen`, () or (B,), counts the tokens chosen so far."""
         for processor in self.processors:
-            logits_BV = processor(logits_BV, prompt.history(tokens_BT, chosen))
+            processed_BV = processor(logits_BV, prompt.history(tokens_BT, chosen))
+            if processed_BV.shape != logits_BV.shape:
+                raise ConfigError(f"{processor.name}: it returns {processed_BV.shape} for logits {logits_BV.shape}")
+            logits_BV = processed_BV
         return logits_BV
