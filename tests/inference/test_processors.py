@@ -224,5 +224,5 @@ def test_logits_of_another_shape_are_no_logits():
         def __call__(self, logits_BV, history):
             return logits_BV[:1]
 
-    with pytest.raises(ConfigError, match=r"^offirst: it returns \(1, 4\) for logits \(3, 4\)$"):
+    with pytest.raises(ConfigError, match=r"^offirst: it returns \(1, 4\) for logits \(3, 4\)"):
         decode(Greedy(processors=(OfFirst(),)))
