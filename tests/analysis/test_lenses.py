@@ -148,9 +148,7 @@ def test_patching_all_of_the_stream_at_the_last_token_brings_the_clean_answer_ba
 
 def test_what_has_no_positions_on_its_second_axis():
     own = subject("pre")
-    line = (
-        r"^patching_effects: blocks\.0\.attention\.scores has heads on axis 1, not positions; "
-    )
+    line = r"^patching_effects: blocks\.0\.attention\.scores has heads on axis 1, not positions; "
     with pytest.raises(ConfigError, match=line):
         patching_effects(own.apply, own.params, TOKENS, TOKENS, "blocks.0.attention.*", jnp.mean)
 
