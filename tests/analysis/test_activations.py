@@ -256,7 +256,7 @@ def test_errors():
     with pytest.raises(ConfigError, match="no activation is named 'blocks"):
         stacked({"final_norm.out": TOKENS}, "blocks.*.attention.z")
     other = subject(**{"mixer.backend": Chunked()})
-    with pytest.raises(ConfigError, match=r"no activation is named 'blocks.0.attention.pattern'"):
+    with pytest.raises(ConfigError, match=r"'blocks.0.attention.pattern'; attention forms them without a backend$"):
         run_with_cache(other.apply, other.params, TOKENS, names="blocks.0.attention.pattern")
 
 

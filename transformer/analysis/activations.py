@@ -75,7 +75,9 @@ def run_with_cache(
     wanted = [names] if isinstance(names, str) else list(names)
     for pattern in (*wanted, *changes):
         if not fnmatch.filter(there, pattern):
-            raise ConfigError(f"no activation is named {pattern!r}{nearest(pattern, there)}")
+            unformed = pattern.endswith((".scores", ".pattern")) and not fnmatch.filter(there, "*.scores")
+            hint = "; attention forms them without a backend" if unformed else nearest(pattern, there)
+            raise ConfigError(f"no activation is named {pattern!r}{hint}")
     for pattern, change in changes.items():
         acts_on = getattr(change, "activation", None)
         for place, _, name in (each.rpartition(".") for each in fnmatch.filter(there, pattern)):
