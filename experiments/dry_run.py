@@ -9,7 +9,7 @@ from transformer.analysis.needs import plan
 from transformer.core.changes import changed, settings
 from transformer.data.dataset import Dataset
 from transformer.objectives.objective import NextToken
-from transformer.runs.config import Replica, RunConfig
+from transformer.runs.config import Replica, RunConfig, unfinished_warm_up
 from transformer.runs.mesh import MeshConfig
 from transformer.study.arms import prepared
 from transformer.study.budget import step_seconds
@@ -35,6 +35,7 @@ def told(config: RunConfig, replicas: Sequence[Replica], preset: RunConfig) -> s
             lines(rest),
             f"to be trained, {len(replicas)} replica{'s' * (len(replicas) != 1)}:",
             lines(costs(config, len(replicas))),
+            *filter(None, [unfinished_warm_up(config, replicas)]),
         ]
     )
 

@@ -84,6 +84,9 @@ def test_a_dry_run_says_what_would_be_trained(run_folder, tmp_path, monkeypatch,
     assert f"  parameters  {parameter_count(config.model):,} each\n" in rest
     assert f"  a step      {step / 1e6:.3g} MFLOP\n  all steps   {300 * step / 1e9:.3g} GFLOP\n" in rest
     assert "  memory      " in rest
+    assert "warm-up" not in rest.splitlines()[-1]
+    short = dry_run.told(config.replace(steps=10), grid(1), config)
+    assert short.splitlines()[-1].startswith("warm-up takes 100 steps of 10, so the learning rate never")
 
 
 @pytest.mark.parametrize(

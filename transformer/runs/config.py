@@ -142,3 +142,10 @@ def grid(seeds: Iterable[int] | int, learning_rates: Sequence[float] = ()) -> tu
         if twice := [value for i, value in enumerate(values) if value in values[:i]]:
             raise ConfigError(f"{name}: {twice[0]} is given twice")
     return tuple(Replica(seed=s, learning_rate=lr) for lr in (learning_rates or (None,)) for s in seeds)
+
+
+def unfinished_warm_up(config: RunConfig, replicas: Sequence[Replica]) -> str:
+    """What to say where the learning rate of a replica never reaches its peak; empty where all do."""
+    longest = max(replica.filled(config.optimizer).warmup_steps or 0 for replica in replicas)
+    told = f"warm-up takes {longest} steps of {config.steps}, so the learning rate never reaches its peak"
+    return told if longest >= config.steps else ""

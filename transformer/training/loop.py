@@ -18,7 +18,7 @@ from transformer.core.modules import Params
 from transformer.data.dataset import Dataset, check_batches, check_data, load_data, stack_batches
 from transformer.data.tokenizers import Tokenizer
 from transformer.objectives.objective import Sums
-from transformer.runs.config import Replica, RunConfig, grid
+from transformer.runs.config import Replica, RunConfig, grid, unfinished_warm_up
 from transformer.runs.mesh import ALONE, AUTOMATIC, HostsConfig, MeshConfig
 from transformer.training import checkpoint, processes
 from transformer.training.checkpoint import Notes
@@ -141,7 +141,8 @@ def train(
         program = make_program(config, replicas, mesh, initial)  # before the folder is made, in case it is refused
         processes.in_first(lambda: stack.enter_context(prepared(workdir, own, when_not_empty, definitions(data))))
         run = _Run(config, replicas, data, workdir, program, observe, strict, stop, on_steps)
-        run.say_of_warm_up()
+        if (told := unfinished_warm_up(config, replicas)) and processes.is_writer():
+            print(f"{workdir}: {told}", file=sys.stderr)
         watchdog = stack.enter_context(processes.watched(hosts.patience))
         progress = Progress(title or workdir.name, config.steps, quiet=not processes.is_writer())
         return run.to_the_end(watchdog, stack.enter_context(progress), log if processes.is_writer() else ())
@@ -225,13 +226,6 @@ class _Run:
             seconds=self.seconds(),
             tokens_per_second=self.log.progress.tokens_per_second,
         )
-
-    def say_of_warm_up(self) -> None:
-        """Say where the learning rate of a replica never reaches its peak."""
-        longest = max(replica.filled(self.config.optimizer).warmup_steps or 0 for replica in self.replicas)
-        if longest >= self.config.steps and processes.is_writer():
-            told = f"warm-up takes {longest} steps of {self.config.steps}, so the learning rate never reaches its peak"
-            print(f"{self.workdir}: {told}", file=sys.stderr)
 
     def chunks(self, step: int) -> Iterator[tuple[int, int]]:
         """The dispatches from `step` on. Their ends depend on the config alone, not on interruptions."""
