@@ -133,10 +133,10 @@ def test_a_variant_from_outside():
 
 def test_a_variant_that_no_model_takes():
     """A value without a place is named."""
-    from transformer.runs.schedules import Cosine
+    from transformer.inference.tokenwise import Greedy
 
-    with pytest.raises(ConfigError, match="choices of a model are checked, and no field of one is a Schedule"):
-        check_variant(Cosine())
+    with pytest.raises(ConfigError, match=r"can be checked, and a Strategy is neither$"):
+        check_variant(Greedy())
     with pytest.raises(ConfigError, match=r"^check_variant: .* the class RMSNorm is given; RMSNorm\(\) is a"):
         check_variant(typing.cast(typing.Any, RMSNorm))
 

@@ -77,6 +77,10 @@ class _Untrained(abc.ABC):
         return json.dumps(self.to_json())
 
 
+class UnknownText(ConfigError):
+    """A text has what a closed vocabulary has no token for."""
+
+
 @dataclass(frozen=True)
 class ByteTokenizer(_Untrained):
     """The UTF-8 bytes of a text."""
@@ -122,7 +126,7 @@ class CharTokenizer(_Untrained):
         known = np.frombuffer(self.characters.encode("utf-32-le"), np.uint32)
         ids = np.searchsorted(known, codes).clip(max=len(known) - 1)
         if len(wrong := np.flatnonzero(known[ids] != codes)):
-            raise ConfigError(f"tokenizer: no token for {text[wrong[0]]!r} at character {wrong[0]}")
+            raise UnknownText(f"tokenizer: no token for {text[wrong[0]]!r} at character {wrong[0]}")
         return ids.astype(np.int32) + _shift(self.special)
 
     def decode(self, tokens: np.ndarray) -> str:
@@ -177,7 +181,8 @@ class SymbolTokenizer(_Untrained):
         symbols = text.split()
         if wrong := [i for i, symbol in enumerate(symbols) if symbol not in self._ids]:
             symbol = symbols[wrong[0]]
-            raise ConfigError(f"tokenizer: no token for {symbol!r} at symbol {wrong[0]}{nearest(symbol, self.symbols)}")
+            hint = nearest(symbol, self.symbols)
+            raise UnknownText(f"tokenizer: no token for {symbol!r} at symbol {wrong[0]}{hint}")
         return np.array([self._ids[symbol] for symbol in symbols], np.int32)
 
     def decode(self, tokens: np.ndarray) -> str:

@@ -18,6 +18,7 @@ from transformer.core.files import read_value, write_durably, write_sealed
 from transformer.core.json import from_json, to_json
 from transformer.core.sources import PACKAGE
 from transformer.data.dataset import load_data, read_run_config
+from transformer.data.tokenizers import UnknownText
 from transformer.runs.mesh import MeshConfig
 from transformer.study.cell import Cell, replicas_of
 from transformer.study.probes import Probe
@@ -92,7 +93,10 @@ def read(folder: Path, allow: Collection[str] = ()) -> Cell:
             raise ConfigError(f"module {name} cannot be imported here: {error}") from None
     config = read_run_config(stored.run)
     probes = from_json(tuple[Probe, ...], handed.probes)
-    data = load_data(config.data, folder)
+    try:
+        data = load_data(config.data, folder)
+    except UnknownText as error:
+        raise ConfigError(f"data: {config.data} is not what it was when the study began; {error}") from None
     mesh = from_json(MeshConfig, handed.mesh)
     trackers = from_json(tuple[Tracker, ...], handed.trackers)
     places = (folder.parent, Path(handed.runs))

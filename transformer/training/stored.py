@@ -10,7 +10,7 @@ from transformer.core.errors import ConfigError
 from transformer.core.json import from_json
 from transformer.core.sources import sources
 from transformer.data.dataset import Dataset, load_data, read_run_config
-from transformer.data.tokenizers import Tokenizer, read_tokenizer
+from transformer.data.tokenizers import Tokenizer, UnknownText, read_tokenizer
 from transformer.runs.config import Replica
 from transformer.runs.mesh import MeshConfig
 from transformer.runs.tokenizers import FromFile
@@ -39,12 +39,15 @@ class StoredRun(TrainedRun):
         Raises:
           ConfigError: the data that the config describes has changed since.
         """
-        data = load_data(self.config.data, self.workdir)
-        if data.fingerprint != self.fingerprint:
-            raise ConfigError(
-                f"data: {data.source} is not what {self.workdir} was trained on; data of your own are not kept in it"
-            )
-        return data
+        source, why = str(self.config.data), "data of your own are not kept in it"
+        try:
+            data = load_data(self.config.data, self.workdir)
+            source = data.source
+            if data.fingerprint == self.fingerprint:
+                return data
+        except UnknownText as error:
+            why = str(error)
+        raise ConfigError(f"data: {source} is not what {self.workdir} was trained on; {why}")
 
     @functools.cached_property
     def tokenizers(self) -> dict[str, Tokenizer]:
