@@ -34,4 +34,11 @@ CLAIM = Claim(
         },
     ),
 )
-LONGER = longer(CLAIM)
+LONGER = longer(
+    CLAIM,
+    found=(
+        "A third of the lead lasts in the plain base, .047 of .134, and half in the modern one, .044 of .083; without "
+        "positions it doubles, .466 after .233. In place of rotary positions it is behind by .052: A alone, of the "
+        "paper's four places, which were not tried."
+    ),
+)

@@ -12,4 +12,7 @@ CLAIM = Claim(
     recipe="Dropout of .1; 500 steps read 128,000 characters, about a third of the text.",
     study=on_bases("dropout", {"model.dropout": 0.1}),
 )
-LONGER = longer(CLAIM)
+LONGER = longer(
+    CLAIM,
+    found="It grows: .127 after .099 in the plain base, .067 after .058 in the modern one.",
+)

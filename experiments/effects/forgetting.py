@@ -20,4 +20,7 @@ CLAIM = Claim(
     ),
     study=on_bases("forgetting", {"model.position": Forgetting()}, {"model.position": RoPE()}),
 )
-LONGER = longer(CLAIM)
+LONGER = longer(
+    CLAIM,
+    found="A quarter of the lead is left in the modern base, .031 of .119; in the plain one it is gone.",
+)

@@ -23,4 +23,7 @@ CLAIM = Claim(
         "modern one it takes .008, the highest rate tried, and is ahead."
     ),
 )
-LONGER = longer(CLAIM)
+LONGER = longer(
+    CLAIM,
+    found="Nearly gone: .008 of .072 behind in the plain base, .011 of .105 ahead in the modern one.",
+)

@@ -15,4 +15,7 @@ CLAIM = Claim(
     recipe="One layer used twice, with half of the layers' parameters; in the papers 12 layers share one set.",
     study=on_bases("shared_layers", {"model.distinct_layers": 1}),
 )
-LONGER = longer(CLAIM)
+LONGER = longer(
+    CLAIM,
+    found="Half of the loss is left in the plain base, .049 of .109, and a third in the modern one, .012 of .035.",
+)
