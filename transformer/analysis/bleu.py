@@ -81,5 +81,7 @@ def sacrebleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
 
 
 def _check(hypotheses: Sequence[str], references: Sequence[str]) -> None:
+    if isinstance(hypotheses, str) or isinstance(references, str):
+        raise ConfigError("bleu: a text is given, and a list of them is needed")
     if len(hypotheses) != len(references):
         raise ConfigError(f"bleu: {len(hypotheses)} hypotheses for {len(references)} references")
