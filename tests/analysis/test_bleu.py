@@ -75,7 +75,7 @@ def test_every_hypothesis_needs_a_reference():
     for bleu in (bleu4, sacrebleu):
         with pytest.raises(ConfigError, match="2 hypotheses for 1 references"):
             bleu(["a", "b"], ["a"])
-        with pytest.raises(ConfigError, match="^bleu: a text is given, and a list of them is needed$"):
+        with pytest.raises(ConfigError, match=r"^bleu: a text is given, and a list of them is needed$"):
             bleu("a b c", "a b c")
 
 

@@ -5,6 +5,7 @@ import pytest
 
 from transformer.core.errors import ConfigError
 from transformer.data.arrays import arrays
+from transformer.data.pairs import TranslationRun
 from transformer.models.config import ModelConfig
 from transformer.objectives.tokens import MaskedToken
 from transformer.runs.config import RunConfig
@@ -70,3 +71,10 @@ def test_what_does_not_fit_a_model():
     masked = RunConfig(model=ModelConfig(max_length=5, causal=False), objective=MaskedToken())
     with pytest.raises(ConfigError, match=r"objective: masked.* needs a tokenizer with special tokens"):
         data.complete(masked)
+
+
+def test_tokens_are_not_what_another_objective_reads():
+    """In a line, where the sizes of a model would be missed otherwise."""
+    line = r"^data: mine are tokens, and the objective sequence_to_sequence reads source, target$"
+    with pytest.raises(ConfigError, match=line):
+        arrays(np.zeros((4, 5), int), source="mine").complete(TranslationRun())

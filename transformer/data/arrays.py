@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from transformer.core.errors import ConfigError
-from transformer.data.dataset import Batch, Examples, fingerprint_arrays, pad_rows
+from transformer.data.dataset import Batch, Examples, check_reads_tokens, fingerprint_arrays, pad_rows
 from transformer.runs.config import RunConfig
 from transformer.runs.data import check_fraction
 
@@ -28,6 +28,7 @@ class Arrays(Examples):
           ConfigError: the model is too short for them, or has too small a vocabulary, or the objective needs tokens
             of its own.
         """
+        check_reads_tokens(config, self.source)
         if config.objective.special:
             raise ConfigError(
                 f"objective: {config.objective} needs a tokenizer with special tokens, and arrays have none"

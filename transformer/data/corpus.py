@@ -11,7 +11,7 @@ from transformer.core.arrays import check_ids
 from transformer.core.errors import ConfigError
 from transformer.core.json import fingerprint
 from transformer.core.notebook import ShownAsText
-from transformer.data.dataset import Batch, Batches, Rows, described, load_data, shuffled, whole
+from transformer.data.dataset import Batch, Batches, Rows, check_reads_tokens, described, load_data, shuffled, whole
 from transformer.data.ngram import ngram_loss, usual_order
 from transformer.data.packing import pack
 from transformer.data.text import load_text
@@ -58,6 +58,7 @@ class Corpus(ShownAsText):
         Raises:
           ConfigError: blocks of `max_length` + 1 tokens, the vocabulary or the objective do not fit the corpus.
         """
+        check_reads_tokens(config, self.source)
         config = described(config, self.description)
         config = config.replace({"model.vocab_size": config.model.vocab_size or self.tokenizer.vocab_size})
         assert config.model.vocab_size is not None

@@ -132,6 +132,13 @@ def described(config: RunConfig, description: DataConfig | None) -> RunConfig:
     return config.replace({"data": description})
 
 
+def check_reads_tokens(config: RunConfig, source: str) -> None:
+    """Raise `ConfigError` where the objective of a run reads other arrays than sequences of tokens."""
+    read = config.objective.limits(config.model)
+    if read and "tokens" not in read:
+        raise ConfigError(f"data: {source} are tokens, and the objective {config.objective} reads {', '.join(read)}")
+
+
 def reference(config: RunConfig, data: Dataset) -> tuple[str, float] | None:
     """`data.reference()`, or None where the objective of a run counts other labels."""
     return None if config.objective.selects else data.reference()

@@ -8,7 +8,7 @@ import numpy as np
 from transformer.core.arrays import check_ids
 from transformer.core.errors import ConfigError
 from transformer.core.json import fingerprint
-from transformer.data.dataset import Batch, Examples, described, fingerprint_arrays, load_data
+from transformer.data.dataset import Batch, Examples, check_reads_tokens, described, fingerprint_arrays, load_data
 from transformer.data.tasks.arithmetic import Addition
 from transformer.data.tasks.task import AlgorithmicTask, split
 from transformer.data.tokenizers import SymbolTokenizer
@@ -65,6 +65,7 @@ class Puzzles(Examples):
         Raises:
           ConfigError: the model is too short for the task, or has too small a vocabulary.
         """
+        check_reads_tokens(config, self.source)
         config = described(config, self.description)
         config = config.replace({"model.vocab_size": config.model.vocab_size or self.tokenizer.vocab_size})
         assert config.model.vocab_size is not None
