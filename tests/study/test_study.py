@@ -6,6 +6,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -31,9 +32,11 @@ from transformer.objectives.tokens import PrefixToken
 from transformer.positions.position import Position
 from transformer.positions.relative import ALiBi
 from transformer.runs.config import RunConfig, grid
+from transformer.runs.optimizer import ParameterGroup
 from transformer.study.analyse import read_study
 from transformer.study.arms import prepared
 from transformer.study.designs import leave_one_out
+from transformer.study.engines import DaskEngine
 from transformer.study.probes import LongerText, Probe
 from transformer.study.record import read_record
 from transformer.study.report import Report
@@ -400,6 +403,29 @@ def test_arms_of_a_question_are_judged_by_the_same_loss(base, corpus):
     for metric in ("loss", "accuracy"):
         with pytest.raises(ConfigError, match="which are not comparable; a probe can ask both the same"):
             ask(metric, prefix=PrefixToken())
+
+
+def test_all_runs_may_begin_from_a_trained_model(base, corpus, tmp_path):
+    """Ways to go on are compared; runs of other beginnings are others."""
+    run = train(base.replace(steps=20), grid(1), corpus, tmp_path / "first")
+    arms = {"all": {}, "head": {"optimizer.groups": (ParameterGroup("blocks.*", rate=0.0),)}}
+    study = Study("on", base.replace({"steps": 2, "optimizer.warmup_steps": 0}), arms, seeds=2, noise_floor=False)
+    said, folder = [], tmp_path / "study"
+    report = study.run(folder, data=corpus, initial=run.params(), say=said.append)
+    before, alone = run.validation_loss[0], study.run(tmp_path / "alone", data=corpus, say=said.append)
+    for arm, other in zip(report.arms, alone.arms, strict=True):
+        assert abs(arm.primary.value - before) < abs(other.primary.value - before)
+    said.clear()
+    study.run(folder, data=corpus, initial=run.params(), say=said.append)
+    assert [line.strip() for line in said if "there already" in line] == ["all: there already", "head: there already"]
+    said.clear()
+    other = jax.tree.map(lambda a: 2 * a, run.params())
+    study.run(folder, data=corpus, initial=other, say=said.append)
+    assert not [line for line in said if "there already" in line]
+    with pytest.raises(ConfigError, match=r"^study on: initial is a Outcome, not parameters; those of a run are"):
+        study.run(folder, data=corpus, initial=run, say=said.append)
+    with pytest.raises(ConfigError, match=r"^engine: other processes do not know the initial parameters"):
+        study.run(tmp_path / "dask", data=corpus, initial=other, engine=DaskEngine(1), say=said.append)
 
 
 def test_an_arm_has_learning_rates_of_its_own(base, corpus):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from transformer.analysis.counts import parameter_count, train_flops
 from transformer.core.errors import ConfigError
 from transformer.core.files import read_value, write_sealed
+from transformer.core.modules import Params
 from transformer.core.values import to_text
 from transformer.data.dataset import Dataset, fingerprint_arrays, load_data
 from transformer.runs.config import Replica, RunConfig
@@ -40,6 +41,8 @@ class Arm:
     first_seed: int
     changes: str
     """Its changes to the base, in text form."""
+    initial: Params | None = None
+    """What its runs begin from; None: values of their seeds."""
 
     @cached_property
     def sha256(self) -> str:
@@ -48,7 +51,7 @@ class Arm:
 
     def runs(self, folder: Path) -> ArmRuns:
         """Where its runs are stored."""
-        return ArmRuns(self.config, self.data, folder)
+        return ArmRuns(self.config, self.data, folder, self.initial)
 
     def seeds(self, count: int) -> range:
         """Its first seeds."""
@@ -71,6 +74,8 @@ class Arm:
     @cached_property
     def signals(self) -> tuple[dict[str, float], list[str]]:
         """Root mean squares before training, and warnings; an error is one of these, and does not stop other arms."""
+        if self.initial is not None:  # the model is not as its config would make it
+            return {}, []
         try:
             sizes = signals(self.config, self.data)
         except Exception as error:
@@ -83,13 +88,16 @@ class Arm:
         return parameter_count(self.config.model), train_flops(self.config.model)
 
 
-def prepared(study: "Study", data: Dataset, workdir: Path | None = None) -> dict[str, Arm]:
+def prepared(
+    study: "Study", data: Dataset, workdir: Path | None = None, initial: Params | None = None
+) -> dict[str, Arm]:
     """The arms of a study with their configs and data, and the baseline under other seeds.
 
     Args:
       study: what is asked.
       data: what the base is trained on.
       workdir: a folder in which measured times are kept, so that the study can be continued.
+      initial: the parameters that all runs begin from.
 
     Raises:
       ConfigError: an arm is impossible, or changes what it is judged by.
@@ -99,7 +107,9 @@ def prepared(study: "Study", data: Dataset, workdir: Path | None = None) -> dict
     _check_held_out(study, configs, datasets)
     _check_objectives(study, configs)
     arms = {
-        name: Arm(name, config, datasets[name], study.rates(name), study.first_seed, _changes(study, name, config))
+        name: Arm(
+            name, config, datasets[name], study.rates(name), study.first_seed, _changes(study, name, config), initial
+        )
         for name, config in configs.items()
     }
     if study.noise_floor:

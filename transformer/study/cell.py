@@ -13,6 +13,7 @@ import numpy as np
 from transformer.core.errors import ConfigError
 from transformer.core.files import write_durably, write_sealed
 from transformer.core.json import fingerprint, from_json, to_json
+from transformer.core.modules import Params
 from transformer.core.sources import sources
 from transformer.data.dataset import Dataset
 from transformer.runs.config import Replica, RunConfig
@@ -46,11 +47,13 @@ class Cell:
     """How devices share the work, which changes numbers by rounding only."""
     trackers: Sequence[Tracker] = ()
     """Where the training is shown."""
+    initial: Params | None = None
+    """The parameters that all runs begin from; None: those of their seeds."""
 
     @cached_property
     def identity(self) -> Identity:
         """Everything that determines the numbers of the runs."""
-        return identity(self.config, self.replicas, self.data)
+        return identity(self.config, self.replicas, self.data, self.initial)
 
     @cached_property
     def folder(self) -> Path:
@@ -60,7 +63,7 @@ class Cell:
     @cached_property
     def stored(self) -> ArmRuns:
         """Where its runs are stored."""
-        return ArmRuns(self.config, self.data, self.runs)
+        return ArmRuns(self.config, self.data, self.runs, self.initial)
 
     def found(self) -> list[Run | None]:
         """Its runs in the order of the replicas, None for one that is not computed yet."""
@@ -85,7 +88,7 @@ class Cell:
         """Train from the newest checkpoint, if there is one, measure, store the runs, and name them in result.json."""
         self.write_config()
         how: dict[str, Any] = {"when_not_empty": "resume", "title": self.title, "mesh": self.mesh}
-        how |= {"log": self.trackers}
+        how |= {"log": self.trackers, "initial": self.initial}
         outcome = train(self.config, self.replicas, self.data, self.folder, **how)
         probes = {probe.label: self._measured(probe, outcome.all_params) for probe in self.probes}
         runs = [self._run(outcome, number, probes) for number in range(len(self.replicas))]

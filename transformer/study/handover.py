@@ -60,7 +60,9 @@ def write(cell: Cell) -> list[str]:
 
 
 def check_data(cells: Sequence[Cell]) -> None:
-    """Raise `ConfigError` where the data of a cell is not what its config describes."""
+    """Raise `ConfigError` where the data of a cell is not what its config describes, or its parameters are given."""
+    if any(cell.initial is not None for cell in cells):
+        raise ConfigError("engine: other processes do not know the initial parameters; use the engine local")
     for config, cell in {cell.config.data: cell for cell in cells}.items():
         if load_data(config, cell.cells.parent).fingerprint != cell.data.fingerprint:
             raise ConfigError(

@@ -10,6 +10,7 @@ import numpy as np
 from transformer.core.errors import ConfigError
 from transformer.core.files import Damaged, read_value, write_sealed
 from transformer.core.json import fingerprint
+from transformer.core.modules import Params
 from transformer.data.dataset import Dataset
 from transformer.runs.config import RunConfig
 from transformer.training.workdir import identity
@@ -83,11 +84,13 @@ class ArmRuns:
     config: RunConfig
     data: Dataset
     folder: Path
+    initial: Params | None = None
+    """What they all begin from; None: values of their seeds."""
 
     @cached_property
     def sha256(self) -> str:
         """Hash of all that determines the numbers of its runs, except learning rate and seed."""
-        return identity(self.config.replace({"optimizer.learning_rate": 1.0}), (), self.data).sha256
+        return identity(self.config.replace({"optimizer.learning_rate": 1.0}), (), self.data, self.initial).sha256
 
     def path(self, seed: int, rate: float) -> Path:
         """The file of a run."""

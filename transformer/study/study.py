@@ -11,6 +11,7 @@ from transformer.core.checks import check_kind, check_type, hints
 from transformer.core.contents import contents
 from transformer.core.errors import ConfigError, nearest
 from transformer.core.json import to_json
+from transformer.core.modules import Params
 from transformer.core.values import Choices, Variant
 from transformer.data.dataset import Dataset, check_data, load_data
 from transformer.runs.config import RunConfig
@@ -26,6 +27,7 @@ from transformer.study.report import Report, Unresolved
 from transformer.study.running import Running
 from transformer.study.runs import SUMS
 from transformer.study.statistics import ALPHA, detectable_difference
+from transformer.training.loop import check_initial
 from transformer.training.trackers import Tracker, check_trackers
 from transformer.training.workdir import locked
 
@@ -210,6 +212,7 @@ class Study(Asked):
         engine: Engine = LOCAL,
         mesh: MeshConfig = AUTOMATIC,
         runs: str | Path | None = None,
+        initial: Params | None = None,
         looks: int | None = None,
         log: Sequence[Tracker] = (),
         unresolved: Unresolved = Report.unresolved,
@@ -226,6 +229,8 @@ class Study(Asked):
           engine: computes the arms, in this process or in others.
           mesh: how the devices of each process share the work.
           runs: the folder of finished runs, which studies may share; None: `runs` in workdir.
+          initial: the parameters of one model from which all runs begin, as in `train`, so that ways to go on from a
+            trained model are compared; an arm's parameters that it lacks have their usual values. For the engine local.
           looks: stop after this many of the planned looks, for now; None: go on until all questions are answered.
           log: where the training is shown, as a group of runs with the name of the study; each is a cell, and has
             the name of its arm.
@@ -241,7 +246,8 @@ class Study(Asked):
         workdir = Path(workdir)
         data = load_data(self.base.data, workdir) if data is None else data
         check_data(data, f"study {self.name}")
-        arms = prepared(self, data, workdir)
+        check_initial(initial, f"study {self.name}")
+        arms = prepared(self, data, workdir, initial)
         with locked(workdir):
             self._check_folder(workdir)
             stored = Path(runs or workdir / "runs")

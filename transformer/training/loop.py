@@ -36,6 +36,13 @@ Observer = Callable[[Any], Mapping[str, np.ndarray]]
 OnSteps = Callable[[int, TrainState], None]
 
 
+def check_initial(initial: Any, where: str) -> None:
+    """Raise `ConfigError` where something else than parameters is given to begin from, such as a run."""
+    if not isinstance(initial, Mapping | None):
+        given = type(initial).__name__
+        raise ConfigError(f"{where}: initial is a {given}, not parameters; those of a run are run.params()")
+
+
 @dataclass(frozen=True, repr=False)
 class Outcome(TrainedRun):
     """The results of all replicas; arrays have a leading axis R."""
@@ -126,9 +133,7 @@ def train(
     if not (isinstance(replicas, Sequence) and replicas and all(isinstance(each, Replica) for each in replicas)):
         raise ConfigError(f"train: {replicas!r} are no replicas; grid(4) makes four, of the seeds 0 to 3")
     check_kind(mesh, MeshConfig, "train: mesh")
-    if not isinstance(initial, Mapping | None):
-        given = type(initial).__name__
-        raise ConfigError(f"train: initial is a {given}, not parameters; those of a run are run.params()")
+    check_initial(initial, "train")
     check_trackers(log)
     if workdir is None and hosts.several:
         raise ConfigError("train: workdir is missing, the folder that all processes share")
