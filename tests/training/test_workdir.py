@@ -174,3 +174,9 @@ def test_initial_parameters_are_part_of_what_a_run_is(config, corpus):
     made = [identity(config, (Replica(seed=0),), corpus, initial) for initial in (None, params, dict(params), *others)]
     assert made[1].sha256 == made[2].sha256
     assert len({each.sha256 for each in made}) == 5
+
+
+def test_a_published_model_is_no_run(tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
+    with pytest.raises(ConfigError, match=r"^workdir: .* holds a published model, which pretrained\.load reads$"):
+        read_identity(tmp_path)

@@ -156,6 +156,11 @@ def read_identity(workdir: Path) -> Identity:
         return read_value(Identity, workdir / CONFIG)
     except FileNotFoundError:
         raise ConfigError(f"workdir: {workdir} holds no {CONFIG} of a run") from None
+    except Damaged:
+        with contextlib.suppress(Damaged):
+            if "model_type" in read_json(workdir / CONFIG):
+                damage = ConfigError(f"workdir: {workdir} holds a published model, which pretrained.load reads")
+        raise damage from None
 
 
 @contextlib.contextmanager
