@@ -157,10 +157,16 @@ def read_identity(workdir: Path) -> Identity:
     except FileNotFoundError:
         raise ConfigError(f"workdir: {workdir} holds no {CONFIG} of a run") from None
     except Damaged:
-        with contextlib.suppress(Damaged):
-            if "model_type" in read_json(workdir / CONFIG):
-                damage = ConfigError(f"workdir: {workdir} holds a published model, which pretrained.load reads")
-        raise damage from None
+        if not _is_published(workdir / CONFIG):
+            raise
+        raise ConfigError(f"workdir: {workdir} holds a published model, which pretrained.load reads") from None
+
+
+def _is_published(path: Path) -> bool:
+    try:
+        return "model_type" in read_json(path)
+    except Damaged:
+        return False
 
 
 @contextlib.contextmanager
