@@ -94,6 +94,8 @@ def another(kind, value):
         return next(option for option in typing.get_args(kind) if option != value)
     if value is None and (family := variant_of(kind)) is not None:
         return next(iter(family.variants().values()))()
+    if value is None and any(typing.get_origin(one) is tuple for one in typing.get_args(kind)):
+        return (7,)
     if value is None:
         return 0.5 if float in typing.get_args(kind) else 13
     return value + 1 if isinstance(value, int) else value / 2 + 0.125

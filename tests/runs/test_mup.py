@@ -28,7 +28,7 @@ from transformer.runs.mup import mup
 from transformer.runs.optimizer import OptimizerConfig, ParameterGroup
 from transformer.runs.rules import SGD, AdamW, Lion
 from transformer.runs.schedules import ConstantRate
-from transformer.training.optimizer import Numbers, group_of, make_optimizer, stack_numbers
+from transformer.training.optimizer import Numbers, groups_of, make_optimizer, stack_numbers
 from transformer.training.step import create_train_state, make_train_step
 
 TABLES = ("embedding*", "position*")
@@ -206,18 +206,18 @@ def test_what_sums_over_the_width_has_the_rate(config, objective, changes):
     config = dataclasses.replace(config, model=config.model.replace(changes), objective=objective)
     wide = config.replace({"model.d_model": 2 * config.model.d_model})
     specs, more = (pure.specs(pure.abstract(lambda key, one=one: build(one.model, key=key))) for one in (config, wide))
-    groups = group_of(wide.replace(mup(wide, config.model.d_model)).optimizer.groups, specs)
+    groups = groups_of(wide.replace(mup(wide, config.model.d_model)).optimizer.groups, specs)
     grows = jax.tree.map(lambda a, b: len(a.single) > 1 and a.single[0] < b.single[0], specs, more)
-    assert jax.tree.map(lambda group: group.rate == 0.5, groups) == grows
+    assert jax.tree.map(lambda own: own.groups[0].rate == 0.5, groups) == grows
 
 
 def test_what_is_frozen_stays_so(config):
     frozen = config.replace({"optimizer.groups": (ParameterGroup("*query.kernel", rate=0.0, decay=0.0),)})
     ours = frozen.replace(mup(frozen, BASE))
-    groups = group_of(ours.optimizer.groups, pure.specs(pure.abstract(lambda key: build(config.model, key=key))))
+    groups = groups_of(ours.optimizer.groups, pure.specs(pure.abstract(lambda key: build(config.model, key=key))))
     attention = groups["blocks"]["kinds"]["0"]["attention"]
-    assert attention["query"]["kernel"].rate == 0
-    assert attention["key"]["kernel"].rate == BASE / config.model.d_model
+    assert attention["query"]["kernel"].groups[0].rate == 0
+    assert attention["key"]["kernel"].groups[0].rate == BASE / config.model.d_model
 
 
 def test_the_factor_is_set_wherever_there_is_attention():

@@ -24,16 +24,16 @@ def at(key: jax.Array, *names: str | int) -> jax.Array:
     Raises:
       ConfigError: it is no key.
     """
-    check_key(key, "key")
+    if not isinstance(key, jax.Array):
+        raise no_key(key, "key")
     for name in names:
         key = jax.random.fold_in(key, zlib.crc32(str(name).encode()))
     return key
 
 
-def check_key(key: Any, where: str) -> None:
-    """Raise `ConfigError` where something is no random key, such as a seed."""
-    if not isinstance(key, jax.Array):
-        raise ConfigError(f"{where}: {key!r} is no random key; jax.random.key(0) is one")
+def no_key(given: Any, where: str) -> ConfigError:
+    """The error of something that is no random key, such as a seed."""
+    return ConfigError(f"{where}: {given!r} is no random key; jax.random.key(0) is one")
 
 
 def below(key: jax.Array | None, *names: str | int) -> jax.Array | None:

@@ -15,7 +15,7 @@ from jax.sharding import Mesh
 
 from transformer.core.checks import check_fields
 from transformer.core.errors import ConfigError
-from transformer.core.modules import Apply, Params, check_key
+from transformer.core.modules import Apply, Params, no_key
 from transformer.inference.parts import in_parts
 from transformer.inference.processors import Earlier
 from transformer.inference.prompt import Generated, Prompt, check_prompt
@@ -68,8 +68,8 @@ def generate(
     if not isinstance(strategy, Strategy):
         raise ConfigError(f"generate: the strategy {strategy!r} is no value such as Greedy(); texts: Strategy.parse")
     check_fields(strategy, f"generate: {strategy.name}.")
-    if key is not None:
-        check_key(key, "generate: key")
+    if not isinstance(key, jax.Array | None):
+        raise no_key(key, "generate: key")
     check_prompt("generate", apply, params, prompt_BL, lengths_B, inputs or {})
     chosen = {"num_tokens": num_tokens, "strategy": strategy, "stop": stop, "prefix": prefix, "mesh": mesh}
     return _generate(apply, params, (prompt_BL, lengths_B, inputs or {}, earlier), key, **chosen)

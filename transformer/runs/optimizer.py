@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from transformer.core.changes import Config
-from transformer.core.checks import check_fields
+from transformer.core.checks import check_fields, check_type
 from transformer.core.errors import ConfigError
 from transformer.core.values import Variant
 from transformer.runs.rules import AdamW, UpdateRule
@@ -32,6 +32,7 @@ class ParameterGroup(Variant):
     """Numbers of layers, from 0 among those of their kind, whose parameters are one array; None: all."""
 
     def __post_init__(self):
+        check_type(self.layers, tuple[int, ...] | None, "group.layers")
         if self.layers is not None and (not self.layers or min(self.layers) < 0):
             raise ConfigError(f"group.layers: {self.layers} are no numbers of layers, which begin at 0")
         for name in ("rate", "decay"):

@@ -93,7 +93,6 @@ class Study(Asked):
     """Numbers measured on the trained parameters, besides the loss."""
 
     def __post_init__(self):
-        check_kind(self.name, str, "study: name")
         where = f"study {self.name}"
         check_kind(self.base, RunConfig, f"{where}: base")
         for name in hints(Study).keys() - {"base", "arms", "contrasts", "_"}:
