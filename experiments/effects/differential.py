@@ -15,8 +15,8 @@ CLAIM = Claim(
     expected={"plain": "better", "modern": "better"},
     recipe=(
         "Half as many heads as without, each of two maps of the size of a head, as in the paper; λ begins near .8 in "
-        "all layers, which makes no difference there (table 6). It was asked of as many heads first, of two maps of half "
-        "the size each, which are behind in the plain base after 2,000 steps, +.048 [+.031, +.065]."
+        "all layers, which makes no difference there (table 6). It was asked of as many heads first, of two maps of "
+        "half the size each, which are behind in the plain base after 2,000 steps, +.048 [+.031, +.065]."
     ),
     study=on_bases(
         "differential", {"model.mixer.heads": DifferentialHeads(), "model.mixer.num_heads": 2}, match="parameters"
