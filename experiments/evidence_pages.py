@@ -146,7 +146,7 @@ def _found(each: Answer, question: str) -> str:
     """The answer to a question, whose verdict leads to its page."""
     metric, name = each.report.record.metric, each.claim.name
     what = "" if metric == "loss" else f"{metric} "
-    return f"{what}{said(each.report.contrasts[question])} [**{each.findings[question]}**](evidence/{name}.md)"
+    return f"{what}{said(each.report.contrasts[question])} **[{each.findings[question]}](evidence/{name}.md)**"
 
 
 def page(each: Answer) -> str:
