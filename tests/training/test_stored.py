@@ -15,7 +15,7 @@ import pytest
 
 from transformer.activations.activation import Activation
 from transformer.core.errors import ConfigError
-from transformer.core.sources import sources
+from transformer.core.sources import sources, used_by
 from transformer.data.dataset import load_data
 from transformer.data.pairs import PairsConfig, TranslationRun
 from transformer.data.puzzles import AlgorithmicConfig, AlgorithmicRun
@@ -171,6 +171,10 @@ def test_a_variant_that_is_edited_is_another_choice(config, corpus, tmp_path, mo
         load_run(tmp_path / "run")
     with pytest.raises(ConfigError, match=r"differs in sources\.Twice"):
         train(config, REPLICAS, corpus, tmp_path / "run", when_not_empty="resume")
+
+
+def test_what_a_dataclass_makes_uses_nothing():
+    assert used_by(Twice) == {}
 
 
 def test_a_choice_of_the_package_has_no_source(config):

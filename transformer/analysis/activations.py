@@ -111,8 +111,10 @@ def intervene(apply: Apply, interventions: Mapping[str, Intervention]) -> Apply:
             return functools.partial(changed, params, method="extend")
         if method == "start":
             return started(params, *args, **kwargs)
-        found = _present(functools.partial(apply, **kwargs), params, *args) if at_start else []
-        here = {own: f for own, f in interventions.items() if own not in at_start or fnmatch.filter(found, own)}
+        here = interventions
+        if method == "extend" and at_start:
+            found = _present(functools.partial(apply, **kwargs), params, *args)
+            here = {own: f for own, f in here.items() if own not in at_start or fnmatch.filter(found, own)}
         return run_with_cache(apply, params, *args, names=(), interventions=here, **kwargs)[0]
 
     def started(params, *sizes, **kwargs):

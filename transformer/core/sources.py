@@ -6,7 +6,7 @@ import inspect
 import sysconfig
 from collections.abc import Iterator
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -60,17 +60,16 @@ def used_by(cls: type) -> dict[str, str]:
     That is the code of other functions and plain values, as they are now; what is installed is left out.
     """
     found: dict[str, str] = {}
-    waiting = [function for each in cls.__mro__ if _outside(each.__module__) for function in _functions(each)]
+    waiting = [function for each in cls.__mro__ for function in _functions(each)]
     while waiting:
         function = waiting.pop()
         for name, value in _names(function):
             where = f"{function.__module__}.{name}"
             if where in found:
                 continue
-            if isinstance(value, FunctionType) and _outside(value.__module__):
-                if not value.__code__.co_filename.startswith(INSTALLED):
-                    found[where] = _code(value.__code__)
-                    waiting.append(value)
+            if _is_own(value):
+                found[where] = _code(value.__code__)
+                waiting.append(value)
             elif isinstance(value, np.ndarray):
                 found[where] = f"{value.dtype}{value.shape}{hashlib.sha256(value.tobytes()).hexdigest()}"
             elif _plain(value):
@@ -78,17 +77,18 @@ def used_by(cls: type) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-def _outside(module: str | None) -> bool:
-    return module is not None and module.partition(".")[0] not in (PACKAGE, "builtins")
+def _is_own(value: Any) -> TypeGuard[FunctionType]:
+    """Whether something is a function of one's own: of neither this package nor what is installed."""
+    if not isinstance(value, FunctionType) or (value.__module__ or "").partition(".")[0] == PACKAGE:
+        return False
+    return not value.__code__.co_filename.startswith(INSTALLED)
 
 
 def _functions(cls: type) -> Iterator[FunctionType]:
-    """The functions that a class defines, without what a dataclass makes."""
+    """The functions of one's own that a class defines, without what a dataclass makes."""
     for name, value in vars(cls).items():
         function = inspect.unwrap(getattr(value, "fget", None) or getattr(value, "__func__", value))
-        if isinstance(function, FunctionType) and not (
-            name in GENERATED and function.__code__.co_filename.startswith("<")
-        ):
+        if _is_own(function) and not (name in GENERATED and function.__code__.co_filename.startswith("<")):
             yield function
 
 
