@@ -12,7 +12,7 @@ from transformer.objectives.objective import NextToken, Objective
 from transformer.runs.rules import UpdateRule
 from transformer.runs.schedules import Schedule
 from transformer.testing import check_variant
-from transformer.testing.training import FAMILIES
+from transformer.testing.check import FAMILIES
 
 SHIPPED = [
     cls()

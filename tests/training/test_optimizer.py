@@ -15,7 +15,7 @@ from transformer.runs.muon import Muon
 from transformer.runs.optimizer import OptimizerConfig, ParameterGroup
 from transformer.runs.rules import SGD, Adafactor, AdamW, Lion, ScheduleFree, UpdateRule
 from transformer.runs.schedules import ConstantRate
-from transformer.testing.training import (
+from transformer.testing.optimization import (
     LAYERS,
     RULE,
     SPECS,

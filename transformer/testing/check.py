@@ -1,15 +1,21 @@
 """Checks a choice in every context."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from transformer.core.checks import check_kind
 from transformer.core.errors import ConfigError
 from transformer.core.values import Variant
 from transformer.models.encoder_decoder import EncoderDecoderConfig
-from transformer.testing import properties, training
+from transformer.models.pooling import Pooling
+from transformer.objectives.objective import Objective
+from transformer.runs.rules import UpdateRule
+from transformer.runs.schedules import Schedule
+from transformer.testing import properties
 from transformer.testing.encoder_decoder import translates
+from transformer.testing.objectives import OBJECTIVE, POOLING, task_of, task_with
+from transformer.testing.optimization import RULE, SCHEDULE
 from transformer.testing.options import chosen
 from transformer.testing.subject import Subject, small
 
@@ -45,12 +51,30 @@ def _said(error: Exception) -> str:
     return " ".join(lines[: 2 if lines and lines[0].endswith(":") else 1])
 
 
+class Checks(NamedTuple):
+    """How the values of a family are checked."""
+
+    context: str
+    wanted: Sequence[Callable[[Any], None]]
+    subject: Callable[[Any, Mapping[str, Any]], Any] = lambda value, choices: value
+    """What the properties are those of: the value with further choices."""
+
+
+FAMILIES: Mapping[type[Variant], Checks] = {
+    UpdateRule: Checks("rule", RULE),
+    Schedule: Checks("schedule", SCHEDULE),
+    Objective: Checks("objective", OBJECTIVE, task_of),
+    Pooling: Checks("pooling", POOLING, task_with),
+}
+"""Those that are no choice of a language model."""
+
+
 def check_variant(value: Variant, **choices: Any) -> Checked:
     """Use a variant in tiny models and check the properties that have to hold there.
 
     The models are a causal decoder, an encoder and an encoder-decoder; they are scanned, rounded, replicated,
     cached, branched, padded and packed: see `transformer.testing.properties`. An update rule, a schedule,
-    an objective or a pooling has properties of its own (`transformer.testing.training`).
+    an objective or a pooling has properties of its own (`optimization` and `objectives` beside it).
 
     Args:
       value: any variant that a model's config has a field for, or one of those, shipped or your own.
@@ -60,7 +84,7 @@ def check_variant(value: Variant, **choices: Any) -> Checked:
       AssertionError: the list of properties that do not hold.
     """
     check_kind(value, Variant, "check_variant")
-    if (own := training.FAMILIES.get(value.family())) is None:
+    if (own := FAMILIES.get(value.family())) is None:
         checked = check_choices(chosen(value) | choices)
     else:
         checked, subject = Checked(choices), own.subject(value, choices)
