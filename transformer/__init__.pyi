@@ -160,6 +160,7 @@ from transformer.embeddings.embedding import Head as Head
 from transformer.embeddings.embedding import HeadTransform as HeadTransform
 from transformer.embeddings.head_transforms import DenseTransform as DenseTransform
 from transformer.embeddings.patches import resize_positions as resize_positions
+from transformer.feed_forwards.canon import CanonFeedForward as CanonFeedForward
 from transformer.feed_forwards.experts import ExpertChoice as ExpertChoice
 from transformer.feed_forwards.experts import Experts as Experts
 from transformer.feed_forwards.experts import SigmoidTopK as SigmoidTopK

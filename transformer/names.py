@@ -62,6 +62,7 @@ NAMES: dict[str, str] = {
     "embeddings.embedding": "Embedding Head HeadTransform",
     "embeddings.head_transforms": "DenseTransform",
     "embeddings.patches": "resize_positions",
+    "feed_forwards.canon": "CanonFeedForward",
     "feed_forwards.experts": "ExpertChoice Experts SigmoidTopK TopKExperts TopKProbabilities",
     "feed_forwards.feed_forward": "FeedForward",
     "functional.attention": "Attended attention",

@@ -1,4 +1,5 @@
 # Written by `python -m transformer.testing.stubs`.
+from transformer.feed_forwards.canon import CanonFeedForward as CanonFeedForward
 from transformer.feed_forwards.experts import ExpertChoice as ExpertChoice
 from transformer.feed_forwards.experts import Experts as Experts
 from transformer.feed_forwards.experts import SigmoidTopK as SigmoidTopK

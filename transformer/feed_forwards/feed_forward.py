@@ -1,7 +1,8 @@
 """The position-wise feed-forward sublayer."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 from flax import nnx
@@ -12,6 +13,7 @@ from transformer.core.arrays import dropout
 from transformer.core.errors import ConfigError
 from transformer.core.modules import Dense, at, fused
 from transformer.core.values import Variant
+from transformer.functional.cache import Memory
 from transformer.mixers.mixer import Aux, Context
 from transformer.norms.norm import Norm, norm_layer
 from transformer.residuals.residual import Residual
@@ -80,6 +82,14 @@ class FeedForward(Variant):
         connection = self.connection(model)
         return model.inner_gain(connection), model.output_gain(connection)
 
+    def span(self, model: "ModelConfig") -> int:
+        """Number of latest tokens that it looks at, as `Mixer.span`; 1: the token itself."""
+        return 1
+
+    def memory(self, model: "ModelConfig", batch_size: int, slots: int, dtype: Any) -> Memory | None:
+        """The empty memory of one sublayer of a decoder; None: nothing is remembered."""
+        return None
+
     def build(self, model: "ModelConfig", *, key: jax.Array) -> nnx.Module:
         """The module of one layer."""
         return FeedForwardLayer(self, model, key=key)
@@ -101,12 +111,16 @@ class FeedForwardLayer(nnx.Module):
     def __call__(
         self, x_BLD: jax.Array, *, context: Context | None = None, key: jax.Array | None = None
     ) -> tuple[jax.Array, Aux]:
-        """The output (B, L, D), and an empty `Aux`; a key turns dropout on."""
-        first_BLF, *others = fused(x_BLD, self.branches)
+        """The output (B, L, D), and what is remembered; a key turns dropout on."""
+        (first_BLF, *others), memory = self.project(x_BLD, context)
         others = [checkpoint_name(other, f"pre_{i}") for i, other in enumerate(others, 1)] if others else []
         hidden_BLF = self.activation(checkpoint_name(first_BLF, "pre"), *others)
         hidden_BLF = hidden_BLF if self.inner_norm is None else self.inner_norm(hidden_BLF)
         hidden_BLF = checkpoint_name(hidden_BLF, "post")
         if key is not None:
             hidden_BLF = dropout(hidden_BLF, self.dropout, key)
-        return self.out(hidden_BLF), Aux()
+        return self.out(hidden_BLF), Aux(memory)
+
+    def project(self, x_BLD: jax.Array, context: Context | None) -> tuple[Sequence[jax.Array], Memory | None]:
+        """(the projections of the input (B, L, F), what a decoder remembers with these tokens)."""
+        return fused(x_BLD, self.branches), None

@@ -75,12 +75,13 @@ class KeyValue(Slots):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Inputs(Slots):
-    """The vectors that a layer has read."""
+    """What a layer has read of each token."""
 
-    inputs_BSX: jax.Array
+    inputs_BSX: Any
+    """An array (B, S, X), or several by name."""
 
     def resized(self, grow: Grow) -> "Inputs":
-        return Inputs(grow(self.inputs_BSX, 1))
+        return Inputs(jax.tree.map(lambda array_BSX: grow(array_BSX, 1), self.inputs_BSX))
 
 
 @jax.tree_util.register_dataclass

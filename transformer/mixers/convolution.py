@@ -9,7 +9,7 @@ from transformer.core.arrays import dense
 from transformer.core.checks import check_positive
 from transformer.core.parameters import Parameter
 from transformer.functional.cache import Inputs
-from transformer.functional.convolution import convolve, convolve_slots
+from transformer.mixers.local import convolve_latest
 from transformer.mixers.mixer import Mixer
 
 
@@ -41,12 +41,7 @@ class Convolution(Mixer):
         return {"gate": Parameter((D, D), law), "into": into, "taps": taps, "out": Parameter((D, D), law, gain=gain)}
 
     def __call__(self, x_BLD, context, params):
-        inputs_BLD, memory = dense(x_BLD, params["into"]), None
-        if context.writing is None:
-            mixed_BLD = convolve(inputs_BLD, params["taps"], context.tokens)
-        else:
-            past = context.writing.memory.inputs_BSX
-            seen_BSD, kept_BSD = context.writing.append(past, inputs_BLD, axis=1)
-            mixed_BLD, memory = convolve_slots(seen_BSD, params["taps"], context.tokens, context.keys), Inputs(kept_BSD)
+        past_BSD = None if context.writing is None else context.writing.memory.inputs_BSX
+        mixed_BLD, kept_BSD = convolve_latest(dense(x_BLD, params["into"]), params["taps"], past_BSD, context)
         gate_BLD = jax.nn.sigmoid(dense(x_BLD, params["gate"], jnp.float32)).astype(x_BLD.dtype)
-        return dense(gate_BLD * mixed_BLD, params["out"]), memory
+        return dense(gate_BLD * mixed_BLD, params["out"]), None if kept_BSD is None else Inputs(kept_BSD)

@@ -138,6 +138,8 @@ def _check_memory(config: "ModelConfig", kinds: list["ModelConfig"]) -> None:
             )
         if any(not isinstance(mixer, Attention) for mixer in kind.mixers):
             raise ConfigError(f"model.memory_length: {_what(kind)} hands no segments on; use attention")
+        if kind.looks_back:
+            raise ConfigError(f"model.memory_length: {kind.feed_forward} hands no segments on; use dense")
         if attention is not None and attention.heads is not None and attention.heads.longest is not None:
             raise ConfigError(
                 f"model.memory_length: {attention.heads} has a table of positions, which ends; use heads=none"

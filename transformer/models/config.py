@@ -127,9 +127,19 @@ class ModelConfig(Config):
         return self.block.of(self)
 
     @property
+    def sublayers(self) -> dict[str, Mixer | FeedForward]:
+        """The sublayers of a block, by name."""
+        return {made.name: made.value for connection in self.connections for made in connection}
+
+    @property
     def mixers(self) -> list[Mixer]:
         """The mixers of a block."""
-        return [made.value for connection in self.connections for made in connection if isinstance(made.value, Mixer)]
+        return [value for value in self.sublayers.values() if isinstance(value, Mixer)]
+
+    @property
+    def looks_back(self) -> bool:
+        """Whether the feed-forward sublayer of a token reads those before it."""
+        return self.feed_forward is not None and self.feed_forward.span(self) > 1
 
     @property
     def attention(self) -> Attention | None:
@@ -157,7 +167,7 @@ class ModelConfig(Config):
     def mixes_tokens(self) -> str:
         """The text of a choice that looks at all tokens whatever the mask; empty without one."""
         choices: list[Any] = [self.norm, self.embedding_norm, self.downsampling]
-        choices += [made.value for kind in self.kinds for connection in kind.connections for made in connection]
+        choices += [sublayer for kind in self.kinds for sublayer in kind.sublayers.values()]
         return next((str(choice) for choice in choices if choice is not None and choice.mixes_tokens), "")
 
     @property

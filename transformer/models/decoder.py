@@ -21,7 +21,7 @@ from transformer.functional.cache import (
 )
 from transformer.functional.masks import Mask, Tokens
 from transformer.functional.segment_memory import SegmentMemory, empty_segment_memory
-from transformer.mixers.mixer import Context, Mixer, Shared, Source, Writing
+from transformer.mixers.mixer import Context, Shared, Source, Writing
 from transformer.models.config import ModelConfig
 from transformer.models.transformer import NOTHING, Transformer
 
@@ -37,7 +37,7 @@ class Decoder(Transformer):
         """Number of tokens that some layer needs, the first (`sinks`) and the latest, the size of a ring; None: all."""
         if self.config.downsampling is not None:
             return None
-        spans = [mixer.span(kind) for kind in self.config.kinds for mixer in kind.mixers]
+        spans = [sublayer.span(kind) for kind in self.config.kinds for sublayer in kind.sublayers.values()]
         return None if None in spans else self.sinks + max([1, *(span for span in spans if span is not None)])
 
     @property
@@ -190,9 +190,10 @@ def _remembered(view: ModelConfig, batch_size: int, slots: int, dtype, ahead: in
     Raises:
       ConfigError: the latest `ahead` tokens are to be undone, and a mixer keeps no slot for each token.
     """
-    mixers = {made.name: made.value for c in view.connections for made in c if isinstance(made.value, Mixer)}
-    memories = {name: mixer.memory(view, batch_size, slots, dtype) for name, mixer in mixers.items()}
+    sublayers = view.sublayers
+    memories = {name: sublayer.memory(view, batch_size, slots, dtype) for name, sublayer in sublayers.items()}
     for name, memory in memories.items():
         if ahead and memory is not None and not memory.can_rewind:
-            raise ConfigError(f"model.mixer: {mixers[name]} keeps one state, so that no token of a cache can be undone")
+            own = sublayers[name]
+            raise ConfigError(f"model.mixer: {own} keeps one state, so that no token of a cache can be undone")
     return {name: memory for name, memory in memories.items() if memory is not None}

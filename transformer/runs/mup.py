@@ -86,7 +86,7 @@ def _check_layer(model: ModelConfig) -> None:
     uncovered = {
         "mixer=attention": model.mixer is not None and attention is None,
         "block=sequential": any(mixer is not model.mixer for mixer in model.mixers),
-        "feed_forward=dense": feed_forward is not None and feed_forward.routed,
+        "feed_forward=dense": feed_forward is not None and (feed_forward.routed or model.looks_back),
         "position=rope": position is not None and _grows(lambda n: position.layer_parameters(4, 8 * n, D * n, 8 * n)),
         "residual=pre": _grows(lambda n: model.residual.parameters(D * n)),
         "feed_forward.residual=none": _grows(lambda n: own.parameters(D * n)),

@@ -10,6 +10,7 @@ from transformer.core.checks import variant_of
 from transformer.core.errors import ConfigError
 from transformer.core.values import Variant
 from transformer.embeddings.embedding import Head, HeadTransform
+from transformer.feed_forwards.canon import CanonFeedForward
 from transformer.feed_forwards.experts import ExpertChoice, SigmoidTopK, TopKExperts, TopKProbabilities
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.mixers.attention.attention import Attention
@@ -258,6 +259,7 @@ FAMILIES: dict[str, list[Changes]] = {
         {"feed_forward": None},
         *_each(
             FeedForward,
+            CanonFeedForward(before=None, inside=2, activation=GLU(), d_ff=24),
             TopKExperts(top=1, d_ff=24),
             TopKExperts(shared=1, d_ff=24),
             TopKExperts(bias_step=0.1, d_ff=24),

@@ -188,7 +188,8 @@ def ordered(subject: Subject) -> None:
     logits, mixed = subject.alone(TOKENS)[:, order], subject.alone(TOKENS[:, order])
     positions = [kind.position for kind in subject.config.kinds]
     orders = any(position is not None and position.orders for position in positions)
-    if not orders and _sees_all(subject) and not any(mixer.ordered for mixer in _mixers(subject)):
+    orders |= any(mixer.ordered for mixer in _mixers(subject)) or any(kind.looks_back for kind in subject.config.kinds)
+    if not orders and _sees_all(subject):
         close(mixed, logits, "an encoder without positions sees the order")
     else:
         differ(mixed, logits, "the order of tokens does not matter")

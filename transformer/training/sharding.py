@@ -57,6 +57,7 @@ ROLES: dict[str, tuple[str, ...]] = {
         "*attention.parts.smear.*",
         "*attention.out.bias",
         "*feed_forward*.out.bias",
+        "*feed_forward*.kernels.*",
         "*feed_forward*.router.*",
         "*feed_forward*.branch_biases.*",
         "*feed_forward*.out_bias",

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 from transformer.core.arrays import dense
 from transformer.core.checks import check_positive
 from transformer.core.errors import ConfigError
-from transformer.core.parameters import ZEROS, FanIn, FirstRow, Parameter
-from transformer.functional.convolution import convolve, convolve_slots
+from transformer.core.parameters import ZEROS, FirstRow, Parameter
 from transformer.functional.masks import Tokens
 from transformer.mixers.attention.base import Part
+from transformer.mixers.local import canon_kernel, convolve_latest
 from transformer.mixers.mixer import Context
 
 
@@ -35,10 +35,8 @@ class LocalMixing(Part):
         self, x_BLX: jax.Array, kernel_WX: jax.Array, context: Context, read: Tokens
     ) -> tuple[jax.Array, jax.Array | None]:
         """(the convolution of features of the tokens read, the features in the slots of the memory with these)."""
-        if context.writing is None:
-            return convolve(x_BLX, kernel_WX, read), None
-        seen, kept = context.writing.append(context.writing.memory.convolved[self.name], x_BLX, axis=1)
-        return convolve_slots(seen, kernel_WX, context.tokens, context.keys), kept
+        past_BSX = None if context.writing is None else context.writing.memory.convolved[self.name]
+        return convolve_latest(x_BLX, kernel_WX, past_BSX, context, read)
 
 
 @dataclass(frozen=True)
@@ -66,7 +64,7 @@ class CanonA(LocalMixing):
     """Tokens spanned."""
 
     def parameters(self, attention, model):
-        return {"kernel": _canon(self.width, model.d_model)}
+        return {"kernel": canon_kernel(self.width, model.d_model)}
 
     def enter(self, x_BLD, context, read, params):
         mixed, kept = self.convolved(x_BLD, params["kernel"], context, read)
@@ -82,7 +80,7 @@ class CanonB(LocalMixing):
     """Tokens spanned."""
 
     def parameters(self, attention, model):
-        return {"kernel": _canon(self.width, sum(attention.shape(model).widths.values()))}
+        return {"kernel": canon_kernel(self.width, sum(attention.shape(model).widths.values()))}
 
     def convolve(self, projected_BLX, context, read, params):
         mixed, kept = self.convolved(projected_BLX, params["kernel"], context, read)
@@ -117,8 +115,3 @@ class Smear(LocalMixing):
         before, kept = self.convolved(x_BLD, jnp.array([[0.0], [1.0]]), context, read)
         gate_BL1 = params["factor"] * jax.nn.sigmoid(dense(x_BLD[..., : self.features], params["gate"], jnp.float32))
         return x_BLD + gate_BL1.astype(x_BLD.dtype) * before, kept
-
-
-def _canon(width: int, features: int) -> Parameter:
-    """The kernel of a Canon layer, with the variance of PyTorch's uniform law: 1 / (3 · width)."""
-    return Parameter((width, features), FanIn(), gain=3**-0.5, decay=False)
