@@ -1,10 +1,14 @@
 """Data sets of one's own arrays."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 
+import transformer as T
 from transformer.core.errors import ConfigError
 from transformer.data.arrays import arrays
+from transformer.data.dataset import EVALUATION_BATCH, Examples
 from transformer.data.pairs import TranslationRun
 from transformer.models.config import ModelConfig
 from transformer.objectives.tokens import MaskedToken
@@ -78,3 +82,18 @@ def test_tokens_are_not_what_another_objective_reads():
     line = r"^data: mine are tokens, and the objective sequence_to_sequence reads source, target$"
     with pytest.raises(ConfigError, match=line):
         arrays(np.zeros((4, 5), int), source="mine").complete(TranslationRun())
+
+
+def test_rows_that_fill_a_batch_count_nothing():
+    """Also of a data set of one's own, whose held-out part has no weights."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Own(Examples):
+        def complete(self, config):
+            return config
+
+    tokens = np.arange(15, dtype=np.int32).reshape(3, 5)
+    data = Own(train={"tokens": tokens}, validation={"tokens": tokens}, source="", fingerprint="", tokenizer=None)
+    batch = data.validation_batches(T.RunConfig(), 1)
+    assert batch["weights"].shape == (1, EVALUATION_BATCH, 4)
+    assert batch["weights"].sum(-1).tolist() == [[4.0] * 3 + [0.0] * (EVALUATION_BATCH - 3)]

@@ -115,3 +115,12 @@ def test_a_cell_may_hold_line_breaks(monkeypatch):
     rows = datasets.Dataset.from_list([{"label": "x", "text": "one\ny\ttwo"}, {"label": "y", "text": "three"}])
     monkeypatch.setattr(datasets, "load_dataset", lambda *name, split: rows)
     assert parse_labelled("hub:x:train:label,text") == [("x", "one\ny\ttwo"), ("y", "three")]
+
+
+def test_cells_of_csv_files_stay_as_they_are(tmp_path):
+    """Digits keep their zeros, and words that others take for nothing are words; an empty cell is named."""
+    (tmp_path / "train.csv").write_text('source,target\n0123,3210\n0045,"5,40"\nNA,1.10\n')
+    assert hub_lines(f"hub:{tmp_path}:train:source,target") == ["0123\t3210", "0045\t5,40", "NA\t1.10"]
+    (tmp_path / "train.csv").write_text("source,target\n0123,3210\n45,\n")
+    with pytest.raises(ConfigError, match=r"row 2 of hub:.* has nothing in 'target'"):
+        hub_lines(f"hub:{tmp_path}:train:source,target")

@@ -202,7 +202,7 @@ def test_a_plane_stays_a_plane():
 def test_images_of_the_evaluation_stay(path):
     """The test images in order, once, unmoved; what fills the batch has no weight."""
     plain, moved = (load_data(ImageConfig(path=path, shift=float(s))).validation_batches(vision(), 2) for s in (0, 1))
-    assert plain["inputs"].shape == (1, 2 * EVALUATION_BATCH, 6, 4, 1)
+    assert plain["inputs"].shape == (1, EVALUATION_BATCH, 6, 4, 1)
     for name in plain:
         np.testing.assert_array_equal(plain[name], moved[name])
     real = plain["weights"][..., 0] == 1

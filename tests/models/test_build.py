@@ -1,6 +1,7 @@
 """From a config to its model, of every kind."""
 
 import dataclasses
+from dataclasses import dataclass
 
 import chex
 import jax
@@ -8,15 +9,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from transformer.activations.activation import ReLU
+import transformer as T
+from transformer.activations.activation import Activation, ReLU
 from transformer.analysis.counts import parameter_count
 from transformer.core.errors import ConfigError
 from transformer.core.modules import split
 from transformer.core.parameters import Normal
 from transformer.embeddings.embedding import Embedding
 from transformer.feed_forwards.feed_forward import FeedForward
+from transformer.inference.processors import Processor
+from transformer.inference.tokenwise import Sample
 from transformer.mixers.attention.attention import Attention
-from transformer.models.build import build
+from transformer.models.build import build, pure_model
 from transformer.models.classifier import Classifier, ClassifierConfig
 from transformer.models.config import ModelConfig
 from transformer.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
@@ -33,6 +37,7 @@ from transformer.models.vectors import VectorConfig, VectorModel
 from transformer.norms.norm import RMSNorm
 from transformer.positions.rotary import RoPE
 from transformer.runs.config import RunConfig
+from transformer.testing.subject import small
 
 KEY = jax.random.key(0)
 SUBLAYERS = {"mixer": Attention(num_heads=2), "feed_forward": FeedForward(d_ff=8)}
@@ -142,3 +147,42 @@ def test_the_scale_of_logits(kind):
     scaled, plain = (build(make(**more), key=KEY)(*map(jnp.asarray, inputs)) for more in ({"head.scale": 0.25}, {}))
     chex.assert_trees_all_close(4 * scaled, plain, rtol=1e-6)
     assert np.abs(plain).max() > 1e-2
+
+
+def squashed(x):
+    return x / (1 + jnp.abs(x))
+
+
+@dataclass(frozen=True)
+class Squashed(Activation):
+    def __call__(self, x):
+        return squashed(x)
+
+
+@dataclass(frozen=True)
+class Shifted(Processor):
+    def __call__(self, logits, history):
+        return squashed(logits)
+
+
+def test_a_program_of_other_code_is_another_one(monkeypatch):
+    """Of an own variant, and of an own way to decode, after an edit of a function that they use."""
+    config = small(**{"feed_forward.activation": Squashed()})
+    strategy = Sample(processors=(Shifted(),))
+    prompt = np.ones((2, 3), np.int32)
+
+    def found():
+        params, apply = T.split(T.LanguageModel(config, key=jax.random.key(0)))[0], pure_model(config)[1]
+        plain = pure_model(small())[1]
+        score = T.generate(apply, params, prompt, num_tokens=4).log_probability_B
+        chosen = T.generate(plain, params, prompt, num_tokens=4, strategy=strategy, key=jax.random.key(1))
+        return np.asarray(score), np.asarray(chosen.log_probability_B), apply, plain
+
+    first, same = found(), found()
+    assert first[2] is same[2]
+    monkeypatch.setitem(globals(), "squashed", lambda x: 9 * x)
+    edited = found()
+    assert edited[2] is not first[2]
+    assert edited[3] is first[3]
+    assert not np.isclose(edited[0], first[0]).any()
+    assert not np.isclose(edited[1], first[1]).any()

@@ -111,3 +111,19 @@ def test_branches_are_counted_over_the_layers_of_a_pattern():
     assert [config.layer_config(layer).branches for layer in range(3)] == [8, 8, 8]
     assert config.branches == 8
     assert config.layer_config(0).output_gain(config.residual) == 8**-0.5
+
+
+@pytest.mark.parametrize("others", ["none", "rope(base=500)"])
+def test_keys_are_taken_over_under_the_position_that_placed_them(others):
+    """A query that is not turned, or by other angles, says nothing against keys that are."""
+    sharing = "alternate('mixer.sharing', [none, keys_values])"
+    for same in ("rope", "none"):
+        ModelConfig().replace(position=same, pattern=[sharing])
+    with pytest.raises(
+        ConfigError, match=r"mixer\.sharing: layers with position=.* take over keys placed by rope; use one"
+    ):
+        ModelConfig().replace(position="rope", pattern=[sharing, f"alternate('position', [rope, {others}])"])
+    by_pairs = "alternate('mixer.sharing', [none, keys_values, none, keys_values])"
+    ModelConfig().replace(
+        position="rope", pattern=[by_pairs, f"alternate('position', [rope, rope, {others}, {others}])"]
+    )

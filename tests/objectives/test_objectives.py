@@ -729,3 +729,10 @@ def test_losses_of_ones_own_are_those_of_all_that_is_summed():
     )
     np.testing.assert_allclose(half.loss * 2, whole.loss, rtol=1e-6)
     assert half.correct == whole.correct
+
+
+def test_sums_are_of_one_shape():
+    """A weight for each row would be broadcast, and count L times."""
+    losses = jnp.ones((3, 4))
+    with pytest.raises(ConfigError, match=r"sums: losses have the shape \(3, 4\), weights \(3, 1\), hits \(3, 4\)"):
+        Sums.of(losses, losses[:, :1], losses)

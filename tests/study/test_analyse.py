@@ -253,11 +253,41 @@ def test_the_seeds_of_an_arm_do_not_choose_for_a_comparison_of_fewer(tmp_path):
     assert found["sensitivity"].compared.difference == 0
 
 
+def test_an_arm_without_the_metric_is_not_compared(tmp_path):
+    """It fails no more often for that: a probe of longer texts has no number where positions end."""
+    probe, signs = "loss at 2x length", {"loss": False, "accuracy": True, "exact_match": True}
+    record = made.record(tmp_path, {"base": BASE, "arm": BASE}, metric=probe, higher_is_better=signs | {probe: False})
+    for name, arm in record.arms.items():
+        for file in arm.files[0]:
+            run = read_sealed(tmp_path / "runs" / file)
+            write_sealed(tmp_path / "runs" / file, {**run, "probes": {probe: 3.1 if name == "base" else None}})
+    report = analyse(tmp_path, record)
+    assert report.contrasts == {}
+    assert [row[4] for row in report.tables()[0][2]] == ["baseline", "not defined"]
+    assert {"arm: not answered, because an arm of it failed or has no loss at 2x length"} < set(report.warnings())
+    assert "arm: it has no loss at 2x length, and is not compared" in report.warnings()
+
+
+def test_a_study_in_which_all_fails_compares_nothing(tmp_path):
+    report = made.report(tmp_path, {"base": BASE * np.nan, "arm": BASE * np.nan})
+    assert "every run of every arm failed: nothing is compared" in report.warnings()
+    assert report.tables()[0][2][1][2:5] == ["– [−∞, +∞]", "1", "unresolved"]
+
+
+def test_too_few_batches_are_not_cut_in_two(tmp_path, monkeypatch):
+    """Whatever the plan says: on other devices the held-out part may be one batch."""
+    monkeypatch.setattr(made, "BATCHES", 3)
+    losses = np.stack([BASE, BASE + 1])
+    report = made.report(tmp_path, {"base": losses, "arm": losses}, halves=True)
+    assert not report.record.halves
+    assert report.arms[0].primary.value == pytest.approx(BASE.mean())
+
+
 def test_a_question_about_an_arm_that_was_not_computed_is_named(tmp_path):
     weights = {"a": {"a": 1.0, "base": -1.0}, "gone": {"gone": 1.0, "base": -1.0}}
     report = made.report(tmp_path, {"base": BASE, "a": BASE}, contrasts=weights, failed={"gone": "RuntimeError: no"})
     assert report.contrasts.keys() == {"a"}
-    assert "gone: not answered, because an arm of it failed" in report.warnings()
+    assert "gone: not answered, because an arm of it failed or has no loss" in report.warnings()
 
 
 def test_a_run_above_the_bound_has_no_part_in_the_error_of_the_split(tmp_path):

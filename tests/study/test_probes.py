@@ -1,5 +1,7 @@
 """What probes measure, on parameters where the answer is known."""
 
+from itertools import pairwise
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,8 +10,9 @@ import pytest
 from transformer.analysis.activations import run_with_cache
 from transformer.core.errors import ConfigError
 from transformer.data.arrays import arrays
-from transformer.data.dataset import load_data
+from transformer.data.dataset import first_batch, load_data
 from transformer.data.labelled import ClassificationRun, LabelledConfig
+from transformer.data.pairs import PairsConfig, TranslationRun
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.backends import Chunked
 from transformer.mixers.attention.projections import ConstantScale
@@ -17,6 +20,7 @@ from transformer.mixers.attention.synthesizers import RandomSynthesizer
 from transformer.mixers.recurrent.delta import DeltaNet
 from transformer.models.build import pure_model
 from transformer.models.classifier import ClassifierConfig
+from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.models.pattern import Alternate
 from transformer.models.pooling import ClassToken
 from transformer.objectives.objective import NextToken
@@ -193,3 +197,32 @@ def test_a_model_without_attention(base, corpus, probe):
     found = probe(config, params, corpus)
     assert found.shape == (2,)
     assert np.isnan(found).all()
+
+
+def test_the_first_token_of_every_packed_document_is_left_out(base, tmp_path):
+    """It sees only itself, so that its row is saturated whatever the model is."""
+    (tmp_path / "documents.txt").write_text("|".join(["abab", "abcabc", "aab"] * 40))
+    data = load_data(TextConfig(path=str(tmp_path / "documents.txt"), document_separator="|"))
+    config = data.complete(base.replace({"data": TextConfig(), "model.position": ALiBi(), "model.max_length": 16}))
+    params = jax.device_get(make_program(config, grid(range(2))).init().params)
+    positions = data.validation_batches(config, 1)["positions"][0, :, :-1]
+    assert (positions[:, 1:] == 0).any()
+    assert (SaturatedRows()(config, changed(params, "query", 0.0), data) == 0).all()
+
+
+def test_padding_of_a_source_and_of_a_target_has_no_say(tmp_path):
+    """Queries of zero attend to all tokens of what they see alike: those of the encoder and to it 1 / its length."""
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice(list("abcd"), n)) for n in rng.integers(1, 9, 120)]
+    (tmp_path / "pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairwise(texts)))
+    model = EncoderDecoderConfig(num_layers=1, d_model=8, max_length=12, mixer=Attention(num_heads=1))
+    data = load_data(PairsConfig(source=str(tmp_path / "pairs.tsv"), validation_fraction=0.3))
+    config = data.complete(TranslationRun(model=model.replace(max_source_length=12), data=data.description))
+    params = changed(jax.device_get(make_program(config, grid(range(1))).init().params), "query", 0.0)
+    batch = first_batch(data.validation_batches(config, 1))
+    sources, targets = batch["source_valid"].sum(1), (batch["weights"] > 0).sum(1)
+    assert len(set(sources)) > 1
+    encoder = ((sources - 1) / sources).sum() / (sources - 1).sum()
+    decoder = np.concatenate([1 / np.arange(2, count + 1) for count in targets]).mean()
+    cross = ((targets - 1) / sources).sum() / (targets - 1).sum()
+    np.testing.assert_allclose(FirstKey()(config, params, data), np.mean([encoder, decoder, cross]), rtol=1e-5)

@@ -89,6 +89,8 @@ def test_slices_of_equal_operations(tmp_path):
     assert design.contrasts["d 32 @ 1e+11 FLOP"] == {"d 32 @ 1e+11 FLOP": 1.0, "d 16 @ 1e+11 FLOP": -1.0}
     with pytest.raises(ConfigError, match="operations are less than a step"):
         _ = IsoFlop(base, widths, (1.0,)).design
+    with pytest.raises(ConfigError, match=r"isoflop\.budgets: 100\.0 and 104\.0 have the same two digits"):
+        IsoFlop(base, widths, (100.0, 104.0))
     rng, n = np.random.default_rng(4), {"d 16": 1e4, "d 32": 4e4, "d 64": 1.6e5}
     arms = {
         slices.name(size, budget): 2 + 0.1 * np.log(count / best) ** 2 + 1e-3 * rng.normal(size=5)

@@ -242,8 +242,33 @@ def test_an_arm_that_is_much_better_may_fail_once():
 
 def test_two_runs_that_both_fail_say_nothing():
     kind, unkind = readings(pair([INF, 1.0, INF], [INF, INF, 2.0]))
-    np.testing.assert_array_equal(kind, [0, -INF, INF])
+    np.testing.assert_array_equal(kind, [-INF, INF])
     np.testing.assert_array_equal(unkind, kind)
+
+
+def test_failures_under_the_same_seeds_are_failures():
+    """They leave fewer pairs, and never make arms equivalent or the same."""
+    base = 3 + 0.05 * np.random.default_rng(0).normal(size=8)
+    arm, gone = base + 0.3, np.arange(8) < 6
+    every = compare(pair(np.full(8, INF), np.full(8, INF)), 0.01)
+    assert (every.n, every.verdict, every.failures, every.p, every.same) == (0, "unresolved", (8, 8), 1.0, False)
+    assert every.interval == UNKNOWN
+    assert math.isnan(every.difference)
+    some = compare(pair(np.where(gone, INF, arm), np.where(gone, INF, base)), 0.2)
+    assert (some.n, some.verdict, some.failures, some.interval) == (2, "unresolved", (6, 6), UNKNOWN)
+    assert some.difference == pytest.approx(0.3)
+    assert (some.deviation, some.detectable) == (None, INF)
+
+
+def test_an_interval_beside_common_failures_covers_the_difference():
+    """Of 300 studies in which half of the seeds fail in both arms, whose others differ by .3."""
+    rng, covered = np.random.default_rng(1), 0
+    for _ in range(300):
+        base = rng.normal(size=20)
+        arm, gone = base + 0.3 + 0.5 * rng.normal(size=20), rng.random(20) < 0.5
+        low, high = compare(pair(np.where(gone, INF, arm), np.where(gone, INF, base)), 0.2).interval
+        covered += low < 0.3 < high
+    assert covered >= 285
 
 
 def test_ranks_are_those_of_scipy_and_their_interval_agrees():

@@ -123,3 +123,11 @@ def sources(config: Any) -> dict[str, str]:
             text += "".join(f"{name}: {used}\n" for name, used in used_by(type(value)).items())
             found[type(value).__qualname__] = hashlib.sha256(text.encode()).hexdigest()
     return dict(sorted(found.items()))
+
+
+Code = tuple[tuple[str, str], ...]
+
+
+def code_of(*values: Any) -> Code:
+    """`sources` as a key of a cache: another one after an edit of a class of one's own, or of what it uses."""
+    return tuple(sources(values).items())

@@ -20,7 +20,7 @@ from transformer.runs.config import RunConfig
 from transformer.runs.data import TextConfig
 
 EVALUATION_BATCH = 32
-"""Sequences per device."""
+"""As `transformer.data.dataset.EVALUATION_BATCH`."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Corpus(ShownAsText):
 
     def validation_batches(self, config: RunConfig, multiple: int) -> Batch:
         """Consecutive blocks, or packed documents."""
-        length, batch_size = config.model.max_length, EVALUATION_BATCH * multiple
+        length, batch_size = config.model.max_length, math.lcm(EVALUATION_BATCH, multiple)
         if _consecutive(config):
             return in_streams(whole_split(self.validation, length, batch_size))
         if self.validation_ends is None:

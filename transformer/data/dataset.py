@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from transformer.runs.data import DataConfig
 
 Batch = dict[str, np.ndarray]
 EVALUATION_BATCH = 128
-"""Examples per device."""
+"""Rows of a held-out batch, and of any that is divided among devices which divide them."""
 ROOM = __name__.rpartition(".")[0]
 """This room, whose modules register how their data are loaded."""
 
@@ -187,7 +188,7 @@ class Examples(ShownAsText):
 
     train: Batch
     validation: Batch
-    """Held-out arrays, with the `weights` of labels."""
+    """Held-out arrays; without `weights` all labels count."""
     source: str
     fingerprint: str
     tokenizer: Tokenizer | None
@@ -207,7 +208,10 @@ class Examples(ShownAsText):
         return Rows(self.train, config.batch_size, seed)
 
     def validation_batches(self, config: RunConfig, multiple: int) -> Batch:
-        return whole(self.validation, EVALUATION_BATCH * multiple)
+        held_out = self.validation
+        if "weights" not in held_out:  # the rows that fill the last batch count nothing
+            held_out = held_out | {"weights": np.asarray(config.objective.weights(held_out), np.float32)}
+        return whole(held_out, math.lcm(EVALUATION_BATCH, multiple))
 
     def reference(self) -> tuple[str, float] | None:
         return None

@@ -1,6 +1,8 @@
 """Data sets of the Hugging Face hub, read as the lines of a file."""
 
+import csv
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from transformer.core.errors import ConfigError, nearest
@@ -13,7 +15,8 @@ def hub_lines(address: str) -> list[str]:
     """A line for each row of `hub:NAME:SPLIT:COLUMN` or `hub:NAME:CONFIG:SPLIT:COLUMN`.
 
     NAME is a data set of the hub or a local folder in its format. `a,b` are two columns with a tab
-    between them, `a.b` is the field b of column a; numbers of classes are replaced by their names.
+    between them, `a.b` is the field b of column a; numbers of classes are replaced by their names. Cells of local CSV
+    files are texts as they stand there, such as 0123.
 
     Raises:
       ConfigError: the form is wrong, a name is unknown, a cell is empty, without a class, or no text or number, or the
@@ -36,9 +39,22 @@ def _load(name: list[str], split: str, address: str) -> Any:
     except ImportError:
         raise ConfigError("data: a data set of the hub needs datasets: pip install 'transformer[hub]'") from None
     try:
-        return datasets.load_dataset(*name, split=split)
+        return datasets.load_dataset(*name, split=split, **_as_text(name[0]))
     except Exception as error:  # whatever the hub, the network or the data set's files raise
         raise ConfigError(f"data: cannot load {address}: {str(error).splitlines()[0]}") from None
+
+
+def _as_text(folder: str) -> dict[str, Any]:
+    """How the CSV files of a local folder are read without guesses at what their cells are; empty without any."""
+    import datasets
+
+    path = next(iter(sorted(Path(folder).rglob("*.csv"))), None)
+    if path is None:
+        return {}
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        columns = next(csv.reader(file), [])
+    features = datasets.Features(dict.fromkeys(columns, datasets.Value("string")))
+    return {"features": features, "keep_default_na": False, "na_values": [""]}
 
 
 def _cell(row: Mapping[str, Any], features: Mapping[str, Any], column: str, address: str, number: int) -> str:

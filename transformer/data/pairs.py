@@ -1,5 +1,6 @@
 """Pairs of a source and a target text: parallel files, or SCAN."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,7 @@ from transformer.runs.data import DataConfig, check_fraction
 from transformer.runs.tokenizers import Symbols, Tokenization
 
 EVALUATION_BATCH = 64
-"""Pairs per device."""
+"""As `transformer.data.dataset.EVALUATION_BATCH`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +143,7 @@ class Pairs(ShownAsText):
         return BucketedBatches(self.train, config, seed)
 
     def validation_batches(self, config: RunConfig, multiple: int) -> Batch:
-        return whole(pair_arrays(*self.validation), EVALUATION_BATCH * multiple)
+        return whole(pair_arrays(*self.validation), math.lcm(EVALUATION_BATCH, multiple))
 
     def reference(self) -> None:
         return None

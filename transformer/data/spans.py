@@ -1,5 +1,6 @@
 """Span corruption (T5): the source is a text with holes, and the target is what was in them."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ from transformer.runs.data import TextConfig, check_fraction
 from transformer.runs.tokenizers import Char, Tokenization
 
 EVALUATION_BATCH = 64
-"""Blocks per device."""
+"""As `transformer.data.dataset.EVALUATION_BATCH`."""
 HELD_OUT = 2**31
 """Seed of the validation holes, larger than any replica's."""
 
@@ -207,7 +208,9 @@ class Spans:
         sizes, tokens = longest_block(config), self.corpus.validation
         blocks_NL = tokens[: len(tokens) // sizes.tokens * sizes.tokens].reshape(-1, sizes.tokens)
         hidden_NL = hidden_places(sizes, [(HELD_OUT, 0, row) for row in range(len(blocks_NL))])
-        return whole(span_batch(blocks_NL, hidden_NL, self.corpus.tokenizer.vocab_size), EVALUATION_BATCH * multiple)
+        return whole(
+            span_batch(blocks_NL, hidden_NL, self.corpus.tokenizer.vocab_size), math.lcm(EVALUATION_BATCH, multiple)
+        )
 
     def reference(self) -> None:
         return None

@@ -16,6 +16,7 @@ from jax.sharding import Mesh
 from transformer.core.checks import check_fields
 from transformer.core.errors import ConfigError
 from transformer.core.modules import Apply, Params, no_key
+from transformer.core.sources import code_of
 from transformer.inference.parts import in_parts
 from transformer.inference.processors import Earlier
 from transformer.inference.prompt import Generated, Prompt, check_prompt
@@ -72,12 +73,13 @@ def generate(
         raise no_key(key, "generate: key")
     check_prompt("generate", apply, params, prompt_BL, lengths_B, inputs or {})
     chosen = {"num_tokens": num_tokens, "strategy": strategy, "stop": stop, "prefix": prefix, "mesh": mesh}
+    chosen |= {"code": code_of(strategy)}
     return _generate(apply, params, (prompt_BL, lengths_B, inputs or {}, earlier), key, **chosen)
 
 
-@functools.partial(jax.jit, static_argnames=("apply", "num_tokens", "strategy", "stop", "prefix", "mesh"))
-def _generate(apply, params, sequences, key, *, num_tokens, strategy, stop, prefix, mesh) -> Generated:
-    """The program."""
+@functools.partial(jax.jit, static_argnames=("apply", "num_tokens", "strategy", "stop", "prefix", "mesh", "code"))
+def _generate(apply, params, sequences, key, *, num_tokens, strategy, stop, prefix, mesh, code) -> Generated:
+    """The program; another one where a strategy of one's own has other code."""
 
     def decode(params, sequences, key) -> Generated:
         prompt_BL, lengths_B, inputs, earlier = sequences

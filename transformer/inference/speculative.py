@@ -11,6 +11,7 @@ from jax.sharding import Mesh
 
 from transformer.core.errors import ConfigError
 from transformer.core.modules import Apply, Params
+from transformer.core.sources import code_of
 from transformer.functional.cache import Cache, Reader, rewind
 from transformer.inference.generate import GREEDY
 from transformer.inference.parts import in_parts
@@ -70,17 +71,19 @@ def speculate(
         raise ConfigError(f"speculate: {strategy} is random and needs a key")
     check_prompt("speculate", apply, params, prompt_BL, lengths_B, inputs or {})
     chosen = {"num_tokens": num_tokens, "ahead": ahead, "strategy": strategy, "stop": stop, "prefix": prefix}
+    chosen |= {"code": code_of(strategy)}
     sequences = (prompt_BL, lengths_B, inputs or {})
     return _speculate(apply, draft_apply, (params, draft_params), sequences, key, **chosen, mesh=mesh)
 
 
 @functools.partial(
-    jax.jit, static_argnames=("apply", "draft_apply", "num_tokens", "ahead", "strategy", "stop", "prefix", "mesh")
+    jax.jit,
+    static_argnames=("apply", "draft_apply", "num_tokens", "ahead", "strategy", "stop", "prefix", "mesh", "code"),
 )
 def _speculate(
-    apply, draft_apply, params, sequences, key, *, num_tokens, ahead, strategy, stop, prefix, mesh
+    apply, draft_apply, params, sequences, key, *, num_tokens, ahead, strategy, stop, prefix, mesh, code
 ) -> tuple[Generated, jax.Array]:
-    """The program."""
+    """The program; another one where a strategy of one's own has other code."""
 
     def decode(params, sequences, key) -> tuple[Generated, jax.Array]:
         prompt_BL, lengths_B, inputs = sequences

@@ -6,6 +6,7 @@ import jax
 from flax import nnx
 
 from transformer.core.modules import Apply, Params, abstract, split
+from transformer.core.sources import Code, code_of
 from transformer.models.classifier import Classifier, ClassifierConfig
 from transformer.models.config import ModelConfig
 from transformer.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
@@ -43,16 +44,25 @@ build.register(VisionConfig)(VisionTransformer)
 build.register(VectorConfig)(VectorModel)
 
 
-@functools.lru_cache(maxsize=8)
 def abstract_model(config: ModelConfig) -> nnx.Module:
     """The model of a config with shapes in place of arrays; nothing is computed."""
+    return _abstract_model(config, code_of(config))
+
+
+@functools.lru_cache(maxsize=8)
+def _abstract_model(config: ModelConfig, code: Code) -> nnx.Module:
     return abstract(lambda key: build(config, key=key))
 
 
-@functools.lru_cache(maxsize=8)
 def pure_model(config: ModelConfig) -> tuple[Params, Apply]:
     """The shapes of a config's parameters, and its model as a pure function of them; nothing is computed.
 
-    `apply` is the same object for equal configs, so that what is compiled for it is compiled once.
+    `apply` is the same object for equal configs whose own variants have the same code, so that what is compiled for it
+    is compiled once.
     """
-    return split(abstract_model(config))
+    return _pure_model(config, code_of(config))
+
+
+@functools.lru_cache(maxsize=8)
+def _pure_model(config: ModelConfig, code: Code) -> tuple[Params, Apply]:
+    return split(_abstract_model(config, code))

@@ -4,6 +4,7 @@ What a choice alone refuses, it refuses in its own room (`check`).
 """
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from transformer.core.checks import check_fields
@@ -100,7 +101,11 @@ def _check_positions(config: "ModelConfig", kinds: list["ModelConfig"]) -> None:
 
 
 def _what(kind: "ModelConfig") -> str:
-    return f"mixer={'none' if kind.mixer is None else kind.mixer}"
+    return f"mixer={_text(kind.mixer)}"
+
+
+def _text(choice: Any) -> str:
+    return "none" if choice is None else str(choice)
 
 
 def _check_sharing(config: "ModelConfig", kinds: list["ModelConfig"]) -> None:
@@ -117,6 +122,14 @@ def _check_sharing(config: "ModelConfig", kinds: list["ModelConfig"]) -> None:
             raise ConfigError(f"mixer.sharing: layers of {_what(kind)} pass nothing on; use attention in all layers")
     if "keys_values" not in config.shares:
         return
+    for before, kind in pairwise(kinds):
+        placing = [p for p in (before.position, kind.position) if p is not None and "to_key" in p.acts]
+        takes = kind.attention is not None and kind.attention.shares == "keys_values"
+        if takes and placing and before.position != kind.position:
+            raise ConfigError(
+                f"mixer.sharing: layers with position={_text(kind.position)} take over keys placed by "
+                f"{_text(before.position)}; use one position for both"
+            )
     for kind in kinds:
         if kind.position is not None and "key_features" in kind.position.acts:
             raise ConfigError(

@@ -42,7 +42,7 @@ class ChunkedNextToken(NextToken):
             return self.losses(logits_BCV, labels_BC), (logits_BCV.argmax(-1) == labels_BC).astype(jnp.float32)
 
         losses_BL, hits_BL = _over_chunks(jax.checkpoint(of_chunk), (states_BLD, self.labels(batch)), self.chunk)
-        return Sums.of(losses_BL + penalty, self._weights(batch), hits_BL)
+        return Sums.of(losses_BL + penalty, self.weights(batch), hits_BL)
 
 
 def _over_chunks(of_chunk: Callable, arrays: tuple[jax.Array, ...], chunk: int) -> tuple[jax.Array, ...]:

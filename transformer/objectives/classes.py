@@ -42,7 +42,7 @@ class Classification(Smoothed):
         valid = {"valid_BL": batch["valid"]} if "valid" in batch else {}
         logits, penalty = self.answer(apply, params, batch["inputs"], key=key, **valid)
         logits_BLC = logits if self.per_token else logits[:, None]
-        return self.sums(logits_BLC, self.labels(batch), self._weights(batch), penalty)
+        return self.sums(logits_BLC, self.labels(batch), self.weights(batch), penalty)
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class TokenClassification(Classification):
     def labels(self, batch):
         return batch["labels"]
 
-    def _weights(self, batch):
+    def weights(self, batch):
         if "weights" in batch or "valid" not in batch:
-            return super()._weights(batch)
+            return super().weights(batch)
         return batch["valid"].astype(jnp.float32)

@@ -45,7 +45,13 @@ class Sums(NamedTuple):
           losses_BL: (B, L) float32, of each label.
           weights_BL: (B, L) 1 where a label is real, else 0.
           hits_BL: (B, L) 1.0 where the model gives it the highest probability, else 0.0.
+
+        Raises:
+          ConfigError: they are of several shapes.
         """
+        if not losses_BL.shape == weights_BL.shape == hits_BL.shape:
+            shapes = f"{losses_BL.shape}, weights {weights_BL.shape}, hits {hits_BL.shape}"
+            raise ConfigError(f"sums: losses have the shape {shapes}, and one shape (B, L) is needed")
         losses_BL = jnp.where(weights_BL > 0, losses_BL, 0.0)
         wrong_B = ((1 - hits_BL) * weights_BL).sum(1) > 0
         real_B = weights_BL.sum(1) > 0
@@ -165,7 +171,8 @@ class Objective(Variant):
         answer, penalty = apply(params, *inputs, with_penalty=True, **more)
         return answer, self.auxiliary * penalty
 
-    def _weights(self, batch: Batch) -> jax.Array:
+    def weights(self, batch: Batch) -> jax.Array:
+        """(B, L) 1 where a label counts, else 0."""
         return batch["weights"] if "weights" in batch else jnp.ones(self.labels(batch).shape, jnp.float32)
 
 
@@ -261,16 +268,16 @@ class NextToken(TokenCrossEntropy):
         return batch["tokens"][..., 1:]
 
     def __call__(self, apply, params, batch, key):
-        inputs, more = batch["tokens"][:, :-1], packing_of(batch) | self._mask(batch)
+        inputs, more = batch["tokens"][:, :-1], packing_of(batch) | self.mask(batch)
         logits, penalty = self.answer(apply, params, inputs, key=key, **more)
-        return self.sums(logits, self.labels(batch), self._weights(batch), penalty)
+        return self.sums(logits, self.labels(batch), self.weights(batch), penalty)
 
     def segment_sums(self, apply, params, batch, key, earlier):
         if earlier is None:
             return super().segment_sums(apply, params, batch, key, earlier)
         inputs = (batch["tokens"][:, :-1], earlier)
         (logits, earlier), penalty = self.answer(apply, params, *inputs, method="read_segment", key=key)
-        return self.sums(logits, self.labels(batch), self._weights(batch), penalty), earlier
+        return self.sums(logits, self.labels(batch), self.weights(batch), penalty), earlier
 
-    def _mask(self, batch: Batch) -> dict[str, Any]:
+    def mask(self, batch: Batch) -> dict[str, Any]:
         return {}

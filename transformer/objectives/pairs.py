@@ -26,7 +26,7 @@ class SequenceToSequence(TokenCrossEntropy):
         return batch["target"][..., 1:]
 
     def __call__(self, apply, params, batch, key):
-        inputs, weights_BL = (batch["source"], batch["target"][:, :-1]), self._weights(batch)
+        inputs, weights_BL = (batch["source"], batch["target"][:, :-1]), self.weights(batch)
         # Tokens after the last label are padding: no loss depends on them, and neither should the penalty.
         valid = {"source_valid_BS": batch["source_valid"], "valid_BL": lax.cummax(weights_BL, 1, reverse=True) > 0}
         logits, penalty = self.answer(apply, params, *inputs, **valid, key=key)

@@ -42,6 +42,9 @@ class Reconstruction(Objective):
     def labels(self, batch):
         return batch["inputs"].reshape(*batch["inputs"].shape[:-3], -1)
 
+    def weights(self, batch):
+        return batch["weights"] if "weights" in batch else jnp.ones((len(batch["inputs"]), 1), jnp.float32)
+
     def limits(self, model):
         return {}
 
@@ -59,5 +62,5 @@ class Reconstruction(Objective):
         errors_BP = jnp.square(predicted_BPX - targets_BPX).mean(-1) + penalty
         chosen_BP = jnp.full(errors_BP.shape, 0.0 if hidden_BH.size else 1.0)
         chosen_BP = chosen_BP.at[jnp.arange(len(images))[:, None], hidden_BH].set(1.0)
-        weights_BP = chosen_BP * batch.get("weights", jnp.ones((len(images), 1)))
+        weights_BP = chosen_BP * self.weights(batch)
         return Sums.of(errors_BP, weights_BP, jnp.zeros(errors_BP.shape))

@@ -46,7 +46,7 @@ class MultiToken(NextToken):
         inputs, more = batch["tokens"][:, :-1], packing_of(batch)
         logits_ABLV, penalty = self.answer(apply, params, inputs, method="predict_ahead", key=key, **more)
         labels_BL = self.labels(batch)
-        sums = self.sums(logits_ABLV[0], labels_BL, self._weights(batch), penalty)
+        sums = self.sums(logits_ABLV[0], labels_BL, self.weights(batch), penalty)
         for ahead, logits_BLV in enumerate(logits_ABLV[1:], 1):
             later = self.sums(logits_BLV[:, :-ahead], labels_BL[:, ahead:], _there(batch, ahead), 0.0)
             # Each position has the weight of its next token, so that all losses are divided by one number.
@@ -79,14 +79,14 @@ class PrefixToken(NextToken):
         length_B = batch["valid"].sum(-1) if "valid" in batch else jnp.full(size, length)
         return jnp.asarray([int(self.share * each) for each in range(length + 1)], jnp.int32)[length_B]
 
-    def _weights(self, batch):
+    def weights(self, batch):
         positions_BL = (
             batch["positions"][:, 1:] if "positions" in batch else jnp.arange(1, self.labels(batch).shape[1] + 1)
         )
         rest_BL = positions_BL >= self._prefix(batch)[:, None]
-        return super()._weights(batch) * rest_BL.astype(jnp.float32)
+        return super().weights(batch) * rest_BL.astype(jnp.float32)
 
-    def _mask(self, batch):
+    def mask(self, batch):
         return {"mask": Causal() | Prefix(self._prefix(batch))}
 
 
@@ -120,9 +120,9 @@ class MaskedToken(CrossEntropy):
     def labels(self, batch):
         return batch["tokens"][..., :-1]
 
-    def _weights(self, batch):
+    def weights(self, batch):
         """Of the input tokens themselves, not of those after them: the last one of a document counts too."""
-        return batch["valid"].astype(jnp.float32) if "valid" in batch else super()._weights(batch)
+        return batch["valid"].astype(jnp.float32) if "valid" in batch else super().weights(batch)
 
     def corrupt(self, tokens_BL: jax.Array, vocab_size: int, key: jax.Array) -> tuple[jax.Array, jax.Array]:
         """(tokens the model sees, which of them were chosen), both (B, L)."""
@@ -140,4 +140,4 @@ class MaskedToken(CrossEntropy):
         choice = jax.random.key(0) if key is None else jax.random.fold_in(key, 1)
         seen, chosen = self.corrupt(tokens, vocab_size, choice)
         logits, penalty = self.answer(apply, params, seen, key=key, **packing_of(batch))
-        return self.sums(logits, tokens, self._weights(batch) * chosen.astype(jnp.float32), penalty)
+        return self.sums(logits, tokens, self.weights(batch) * chosen.astype(jnp.float32), penalty)

@@ -31,4 +31,4 @@ class Regression(Objective):
     def __call__(self, apply, params, batch, key):
         predicted_BLO, penalty = self.answer(apply, params, batch["inputs"], key=key)
         errors_BL = jnp.square(predicted_BLO - batch["labels"]).mean(-1) + penalty
-        return Sums.of(errors_BL, self._weights(batch), jnp.zeros(errors_BL.shape))
+        return Sums.of(errors_BL, self.weights(batch), jnp.zeros(errors_BL.shape))

@@ -31,6 +31,8 @@ from transformer.training.metrics import Curve
 
 FEW = 6
 """Seeds below which normal theory has nothing to stand on."""
+BATCHES_TO_HALVE = 4
+"""Batches of the held-out part from which on it can be cut in two."""
 EVEN, ODD, ALL = slice(0, None, 2), slice(1, None, 2), slice(None)
 """Batches of the held-out part."""
 NOISE = "baseline, other seeds"
@@ -126,6 +128,8 @@ def analyse(workdir: Path, record: Record) -> Report:
       Damaged: a run of the baseline is not what was written.
     """
     record, found = _undamaged(record, workdir / record.runs)
+    if min(len(run.loss) for row in found[record.baseline] for run in row) < BATCHES_TO_HALVE:
+        record = dataclasses.replace(record, halves=False)
     arms = {name: _Runs(arm, record, found[name]) for name, arm in record.arms.items()}
     noise = None if record.noise is None else _Runs(record.noise, record, found[NOISE])
     base = record.baseline
@@ -135,7 +139,8 @@ def analyse(workdir: Path, record: Record) -> Report:
     def answer(weights: Mapping[str, float], metric: str) -> Comparison:
         return _contrast([(w, arms[name]) for name, w in weights.items()], metric, record, level)
 
-    contrasts = {name: answer(weights, record.metric) for name, weights in asked.items()}
+    defined = {name for name, runs in arms.items() if runs.defines(record.metric)}
+    contrasts = {n: answer(weights, record.metric) for n, weights in asked.items() if weights.keys() <= defined}
     against = {} if record.contrasts else asked
     names = _metric_names(arms, record)
     rows = []
@@ -240,6 +245,7 @@ def _arm_report(
         cells=sorted({run.cell for row in runs.runs for run in row}),
         signals=arm.signals,
         doubts=arm.warnings
+        + ([] if runs.defines(record.metric) else [f"it has no {record.metric}, and is not compared"])
         + tuning.doubts()
         + _doubts(values[record.metric], count, next(iter(compared.values()), None)),
     )

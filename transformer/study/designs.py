@@ -152,6 +152,11 @@ class IsoFlop:
 
     def __post_init__(self):
         check_kind(self.base, RunConfig, "isoflop: base")
+        names = [self.name("", budget) for budget in self.budgets]
+        if twice := [budget for budget, name in zip(self.budgets, names, strict=True) if names.count(name) > 1]:
+            raise ConfigError(
+                f"isoflop.budgets: {' and '.join(map(str, twice))} have the same two digits, and one name"
+            )
 
     def name(self, size: str, budget: float) -> str:
         """The arm of a size at a budget."""

@@ -94,8 +94,8 @@ class LongerText(Probe):
 class SaturatedRows(Probe):
     """The share of queries with more than `above` of their attention on one key, over all layers and heads.
 
-    Measured on the first batch of the validation part, without padding and the first token of a sequence, which may
-    see only itself.
+    Measured on the first batch of the validation part, without padding and the first token of a text, which may see
+    only itself.
     """
 
     above: float = 0.99
@@ -180,30 +180,37 @@ def each(params: Any, measure: Callable[[Any], Any]) -> np.ndarray:
 
 
 def _of_weights(config: RunConfig, params: Any, data: Dataset, reduce: Callable[[jax.Array], jax.Array]) -> np.ndarray:
-    """(R,) mean over layers and real tokens but the first of what `reduce` makes of attention weights, (B, H, L)."""
+    """(R,) mean over layers and tokens that count of what `reduce` makes of attention weights, (B, H, L)."""
     if not _attends(config):
         return np.full(len(jax.tree.leaves(params)[0]), np.nan)
     sums_of, batch = _first_batch(config.replace(model=_exact(config.model)), data)
 
-    def of_layer(rows_BHLS):
+    def of_layer(name, rows_BHLS):
         values_BHL = reduce(rows_BHLS)
-        real_BL = _real(batch, values_BHL.shape[-1])
-        return values_BHL[..., 1:].mean(where=None if real_BL is None else real_BL[:, None, 1:])
+        return values_BHL.mean(where=_counted(name, batch, values_BHL.shape[-1])[:, None])
 
     @jax.jit
     def mean(params):
         _, found = run_with_cache(sums_of, params, batch, names="*attention.pattern")
-        return jnp.mean(jnp.stack([of_layer(rows_BHLS) for rows_BHLS in found.values()]))
+        return jnp.mean(jnp.stack([of_layer(name, rows_BHLS) for name, rows_BHLS in found.items()]))
 
     return each(params, mean)
 
 
-def _real(batch: Batch, length: int) -> jax.Array | None:
-    """Whether each of `length` tokens of a layer is real, those before the text too; None: all, or it has fewer."""
-    valid_BL = batch.get("valid")
+def _counted(name: str, batch: Batch, length: int) -> jax.Array:
+    """(B or 1, L) whether each query of a layer is a real token, or one before the text, but not the first of a text.
+
+    Where a layer has fewer tokens than the text, all but the first count.
+    """
+    valid_BL, positions = batch.get("valid"), batch.get("positions")
+    if "source" in batch:
+        valid_BL = batch["source_valid"] if name.startswith("encoder.") else batch["weights"] > 0
+    counted_BL = jnp.arange(length)[None] > 0
+    if positions is not None and length == positions.shape[1] - 1:
+        counted_BL = positions[:, :-1] > 0
     if valid_BL is None or length < valid_BL.shape[1]:
-        return None
-    return jnp.pad(valid_BL, ((0, 0), (length - valid_BL.shape[1], 0)), constant_values=True)
+        return counted_BL
+    return counted_BL & jnp.pad(valid_BL, ((0, 0), (length - valid_BL.shape[1], 0)), constant_values=True)
 
 
 def _exact(value: Any) -> Any:

@@ -172,7 +172,11 @@ class Report:
         arms = [*self.arms, *([self.noise] if self.noise else [])]
         metric, others = self.record.metric, list(self.arms[0].metrics)[1:]
         found = ["arm", metric, "difference", "p", "verdict", "n", "failed", "detectable"]
-        rows = [_verdict_row(arm.name, _interval(arm.primary), arm.compared, arm) for arm in arms]
+        words = {self.baseline: "baseline"}
+        rows = [
+            _verdict_row(arm.name, _interval(arm.primary), arm.compared, arm, words.get(arm.name, "not defined"))
+            for arm in arms
+        ]
         if self.record.contrasts:
             rows[: len(self.arms)] = [[*row[:2], "", "", "", *row[5:7], ""] for row in rows[: len(self.arms)]]
             rows += [_verdict_row(name, "", compared, None) for name, compared in self.contrasts.items()]
@@ -241,9 +245,11 @@ class Report:
     def warnings(self) -> list[str]:
         """What should be known before a verdict is believed."""
         said = [f"{name} failed: {error}" for name, error in self.failed.items()]
-        unanswered = self.record.contrasts.keys() - self.contrasts.keys()
-        said += [f"{name}: not answered, because an arm of it failed" for name in sorted(unanswered)]
         metric = self.record.metric
+        unanswered = (self.record.contrasts or self.record.questions).keys() - self.contrasts.keys()
+        said += [f"{name}: not answered, because an arm of it failed or has no {metric}" for name in sorted(unanswered)]
+        if all(arm.failed_anywhere[0] == arm.failed_anywhere[1] for arm in self.arms):
+            said.append("every run of every arm failed: nothing is compared")
         if len(same := {value for arm in self.arms for row in arm.values for value in row}) == 1:
             said.append(
                 f"all runs of all arms have {metric} {same.pop():g}, which tells none from another: take the loss, "
@@ -323,10 +329,12 @@ Unresolved = Callable[[Report], Sequence[str]]
 """The names of the questions of a report that are open."""
 
 
-def _verdict_row(name: str, value: str, compared: Comparison | None, arm: ArmReport | None) -> list[str]:
+def _verdict_row(
+    name: str, value: str, compared: Comparison | None, arm: ArmReport | None, otherwise: str = ""
+) -> list[str]:
     failed = "" if arm is None else str(arm.failed)
     if compared is None:
-        return [name, value, "–", "–", "baseline", str(arm.seeds) if arm else "", failed, "–"]
+        return [name, value, "–", "–", otherwise, str(arm.seeds) if arm else "", failed, "–"]
     difference = f"{_signed(compared.difference)} [{_signed(compared.interval.low)}, {_signed(compared.interval.high)}]"
     detectable = "–" if np.isinf(compared.detectable) else f"{compared.detectable:.4f}"
     word = "the same in all runs" if compared.same else compared.verdict
@@ -357,7 +365,9 @@ def _beside(estimate: Estimate) -> str:
 
 
 def _signed(number: float) -> str:
-    if not np.isfinite(number):
+    if np.isnan(number):
+        return "–"
+    if np.isinf(number):
         return "+∞" if number > 0 else "−∞"
     return f"{round(number, 4) + 0.0:+.4f}"  # no minus before zeros
 

@@ -41,8 +41,6 @@ STUDY_FILES = (
     rf"cells(/[0-9a-f]{{16}}(/({'|'.join(RUN_FILES)}|cell\.json|log\.txt|error\.txt))?)?",
 )
 """What a study writes into its folder, as regular expressions."""
-BATCHES_TO_HALVE = 4
-"""Batches of the held-out part from which on it can be cut in two."""
 
 
 class StudyError(RuntimeError):
@@ -165,7 +163,6 @@ class Running:
             errors = "; ".join(f"{name}: {error}" for name, error in failed.items())
             raise StudyError(f"{study.name}: nothing to compare with the baseline {study.baseline_name} ({errors})")
         shown = [self.arms[name] for name in names]
-        batches = len(next(iter(base.data.validation_batches(base.config, 1).values())))
         record = Record(
             name=study.name,
             question=study.question,
@@ -178,7 +175,7 @@ class Running:
             fails_above=study.fails_above,
             contrasts={name: dict(weights) for name, weights in study.contrasts.items()},
             looks=list(study.looks),
-            halves=batches >= BATCHES_TO_HALVE and len({arm.held_out for arm in shown}) == 1,
+            halves=len({arm.held_out for arm in shown}) == 1,
             arms={arm.name: self._arm_record(arm) for arm in shown},
             noise=self._arm_record(self.arms[NOISE]) if NOISE in self.arms and NOISE not in self.failed else None,
             failed=failed,

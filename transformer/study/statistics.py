@@ -54,9 +54,10 @@ class Comparison:
     """The answer to one question of a study: a weighted sum of arms, such as an arm minus the baseline."""
 
     n: int
-    """Seeds, each of which gives one difference."""
+    """Seeds that give a difference: all but those under which both sides failed."""
     difference: float
-    """The middle of its two readings: of paired differences their mean, where runs failed their pseudo-median."""
+    """The middle of its two readings: of paired differences their mean, where runs failed their pseudo-median; NaN
+    without any."""
     interval: Interval
     """Together with those of all other comparisons it covers the truth with probability 1 - α."""
     p: float
@@ -90,7 +91,8 @@ def compare(
     end the reverse. Without failures each is a paired t-interval (Student 1908) at level α over the number of
     comparisons (Dunn 1961). With failures it is that of the signed-rank test (Wilcoxon 1945; Hodges and Lehmann 1963),
     a failure being worse than any other run; then α is halved, and the other half tests the shares of failures
-    (Fisher's exact test, which has too large a p where failures of a pair go together).
+    (Fisher's exact test, which has too large a p where failures of a pair go together). A seed under which arms of both
+    signs failed says nothing about their difference and has none.
 
     Args:
       parts: weight and scores of each arm, all over the same seeds in the same order.
@@ -109,7 +111,8 @@ def compare(
     if not margin > 0:
         raise ValueError(f"compare: margin {margin} is not positive")
     kind, unkind = readings(parts)
-    n, failed = kind.size, not (np.isfinite(kind).all() and np.isfinite(unkind).all())
+    n, seeds = kind.size, lengths.pop()[0]
+    failed = any(np.isinf(array).any() for _, scores in parts for array in scores)
     level, corrections = (alpha / 2 if failed else alpha) / comparisons, comparisons * (ALPHA / alpha)
     of = ranks if failed else student
     low, high = of(kind, level), of(unkind, level)
@@ -118,7 +121,7 @@ def compare(
     failures, p_failures = (0, 0), 1.0
     if failed and [weight for weight, _ in parts] == [1, -1]:
         failures = tuple(int(np.isinf(scores.best).sum()) for _, scores in parts)
-        _, p_equal = stats.fisher_exact([[f, n - f] for f in failures])
+        _, p_equal = stats.fisher_exact([[f, seeds - f] for f in failures])
         p_failures = min(1.0, corrections * float(np.asarray(p_equal)))
     pair = [scores.best for _, scores in parts] if len(parts) == 2 else None
     deviation = None if failed or n < 2 else max(float(x.std(ddof=1)) for x in (kind, unkind))
@@ -172,15 +175,17 @@ def change(first: Comparison, second: Comparison, comparisons: int = 1, alpha: f
 def readings(parts: Sequence[tuple[float, Scores]]) -> tuple[np.ndarray, np.ndarray]:
     """Σ weight · cost by seed, (S,) each: as kind and as unkind as possible to arms with positive weight.
 
-    Where arms of both signs failed, which says nothing about their difference, it is 0.
+    Without the seeds under which arms of both signs failed.
     """
 
     def added(kind: bool) -> np.ndarray:
         with np.errstate(invalid="ignore"):
             total = sum(w * (scores.best if (w > 0) == kind else scores.held) for w, scores in parts)
-        return np.nan_to_num(np.asarray(total, np.float64), nan=0.0, posinf=math.inf, neginf=-math.inf)
+        return np.asarray(total, np.float64)
 
-    return added(True), added(False)
+    kind, unkind = added(True), added(False)
+    there = ~(np.isnan(kind) | np.isnan(unkind))
+    return kind[there], unkind[there]
 
 
 class Test(NamedTuple):

@@ -12,6 +12,7 @@ import numpy as np
 
 from transformer.core.errors import ConfigError
 from transformer.core.modules import Params
+from transformer.core.sources import Code, code_of
 from transformer.models.build import pure_model
 from transformer.models.classifier import ClassifierConfig
 from transformer.models.config import ModelConfig
@@ -62,12 +63,13 @@ class Task(NamedTuple):
 
     def sums(self, batch: Batch | None = None, key: jax.Array | None = None, **choices: Any) -> Sums:
         """The sums of a batch, of the model with some choices changed."""
-        run = _sums(self.objective, self.config.replace(choices))
+        config = self.config.replace(choices)
+        run = _sums(self.objective, config, code_of(self.objective, config))
         return run(self.params, self.batch if batch is None else batch, key)
 
 
 @functools.cache
-def _sums(objective: Objective, config: ModelConfig) -> Evaluated:
+def _sums(objective: Objective, config: ModelConfig, code: Code) -> Evaluated:
     return Evaluated(functools.partial(objective, pure_model(config)[1]))
 
 
