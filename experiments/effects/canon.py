@@ -38,7 +38,7 @@ LONGER = longer(
     CLAIM,
     found=(
         "A third of the lead lasts in the plain base, .047 of .134, and half in the modern one, .044 of .083; without "
-        "positions it doubles, .466 after .233. In place of rotary positions it is behind by .052: A alone, of the "
-        "paper's four places, which were not tried."
+        "positions it doubles, .466 after .233. In place of rotary positions it is behind by .052, at A alone: "
+        "with all four places of the paper it is ahead (canon_everywhere)."
     ),
 )

@@ -43,4 +43,10 @@ CLAIM = Claim(
         **USUAL,
     ),
 )
-LONGER = longer(CLAIM)
+LONGER = longer(
+    CLAIM,
+    found=(
+        "The four together are four times what A alone is, .197 of loss against .047, at 4 % more parameters; without "
+        "positions they are ahead of rotary ones by .111. Half of the lead after 500 steps lasts, .197 of .405."
+    ),
+)

@@ -20,4 +20,7 @@ CLAIM = Claim(
     ),
     study=on_bases("multi_token", {"model.predict_ahead": 1, "objective": MultiToken()}),
 )
-LONGER = longer(CLAIM)
+LONGER = longer(
+    CLAIM,
+    found="In the plain base it costs as much as after 500 steps, .112 and .130, and half as much in the modern one.",
+)

@@ -73,6 +73,22 @@ def test_studies_share_the_runs_of_an_arm(archive, tmp_path):
         assert said(found) == said(read_study(tmp_path / name))
 
 
+def test_what_probes_found_of_a_shared_run_stays(workdir, archive, tmp_path):
+    """A study that asks the same run for less, packed later or there before, takes nothing away from it."""
+    record = read_record(workdir)
+    name = record.arms["arm"].files[0][0]
+    path, plain = workdir / record.runs / name, read_run(workdir / record.runs / name)
+    probed = dataclasses.replace(plain, probes={"more": 1.5}, probe_hashes={"more": "f" * 64})
+    write_sealed(path, dataclasses.asdict(probed))
+    pack(workdir, archive)
+    write_sealed(path, dataclasses.asdict(plain))
+    pack(workdir, archive)
+    unpack(archive, tmp_path / "other", tmp_path / "runs")
+    assert read_run(tmp_path / "runs" / name).probes == {"more": 1.5}
+    unpack(archive, tmp_path / "again", path.parent)
+    assert read_run(path) == probed
+
+
 def test_what_is_there_is_kept(workdir, archive, tmp_path):
     """Plan, runs and record come back; files that are there stay."""
     other, runs = tmp_path / "other", tmp_path / "runs"

@@ -1,5 +1,6 @@
 """Studies as small files, without checkpoints: what was asked, and beside it the runs, which studies share."""
 
+import contextlib
 import os
 import re
 from collections.abc import Mapping
@@ -57,8 +58,9 @@ class _Runs:
 
 
 def pack(workdir: Path, path: Path) -> None:
-    """Write the study of a folder to a file, and its runs to files beside it; runs that are there already stay.
+    """Write the study of a folder to a file, and its runs to files beside it.
 
+    Runs that are there already stay, and keep what probes of other studies found.
     The same studies are the same files byte for byte. Training losses, of which no verdict is made, are rounded.
 
     Raises:
@@ -71,12 +73,14 @@ def pack(workdir: Path, path: Path) -> None:
     for config, names in _names(record).items():
         kept = _kept(path, config)
         there = _read(kept) if kept.exists() else {}
-        _write(kept, there | {name: read_run(workdir / record.runs / name) for name in names})
+        found = {name: read_run(workdir / record.runs / name) for name in names}
+        _write(kept, there | {n: run.with_probes_of(there[n]) if n in there else run for n, run in found.items()})
     write_compressed(path, asdict(archived))
 
 
 def unpack(path: Path, workdir: Path, runs: Path) -> None:
-    """Put an archived study back into a folder and its runs into `runs`; what is there already is kept.
+    """Put an archived study back into a folder and its runs into `runs`; what is there already is kept, and gets what
+    other probes found.
 
     Raises:
       FileNotFoundError: there is no archive.
@@ -86,12 +90,15 @@ def unpack(path: Path, workdir: Path, runs: Path) -> None:
     for folder in (workdir, runs):
         folder.mkdir(parents=True, exist_ok=True)
     for config, names in _names(archived.record).items():
-        if missing := [name for name in names if not (runs / name).exists()]:
-            there = _read(_kept(path, config))
-            for name in missing:
-                if name not in there:
-                    raise Damaged(f"{_kept(path, config)}: lacks the run {name} of {path.name}")
+        missing, kept = [name for name in names if not (runs / name).exists()], _kept(path, config)
+        there = _read(kept) if missing or kept.exists() else {}
+        if lacking := [name for name in missing if name not in there]:
+            raise Damaged(f"{kept}: lacks the run {lacking[0]} of {path.name}")
+        for name in names:
+            if name in missing:
                 write_sealed(runs / name, asdict(there[name]))
+            elif name in there:
+                _complete(runs / name, there[name])
     record = replace(archived.record, runs=os.path.relpath(runs, workdir))
     # The record last, as it speaks of the runs.
     for name, body in ((PLAN, archived.plan), (STUDY, asdict(record))):
@@ -109,6 +116,14 @@ def read_archive(path: Path, folder: Path) -> Report:
     workdir = folder / path.name.removesuffix(SUFFIX)
     unpack(path, workdir, folder / RUNS)
     return read_study(workdir)
+
+
+def _complete(path: Path, other: Run) -> None:
+    """Add to a run what probes found of it elsewhere; a file that is no run stays, and is named where it is read."""
+    with contextlib.suppress(Damaged):
+        run = read_run(path)
+        if other.probes.keys() - run.probes.keys():
+            write_sealed(path, asdict(run.with_probes_of(other)))
 
 
 def _names(record: Record) -> dict[str, list[str]]:

@@ -66,6 +66,11 @@ class Run:
         over, under = (np.array(getattr(self, each)[batches], np.float64).sum() for each in (above, below))
         return float(over / under) if np.isfinite(over) and under > 0 else np.nan
 
+    def with_probes_of(self, other: "Run") -> "Run":
+        """With what probes found of the same run in another file, where it lacks them."""
+        probes, hashes = other.probes | self.probes, other.probe_hashes | self.probe_hashes
+        return replace(self, probes=probes, probe_hashes=hashes)
+
     def by_batch(self) -> np.ndarray:
         """(batches,) mean loss of each batch, in nats; NaN for a batch without labels."""
         loss, labels = np.array(self.loss, np.float64), np.array(self.labels, np.float64)
@@ -109,9 +114,7 @@ class ArmRuns:
     def write(self, run: Run) -> None:
         """Store a run; values of probes that it lacks are kept."""
         before = self.read(run.seed, run.learning_rate)
-        if before is not None:
-            probes, hashes = before.probes | run.probes, before.probe_hashes | run.probe_hashes
-            run = replace(run, probes=probes, probe_hashes=hashes)
+        run = run if before is None else run.with_probes_of(before)
         self.folder.mkdir(parents=True, exist_ok=True)
         write_sealed(self.path(run.seed, run.learning_rate), asdict(run))
 
