@@ -29,6 +29,7 @@ NAMES: dict[str, str] = {
     "core.json": "fingerprint from_json to_json",
     "core.modules": "abstract initialize specs split",
     "core.parameters": "Constant FanIn FirstRow Identity Initializer Normal Parameter Xavier",
+    "core.runtime": "start",
     "core.values": "Variant to_text",
     "data.arrays": "arrays",
     "data.corpus": "Blocks Corpus load_corpus",

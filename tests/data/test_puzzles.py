@@ -13,7 +13,7 @@ from transformer.data.tasks.arithmetic import Addition
 from transformer.data.tasks.list_operations import ListOps
 from transformer.data.tasks.recall import AssociativeRecall, Induction
 from transformer.data.tasks.rewriting import Copy
-from transformer.data.tasks.task import AlgorithmicTask
+from transformer.data.tasks.task import AlgorithmicTask, split
 from transformer.data.tokenizers import PAD
 from transformer.models.config import ModelConfig
 from transformer.runs.config import RunConfig
@@ -173,3 +173,44 @@ def test_held_out_examples_may_be_longer():
 def test_held_out_examples_have_the_same_symbols():
     with pytest.raises(ConfigError, match=r"^data.test: copy\(alphabet=4\) has other symbols than copy$"):
         AlgorithmicConfig(task=Copy(), test=Copy(alphabet=4))
+
+
+@dataclass(frozen=True)
+class Own(AlgorithmicTask):
+    """A task of one's own, with mistakes to choose from."""
+
+    mistake: str = ""
+    symbols = ("a", "b")
+    length = 3
+
+    def examples(self, rng, count):
+        tokens = 5 + rng.integers(2, size=(count, 3)).astype(np.int32)
+        scored = np.broadcast_to([False, False, True], tokens.shape)
+        wrong = {
+            "float": (tokens.astype(float), scored),
+            "no special": (tokens - 5, scored[:, :1]),
+            "beyond": (tokens + 2, scored),
+            "negative": (tokens - 9, scored),
+            "fewer": (tokens[:-1], scored),
+            "list": (tokens, scored.tolist()),
+            "no answer": (tokens, np.zeros_like(scored)),
+        }
+        return wrong.get(self.mistake, (tokens, scored))
+
+
+@pytest.mark.parametrize(
+    ("mistake", "message"),
+    [
+        ("float", r"own: examples gives tokens float64 \(4, 3\), not int32 \(4, 3\)"),
+        ("no special", r"own: examples gives scored bool \(4, 1\), not bool \(4, 3\)"),
+        ("beyond", r"own: examples gives the token [78]; symbol i is 5 \+ i, up to 6"),
+        ("negative", r"own: examples gives the token -[34]; symbol"),
+        ("fewer", r"own: examples gives tokens int32 \(3, 3\), not int32 \(4, 3\)"),
+        ("list", r"own: examples gives scored list \(4, 3\), not bool \(4, 3\)"),
+        ("no answer", r"own: examples gives one without an answer"),
+    ],
+)
+def test_what_an_own_task_gives_is_checked(mistake, message):
+    split(Own(), 2, 2, seed=0)
+    with pytest.raises(ConfigError, match=message):
+        split(Own(mistake), 2, 2, seed=0)

@@ -1,11 +1,15 @@
 """The position-wise feed-forward sublayer."""
 
+from dataclasses import dataclass
+
 import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from transformer.activations.activation import GLU, ReLU
+from transformer.core.errors import ConfigError
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.models.config import ModelConfig
 
@@ -36,3 +40,13 @@ def test_the_feed_forward_sublayer_is_position_wise():
     chex.assert_trees_all_close(layer(X[:, 2:3])[0], out[:, 2:3], rtol=1e-5, atol=1e-5)
     gradient = jax.grad(lambda x: (layer(x)[0][0, 2] ** 2).sum())(X)[0]
     assert np.flatnonzero(np.abs(gradient).max(-1)).tolist() == [2]
+
+
+def test_a_method_that_nothing_calls_is_refused():
+    @dataclass(frozen=True, kw_only=True)
+    class AsAMixer(FeedForward):
+        def __call__(self, x_BLD, params):
+            return x_BLD
+
+    with pytest.raises(ConfigError, match=r"asamixer defines __call__, which nothing calls; define build"):
+        ModelConfig(feed_forward=AsAMixer())

@@ -122,3 +122,9 @@ def test_images_are_joined_patches():
     np.testing.assert_array_equal(cut(run(params, x, hidden_BH=hidden), 2), predicted)
     np.testing.assert_array_equal(run(params, x, method="patches"), cut(x, 2))
     assert np.abs(predicted[0, 0] - predicted[0, 1]).max() > 1e-3
+
+
+@pytest.mark.parametrize("size", [(8, 8), (8, 8, 0), (8, 8, 1, 1)])
+def test_the_size_of_images_has_channels(size):
+    with pytest.raises(ConfigError, match=r"model\.image_size: .* is not \(height, width, channels\)"):
+        VisionConfig(image_size=size)

@@ -134,7 +134,7 @@ def test_a_reader_is_warned(tmp_path):
     assert any("arm: rates tie" in line for line in said)
     assert any("arm: runs of one learning rate are not normally distributed" in line for line in said)
     few = made.report(tmp_path, {"base": BASE[:4], "arm": BASE[:4]})
-    assert "arm: 4 seeds: intervals stand on normal theory alone" in few.warnings()
+    assert "base; arm: 4 seeds: intervals stand on normal theory alone" in few.warnings()
 
 
 def test_two_studies_are_compared(tmp_path):
@@ -385,3 +385,9 @@ def test_questions_and_columns_are_explained_and_all_metrics_are_rows(tmp_path):
     assert {"arm", "learning_rate", "seed", "loss", "accuracy", "exact_match", "chosen"} <= set(report.rows()[0])
     for text in (report.markdown(), report.html()):
         assert "with a probability of 80 %" in text
+
+
+def test_one_doubt_of_several_arms_is_one_line(tmp_path):
+    report = made.report(tmp_path, dict.fromkeys(("base", "a", "b"), BASE[:4]))
+    few = [line for line in report.warnings() if "4 seeds" in line]
+    assert few == ["base; a; b: 4 seeds: intervals stand on normal theory alone"]

@@ -451,6 +451,9 @@ def test_arms_that_are_one_run_or_see_other_batches_say_so(tmp_path):
     assert "twin: its runs are those of plain: the config is the same" in report.warnings()
     other = Study("rates", base, rates, seeds=2, noise_floor=False).run(tmp_path / "rates", data=corpus)
     assert not any("its runs are those of" in line for line in other.warnings())
+    rate = f"{base.optimizer.learning_rate:g}"
+    said = f"faster: its learning rates are 0.1, those of plain {rate}: the difference may be one of rates"
+    assert said in other.warnings()
     assert "memory: it sees its training data in another order than plain, which the difference includes" in (
         report.warnings()
     )

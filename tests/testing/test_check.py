@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 import pytest
 
+from transformer.activations.activation import Activation
 from transformer.analysis.counts import forward_flops
 from transformer.core.arrays import dense
 from transformer.core.errors import ConfigError
@@ -13,7 +14,7 @@ from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.mixers.recurrent.recurrence import Recurrence
 from transformer.norms.norm import Norm
 from transformer.testing import properties
-from transformer.testing.check import Checked, check_choices, refusals
+from transformer.testing.check import Checked, check_choices, check_variant, refusals
 from transformer.testing.covering import refusal
 from transformer.testing.properties import applies
 from transformer.testing.subject import Subject, small
@@ -118,3 +119,25 @@ def test_products_of_a_step_are_counted(monkeypatch):
     monkeypatch.setattr(properties, "forward_flops", lambda config: forward_flops(config) + 2)
     with pytest.raises(AssertionError, match="operations are counted"):
         properties.counted(subject)
+
+
+def test_a_class_that_is_no_dataclass_is_named():
+    class Plain(Activation):
+        def __call__(self, x):
+            return x
+
+    with pytest.raises(ConfigError, match=r"Plain is no dataclass; write @dataclass\(frozen=True\) above"):
+        check_variant(Plain())
+
+
+def test_parameters_are_described():
+    @dataclass(frozen=True)
+    class Pairs(Norm):
+        def parameters(self, d_model):
+            return {"gain": (d_model,)}
+
+        def __call__(self, x, params):
+            return x
+
+    with pytest.raises(AssertionError, match=r"parameters: 'gain' is a tuple, not Parameter\(shape, initializer\)"):
+        check_variant(Pairs())

@@ -18,7 +18,7 @@ from transformer.core.errors import ConfigError
 from transformer.data.arrays import arrays
 from transformer.data.corpus import load_corpus
 from transformer.data.dataset import stack_batches
-from transformer.runs.config import Replica
+from transformer.runs.config import Replica, grid
 from transformer.runs.data import TextConfig
 from transformer.runs.mesh import HostsConfig
 from transformer.training import checkpoint
@@ -368,3 +368,16 @@ def test_what_is_no_data_and_what_are_no_replicas(config, corpus, tmp_path, give
     with pytest.raises(ConfigError, match=message):
         train(**arguments | given)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_longer_run_has_the_evaluations_of_the_shorter_one(tmp_path, config, corpus):
+    """The last one of the shorter run came after its last checkpoint; where it is due in the longer one, it stays."""
+    short = config.replace({"evaluate_every": 2, "steps": 4})
+    for name, first in (("short", short), ("other", short.replace(evaluate_every=3))):
+        for steps in (4, 6):
+            train(first.replace(steps=steps), grid(range(2)), corpus, tmp_path / name, when_not_empty="resume")
+    found = {
+        name: sorted({line["step"] for line in read_metrics(tmp_path / name) if "validation_loss" in line})
+        for name in ("short", "other")
+    }
+    assert found == {"short": [2, 4, 6], "other": [3, 6]}

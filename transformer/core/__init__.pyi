@@ -16,5 +16,6 @@ from transformer.core.parameters import Initializer as Initializer
 from transformer.core.parameters import Normal as Normal
 from transformer.core.parameters import Parameter as Parameter
 from transformer.core.parameters import Xavier as Xavier
+from transformer.core.runtime import start as start
 from transformer.core.values import Variant as Variant
 from transformer.core.values import to_text as to_text

@@ -52,6 +52,8 @@ class Parameters(nnx.Module):
     def __init__(self, specs: Mapping[str, Parameter], *, key: jax.Array):
         self.names = tuple(specs)
         for name, spec in specs.items():
+            if not isinstance(spec, Parameter):
+                raise ConfigError(f"parameters: {name!r} is a {type(spec).__name__}, not Parameter(shape, initializer)")
             setattr(self, name, make_parameter(spec, at(key, name)))
 
     def __call__(self) -> dict[str, jax.Array]:

@@ -47,6 +47,8 @@ class FeedForward(Variant):
 
     def check(self, model: "ModelConfig") -> None:
         """Raise `ConfigError` where it does not fit the model, as one layer sees it."""
+        if callable(self):
+            raise ConfigError(f"feed_forward: {self} defines __call__, which nothing calls; define build(model, key=…)")
         if self.d_ff is not None and self.d_ff < 1:
             raise ConfigError(f"feed_forward.d_ff: {self.d_ff} is not a positive number")
         if not 0 <= self.dropout < 1:

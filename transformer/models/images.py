@@ -34,6 +34,8 @@ class PatchConfig(ModelConfig):
     def __post_init__(self):
         super().__post_init__()
         refuse_tokens(self, "patches")
+        if self.image_size is not None and (len(self.image_size) != 3 or min(self.image_size) < 1):
+            raise ConfigError(f"model.image_size: {self.image_size} is not (height, width, channels)")
 
     @property
     def grid(self) -> tuple[int, int]:

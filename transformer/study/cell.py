@@ -150,7 +150,8 @@ class Cell:
             with locked(self.folder, wait=wait):
                 if not self.finished:
                     self.compute()
-        except Interrupted:
+        except Interrupted as stopped:
+            stopped.__notes__ = ["In Python: the same study.run goes on"]
             raise
         except Exception as error:
             said = f"{type(error).__name__}: {' '.join(str(error).split())}"

@@ -255,9 +255,11 @@ class Report:
                 f"all runs of all arms have {metric} {same.pop():g}, which tells none from another: take the loss, "
                 "other steps or another task"
             )
+        doubts: dict[str, list[str]] = {}
         for arm in self.arms:
-            said += [f"{arm.name}: {doubt}" for doubt in arm.doubts]
-        return said
+            for doubt in arm.doubts:
+                doubts.setdefault(doubt, []).append(arm.name)
+        return said + [f"{'; '.join(names)}: {doubt}" for doubt, names in doubts.items()]
 
     def beside(self, other: "Report") -> list[dict[str, Any]]:
         """The questions that both studies ask, such as on two texts: both answers, and how far they are apart.

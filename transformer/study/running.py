@@ -207,13 +207,16 @@ class Running:
         )
 
     def _same_or_other(self, arm: Arm) -> Iterable[str]:
-        """Whether an arm is another one under a second name, or sees its data in another order than the baseline."""
+        """Whether an arm is another one under a second name, or has other rates or data in another order."""
         base = self.arms[self.study.baseline_name]
         if arm.name == NOISE:
             return
         twins = {name: other for name, other in self.arms.items() if name not in (arm.name, NOISE)}
         if others := [n for n, other in twins.items() if (other.sha256, other.rates) == (arm.sha256, arm.rates)]:
             yield f"its runs are those of {', '.join(others)}: the config is the same"
+        if arm.rates != base.rates:
+            own, others = (", ".join(f"{rate:g}" for rate in each.rates) for each in (arm, base))
+            yield f"its learning rates are {own}, those of {base.name} {others}: the difference may be one of rates"
         if arm.config.data == base.config.data and arm.order != base.order:
             yield f"it sees its training data in another order than {base.name}, which the difference includes"
         elif arm.held_out != base.held_out:

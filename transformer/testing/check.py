@@ -84,6 +84,10 @@ def check_variant(value: Variant, **choices: Any) -> Checked:
       AssertionError: the list of properties that do not hold.
     """
     check_kind(value, Variant, "check_variant")
+    if "__dataclass_fields__" not in vars(type(value)):
+        raise ConfigError(
+            f"check_variant: {type(value).__name__} is no dataclass; write @dataclass(frozen=True) above it"
+        )
     if (own := FAMILIES.get(value.family())) is None:
         checked = check_choices(chosen(value) | choices)
     else:

@@ -23,6 +23,7 @@ from transformer.runs.mesh import ALONE, AUTOMATIC, HostsConfig, MeshConfig
 from transformer.training import checkpoint, processes
 from transformer.training.checkpoint import Notes
 from transformer.training.log import LOGGED, RunLog, metrics_path, rewind
+from transformer.training.metrics import read_metrics
 from transformer.training.processes import Watchdog
 from transformer.training.program import SHARED_BATCHES, Program, make_program
 from transformer.training.progress import Progress
@@ -185,9 +186,19 @@ class _Run:
             self.watchdog = watchdog
             self.log = RunLog(file, tracking, progress, np.asarray(self.program.learning_rates()))
             progress.update(done)
+            if processes.any_host(self.owes_evaluation(done)):
+                self.evaluate(state, done)
             for step, end in self.chunks(done):
                 state = self.dispatch(state, step, end)
             return self.outcome(state)
+
+    def owes_evaluation(self, done: int) -> bool:
+        """Whether an evaluation is due where the run goes on from: there a shorter one ended, after its checkpoint."""
+        if not processes.is_writer() or not 0 < done < self.config.steps:
+            return False
+        if not is_multiple(done, self.config.evaluate_every):
+            return False
+        return not any(line["step"] == done and "validation_loss" in line for line in read_metrics(self.workdir))
 
     def dispatch(self, state: TrainState, step: int, end: int) -> TrainState:
         """The state after the steps up to `end`, with what is due there done."""

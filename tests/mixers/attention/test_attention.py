@@ -1,5 +1,7 @@
 """Attention: groups of heads, and biases of its projections."""
 
+from dataclasses import dataclass
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -11,7 +13,9 @@ from transformer.core.errors import ConfigError
 from transformer.functional.masks import Causal, Tokens
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.backends import Chunked
+from transformer.mixers.attention.base import Part
 from transformer.mixers.mixer import Context
+from transformer.models.config import ModelConfig
 from transformer.positions.position import Position
 from transformer.positions.rotary import RoPE
 
@@ -76,3 +80,15 @@ def test_dropout_needs_weights(config, attention):
     module, plain = (attention(dropout=rate) for rate in (0.5, 0.0))
     chex.assert_trees_all_close(module(x, context=context)[0], plain(x, context=context)[0], rtol=1e-6)
     assert np.abs(module(x, context=context, key=KEY)[0] - plain(x, context=context)[0]).max() > 1e-4
+
+
+def test_a_part_that_acts_nowhere_is_refused():
+    """As one whose method is misspelled, which would change nothing without a word."""
+
+    @dataclass(frozen=True)
+    class Misspelled(Part):
+        def mixx(self, out_BLHV, own_BLHV, x_BLD, params):
+            return 2 * out_BLHV
+
+    with pytest.raises(ConfigError, match=r"misspelled acts nowhere: .* none of .*; did you mean mix by mixx\?"):
+        ModelConfig(mixer=Attention(parts=(Misspelled(),)))

@@ -85,7 +85,7 @@ def _distinct(
     """
     found: dict[bytes, bytes] = {}
     for _ in range(ROUNDS):
-        for tokens, scored in zip(*task.examples(rng, count), strict=True):
+        for tokens, scored in zip(*_drawn(task, rng, count), strict=True):
             if not seen or _key(tokens) not in seen:
                 found.setdefault(tokens.tobytes(), scored.tobytes())
         if len(found) >= count:
@@ -93,6 +93,28 @@ def _distinct(
             scored = np.frombuffer(b"".join(found.values()), bool).reshape(-1, task.length)
             return tokens[:count], scored[:count]
     raise ConfigError(f"{task}: only {len(found)} distinct examples in {ROUNDS * count} draws, {count} are wanted")
+
+
+def _drawn(task: AlgorithmicTask, rng: np.random.Generator, count: int) -> Examples:
+    """Examples of a task, which may be one's own.
+
+    Raises:
+      ConfigError: they are not (count, L) int32 tokens that the task has and truth values, or one has no answer.
+    """
+    tokens, scored = task.examples(rng, count)
+    shape, largest = (count, task.length), len(SPECIAL) + len(task.symbols) - 1
+    for name, array, dtype in (("tokens", tokens, np.int32), ("scored", scored, np.bool)):
+        kind = getattr(array, "dtype", type(array).__name__)
+        if np.shape(array) != shape or kind != dtype:
+            found = f"{kind} {np.shape(array)}"
+            raise ConfigError(f"{task.name}: examples gives {name} {found}, not {np.dtype(dtype)} {shape}")
+    if wrong := tokens[(tokens < 0) | (tokens > largest)].tolist():
+        raise ConfigError(
+            f"{task.name}: examples gives the token {wrong[0]}; symbol i is {len(SPECIAL)} + i, up to {largest}"
+        )
+    if not scored.any(1).all():
+        raise ConfigError(f"{task.name}: examples gives one without an answer: scored is nowhere True in it")
+    return tokens, scored
 
 
 def scored_from(symbols: np.ndarray, start: int) -> Examples:

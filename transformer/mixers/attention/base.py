@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import jax
 from jax.tree_util import Partial
 
-from transformer.core.errors import ConfigError
+from transformer.core.errors import ConfigError, similar
 from transformer.core.modules import Parameters
 from transformer.core.parameters import OwnParams, Parameter
 from transformer.core.values import Variant
@@ -363,6 +363,15 @@ class Part(Variant):
 def acts(part: Part, stage: str) -> bool:
     """Whether a part defines a stage."""
     return getattr(type(part), stage) is not getattr(Part, stage)
+
+
+def check_acts(part: Part) -> None:
+    """Raise `ConfigError` where a part defines no stage, such as one whose method is misspelled."""
+    stages = ("enter", "project", "convolve", "split", "extend", "mix")
+    if not any(acts(part, stage) for stage in stages):
+        own = [name for name in vars(type(part)) if not name.startswith("_")]
+        meant = next((f"; did you mean {found} by {name}?" for name in own if (found := similar(name, stages))), "")
+        raise ConfigError(f"mixer.parts: {part} acts nowhere: it defines none of {', '.join(stages)}{meant}")
 
 
 def acting(parts: dict[Part, Parameters], stage: str) -> list[tuple[Part, Parameters]]:

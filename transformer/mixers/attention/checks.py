@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from transformer.core.errors import ConfigError, nearest_divisor
-from transformer.mixers.attention.base import acts
+from transformer.mixers.attention.base import acts, check_acts
 
 if TYPE_CHECKING:
     from transformer.mixers.attention.attention import Attention
@@ -23,6 +23,7 @@ def check_attention(attention: "Attention", model: "ModelConfig") -> None:
     if twice := [name for name in names if names.count(name) > 1]:
         raise ConfigError(f"mixer.parts: {twice[0]} is given twice")
     for part in attention.parts:
+        check_acts(part)
         if acts(part, "enter") and acts(part, "convolve"):
             raise ConfigError(
                 f"mixer.parts: {part} acts on inputs and on projections, and a layer remembers one of them"
