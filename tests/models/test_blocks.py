@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import nnx
 
 from transformer.activations.activation import Activation
 from transformer.analysis.activations import run_with_cache
@@ -23,6 +24,8 @@ from transformer.models.config import ModelConfig
 from transformer.models.language_model import LanguageModel
 from transformer.models.stack import Scanned, Unrolled
 from transformer.norms.norm import Norm
+from transformer.testing import properties
+from transformer.testing.subject import Subject, small
 
 TINY = ModelConfig(vocab_size=11, max_length=8, d_model=8, mixer=Attention(num_heads=2), num_layers=2)
 TOKENS = jnp.array([[3, 1, 4, 1, 5], [9, 2, 6, 5, 3]], jnp.int32)
@@ -116,3 +119,40 @@ def test_two_sublayers_of_one_name_are_refused():
     """Parameters and memories are kept by it: the second would take the place of the first, and count twice."""
     with pytest.raises(ConfigError, match=r"^model\.block: side_by_side.* a second sublayer 'attention'"):
         TINY.replace(block=SideBySide(Attention(num_heads=2, sparsity=SlidingWindow(2))))
+
+
+@dataclass(frozen=True)
+class WithAttention(Mixer):
+    """Attention, and the input times its mean: a mixer of one's own that has attention within."""
+
+    attention: Attention = Attention(num_heads=2)
+
+    def span(self, model):
+        return self.attention.span(model)
+
+    def num_maps(self, model):
+        return self.attention.num_maps(model)
+
+    def memory(self, model, batch_size, slots, dtype):
+        return self.attention.memory(model, batch_size, slots, dtype)
+
+    def build(self, model, *, key):
+        return WithAttentionLayer(self, model, key=key)
+
+
+class WithAttentionLayer(nnx.Module):
+    def __init__(self, mixer, model, *, key):
+        self.inner = mixer.attention.build(model, key=key)
+
+    def __call__(self, x_BLD, *, context, key=None):
+        y_BLD, aux = self.inner(x_BLD, context=context, key=key)
+        return y_BLD + x_BLD * x_BLD.mean(-1, keepdims=True), aux
+
+
+@pytest.mark.parametrize("position", ["rope", "alibi", "t5_bias", "learned"])
+def test_an_own_mixer_with_attention_has_positions(position):
+    """It is cached as attention is; a mixer without attention is refused under positions that enter attention."""
+    subject = Subject(small(mixer=WithAttention()).replace(position=position))
+    properties.cached(subject)
+    properties.causal(subject)
+    assert subject.config.num_maps == 2

@@ -12,8 +12,8 @@ from transformer.functional import biases, masks
 from transformer.functional import chunked_attention as chunked
 from transformer.mixers.attention.backends import Chunked
 from transformer.mixers.attention.layer import AttentionLayer
+from transformer.models import build
 from transformer.models import downsampling as shortening
-from transformer.models.build import abstract_model, pure_model
 from transformer.models.decoder import Decoder
 from transformer.models.downsampling import Hourglass
 from transformer.models.transformer import Transformer
@@ -138,8 +138,8 @@ def broken(owner, name, old, new):
 
 def forget():
     """Forget the models of equal configs and their programs."""
-    abstract_model.cache_clear()
-    pure_model.cache_clear()
+    build._abstract_model.cache_clear()
+    build._pure_model.cache_clear()
     jax.clear_caches()
 
 

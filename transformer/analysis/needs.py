@@ -149,7 +149,7 @@ def remat_of(config: RunConfig) -> Remat:
 
 @functools.cache
 def _kept(model: ModelConfig, objective: Objective, platform: str) -> tuple[int, int]:
-    """Of one sequence, (bytes of what is kept as wide as the stream, of all else), as it is traced for a platform."""
+    """Bytes that are saved for the backward pass of one sequence: (of arrays as wide as the stream, of all others)."""
     params, apply = pure_model(model)
 
     def residuals(size):

@@ -42,7 +42,7 @@ def divided() -> bool:
 def constrain(x: jax.Array) -> jax.Array:
     """The stream (B, L, D), cut over `data` and `context`, or tokens (T, D) of it, cut over `data`; vectors are whole.
 
-    In a part of a program that already is that of one device of an axis, what is cut over it is its own.
+    Within `shard_map` over an axis, arrays are local already and are not constrained again.
     """
     if not divided():
         return x

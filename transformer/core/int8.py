@@ -1,5 +1,7 @@
 """Matrices of 8-bit integers: a quarter of the bytes to read, for models that are not trained any more."""
 
+from dataclasses import dataclass
+
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -8,15 +10,16 @@ from jax.typing import DTypeLike
 LARGEST = 127.0
 
 
-@jax.tree_util.register_pytree_node_class
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
 class Int8:
     """A kernel (…, D, F) as integers and a factor for each of its F columns; it stands in place of the array.
 
     The largest number of a column becomes ±127 (Jacob et al. 2018, section 2, without a zero point).
     """
 
-    def __init__(self, values: jax.Array, factor: jax.Array):
-        self.values, self.factor = values, factor
+    values: jax.Array
+    factor: jax.Array
 
     @classmethod
     def of(cls, kernel: jax.Array) -> "Int8":
@@ -46,13 +49,6 @@ class Int8:
         over_D = (((x.ndim - 1,), (0,)), ((), ()))
         sums = lax.dot_general(_rounded(x, highest), self.values, over_D, preferred_element_type=jnp.int32)
         return (sums.astype(jnp.float32) * highest * self.factor).astype(dtype)
-
-    def tree_flatten(self):
-        return (self.values, self.factor), None
-
-    @classmethod
-    def tree_unflatten(cls, _, children) -> "Int8":
-        return cls(*children)
 
 
 def _factor(a: jax.Array, axis: int) -> jax.Array:

@@ -36,6 +36,11 @@ def no_key(given: Any, where: str) -> ConfigError:
     return ConfigError(f"{where}: {given!r} is no random key; jax.random.key(0) is one")
 
 
+def dotted(path: Sequence[Any]) -> str:
+    """The name of a parameter from its path in a tree, such as `blocks.0.attention.query.kernel`."""
+    return ".".join(entry.key for entry in path)
+
+
 def below(key: jax.Array | None, *names: str | int) -> jax.Array | None:
     """`at` for a key that may be absent: no key means no dropout."""
     return None if key is None else at(key, *names)

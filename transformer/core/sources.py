@@ -1,9 +1,11 @@
 """The source code of variants from outside the package, because an edited variant is a different choice."""
 
+import ast
 import contextlib
 import hashlib
 import inspect
 import sysconfig
+import textwrap
 from collections.abc import Iterator
 from types import CodeType, FunctionType
 from typing import Any, TypeGuard
@@ -21,7 +23,8 @@ GENERATED = ("__init__", "__repr__", "__eq__", "__hash__", "__setattr__", "__del
 def source_of(cls: type) -> str:
     """The functions and plain class attributes a class defines, as text; empty for a class of this package.
 
-    Fields are left out: a config says them. Functions typed into an interpreter have no source: their code stands in.
+    Fields are left out, which a config says, and comments, docstrings and layout, which change nothing. Functions typed
+    into an interpreter have no source: their code stands in.
     """
     if cls.__module__.partition(".")[0] == PACKAGE:
         return ""
@@ -37,9 +40,17 @@ def source_of(cls: type) -> str:
 
 def _text_of(function: FunctionType) -> str:
     try:
-        return inspect.getsource(function)
+        source = inspect.getsource(function)
     except (OSError, TypeError):
         return f"{function.__name__}: {_code(function.__code__)}\n"
+    try:
+        tree = ast.parse(textwrap.dedent(source))
+    except SyntaxError:  # a function within an expression
+        return source
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+    return f"{ast.unparse(tree)}\n"
 
 
 def _code(code: CodeType) -> str:

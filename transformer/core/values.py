@@ -26,7 +26,7 @@ NONE = "none"
 
 
 class Choices(abc.ABCMeta):
-    """The class of classes with many fields: one that there is not is named in a `ConfigError`, with the nearest."""
+    """The metaclass of variants and configs: an unknown field is a `ConfigError` that names the nearest one."""
 
     if not TYPE_CHECKING:  # type checkers see the fields
 
@@ -116,11 +116,11 @@ def _check_name(cls: type[Variant]) -> None:
 
 
 def of_field(field: str, name: str) -> Any:
-    """An attribute or method of a variant made of another one, where it is that of the other one.
+    """A property that delegates to the variant in a field: `x.name` is `x.field.name`.
 
     Args:
-      field: holds the other one.
-      name: of the attribute.
+      field: holds the other variant.
+      name: of the attribute or method.
     """
     return property(operator.attrgetter(f"{field}.{name}"))
 

@@ -90,7 +90,7 @@ class EmbeddingLayer(nnx.Module):
             raise ConfigError("model.vocab_size is not set: there is no tokenizer here to take it from")
         own = model.embedding
         self.dtype, D, E = jnp.dtype(model.dtype), model.d_model, own.dim
-        self.scale, self.logit_scale = D**0.5 if own.scaled else 1.0, model.head.scale
+        self.scale = D**0.5 if own.scaled else 1.0
         spec = Parameter((vocab_size, E or D), own.initializer, gain=model.embedding_gain)
         self.table = make_parameter(spec, at(key, "table"))
         widen = None if E is None else Parameter((E, D), model.initializer)
@@ -137,9 +137,8 @@ class EmbeddingLayer(nnx.Module):
         return self.table.shape[0]
 
     def logits(self, x_BLD: jax.Array) -> jax.Array:
-        """logit_scale · x · tableᵀ, (B, L, V) float32."""
-        x = x_BLD * self.logit_scale
-        x = x if self.projection is None else dense(x, self.projection[...].T, transposed=True)
+        """x · tableᵀ, (B, L, V) float32."""
+        x = x_BLD if self.projection is None else dense(x_BLD, self.projection[...].T, transposed=True)
         table_VD = self.table[...] if self.gain is None else self._unit_rows()
         return dense(x, table_VD.T, jnp.float32, transposed=True)
 
@@ -158,7 +157,7 @@ class HeadLayer(nnx.Module):
         """Logits (B, L, V), float32, with the table of an embedding."""
         if self.head.transform is not None:
             x_BLD = self.head.transform(x_BLD, self.transform())
-        logits_BLV = table.logits(x_BLD)
+        logits_BLV = table.logits(x_BLD * self.head.scale)
         if self.head.bias:
             logits_BLV = logits_BLV + self.output()["bias"]
         return logits_BLV if self.head.score_mod is None else self.head.score_mod(logits_BLV, None, None, {})

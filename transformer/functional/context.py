@@ -60,9 +60,8 @@ def on_each(
       of_device: a function whose result has tokens as its second axis, of which each device makes its own.
       divided: arrays with tokens as their second axis, and `Tokens`; each device has its own.
       whole: what each device has whole; what is no array in it is a constant.
-      dealt: whether its own are, where they can be, of twice as many parts as there are devices one from the front
-        and one as far from the end, not two neighbours: then each has as much to do where a query attends to those
-        before it (Grattafiori et al. 2024, section 3.3.2).
+      dealt: whether causal work is balanced: the sequence is cut into 2n parts, and device i takes parts i and
+        2n - 1 - i, where the length allows it (Grattafiori et al. 2024, section 3.3.2).
     """
     leaves, tree = jax.tree.flatten(whole)
     arrays = {number: leaf for number, leaf in enumerate(leaves) if isinstance(leaf, jax.Array)}

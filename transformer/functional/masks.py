@@ -29,7 +29,8 @@ class Tokens(NamedTuple):
     beams: jax.Array | None = None
     """(B, W, L) bool: which of the W beams of a search a token is part of; beams share the tokens before they part."""
     counted: tuple[()] | None = None
-    """(): the positions are 0, 1, …, which a kernel may know when it is compiled; None: any."""
+    """`()` where positions are 0, 1, …, else None. An empty tuple has no leaves and so is static under `jit`, where a
+    kernel may rely on it."""
 
     @classmethod
     def at(cls, positions, segments=None, valid=None) -> "Tokens":

@@ -20,11 +20,11 @@ from transformer.core.checks import check_kind
 from transformer.core.errors import ConfigError, nearest
 from transformer.core.modules import Apply, Params
 from transformer.data.tokenizers import Tokenizer, encode_open
-from transformer.inference.generate import GREEDY, generate
+from transformer.inference.generate import generate
 from transformer.inference.prompt import vocabularies
 from transformer.inference.scoring import label_log_probabilities
 from transformer.inference.strategies import Strategy
-from transformer.inference.tokenwise import Sample
+from transformer.inference.tokenwise import GREEDY, Sample
 from transformer.models.config import ModelConfig
 
 SHORTEST = 32

@@ -21,9 +21,7 @@ from transformer.inference.parts import in_parts
 from transformer.inference.processors import Earlier
 from transformer.inference.prompt import Generated, Prompt, check_prompt
 from transformer.inference.strategies import Strategy
-from transformer.inference.tokenwise import Greedy
-
-GREEDY = Greedy()
+from transformer.inference.tokenwise import GREEDY
 
 
 def generate(

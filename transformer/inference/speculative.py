@@ -13,10 +13,9 @@ from transformer.core.errors import ConfigError
 from transformer.core.modules import Apply, Params
 from transformer.core.sources import code_of
 from transformer.functional.cache import Cache, Reader, rewind
-from transformer.inference.generate import GREEDY
 from transformer.inference.parts import in_parts
 from transformer.inference.prompt import Generated, Prompt, check_prompt
-from transformer.inference.tokenwise import TokenStrategy
+from transformer.inference.tokenwise import GREEDY, TokenStrategy
 
 
 def speculate(

@@ -103,6 +103,9 @@ class Greedy(TokenStrategy):
         return jax.nn.one_hot(logits_BV.argmax(-1), logits_BV.shape[-1])
 
 
+GREEDY = Greedy()
+
+
 COLDEST = 1e-6
 """Lowest temperature."""
 

@@ -74,7 +74,7 @@ class Context(NamedTuple):
     slots: Tokens | None = None
     """What attention attends to, where that is more than `tokens`: a cache, or an earlier segment."""
     writing: Writing | None = None
-    """While decoding; None sees the input alone, or what is shared."""
+    """The memory to read and to extend; None outside of decoding."""
     shared: Shared = Shared()
     """What earlier layers handed on."""
     first: jax.Array | bool = True
@@ -144,6 +144,10 @@ class Mixer(Variant):
     def parameters(self, model: "ModelConfig") -> dict[str, Parameter]:
         """The parameters it owns in every layer, by name."""
         return {}
+
+    def num_maps(self, model: "ModelConfig") -> int:
+        """Number of attention maps within, to whose scores or queries and keys the model's position applies."""
+        return 0
 
     def build(self, model: "ModelConfig", *, key: jax.Array) -> nnx.Module:
         """The module of one layer."""

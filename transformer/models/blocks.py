@@ -11,6 +11,7 @@ from transformer.core.values import Variant
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.mixers.mixer import Mixer
 from transformer.mixers.recurrent.mamba2 import Mamba2
+from transformer.residuals.residual import Residual
 
 if TYPE_CHECKING:
     from transformer.models.config import ModelConfig
@@ -35,6 +36,8 @@ class Made(NamedTuple):
     layer: Callable[..., nnx.Module]
     """Builds its module for a model and a `key`."""
     factor: float
+    residual: Residual
+    """How it is connected to the stream."""
 
 
 MIXER, FEED_FORWARD = Sublayer("mixer"), Sublayer("feed_forward")
@@ -66,11 +69,11 @@ class BlockLayout(Variant):
 
 def _made(sublayer: Sublayer, model: "ModelConfig") -> Made | None:
     value = getattr(model, sublayer.choice) if isinstance(sublayer.choice, str) else sublayer.choice
-    return (
-        None
-        if value is None
-        else Made(sublayer.name or value.sublayer or value.name, value, value.build, sublayer.factor)
-    )
+    if value is None:
+        return None
+    name = sublayer.name or value.sublayer or value.name
+    residual = value.connection(model) if isinstance(value, FeedForward) else model.residual
+    return Made(name, value, value.build, sublayer.factor, residual)
 
 
 @dataclass(frozen=True)

@@ -89,13 +89,13 @@ def _check_positions(config: "ModelConfig", kinds: list["ModelConfig"]) -> None:
     if own is not None and "to_block" in own.acts and not config.residual.plain:
         raise ConfigError(f"model.position: {own} is added to one stream, not to those of {config.residual}; use pre")
     for kind in kinds:
-        attend = any(other.attention is not None for other in kinds if other.position == kind.position)
+        of_position = (mixer.num_maps(k) for k in kinds if k.position == kind.position for mixer in k.mixers)
         position = kind.position
-        if position is not None and position.orders and not position.enters_embedding and not attend:
+        if position is not None and position.orders and not position.enters_embedding and not any(of_position):
             raise ConfigError(
                 f"model.position: {position} enters attention, and {_what(kind)} is none; use learned, or none"
             )
-    maps = {kind.attention.shape(kind).num_maps for kind in kinds if kind.attention is not None}
+    maps = {mixer.num_maps(kind) for kind in kinds for mixer in kind.mixers} - {0}
     if len(maps) > 1 and own is not None and own.parameters(config.d_model, 1, config.max_length):
         raise ConfigError(f"model.position: {own} has parameters for one number of heads, and layers have {maps}")
 
@@ -199,7 +199,7 @@ def _check_layer(config: "ModelConfig") -> None:
     if not connections:
         raise ConfigError(f"model.block: {config.block} has no sublayers, because mixer and feed_forward are none")
     for connection in connections:
-        residuals = {getattr(made.value, "residual", None) or config.residual for made in connection}
+        residuals = {made.residual for made in connection}
         if len(residuals) > 1:
             raise ConfigError(
                 f"feed_forward.residual: the sublayers of {config.block} share one connection, which is "

@@ -149,8 +149,8 @@ class ModelConfig(Config):
     @property
     def num_maps(self) -> int:
         """Number of attention maps of the layers; 0 without attention."""
-        counts = (kind.attention.shape(kind).num_maps for kind in self.kinds if kind.attention is not None)
-        return next(counts, 0)
+        counts = (mixer.num_maps(kind) for kind in self.kinds for mixer in kind.mixers)
+        return next((count for count in counts if count), 0)
 
     @property
     def shares(self) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from transformer.functional.cache import (
     slots_of,
 )
 from transformer.functional.masks import Mask, Tokens
-from transformer.functional.segment_memory import SegmentMemory, empty_segment_memory
+from transformer.functional.segment_memory import SegmentMemory
 from transformer.mixers.mixer import Context, Shared, Source, Writing
 from transformer.models.config import ModelConfig
 from transformer.models.transformer import NOTHING, Transformer
@@ -45,17 +45,6 @@ class Decoder(Transformer):
         """Number of first tokens that some layer needs for ever."""
         return max([0, *(mixer.first_kept for kind in self.config.kinds for mixer in kind.mixers)])
 
-    def no_segment(self, batch_size: int, dtype) -> SegmentMemory:
-        """The empty memory, for the beginning of texts that are read segment by segment.
-
-        Raises:
-          ConfigError: the model keeps no memory.
-        """
-        if self.config.memory_length is None:
-            raise ConfigError("model.memory_length is not set, so the model has no memory of earlier segments")
-        sizes = (self.config.num_layers, self.config.memory_length, self.config.d_model)
-        return empty_segment_memory(batch_size, *sizes, dtype)
-
     def transform_segment(
         self, x_BLD: jax.Array, memory: SegmentMemory, *, key=None
     ) -> tuple[jax.Array, jax.Array, SegmentMemory]:
@@ -73,7 +62,7 @@ class Decoder(Transformer):
         return self.states_of(stream, None), penalty, after
 
     def empty_cache(self, batch_size: int, capacity: int, ahead: int, dtype) -> Cache:
-        """A cache of `capacity` slots, or of as many as the mixers need, plus the `ahead` latest that can be undone.
+        """An empty cache of min(capacity, span + ahead) slots, of which the `ahead` latest can be rewound.
 
         Raises:
           ConfigError: the capacity is more than positions are defined for, the model is not causal, or one of its

@@ -10,7 +10,7 @@ from transformer.models.transformer import Transformer
 
 
 class Encoder(Transformer):
-    """The states of tokens, for use by anything else."""
+    """The states (B, L, D) of tokens, such as vectors of texts."""
 
     def __init__(self, config: ModelConfig, *, key: jax.Array):
         super().__init__(config, key=key)

@@ -12,7 +12,7 @@ from transformer.core.modules import at, below
 from transformer.embeddings.embedding import EmbeddingLayer, HeadLayer, ValueEmbedding
 from transformer.functional.cache import Cache, Reader
 from transformer.functional.masks import Mask, Tokens
-from transformer.functional.segment_memory import SegmentMemory
+from transformer.functional.segment_memory import SegmentMemory, empty_segment_memory
 from transformer.mixers.mixer import Context, Shared
 from transformer.models.config import ModelConfig
 from transformer.models.decoder import Decoder
@@ -122,8 +122,15 @@ class LanguageModel(Decoder):
         return (logits, penalty) if with_penalty else logits
 
     def empty_memory(self, batch_size: int) -> SegmentMemory:
-        """The empty memory with which texts begin, with room for `memory_length` tokens."""
-        return self.no_segment(batch_size, self.embedding.dtype)
+        """The empty memory with which texts begin, with room for `memory_length` tokens.
+
+        Raises:
+          ConfigError: the model keeps no memory.
+        """
+        if self.config.memory_length is None:
+            raise ConfigError("model.memory_length is not set, so the model has no memory of earlier segments")
+        sizes = (self.config.num_layers, self.config.memory_length, self.config.d_model)
+        return empty_segment_memory(batch_size, *sizes, self.embedding.dtype)
 
     def read_segment(
         self, tokens_BL: jax.Array, memory: SegmentMemory, *, key: jax.Array | None = None, with_penalty: bool = False

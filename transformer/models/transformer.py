@@ -37,10 +37,10 @@ class Block(nnx.Module):
         for connection in self.connections:
             for made in connection:
                 setattr(self, made.name, made.layer(config, key=at(key, made.name)))
-            name = f"{connection[0].name}_residual"
-            residual = getattr(connection[0].value, "residual", None) or config.residual
+            first = connection[0]
+            name = f"{first.name}_residual"
             own = [made.name for made in connection] if config.block.own_norms and len(connection) > 1 else []
-            layer = ResidualLayer(residual, config.norm, config.d_model, name, own, key=at(key, name))
+            layer = ResidualLayer(first.residual, config.norm, config.d_model, name, own, key=at(key, name))
             setattr(self, name, layer)
 
     def __call__(self, stream: Stream, *, context: Context, layer, key) -> tuple[Stream, Aux]:
@@ -117,7 +117,7 @@ def _with_cross(config: ModelConfig) -> tuple[tuple[Made, ...], ...]:
     attention, connections = config.attention, config.connections
     assert attention is not None
     number = next(i for i, c in enumerate(connections) if any(isinstance(made.value, Attention) for made in c))
-    cross = Made("cross_attention", attention, functools.partial(CrossAttention, attention), 1.0)
+    cross = Made("cross_attention", attention, functools.partial(CrossAttention, attention), 1.0, config.residual)
     return (*connections[: number + 1], (cross,), *connections[number + 1 :])
 
 

@@ -161,7 +161,7 @@ class Objective(Variant):
 
     @property
     def judged_as(self) -> "Objective":
-        """What its `plain` losses are those of: runs of which this is equal can be compared by them."""
+        """The objective whose loss evaluation reports: losses of two runs can be compared only where this is equal."""
         return self.plain()
 
     def answer(self, apply: Callable[..., Any], params: Any, *inputs: Any, **more: Any) -> tuple[jax.Array, Any]:

@@ -10,6 +10,7 @@ import jax
 
 from transformer.core.checks import check_kind
 from transformer.core.errors import ConfigError
+from transformer.core.modules import dotted
 from transformer.core.parameters import FanIn, Parameter
 from transformer.core.values import to_text
 from transformer.mixers.attention.attention import Attention
@@ -72,7 +73,7 @@ def _paths(model: ModelConfig) -> list[str]:
     if isinstance(model, PatchConfig) and model.image_size is None:
         sizes["image_size"] = (model.patch_size, model.patch_size, 1)
     leaves = jax.tree.leaves_with_path(pure_model(model.replace(sizes))[0])
-    return [".".join(entry.key for entry in path) for path, _ in leaves]
+    return [dotted(path) for path, _ in leaves]
 
 
 def _check_layer(model: ModelConfig) -> None:

@@ -188,7 +188,7 @@ def readings(parts: Sequence[tuple[float, Scores]]) -> tuple[np.ndarray, np.ndar
     return kind[there], unkind[there]
 
 
-class Test(NamedTuple):
+class Location(NamedTuple):
     """Estimate, interval and two-sided p of a location."""
 
     estimate: float
@@ -196,20 +196,20 @@ class Test(NamedTuple):
     p: float
 
 
-def student(differences: np.ndarray, level: float) -> Test:
+def student(differences: np.ndarray, level: float) -> Location:
     """The t test of a mean of 0, with the interval of confidence 1 - `level`. Fewer than two values decide nothing."""
     n = differences.size
     mean = float(differences.mean()) if n else math.nan
     if n < 2:
-        return Test(mean, UNKNOWN, 1.0)
+        return Location(mean, UNKNOWN, 1.0)
     # Exactly 0 for equal values, whose computed deviation may be 1e-17.
     error = float(differences.std(ddof=1)) / math.sqrt(n) if np.ptp(differences) else 0.0
     half = error * float(stats.t.isf(level / 2, n - 1))
     t = abs(mean) / error if error else math.inf if mean else 0.0
-    return Test(mean, Interval(mean - half, mean + half), 2 * float(stats.t.sf(t, n - 1)))
+    return Location(mean, Interval(mean - half, mean + half), 2 * float(stats.t.sf(t, n - 1)))
 
 
-def ranks(differences: np.ndarray, level: float) -> Test:
+def ranks(differences: np.ndarray, level: float) -> Location:
     """The signed-rank test of a pseudo-median of 0, exact for any symmetric distribution, and its interval.
 
     Differences may be infinite, all equally so; differences of 0 count against rejection. Where even the most extreme
@@ -217,7 +217,7 @@ def ranks(differences: np.ndarray, level: float) -> Test:
     """
     n = differences.size
     if n == 0:
-        return Test(math.nan, UNKNOWN, 1.0)
+        return Location(math.nan, UNKNOWN, 1.0)
     largest = 1e6 * (1 + np.abs(differences[np.isfinite(differences)]).max(initial=0.0))
     x = np.clip(differences, -largest, largest)
     i, j = np.triu_indices(n)
@@ -231,7 +231,7 @@ def ranks(differences: np.ndarray, level: float) -> Test:
     p = min(1.0, 2 * float(below[extreme]))
     beyond = int((2 * below <= level).sum())
     ends = (value(walsh[beyond - 1]), value(walsh[-beyond])) if beyond else UNKNOWN
-    return Test(value(float(np.median(walsh))), Interval(*ends), p)
+    return Location(value(float(np.median(walsh))), Interval(*ends), p)
 
 
 @functools.cache

@@ -190,7 +190,7 @@ class Study(Asked):
         return with_data(self, data, step_seconds)[0]
 
     def planned_effect_text(self) -> str:
-        """That difference in words; of fewer than six seeds it would be beyond all that is seen, and is not said."""
+        """`planned_effect` as a sentence; of fewer than six seeds, which detect nothing ordinary, it asks for more."""
         if self.looks[-1] < FEW:
             return f"use at least {FEW} seeds: {self.looks[-1]} detect no ordinary difference"
         return (

@@ -11,7 +11,7 @@ import numpy as np
 import optax
 
 from transformer.core.errors import ConfigError, nearest
-from transformer.core.modules import Params
+from transformer.core.modules import Params, dotted
 from transformer.core.parameters import Parameter
 from transformer.runs.config import Replica
 from transformer.runs.optimizer import OptimizerConfig, ParameterGroup
@@ -92,7 +92,7 @@ def make_optimizer(config: OptimizerConfig, total_steps: int, specs: Params) -> 
 
 @dataclass(frozen=True)
 class Fitting:
-    """The groups that a parameter has, in their order, up to the first one of all layers."""
+    """The parameter groups that match one parameter, in order of precedence; the last one is of all layers."""
 
     path: str
     spec: Parameter
@@ -134,7 +134,7 @@ def groups_of(groups: Sequence[ParameterGroup], specs: Params) -> Params:
     leaves, tree = jax.tree.flatten_with_path(specs)
     found = []
     for path, spec in leaves:
-        name, own = ".".join(entry.key for entry in path), []
+        name, own = dotted(path), []
         for group in (*groups, ParameterGroup()):
             if fnmatchcase(name, group.pattern):
                 own.append(group)

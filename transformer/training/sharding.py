@@ -23,7 +23,7 @@ from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionS
 
 from transformer.core.arrays import AXES, DATA, MODEL, REPLICA
 from transformer.core.errors import ConfigError, nearest
-from transformer.core.modules import Params
+from transformer.core.modules import Params, dotted
 from transformer.models.config import ModelConfig
 from transformer.runs.mesh import MeshConfig, Shard
 
@@ -188,7 +188,7 @@ def parameter_axes(config: MeshConfig, model: ModelConfig, params: Params, mesh:
         if one.num_heads % sizes[MODEL]:
             raise ConfigError(f"mesh.model: {one.num_heads} heads cannot be divided by {sizes[MODEL]}")
     leaves, tree = jax.tree.flatten_with_path(params)
-    paths = [_dotted(path) for path, _ in leaves]
+    paths = [dotted(path) for path, _ in leaves]
     for rule in config.rules:
         if not any(fnmatchcase(path, rule.pattern) for path in paths):
             raise ConfigError(f"mesh.rules: no parameter fits {rule.pattern!r}{nearest(rule.pattern, paths)}")
@@ -276,7 +276,3 @@ def state_shardings(state: Any, axes: Params, params: Params, mesh: Mesh | Abstr
         return NamedSharding(mesh, PartitionSpec(REPLICA, *(None,) * (leaf.ndim - 1 - len(own)), *own))
 
     return jax.tree.map_with_path(sharding, state)
-
-
-def _dotted(path: jax.tree_util.KeyPath) -> str:
-    return ".".join(str(entry.key) for entry in path)  # pyright: ignore[reportAttributeAccessIssue]

@@ -18,10 +18,10 @@ from transformer.data.dataset import pad_rows
 from transformer.data.pairs import with_end
 from transformer.data.tokenizers import END, START, Tokenizer, encode_open
 from transformer.inference.evaluation import lm_eval_model
-from transformer.inference.generate import GREEDY, generate
+from transformer.inference.generate import generate
 from transformer.inference.strategies import Strategy
 from transformer.inference.text import Beyond, continuation, token_log_probabilities
-from transformer.inference.tokenwise import Sample
+from transformer.inference.tokenwise import GREEDY, Sample
 from transformer.models.build import pure_model
 from transformer.models.classifier import ClassifierConfig
 from transformer.models.encoder_decoder import EncoderDecoderConfig
@@ -193,10 +193,9 @@ class TrainedRun(abc.ABC):
         if not source.strip():
             raise ConfigError("translate: the source has no text")
         source_S = with_end(self.tokenizers["source_tokenizer"], source)
-        longest = max(model.max_source_length, len(source_S))
-        padded_1S = pad_rows([source_S], min(-(-len(source_S) // 8) * 8, longest))  # so that few programs are compiled
-        inputs = {"source_BS": padded_1S, "source_valid_BS": np.arange(padded_1S.shape[1])[None] < len(source_S)}
-        how = {"strategy": strategy, "stop": END, "inputs": jax.tree.map(jnp.asarray, inputs)}
+        source_1S, valid_1S = _row(source_S, model.max_source_length)
+        inputs = {"source_BS": source_1S, "source_valid_BS": valid_1S}
+        how = {"strategy": strategy, "stop": END, "inputs": inputs}
         limit = min(model.max_length, 2 * len(source_S) + 50) if num_tokens is None else num_tokens
         start_11, key = jnp.full((1, 1), START, jnp.int32), jax.random.key(seed)
         made = generate(self.apply, self.params(replica), start_11, num_tokens=limit, key=key, **how)
@@ -217,9 +216,8 @@ class TrainedRun(abc.ABC):
         if type(model) is not ClassifierConfig or isinstance(model.pooling, PerToken) or not self.classes:
             raise ConfigError(f"classify: {self.workdir} holds no classifier of texts")
         tokens_L = self._encoded("classify", self.tokenizers["tokenizer"].encode, text)
-        inputs_1L = pad_rows([tokens_L], min(-(-len(tokens_L) // 8) * 8, max(model.max_length, len(tokens_L))))
-        valid_1L = np.arange(inputs_1L.shape[1])[None] < len(tokens_L)
-        logits_1C = self.apply(self.params(replica), jnp.asarray(inputs_1L), valid_BL=jnp.asarray(valid_1L))
+        inputs_1L, valid_1L = _row(tokens_L, model.max_length)
+        logits_1C = self.apply(self.params(replica), inputs_1L, valid_BL=valid_1L)
         shares = np.asarray(jax.nn.softmax(logits_1C[0, : len(self.classes)])).tolist()
         return dict(sorted(zip(self.classes, shares, strict=True), key=lambda each: -each[1]))
 
@@ -282,3 +280,9 @@ class TrainedRun(abc.ABC):
             hint = "; classify(text) is for a classifier" if isinstance(model, ClassifierConfig) else hint
             raise ConfigError(f"{caller}: {self.workdir} holds no causal language model of text{hint}")
         return self.tokenizers["tokenizer"]
+
+
+def _row(tokens_L: np.ndarray, longest: int) -> tuple[jax.Array, jax.Array]:
+    """(tokens as a row, which of them are real): a multiple of 8 where that fits, so that few programs are made."""
+    length = min(-(-len(tokens_L) // 8) * 8, max(longest, len(tokens_L)))
+    return jnp.asarray(pad_rows([tokens_L], length)), jnp.arange(length)[None] < len(tokens_L)

@@ -168,5 +168,8 @@ class Attention(Mixer):
             },
         )
 
+    def num_maps(self, model):
+        return self.shape(model).num_maps
+
     def build(self, model, *, key):
         return AttentionLayer(self, model, model.position, key=key)

@@ -46,7 +46,7 @@ class Seen(NamedTuple):
     keys: Tokens
     """Of the keys."""
     own_keys: bool
-    """As `Backend` has it."""
+    """Whether the keys are those of the queries' own tokens, with nothing from a cache or an earlier segment."""
     mask: Mask | None
     bias: Bias | None = None
     scores: tuple[ScoreFunction, ...] = ()
