@@ -258,6 +258,9 @@ def test_failures_under_the_same_seeds_are_failures():
     assert (some.n, some.verdict, some.failures, some.interval) == (2, "unresolved", (6, 6), UNKNOWN)
     assert some.difference == pytest.approx(0.3)
     assert (some.deviation, some.detectable) == (None, INF)
+    one = compare(pair(np.where(gone, INF, arm), np.where(np.arange(8) < 1, INF, base)), 0.2)
+    assert (one.n, one.failures) == (7, (6, 1))
+    assert one.p_failures == pytest.approx(stats.fisher_exact([[6, 2], [1, 7]])[1])
 
 
 def test_an_interval_beside_common_failures_covers_the_difference():
