@@ -80,10 +80,11 @@ def _name(option: Changes) -> str:
 
 
 def _words(option: Changes) -> str:
-    """The first paragraph of the docstring of each value."""
+    """The class of each value, and the first paragraph of its docstring."""
     values = [one for value in option.values() for one in (value if isinstance(value, tuple) else (value,))]
-    docs = [inspect.getdoc(type(value)) or "" for value in values if isinstance(value, Variant)]
-    text = " ".join(" ".join(doc.split("\n\n")[0].split()) for doc in docs)
+    classes = [type(value) for value in values if isinstance(value, Variant)]
+    docs = {cls.__name__: " ".join((inspect.getdoc(cls) or "").split("\n\n")[0].split()) for cls in classes}
+    text = " ".join(f"`{name}`: {doc}" for name, doc in docs.items())
     return text or ("Left out." if any(value is None and "." not in field for field, value in option.items()) else "")
 
 
