@@ -16,6 +16,7 @@ import pytest
 from transformer.activations.activation import Activation
 from transformer.core.errors import ConfigError
 from transformer.core.sources import sources, used_by
+from transformer.data.arrays import arrays
 from transformer.data.dataset import load_data
 from transformer.data.pairs import PairsConfig, TranslationRun
 from transformer.data.puzzles import AlgorithmicConfig, AlgorithmicRun
@@ -129,7 +130,7 @@ def test_other_data_than_it_was_trained_on_is_no_data_of_a_run(config, corpus, t
     text = tmp_path / "text.txt"
     train(config.replace({"data": TextConfig(path=str(text))}), REPLICAS, corpus, tmp_path / "run")
     text.write_text("abacabae" * 40)
-    with pytest.raises(ConfigError, match=r"is not what .* was trained on"):
+    with pytest.raises(ConfigError, match=r"was trained on other data than .*text\.txt"):
         _ = load_run(tmp_path / "run").data
 
 
@@ -312,3 +313,12 @@ def test_text_in_and_text_out(config, corpus, tmp_path):
         prefixed.lm_eval_model()
     with pytest.raises(ConfigError, match=r"^score: .* was trained with prefixes, and a text marks none$"):
         prefixed.score("ab")
+
+
+def test_a_model_of_numbers_says_how_it_is_decoded(config, tmp_path):
+    data = arrays(np.arange(60).reshape(12, 5) % 4)
+    run = train(config.replace({"data": TextConfig(), "steps": 1}), REPLICAS, data, tmp_path / "run")
+    with pytest.raises(ConfigError, match=r"generate\(run\.apply, run\.params\(\), tokens\) is for numbers"):
+        run.generate("a")
+    with pytest.raises(ConfigError, match=r"trained on other data than .*; data of your own are not kept in it"):
+        _ = load_run(tmp_path / "run").data

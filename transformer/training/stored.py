@@ -47,7 +47,9 @@ class StoredRun(TrainedRun):
                 return data
         except UnknownText as error:
             why = str(error)
-        raise ConfigError(f"data: {source} is not what {self.workdir} was trained on; {why}")
+        raise ConfigError(
+            f"data: {self.workdir} was trained on other data than {source}, which its config names; {why}"
+        )
 
     @functools.cached_property
     def tokenizers(self) -> dict[str, Tokenizer]:

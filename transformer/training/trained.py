@@ -276,8 +276,12 @@ class TrainedRun(abc.ABC):
         """The tokenizer of a causal language model."""
         model = self.config.model
         if model.kind != "tokens" or not model.causal or "tokenizer" not in self.tokenizers:
-            hint = "; translate(source) is for pairs of texts" if "source_tokenizer" in self.tokenizers else ""
-            hint = "; classify(text) is for a classifier" if isinstance(model, ClassifierConfig) else hint
+            ways = {
+                "classify(text) is for a classifier": isinstance(model, ClassifierConfig),
+                "translate(source) is for pairs of texts": "source_tokenizer" in self.tokenizers,
+                "generate(run.apply, run.params(), tokens) is for numbers": model.kind == "tokens" and model.causal,
+            }
+            hint = next((f"; {way}" for way, fits in ways.items() if fits), "")
             raise ConfigError(f"{caller}: {self.workdir} holds no causal language model of text{hint}")
         return self.tokenizers["tokenizer"]
 
