@@ -22,5 +22,8 @@ CLAIM = Claim(
 )
 LONGER = longer(
     CLAIM,
-    found="A quarter of the lead is left in the modern base, .031 of .119; in the plain one it is gone.",
+    found=(
+        "A quarter of the lead is left in the modern base, .031 of .119; in the plain one it is behind rotary "
+        "positions by .020, the margin."
+    ),
 )
