@@ -117,6 +117,13 @@ def test_a_cell_may_hold_line_breaks(monkeypatch):
     assert parse_labelled("hub:x:train:label,text") == [("x", "one\ny\ttwo"), ("y", "three")]
 
 
+def test_a_csv_file_beside_others_does_not_say_what_they_are(folder, tmp_path):
+    (tmp_path / "train.jsonl").write_text((folder / "train.jsonl").read_text())
+    (tmp_path / "train_2.jsonl").write_text((folder / "train.jsonl").read_text())
+    (tmp_path / "sizes.csv").write_text("a,b\n1,2\n")
+    assert set(hub_lines(f"hub:{tmp_path}:train:text")) == {"a b", "c"}
+
+
 def test_cells_of_csv_files_stay_as_they_are(tmp_path):
     """Digits keep their zeros, and words that others take for nothing are words; an empty cell is named."""
     (tmp_path / "train.csv").write_text('source,target\n0123,3210\n0045,"5,40"\nNA,1.10\n')

@@ -32,6 +32,7 @@ from transformer.study.engines import LOCAL, DaskEngine, Engine, SchedulerEngine
 from transformer.study.probes import LongerText
 from transformer.study.running import StudyError
 from transformer.study.study import Study
+from transformer.training.signals import Interrupted
 
 ARMS = {
     "layernorm": {},
@@ -351,3 +352,17 @@ def test_stopping_waits_until_a_process_has_saved(monkeypatch, tmp_path):
         task.stop(["cell"])
         assert saved.exists()
         assert process.returncode == 75
+
+
+def test_a_study_that_is_stopped_says_how_it_goes_on(tmp_path, base, corpus, monkeypatch):
+    """Not by the argument of `train`, which it does not have."""
+
+    def stopped(self):
+        error = Interrupted("step 5 is saved")
+        error.add_note("In Python: when_not_empty='resume'")
+        raise error
+
+    monkeypatch.setattr(Cell, "compute", stopped)
+    with pytest.raises(Interrupted, match="step 5 is saved") as caught:
+        Study("stopped", base, {"a": {}, "b": {"model.num_layers": 2}}, seeds=2).run(tmp_path / "study", data=corpus)
+    assert caught.value.__notes__ == ["In Python: the same study.run goes on"]

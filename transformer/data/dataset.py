@@ -21,7 +21,7 @@ from transformer.runs.data import DataConfig
 
 Batch = dict[str, np.ndarray]
 EVALUATION_BATCH = 128
-"""Rows of a held-out batch, and of any that is divided among devices which divide them."""
+"""Rows of a held-out batch, on one device or divided among several; more only where these do not divide it."""
 ROOM = __name__.rpartition(".")[0]
 """This room, whose modules register how their data are loaded."""
 

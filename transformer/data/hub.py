@@ -48,10 +48,10 @@ def _as_text(folder: str) -> dict[str, Any]:
     """How the CSV files of a local folder are read without guesses at what their cells are; empty without any."""
     import datasets
 
-    path = next(iter(sorted(Path(folder).rglob("*.csv"))), None)
-    if path is None:
+    files = sorted(path for path in Path(folder).rglob("*") if path.suffix in (".csv", ".json", ".jsonl", ".parquet"))
+    if not files or any(path.suffix != ".csv" for path in files):
         return {}
-    with path.open(newline="", encoding="utf-8-sig") as file:
+    with files[0].open(newline="", encoding="utf-8-sig") as file:
         columns = next(csv.reader(file), [])
     features = datasets.Features(dict.fromkeys(columns, datasets.Value("string")))
     return {"features": features, "keep_default_na": False, "na_values": [""]}

@@ -11,6 +11,7 @@ from transformer.core.parameters import OwnParams, Parameter
 from transformer.core.values import Variant
 from transformer.functional.cache import KeyValue, Memory, append
 from transformer.functional.masks import Mask, Tokens
+from transformer.residuals.residual import Residual
 
 if TYPE_CHECKING:
     from transformer.models.config import ModelConfig
@@ -122,6 +123,8 @@ class Mixer(Variant):
     """Whether it distinguishes the order of tokens without any positional scheme."""
     mixes_tokens: ClassVar[bool] = False
     """Whether packed documents of one row see each other."""
+    residual: ClassVar[Residual | None] = None
+    """How it is connected to the stream; None: as the model says."""
     shares: ClassVar[str | None] = None
     """The field of `Shared` that it takes over from earlier layers."""
 

@@ -72,8 +72,7 @@ def _made(sublayer: Sublayer, model: "ModelConfig") -> Made | None:
     if value is None:
         return None
     name = sublayer.name or value.sublayer or value.name
-    residual = value.connection(model) if isinstance(value, FeedForward) else model.residual
-    return Made(name, value, value.build, sublayer.factor, residual)
+    return Made(name, value, value.build, sublayer.factor, value.residual or model.residual)
 
 
 @dataclass(frozen=True)

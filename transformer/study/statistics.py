@@ -111,7 +111,7 @@ def compare(
     if not margin > 0:
         raise ValueError(f"compare: margin {margin} is not positive")
     kind, unkind = readings(parts)
-    n, seeds = kind.size, lengths.pop()[0]
+    n, seeds = kind.size, len(parts[0][1].best)
     failed = any(np.isinf(array).any() for _, scores in parts for array in scores)
     level, corrections = (alpha / 2 if failed else alpha) / comparisons, comparisons * (ALPHA / alpha)
     of = ranks if failed else student
