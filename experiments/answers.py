@@ -1,17 +1,17 @@
 """Claims with the reports that answer them, read from archives."""
 
 import hashlib
-import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from transformer.study.archive import SUFFIX, read_archive
+from transformer.study.archive import SUFFIX, Archives
 from transformer.study.claim import Claim, Finding
 from transformer.study.report import Report
 from transformer.study.statistics import Comparison
+from transformer.study.study import CONFIRMATION
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,8 @@ class Answer:
     report: Report
     sha256: str = ""
     """Of the archive; empty where the study has none."""
+    fresh: "Answer | None" = None
+    """The answer of fresh seeds, where they were asked."""
 
     @cached_property
     def findings(self) -> dict[str, Finding]:
@@ -37,10 +39,16 @@ class Answer:
             for question, finding in self.findings.items()
         ]
 
+    @cached_property
+    def confirmation(self) -> Claim:
+        """The same claim, asked of fresh seeds."""
+        return replace(self.claim, study=self.claim.study.confirmation(self.report))
+
     @property
     def command(self) -> str:
         """What computes the study again."""
-        return f"python -m experiments.atlas --only {self.claim.name} --afresh"
+        name = self.claim.name.removesuffix(CONFIRMATION)
+        return f"python -m experiments.atlas --only {name}{' --confirm' if name != self.claim.name else ''} --afresh"
 
     @property
     def seconds(self) -> dict[str, float]:
@@ -74,12 +82,14 @@ def effects(found: Sequence[Answer]) -> list[Effect]:
 
 def answers(claims: Mapping[str, Claim], evidence: Path) -> list[Answer]:
     """All claims whose studies have an archive, by family and name."""
-    found = []
-    with tempfile.TemporaryDirectory() as folder:
-        for name, claim in sorted(claims.items(), key=lambda each: (each[1].family, each[0])):
-            if (path := evidence / f"{name}{SUFFIX}").exists():
-                found.append(Answer(claim, read_archive(path, Path(folder)), sha256_of(path)))
-    return found
+    archives, ordered = Archives(evidence), sorted(claims.values(), key=lambda claim: (claim.family, claim.name))
+    found = [each for claim in ordered if (each := _answer(claim, archives))]
+    return [replace(each, fresh=_answer(each.confirmation, archives)) for each in found]
+
+
+def _answer(claim: Claim, archives: Archives) -> Answer | None:
+    path = archives.folder / f"{claim.name}{SUFFIX}"
+    return Answer(claim, archives.report(claim.name), sha256_of(path)) if path.exists() else None
 
 
 def sha256_of(path: Path) -> str:

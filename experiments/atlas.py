@@ -3,6 +3,7 @@
     python -m experiments.atlas --minutes 60            what is least resolved first
     python -m experiments.atlas --only swiglu           one effect, until it is decided
     python -m experiments.atlas --only swiglu --afresh  without the runs that come with the repository
+    python -m experiments.atlas --confirm               what was found, once more with fresh seeds
     python -m experiments.atlas --minutes 0             the pages alone, from the runs that are there
 
 Results are in `docs/evidence.md`, with a page for each effect, and the numbers of all runs in `experiments/evidence`,
@@ -12,13 +13,13 @@ from which a later call goes on; where this is not a checkout, both are in `--wo
 import importlib
 import pkgutil
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import experiments.effects
 from experiments import cli, evidence_pages
-from experiments.answers import Answer
+from experiments.answers import Answer, answers, effects
 from transformer.core import runtime
 from transformer.core.errors import ConfigError, nearest
 from transformer.study.analyse import read_study
@@ -39,6 +40,9 @@ class Command:
     """Time after which no study is begun or gets more seeds; None: until all are decided or have all their seeds."""
     only: tuple[str, ...] = ()
     """Names of effects; empty: all."""
+    confirm: bool = False
+    """Ask again what was found, with fresh seeds and every arm at the learning rate that was its best: of the effects
+    that are named, or of the latest answer of each."""
     looks: int | None = None
     """Most looks of a study at its results, each with twice the seeds; None: as many as it plans."""
     afresh: bool = False
@@ -77,11 +81,27 @@ def kept_in(workdir: Path) -> tuple[Path, Path]:
     return archives, pages
 
 
+def confirmations(wanted: Mapping[str, Claim], archives: Path, latest: bool) -> dict[str, Claim]:
+    """The claims that have an answer, asked of fresh seeds; those first of which something opposite was found.
+
+    Args:
+      wanted: claims by name.
+      archives: their answers.
+      latest: leave out what was asked again of longer training.
+    """
+    found = answers(wanted, archives)
+    found = [effect.counted for effect in effects(found)] if latest else found
+    asked = [each.confirmation for each in sorted(found, key=lambda each: "opposite" not in each.findings.values())]
+    return {claim.name: claim for claim in asked}
+
+
 def main() -> None:
     command = cli.parse(Command, {"": Command()}, description=__doc__ or "")
     wanted = claims(command.only)
     runtime.start()
     archives, pages = (None, None) if command.afresh else kept_in(command.workdir)
+    if command.confirm:
+        wanted = confirmations(wanted, archives or EVIDENCE, latest=not command.only)
     atlas = InTurn(
         studies={name: claim.study for name, claim in wanted.items()},
         folder=command.workdir / "afresh" if command.afresh else command.workdir,
@@ -92,7 +112,7 @@ def main() -> None:
     )
     atlas.restore()
     atlas.run(command.minutes)
-    for name in command.only:
+    for name in wanted if command.only else ():
         if atlas.looked(name):
             report = read_study(atlas.folder / name)
             report.show()

@@ -18,7 +18,45 @@ DRAWS = 20_000
 
 def doubts(found: Sequence[Answer]) -> list[str]:
     """All that there are."""
-    return [*of_plans(found), *of_verdicts(found), of_budgets(found), *of_few_seeds(found), *of_short_training(found)]
+    return [
+        *of_fresh_seeds(found),
+        *of_plans(found),
+        *of_verdicts(found),
+        of_budgets(found),
+        *of_few_seeds(found),
+        *of_short_training(found),
+    ]
+
+
+def of_fresh_seeds(found: Sequence[Answer]) -> list[str]:
+    """What runs of which nothing was chosen find again."""
+    counted = [effect.counted for effect in effects(found)]
+    twice = [(each, each.fresh, question) for each in counted if each.fresh for question in each.findings]
+    if not twice:
+        return []
+    findings = [(first.findings[question], fresh.findings[question]) for first, fresh, question in twice]
+    settled = [now for before, now in findings if before != "unresolved"]
+    same, still_open = sum(before == now != "unresolved" for before, now in findings), settled.count("unresolved")
+    answers = [(first.report.contrasts[question], fresh.report.contrasts[question]) for first, fresh, question in twice]
+    left = [now.difference / before.difference for before, now in answers if before.verdict in TOLD]
+    pairs = [[_differences(each.report, each.report.record.questions[q]) for each in both] for *both, q in twice]
+    pairs = [own for own in pairs if all(each is not None for each in own)]
+    p = [float(np.asarray(stats.ttest_ind(*own, equal_var=False))[1]) for own in pairs]
+    return [
+        f"**Fresh seeds.** {len(twice)} of the questions counted were asked once more of runs of which nothing was "
+        f"chosen: other seeds, the rates that had been best, one look. Of {len(settled)} verdicts {same} came out the "
+        f"same, {still_open} are open there and {len(settled) - same - still_open} are others. Of {len(left)} "
+        f"differences whose sign was told {sum(np.array(left) > 0)} have the same sign, and {np.median(left):.2f} of "
+        "their size is left in the median: what is lacking to 1 is what choosing had added. First and fresh "
+        f"differences are apart with p < {ALPHA} in {sum(np.array(p) < ALPHA)} of {len(p)} questions (Welch's test), "
+        f"where chance alone has {ALPHA * len(p):.0f}."
+    ]
+
+
+def _at_best(arm: ArmReport) -> np.ndarray:
+    """(seeds,) of the metric at the arm's rate; NaN for a failed run."""
+    own = arm.values[list(arm.learning_rates).index(arm.learning_rate)]
+    return np.array([np.nan if value is None else value for value in own])
 
 
 def of_plans(found: Sequence[Answer]) -> list[str]:
@@ -139,9 +177,7 @@ def _differences(report: Report, weights: Mapping[str, float]) -> np.ndarray | N
         return None
     rows = []
     for name, weight in weights.items():
-        arm = arms[name]
-        own = arm.values[list(arm.learning_rates).index(arm.learning_rate)]
-        rows.append([np.nan if value is None else weight * value for value in own])
+        rows.append(weight * _at_best(arms[name]))
     count = min(map(len, rows))
     differences = np.sum([row[:count] for row in rows], axis=0)
     return differences if np.isfinite(differences).all() else None

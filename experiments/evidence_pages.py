@@ -16,6 +16,7 @@ from transformer.analysis import plots
 from transformer.core.files import write_durably
 from transformer.study.archive import RUNS, SUFFIX
 from transformer.study.claim import Claim
+from transformer.study.plan import said as said_plan
 from transformer.study.report import Report
 
 COLOURS = {
@@ -54,6 +55,8 @@ and *modern* as Llama, trained for 500 steps on Python's documentation (`experim
 early and in small models. They end at 2.20 and 1.95 nats a character, and at 1.64 and 1.53 after 2,000 steps, where a
 4-gram of all of the training text, of which 500 steps read a third, has 1.32.
 
+- *With fresh seeds* is a study of its own: seeds from 1,000 on, as many as the answer before came to, each arm at the
+  learning rate that was its best there, one look. Nothing is chosen by these runs.
 - Claims about a base are asked of the same runs of that base, so their verdicts are not independent of each other.
 - Rates were tried up to .004 at first, which most arms took; .008 was added to all, and changed the verdicts of DyT,
   post-norm and MuonH alone. After 2,000 steps .016 and .001 were added to .002, .004 and .008: DyT takes the first in
@@ -66,7 +69,16 @@ early and in small models. They end at 2.20 and 1.95 nats a character, and at 1.
 - One claim was withdrawn: that a gate takes away the attention to the first token. In these models that is .064, less
   than an even share, .099, so there is no sink to take away.
 """.strip()
-COLUMNS = ("claim", "question", "asked first", "of longer training", "seeds", "core-minutes", "published")
+COLUMNS = (
+    "claim",
+    "question",
+    "asked first",
+    "of longer training",
+    "with fresh seeds",
+    "seeds",
+    "core-minutes",
+    "published",
+)
 """Of the tables."""
 
 
@@ -96,7 +108,7 @@ def overview(found: Sequence[Answer], claims: Mapping[str, Claim]) -> str:
     asked = effects(found)
     latest = Counter(finding for effect in asked for finding in effect.counted.findings.values())
     seconds: dict[str, float] = {}
-    for each in found:
+    for each in (*found, *(each.fresh for each in found if each.fresh)):
         seconds |= each.seconds
     dates = sorted(each.report.record.plan["written"][:10] for each in found)
     counted = ", ".join(f"{latest[finding]} {finding}" for finding in COLOURS if latest[finding])
@@ -109,7 +121,7 @@ def overview(found: Sequence[Answer], claims: Mapping[str, Claim]) -> str:
         f"{machine(each.report for each in found)}; plans of {dates[0]} to {dates[-1]}.",
         "![all differences in units of the margin](evidence/forest.png)",
         "The grey band is the margin, the smallest difference that counts; what was found first is pale where it was "
-        "asked again.",
+        "asked again, and a black line is what fresh seeds found.",
         WORDS,
         "## Before you believe a row",
         "\n".join(f"- {doubt}" for doubt in doubts(found)),
@@ -132,11 +144,13 @@ def _rows(effect: Effect) -> Iterator[list[str]]:
     once = [minutes, f"{claim.published} ({claim.source})"]
     for number, question in enumerate(effect.first.findings):
         seeds = ", ".join(str(each.report.contrasts[question].n) for each in looks)
+        fresh = effect.counted.fresh
         yield [
             "" if number else claim.text,
             f"{question}: {claim.expected[question]}",
             _found(effect.first, question),
             "" if effect.again is None else _found(effect.again, question),
+            "" if fresh is None else f"{said(fresh.report.contrasts[question])} {fresh.findings[question]}",
             seeds,
             *(["", ""] if number else once),
         ]
@@ -158,6 +172,7 @@ def page(each: Answer) -> str:
         f"{claim.source}. {claim.published}",
         *([claim.recipe] if claim.recipe else []),
         "\n".join(f"- {line}" for line in each.verdicts),
+        *(_confirmed(each.fresh) if each.fresh else []),
         *([claim.found] if claim.found else []),
         "\n".join(f"| {' | '.join(row)} |" for row in [columns, ["---"] * len(columns), *rows]),
         "\n".join(
@@ -171,6 +186,18 @@ def page(each: Answer) -> str:
         f"{record.plan['sha256'][:16]}…; {machine([report])}.",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _confirmed(fresh: Answer) -> list[str]:
+    """What fresh seeds said, in the page of a claim."""
+    record = fresh.report.record
+    seeds = next(iter(record.arms.values())).seeds
+    return [
+        f"With fresh seeds, {seeds[0]} to {seeds[-1]}, and every arm at the learning rate that was its best:",
+        "\n".join(f"- {line}" for line in fresh.verdicts),
+        f"`{fresh.command}`; archive `experiments/evidence/{fresh.claim.name}{SUFFIX}`, sha256 {fresh.sha256[:16]}…; "
+        f"{said_plan(record.plan)}",
+    ]
 
 
 def forest(found: Sequence[Answer]) -> Figure:
@@ -224,6 +251,9 @@ def _interval(axes: Axes, each: Answer, question: str, y: float, alpha: float = 
     colour = COLOURS[each.findings[question]]
     axes.plot([low, high], [y, y], color=colour, linewidth=1.5, alpha=alpha)
     axes.plot(middle, y, "o", color=colour, markersize=4, alpha=alpha)
+    if each.fresh:
+        fresh = each.fresh.report.contrasts[question].difference * sign / record.margin
+        axes.plot(fresh, y, "|", color="black", markersize=7)
 
 
 def machine(reports: Iterable[Report]) -> str:

@@ -14,7 +14,6 @@ and results are in `--workdir` alone. So are those of the preset `published`, wh
 """
 
 import math
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +35,7 @@ from transformer.core import runtime
 from transformer.core.errors import ConfigError, nearest
 from transformer.core.files import write_durably
 from transformer.study.analyse import read_study
-from transformer.study.archive import SUFFIX, read_archive
+from transformer.study.archive import Archives
 from transformer.study.engines import LOCAL, Engine
 from transformer.study.in_turn import InTurn
 from transformer.study.report import Report
@@ -119,9 +118,8 @@ def main() -> None:
 
 def archived(archives: Path) -> dict[str, Report]:
     """The reports of all skills that have an archive."""
-    with tempfile.TemporaryDirectory() as folder:
-        found = [read_archive(path, Path(folder)) for path in sorted(archives.glob(f"*{SUFFIX}"))]
-        return {report.name: report for report in found}
+    kept = Archives(archives)
+    return {report.name: report for report in map(kept.report, kept.names())}
 
 
 def write(reports: Mapping[str, Report], folder: Path) -> None:

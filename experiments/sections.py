@@ -33,14 +33,14 @@ RUN: Sections = {
 }  # fmt: skip
 STUDY: Sections = {
     "study": (
-        "arms", "seeds", "learning_rates", "metric", "margin", "design", "match", "max_seeds", "minutes", "workdir",
-        "resume", "overwrite", "dry_run", "log",
+        "arms", "seeds", "learning_rates", "metric", "margin", "design", "match", "max_seeds", "minutes", "confirm",
+        "workdir", "resume", "overwrite", "dry_run", "log",
     ),
     "each run": ("steps", "batch_size", "seed"),
     "model": MODEL,
     "optimizer": OPTIMIZER,
     "data": ("data.path", "data.tokenizer"),
-    "devices": ("engine", "model.dtype", "mesh.data", "mesh.model"),
+    "devices": ("engine", "model.dtype", "mesh.data"),
 }  # fmt: skip
 WORDS = 46
 """Widest column of flags with their defaults."""

@@ -22,7 +22,7 @@ from transformer.study.plan import PLAN
 from transformer.study.probes import Probe
 from transformer.study.report import Report
 from transformer.study.running import STUDY_FILES, StudyError
-from transformer.study.study import Asked, Study
+from transformer.study.study import CONFIRMATION, Asked, Study
 from transformer.training.trackers import Tracker
 from transformer.training.workdir import check_own, clear, contents, locked
 
@@ -44,6 +44,9 @@ class StudyCommand(Asked, RunConfig):
     design: Literal["arms", "add_one_in", "leave_one_out", "factorial"] = "arms"
     """The question: each arm against the baseline; or, with every arm but the baseline as a choice that is made or not,
     each alone, all but each, or every combination."""
+    confirm: bool = False
+    """Ask once more with fresh seeds and every arm at the learning rate that was its best, in a folder beside workdir
+    whose name ends with _fresh."""
     runs: Path | None = None
     """Folder of finished runs, which studies may share; None: in workdir."""
     dry_run: bool = False
@@ -121,11 +124,18 @@ def run_parsed(
         report = study.run(command.workdir, log=command.log, **how)
     except StudyError as error:
         sys.exit(f"error: {error}")
-    report.show()
-    print(f"report.html, .md, .json, .csv and .tex and the pictures are in {command.workdir}")
+    _show(report, command.workdir)
     if report.failed:
         sys.exit(1)
+    if command.confirm:
+        fresh = command.workdir.with_name(f"{command.workdir.name}{CONFIRMATION}")
+        _show(study.confirmation(report).run(fresh, log=command.log, **how), fresh)
     return report
+
+
+def _show(report: Report, workdir: Path) -> None:
+    report.show()
+    print(f"report.html, .md, .json, .csv and .tex and the pictures are in {workdir}")
 
 
 def _design(all_arms: Mapping[str, Mapping[str, Any]], command: StudyCommand) -> Design:

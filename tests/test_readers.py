@@ -45,7 +45,7 @@ from transformer.runs.presets import PRESETS
 from transformer.runs.tokenizers import Word
 from transformer.study import plan
 from transformer.study.analyse import read_study
-from transformer.study.archive import RUNS, SUFFIX, pack, read_archive
+from transformer.study.archive import RUNS, SUFFIX, Archives, pack, unpack
 from transformer.study.plan import PLAN
 from transformer.training import checkpoint
 from transformer.training.checkpoint import MANIFEST, CheckpointError, Notes
@@ -129,7 +129,8 @@ def runs_archived(folder):
 
 def unpacked(path):
     folder = path.parent.parent if path.parent.name == RUNS else path.parent
-    return read_archive(folder / f"study{SUFFIX}", folder / f"read-{os.urandom(8).hex()}")
+    unpack(folder / f"study{SUFFIX}", *2 * (folder / f"read-{os.urandom(8).hex()}",))
+    return Archives(folder).report("study")
 
 
 def text(name: str, content: str | bytes):

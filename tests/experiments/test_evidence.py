@@ -1,5 +1,6 @@
 """The evidence: every verdict that is printed is that of the numbers in the repository."""
 
+import dataclasses
 import re
 import shutil
 import statistics
@@ -9,7 +10,7 @@ import pytest
 from experiments import atlas, exam
 from experiments.answers import answers
 from experiments.atlas import DOCS, EVIDENCE, claims
-from experiments.evidence_doubts import holm, of_budgets, of_few_seeds, of_short_training
+from experiments.evidence_doubts import holm, of_budgets, of_few_seeds, of_fresh_seeds, of_short_training
 from experiments.evidence_pages import CHECKSUMS, checksums, overview, page
 from transformer.core.errors import ConfigError
 from transformer.data.dataset import load_data
@@ -25,6 +26,10 @@ def found():
     return answers(CLAIMS, EVIDENCE)
 
 
+def with_fresh(found):
+    return [*found, *(each.fresh for each in found if each.fresh)]
+
+
 def test_the_pages_say_what_the_archives_say(found):
     """After a change of runs or of claims, `python -m experiments.atlas --minutes 0` writes them again."""
     assert (DOCS / "evidence.md").read_text() == overview(found, CLAIMS)
@@ -38,13 +43,14 @@ def test_the_archives_are_those_of_the_checksums():
 
 def test_no_runs_are_kept_without_a_study(found):
     """After a change of claims, the files of runs that are named here can be removed."""
-    asked = {arm.config[:20] for each in found for arm in each.report.record.arms.values()}
+    asked = {arm.config[:20] for each in with_fresh(found) for arm in each.report.record.arms.values()}
     assert [path.name for path in (EVIDENCE / RUNS).iterdir() if path.name.removesuffix(SUFFIX) not in asked] == []
 
 
 def test_the_archives_are_of_the_studies_as_they_are(found):
-    """The same questions of the same arms, by the same rules."""
-    assert [each.claim.name for each in found if not asks_the_same(each.report.record, each.claim.study)] == []
+    """The same questions of the same arms, by the same rules; those of fresh seeds with the rates that are best now."""
+    studies = [(each.report.record, each.claim.study) for each in with_fresh(found)]
+    assert [study.name for record, study in studies if not asks_the_same(record, study)] == []
 
 
 @pytest.mark.parametrize("name", CLAIMS)
@@ -137,6 +143,43 @@ def test_what_eight_seeds_tell_of_differences_that_are_not_there(found):
     times = [float(number) for number in re.findall(r"([\d.]+) times", text)]
     assert times[1] > 10 > 2 > times[2]
     assert of_few_seeds([each for each in found if each.claim.name == "gelu"]) == []
+
+
+def test_what_fresh_seeds_find_is_counted(found):
+    """Of the answers that are counted: verdicts that are the same, signs, and what is left of the differences."""
+    some = [each for each in found if each.claim.name in ("canon", "canon_2000", "gelu")]
+    (canon,) = [each for each in some if each.fresh]
+    (text,) = of_fresh_seeds(some)
+    before, now = canon.findings, canon.fresh.findings
+    same, still_open = sum(before[q] == now[q] for q in before), list(now.values()).count("unresolved")
+    said = f"{same} came out the same, {still_open} are open there and {4 - same - still_open} are others."
+    assert f"Of 4 verdicts {said}" in text
+    first, fresh = canon.report.contrasts, canon.fresh.report.contrasts
+    left = statistics.median(fresh[q].difference / first[q].difference for q in first)
+    assert f"Of 4 differences whose sign was told 4 have the same sign, and {left:.2f} of their size" in text
+    assert of_fresh_seeds(some[:1]) == []
+    turned = dataclasses.replace(canon, fresh=dataclasses.replace(canon.fresh, report=opposite(canon.fresh.report)))
+    (text,) = of_fresh_seeds([*some[:-1], turned])
+    assert "told 0 have the same sign" in text
+
+
+def opposite(report):
+    """A report in which all differences have the other sign."""
+    found = {q: dataclasses.replace(c, difference=-c.difference) for q, c in report.contrasts.items()}
+    return dataclasses.replace(report, contrasts=found)
+
+
+def test_the_latest_answers_are_asked_of_fresh_seeds():
+    """Those first of which something opposite was found, each with one rate for each arm."""
+    some = {name: CLAIMS[name] for name in ("canon", "canon_2000", "swiglu", "swiglu_2000")}
+    asked = atlas.confirmations(some, EVIDENCE, latest=True)
+    assert list(asked) == ["canon_2000_fresh", "swiglu_2000_fresh"]
+    study = asked["swiglu_2000_fresh"].study
+    assert {len(study.rates(name)) for name in study.arms} == {1}
+    assert (study.base, study.contrasts) == (CLAIMS["swiglu_2000"].study.base, CLAIMS["swiglu_2000"].study.contrasts)
+    assert list(atlas.confirmations(some, EVIDENCE, latest=False)) == [
+        "canon_2000_fresh", "swiglu_fresh", "swiglu_2000_fresh", "canon_fresh"
+    ]  # fmt: skip
 
 
 def test_arms_of_other_sizes_are_named(found):

@@ -14,6 +14,7 @@ from transformer.core.errors import ConfigError
 from transformer.core.files import write_sealed
 from transformer.norms.norm import RMSNorm
 from transformer.positions.rotary import RoPE
+from transformer.study.analyse import read_study
 from transformer.study.designs import Design
 from transformer.study.study import Study
 from transformer.training.progress import duration
@@ -110,6 +111,22 @@ def test_a_study_with_a_design_of_its_own_has_no_other(tmp_path):
         run_parsed("s", Design({"a": {}, "b": {}}, "a"), command)
     with pytest.raises(ConfigError, match="no arm 'nrm'; did you mean 'norm'"):
         run_parsed("s", ARMS, StudyCommand(workdir=tmp_path, arms=("nrm",)))
+
+
+def test_a_command_asks_once_more_with_fresh_seeds(tmp_path, monkeypatch, capsys):
+    """In a folder beside its own, where a second command finds all runs there."""
+    fields = {"steps": 4, "batch_size": 4, "model.num_layers": 1, "model.d_model": 16, "model.mixer.num_heads": 2}
+    own = {"seeds": 2, "learning_rates": (1e-3, 3e-3), "noise_floor": False, "confirm": True}
+    command = StudyCommand(workdir=tmp_path / "asked").replace({**fields, "optimizer.warmup_steps": 0, **own})
+    run_parsed("s", ARMS, dataclasses.replace(command, arms=("start", "norm")))
+    said = capsys.readouterr().out
+    assert (tmp_path / "asked_fresh" / "report.html").exists()
+    assert f"pictures are in {tmp_path / 'asked_fresh'}" in said
+    fresh = read_study(tmp_path / "asked_fresh").record
+    assert fresh.name == "s_fresh"
+    assert [(arm.seeds, len(arm.learning_rates)) for arm in fresh.arms.values()] == [([1000, 1001], 1)] * 2
+    run_parsed("s", ARMS, dataclasses.replace(command, arms=("start", "norm"), resume=True))
+    assert capsys.readouterr().out.count("there already") == 4
 
 
 def test_shipped_studies_ask_what_they_say(asked):

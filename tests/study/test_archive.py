@@ -10,7 +10,7 @@ from tests.study import made
 from transformer.core.errors import ConfigError
 from transformer.core.files import Damaged, read_compressed, write_compressed, write_sealed
 from transformer.study.analyse import read_study
-from transformer.study.archive import RUNS, SUFFIX, pack, read_archive, unpack
+from transformer.study.archive import RUNS, SUFFIX, Archives, pack, unpack
 from transformer.study.plan import PLAN
 from transformer.study.record import STUDY, read_record
 from transformer.study.runs import read_run
@@ -36,8 +36,11 @@ def archive(workdir, tmp_path):
 
 
 def test_a_report_is_that_of_the_archive(workdir, archive, tmp_path):
-    found = read_archive(archive, tmp_path / "read")
-    assert said(found) == said(read_study(workdir))
+    archives = Archives(archive.parent)
+    assert archives.names() == ["study"]
+    assert said(archives.report("study")) == said(read_study(workdir))
+    unpack(archive, tmp_path / "read", tmp_path / "read" / RUNS)
+    assert said(read_study(tmp_path / "read")) == said(read_study(workdir))
     assert not (tmp_path / "read" / RUNS / "of_another.json").exists()
 
 
@@ -48,7 +51,7 @@ def test_the_same_study_is_the_same_files(workdir, archive, tmp_path):
 
 
 def test_training_losses_are_kept_as_a_picture_shows_them(workdir, tmp_path):
-    """To three digits; what verdicts are made of is kept as it is."""
+    """To three digits at twenty points; what verdicts are made of is kept as it is."""
     record = read_record(workdir)
     path = workdir / record.runs / record.arms["arm"].files[0][0]
     run = dataclasses.replace(read_run(path), curve={"step": [1.0, 2.0], "loss": [3.14159, None]})
@@ -57,6 +60,12 @@ def test_training_losses_are_kept_as_a_picture_shows_them(workdir, tmp_path):
     unpack(tmp_path / f"one{SUFFIX}", tmp_path / "read", tmp_path / "runs")
     found = read_run(tmp_path / "runs" / path.name)
     assert found == dataclasses.replace(run, curve={"step": [1.0, 2.0], "loss": [3.142, None]})
+    steps = [float(step) for step in range(1, 51)]
+    write_sealed(path, dataclasses.asdict(dataclasses.replace(run, curve={"step": steps, "loss": steps})))
+    pack(workdir, tmp_path / "long" / f"one{SUFFIX}")
+    unpack(tmp_path / "long" / f"one{SUFFIX}", tmp_path / "read", tmp_path / "longer")
+    few = read_run(tmp_path / "longer" / path.name).curve
+    assert (len(few["step"]), few["step"][:3], few["step"][-1]) == (20, [3.0, 5.0, 8.0], 50.0)
 
 
 def test_studies_share_the_runs_of_an_arm(archive, tmp_path):
@@ -68,9 +77,9 @@ def test_studies_share_the_runs_of_an_arm(archive, tmp_path):
     assert {path.name for path in (archive.parent / RUNS).iterdir()} == {
         f"{config}{SUFFIX}" for config in ("base", "arm", "noise", "new")
     }
+    archives = Archives(archive.parent)
     for name in ("study", "other"):
-        found = read_archive(archive.with_name(f"{name}{SUFFIX}"), tmp_path / "read")
-        assert said(found) == said(read_study(tmp_path / name))
+        assert said(archives.report(name)) == said(read_study(tmp_path / name))
 
 
 def test_what_probes_found_of_a_shared_run_stays(workdir, archive, tmp_path):
@@ -112,6 +121,8 @@ def test_runs_that_are_missing_are_named(archive, tmp_path):
     write_compressed(kept, {"names": body["names"][1:], "columns": columns})
     with pytest.raises(Damaged, match=r"arm\.json\.xz: lacks the run arm-0-0\.json of study\.json\.xz$"):
         unpack(archive, tmp_path / "a", tmp_path / "runs")
+    with pytest.raises(Damaged, match=r"arm\.json\.xz: lacks the run arm-0-0\.json of study\.json\.xz$"):
+        Archives(archive.parent).report("study")
     kept.unlink()
     with pytest.raises(Damaged, match=r"arm\.json\.xz: is missing$"):
         unpack(archive, tmp_path / "b", tmp_path / "runs")

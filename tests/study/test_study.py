@@ -428,6 +428,29 @@ def test_all_runs_may_begin_from_a_trained_model(base, corpus, tmp_path):
         study.run(tmp_path / "dask", data=corpus, initial=other, engine=DaskEngine(1), say=said.append)
 
 
+def test_a_confirmation_chooses_nothing_by_its_runs(tuned, tmp_path):
+    """Seeds that no look has had, one rate for each arm, one look, and all of the held-out part."""
+    again = tuned.study.confirmation(tuned.report)
+    best = {arm.name: arm.learning_rate for arm in tuned.report.arms}
+    assert {name: again.rates(name) for name in again.arms} == {name: (rate,) for name, rate in best.items()}
+    assert (again.name, again.looks, again.first_seed) == ("norms_fresh", (4,), 1000)
+    assert again.configs(tuned.corpus).keys() == tuned.study.arms.keys()
+    report = dataclasses.replace(again, noise_floor=False).run(tmp_path, data=tuned.corpus, say=str)
+    assert report.record.arms["power"].config == tuned.report.record.arms["power"].config
+    assert {seed for arm in report.record.arms.values() for seed in arm.seeds} == set(range(1000, 1004))
+    assert not report.record.halves
+
+
+def test_a_confirmation_is_of_the_study_that_was_asked(tuned):
+    arms = {"layernorm": {}, "rmsnorm": {"model.norm": RMSNorm(eps=1e-3)}}
+    other = dataclasses.replace(tuned.study, arms=arms)
+    with pytest.raises(ConfigError, match=r"^study norms: the report is on norms, or on other arms$"):
+        other.confirmation(tuned.report)
+    record = dataclasses.replace(tuned.report.record, failed={"power": "no memory"})
+    with pytest.raises(ConfigError, match=r"^study norms: arm power could not be computed$"):
+        tuned.study.confirmation(dataclasses.replace(tuned.report, record=record))
+
+
 def test_an_arm_has_learning_rates_of_its_own(base, corpus):
     arms = {"all": {}, "one": {"optimizer.learning_rate": 1e-2}, "own": {"optimizer.learning_rate": (3e-2, 1e-2)}}
     study = Study("rates", base, arms, seeds=4, learning_rates=(3e-3, 1e-3))

@@ -1,7 +1,7 @@
 """From the record and the runs of a study to its report."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +12,7 @@ import numpy as np
 from transformer.core.files import Damaged
 from transformer.study.record import ArmRecord, Record, pooled, read_record, read_runs
 from transformer.study.report import ArmReport, Estimate, Report
-from transformer.study.runs import Run
+from transformer.study.runs import Run, read_run
 from transformer.study.statistics import (
     ABNORMAL,
     ALPHA,
@@ -122,12 +122,21 @@ def read_study(*workdirs: str | Path) -> Report:
 def analyse(workdir: Path, record: Record) -> Report:
     """The report of a record, whose runs are named from `workdir` on.
 
+    Raises:
+      Damaged: a run of the baseline is not what was written.
+    """
+    return report_of(record, lambda name: read_run(workdir / record.runs / name))
+
+
+def report_of(record: Record, read: Callable[[str], Run]) -> Report:
+    """The report of a record, whose runs are read by their names.
+
     An arm with a damaged run has failed, which the report says; the others are compared.
 
     Raises:
       Damaged: a run of the baseline is not what was written.
     """
-    record, found = _undamaged(record, workdir / record.runs)
+    record, found = _undamaged(record, read)
     if min(len(run.loss) for row in found[record.baseline] for run in row) < BATCHES_TO_HALVE:
         record = dataclasses.replace(record, halves=False)
     arms = {name: _Runs(arm, record, found[name]) for name, arm in record.arms.items()}
@@ -165,12 +174,12 @@ def analyse(workdir: Path, record: Record) -> Report:
     )
 
 
-def _undamaged(record: Record, folder: Path) -> tuple[Record, dict[str, list[list[Run]]]]:
+def _undamaged(record: Record, read: Callable[[str], Run]) -> tuple[Record, dict[str, list[list[Run]]]]:
     """The record without arms that have a damaged run, and the runs of the others by arm."""
     found, failed, batches = {}, {}, None
     for name, arm in {**record.arms, **({NOISE: record.noise} if record.noise else {})}.items():
         try:
-            runs = read_runs(arm, folder)
+            runs = read_runs(arm, read)
             lengths = {len(run.loss) for row in runs for run in row}
             batches = batches or lengths
             if lengths != batches:

@@ -3,8 +3,8 @@
 import contextlib
 import os
 import re
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from transformer.core.files import (
     write_compressed,
     write_sealed,
 )
-from transformer.study.analyse import read_study
+from transformer.study.analyse import report_of
 from transformer.study.plan import PLAN
 from transformer.study.record import STUDY, Record, read_record
 from transformer.study.report import Report
@@ -26,8 +26,8 @@ from transformer.study.runs import Run, read_run
 SUFFIX = ".json.xz"
 RUNS = "runs"
 """The folder beside the archives with the runs: a file for each config, whatever studies have it as an arm."""
-CURVE_DIGITS = 3
-"""Digits behind the point that are kept of training losses."""
+CURVE_DIGITS, CURVE_POINTS = 3, 20
+"""Digits behind the point that are kept of training losses, and points, as many as a picture needs."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,8 @@ def pack(workdir: Path, path: Path) -> None:
     """Write the study of a folder to a file, and its runs to files beside it.
 
     Runs that are there already stay, and keep what probes of other studies found.
-    The same studies are the same files byte for byte. Training losses, of which no verdict is made, are rounded.
+    The same studies are the same files byte for byte. Of training losses, of which no verdict is made, some are kept,
+    rounded.
 
     Raises:
       ConfigError: the folder holds no study.
@@ -92,12 +93,10 @@ def unpack(path: Path, workdir: Path, runs: Path) -> None:
     for config, names in _names(archived.record).items():
         missing, kept = [name for name in names if not (runs / name).exists()], _kept(path, config)
         there = _read(kept) if missing or kept.exists() else {}
-        if lacking := [name for name in missing if name not in there]:
-            raise Damaged(f"{kept}: lacks the run {lacking[0]} of {path.name}")
+        for name, run in _those(missing, there, path, config).items():
+            write_sealed(runs / name, asdict(run))
         for name in names:
-            if name in missing:
-                write_sealed(runs / name, asdict(there[name]))
-            elif name in there:
+            if name in there and name not in missing:
                 _complete(runs / name, there[name])
     record = replace(archived.record, runs=os.path.relpath(runs, workdir))
     # The record last, as it speaks of the runs.
@@ -106,16 +105,39 @@ def unpack(path: Path, workdir: Path, runs: Path) -> None:
             write_sealed(workdir / name, body)
 
 
-def read_archive(path: Path, folder: Path) -> Report:
-    """The report of the study in an archive, which is unpacked below `folder`, where archives may share their runs.
+@dataclass
+class Archives:
+    """A folder of archives, in which each file of runs is read once, whatever studies have it."""
 
-    Raises:
-      FileNotFoundError: there is no archive.
-      Damaged: it, or a file with its runs, is missing or not what was written.
-    """
-    workdir = folder / path.name.removesuffix(SUFFIX)
-    unpack(path, workdir, folder / RUNS)
-    return read_study(workdir)
+    folder: Path
+    _runs: dict[str, dict[str, Run]] = field(default_factory=dict)
+    """By config and the name of their file."""
+
+    def names(self) -> list[str]:
+        """Of all studies."""
+        return sorted(path.name.removesuffix(SUFFIX) for path in self.folder.glob(f"*{SUFFIX}"))
+
+    def report(self, name: str) -> Report:
+        """The report of a study.
+
+        Raises:
+          FileNotFoundError: there is no archive of it.
+          Damaged: it, or a file with its runs, is missing or not what was written.
+        """
+        path, runs = self.folder / f"{name}{SUFFIX}", {}
+        archived: _Archived = value_of(_Archived, read_compressed(path), str(path))
+        for config, names in _names(archived.record).items():
+            if config not in self._runs:
+                self._runs[config] = _read(_kept(path, config))
+            runs |= _those(names, self._runs[config], path, config)
+        return report_of(archived.record, runs.__getitem__)
+
+
+def _those(names: Iterable[str], there: Mapping[str, Run], path: Path, config: str) -> dict[str, Run]:
+    """The runs of these names of a study in an archive."""
+    if lacking := [name for name in names if name not in there]:
+        raise Damaged(f"{_kept(path, config)}: lacks the run {lacking[0]} of {path.name}")
+    return {name: there[name] for name in names}
 
 
 def _complete(path: Path, other: Run) -> None:
@@ -140,14 +162,17 @@ def _kept(path: Path, config: str) -> Path:
 
 
 def _write(path: Path, runs: Mapping[str, Run]) -> None:
-    names, runs = sorted(runs), {name: replace(run, curve=_rounded(run.curve)) for name, run in runs.items()}
+    names, runs = sorted(runs), {name: replace(run, curve=_drawn(run.curve)) for name, run in runs.items()}
     columns = {field.name: [getattr(runs[name], field.name) for name in names] for field in fields(Run)}
     write_compressed(path, asdict(_Runs(names, columns)))
 
 
-def _rounded(curve: dict[str, list[float | None]]) -> dict[str, list[float | None]]:
+def _drawn(curve: dict[str, list[float | None]]) -> dict[str, list[float | None]]:
     """A curve as a picture shows it: its losses would be half of an archive."""
-    return curve | {"loss": [loss if loss is None else round(loss, CURVE_DIGITS) for loss in curve["loss"]]}
+    count = len(curve["loss"])
+    some = sorted({-(-count * (i + 1) // CURVE_POINTS) - 1 for i in range(CURVE_POINTS)} - {-1})
+    kept = {name: [values[i] for i in some] for name, values in curve.items()}
+    return kept | {"loss": [loss if loss is None else round(loss, CURVE_DIGITS) for loss in kept["loss"]]}
 
 
 def _read(path: Path) -> dict[str, Run]:

@@ -2,14 +2,14 @@
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from transformer.core.errors import ConfigError, nearest
 from transformer.core.files import Damaged, read_value, write_sealed
-from transformer.study.runs import Run, read_run
+from transformer.study.runs import Run
 from transformer.training.metrics import METRICS
 
 STUDY = "study.json"
@@ -124,14 +124,14 @@ def read_record(workdir: Path) -> Record:
         raise ConfigError(f"{workdir} holds no {STUDY}: {why}") from None
 
 
-def read_runs(arm: ArmRecord, folder: Path) -> list[list[Run]]:
-    """The runs of an arm, (learning rates, seeds).
+def read_runs(arm: ArmRecord, read: Callable[[str], Run]) -> list[list[Run]]:
+    """The runs of an arm, (learning rates, seeds), each read by its name.
 
     Raises:
       Damaged: a file is missing, or not what was written.
     """
     try:
-        return [[read_run(folder / file) for file in row] for row in arm.files]
+        return [[read(file) for file in row] for row in arm.files]
     except FileNotFoundError as error:
         raise Damaged(f"{error.filename}: is missing") from None
 

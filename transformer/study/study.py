@@ -31,6 +31,9 @@ from transformer.training.loop import check_initial
 from transformer.training.trackers import Tracker, check_trackers
 from transformer.training.workdir import locked
 
+CONFIRMATION, FRESH = "_fresh", 1_000
+"""What the name of a confirmation has after that of its study, and how far its seeds are from those."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Asked(metaclass=Choices):
@@ -202,6 +205,31 @@ class Study(Asked):
         """The smallest difference detected with 80 % power at a correlation of 0, in standard deviations over seeds."""
         looks = self.looks
         return detectable_difference(2**0.5, looks[-1], self.comparisons, alpha=ALPHA / len(looks))
+
+    def confirmation(self, report: Report) -> "Study":
+        """This study with fresh seeds, as many as it came to, and each arm at the learning rate that was its best.
+
+        Nothing is chosen by its runs any more, neither rates nor the number of seeds, so that what the study said by
+        chance, or because its plan was changed on the way, is not said twice.
+
+        Args:
+          report: on this study.
+
+        Raises:
+          ConfigError: the report is on another study, or lacks an arm.
+        """
+        if report.name != self.name or report.record.config["arms"] != self.to_json()["arms"]:
+            raise ConfigError(f"study {self.name}: the report is on {report.name}, or on other arms")
+        if report.failed:
+            raise ConfigError(f"study {self.name}: arm {next(iter(report.failed))} could not be computed")
+        return dataclasses.replace(
+            self,
+            name=f"{self.name}{CONFIRMATION}",
+            arms={arm.name: {**self.arms[arm.name], RATE: arm.learning_rate} for arm in report.arms},
+            seeds=max(arm.seeds for arm in report.arms),
+            max_seeds=None,
+            first_seed=self.first_seed + FRESH,
+        )
 
     def run(
         self,
