@@ -5,7 +5,8 @@ python -m experiments.finetune classes --from bert --data.path reviews.tsv --mod
 
 The model is a folder that `transformer.pretrained.load` reads, or a name on the hub; its tokenizer.json, where there
 is one, is the tokenizer. Both arms have the same seeds, batches and learning rates, and each is evaluated at its own
-best one. `classes` puts a new output on the layers of any model of tokens.
+best one. `classes` puts a new output on the layers of any model of tokens. LoRA, after which the model is written as a
+published one: --model.weights low_rank --optimizer.groups "[group('*.weights.*'), group('*', rate=0)]".
 """
 
 import dataclasses
@@ -34,6 +35,7 @@ from transformer.data.labelled import ClassificationRun, LabelledConfig
 from transformer.models.build import pure_model
 from transformer.models.classifier import ClassifierConfig
 from transformer.models.config import ModelConfig
+from transformer.models.merge import merged
 from transformer.models.pooling import MeanPooling
 from transformer.objectives.classes import Classification
 from transformer.objectives.objective import Objective
@@ -180,12 +182,12 @@ def conclude(arms: dict[str, Outcome], workdir: Path) -> None:
 
 def keep(trained: Outcome) -> str:
     """Write the best replica as a published model; returns where, or why not. All processes call it."""
-    folder, params = trained.workdir / "model", trained.params()
+    folder, model, params = trained.workdir / "model", trained.config.model, trained.params()
     if not processes.is_writer():
         return ""
     shutil.rmtree(folder, ignore_errors=True)
     try:
-        pretrained.save(folder, trained.config.model, params)
+        pretrained.save(folder, *((model, params) if model.weights is None else merged(model, params)))
     except ConfigError as error:
         return str(error)
     return f"the model is in {folder}"

@@ -89,6 +89,9 @@ from transformer.core.parameters import Xavier as Xavier
 from transformer.core.runtime import start as start
 from transformer.core.values import Variant as Variant
 from transformer.core.values import to_text as to_text
+from transformer.core.weights import LowRank as LowRank
+from transformer.core.weights import Ternary as Ternary
+from transformer.core.weights import Weights as Weights
 from transformer.data.arrays import arrays as arrays
 from transformer.data.corpus import Blocks as Blocks
 from transformer.data.corpus import Corpus as Corpus
@@ -325,6 +328,7 @@ from transformer.models.images import PatchConfig as PatchConfig
 from transformer.models.images import VisionConfig as VisionConfig
 from transformer.models.images import VisionTransformer as VisionTransformer
 from transformer.models.language_model import LanguageModel as LanguageModel
+from transformer.models.merge import merged as merged
 from transformer.models.pattern import Alternate as Alternate
 from transformer.models.pooling import AttentionPooling as AttentionPooling
 from transformer.models.pooling import ClassToken as ClassToken

@@ -1,12 +1,13 @@
 """Values and whole configs through JSON, and errors that say where in the file they are."""
 
 import json
+from dataclasses import dataclass
 
 import pytest
 
 from transformer.activations.activation import GELU, GLU
 from transformer.core.errors import ConfigError
-from transformer.core.json import from_json, to_json
+from transformer.core.json import fingerprint, from_json, later, to_json
 from transformer.core.parameters import Normal
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.mixers.attention.attention import Attention
@@ -45,6 +46,23 @@ def test_whole_configs_through_json():
     assert data["model"]["mixer"]["backend"] == {"variant": "chunked", "block": 8}
     assert from_json(RunConfig, {}) == RunConfig()
     assert RunConfig().model.mixer.backend is None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grown(RunConfig):
+    """A config with a field that it got later."""
+
+    more: int | None = later(None)
+
+
+def test_a_field_that_came_later_is_said_where_it_is_set():
+    """So that the hash of what was run before stays."""
+    assert to_json(Grown()) == to_json(RunConfig())
+    assert fingerprint(Grown()) == fingerprint(RunConfig())
+    data = to_json(Grown(more=3))
+    assert data["more"] == 3
+    assert from_json(Grown, data) == Grown(more=3)
+    assert from_json(Grown, to_json(Grown())) == Grown()
 
 
 JSON_ERRORS = [

@@ -91,18 +91,26 @@ def test_models_that_have_no_place(tmp_path):
         finetune.asked(["--from"])
 
 
-def test_the_command(tmp_path):
-    """Both arms to their table, the picture, the numbers and a model that can be loaded again."""
+LORA = ["--model.weights", "low_rank(rank=2)", "--optimizer.groups", "[group('*.weights.*'), group('*', rate=0)]"]
+
+
+@pytest.mark.parametrize("more", [[], LORA])
+def test_the_command(more, tmp_path):
+    """Both arms to their table, the picture, the numbers and a model that can be loaded again, as what it was."""
     folder, config = published(tmp_path, GPT2)
     words = ["--from", folder, "--steps", "2", "--evaluate-every", "1", "--batch-size", "2", "--model.max-length", "6"]
     words += ["--data.tokenizer", "byte", "--learning-rates", "1e-3", "--workdir", str(tmp_path / "out")]
     text = tmp_path / "text"
     text.write_text("to be or not to be, " * 40)
-    command = [sys.executable, "-m", "experiments.finetune", *words, "--data.path", str(text)]
+    command = [sys.executable, "-m", "experiments.finetune", *words, *more, "--data.path", str(text)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "out" / "result.json").read_text())
     assert result["pretrained"]["curves"]["steps"] == [1, 2]
     assert result["scratch"]["learning_rate"] == 1e-3
     assert (tmp_path / "out" / "curves.png").stat().st_size > 1000
-    assert pretrained.load(tmp_path / "out" / "pretrained" / "model")[0] == config.replace(max_length=6)
+    kept, params = pretrained.load(tmp_path / "out" / "pretrained" / "model")
+    assert kept == config.replace(max_length=6)
+    before, after = flat(pretrained.load(folder)[1]), flat(params)
+    moved = {name[-1] for name in before if name != ("position", "table") and (before[name] != after[name]).any()}
+    assert (moved == {"kernel"}) == bool(more)

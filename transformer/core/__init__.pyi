@@ -19,3 +19,6 @@ from transformer.core.parameters import Xavier as Xavier
 from transformer.core.runtime import start as start
 from transformer.core.values import Variant as Variant
 from transformer.core.values import to_text as to_text
+from transformer.core.weights import LowRank as LowRank
+from transformer.core.weights import Ternary as Ternary
+from transformer.core.weights import Weights as Weights

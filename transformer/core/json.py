@@ -10,12 +10,23 @@ from transformer.core.checks import allows_none, check_type, hints, item_of, pla
 from transformer.core.errors import ConfigError, nearest
 from transformer.core.values import Variant, make
 
+LATER = "later"
+
+
+def later(default: Any) -> Any:
+    """A field that a class got after values of it had been hashed: at its default it is not in the JSON form, which is
+    that of before."""
+    return dataclasses.field(default=default, metadata={LATER: True})
+
 
 def to_json(value: Any) -> Any:
     """Plain JSON of a config: every field of every value, so that a changed default is a changed config."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         types = hints(type(value))
-        fields = {f.name: to_json_as(types[f.name], getattr(value, f.name)) for f in dataclasses.fields(value)}
+        said = [
+            f for f in dataclasses.fields(value) if not f.metadata.get(LATER) or getattr(value, f.name) != f.default
+        ]
+        fields = {f.name: to_json_as(types[f.name], getattr(value, f.name)) for f in said}
         return {"variant": value.name, **fields} if isinstance(value, Variant) else fields
     if isinstance(value, tuple | list):
         return [to_json(v) for v in value]

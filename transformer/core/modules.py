@@ -14,6 +14,7 @@ from transformer.core.arrays import MODEL, axis_size, dense
 from transformer.core.errors import ConfigError, nearest
 from transformer.core.int8 import Int8
 from transformer.core.parameters import ZEROS, Initializer, Parameter
+from transformer.core.weights import Weights
 
 
 def at(key: jax.Array, *names: str | int) -> jax.Array:
@@ -66,13 +67,33 @@ class Parameters(nnx.Module):
 
 
 class Dense(nnx.Module):
-    """x · kernel + bias, with a (D, F) kernel."""
+    """x · matrix + bias, where the matrix (D, F) is the kernel, or what `form` makes of it."""
 
     def __init__(
-        self, d_in: int, d_out: int, *, initializer: Initializer, bias: bool, key: jax.Array, gain: float = 1.0
+        self,
+        d_in: int,
+        d_out: int,
+        *,
+        initializer: Initializer,
+        bias: bool,
+        key: jax.Array,
+        gain: float = 1.0,
+        form: Weights | None = None,
     ):
         self.kernel = make_parameter(Parameter((d_in, d_out), initializer, gain=gain), at(key, "kernel"))
         self.bias = make_parameter(Parameter((d_out,), ZEROS), at(key, "bias")) if bias else None
+        self.form = form
+        own = form.parameters(d_in, d_out) if form else {}
+        self.weights = Parameters(own, key=at(key, "weights")) if own else None
+
+    def matrix(self) -> Any:
+        """What the input is multiplied by, (D, F)."""
+        kernel_DF = self.kernel[...]
+        if self.form is None:
+            return kernel_DF
+        if isinstance(kernel_DF, Int8):
+            raise ConfigError(f"weights={self.form}: a kernel in 8 bits has no other form; call merged before quantize")
+        return self.form(kernel_DF, {} if self.weights is None else self.weights())
 
     def __call__(self, x: jax.Array) -> jax.Array:
         return fused(x, [self])[0]
@@ -83,7 +104,7 @@ def fused(x: jax.Array, layers: Sequence[Dense]) -> list[jax.Array]:
 
     Kernels cut into columns over several devices are not concatenated: no device has adjacent columns of all.
     """
-    kernels = [layer.kernel[...] for layer in layers]
+    kernels = [layer.matrix() for layer in layers]
     if len(kernels) == 1 or axis_size(MODEL) > 1:
         parts = [dense(x, kernel) for kernel in kernels]
     else:

@@ -103,7 +103,7 @@ class FeedForwardLayer(nnx.Module):
     def __init__(self, feed_forward: FeedForward, model: "ModelConfig", *, key: jax.Array):
         self.activation, self.dropout = feed_forward.activation, feed_forward.dropout
         D, F, (inner_gain, output_gain) = model.d_model, feed_forward.width(model), feed_forward.gains(model)
-        how = {"initializer": model.initializer, "bias": feed_forward.bias}
+        how = {"initializer": model.initializer, "form": model.weights, "bias": feed_forward.bias}
         self.branches = nnx.List(
             Dense(D, F, **how, gain=inner_gain, key=at(key, "branches", i)) for i in range(self.activation.branches)
         )

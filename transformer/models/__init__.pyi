@@ -24,6 +24,7 @@ from transformer.models.images import PatchConfig as PatchConfig
 from transformer.models.images import VisionConfig as VisionConfig
 from transformer.models.images import VisionTransformer as VisionTransformer
 from transformer.models.language_model import LanguageModel as LanguageModel
+from transformer.models.merge import merged as merged
 from transformer.models.pattern import Alternate as Alternate
 from transformer.models.pooling import AttentionPooling as AttentionPooling
 from transformer.models.pooling import ClassToken as ClassToken

@@ -9,7 +9,9 @@ import jax
 import jax.numpy as jnp
 
 from transformer.core.changes import Config, replace
+from transformer.core.json import later
 from transformer.core.parameters import Initializer, Normal
+from transformer.core.weights import Weights
 from transformer.embeddings.embedding import Embedding, Head
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.mixers.attention.attention import Attention
@@ -88,6 +90,8 @@ class ModelConfig(Config):
     """Share of sequences that skip a sublayer of the last layer, rising linearly with depth (Huang et al. 2016)."""
     initializer: Initializer = Normal(0.02)
     """Initial values of matrices."""
+    weights: Weights | None = later(None)
+    """How linear layers make their matrices; None: the kernel is the matrix."""
     scale_residual_init: bool = True
     """Whether initial residual outputs are divided by √branches, two in a block (GPT-2, Radford et al. 2019)."""
     scale_init_by_depth: bool = False

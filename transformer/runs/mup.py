@@ -94,6 +94,7 @@ def _check_layer(model: ModelConfig) -> None:
         "head.transform=none": model.head.transform,
         "pooling=mean": pooling is not None and pooling.parameters(D).keys() - {"token"},
         "downsampling=none": model.downsampling is not None and _matrices(model.downsampling.parameters(D)),
+        "weights=none": model.weights is not None and model.weights.parameters(D, D),
         "embedding.scaled=False": model.embedding.scaled,
         "embedding.unit_length=False": model.embedding.unit_length,
     }

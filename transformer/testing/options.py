@@ -9,6 +9,7 @@ from transformer.activations.activation import GELU, GLU, Activation, Linear, Re
 from transformer.core.checks import variant_of
 from transformer.core.errors import ConfigError
 from transformer.core.values import Variant
+from transformer.core.weights import LowRank, Weights
 from transformer.embeddings.embedding import Head, HeadTransform
 from transformer.feed_forwards.canon import CanonFeedForward
 from transformer.feed_forwards.experts import ExpertChoice, SigmoidTopK, TopKExperts, TopKProbabilities
@@ -267,6 +268,7 @@ FAMILIES: dict[str, list[Changes]] = {
             ExpertChoice(shared=1, d_ff=24),
         ),
         *_each(Layers, Scanned(remat="full")),
+        *_each(Weights, LowRank(rank=3)),
         *_each(HeadTransform),
         *_each(Downsampling),
         {"head.bias": True},

@@ -94,13 +94,13 @@ class AttentionLayer(nnx.Module):
         self.layer_of = {
             role: (role if own is None else getattr(own, role)) if self.widths[role] else None for role in ROLES
         }
+        usual = {"initializer": model.initializer, "form": model.weights}
         for role in reversed(ROLES):
             if (name := self.layer_of[role]) is not None:
                 gain = model.inner_gain(model.residual) if role == "value" else 1.0
-                how = {"initializer": model.initializer, "gain": gain, "bias": name in attention.bias}
+                how = {**usual, "gain": gain, "bias": name in attention.bias}
                 setattr(self, name, Dense(model.d_model, self.widths[role], **how, key=at(key, name)))
-        gain, bias = model.output_gain(model.residual), "out" in attention.bias
-        how = {"initializer": model.initializer, "gain": gain, "bias": bias}
+        how = {**usual, "gain": model.output_gain(model.residual), "bias": "out" in attention.bias}
         width = self.sizes.num_heads * self.sizes.value_dim
         self.out = Dense(width, model.d_model, **how, key=at(key, "out")) if attention.merge is None else None
 
