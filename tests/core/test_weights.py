@@ -90,7 +90,7 @@ def test_a_merged_model_computes_the_same(form, more):
     out, expected = (jax.jit(pure_model(c)[1])(p, tokens) for c, p in ((plain, kernels), (config, params)))
     np.testing.assert_allclose(out, expected, atol=2e-5)
     quantized = generate(pure_model(plain)[1], quantize(kernels), tokens[:, :3], num_tokens=2)
-    assert quantized.tokens.shape == (2, 2)
+    assert quantized.tokens_BT.shape == (2, 2)
 
 
 def test_what_cannot_be_merged_or_put_into_8_bits_is_said():
