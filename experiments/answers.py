@@ -41,8 +41,11 @@ class Answer:
 
     @cached_property
     def confirmation(self) -> Claim:
-        """The same claim, asked of fresh seeds."""
-        return replace(self.claim, study=self.claim.study.confirmation(self.report))
+        """The same claim, asked of fresh seeds; its words are a part of the plan, which is hashed before the runs."""
+        claim = self.claim
+        expected = ", ".join(f"{question}: {how}" for question, how in claim.expected.items())
+        study = replace(claim.study.confirmation(self.report), question=f"{claim.text} Expected: {expected}.")
+        return replace(claim, study=study)
 
     @property
     def command(self) -> str:

@@ -65,7 +65,7 @@ early and in small models. They end at 2.20 and 1.95 nats a character, and at 1.
 - Of sixteen seeds of the plain base two end at 2.36 and 2.38 at its best rate, .004, where the others have 2.15 to
   2.25. Both are among the last eight, so some of its intervals are wider with sixteen seeds than with eight.
 - The words and expectations of claims are no part of the plans, which are hashed; the history of their files has them,
-  and a recipe says where they were others at first.
+  and a recipe says where they were others at first. Those of fresh seeds have them, but for the eight that were first.
 - One claim was withdrawn: that a gate takes away the attention to the first token. In these models that is .064, less
   than an even share, .099, so there is no sink to take away.
 """.strip()
@@ -117,8 +117,8 @@ def overview(found: Sequence[Answer], claims: Mapping[str, Claim]) -> str:
         "# Evidence",
         f"Published effects, asked again of small models. {len(asked)} effects, {sum(latest.values())} questions about "
         f"them: **{counted}**. {again} of the effects were asked again of longer training, which is the verdict that "
-        f"is counted. {len(seconds):,} runs, {sum(seconds.values()) / 3600:.1f} core-hours on "
-        f"{machine(each.report for each in found)}; plans of {dates[0]} to {dates[-1]}.",
+        f"is counted. {_confirmed_in_all(asked)}{len(seconds):,} runs, {sum(seconds.values()) / 3600:.1f} "
+        f"core-hours on {machine(each.report for each in found)}; plans of {dates[0]} to {dates[-1]}.",
         "![all differences in units of the margin](evidence/forest.png)",
         "The grey band is the margin, the smallest difference that counts; what was found first is pale where it was "
         "asked again, and a black line is what fresh seeds found.",
@@ -135,6 +135,19 @@ def overview(found: Sequence[Answer], claims: Mapping[str, Claim]) -> str:
         parts += ["## Not asked yet"]
         parts += ["\n".join(f"- `{claim.name}`: {claim.text} ({claim.source})" for claim in waiting)]
     return "\n\n".join(parts) + "\n"
+
+
+def _confirmed_in_all(asked: Sequence[Effect]) -> str:
+    """How many verdicts fresh seeds came to again, as a sentence; empty where none were asked."""
+    pairs = [
+        (effect.counted.findings[question], effect.counted.fresh.findings[question])
+        for effect in asked
+        if effect.counted.fresh
+        for question in effect.counted.findings
+    ]
+    settled = [(first, fresh) for first, fresh in pairs if first != "unresolved"]
+    same = sum(first == fresh for first, fresh in settled)
+    return f"Asked once more with fresh seeds, {same} of {len(settled)} verdicts came out the same. " * bool(settled)
 
 
 def _rows(effect: Effect) -> Iterator[list[str]]:

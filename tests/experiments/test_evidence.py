@@ -154,6 +154,8 @@ def test_what_fresh_seeds_find_is_counted(found):
     same, still_open = sum(before[q] == now[q] for q in before), list(now.values()).count("unresolved")
     said = f"{same} came out the same, {still_open} are open there and {4 - same - still_open} are others."
     assert f"Of 4 verdicts {said}" in text
+    assert f"Asked once more with fresh seeds, {same} of 4 verdicts came out the same. " in overview(some, {})
+    assert "Asked once more" not in overview(some[:1], {})
     first, fresh = canon.report.contrasts, canon.fresh.report.contrasts
     left = statistics.median(fresh[q].difference / first[q].difference for q in first)
     assert f"Of 4 differences whose sign was told 4 have the same sign, and {left:.2f} of their size" in text
