@@ -316,7 +316,7 @@ def _factors(families: dict[str, list[Changes]]) -> dict[str, list[Changes]]:
             "sharing": {"mixer.sharing", "pattern"},
             "heads": {f"mixer.{name}" for name in heads},
         },
-        "structure": {"ends": ends, "loop": {"layers", "distinct_layers"}},
+        "structure": {"ends": ends, "loop": {"layers", "distinct_layers"}, "weights": {"weights"}},
     }
     factors = dict(families)
     for family, fields in parts.items():

@@ -45,6 +45,7 @@ ROLES: dict[str, tuple[str, ...]] = {
         "*norms.*.params.*",
         "*residual.params.*",
         "*residual_params.*",
+        "*.weights.*",
         "*downsampling_params.*",
         "*position.*",
         "*[0-9].attention.params.*",
