@@ -58,6 +58,7 @@ class Grown(RunConfig):
 def test_a_field_that_came_later_is_said_where_it_is_set():
     """So that the hash of what was run before stays."""
     assert to_json(Grown()) == to_json(RunConfig())
+    assert to_json(Grown())["average_last"] == RunConfig().average_last  # others are said at their defaults too
     assert fingerprint(Grown()) == fingerprint(RunConfig())
     data = to_json(Grown(more=3))
     assert data["more"] == 3

@@ -26,8 +26,8 @@ from transformer.training.loop import train
 
 def test_low_rank_matrices_are_added():
     kernel = jnp.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
-    params = {"down": jnp.array([[1.0], [0.0], [-1.0]]), "up": jnp.array([[2.0, 4.0]])}
-    np.testing.assert_array_equal(LowRank(rank=1, alpha=0.5)(kernel, params), [[2, 4], [3, 4], [4, 4]])
+    params = {"down": jnp.array([[1.0, 0.0], [0.0, 0.0], [-1.0, 1.0]]), "up": jnp.array([[2.0, 4.0], [0.0, 2.0]])}
+    np.testing.assert_array_equal(LowRank(rank=2, alpha=1.0)(kernel, params), [[2, 4], [3, 4], [4, 5]])
     with pytest.raises(ConfigError, match=r"^low_rank\.rank: 0 is not a positive number$"):
         LowRank(rank=0)
 
