@@ -11,7 +11,6 @@ from transformer.study.archive import SUFFIX, Archives
 from transformer.study.claim import Claim, Finding
 from transformer.study.report import Report
 from transformer.study.statistics import Comparison
-from transformer.study.study import CONFIRMATION
 
 
 @dataclass(frozen=True)
@@ -50,8 +49,7 @@ class Answer:
     @property
     def command(self) -> str:
         """What computes the study again."""
-        name = self.claim.name.removesuffix(CONFIRMATION)
-        return f"python -m experiments.atlas --only {name}{' --confirm' if name != self.claim.name else ''} --afresh"
+        return f"python -m experiments.atlas --only {self.claim.name} --afresh"
 
     @property
     def seconds(self) -> dict[str, float]:
@@ -81,6 +79,12 @@ def effects(found: Sequence[Answer]) -> list[Effect]:
     """All effects, in the order of the first answers."""
     again = {each.claim.instead: each for each in found if each.claim.instead}
     return [Effect(each, again.get(each.claim.name)) for each in found if not each.claim.instead]
+
+
+def asked_twice(found: Sequence[Effect]) -> list[tuple[Answer, Answer, str]]:
+    """(the answer that is counted, that of fresh seeds, the question) of all questions that were asked of these."""
+    counted = [effect.counted for effect in found]
+    return [(each, each.fresh, question) for each in counted if each.fresh for question in each.findings]
 
 
 def answers(claims: Mapping[str, Claim], evidence: Path) -> list[Answer]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from scipy import stats
 
-from experiments.answers import Answer, effects
+from experiments.answers import Answer, asked_twice, effects
 from transformer.study.report import ArmReport, Report
 from transformer.study.statistics import ALPHA
 
@@ -30,9 +30,7 @@ def doubts(found: Sequence[Answer]) -> list[str]:
 
 def of_fresh_seeds(found: Sequence[Answer]) -> list[str]:
     """What runs of which nothing was chosen find again."""
-    counted = [effect.counted for effect in effects(found)]
-    twice = [(each, each.fresh, question) for each in counted if each.fresh for question in each.findings]
-    if not twice:
+    if not (twice := asked_twice(effects(found))):
         return []
     findings = [(first.findings[question], fresh.findings[question]) for first, fresh, question in twice]
     settled = [now for before, now in findings if before != "unresolved"]

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.answers import Answer, Effect, answers, effects, said, sha256_of
+from experiments.answers import Answer, Effect, answers, asked_twice, effects, said, sha256_of
 from experiments.evidence_doubts import doubts
 from transformer.analysis import plots
 from transformer.core.files import write_durably
@@ -139,12 +139,7 @@ def overview(found: Sequence[Answer], claims: Mapping[str, Claim]) -> str:
 
 def _confirmed_in_all(asked: Sequence[Effect]) -> str:
     """How many verdicts fresh seeds came to again, as a sentence; empty where none were asked."""
-    pairs = [
-        (effect.counted.findings[question], effect.counted.fresh.findings[question])
-        for effect in asked
-        if effect.counted.fresh
-        for question in effect.counted.findings
-    ]
+    pairs = [(first.findings[question], fresh.findings[question]) for first, fresh, question in asked_twice(asked)]
     settled = [(first, fresh) for first, fresh in pairs if first != "unresolved"]
     same = sum(first == fresh for first, fresh in settled)
     return f"Asked once more with fresh seeds, {same} of {len(settled)} verdicts came out the same. " * bool(settled)
@@ -185,7 +180,7 @@ def page(each: Answer) -> str:
         f"{claim.source}. {claim.published}",
         *([claim.recipe] if claim.recipe else []),
         "\n".join(f"- {line}" for line in each.verdicts),
-        *(_confirmed(each.fresh) if each.fresh else []),
+        *(_confirmed(each, each.fresh) if each.fresh else []),
         *([claim.found] if claim.found else []),
         "\n".join(f"| {' | '.join(row)} |" for row in [columns, ["---"] * len(columns), *rows]),
         "\n".join(
@@ -201,14 +196,15 @@ def page(each: Answer) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _confirmed(fresh: Answer) -> list[str]:
+def _confirmed(first: Answer, fresh: Answer) -> list[str]:
     """What fresh seeds said, in the page of a claim."""
     record = fresh.report.record
     seeds = next(iter(record.arms.values())).seeds
     return [
         f"With fresh seeds, {seeds[0]} to {seeds[-1]}, and every arm at the learning rate that was its best:",
         "\n".join(f"- {line}" for line in fresh.verdicts),
-        f"`{fresh.command}`; archive `experiments/evidence/{fresh.claim.name}{SUFFIX}`, sha256 {fresh.sha256[:16]}…; "
+        f"`python -m experiments.atlas --only {first.claim.name} --confirm --afresh`; archive "
+        f"`experiments/evidence/{fresh.claim.name}{SUFFIX}`, sha256 {fresh.sha256[:16]}…; "
         f"{said_plan(record.plan)}",
     ]
 

@@ -13,6 +13,7 @@ from transformer.feed_forwards.experts import TopKExperts
 from transformer.inference.generate import generate
 from transformer.inference.quantize import quantize
 from transformer.mixers.attention.attention import Attention
+from transformer.mixers.recurrent.mamba2 import Mamba2
 from transformer.models.build import pure_model
 from transformer.models.config import ModelConfig
 from transformer.models.merge import merged
@@ -91,6 +92,13 @@ def test_a_merged_model_computes_the_same(form, more):
     np.testing.assert_allclose(out, expected, atol=2e-5)
     quantized = generate(pure_model(plain)[1], quantize(kernels), tokens[:, :3], num_tokens=2)
     assert quantized.tokens_BT.shape == (2, 2)
+
+
+def test_a_model_without_linear_layers_has_no_forms_of_them():
+    mixer = Mamba2(num_heads=2, key_dim=4, value_dim=4)
+    with pytest.raises(ConfigError, match=r"^model\.weights: ternary, but no layer has attention or a dense feed-forw"):
+        ModelConfig(mixer=mixer, position=None, feed_forward=None, weights=Ternary())
+    assert ModelConfig(mixer=mixer, position=None, weights=Ternary()).weights == Ternary()
 
 
 def test_what_cannot_be_merged_or_put_into_8_bits_is_said():

@@ -34,6 +34,10 @@ def check_model(config: "ModelConfig") -> None:
     config.embedding.check()
     config.head.check(config.d_model)
     kinds = config.kinds
+    if config.weights is not None and not any(_has_linear_layers(kind) for kind in kinds):
+        raise ConfigError(
+            f"model.weights: {config.weights}, but no layer has attention or a dense feed-forward network"
+        )
     _check_pattern(config, kinds)
     for kind in kinds:
         _check_layer(kind)
@@ -41,6 +45,11 @@ def check_model(config: "ModelConfig") -> None:
     _check_sharing(config, kinds)
     _check_memory(config, kinds)
     _check_downsampling(config)
+
+
+def _has_linear_layers(kind: "ModelConfig") -> bool:
+    """Whether a layer has what `weights` are of."""
+    return kind.attention is not None or (kind.feed_forward is not None and not kind.feed_forward.routed)
 
 
 def _check_pattern(config: "ModelConfig", kinds: list["ModelConfig"]) -> None:

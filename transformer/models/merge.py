@@ -16,7 +16,8 @@ from transformer.models.config import ModelConfig
 def merged(config: ModelConfig, params: Params) -> tuple[ModelConfig, Params]:
     """The config without `weights`, and the parameters with which it computes the same.
 
-    What was trained beside a published model is then such a model again, to be exported, or put into 8 bits.
+    What was trained beside a published model is then such a model again, to be exported, put into 8 bits, or decoded
+    without making its matrices for each token.
 
     Raises:
       ConfigError: the config has none.
