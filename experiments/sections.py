@@ -1,15 +1,13 @@
 """The short `--help` of a command: what is changed first, by section, each flag with its default and a line."""
 
-import ast
-import dataclasses
 import functools
-import inspect
 import shutil
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from transformer.core.documentation import documented
 from transformer.core.values import to_text
 
 Sections = dict[str, tuple[str, ...]]
@@ -94,19 +92,3 @@ def shown(value: Any) -> str:
     if isinstance(value, tuple):
         return " ".join(map(shown, value))
     return "" if value is False else str(value) if isinstance(value, str | Path) else to_text(value)
-
-
-@functools.cache
-def documented(cls: type) -> dict[str, str]:
-    """The text below each field of a dataclass in its source, in one line; that of a base where it has none."""
-    found: dict[str, str] = {}
-    for each in reversed(cls.__mro__):
-        if not dataclasses.is_dataclass(each):
-            continue
-        body = ast.parse(textwrap.dedent(inspect.getsource(each))).body[0]
-        assert isinstance(body, ast.ClassDef)
-        for field, text in zip(body.body, body.body[1:], strict=False):
-            match field, text:
-                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(said))):
-                    found[name] = " ".join(said.split())
-    return found

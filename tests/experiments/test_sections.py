@@ -10,7 +10,8 @@ import sys
 import pytest
 
 from experiments import cli, command
-from experiments.sections import documented, shown
+from experiments.sections import shown
+from transformer.core.documentation import documented
 from transformer.runs.config import RunConfig
 from transformer.runs.optimizer import OptimizerConfig
 

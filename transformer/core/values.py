@@ -15,6 +15,7 @@ import operator
 import pkgutil
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
+from transformer.core.documentation import with_fields
 from transformer.core.errors import ConfigError, instead
 from transformer.core.notebook import without_defaults
 from transformer.core.sources import PACKAGE, source_of
@@ -44,6 +45,16 @@ class Choices(abc.ABCMeta):
         @property
         def __signature__(cls):  # that of the fields, which notebooks and `help` show
             return inspect.signature(functools.partial(cls.__init__, None))
+
+        @property
+        def __doc__(cls):
+            own = type.__dict__["__doc__"].__get__(cls)
+            made = "__match_args__" in cls.__dict__  # a dataclass that is being made asks as well
+            return with_fields(own, cls) if made else own
+
+        @__doc__.setter
+        def __doc__(cls, text):
+            type.__dict__["__doc__"].__set__(cls, text)
 
 
 @dataclasses.dataclass(frozen=True)
