@@ -43,21 +43,39 @@ def test_sequences_of_several_lengths_and_what_counts():
     assert arrays([[1, 2], [3, 4, 5], [6, 7]]).train["weights"].tolist() == [[1, 0], [1, 1]]
 
 
+def test_a_held_out_part_of_its_own():
+    """None of the first sequences is held out, and both parts have the same length and vocabulary."""
+    data = arrays([[1, 2, 3], [3, 4, 5]], validation=[[6, 7, 8, 9]], validation_scored=[[0, 0, 1, 1]])
+    assert data.train["tokens"].tolist() == [[1, 2, 3, 0], [3, 4, 5, 0]]
+    assert data.train["weights"].tolist() == [[1, 1, 0]] * 2
+    assert data.validation["tokens"].tolist() == [[6, 7, 8, 9]]
+    assert data.validation["weights"].tolist() == [[0, 1, 1]]
+    assert data.complete(CONFIG).model.vocab_size == 10
+    whole = [[1, 2, 3], [3, 4, 5], [6, 7, 8, 9]]
+    marks = [[1, 1, 1], [1, 1, 1], [0, 0, 1, 1]]
+    assert data.fingerprint == arrays(whole, marks, validation_fraction=0.3).fingerprint
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
         ({"tokens": np.arange(9)}, r"no sequences \(N, L \+ 1\); cut one running text into rows"),
         ({"tokens": "abc"}, "cut one running text into rows"),
         ({"tokens": []}, r"no sequences \(N, L \+ 1\)$"),
-        ({"tokens": [[1, 2], [0.5, 1.0]]}, r"sequence 1 is float64 \(2,\), not at least two integers from 0 on"),
-        ({"tokens": [[1, 2], [3]]}, r"sequence 1 is int64 \(1,\)"),
-        ({"tokens": [[1, -2], [3, 4]]}, "sequence 0 has -2 to 1, not integers from 0 to 2147483646"),
-        ({"tokens": [[1, 2], [3, 2**31]]}, "sequence 1 has 3 to 2147483648, not integers from 0 to"),
+        ({"tokens": [[1, 2], [0.5, 1.0]]}, r"sequence 1 of tokens is float64 \(2,\), not at least two integers from 0 on"),
+        ({"tokens": [[1, 2], [3]]}, r"sequence 1 of tokens is int64 \(1,\)"),
+        ({"tokens": [[1, -2], [3, 4]]}, "sequence 0 of tokens has -2 to 1, not integers from 0 to 2147483646"),
+        ({"tokens": [[1, 2], [3, 2**31]]}, "sequence 1 of tokens has 3 to 2147483648, not integers from 0 to"),
         ({"tokens": [[1, 2], [3, 4]], "scored": 3}, "scored is 3, not truth values of the shape of tokens"),
         ({"tokens": [[1, 2], [3, 4]], "scored": [[1, 1], [1, 0]]}, "of the 1 sequences held out no token is scored"),
         ({"tokens": [[1, 2], [3, 4]], "scored": [[1, 0.5], [1, 1]]}, "scored has 0.5, which is no truth value"),
         ({"tokens": [[1, 2], [3, 4]], "scored": [[1, 1], [1]]}, "scored has not the shape of tokens"),
         ({"tokens": [[1, 2]]}, "1 sequences leave a part of none"),
+        ({"tokens": [[1, 2]], "validation": [[1.0, 2]]}, r"sequence 0 of validation is float64 \(2,\)"),
+        ({"tokens": [[1, 2]], "validation": []}, r"validation are no sequences \(N, L \+ 1\)$"),
+        ({"tokens": [[1, 2]], "validation": [[1, 2]], "validation_scored": [[1]]}, "validation_scored has not the shape"),
+        ({"tokens": [[1, 2]], "validation": [[1, 2]], "validation_scored": [[1, 0]]}, "1 sequences held out no token"),
+        ({"tokens": [[1, 2], [3, 4]], "validation_scored": [[1, 1]]}, "marks tokens of validation, which is not given"),
         ({"tokens": [[1, 2]], "validation_fraction": 1.0}, r"validation_fraction: 1\.0 is not between 0 and 1"),
     ],
 )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from transformer.core.errors import ConfigError
-from transformer.data.dataset import Batch, Examples, check_reads_tokens, fingerprint_arrays, pad_rows
+from transformer.data.dataset import Examples, check_reads_tokens, fingerprint_arrays, pad_rows
 from transformer.runs.config import RunConfig
 from transformer.runs.data import check_fraction
 
@@ -42,7 +42,13 @@ class Arrays(Examples):
 
 
 def arrays(
-    tokens: np.ndarray | Iterable[Any], scored: Any = None, *, validation_fraction: float = 0.1, source: str = "arrays"
+    tokens: np.ndarray | Iterable[Any],
+    scored: Any = None,
+    *,
+    validation: np.ndarray | Iterable[Any] | None = None,
+    validation_scored: Any = None,
+    validation_fraction: float = 0.1,
+    source: str = "arrays",
 ) -> Arrays:
     """A data set of sequences of token ids, each an example of next-token prediction.
 
@@ -50,44 +56,39 @@ def arrays(
       tokens: (N, L + 1) integers from 0 on, or N sequences of several lengths, which are padded.
       scored: as `tokens`, truth values: whether a token is a label that counts, such as an answer; the first of a
         sequence never is. None: all others are.
-      validation_fraction: share of the sequences, at the end, that is held out, at least one.
+      validation: held-out sequences, as `tokens`. None: the last ones of `tokens` are held out.
+      validation_scored: as `scored`, of `validation`.
+      validation_fraction: share of the sequences, at the end, that is held out without `validation`, at least one.
       source: its name in reports.
 
     Raises:
       ConfigError: they are no such integers, `scored` has another shape, or a part has no sequence or no label.
     """
     check_fraction("validation_fraction", validation_fraction)
-    tokens = tokens if isinstance(tokens, np.ndarray) else list(tokens)
-    if len(tokens) == 0 or np.ndim(tokens[0]) == 0:
-        hint = "; cut one running text into rows, or read it by load_data(TextConfig(path=…))" if len(tokens) else ""
-        raise ConfigError(f"arrays: tokens are no sequences (N, L + 1){hint}")
-    rows = [_row(row, i) for i, row in enumerate(tokens)]
-    if not isinstance(scored, Iterable | None):
-        raise ConfigError(f"arrays: scored is {scored!r}, not truth values of the shape of tokens")
-    marks = [np.ones(len(row), bool) for row in rows] if scored is None else [np.asarray(row) for row in scored]
-    if wrong := [mark for mark in marks if not np.isin(mark, (0, 1)).all()]:
-        raise ConfigError(f"arrays: scored has {wrong[0][~np.isin(wrong[0], (0, 1))][0]}, which is no truth value")
-    if [len(row) for row in rows] != [len(mark) for mark in marks]:
-        raise ConfigError("arrays: scored has not the shape of tokens")
+    if validation is None and validation_scored is not None:
+        raise ConfigError("arrays: validation_scored marks tokens of validation, which is not given")
+    rows, marks = _sequences(tokens, scored, "tokens", "scored")
+    if validation is None:
+        cut = len(rows) - max(1, round(len(rows) * validation_fraction))
+        if not 0 < cut < len(rows):
+            raise ConfigError(f"arrays: {len(rows)} sequences leave a part of none")
+    else:
+        cut = len(rows)
+        held_out, held_out_marks = _sequences(validation, validation_scored, "validation", "validation_scored")
+        rows, marks = rows + held_out, marks + held_out_marks
+
     length = max(map(len, rows))
     whole = {"tokens": pad_rows(rows, length), "weights": pad_rows(marks, length)[:, 1:].astype(np.float32)}
     if len({*map(len, rows)}) > 1:
         # The last token of a sequence is a label alone, as it is where nothing is padded.
         whole["valid"] = np.arange(length - 1) < np.array([len(row) - 1 for row in rows])[:, None]
-    cut = len(rows) - max(1, round(len(rows) * validation_fraction))
-    if not 0 < cut < len(rows):
-        raise ConfigError(f"arrays: {len(rows)} sequences leave a part of none")
-
-    for name, rows in {"first": whole["weights"][:cut], "held out": whole["weights"][cut:]}.items():
-        if not rows.any():
-            raise ConfigError(f"arrays: of the {len(rows)} sequences {name} no token is scored")
-
-    def part(rows: slice) -> Batch:
-        return {name: array[rows] for name, array in whole.items()}
-
+    train, held_out = ({name: array[part] for name, array in whole.items()} for part in (slice(cut), slice(cut, None)))
+    for name, part in {"first": train, "held out": held_out}.items():
+        if not part["weights"].any():
+            raise ConfigError(f"arrays: of the {len(part['weights'])} sequences {name} no token is scored")
     return Arrays(
-        train=part(slice(cut)),
-        validation=part(slice(cut, None)),
+        train=train,
+        validation=held_out,
         source=source,
         fingerprint=fingerprint_arrays(whole, cut),
         tokenizer=None,
@@ -95,13 +96,28 @@ def arrays(
     )
 
 
-def _row(row: Any, i: int) -> np.ndarray:
+def _sequences(tokens: Any, scored: Any, name: str, marked: str) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Sequences (L + 1,) and, of each, whether its tokens count."""
+    tokens = tokens if isinstance(tokens, np.ndarray) else list(tokens)
+    if len(tokens) == 0 or np.ndim(tokens[0]) == 0:
+        hint = "; cut one running text into rows, or read it by load_data(TextConfig(path=…))" if len(tokens) else ""
+        raise ConfigError(f"arrays: {name} are no sequences (N, L + 1){hint}")
+    rows = [_row(row, f"sequence {i} of {name}") for i, row in enumerate(tokens)]
+    if not isinstance(scored, Iterable | None):
+        raise ConfigError(f"arrays: {marked} is {scored!r}, not truth values of the shape of {name}")
+    marks = [np.ones(len(row), bool) for row in rows] if scored is None else [np.asarray(row) for row in scored]
+    if wrong := [mark for mark in marks if not np.isin(mark, (0, 1)).all()]:
+        raise ConfigError(f"arrays: {marked} has {wrong[0][~np.isin(wrong[0], (0, 1))][0]}, which is no truth value")
+    if [len(row) for row in rows] != [len(mark) for mark in marks]:
+        raise ConfigError(f"arrays: {marked} has not the shape of {name}")
+    return rows, marks
+
+
+def _row(row: Any, name: str) -> np.ndarray:
     """A sequence as an array (L + 1,)."""
     array = np.asarray(row)
     if array.ndim != 1 or array.dtype.kind not in "iu" or len(array) < 2:
-        raise ConfigError(f"arrays: sequence {i} is {array.dtype} {array.shape}, not at least two integers from 0 on")
+        raise ConfigError(f"arrays: {name} is {array.dtype} {array.shape}, not at least two integers from 0 on")
     if array.min() < 0 or array.max() >= 2**31 - 1:
-        raise ConfigError(
-            f"arrays: sequence {i} has {array.min()} to {array.max()}, not integers from 0 to {2**31 - 2}"
-        )
+        raise ConfigError(f"arrays: {name} has {array.min()} to {array.max()}, not integers from 0 to {2**31 - 2}")
     return array
