@@ -79,6 +79,7 @@ EXAMPLES = {
     "pad between elements": (lambda x: lax.pad(x, x[0, 0], ((0, 0, 1), (0, 0, 0))), X),
     "pad of nothing": (lambda x: lax.pad(x[:0], x[0, 0], ((1, 1, 2), (0, 0, 0))), X),
     "dot_general": (lambda x, y: jnp.einsum("bij,bkj->bik", x[None], y[None]), X, Y),
+    "dot_general of vectors": (lambda x, y: jnp.vdot(x, y), X[0], Y[1]),
     "gather": (lambda x, i: x[i], X, PLACES),
     "gather of parts": (lambda x, i: x[i[:, 0], 1:3][..., None], X, PLACES),
     "gather along an axis": (lambda x, i: jnp.take_along_axis(x, i, 1), X, PLACES),
@@ -183,7 +184,9 @@ def test_random_keys_and_empty_loops():
     def draws(key):
         keys = jax.random.split(key, 6).reshape(2, 3)
         _, numbers = lax.scan(lambda carry, row: (carry, jax.random.normal(row[1], 5)), 0, keys)
-        return numbers, jax.random.key_data(keys), lax.scan(lambda carry, x: (carry, x + 1), 0, jnp.zeros((0, 2)))[1]
+        one = jax.random.uniform(key)
+        empty = lax.scan(lambda carry, x: (carry, x + 1), 0, jnp.zeros((0, 2)))[1]
+        return numbers, one, jax.random.key_data(keys), empty
 
     found, expected = Evaluated(draws)(jax.random.key(3)), jax.jit(draws)(jax.random.key(3))
     for left, right in zip(found, expected, strict=True):

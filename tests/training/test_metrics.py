@@ -3,7 +3,7 @@ import pytest
 
 from transformer.core.errors import ConfigError
 from transformer.core.files import Damaged
-from transformer.training.metrics import METRICS, line_of, read_curve, read_metrics
+from transformer.training.metrics import METRICS, charged, line_of, read_curve, read_metrics
 
 
 @pytest.fixture
@@ -51,3 +51,18 @@ def test_a_file_that_is_missing_is_named(tmp_path):
 def test_what_was_not_measured_is_named(workdir):
     with pytest.raises(ConfigError, match="no 'los'; did you mean 'loss'"):
         read_curve(workdir, "los", 2)
+
+
+@pytest.mark.parametrize(
+    ("costs", "guess", "expected"),
+    [
+        ([0.1, np.nan, 0.3], 0.2, [0.1, 0.3, 0.3]),
+        ([0.1, np.inf, 0.3], 0.5, [0.1, 0.5, 0.3]),
+        ([0.1, np.nan, 0.3], np.inf, [0.1, 0.3, 0.3]),
+        ([np.nan, np.inf], 0.5, [0.5, 0.5]),
+        ([np.nan, np.inf], np.inf, [0.0, 0.0]),
+    ],
+)
+def test_what_a_failed_run_costs(costs, guess, expected):
+    """Where no guess is known, as of a regression, one failure bans no rate."""
+    np.testing.assert_array_equal(charged(np.array(costs), guess), expected)

@@ -56,6 +56,22 @@ def test_what_was_trained_is_what_is_loaded(config, corpus, tmp_path, changes):
     assert jax.jit(run.apply)(run.params(0), tokens).shape == (*tokens.shape, 4)
 
 
+def test_an_objective_may_load_its_teacher_while_it_is_traced(config, corpus, tmp_path):
+    """Parameters are arrays there, and no device is asked for what another one has."""
+    outcome = train(config, (Replica(seed=0),), corpus, tmp_path / "run")
+    mesh = jax.make_mesh((1,), ("data",), axis_types=(jax.sharding.AxisType.Explicit,))
+    tokens = corpus.validation_batches(config, 1)["tokens"][0, :, :-1]
+
+    def taught(tokens):
+        teacher = load_run(tmp_path / "run")
+        assert not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(teacher.all_params))
+        return teacher.apply(teacher.params(), tokens)
+
+    with jax.set_mesh(mesh):
+        answers = jax.jit(taught)(tokens)
+    np.testing.assert_allclose(answers, outcome.apply(outcome.params(), tokens), atol=1e-5)
+
+
 def test_a_tokenizer_from_elsewhere_keeps_putting_tokens_around_a_text(config, tmp_path):
     pytest.importorskip("tokenizers")
     (tmp_path / "tokenizer.json").write_text(make_tokenizer(Word(), ["a word"]).definition)

@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from transformer.study.statistics import Scores
+from transformer.training.metrics import charged
 
 
 @dataclass(frozen=True)
@@ -30,9 +31,7 @@ class Tuning:
     @cached_property
     def _charged(self) -> np.ndarray:
         """(rates, seeds) costs with a number for a failed run."""
-        finite = self.choosing_RS[np.isfinite(self.choosing_RS)]
-        worst = finite.max(initial=self.give_up if np.isfinite(self.give_up) else -np.inf)
-        return np.where(np.isfinite(self.choosing_RS), self.choosing_RS, worst if np.isfinite(worst) else 0.0)
+        return charged(self.choosing_RS, self.give_up)
 
     @cached_property
     def chosen(self) -> int:

@@ -207,7 +207,7 @@ def _random_bits(step: JaxprEqn, program: _Program) -> Step:
     shape = step.params["shape"]
     size = math.prod(shape)
     draw = functools.partial(step.primitive.bind, **step.params | {"shape": (1 << (size - 1).bit_length(),)})
-    return lambda keys: [np.asarray(draw(keys))[..., :size].reshape(*keys.shape, *shape)]
+    return lambda keys: [np.asarray(draw(keys))[..., :size].reshape((*keys.shape, *shape))]
 
 
 def _bitcast(step: JaxprEqn, program: _Program) -> Step:

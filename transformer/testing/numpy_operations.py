@@ -103,7 +103,7 @@ def _dot_general(left, right, *, dimension_numbers, **_):
     inner = math.prod(summed)
     left = left.transpose(*left_batch, *rows, *left_summed).reshape(*batch, math.prod(rows_shape), inner)
     right = right.transpose(*right_batch, *right_summed, *columns).reshape(*batch, inner, math.prod(columns_shape))
-    return (left @ right).reshape(*batch, *rows_shape, *columns_shape)
+    return (left @ right).reshape((*batch, *rows_shape, *columns_shape))
 
 
 def _windows(shape: Sequence[int], sizes: Sequence[int], indices: np.ndarray, axes: Mapping[int, int], batch: Any):

@@ -76,6 +76,19 @@ def read_curve(workdir: Path, name: str, num_replicas: int) -> Curve:
     return Curve(np.array(steps), np.array(values, np.float64))
 
 
+def charged(costs: np.ndarray, guess: float) -> np.ndarray:
+    """Costs with a number for failed runs, by which a learning rate is chosen.
+
+    A failed run costs as much as the worst of the others, or as a guess does, whichever is more.
+
+    Args:
+      costs: any shape, not finite where a run failed.
+      guess: the cost of a model that has learned nothing; infinite where that is not known.
+    """
+    known = np.append(costs[np.isfinite(costs)], guess if np.isfinite(guess) else [])
+    return np.where(np.isfinite(costs), costs, known.max() if known.size else 0.0)
+
+
 def finite(value: float) -> float | None:
     """The number, or None where it is not finite: JSON has no NaN."""
     return float(value) if math.isfinite(value) else None

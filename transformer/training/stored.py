@@ -4,7 +4,9 @@ import functools
 from dataclasses import dataclass
 from pathlib import Path
 
+import jax
 import numpy as np
+from jax.sharding import AbstractMesh, use_abstract_mesh
 
 from transformer.core.errors import ConfigError
 from transformer.core.json import from_json
@@ -83,7 +85,9 @@ def load_run(workdir: str | Path, mesh: MeshConfig = ONE_DEVICE) -> StoredRun:
     if changed := sorted(name for name in old | new if old.get(name) != new.get(name)):
         raise ConfigError(f"workdir: {changed[0]} is not defined here as it was for the run in {workdir}")
     replicas = tuple(from_json(Replica, replica) for replica in stored.replicas)
-    found = checkpoint.restore(workdir / "checkpoints", make_program(config, replicas, mesh).abstract_state)
+    # Arrays, not parts of the program, where an objective asks for its teacher while it is traced.
+    with jax.ensure_compile_time_eval(), use_abstract_mesh(AbstractMesh((), ())):
+        found = checkpoint.restore(workdir / "checkpoints", make_program(config, replicas, mesh).abstract_state)
     if found is None:
         raise ConfigError(f"workdir: {workdir} has no checkpoint yet")
     state, notes = found

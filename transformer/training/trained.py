@@ -28,7 +28,7 @@ from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.models.pooling import PerToken
 from transformer.runs.config import Replica, RunConfig
 from transformer.training import processes
-from transformer.training.metrics import Curve, read_curve
+from transformer.training.metrics import Curve, charged, read_curve
 
 WARM = Sample(temperature=0.8)
 
@@ -82,10 +82,9 @@ class TrainedRun(abc.ABC):
     @functools.cached_property
     def best_rate(self) -> float:
         """The learning rate with the lowest mean loss, a diverged replica counting as a guess or the worst of all."""
-        losses, guess = self.validation_loss, self.config.objective.chance(self.config.model)
-        charged = np.where(np.isfinite(losses), losses, losses[np.isfinite(losses)].max(initial=guess))
+        losses = charged(self.validation_loss, self.config.objective.chance(self.config.model))
         rates = np.unique(self.learning_rates)
-        return float(rates[np.argmin([charged[self.learning_rates == rate].mean() for rate in rates])])
+        return float(rates[np.argmin([losses[self.learning_rates == rate].mean() for rate in rates])])
 
     @property
     def at_best_rate(self) -> np.ndarray:
