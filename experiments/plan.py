@@ -70,7 +70,7 @@ class Command(RunConfig):
     mesh: MeshConfig = MeshConfig(replica=1, data=1)
     """How the devices share a step."""
     preset: tyro.conf.Fixed[tyro.conf.Suppress[Any]] = None
-    """What the command line changed."""
+    """The config before the flags were applied."""
 
     def __post_init__(self):
         super().__post_init__()

@@ -61,7 +61,7 @@ class RunOptions(RunConfig):
     hosts: HostsConfig = ALONE
     """The processes of the run."""
     preset: tyro.conf.Fixed[tyro.conf.Suppress[Any]] = None
-    """What the command line changed."""
+    """The config before the flags were applied."""
 
     def __post_init__(self):
         super().__post_init__()

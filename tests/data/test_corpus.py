@@ -1,6 +1,7 @@
 """Texts, tokenizers, splits and batches."""
 
 import dataclasses
+import gzip
 
 import numpy as np
 import pytest
@@ -48,10 +49,18 @@ def test_wrong_files_are_one_line(tmp_path):
     with pytest.raises(ConfigError, match="is empty"):
         load_text(str(tmp_path / "empty.txt"))
     (tmp_path / "latin.txt").write_bytes(b"caf\xe9")
-    with pytest.raises(ConfigError, match="not UTF-8 at byte 3"):
+    with pytest.raises(ConfigError, match=r"line 1 of .*latin\.txt is not UTF-8"):
         load_text(str(tmp_path / "latin.txt"))
     with pytest.raises(ConfigError, match="cannot read"):
         load_text(str(tmp_path))
+
+
+def test_a_packed_text_is_that_text(tmp_path):
+    (tmp_path / "text.txt").write_bytes(b"to be\r\nor not\n")
+    (tmp_path / "text.txt.gz").write_bytes(gzip.compress(b"to be\nor not\n"))
+    plain, packed = (load_text(str(tmp_path / name)) for name in ("text.txt", "text.txt.gz"))
+    assert plain.content == packed.content == "to be\nor not\n"
+    assert plain.fingerprint == packed.fingerprint
 
 
 def test_the_last_part_is_held_out_and_the_vocabulary_comes_from_the_text(tmp_path):

@@ -1,12 +1,15 @@
 """Texts: a file, or a text that comes with Python."""
 
 import difflib
+import gzip
 import hashlib
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from transformer.core.errors import ConfigError
+from transformer.core.files import check_unpacked
 from transformer.data.hub import PREFIX, hub_lines
 
 
@@ -22,36 +25,54 @@ class Text:
 def load_text(path: str | None, embedded: Literal["topics", "sources"] = "topics") -> Text:
     """The text of a file or of a data set of the hub; without a path, one that comes with Python.
 
+    A file whose name ends in .gz is decompressed. Lines end with a line feed, before which a carriage return is left
+    out.
+
     Raises:
-      ConfigError: the file is missing, empty, or not UTF-8.
+      ConfigError: the file is missing, unreadable, empty, or not UTF-8.
     """
-    content, source = (_embedded(embedded), f"python:{embedded}") if path is None else (_read(path), path)
-    if not content:
-        raise ConfigError(f"data.path: {source} is empty")
+    content, source = (_embedded(embedded), f"python:{embedded}") if path is None else (_read(path, "data.path"), path)
     return Text(content, source, hashlib.sha256(content.encode()).hexdigest())
 
 
-def load_lines(path: str) -> list[str]:
+def load_lines(path: str, where: str = "data.path") -> list[str]:
     """The lines of a file, or the rows of a data set of the hub, whose cells may hold line breaks.
 
     Raises:
-      ConfigError: as `load_text`.
+      ConfigError: as `load_text`; it names the field `where`.
     """
-    return hub_lines(path) if path.startswith(PREFIX) else load_text(path).content.removesuffix("\n").split("\n")
+    return hub_lines(path) if path.startswith(PREFIX) else _read(path, where).removesuffix("\n").split("\n")
 
 
-def _read(name: str) -> str:
-    if name.startswith(PREFIX):
-        return "\n".join(hub_lines(name))
-    path = Path(name)
+def _read(name: str, where: str) -> str:
+    text = "\n".join(hub_lines(name)) if name.startswith(PREFIX) else _content(Path(name), where)
+    if not text:
+        raise ConfigError(f"{where}: {name} is empty")
+    return text
+
+
+def _content(path: Path, where: str) -> str:
     try:
-        return path.read_text(encoding="utf-8-sig")
+        content = _unpacked(path, where) if path.suffix == ".gz" else path.read_bytes()
+        return content.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
-        raise ConfigError(f"data.path: {path} is not UTF-8 at byte {error.start}") from None
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{where}: line {line} of {path} is not UTF-8") from None
     except FileNotFoundError:
-        raise ConfigError(f"data.path: no file {path}{near(path)}") from None
-    except OSError as error:
-        raise ConfigError(f"data.path: cannot read {path}: {error.strerror}") from None
+        raise ConfigError(f"{where}: no file {path}{near(path)}") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise ConfigError(f"{where}: cannot read {path}: {error}") from None
+
+
+def _unpacked(path: Path, where: str) -> bytes:
+    """What a compressed file becomes, of which no more is unpacked than is allowed."""
+    parts, size = [], 0
+    with gzip.open(path) as file:
+        while part := file.read(2**24):
+            size += len(part)
+            check_unpacked(size, f"{where}: {path}")
+            parts.append(part)
+    return b"".join(parts)
 
 
 def near(path: Path) -> str:

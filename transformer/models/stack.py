@@ -134,7 +134,7 @@ class Stack(nnx.Module):
         self.kinds = nnx.List(self._stacked(build, kind, len(builds), key) for kind, build in enumerate(builds))
 
     def _stacked(self, build, kind: int, period: int, key: jax.Array) -> nnx.Module:
-        graphdefs = []  # left by the trace, which gives back arrays alone: the layer is built once
+        graphdefs = []  # vmap returns arrays alone: the structure, which is built once, is kept from the trace
 
         def values(i):
             graphdef, values = nnx.split(build(jax.random.fold_in(key, i)))

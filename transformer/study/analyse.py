@@ -68,7 +68,7 @@ class _Runs:
         return not run.metric("loss") <= limit
 
     def costs(self, name: str, batches: slice = ALL) -> np.ndarray:
-        """The same with a lower number for a better one, and infinity for a failed run."""
+        """`values` as costs: with the other sign where higher is better, and infinite for a failed run."""
         return np.nan_to_num(_sign(self.record, name) * self.values(name, batches), nan=np.inf)
 
     @property

@@ -27,7 +27,7 @@ SUFFIX = ".json.xz"
 RUNS = "runs"
 """The folder beside the archives with the runs: a file for each config, whatever studies have it as an arm."""
 CURVE_DIGITS, CURVE_POINTS = 3, 20
-"""Digits behind the point that are kept of training losses, and points, as many as a picture needs."""
+"""What is kept of a curve of training losses: decimals, and as many of its points as a picture needs."""
 
 
 @dataclass(frozen=True)

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 RATE = "optimizer.learning_rate"
 """What each arm is tuned over, and is no change of the model that it trains."""
 FORMATS = ("exact_match",)
-"""Metrics by which arms can be compared that write the same questions and answers in different ways."""
+"""Metrics by which arms can be compared even if they write the same questions and answers in different ways."""
 NOISE_SEEDS = 1_000_000
-"""What is added to the seeds of the baseline for it, so that no arm of this or another day has them."""
+"""Distance of the seeds of the noise floor from those of the baseline, so large that no arm has them."""
 
 
 @dataclass(frozen=True)

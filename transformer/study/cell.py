@@ -57,7 +57,7 @@ class Cell:
 
     @cached_property
     def folder(self) -> Path:
-        """The folder of the cell, named by that hash."""
+        """The folder of the cell, named by the hash of its identity."""
         return self.cells / self.identity.sha256[:16]
 
     @cached_property

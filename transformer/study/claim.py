@@ -36,7 +36,8 @@ class Claim:
     found: str = ""
     """What the results mean, and what was done to make sure."""
     instead: str = ""
-    """Name of a claim that this one asks again, better: of longer training, say. Its verdict is the one to read."""
+    """Name of a claim that this one asks again, better: of longer training, say. The verdict of this one is counted in
+    place of that one's."""
 
     def __post_init__(self):
         where, study = f"claim {self.study.name}", self.study

@@ -31,7 +31,7 @@ CELL = "cell.json"
 
 @dataclass(frozen=True)
 class _Handed:
-    """What is in it."""
+    """The contents of cell.json."""
 
     modules: list[str]
     """Modules of all classes."""

@@ -45,7 +45,7 @@ class Estimate:
     value: float | None
     """Mean over the runs that did not fail; with a choice of rates, of its two readings."""
     interval: Interval
-    """Its 95 % t-interval over these, for this arm alone."""
+    """95 % t-interval of `value`, for this arm alone."""
     compared: Comparison | None = None
     """The arm against the baseline, in units of the metric; None for the baseline."""
 
@@ -64,19 +64,19 @@ class ArmReport:
     metrics: dict[str, Estimate]
     """By name; the first is the primary one."""
     failed: int
-    """Failed runs at that rate, of `seeds`."""
+    """Failed runs at `learning_rate`, of `seeds`."""
     failed_interval: Interval
-    """Exact 95 % interval of the probability to fail there."""
+    """Exact 95 % interval of the probability to fail at `learning_rate`."""
     failed_anywhere: tuple[int, int]
     """Failed runs at all rates, and all runs."""
     by_metric: dict[str, list[list[float]]]
     """(learning rates, seeds) of each metric, the primary one first; NaN for a failed run."""
     estimates: list[float]
-    """(seeds,) of these at the learning rate."""
+    """(seeds,) of the primary metric at the learning rate; NaN for a failed run."""
     deviation: float | None
     """Standard deviation over the seeds that did not fail."""
     worst: float | None
-    """The worst of these."""
+    """The worst of the estimates."""
     split_error: float | None
     """Standard error of the difference of losses to the baseline over batches of the held-out part, seeds averaged."""
     parameters: int

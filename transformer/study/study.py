@@ -32,7 +32,7 @@ from transformer.training.trackers import Tracker, check_trackers
 from transformer.training.workdir import locked
 
 CONFIRMATION, FRESH = "_fresh", 1_000
-"""What the name of a confirmation has after that of its study, and how far its seeds are from those."""
+"""Ending of the name of a confirmation, and distance of its seeds from those of its study."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -40,7 +40,7 @@ class Tuning:
 
     @cached_property
     def chosen_by_others(self) -> np.ndarray:
-        """(seeds,) for every other seed the index of the rate that is best over those between, and the reverse."""
+        """(seeds,) index of the rate of each seed: of even ones the best over the odd ones, and the other way round."""
         charged = self._charged
         if charged.shape[1] < 2:
             return np.full(charged.shape[1], self.chosen)

@@ -24,7 +24,8 @@ from transformer.models.stack import Scanned
 from transformer.testing.evaluation import Evaluated
 
 LENGTH, NOW, ROOM, VOCAB = 8, 4, 12, 19
-"""Lengths of a sequence, of the part before the token in question, and of a row with padding or a second sequence."""
+"""Lengths of a sequence, of the part before the token in question, and of a row with padding or a second sequence;
+size of the vocabulary."""
 SMALL: dict[str, Any] = {
     "vocab_size": VOCAB,
     "max_length": ROOM,

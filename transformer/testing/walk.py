@@ -57,7 +57,7 @@ class Walk(NamedTuple):
 def walk(call: Callable[[], Any]) -> Walk:
     """The walk of a call, which is made once before it is watched, so that everything is loaded.
 
-    That a value is made, which its class does, is no step of it.
+    The making of a value, `Choices.__call__`, is no step of it.
     """
     call()
     files: list[str] = []

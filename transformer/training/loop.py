@@ -193,7 +193,10 @@ class _Run:
             return self.outcome(state)
 
     def owes_evaluation(self, done: int) -> bool:
-        """Whether an evaluation is due where the run goes on from: there a shorter one ended, after its checkpoint."""
+        """Whether the step that a run goes on from has still to be evaluated.
+
+        The evaluation of the last step comes after its checkpoint, and is missing where a run is made longer.
+        """
         if not processes.is_writer() or not 0 < done < self.config.steps:
             return False
         if not is_multiple(done, self.config.evaluate_every):

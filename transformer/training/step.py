@@ -92,7 +92,7 @@ def create_train_state(
     """
     check_kind(optimizer, optax.GradientTransformation, "create_train_state")
     average = jax.tree.map(jnp.copy, params) if averaged else None
-    # No array is there twice: a step that is given the state to keep would refuse it.
+    # Each leaf has an array of its own: one that is there twice cannot be donated.
     step, diverged_at, skipped = jnp.int32(0), jnp.int32(-1), jnp.int32(0)
     numbers = jax.tree.map(lambda number: jnp.asarray(number, jnp.float32), numbers)
     return TrainState(step, params, optimizer.init(params), key, numbers, diverged_at, skipped, average, earlier)

@@ -307,7 +307,7 @@ class Part(Variant):
     crosses: ClassVar[bool] = True
     """Whether it acts in attention to a source, too."""
     relative: ClassVar[bool] = True
-    """Whether queries that a position has entered, such as rotated ones, meet only keys that one has entered."""
+    """Whether all keys have positions; False where it adds some without, which rotated queries then meet."""
 
     def check(self, attention: "Attention", model: "ModelConfig") -> None:
         """Raise `ConfigError` where it does not fit."""
@@ -354,8 +354,8 @@ class Part(Variant):
     def mix(self, out_BLHV: jax.Array, own_BLHV: jax.Array | None, x_BLD: jax.Array, params: OwnParams) -> jax.Array:
         """What is used in place of the outputs of heads.
 
-        `own_BLHV` is what the heads would put out if each token attended to itself alone; None where a token is not
-        among those that are attended to by values that this layer makes.
+        `own_BLHV` is what the heads would put out if each token attended to itself alone; None in attention to a
+        source, and where keys and values are those of another layer.
         """
         return out_BLHV
 
