@@ -59,7 +59,7 @@ NAMES: dict[str, str] = {
     "data.tasks.recall": "AssociativeRecall Induction",
     "data.tasks.reg_bench": "RegBench",
     "data.tasks.rewriting": "Copy DuplicateString OddsFirst Reverse Sort",
-    "data.tasks.task": "AlgorithmicTask",
+    "data.tasks.task": "AlgorithmicTask RowTask",
     "data.tokenizers": "ByteTokenizer CharTokenizer SymbolTokenizer Tokenizer TrainedTokenizer make_tokenizer",
     "embeddings.embedding": "Embedding Head HeadTransform",
     "embeddings.head_transforms": "DenseTransform",

@@ -61,6 +61,7 @@ from transformer.data.tasks.rewriting import OddsFirst as OddsFirst
 from transformer.data.tasks.rewriting import Reverse as Reverse
 from transformer.data.tasks.rewriting import Sort as Sort
 from transformer.data.tasks.task import AlgorithmicTask as AlgorithmicTask
+from transformer.data.tasks.task import RowTask as RowTask
 from transformer.data.tokenizers import ByteTokenizer as ByteTokenizer
 from transformer.data.tokenizers import CharTokenizer as CharTokenizer
 from transformer.data.tokenizers import SymbolTokenizer as SymbolTokenizer

@@ -34,3 +34,4 @@ from transformer.data.tasks.rewriting import OddsFirst as OddsFirst
 from transformer.data.tasks.rewriting import Reverse as Reverse
 from transformer.data.tasks.rewriting import Sort as Sort
 from transformer.data.tasks.task import AlgorithmicTask as AlgorithmicTask
+from transformer.data.tasks.task import RowTask as RowTask

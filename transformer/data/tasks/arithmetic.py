@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from transformer.core.errors import ConfigError, nearest
-from transformer.data.tasks.task import DIGITS, AlgorithmicTask, scored_from, side_by_side
+from transformer.data.tasks.task import DIGITS, AlgorithmicTask, RowTask, answered, scored_from, side_by_side
 from transformer.data.tokenizers import END
 from transformer.runs.tokenizers import SPECIAL
 
@@ -118,7 +118,7 @@ class ModularArithmetic(AlgorithmicTask):
 
 
 @dataclass(frozen=True)
-class Mano(AlgorithmicTask):
+class Mano(RowTask):
     """`+ 3 * 5 22 = 21`: the value modulo `modulus` of operations that precede their two operands.
 
     (Allen-Zhu 2025, "Physics of Language Models: Part 4.1", without its second symbols for the same operations and
@@ -143,19 +143,16 @@ class Mano(AlgorithmicTask):
     def length(self):
         return 2 * self.operations + 3
 
-    def examples(self, rng, count):
-        draw, rows, first = random.Random(int(rng.integers(2**63))), [], len(SPECIAL)
-        for _ in range(count):
-            size = self.operations if self.exact else draw.randint(1, self.operations)
-            question, value = self._expression(draw, size)
-            rows.append(([*(first + symbol for symbol in question), first + self.modulus + 3], [first + value]))
-        return side_by_side(rows, self.length)
+    def row(self, draw):
+        size = self.operations if self.exact else draw.randint(1, self.operations)
+        question, value = self._expression(draw, size)
+        return answered([*question, "="], [str(value)])
 
-    def _expression(self, draw: random.Random, operations: int) -> tuple[list[int], int]:
-        """The numbers of the symbols, and the value; the first operand has any number of the other operations."""
+    def _expression(self, draw: random.Random, operations: int) -> tuple[list[str], int]:
+        """The symbols and the value; the first operand has any number of the other operations."""
         if operations == 0:
             number = draw.randrange(self.modulus)
-            return [number], number
+            return [str(number)], number
         sign, first = draw.randrange(3), draw.randint(0, operations - 1)
         (left, a), (right, b) = (self._expression(draw, size) for size in (first, operations - 1 - first))
-        return [self.modulus + sign, *left, *right], (a + b, a - b, a * b)[sign] % self.modulus
+        return ["+-*"[sign], *left, *right], (a + b, a - b, a * b)[sign] % self.modulus

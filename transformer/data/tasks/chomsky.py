@@ -18,13 +18,11 @@ import random
 from dataclasses import dataclass
 from typing import ClassVar
 
-from transformer.data.tasks.task import AlgorithmicTask, side_by_side
-from transformer.data.tokenizers import END
-from transformer.runs.tokenizers import SPECIAL
+from transformer.data.tasks.task import RowTask, answered
 
 
 @dataclass(frozen=True)
-class _InputOutput(AlgorithmicTask):
+class _InputOutput(RowTask):
     """`x … x = y … y </s>`, or without `</s>` where the output is one symbol."""
 
     items: int = 40
@@ -47,14 +45,9 @@ class _InputOutput(AlgorithmicTask):
         """Number of symbols of the longest output."""
         return self.items if self.several else 1
 
-    def examples(self, rng, count):
-        ids = {symbol: len(SPECIAL) + i for i, symbol in enumerate(self.symbols)}
-        draw, end = random.Random(int(rng.integers(2**63))), [END] * self.several
-        rows = []
-        for _ in range(count):
-            question, answer = self._example(draw, draw.randint(self.smallest, self.items))
-            rows.append(([ids[s] for s in (*question, "=")], [*(ids[s] for s in answer), *end]))
-        return side_by_side(rows, self.length)
+    def row(self, draw):
+        question, answer = self._example(draw, draw.randint(self.smallest, self.items))
+        return answered([*question, "="], [*answer, "</s>"] if self.several else answer)
 
     @abc.abstractmethod
     def _example(self, draw: random.Random, size: int) -> tuple[list[str], list[str]]:

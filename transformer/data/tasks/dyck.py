@@ -1,15 +1,12 @@
 """Brackets of several kinds, each closed by its own kind."""
 
-import random
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from transformer.data.tasks.task import AlgorithmicTask, padded
-from transformer.runs.tokenizers import SPECIAL
+from transformer.data.tasks.task import RowTask
 
 
 @dataclass(frozen=True)
-class Dyck(AlgorithmicTask):
+class Dyck(RowTask):
     """`(0 (1 ) 1 ) 0`: nested brackets; the kind of each closing bracket is an answer (Yao et al. 2021, Dyck-(k, D)).
 
     Whether a bracket opens or closes is random where both are possible, with probability 1/2, and no task. So `)`
@@ -34,22 +31,16 @@ class Dyck(AlgorithmicTask):
     def length(self):
         return 3 * self.items
 
-    def examples(self, rng, count):
-        draw = random.Random(int(rng.integers(2**63)))
-        rows = [list(self._brackets(draw, draw.randint(1, self.items))) for _ in range(count)]
-        return padded(
-            [([len(SPECIAL) + number for number, _ in row], [scored for _, scored in row]) for row in rows], self.length
-        )
-
-    def _brackets(self, draw: random.Random, pairs: int) -> Iterator[tuple[int, bool]]:
-        """The numbers of the symbols, and whether they are answers."""
-        still, opened = pairs, list[int]()
+    def row(self, draw):
+        still, opened = draw.randint(1, self.items), list[int]()
+        symbols, scored = list[str](), list[bool]()
         while still or opened:
-            opens = still and len(opened) < self.max_depth and (not opened or draw.random() < 0.5)
-            if opens:
+            if still and len(opened) < self.max_depth and (not opened or draw.random() < 0.5):
                 still -= 1
                 opened.append(draw.randrange(self.kinds))
-                yield opened[-1], False
+                symbols.append(f"({opened[-1]}")
+                scored.append(False)
             else:
-                yield 2 * self.kinds, False
-                yield self.kinds + opened.pop(), True
+                symbols += [")", str(opened.pop())]
+                scored += [False, True]
+        return symbols, scored

@@ -6,16 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from transformer.core.errors import ConfigError
-from transformer.data.tasks.task import AlgorithmicTask, Examples, padded
-from transformer.data.tokenizers import END
-from transformer.runs.tokenizers import SPECIAL
+from transformer.data.tasks.task import Row, RowTask, answered
 
 Name = tuple[int, ...]
-"""The tokens of the name of a node."""
+"""The numbers of the symbols of the name of a node."""
 
 
 @dataclass(frozen=True)
-class _Graph(AlgorithmicTask):
+class _Graph(RowTask):
     """A graph whose nodes have random names of one or several symbols, other ones in each example.
 
     The last symbol of a name (`7`) is not among those that go on (`7-`), so it is known where a name ends.
@@ -46,30 +44,29 @@ class _Graph(AlgorithmicTask):
             *(f"{i}-" for i in range(self.letters) if self.longest > 1),
         )
 
-    def examples(self, rng, count) -> Examples:
-        draw = random.Random(int(rng.integers(2**63)))
+    def row(self, draw):
         sizes = range(3, self.nodes + 1)
         weights = [1 / (n + self.nodes**0.5) for n in sizes]
-        ids = {symbol: len(SPECIAL) + i for i, symbol in enumerate(self.symbols)}
-        rows = []
-        for _ in range(count):
-            size = self.nodes if self.exact else draw.choices(sizes, weights)[0]
-            rows.append(self._row(draw, self._names(draw, size), ids))
-        return padded(rows, self.length)
+        size = self.nodes if self.exact else draw.choices(sizes, weights)[0]
+        return self._row(draw, self._names(draw, size))
 
     def _names(self, draw: random.Random, count: int) -> list[Name]:
         """Different names, in random order."""
         names: dict[Name, None] = {}
         while len(names) < count:
             *begin, end = draw.choices(range(self.letters), k=draw.randint(self.shortest, self.longest))
-            first = len(SPECIAL)
-            names[(*(first + self.letters + letter for letter in begin), first + end)] = None
+            names[(*(self.letters + letter for letter in begin), end)] = None
         # Short names are rare among the last ones, because most of them are taken.
         return draw.sample(list(names), count)
 
     @abc.abstractmethod
-    def _row(self, draw: random.Random, names: list[Name], ids: dict[str, int]) -> tuple[list[int], list[bool]]:
-        """The tokens of an example with these nodes, and which of them are answers."""
+    def _row(self, draw: random.Random, names: list[Name]) -> Row:
+        """An example with these nodes."""
+
+    def _written(self, names: Iterable[Name]) -> list[str]:
+        """The symbols of names one after the other."""
+        letters = self._letters
+        return [letters[number] for name in names for number in name]
 
 
 @dataclass(frozen=True)
@@ -97,13 +94,14 @@ class Depo(_Graph):
     def length(self):
         return 2 * self.nodes * self.longest + min(self.nodes, self.questions) * 2 * (1 + self.longest)
 
-    def _row(self, draw, names, ids):
+    def _row(self, draw, names):
         n = len(names)
-        row = _flat((*names[i], *names[(i + 1) % n]) for i in draw.sample(range(n), n))
+        row = self._written((*names[i], *names[(i + 1) % n]) for i in draw.sample(range(n), n))
         scored = [False] * len(row)
         for i in draw.sample(range(n), min(n, self.questions)):
             k = self.hops if self.exact else draw.randint(1, self.hops)
-            question, answer = [ids[f"?{k}"], *names[i], ids["="]], names[(i + k) % n]
+            node, answer = self._written([names[i]]), self._written([names[(i + k) % n]])
+            question = [f"?{k}", *node, "="]
             row += [*question, *answer]
             scored += [False] * len(question) + [True] * len(answer)
         return row, scored
@@ -134,14 +132,12 @@ class Brevo(_Graph):
         edges = sum(min(i, _DEGREE) for i in range(self.nodes))
         return self.longest * (2 * edges + 1 + self.nodes) + 3
 
-    def _row(self, draw, names, ids):
+    def _row(self, draw, names):
         needs = dependencies(draw, len(names))
         edges = [(x, y) for y, xs in enumerate(needs) for x in xs]
         draw.shuffle(edges)
-        query = names[-1]
-        question = [*_flat((*names[x], *names[y]) for x, y in edges), ids["?"], *query, ids["="]]
-        answer = [*_flat(names[i] for i in self._order(draw, names, needs)), END]
-        return question + answer, [False] * len(question) + [True] * len(answer)
+        question = [*self._written((*names[x], *names[y]) for x, y in edges), "?", *self._written(names[-1:]), "="]
+        return answered(question, [*self._written(names[i] for i in self._order(draw, names, needs)), "</s>"])
 
     def _order(self, draw: random.Random, names: list[Name], needs: list[list[int]]) -> list[int]:
         """The last node and all that it depends on, in the order of the answer."""
@@ -176,7 +172,3 @@ def dependencies(draw: random.Random, count: int) -> list[list[int]]:
                     free.remove(other)
         free.append(node)
     return needs
-
-
-def _flat(names: Iterable[Name]) -> list[int]:
-    return [token for name in names for token in name]

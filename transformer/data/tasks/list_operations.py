@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from transformer.core.errors import ConfigError
-from transformer.data.tasks.task import DIGITS, AlgorithmicTask, side_by_side
-from transformer.runs.tokenizers import SPECIAL
+from transformer.data.tasks.task import DIGITS, RowTask, answered
 
 
 def _median(values: list[int]) -> int:
@@ -22,7 +21,7 @@ _OPERATORS = {"[MIN": min, "[MAX": max, "[MED": _median, "[SM": lambda values: s
 
 
 @dataclass(frozen=True)
-class ListOps(AlgorithmicTask):
+class ListOps(RowTask):
     """`[MAX 2 9 [MIN 4 7 ] 0 ] = 9` (Nangia and Bowman 2018): minimum, maximum, median, sum modulo 10.
 
     An expression has 2 to `max_arguments` arguments; up to `max_depth`, an argument is an expression
@@ -51,18 +50,14 @@ class ListOps(AlgorithmicTask):
     def length(self):
         return self.max_length + 2
 
-    def examples(self, rng, count):
+    def row(self, draw):
         """As in every task.
 
         Raises:
           ConfigError: expressions of the wanted lengths are too rare, or there are none.
         """
-        ids = {symbol: len(SPECIAL) + i for i, symbol in enumerate(self.symbols)}
-        draw = random.Random(int(rng.integers(2**63)))
-        questions = [self._question(draw) for _ in range(count)]
-        return side_by_side(
-            [([ids[s] for s in (*q, "=")], [ids[str(expression_values(q)[-1])]]) for q in questions], self.length
-        )
+        question = self._question(draw)
+        return answered([*question, "="], [str(expression_values(question)[-1])])
 
     def _question(self, draw: random.Random) -> list[str]:
         for _ in range(_DRAWS):

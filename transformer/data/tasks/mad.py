@@ -4,13 +4,12 @@ Their default fields are MAD's baseline. MAD trains recall on every token; here 
 training as in its tests.
 """
 
-import random
 from dataclasses import dataclass
 
 import numpy as np
 
 from transformer.core.errors import ConfigError
-from transformer.data.tasks.task import AlgorithmicTask, different, joined, scored_from
+from transformer.data.tasks.task import AlgorithmicTask, RowTask, different, joined, scored_from
 from transformer.runs.tokenizers import SPECIAL
 
 
@@ -67,7 +66,7 @@ class InContextRecall(AlgorithmicTask):
 
 
 @dataclass(frozen=True)
-class FuzzyRecall(AlgorithmicTask):
+class FuzzyRecall(RowTask):
     """Recall where keys and values have several tokens (MAD, fuzzy in-context recall).
 
     A key is `shortest_key` to `key_tokens` different symbols, a value 1 to `value_tokens`; all lengths are
@@ -104,27 +103,19 @@ class FuzzyRecall(AlgorithmicTask):
     def length(self):
         return self.sequence_length
 
-    def examples(self, rng, count):
-        draw = random.Random(int(rng.integers(2**63)))
-        tokens, scored = np.zeros((count, self.length), np.int32), np.zeros((count, self.length), bool)
-        for i in range(count):
-            row, marks = self._example(draw)
-            tokens[i, : len(row)], scored[i, : len(row)] = row, marks
-        return tokens, scored
-
-    def _example(self, draw: random.Random) -> tuple[list[int], list[bool]]:
-        first, half, end = len(SPECIAL), len(SPECIAL) + self.alphabet // 2, len(SPECIAL) + self.alphabet
-        known: dict[tuple[int, ...], list[int]] = {}
-        tokens, marks, last = list[int](), list[bool](), False
+    def row(self, draw):
+        keys, values = self.symbols[: self.alphabet // 2], self.symbols[self.alphabet // 2 :]
+        known: dict[tuple[str, ...], list[str]] = {}
+        symbols, scored, last = list[str](), list[bool](), False
         while not last:
-            last = len(tokens) + 2 * (self.key_tokens + self.value_tokens) > self.length
+            last = len(symbols) + 2 * (self.key_tokens + self.value_tokens) > self.length
             size = draw.randint(self.shortest_key, self.key_tokens)
-            key = draw.choice(list(known)) if last else tuple(draw.sample(range(first, half), size))
+            key = draw.choice(list(known)) if last else tuple(draw.sample(keys, size))
             asked = key in known
-            value = known.setdefault(key, draw.sample(range(half, end), draw.randint(1, self.value_tokens)))
-            tokens += [*key, *value]
-            marks += [False] * len(key) + [asked] * len(value)
-        return tokens, marks
+            value = known.setdefault(key, draw.sample(values, draw.randint(1, self.value_tokens)))
+            symbols += [*key, *value]
+            scored += [False] * len(key) + [asked] * len(value)
+        return symbols, scored
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,8 @@ i has id 5 + i.
 
 import abc
 import math
+import random
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -18,6 +20,8 @@ ROUNDS = 100
 """Draws of the wanted number of examples until so many different ones are there."""
 Examples = tuple[np.ndarray, np.ndarray]
 """`tokens` (N, L) int32, and `scored` (N, L) bool: True at the tokens that are answers."""
+Row = tuple[Sequence[str], Sequence[bool]]
+"""The symbols of an example, and which of them are answers."""
 
 
 class AlgorithmicTask(Variant):
@@ -41,6 +45,25 @@ class AlgorithmicTask(Variant):
         for field, minimum in minima.items():
             if getattr(self, field) < minimum:
                 raise ConfigError(f"{self.name}.{field}: {getattr(self, field)} is less than {minimum}")
+
+
+class RowTask(AlgorithmicTask):
+    """A task whose examples are drawn one by one."""
+
+    def examples(self, rng, count):
+        draw = random.Random(int(rng.integers(2**63)))
+        ids = {symbol: i for i, symbol in enumerate((*SPECIAL, *self.symbols))}
+        rows = (self.row(draw) for _ in range(count))
+        return padded([([ids[symbol] for symbol in symbols], scored) for symbols, scored in rows], self.length)
+
+    @abc.abstractmethod
+    def row(self, draw: random.Random) -> Row:
+        """A random example; an answer of variable length ends with `</s>`."""
+
+
+def answered(question: Sequence[str], answer: Sequence[str]) -> Row:
+    """A question whose answer follows it."""
+    return [*question, *answer], [False] * len(question) + [True] * len(answer)
 
 
 def split(
@@ -123,12 +146,12 @@ def scored_from(symbols: np.ndarray, start: int) -> Examples:
     return (symbols + len(SPECIAL)).astype(np.int32), scored.copy()
 
 
-def side_by_side(rows: list[tuple[list[int], list[int]]], length: int) -> Examples:
+def side_by_side(rows: Sequence[tuple[list[int], list[int]]], length: int) -> Examples:
     """Examples from the question and answer of every row, padded on the right."""
     return padded([(q + a, [False] * len(q) + [True] * len(a)) for q, a in rows], length)
 
 
-def padded(rows: list[tuple[list[int], list[bool]]], length: int) -> Examples:
+def padded(rows: Sequence[tuple[Sequence[int], Sequence[bool]]], length: int) -> Examples:
     """Examples from the tokens of every row and which of them are answers, padded on the right."""
     tokens, scored = np.zeros((len(rows), length), np.int32), np.zeros((len(rows), length), bool)
     for i, (row, answers) in enumerate(rows):
