@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments import cli
-from experiments.run_command import RunOptions, conclude, load, mean_of, summarize, train_command
+from experiments.run_command import RunOptions, conclude, load, train_command
 from experiments.sections import RUN
 from transformer.data.puzzles import AlgorithmicConfig, AlgorithmicRun, Puzzles
 from transformer.data.tasks.arithmetic import Addition, ModularArithmetic
@@ -34,10 +34,8 @@ QUESTIONS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Command(RunOptions):
+class Command(AlgorithmicRun, RunOptions):
     sections = RUN | {"data": ("data.task", "data.test", "data.examples", "data.validation_examples")}
-    model: ModelConfig = ModelConfig()
-    data: AlgorithmicConfig = AlgorithmicConfig()
     workdir: Path = Path("results/algorithmic")
     """Folder of the run."""
 
@@ -75,13 +73,8 @@ def main() -> None:
     puzzles = load(command)
     assert isinstance(puzzles, Puzzles)
     trained = train_command(command, AlgorithmicRun, puzzles)
-    exact, accuracy = trained.exact_match, trained.accuracy
-    metrics = {
-        "exact_match": mean_of(exact, trained),
-        "token_accuracy": mean_of(accuracy, trained),
-    }
-    result = summarize(trained, metrics, exact)
-    conclude(trained, result, "exact_match", answers(trained, puzzles))
+    metrics = {"exact_match": trained.exact_match, "token_accuracy": trained.accuracy}
+    conclude(trained, metrics, answers(trained, puzzles))
 
 
 def answers(trained: Outcome, puzzles: Puzzles) -> str:

@@ -11,13 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from experiments import cli
-from experiments.run_command import RunOptions, conclude, load, mean_of, summarize, train_command
+from experiments.run_command import RunOptions, conclude, load, train_command
 from experiments.sections import RUN
-from transformer.data.labelled import ClassificationRun, Labelled, LabelledConfig
+from transformer.data.labelled import ClassificationRun, Labelled
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.models.classifier import ClassifierConfig
-from transformer.objectives.classes import Classification
-from transformer.objectives.objective import Objective
 from transformer.positions.rotary import RoPE
 from transformer.runs.optimizer import OptimizerConfig
 from transformer.training.loop import Outcome
@@ -26,11 +24,8 @@ EXAMPLES = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Command(RunOptions):
+class Command(ClassificationRun, RunOptions):
     sections = RUN | {"data": ("data.path", "data.validation_path", "data.tokenizer", "data.task", "data.examples")}
-    model: ClassifierConfig = ClassifierConfig()
-    data: LabelledConfig = LabelledConfig()
-    objective: Objective = Classification()
     workdir: Path = Path("results/classification")
     """Folder of the run."""
 
@@ -47,9 +42,7 @@ def main() -> None:
     data = load(command)
     assert isinstance(data, Labelled)
     trained = train_command(command, ClassificationRun, data)
-    accuracy = trained.accuracy
-    result = summarize(trained, {"accuracy": mean_of(accuracy, trained)}, accuracy)
-    conclude(trained, result, "accuracy", examples(trained, data))
+    conclude(trained, {"accuracy": trained.accuracy}, examples(trained, data))
 
 
 def examples(trained: Outcome, data: Labelled) -> str:

@@ -37,8 +37,6 @@ from transformer.models.classifier import ClassifierConfig
 from transformer.models.config import ModelConfig
 from transformer.models.merge import merged
 from transformer.models.pooling import MeanPooling
-from transformer.objectives.classes import Classification
-from transformer.objectives.objective import Objective
 from transformer.pretrained.names import flat
 from transformer.pretrained.store import WEIGHTS
 from transformer.runs.config import RunConfig
@@ -70,13 +68,10 @@ class Text(RunOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Classes(RunOptions):
+class Classes(ClassificationRun, RunOptions):
     sections = PUBLISHED
     from_: FROM = ""
     """The published model: a folder, or a name on the hub."""
-    model: ClassifierConfig = ClassifierConfig()
-    data: LabelledConfig = LabelledConfig()
-    objective: Objective = Classification()
 
 
 def main() -> None:

@@ -13,15 +13,13 @@ from pathlib import Path
 import numpy as np
 
 from experiments import cli
-from experiments.run_command import RunOptions, conclude, load, mean_of, summarize, train_command
+from experiments.run_command import RunOptions, conclude, load, train_command
 from experiments.sections import RUN
 from transformer.data.labelled import Labelled
-from transformer.data.tagged import TaggedConfig, TaggingRun
+from transformer.data.tagged import TaggingRun
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.models.classifier import ClassifierConfig
 from transformer.models.pooling import PerToken
-from transformer.objectives.classes import TokenClassification
-from transformer.objectives.objective import Objective
 from transformer.positions.rotary import RoPE
 from transformer.runs.optimizer import OptimizerConfig
 from transformer.training.loop import Outcome
@@ -30,11 +28,8 @@ EXAMPLES = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Command(RunOptions):
+class Command(TaggingRun, RunOptions):
     sections = RUN | {"data": ("data.path", "data.validation_path", "data.tokenizer", "data.task", "data.examples")}
-    model: ClassifierConfig = ClassifierConfig(pooling=PerToken())
-    data: TaggedConfig = TaggedConfig()
-    objective: Objective = TokenClassification()
     workdir: Path = Path("results/labelling")
     """Folder of the run."""
 
@@ -53,9 +48,7 @@ def main() -> None:
     data = load(command)
     assert isinstance(data, Labelled)
     trained = train_command(command, TaggingRun, data)
-    accuracy = trained.accuracy
-    result = summarize(trained, {"accuracy": mean_of(accuracy, trained)}, accuracy)
-    conclude(trained, result, "accuracy", examples(trained, data))
+    conclude(trained, {"accuracy": trained.accuracy}, examples(trained, data))
 
 
 def examples(trained: Outcome, data: Labelled) -> str:

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments import cli
-from experiments.run_command import RunOptions, conclude, load, mean_of, summarize, train_command
+from experiments.run_command import RunOptions, conclude, load, train_command
 from experiments.sections import RUN
 from transformer.core.errors import ConfigError
 from transformer.data.corpus import Corpus
@@ -81,25 +81,24 @@ def main() -> None:
     given = command.prompt
     prompt = corpus.validation[:PROMPT_TOKENS] if given is None else encode_open(corpus.tokenizer, given)
     trained = train_command(command, RunConfig, corpus)
-    accuracy = trained.accuracy
-    metrics = {"token_accuracy": mean_of(accuracy, trained)}
+    metrics = {"token_accuracy": trained.accuracy}
     if command.stride is not None:
-        metrics["sliding_window_loss"] = sliding_window_loss(trained, corpus, command.stride)
-    result = summarize(trained, metrics, accuracy)
+        metrics["sliding_window_loss"] = sliding_window_losses(trained, corpus, command.stride)
     write = fill_in if isinstance(command.objective, MaskedToken) else continue_prompt
-    conclude(trained, result, "token_accuracy", write(trained, corpus, prompt, command))
+    conclude(trained, metrics, write(trained, corpus, prompt, command))
     if command.stride is not None:
-        print(f"validation loss with windows {command.stride} tokens apart: {result['sliding_window_loss']}")
+        loss = metrics["sliding_window_loss"][trained.at_best_rate].mean()
+        print(f"validation loss with windows {command.stride} tokens apart: {loss}")
 
 
-def sliding_window_loss(trained: Outcome, corpus: Corpus, stride: int) -> float | None:
-    """Loss in nats per token of the validation part, in overlapping windows; the mean over seeds, or None."""
+def sliding_window_losses(trained: Outcome, corpus: Corpus, stride: int) -> np.ndarray:
+    """(R,) loss in nats per token of the validation part, in overlapping windows; NaN of a run that diverged."""
     losses, tokens = np.full(len(trained.replicas), np.nan), jnp.asarray(corpus.validation)
     how = {"window": trained.config.model.max_length, "stride": stride}
     apply = trained.apply
     for i in np.flatnonzero(trained.healthy):
         losses[i] = -sliding_log_probabilities(apply, trained.params(int(i)), tokens, **how).mean()
-    return mean_of(losses, trained)
+    return losses
 
 
 def continue_prompt(trained: Outcome, corpus: Corpus, prompt: np.ndarray, command: Command) -> str:

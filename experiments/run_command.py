@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -137,23 +137,18 @@ def train_command(
     return train(config, command.grid(), data, command.workdir, **how)
 
 
-def summarize(trained: Outcome, metrics: dict[str, Any], metric_by_replica: np.ndarray) -> dict[str, Any]:
-    """The content of result.json.
-
-    Args:
-      trained: the run.
-      metrics: metrics of the task, by name.
-      metric_by_replica: (R,) values of the first of them.
-    """
+def summarize(trained: Outcome, metrics: Mapping[str, np.ndarray], more: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of result.json: metrics by name, (R,) each, as means over the healthy runs of the best rate."""
     from transformer.study.statistics import mean_interval  # loaded late: scipy
 
-    healthy = trained.healthy
-    losses = trained.validation_loss[trained.at_best_rate]
-    name = next(iter(metrics))
+    healthy, best = trained.healthy, trained.at_best_rate
+    losses = trained.validation_loss[best]
+    name, by_replica = next(iter(metrics.items()))
     return {
         "validation_loss": float(losses.mean()) if len(losses) else None,
         "validation_loss_interval": list(mean_interval(losses)) if len(losses) > 1 else None,
-        **metrics,
+        **{name: float(values[best].mean()) if len(losses) else None for name, values in metrics.items()},
+        **more,
         "reference": reference(trained.config, trained.data),
         "parameters": parameter_count(trained.config.model),
         "flops_per_sequence": train_flops(trained.config.model),
@@ -165,21 +160,29 @@ def summarize(trained: Outcome, metrics: dict[str, Any], metric_by_replica: np.n
                 **dataclasses.asdict(replica.filled(trained.config.optimizer)),
                 "validation_loss": float(trained.validation_loss[i]) if healthy[i] else None,
                 "diverged_at": None if trained.diverged_at[i] < 0 else int(trained.diverged_at[i]),
-                name: float(metric_by_replica[i]) if healthy[i] else None,
+                name: float(by_replica[i]) if healthy[i] else None,
             }
             for i, replica in enumerate(trained.replicas)
         ],
-        "loss_by_position": trained.loss_by_position[trained.at_best_rate].mean(0).tolist() if len(losses) else None,
+        "loss_by_position": trained.loss_by_position[best].mean(0).tolist() if len(losses) else None,
         "data": {"source": trained.data.source, "fingerprint": trained.data.fingerprint},
     }
 
 
-def conclude(trained: Outcome, result: dict[str, Any], metric: str, sample: str) -> None:
-    """Write result.json and the picture, and show the result; exit code 1 where every replica diverged."""
+def conclude(trained: Outcome, metrics: Mapping[str, np.ndarray], sample: str, **more: Any) -> None:
+    """Write result.json and the picture, and show the result; exit code 1 where every replica diverged.
+
+    Args:
+      trained: the run.
+      metrics: metrics of the task by name, (R,) each; the table has the first one.
+      sample: what the model makes, in words.
+      more: further entries of result.json.
+    """
     from transformer.study.figures import plot_run  # loaded late: matplotlib takes longer than the first step
 
     if not processes.is_writer():
         return
+    result, metric = summarize(trained, metrics, more), next(iter(metrics))
     write_durably(trained.workdir / "result.json", json.dumps(result, indent=1))
     write_durably(trained.workdir / "sample.txt", sample)
     plot_run(trained, result["reference"])
@@ -205,8 +208,3 @@ def conclude(trained: Outcome, result: dict[str, Any], metric: str, sample: str)
         sys.exit(1)
     console.print(sample, markup=False, highlight=False)
     console.print(f"\n{result['seconds']:.0f} s; everything is in {trained.workdir}", highlight=False)
-
-
-def mean_of(values: np.ndarray, trained: Outcome) -> float | None:
-    """The mean over the healthy replicas of the best learning rate; None without any."""
-    return float(values[trained.at_best_rate].mean()) if trained.healthy.any() else None

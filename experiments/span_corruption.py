@@ -11,15 +11,13 @@ import jax
 import jax.numpy as jnp
 
 from experiments import cli
-from experiments.run_command import RunOptions, conclude, load, mean_of, summarize, train_command
+from experiments.run_command import RunOptions, conclude, load, train_command
 from experiments.sections import RUN
-from transformer.data.spans import SpanConfig, SpanRun, Spans
+from transformer.data.spans import SpanRun, Spans
 from transformer.data.tokenizers import END, START
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.inference.generate import generate
 from transformer.models.encoder_decoder import EncoderDecoderConfig
-from transformer.objectives.objective import Objective
-from transformer.objectives.pairs import SequenceToSequence
 from transformer.positions.rotary import RoPE
 from transformer.runs.optimizer import OptimizerConfig
 from transformer.training.loop import Outcome
@@ -28,11 +26,8 @@ EXAMPLES = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Command(RunOptions):
+class Command(SpanRun, RunOptions):
     sections = RUN | {"data": ("data.path", "data.tokenizer", "data.rate", "data.mean_span")}
-    model: EncoderDecoderConfig = EncoderDecoderConfig()
-    data: SpanConfig = SpanConfig()
-    objective: Objective = SequenceToSequence()
     workdir: Path = Path("results/span_corruption")
     """Folder of the run."""
 
@@ -49,9 +44,7 @@ def main() -> None:
     data = load(command)
     assert isinstance(data, Spans)
     trained = train_command(command, SpanRun, data)
-    accuracy = trained.accuracy
-    result = summarize(trained, {"token_accuracy": mean_of(accuracy, trained)}, accuracy)
-    conclude(trained, result, "token_accuracy", examples(trained, data))
+    conclude(trained, {"token_accuracy": trained.accuracy}, examples(trained, data))
 
 
 def examples(trained: Outcome, data: Spans) -> str:

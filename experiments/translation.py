@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments import cli
-from experiments.run_command import RunOptions, conclude, load, mean_of, summarize, train_command
+from experiments.run_command import RunOptions, conclude, load, train_command
 from experiments.sections import RUN
 from transformer.activations.activation import ReLU
 from transformer.analysis.bleu import bleu4, remove_bpe
@@ -42,7 +42,6 @@ from transformer.inference.tokenwise import Greedy
 from transformer.mixers.attention.attention import Attention
 from transformer.models.build import pure_model
 from transformer.models.encoder_decoder import EncoderDecoderConfig
-from transformer.objectives.objective import Objective
 from transformer.objectives.pairs import SequenceToSequence
 from transformer.positions.absolute import Sinusoidal
 from transformer.positions.rotary import RoPE
@@ -61,14 +60,11 @@ GREEDY = Greedy()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Command(RunOptions):
+class Command(TranslationRun, RunOptions):
     sections = RUN | {
         "data": ("data.source", "data.target", "data.split", "data.tokenizer", "data.shared_vocabulary"),
         "test": ("metric", "decoding", "observed", "also"),
     }
-    model: EncoderDecoderConfig = EncoderDecoderConfig()
-    data: PairsConfig = PairsConfig()
-    objective: Objective = SequenceToSequence()
     workdir: Path = Path("results/translation")
     """Folder of the run."""
     metric: Literal["exact_match", "bleu"] = "exact_match"
@@ -139,20 +135,18 @@ def run(command: Command, strategies: Sequence[Strategy]) -> None:
     data = load(command)
     assert isinstance(data, Pairs)
     trained = train_command(command, TranslationRun, data, observer(command, data) if command.observed else None)
-    values, metrics, sample = np.full(len(trained.replicas), np.nan), {}, ""
+    values, metrics, seconds, sample = np.full(len(trained.replicas), np.nan), {}, {}, ""
     for strategy in strategies:
         start = time.monotonic()
         for i in np.flatnonzero(trained.healthy):
             texts = translate(trained.config, trained.apply, trained.params(int(i)), data, strategy)
             values[i] = METRICS[command.metric](texts, references(data))
             sample = "\n".join(f"{s}\n  {t}" for s, t in list(zip(data.test[0], texts, strict=True))[:3])
-        metrics[f"{command.metric} {strategy}"] = mean_of(values, trained)
-        metrics[f"seconds {strategy}"] = (time.monotonic() - start) / max(trained.healthy.sum(), 1)
-    metrics = {command.metric: mean_of(values, trained)} | metrics
-    result = summarize(trained, metrics, values)
-    conclude(trained, result, command.metric, sample)
-    for name, value in metrics.items():
-        print(f"{name}: {value}")
+        metrics[f"{command.metric} {strategy}"] = values.copy()
+        seconds[f"seconds {strategy}"] = (time.monotonic() - start) / max(trained.healthy.sum(), 1)
+    conclude(trained, {command.metric: values} | metrics, sample, **seconds)
+    for (name, of_replicas), taken in zip(metrics.items(), seconds.values(), strict=True):
+        print(f"{name}: {of_replicas[trained.at_best_rate].mean()}, in {taken:.1f} s")
 
 
 def observer(command: Command, data: Pairs) -> Observer:

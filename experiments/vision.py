@@ -21,14 +21,12 @@ import jax
 import numpy as np
 
 from experiments import cli
-from experiments.run_command import RunOptions, conclude, load, mean_of, summarize, train_command
+from experiments.run_command import RunOptions, conclude, load, train_command
 from experiments.sections import MODEL, RUN
 from transformer.core.parameters import Xavier
 from transformer.data.pictures import ImageConfig, Pictures, ReconstructionRun, VisionRun
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.models.images import AutoencoderConfig, PatchConfig, VisionConfig
-from transformer.objectives.classes import Classification
-from transformer.objectives.objective import Objective
 from transformer.objectives.pictures import Reconstruction
 from transformer.runs.config import RunConfig
 from transformer.runs.optimizer import OptimizerConfig
@@ -42,21 +40,15 @@ PICTURES = RUN | {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Classify(RunOptions):
+class Classify(VisionRun, RunOptions):
     sections = PICTURES
-    model: VisionConfig = VisionConfig()
-    data: ImageConfig = ImageConfig()
-    objective: Objective = Classification()
     workdir: Path = Path("results/vision")
     """Folder of the run."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reconstruct(RunOptions):
+class Reconstruct(ReconstructionRun, RunOptions):
     sections = PICTURES
-    model: PatchConfig = PatchConfig()
-    data: ImageConfig = ImageConfig()
-    objective: Objective = Reconstruction()
     workdir: Path = Path("results/reconstruction")
     """Folder of the run."""
 
@@ -107,21 +99,17 @@ def train_on_pictures(command: RunOptions, kind: type[RunConfig]) -> tuple[Outco
 def classify(command: Classify) -> None:
     """Train, measure the test accuracy, and write predictions.png."""
     trained, data = train_on_pictures(command, VisionRun)
-    accuracy = trained.accuracy
-    result = summarize(trained, {"accuracy": mean_of(accuracy, trained)}, accuracy)
     some = spread_out(len(data.validation["labels"]))
     images, labels = data.validation["inputs"][some], data.validation["labels"][some]
     given = np.asarray(trained.apply(trained.params(), images).argmax(-1))
     titles = [f"{g}" if g == r else f"{g}, not {r}" for g, r in zip(given, labels, strict=True)]
     show_pictures(command.workdir / "predictions.png", [images], titles)
-    conclude(trained, result, "accuracy", "some test images: " + "  ".join(titles))
+    conclude(trained, {"accuracy": trained.accuracy}, "some test images: " + "  ".join(titles))
 
 
 def reconstruct(command: Reconstruct) -> None:
     """Train, measure the error on hidden patches, and write reconstructions.png: shown parts and results."""
     trained, data = train_on_pictures(command, ReconstructionRun)
-    losses = trained.validation_loss
-    result = summarize(trained, {"squared_error": mean_of(losses, trained)}, losses)
     images = data.validation["inputs"][spread_out(len(data.validation["inputs"]))]
     objective, model = command.objective, trained.config.model
     assert isinstance(objective, Reconstruction)
@@ -133,7 +121,7 @@ def reconstruct(command: Reconstruct) -> None:
     np.put_along_axis(holes, np.asarray(hidden), 1, 1)
     hole = np.kron(holes.reshape(SHOWN, rows, columns), np.ones((model.patch_size,) * 2))[..., None]
     show_pictures(command.workdir / "reconstructions.png", [images, np.where(hole, 0.5, images), np.asarray(made)])
-    conclude(trained, result, "squared_error", "see reconstructions.png")
+    conclude(trained, {"squared_error": trained.validation_loss}, "see reconstructions.png")
 
 
 def spread_out(count: int) -> np.ndarray:

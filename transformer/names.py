@@ -119,7 +119,7 @@ NAMES: dict[str, str] = {
     "mixers.recurrent.rg_lru": "RGLRU",
     "mixers.recurrent.rwkv7": "RWKV7",
     "models.blocks": "BlockLayout Macaron Parallel ParallelNorms Sequential SideBySide Sublayer",
-    "models.build": "build pure_model",
+    "models.build": "build initial_params pure_model",
     "models.classifier": "Classifier ClassifierConfig",
     "models.config": "ModelConfig",
     "models.downsampling": "Downsampling Hourglass Latents",

@@ -7,6 +7,7 @@ from transformer.models.blocks import Sequential as Sequential
 from transformer.models.blocks import SideBySide as SideBySide
 from transformer.models.blocks import Sublayer as Sublayer
 from transformer.models.build import build as build
+from transformer.models.build import initial_params as initial_params
 from transformer.models.build import pure_model as pure_model
 from transformer.models.classifier import Classifier as Classifier
 from transformer.models.classifier import ClassifierConfig as ClassifierConfig

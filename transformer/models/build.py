@@ -4,8 +4,9 @@ import functools
 
 import jax
 from flax import nnx
+from jax.typing import ArrayLike
 
-from transformer.core.modules import Apply, Params, abstract, split
+from transformer.core.modules import Apply, Params, abstract, at, initialize, split
 from transformer.core.sources import Code, code_of
 from transformer.models.classifier import Classifier, ClassifierConfig
 from transformer.models.config import ModelConfig
@@ -52,6 +53,17 @@ def abstract_model(config: ModelConfig) -> nnx.Module:
 @functools.lru_cache(maxsize=8)
 def _abstract_model(config: ModelConfig, code: Code) -> nnx.Module:
     return abstract(lambda key: build(config, key=key))
+
+
+def initial_params(config: ModelConfig, key: jax.Array, scale: ArrayLike = 1.0) -> Params:
+    """The parameters that a run of the seed of `key` begins from; a pure function for `jit` and `vmap`.
+
+    Args:
+      config: of the model.
+      key: typed key, `jax.random.key(seed)`.
+      scale: factor on every random value.
+    """
+    return initialize(lambda key: build(config, key=key), at(key, "params"), scale)
 
 
 def pure_model(config: ModelConfig) -> tuple[Params, Apply]:

@@ -155,8 +155,8 @@ class Objective(Variant):
         """The loss of a uniform guess, in nats."""
         return math.log(model.vocab_size)
 
-    def plain(self) -> Self:
-        """The objective of the evaluation, without smoothing and penalties."""
+    def plain(self) -> "Objective":
+        """The objective of the evaluation: without smoothing and penalties, or another one of the same labels."""
         return replace(self, auxiliary=0.0)
 
     @property

@@ -12,13 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from transformer.analysis.activations import run_with_cache
-from transformer.core import modules as pure
 from transformer.core.errors import ConfigError
-from transformer.core.modules import at
 from transformer.core.values import Variant
 from transformer.data.dataset import Dataset, first_batch
 from transformer.mixers.attention.base import Backend
-from transformer.models.build import build, pure_model
+from transformer.models.build import initial_params, pure_model
 from transformer.objectives.objective import Batch, Sums
 from transformer.runs.config import RunConfig
 
@@ -168,7 +166,7 @@ class BeforeTraining(Probe):
 
     def __call__(self, config, params, data):
         keys = jax.vmap(jax.random.key)(jnp.arange(len(jax.tree.leaves(params)[0])))
-        initial = jax.vmap(lambda key: pure.initialize(lambda key: build(config.model, key=key), at(key, "params")))
+        initial = jax.vmap(functools.partial(initial_params, config.model))
         return self.probe(config, jax.jit(initial)(keys), data)
 
 

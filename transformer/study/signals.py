@@ -6,10 +6,8 @@ import jax
 import jax.numpy as jnp
 
 from transformer.analysis.activations import run_with_cache
-from transformer.core import modules as pure
-from transformer.core.modules import at
 from transformer.data.dataset import Dataset, first_batch
-from transformer.models.build import build, pure_model
+from transformer.models.build import initial_params, pure_model
 from transformer.runs.config import RunConfig
 
 DROWNS = 20.0
@@ -43,7 +41,7 @@ def signals(config: RunConfig, data: Dataset) -> dict[str, float]:
         return jax.tree.leaves(answers[-1])[0]
 
     def measure(key):
-        params = pure.initialize(lambda key: build(config.model, key=key), at(key, "params"))
+        params = initial_params(config.model, key)
         logits, found = run_with_cache(answer, params, batch)
         stream = next((a for name, a in found.items() if name.endswith("blocks.0.resid_pre")), None)
         branch = next((a for name, a in found.items() if "blocks.0." in name and name.endswith(".out")), None)

@@ -21,7 +21,7 @@ from transformer.core.arrays import DATA, REPLICA
 from transformer.core.errors import ConfigError
 from transformer.core.modules import Apply, Params, at
 from transformer.functional.segment_memory import SegmentMemory
-from transformer.models.build import abstract_model, build, pure_model
+from transformer.models.build import abstract_model, initial_params, pure_model
 from transformer.objectives.objective import Batch, Sums
 from transformer.runs.config import Replica, RunConfig
 from transformer.runs.mesh import AUTOMATIC, MeshConfig
@@ -179,7 +179,7 @@ def _initial_state(
 ) -> TrainState:
     """The initial state of one replica."""
     key = jax.random.key(seed)
-    params = pure.overlay(pure.initialize(lambda key: build(config.model, key=key), at(key, "params"), scale), given)
+    params = pure.overlay(initial_params(config.model, key, scale), given)
     earlier = _beginning(config, apply, params, config.batch_size)
     averaged = config.average_from is not None
     return create_train_state(params, optimizer, numbers, at(key, "training"), averaged=averaged, earlier=earlier)
