@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from experiments.info import lines
-from transformer.analysis.counts import parameter_count, train_flops
+from transformer.analysis.counts import parameter_count, step_flops
 from transformer.analysis.needs import plan
 from transformer.core.changes import changed, settings
 from transformer.data.dataset import Dataset
@@ -71,7 +71,7 @@ def of_study(study: Study, data: Dataset) -> str:
 
 def costs(config: RunConfig, count: int) -> dict[str, str]:
     """Parameters, operations and memory of a number of replicas; memory where the planner's formula holds."""
-    step = train_flops(config.model) * config.batch_size
+    step = step_flops(config)
     found = {
         "parameters": f"{parameter_count(config.model):,} each",
         "a step": f"{scaled(step * count)}FLOP",

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from experiments import cli, dry_run
 from experiments.sections import RUN, Sections
-from transformer.analysis.counts import parameter_count, train_flops
+from transformer.analysis.counts import parameter_count, step_flops
 from transformer.core import runtime
 from transformer.core.checks import hints
 from transformer.core.errors import ConfigError
@@ -151,7 +151,7 @@ def summarize(trained: Outcome, metrics: Mapping[str, np.ndarray], more: Mapping
         **more,
         "reference": reference(trained.config, trained.data),
         "parameters": parameter_count(trained.config.model),
-        "flops_per_sequence": train_flops(trained.config.model),
+        "flops_per_sequence": step_flops(trained.config) / trained.config.batch_size,
         "steps": trained.config.steps,
         "seconds": trained.seconds,
         "tokens_per_second": trained.tokens_per_second if np.isfinite(trained.tokens_per_second) else None,

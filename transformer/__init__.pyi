@@ -47,6 +47,7 @@ from transformer.analysis.counts import cache_bytes as cache_bytes
 from transformer.analysis.counts import forward_flops as forward_flops
 from transformer.analysis.counts import forward_flops_per_token as forward_flops_per_token
 from transformer.analysis.counts import parameter_count as parameter_count
+from transformer.analysis.counts import step_flops as step_flops
 from transformer.analysis.counts import train_flops as train_flops
 from transformer.analysis.counts import train_flops_per_token as train_flops_per_token
 from transformer.analysis.depth import norms_by_layer as norms_by_layer

@@ -17,7 +17,7 @@ NAMES: dict[str, str] = {
     "analysis.bleu": "Bleu bleu4",
     "analysis.breakdown": "breakdown",
     "analysis.counts": (
-        "cache_bytes forward_flops forward_flops_per_token parameter_count train_flops train_flops_per_token"
+        "cache_bytes forward_flops forward_flops_per_token parameter_count step_flops train_flops train_flops_per_token"
     ),
     "analysis.depth": "norms_by_layer rank_collapse receptive_field root_mean_square",
     "analysis.heads": "attention_distance attention_entropy induction_scores previous_token_scores repeated_tokens",

@@ -6,10 +6,23 @@ import pytest
 from jax import lax
 
 from transformer.activations.activation import GLU
-from transformer.analysis.counts import forward_flops_per_token, parameter_count, product_flops, train_flops_per_token
+from transformer.analysis.counts import (
+    forward_flops_per_token,
+    parameter_count,
+    product_flops,
+    step_flops,
+    train_flops,
+    train_flops_per_token,
+)
 from transformer.core import modules as pure
+from transformer.core.weights import LowRank
+from transformer.models.build import pure_model
 from transformer.models.config import ModelConfig
 from transformer.models.language_model import LanguageModel
+from transformer.objectives.objective import NextToken
+from transformer.objectives.tokens import MultiToken
+from transformer.positions.relative import FIRE, ALiBi
+from transformer.runs.config import RunConfig
 from transformer.runs.presets import preset
 
 PLAIN = ModelConfig(vocab_size=65, max_length=32, d_model=64)
@@ -48,6 +61,33 @@ def test_operations_agree_with_xla(name):
 
     both = jax.jit(jax.value_and_grad(loss)).lower(params, tokens).compile().cost_analysis()["flops"] / count
     assert train_flops_per_token(config) == pytest.approx(both, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "objective"),
+    [
+        ({}, NextToken()),
+        ({"predict_ahead": 2}, MultiToken()),
+        ({"memory_length": 16, "position": ALiBi()}, NextToken()),
+        ({"weights": LowRank(8)}, NextToken()),
+        ({"position": FIRE()}, NextToken()),
+    ],
+    ids=str,
+)
+def test_training_operations_are_those_of_the_gradient(changes, objective):
+    """With what a model does in training alone; what does not depend on the batch is done once for each piece of it."""
+    run = RunConfig(model=PLAIN.replace(changes), objective=objective, batch_size=6, accumulation=2)
+    params, apply = pure_model(run.model)
+    memory = None
+    if run.model.memory_length is not None:
+        memory = jax.eval_shape(lambda params: apply(params, 3, method="empty_memory"), params)
+
+    def loss(params, tokens, memory):
+        return objective.segment_sums(apply, params, {"tokens": tokens}, None, memory)[0].loss.sum()
+
+    gradient = jax.make_jaxpr(jax.grad(loss))(params, jax.ShapeDtypeStruct((3, 33), jnp.int32), memory)
+    assert train_flops(run.model, 3) == product_flops(gradient.jaxpr)
+    assert step_flops(run) == 2 * train_flops(run.model, 3)
 
 
 def test_products_with_experts_and_their_gradients():

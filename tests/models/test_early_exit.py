@@ -6,8 +6,10 @@ import pytest
 
 from transformer.analysis.activations import activation_names, run_with_cache
 from transformer.core.errors import ConfigError
+from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.models.early_exit import early_exit
-from transformer.residuals.residual import DeepNorm, Residual
+from transformer.models.pattern import Alternate
+from transformer.residuals.residual import DeepNorm, PostNorm, Residual
 from transformer.testing.subject import Subject, small
 
 TOKENS = jnp.asarray(np.random.default_rng(0).integers(0, 5, (2, 6)))
@@ -39,3 +41,17 @@ def test_connections_that_count_layers_are_refused(name):
     with pytest.raises(ConfigError, match=rf"^early_exit: with {name}.* a layer depends on how many there are"):
         early_exit(own.config, own.params, 2)
     assert early_exit(own.config, own.params, 4)[0].keys() == own.params.keys()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"residual": PostNorm(), "feed_forward": FeedForward(residual=DeepNorm())},
+        {"pattern": (Alternate("residual", (PostNorm(), DeepNorm())),)},
+    ],
+    ids=str,
+)
+def test_so_are_those_of_some_sublayers(changes):
+    own = Subject(small(num_layers=4, **changes))
+    with pytest.raises(ConfigError, match=r"^early_exit: with deepnorm a layer depends on how many there are"):
+        early_exit(own.config, own.params, 2)

@@ -143,6 +143,13 @@ def test_what_is_frozen_has_no_part_in_the_norm_of_clipping():
     assert not np.any(steps[0]["embedding"]["table"])
 
 
+@pytest.mark.parametrize("rule", RULES, ids=str)
+def test_what_is_frozen_does_not_move_by_rounding(rule):
+    """Some rules correct every update by the parameters, which rounds."""
+    params = trained(config_of(rule, groups=(ParameterGroup("*", rate=0.0),)))[0]
+    chex.assert_trees_all_equal(params, values_of(0))
+
+
 def test_a_group_has_its_own_decay():
     """A factor on the weight decay, also of what is not decayed otherwise; none leaves it."""
     grouped = with_groups(ParameterGroup("*.table", decay=0.5), ParameterGroup("*.scale", decay=1), ParameterGroup("*"))

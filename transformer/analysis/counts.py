@@ -1,5 +1,6 @@
 """Parameters and floating-point operations of a model, without building it."""
 
+import functools
 import math
 from collections import Counter
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from jax.extend import core
 from transformer.core.checks import check_kind
 from transformer.models.build import pure_model
 from transformer.models.config import ModelConfig
+from transformer.runs.config import RunConfig
 
 
 def parameter_count(config: ModelConfig) -> int:
@@ -29,9 +31,28 @@ def forward_flops(config: ModelConfig) -> float:
     return product_flops(jax.make_jaxpr(apply)(params, *config.example_inputs()).jaxpr)
 
 
-def train_flops(config: ModelConfig) -> float:
-    """Operations of forward and backward pass: three times `forward_flops`, two backward products for each forward."""
-    return 3 * forward_flops(config)
+def train_flops(config: ModelConfig, batch_size: int = 1) -> float:
+    """Operations of forward and backward pass of a batch: two backward products for each product forward.
+
+    They are counted as those of `forward_flops`, with the predictions of further tokens and the memory of an earlier
+    segment, which a model has in training alone. Products that do not depend on the batch, such as those of low-rank
+    matrices, are made once.
+    """
+    params, apply = pure_model(config)
+    inputs: list[Any] = [
+        jax.ShapeDtypeStruct((batch_size, *one.shape[1:]), one.dtype) for one in config.example_inputs()
+    ]
+    method = "predict_ahead" if config.predict_ahead else "__call__"
+    if config.memory_length is not None:
+        method = "read_segment"
+        inputs.append(jax.eval_shape(lambda params: apply(params, batch_size, method="empty_memory"), params))
+    forward = jax.make_jaxpr(functools.partial(apply, method=method))(params, *inputs)
+    return 3 * product_flops(forward.jaxpr)
+
+
+def step_flops(config: RunConfig) -> float:
+    """Operations of a training step, `train_flops` of each piece of its batch."""
+    return config.accumulation * train_flops(config.model, config.batch_size // config.accumulation)
 
 
 def forward_flops_per_token(config: ModelConfig, length: int | None = None) -> float:
@@ -42,8 +63,10 @@ def forward_flops_per_token(config: ModelConfig, length: int | None = None) -> f
 
 
 def train_flops_per_token(config: ModelConfig, length: int | None = None) -> float:
-    """Three times `forward_flops_per_token`."""
-    return 3 * forward_flops_per_token(config, length)
+    """`train_flops` of a language model per token, at `length` tokens (None: max_length)."""
+    check_kind(config, ModelConfig, "train_flops_per_token")
+    length = config.max_length if length is None else length
+    return train_flops(config.replace(max_length=length)) / length
 
 
 def cache_bytes(config: ModelConfig, length: int | None = None) -> int:

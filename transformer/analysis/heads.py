@@ -17,7 +17,8 @@ def attention_entropy(pattern_BHLS: jax.Array) -> jax.Array:
 def attention_distance(pattern_BHLS: jax.Array) -> jax.Array:
     """The mean of |query - key| in tokens under the weights (Dosovitskiy et al. 2020, section 4.5).
 
-    The last query is at the position of the last key.
+    The last query is at the position of the last key. Keys that are no tokens, as those of the part `memory`, count as
+    tokens before the text.
     """
     length, span = pattern_BHLS.shape[-2:]
     distance_LS = np.abs(np.arange(span - length, span)[:, None] - np.arange(span))

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from transformer.analysis.counts import cache_bytes, forward_flops, product_flops
+from transformer.analysis.counts import cache_bytes, product_flops, train_flops
 from transformer.analysis.hardware import Hardware
 from transformer.analysis.hlo import Work, work_of
 from transformer.core import modules as pure
@@ -174,7 +174,7 @@ def _operations(model: ModelConfig, objective: Objective) -> tuple[float, float,
     params, apply = pure_model(model)
     tokens = jax.ShapeDtypeStruct((1, model.max_length + 1), jnp.int32)
     done = jax.make_jaxpr(jax.grad(lambda p, t: _total(objective, apply, p, t)))(params, tokens)
-    return product_flops(done.jaxpr), 3 * forward_flops(model), draws(done.jaxpr)
+    return product_flops(done.jaxpr), train_flops(model), draws(done.jaxpr)
 
 
 def _total(objective: Objective, apply: pure.Apply, params: pure.Params, tokens: jax.Array) -> jax.Array:

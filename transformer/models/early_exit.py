@@ -1,5 +1,7 @@
 """The first layers of a model, as a model of its own."""
 
+from itertools import chain
+
 import jax
 
 from transformer.core.checks import check_kind
@@ -28,8 +30,10 @@ def early_exit(config: ModelConfig, params: Params, num_layers: int) -> tuple[Pa
         raise ConfigError(f"early_exit: {num_layers} layers of a model with {config.num_layers}")
     if config.downsampling is not None or "blocks" not in params:
         raise ConfigError("early_exit: only a single stack whose layers all read the same tokens can be cut")
-    if config.residual.counts_layers and num_layers < config.num_layers:
-        raise ConfigError(f"early_exit: with {config.residual} a layer depends on how many there are")
+    residuals = [config.residual, *(made.residual for kind in config.kinds for made in chain(*kind.connections))]
+    counting = [residual for residual in residuals if residual.counts_layers]
+    if counting and num_layers < config.num_layers:
+        raise ConfigError(f"early_exit: with {counting[0]} a layer depends on how many there are")
     distinct = min(num_layers, config.num_distinct_layers)
     shapes, apply = pure_model(
         config.replace(

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transformer.analysis.counts import parameter_count, train_flops
+from transformer.analysis.counts import parameter_count, step_flops
 from transformer.core.errors import ConfigError
 from transformer.core.files import read_value, write_sealed
 from transformer.core.modules import Params
@@ -85,7 +85,7 @@ class Arm:
     @cached_property
     def costs(self) -> tuple[int, float]:
         """Parameters, and operations of a training step for a sequence."""
-        return parameter_count(self.config.model), train_flops(self.config.model)
+        return parameter_count(self.config.model), step_flops(self.config) / self.config.batch_size
 
 
 def prepared(

@@ -10,7 +10,7 @@ from typing import Literal
 
 import jax
 
-from transformer.analysis.counts import cache_bytes, parameter_count, train_flops
+from transformer.analysis.counts import cache_bytes, parameter_count, step_flops
 from transformer.core.errors import ConfigError
 from transformer.data.dataset import Dataset, stack_batches
 from transformer.runs.config import Replica, RunConfig
@@ -38,7 +38,7 @@ def cost(config: RunConfig, budget: Budget) -> float:
         return float(parameter_count(config.model))
     if budget == "state":
         return float(cache_bytes(config.model))
-    return train_flops(config.model) * config.steps * config.batch_size
+    return step_flops(config) * config.steps
 
 
 def step_seconds(config: RunConfig, data: Dataset) -> float:

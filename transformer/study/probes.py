@@ -116,7 +116,8 @@ class FirstKey(Probe):
     """The mean attention to the first token of a sequence, over all layers, heads and other tokens.
 
     (Gu X. et al. 2024, section 3, without their threshold.) Measured on the first batch of the validation part, without
-    padding. Of packed documents it is the first token of their row.
+    padding. Of packed documents it is the first token of their row, of a classifier with registers or a class token the
+    first of these. NaN where the first key is no token, as with `memory` or `linformer`.
     """
 
     @property
@@ -124,6 +125,9 @@ class FirstKey(Probe):
         return "mass on the first token"
 
     def __call__(self, config, params, data):
+        attentions = [kind.attention for kind in config.model.kinds if kind.attention is not None]
+        if any(each.mixes_tokens or not all(part.relative for part in each.parts) for each in attentions):
+            return np.full(len(jax.tree.leaves(params)[0]), np.nan)
         return _of_weights(config, params, data, lambda rows_BHLS: rows_BHLS[..., 0])
 
 

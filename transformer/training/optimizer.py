@@ -59,11 +59,13 @@ def make_optimizer(config: OptimizerConfig, total_steps: int, specs: Params) -> 
         def rate(step):
             return learning_rate(config, numbers, step, total_steps)
 
+        def trained(updates, _):
+            return jax.tree.map(lambda u, own: own.trained(u), updates, fitting)
+
         def clipped(updates, _):
-            trained = jax.tree.map(lambda u, own: own.trained(u), updates, fitting)
             if config.clip_norm is None:
-                return trained
-            return optax.clip_by_global_norm(config.clip_norm).update(trained, optax.EmptyState())[0]
+                return trained(updates, _)
+            return optax.clip_by_global_norm(config.clip_norm).update(trained(updates, _), optax.EmptyState())[0]
 
         def decayed(updates, params):
             return jax.tree.map(lambda u, p, own: u + numbers.weight_decay * own.decay(p) * p, updates, params, fitting)
@@ -78,6 +80,7 @@ def make_optimizer(config: OptimizerConfig, total_steps: int, specs: Params) -> 
             optax.scale_by_learning_rate(rate),
             optax.stateless(of_groups),
             config.rule.correction(specs, rate),
+            optax.stateless(trained),  # a correction rounds, and frozen parameters do not move at all
         )
 
     def init(params):
