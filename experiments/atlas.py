@@ -110,7 +110,8 @@ def main() -> None:
         engine=command.engine,
         unresolved={name: claim.unresolved for name, claim in wanted.items()},
     )
-    atlas.restore()
+    if archives:
+        atlas.restore(archives)
     atlas.run(command.minutes)
     for name in wanted if command.only else ():
         if atlas.looked(name):

@@ -52,8 +52,8 @@ BASES = """
 
 Most claims are asked of two language models of 2 layers of width 64 with a context of 32 characters, *plain* as GPT-2
 and *modern* as Llama, trained for 500 steps on Python's documentation (`experiments/bases.py`): what shows here shows
-early and in small models. They end at 2.20 and 1.95 nats a character, and at 1.64 and 1.53 after 2,000 steps, where a
-4-gram of all of the training text, of which 500 steps read a third, has 1.32.
+early and in small models. They end at {ends[0]} nats a character, and at {ends[1]} after 2,000 steps, where a
+4-gram of all of the training text, of which 500 steps read a third, has {reference}.
 
 - *With fresh seeds* is a study of its own: seeds from 1,000 on, as many as the answer before came to, each arm at the
   learning rate that was its best there, one look. Nothing is chosen by these runs.
@@ -129,7 +129,7 @@ def overview(found: Sequence[Answer], claims: Mapping[str, Claim]) -> str:
     for family, own in itertools.groupby(asked, lambda effect: effect.first.claim.family):
         rows = [COLUMNS, ["---"] * len(COLUMNS), *(row for effect in own for row in _rows(effect))]
         parts += [f"## {family.capitalize()}", "\n".join(f"| {' | '.join(row)} |" for row in rows)]
-    parts.append(BASES)
+    parts.append(_bases(asked))
     answered = {each.claim.name for each in found}
     if waiting := [claim for name, claim in sorted(claims.items()) if name not in answered]:
         parts += ["## Not asked yet"]
@@ -143,6 +143,24 @@ def _confirmed_in_all(asked: Sequence[Effect]) -> str:
     settled = [(first, fresh) for first, fresh in pairs if first != "unresolved"]
     same = sum(first == fresh for first, fresh in settled)
     return f"Asked once more with fresh seeds, {same} of {len(settled)} verdicts came out the same. " * bool(settled)
+
+
+def _bases(asked: Sequence[Effect]) -> str:
+    """What the bases are, and where they end."""
+    parts = ([each.first.report for each in asked], [each.again.report for each in asked if each.again])
+    ends = [" and ".join(_end(reports, base) for base in ("plain", "modern")) for reports in parts]
+    references = [report.record.reference for report in parts[0] if "plain" in report.record.arms]
+    return BASES.format(ends=ends, reference=next((f"{loss:.2f}" for _, loss in filter(None, references)), "–"))
+
+
+def _end(reports: Sequence[Report], base: str) -> str:
+    """The loss of a base, as most studies have it, over the most seeds."""
+    arms = [(report.record.arms[base].config, arm) for report in reports for arm in report.arms if arm.name == base]
+    if not arms:
+        return "–"
+    usual = Counter(config for config, _ in arms).most_common(1)[0][0]
+    longest = max((arm for config, arm in arms if config == usual), key=lambda arm: arm.seeds)
+    return f"{longest.metrics['loss'].value:.2f}"
 
 
 def _rows(effect: Effect) -> Iterator[list[str]]:

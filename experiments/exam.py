@@ -103,10 +103,9 @@ def main() -> None:
     folder = command.workdir / ("all" if command.whole else "some")
     evidence, pages = kept_in(command.workdir) if command.whole else (EVIDENCE, None)
     archives = evidence / "exam"
-    exam = InTurn(command.studies, folder, archives, command.looks, command.engine)
+    exam = InTurn(command.studies, folder, archives if command.whole else None, command.looks, command.engine)
     runtime.start()
-    exam.restore()
-    exam.archives = archives if command.whole else None
+    exam.restore(archives)
     exam.run(command.minutes)
     if pages:
         write(archived(archives), pages)

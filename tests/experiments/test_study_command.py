@@ -115,7 +115,9 @@ def test_a_study_with_a_design_of_its_own_has_no_other(tmp_path):
 
 def test_a_command_asks_once_more_with_fresh_seeds(tmp_path, monkeypatch, capsys):
     """In a folder beside its own, where a second command finds all runs there."""
-    fields = {"steps": 4, "batch_size": 4, "model.num_layers": 1, "model.d_model": 16, "model.mixer.num_heads": 2}
+    (tmp_path / "text.txt").write_text("abacabad" * 40)
+    tiny = {"model.num_layers": 1, "model.d_model": 16, "model.mixer.num_heads": 2, "model.max_length": 8}
+    fields = tiny | {"steps": 4, "batch_size": 4, "data.path": str(tmp_path / "text.txt")}
     own = {"seeds": 2, "learning_rates": (1e-3, 3e-3), "noise_floor": False, "confirm": True}
     command = StudyCommand(workdir=tmp_path / "asked").replace({**fields, "optimizer.warmup_steps": 0, **own})
     run_parsed("s", ARMS, dataclasses.replace(command, arms=("start", "norm")))

@@ -69,7 +69,7 @@ def test_a_later_call_goes_on_from_the_archives(in_turn, tmp_path):
     shutil.rmtree(in_turn.folder)
     seen = []
     later = InTurn(in_turn.studies, tmp_path / "later", in_turn.archives, say=seen.append)
-    later.restore()
+    later.restore(in_turn.archives)
     assert (later.looked("same"), later.looked("open")) == (1, 2)
     later.run()
     assert not seen

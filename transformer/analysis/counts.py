@@ -52,6 +52,7 @@ def train_flops(config: ModelConfig, batch_size: int = 1) -> float:
 
 def step_flops(config: RunConfig) -> float:
     """Operations of a training step, `train_flops` of each piece of its batch."""
+    check_kind(config, RunConfig, "step_flops")
     return config.accumulation * train_flops(config.model, config.batch_size // config.accumulation)
 
 

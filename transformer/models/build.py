@@ -6,6 +6,7 @@ import jax
 from flax import nnx
 from jax.typing import ArrayLike
 
+from transformer.core.checks import check_kind
 from transformer.core.modules import Apply, Params, abstract, at, initialize, split
 from transformer.core.sources import Code, code_of
 from transformer.models.classifier import Classifier, ClassifierConfig
@@ -63,6 +64,7 @@ def initial_params(config: ModelConfig, key: jax.Array, scale: ArrayLike = 1.0) 
       key: typed key, `jax.random.key(seed)`.
       scale: factor on every random value.
     """
+    check_kind(config, ModelConfig, "initial_params")
     return initialize(lambda key: build(config, key=key), at(key, "params"), scale)
 
 

@@ -198,8 +198,7 @@ def _check_objectives(study: "Study", configs: Mapping[str, RunConfig]) -> None:
     objectives = {name: config.objective for name, config in configs.items()}
     if study.metric not in SUMS:
         return
-    first = study.baseline_name
-    for names in [list(weights) for weights in study.contrasts.values()] or [[first, name] for name in objectives]:
+    for names in map(list, study.questions.values()):
         one, *others = (objectives[name] for name in names)
         for name, other in zip(names[1:], others, strict=True):
             same_labels = not (one.selects or other.selects)

@@ -41,11 +41,11 @@ class Claim:
 
     def __post_init__(self):
         where, study = f"claim {self.study.name}", self.study
-        asked = study.contrasts or [arm for arm in study.arms if arm != study.baseline_name]
         for question, expected in self.expected.items():
             check_type(expected, Expected, f"{where}: {question}")
-            if question not in asked:
-                raise ConfigError(f"{where}: the study has no question {question!r}{nearest(question, asked)}")
+            if question not in study.questions:
+                near = nearest(question, study.questions)
+                raise ConfigError(f"{where}: the study has no question {question!r}{near}")
         if not self.expected:
             raise ConfigError(f"{where}: nothing is expected")
 

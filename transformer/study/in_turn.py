@@ -47,10 +47,10 @@ class InTurn:
     failed: dict[str, str] = field(default_factory=dict)
     """Studies that could not be computed, with the error."""
 
-    def restore(self) -> None:
-        """Put what is in the archives into the folder, where it is not there already."""
-        for name in self.studies if self.archives else ():
-            if (path := self._archive(name)) and path.exists():
+    def restore(self, archives: Path) -> None:
+        """Put what is in archives into the folder, where it is not there already."""
+        for name in self.studies:
+            if (path := archives / f"{name}{SUFFIX}").exists():
                 unpack(path, self.folder / name, self.folder / "runs")
 
     def run(self, minutes: float | None = None) -> None:
@@ -77,8 +77,8 @@ class InTurn:
         study = self.studies[name]
         how = {"engine": self.engine, "runs": self.folder / "runs", "unresolved": self._unresolved(name)}
         study.run(workdir, looks=looks, say=self.say, **how)
-        if path := self._archive(name):
-            pack(workdir, path)
+        if self.archives:
+            pack(workdir, self.archives / f"{name}{SUFFIX}")
 
     def looked(self, name: str) -> int:
         """How often a study has looked at its results; not at all where it asks something else by now."""
@@ -105,6 +105,3 @@ class InTurn:
 
     def _unresolved(self, name: str) -> Unresolved:
         return self.unresolved.get(name, Report.unresolved)
-
-    def _archive(self, name: str) -> Path | None:
-        return self.archives / f"{name}{SUFFIX}" if self.archives else None

@@ -155,9 +155,15 @@ class Study(Asked):
         return tuple(looks)
 
     @property
+    def questions(self) -> Mapping[str, Mapping[str, float]]:
+        """Weights of arms for every question: the contrasts, or each arm against the baseline."""
+        first = self.baseline_name
+        return self.contrasts or {name: {first: -1.0, name: 1.0} for name in self.arms if name != first}
+
+    @property
     def comparisons(self) -> int:
         """Number of questions."""
-        return len(self.contrasts) or len(self.arms) - 1
+        return len(self.questions)
 
     def rates(self, name: str) -> tuple[float, ...]:
         """The learning rates of an arm, ascending.

@@ -12,6 +12,7 @@ from transformer.mixers.attention.backends import Chunked
 from transformer.models.config import ModelConfig
 from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.models.stack import Scanned
+from transformer.testing.check import refusals
 from transformer.testing.covering import Covering, Option
 from transformer.testing.options import FACTORS, FAMILIES, Changes
 from transformer.testing.subject import small
@@ -100,7 +101,7 @@ def _refused(covering: Covering) -> str:
         f"- {_name(option)} in a decoder: {reason}"
         for values in FAMILIES.values()
         for option in values
-        if (reason := _reason(str(option)))
+        if (reason := refusals(option).get("decoder"))
     ]
     pairs = [f"- {', '.join(names)}: {reason}" for reason, names in lines.items()]
     absent = "- A field below `mixer`, `feed_forward` or another value that the other option replaces or leaves out."
@@ -110,13 +111,3 @@ def _refused(covering: Covering) -> str:
 def _changes(option: Option) -> Changes:
     name, i = option
     return FACTORS[name][i]
-
-
-@functools.cache
-def _reason(text: str) -> str:
-    option = next(o for values in FAMILIES.values() for o in values if str(o) == text)
-    try:
-        small(**option)
-    except ConfigError as error:
-        return str(error)
-    return ""
