@@ -52,7 +52,7 @@ def test_a_subclass_takes_the_text_of_its_base():
 
 def test_a_text_may_be_given_later():
     class Other(T.Norm):
-        pass
+        """Old."""
 
     Other.__doc__ = "New."
     assert inspect.getdoc(Other) == "New."

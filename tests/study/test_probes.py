@@ -15,7 +15,9 @@ from transformer.data.labelled import ClassificationRun, LabelledConfig
 from transformer.data.pairs import PairsConfig, TranslationRun
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.backends import Chunked
+from transformer.mixers.attention.memory import MemoryKeyValues
 from transformer.mixers.attention.projections import ConstantScale
+from transformer.mixers.attention.sparsity import Linformer
 from transformer.mixers.attention.synthesizers import RandomSynthesizer
 from transformer.mixers.recurrent.delta import DeltaNet
 from transformer.models.build import pure_model
@@ -24,6 +26,7 @@ from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.models.pattern import Alternate
 from transformer.models.pooling import ClassToken
 from transformer.objectives.objective import NextToken
+from transformer.objectives.tokens import MaskedToken
 from transformer.positions.relative import ALiBi
 from transformer.runs.config import grid
 from transformer.runs.data import TextConfig
@@ -137,6 +140,15 @@ def test_attention_to_the_first_token(initial, corpus):
     config, params = initial
     even = np.mean([1 / seen for seen in range(2, config.model.max_length + 1)])
     np.testing.assert_allclose(FirstKey()(config, changed(params, "query", 0.0), corpus), even, rtol=1e-5)
+
+
+@pytest.mark.parametrize("changes", [{"parts": (MemoryKeyValues(),)}, {"sparsity": Linformer()}], ids=str)
+def test_a_first_key_that_is_no_token_is_not_measured(initial, changes):
+    config, params = initial
+    changes = {f"mixer.{name}": value for name, value in changes.items()} | {"causal": False, "position": None}
+    assert np.isnan(
+        FirstKey()(config.replace(model=config.model.replace(changes), objective=MaskedToken()), params, None)
+    ).all()
 
 
 def test_chunked_attention_is_as_saturated_as_exact(initial, corpus):

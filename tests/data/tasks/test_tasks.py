@@ -2,6 +2,7 @@
 
 import math
 import statistics
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from transformer.data.tasks.groups import WordProblem
 from transformer.data.tasks.list_operations import ListOps
 from transformer.data.tasks.recall import AssociativeRecall, Induction
 from transformer.data.tasks.rewriting import Copy, Reverse, Sort
-from transformer.data.tasks.task import AlgorithmicTask, split
+from transformer.data.tasks.task import AlgorithmicTask, RowTask, answered, split
 
 KINDS = (Addition, ModularArithmetic, WordProblem, ListOps, AssociativeRecall, Induction, Copy, Reverse, Sort)
 TASKS = [
@@ -227,3 +228,38 @@ def test_impossible_fields_are_refused(text, message):
 def test_an_operation_is_checked_without_the_text_form():
     with pytest.raises(ConfigError, match="unknown value 'power'"):
         ModularArithmetic(operation="power")  # pyright: ignore[reportArgumentType]
+
+
+@dataclass(frozen=True)
+class Written(RowTask):
+    """Always the same row."""
+
+    name = "written"
+    symbols = ("a", "b", "=")
+    length = 4
+    question: tuple[str, ...] = ("a", "=")
+    answer: tuple[str, ...] = ("b", "</s>")
+    marks: int = 4
+
+    def row(self, draw):
+        symbols, scored = answered(self.question, self.answer)
+        return symbols, scored[: self.marks]
+
+
+def test_a_row_is_written_in_symbols():
+    tokens, scored = Written(answer=("b",)).examples(np.random.default_rng(0), 2)
+    assert tokens.tolist() == [[5, 7, 6, 0]] * 2
+    assert scored.tolist() == [[False, False, True, False]] * 2
+
+
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        (Written(question=("a", "c")), "^written: row gives 'c'; known: =, a, b"),
+        (Written(question=("a", "a", "=")), "row gives 5 symbols and 4 truth values; it needs as many, at most 4"),
+        (Written(marks=3), "row gives 4 symbols and 3 truth values; it needs as many, at most 4"),
+    ],
+)
+def test_a_row_that_is_none_of_the_task(task, message):
+    with pytest.raises(ConfigError, match=message):
+        task.examples(np.random.default_rng(0), 1)

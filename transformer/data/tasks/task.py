@@ -7,11 +7,12 @@ i has id 5 + i.
 import abc
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Any
 
 import numpy as np
 
-from transformer.core.errors import ConfigError
+from transformer.core.errors import ConfigError, nearest
 from transformer.core.values import Variant
 from transformer.runs.tokenizers import SPECIAL
 
@@ -53,16 +54,26 @@ class RowTask(AlgorithmicTask):
     def examples(self, rng, count):
         draw = random.Random(int(rng.integers(2**63)))
         ids = {symbol: i for i, symbol in enumerate((*SPECIAL, *self.symbols))}
-        rows = (self.row(draw) for _ in range(count))
+        rows = [self.row(draw) for _ in range(count)]
+        self._check(rows, ids)
         return padded([([ids[symbol] for symbol in symbols], scored) for symbols, scored in rows], self.length)
+
+    def _check(self, rows: Sequence[Row], ids: Collection[str]) -> None:
+        """Raise `ConfigError` where an example, perhaps of a task of one's own, is none of this task."""
+        for symbols, scored in rows:
+            if unknown := [symbol for symbol in symbols if symbol not in ids]:
+                raise ConfigError(f"{self.name}: row gives {unknown[0]!r}{nearest(str(unknown[0]), self.symbols)}")
+            if not len(scored) == len(symbols) <= self.length:
+                sizes = f"{len(symbols)} symbols and {len(scored)} truth values"
+                raise ConfigError(f"{self.name}: row gives {sizes}; it needs as many, at most {self.length}")
 
     @abc.abstractmethod
     def row(self, draw: random.Random) -> Row:
         """A random example; an answer of variable length ends with `</s>`."""
 
 
-def answered(question: Sequence[str], answer: Sequence[str]) -> Row:
-    """A question whose answer follows it."""
+def answered(question: Sequence[Any], answer: Sequence[Any]) -> tuple[list[Any], list[bool]]:
+    """A question with the answer that follows it, as symbols or tokens, and which of them are answers."""
     return [*question, *answer], [False] * len(question) + [True] * len(answer)
 
 
@@ -148,7 +159,7 @@ def scored_from(symbols: np.ndarray, start: int) -> Examples:
 
 def side_by_side(rows: Sequence[tuple[list[int], list[int]]], length: int) -> Examples:
     """Examples from the question and answer of every row, padded on the right."""
-    return padded([(q + a, [False] * len(q) + [True] * len(a)) for q, a in rows], length)
+    return padded([answered(*row) for row in rows], length)
 
 
 def padded(rows: Sequence[tuple[Sequence[int], Sequence[bool]]], length: int) -> Examples:
