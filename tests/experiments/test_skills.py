@@ -90,7 +90,7 @@ def test_the_first_word_chooses_the_skills():
 def test_what_is_published_is_kept_in_the_workdir_alone(word, kept, monkeypatch, tmp_path):
     seen = []
     monkeypatch.setattr("sys.argv", ["exam", word, "--workdir", str(tmp_path)])
-    monkeypatch.setattr(InTurn, "restore", lambda self: None)
+    monkeypatch.setattr(InTurn, "restore", lambda self, archives: None)
     monkeypatch.setattr(InTurn, "run", lambda self, minutes: seen.append(self.archives))
     monkeypatch.setattr(exam, "write", lambda reports, folder: seen.append(folder))
     monkeypatch.setattr(exam, "archived", lambda archives: {})
