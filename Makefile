@@ -1,8 +1,9 @@
 # make install   an environment in .venv; PYTHON= chooses the interpreter (3.11 to 3.13)
 # make demo      a published effect, reproduced on the text that comes with Python, with its report
-# make test      what guards a commit; FOR=transformer/norms for one room, EVERY=5 for one test in five
-# make release   what guards a release: notebooks and killed processes, every pair of options (PART=2/6 for the second
-#                of six parts), published architectures
+# make test      what guards a commit, without most of what takes seconds; all of a room with FOR=transformer/norms,
+#                and of one test in five of all rooms with EVERY=5
+# make release   what guards a release: the tests that take long (tests/long.txt), notebooks and killed processes, every
+#                pair of options (PART=2/6 for the second of six parts), published architectures
 # make parity   published architectures against the library transformers, which it installs
 # make evaluation   benchmarks by lm-evaluation-harness, which it installs, on tasks in files
 # make docs   the pages of docs as a site in build/site; make docs-serve shows it while they are written
@@ -36,11 +37,11 @@ demo: $(VENV)/library
 	$(BIN)/python -m experiments.atlas --only alibi_longer --looks 1 --afresh --workdir results/demo
 
 test: install
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not release" $(if $(EVERY),--every $(EVERY)) \
-		$(FOR:transformer/%=tests/%)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not release" \
+		$(if $(EVERY),--every $(EVERY)) $(if $(EVERY)$(FOR),,--tests short) $(FOR:transformer/%=tests/%)
 
 release: install conformance parity evaluation docs
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m release
+	$(BIN)/python -m pytest -n 2 --dist worksteal --tests long
 
 notebooks: install
 	$(BIN)/python -m pip install --quiet --editable '.[notebooks]'
@@ -64,7 +65,7 @@ conformance: install
 
 parity: install
 	$(BIN)/python -m pip install --quiet --editable '.[parity]'
-	$(BIN)/python -m pytest -n 2 tests/pretrained
+	$(BIN)/python -m pytest -n 2 tests/pretrained/test_parity.py
 
 evaluation: install
 	$(BIN)/python -m pip install --quiet --editable '.[evaluation]'

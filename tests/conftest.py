@@ -1,5 +1,6 @@
 """Settings of every test: strict dtypes, two CPU devices, compiled programs kept on disk, the same examples always."""
 
+import collections
 import gc
 import os
 from pathlib import Path
@@ -28,12 +29,52 @@ hypothesis.settings.register_profile("tests", derandomize=True, deadline=None, m
 hypothesis.settings.load_profile("tests")
 
 
+LONG = frozenset(Path(__file__).with_name("long.txt").read_text().split())
+"""Tests that take seconds. `make test` runs the first of their choices, where they have choices; `make release` all."""
+
+
 def pytest_addoption(parser):
     parser.addoption("--every", type=int, default=1, help="run every so many-th test alone, of all files")
+    parser.addoption("--tests", choices=("short", "long"), help="long: what long.txt lists, or is marked release")
+    parser.addoption("--list-long", type=float, metavar="SECONDS", help="write long.txt: what would save so much each")
 
 
 def pytest_collection_modifyitems(config, items):
     items[:] = items[:: config.getoption("every")]
+    if tests := config.getoption("tests"):
+        kept = set({"short": short, "long": long}[tests](items))
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = [item for item in items if item in kept]
+
+
+def short(items):
+    """What is not listed, and the first choice of what is."""
+    first = {function(item.nodeid): item for item in reversed(items) if hasattr(item, "callspec")}
+    return [item for item in items if function(item.nodeid) not in LONG or first.get(function(item.nodeid)) is item]
+
+
+def long(items):
+    """What is listed, and what has processes of its own."""
+    return [item for item in items if function(item.nodeid) in LONG or item.get_closest_marker("release")]
+
+
+def function(nodeid):
+    """The name of a test without its choice."""
+    return nodeid.partition("[")[0]
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    least = config.getoption("list_long")
+    if least is None:
+        return
+    seconds, choices = collections.Counter(), collections.defaultdict(set)
+    for report in terminalreporter.getreports("passed") + terminalreporter.getreports(""):
+        seconds[function(report.nodeid)] += report.duration
+        choices[function(report.nodeid)].add(report.nodeid)
+    # The first choice stays, where there are choices.
+    left_out = {test: 1 - (test not in all_) / len(all_) for test, all_ in choices.items()}
+    chosen = [test for test in seconds if seconds[test] * left_out[test] >= least]
+    Path(__file__).with_name("long.txt").write_text("".join(f"{test}\n" for test in sorted(chosen)))
 
 
 @pytest.fixture(autouse=True, scope="module")
