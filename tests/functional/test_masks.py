@@ -165,6 +165,21 @@ def test_what_is_said_of_tokens_is_of_all_of_them():
         Tokens.at(jnp.arange(5), segments=jnp.ones(4, jnp.int32))
 
 
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ({"valid": np.ones(5, np.int32)}, "valid: int32 is not boolean, False for padding; valid != 0 may be meant"),
+        ({"valid": np.ones(5, np.float32)}, "valid: float32 is not boolean"),
+        ({"segments": np.ones(5, np.float32)}, "segments: float32 is not an integer for each token"),
+        ({"positions": np.arange(5) / 2.0}, r"positions: float(32|64) is not an integer for each token"),
+    ],
+)
+def test_a_mask_of_numbers_and_positions_between_tokens_are_refused(rows, message):
+    """A 2 in a mask of bits is neither true nor false, and half a position would be cut off."""
+    with pytest.raises(ConfigError, match=f"^{message}"):
+        Tokens.at(**{"positions": np.arange(5), **rows})
+
+
 LEAVES = [
     Causal(),
     Window(2),

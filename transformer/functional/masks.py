@@ -37,14 +37,20 @@ class Tokens(NamedTuple):
         """Tokens at the given positions, of the given segments; each array is (L,) or (B, L).
 
         Raises:
-          ConfigError: they are not of one length.
+          ConfigError: they are not of one length, positions or segments not integers, or `valid` not booleans.
         """
-        positions = jnp.atleast_2d(jnp.asarray(positions, jnp.int32))
-        segments, valid = (None if array is None else jnp.atleast_2d(array) for array in (segments, valid))
-        for name, array in (("segments", segments), ("valid", valid)):
-            if array is not None and array.shape[-1] != positions.shape[-1]:
+        given = {"positions": positions, "segments": segments, "valid": valid}
+        rows = {name: jnp.atleast_2d(jnp.asarray(array)) for name, array in given.items() if array is not None}
+        positions = rows["positions"]
+        for name, array in rows.items():
+            if array.shape[-1] != positions.shape[-1]:
                 raise ConfigError(f"{name}: {array.shape} is not of {positions.shape[-1]} tokens")
-        return cls(positions, jnp.arange(positions.shape[-1], dtype=jnp.int32), segments, valid)
+            if name == "valid" and array.dtype != jnp.bool:
+                raise ConfigError(f"valid: {array.dtype} is not boolean, False for padding; valid != 0 may be meant")
+            if name != "valid" and not jnp.issubdtype(array.dtype, jnp.integer):
+                raise ConfigError(f"{name}: {array.dtype} is not an integer for each token")
+        indices = jnp.arange(positions.shape[-1], dtype=jnp.int32)
+        return cls(positions.astype(jnp.int32), indices, rows.get("segments"), rows.get("valid"))
 
     @classmethod
     def first(cls, length: int, segments=None, valid=None) -> "Tokens":
