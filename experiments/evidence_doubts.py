@@ -43,7 +43,7 @@ def of_fresh_seeds(found: Sequence[Answer]) -> list[str]:
     return [
         f"**Fresh seeds.** {len(twice)} of the questions counted were asked once more of runs of which nothing was "
         f"chosen: other seeds, the rates that had been best, one look. Of {len(settled)} verdicts {same} came out the "
-        f"same, {still_open} are open there and {len(settled) - same - still_open} are others. Of {len(left)} "
+        f"same, {still_open} open and {len(settled) - same - still_open} otherwise. Of {len(left)} "
         f"differences whose sign was told {sum(np.array(left) > 0)} have the same sign, and {np.median(left):.2f} of "
         "their size is left in the median: what is lacking to 1 is what choosing had added. First and fresh "
         f"differences are apart with p < {ALPHA} in {sum(np.array(p) < ALPHA)} of {len(p)} questions (Welch's test), "

@@ -36,7 +36,9 @@ LONG = frozenset(Path(__file__).with_name("long.txt").read_text().split())
 def pytest_addoption(parser):
     parser.addoption("--every", type=int, default=1, help="run every so many-th test alone, of all files")
     parser.addoption("--tests", choices=("short", "long"), help="long: what long.txt lists, or is marked release")
-    parser.addoption("--list-long", type=float, metavar="SECONDS", help="write long.txt: what would save so much each")
+    parser.addoption(
+        "--list-long", type=float, metavar="SECONDS", help="list anew, of what was run, what would save so much"
+    )
 
 
 def pytest_collection_modifyitems(config, items):
@@ -73,8 +75,9 @@ def pytest_terminal_summary(terminalreporter, config):
         choices[function(report.nodeid)].add(report.nodeid)
     # The first choice stays, where there are choices.
     left_out = {test: 1 - (test not in all_) / len(all_) for test, all_ in choices.items()}
-    chosen = [test for test in seconds if seconds[test] * left_out[test] >= least]
-    Path(__file__).with_name("long.txt").write_text("".join(f"{test}\n" for test in sorted(chosen)))
+    chosen = {test for test in seconds if seconds[test] * left_out[test] >= least}
+    named = sorted(chosen | LONG - choices.keys())
+    Path(__file__).with_name("long.txt").write_text("".join(f"{test}\n" for test in named))
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -152,7 +152,7 @@ def test_what_fresh_seeds_find_is_counted(found):
     (text,) = of_fresh_seeds(some)
     before, now = canon.findings, canon.fresh.findings
     same, still_open = sum(before[q] == now[q] for q in before), list(now.values()).count("unresolved")
-    said = f"{same} came out the same, {still_open} are open there and {4 - same - still_open} are others."
+    said = f"{same} came out the same, {still_open} open and {4 - same - still_open} otherwise."
     assert f"Of 4 verdicts {said}" in text
     assert f"Asked once more with fresh seeds, {same} of 4 verdicts came out the same. " in overview(some, {})
     assert "Asked once more" not in overview(some[:1], {})
