@@ -7,6 +7,7 @@ from pathlib import Path
 
 import hypothesis
 import jax
+import psutil
 import pytest
 
 from transformer.testing.pool import flags
@@ -81,7 +82,8 @@ def pytest_terminal_summary(terminalreporter, config):
 
 
 @pytest.fixture(autouse=True, scope="module")
-def programs_of_one_file():
-    """Thousands of compiled programs would fill the memory, and no file needs those of another."""
+def room_for_programs():
+    """Small programs, such as those of initial values, serve many files; all of all files would fill the memory."""
     yield
-    jax.clear_caches()
+    if psutil.Process().memory_info().rss > 3 * 2**30:
+        jax.clear_caches()

@@ -153,6 +153,24 @@ def test_what_has_no_positions_on_its_second_axis():
         patching_effects(own.apply, own.params, TOKENS, TOKENS, "blocks.0.attention.*", jnp.mean)
 
 
+def test_patching_each_head_is_patching_it_by_hand():
+    own, name = subject("pre"), "blocks.0.attention.z"
+    corrupted = TOKENS.at[:, 3].set(TOKENS[:, 7])
+    _, found = run_with_cache(own.apply, own.params, TOKENS, names=name)
+    effects = patching_effects(own.apply, own.params, TOKENS, corrupted, name, lambda out: out[0, -1, 3], by_head=True)
+    for head, effect in enumerate(effects[name]):
+        changed = intervene(own.apply, {name: lambda z, head=head: z.at[:, :, head].set(found[name][:, :, head])})
+        np.testing.assert_allclose(effect, changed(own.params, corrupted)[0, -1, 3], atol=1e-5)
+    assert len(effects[name]) == own.config.mixer.num_heads > 1
+    assert np.ptp(effects[name]) > 1e-4
+
+
+def test_an_activation_without_heads_is_not_patched_by_head():
+    own = subject("pre")
+    with pytest.raises(ConfigError, match=r"^patching_effects: blocks\.0\.resid_pre has no heads; "):
+        patching_effects(own.apply, own.params, TOKENS, TOKENS, "*resid_pre", jnp.mean, by_head=True)
+
+
 def test_positions_and_heads_of_a_patch_are_a_product():
     """Each chosen head at each chosen position, whatever number there is of either."""
     z, other = np.random.default_rng(0).normal(size=(2, 2, 4, 3, 5)).astype(np.float32)

@@ -75,6 +75,7 @@ def patching_effects(
     corrupted: jax.Array | Sequence[Any],
     names: str | Sequence[str],
     measure: Callable[[Any], jax.Array],
+    by_head: bool = False,
 ) -> dict[str, jax.Array]:
     """By name of an activation, the measure of a corrupted run with that of the clean run at one position, (L,).
 
@@ -87,22 +88,28 @@ def patching_effects(
       corrupted: inputs of the same shapes.
       names: activations with positions on axis 1, or patterns with `*`.
       measure: maps the result of `apply` to a scalar, such as a difference of two logits.
+      by_head: whether one head is copied at all positions, in place of one position with all heads: (H,).
 
     Raises:
-      ConfigError: one of the activations has heads on axis 1.
+      ConfigError: one of the activations has heads on axis 1, or `by_head` and it has none.
     """
     clean, corrupted = (given if isinstance(given, tuple | list) else (given,) for given in (clean, corrupted))
     patterns = [names] if isinstance(names, str) else list(names)
     _, activations = run_with_cache(apply, params, *clean, names=patterns)
     asked = [name for pattern in patterns for name in fnmatch.filter(activations, pattern)]
 
-    if of_pairs := [name for name in asked if name.rpartition(".")[2] in ("scores", "pattern")]:
-        raise ConfigError(f"patching_effects: {of_pairs[0]} has heads on axis 1, not positions; its layer's z has them")
+    for name in asked:
+        own = name.rpartition(".")[2]
+        if own in ("scores", "pattern"):
+            raise ConfigError(f"patching_effects: {name} has heads on axis 1, not positions; its layer's z has them")
+        if by_head and own not in ("q", "k", "v", "z"):
+            raise ConfigError(f"patching_effects: {name} has no heads; q, k, v and z of attention have them")
 
     def effects(name: str) -> jax.Array:
-        def effect(position):
-            return measure(intervene(apply, {name: patch(activations[name], positions=position)})(params, *corrupted))
+        def effect(one):
+            place = {"heads": one} if by_head else {"positions": one}
+            return measure(intervene(apply, {name: patch(activations[name], **place)})(params, *corrupted))
 
-        return jax.jit(jax.vmap(effect))(jnp.arange(activations[name].shape[1]))
+        return jax.jit(jax.vmap(effect))(jnp.arange(activations[name].shape[2 if by_head else 1]))
 
     return {name: effects(name) for name in asked}
