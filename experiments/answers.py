@@ -70,9 +70,14 @@ class Effect(NamedTuple):
     again: Answer | None = None
 
     @property
-    def counted(self) -> Answer:
-        """The answer whose verdict is the one to read."""
+    def latest(self) -> Answer:
+        """The last answer by which rates were chosen and seeds added."""
         return self.first if self.again is None else self.again
+
+    @property
+    def counted(self) -> Answer:
+        """The answer whose verdict is the one to read: that of fresh seeds, where they were asked."""
+        return self.latest.fresh or self.latest
 
 
 def effects(found: Sequence[Answer]) -> list[Effect]:
@@ -82,9 +87,9 @@ def effects(found: Sequence[Answer]) -> list[Effect]:
 
 
 def asked_twice(found: Sequence[Effect]) -> list[tuple[Answer, Answer, str]]:
-    """(the answer that is counted, that of fresh seeds, the question) of all questions that were asked of these."""
-    counted = [effect.counted for effect in found]
-    return [(each, each.fresh, question) for each in counted if each.fresh for question in each.findings]
+    """(the latest answer, that of fresh seeds, the question) of all questions that were asked of these."""
+    latest = [effect.latest for effect in found]
+    return [(each, each.fresh, question) for each in latest if each.fresh for question in each.findings]
 
 
 def answers(claims: Mapping[str, Claim], evidence: Path) -> list[Answer]:

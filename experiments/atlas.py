@@ -25,7 +25,7 @@ from transformer.core.errors import ConfigError, nearest
 from transformer.study.analyse import read_study
 from transformer.study.claim import Claim
 from transformer.study.engines import LOCAL, Engine
-from transformer.study.in_turn import InTurn
+from transformer.study.study_queue import StudyQueue
 
 EVIDENCE = Path(__file__).parent / "evidence"
 """The studies that come with the repository."""
@@ -90,7 +90,7 @@ def confirmations(wanted: Mapping[str, Claim], archives: Path, latest: bool) -> 
       latest: leave out what was asked again of longer training.
     """
     found = answers(wanted, archives)
-    found = [effect.counted for effect in effects(found)] if latest else found
+    found = [effect.latest for effect in effects(found)] if latest else found
     asked = [each.confirmation for each in sorted(found, key=lambda each: "opposite" not in each.findings.values())]
     return {claim.name: claim for claim in asked}
 
@@ -102,7 +102,7 @@ def main() -> None:
     archives, pages = (None, None) if command.afresh else kept_in(command.workdir)
     if command.confirm:
         wanted = confirmations(wanted, archives or EVIDENCE, latest=not command.only)
-    atlas = InTurn(
+    atlas = StudyQueue(
         studies={name: claim.study for name, claim in wanted.items()},
         folder=command.workdir / "afresh" if command.afresh else command.workdir,
         archives=archives,

@@ -42,7 +42,15 @@ def main() -> None:
     data = load(command)
     assert isinstance(data, Labelled)
     trained = train_command(command, ClassificationRun, data)
-    conclude(trained, {"accuracy": trained.accuracy}, examples(trained, data))
+    conclude(trained, {"accuracy": trained.accuracy}, f"{by_class(trained)}\n{examples(trained, data)}")
+
+
+def by_class(trained: Outcome) -> str:
+    """Recall and precision of each class, by the best replica."""
+    counts = trained.confusion()
+    right, there, given = counts.diagonal(), counts.sum(1), counts.sum(0)
+    rows = zip(trained.classes, right, there, given, strict=True)
+    return "\n".join(f"{name}: {r} of {t} found, {g - r} others taken for it" for name, r, t, g in rows)
 
 
 def examples(trained: Outcome, data: Labelled) -> str:

@@ -30,7 +30,7 @@ from transformer.core.text import field_from_text
 from transformer.core.values import NONE, Variant, to_text
 from transformer.training.checkpoint import CheckpointError
 from transformer.training.signals import EXIT_INTERRUPTED, Interrupted
-from transformer.training.workdir import contents
+from transformer.training.workdir import file_names
 
 T = TypeVar("T")
 HELP_ALL = "--help-all"
@@ -199,7 +199,7 @@ def _with_folder(cls: type, arguments: list[str]) -> list[str]:
     at = arguments.index("--resume") if "--resume" in arguments[:-1] and "resume" in hints(cls) else None
     if at is None or arguments[at + 1].startswith("-"):
         return arguments
-    if not contents(Path(arguments[at + 1])):
+    if not file_names(Path(arguments[at + 1])):
         raise ConfigError(f"resume: {arguments[at + 1]} holds nothing that could be continued")
     return [*arguments[: at + 1], "--workdir", *arguments[at + 1 :]]
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from scipy import stats
 
-from experiments.answers import Answer, asked_twice, effects
+from experiments.answers import Answer, Effect, asked_twice, effects
 from transformer.study.report import ArmReport, Report
 from transformer.study.statistics import ALPHA
 
@@ -33,8 +33,14 @@ def of_fresh_seeds(found: Sequence[Answer]) -> list[str]:
     if not (twice := asked_twice(effects(found))):
         return []
     findings = [(first.findings[question], fresh.findings[question]) for first, fresh, question in twice]
-    settled = [now for before, now in findings if before != "unresolved"]
-    same, still_open = sum(before == now != "unresolved" for before, now in findings), settled.count("unresolved")
+    settled = [(before, now) for before, now in findings if before != "unresolved"]
+    same, still_open = sum(before == now for before, now in settled), sum(now == "unresolved" for _, now in settled)
+    each = [
+        f"{sum(now == word for now in own)} of {len(own)} of those that were *{word}*"
+        for word in ("reproduced", "opposite")
+        if (own := [now for before, now in settled if before == word])
+    ]
+    bases = [sum(base in first.report.record.questions[q] for first, _, q in twice) for base in ("plain", "modern")]
     answers = [(first.report.contrasts[question], fresh.report.contrasts[question]) for first, fresh, question in twice]
     left = [now.difference / before.difference for before, now in answers if before.verdict in TOLD]
     pairs = [[_differences(each.report, each.report.record.questions[q]) for each in both] for *both, q in twice]
@@ -43,11 +49,12 @@ def of_fresh_seeds(found: Sequence[Answer]) -> list[str]:
     return [
         f"**Fresh seeds.** {len(twice)} of the questions counted were asked once more of runs of which nothing was "
         f"chosen: other seeds, the rates that had been best, one look. Of {len(settled)} verdicts {same} came out the "
-        f"same, {still_open} open and {len(settled) - same - still_open} otherwise. Of {len(left)} "
+        f"same ({', '.join(each)}), {still_open} open and {len(settled) - same - still_open} otherwise. Of {len(left)} "
         f"differences whose sign was told {sum(np.array(left) > 0)} have the same sign, and {np.median(left):.2f} of "
         "their size is left in the median: what is lacking to 1 is what choosing had added. First and fresh "
         f"differences are apart with p < {ALPHA} in {sum(np.array(p) < ALPHA)} of {len(p)} questions (Welch's test), "
-        f"where chance alone has {ALPHA * len(p):.0f}."
+        f"where chance alone has {ALPHA * len(p):.0f} if they were independent: {bases[0]} are differences to one "
+        f"baseline, the plain base, and {bases[1]} to another, the modern one."
     ]
 
 
@@ -81,13 +88,18 @@ def of_plans(found: Sequence[Answer]) -> list[str]:
 
 def of_verdicts(found: Sequence[Answer]) -> list[str]:
     """What may be chance among the verdicts that are counted, what is easier to reach, and what is unfinished."""
+    asked = effects(found)
     counted = [
         (finding, each.claim.expected[question], each.report.contrasts[question], each.report)
-        for each in (effect.counted for effect in effects(found))
+        for each in (effect.counted for effect in asked)
         for question, finding in each.findings.items()
     ]
+    open_ones = [(effect, q) for effect in asked for q, word in effect.counted.findings.items() if word == "unresolved"]
+    reports = [(effect.latest.report, question) for effect, question in open_ones]
+    waiting = sum(report.contrasts[question].n == report.record.looks[0] for report, question in reports)
     told = sum(answer.verdict in TOLD for _, _, answer, _ in counted)
-    alone = [answer.p / len(report.contrasts) for _, _, answer, report in counted]
+    practices = [effect for effect in asked if not effect.first.claim.measured]
+    unmeasured = sum(finding == "reproduced" for each in practices for finding in each.counted.findings.values())
     lenient = [answer for finding, expected, answer, _ in counted if (finding, expected) == ("reproduced", "not worse")]
     equal = sum(answer.verdict == "equivalent" for answer in lenient)
     small = sum(
@@ -95,18 +107,33 @@ def of_verdicts(found: Sequence[Answer]) -> list[str]:
         for finding, expected, answer, report in counted
         if finding in ("reproduced", "opposite") and expected in TOLD
     )
-    waiting = [answer.n == report.record.looks[0] for finding, _, answer, report in counted if finding == "unresolved"]
     return [
         f"**Chance.** Each study errs with 5 %, so that {ALPHA * len(found):.0f} of {len(found)} may by chance; of the "
-        f"{told} questions counted whose sign is told, {holm(alone)} are told if all {len(alone)} are corrected "
-        "together (Holm 1979).",
+        f"{told} questions counted whose sign is told, {told - len(told_alone(asked))} are told if all {len(counted)} "
+        "are corrected together (Holm 1979); the others have a †.",
+        f"**Practices.** {unmeasured} of what is counted as *reproduced* "
+        f"({', '.join(f'`{each.first.claim.name}`' for each in practices)}) is a practice whose source has no number "
+        "for it: there is nothing to be the same as.",
         f"**Kind words.** {len(lenient)} of what is counted as *reproduced* is *not worse*, which is easier to reach "
         f"than a sign: in {equal} of these no difference is larger than the margin either way.",
         f"**Small differences.** In {small} counted as *reproduced* or *opposite* by their sign the difference itself "
         "is within the margin.",
-        f"**Unfinished.** {sum(waiting)} of the {len(waiting)} that are unresolved have the seeds of the first look "
-        "alone, of the two or three that their intervals allow for: they wait for minutes, not for an idea.",
+        f"**Unfinished.** {waiting} of the {len(reports)} that are unresolved have the seeds of the first of two or "
+        "three looks alone. At the last one some would still be open, as their intervals say.",
     ]
+
+
+def told_alone(asked: Sequence[Effect]) -> set[tuple[str, str]]:
+    """(name of the effect, question) of the signs that are told, but not if all questions are corrected together."""
+    keys = [(effect, question) for effect in asked for question in effect.counted.findings]
+    answers = [effect.counted.report.contrasts[question] for effect, question in keys]
+    p = [answer.p / len(effect.counted.report.contrasts) for answer, (effect, _) in zip(answers, keys, strict=True)]
+    kept = set(np.argsort(p, kind="stable")[: holm(p)])
+    return {
+        (effect.first.claim.name, question)
+        for number, ((effect, question), answer) in enumerate(zip(keys, answers, strict=True))
+        if answer.verdict in TOLD and number not in kept
+    }
 
 
 def of_budgets(found: Sequence[Answer]) -> str:

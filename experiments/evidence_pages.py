@@ -2,7 +2,7 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -11,13 +11,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments.answers import Answer, Effect, answers, asked_twice, effects, said, sha256_of
-from experiments.evidence_doubts import doubts
+from experiments.evidence_doubts import doubts, told_alone
 from transformer.analysis import plots
 from transformer.core.files import write_durably
 from transformer.study.archive import RUNS, SUFFIX
 from transformer.study.claim import Claim
 from transformer.study.plan import said as said_plan
 from transformer.study.report import Report
+from transformer.study.tables import verdicts
 
 COLOURS = {
     "reproduced": "C2",
@@ -40,12 +41,16 @@ WORDS = """
 - **Not at this scale**: no difference larger than the margin where it has one.
 - **Unresolved**: none of these.
 
-Differences are of the loss in nats a token where no other metric is named, the first of two arms less the second. The
-intervals of a claim hold together with 95 %, over all looks at its results ([statistics](statistics.md)), where
-runs are as those of normal theory, which some here are not. Learning rates are tuned for each arm, where the claim is
-not about a rate. Each claim with its study is a file under `experiments/effects`, and this page is made from the
-numbers of all runs in `experiments/evidence` (`python -m experiments.atlas --minutes 0`). A row is run again by
-`python -m experiments.atlas --only NAME --afresh`, NAME as in the address of its page.
+Differences are of the loss in nats a character where no other metric is named, the first of two arms less the second.
+Losses of papers are of subwords, of four characters or so: the margin of .02 is some .08 of theirs, more than many of
+the differences they print. So *reproduced* is a sign and no size, and *not at this scale* says that less than the
+margin is left, not that less is than in the paper. † marks a sign that its own study tells, and that is not told if
+all questions here are corrected together. The intervals of a claim hold together with 95 %, over all looks at its
+results ([statistics](statistics.md)), where runs are as those of normal theory, which some here are not. Learning
+rates are tuned for each arm, where the claim is not about a rate. Each claim with its study is a file under
+`experiments/effects`, and this page is made from the numbers of all runs in `experiments/evidence` (`python -m
+experiments.atlas --minutes 0`). A row is run again by `python -m experiments.atlas --only NAME --afresh`, NAME as in
+the address of its page.
 """.strip()
 BASES = """
 ## The bases
@@ -53,7 +58,8 @@ BASES = """
 Most claims are asked of two language models of 2 layers of width 64 with a context of 32 characters, *plain* as GPT-2
 and *modern* as Llama, trained for 500 steps on Python's documentation (`experiments/bases.py`): what shows here shows
 early and in small models. They end at {ends[0]} nats a character, and at {ends[1]} after 2,000 steps, where a
-4-gram of all of the training text, of which 500 steps read a third, has {reference}.
+4-gram of all of the training text, of which 500 steps read a third, has {reference}. By what the bases gain between
+the two, the margin of .02 is worth {worth} more steps.
 
 - *With fresh seeds* is a study of its own: seeds from 1,000 on, as many as the answer before came to, each arm at the
   learning rate that was its best there, one look. Nothing is chosen by these runs.
@@ -112,22 +118,24 @@ def overview(found: Sequence[Answer], claims: Mapping[str, Claim]) -> str:
         seconds |= each.seconds
     dates = sorted(each.report.record.plan["written"][:10] for each in found)
     counted = ", ".join(f"{latest[finding]} {finding}" for finding in COLOURS if latest[finding])
-    again = sum(effect.again is not None for effect in asked)
+    again, fresh = (sum(found) for found in zip(*((bool(e.again), bool(e.latest.fresh)) for e in asked), strict=True))
+    uncorrected = told_alone(asked)
     parts = [
         "# Evidence",
         f"Published effects, asked again of small models. {len(asked)} effects, {sum(latest.values())} questions about "
-        f"them: **{counted}**. {again} of the effects were asked again of longer training, which is the verdict that "
-        f"is counted. {_confirmed_in_all(asked)}{len(seconds):,} runs, {sum(seconds.values()) / 3600:.1f} "
-        f"core-hours on {machine(each.report for each in found)}; plans of {dates[0]} to {dates[-1]}.",
+        f"them: **{counted}**. {again} of the effects were asked again of longer training, and {fresh} once more with "
+        f"fresh seeds, of which nothing was chosen: the last of these is the verdict that is counted. "
+        f"{_confirmed_in_all(asked)}{len(seconds):,} runs, {sum(seconds.values()) / 3600:.1f} core-hours on "
+        f"{machine(each.report for each in found)}; plans of {dates[0]} to {dates[-1]}.",
         "![all differences in units of the margin](evidence/forest.png)",
-        "The grey band is the margin, the smallest difference that counts; what was found first is pale where it was "
-        "asked again, and a black line is what fresh seeds found.",
+        "The grey band is the margin, the smallest difference that counts. What was asked again is pale; what fresh "
+        "seeds found is a full circle, and what they were not asked an empty one.",
         WORDS,
         "## Before you believe a row",
         "\n".join(f"- {doubt}" for doubt in doubts(found)),
     ]
     for family, own in itertools.groupby(asked, lambda effect: effect.first.claim.family):
-        rows = [COLUMNS, ["---"] * len(COLUMNS), *(row for effect in own for row in _rows(effect))]
+        rows = [COLUMNS, ["---"] * len(COLUMNS), *(row for effect in own for row in _rows(effect, uncorrected))]
         parts += [f"## {family.capitalize()}", "\n".join(f"| {' | '.join(row)} |" for row in rows)]
     parts.append(_bases(asked))
     answered = {each.claim.name for each in found}
@@ -142,41 +150,50 @@ def _confirmed_in_all(asked: Sequence[Effect]) -> str:
     pairs = [(first.findings[question], fresh.findings[question]) for first, fresh, question in asked_twice(asked)]
     settled = [(first, fresh) for first, fresh in pairs if first != "unresolved"]
     same = sum(first == fresh for first, fresh in settled)
-    return f"Asked once more with fresh seeds, {same} of {len(settled)} verdicts came out the same. " * bool(settled)
+    return f"With these {same} of {len(settled)} verdicts came out the same. " * bool(settled)
 
 
 def _bases(asked: Sequence[Effect]) -> str:
     """What the bases are, and where they end."""
     parts = ([each.first.report for each in asked], [each.again.report for each in asked if each.again])
-    ends = [" and ".join(_end(reports, base) for base in ("plain", "modern")) for reports in parts]
+    losses = [[_end(reports, base) for base in ("plain", "modern")] for reports in parts]
+    ends = [" and ".join("–" if loss is None else f"{loss:.2f}" for loss in own) for own in losses]
+    gains = [early - late for early, late in zip(*losses, strict=True) if early and late]
+    worth = " and ".join(f"{100 * (LONGER ** (MARGIN / gain) - 1):.0f} %" for gain in gains)
     references = [report.record.reference for report in parts[0] if "plain" in report.record.arms]
-    return BASES.format(ends=ends, reference=next((f"{loss:.2f}" for _, loss in filter(None, references)), "–"))
+    reference = next((f"{loss:.2f}" for _, loss in filter(None, references)), "–")
+    return BASES.format(ends=ends, reference=reference, worth=worth or "–")
 
 
-def _end(reports: Sequence[Report], base: str) -> str:
+MARGIN, LONGER = 0.02, 4
+"""Of the bases in nats a character; and how many times as many steps the longer training has."""
+
+
+def _end(reports: Sequence[Report], base: str) -> float | None:
     """The loss of a base, as most studies have it, over the most seeds."""
     arms = [(report.record.arms[base].config, arm) for report in reports for arm in report.arms if arm.name == base]
     if not arms:
-        return "–"
+        return None
     usual = Counter(config for config, _ in arms).most_common(1)[0][0]
     longest = max((arm for config, arm in arms if config == usual), key=lambda arm: arm.seeds)
-    return f"{longest.metrics['loss'].value:.2f}"
+    return longest.metrics["loss"].value
 
 
-def _rows(effect: Effect) -> Iterator[list[str]]:
-    """A row for each question, the first of which has what is said of the claim."""
+def _rows(effect: Effect, uncorrected: Container[tuple[str, str]]) -> Iterator[list[str]]:
+    """A row for each question, the first of which has what is said of the claim; some counted signs get a mark."""
     claim, looks = effect.first.claim, [each for each in effect if each is not None]
     minutes = ", ".join(f"{sum(each.seconds.values()) / 60:.0f}" for each in looks)
     once = [minutes, f"{claim.published} ({claim.source})"]
     for number, question in enumerate(effect.first.findings):
         seeds = ", ".join(str(each.report.contrasts[question].n) for each in looks)
-        fresh = effect.counted.fresh
+        fresh, mark = effect.latest.fresh, " †" * ((claim.name, question) in uncorrected)
+        marks = [mark * (each is effect.counted) for each in (effect.first, effect.again, fresh)]
         yield [
             "" if number else claim.text,
             f"{question}: {claim.expected[question]}",
-            _found(effect.first, question),
-            "" if effect.again is None else _found(effect.again, question),
-            "" if fresh is None else f"{said(fresh.report.contrasts[question])} {fresh.findings[question]}",
+            _found(effect.first, question) + marks[0],
+            "" if effect.again is None else _found(effect.again, question) + marks[1],
+            "" if fresh is None else f"{said(fresh.report.contrasts[question])} {fresh.findings[question]}" + marks[2],
             seeds,
             *(["", ""] if number else once),
         ]
@@ -192,7 +209,7 @@ def _found(each: Answer, question: str) -> str:
 def page(each: Answer) -> str:
     """The text of the page of a claim."""
     claim, report, record = each.claim, each.report, each.report.record
-    _, columns, rows = report.tables()[0]
+    _, columns, rows = verdicts(report)
     parts = [
         f"# {claim.text}",
         f"{claim.source}. {claim.published}",
@@ -256,11 +273,8 @@ def _column(axes: Axes, lines: Sequence[str | tuple[Effect, str]], height: int) 
             continue
         effect, question = line
         labels.append(f"{effect.first.claim.name}, {question}")
-        if effect.again is None:
-            _interval(axes, effect.first, question, y)
-        else:
-            _interval(axes, effect.first, question, y, alpha=0.25)
-            _interval(axes, effect.again, question, y)
+        for each in (effect.first, effect.latest, effect.counted):
+            _interval(axes, each, question, y, counted=each is effect.counted, fresh=each is effect.latest.fresh)
     axes.set_xscale("symlog", linthresh=1.0)
     axes.set_yticks(range(len(lines)), labels, fontsize=7)
     for line, label in zip(lines, axes.get_yticklabels(), strict=True):
@@ -269,18 +283,16 @@ def _column(axes: Axes, lines: Sequence[str | tuple[Effect, str]], height: int) 
     axes.set(xlabel="difference in units of the margin; better is to the right", ylim=(height - 0.3, -0.7))
 
 
-def _interval(axes: Axes, each: Answer, question: str, y: float, alpha: float = 1.0) -> None:
-    """An answer with its interval."""
+def _interval(axes: Axes, each: Answer, question: str, y: float, *, counted: bool, fresh: bool) -> None:
+    """An answer with its interval: pale where it is not counted, a full circle where it is that of fresh seeds."""
     answer, record = each.report.contrasts[question], each.report.record
     sign = 1 if record.higher_is_better[record.metric] else -1
     numbers = np.array([answer.interval.low, answer.difference, answer.interval.high]) * sign / record.margin
     low, middle, high = np.clip(np.sort(numbers) if np.isfinite(numbers).all() else numbers, -1e3, 1e3)
-    colour = COLOURS[each.findings[question]]
+    colour, alpha = COLOURS[each.findings[question]], 1.0 if counted else 0.2
     axes.plot([low, high], [y, y], color=colour, linewidth=1.5, alpha=alpha)
-    axes.plot(middle, y, "o", color=colour, markersize=4, alpha=alpha)
-    if each.fresh:
-        fresh = each.fresh.report.contrasts[question].difference * sign / record.margin
-        axes.plot(fresh, y, "|", color="black", markersize=7)
+    if counted:
+        axes.plot(middle, y, "o", color=colour, markersize=4, markerfacecolor=colour if fresh else "white")
 
 
 def machine(reports: Iterable[Report]) -> str:

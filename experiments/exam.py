@@ -14,7 +14,7 @@ and results are in `--workdir` alone. So are those of the preset `published`, wh
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -37,10 +37,10 @@ from transformer.core.files import write_durably
 from transformer.study.analyse import read_study
 from transformer.study.archive import Archives
 from transformer.study.engines import LOCAL, Engine
-from transformer.study.in_turn import InTurn
 from transformer.study.report import Report
 from transformer.study.statistics import ALPHA
 from transformer.study.study import Study
+from transformer.study.study_queue import StudyQueue
 
 BUDGETS = {"laptop": SKILLS, "published": PUBLISHED}
 
@@ -103,7 +103,7 @@ def main() -> None:
     folder = command.workdir / ("all" if command.whole else "some")
     evidence, pages = kept_in(command.workdir) if command.whole else (EVIDENCE, None)
     archives = evidence / "exam"
-    exam = InTurn(command.studies, folder, archives if command.whole else None, command.looks, command.engine)
+    exam = StudyQueue(command.studies, folder, archives if command.whole else None, command.looks, command.engine)
     runtime.start()
     exam.restore(archives)
     exam.run(command.minutes)
@@ -148,10 +148,10 @@ def table(reports: Mapping[str, Report]) -> str:
     baseline = next(iter(reports.values())).baseline
     sizes = [arm.parameters / each[baseline].parameters for each in cells for arm in each.values()]
     matched = f", all of as many parameters as {baseline}" if max(sizes) < 1.05 and min(sizes) > 0.95 else ""
-    rows = [["model", "mean", *(name.replace("_", " ") for name in reports)], ["---"] * (2 + len(reports))]
-    for name, row in zip(names, values, strict=True):
+    rows = [["model", "mean", "places", *(name.replace("_", " ") for name in reports)], ["---"] * (3 + len(reports))]
+    for name, row, (first, last) in zip(names, values, places(reports, names), strict=True):
         mean = f"{np.nanmean(row):.2f}" if np.isfinite(row).any() else "–"
-        rows.append([name, mean, *(_cell(each.get(name)) for each in cells)])
+        rows.append([name, mean, f"{first}–{last}", *(_cell(each.get(name)) for each in cells)])
     count = str(min(seeds)) if min(seeds) == max(seeds) else f"{min(seeds)} to {max(seeds)}"
     dates = sorted(report.record.plan["written"][:10] for report in reports.values())
     hours = sum(arm.seconds for each in cells for arm in each.values()) / 3600
@@ -163,16 +163,38 @@ def table(reports: Mapping[str, Report]) -> str:
         f"of its 95 % interval), at a learning rate chosen for each{matched}. **Bold**: better than {baseline}, "
         "*slanted*: worse; their intervals hold together with those of their column, so with "
         f"{min(seeds)} seeds a mean difference of less than {_told_from(reports):.1f} of its standard deviations is "
-        "neither, which is not to say equal; rows are in the order of their means. Skills and sizes are in "
+        "neither, which is not to say equal; rows are in the order of their means, and *places* holds 95 % of those "
+        "that a model has where skills and seeds are drawn again from these, with replacement. Skills and sizes are in "
         "`experiments/skills.py`, where most are trained for 600 steps of 16 examples, so that the table says who "
         "learns soon, not who can; those of papers are in `experiments/published_skills.py`. A model of your "
         "own takes it too: [your own variants](variants.md#mixer-and-recurrence).",
-        f"`python -m experiments.exam`: {runs:,} runs at rates of {', '.join(f'{rate:g}' for rate in tried)}, "
-        f"{hours:.1f} core-hours on {machine(reports.values())}; plans of {dates[0]} to {dates[-1]}.",
+        f"`python -m experiments.exam`: {runs:,} runs at rates of {', '.join(f'{rate:g}' for rate in tried)}"
+        f"{', so that every choice is at an end' * (len(tried) == 2)}, {hours:.1f} core-hours on "
+        f"{machine(reports.values())}; plans of {dates[0]} to {dates[-1]}.",
         "![right answers by model and skill](exam.png)",
         "\n".join(f"| {' | '.join(row)} |" for row in rows),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def places(reports: Mapping[str, Report], names: Sequence[str]) -> list[tuple[int, int]]:
+    """95 % interval of each model's place by its mean, over skills and seeds drawn with replacement (Efron 1979).
+
+    All models have the same draws; what is missing counts as 0, as in the order.
+    """
+    found = [{arm.name: arm.estimates for arm in report.arms} for report in reports.values()]
+    count = min(len(own) for each in found for own in each.values())
+    runs_MSR = np.array([[each.get(name, [0.0] * count)[:count] for each in found] for name in names])
+    rng, num_skills = np.random.default_rng(0), len(found)
+    skills = rng.integers(0, num_skills, (DRAWS, num_skills, 1))
+    seeds = rng.integers(0, count, (DRAWS, num_skills, count))
+    means_MD = np.nan_to_num(runs_MSR)[:, skills, seeds].mean((2, 3))
+    places_MD = 1 + (means_MD[None] > means_MD[:, None]).sum(1)
+    low, high = np.quantile(places_MD, [ALPHA / 2, 1 - ALPHA / 2], axis=1, method="closest_observation").astype(int)
+    return list(zip(low.tolist(), high.tolist(), strict=True))
+
+
+DRAWS = 2_000
 
 
 def _told_from(reports: Mapping[str, Report]) -> float:

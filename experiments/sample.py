@@ -38,7 +38,7 @@ class Command:
     replica: int | None = None
     """The replica that continues it; None: the one with the lowest loss."""
     beyond: Beyond = "slide"
-    """Where positions end, go on by reading the last tokens again, or refuse."""
+    """Past the longest text of training, go on by reading the last tokens again, read on, or refuse."""
 
     def __post_init__(self):
         for name in ("num", "tokens"):

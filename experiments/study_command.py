@@ -22,13 +22,13 @@ from transformer.study.plan import PLAN
 from transformer.study.probes import Probe
 from transformer.study.report import Report
 from transformer.study.running import STUDY_FILES, StudyError
-from transformer.study.study import CONFIRMATION, Asked, Study
+from transformer.study.study import CONFIRMATION, Study, StudyOptions
 from transformer.training.trackers import Tracker
-from transformer.training.workdir import check_own, clear, contents, locked
+from transformer.training.workdir import check_own, clear, file_names, locked
 
 
 @dataclass(frozen=True, kw_only=True)
-class StudyCommand(Asked, RunConfig):
+class StudyCommand(StudyOptions, RunConfig):
     sections: ClassVar[Sections] = STUDY
     """What `--help` shows."""
     workdir: Path = Path("results/study")
@@ -111,7 +111,7 @@ def run_parsed(
         contrasts=design.contrasts,
         first_seed=command.seed,
         probes=probes,
-        **vars(cli.fields_of(command, Asked)),
+        **vars(cli.fields_of(command, StudyOptions)),
     )
     if command.dry_run:
         runtime.start()
@@ -152,7 +152,7 @@ def _design(all_arms: Mapping[str, Mapping[str, Any]], command: StudyCommand) ->
 
 def prepare(command: StudyCommand) -> None:
     """Refuse a folder that is not empty unless the command says what to do with it."""
-    if not contents(command.workdir) or command.resume:
+    if not file_names(command.workdir) or command.resume:
         return
     if not command.overwrite:
         raise ConfigError(f"workdir: {command.workdir} is not empty; --resume continues it, --overwrite starts again")

@@ -227,7 +227,6 @@ from transformer.mixers.attention.base import HeadSizes as HeadSizes
 from transformer.mixers.attention.base import Heads as Heads
 from transformer.mixers.attention.base import Merge as Merge
 from transformer.mixers.attention.base import Normalizer as Normalizer
-from transformer.mixers.attention.base import Part as Part
 from transformer.mixers.attention.base import Projection as Projection
 from transformer.mixers.attention.base import Scale as Scale
 from transformer.mixers.attention.base import ScoreMod as ScoreMod
@@ -253,6 +252,7 @@ from transformer.mixers.attention.normalizers import SigmoidNormalizer as Sigmoi
 from transformer.mixers.attention.normalizers import Sink as Sink
 from transformer.mixers.attention.normalizers import SoftmaxOne as SoftmaxOne
 from transformer.mixers.attention.normalizers import TalkingHeads as TalkingHeads
+from transformer.mixers.attention.part import Part as Part
 from transformer.mixers.attention.projections import ConcatenateOnly as ConcatenateOnly
 from transformer.mixers.attention.projections import ConstantScale as ConstantScale
 from transformer.mixers.attention.projections import InverseScale as InverseScale
@@ -327,6 +327,7 @@ from transformer.models.encoder_decoder import EncoderDecoder as EncoderDecoder
 from transformer.models.encoder_decoder import EncoderDecoderConfig as EncoderDecoderConfig
 from transformer.models.images import AutoencoderConfig as AutoencoderConfig
 from transformer.models.images import ImageToImage as ImageToImage
+from transformer.models.images import MaskedAutoencoder as MaskedAutoencoder
 from transformer.models.images import PatchConfig as PatchConfig
 from transformer.models.images import VisionConfig as VisionConfig
 from transformer.models.images import VisionTransformer as VisionTransformer

@@ -87,7 +87,7 @@ NAMES: dict[str, str] = {
     "mixers.attention.attention": "Attention",
     "mixers.attention.backends": "Chunked Fused Recurrent Ring",
     "mixers.attention.base": (
-        "Backend HeadShape HeadSizes Heads Merge Normalizer Part Projection Scale ScoreMod Sharing Sparsity"
+        "Backend HeadShape HeadSizes Heads Merge Normalizer Projection Scale ScoreMod Sharing Sparsity"
     ),
     "mixers.attention.exclusive": "XSA",
     "mixers.attention.gates": "HeadScale OutputGate ValueGate",
@@ -97,6 +97,7 @@ NAMES: dict[str, str] = {
     "mixers.attention.normalizers": (
         "LinearNormalizer Performer ReLUNormalizer Retention SigmoidNormalizer Sink SoftmaxOne TalkingHeads"
     ),
+    "mixers.attention.part": "Part",
     "mixers.attention.projections": (
         "ConcatenateOnly ConstantScale InverseScale LearnedScale NoProjections SumHeads TiedProjections"
     ),
@@ -126,7 +127,7 @@ NAMES: dict[str, str] = {
     "models.early_exit": "early_exit",
     "models.encoder": "Encoder",
     "models.encoder_decoder": "EncoderDecoder EncoderDecoderConfig",
-    "models.images": "AutoencoderConfig ImageToImage PatchConfig VisionConfig VisionTransformer",
+    "models.images": "AutoencoderConfig ImageToImage MaskedAutoencoder PatchConfig VisionConfig VisionTransformer",
     "models.language_model": "LanguageModel",
     "models.merge": "merged",
     "models.pattern": "Alternate",

@@ -13,6 +13,7 @@ CLAIM = Claim(
         "Stated without a number. Csordás et al. 2021 (arXiv:2108.12284), on PCFG and COGS: dividing the positions "
         "by √d is better still."
     ),
+    measured=False,
     expected={"unscaled": "worse"},
     recipe=(
         "Both begin with a deviation of 1/√d, so that what positions are added to begins with one of 1 or of .125. At "

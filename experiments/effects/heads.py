@@ -19,7 +19,7 @@ CLAIM = Claim(
 LONGER = longer(
     CLAIM,
     found=(
-        "Four heads gain with time: in the plain base .032, where nothing was told early, and .063 for .031 "
-        "in the modern one."
+        "Four heads gain with time: in the plain base .032, where nothing was told early, and .072 for .031 in the "
+        "modern one (.063 with fresh seeds)."
     ),
 )

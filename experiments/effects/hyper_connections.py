@@ -19,5 +19,8 @@ CLAIM = Claim(
 )
 LONGER = longer(
     CLAIM,
-    found="Further behind in the plain base, by .119 for .059; in the modern one .031 of the lead of .046 is left.",
+    found=(
+        "Behind in the plain base as before: .119 for .059 is three bad runs of eight, and fresh seeds have .064. In "
+        "the modern one .031 of the lead of .046 is left."
+    ),
 )

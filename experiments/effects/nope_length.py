@@ -16,7 +16,11 @@ CLAIM = Claim(
         "and tested to 40: none .69, T5 .55, ALiBi .50, rotary .33, learned .22 (as reported by others)."
     ),
     expected={"learned": "worse", "rope": "worse", "alibi": "worse"},
-    recipe="Copying alone, trained on 8 symbols and tested on 12; 3 layers.",
+    recipe=(
+        "Copying alone, trained on 8 symbols and tested on 12; 3 layers. Rates are chosen by the longer test, so arms "
+        "are not equally trained on 8: training ends at losses of .16 to .36 without positions, .09 to .16 with ALiBi "
+        "and below .01 with rotary positions."
+    ),
     study=on_task(
         "nope_length",
         Copy(items=8),

@@ -11,6 +11,7 @@ CLAIM = Claim(
     family="initial values",
     source="Radford et al. 2019 (GPT-2), section 2.3",
     published="Used by a factor of 1/√N for N residual layers, without an ablation.",
+    measured=False,
     expected={"plain": "equal", "modern": "equal"},
     recipe="Two layers, so that the factor is 1/2.",
     study=on_bases("residual_scale", {"model.scale_residual_init": True}, {"model.scale_residual_init": False}),

@@ -15,6 +15,7 @@ CLAIM = Claim(
         "PaLM: 1e-4, found to make training stable, without an ablation. Wortsman et al.: without it and without "
         "weight decay logits drift at high rates, at every size."
     ),
+    measured=False,
     expected={"plain": "not worse", "modern": "not worse"},
     recipe="Weight decay of .1 and rates around the best one: the price is asked, not the gain.",
     study=on_bases("z_loss", {"objective": NextToken(z_loss=1e-4)}),

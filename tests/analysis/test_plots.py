@@ -33,6 +33,14 @@ def test_a_map_for_every_head_of_every_layer():
     assert figure.axes[4].get_title() == "block 1, head 1"
 
 
+def test_maps_of_many_tokens_are_no_larger_and_have_some_labels():
+    figure = plots.attention_maps(np.ones((1, 2, 58, 58)), [str(i) for i in range(58)])
+    own = figure.axes[0]
+    assert figure.get_size_inches()[0] < 10
+    assert [label.get_text() for label in own.get_xticklabels()] == [str(i) for i in range(0, 58, 3)]
+    assert [label.get_text() for label in own.get_yticklabels()] == [str(i) for i in range(0, 58, 3)]
+
+
 def test_curves_show_the_mean_of_the_replicas_that_are_finite():
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -98,6 +98,7 @@ WRONG = [
     ({"train_images": np.zeros((6, 12))}, r"train_images is \(6, 12\), not \(N, H, W\)"),
     ({"train_images": np.zeros((0, 4, 3)), "train_labels": np.zeros(0, int)}, r"train_images is \(0, 4, 3\), not"),
     ({"train_images": np.zeros((6, 5, 3))}, r"train images are \(5, 3, 1\), test images \(4, 3, 1\)"),
+    ({"train_images": np.zeros((6, 4, 3))}, "test_images is uint8 and train_images float64, of other scales"),
     ({"train_labels": np.array([None] * 6)}, "cannot read .*holds objects"),
 ]
 

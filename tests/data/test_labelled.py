@@ -1,5 +1,6 @@
 """Texts with labels: lines that parse, classes and lengths, what does not fit."""
 
+import itertools
 import typing
 
 import jax
@@ -67,8 +68,9 @@ def test_a_trained_run_classifies(tmp_path):
     model = ClassifierConfig(num_layers=1, d_model=16, max_length=16, mixer=Attention(num_heads=2))
     config = ClassificationRun(model=model, data=labelled(tmp_path, LINES * 8), steps=60, batch_size=8)
     config = config.replace({"optimizer.warmup_steps": 5, "optimizer.learning_rate": 1e-2})
-    train(config, grid(2), load_data(config.data), tmp_path / "run")
-    run = load_run(tmp_path / "run")
+    data = load_data(config.data)
+    outcome, run = train(config, grid(2), data, tmp_path / "run"), load_run(tmp_path / "run")
+    np.testing.assert_array_equal(outcome.confusion(), run.confusion())
     found = run.classify("a b a b a b", replica=1)
     assert list(found) == ["good", "bad"]
     assert found["good"] > 0.9
@@ -76,6 +78,15 @@ def test_a_trained_run_classifies(tmp_path):
     expected = jax.nn.softmax(run.apply(run.params(1), jnp.asarray(tokens_1L))[0])
     np.testing.assert_allclose([found["bad"], found["good"]], expected, rtol=1e-5)
     assert next(iter(run.classify("c d"))) == "bad"
+    counts, held_out = (
+        run.confusion(replica=0),
+        [line.split("\t") for line in (LINES * 8)[-len(data.validation["labels"]) :]],
+    )
+    for (i, label), (j, other) in itertools.product(enumerate(run.classes), repeat=2):
+        given = [next(iter(run.classify(text, replica=0))) for own, text in held_out if own == label]
+        assert counts[i, j] == given.count(other)
+    assert run.classes == ("bad", "good")
+    assert counts.sum() == len(held_out) > 3
     with pytest.raises(ConfigError, match="classify: the text has no tokens"):
         run.classify("")
     with pytest.raises(ConfigError, match=r"generate: .*; classify\(text\) is for a classifier"):
@@ -217,6 +228,21 @@ def test_wrong_files_are_one_line(tmp_path):
     (tmp_path / "latin.tsv").write_bytes(b"a\tcaf\xe9")
     with pytest.raises(ConfigError, match="not UTF-8"):
         parse_labelled(str(tmp_path / "latin.tsv"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "line"),
+    [
+        ({"path": "own.tsv", "examples": 4}, "examples: 4 would change nothing: it is of expressions, and data.path"),
+        ({"path": "own.tsv", "validation_examples": 4}, "validation_examples: 4 would change nothing"),
+        ({"path": "own.tsv", "task": LISTOPS}, "task: .* would change nothing"),
+        ({"tokenizer": Char()}, "tokenizer: char would change nothing: it is of texts of a data.path"),
+        ({"validation_fraction": 0.2}, "validation_fraction: 0.2 would change nothing"),
+    ],
+)
+def test_what_the_other_kind_of_text_would_read_is_refused(fields, line):
+    with pytest.raises(ConfigError, match=rf"^data\.{line}"):
+        LabelledConfig(**fields)
 
 
 @pytest.mark.parametrize("kind", [LabelledConfig, TaggedConfig])

@@ -270,6 +270,10 @@ def test_vocabularies_come_from_the_data(pairs, tmp_path):
     model = shared.complete(run_config(model={"share_embeddings": True})).model
     assert model.vocab_size == model.source_vocab_size == 5 + 12
     assert shared.tokenizer is shared.source_tokenizer
+    with pytest.raises(
+        ConfigError, match=r"share_embeddings: source and target have tokenizers of their own; set data"
+    ):
+        pairs.complete(run_config(model={"share_embeddings": True}))
     assert pairs.complete(run_config(model={"vocab_size": 99})).model.vocab_size == 99
     with pytest.raises(ConfigError, match="is not in"):
         pairs.complete(run_config(model={"vocab_size": 9}))
@@ -290,6 +294,7 @@ def test_texts_that_are_too_long(pairs, field, longest):
         ({"batch_tokens": 0}, "data.batch_tokens: 0 is not a positive number"),
         ({"validation_fraction": 1.0}, "data.validation_fraction: 1.0 is not between 0 and 1"),
         ({"target": "x"}, "data.source: a target is given and no source"),
+        ({"source": "x", "split": "length"}, "data.split: length is a split of SCAN, and data.source is given"),
         ({"test_target": "x"}, "data.test_source: a target is given and no source"),
         ({"validation_source": "x"}, "data.validation_source: SCAN, read without data.source, .*; set both"),
         ({"test_source": "x", "test_target": "y"}, "data.test_source: SCAN, read without data.source, .*; set both"),

@@ -8,14 +8,14 @@ import statistics
 import pytest
 
 from experiments import atlas, exam
-from experiments.answers import answers
+from experiments.answers import answers, effects
 from experiments.atlas import DOCS, EVIDENCE, claims
-from experiments.evidence_doubts import holm, of_budgets, of_few_seeds, of_fresh_seeds, of_short_training
+from experiments.evidence_doubts import holm, of_budgets, of_few_seeds, of_fresh_seeds, of_short_training, told_alone
 from experiments.evidence_pages import CHECKSUMS, checksums, overview, page
 from transformer.core.errors import ConfigError
 from transformer.data.dataset import load_data
 from transformer.study.archive import RUNS, SUFFIX
-from transformer.study.in_turn import InTurn, asks_the_same
+from transformer.study.study_queue import StudyQueue, asks_the_same
 
 CLAIMS = claims()
 DATA = {}
@@ -72,11 +72,13 @@ def test_a_claim_of_longer_training_is_the_same_claim():
 
 
 def test_a_claim_that_was_asked_again_is_counted_once(found):
-    """By its later verdict; what is doubtful is counted of all."""
+    """By its later verdict, or that of fresh seeds; what is doubtful is counted of all."""
     gelu = [each for each in found if each.claim.name in ("gelu", "gelu_2000")]
     text = overview(gelu, {})
     (counted,) = re.findall(r" 1 effects, 2 questions about them: \*\*(.*?)\*\*\. 1 of the effects were asked", text)
-    assert sorted(counted.split(", ")) == sorted(f"1 {finding}" for finding in gelu[1].findings.values())
+    assert sorted(counted.split(", ")) == sorted(f"1 {finding}" for finding in gelu[1].fresh.findings.values())
+    without = [dataclasses.replace(each, fresh=None) for each in gelu]
+    assert [effect.counted for effect in effects(without)] == [without[1]]
     ends = [
         each
         for each in gelu
@@ -104,7 +106,7 @@ def test_what_is_installed_is_left_alone(command, tmp_path, monkeypatch, capsys)
     before = {path: path.is_file() and path.read_bytes() for path in installed.rglob("*")}
     monkeypatch.setattr(atlas, "EVIDENCE", evidence)
     monkeypatch.setattr(atlas, "DOCS", installed / "docs")
-    monkeypatch.setattr(InTurn, "run", lambda self, minutes: None)
+    monkeypatch.setattr(StudyQueue, "run", lambda self, minutes: None)
     monkeypatch.setattr("sys.argv", ["it", "--workdir", str(workdir)])
     for _ in range(2):
         command.main()
@@ -152,10 +154,16 @@ def test_what_fresh_seeds_find_is_counted(found):
     (text,) = of_fresh_seeds(some)
     before, now = canon.findings, canon.fresh.findings
     same, still_open = sum(before[q] == now[q] for q in before), list(now.values()).count("unresolved")
-    said = f"{same} came out the same, {still_open} open and {4 - same - still_open} otherwise."
+    right = list(before.values()).count("reproduced")
+    kept = sum(before[q] == now[q] == "reproduced" for q in before)
+    said = (
+        f"{same} came out the same ({kept} of {right} of those that were *reproduced*, 0 of 1 of those that were *opp"
+    )
     assert f"Of 4 verdicts {said}" in text
-    assert f"Asked once more with fresh seeds, {same} of 4 verdicts came out the same. " in overview(some, {})
-    assert "Asked once more" not in overview(some[:1], {})
+    assert f"), {still_open} open and {4 - same - still_open} otherwise." in text
+    assert "1 are differences to one baseline, the plain base, and 1 to another" in text
+    assert f"With these {same} of 4 verdicts came out the same. " in overview(some, {})
+    assert "With these" not in overview(some[:1], {})
     first, fresh = canon.report.contrasts, canon.fresh.report.contrasts
     left = statistics.median(fresh[q].difference / first[q].difference for q in first)
     assert f"Of 4 differences whose sign was told 4 have the same sign, and {left:.2f} of their size" in text
@@ -163,6 +171,24 @@ def test_what_fresh_seeds_find_is_counted(found):
     turned = dataclasses.replace(canon, fresh=dataclasses.replace(canon.fresh, report=opposite(canon.fresh.report)))
     (text,) = of_fresh_seeds([*some[:-1], turned])
     assert "told 0 have the same sign" in text
+
+
+def test_signs_that_are_told_alone_are_marked(found):
+    """Those that Holm's correction of all questions does not leave."""
+    answers = {
+        (effect.first.claim.name, q): (c.p / len(effect.counted.report.contrasts), c.verdict)
+        for effect in effects(found)
+        for q, c in effect.counted.report.contrasts.items()
+    }
+    bound, expected = 0.05, set()
+    for rank, (key, (p, verdict)) in enumerate(sorted(answers.items(), key=lambda each: each[1][0])):
+        bound = bound if p * (len(answers) - rank) < 0.05 else -1
+        if bound < 0 and verdict in ("better", "worse"):
+            expected.add(key)
+    assert told_alone(effects(found)) == expected
+    assert ("gelu", "plain") in expected
+    marked = [line for line in overview(found, {}).splitlines() if " † |" in line]
+    assert len(marked) == len(expected)
 
 
 def opposite(report):

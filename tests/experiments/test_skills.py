@@ -16,7 +16,7 @@ from transformer.data.dataset import load_data
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.recurrent.elementwise import MinGRU
 from transformer.runs.tokenizers import SPECIAL
-from transformer.study.in_turn import InTurn
+from transformer.study.study_queue import StudyQueue
 
 BASELINE, *OTHERS = MODELS
 SHARES = [(name, OTHERS[i :: len(SKILLS)]) for i, name in enumerate(SKILLS)]
@@ -90,8 +90,8 @@ def test_the_first_word_chooses_the_skills():
 def test_what_is_published_is_kept_in_the_workdir_alone(word, kept, monkeypatch, tmp_path):
     seen = []
     monkeypatch.setattr("sys.argv", ["exam", word, "--workdir", str(tmp_path)])
-    monkeypatch.setattr(InTurn, "restore", lambda self, archives: None)
-    monkeypatch.setattr(InTurn, "run", lambda self, minutes: seen.append(self.archives))
+    monkeypatch.setattr(StudyQueue, "restore", lambda self, archives: None)
+    monkeypatch.setattr(StudyQueue, "run", lambda self, minutes: seen.append(self.archives))
     monkeypatch.setattr(exam, "write", lambda reports, folder: seen.append(folder))
     monkeypatch.setattr(exam, "archived", lambda archives: {})
     exam.main()
@@ -110,12 +110,12 @@ def test_the_table_says_what_was_found(tmp_path):
     reports = {"a_b": report("a_b", softmax=0.5, much=0.9, less=0.1, same=0.5), "c": report("c", softmax=0.3, much=0.2)}
     text = exam.table(reports)
     assert text.splitlines()[-6:] == [
-        "| model | mean | a b | c |",
-        "| --- | --- | --- | --- |",
-        f"| much | 0.55 | **0.90 ± {half}** | *0.20 ± {half}* |",
-        f"| softmax | 0.40 | 0.50 ± {half} | 0.30 ± {half} |",
-        f"| same | 0.50 | 0.50 ± {half} | – |",
-        f"| less | 0.10 | *0.10 ± {half}* | – |",
+        "| model | mean | places | a b | c |",
+        "| --- | --- | --- | --- | --- |",
+        f"| much | 0.55 | 1–2 | **0.90 ± {half}** | *0.20 ± {half}* |",
+        f"| softmax | 0.40 | 1–2 | 0.50 ± {half} | 0.30 ± {half} |",
+        f"| same | 0.50 | 2–3 | 0.50 ± {half} | – |",
+        f"| less | 0.10 | 3–4 | *0.10 ± {half}* | – |",
     ]
     assert "mean over 8 seeds" in text
     assert "better than softmax" in text

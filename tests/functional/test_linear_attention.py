@@ -60,7 +60,7 @@ def test_equals_exact(tokens, mask, weigh):
 )
 def test_other_masks_are_refused(mask):
     """What is behind a query is one sum, so it can neither forget a part of it nor look ahead."""
-    with pytest.raises(ValueError, match="a token does not see what those before it saw; use exact"):
+    with pytest.raises(ValueError, match=r"a token sees less than those before it; use attention$"):
         recurrent_attention(Q, KEYS, VALUES, tokens=Tokens.at(jnp.arange(L)), mask=mask, weigh=Normalized())
 
 

@@ -198,7 +198,7 @@ def law_of(model, strategy, vocab_size, num_tokens):
         logits = np.asarray(apply(params, jnp.asarray(sequences)))[:, -1].copy()
         if strategy.processors:
             logits[np.arange(len(chosen))[:, None], sequences] = np.finfo(np.float32).min
-        law = (law[:, None] * np.asarray(strategy.law(jnp.asarray(logits)))).reshape(-1)
+        law = (law[:, None] * np.asarray(strategy.distribution(jnp.asarray(logits)))).reshape(-1)
     return law / law.sum()
 
 

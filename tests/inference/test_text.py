@@ -59,6 +59,23 @@ def test_windows_read_the_last_tokens_again(model):
     assert len(set(made.tolist())) > 2
 
 
+def test_positions_without_an_end_are_read_on_only_where_that_is_asked(model):
+    """A model of six tokens has not seen a seventh place, whatever its positions are defined for."""
+    config = ENDS.replace(position=RoPE())
+    params, apply = split(LanguageModel(config, key=jax.random.key(0)))
+    windows = continuation(apply, params, config, PROMPT, num_tokens=8, **HOW)
+    on = continuation(apply, params, config, PROMPT, num_tokens=8, beyond="extrapolate", **HOW)
+    expected = list(PROMPT)
+    for _ in range(8):
+        expected.append(next_token((apply, params), expected))
+    assert on.tolist() == [int(token) for token in expected[len(PROMPT) :]]
+    start = len(PROMPT) - (LENGTH - LENGTH // 2 + 1)
+    assert int(windows[0]) == next_token((apply, params), PROMPT[start:])
+    assert windows.tolist() != on.tolist()
+    with pytest.raises(ConfigError, match=r"^generate: 12 tokens are read, more than max_length 6; use slide$"):
+        continuation(apply, params, config, PROMPT, num_tokens=8, beyond="refuse", **HOW)
+
+
 def test_what_fits_is_read_once_and_more_may_be_refused(model):
     fits = continuation(*model, ENDS, PROMPT, num_tokens=2, beyond="refuse", **HOW)
     first = next_token(model, PROMPT)
@@ -93,15 +110,6 @@ def test_a_stop_token_ends_the_windows(model):
     stop = whole[4]
     made = continuation(*model, ENDS, PROMPT, num_tokens=8, stop=stop, **HOW).tolist()
     assert made == whole[: whole.index(stop) + 1]
-
-
-def test_positions_without_an_end_read_everything():
-    config = ENDS.replace(position=RoPE())
-    params, apply = split(LanguageModel(config, key=jax.random.key(0)))
-    expected = list(PROMPT)
-    for _ in range(6):
-        expected.append(next_token((apply, params), expected))
-    assert continuation(apply, params, config, PROMPT, num_tokens=6, **HOW).tolist() == expected[len(PROMPT) :]
 
 
 @pytest.mark.parametrize("length", [2, LENGTH + 1, 20])

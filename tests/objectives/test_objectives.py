@@ -372,6 +372,22 @@ def test_classification(smoothing):
         check(run(objective, "classifier", batch | more), expected)
 
 
+def test_weights_of_classes_are_factors_of_their_losses():
+    """In training; evaluation counts all alike, and so does the number of labels that the sum is divided by."""
+    labels = np.array([0, 2, 1, 0], np.int32)
+    batch = {"inputs": TOKENS[:, :L], "labels": labels}
+    logits = logits_of("classifier", TOKENS[:, :L])
+    losses = -np.asarray(jax.nn.log_softmax(logits))[np.arange(B), labels]
+    found = run(Classification(class_weights=(1.0, 4.0, 0.5)), "classifier", batch)
+    np.testing.assert_allclose(found.loss, [losses @ np.array([1.0, 0.5, 4.0, 1.0])], rtol=1e-5)
+    np.testing.assert_array_equal(found.weight, [B])
+    objective = Classification(class_weights=(1.0, 4.0))
+    with pytest.raises(ConfigError, match=r"^classification\.class_weights: 2 of them, and the data has 3 classes$"):
+        RunConfig(model=CONFIGS["classifier"], objective=objective)
+    with pytest.raises(ConfigError, match=r"class_weights: \(-1\.0,\) are not finite and at least 0"):
+        Classification(class_weights=(-1.0,))
+
+
 def test_classification_of_images():
     """Images have no padding."""
     images, labels = RNG.normal(size=(B, 4, 4, 1)).astype(np.float32), np.array([0, 2, 1, 0], np.int32)
@@ -594,6 +610,7 @@ def test_the_wrong_direction_is_named():
         (PrefixToken(label_smoothing=0.1, z_loss=0.1, share=0.3), PrefixToken(share=0.3, auxiliary=0.0)),
         (SequenceToSequence(label_smoothing=0.1, z_loss=0.1), SequenceToSequence(auxiliary=0.0)),
         (Classification(label_smoothing=0.1), Classification(auxiliary=0.0)),
+        (Classification(class_weights=(1.0, 2.0)), Classification(auxiliary=0.0)),
         (MaskedToken(rate=0.3), MaskedToken(rate=0.3, auxiliary=0.0)),
         (TokenClassification(label_smoothing=0.1), TokenClassification(auxiliary=0.0)),
         (Reconstruction(rate=0.3), Reconstruction(rate=0.3, auxiliary=0.0)),

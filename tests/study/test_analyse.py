@@ -10,6 +10,7 @@ from transformer.core.errors import ConfigError
 from transformer.core.files import Damaged, read_sealed, write_sealed
 from transformer.study.analyse import analyse, read_study
 from transformer.study.runs import read_run
+from transformer.study.tables import legend, verdicts
 
 NAN = np.nan
 RNG = np.random.default_rng(0)
@@ -109,7 +110,7 @@ def test_contrasts_replace_the_comparisons_with_the_baseline(tmp_path):
     report = made.report(tmp_path, arms, contrasts=weights, noise=BASE[::-1])
     assert report.contrasts["a × b"].difference == pytest.approx(0.4)
     assert {arm.verdict for arm in report.arms} == {"–"}
-    found = report.tables()[0][2]
+    found = verdicts(report)[2]
     assert [row[0] for row in found] == [*arms, "base, other seeds", "a × b"]
     assert [row[4] for row in found][:4] == [""] * 4
     assert {row[4] for row in found[4:]} <= {"unresolved", "equivalent", "worse"}
@@ -263,7 +264,7 @@ def test_an_arm_without_the_metric_is_not_compared(tmp_path):
             write_sealed(tmp_path / "runs" / file, {**run, "probes": {probe: 3.1 if name == "base" else None}})
     report = analyse(tmp_path, record)
     assert report.contrasts == {}
-    assert [row[4] for row in report.tables()[0][2]] == ["baseline", "not defined"]
+    assert [row[4] for row in verdicts(report)[2]] == ["baseline", "not defined"]
     assert {"arm: not answered, because an arm of it failed or has no loss at 2x length"} < set(report.warnings())
     assert "arm: it has no loss at 2x length, and is not compared" in report.warnings()
 
@@ -271,7 +272,7 @@ def test_an_arm_without_the_metric_is_not_compared(tmp_path):
 def test_a_study_in_which_all_fails_compares_nothing(tmp_path):
     report = made.report(tmp_path, {"base": BASE * np.nan, "arm": BASE * np.nan})
     assert "every run of every arm failed: nothing is compared" in report.warnings()
-    assert report.tables()[0][2][1][2:5] == ["– [−∞, +∞]", "1", "unresolved"]
+    assert verdicts(report)[2][1][2:5] == ["– [−∞, +∞]", "1", "unresolved"]
 
 
 def test_too_few_batches_are_not_cut_in_two(tmp_path, monkeypatch):
@@ -366,7 +367,7 @@ def test_a_metric_that_is_the_same_everywhere_tells_nothing(tmp_path):
     none = {"base": 0 * BASE, "arm": 0 * BASE}
     report = made.report(tmp_path, {"base": BASE, "arm": BASE - 0.5}, exact=none, metric="exact_match")
     assert report.warnings()[0].startswith("all runs of all arms have exact_match 0, which tells none from another")
-    assert report.tables()[0][2][1][4] == "the same in all runs"
+    assert verdicts(report)[2][1][4] == "the same in all runs"
     assert not any("tells none" in line for line in made.report(tmp_path, {"base": BASE, "arm": BASE}).warnings())
 
 
@@ -381,7 +382,7 @@ def test_questions_and_columns_are_explained_and_all_metrics_are_rows(tmp_path):
     arms = {"base": BASE, "arm": BASE + 1, "other": BASE}
     report = made.report(tmp_path, arms, contrasts=asked)
     assert "both: [arm] − 0.5 × [base] − 0.5 × [other]." in report.summary()
-    assert {line.partition(":")[0] for line in report.legend()} >= {"±", "difference", "detectable", "split error"}
+    assert {line.partition(":")[0] for line in legend(report)} >= {"±", "difference", "detectable", "split error"}
     assert {"arm", "learning_rate", "seed", "loss", "accuracy", "exact_match", "chosen"} <= set(report.rows()[0])
     for text in (report.markdown(), report.html()):
         assert "with a probability of 80 %" in text

@@ -12,6 +12,7 @@ from tests.study import made
 from transformer.core.files import Damaged
 from transformer.study.__main__ import main
 from transformer.study.analyse import read_study
+from transformer.study.tables import verdicts
 from transformer.training.metrics import finite
 
 BASE = 3 + 0.02 * np.random.default_rng(0).normal(size=6)
@@ -34,7 +35,7 @@ def test_names_of_arms_are_text_in_every_format(tmp_path):
     assert "a|b &lt;script&gt;" in html
     markdown = (tmp_path / "report.md").read_text()
     row = next(line for line in markdown.splitlines() if line.startswith(r"| a\|b"))
-    assert row.count("|") - row.count(r"\|") == len(report.tables()[0][1]) + 1
+    assert row.count("|") - row.count(r"\|") == len(verdicts(report)[1]) + 1
     assert r"\<script>" in row
     assert r"\[x\](y) \!z" in row
     tex = (tmp_path / "report.tex").read_text()

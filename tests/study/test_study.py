@@ -458,8 +458,32 @@ def test_an_arm_has_learning_rates_of_its_own(base, corpus):
     assert Study("rates", base, {"a": {}, "b": {}}).rates("a") == (base.optimizer.learning_rate,)
     made = prepared(study, corpus)
     assert [len(made[name].replicas(4)) for name in arms] == [8, 4, 8]
+    whole = {"a": {}, "hot": {"optimizer": base.optimizer.replace(learning_rate=0.3)}}
+    assert Study("rates", base, whole).rates("hot") == (0.3,)
+    assert Study("rates", base, {**whole, "hot": whole["hot"] | {"optimizer.learning_rate": 0.1}}).rates("hot") == (
+        0.1,
+    )
+    with pytest.raises(
+        ConfigError, match=r"arm hot: its optimizer has learning rate 0\.3, and the study has learning_"
+    ):
+        Study("rates", base, whole, learning_rates=(1e-2,))
     with pytest.raises(ConfigError, match=r"arm a: learning rate 0\.01 is given twice"):
         Study("rates", base, {"a": {}, "b": {}}, learning_rates=(1e-2, 1e-2)).rates("a")
+
+
+@pytest.mark.parametrize(
+    ("fields", "line"),
+    [
+        ({"margin": np.nan}, "margin nan is not positive"),
+        ({"fails_above": np.nan}, "fails_above nan is not a positive number"),
+        ({"minutes": -1.0}, "minutes -1.0 is not a positive number"),
+        ({"learning_rates": (1e-2, np.nan)}, "learning rate nan is no number that is not negative"),
+        ({"learning_rates": (1e-2, -1.0)}, "learning rate -1.0 is no number that is not negative"),
+    ],
+)
+def test_numbers_that_are_none(base, fields, line):
+    with pytest.raises(ConfigError, match=rf"^study n: {line}$"):
+        Study("n", base, {"a": {}, "b": {}}, **fields)
 
 
 def test_arms_that_are_one_run_or_see_other_batches_say_so(tmp_path):

@@ -30,7 +30,7 @@ from transformer.training import checkpoint
 from transformer.training.checkpoint import CheckpointError, Notes
 from transformer.training.loop import train
 from transformer.training.signals import Interrupted
-from transformer.training.workdir import Identity, contents, identity, locked, prepared
+from transformer.training.workdir import Identity, file_names, held_for_run, identity, locked
 
 NOTES = Notes(10, "0", 0, 0.0, {})
 REPLICAS = (Replica(seed=0), Replica(seed=1, learning_rate=3e-3))
@@ -220,7 +220,7 @@ def test_two_processes_in_one_folder(config, corpus, tmp_path):
         assert other.stdout.readline() == "held\n"
         with pytest.raises(ConfigError, match=rf"workdir: .*run is in use by process {other.pid} on "):
             train(config, REPLICAS, corpus, tmp_path / "run")
-        assert contents(tmp_path / "run") == set()
+        assert file_names(tmp_path / "run") == set()
         other.kill()
     with locked(tmp_path / "run"), locked(tmp_path / "run"):
         pass
@@ -245,7 +245,7 @@ def refuse(*_, **__):
 
 
 def make(workdir, config, corpus, replicas=REPLICAS):
-    with prepared(workdir, identity(corpus.complete(config), replicas, corpus), "resume", {}):
+    with held_for_run(workdir, identity(corpus.complete(config), replicas, corpus), "resume", {}):
         pass
 
 
@@ -303,8 +303,8 @@ def test_a_start_that_was_killed_is_begun_again(config, corpus, tmp_path):
         workdir.mkdir()
         for name in names:
             (workdir / name).touch()
-        with prepared(workdir, Identity({}, [], "0"), "resume", {"tokenizer.json": "{}"}):
-            assert {"config.json", "environment.json", "tokenizer.json"} == contents(workdir)
+        with held_for_run(workdir, Identity({}, [], "0"), "resume", {"tokenizer.json": "{}"}):
+            assert {"config.json", "environment.json", "tokenizer.json"} == file_names(workdir)
 
 
 @pytest.mark.parametrize("token", [-1, 4])

@@ -258,13 +258,17 @@ def test_a_diverged_replica_is_reported_and_leaves_the_others_alone(config, corp
     replicas = (REPLICAS[0], Replica(seed=0, learning_rate=1e30), REPLICAS[1], REPLICAS[1])
     config = config.replace({"optimizer.warmup_steps": 0, "optimizer.clip_norm": None})
     outcome = train(config, replicas, corpus, tmp_path / "run")
-    assert np.isnan(outcome.validation_loss[1])
+    for measured in (outcome.validation_loss, outcome.accuracy, outcome.exact_match):
+        assert np.isfinite(measured).tolist() == [True, False, True, True]
     assert outcome.diverged_at[1] > 0
     assert (outcome.diverged_at[[0, 2, 3]] == -1).all()
     assert np.isfinite(outcome.validation_loss[[0, 2, 3]]).all()
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     skipped = [sum(line.get("skipped", 0) for line in lines if line["replica"] == i) for i in range(4)]
     assert skipped == [0, config.steps - outcome.diverged_at[1], 0, 0]
+    curve = outcome.curve("skipped")
+    np.testing.assert_array_equal(curve.values_RS.sum(1), skipped)
+    np.testing.assert_array_equal(curve.steps_S, outcome.curve("loss").steps_S)
 
 
 def test_a_diverged_replica_has_no_loss_though_its_parameters_are_finite(config, corpus, tmp_path):

@@ -11,10 +11,14 @@ import pytest
 
 from transformer.core.errors import ConfigError
 from transformer.core.parameters import Parameter
+from transformer.data.pictures import ImageConfig
+from transformer.inference.beam import Beam
+from transformer.inference.processors import RepetitionPenalty
+from transformer.objectives.tokens import MaskedToken
 from transformer.runs.muon import Muon
 from transformer.runs.optimizer import OptimizerConfig, ParameterGroup
 from transformer.runs.rules import SGD, Adafactor, AdamW, Lion, ScheduleFree, UpdateRule
-from transformer.runs.schedules import ConstantRate
+from transformer.runs.schedules import ConstantRate, Cosine
 from transformer.testing.optimization import (
     LAYERS,
     RULE,
@@ -237,3 +241,22 @@ def test_clipping_leaves_something(norm):
         ConfigError, match=rf"optimizer\.clip_norm: {norm} is not a positive number; None clips nothing"
     ):
         OptimizerConfig(clip_norm=norm)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda number: OptimizerConfig(clip_norm=number),
+        lambda number: OptimizerConfig(skip_limit=1, skip_above=number),
+        lambda number: ParameterGroup("*", rate=number),
+        lambda number: Cosine(final=number),
+        lambda number: MaskedToken(random=number),
+        lambda number: Beam(alpha=number),
+        lambda number: RepetitionPenalty(number),
+        lambda number: ImageConfig(rotation=number),
+    ],
+)
+def test_what_is_not_a_number_is_refused_where_values_are_made(make):
+    make(0.1)
+    with pytest.raises(ConfigError, match="nan"):
+        make(float("nan"))

@@ -21,8 +21,8 @@ def test_the_throughput_is_that_after_the_first_dispatch(monkeypatch):
 
 
 def test_where_there_is_no_terminal_a_line_a_minute(monkeypatch, capsys):
-    """The first after ten seconds, and never one of a number that there is not."""
-    clock = iter([0.0, 9.0, 11.0, 60.0, 71.0, 171.0, 8171.0, 8240.0])
+    """The first after ten seconds, twice as long to the next, at most; never one of a number that there is not."""
+    clock = iter([0.0, 9.0, 11.0, 21.0, 71.0, 171.0, 8171.0, 8240.0])
     monkeypatch.setattr("transformer.training.progress.time", SimpleNamespace(monotonic=lambda: next(clock)))
     with Progress("rms [/b]", 1600) as progress:
         progress.update(0)

@@ -9,7 +9,7 @@ import pytest
 from transformer.core.errors import ConfigError
 from transformer.core.files import Damaged
 from transformer.runs.config import Replica
-from transformer.training.workdir import CONFIG, identity, prepared, read_identity
+from transformer.training.workdir import CONFIG, held_for_run, identity, read_identity
 
 WRITTEN = (
     "metrics.jsonl",
@@ -41,7 +41,7 @@ def folder(tmp_path, own):
 
 
 def begin(folder, own, how):
-    with prepared(folder, own, how, {}):
+    with held_for_run(folder, own, how, {}):
         pass
 
 

@@ -3,6 +3,7 @@
 from transformer.analysis import plots
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -36,7 +37,8 @@ def attention_maps(
     queries = labels if queries is None else queries
     pattern = np.asarray(pattern_NHLS)
     num_layers, num_heads, length, span = pattern.shape
-    side = max(1.6, 0.22 * span) if labels else 1.6
+    side = min(max(1.6, 0.22 * span), 4.4) if labels else 1.6
+    step = max(1, math.ceil(0.22 * span / side))  # of what is labelled, so that labels do not overlap
     figure, axes = _axes(num_layers, num_heads, (side * num_heads + 0.5, side * num_layers + 0.3))
     for layer, head in np.ndindex(num_layers, num_heads):
         own = axes[layer, head]
@@ -44,9 +46,9 @@ def attention_maps(
         own.set_title(f"block {layer}, head {head}", fontsize=7)
         own.set(xticks=[], yticks=[])
         if labels:
-            own.set_xticks(range(span), labels[:span], fontsize=6, rotation=90)
+            own.set_xticks(range(0, span, step), labels[:span:step], fontsize=6, rotation=90)
         if queries and head == 0:
-            own.set_yticks(range(length), queries[-length:], fontsize=6)
+            own.set_yticks(range(0, length, step), queries[-length:][::step], fontsize=6)
     return figure
 
 

@@ -69,16 +69,21 @@ def check_type(value, expected, where: str) -> Any:
     if type(value) not in options and not any(
         inspect.isclass(o) and o not in (int, float) and isinstance(value, o) for o in options
     ):
-        wanted = " or ".join("none" if o is type(None) else getattr(o, "__name__", str(o)) for o in options)
-        family = variant_of(expected) if isinstance(value, str) else None
-        hint = f"; a text becomes one by {family.__name__}.parse, or in replace" if family else ""
-        plain = dataclasses.is_dataclass(value) and not isinstance(value, type | Variant)
-        given = f"a {type(value).__name__}" if plain else repr(value)
-        if isinstance(value, type):
-            given = f"the class {value.__name__}"
-            hint = _made(value) if any(isinstance(o, type) and issubclass(value, o) for o in options) else hint
-        raise ConfigError(f"{where}: {given} is not {wanted}{hint}")
+        raise _wrong_type(value, expected, options, where)
     return value
+
+
+def _wrong_type(value: Any, expected: Any, options: tuple[Any, ...], where: str) -> ConfigError:
+    """The error of a value that has none of the types of its field."""
+    wanted = " or ".join("none" if o is type(None) else getattr(o, "__name__", str(o)) for o in options)
+    if isinstance(value, type):
+        fits = any(isinstance(o, type) and issubclass(value, o) for o in options)
+        return ConfigError(f"{where}: the class {value.__name__} is not {wanted}{_made(value) if fits else ''}")
+    family = variant_of(expected) if isinstance(value, str) else None
+    hint = f"; a text becomes one by {family.__name__}.parse, or in replace" if family else ""
+    plain = dataclasses.is_dataclass(value) and not isinstance(value, Variant)
+    given = f"a {type(value).__name__}" if plain else repr(value)
+    return ConfigError(f"{where}: {given} is not {wanted}{hint}")
 
 
 def check_fields(config: Any, where: str) -> None:

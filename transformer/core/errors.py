@@ -1,4 +1,4 @@
-"""What is not possible is said in one line, with the nearest name that is."""
+"""Errors in one line: what is wrong, and the nearest valid name."""
 
 import difflib
 import traceback

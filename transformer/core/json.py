@@ -66,7 +66,7 @@ def from_json(cls: Any, data: Any, where: str = "config") -> Any:
             raise ConfigError(f"{where}: {data!r} is not a variant")
         known = cls.variants()
         if not isinstance(data["variant"], str) or data["variant"] not in known:
-            hint = f"{nearest(str(data['variant']), known)}; one of your own is known once its module is imported"
+            hint = f"{nearest(str(data['variant']), known)}; one of your own is known once imported (--import FILE.py)"
             raise ConfigError(f"{where}: unknown {cls.__name__.lower()} {data['variant']!r}{hint}")
         cls, data = known[data["variant"]], {k: v for k, v in data.items() if k != "variant"}
     if not dataclasses.is_dataclass(cls):

@@ -13,7 +13,7 @@ def without_defaults(self: Any) -> str:
 
 
 class ShownAsText:
-    """Shows as `str` says, and not with all fields: configs are a page, data is thousands of numbers."""
+    """Shown by its `str`, without all fields: configs are a page, data is thousands of numbers."""
 
     def __init_subclass__(cls, **kwargs: Any):
         super().__init_subclass__(**kwargs)

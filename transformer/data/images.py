@@ -62,6 +62,7 @@ def load_images(path: str | None) -> Images:
     train, test = values["train_images"].shape[1:], values["test_images"].shape[1:]
     if train != test:
         raise ConfigError(f"data.path: {source}: train images are {train}, test images {test}")
+    _check_scale(arrays, [name for name in NAMES if "images" in name], source)
     num_classes = 1 + max(int(values[f"{part}_labels"].max()) for part in ("train", "test"))
     return Images(**values, num_classes=num_classes, source=source, fingerprint=_fingerprint(values))
 
@@ -92,6 +93,7 @@ def load_image_pairs(path: str) -> ImagePairs:
         wanted = (len(values[f"{rows}_images"]), *values["train_images"].shape[1:])
         if values[name].shape != wanted:
             raise ConfigError(f"data.path: {path}: {name} is {values[name].shape}, not {wanted}")
+    _check_scale(arrays, PAIR_NAMES, path)
     return ImagePairs(**values, fingerprint=_fingerprint(values))
 
 
@@ -154,6 +156,16 @@ def _images(images: np.ndarray, name: str, source: str) -> np.ndarray:
     if len(wrong := np.argwhere(~np.isfinite(scaled))):
         raise ConfigError(f"data.path: {source}: {name} is not finite at {tuple(map(int, wrong[0]))}")
     return scaled if scaled.ndim == 4 else scaled[..., None]
+
+
+def _check_scale(arrays: Mapping[str, np.ndarray], names: Sequence[str], source: str) -> None:
+    """Bytes are divided by 255 and floats are not, so a file has one kind of them."""
+    first = arrays[names[0]].dtype
+    for name in names[1:]:
+        if (arrays[name].dtype == np.uint8) != (first == np.uint8):
+            raise ConfigError(
+                f"data.path: {source}: {name} is {arrays[name].dtype} and {names[0]} {first}, of other scales"
+            )
 
 
 def _labels(labels: np.ndarray, name: str, source: str) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Texts with labels: a file, or ListOps expressions with their values."""
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +35,7 @@ class LabelledConfig(DataConfig):
     """Share of the lines held out without such a file, in (0, 1)."""
     tokenizer: Tokenization = Word()
     """The tokenizer of texts; ListOps expressions have their own symbols."""
-    task: ListOps = field(default_factory=lambda: ListOps(max_depth=4, max_arguments=4, max_length=48))
+    task: ListOps = ListOps(max_depth=4, max_arguments=4, max_length=48)
     """The kind of expressions, where there is no path."""
     examples: int = 40_000
     """Number of expressions for training."""
@@ -47,6 +47,11 @@ class LabelledConfig(DataConfig):
         check_fraction("validation_fraction", self.validation_fraction)
         if self.path is None and self.validation_path is not None:
             raise ConfigError("data.validation_path: ListOps, drawn without data.path, holds out its own; set both")
+        of_expressions, of_texts = ("task", "examples", "validation_examples"), ("tokenizer", "validation_fraction")
+        for name in of_expressions if self.path is not None else of_texts:
+            if getattr(self, name) != getattr(LabelledConfig, name):
+                why = "it is of expressions, and data.path is given" if self.path else "it is of texts of a data.path"
+                raise ConfigError(f"data.{name}: {getattr(self, name)} would change nothing: {why}")
 
 
 @dataclass(frozen=True, kw_only=True)

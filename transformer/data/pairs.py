@@ -69,6 +69,8 @@ class PairsConfig(DataConfig):
                 raise ConfigError(f"data.{name}: a target is given and no source")
             if self.source is None and getattr(self, name) is not None:
                 raise ConfigError(f"data.{name}: SCAN, read without data.source, holds out its own; set both")
+        if self.source is not None and self.split != "simple":
+            raise ConfigError(f"data.split: {self.split} is a split of SCAN, and data.source is given")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,6 +121,10 @@ class Pairs(ShownAsText):
         assert isinstance(config.model, EncoderDecoderConfig)
         if not (self.source_tokenizer.special and self.tokenizer.special):
             raise ConfigError("data.tokenizer: pairs need the special tokens; use char(special=True)")
+        if config.model.share_embeddings and self.source_tokenizer.to_json() != self.tokenizer.to_json():
+            raise ConfigError(
+                "model.share_embeddings: source and target have tokenizers of their own; set data.shared_vocabulary"
+            )
         sizes = {
             "model.vocab_size": config.model.vocab_size or self.tokenizer.vocab_size,
             "model.source_vocab_size": config.model.source_vocab_size or self.source_tokenizer.vocab_size,

@@ -35,8 +35,8 @@ class ImageConfig(DataConfig):
     def __post_init__(self):
         super().__post_init__()
         for name in ("shift", "rotation", "scaling"):
-            if getattr(self, name) < 0:
-                raise ConfigError(f"data.{name}: {getattr(self, name)} is negative")
+            if not getattr(self, name) >= 0:
+                raise ConfigError(f"data.{name}: {getattr(self, name)} is negative or not a number")
         if self.scaling >= 1:
             raise ConfigError(f"data.scaling: {self.scaling} is not less than 1: an image would shrink to nothing")
 

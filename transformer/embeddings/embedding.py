@@ -36,7 +36,7 @@ class Embedding(Variant):
     """Initial values of the table."""
 
     def check(self) -> None:
-        """Raise `ConfigError` where a field has another type or is not a positive number."""
+        """Raise `ConfigError` where a size is not a positive number."""
         for name in ("dim", "types"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -73,7 +73,7 @@ class Head(Variant):
     """Function applied to every logit, such as a soft cap (Gemma 2, 2024); None: none."""
 
     def check(self, d_model: int) -> None:
-        """Raise `ConfigError` where a field has another type, or does not fit `d_model` features."""
+        """Raise `ConfigError` where the transform does not fit `d_model` features, or the function is not of logits."""
         if self.transform is not None:
             self.transform.check(d_model)
         if self.score_mod is not None and self.score_mod.positional:

@@ -206,15 +206,15 @@ class ExpertsLayer(nnx.Module):
 
     def __init__(self, experts: Experts, model: "ModelConfig", *, key: jax.Array):
         self.experts = experts
-        E, D, F, law = experts.num_experts, model.d_model, experts.width(model), model.initializer
+        E, D, F, initializer = experts.num_experts, model.d_model, experts.width(model), model.initializer
         inner_gain, output_gain = experts.gains(model)
         self.router = Dense(D, E, initializer=FanIn(), bias=experts.bias, key=at(key, "router"))
         self.router_params = Parameters(experts.router_parameters(), key=at(key, "router_params"))
         self.branches = nnx.List(
-            make_parameter(_stacked(E, D, F, law, inner_gain), at(key, "branches", i))
+            make_parameter(_stacked(E, D, F, initializer, inner_gain), at(key, "branches", i))
             for i in range(experts.activation.branches)
         )
-        self.out = make_parameter(_stacked(E, F, D, law, output_gain), at(key, "out"))
+        self.out = make_parameter(_stacked(E, F, D, initializer, output_gain), at(key, "out"))
         self.branch_biases = nnx.List(
             make_parameter(_biases(E, F), at(key, "branch_biases", i))
             for i in range(experts.activation.branches if experts.bias else 0)
@@ -245,9 +245,9 @@ class ExpertsLayer(nnx.Module):
         return y_BLD, Aux(penalty=penalty)
 
 
-def _stacked(count: int, d_in: int, d_out: int, law: Initializer, gain: float) -> Parameter:
+def _stacked(count: int, d_in: int, d_out: int, initializer: Initializer, gain: float) -> Parameter:
     """Matrices (E, D, F), each initialized on its own."""
-    return Parameter((count, d_in, d_out), law, gain=gain, stacked=True)
+    return Parameter((count, d_in, d_out), initializer, gain=gain, stacked=True)
 
 
 def _biases(count: int, width: int) -> Parameter:

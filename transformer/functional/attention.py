@@ -93,6 +93,7 @@ def grouped_product(rows_BGRLX: jax.Array, matrix_BGXY: jax.Array) -> jax.Array:
     The heads of a group are rows of one product: XLA on CPU runs the five-axis form 1.3 times slower. Sequences
     and groups share an axis, but not where devices divide them.
     """
+    # Written out: a call of core's helper would lengthen the walk of a token (tests/testing/test_walk.py).
     if MODEL in jax.sharding.get_abstract_mesh().auto_axes:
         rows = rearrange(rows_BGRLX, "b g r l x -> b g (r l) x")
         out = jnp.einsum("bgmx,bgxy->bgmy", rows, matrix_BGXY, preferred_element_type=jnp.float32)

@@ -36,7 +36,7 @@ class Memory(Protocol):
         ...
 
     def chosen(self, parents_BW: jax.Array) -> "Memory":
-        """Of the beams that continue the given ones."""
+        """The memory of the beams that continue the given ones."""
         ...
 
 
@@ -206,7 +206,7 @@ def with_beams(cache: Cache, count: int, length: int, more: int) -> Cache:
     return cache._replace(tokens=cache.tokens._replace(beams=beams), written=jnp.int32(written))
 
 
-def chosen_beams(cache: Cache, parents_BW: jax.Array) -> Cache:
+def select_beams(cache: Cache, parents_BW: jax.Array) -> Cache:
     """The cache whose beams continue the given ones; several may continue the same."""
     assert cache.tokens.beams is not None
     beams = jnp.take_along_axis(cache.tokens.beams, parents_BW[:, :, None], 1)

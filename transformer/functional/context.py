@@ -104,7 +104,7 @@ def dealt_parts(devices: int) -> np.ndarray:
 
 
 def deal(array: jax.Array, axis: int) -> jax.Array:
-    """Of the neighbouring parts that devices have, those that are dealt to them, on each of them."""
+    """The two parts dealt to each device, in place of the two neighbouring parts that it had."""
     halves = zip(jnp.split(array, 2, axis), moves(lax.axis_size(CONTEXT)), strict=True)
     return jnp.concatenate([lax.ppermute(half, CONTEXT, there) for half, there in halves], axis)
 
@@ -117,6 +117,6 @@ def in_order(array: jax.Array, axis: int) -> jax.Array:
 
 
 def _dealt(each: Any) -> Any:
-    """Tokens say where they are from, wherever they are."""
+    """An array, or `Tokens`, dealt; dealt tokens no longer count from 0."""
     each = each._replace(counted=None) if isinstance(each, Tokens) else each
     return jax.tree.map(lambda a: deal(a, _token_axis(each)), each)

@@ -43,9 +43,9 @@ def fused_attention(
     """
     check_shapes(q_BLHK, k_BSGK, v_BSGK, queries, keys)
     if not isinstance(score, SoftCapped | None) or not isinstance(weigh, Softmax | None):
-        raise ValueError(f"fused attention: no kernel for {weigh} of {score or 'plain'} scores; use exact")
+        raise ValueError(f"fused attention: no kernel for {weigh} of {score or 'plain'} scores; use attention")
     if k_BSGK.shape != v_BSGK.shape:
-        raise ValueError(f"fused attention: keys {k_BSGK.shape} and values {v_BSGK.shape} differ; use exact")
+        raise ValueError(f"fused attention: keys {k_BSGK.shape} and values {v_BSGK.shape} differ; use attention")
     scale = 1 / math.sqrt(q_BLHK.shape[-1]) if scale is None else scale
     sink_H = None if weigh is None else weigh.sink_H
     sides = {"queries": queries, "keys": keys, "mask": mask}

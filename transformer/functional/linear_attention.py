@@ -52,7 +52,7 @@ def recurrent_attention(
     """
     check_shapes(q_BLHK, k_BLGK, v_BLGK, tokens, tokens)
     if not (mask.directed and mask.transitive):
-        raise ValueError(f"recurrent attention: under {mask} a token does not see what those before it saw; use exact")
+        raise ValueError(f"recurrent attention: under {mask} a token sees less than those before it; use attention")
     L, G, block = tokens.length, k_BLGK.shape[2], min(block, tokens.length)
     scale = 1 / math.sqrt(q_BLHK.shape[-1]) if scale is None else scale
     q, k, v = (x.astype(jnp.float32) for x in (q_BLHK, k_BLGK, v_BLGK))

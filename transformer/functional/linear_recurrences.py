@@ -109,7 +109,7 @@ def _groups(x_BLX: jax.Array, size: int, mode: str = "constant") -> jax.Array:
 
 
 class _Documents(NamedTuple):
-    """Which tokens of a chunk are of one document, and which of that at its beginning or end."""
+    """Which tokens of a chunk share a document, and which belong to the document at its start or at its end."""
 
     together_NCC: jax.Array
     go_on_NC1: jax.Array

@@ -27,7 +27,7 @@ class SegmentMemory(NamedTuple):
         """Number of tokens of the memory, M."""
         return self.valid_BM.shape[1]
 
-    def and_these(self, tokens: Tokens) -> Tokens:
+    def followed_by(self, tokens: Tokens) -> Tokens:
         """The tokens of the memory followed by those of the segment, (B, M + L)."""
         before_BM = self.next_position_B[:, None] + jnp.arange(-self.length, 0)
         positions_BL = jnp.broadcast_to(tokens.positions, (len(before_BM), tokens.length))
@@ -38,7 +38,7 @@ class SegmentMemory(NamedTuple):
 
     def after(self, tokens: Tokens, states_BNMD: jax.Array, next_position_B: jax.Array) -> "SegmentMemory":
         """The memory to pass with the next segment."""
-        seen = self.and_these(tokens)
+        seen = self.followed_by(tokens)
         assert seen.valid is not None
         return SegmentMemory(states_BNMD, seen.valid[:, -self.length :], next_position_B)
 

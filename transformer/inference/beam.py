@@ -9,9 +9,10 @@ import jax.numpy as jnp
 from einops import rearrange, repeat
 from jax import lax
 
+from transformer.core.checks import check_not_negative
 from transformer.core.errors import ConfigError
 from transformer.functional.attention import NEVER
-from transformer.functional.cache import Cache, Reader, chosen_beams, with_beams
+from transformer.functional.cache import Cache, Reader, select_beams, with_beams
 from transformer.inference.prompt import Generated, Prompt
 from transformer.inference.strategies import Strategy
 
@@ -61,8 +62,7 @@ class Beam(Strategy):
     def __post_init__(self):
         if self.size < 1:
             raise ConfigError(f"beam.size: {self.size} is not a positive number")
-        if self.alpha < 0:
-            raise ConfigError(f"beam.alpha: {self.alpha} is negative")
+        check_not_negative(self, "alpha")
 
     def penalty(self, length: jax.Array) -> jax.Array:
         """The divisor of a log-probability; `length` includes the end token."""
@@ -143,7 +143,7 @@ class Beam(Strategy):
         return state._replace(
             step=state.step + 1,
             newest_BW=tokens_BW,
-            cache=chosen_beams(state.cache, parents_BW),
+            cache=select_beams(state.cache, parents_BW),
             live_tokens_BWT=_take(sequences_BCT, order_BL),
             live_scores_BW=live_scores,
             live_log_probabilities_BW=_take(log_probabilities_BC, order_BL) if self.processors else live_scores,

@@ -13,14 +13,12 @@ from typing import Any
 import jax
 from jax.sharding import Mesh
 
-from transformer.core.checks import check_fields
-from transformer.core.errors import ConfigError
-from transformer.core.modules import Apply, Params, no_key
+from transformer.core.modules import Apply, Params
 from transformer.core.sources import code_of
 from transformer.inference.parts import in_parts
 from transformer.inference.processors import Earlier
 from transformer.inference.prompt import Generated, Prompt, check_prompt
-from transformer.inference.strategies import Strategy
+from transformer.inference.strategies import Strategy, check_decoding
 from transformer.inference.tokenwise import GREEDY
 
 
@@ -62,13 +60,7 @@ def generate(
         model has no token `stop`, prompt and continuation are longer than positions are defined for, a random strategy
         has no key, or the sequences cannot be divided by the devices.
     """
-    if num_tokens < 1:
-        raise ConfigError(f"generate: num_tokens {num_tokens} is not a positive number")
-    if not isinstance(strategy, Strategy):
-        raise ConfigError(f"generate: the strategy {strategy!r} is no value such as Greedy(); texts: Strategy.parse")
-    check_fields(strategy, f"generate: {strategy.name}.")
-    if not isinstance(key, jax.Array | None):
-        raise no_key(key, "generate: key")
+    check_decoding("generate", num_tokens, strategy, key)
     check_prompt("generate", apply, params, prompt_BL, lengths_B, inputs or {})
     chosen = {"num_tokens": num_tokens, "strategy": strategy, "stop": stop, "prefix": prefix, "mesh": mesh}
     chosen |= {"code": code_of(strategy)}

@@ -9,16 +9,16 @@ from jax.sharding import Mesh, PartitionSpec
 
 from transformer.core.errors import ConfigError
 
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 
 
 def in_parts(
-    decode: Callable[[Any, Any, jax.Array | None], Made],
+    decode: Callable[[Any, Any, jax.Array | None], Result],
     mesh: Mesh | None,
     params: Any,
     sequences: Any,
     key: jax.Array | None,
-) -> Made:
+) -> Result:
     """`decode(params, sequences, key)`, where each device of a mesh has an equal part of the sequences.
 
     Nothing passes between devices, so that each stops at the end of its own sequences; each has a key of its own.

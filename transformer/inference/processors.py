@@ -63,7 +63,7 @@ class RepetitionPenalty(Processor):
     """The number; 1 changes nothing."""
 
     def __post_init__(self):
-        if self.penalty <= 0:
+        if not self.penalty > 0:
             raise ConfigError(f"repetition_penalty.penalty: {self.penalty} is not positive; 1 changes nothing")
 
     def __call__(self, logits_BV, history):

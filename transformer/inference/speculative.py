@@ -15,6 +15,7 @@ from transformer.core.sources import code_of
 from transformer.functional.cache import Cache, Reader, rewind
 from transformer.inference.parts import in_parts
 from transformer.inference.prompt import Generated, Prompt, check_prompt
+from transformer.inference.strategies import check_decoding
 from transformer.inference.tokenwise import GREEDY, TokenStrategy
 
 
@@ -60,8 +61,7 @@ def speculate(
     Raises:
       ConfigError: as `generate`, or the strategy does not choose token by token, or the vocabularies differ.
     """
-    if num_tokens < 1:
-        raise ConfigError(f"speculate: num_tokens {num_tokens} is not a positive number")
+    check_decoding("speculate", num_tokens, strategy, key)
     if ahead < 1:
         raise ConfigError(f"speculate: ahead {ahead} is not a positive number")
     if not isinstance(strategy, TokenStrategy):
@@ -118,7 +118,7 @@ class Guesses(NamedTuple):
     cache: Cache
     read_BA: jax.Array
     """The latest token and the guesses after it, all of which the draft has read."""
-    laws_BAV: jax.Array
+    distributions_BAV: jax.Array
     """The draft's distribution of the token after each of `read_BA`."""
     tokens_BT: jax.Array
     """All tokens so far with the guesses in their places."""
@@ -158,15 +158,15 @@ class Speculation(NamedTuple):
         readable_BA = jnp.arange(self.ahead + 1) < missing_B1
         guesses = self.guess(state, readable_BA, draft_read, draft_key)
         logits_BAV, cache = read(guesses.read_BA, state.cache, valid_BL=readable_BA)
-        laws_BAV = self.laws(logits_BAV, guesses.tokens_BT, state.lengths_B)
-        accepted_B, refused_B = self.accept(guesses, laws_BAV, readable_BA, accept_key)
+        distributions_BAV = self.distributions(logits_BAV, guesses.tokens_BT, state.lengths_B)
+        accepted_B, refused_B = self.accept(guesses, distributions_BAV, readable_BA, accept_key)
 
         def behind_accepted(array_BAV):
             return jnp.take_along_axis(array_BAV, accepted_B[:, None, None], 1)[:, 0]
 
         # After a rejection sample from max(p - q, 0) (algorithm 1).
-        surplus_BV = jnp.where(refused_B[:, None], behind_accepted(guesses.laws_BAV), 0.0)
-        left_BV = jnp.maximum(behind_accepted(laws_BAV) - surplus_BV, 0.0)
+        surplus_BV = jnp.where(refused_B[:, None], behind_accepted(guesses.distributions_BAV), 0.0)
+        left_BV = jnp.maximum(behind_accepted(distributions_BAV) - surplus_BV, 0.0)
         own_B1 = jax.random.categorical(own_key, jnp.log(left_BV)).astype(jnp.int32)[:, None]
         guessed_BA = jnp.roll(guesses.read_BA, -1, 1)
         new_BA = jnp.where(jnp.arange(self.ahead + 1) < accepted_B[:, None], guessed_BA, own_B1)
@@ -190,27 +190,30 @@ class Speculation(NamedTuple):
             logits_BV = self.strategy.process(logits_B1V[:, 0], self.model, tokens_BT, place_B)
             guess_B = self.strategy(logits_BV, jax.random.fold_in(key, i))
             tokens_BT = tokens_BT.at[rows_B, place_B].set(guess_B, mode="drop")
-            return (guess_B, tokens_BT, cache), (token_B, self.strategy.law(logits_BV))
+            return (guess_B, tokens_BT, cache), (token_B, self.strategy.distribution(logits_BV))
 
         latest_B = state.tokens_BT[rows_B, state.lengths_B - 1]
         start = (latest_B, state.tokens_BT, state.draft_cache)
         (_, tokens_BT, cache), (read_AB, laws_ABV) = lax.scan(one, start, (jnp.arange(self.ahead + 1), readable_BA.T))
         return Guesses(cache, read_AB.T, jnp.moveaxis(laws_ABV, 0, 1), tokens_BT)
 
-    def laws(self, logits_BAV: jax.Array, tokens_BT: jax.Array, lengths_B: jax.Array) -> jax.Array:
+    def distributions(self, logits_BAV: jax.Array, tokens_BT: jax.Array, lengths_B: jax.Array) -> jax.Array:
         """The strategy's distribution after every token that was read, (B, A, V)."""
 
-        def law(logits_BV, i):
-            return self.strategy.law(self.strategy.process(logits_BV, self.model, tokens_BT, lengths_B + i))
+        def distribution(logits_BV, i):
+            return self.strategy.distribution(self.strategy.process(logits_BV, self.model, tokens_BT, lengths_B + i))
 
-        return jax.vmap(law, (1, 0), 1)(logits_BAV, jnp.arange(self.ahead + 1))
+        return jax.vmap(distribution, (1, 0), 1)(logits_BAV, jnp.arange(self.ahead + 1))
 
     def accept(
-        self, guesses: Guesses, laws_BAV: jax.Array, readable_BA: jax.Array, key: jax.Array
+        self, guesses: Guesses, distributions_BAV: jax.Array, readable_BA: jax.Array, key: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         """(B,) number of guesses kept, each with probability min(1, p / q), and whether one was rejected."""
         guessed_BG, offered_BG = guesses.read_BA[:, 1:, None], readable_BA[:, 1:]
-        p_BG, q_BG = (jnp.take_along_axis(laws[:, :-1], guessed_BG, 2)[..., 0] for laws in (laws_BAV, guesses.laws_BAV))
+        p_BG, q_BG = (
+            jnp.take_along_axis(distributions[:, :-1], guessed_BG, 2)[..., 0]
+            for distributions in (distributions_BAV, guesses.distributions_BAV)
+        )
         kept_BG = offered_BG & (jax.random.uniform(key, p_BG.shape) * q_BG < p_BG)
         accepted_B = jnp.cumprod(kept_BG.astype(jnp.int32), 1).sum(1)
         return accepted_B, accepted_B < offered_BG.sum(1)

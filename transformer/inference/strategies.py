@@ -2,10 +2,13 @@
 
 import abc
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 
+from transformer.core.checks import check_fields
 from transformer.core.errors import ConfigError
+from transformer.core.modules import no_key
 from transformer.core.values import Variant
 from transformer.inference.processors import Processor
 from transformer.inference.prompt import Generated, Prompt
@@ -34,3 +37,14 @@ class Strategy(Variant):
                 raise ConfigError(f"{processor.name}: it returns {processed_BV.shape} for logits {logits_BV.shape}")
             logits_BV = processed_BV
         return logits_BV
+
+
+def check_decoding(caller: str, num_tokens: int, strategy: Any, key: Any) -> None:
+    """Raise `ConfigError` where no token is asked for, or the strategy or the key is none."""
+    if num_tokens < 1:
+        raise ConfigError(f"{caller}: num_tokens {num_tokens} is not a positive number")
+    if not isinstance(strategy, Strategy):
+        raise ConfigError(f"{caller}: the strategy {strategy!r} is no value such as Greedy(); texts: Strategy.parse")
+    check_fields(strategy, f"{caller}: {strategy.name}.")
+    if not isinstance(key, jax.Array | None):
+        raise no_key(key, f"{caller}: key")

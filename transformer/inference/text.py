@@ -15,8 +15,8 @@ from transformer.inference.scoring import sliding_log_probabilities
 from transformer.inference.strategies import Strategy
 from transformer.models.config import ModelConfig
 
-Beyond = Literal["slide", "refuse"]
-"""What to do where prompt and continuation are longer than positions are defined for."""
+Beyond = Literal["slide", "extrapolate", "refuse"]
+"""What to do where prompt and continuation are longer than `max_length`, the longest text of training."""
 
 
 def continuation(
@@ -34,8 +34,8 @@ def continuation(
 ) -> np.ndarray:
     """The tokens that follow a prompt, (T,) int32, T at most `num_tokens`, less where `stop` ends them.
 
-    Where positions end at `max_length`, "slide" chooses half of it at a time, and reads the last tokens before these
-    again each time; "refuse" raises the `ConfigError` of `generate`. Models whose positions have no end read on.
+    Past `max_length` "slide" chooses half of it at a time, and reads the last tokens before these again each time;
+    "extrapolate" reads on, which few models do well that were not trained on longer texts; "refuse" raises an error.
 
     Args:
       apply: a pure causal language model.
@@ -50,14 +50,16 @@ def continuation(
       beyond: what to do past `max_length`.
 
     Raises:
-      ConfigError: as `generate`, or `beyond` is no such word.
+      ConfigError: as `generate`, `beyond` is no such word, or the text is longer than it allows.
     """
     check_type(beyond, Beyond, "generate: beyond")
     if num_tokens < 1:
         raise ConfigError(f"generate: num_tokens {num_tokens} is not a positive number")
-    anywhere = model.position is None or model.position.extrapolates
     tokens, end = np.asarray(prompt_L), len(prompt_L) + num_tokens
-    slides = beyond == "slide" and not anywhere and end - 1 > model.max_length
+    longer = end - 1 > model.max_length
+    if longer and beyond == "refuse":
+        raise ConfigError(f"generate: {end - 1} tokens are read, more than max_length {model.max_length}; use slide")
+    slides = longer and beyond == "slide"
     while (missing := end - len(tokens)) > 0:
         room = max(1, model.max_length // 2) if slides else missing
         read_L = tokens[-(model.max_length - room + 1) :] if slides else tokens

@@ -44,7 +44,7 @@ class TokenStrategy(Strategy):
         """The chosen tokens, (B,) int32."""
 
     @abc.abstractmethod
-    def law(self, logits_BV: jax.Array) -> jax.Array:
+    def distribution(self, logits_BV: jax.Array) -> jax.Array:
         """The probability with which each token is chosen, (B, V)."""
 
     def decode(self, prompt, key):
@@ -99,7 +99,7 @@ class Greedy(TokenStrategy):
     def __call__(self, logits_BV, key):
         return logits_BV.argmax(-1).astype(jnp.int32)
 
-    def law(self, logits_BV):
+    def distribution(self, logits_BV):
         return jax.nn.one_hot(logits_BV.argmax(-1), logits_BV.shape[-1])
 
 
@@ -156,5 +156,5 @@ class Sample(TokenStrategy):
     def __call__(self, logits_BV, key):
         return jax.random.categorical(key, self.cut(logits_BV)).astype(jnp.int32)
 
-    def law(self, logits_BV):
+    def distribution(self, logits_BV):
         return jax.nn.softmax(self.cut(logits_BV))

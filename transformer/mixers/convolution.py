@@ -35,10 +35,15 @@ class Convolution(Mixer):
         return Inputs(jnp.zeros((batch_size, slots, model.d_model), dtype))
 
     def parameters(self, model):
-        D, law, gain = model.d_model, model.initializer, model.output_gain(model.residual)
-        into = Parameter((D, D), law, gain=model.inner_gain(model.residual))
-        taps = Parameter((self.width, D), law, decay=False)
-        return {"gate": Parameter((D, D), law), "into": into, "taps": taps, "out": Parameter((D, D), law, gain=gain)}
+        D, initializer, gain = model.d_model, model.initializer, model.output_gain(model.residual)
+        into = Parameter((D, D), initializer, gain=model.inner_gain(model.residual))
+        taps = Parameter((self.width, D), initializer, decay=False)
+        return {
+            "gate": Parameter((D, D), initializer),
+            "into": into,
+            "taps": taps,
+            "out": Parameter((D, D), initializer, gain=gain),
+        }
 
     def __call__(self, x_BLD, context, params):
         past_BSD = None if context.writing is None else context.writing.memory.inputs_BSX

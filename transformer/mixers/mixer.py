@@ -118,7 +118,7 @@ class Mixer(Variant):
     sees_all: ClassVar[bool] = True
     """Whether a token depends on every token that the mask allows."""
     relative: ClassVar[bool] = True
-    """Whether it depends on no positions but by their distances."""
+    """Whether it depends on positions only through their distances."""
     ordered: ClassVar[bool] = True
     """Whether it distinguishes the order of tokens without any positional scheme."""
     mixes_tokens: ClassVar[bool] = False

@@ -21,6 +21,7 @@ from transformer.models.encoder_decoder import EncoderDecoder as EncoderDecoder
 from transformer.models.encoder_decoder import EncoderDecoderConfig as EncoderDecoderConfig
 from transformer.models.images import AutoencoderConfig as AutoencoderConfig
 from transformer.models.images import ImageToImage as ImageToImage
+from transformer.models.images import MaskedAutoencoder as MaskedAutoencoder
 from transformer.models.images import PatchConfig as PatchConfig
 from transformer.models.images import VisionConfig as VisionConfig
 from transformer.models.images import VisionTransformer as VisionTransformer

@@ -28,7 +28,7 @@ class Sublayer(NamedTuple):
     """Name of its parameters and activations; None: as what it is says."""
 
 
-class Made(NamedTuple):
+class ResolvedSublayer(NamedTuple):
     """A sublayer of a block of some model."""
 
     name: str
@@ -51,13 +51,13 @@ class BlockLayout(Variant):
     own_norms: ClassVar[bool] = False
     """Whether each sublayer of a connection has its own norm of the input."""
 
-    def of(self, model: "ModelConfig") -> tuple[tuple[Made, ...], ...]:
+    def of(self, model: "ModelConfig") -> tuple[tuple[ResolvedSublayer, ...], ...]:
         """The connections of a model, without sublayers that it does not have.
 
         Raises:
           ConfigError: two sublayers have one name, by which parameters and memories are kept.
         """
-        made = tuple(tuple(_made(sublayer, model) for sublayer in connection) for connection in self.connections)
+        made = tuple(tuple(_resolved(sublayer, model) for sublayer in connection) for connection in self.connections)
         there = [tuple(one for one in connection if one is not None) for connection in made]
         names = [one.name for connection in there for one in connection]
         if twice := next((name for name in names if names.count(name) > 1), None):
@@ -67,12 +67,12 @@ class BlockLayout(Variant):
         return tuple(connection for connection in there if connection)
 
 
-def _made(sublayer: Sublayer, model: "ModelConfig") -> Made | None:
+def _resolved(sublayer: Sublayer, model: "ModelConfig") -> ResolvedSublayer | None:
     value = getattr(model, sublayer.choice) if isinstance(sublayer.choice, str) else sublayer.choice
     if value is None:
         return None
     name = sublayer.name or value.sublayer or value.name
-    return Made(name, value, value.build, sublayer.factor, value.residual or model.residual)
+    return ResolvedSublayer(name, value, value.build, sublayer.factor, value.residual or model.residual)
 
 
 @dataclass(frozen=True)

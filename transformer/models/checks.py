@@ -1,6 +1,6 @@
 """Checks of a model's config, before anything is built: what concerns the whole, or choices of two families.
 
-What a choice alone refuses, it refuses in its own room (`check`).
+What concerns one choice alone, that choice checks itself (`check`).
 """
 
 from dataclasses import replace
@@ -174,8 +174,7 @@ def _check_downsampling(config: "ModelConfig") -> None:
     choice, position = config.downsampling, config.position
     if choice is None:
         return
-    choice.check(config.num_layers, config.period)
-    choice.parameters(config.d_model)  # has checks of its own
+    choice.check(config.num_layers, config.period, config.d_model)
     if choice.condenses and config.causal:
         raise ConfigError(
             f"model.downsampling: {choice} reads all tokens, later ones too, and the model is causal; use "
@@ -255,3 +254,11 @@ def refuse_tokens(config: "ModelConfig", inputs: str) -> None:
     own = replace(config.embedding, initializer=Embedding.initializer)
     if own != Embedding():
         raise ConfigError(f"model.embedding: {own} applies to tokens, and this model reads {inputs}")
+
+
+def required(config: "ModelConfig", name: str) -> Any:
+    """A field that the data of a run sets; raises `ConfigError` where it is still open."""
+    value = getattr(config, name)
+    if value is None:
+        raise ConfigError(f"model.{name} is not set: there is no data here to take it from")
+    return value

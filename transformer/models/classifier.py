@@ -4,18 +4,18 @@ from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
-from einops import repeat
 from flax import nnx
 
 from transformer.core.checks import check_kind
 from transformer.core.errors import ConfigError
 from transformer.core.modules import Dense, Parameters, at
-from transformer.core.parameters import Normal, Parameter
+from transformer.core.parameters import Normal
 from transformer.embeddings.embedding import EmbeddingLayer
 from transformer.functional.masks import Tokens
-from transformer.models.checks import refuse_token_logits, refuse_token_values
+from transformer.models.checks import refuse_token_logits, refuse_token_values, required
 from transformer.models.config import ModelConfig
 from transformer.models.pooling import MeanPooling, Pooling
+from transformer.models.registers import behind, check_registers, register_parameters
 from transformer.models.transformer import Transformer
 
 
@@ -41,8 +41,7 @@ class ClassifierConfig(ModelConfig):
     def __post_init__(self):
         super().__post_init__()
         refuse_token_values(self)
-        if self.registers < 0:
-            raise ConfigError(f"model.registers: {self.registers} is negative")
+        check_registers(self)
         if self.causal and self.registers:
             raise ConfigError("model.registers: they stand before all tokens and in a causal model see none of them")
         if self.causal and self.pooling.reads_first:
@@ -57,17 +56,14 @@ class Classifier(Transformer):
 
     def __init__(self, config: ClassifierConfig, *, max_length: int | None = None, key: jax.Array):
         check_kind(config, ClassifierConfig, "Classifier")
-        if config.num_classes is None:
-            raise ConfigError("model.num_classes is not set: there is no data here to take it from")
+        num_classes = required(config, "num_classes")
         length = config.max_length if max_length is None else max_length
         super().__init__(config, max_length=length + config.extra_tokens, key=key)
         self.pooling, self.registers, self.num_extra = config.pooling, config.registers, config.extra_tokens
         self.pooling_params = Parameters(config.pooling.parameters(config.d_model), key=at(key, "pooling"))
-        registers = Parameter((config.registers, config.d_model), Normal(0.02), decay=False)
-        specs = {"registers": registers} if config.registers else {}
-        self.extra = Parameters(specs, key=at(key, "extra"))
+        self.extra = Parameters(register_parameters(config), key=at(key, "extra"))
         self.embedding = self.make_embedding(config, key=at(key, "embedding"))
-        self.head = Dense(config.d_model, config.num_classes, initializer=Normal(0.02), bias=True, key=at(key, "head"))
+        self.head = Dense(config.d_model, num_classes, initializer=Normal(0.02), bias=True, key=at(key, "head"))
 
     def make_embedding(self, config, *, key: jax.Array) -> nnx.Module:
         """The embedding of the inputs, (B, …) to (B, L, D)."""
@@ -96,10 +92,7 @@ class Classifier(Transformer):
         params = self.pooling_params()
         if self.num_extra:
             extra = [*self.extra().values(), *([params["token"][None]] if self.pooling.extra_token else [])]
-            extra_ED = jnp.concatenate(extra).astype(x_BLD.dtype)
-            x_BLD = jnp.concatenate([repeat(extra_ED, "e d -> b e d", b=len(x_BLD)), x_BLD], 1)
-        if valid_BL is not None:
-            valid_BL = jnp.pad(valid_BL, ((0, 0), (self.num_extra, 0)), constant_values=True)
+            x_BLD, valid_BL = behind(jnp.concatenate(extra), x_BLD, valid_BL)
         tokens = Tokens.first(x_BLD.shape[1], valid=valid_BL)
         x_BLD, penalty = self.transform(x_BLD, tokens, key=key)
         read_BLD = x_BLD[:, self.registers :]

@@ -16,7 +16,7 @@ from transformer.embeddings.embedding import Embedding, Head
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.mixer import Mixer
-from transformer.models.blocks import BlockLayout, Made, Sequential
+from transformer.models.blocks import BlockLayout, ResolvedSublayer, Sequential
 from transformer.models.checks import check_model
 from transformer.models.downsampling import Downsampling
 from transformer.models.pattern import Alternate
@@ -126,7 +126,7 @@ class ModelConfig(Config):
         return [self.layer_config(layer) for layer in range(self.period)]
 
     @property
-    def connections(self) -> tuple[tuple[Made, ...], ...]:
+    def connections(self) -> tuple[tuple[ResolvedSublayer, ...], ...]:
         """The sublayers of a block, those of one residual connection together."""
         return self.block.of(self)
 

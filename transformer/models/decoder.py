@@ -51,7 +51,7 @@ class Decoder(Transformer):
         """`transform` of the next segment, and the memory for the one after it."""
         length = x_BLD.shape[1]
         tokens = Tokens.at(memory.next_position_B[:, None] + jnp.arange(length))
-        slots = memory.and_these(tokens)
+        slots = memory.followed_by(tokens)
         context = Context(tokens, self.mask_of(slots), slots=slots)
         states_NBMD = jnp.moveaxis(memory.states_BNMD, 1, 0)
         stream, penalty, _, states_NBMD = self.through_blocks(x_BLD, context, earlier_NBMD=states_NBMD, key=key)

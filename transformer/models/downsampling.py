@@ -40,8 +40,8 @@ class Downsampling(Variant):
         """The parameters it owns, by name."""
         return {}
 
-    def check(self, num_layers: int, period: int) -> None:
-        """Raise `ConfigError` where it does not fit a stack whose kinds of layers repeat after `period` layers."""
+    def check(self, num_layers: int, period: int, d_model: int) -> None:
+        """Raise `ConfigError` where it does not fit the width, or layers whose kinds repeat after `period`."""
 
     @abc.abstractmethod
     def __call__(
@@ -74,7 +74,7 @@ class Hourglass(Downsampling):
         if self.first < 0 or self.last < 0:
             raise ConfigError(f"hourglass: {self.first} first and {self.last} last are not numbers of layers")
 
-    def check(self, num_layers, period):
+    def check(self, num_layers, period, d_model):
         if self.first + self.last >= num_layers:
             raise ConfigError(
                 f"model.downsampling: {self} leaves none of {num_layers} layers between the {self.first} first and "
@@ -85,7 +85,7 @@ class Hourglass(Downsampling):
                 f"model.downsampling: {self.first} first and {self.last} last layers are not whole turns of {period}"
             )
         if self.middle is not None:
-            self.middle.check(num_layers - self.first - self.last, period)
+            self.middle.check(num_layers - self.first - self.last, period, d_model)
 
     def __call__(self, run, stream, tokens, layers, *, causal, params):
         end = len(layers) - self.last
@@ -118,9 +118,11 @@ class Latents(Downsampling):
     def __post_init__(self):
         check_positive(self, "count", "num_heads")
 
-    def parameters(self, d_model):
+    def check(self, num_layers, period, d_model):
         if d_model % self.num_heads:
             raise ConfigError(f"latents.num_heads: {self.num_heads} heads do not divide d_model {d_model}")
+
+    def parameters(self, d_model):
         square = Parameter((d_model, d_model), FanIn())
         matrices = [f"{way}_{role}" for way in ("read", "write") for role in ("query", "key", "value", "out")]
         return {"vectors": Parameter((self.count, d_model), Normal(0.02)), **dict.fromkeys(matrices, square)}

@@ -5,14 +5,12 @@ from dataclasses import dataclass, fields, replace
 
 import jax
 import jax.numpy as jnp
-from einops import repeat
 from flax import nnx
 
 from transformer.core.arrays import check_ids
 from transformer.core.checks import check_kind
 from transformer.core.errors import ConfigError
 from transformer.core.modules import Parameters, at, below
-from transformer.core.parameters import Normal, Parameter
 from transformer.embeddings.embedding import EmbeddingLayer, HeadLayer
 from transformer.functional.cache import Cache, Reader
 from transformer.functional.masks import Mask, Tokens
@@ -21,6 +19,7 @@ from transformer.models.checks import refuse_token_values
 from transformer.models.config import ModelConfig
 from transformer.models.decoder import Decoder
 from transformer.models.downsampling import Downsampling
+from transformer.models.registers import behind, check_registers, register_parameters
 from transformer.models.transformer import Transformer
 from transformer.residuals.residual import Residual
 
@@ -63,8 +62,7 @@ class EncoderDecoderConfig(ModelConfig):
                 f"model.downsampling: {self.downsampling} has no cache of layers with a source; set "
                 "encoder_downsampling"
             )
-        if self.registers < 0:
-            raise ConfigError(f"model.registers: {self.registers} is negative")
+        check_registers(self)
         if self.embedding.types is not None:
             raise ConfigError("embedding.types: an encoder-decoder has no types of tokens")
         for kind in self.kinds:
@@ -129,8 +127,7 @@ class EncoderDecoder(nnx.Module):
         def table(name, vocab_size):
             return EmbeddingLayer(vocab_size, config, key=at(key, name))
 
-        registers = Parameter((config.registers, config.d_model), Normal(0.02), decay=False)
-        self.extra = Parameters({"registers": registers} if config.registers else {}, key=at(key, "extra"))
+        self.extra = Parameters(register_parameters(config), key=at(key, "extra"))
         self.embedding = table("embedding", config.vocab_size)
         self.source_embedding = None if config.share_embeddings else table("source_embedding", config.source_vocab_size)
         self.output = None if config.head.tied else table("output", config.vocab_size)
@@ -169,11 +166,9 @@ class EncoderDecoder(nnx.Module):
     ) -> tuple[Source, jax.Array]:
         """(states of the source, for the decoder; what the layers add to the loss)."""
         check_ids(source_BS, self._of_source.vocab_size, "source token")
-        x_BSD, registers = self._of_source(source_BS), self.config.registers
-        for vectors_RD in self.extra().values():
-            x_BSD = jnp.concatenate([repeat(vectors_RD.astype(x_BSD.dtype), "r d -> b r d", b=len(x_BSD)), x_BSD], 1)
-        if source_valid_BS is not None:
-            source_valid_BS = jnp.pad(source_valid_BS, ((0, 0), (registers, 0)), constant_values=True)
+        x_BSD = self._of_source(source_BS)
+        for registers_ED in self.extra().values():
+            x_BSD, source_valid_BS = behind(registers_ED, x_BSD, source_valid_BS)
         tokens = Tokens.first(x_BSD.shape[1], valid=source_valid_BS)
         with jax.named_scope("encoder"):
             states_BSD, penalty = self.encoder.transform(x_BSD, tokens, key=key)

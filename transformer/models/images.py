@@ -13,7 +13,7 @@ from transformer.core.modules import Dense, Parameters, at, below
 from transformer.core.parameters import Normal, Parameter
 from transformer.embeddings.patches import PatchEmbedding, cut, join
 from transformer.functional.masks import Tokens
-from transformer.models.checks import refuse_tokens
+from transformer.models.checks import refuse_tokens, required
 from transformer.models.classifier import Classifier, ClassifierConfig
 from transformer.models.config import ModelConfig
 from transformer.models.transformer import Transformer
@@ -44,9 +44,7 @@ class PatchConfig(ModelConfig):
         Raises:
           ConfigError: the image size is not known, or the patches do not fill it.
         """
-        if self.image_size is None:
-            raise ConfigError("model.image_size is not set: there is no data here to take it from")
-        height, width, _ = self.image_size
+        height, width, _ = required(self, "image_size")
         if height % self.patch_size or width % self.patch_size:
             raise ConfigError(
                 f"model.patch_size: patches of {self.patch_size} do not fill images of {height} × {width}; the "

@@ -1,4 +1,4 @@
-"""A model whose linear layers have no other form any more: their kernels are what they multiply by."""
+"""Merging the forms of linear layers (`weights`) into their kernels."""
 
 from collections.abc import Mapping
 

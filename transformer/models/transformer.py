@@ -18,7 +18,7 @@ from transformer.functional.masks import Causal, Full, Mask, OwnBeams, Padding, 
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.cross_attention import CrossAttention
 from transformer.mixers.mixer import Aux, Context, Shared, Source, Writing
-from transformer.models.blocks import Made
+from transformer.models.blocks import ResolvedSublayer
 from transformer.models.config import ModelConfig
 from transformer.models.stack import Stack
 from transformer.norms.norm import norm_layer
@@ -67,7 +67,7 @@ class Block(nnx.Module):
         return x_BLD + addition.astype(x_BLD.dtype)
 
     def _connected(
-        self, stream: Stream, connection: Sequence[Made], depth: Depth, context: Context, key
+        self, stream: Stream, connection: Sequence[ResolvedSublayer], depth: Depth, context: Context, key
     ) -> tuple[Stream, list[Aux]]:
         """The stream after one connection, and what each of its sublayers hands back."""
         residual, handed_back = getattr(self, f"{connection[0].name}_residual"), []
@@ -84,7 +84,9 @@ class Block(nnx.Module):
                 raise _other_dtype(found, wanted, residual.name, residual.residual, self.config.norm)
         return after, handed_back
 
-    def _sublayer(self, made: Made, x_BLD: jax.Array, context: Context, layer, key) -> tuple[jax.Array, Aux]:
+    def _sublayer(
+        self, made: ResolvedSublayer, x_BLD: jax.Array, context: Context, layer, key
+    ) -> tuple[jax.Array, Aux]:
         config, name = self.config, made.name
         inside = None if key is None else at(key, name, "inside")
         with jax.named_scope(name):
@@ -112,12 +114,14 @@ def _other_dtype(found: jax.Array, wanted: jax.Array, name: str, *values: Any) -
     )
 
 
-def _with_cross(config: ModelConfig) -> tuple[tuple[Made, ...], ...]:
+def _with_cross(config: ModelConfig) -> tuple[tuple[ResolvedSublayer, ...], ...]:
     """The connections of a block with attention to a source behind that of self-attention."""
     attention, connections = config.attention, config.connections
     assert attention is not None
     number = next(i for i, c in enumerate(connections) if any(isinstance(made.value, Attention) for made in c))
-    cross = Made("cross_attention", attention, functools.partial(CrossAttention, attention), 1.0, config.residual)
+    cross = ResolvedSublayer(
+        "cross_attention", attention, functools.partial(CrossAttention, attention), 1.0, config.residual
+    )
     return (*connections[: number + 1], (cross,), *connections[number + 1 :])
 
 
@@ -149,6 +153,7 @@ class Transformer(nnx.Module):
     """Vectors in, vectors out; subclasses define the embedding and the output."""
 
     def __init__(self, config: ModelConfig, *, max_length: int | None = None, cross: bool = False, key: jax.Array):
+        # `check_kind`, written out: a call would lengthen the walk of a token (tests/testing/test_walk.py).
         if not isinstance(config, ModelConfig):
             raise wrong_kind(config, ModelConfig, type(self).__name__)
         self.config, position, kinds = config, config.position, config.kinds

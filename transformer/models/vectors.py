@@ -7,10 +7,9 @@ import jax
 import jax.numpy as jnp
 
 from transformer.core.checks import check_kind
-from transformer.core.errors import ConfigError
 from transformer.core.modules import Dense, at
 from transformer.functional.masks import Tokens
-from transformer.models.checks import refuse_tokens
+from transformer.models.checks import refuse_tokens, required
 from transformer.models.config import ModelConfig
 from transformer.models.transformer import Transformer
 
@@ -35,7 +34,7 @@ class VectorConfig(ModelConfig):
 
     def example_inputs(self):
         """The shape of one sequence of full length."""
-        return (jax.ShapeDtypeStruct((1, self.max_length, _known(self, "features")), jnp.float32),)
+        return (jax.ShapeDtypeStruct((1, self.max_length, required(self, "features")), jnp.float32),)
 
 
 class VectorModel(Transformer):
@@ -45,7 +44,7 @@ class VectorModel(Transformer):
         check_kind(config, VectorConfig, "VectorModel")
         super().__init__(config, key=key)
         self.dtype = jnp.dtype(config.dtype)
-        features, outputs, width = _known(config, "features"), _known(config, "outputs"), config.d_model
+        features, outputs, width = required(config, "features"), required(config, "outputs"), config.d_model
         how: dict[str, Any] = {"initializer": config.embedding.initializer, "bias": True}
         self.embedding = Dense(features, width, **how, gain=config.embedding_gain, key=at(key, "embedding"))
         self.head = Dense(width, outputs, **how, key=at(key, "head"))
@@ -65,11 +64,3 @@ class VectorModel(Transformer):
         x_BLD, penalty = self.transform(x_BLD, Tokens.first(x_BLD.shape[1]), key=key)
         outputs_BLO = self.head(x_BLD * self.config.head.scale).astype(jnp.float32)
         return (outputs_BLO, penalty) if with_penalty else outputs_BLO
-
-
-def _known(config: VectorConfig, name: str) -> int:
-    """A size that data would set; raises `ConfigError` where it is still open."""
-    size = getattr(config, name)
-    if size is None:
-        raise ConfigError(f"model.{name} is not set: there is no data here to take it from")
-    return size

@@ -1,12 +1,13 @@
 """Objectives of classifiers."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import jax.numpy as jnp
 
 from transformer.core.errors import ConfigError
+from transformer.core.json import later
 from transformer.models.classifier import ClassifierConfig
 from transformer.objectives.objective import Smoothed
 
@@ -20,9 +21,28 @@ class Classification(Smoothed):
     needs = ClassifierConfig
     per_token: ClassVar[bool] = False
     """Whether every token has a class."""
+    class_weights: tuple[float, ...] = later(())
+    """Factor on the loss of each class in training, in the order of the data's classes; empty: 1 for all."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        if any(not 0 <= weight < math.inf for weight in self.class_weights):
+            raise ConfigError(f"{self.name}.class_weights: {self.class_weights} are not finite and at least 0")
+
+    def losses(self, logits_BLV, labels_BL):
+        losses_BL = super().losses(logits_BLV, labels_BL)
+        return losses_BL * jnp.asarray(self.class_weights, jnp.float32)[labels_BL] if self.class_weights else losses_BL
+
+    def plain(self):
+        return replace(super().plain(), class_weights=())
 
     def check(self, model):
         super().check(model)
+        if self.class_weights and model.num_classes not in (None, len(self.class_weights)):
+            raise ConfigError(
+                f"{self.name}.class_weights: {len(self.class_weights)} of them, and the data has {model.num_classes} "
+                "classes"
+            )
         if model.pooling.per_token != self.per_token:
             raise ConfigError(
                 f"model.pooling: {model.pooling} does not fit the objective {self}; token_classification takes none"

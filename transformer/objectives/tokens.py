@@ -114,7 +114,7 @@ class MaskedToken(CrossEntropy):
 
     def __post_init__(self):
         super().__post_init__()
-        if not 0 < self.rate <= 1 or self.masked < 0 or self.random < 0 or self.masked + self.random > 1:
+        if not (0 < self.rate <= 1 and self.masked >= 0 and self.random >= 0 and self.masked + self.random <= 1):
             raise ConfigError(f"masked_token: rate, or masked and random, are not shares in {self}")
 
     def labels(self, batch):

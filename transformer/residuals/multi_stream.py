@@ -97,7 +97,7 @@ class UNet(PreNorm):
 class Backout(PreNorm):
     """`pre` whose final states are x - λ·(input of the middle block) (github.com/KellerJordan/modded-nanogpt, 2025).
 
-    Later layers can so take out what only served the first half as context.
+    So later layers can remove what served the first half only as context.
     """
 
     initial: float = 0.5

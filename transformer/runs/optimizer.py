@@ -37,8 +37,8 @@ class ParameterGroup(Variant):
             raise ConfigError(f"group.layers: {self.layers} are no numbers of layers, which begin at 0")
         for name in ("rate", "decay"):
             value = getattr(self, name)
-            if value is not None and value < 0:
-                raise ConfigError(f"group.{name}: {value} is negative")
+            if value is not None:
+                check_number(value, f"group.{name}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,11 +72,11 @@ class OptimizerConfig(Config):
         check_fields(self, "optimizer.")
         for name in ("learning_rate", "weight_decay", "warmup_steps"):
             check_number(getattr(self, name), f"optimizer.{name}")
-        if self.clip_norm is not None and self.clip_norm <= 0:
+        if self.clip_norm is not None and not self.clip_norm > 0:
             raise ConfigError(f"optimizer.clip_norm: {self.clip_norm} is not a positive number; None clips nothing")
         if self.skip_limit < 0:
             raise ConfigError(f"optimizer.skip_limit: {self.skip_limit} is negative")
-        if self.skip_above is not None and (self.skip_above <= 0 or not self.skip_limit):
+        if self.skip_above is not None and (not self.skip_above > 0 or not self.skip_limit):
             raise ConfigError(
                 f"optimizer.skip_above: {self.skip_above} needs to be positive, and a skip_limit of at least 1"
             )

@@ -27,8 +27,8 @@ class Schedule(Variant):
 
 
 def _check_final(schedule: Schedule, final: float) -> None:
-    if final < 0:
-        raise ConfigError(f"{schedule.name}.final: {final} is negative")
+    if not final >= 0:
+        raise ConfigError(f"{schedule.name}.final: {final} is {'negative' if final < 0 else 'not a number'}")
 
 
 def _progress(step, warmup, total):

@@ -203,10 +203,11 @@ def _check_objectives(study: "Study", configs: Mapping[str, RunConfig]) -> None:
         for name, other in zip(names[1:], others, strict=True):
             same_labels = not (one.selects or other.selects)
             if other.judged_as != one.judged_as and not (same_labels and study.metric != "loss"):
-                how = "; metric='accuracy' compares what they get right" if same_labels else ""
+                how = "metric='accuracy' compares what they get right, or plain() returns what both are judged by"
+                how = how if same_labels else "a probe can ask both the same"
                 raise ConfigError(
                     f"study {study.name}: arms {names[0]} and {name} are judged by {one.judged_as} and "
-                    f"{other.judged_as}, which are not comparable{how or '; a probe can ask both the same'}"
+                    f"{other.judged_as}, which are not comparable; {how}"
                 )
 
 

@@ -31,6 +31,8 @@ class Claim:
     """The experiment; each of its questions is answered by itself."""
     expected: Mapping[str, Expected]
     """What is expected of each question of the study that belongs to the claim."""
+    measured: bool = True
+    """Whether the source has a number for the effect; where it is a practice without one, that is said."""
     recipe: str = ""
     """What of the paper's recipe the arms have, and what they have not."""
     found: str = ""

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 
 from transformer.core.files import check_place, write_durably
 from transformer.study import figures
+from transformer.study.tables import legend, tables, verdicts
 
 if TYPE_CHECKING:
     from transformer.study.report import ArmReport, Report
@@ -54,10 +55,10 @@ def write(report: "Report", workdir: Path) -> None:
 def markdown(report: "Report") -> str:
     """Tables, arms, warnings and pictures; the pictures are files beside it."""
     parts = [f"# {_md(report.name)}", *map(_md, report.summary())]
-    for title, columns, rows in report.tables():
+    for title, columns, rows in tables(report):
         lines = [columns, ["---"] * len(columns), *([_md(cell) for cell in row] for row in rows)]
         parts.append(f"## {_md(title)}\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines))
-    parts.append("\n".join(f"- {_md(line)}" for line in report.legend()))
+    parts.append("\n".join(f"- {_md(line)}" for line in legend(report)))
     parts.append("\n".join(map(_arm, report.arms)))
     if warnings := report.warnings():
         parts.append("Before you believe it:\n\n" + "\n".join(f"- {_md(line)}" for line in warnings))
@@ -87,9 +88,8 @@ def html(report: "Report", drawn: dict[str, Figure] | None = None) -> str:
     )
     details = {name: json.dumps(value, indent=1) for name, value in _details(report).items()}
     colours = {"better": "good", "fails less often": "good", "worse": "bad", "fails more often": "bad"}
-    return environment.get_template("report.html").render(
-        report=report, tables=report.tables(), pictures=pictures, details=details, colours=colours
-    )
+    parts = {"tables": tables(report), "legend": legend(report), "pictures": pictures, "details": details}
+    return environment.get_template("report.html").render(report=report, colours=colours, **parts)
 
 
 def rows_csv(report: "Report") -> str:
@@ -103,7 +103,7 @@ def rows_csv(report: "Report") -> str:
 
 def tex(report: "Report") -> str:
     """The table of verdicts, for \\input into a document."""
-    _, columns, rows = report.tables()[0]
+    _, columns, rows = verdicts(report)
     lines = [" & ".join(map(_tex, row)) + r" \\" for row in (columns, *rows)]
     body = "\n".join([lines[0], r"\hline", *lines[1:]])
     return f"\\begin{{tabular}}{{l{'r' * (len(columns) - 1)}}}\n{body}\n\\end{{tabular}}\n"

@@ -1,4 +1,4 @@
-"""The plan of a study: written and hashed before its first run, and what was changed later is said."""
+"""The plan of a study: written and hashed before its first run; later changes are recorded."""
 
 import datetime
 import re

@@ -6,7 +6,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
@@ -16,26 +15,11 @@ from transformer.study import pages, plan
 from transformer.study.record import Record
 from transformer.study.runs import SUMS
 from transformer.study.statistics import ALPHA, Comparison, Interval, change, unseen_share
+from transformer.study.tables import tables, verdicts
 from transformer.training.metrics import Curve, finite
 
 WIDTH = 140
 """Characters in a line of text that no terminal shows."""
-
-COLUMNS = {
-    "difference": "to the baseline, or the answer of a question, with its interval",
-    "p": "two-sided, corrected for all comparisons of the table",
-    "n": "seeds, or pairs of them",
-    "failed": "runs at the chosen learning rate that were not finite or ended above the bound",
-    "detectable": "the difference that so many pairs detect with a probability of 80 %",
-    "fails [95 %]": "failed runs with the exact interval of their share",
-    "deviation": "of the runs over seeds",
-    "split error": "standard error of the difference over batches of the held-out part, seeds averaged",
-    "at all rates": "failed runs of all learning rates",
-    "sensitivity": "the mean loss over all learning rates less the best",
-    "exact_match": "share of sequences whose every label is right",
-    "wall seconds": "of the processes that trained the runs, whatever else the machine did",
-}
-"""What columns of the tables mean."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +129,7 @@ class Report:
 
     def _repr_html_(self) -> str:
         """The table of verdicts, as a notebook shows it."""
-        return pages.table(*self.tables()[0])
+        return pages.table(*verdicts(self))
 
     def unresolved(self) -> list[str]:
         """The questions whose verdict is open."""
@@ -156,7 +140,7 @@ class Report:
         console = Console()
         if not console.is_terminal:
             console.width = max(console.width, WIDTH)
-        for title, columns, rows in self.tables():
+        for title, columns, rows in tables(self):
             table = Table(box=SIMPLE_HEAD, title=escape(title), pad_edge=False, padding=(0, 1, 0, 0))
             for column in columns:
                 table.add_column(escape(column), no_wrap=console.width >= WIDTH and len(columns) < 10)
@@ -166,44 +150,6 @@ class Report:
         arms = [f"{arm.name}: {arm.changes or 'the base'}" for arm in self.arms]
         for line in [*arms, *self.summary(), *self.warnings()]:
             console.print(line, highlight=False, markup=False)
-
-    def tables(self) -> list[tuple[str, list[str], list[list[str]]]]:
-        """Titles, columns and rows of text: the verdicts, what a mean hides, and the cost."""
-        arms = [*self.arms, *([self.noise] if self.noise else [])]
-        metric, others = self.record.metric, list(self.arms[0].metrics)[1:]
-        found = ["arm", metric, "difference", "p", "verdict", "n", "failed", "detectable"]
-        words = {self.baseline: "baseline"}
-        rows = [
-            _verdict_row(arm.name, _interval(arm.primary), arm.compared, arm, words.get(arm.name, "not defined"))
-            for arm in arms
-        ]
-        if self.record.contrasts:
-            rows[: len(self.arms)] = [[*row[:2], "", "", "", *row[5:7], ""] for row in rows[: len(self.arms)]]
-            rows += [_verdict_row(name, "", compared, None) for name, compared in self.contrasts.items()]
-        spread = ["arm", "fails [95 %]", "deviation", "worst seed", "split error", "learning rate", "at all rates"]
-        spreads = [
-            [
-                arm.name,
-                f"{arm.failed} of {arm.seeds} [{arm.failed_interval.low:.0%}, {arm.failed_interval.high:.0%}]",
-                *map(_number, (arm.deviation, arm.worst, arm.split_error)),
-                f"{arm.learning_rate:g}",
-                f"{arm.failed_anywhere[0]} of {arm.failed_anywhere[1]} fail",
-            ]
-            for arm in arms
-        ]
-        beside = [[arm.name, *(_beside(arm.metrics[name]) for name in others)] for arm in arms]
-        cost = [[a.name, f"{a.parameters:,}", f"{a.flops / 1e6:.2f}", f"{a.seconds:.0f}"] for a in arms]
-        return [
-            (self.name, found, rows),
-            ("what a mean hides", spread, spreads),
-            ("other metrics [difference]", ["arm", *others], beside),
-            ("cost", ["arm", "parameters", "MFLOP/sequence", "wall seconds"], cost),
-        ]
-
-    def legend(self) -> list[str]:
-        """What the columns of the tables mean."""
-        names = dict.fromkeys(name for _, columns, _ in self.tables() for name in columns if name in COLUMNS)
-        return ["±: half of a 95 % interval of that arm alone", *(f"{name}: {COLUMNS[name]}" for name in names)]
 
     def summary(self) -> list[str]:
         """What the numbers are, in a few lines."""
@@ -331,18 +277,6 @@ Unresolved = Callable[[Report], Sequence[str]]
 """The names of the questions of a report that are open."""
 
 
-def _verdict_row(
-    name: str, value: str, compared: Comparison | None, arm: ArmReport | None, otherwise: str = ""
-) -> list[str]:
-    failed = "" if arm is None else str(arm.failed)
-    if compared is None:
-        return [name, value, "–", "–", otherwise, str(arm.seeds) if arm else "", failed, "–"]
-    difference = f"{_signed(compared.difference)} [{_signed(compared.interval.low)}, {_signed(compared.interval.high)}]"
-    detectable = "–" if np.isinf(compared.detectable) else f"{compared.detectable:.4f}"
-    word = "the same in all runs" if compared.same else compared.verdict
-    return [name, value, difference, f"{compared.p:.2g}", word, str(compared.n), failed, detectable]
-
-
 def _weighted(weights: Mapping[str, float]) -> str:
     """A question as a sum of arms: [a] − 0.5 × [b] − 0.5 × [c]."""
     words = []
@@ -350,32 +284,6 @@ def _weighted(weights: Mapping[str, float]) -> str:
         factor = "" if abs(weight) == 1 else f"{abs(weight):.3g} × "
         words.append(f"{'− ' if weight < 0 else '+ ' if words else ''}{factor}[{arm}]")
     return " ".join(words)
-
-
-def _interval(estimate: Estimate) -> str:
-    return "–" if estimate.value is None else f"{estimate.value:.4f} ± {estimate.interval.half:.4f}"
-
-
-def _beside(estimate: Estimate) -> str:
-    """A metric and, against the baseline, the interval of its difference."""
-    if estimate.value is None:
-        return "–"
-    if estimate.compared is None:
-        return f"{estimate.value:.4f}"
-    low, high = estimate.compared.interval
-    return f"{estimate.value:.4f} [{_signed(low)}, {_signed(high)}]"
-
-
-def _signed(number: float) -> str:
-    if np.isnan(number):
-        return "–"
-    if np.isinf(number):
-        return "+∞" if number > 0 else "−∞"
-    return f"{round(number, 4) + 0.0:+.4f}"  # no minus before zeros
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4f}"
 
 
 def _finite_leaves(value: Any) -> Any:

@@ -66,7 +66,7 @@ class Running:
     seeds: dict[str, int] = dataclasses.field(default_factory=dict)
     """How many seeds each arm has."""
 
-    def to_the_end(self, looks: int | None = None) -> Report:
+    def run(self, looks: int | None = None) -> Report:
         """All that is missing, or as much as the first planned `looks` need."""
         study, started = self.study, time.monotonic()
         self.say(
@@ -136,7 +136,7 @@ class Running:
         for cell, error in self.engine.run(list(cells.values())) if cells else ():
             names = arms[cell.folder]
             self.failed |= dict.fromkeys(names, error) if error else {}
-            self.say(f"  {', '.join(names)}: {f'failed: {error}' if error else _said(cell)}")
+            self.say(f"  {', '.join(names)}: {f'failed: {error}; more in {cell.folder}' if error else _said(cell)}")
         done = sum(name not in self.failed for name in self.study.arms)
         self.say(f"{done} of {len(self.study.arms)} arms are computed, {len(self.study.arms) - done} failed")
 

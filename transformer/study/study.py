@@ -16,6 +16,7 @@ from transformer.core.values import Choices, Variant
 from transformer.data.dataset import Dataset, check_data, load_data
 from transformer.runs.config import RunConfig
 from transformer.runs.mesh import AUTOMATIC, MeshConfig
+from transformer.runs.optimizer import OptimizerConfig
 from transformer.study.analyse import FEW
 from transformer.study.arms import RATE, Arm, prepared, with_data
 from transformer.study.budget import Budget
@@ -36,8 +37,8 @@ CONFIRMATION, FRESH = "_fresh", 1_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked(metaclass=Choices):
-    """How arms are compared, whatever they are: what a study and its command have in common."""
+class StudyOptions(metaclass=Choices):
+    """How arms are compared, whatever the arms are: the fields that a study and its command share."""
 
     seeds: int = 8
     """Number of seeds per arm and learning rate; all runs of an arm are one compiled program."""
@@ -71,7 +72,7 @@ class Asked(metaclass=Choices):
 
 
 @dataclass(frozen=True, repr=False)
-class Study(Asked):
+class Study(StudyOptions):
     """Arms against a baseline: the same seeds for all, learning rates tuned for each.
 
     Every arm runs at every learning rate with every seed, in one compiled program. Its learning rate is chosen by all
@@ -127,8 +128,13 @@ class Study(Asked):
         for asked in (self.metric, *([self.tuned_by] if self.tuned_by else [])):
             if asked not in labels:
                 raise ConfigError(f"{where}: no metric {asked!r}{nearest(asked, labels)}")
-        if self.margin <= 0:
+        if not self.margin > 0:
             raise ConfigError(f"{where}: margin {self.margin} is not positive")
+        for number in ("fails_above", "minutes"):
+            if (value := getattr(self, number)) is not None and not value >= 0:
+                raise ConfigError(f"{where}: {number} {value} is not a positive number")
+        if wrong := [rate for arm in self.arms for rate in self.rates(arm) if not rate >= 0]:
+            raise ConfigError(f"{where}: learning rate {wrong[0]} is no number that is not negative")
         for name, weights in self.contrasts.items():
             if unknown := [arm for arm in weights if arm not in self.arms]:
                 raise ConfigError(f"{where}: contrast {name}: no arm {unknown[0]!r}{nearest(unknown[0], self.arms)}")
@@ -171,7 +177,15 @@ class Study(Asked):
         Raises:
           ConfigError: a rate is given twice.
         """
-        own = self.arms[name].get(RATE, self.learning_rates)
+        arm = self.arms[name]
+        own = arm.get(RATE, self.learning_rates)
+        if isinstance(whole := arm.get("optimizer"), OptimizerConfig) and RATE not in arm:
+            if self.learning_rates:
+                raise ConfigError(
+                    f"study {self.name}: arm {name}: its optimizer has learning rate {whole.learning_rate:g}, and the "
+                    f"study has learning_rates; give the arm {RATE} too"
+                )
+            own = whole.learning_rate
         rates = tuple(own) if isinstance(own, Sequence) else (own,)
         if twice := [rate for i, rate in enumerate(rates) if rate in rates[:i]]:
             raise ConfigError(f"study {self.name}: arm {name}: learning rate {twice[0]:g} is given twice")
@@ -285,7 +299,7 @@ class Study(Asked):
             self._check_folder(workdir)
             stored = Path(runs or workdir / "runs")
             running = Running(self, workdir, stored, data, arms, engine, mesh, say, log, unresolved)
-            return running.to_the_end(looks)
+            return running.run(looks)
 
     def _check_folder(self, workdir: Path) -> None:
         """Raise `ConfigError` where a folder holds another study."""

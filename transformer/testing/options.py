@@ -21,7 +21,6 @@ from transformer.mixers.attention.base import (
     Heads,
     Merge,
     Normalizer,
-    Part,
     Projection,
     Scale,
     ScoreMod,
@@ -30,6 +29,7 @@ from transformer.mixers.attention.base import (
 from transformer.mixers.attention.gates import OutputGate
 from transformer.mixers.attention.head_norms import QKNorm
 from transformer.mixers.attention.heads import LatentHeads, LatentQueryHeads
+from transformer.mixers.attention.part import Part
 from transformer.mixers.attention.score_mods import LogLength, SoftCap
 from transformer.mixers.attention.sharing import (
     GatedValueEmbeddings,

@@ -242,7 +242,7 @@ def followed(subject: Subject) -> None:
     except ConfigError:
         raise DoesNotApply from None
     logits = Evaluated(whole.apply)(whole.params, TOKENS)
-    close(twin.segments(whole.params, TOKENS), logits, "logits of a second segment are others")
+    close(twin.segments(whole.params, TOKENS), logits, "logits of a second segment are others (relative=False?)")
 
 
 def scanned(subject: Subject) -> None:

@@ -15,7 +15,7 @@ from transformer.core.modules import Params
 from transformer.core.parameters import Normal, Parameter
 from transformer.embeddings.embedding import Embedding, Head
 from transformer.feed_forwards.feed_forward import FeedForward
-from transformer.functional.cache import chosen_beams, with_beams
+from transformer.functional.cache import select_beams, with_beams
 from transformer.mixers.attention.attention import Attention
 from transformer.models.build import abstract_model, pure_model
 from transformer.models.config import ModelConfig
@@ -163,7 +163,7 @@ class Subject:
 
             def one(cache, token_2):
                 logits_12V, cache = read(token_2[None], cache)
-                return chosen_beams(cache, jnp.array([[1, 0]])), logits_12V[0]
+                return select_beams(cache, jnp.array([[1, 0]])), logits_12V[0]
 
             rest_T2 = tokens_2L[:, NOW:].T
             rest_T2 = jnp.where(turned_T1, rest_T2[:, ::-1], rest_T2)

@@ -3,7 +3,7 @@
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,14 +31,14 @@ from transformer.training.signals import Interrupted, StopRequest
 from transformer.training.step import TrainState
 from transformer.training.trackers import RunInfo, Tracker, Tracking, check_trackers, replica_names
 from transformer.training.trained import TrainedRun
-from transformer.training.workdir import WhenNotEmpty, definitions, identity, prepared
+from transformer.training.workdir import WhenNotEmpty, definitions, held_for_run, identity
 
 Observer = Callable[[Any], Mapping[str, np.ndarray]]
 OnSteps = Callable[[int, TrainState], None]
 
 
 def check_initial(initial: Any, where: str) -> None:
-    """Raise `ConfigError` where something else than parameters is given to begin from, such as a run."""
+    """Raise `ConfigError` where `initial` is not a tree of parameters, but a run, for example."""
     if not isinstance(initial, Mapping | None):
         given = type(initial).__name__
         raise ConfigError(f"{where}: initial is a {given}, not parameters; those of a run are run.params()")
@@ -56,7 +56,7 @@ class Outcome(TrainedRun):
     accuracy: np.ndarray
     """(R,) share of the labels of the validation split to which the model gives the highest probability."""
     exact_match: np.ndarray
-    """(R,) share of the validation sequences with all labels so, which greedy decoding gets right."""
+    """(R,) share of the validation sequences whose labels are all the likeliest, as greedy decoding gets them right."""
     tokens_per_second: float
     """Training throughput of all replicas together, from the second dispatch on."""
     diverged_at: np.ndarray
@@ -75,6 +75,10 @@ class Outcome(TrainedRun):
     @property
     def classes(self) -> tuple[str, ...]:
         return getattr(self.data, "classes", ())
+
+    @property
+    def _held_out(self) -> Mapping[str, np.ndarray]:
+        return getattr(self.data, "validation", {})
 
 
 def train(
@@ -116,10 +120,10 @@ def train(
       mesh: how devices share the work.
       hosts: the processes of the run, each of which makes this call before it makes any array of JAX. Where one of them
         is lost, the others end with code 76.
-      log: where the rows of metrics.jsonl are shown too, such as `TensorBoard()`. One that fails is named on
-        standard error and left out.
       on_steps: called after every dispatch with the steps done and the state of all replicas, for whatever is more than
         numbers. The next dispatch overwrites the state: keep copies (`jax.device_get`). What it raises ends the run.
+      log: where the rows of metrics.jsonl are shown too, such as `TensorBoard()`. One that fails is named on
+        standard error and left out.
 
     Raises:
       ConfigError: the folder is not empty, holds another run, or is in use; the data does not fit the config; the
@@ -145,7 +149,7 @@ def train(
     with ExitStack() as stack:
         stop = stack.enter_context(StopRequest())
         program = make_program(config, replicas, mesh, initial)  # before the folder is made, in case it is refused
-        processes.in_first(lambda: stack.enter_context(prepared(workdir, own, when_not_empty, definitions(data))))
+        processes.in_first(lambda: stack.enter_context(held_for_run(workdir, own, when_not_empty, definitions(data))))
         run = _Run(config, replicas, data, workdir, program, observe, strict, stop, on_steps)
         if (told := unfinished_warm_up(config, replicas)) and processes.is_writer():
             print(f"{workdir}: {told}", file=sys.stderr)
@@ -227,20 +231,21 @@ class _Run:
     def outcome(self, state: TrainState) -> Outcome:
         """The results of the state after the last step, which the trackers are told too."""
         sums, by_batch = self.evaluate(state, self.config.steps)
-        loss, diverged_at = mean_loss(sums), np.array(processes.fetch(state.diverged_at))
-        loss[diverged_at >= 0] = np.nan
-        self.log.finish(loss, diverged_at)
+        found, diverged_at = scores(sums), np.array(processes.fetch(state.diverged_at))
+        for name in found:
+            found[name] = np.where(diverged_at >= 0, np.nan, found[name])
+        self.log.finish(found["loss"], diverged_at)
         return Outcome(
             workdir=self.workdir,
             config=self.config,
             replicas=self.replicas,
             all_params=state.evaluated,
-            validation_loss=loss,
+            validation_loss=found["loss"],
             data=self.data,
             loss_by_position=sums.loss / np.maximum(sums.weight, 1),
             by_batch=by_batch,
-            accuracy=sums.correct / sums.weight.sum(-1),
-            exact_match=sums.exact / sums.sequences,
+            accuracy=found["accuracy"],
+            exact_match=found["exact_match"],
             diverged_at=diverged_at,
             seconds=self.seconds(),
             tokens_per_second=self.log.progress.tokens_per_second,
@@ -290,29 +295,32 @@ class _Run:
         self.watchdog.beat()
         if not sums.weight.any(-1).all():
             raise ConfigError(f"validation: no label counts for {self.config.objective}; hold out a larger part")
-        values = {
-            "validation_loss": mean_loss(sums),
-            "validation_accuracy": sums.correct / sums.weight.sum(-1),
-            "validation_exact_match": sums.exact / sums.sequences,
-        }
+        values = {f"validation_{name}": value for name, value in scores(sums).items()}
         if self.observe is not None:
-            observed = self.observe(params)
-            if not isinstance(observed, Mapping):
-                raise ConfigError(f"observe: it returned {type(observed).__name__}, not arrays (R,) by name")
-            if taken := sorted(observed.keys() & {*values, *LOGGED}):
-                raise ConfigError(f"observe: {taken[0]} is measured already; give it another name")
-            for name, value in observed.items():
-                if np.shape(value) != (len(self.replicas),):
-                    runs = f"a number for each of {len(self.replicas)} replicas"
-                    raise ConfigError(f"observe: {name} has the shape {np.shape(value)} and is not {runs}")
+            observed = checked(self.observe(params), {*values, *LOGGED}, len(self.replicas))
             values |= {"seconds": np.full(len(self.replicas), self.seconds()), **observed}
         self.log.evaluated(step, values)
         return sums, by_batch
 
 
-def mean_loss(sums: Sums) -> np.ndarray:
-    """Mean loss, (R,), in nats per label."""
-    return (sums.loss.sum(-1) / sums.weight.sum(-1)).astype(np.float64)
+def scores(sums: Sums) -> dict[str, np.ndarray]:
+    """Loss in nats per label, and the shares of labels and of sequences that are right, (R,) each."""
+    labels = sums.weight.sum(-1)
+    loss = (sums.loss.sum(-1) / labels).astype(np.float64)
+    return {"loss": loss, "accuracy": sums.correct / labels, "exact_match": sums.exact / sums.sequences}
+
+
+def checked(observed: Mapping[str, np.ndarray], taken: Container[str], replicas: int) -> Mapping[str, np.ndarray]:
+    """What an observer returned; raises `ConfigError` where it is not a number for each replica, by new names."""
+    if not isinstance(observed, Mapping):
+        raise ConfigError(f"observe: it returned {type(observed).__name__}, not arrays (R,) by name")
+    for name, value in observed.items():
+        if name in taken:
+            raise ConfigError(f"observe: {name} is measured already; give it another name")
+        if np.shape(value) != (replicas,):
+            runs = f"a number for each of {replicas} replicas"
+            raise ConfigError(f"observe: {name} has the shape {np.shape(value)} and is not {runs}")
+    return observed
 
 
 def is_multiple(step: int, of: int | None) -> bool:

@@ -68,6 +68,8 @@ def read_curve(workdir: Path, name: str, num_replicas: int) -> Curve:
     """
     lines = read_metrics(workdir)
     found = {(line["replica"], line["step"]): line[name] for line in lines if name in line}
+    if name == "skipped":  # written where it is not 0
+        found = {(line["replica"], line["step"]): line.get(name, 0) for line in lines if "loss" in line}
     if not found:
         names = sorted({name for line in lines for name in line} - {"step", "replica"})
         raise ConfigError(f"metrics: {workdir} has no {name!r}{nearest(name, names)}")

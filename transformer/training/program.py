@@ -97,7 +97,7 @@ def make_program(
     seeds = np.array([r.seed for r in replicas], np.int32)
     scales = np.array([r.initial_scale for r in replicas], np.float32)
     start = (seeds, scales, numbers, initial or {})
-    step = _step(config, mesh_config, mesh, apply, optimizer)
+    step = _make_step(config, mesh_config, mesh, apply, optimizer)
     init = over_replicas(functools.partial(_initial_state, config, apply, optimizer), mesh, shared=(3,))
     states = jax.eval_shape(init, *start)
     split = state_shardings(states, axes, shapes, mesh)
@@ -132,7 +132,7 @@ def _check(config: RunConfig, mesh: MeshConfig) -> None:
         raise ConfigError(f"mesh.context: {config.model.max_length} tokens cannot be divided by {mesh.context}")
 
 
-def _step(
+def _make_step(
     config: RunConfig, mesh_config: MeshConfig, mesh: Mesh, apply: Apply, optimizer: optax.GradientTransformation
 ) -> Step:
     """The step of one replica."""
@@ -180,12 +180,12 @@ def _initial_state(
     """The initial state of one replica."""
     key = jax.random.key(seed)
     params = pure.overlay(initial_params(config.model, key, scale), given)
-    earlier = _beginning(config, apply, params, config.batch_size)
+    earlier = _empty_memory(config, apply, params, config.batch_size)
     averaged = config.average_from is not None
     return create_train_state(params, optimizer, numbers, at(key, "training"), averaged=averaged, earlier=earlier)
 
 
-def _beginning(config: RunConfig, apply: Apply, params: Params, batch_size: int) -> SegmentMemory | None:
+def _empty_memory(config: RunConfig, apply: Apply, params: Params, batch_size: int) -> SegmentMemory | None:
     """The empty memory before the first batch; None for a model without memory."""
     return None if config.model.memory_length is None else apply(params, batch_size, method="empty_memory")
 
@@ -203,7 +203,7 @@ def _evaluate(config: RunConfig, apply: Apply, params: Params, batches: Batch) -
         return (jax.tree.map(jnp.add, sums, more), earlier), jax.tree.map(jnp.sum, more)
 
     first = jax.tree.map(lambda a: a[0], batches)
-    earlier = _beginning(config, apply, params, len(jax.tree.leaves(first)[0]))
+    earlier = _empty_memory(config, apply, params, len(jax.tree.leaves(first)[0]))
     zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(sums_of, first, earlier)[0])
     (sums, _), by_batch = lax.scan(add, (zeros, earlier), batches)
     return sums, by_batch

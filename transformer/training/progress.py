@@ -1,4 +1,4 @@
-"""How far a run is, or other long work, on standard error: a bar in a terminal, elsewhere a line a minute."""
+"""How far a run is, or other long work, on standard error: a bar in a terminal, elsewhere lines."""
 
 import math
 import time
@@ -12,7 +12,7 @@ from rich.progress import Progress as Bar
 
 T = TypeVar("T")
 FIRST, EVERY = 10.0, 60.0
-"""Seconds until the first line, which a notebook has after a minute too, and between lines."""
+"""Seconds until the first line, which a notebook has after a minute too, and at most between lines."""
 
 
 def duration(seconds: float) -> str:
@@ -47,7 +47,8 @@ class Progress:
         terminal = self._console.is_terminal
         self._bar = Bar(*columns, TimeRemainingColumn(), console=self._console, disable=quiet or not terminal)
         self._task = self._bar.add_task(title, total=steps, state="compiling")
-        self._due = math.inf if quiet or terminal else time.monotonic() + (EVERY if self._console.is_jupyter else FIRST)
+        self._start, first = time.monotonic(), EVERY if self._console.is_jupyter else FIRST
+        self._due = math.inf if quiet or terminal else self._start + first
         self._tokens = 0
         self._marks: list[tuple[int, int, float]] = []
 
@@ -72,7 +73,7 @@ class Progress:
         state = [loss, *([f"{rate:,.0f} tokens/s"] if math.isfinite(rate) else [])]
         self._bar.update(self._task, completed=step, state="  ".join(state))
         if now >= self._due:
-            self._due = now + EVERY
+            self._due = now + min(EVERY, now - self._start)
             line = f"{self._title}: step {step:,} of {self._steps:,}, {', '.join([*state, *self._left(step)])}"
             self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 

@@ -111,7 +111,7 @@ def make_train_step(
 ) -> Step:
     """`(state, batch) -> (state, metrics)` with metrics `loss` (nats per token), `grad_norm` and `skipped` (0 or 1).
 
-    The norm is that of the gradient of all parameters, of those that the optimizer freezes too.
+    `grad_norm` is over the gradients of all parameters, frozen ones included.
 
     The gradient is that of the sum over the whole batch divided by the number of real tokens of
     the whole batch, however many pieces `accumulation` cuts it into. An update whose loss or gradient
@@ -187,7 +187,7 @@ def with_average(step: Step, first: int, decay: float | None = None) -> Step:
 
 
 def with_rounded_kernels(params: Params, dtype: DTypeLike) -> Params:
-    """Parameters with kernels in another dtype, but for those of routers, whose choices hang on small differences."""
+    """Parameters with kernels in another dtype, except those of routers, whose choices depend on small differences."""
 
     def of(path: jax.tree_util.KeyPath, leaf: jax.Array) -> jax.Array:
         *above, name = [entry.key for entry in path]  # pyright: ignore[reportAttributeAccessIssue]

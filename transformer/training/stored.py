@@ -1,6 +1,7 @@
 """A run read back from its folder: config, replicas, parameters."""
 
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,6 +53,10 @@ class StoredRun(TrainedRun):
         raise ConfigError(
             f"data: {self.workdir} was trained on other data than {source}, which its config names; {why}"
         )
+
+    @property
+    def _held_out(self) -> Mapping[str, np.ndarray]:
+        return getattr(self.data, "validation", {})
 
     @functools.cached_property
     def tokenizers(self) -> dict[str, Tokenizer]:

@@ -64,6 +64,11 @@ class TrainedRun(abc.ABC):
     def classes(self) -> tuple[str, ...]:
         """The names of the classes of its data; empty where there are none."""
 
+    @property
+    @abc.abstractmethod
+    def _held_out(self) -> Mapping[str, np.ndarray]:
+        """Arrays of the held-out part of its data."""
+
     @functools.cached_property
     def apply(self) -> Apply:
         """The model as a pure function of the parameters of one replica."""
@@ -81,7 +86,7 @@ class TrainedRun(abc.ABC):
 
     @functools.cached_property
     def best_rate(self) -> float:
-        """The learning rate with the lowest mean loss, a diverged replica counting as a guess or the worst of all."""
+        """The learning rate with the lowest mean loss; a diverged replica counts as a guess, or as the worst of all."""
         losses = charged(self.validation_loss, self.config.objective.chance(self.config.model))
         rates = np.unique(self.learning_rates)
         return float(rates[np.argmin([losses[self.learning_rates == rate].mean() for rate in rates])])
@@ -141,8 +146,8 @@ class TrainedRun(abc.ABC):
           strategy: `Greedy()`, `Sample(…)` or `Beam(…)`.
           seed: of the random choices.
           stop: the token that ends the text; None: of a task `</s>`, of a text none.
-          beyond: where positions end at `max_length`, "slide" goes on by reading the last tokens again, half of
-            `max_length` at a time, and "refuse" raises an error.
+          beyond: past `max_length` "slide" goes on by reading the last tokens again, half of `max_length` at a time;
+            "extrapolate" reads on, where positions have no end; and "refuse" raises an error.
           replica: which one continues it; None: the one with the lowest loss.
 
         Raises:
@@ -211,14 +216,32 @@ class TrainedRun(abc.ABC):
           ConfigError: the run is no classifier of whole texts, or the text has no tokens, too many, or a character that
             the tokenizer does not know.
         """
-        model = self.config.model
-        if type(model) is not ClassifierConfig or isinstance(model.pooling, PerToken) or not self.classes:
-            raise ConfigError(f"classify: {self.workdir} holds no classifier of texts")
+        self._check_classifier("classify")
         tokens_L = self._encoded("classify", self.tokenizers["tokenizer"].encode, text)
-        inputs_1L, valid_1L = _row(tokens_L, model.max_length)
+        inputs_1L, valid_1L = _row(tokens_L, self.config.model.max_length)
         logits_1C = self.apply(self.params(replica), inputs_1L, valid_BL=valid_1L)
         shares = np.asarray(jax.nn.softmax(logits_1C[0, : len(self.classes)])).tolist()
         return dict(sorted(zip(self.classes, shares, strict=True), key=lambda each: -each[1]))
+
+    def confusion(self, *, replica: int | None = None) -> np.ndarray:
+        """(C, C) how many held-out texts of the class of a row are given that of a column, `classes` in their order.
+
+        The recall of each class is the diagonal over the sums of rows, its precision that over the sums of columns.
+
+        Args:
+          replica: which one reads them; None: the one with the lowest loss.
+
+        Raises:
+          ConfigError: the run is no classifier of whole texts.
+        """
+        self._check_classifier("confusion")
+        params, held_out = self.params(replica), self._held_out
+        read = jax.jit(lambda inputs, valid: self.apply(params, inputs, valid_BL=valid).argmax(-1))
+        parts = [slice(first, first + 256) for first in range(0, len(held_out["labels"]), 256)]
+        given_N = np.concatenate([read(held_out["inputs"][part], held_out["valid"][part]) for part in parts])
+        counts = np.zeros((len(self.classes),) * 2, np.int64)
+        np.add.at(counts, (held_out["labels"], given_N), 1)
+        return counts
 
     def score(self, text: str, *, replica: int | None = None) -> np.ndarray:
         """(L - 1,) log-probability of each token of a text but the first, given those before it, in nats.
@@ -258,6 +281,12 @@ class TrainedRun(abc.ABC):
             raise ConfigError(f"lm_eval_model: {self.workdir} was trained with prefixes, which benchmarks do not mark")
         how = {"start": start, "stop": stop, "batch_size": batch_size}
         return lm_eval_model(self.apply, self.params(replica), self.config.model, tokenizer, **how)
+
+    def _check_classifier(self, caller: str) -> None:
+        """Raise `ConfigError` where this is no classifier of whole texts."""
+        model = self.config.model
+        if type(model) is not ClassifierConfig or isinstance(model.pooling, PerToken) or not self.classes:
+            raise ConfigError(f"{caller}: {self.workdir} holds no classifier of texts")
 
     def _read(self, caller: str, text: str) -> tuple[Tokenizer, np.ndarray]:
         """(tokenizer, (L,) tokens of a text) of a causal language model."""

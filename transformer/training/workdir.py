@@ -77,7 +77,7 @@ class Identity:
 
 
 @contextlib.contextmanager
-def prepared(workdir: Path, wanted: Identity, when_not_empty: WhenNotEmpty, files: Mapping[str, str]):
+def held_for_run(workdir: Path, wanted: Identity, when_not_empty: WhenNotEmpty, files: Mapping[str, str]):
     """Make the folder that of the run `wanted` and hold it, or refuse; `files` are texts it needs to be resumed.
 
     A run may be resumed with more steps than it was begun with, and with no other change.
@@ -89,7 +89,7 @@ def prepared(workdir: Path, wanted: Identity, when_not_empty: WhenNotEmpty, file
     _check(workdir, wanted, when_not_empty, files)
     with locked(workdir):
         steps_before = _check(workdir, wanted, when_not_empty, files)
-        if when_not_empty == "overwrite" and CONFIG in contents(workdir):
+        if when_not_empty == "overwrite" and CONFIG in file_names(workdir):
             clear(workdir, CONFIG, RUN_FILES)
         for name, text in files.items():
             write_durably(workdir / name, text)
@@ -123,7 +123,7 @@ def write_environment(workdir: Path) -> None:
 def _check(workdir: Path, wanted: Identity, when_not_empty: WhenNotEmpty, files: Mapping[str, str]) -> int | None:
     """Refuse the folder, or return the number of steps a run had before it was given more."""
     check_type(when_not_empty, WhenNotEmpty, "when_not_empty")
-    found = contents(workdir)
+    found = file_names(workdir)
     if found and when_not_empty == "refuse":
         refusal = ConfigError(f"workdir: {workdir} is not empty; --resume continues it, --overwrite starts again")
         refusal.add_note("In Python: when_not_empty='resume' or when_not_empty='overwrite'")
@@ -215,7 +215,7 @@ def _take(file: TextIO, workdir: Path, wait: bool) -> None:
         fcntl.flock(file, fcntl.LOCK_EX)
 
 
-def contents(workdir: Path) -> set[str]:
+def file_names(workdir: Path) -> set[str]:
     """The names of the files in a folder, without the lock and partly written files.
 
     Raises:

@@ -13,7 +13,7 @@ from transformer.core.errors import ConfigError
 from transformer.functional.masks import Causal, Tokens
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.backends import Chunked
-from transformer.mixers.attention.base import Part
+from transformer.mixers.attention.part import Part
 from transformer.mixers.mixer import Context
 from transformer.models.config import ModelConfig
 from transformer.positions.position import Position

@@ -10,7 +10,6 @@ from transformer.mixers.attention.base import HeadSizes as HeadSizes
 from transformer.mixers.attention.base import Heads as Heads
 from transformer.mixers.attention.base import Merge as Merge
 from transformer.mixers.attention.base import Normalizer as Normalizer
-from transformer.mixers.attention.base import Part as Part
 from transformer.mixers.attention.base import Projection as Projection
 from transformer.mixers.attention.base import Scale as Scale
 from transformer.mixers.attention.base import ScoreMod as ScoreMod
@@ -36,6 +35,7 @@ from transformer.mixers.attention.normalizers import SigmoidNormalizer as Sigmoi
 from transformer.mixers.attention.normalizers import Sink as Sink
 from transformer.mixers.attention.normalizers import SoftmaxOne as SoftmaxOne
 from transformer.mixers.attention.normalizers import TalkingHeads as TalkingHeads
+from transformer.mixers.attention.part import Part as Part
 from transformer.mixers.attention.projections import ConcatenateOnly as ConcatenateOnly
 from transformer.mixers.attention.projections import ConstantScale as ConstantScale
 from transformer.mixers.attention.projections import InverseScale as InverseScale

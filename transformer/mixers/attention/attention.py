@@ -1,4 +1,4 @@
-"""Attention as a value: all that only attention has. What nobody chose is None, as in Vaswani et al. 2017.
+"""Attention as a value: every choice that only attention has. One left at None is as in Vaswani et al. 2017.
 
 `transformer.mixers.attention.layer` is what it computes.
 """
@@ -17,16 +17,15 @@ from transformer.mixers.attention.base import (
     HeadSizes,
     Merge,
     Normalizer,
-    Part,
     Projection,
     Scale,
     ScoreMod,
     Sharing,
     Sparsity,
-    acts,
 )
 from transformer.mixers.attention.checks import check_attention
 from transformer.mixers.attention.layer import ROLES, AttentionLayer
+from transformer.mixers.attention.part import Part, acts
 from transformer.mixers.mixer import Mixer
 from transformer.norms.norm import Norm
 
@@ -78,8 +77,8 @@ class Attention(Mixer):
     def check(self, model):
         check_attention(self, model)
 
-    def to_source(self) -> Self:
-        """What of it attention to a source has, whose tokens are at no distance from the queries."""
+    def for_cross_attention(self) -> Self:
+        """The same choices for attention to a source, without those that need a distance between query and key."""
         of_positions = self.score_mod is not None and self.score_mod.positional
         return dataclasses.replace(
             self,

@@ -88,5 +88,5 @@ class Recurrent(Backend):
         if not own_keys:
             return attention(*arrays, queries=queries, keys=keys, mask=mask, weigh=weigh, scale=scale, **rest)
         if given := [name for name, value in rest.items() if value is not None]:
-            raise ValueError(f"recurrent attention takes no {given[0]}; use exact")
+            raise ValueError(f"recurrent attention takes no {given[0]}; use backend=none")
         return recurrent_attention(*arrays, tokens=queries, mask=mask, weigh=weigh, scale=scale, block=self.block)

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from transformer.core.errors import ConfigError, nearest_divisor
-from transformer.mixers.attention.base import acts, check_acts
+from transformer.mixers.attention.part import acts, check_acts
 
 if TYPE_CHECKING:
     from transformer.mixers.attention.attention import Attention
@@ -57,8 +57,8 @@ def _check_position(attention: "Attention", model: "ModelConfig") -> None:
         return
     if "score" in position.acts and not (attention.forms_weights and model.causal):
         raise ConfigError(
-            f"model.position: {position} measures distance by the scores of tokens up to the query; use exact "
-            "attention in a causal model, or rope"
+            f"model.position: {position} measures distance by the scores of tokens up to the query; use "
+            "backend=none in a causal model, or rope"
         )
     if "to_output" in position.acts and not attention.forms_weights:
         raise ConfigError(
@@ -87,10 +87,10 @@ def _check_scores(attention: "Attention", model: "ModelConfig") -> None:
     if backend is not None and backend.one_size and shape.key_size != shape.value_size:
         raise ConfigError(
             f"mixer.backend: {backend} has no kernel for keys of {shape.key_size} and values of {shape.value_size} "
-            "features; use none"
+            "features; use backend=none"
         )
     if backend is not None and backend.recurrent and not model.causal:
-        raise ConfigError(f"mixer.backend: {backend} sums from left to right; use none, or a causal model")
+        raise ConfigError(f"mixer.backend: {backend} sums from left to right; use backend=none, or a causal model")
     if normalizer is None:
         return
     if not normalizer.biased and score_mod is not None:
@@ -142,7 +142,7 @@ def _check_sparsity(attention: "Attention", model: "ModelConfig") -> None:
         return
     _check_longest("sparsity", sparsity, model)
     if backend is not None and backend.recurrent and sparsity.mask() is not None:
-        raise ConfigError(f"mixer.sparsity: {backend} cannot leave out what {sparsity} does; use none")
+        raise ConfigError(f"mixer.sparsity: {backend} cannot leave out what {sparsity} does; use backend=none")
     if not sparsity.mixes_tokens:
         return
     if model.causal:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from transformer.functional.cache import KeyValue
 from transformer.functional.masks import Padding
-from transformer.mixers.attention.layer import AttentionLayer, Seen, in_order
+from transformer.mixers.attention.layer import AttentionLayer, Seen, as_cached
 from transformer.mixers.mixer import Aux, Context
 
 if TYPE_CHECKING:
@@ -19,12 +19,12 @@ class CrossAttention(AttentionLayer):
     """Attention to a source: its positions and those of the target are not compared."""
 
     def __init__(self, attention: "Attention", model: "ModelConfig", *, key: jax.Array):
-        super().__init__(attention.to_source(), model, None, key=key)
+        super().__init__(attention.for_cross_attention(), model, None, key=key)
 
     def remember(self, states_BSD: jax.Array) -> KeyValue:
         """The keys and values of a source."""
         k, v = self.project(states_BSD, "key", "value")
-        return in_order(*self.keys_values(k, v, jnp.arange(states_BSD.shape[1])[None]))
+        return as_cached(*self.keys_values(k, v, jnp.arange(states_BSD.shape[1])[None]))
 
     def __call__(self, x_BLD: jax.Array, *, context: Context, key: jax.Array | None = None) -> tuple[jax.Array, Aux]:
         """(B, L, D); a key turns dropout on."""

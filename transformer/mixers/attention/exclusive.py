@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 
 from transformer.core.errors import ConfigError
-from transformer.mixers.attention.base import Part
+from transformer.mixers.attention.part import Part
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from transformer.core.arrays import dense
 from transformer.core.checks import check_positive
 from transformer.core.errors import ConfigError
 from transformer.core.parameters import ONES, Parameter
-from transformer.mixers.attention.base import Part
+from transformer.mixers.attention.part import Part
 
 if TYPE_CHECKING:
     from transformer.models.config import ModelConfig

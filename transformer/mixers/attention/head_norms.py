@@ -8,7 +8,8 @@ import jax
 
 from transformer.core.errors import ConfigError
 from transformer.core.parameters import OwnParams
-from transformer.mixers.attention.base import HeadShape, Part
+from transformer.mixers.attention.base import HeadShape
+from transformer.mixers.attention.part import Part
 from transformer.norms.norm import Norm, RMSNorm
 
 

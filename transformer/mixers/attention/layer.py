@@ -1,7 +1,7 @@
 """The layer of attention, whose plain path reads from top to bottom.
 
-The stages are project, place, remember, score, weigh, mix, merge. Where nobody chose anything else, no other file of
-this room is needed; further ideas are `parts`, each at the stages it defines.
+The stages are project, place, remember, score, weigh, mix, merge. The default runs no other file of this
+folder; further ideas are `parts`, each acting at the stages it defines.
 """
 
 import functools
@@ -23,9 +23,9 @@ from transformer.functional.biases import Bias, OfTokens
 from transformer.functional.cache import KeyValue
 from transformer.functional.masks import Mask, Nowhere, Tokens
 from transformer.functional.segment_memory import latest
-from transformer.mixers.attention.base import Part, acting
+from transformer.mixers.attention.part import Part, acting
 from transformer.mixers.attention.placement import Placed, Placement
-from transformer.mixers.attention.sharing import score_with, shared_values
+from transformer.mixers.attention.sharing import shared_values
 from transformer.mixers.mixer import Aux, Context, Shared
 from transformer.norms.norm import norm_layer
 from transformer.positions.position import OUTSIDE, Position
@@ -105,7 +105,7 @@ class AttentionLayer(nnx.Module):
         self.out = Dense(width, model.d_model, **how, key=at(key, "out")) if attention.merge is None else None
 
     def __call__(self, x_BLD: jax.Array, *, context: Context, key: jax.Array | None = None) -> tuple[jax.Array, Aux]:
-        """(B, L, D), and the memory with the keys and values of these tokens; a key turns dropout on."""
+        """(B, L, D), and the memory and what later layers may take over; a key turns dropout on."""
         length = x_BLD.shape[1]
         x_BSD, read, earlier = _with_earlier(x_BLD, context)
         x_BSD, entered = self._convolved("enter", x_BSD, read, context)
@@ -136,8 +136,9 @@ class AttentionLayer(nnx.Module):
         if here is not None:
             keys_values, bias, more = here.scoring(q_BLHK, keys_values, self.factor, causal=self.causal)
             scores, to_output = [*scores, *more], here.to_output
-        if context.shared.scores is not None and sharing is not None and sharing.takes == "scores":
-            scores.append(score_with(sharing, context.shared.scores))
+        before = context.shared.scores
+        if before is not None and sharing is not None and sharing.takes == "scores":
+            scores.append(lambda scaled, queries, keys: sharing.scores(scaled, before))
         if sparsity is not None:
             allowed = sparsity.mask()
             mask = mask if allowed is None else allowed if mask is None else mask & allowed
@@ -274,13 +275,14 @@ class AttentionLayer(nnx.Module):
 
     def _taken_over(self, v_BSGK: jax.Array, x_BSD: jax.Array, context: Context) -> tuple[jax.Array, jax.Array]:
         """(values that later layers may take over, values that this layer uses)."""
+        # The usual case stays in this file: `shared_values` would answer the same.
         if self.attention.sharing is None and context.shared.values is None:
             return v_BSGK, v_BSGK
         return shared_values(self.attention.sharing, v_BSGK, x_BSD, context, self._own("sharing"))
 
     def _remember(self, k_BSGK: jax.Array, v_BSGK: jax.Array, convolved: dict[str, jax.Array], context: Context):
         """What is attended to, and the memory with it."""
-        keys_values, writing = in_order(k_BSGK, v_BSGK), context.writing
+        keys_values, writing = as_cached(k_BSGK, v_BSGK), context.writing
         if writing is None:
             return keys_values, None
         keys_seen, keys_kept = writing.append(writing.memory.keys_XKS, keys_values.keys_XKS, axis=2)
@@ -305,7 +307,7 @@ def _with_earlier(x_BLD: jax.Array, context: Context) -> tuple[jax.Array, Tokens
     return x_BSD, context.keys, latest(x_BSD, context.earlier_BMD.shape[1])
 
 
-def in_order(k_BSGK: jax.Array, v_BSGK: jax.Array) -> KeyValue:
+def as_cached(k_BSGK: jax.Array, v_BSGK: jax.Array) -> KeyValue:
     """Keys and values as a cache keeps them."""
     k_BSGK, v_BSGK = checkpoint_name(k_BSGK, "k"), checkpoint_name(v_BSGK, "v")
     return KeyValue(rearrange(k_BSGK, "b s g k -> (b g) k s"), rearrange(v_BSGK, "b s g k -> (b g) s k"))

@@ -11,7 +11,7 @@ from transformer.core.errors import ConfigError
 from transformer.core.parameters import Normal, Parameter
 from transformer.functional.cache import KeyValue
 from transformer.functional.masks import NOWHERE, Tokens
-from transformer.mixers.attention.base import Part
+from transformer.mixers.attention.part import Part
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from transformer.core.arrays import dense, look_up
 from transformer.core.checks import check_positive
 from transformer.core.errors import ConfigError
 from transformer.core.parameters import ZEROS, Constant, OwnParams, Parameter
-from transformer.functional.attention import ScoreFunction
 from transformer.mixers.attention.base import Sharing
 from transformer.mixers.mixer import OF_TOKENS, Context
 
@@ -104,11 +103,6 @@ class SharedKeyValues(Sharing):
     name = "keys_values"
     takes = "keys_values"
     own_keys_values = False
-
-
-def score_with(sharing: Sharing, before_BHLS: jax.Array) -> ScoreFunction:
-    """What is made of scores and those of the previous layer."""
-    return lambda scores_BHLS, queries, keys: sharing.scores(scores_BHLS, before_BHLS)
 
 
 def shared_values(

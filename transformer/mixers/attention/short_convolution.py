@@ -10,7 +10,7 @@ from transformer.core.checks import check_positive
 from transformer.core.errors import ConfigError
 from transformer.core.parameters import ZEROS, FirstRow, Parameter
 from transformer.functional.masks import Tokens
-from transformer.mixers.attention.base import Part
+from transformer.mixers.attention.part import Part
 from transformer.mixers.local import canon_kernel, convolve_latest
 from transformer.mixers.mixer import Context
 

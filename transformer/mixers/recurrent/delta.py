@@ -81,9 +81,9 @@ class KimiDeltaAttention(DeltaNet):
     output_gate = jax.nn.sigmoid
 
     def gates(self, model):
-        D, law, H, (K, V) = model.d_model, model.initializer, self.num_heads, self.sizes(model)
+        D, initializer, H, (K, V) = model.d_model, model.initializer, self.num_heads, self.sizes(model)
         return super().gates(model) | {
-            **low_rank_parameters("forget", (D, V, H * K), law),
+            **low_rank_parameters("forget", (D, V, H * K), initializer),
             "forget_bias": Parameter((H * K,), StepSize()),
             "forget_rate": Parameter((H,), LogUniform()),
         }

@@ -58,9 +58,9 @@ class HGRN(ElementwiseRecurrence):
             raise ConfigError(f"hgrn.lower_bound: {self.lower_bound} is not in [0, 1)")
 
     def parameters(self, model):
-        D, law = model.d_model, model.initializer
+        D, initializer = model.d_model, model.initializer
         gains = {"candidate": model.inner_gain(model.residual), "out": model.output_gain(model.residual)}
-        return {name: Parameter((D, D), law, gain=gains.get(name, 1.0)) for name in ("forget", "gate", *gains)}
+        return {name: Parameter((D, D), initializer, gain=gains.get(name, 1.0)) for name in ("forget", "gate", *gains)}
 
     def inputs(self, x_BLD, mixed_BLX, params):
         forget = jax.nn.sigmoid(dense(x_BLD, params["forget"], jnp.float32))
@@ -83,9 +83,9 @@ class MinGRU(ElementwiseRecurrence):
     name = "min_gru"
 
     def parameters(self, model):
-        D, law = model.d_model, model.initializer
+        D, initializer = model.d_model, model.initializer
         gains = {"candidate": model.inner_gain(model.residual), "out": model.output_gain(model.residual)}
-        return {name: Parameter((D, D), law, gain=gains.get(name, 1.0)) for name in ("update", *gains)}
+        return {name: Parameter((D, D), initializer, gain=gains.get(name, 1.0)) for name in ("update", *gains)}
 
     def inputs(self, x_BLD, mixed_BLX, params):
         raw_BLD, candidate_BLD = (dense(x_BLD, params[name], jnp.float32) for name in ("update", "candidate"))

@@ -125,9 +125,9 @@ class ProjectedRecurrence(LinearRecurrence):
         return {"query": self.key_heads * K, "key": self.key_heads * K, "value": self.num_heads * V}
 
     def parameters(self, model):
-        D, law, widths = model.d_model, model.initializer, self.widths(model)
+        D, initializer, widths = model.d_model, model.initializer, self.widths(model)
         gains = {"value": model.inner_gain(model.residual)}
-        specs = {name: Parameter((D, width), law, gain=gains.get(name, 1.0)) for name, width in widths.items()}
+        specs = {name: Parameter((D, width), initializer, gain=gains.get(name, 1.0)) for name, width in widths.items()}
         if self.convolution is not None:
             taps = {
                 f"{n}_taps": Parameter((self.convolution, width), Taps(), decay=False) for n, width in widths.items()
@@ -135,7 +135,7 @@ class ProjectedRecurrence(LinearRecurrence):
             specs |= taps
         gate = {} if self.output_gate is None else self.gate_parameters(model)
         wide = self.num_heads * self.sizes(model)[1]
-        out = Parameter((wide, D), law, gain=model.output_gain(model.residual))
+        out = Parameter((wide, D), initializer, gain=model.output_gain(model.residual))
         return specs | self.gates(model) | gate | self.norm_parameters(model) | {"out": out}
 
     def state(self, model):
@@ -203,6 +203,6 @@ def low_rank(x_BLD: jax.Array, params: OwnParams, name: str, between=lambda x: x
     return dense(inner.astype(x_BLD.dtype), params[f"{name}_out"], jnp.float32)
 
 
-def low_rank_parameters(name: str, shape: tuple[int, int, int], law: Initializer) -> dict[str, Parameter]:
+def low_rank_parameters(name: str, shape: tuple[int, int, int], initializer: Initializer) -> dict[str, Parameter]:
     d_in, rank, d_out = shape
-    return {f"{name}_in": Parameter((d_in, rank), law), f"{name}_out": Parameter((rank, d_out), law)}
+    return {f"{name}_in": Parameter((d_in, rank), initializer), f"{name}_out": Parameter((rank, d_out), initializer)}

@@ -44,12 +44,12 @@ class RGLRU(ElementwiseRecurrence):
         return model.d_model if self.hidden_dim is None else self.hidden_dim
 
     def parameters(self, model):
-        D, X, n, law = model.d_model, self.width(model), self.blocks, model.initializer
+        D, X, n, initializer = model.d_model, self.width(model), self.blocks, model.initializer
         in_block = Parameter((n, X // n, X // n), FanIn(), stacked=True)
         return {
-            "gate": Parameter((D, X), law),
+            "gate": Parameter((D, X), initializer),
             "gate_bias": Parameter((X,), ZEROS),
-            "into": Parameter((D, X), law, gain=model.inner_gain(model.residual)),
+            "into": Parameter((D, X), initializer, gain=model.inner_gain(model.residual)),
             "into_bias": Parameter((X,), ZEROS),
             "convolution": Parameter((self.convolution, X), Taps(), decay=False),
             "convolution_bias": Parameter((X,), ZEROS),
@@ -58,7 +58,7 @@ class RGLRU(ElementwiseRecurrence):
             "forget": in_block,
             "forget_bias": Parameter((X,), ZEROS),
             "kept": Parameter((X,), SlowDecay(power=self.power)),
-            "out": Parameter((X, D), law, gain=model.output_gain(model.residual)),
+            "out": Parameter((X, D), initializer, gain=model.output_gain(model.residual)),
             "out_bias": Parameter((D,), ZEROS),
         }
 

@@ -39,24 +39,24 @@ class RWKV7(LinearRecurrence):
         check_positive(self, "rank")
 
     def parameters(self, model):
-        D, law, H, (K, V) = model.d_model, model.initializer, self.num_heads, self.sizes(model)
+        D, initializer, H, (K, V) = model.d_model, model.initializer, self.num_heads, self.sizes(model)
         wide = H * K
         return {
-            "query": Parameter((D, wide), law),
-            "key": Parameter((D, wide), law),
-            "value": Parameter((D, H * V), law, gain=model.inner_gain(model.residual)),
+            "query": Parameter((D, wide), initializer),
+            "key": Parameter((D, wide), initializer),
+            "value": Parameter((D, H * V), initializer, gain=model.inner_gain(model.residual)),
             "mixture": Parameter((len(MIXED), D), Ramp(1.0, 0.0, 0.9), decay=False),
-            **low_rank_parameters("decay", (D, self.rank, wide), law),
+            **low_rank_parameters("decay", (D, self.rank, wide), initializer),
             "decay_bias": Parameter((wide,), Ramp(-6.5, -1.5, 0.85)),
-            **low_rank_parameters("rate", (D, self.rank, wide), law),
+            **low_rank_parameters("rate", (D, self.rank, wide), initializer),
             "rate_bias": Parameter((wide,), ZEROS),
-            **low_rank_parameters("gate", (D, self.rank, H * V), law),
+            **low_rank_parameters("gate", (D, self.rank, H * V), initializer),
             "erased": Parameter((wide,), Constant(0.85)),
             "written": Parameter((wide,), ONES),
             "bonus": Parameter((H, K), ZEROS, decay=False),
             "norm": Parameter((H, V), ONES, decay=False),
             "norm_bias": Parameter((H, V), ZEROS, decay=False),
-            "out": Parameter((H * V, D), law, gain=model.output_gain(model.residual)),
+            "out": Parameter((H * V, D), initializer, gain=model.output_gain(model.residual)),
         }
 
     def state(self, model):

@@ -1,4 +1,4 @@
-"""Studies in turn, what is least resolved first, each kept as an archive from which a later call goes on."""
+"""Runs several studies, the least resolved first; each is kept as an archive that a later call continues."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -28,7 +28,7 @@ def asks_the_same(record: Record, study: Study) -> bool:
 
 
 @dataclass
-class InTurn:
+class StudyQueue:
     """Studies that share their runs, and the folder of their archives."""
 
     studies: Mapping[str, Study]

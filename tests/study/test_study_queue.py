@@ -1,0 +1,130 @@
+"""Studies in turn: what is begun first, what gets more seeds, what is kept."""
+
+import dataclasses
+import shutil
+
+import pytest
+
+from transformer.study.analyse import read_study
+from transformer.study.record import read_record
+from transformer.study.study import Study
+from transformer.study.study_queue import StudyQueue
+
+FIELDS = {"seeds": 2, "max_seeds": 4, "noise_floor": False, "learning_rates": (1e-3,)}
+
+
+def study(name, base, arms, **fields):
+    return Study(name, base, {"base": {}, **arms}, **FIELDS | fields)
+
+
+@pytest.fixture
+def queue(base, tmp_path):
+    """One study whose arms are the same and one that stays open."""
+    studies = {
+        "same": study("same", base, {"arm": {"model.norm": base.model.norm}}),
+        "open": study("open", base, {"arm": {"model.mixer.num_heads": 1}}, margin=1e-9),
+    }
+    return StudyQueue(studies, tmp_path / "all", tmp_path / "kept", say=lambda line: None)
+
+
+def test_all_are_begun_before_any_gets_more_seeds(queue):
+    """The study that is decided gets no more, the open one all it plans; a later call finds nothing to do."""
+    seen = []
+    queue.say = seen.append
+    queue.run()
+    assert [line.split(" ", 1)[1] for line in seen if ", look " in line] == [
+        "same, look 1",
+        "open, look 1",
+        "open, look 2",
+    ]
+    seen.clear()
+    queue.run()
+    assert not seen
+    assert [len(arm.estimates) for arm in read_study(queue.folder / "open").arms] == [4, 4]
+    assert queue.looked("same") == 1
+
+
+def test_what_is_open_may_be_another_question_than_the_verdict(queue):
+    """One study that is decided gets more seeds, and one that is not gets none."""
+    decided = dataclasses.replace(queue.studies["open"], name="decided", margin=100.0)
+    queue.studies = {"decided": decided, "open": queue.studies["open"]}
+    queue.unresolved = {"decided": lambda report: list(report.contrasts), "open": lambda report: []}
+    queue.run()
+    assert read_study(queue.folder / "decided").unresolved() == []
+    assert read_study(queue.folder / "open").unresolved() == ["arm"]
+    assert (queue.looked("decided"), queue.looked("open")) == (2, 1)
+
+
+def test_a_limit_of_time_and_of_looks(queue):
+    queue.run(minutes=0)
+    assert not queue.folder.exists()
+    queue.looks = 1
+    queue.run()
+    assert (queue.looked("same"), queue.looked("open")) == (1, 1)
+
+
+def test_a_later_call_goes_on_from_the_archives(queue, tmp_path):
+    """Without the folder, what the archives hold is not computed again, and no look is taken back."""
+    queue.run()
+    shutil.rmtree(queue.folder)
+    seen = []
+    later = StudyQueue(queue.studies, tmp_path / "later", queue.archives, say=seen.append)
+    later.restore(queue.archives)
+    assert (later.looked("same"), later.looked("open")) == (1, 2)
+    later.run()
+    assert not seen
+    later.look("open")
+    assert "  base: there already" in seen
+    assert not (later.folder / "open" / "cells").exists()
+
+
+def test_a_study_with_a_rate_more_is_asked_again(queue):
+    """Only the runs at the new rate are computed."""
+    queue.looks = 1
+    queue.run()
+    there = set((queue.folder / "runs").iterdir())
+    wider = dataclasses.replace(queue.studies["open"], learning_rates=(1e-3, 2e-3))
+    queue.studies = {**queue.studies, "open": wider}
+    assert (queue.looked("same"), queue.looked("open")) == (1, 0)
+    queue.run()
+    assert queue.looked("open") == 1
+    assert len(set((queue.folder / "runs").iterdir()) - there) == 4
+    (change,) = read_record(queue.folder / "open").plan["changes"]
+    assert change["runs_there"] == 4
+    assert change["changed"] == [f"arms.{arm}.learning_rates" for arm in sorted(wider.arms)]
+
+
+def test_a_study_of_other_arms_says_what_was_seen_before(queue):
+    queue.looks = 1
+    queue.run()
+    said, study = [], queue.studies["open"]
+    other = dataclasses.replace(study, arms={"base": {}, "else": {"model.d_model": 16}})
+    other.run(queue.folder / "open", runs=queue.folder / "runs", looks=1, say=said.append)
+    (change,) = read_record(queue.folder / "open").plan["changes"]
+    assert change["runs_there"] == 4
+    assert any(line.startswith("the plan is another one than that of") for line in said)
+
+
+def test_a_study_that_asks_something_else_has_not_looked(queue):
+    queue.looks = 1
+    queue.run()
+    study = queue.studies["open"]
+    for change in (
+        {"margin": 0.5},
+        {"metric": "accuracy"},
+        {"tuned_by": "accuracy"},
+        {"max_seeds": None},
+        {"arms": {**study.arms, "arm": {"model.mixer.num_heads": 1, "model.num_layers": 2}}},
+        {"contrasts": {"arm": {"arm": 1.0, "base": -1.0}}},
+    ):
+        queue.studies = {**queue.studies, "open": dataclasses.replace(study, **change)}
+        assert (queue.looked("same"), queue.looked("open")) == (1, 0), change
+
+
+def test_what_fails_does_not_stop_the_others(queue, base):
+    broken = study("broken", base, {"arm": {"data.path": "nowhere.txt"}})
+    queue.studies = {"broken": broken, **queue.studies}
+    queue.looks = 1
+    queue.run()
+    assert list(queue.failed) == ["broken"]
+    assert queue.looked("open") == 1
