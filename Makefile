@@ -1,6 +1,6 @@
 # make install   an environment in .venv; PYTHON= chooses the interpreter (3.11 to 3.13)
 # make demo      a published effect, reproduced on the text that comes with Python, with its report
-# make test      what guards a commit, without most of what takes seconds; all of a room with FOR=transformer/norms,
+# make test      what guards a commit, without what takes seconds; all of a room with FOR=transformer/norms,
 #                and of one test in five of all rooms with EVERY=5
 # make release   what guards a release: the tests that take long (tests/long.txt), notebooks and killed processes, every
 #                pair of options (PART=2/6 for the second of six parts), published architectures

@@ -72,8 +72,10 @@ the two, the margin of .02 is worth {worth} more steps.
   2.25. Both are among the last eight, so some of its intervals are wider with sixteen seeds than with eight.
 - The words and expectations of claims are no part of the plans, which are hashed; the history of their files has them,
   and a recipe says where they were others at first. Those of fresh seeds have them, but for the eight that were first.
-- One claim was withdrawn: that a gate takes away the attention to the first token. In these models that is .064, less
-  than an even share, .099, so there is no sink to take away.
+- Two claims were withdrawn. That a gate takes away the attention to the first token: in these models that is .064, less
+  than an even share, .099, so there is no sink to take away. And that copying what is scattered needs decays that
+  depend on the input: fixed ones were ahead by .206 [.063, .348], and by .282 with fresh seeds, which would count as
+  opposite, but lightning attention and Mamba-2 differ in more than that, and both were still learning.
 """.strip()
 COLUMNS = (
     "claim",

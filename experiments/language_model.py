@@ -51,7 +51,7 @@ class Command(RunOptions):
     prompt: str | None = None
     """Text that the sample continues; None: the first tokens of the validation part."""
     sample_tokens: int = 300
-    """Number of tokens of the sample; where positions do not extrapolate, it continues in windows of max_length."""
+    """Number of tokens of the sample, in windows of max_length."""
     decoding: Strategy = WARM
     """Strategy of decoding the sample."""
     stride: int | None = None
@@ -61,9 +61,9 @@ class Command(RunOptions):
         super().__post_init__()
         if self.sample_tokens < 1 or self.prompt == "":
             raise ConfigError("sample: sample-tokens must be positive, and prompt not empty")
-        continues = {"prompt": None, "sample_tokens": 300, "decoding": WARM}
         if isinstance(self.objective, MaskedToken):
-            for name in (name for name, default in continues.items() if getattr(self, name) != default):
+            continues = ("prompt", "sample_tokens", "decoding")
+            for name in (name for name in continues if getattr(self, name) != getattr(Command, name)):
                 raise ConfigError(f"{name}: a masked model continues no text; its sample fills hidden tokens in")
         if self.stride is not None and not 1 <= self.stride <= self.model.max_length:
             raise ConfigError(f"stride: {self.stride} is not in [1, {self.model.max_length}], model.max_length")
@@ -102,7 +102,7 @@ def sliding_window_losses(trained: Outcome, corpus: Corpus, stride: int) -> np.n
 
 
 def continue_prompt(trained: Outcome, corpus: Corpus, prompt: np.ndarray, command: Command) -> str:
-    """The prompt with its continuation by the best replica, window after window where positions end."""
+    """The prompt with its continuation by the best replica, window after window."""
     key, prefix = jax.random.key(command.seed), command.objective.reads_prefixes
     how = {"num_tokens": command.sample_tokens, "strategy": command.decoding, "key": key, "prefix": prefix}
     made = continuation(trained.apply, trained.params(), trained.config.model, prompt, **how)

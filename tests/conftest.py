@@ -31,7 +31,8 @@ hypothesis.settings.load_profile("tests")
 
 
 LONG = frozenset(Path(__file__).with_name("long.txt").read_text().split())
-"""Tests that take seconds. `make test` runs the first of their choices, where they have choices; `make release` all."""
+"""Tests that take seconds. `make test` runs the first of their choices, where they have choices; `make release` all. Of
+those listed with `[*]` the first choice takes seconds too, and `make test` runs none."""
 
 
 def pytest_addoption(parser):
@@ -51,14 +52,20 @@ def pytest_collection_modifyitems(config, items):
 
 
 def short(items):
-    """What is not listed, and the first choice of what is."""
+    """What is not listed, and the first choice of what is without `[*]`."""
     first = {function(item.nodeid): item for item in reversed(items) if hasattr(item, "callspec")}
-    return [item for item in items if function(item.nodeid) not in LONG or first.get(function(item.nodeid)) is item]
+    first = {test: item for test, item in first.items() if f"{test}[*]" not in LONG}
+    return [item for item in items if not listed(item) or first.get(function(item.nodeid)) is item]
 
 
 def long(items):
     """What is listed, and what has processes of its own."""
-    return [item for item in items if function(item.nodeid) in LONG or item.get_closest_marker("release")]
+    return [item for item in items if listed(item) or item.get_closest_marker("release")]
+
+
+def listed(item):
+    """Whether a test is one of those that take seconds."""
+    return not LONG.isdisjoint({function(item.nodeid), f"{function(item.nodeid)}[*]"})
 
 
 def function(nodeid):
@@ -70,14 +77,17 @@ def pytest_terminal_summary(terminalreporter, config):
     least = config.getoption("list_long")
     if least is None:
         return
-    seconds, choices = collections.Counter(), collections.defaultdict(set)
+    seconds: dict[str, collections.Counter] = collections.defaultdict(collections.Counter)
     for report in terminalreporter.getreports("passed") + terminalreporter.getreports(""):
-        seconds[function(report.nodeid)] += report.duration
-        choices[function(report.nodeid)].add(report.nodeid)
-    # The first choice stays, where there are choices.
-    left_out = {test: 1 - (test not in all_) / len(all_) for test, all_ in choices.items()}
-    chosen = {test for test in seconds if seconds[test] * left_out[test] >= least}
-    named = sorted(chosen | LONG - choices.keys())
+        seconds[function(report.nodeid)][report.nodeid] += report.duration
+    named = {name for name in LONG if name.removesuffix("[*]") not in seconds}
+    for test, taken in seconds.items():
+        one = taken.total() / len(taken)
+        if test not in taken and one >= least:
+            named.add(f"{test}[*]")
+        elif taken.total() - one * (test not in taken) >= least:
+            named.add(test)
+    named = sorted(named)
     Path(__file__).with_name("long.txt").write_text("".join(f"{test}\n" for test in named))
 
 

@@ -16,7 +16,7 @@ def conftest(request):
 
 def test_every_name_is_that_of_a_test(conftest):
     for name in conftest.LONG:
-        path, _, test = name.partition("::")
+        path, _, test = name.removesuffix("[*]").partition("::")
         assert f"def {test}(" in (HERE.parent / path).read_text(), name
 
 
@@ -26,9 +26,10 @@ def item(nodeid, *markers):
 
 
 def test_the_first_choice_stands_for_all_of_a_long_test(conftest, monkeypatch):
-    monkeypatch.setattr(conftest, "LONG", {"a::many", "a::one"})
+    monkeypatch.setattr(conftest, "LONG", {"a::many", "a::one", "a::slow[*]"})
     items = [item("a::one"), item("a::many[x]"), item("a::many[y]"), item("a::quick[x]"), item("a::quick[y]")]
+    items += [item("a::slow[x]"), item("a::slow[y]")]
     items.append(item("b::killed", "release"))
     named = {kind: [i.nodeid for i in getattr(conftest, kind)(items)] for kind in ("short", "long")}
     assert named["short"] == ["a::many[x]", "a::quick[x]", "a::quick[y]", "b::killed"]
-    assert named["long"] == ["a::one", "a::many[x]", "a::many[y]", "b::killed"]
+    assert named["long"] == ["a::one", "a::many[x]", "a::many[y]", "a::slow[x]", "a::slow[y]", "b::killed"]

@@ -89,7 +89,7 @@ def another(kind, value):
             return tuple(option() for option in list(item.variants().values())[:2])
         if typing.get_origin(item) is typing.Literal:
             return typing.get_args(item)[:2]
-        return (7,) if item is int else (None, "data")
+        return {int: (7,), float: (0.5,)}.get(item, (None, "data"))
     if typing.get_origin(kind) is typing.Literal:
         return next(option for option in typing.get_args(kind) if option != value)
     if value is None and (family := variant_of(kind)) is not None:

@@ -101,7 +101,8 @@ def test_latents_read_the_tokens_and_are_read_by_them():
         return np.einsum("bhls,bshk->blhk", weights, v).reshape(2, -1, size) @ w["out"]
 
     tokens, five = Tokens.at(np.arange(8), valid=valid), Tokens.at(np.arange(5))
-    embedded = np.asarray(model.stream_of(model.embedding(tokens_of(2)), tokens, model.position()))
+    context = Context(tokens, position_params=model.position())
+    embedded = np.asarray(model.stream_of(model.embedding(tokens_of(2)), context))
     vectors = np.broadcast_to(params["vectors"], (2, 5, size))
     vectors = vectors + read("read", vectors, embedded, valid)
     for i in range(2):

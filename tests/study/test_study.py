@@ -396,7 +396,8 @@ def test_arms_of_a_question_are_judged_by_the_same_loss(base, corpus):
     ask("accuracy", halved=Halved())
     line = (
         r"^study judged: arms base and halved are judged by next_token\(auxiliary=0.0\) and halved\(auxiliary=0.0\), "
-        "which are not comparable; metric='accuracy' compares what they get right$"
+        r"which are not comparable; metric='accuracy' compares what they get right, or plain\(\) "
+        "returns what both are judged by$"
     )
     with pytest.raises(ConfigError, match=line):
         ask(smoothed=NextToken(label_smoothing=0.1), halved=Halved())

@@ -136,7 +136,7 @@ class Decoder(Transformer):
         blocks: Sequence[nnx.Module] | None,
     ) -> tuple[jax.Array, tuple[dict[str, Memory], ...]]:
         """(states of the new tokens, the memories of each layer with them)."""
-        stream, shared, layers = self.stream_of(x_BLD, context.tokens, context.position_params), context.shared, []
+        stream, shared, layers = self.stream_of(x_BLD, context), context.shared, []
         for i, block in enumerate(self.blocks if blocks is None else blocks):
             source = Source(cache.source_tokens, keys_values=cache.source[i]) if cache.source_tokens else None
             own = context._replace(source=source, writing=write(cache.layers[i]), shared=shared, first=i == 0)

@@ -1,6 +1,6 @@
 """Trained vectors before the tokens of a sequence (Burtsev et al. 2020; Darcet et al. 2023)."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -8,9 +8,6 @@ from einops import repeat
 
 from transformer.core.errors import ConfigError
 from transformer.core.parameters import Normal, Parameter
-
-if TYPE_CHECKING:
-    pass
 
 
 def check_registers(config: Any) -> None:

@@ -245,11 +245,10 @@ class Transformer(nnx.Module):
             assert config.position is not None
             longest = max(self.max_length, x_BLD.shape[1])
             remapped = config.position.training_positions(longest, at(key, "positions"))
-        params = self.position()
-        stream = self.stream_of(constrain(x_BLD), tokens, params, remapped)
+        context = context._replace(position_params=self.position(), remapped=remapped)
+        stream = self.stream_of(constrain(x_BLD), context)
         if key is not None:
             stream = jax.tree.map(lambda x: dropout(x, config.dropout, at(key, "embedding")), stream)
-        context = context._replace(position_params=params, remapped=remapped)
         own = None if key is None else at(key, "blocks")
 
         def run(stream, seen: Tokens, layers: range):
@@ -264,14 +263,13 @@ class Transformer(nnx.Module):
             stream, penalty, after = config.downsampling(run, stream, tokens, layers, **how)
         return stream, penalty, context, after
 
-    def stream_of(
-        self, x_BLD: jax.Array, tokens: Tokens, position_params: Any, remapped: jax.Array | None = None
-    ) -> Stream:
+    def stream_of(self, x_BLD: jax.Array, context: Context) -> Stream:
         """The stream before the first block."""
+        tokens, remapped = context.tokens, context.remapped
         if "to_embedding" in self.acts:
             assert self.config.position is not None
             positions_BL = tokens.positions if remapped is None else remapped[tokens.positions]
-            addition = self.config.position.to_embedding(positions_BL, self.config.d_model, position_params)
+            addition = self.config.position.to_embedding(positions_BL, self.config.d_model, context.position_params)
             x_BLD = x_BLD + addition.astype(x_BLD.dtype)
         x_BLD = x_BLD if self.embedding_norm is None else self.embedding_norm(x_BLD, tokens.valid)
         return x_BLD if self.plain else self.config.residual.start(x_BLD, self.config.num_layers)

@@ -149,3 +149,11 @@ def unfinished_warm_up(config: RunConfig, replicas: Sequence[Replica]) -> str:
     longest = max(replica.filled(config.optimizer).warmup_steps or 0 for replica in replicas)
     told = f"warm-up takes {longest} steps of {config.steps}, so the learning rate never reaches its peak"
     return told if longest >= config.steps else ""
+
+
+def unused_vocabulary(config: RunConfig, known: int | None) -> str:
+    """What to say where the model has more than twice as many tokens as its tokenizer knows; empty elsewhere."""
+    size = config.model.vocab_size
+    if size is None or known is None or size <= 2 * known:
+        return ""
+    return f"model.vocab_size is {size:,} and the tokenizer knows {known:,}; none takes what the tokenizer has"

@@ -18,7 +18,7 @@ from transformer.core.modules import Params
 from transformer.data.dataset import Dataset, check_batches, check_data, load_data, stack_batches
 from transformer.data.tokenizers import Tokenizer
 from transformer.objectives.objective import Sums
-from transformer.runs.config import Replica, RunConfig, grid, unfinished_warm_up
+from transformer.runs.config import Replica, RunConfig, grid, unfinished_warm_up, unused_vocabulary
 from transformer.runs.mesh import ALONE, AUTOMATIC, HostsConfig, MeshConfig
 from transformer.training import checkpoint, processes
 from transformer.training.checkpoint import Notes
@@ -151,8 +151,10 @@ def train(
         program = make_program(config, replicas, mesh, initial)  # before the folder is made, in case it is refused
         processes.in_first(lambda: stack.enter_context(held_for_run(workdir, own, when_not_empty, definitions(data))))
         run = _Run(config, replicas, data, workdir, program, observe, strict, stop, on_steps)
-        if (told := unfinished_warm_up(config, replicas)) and processes.is_writer():
-            print(f"{workdir}: {told}", file=sys.stderr)
+        known = data.tokenizers["tokenizer"].vocab_size if "tokenizer" in data.tokenizers else None
+        for told in (unfinished_warm_up(config, replicas), unused_vocabulary(config, known)):
+            if told and processes.is_writer():
+                print(f"{workdir}: {told}", file=sys.stderr)
         watchdog = stack.enter_context(processes.watched(hosts.patience))
         progress = Progress(title or workdir.name, config.steps, quiet=not processes.is_writer())
         return run.to_the_end(watchdog, stack.enter_context(progress), log if processes.is_writer() else ())
