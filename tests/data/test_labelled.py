@@ -87,6 +87,10 @@ def test_a_trained_run_classifies(tmp_path):
         assert counts[i, j] == given.count(other)
     assert run.classes == ("bad", "good")
     assert counts.sum() == len(held_out) > 3
+    vars(run)["apply"] = lambda params, inputs, valid_BL: jnp.eye(2)[jnp.zeros(len(inputs), jnp.int32)]
+    labels = data.validation["labels"]
+    assert run.confusion().tolist() == [[(labels == 0).sum(), 0], [(labels == 1).sum(), 0]]  # all taken for the first
+    del vars(run)["apply"]
     with pytest.raises(ConfigError, match="classify: the text has no tokens"):
         run.classify("")
     with pytest.raises(ConfigError, match=r"generate: .*; classify\(text\) is for a classifier"):
