@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments.answers import Answer, Effect, answers, asked_twice, effects, said, sha256_of
+from experiments.bases import USUAL
 from experiments.evidence_doubts import doubts, told_alone
 from transformer.analysis import plots
 from transformer.core.files import write_durably
@@ -161,14 +162,14 @@ def _bases(asked: Sequence[Effect]) -> str:
     losses = [[_end(reports, base) for base in ("plain", "modern")] for reports in parts]
     ends = [" and ".join("–" if loss is None else f"{loss:.2f}" for loss in own) for own in losses]
     gains = [early - late for early, late in zip(*losses, strict=True) if early and late]
-    worth = " and ".join(f"{100 * (LONGER ** (MARGIN / gain) - 1):.0f} %" for gain in gains)
+    worth = " and ".join(f"{100 * (TIMES ** (USUAL['margin'] / gain) - 1):.0f} %" for gain in gains)
     references = [report.record.reference for report in parts[0] if "plain" in report.record.arms]
     reference = next((f"{loss:.2f}" for _, loss in filter(None, references)), "–")
     return BASES.format(ends=ends, reference=reference, worth=worth or "–")
 
 
-MARGIN, LONGER = 0.02, 4
-"""Of the bases in nats a character; and how many times as many steps the longer training has."""
+TIMES = 4
+"""How many times as many steps the longer training of the bases has."""
 
 
 def _end(reports: Sequence[Report], base: str) -> float | None:

@@ -203,8 +203,9 @@ def _check_objectives(study: "Study", configs: Mapping[str, RunConfig]) -> None:
         for name, other in zip(names[1:], others, strict=True):
             same_labels = not (one.selects or other.selects)
             if other.judged_as != one.judged_as and not (same_labels and study.metric != "loss"):
-                how = "metric='accuracy' compares what they get right, or plain() returns what both are judged by"
-                how = how if same_labels else "a probe can ask both the same"
+                how = "a probe can ask both the same"
+                if same_labels:
+                    how = "metric='accuracy' compares what they get right, or plain() returns what both are judged by"
                 raise ConfigError(
                     f"study {study.name}: arms {names[0]} and {name} are judged by {one.judged_as} and "
                     f"{other.judged_as}, which are not comparable; {how}"
