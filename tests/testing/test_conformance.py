@@ -11,8 +11,10 @@ import pytest
 
 from transformer.core.errors import ConfigError
 from transformer.core.parameters import Constant, Parameter
+from transformer.inference.tokenwise import Greedy
 from transformer.norms.norm import Norm, RMSNorm
 from transformer.positions.position import Position
+from transformer.runs.tokenizers import Char
 from transformer.testing.__main__ import main, part
 from transformer.testing.catalogue import PATH, catalogue
 from transformer.testing.check import Checked, check_choices, check_combination, check_variant
@@ -140,10 +142,10 @@ def test_a_variant_from_outside():
 
 def test_a_variant_that_no_model_takes():
     """A value without a place is named."""
-    from transformer.inference.tokenwise import Greedy
-
-    with pytest.raises(ConfigError, match=r"can be checked, and a Strategy is neither$"):
-        check_variant(Greedy())
+    with pytest.raises(ConfigError, match=r"^char: a Tokenization cannot be checked: no choice of a model, and"):
+        check_variant(Char())
+    with pytest.raises(ConfigError, match=r"^check_variant: d_model: greedy is checked without a model that has it$"):
+        check_variant(Greedy(), d_model=64)
     with pytest.raises(ConfigError, match=r"^check_variant: .* the class RMSNorm is given; RMSNorm\(\) is a"):
         check_variant(typing.cast(typing.Any, RMSNorm))
 

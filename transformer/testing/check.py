@@ -7,17 +7,24 @@ from typing import Any, NamedTuple
 from transformer.core.checks import check_kind
 from transformer.core.errors import ConfigError
 from transformer.core.values import Variant
+from transformer.data.tasks.task import AlgorithmicTask
+from transformer.inference.processors import Processor
+from transformer.inference.strategies import Strategy
 from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.models.pooling import Pooling
 from transformer.objectives.objective import Objective
 from transformer.runs.rules import UpdateRule
 from transformer.runs.schedules import Schedule
+from transformer.study.probes import Probe
 from transformer.testing import properties
+from transformer.testing.decoding import PROCESSOR, STRATEGY
 from transformer.testing.encoder_decoder import translates
 from transformer.testing.objectives import OBJECTIVE, POOLING, task_of, task_with
 from transformer.testing.optimization import RULE, SCHEDULE
 from transformer.testing.options import chosen
+from transformer.testing.probes import PROBE
 from transformer.testing.subject import Subject, small
+from transformer.testing.tasks import TASK
 
 
 @dataclass
@@ -56,8 +63,8 @@ class Checks(NamedTuple):
 
     context: str
     wanted: Sequence[Callable[[Any], None]]
-    subject: Callable[[Any, Mapping[str, Any]], Any] = lambda value, choices: value
-    """What the properties are those of: the value with further choices."""
+    subject: Callable[[Any, Mapping[str, Any]], Any] | None = None
+    """What the properties are those of: a model with the value and further choices; None: the value alone."""
 
 
 FAMILIES: Mapping[type[Variant], Checks] = {
@@ -65,6 +72,10 @@ FAMILIES: Mapping[type[Variant], Checks] = {
     Schedule: Checks("schedule", SCHEDULE),
     Objective: Checks("objective", OBJECTIVE, task_of),
     Pooling: Checks("pooling", POOLING, task_with),
+    Processor: Checks("processor", PROCESSOR),
+    Strategy: Checks("strategy", STRATEGY),
+    AlgorithmicTask: Checks("task", TASK),
+    Probe: Checks("probe", PROBE),
 }
 """Those that are no choice of a language model."""
 
@@ -74,7 +85,8 @@ def check_variant(value: Variant, **choices: Any) -> Checked:
 
     The models are a causal decoder, an encoder and an encoder-decoder; they are scanned, rounded, replicated,
     cached, branched, padded and packed: see `transformer.testing.properties`. An update rule, a schedule,
-    an objective or a pooling has properties of its own (`optimization` and `objectives` beside it).
+    an objective, a pooling, a strategy of decoding or a processor of logits, a task and a probe have properties of
+    their own (`optimization`, `objectives`, `decoding`, `tasks` and `probes` beside it).
 
     Args:
       value: any variant that a model's config has a field for, or one of those, shipped or your own.
@@ -91,7 +103,9 @@ def check_variant(value: Variant, **choices: Any) -> Checked:
     if (own := FAMILIES.get(value.family())) is None:
         checked = check_choices(chosen(value) | choices)
     else:
-        checked, subject = Checked(choices), own.subject(value, choices)
+        if own.subject is None and choices:
+            raise ConfigError(f"check_variant: {next(iter(choices))}: {value} is checked without a model that has it")
+        checked, subject = Checked(choices), value if own.subject is None else own.subject(value, choices)
         for check in own.wanted:
             checked.run(own.context, check.__name__, lambda check=check: check(subject))
     checked.run("text", "described", lambda: properties.described(value))

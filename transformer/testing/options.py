@@ -101,7 +101,7 @@ def field_of(value: Variant) -> str:
             if variant_of(types[field.name]) is value.family():
                 return prefix + field.name
     kind = value.family().__name__
-    raise ConfigError(f"{value}: what a model is made of or trained with can be checked, and a {kind} is neither")
+    raise ConfigError(f"{value}: a {kind} cannot be checked: no choice of a model, and without a check of its own")
 
 
 def chosen(value: Variant) -> Changes:

@@ -119,7 +119,7 @@ def _distinct(
     """
     found: dict[bytes, bytes] = {}
     for _ in range(ROUNDS):
-        for tokens, scored in zip(*_drawn(task, rng, count), strict=True):
+        for tokens, scored in zip(*drawn(task, rng, count), strict=True):
             if not seen or _key(tokens) not in seen:
                 found.setdefault(tokens.tobytes(), scored.tobytes())
         if len(found) >= count:
@@ -129,7 +129,7 @@ def _distinct(
     raise ConfigError(f"{task}: only {len(found)} distinct examples in {ROUNDS * count} draws, {count} are wanted")
 
 
-def _drawn(task: AlgorithmicTask, rng: np.random.Generator, count: int) -> Examples:
+def drawn(task: AlgorithmicTask, rng: np.random.Generator, count: int) -> Examples:
     """Examples of a task, which may be one's own.
 
     Raises:
