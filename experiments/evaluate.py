@@ -66,8 +66,14 @@ def main() -> None:
     tasks = of_tasks.TaskManager(include_defaults=bool(named))  # reading what all of its names mean can take minutes
     if unknown := sorted(set(named) - set(tasks.all_tasks)):
         raise ConfigError(f"tasks: {unknown[0]} is no file, and no task of the harness; `lm-eval ls tasks` lists these")
-    how = {"num_fewshot": command.num_fewshot, "limit": command.limit, "log_samples": False}
-    found = harness.simple_evaluate(model=model, tasks=list(command.tasks), task_manager=tasks, **how)
+    found = harness.simple_evaluate(
+        model=model,
+        tasks=list(command.tasks),
+        task_manager=tasks,
+        num_fewshot=command.num_fewshot,
+        limit=command.limit,
+        log_samples=False,
+    )
     print(shown.make_table(found))
     kept = {name: found[name] for name in ("results", "versions", "n-shot", "n-samples") if name in found}
     kept |= {"asked": dataclasses.asdict(command), "lm_eval": importlib.metadata.version("lm_eval")}

@@ -94,18 +94,27 @@ def main() -> None:
 def sliding_window_losses(trained: Outcome, corpus: Corpus, stride: int) -> np.ndarray:
     """(R,) loss in nats per token of the validation part, in overlapping windows; NaN of a run that diverged."""
     losses, tokens = np.full(len(trained.replicas), np.nan), jnp.asarray(corpus.validation)
-    how = {"window": trained.config.model.max_length, "stride": stride}
     apply = trained.apply
     for i in np.flatnonzero(trained.healthy):
-        losses[i] = -sliding_log_probabilities(apply, trained.params(int(i)), tokens, **how).mean()
+        losses[i] = -sliding_log_probabilities(
+            apply, trained.params(int(i)), tokens, window=trained.config.model.max_length, stride=stride
+        ).mean()
     return losses
 
 
 def continue_prompt(trained: Outcome, corpus: Corpus, prompt: np.ndarray, command: Command) -> str:
     """The prompt with its continuation by the best replica, window after window."""
     key, prefix = jax.random.key(command.seed), command.objective.reads_prefixes
-    how = {"num_tokens": command.sample_tokens, "strategy": command.decoding, "key": key, "prefix": prefix}
-    made = continuation(trained.apply, trained.params(), trained.config.model, prompt, **how)
+    made = continuation(
+        trained.apply,
+        trained.params(),
+        trained.config.model,
+        prompt,
+        num_tokens=command.sample_tokens,
+        strategy=command.decoding,
+        key=key,
+        prefix=prefix,
+    )
     return corpus.tokenizer.decode(np.concatenate([prompt, made]))
 
 

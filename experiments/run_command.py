@@ -125,16 +125,19 @@ def train_command(
     processes.connect(command.hosts)
     when_not_empty = "resume" if command.resume else "overwrite" if command.overwrite else "refuse"
     given = None if initial is None else initial(config.model)
-    how: dict[str, Any] = {
-        "initial": given,
-        "when_not_empty": when_not_empty,
-        "observe": observe,
-        "strict": command.strict,
-        "mesh": command.mesh,
-        "hosts": command.hosts,
-        "log": command.log,
-    }
-    return train(config, command.grid(), data, command.workdir, **how)
+    return train(
+        config,
+        command.grid(),
+        data,
+        command.workdir,
+        initial=given,
+        when_not_empty=when_not_empty,
+        observe=observe,
+        strict=command.strict,
+        mesh=command.mesh,
+        hosts=command.hosts,
+        log=command.log,
+    )
 
 
 def summarize(trained: Outcome, metrics: Mapping[str, np.ndarray], more: Mapping[str, Any]) -> dict[str, Any]:

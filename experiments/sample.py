@@ -58,9 +58,15 @@ def main() -> None:
         raise ConfigError(f"sample: {len(given)} words before the options; give a run's folder and a text")
     runtime.start()
     run, prompt = load_run(given[0]), (*given, "\n")[1]
-    how = {"num_tokens": command.tokens, "strategy": command.strategy, "beyond": command.beyond}
     for i in range(command.num):
-        text = run.generate(prompt, seed=command.seed + i, replica=command.replica, **how)
+        text = run.generate(
+            prompt,
+            seed=command.seed + i,
+            replica=command.replica,
+            num_tokens=command.tokens,
+            strategy=command.strategy,
+            beyond=command.beyond,
+        )
         print("---\n" * (i > 0) + text, flush=True)
 
 

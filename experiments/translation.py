@@ -178,8 +178,7 @@ def translate(config: RunConfig, apply: Apply, params: Params, data: Pairs, stra
         inputs = {"source_BS": sources[padded, :length], "source_valid_BS": valid[padded, :length]}
         start = jnp.full((ROWS, 1), START, jnp.int32)
         limit = min(config.model.max_length, 2 * length + 50)
-        how = {"num_tokens": limit, "strategy": strategy, "stop": END, "inputs": inputs, "mesh": mesh}
-        made = generate(apply, params, start, **how)
+        made = generate(apply, params, start, num_tokens=limit, strategy=strategy, stop=END, inputs=inputs, mesh=mesh)
         for row, tokens in zip(rows, jax.device_get(made.tokens_BT), strict=False):
             texts[row] = data.text(tokens)
     return texts

@@ -137,8 +137,18 @@ def our_beams(d_model: int, num_layers: int, num_heads: int, batch: int) -> dict
     )
     params, apply = T.split(T.EncoderDecoder(config, key=jax.random.key(0)))
     start, source = jnp.ones((batch, 1), jnp.int32), jnp.ones((batch, SOURCE), jnp.int32)
-    how: dict[str, Any] = {"num_tokens": BEAM_TOKENS, "strategy": T.Beam(BEAMS), "inputs": {"source_BS": source}}
-    return on_devices(batch, functools.partial(T.generate, apply, params, start, **how))
+    return on_devices(
+        batch,
+        functools.partial(
+            T.generate,
+            apply,
+            params,
+            start,
+            num_tokens=BEAM_TOKENS,
+            strategy=T.Beam(BEAMS),
+            inputs={"source_BS": source},
+        ),
+    )
 
 
 def on_devices(batch: int, generate: Callable[..., object]) -> dict[str, Work]:

@@ -185,8 +185,16 @@ class TextModel:
             ended: set[int] = set()
             for indices, tokens_BL, lengths_B in batches(read, longest, self.batch_size):
                 key, draw = jax.random.split(key)
-                how = {"num_tokens": room, "strategy": strategy, "stop": self.stop, "key": draw}
-                new = generate(self.apply, self.params, jnp.asarray(tokens_BL), lengths_B=jnp.asarray(lengths_B), **how)
+                new = generate(
+                    self.apply,
+                    self.params,
+                    jnp.asarray(tokens_BL),
+                    lengths_B=jnp.asarray(lengths_B),
+                    num_tokens=room,
+                    strategy=strategy,
+                    stop=self.stop,
+                    key=draw,
+                )
                 new_BT, counts_B = np.asarray(new.tokens_BT), np.asarray(new.lengths_B)
                 for row, i in enumerate(going[index] for index in indices):
                     made[i] = np.concatenate([made[i], new_BT[row, : counts_B[row]]])[:num_tokens]

@@ -93,5 +93,13 @@ def token_log_probabilities(apply: Apply, params: Params, model: ModelConfig, to
     """
     labels = len(tokens_L) - 1
     window = max(min(labels, model.max_length), 1)
-    how = {"window": window, "stride": max(1, window // 2), "batch_size": 1 if labels <= window else 32}
-    return np.asarray(sliding_log_probabilities(apply, params, jnp.asarray(tokens_L), **how))
+    return np.asarray(
+        sliding_log_probabilities(
+            apply,
+            params,
+            jnp.asarray(tokens_L),
+            window=window,
+            stride=max(1, window // 2),
+            batch_size=1 if labels <= window else 32,
+        )
+    )

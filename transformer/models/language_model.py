@@ -164,8 +164,14 @@ class LanguageModel(Decoder):
 
         `mask` is as in `__call__`: new tokens may see each other, earlier ones do not see them.
         """
-        how: dict[str, Any] = {"mask": mask, "shared": self._shared(tokens_BL), "blocks": blocks}
-        x_BLD, cache = self.transform_next(self.embedding(tokens_BL), cache, valid_BL=valid_BL, **how)
+        x_BLD, cache = self.transform_next(
+            self.embedding(tokens_BL),
+            cache,
+            valid_BL=valid_BL,
+            mask=mask,
+            shared=self._shared(tokens_BL),
+            blocks=blocks,
+        )
         return self.read_out(x_BLD), cache
 
     def reader(self) -> Reader:

@@ -259,8 +259,9 @@ class Transformer(nnx.Module):
         if config.downsampling is None:
             stream, penalty, after = run(stream, tokens, layers)
         else:
-            how = {"causal": config.causal, "params": self.downsampling_params()}
-            stream, penalty, after = config.downsampling(run, stream, tokens, layers, **how)
+            stream, penalty, after = config.downsampling(
+                run, stream, tokens, layers, causal=config.causal, params=self.downsampling_params()
+            )
         return stream, penalty, context, after
 
     def stream_of(self, x_BLD: jax.Array, context: Context) -> Stream:

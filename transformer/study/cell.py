@@ -87,9 +87,17 @@ class Cell:
     def compute(self) -> None:
         """Train from the newest checkpoint, if there is one, measure, store the runs, and name them in result.json."""
         self.write_config()
-        how: dict[str, Any] = {"when_not_empty": "resume", "title": self.title, "mesh": self.mesh}
-        how |= {"log": self.trackers, "initial": self.initial}
-        outcome = train(self.config, self.replicas, self.data, self.folder, **how)
+        outcome = train(
+            self.config,
+            self.replicas,
+            self.data,
+            self.folder,
+            when_not_empty="resume",
+            title=self.title,
+            mesh=self.mesh,
+            log=self.trackers,
+            initial=self.initial,
+        )
         probes = {probe.label: self._measured(probe, outcome.all_params) for probe in self.probes}
         runs = [self._run(outcome, number, probes) for number in range(len(self.replicas))]
         for run in runs:

@@ -144,8 +144,18 @@ class Running:
         """The cells of a config: one for the runs that are missing, and those whose runs lack a probe."""
         cells = self.workdir / "cells"
         shown = [tracker.within(self.study.name, arm.name, self.workdir) for tracker in self.trackers]
-        how = {"probes": self.study.probes, "mesh": self.mesh, "trackers": shown, "initial": arm.initial}
-        wanted = Cell(title, arm.config, replicas, arm.data, cells, self.folder, **how)
+        wanted = Cell(
+            title,
+            arm.config,
+            replicas,
+            arm.data,
+            cells,
+            self.folder,
+            probes=self.study.probes,
+            mesh=self.mesh,
+            trackers=shown,
+            initial=arm.initial,
+        )
         missing, unmeasured = [], {}
         for replica, run in zip(replicas, wanted.found(), strict=True):
             if run is None or not (wanted.measured(run) or (cells / run.cell).exists()):

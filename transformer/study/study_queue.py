@@ -75,8 +75,14 @@ class StudyQueue:
         workdir, looks = self.folder / name, self.looked(name) + 1
         self.say(f"{time.strftime('%H:%M:%S')} {name}, look {looks}")
         study = self.studies[name]
-        how = {"engine": self.engine, "runs": self.folder / "runs", "unresolved": self._unresolved(name)}
-        study.run(workdir, looks=looks, say=self.say, **how)
+        study.run(
+            workdir,
+            looks=looks,
+            say=self.say,
+            engine=self.engine,
+            runs=self.folder / "runs",
+            unresolved=self._unresolved(name),
+        )
         if self.archives:
             pack(workdir, self.archives / f"{name}{SUFFIX}")
 

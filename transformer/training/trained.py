@@ -160,10 +160,18 @@ class TrainedRun(abc.ABC):
             num_tokens = 200 if example is None else max(1, example - len(tokens_L))
         if stop is None and example is not None:
             stop = END
-        how = {"num_tokens": num_tokens, "strategy": strategy, "stop": stop, "beyond": beyond}
         prefix, key = self.config.objective.reads_prefixes, jax.random.key(seed)
         more_T = continuation(
-            self.apply, self.params(replica), self.config.model, tokens_L, key=key, prefix=prefix, **how
+            self.apply,
+            self.params(replica),
+            self.config.model,
+            tokens_L,
+            key=key,
+            prefix=prefix,
+            num_tokens=num_tokens,
+            strategy=strategy,
+            stop=stop,
+            beyond=beyond,
         )
         return tokenizer.decode(np.concatenate([tokens_L, more_T]))
 
@@ -199,10 +207,18 @@ class TrainedRun(abc.ABC):
         source_S = with_end(self.tokenizers["source_tokenizer"], source)
         source_1S, valid_1S = _row(source_S, model.max_source_length)
         inputs = {"source_BS": source_1S, "source_valid_BS": valid_1S}
-        how = {"strategy": strategy, "stop": END, "inputs": inputs}
         limit = min(model.max_length, 2 * len(source_S) + 50) if num_tokens is None else num_tokens
         start_11, key = jnp.full((1, 1), START, jnp.int32), jax.random.key(seed)
-        made = generate(self.apply, self.params(replica), start_11, num_tokens=limit, key=key, **how)
+        made = generate(
+            self.apply,
+            self.params(replica),
+            start_11,
+            num_tokens=limit,
+            key=key,
+            strategy=strategy,
+            stop=END,
+            inputs=inputs,
+        )
         return self.tokenizers["tokenizer"].decode(np.asarray(made.tokens_BT[0]))
 
     def classify(self, text: str, *, replica: int | None = None) -> dict[str, float]:
@@ -279,8 +295,15 @@ class TrainedRun(abc.ABC):
         tokenizer = self._tokenizer("lm_eval_model")
         if self.config.objective.reads_prefixes:
             raise ConfigError(f"lm_eval_model: {self.workdir} was trained with prefixes, which benchmarks do not mark")
-        how = {"start": start, "stop": stop, "batch_size": batch_size}
-        return lm_eval_model(self.apply, self.params(replica), self.config.model, tokenizer, **how)
+        return lm_eval_model(
+            self.apply,
+            self.params(replica),
+            self.config.model,
+            tokenizer,
+            start=start,
+            stop=stop,
+            batch_size=batch_size,
+        )
 
     def _check_classifier(self, caller: str) -> None:
         """Raise `ConfigError` where this is no classifier of whole texts."""

@@ -73,8 +73,9 @@ class LinearRecurrence(Recurrence):
     def parallel(self, state, inputs, tokens):
         begin = begins(tokens)
         documents = None if begin is None else jnp.cumsum(begin, 1)
-        how = {"documents_BL": documents, "valid_BL": tokens.valid, "chunk": self.chunk}
-        y_BLHV, after = linear_recurrence(inputs[0], state[STATE], **how)
+        y_BLHV, after = linear_recurrence(
+            inputs[0], state[STATE], documents_BL=documents, valid_BL=tokens.valid, chunk=self.chunk
+        )
         return y_BLHV, {STATE: after}
 
 
