@@ -11,6 +11,8 @@ from transformer.core.arrays import dense
 from transformer.core.errors import ConfigError
 from transformer.core.parameters import Parameter
 from transformer.feed_forwards.feed_forward import FeedForward
+from transformer.mixers.attention.base import ScoreMod
+from transformer.mixers.attention.score_mods import SoftCap, SSMax
 from transformer.mixers.recurrent.recurrence import Recurrence
 from transformer.norms.norm import Norm
 from transformer.testing import properties
@@ -141,3 +143,20 @@ def test_parameters_are_described():
 
     with pytest.raises(AssertionError, match=r"parameters: 'gain' is a tuple, not Parameter\(shape, initializer\)"):
         check_variant(Pairs())
+
+
+@dataclass(frozen=True)
+class Fade(ScoreMod):
+    """Wrong: it reads positions and does not say so."""
+
+    def __call__(self, scores, queries, keys, params):
+        distance_BLS = queries.positions[:, :, None] - keys.positions[:, None, :]
+        return scores - 0.1 * jnp.abs(distance_BLS)[:, None].astype(jnp.float32)
+
+
+def test_a_function_of_scores_that_reads_positions_says_so():
+    with pytest.raises(AssertionError, match="fade reads positions, and positional is False"):
+        properties.unplaced(Subject(small(**{"mixer.score_mod": Fade()})))
+    properties.unplaced(Subject(small(**{"mixer.score_mod": SoftCap()})))
+    with pytest.raises(properties.DoesNotApply):
+        properties.unplaced(Subject(small(**{"mixer.score_mod": SSMax()})))

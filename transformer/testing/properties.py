@@ -21,6 +21,7 @@ from transformer.core.json import from_json, to_json
 from transformer.core.modules import Params
 from transformer.core.values import Variant
 from transformer.functional.masks import Tokens
+from transformer.mixers.attention.attention import Attention
 from transformer.mixers.mixer import Mixer
 from transformer.mixers.recurrent.recurrence import Recurrence
 from transformer.models.build import pure_model
@@ -179,6 +180,18 @@ def shifted(subject: Subject) -> None:
         close(moved, logits, "a relative scheme changes with a shift")
     else:
         differ(moved, logits, "an absolute scheme does not change with a shift")
+
+
+def unplaced(subject: Subject) -> None:
+    """A function of scores that is not `positional` is the same at other positions."""
+    mods = {mixer.score_mod for mixer in _mixers(subject) if isinstance(mixer, Attention) and mixer.score_mod}
+    applies(any(not mod.positional for mod in mods))
+    scores_BHLS = np.random.default_rng(0).normal(size=(2, 4, LENGTH, LENGTH)).astype(np.float32)
+    one, other = Tokens.at(np.arange(LENGTH)), Tokens.at(3 * np.arange(LENGTH)[::-1])
+    for mod in [mod for mod in mods if not mod.positional]:
+        params = {name: spec.initial_value(jax.random.key(0)) for name, spec in mod.parameters(4).items()}
+        here, there = mod(scores_BHLS, one, other, params), mod(scores_BHLS, other, one, params)
+        close(there, here, f"{mod} reads positions, and positional is False")
 
 
 def ordered(subject: Subject) -> None:
@@ -461,6 +474,7 @@ TWINS: tuple[Property, ...] = (
     replicated,
     drops,
     shifted,
+    unplaced,
     begins_as,
     begins_silent,
     passes_through,
