@@ -43,6 +43,8 @@ def test_dir_shows_the_names_of_a_day_and_the_rooms():
     assert len(shown) < 110
     with pytest.raises(AttributeError, match="no attribute 'RMSNrom'; did you mean 'RMSNorm'\\?"):
         _ = T.RMSNrom
+    with pytest.raises(AttributeError, match=r"no attribute 'swiglu'; its text form is glu\(gate=silu\)$"):
+        _ = T.swiglu
     with pytest.raises(AttributeError, match="no attribute 'Gelu'; did you mean 'GELU'\\?"):
         _ = T.Gelu
 

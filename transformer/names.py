@@ -218,10 +218,11 @@ def room(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
             return getattr(importlib.import_module(f"transformer.{below[name]}"), name)
         if name in inner:
             return importlib.import_module(f"{package}.{name}")
-        from transformer.core.errors import similar  # only now: this file is read first of all
+        from transformer.core.errors import form_of, similar  # only now: this file is read first of all
+        from transformer.core.synonyms import FORMS
 
-        meant = similar(name, [*below, *inner])
-        hint = f"; did you mean {meant!r}?" if meant else ""
+        form, meant = form_of(name, FORMS), similar(name, [*below, *inner])
+        hint = f"; did you mean {meant!r}?" if meant else f"; its text form is {form}" if form else ""
         raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
 
     def listed() -> list[str]:

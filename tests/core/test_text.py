@@ -10,7 +10,9 @@ from transformer.activations.activation import GELU, GLU, Activation, SiLU
 from transformer.core.errors import ConfigError
 from transformer.core.json import from_json, to_json
 from transformer.core.parameters import Constant, Initializer
+from transformer.core.synonyms import FORMS
 from transformer.core.text import field_from_text
+from transformer.core.values import Variant
 from transformer.mixers.attention.base import Backend
 from transformer.models.stack import Layers, Scanned
 from transformer.norms.norm import Norm
@@ -78,6 +80,8 @@ ERRORS = [
     (Position, "a.rope", "is not of the form"),
     (Activation, "glu(gate=sillu)", "glu.gate: unknown name 'sillu'; did you mean 'silu'?"),
     (Activation, "glu(gate='silu')", "is not of the form"),
+    (Activation, "SwiGLU", "activation: unknown name 'SwiGLU'; here it is glu(gate=silu)"),
+    (Position, "nope", "position: unknown name 'nope'; here it is none"),
     (Layers, "scanned(remat='dost')", "scanned.remat: unknown value 'dost'; did you mean 'dots'?"),
     (Position, "rope(base={[]:1})", "rope.base: {[]: 1} is not a number, a text in quotes"),
     (Activation, "glu(gate=glu)", "glu.gate: glu takes 2 branches, a gate takes one"),
@@ -95,6 +99,16 @@ def test_text_errors(family, text, message):
         family.parse(text)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+WORDS = [(family, word, form) for family, forms in FORMS.items() for word, form in forms.items()]
+
+
+@pytest.mark.parametrize(("family", "word", "form"), WORDS)
+def test_what_has_another_name_elsewhere_has_the_form_that_errors_say(family, word, form):
+    known = {cls.__name__: cls for cls in Variant.__subclasses__()}[family]
+    assert word not in known.variants()
+    assert field_from_text(form, known | None, "here") is None or known.parse(form)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,8 @@ import traceback
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from transformer.core.synonyms import FIELDS, FORMS
+
 
 class ConfigError(ValueError):
     """A choice that is not possible; its one line says what is wrong, where, and the nearest valid name."""
@@ -16,33 +18,11 @@ class ConfigError(ValueError):
         return [*own, f"{type(self).__name__}: {self}"]
 
 
-SYNONYMS = {
-    "lr": "learning_rate",
-    "wd": "weight_decay",
-    "dim": "d_model",
-    "n_embd": "d_model",
-    "hidden_size": "d_model",
-    "width": "d_model",
-    "depth": "num_layers",
-    "n_layer": "num_layers",
-    "n_head": "num_heads",
-    "block_size": "max_length",
-    "context_length": "max_length",
-    "seq_len": "max_length",
-    "epochs": "steps",
-    "theta": "base",
-    "SwiGLU": "GLU",
-    "MultiHeadAttention": "Attention",
-    "num_parameters": "parameter_count",
-}
-"""Words of other libraries, and ours."""
-
-
 def similar(word: str, known: Iterable[str]) -> str | None:
     """The name that was meant: one of other letters' case, a synonym, one that begins so, or a similar one."""
     known = sorted(known)
     lower = word.lower()
-    same = [name for name in known if name.lower() == lower or name == SYNONYMS.get(word)]
+    same = [name for name in known if name.lower() == lower or name == FIELDS.get(word)]
     begins = sorted((name for name in known if len(word) > 2 and name.lower().startswith(lower)), key=len)
     return next(iter(same or begins or difflib.get_close_matches(word, known, n=1)), None)
 
@@ -54,9 +34,14 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f"; known: {', '.join(known)}" if meant is None else f"; did you mean {meant!r}?"
 
 
+def form_of(word: str, families: Iterable[str]) -> str | None:
+    """The text form of what has another name elsewhere, among some families."""
+    return next((FORMS[family][word.lower()] for family in families if word.lower() in FORMS.get(family, ())), None)
+
+
 def instead(word: str, values: Mapping[str, Any]) -> str:
     """'; did you mean X?' with a field of that name in one of the values, 'mixer.num_heads', or as `nearest`."""
-    meant = () if SYNONYMS.get(word) in values else (word, SYNONYMS.get(word))
+    meant = () if FIELDS.get(word) in values else (word, FIELDS.get(word))
     below = [f"{name}.{own}" for name, value in values.items() for own in _fields(value) if own in meant]
     return f"; did you mean {below[0]!r}?" if below else nearest(word, values) if values else ""
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from transformer.core.checks import allows_none, check_type, hints, variant_of
-from transformer.core.errors import ConfigError, nearest
+from transformer.core.errors import ConfigError, form_of, nearest
 from transformer.core.values import NONE, Variant, make
 
 LONGEST = 10_000
@@ -72,7 +72,7 @@ def _variant(node: ast.expr, family: type[Variant], text: str, where: str) -> An
         raise ConfigError(f"{label}: {text!r} is not of the form name or name(field=value)")
     known = family.variants()
     if head.id not in known:
-        raise ConfigError(f"{label}: unknown name {head.id!r}{_nearest(head.id, known)}")
+        raise ConfigError(f"{label}: unknown name {head.id!r}{_nearest(head.id, known, family)}")
     cls = known[head.id]
     fields = [f.name for f in dataclasses.fields(cls)]
     arguments: dict[str, Any] = {}
@@ -93,8 +93,10 @@ def _variant(node: ast.expr, family: type[Variant], text: str, where: str) -> An
     return make(cls, {k: _argument(v, types[k], f"{where or cls.name}.{k}", text) for k, v in arguments.items()})
 
 
-def _nearest(word: str, known: Mapping[str, type[Variant]]) -> str:
-    """The hint at a name that is not known, which may be that of a class, as in Python."""
+def _nearest(word: str, known: Mapping[str, type[Variant]], family: type[Variant]) -> str:
+    """The hint at a name that is not known, which may be that of elsewhere, or that of a class, as in Python."""
+    if (form := form_of(word, [cls.__name__ for cls in family.__mro__])) is not None:
+        return f"; here it is {form}"
     names = {cls.__name__.lower(): name for name, cls in known.items()} | {name: name for name in known}
     close = difflib.get_close_matches(word.lower(), names, n=1)
     return f"; did you mean {names[close[0]]!r}?" if close else nearest(word, known)

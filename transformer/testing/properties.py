@@ -186,7 +186,7 @@ def unplaced(subject: Subject) -> None:
     """A function of scores that is not `positional` is the same at other positions."""
     mods = {mixer.score_mod for mixer in _mixers(subject) if isinstance(mixer, Attention) and mixer.score_mod}
     applies(any(not mod.positional for mod in mods))
-    scores_BHLS = np.random.default_rng(0).normal(size=(2, 4, LENGTH, LENGTH)).astype(np.float32)
+    scores_BHLS = jax.random.normal(jax.random.key(0), (2, 4, LENGTH, LENGTH))
     one, other = Tokens.at(np.arange(LENGTH)), Tokens.at(3 * np.arange(LENGTH)[::-1])
     for mod in [mod for mod in mods if not mod.positional]:
         params = {name: spec.initial_value(jax.random.key(0)) for name, spec in mod.parameters(4).items()}
