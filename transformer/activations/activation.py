@@ -3,7 +3,7 @@
 import abc
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -14,13 +14,13 @@ from transformer.core.values import Variant
 
 
 class Activation(Variant):
-    """A function of `branches` projections of the input, each (…, F), to one (…, F) array."""
+    """A function of `branches` projections of the input, each (…, F), to one (…, F) array: `__call__(self, x)`."""
 
     branches: ClassVar[int] = 1
     """Number of projections it takes."""
 
     @abc.abstractmethod
-    def __call__(self, *branches: jax.Array) -> jax.Array: ...
+    def __call__(self, *branches: Any, **unused: Any) -> jax.Array: ...  # to type checkers: any arguments
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ class Place(NamedTuple):
     """A parameter, or the slice of it that belongs to one layer or expert."""
 
     path: Path
-    index: tuple[int, ...]
+    indices: tuple[int, ...]
 
 
 class Entry(NamedTuple):

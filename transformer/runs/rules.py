@@ -241,7 +241,7 @@ def in_layers(
 class ScheduleFreeState(NamedTuple):
     """The state of `ScheduleFree`, except for the second moment."""
 
-    count: jax.Array
+    count: jax.Array  # pyright: ignore[reportIncompatibleMethodOverride]
     weight: jax.Array
     """Sum of the squared learning rates."""
     base: Any

@@ -59,7 +59,7 @@ class StoredRun(TrainedRun):
         return getattr(self.data, "validation", {})
 
     @functools.cached_property
-    def tokenizers(self) -> dict[str, Tokenizer]:
+    def tokenizers(self) -> dict[str, Tokenizer]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The tokenizers of that data, by the names they have there; they are kept in the folder."""
         how = getattr(self.config.data, "tokenizer", None)
         around = isinstance(how, FromFile) and how.special

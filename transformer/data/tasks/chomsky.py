@@ -125,7 +125,7 @@ class _Modular(_InputOutput):
         self.at_least(modulus=2)
 
     @property
-    def symbols(self):
+    def symbols(self) -> tuple[str, ...]:
         return (*map(str, range(self.modulus)), "+", "-", "*", "(", ")", "=")
 
 

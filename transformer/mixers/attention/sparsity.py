@@ -175,7 +175,7 @@ class Linformer(Sparsity):
     def longest(self):
         return self.length
 
-    def parameters(self):
+    def parameters(self) -> dict[str, Parameter]:
         return dict.fromkeys(("keys", "values"), Parameter((self.length, self.rank), FanIn()))
 
     def condense(self, keys_values, keys, batch_size, params):

@@ -29,7 +29,7 @@ class ElementwiseRecurrence(Recurrence):
         """X: size of the state."""
         return model.d_model
 
-    def state(self, model):
+    def state(self, model) -> dict[str, tuple[int, ...]]:
         return {HIDDEN: (self.width(model),)}
 
     def step(self, state, inputs):

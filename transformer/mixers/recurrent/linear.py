@@ -63,7 +63,7 @@ class LinearRecurrence(Recurrence):
         usual = model.d_model // self.num_heads
         return self.key_dim or usual, self.value_dim or usual
 
-    def state(self, model):
+    def state(self, model) -> dict[str, tuple[int, ...]]:
         return {STATE: (self.num_heads, *self.sizes(model))}
 
     def step(self, state, inputs):

@@ -52,7 +52,7 @@ class Recurrence(Mixer):
         """
 
     @abc.abstractmethod
-    def step(self, state: dict[str, jax.Array], inputs: Any) -> tuple[dict[str, jax.Array], jax.Array]:
+    def step(self, state: dict[str, jax.Array], inputs: Any, /) -> tuple[dict[str, jax.Array], jax.Array]:
         """(the state after one token, the output of the recurrence (B, …)), from arrays (B, …): the definition."""
 
     def parallel(
@@ -61,7 +61,7 @@ class Recurrence(Mixer):
         """(outputs (B, L, …), the state after the last token): what the steps compute, at another cost."""
         return recur(self.step, state, inputs, tokens)
 
-    def output(self, y_BLX: jax.Array, inputs: Any, x_BLD: jax.Array, params: OwnParams) -> jax.Array:
+    def output(self, y_BLX: jax.Array, inputs: Any, x_BLD: jax.Array, params: OwnParams, /) -> jax.Array:
         """The output of the mixer (B, L, D), in the dtype of its input x, from that of the recurrence."""
         return y_BLX.astype(x_BLD.dtype)
 
