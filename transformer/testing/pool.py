@@ -4,6 +4,7 @@ import concurrent.futures
 import gc
 import multiprocessing
 import os
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -38,6 +39,13 @@ def prepare() -> None:
     jax.config.update("jax_num_cpu_devices", 2)
     gc.freeze()
     gc.set_threshold(20_000)
+    threading.Thread(target=_end_with, args=(multiprocessing.parent_process(),), daemon=True).start()
+
+
+def _end_with(parent: Any) -> None:
+    """End this process when the one that started it is gone, which may have been killed; it would wait forever."""
+    parent.join()
+    os._exit(1)
 
 
 def flags(options: Mapping[str, Any]) -> list[str]:
