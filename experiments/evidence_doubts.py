@@ -7,7 +7,7 @@ from scipy import stats
 
 from experiments.answers import Answer, Effect, asked_twice, effects
 from transformer.study.report import ArmReport, Report
-from transformer.study.statistics import ALPHA
+from transformer.study.statistics import ALPHA, UNKNOWN
 
 TOLD = ("better", "worse")
 """Verdicts of a study that tell a sign."""
@@ -23,6 +23,7 @@ def doubts(found: Sequence[Answer]) -> list[str]:
         *of_plans(found),
         *of_verdicts(found),
         of_budgets(found),
+        *of_ranks(found),
         *of_few_seeds(found),
         *of_short_training(found),
     ]
@@ -162,6 +163,28 @@ def holm(p: Sequence[float]) -> int:
     """How many of some questions have an answer, if that of any has to be wrong with 5 % (Holm 1979)."""
     ordered = np.sort(np.asarray(p)) * np.arange(len(p), 0, -1)
     return int(np.argmax(np.append(ordered >= ALPHA, True)))
+
+
+def of_ranks(found: Sequence[Answer]) -> list[str]:
+    """What is left of signs, if bad runs count no more than others that are on the same side."""
+    counted = [effect.counted for effect in effects(found)]
+    told = [
+        (f"`{each.claim.name}`, {question}", each.report.contrasts[question])
+        for each in counted
+        for question in each.findings
+        if each.report.contrasts[question].verdict in TOLD
+    ]
+    few = [name for name, answer in told if answer.by_ranks == UNKNOWN]
+    open_ones = [name for name, answer in told if name not in few and answer.by_ranks.low <= 0 <= answer.by_ranks.high]
+    turned = [name for name, answer in told if answer.difference > 0 > answer.by_ranks.high]
+    turned += [name for name, answer in told if answer.difference < 0 < answer.by_ranks.low]
+    same = len(told) - len(few) - len(open_ones) - len(turned)
+    named = f" ({'; '.join(open_ones)})" if open_ones else ""
+    return [
+        f"**Bad runs.** Of the {len(told)} signs that means tell, signed ranks (Wilcoxon 1945) tell {same} too, "
+        f"{len(turned)} the other way round, and {len(open_ones)} not{named}; for {len(few)} the seeds are too few for "
+        "any ranks to tell."
+    ]
 
 
 def of_few_seeds(found: Sequence[Answer]) -> list[str]:

@@ -10,7 +10,15 @@ import pytest
 from experiments import atlas, exam
 from experiments.answers import answers, effects
 from experiments.atlas import DOCS, EVIDENCE, claims
-from experiments.evidence_doubts import holm, of_budgets, of_few_seeds, of_fresh_seeds, of_short_training, told_alone
+from experiments.evidence_doubts import (
+    holm,
+    of_budgets,
+    of_few_seeds,
+    of_fresh_seeds,
+    of_ranks,
+    of_short_training,
+    told_alone,
+)
 from experiments.evidence_pages import CHECKSUMS, checksums, overview, page
 from transformer.core.errors import ConfigError
 from transformer.data.dataset import load_data
@@ -145,6 +153,12 @@ def test_what_eight_seeds_tell_of_differences_that_are_not_there(found):
     times = [float(number) for number in re.findall(r"([\d.]+) times", text)]
     assert times[1] > 10 > 2 > times[2]
     assert of_few_seeds([each for each in found if each.claim.name == "gelu"]) == []
+
+
+def test_signs_that_ranks_do_not_tell_are_named(found):
+    (text,) = of_ranks([each for each in found if each.claim.name in ("wsd", "wsd_2000", "canon", "canon_2000")])
+    assert text.startswith("**Bad runs.** Of the 6 signs that means tell")
+    assert "5 too, 0 the other way round, and 1 not (`wsd_2000`, plain)" in text
 
 
 def test_what_fresh_seeds_find_is_counted(found):

@@ -100,13 +100,25 @@ def test_compare_on_students_sleep_data():
     assert found.interval == pytest.approx((0.7001, 2.4599), abs=1e-4)
     assert found.deviation == pytest.approx(1.2300, abs=5e-5)
     assert found.correlation == pytest.approx(0.79517, abs=1e-5)
+    walsh = np.sort([(x + y) / 2 for i, x in enumerate(DEXTRO - LAEVO) for y in (DEXTRO - LAEVO)[i:]])
+    assert sorted(map(abs, found.by_ranks)) == pytest.approx(sorted(map(abs, walsh[[8, -9]])))  # P(W ≤ 8) = .0244
 
 
 def test_compare_changes_sign_with_the_arms():
     ab, ba = compare(pair(LAEVO, DEXTRO), 0.1), compare(pair(DEXTRO, LAEVO), 0.1)
     assert (ab.difference, ab.p, ab.correlation) == pytest.approx((-ba.difference, ba.p, ba.correlation))
-    assert ab.interval == pytest.approx((-ba.interval.high, -ba.interval.low))
+    assert ab.interval == pytest.approx(-ba.interval)
+    assert ab.by_ranks == pytest.approx(-ba.by_ranks)
     assert ba.verdict == "better"
+
+
+def test_one_bad_run_moves_the_mean_and_not_the_ranks():
+    difference = np.array([0.4, 0.5, 0.6, 0.5, 0.45, 0.55, 0.5, 0.5])
+    good, bad = (compare(pair(x, np.zeros(8)), 0.01) for x in (difference, np.append(difference[:-1], -9.0)))
+    assert (good.verdict, bad.verdict) == ("worse", "unresolved")
+    assert bad.interval.low < -3 < 0 < 0.3 < good.by_ranks.low
+    assert compare(pair(np.append(difference, -9.0), np.zeros(9)), 0.01).by_ranks.high < 0.6
+    assert compare(pair(difference[:5], np.zeros(5)), 0.01).by_ranks == (-np.inf, np.inf)  # 2/2⁵ is more than .05
 
 
 def test_seeds_are_paired_and_not_sorted():

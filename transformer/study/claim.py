@@ -75,7 +75,7 @@ class Claim:
         if "fails" in found.verdict:
             sign = "better" if found.verdict == "fails less often" else "worse"
             return "reproduced" if sign == expected or (sign, expected) == ("better", "not worse") else contradicted
-        low, high = found.interval if not higher_is_better else (-found.interval.high, -found.interval.low)
+        low, high = -found.interval if higher_is_better else found.interval
         if expected == "not worse":
             return "reproduced" if high <= margin else contradicted if low >= margin else "unresolved"
         if found.verdict == "unresolved":

@@ -36,6 +36,10 @@ class Interval(NamedTuple):
         """Half of its width."""
         return (self.high - self.low) / 2
 
+    def __neg__(self) -> "Interval":
+        """That of the negative."""
+        return Interval(-self.high, -self.low)
+
 
 UNKNOWN = Interval(-math.inf, math.inf)
 
@@ -74,6 +78,8 @@ class Comparison:
     """Failed runs of the arm and of the baseline among these seeds."""
     p_failures: float = 1.0
     """Corrected p of equal shares of failures; below α/2 it decides the verdict."""
+    by_ranks: Interval = UNKNOWN
+    """The interval that signed ranks give, which bad runs do not move; `interval` itself where runs failed."""
 
     @property
     def same(self) -> bool:
@@ -114,9 +120,9 @@ def compare(
     n, seeds = kind.size, len(parts[0][1].best)
     failed = any(np.isinf(array).any() for _, scores in parts for array in scores)
     level, corrections = (alpha / 2 if failed else alpha) / comparisons, comparisons * (ALPHA / alpha)
-    of = ranks if failed else student
-    low, high = of(kind, level), of(unkind, level)
-    interval = Interval(min(low.interval.low, high.interval.low), max(low.interval.high, high.interval.high))
+    ranked = ranks(kind, level), ranks(unkind, level)
+    low, high = ranked if failed else (student(kind, level), student(unkind, level))
+    interval = _hull(low, high)
     p = max(low.p, high.p) if low.estimate * high.estimate > 0 else 1.0
     failures, p_failures = (0, 0), 1.0
     if failed and [weight for weight, _ in parts] == [1, -1]:
@@ -136,7 +142,14 @@ def compare(
         detectable=math.inf if deviation is None else detectable_difference(deviation, n, comparisons, alpha=alpha),
         failures=(failures[0], failures[1]),
         p_failures=p_failures,
+        by_ranks=_hull(*ranked),
     )
+
+
+def _hull(first: "Location", second: "Location") -> Interval:
+    """The smallest interval that holds those of both readings."""
+    ends = (*first.interval, *second.interval)
+    return Interval(float(min(ends)), float(max(ends)))
 
 
 def _middle(low: float, high: float) -> float:
