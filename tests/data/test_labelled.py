@@ -16,6 +16,7 @@ from transformer.data.tasks.list_operations import ListOps
 from transformer.data.tokenizers import PAD
 from transformer.mixers.attention.attention import Attention
 from transformer.models.classifier import ClassifierConfig
+from transformer.models.pooling import AttentionPooling
 from transformer.runs.config import grid
 from transformer.runs.tokenizers import SPECIAL, Char, Symbols
 from transformer.training.loop import train
@@ -65,7 +66,8 @@ LINES = [f"{label}\t{' '.join(text * n)}" for label, text in (("good", "ab"), ("
 
 def test_a_trained_run_classifies(tmp_path):
     """A text as it stands alone: what pads it has no part; the likeliest class first."""
-    model = ClassifierConfig(num_layers=1, d_model=16, max_length=16, mixer=Attention(num_heads=2))
+    small = {"num_layers": 1, "d_model": 16, "max_length": 16, "mixer": Attention(num_heads=2)}
+    model = ClassifierConfig(**small, pooling=AttentionPooling())
     config = ClassificationRun(model=model, data=labelled(tmp_path, LINES * 8), steps=60, batch_size=8)
     config = config.replace({"optimizer.warmup_steps": 5, "optimizer.learning_rate": 1e-2})
     data = load_data(config.data)
@@ -90,6 +92,9 @@ def test_a_trained_run_classifies(tmp_path):
     vars(run)["apply"] = lambda params, inputs, valid_BL: jnp.eye(2)[jnp.zeros(len(inputs), jnp.int32)]
     labels = data.validation["labels"]
     assert run.confusion().tolist() == [[(labels == 0).sum(), 0], [(labels == 1).sum(), 0]]  # all taken for the first
+    more = jnp.array([0.0, 1.0, 2.0])  # a class that the model has and the data lack is none to be taken for
+    vars(run)["apply"] = lambda params, inputs, valid_BL: jnp.broadcast_to(more, (len(inputs), 3))
+    assert run.confusion().tolist() == [[0, (labels == 0).sum()], [0, (labels == 1).sum()]]
     del vars(run)["apply"]
     with pytest.raises(ConfigError, match="classify: the text has no tokens"):
         run.classify("")

@@ -4,8 +4,10 @@ from types import SimpleNamespace
 
 import chex
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import NamedSharding, PartitionSpec
 
 import transformer.training.replicas
 from transformer.data.corpus import Blocks
@@ -15,6 +17,7 @@ from transformer.residuals.residual import SandwichNorm
 from transformer.runs.config import Replica
 from transformer.runs.mesh import MeshConfig
 from transformer.training.program import make_program
+from transformer.training.replicas import over_replicas
 from transformer.training.sharding import make_mesh
 
 REPLICAS = (
@@ -123,3 +126,11 @@ def test_one_compilation_for_all_replicas_and_all_dispatches(config, corpus):
     for first in (0, 5):
         state, _ = program.train(state, stack_batches(batches, first, 5))
     assert program.train._cache_size() == 1
+
+
+def test_what_all_replicas_share_is_an_argument_as_others():
+    """Inside of the program of one device, `where` takes no array of the one around it."""
+    mesh = make_mesh(MeshConfig(replica=1, data=1), 2, 1)
+    run = jax.jit(over_replicas(lambda x, valid: x + jnp.where(valid, 0.0, 1.0), mesh, shared=(1,)))
+    x, valid = jax.device_put((jnp.array([2.0, 4.0]), jnp.array([True, False])), NamedSharding(mesh, PartitionSpec()))
+    assert run(x, valid).tolist() == [[2.0, 3.0], [4.0, 5.0]]

@@ -33,11 +33,12 @@ def over_replicas(function: Callable[..., Any], mesh: Mesh, shared: Sequence[int
 
     def replicated(*args):
         own = {i: arg for i, arg in enumerate(args) if i not in shared}
+        same = {i: args[i] for i in shared}
 
-        def one(mine):
-            return function(*[mine.get(i, arg) for i, arg in enumerate(args)])
+        def of_group(mine, same):
+            def one(mine):
+                return function(*[arg for _, arg in sorted((mine | same).items())])
 
-        def of_group(mine):
             if one_by_one:
                 return lax.map(one, mine)
             if len(jax.tree.leaves(mine)[0]) > 1:
@@ -46,13 +47,14 @@ def over_replicas(function: Callable[..., Any], mesh: Mesh, shared: Sequence[int
             return jax.tree.map(lambda a: a[None], one(jax.tree.map(lambda a: a[0], mine)))
 
         if mesh.size == groups:  # each group on its own device, where nothing can pass between replicas
-            spec = PartitionSpec(REPLICA)
-            return jax.shard_map(of_group, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False)(own)
+            cut, whole = PartitionSpec(REPLICA), PartitionSpec()
+            alone = jax.shard_map(of_group, mesh=mesh, in_specs=(cut, whole), out_specs=cut, check_vma=False)
+            return alone(own, same)
         with use_abstract_mesh(mesh.abstract_mesh):
             if groups == 1:
-                return of_group(own)
+                return of_group(own, same)
             cut = jax.tree.map(lambda a: a.reshape(groups, -1, *a.shape[1:]), own)
-            results = jax.vmap(of_group, spmd_axis_name=REPLICA)(cut)
+            results = jax.vmap(of_group, in_axes=(0, None), spmd_axis_name=REPLICA)(cut, same)
         return jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), results)
 
     return replicated

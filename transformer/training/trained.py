@@ -252,10 +252,11 @@ class TrainedRun(abc.ABC):
         """
         self._check_classifier("confusion")
         params, held_out = self.params(replica), self._held_out
-        read = jax.jit(lambda inputs, valid: self.apply(params, inputs, valid_BL=valid).argmax(-1))
+        count = len(self.classes)  # those of the data, of which the model may have more
+        read = jax.jit(lambda inputs, valid: self.apply(params, inputs, valid_BL=valid)[:, :count].argmax(-1))
         parts = [slice(first, first + 256) for first in range(0, len(held_out["labels"]), 256)]
         given_N = np.concatenate([read(held_out["inputs"][part], held_out["valid"][part]) for part in parts])
-        counts = np.zeros((len(self.classes),) * 2, np.int64)
+        counts = np.zeros((count, count), np.int64)
         np.add.at(counts, (held_out["labels"], given_N), 1)
         return counts
 
