@@ -17,13 +17,14 @@ from transformer.study.study import Study
 from transformer.training.progress import duration
 
 
-def told(config: RunConfig, replicas: Sequence[Replica], preset: RunConfig) -> str:
+def told(config: RunConfig, replicas: Sequence[Replica], preset: RunConfig, data: Dataset) -> str:
     """The text of `--dry-run`: what differs from the preset first.
 
     Args:
       config: the config, completed from its data.
       replicas: the runs that are trained together.
       preset: what the command line began with.
+      data: what is trained on.
     """
     own = changed(config, preset)
     rest = {path: text for path, text in settings(config).items() if path not in own}
@@ -34,7 +35,7 @@ def told(config: RunConfig, replicas: Sequence[Replica], preset: RunConfig) -> s
             "as in the preset:",
             lines(rest),
             f"to be trained, {len(replicas)} replica{'s' * (len(replicas) != 1)}:",
-            lines(costs(config, len(replicas))),
+            lines(costs(config, len(replicas), data)),
             *filter(None, [unfinished_warm_up(config, replicas)]),
         ]
     )
@@ -54,7 +55,7 @@ def of_study(study: Study, data: Dataset) -> str:
     seconds = step_seconds(base.config.replace(steps_per_dispatch=1), base.data) * base.config.steps
     rows = {}
     for name, arm in arms.items():
-        needs = costs(arm.config, runs[name])
+        needs = costs(arm.config, runs[name], arm.data)
         found = [f"{runs[name]} runs", f"{arm.costs[0]:,} parameters", needs["all steps"]]
         found += [needs["memory"].partition(":")[0]] if "memory" in needs else []
         rows[name] = f"{', '.join(found)}  {arm.changes}".rstrip()
@@ -69,9 +70,9 @@ def of_study(study: Study, data: Dataset) -> str:
     return "\n".join([f"{study.name}, to be trained:", lines(rows), "in all:", lines(total)])
 
 
-def costs(config: RunConfig, count: int) -> dict[str, str]:
+def costs(config: RunConfig, count: int, data: Dataset) -> dict[str, str]:
     """Parameters, operations and memory of a number of replicas; memory where the planner's formula holds."""
-    step = step_flops(config)
+    step = step_flops(config, data)
     found = {
         "parameters": f"{parameter_count(config.model):,} each",
         "a step": f"{scaled(step * count)}FLOP",

@@ -119,7 +119,7 @@ def train_command(
     """Start JAX and train as the command says; `initial` makes initial parameters for the model."""
     config = data.complete(cli.fields_of(command, kind))
     if command.dry_run:
-        print(dry_run.told(config, command.grid(), cli.fields_of(command.preset or command, kind)))
+        print(dry_run.told(config, command.grid(), cli.fields_of(command.preset or command, kind), data))
         sys.exit()
     runtime.start()
     processes.connect(command.hosts)
@@ -154,7 +154,7 @@ def summarize(trained: Outcome, metrics: Mapping[str, np.ndarray], more: Mapping
         **more,
         "reference": reference(trained.config, trained.data),
         "parameters": parameter_count(trained.config.model),
-        "flops_per_sequence": step_flops(trained.config) / trained.config.batch_size,
+        "flops_per_sequence": step_flops(trained.config, trained.data) / trained.config.batch_size,
         "steps": trained.config.steps,
         "seconds": trained.seconds,
         "tokens_per_second": trained.tokens_per_second if np.isfinite(trained.tokens_per_second) else None,

@@ -1,7 +1,10 @@
 """Analytic counts against the compiler's."""
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from jax import lax
 
@@ -18,8 +21,10 @@ from transformer.core import modules as pure
 from transformer.core.weights import LowRank
 from transformer.models.build import pure_model
 from transformer.models.config import ModelConfig
+from transformer.models.images import AutoencoderConfig
 from transformer.models.language_model import LanguageModel
 from transformer.objectives.objective import NextToken
+from transformer.objectives.pictures import Reconstruction
 from transformer.objectives.tokens import MultiToken
 from transformer.positions.relative import FIRE, ALiBi
 from transformer.runs.config import RunConfig
@@ -88,6 +93,29 @@ def test_training_operations_are_those_of_the_gradient(changes, objective):
     gradient = jax.make_jaxpr(jax.grad(loss))(params, jax.ShapeDtypeStruct((3, 33), jnp.int32), memory)
     assert train_flops(run.model, 3) == product_flops(gradient.jaxpr)
     assert step_flops(run) == 2 * train_flops(run.model, 3)
+
+
+def of_batches(*batches):
+    """Data whose training batches are these, in turn."""
+    return SimpleNamespace(train_batches=lambda config, seed: list(batches))
+
+
+def test_operations_of_data_are_those_of_their_batches():
+    """Of rows shorter than the model, in pieces; where shapes differ their mean over the steps there are."""
+    short, long = ({"tokens": np.zeros((8, length + 1), np.int32)} for length in (8, 16))
+    run = RunConfig(model=PLAIN, batch_size=8, accumulation=2, steps=4)
+    of_short, of_long = (step_flops(run.replace({"model.max_length": length})) for length in (8, 16))
+    assert step_flops(run, of_batches(*[short] * 4)) == of_short < of_long < step_flops(run)
+    assert step_flops(run, of_batches(long, short, short, short)) == (3 * of_short + of_long) / 4
+    kept = run.replace({"model.memory_length": 16, "model.position": ALiBi(), "model.max_length": 8})
+    assert step_flops(kept, of_batches(*[short] * 4)) == step_flops(kept)
+
+
+def test_operations_are_those_of_what_the_objective_reads():
+    """An autoencoder's encoder sees a quarter of the patches, and its decoder all."""
+    model = AutoencoderConfig(image_size=(8, 8, 1), patch_size=1, d_model=32, num_layers=4, num_decoder_layers=1)
+    run = RunConfig(model=model, objective=Reconstruction(rate=0.75), batch_size=4, steps=1)
+    assert step_flops(run, of_batches({"inputs": np.zeros((4, 8, 8, 1), np.float32)})) < step_flops(run) / 2
 
 
 def test_products_with_experts_and_their_gradients():

@@ -9,6 +9,7 @@ from experiments.language_model import Command
 from transformer.analysis.counts import parameter_count, train_flops
 from transformer.core.errors import ConfigError
 from transformer.data.corpus import load_corpus
+from transformer.data.dataset import load_data
 from transformer.runs.config import Replica, RunConfig, grid
 from transformer.runs.presets import PRESETS
 from transformer.training.loop import train
@@ -85,7 +86,7 @@ def test_a_dry_run_says_what_would_be_trained(run_folder, tmp_path, monkeypatch,
     assert f"  a step      {step / 1e6:.3g} MFLOP\n  all steps   {300 * step / 1e9:.3g} GFLOP\n" in rest
     assert "  memory      " in rest
     assert "warm-up" not in rest.splitlines()[-1]
-    short = dry_run.told(config.replace(steps=10), grid(1), config)
+    short = dry_run.told(config.replace(steps=10), grid(1), config, load_corpus(command.data))
     assert short.splitlines()[-1].startswith("warm-up takes 100 steps of 10, so the learning rate never")
 
 
@@ -98,8 +99,9 @@ def test_numbers_have_prefixes(number, text):
 
 
 def test_what_an_encoder_needs_has_no_formula():
-    config = PRESETS["masked"].replace({"model.vocab_size": 9})
-    assert dry_run.costs(config, 1).keys() == {"parameters", "a step", "all steps"}
+    data = load_data(PRESETS["masked"].data)
+    config = data.complete(PRESETS["masked"])
+    assert dry_run.costs(config, 1, data).keys() == {"parameters", "a step", "all steps"}
 
 
 def test_a_run_that_diverged_ends_with_a_line_and_no_sample(run_folder, tmp_path, capsys):

@@ -26,18 +26,18 @@ def width(config):
 
 def test_a_gated_layer_gets_two_thirds_of_the_width():
     """Shazeer 2020: three matrices instead of two."""
-    matched = match(GATED, BASE, "parameters")
+    matched = match(GATED, cost(BASE, "parameters"), "parameters")
     assert width(matched) == 128
     assert parameter_count(matched.model) == parameter_count(BASE.model)
-    assert width(match(GATED, BASE, "flops")) == 128
+    assert width(match(GATED, cost(BASE, "flops"), "flops")) == 128
 
 
 def test_a_width_may_be_a_multiple():
     """The nearest multiple; where none is near enough, its cost is named."""
-    assert width(match(GATED, BASE, "parameters", multiple=64)) == 128
-    assert width(match(GATED, BASE, "parameters", multiple=5)) == 130
+    assert width(match(GATED, cost(BASE, "parameters"), "parameters", multiple=64)) == 128
+    assert width(match(GATED, cost(BASE, "parameters"), "parameters", multiple=5)) == 130
     with pytest.raises(ConfigError, match="d_ff = 96 costs"):
-        match(GATED, BASE, "parameters", multiple=96)
+        match(GATED, cost(BASE, "parameters"), "parameters", multiple=96)
 
 
 @pytest.mark.parametrize(("square", "step"), [(0, 1), (1, 1), (0, 7)])
@@ -58,17 +58,17 @@ def test_the_search_finds_the_first_number_that_reaches_the_target(square, step,
 
 def test_depth_and_steps_are_solved_too():
     deep = BASE.replace({"model.num_layers": 9})
-    assert match(deep, BASE, "parameters", "num_layers").model.num_layers == 2
-    matched = match(deep, BASE, "flops", "steps")
+    assert match(deep, cost(BASE, "parameters"), "parameters", "num_layers").model.num_layers == 2
+    matched = match(deep, cost(BASE, "flops"), "flops", "steps")
     assert abs(cost(matched, "flops") / cost(BASE, "flops") - 1) < 1e-3
     assert train_flops_per_token(matched.model) > 3 * train_flops_per_token(BASE.model)
 
 
 def test_what_cannot_be_matched_is_refused():
     with pytest.raises(ConfigError, match="does not change the number of parameters"):
-        match(GATED, BASE, "parameters", "steps")
+        match(GATED, cost(BASE, "parameters"), "parameters", "steps")
     with pytest.raises(ConfigError, match="is the nearest"):
-        match(BASE.replace({"model.d_model": 96}), BASE, "parameters")
+        match(BASE.replace({"model.d_model": 96}), cost(BASE, "parameters"), "parameters")
 
 
 def test_a_study_matches_its_arms(corpus):
@@ -84,11 +84,11 @@ def test_the_state_that_a_decoder_keeps_is_matched(corpus):
     """Two key-value heads of twice the size remember as much as four."""
     base = BASE.replace({"model.mixer": Attention(num_heads=4)})
     few = base.replace({"model.mixer.num_kv_heads": 2})
-    matched = match(few, base, "state", "model.mixer.head_dim")
+    matched = match(few, cost(base, "state"), "state", "model.mixer.head_dim")
     assert matched.model.mixer.head_dim == 24
     assert cost(matched, "state") == cost(base, "state") == 2 * 2 * 48 * base.model.max_length * 4
     with pytest.raises(ConfigError, match="does not change the size of the state"):
-        match(few, base, "state", "steps")
+        match(few, cost(base, "state"), "state", "steps")
 
 
 def test_time_is_matched_by_steps_as_it_was_measured_first(base, corpus, tmp_path, monkeypatch):

@@ -10,8 +10,10 @@ import jax
 from jax.extend import core
 
 from transformer.core.checks import check_kind
+from transformer.data.dataset import Batch, Dataset
 from transformer.models.build import pure_model
 from transformer.models.config import ModelConfig
+from transformer.objectives.objective import Objective
 from transformer.runs.config import RunConfig
 
 
@@ -50,10 +52,47 @@ def train_flops(config: ModelConfig, batch_size: int = 1) -> float:
     return 3 * product_flops(forward.jaxpr)
 
 
-def step_flops(config: RunConfig) -> float:
-    """Operations of a training step, `train_flops` of each piece of its batch."""
+def step_flops(config: RunConfig, data: Dataset | None = None) -> float:
+    """Operations of a training step, with two backward products for each product forward.
+
+    Args:
+      config: the run, complete where there are data.
+      data: their batches, as the objective reads them, are what is counted, in the mean over the first steps where they
+        differ in shape; None: sequences of full length, all of which the model reads.
+    """
     check_kind(config, RunConfig, "step_flops")
-    return config.accumulation * train_flops(config.model, config.batch_size // config.accumulation)
+    if data is None:
+        return config.accumulation * train_flops(config.model, config.batch_size // config.accumulation)
+    batches, steps = data.train_batches(config, 0), min(config.steps, STEPS)
+    shapes = Counter(_shapes(batches[step], config.accumulation) for step in range(steps))
+    return (
+        config.accumulation
+        * sum(count * _piece_flops(config.model, config.objective, shape) for shape, count in shapes.items())
+        / steps
+    )
+
+
+STEPS = 64
+"""Training steps whose batches are counted."""
+Shapes = tuple[tuple[str, tuple[int, ...], Any], ...]
+"""Names, shapes and dtypes of the arrays of a batch."""
+
+
+def _shapes(batch: Batch, pieces: int) -> Shapes:
+    return tuple((name, (len(array) // pieces, *array.shape[1:]), array.dtype) for name, array in batch.items())
+
+
+@functools.lru_cache(maxsize=256)
+def _piece_flops(model: ModelConfig, objective: Objective, shapes: Shapes) -> float:
+    """Operations of the gradient of one piece of a batch."""
+    params, apply = pure_model(model)
+    batch = {name: jax.ShapeDtypeStruct(shape, dtype) for name, shape, dtype in shapes}
+    earlier, rows = None, shapes[0][1][0]
+    if model.memory_length is not None:
+        earlier = jax.eval_shape(lambda params: apply(params, rows, method="empty_memory"), params)
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    forward = jax.make_jaxpr(functools.partial(objective.segment_sums, apply))(params, batch, key, earlier)
+    return 3 * product_flops(forward.jaxpr)
 
 
 def forward_flops_per_token(config: ModelConfig, length: int | None = None) -> float:

@@ -85,7 +85,7 @@ class Arm:
     @cached_property
     def costs(self) -> tuple[int, float]:
         """Parameters, and operations of a training step for a sequence."""
-        return parameter_count(self.config.model), step_flops(self.config) / self.config.batch_size
+        return parameter_count(self.config.model), step_flops(self.config, self.data) / self.config.batch_size
 
 
 def prepared(
@@ -143,7 +143,7 @@ def with_data(
     configs = {name: datasets[name].complete(arm) for name, arm in arms.items()}
     if study.match == "seconds":
         return _as_long(study, configs, step_seconds or _step_seconds(study, data, None)), datasets
-    return _as_costly(study, configs), datasets
+    return _as_costly(study, configs, datasets), datasets
 
 
 def _as_long(study: "Study", configs: Mapping[str, RunConfig], seconds: Mapping[str, float]) -> dict[str, RunConfig]:
@@ -153,15 +153,18 @@ def _as_long(study: "Study", configs: Mapping[str, RunConfig], seconds: Mapping[
     return {name: config.replace(steps=max(steps[name], 1)) for name, config in configs.items()}
 
 
-def _as_costly(study: "Study", configs: Mapping[str, RunConfig]) -> dict[str, RunConfig]:
+def _as_costly(
+    study: "Study", configs: Mapping[str, RunConfig], datasets: Mapping[str, Dataset]
+) -> dict[str, RunConfig]:
     """The configs with the cost of the baseline, if the study asks for one."""
     baseline, budget = study.baseline_name, study.match
     if budget is None:
         return dict(configs)
+    target = budgets.cost(configs[baseline], budget, datasets[baseline])
     return {
         name: config
         if name == baseline
-        else budgets.match(config, configs[baseline], budget, study.match_by, study.match_multiple)
+        else budgets.match(config, target, budget, study.match_by, study.match_multiple, datasets[name])
         for name, config in configs.items()
     }
 

@@ -17,8 +17,8 @@ from transformer.runs.config import Replica, RunConfig
 from transformer.training.program import make_program
 
 Budget = Literal["parameters", "flops", "state", "seconds"]
-"""Parameters of the model; operations of training; bytes that a decoder remembers of a sequence of full length;
-measured time of training."""
+"""Parameters of the model; operations of training on its data; bytes that a decoder remembers of a sequence of full
+length; measured time of training."""
 PATHS = {"d_ff": "model.feed_forward.d_ff", "num_layers": "model.num_layers", "steps": "steps"}
 """The field of a run that each knob sets; another knob is the dotted path of an integer."""
 TIMED = 5
@@ -32,13 +32,13 @@ def knob_value(config: RunConfig, knob: str) -> int:
     return functools.reduce(getattr, PATHS.get(knob, knob).split("."), config)
 
 
-def cost(config: RunConfig, budget: Budget) -> float:
-    """What a run costs, in units of the budget; of `seconds` see `step_seconds`."""
+def cost(config: RunConfig, budget: Budget, data: Dataset | None = None) -> float:
+    """What a run costs, in units of the budget; operations are those of `step_flops`. Of `seconds`: `step_seconds`."""
     if budget == "parameters":
         return float(parameter_count(config.model))
     if budget == "state":
         return float(cache_bytes(config.model))
-    return step_flops(config) * config.steps
+    return step_flops(config, data) * config.steps
 
 
 def step_seconds(config: RunConfig, data: Dataset) -> float:
@@ -54,8 +54,15 @@ def step_seconds(config: RunConfig, data: Dataset) -> float:
     return statistics.median(times[2:]) / config.steps_per_dispatch
 
 
-def match(config: RunConfig, to: RunConfig, budget: Budget, knob: str = "d_ff", multiple: int = 1) -> RunConfig:
-    """The config with `knob` set to a multiple of `multiple` so that its cost is as near as possible to that of `to`.
+def match(
+    config: RunConfig,
+    target: float,
+    budget: Budget,
+    knob: str = "d_ff",
+    multiple: int = 1,
+    data: Dataset | None = None,
+) -> RunConfig:
+    """The config with `knob` set to a multiple of `multiple` so that its `cost` is as near as possible to `target`.
 
     Raises:
       ConfigError: no value of the knob gets within 5 %, or the knob does not change the budget.
@@ -63,11 +70,11 @@ def match(config: RunConfig, to: RunConfig, budget: Budget, knob: str = "d_ff", 
     if knob == "steps" and budget in ("parameters", "state"):
         what = "number of parameters" if budget == "parameters" else "size of the state"
         raise ConfigError(f"match: the number of steps does not change the {what}")
-    path, target = PATHS.get(knob, knob), cost(to, budget)
+    path = PATHS.get(knob, knob)
 
     @functools.cache
     def at(count: int) -> float:
-        return cost(config.replace({path: count * multiple}), budget)
+        return cost(config.replace({path: count * multiple}), budget, data)
 
     above = _first(at, target)
     count = min((n for n in (above - 1, above) if n >= 1), key=lambda n: abs(at(n) - target))

@@ -148,7 +148,7 @@ class IsoFlop:
     sizes: Factors
     """Changes of each size by its name, ascending."""
     budgets: tuple[float, ...]
-    """Floating-point operations of all matrix products in training, ascending."""
+    """Floating-point operations of all matrix products in training, of sequences of full length, ascending."""
 
     def __post_init__(self):
         check_kind(self.base, RunConfig, "isoflop: base")
