@@ -1,5 +1,6 @@
 """One update."""
 
+import dataclasses
 import re
 from typing import Any
 
@@ -18,9 +19,9 @@ from transformer.models.language_model import LanguageModel
 from transformer.objectives.objective import NextToken
 from transformer.runs.config import Replica
 from transformer.runs.muon import Muon
-from transformer.runs.optimizer import OptimizerConfig
+from transformer.runs.optimizer import OptimizerConfig, ParameterGroup
 from transformer.runs.rules import Adafactor, UpdateRule
-from transformer.training.optimizer import Numbers, make_optimizer, stack_numbers
+from transformer.training.optimizer import Numbers, make_optimizer, stack_numbers, trained_part
 from transformer.training.step import create_train_state, make_gradient, make_train_step
 
 
@@ -107,6 +108,22 @@ def test_a_state_of_ones_own_is_donated_and_compiled_for_once(config, batch):
         state, _ = step(state, batch)
     assert int(state.step) == 2
     assert step._cache_size() == 1
+
+
+def test_the_norm_of_the_gradient_is_of_what_is_trained(config, batch):
+    """A step that freezes all blocks has the norm of the gradient of all else."""
+    specs = pure.specs(build(config)(jax.random.key(0)))
+    choices = dataclasses.replace(config.optimizer, groups=(ParameterGroup("blocks.*", rate=0.0),))
+    optimizer = make_optimizer(choices, config.steps, specs)
+    apply, state = start(config, optimizer)
+    of_all, of_trained = (
+        jax.jit(make_train_step(apply, NextToken(), optimizer, trained=trained))(state, batch)[1]["grad_norm"]
+        for trained in (None, trained_part(choices, specs))
+    )
+    (_, gradient), _ = make_gradient(apply, NextToken(), 1)(state.params, batch, None, jax.random.key(0))
+    own = {name: part for name, part in gradient.items() if name != "blocks"}
+    np.testing.assert_allclose(of_trained / of_all, optax.tree.norm(own) / optax.tree.norm(gradient), rtol=1e-5)
+    assert of_trained < 0.99 * of_all
 
 
 def test_padding_does_not_change_the_gradient(config, batch):

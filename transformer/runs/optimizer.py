@@ -65,7 +65,7 @@ class OptimizerConfig(Config):
     Skipped updates do not advance the schedule; the logged learning rates ignore that.
     """
     skip_above: float | None = None
-    """Norm of the gradient of all parameters, frozen ones too, before clipping, above which an update is skipped too;
+    """Norm of the gradient of all parameters that are trained, before clipping, above which an update is skipped too;
     None: none is for its norm."""
 
     def __post_init__(self):

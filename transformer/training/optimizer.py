@@ -53,14 +53,14 @@ def make_optimizer(config: OptimizerConfig, total_steps: int, specs: Params) -> 
     Raises:
       ConfigError: a group matches no parameter that an earlier one does not match.
     """
-    fitting = groups_of(config.groups, specs)
+    fitting, without_frozen = groups_of(config.groups, specs), trained_part(config, specs)
 
     def chain(numbers: Numbers) -> optax.GradientTransformation:
         def rate(step):
             return learning_rate(config, numbers, step, total_steps)
 
         def trained(updates, _):
-            return jax.tree.map(lambda u, own: own.trained(u), updates, fitting)
+            return without_frozen(updates)
 
         def clipped(updates, _):
             if config.clip_norm is None:
@@ -91,6 +91,12 @@ def make_optimizer(config: OptimizerConfig, total_steps: int, specs: Params) -> 
             return chain(numbers).update(updates, state, params)
 
     return optax.GradientTransformationExtraArgs(init, update)  # pyright: ignore[reportArgumentType]
+
+
+def trained_part(config: OptimizerConfig, specs: Params) -> Callable[[Params], Params]:
+    """Maps gradients, or updates, to those of the parameters that are trained; 0 for those of a group with rate 0."""
+    fitting = groups_of(config.groups, specs)
+    return lambda updates: jax.tree.map(lambda u, own: own.trained(u), updates, fitting)
 
 
 @dataclass(frozen=True)

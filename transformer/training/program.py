@@ -25,7 +25,7 @@ from transformer.models.build import abstract_model, initial_params, pure_model
 from transformer.objectives.objective import Batch, Sums
 from transformer.runs.config import Replica, RunConfig
 from transformer.runs.mesh import AUTOMATIC, MeshConfig
-from transformer.training.optimizer import Numbers, learning_rate, make_optimizer, stack_numbers
+from transformer.training.optimizer import Numbers, learning_rate, make_optimizer, stack_numbers, trained_part
 from transformer.training.replicas import over_replicas, repeat
 from transformer.training.sharding import make_mesh, parameter_axes, state_shardings
 from transformer.training.step import Step, TrainState, create_train_state, make_train_step, with_average
@@ -92,12 +92,13 @@ def make_program(
     mesh = make_mesh(mesh_config, len(replicas), sequences, work, devices)
     apply = _with_precision(apply, config.matmul_precision)
     axes = parameter_axes(mesh_config, config.model, shapes, mesh)
-    optimizer = make_optimizer(config.optimizer, config.steps, pure.specs(abstract_model(config.model)))
+    specs = pure.specs(abstract_model(config.model))
+    optimizer = make_optimizer(config.optimizer, config.steps, specs)
     numbers = stack_numbers(config.optimizer, replicas)
     seeds = np.array([r.seed for r in replicas], np.int32)
     scales = np.array([r.initial_scale for r in replicas], np.float32)
     start = (seeds, scales, numbers, initial or {})
-    step = _make_step(config, mesh_config, mesh, apply, optimizer)
+    step = _make_step(config, mesh_config, mesh, apply, optimizer, trained_part(config.optimizer, specs))
     init = over_replicas(functools.partial(_initial_state, config, apply, optimizer), mesh, shared=(3,))
     states = jax.eval_shape(init, *start)
     split = state_shardings(states, axes, shapes, mesh)
@@ -133,7 +134,12 @@ def _check(config: RunConfig, mesh: MeshConfig) -> None:
 
 
 def _make_step(
-    config: RunConfig, mesh_config: MeshConfig, mesh: Mesh, apply: Apply, optimizer: optax.GradientTransformation
+    config: RunConfig,
+    mesh_config: MeshConfig,
+    mesh: Mesh,
+    apply: Apply,
+    optimizer: optax.GradientTransformation,
+    trained: Callable[[Params], Params],
 ) -> Step:
     """The step of one replica."""
     step = make_train_step(
@@ -145,6 +151,7 @@ def _make_step(
         skip_above=config.optimizer.skip_above,
         sum_once=rows_are_alone(config, mesh_config, mesh.shape[REPLICA]),
         rounded_to=config.model.dtype if mesh_config.rounded else None,
+        trained=trained,
     )
     return step if config.average_from is None else with_average(step, config.average_from, config.average_decay)
 

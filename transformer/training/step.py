@@ -108,10 +108,11 @@ def make_train_step(
     skip_above: float | None = None,
     sum_once: bool = False,
     rounded_to: DTypeLike | None = None,
+    trained: Callable[[Params], Params] | None = None,
 ) -> Step:
     """`(state, batch) -> (state, metrics)` with metrics `loss` (nats per token), `grad_norm` and `skipped` (0 or 1).
 
-    `grad_norm` is over the gradients of all parameters, frozen ones included.
+    `grad_norm` is over the gradients of all parameters that are trained.
 
     The gradient is that of the sum over the whole batch divided by the number of real tokens of
     the whole batch, however many pieces `accumulation` cuts it into. An update whose loss or gradient
@@ -130,6 +131,7 @@ def make_train_step(
         is summed for every piece all the same, so that it draws as one device does.
       rounded_to: dtype of a copy of the kernels of which the gradient is taken, so that devices that hold parts of
         them gather and sum in it; None: the parameters themselves. They, and the sum over pieces, stay in float32.
+      trained: maps gradients to those of what is trained, such as `trained_part(…)`; None: all of it is.
     """
     if isinstance(apply, nnx.Module):
         raise ConfigError(f"make_train_step: apply is a {type(apply).__name__}; pure_model(config)[1] is its function")
@@ -144,6 +146,7 @@ def make_train_step(
         (sums, grads), earlier = gradient(params, batch, state.earlier, key)
         weight = jnp.where(sums.weight > 0, sums.weight, 1.0)
         loss, grads = sums.loss / weight, jax.tree.map(lambda g: g / weight, grads)
+        grads = grads if trained is None else trained(grads)
         grad_norm = optax.tree.norm(grads)
         updates, opt_state = optimizer.update(grads, state.opt_state, state.params, numbers=state.numbers)
         good = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
