@@ -15,14 +15,19 @@ import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
+import chex
 import dask.config
 import distributed
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 from distributed.comm import connect
 
 from transformer.activations.activation import ReLU
 from transformer.core.errors import ConfigError
 from transformer.core.files import read_sealed, write_sealed
+from transformer.models.build import initial_params
 from transformer.norms.norm import Norm, RMSNorm
 from transformer.runs.mesh import MeshConfig, Shard
 from transformer.study import engines, handover, task
@@ -130,6 +135,31 @@ def test_a_cell_is_handed_over_as_files(base, corpus, tmp_path):
     assert (back.config, list(back.replicas), tuple(back.probes)) == (cell.config, cell.replicas, tuple(cell.probes))
     assert (back.identity, back.mesh) == (cell.identity, cell.mesh)
     assert (back.folder, back.runs) == (cell.folder, cell.runs)
+
+
+def test_initial_parameters_are_handed_over_too(base, corpus, tmp_path):
+    """As they are; a file that was damaged, or is another one, is named."""
+    cell = cells(base, corpus, tmp_path)["a"]
+    initial = initial_params(cell.config.model, jax.random.key(3))
+    cell = dataclasses.replace(cell, initial=initial)
+    handover.write(cell)
+    back = handover.read(cell.folder)
+    chex.assert_trees_all_equal(back.initial, jax.device_get(initial))
+    assert back.identity == cell.identity
+    path = cell.folder / handover.INITIAL
+    with np.load(path) as stored:
+        np.savez(path.with_name("other.npz"), **{name: stored[name] + 1 for name in stored.files})
+    whole = path.read_bytes()
+    path.with_name("other.npz").rename(path)
+    with pytest.raises(ConfigError, match=r"^initial: .*initial\.npz is not what it was when the study began$"):
+        handover.read(cell.folder)
+    for damaged in (whole[: len(whole) // 2], b"", b"PK"):
+        path.write_bytes(damaged)
+        with pytest.raises(ConfigError, match=r"^\S+initial\.npz: is damaged: "):
+            handover.read(cell.folder)
+    half = jax.tree.map(lambda a: a.astype(jnp.bfloat16), initial)
+    with pytest.raises(ConfigError, match=r"^initial: blocks\S+ is bfloat16; other processes read float32$"):
+        handover.write(dataclasses.replace(cell, initial=half))
 
 
 def test_what_another_process_cannot_know_is_refused(base, corpus, tmp_path):

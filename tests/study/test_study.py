@@ -36,7 +36,6 @@ from transformer.runs.optimizer import ParameterGroup
 from transformer.study.analyse import read_study
 from transformer.study.arms import prepared
 from transformer.study.designs import leave_one_out
-from transformer.study.engines import DaskEngine
 from transformer.study.probes import LongerText, Probe
 from transformer.study.record import read_record
 from transformer.study.report import Report
@@ -425,8 +424,6 @@ def test_all_runs_may_begin_from_a_trained_model(base, corpus, tmp_path):
     assert not [line for line in said if "there already" in line]
     with pytest.raises(ConfigError, match=r"^study on: initial is a Outcome, not parameters; those of a run are"):
         study.run(folder, data=corpus, initial=run, say=said.append)
-    with pytest.raises(ConfigError, match=r"^engine: other processes do not know the initial parameters"):
-        study.run(tmp_path / "dask", data=corpus, initial=other, engine=DaskEngine(1), say=said.append)
 
 
 def test_a_confirmation_chooses_nothing_by_its_runs(tuned, tmp_path):

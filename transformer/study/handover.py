@@ -4,18 +4,26 @@ Variants travel as text, so their classes have to lie in modules that both proce
 """
 
 import dataclasses
+import functools
 import importlib
 import importlib.util
+import io
 import sys
+import zipfile
+import zlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import jax
+import numpy as np
+
 from transformer.core.contents import contents
 from transformer.core.errors import ConfigError
-from transformer.core.files import read_value, write_durably, write_sealed
+from transformer.core.files import check_unpacked, read_value, write_durably, write_sealed
 from transformer.core.json import from_json, to_json
+from transformer.core.modules import Params, dotted
 from transformer.core.sources import PACKAGE
 from transformer.data.dataset import load_data, read_run_config
 from transformer.data.tokenizers import UnknownText
@@ -25,8 +33,8 @@ from transformer.study.probes import Probe
 from transformer.training.trackers import Tracker
 from transformer.training.workdir import CONFIG, Identity, definitions
 
-CELL = "cell.json"
-"""The file of what config.json does not hold."""
+CELL, INITIAL = "cell.json", "initial.npz"
+"""The files of what config.json does not hold: choices, and the parameters that runs begin from, if they are given."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +61,8 @@ def write(cell: Cell) -> list[str]:
     cell.write_config()
     for name, text in definitions(cell.data).items():
         write_durably(cell.folder / name, text)
+    if cell.initial is not None:
+        _write_arrays(cell.initial, cell.folder / INITIAL)
     values = (to_json(cell.probes), to_json(cell.mesh), str(cell.runs), to_json(tuple(cell.trackers)))
     handed = _Handed(modules, cell.title, *values)
     write_sealed(cell.folder / CELL, dataclasses.asdict(handed))
@@ -60,9 +70,7 @@ def write(cell: Cell) -> list[str]:
 
 
 def check_data(cells: Sequence[Cell]) -> None:
-    """Raise `ConfigError` where the data of a cell is not what its config describes, or its parameters are given."""
-    if any(cell.initial is not None for cell in cells):
-        raise ConfigError("engine: other processes do not know the initial parameters; use the engine local")
+    """Raise `ConfigError` where the data of a cell is not what its config describes."""
     for config, cell in {cell.config.data: cell for cell in cells}.items():
         if load_data(config, cell.cells.parent).fingerprint != cell.data.fingerprint:
             raise ConfigError(
@@ -102,10 +110,46 @@ def read(folder: Path, allow: Collection[str] = ()) -> Cell:
     mesh = from_json(MeshConfig, handed.mesh)
     trackers = from_json(tuple[Tracker, ...], handed.trackers)
     places = (folder.parent, Path(handed.runs))
-    cell = Cell(handed.title, config, replicas_of(folder), data, *places, probes, mesh, trackers)
+    initial = _read_arrays(folder / INITIAL) if (folder / INITIAL).exists() else None
+    cell = Cell(handed.title, config, replicas_of(folder), data, *places, probes, mesh, trackers, initial)
     if cell.identity.sha256 != stored.sha256:
-        raise ConfigError(f"data: {data.source} is not what it was when the study began")
+        what = f"data: {data.source}" if cell.identity.initial == stored.initial else f"initial: {folder / INITIAL}"
+        raise ConfigError(f"{what} is not what it was when the study began")
     return cell
+
+
+def _write_arrays(params: Params, path: Path) -> None:
+    """Keep parameters in a file, by their dotted paths.
+
+    Raises:
+      ConfigError: one has a dtype that NumPy lacks.
+    """
+    arrays = {dotted(at): np.asarray(leaf) for at, leaf in jax.tree.leaves_with_path(params)}
+    if wrong := [name for name, array in arrays.items() if array.dtype.kind == "V"]:
+        raise ConfigError(f"initial: {wrong[0]} is {arrays[wrong[0]].dtype}; other processes read float32")
+    file = io.BytesIO()
+    np.savez(file, allow_pickle=False, **arrays)
+    write_durably(path, file.getvalue())
+
+
+def _read_arrays(path: Path) -> Params:
+    """The parameters in a file.
+
+    Raises:
+      ConfigError: it is damaged, or holds more than is allowed.
+    """
+    params: Params = {}
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+            check_unpacked(sum(member.file_size for member in stored.zip.infolist()), str(path))
+            for name in stored.files:
+                *above, last = name.split(".")
+                functools.reduce(lambda tree, key: tree.setdefault(key, {}), above, params)[last] = stored[name]
+    except (OSError, EOFError, ValueError, TypeError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(f"{path}: is damaged: {error}") from None
+    return params
 
 
 def _module(cls: type) -> str:
