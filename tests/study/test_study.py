@@ -529,6 +529,27 @@ def test_an_arm_is_trained_as_its_paper_trains_it(base, corpus):
     assert prepared(swap, corpus)["paper"].changes == "model.position=sinusoidal"
 
 
+@dataclass(frozen=True)
+class Particular(T.Activation):
+    """It comes with embeddings of its own size."""
+
+    def __call__(self, x):
+        return jax.nn.relu(x)
+
+    def recipe(self, d_model):
+        return {"model.embedding.initializer": T.Normal(0.7)}
+
+
+def test_choices_whose_papers_differ_are_refused_unless_the_arm_decides(base):
+    both = {"model.feed_forward.activation": Particular(), "model.position": "sinusoidal"}
+    decided = {**both, "model.embedding.initializer": "normal(0.1)"}
+    study = Study("two", base, {"plain": {}, "both": both, "decided": decided}, seeds=2)
+    line = r"^study two: arm both: its choices ask for model\.embedding\.initializer=\S+ and \S+; set it there$"
+    with pytest.raises(ConfigError, match=line):
+        study.recipe("both")
+    assert study.recipe("decided") == {"model.embedding.scaled": True}
+
+
 def test_arms_with_an_unknown_field_are_refused(base, corpus):
     with pytest.raises(ConfigError, match="no field 'nrom'; did you mean 'norm'"):
         Study("norms", base, {"a": {}, "b": {"model.nrom": RMSNorm()}}, seeds=3).configs(corpus)

@@ -12,7 +12,7 @@ from transformer.core.contents import contents
 from transformer.core.errors import ConfigError, nearest
 from transformer.core.json import to_json
 from transformer.core.modules import Params
-from transformer.core.values import Choices, Variant
+from transformer.core.values import Choices, Variant, to_text
 from transformer.data.dataset import Dataset, check_data, load_data
 from transformer.runs.config import RunConfig
 from transformer.runs.mesh import AUTOMATIC, MeshConfig
@@ -192,13 +192,25 @@ class Study(StudyOptions):
         return tuple(sorted(rates)) or (self.base.optimizer.learning_rate,)
 
     def recipe(self, name: str) -> dict[str, Any]:
-        """What the papers of an arm's choices change together with them, except what the arm itself sets."""
+        """What the papers of an arm's choices change together with them, except what the arm itself sets.
+
+        Raises:
+          ConfigError: two of them change the same field otherwise.
+        """
         own, found = self.arms[name], {}
         d_model = self.base.replace({p: v for p, v in own.items() if p != RATE}).model.d_model
-        for path, value in own.items() if self.recipes else ():
-            for choice in contents(typed(self.base, path, value) if isinstance(value, str) else value):
-                found |= choice.recipe(d_model) if isinstance(choice, Variant) else {}
-        return {path: v for path, v in found.items() if not any(path == p or path.startswith(f"{p}.") for p in own)}
+        values = [typed(self.base, p, v) if isinstance(v, str) else v for p, v in own.items()] if self.recipes else []
+        choices = [choice for value in values for choice in contents(value) if isinstance(choice, Variant)]
+        asked = [item for choice in choices for item in choice.recipe(d_model).items()]
+        for path, value in asked:
+            if any(path == p or path.startswith(f"{p}.") for p in own):
+                continue
+            if found.setdefault(path, value) != value:
+                both = f"{to_text(found[path])} and {to_text(value)}"
+                raise ConfigError(
+                    f"study {self.name}: arm {name}: its choices ask for {path}={both}; set it in the arm"
+                )
+        return found
 
     def configs(self, data: Dataset, step_seconds: Mapping[str, float] | None = None) -> dict[str, RunConfig]:
         """The config of each arm, completed from the data and matched to the budget.
