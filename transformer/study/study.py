@@ -207,9 +207,7 @@ class Study(StudyOptions):
                 continue
             if found.setdefault(path, value) != value:
                 both = f"{to_text(found[path])} and {to_text(value)}"
-                raise ConfigError(
-                    f"study {self.name}: arm {name}: its choices ask for {path}={both}; set it in the arm"
-                )
+                raise ConfigError(f"study {self.name}: arm {name}: its choices ask for {path}={both}; set it there")
         return found
 
     def configs(self, data: Dataset, step_seconds: Mapping[str, float] | None = None) -> dict[str, RunConfig]:
