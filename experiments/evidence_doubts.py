@@ -166,13 +166,13 @@ def holm(p: Sequence[float]) -> int:
 
 
 def of_ranks(found: Sequence[Answer]) -> list[str]:
-    """What is left of signs, if bad runs count no more than others that are on the same side."""
+    """What signed ranks leave of the signs that means tell."""
     counted = [effect.counted for effect in effects(found)]
     told = [
         (f"`{each.claim.name}`, {question}", each.report.contrasts[question])
         for each in counted
         for question in each.findings
-        if each.report.contrasts[question].verdict in TOLD
+        if each.report.contrasts[question].verdict in TOLD and each.report.contrasts[question].deviation is not None
     ]
     few = [name for name, answer in told if answer.by_ranks == UNKNOWN]
     open_ones = [name for name, answer in told if name not in few and answer.by_ranks.low <= 0 <= answer.by_ranks.high]

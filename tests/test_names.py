@@ -43,8 +43,10 @@ def test_dir_shows_the_names_of_a_day_and_the_rooms():
     assert len(shown) < 110
     with pytest.raises(AttributeError, match="no attribute 'RMSNrom'; did you mean 'RMSNorm'\\?"):
         _ = T.RMSNrom
-    with pytest.raises(AttributeError, match=r"no attribute 'swiglu'; its text form is glu\(gate=silu\)$"):
+    with pytest.raises(AttributeError, match=r"'swiglu'; here it is the Activation glu\(gate=silu\) in text form$"):
         _ = T.swiglu
+    with pytest.raises(AttributeError, match=r"'NoPE'; here it is the Position none in text form$"):  # and not RoPE
+        _ = T.NoPE
     with pytest.raises(AttributeError, match="no attribute 'Gelu'; did you mean 'GELU'\\?"):
         _ = T.Gelu
 

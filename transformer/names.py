@@ -179,7 +179,7 @@ NAMES: dict[str, str] = {
     "study.study": "Study",
     "training.checkpoint": "CheckpointError",
     "training.loop": "Outcome train",
-    "training.optimizer": "Numbers make_optimizer stack_numbers",
+    "training.optimizer": "Numbers make_optimizer stack_numbers trained_part",
     "training.replicas": "over_replicas repeat",
     "training.sharding": "DATA_PARALLEL FULLY_SHARDED TENSOR_PARALLEL make_mesh",
     "training.signals": "Interrupted",
@@ -218,11 +218,16 @@ def room(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
             return getattr(importlib.import_module(f"transformer.{below[name]}"), name)
         if name in inner:
             return importlib.import_module(f"{package}.{name}")
-        from transformer.core.errors import form_of, similar  # only now: this file is read first of all
+        from transformer.core.errors import form_of, same, similar  # only now: this file is read first of all
         from transformer.core.synonyms import FORMS
 
-        form, meant = form_of(name, FORMS), similar(name, [*below, *inner])
-        hint = f"; did you mean {meant!r}?" if meant else f"; its text form is {form}" if form else ""
+        known = [*below, *inner]
+        families = [family for family in FORMS if form_of(name, [family])]
+        if families and not same(name, known):
+            hint = f"; here it is the {families[0]} {form_of(name, families)} in text form"
+        else:
+            meant = similar(name, known)
+            hint = f"; did you mean {meant!r}?" if meant else ""
         raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
 
     def listed() -> list[str]:

@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -35,7 +36,7 @@ from transformer.study.arms import prepared
 from transformer.study.cell import Cell
 from transformer.study.engines import LOCAL, DaskEngine, Engine, SchedulerEngine, shares
 from transformer.study.probes import LongerText
-from transformer.study.running import StudyError
+from transformer.study.running import STUDY_FILES, StudyError
 from transformer.study.study import Study
 from transformer.training.signals import Interrupted
 
@@ -137,7 +138,7 @@ def test_a_cell_is_handed_over_as_files(base, corpus, tmp_path):
     assert (back.folder, back.runs) == (cell.folder, cell.runs)
 
 
-def test_initial_parameters_are_handed_over_too(base, corpus, tmp_path):
+def test_initial_parameters_are_handed_over_too(base, corpus, tmp_path, monkeypatch):
     """As they are; a file that was damaged, or is another one, is named."""
     cell = cells(base, corpus, tmp_path)["a"]
     initial = initial_params(cell.config.model, jax.random.key(3))
@@ -146,20 +147,38 @@ def test_initial_parameters_are_handed_over_too(base, corpus, tmp_path):
     back = handover.read(cell.folder)
     chex.assert_trees_all_equal(back.initial, jax.device_get(initial))
     assert back.identity == cell.identity
-    path = cell.folder / handover.INITIAL
+    (path,) = cell.cells.glob("initial-*.npz")
+    assert re.fullmatch("|".join(STUDY_FILES), path.relative_to(tmp_path).as_posix())
     with np.load(path) as stored:
         np.savez(path.with_name("other.npz"), **{name: stored[name] + 1 for name in stored.files})
     whole = path.read_bytes()
     path.with_name("other.npz").rename(path)
-    with pytest.raises(ConfigError, match=r"^initial: .*initial\.npz is not what it was when the study began$"):
+    with pytest.raises(ConfigError, match=r"^initial: .*initial-\w+\.npz is not what it was when the study began$"):
         handover.read(cell.folder)
     for damaged in (whole[: len(whole) // 2], b"", b"PK"):
         path.write_bytes(damaged)
-        with pytest.raises(ConfigError, match=r"^\S+initial\.npz: is damaged: "):
+        with pytest.raises(ConfigError, match=r"^\S+\.npz: is damaged: "):
             handover.read(cell.folder)
     half = jax.tree.map(lambda a: a.astype(jnp.bfloat16), initial)
     with pytest.raises(ConfigError, match=r"^initial: blocks\S+ is bfloat16; other processes read float32$"):
         handover.write(dataclasses.replace(cell, initial=half))
+    path.unlink()
+    monkeypatch.setenv("TRANSFORMER_UNPACKED", "1000")
+    with pytest.raises(ConfigError, match=r"^initial becomes more than 1,000 bytes; \S+=BYTES allows more$"):
+        handover.write(cell)
+
+
+def test_another_process_begins_from_given_parameters_too(base, corpus, tmp_path):
+    """As this one does, up to how its program divides the runs."""
+    base = base.replace({"steps": 2, "optimizer.warmup_steps": 0})
+    initial = jax.tree.map(lambda a: 1.5 * a, initial_params(corpus.complete(base).model, jax.random.key(5)))
+    study = Study("on", base, {"a": {}, "b": {"model.dropout": 0.1}}, seeds=2, noise_floor=False)
+    here, there = (
+        study.run(tmp_path / engine.name, data=corpus, initial=initial, engine=engine, say=str)
+        for engine in (LOCAL, DaskEngine(1))
+    )
+    for one, other in zip(here.arms, there.arms, strict=True):
+        np.testing.assert_allclose(one.estimates, other.estimates, rtol=1e-5)
 
 
 def test_what_another_process_cannot_know_is_refused(base, corpus, tmp_path):

@@ -112,12 +112,14 @@ def test_compare_changes_sign_with_the_arms():
     assert ba.verdict == "better"
 
 
-def test_one_bad_run_moves_the_mean_and_not_the_ranks():
-    difference = np.array([0.4, 0.5, 0.6, 0.5, 0.45, 0.55, 0.5, 0.5])
-    good, bad = (compare(pair(x, np.zeros(8)), 0.01) for x in (difference, np.append(difference[:-1], -9.0)))
+def test_one_bad_run_moves_the_mean_and_among_twelve_no_rank():
+    """Among eight it moves one end of the interval of ranks too, and six cannot tell any sign."""
+    difference = np.array([0.4, 0.5, 0.6, 0.5, 0.45, 0.55, 0.5, 0.52, 0.48, 0.47, 0.53, 0.51])
+    worst = np.append(difference[:-1], -9.0)
+    good, bad = (compare(pair(x, np.zeros(12)), 0.01) for x in (difference, worst))
     assert (good.verdict, bad.verdict) == ("worse", "unresolved")
-    assert bad.interval.low < -3 < 0 < 0.3 < good.by_ranks.low
-    assert compare(pair(np.append(difference, -9.0), np.zeros(9)), 0.01).by_ranks.high < 0.6
+    assert bad.interval.low < -1 < 0.4 < bad.by_ranks.low < bad.by_ranks.high < 0.6
+    assert compare(pair(worst[4:], np.zeros(8)), 0.01).by_ranks.low < -4
     assert compare(pair(difference[:5], np.zeros(5)), 0.01).by_ranks == (-np.inf, np.inf)  # 2/2⁵ is more than .05
 
 

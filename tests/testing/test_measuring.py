@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from transformer.data.tasks.task import AlgorithmicTask
+from transformer.functional.attention import NEVER
 from transformer.inference.beam import Beam
 from transformer.inference.processors import Processor
 from transformer.inference.strategies import Strategy
@@ -35,10 +36,11 @@ class PlantedProcessor(Processor):
 
     def __call__(self, logits_BV, history):
         if self.mistake == "past the length":
-            return logits_BV.at[jnp.arange(len(logits_BV)), history.tokens_BS[:, -1]].add(1.0)
+            return logits_BV.at[jnp.arange(len(logits_BV)), history.tokens_BS[:, -1]].set(NEVER)
         if self.mistake == "batch":
-            return logits_BV - logits_BV[:1]
-        return jnp.where(logits_BV > 0, jnp.nan, logits_BV) if self.mistake == "nan" else logits_BV
+            logits_BV = logits_BV - logits_BV.mean(0)
+        logits_BV = logits_BV.at[:, 3].set(NEVER)
+        return jnp.where(logits_BV > 0, -jnp.inf, logits_BV) if self.mistake == "infinite" else logits_BV
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +54,8 @@ class PlantedStrategy(TokenStrategy):
         return jax.random.categorical(key, hotter).astype(jnp.int32)
 
     def distribution(self, logits_BV):
-        return jax.nn.softmax(logits_BV, 0 if self.mistake == "axis" else 1)
+        shared_BV = logits_BV - logits_BV.mean(0) if self.mistake == "batch" else logits_BV
+        return jax.nn.softmax(shared_BV, 0 if self.mistake == "axis" else 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,11 +97,15 @@ class PlantedProbe(Probe):
 @pytest.mark.parametrize(
     ("value", "found"),
     [
-        (PlantedProcessor("past the length"), "processor, of_what_was_read: other tokens past the length: differs"),
-        (PlantedProcessor("batch"), "processor, of_its_sequence: sequences in another order: differs"),
-        (PlantedProcessor("nan"), "processor, logits_again: a logit is NaN"),
+        (
+            PlantedProcessor("past the length"),
+            "processor, of_what_was_read: other tokens past the length: other",
+        ),
+        (PlantedProcessor("batch"), "processor, of_its_sequence: a sequence beside others: differs"),
+        (PlantedProcessor("infinite"), "processor, logits_again: a logit is not finite; NEVER forbids a token"),
         (PlantedStrategy(mistake="end"), "strategy, drawn_as_said: it chooses a token that is none"),
         (PlantedStrategy(mistake="temperature"), r"strategy, drawn_as_said: token \d+ is chosen \d+ times of 4096"),
+        (PlantedStrategy(mistake="batch"), "strategy, probable: a sequence beside others: differs"),
         (PlantedStrategy(mistake="axis"), "strategy, probable: the sum of the probabilities is not 1"),
         (PlantedBeam(), "strategy, decodes: a continuation goes on after the stop token"),
         (PlantedTask("chance"), "task, of_its_generator: the same generator draws other examples"),

@@ -18,13 +18,17 @@ class ConfigError(ValueError):
         return [*own, f"{type(self).__name__}: {self}"]
 
 
+def same(word: str, known: Iterable[str]) -> list[str]:
+    """The names that are the word in letters of another case, or a synonym of it."""
+    return [name for name in sorted(known) if name.lower() == word.lower() or name == FIELDS.get(word)]
+
+
 def similar(word: str, known: Iterable[str]) -> str | None:
-    """The name that was meant: one of other letters' case, a synonym, one that begins so, or a similar one."""
+    """The name that was meant: one that is the `same`, one that begins so, or a similar one."""
     known = sorted(known)
     lower = word.lower()
-    same = [name for name in known if name.lower() == lower or name == FIELDS.get(word)]
     begins = sorted((name for name in known if len(word) > 2 and name.lower().startswith(lower)), key=len)
-    return next(iter(same or begins or difflib.get_close_matches(word, known, n=1)), None)
+    return next(iter(same(word, known) or begins or difflib.get_close_matches(word, known, n=1)), None)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -35,7 +39,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def form_of(word: str, families: Iterable[str]) -> str | None:
-    """The text form of what has another name elsewhere, among some families."""
+    """The text form of what papers or other libraries call `word`, among some families."""
     return next((FORMS[family][word.lower()] for family in families if word.lower() in FORMS.get(family, ())), None)
 
 

@@ -276,16 +276,8 @@ def _doubts(values_RS: np.ndarray, count: int, compared: Comparison | None) -> l
     if compared and any(compared.failures) and compared.interval == UNKNOWN:
         said.append(f"with failed runs, {compared.n} seeds are too few for an interval of the difference")
     if (p := normality_p(values_RS)) < ABNORMAL:
-        said.append(f"runs of one learning rate are not normally distributed (p = {p:.1g}): {_by_ranks(compared)}")
+        said.append(f"runs of one learning rate are not normally distributed (p = {p:.1g}): intervals may be too short")
     return said
-
-
-def _by_ranks(compared: Comparison | None) -> str:
-    """What can be said of a difference whose runs are not normal."""
-    if compared is None or compared.by_ranks == UNKNOWN:
-        return "intervals may be too short"
-    low, high = compared.by_ranks
-    return f"intervals may be too short; by signed ranks the difference is in [{low:+.4f}, {high:+.4f}]"
 
 
 def _split_error(runs: _Runs, baseline: _Runs) -> float | None:

@@ -33,7 +33,7 @@ def knob_value(config: RunConfig, knob: str) -> int:
 
 
 def cost(config: RunConfig, budget: Budget, data: Dataset | None = None) -> float:
-    """What a run costs, in units of the budget; operations are those of `step_flops`. Of `seconds`: `step_seconds`."""
+    """What a run costs in units of the budget, operations as `step_flops` counts them; not of seconds."""
     if budget == "parameters":
         return float(parameter_count(config.model))
     if budget == "state":

@@ -33,8 +33,8 @@ from transformer.study.probes import Probe
 from transformer.training.trackers import Tracker
 from transformer.training.workdir import CONFIG, Identity, definitions
 
-CELL, INITIAL = "cell.json", "initial.npz"
-"""The files of what config.json does not hold: choices, and the parameters that runs begin from, if they are given."""
+CELL = "cell.json"
+"""The file of what config.json does not hold."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ def write(cell: Cell) -> list[str]:
     cell.write_config()
     for name, text in definitions(cell.data).items():
         write_durably(cell.folder / name, text)
-    if cell.initial is not None:
-        _write_arrays(cell.initial, cell.folder / INITIAL)
+    if cell.initial is not None and not (path := _initial(cell.cells, cell.identity)).exists():
+        _write_arrays(cell.initial, path)
     values = (to_json(cell.probes), to_json(cell.mesh), str(cell.runs), to_json(tuple(cell.trackers)))
     handed = _Handed(modules, cell.title, *values)
     write_sealed(cell.folder / CELL, dataclasses.asdict(handed))
@@ -110,25 +110,32 @@ def read(folder: Path, allow: Collection[str] = ()) -> Cell:
     mesh = from_json(MeshConfig, handed.mesh)
     trackers = from_json(tuple[Tracker, ...], handed.trackers)
     places = (folder.parent, Path(handed.runs))
-    initial = _read_arrays(folder / INITIAL) if (folder / INITIAL).exists() else None
+    initial = None if stored.initial is None else _read_arrays(_initial(folder.parent, stored))
     cell = Cell(handed.title, config, replicas_of(folder), data, *places, probes, mesh, trackers, initial)
     if cell.identity.sha256 != stored.sha256:
-        what = f"data: {data.source}" if cell.identity.initial == stored.initial else f"initial: {folder / INITIAL}"
+        same = cell.identity.initial == stored.initial
+        what = f"data: {data.source}" if same else f"initial: {_initial(folder.parent, stored)}"
         raise ConfigError(f"{what} is not what it was when the study began")
     return cell
+
+
+def _initial(cells: Path, identity: Identity) -> Path:
+    """The file of the parameters that runs begin from, which all cells share; it is named by their hash."""
+    return cells / f"initial-{str(identity.initial)[:16]}.npz"
 
 
 def _write_arrays(params: Params, path: Path) -> None:
     """Keep parameters in a file, by their dotted paths.
 
     Raises:
-      ConfigError: one has a dtype that NumPy lacks.
+      ConfigError: one has a dtype that NumPy lacks, or they are more than is allowed to be read.
     """
-    arrays = {dotted(at): np.asarray(leaf) for at, leaf in jax.tree.leaves_with_path(params)}
-    if wrong := [name for name, array in arrays.items() if array.dtype.kind == "V"]:
+    arrays: dict[str, Any] = {dotted(at): np.asarray(leaf) for at, leaf in jax.tree.leaves_with_path(params)}
+    if wrong := [name for name, array in arrays.items() if array.dtype.kind not in "fiub"]:
         raise ConfigError(f"initial: {wrong[0]} is {arrays[wrong[0]].dtype}; other processes read float32")
+    check_unpacked(sum(array.nbytes for array in arrays.values()), "initial")
     file = io.BytesIO()
-    np.savez(file, allow_pickle=False, **arrays)
+    np.savez(file, **arrays)
     write_durably(path, file.getvalue())
 
 

@@ -14,7 +14,7 @@ from rich.table import Table
 from transformer.study import pages, plan
 from transformer.study.record import Record
 from transformer.study.runs import SUMS
-from transformer.study.statistics import ALPHA, Comparison, Interval, change, unseen_share
+from transformer.study.statistics import ALPHA, UNKNOWN, Comparison, Interval, change, unseen_share
 from transformer.study.tables import tables, verdicts
 from transformer.training.metrics import Curve, finite
 
@@ -201,6 +201,7 @@ class Report:
                 f"all runs of all arms have {metric} {same.pop():g}, which tells none from another: take the loss, "
                 "other steps or another task"
             )
+        said += [f"{name}: {doubt}" for name, answer in self.contrasts.items() if (doubt := _of_ranks(answer))]
         doubts: dict[str, list[str]] = {}
         for arm in self.arms:
             for doubt in arm.doubts:
@@ -295,3 +296,12 @@ def _finite_leaves(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite_leaves(v) for v in value]
     return finite(value) if isinstance(value, float) else value
+
+
+def _of_ranks(answer: Comparison) -> str:
+    """What signed ranks say against a sign that means tell; nothing where they tell it too."""
+    low, high = answer.by_ranks
+    if answer.verdict not in ("better", "worse") or low > 0 or high < 0:
+        return ""
+    ranks = f"those of {answer.n} seeds tell none at this level" if answer.by_ranks == UNKNOWN else ""
+    return f"its sign is told by means, not by signed ranks: {ranks or f'by them it is in [{low:+.4f}, {high:+.4f}]'}"

@@ -38,6 +38,7 @@ STUDY_FILES = (
     r"\w+\.png",
     r"tensorboard(/[^/]+){0,3}/events\.out\.tfevents\.[0-9a-f.]+",
     r"runs(/[0-9a-f]{20}\.json)?",
+    r"cells/initial-[0-9a-f]{16}\.npz",
     rf"cells(/[0-9a-f]{{16}}(/({'|'.join(RUN_FILES)}|cell\.json|log\.txt|error\.txt))?)?",
 )
 """What a study writes into its folder, as regular expressions."""

@@ -79,7 +79,7 @@ class Comparison:
     p_failures: float = 1.0
     """Corrected p of equal shares of failures; below α/2 it decides the verdict."""
     by_ranks: Interval = UNKNOWN
-    """The interval that signed ranks give, which bad runs do not move; `interval` itself where runs failed."""
+    """The interval that signed ranks give, which stands on symmetry alone; `interval` itself where runs failed."""
 
     @property
     def same(self) -> bool:

@@ -195,7 +195,7 @@ class Study(StudyOptions):
         """What the papers of an arm's choices change together with them, except what the arm itself sets.
 
         Raises:
-          ConfigError: two of them change the same field otherwise.
+          ConfigError: two of them ask for different values of one field.
         """
         own, found = self.arms[name], {}
         d_model = self.base.replace({p: v for p, v in own.items() if p != RATE}).model.d_model

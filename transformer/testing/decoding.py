@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from transformer.functional.attention import NEVER
 from transformer.inference.generate import generate
 from transformer.inference.processors import History, Processor
 from transformer.inference.prompt import Generated
@@ -24,7 +25,7 @@ DRAWS = 4096
 LOGITS = np.random.default_rng(0).normal(size=(BATCH, VOCAB)).astype(np.float32)
 LENGTHS = np.array([ROOM, 1, 3, 2], np.int32)
 PROMPTS = tokens_of(BATCH, ROOM)
-ROWS, TURNED = np.arange(BATCH), np.array([2, 0, 3, 1])
+ROWS = np.arange(BATCH)
 
 
 def processed(processor: Processor, rows: np.ndarray = ROWS, tokens_BS: np.ndarray = PROMPTS) -> np.ndarray:
@@ -36,23 +37,31 @@ def processed(processor: Processor, rows: np.ndarray = ROWS, tokens_BS: np.ndarr
     return np.asarray(compiled(run)(LOGITS[rows], tokens_BS[rows], LENGTHS[rows]))
 
 
+def alike(one_BV: np.ndarray, other_BV: np.ndarray, what: str) -> None:
+    """Fail where other tokens are forbidden, or others have other logits."""
+    allowed_BV = other_BV > NEVER
+    assert ((one_BV > NEVER) == allowed_BV).all(), f"{what}: other tokens are forbidden"
+    close(np.where(allowed_BV, one_BV, 0.0), np.where(allowed_BV, other_BV, 0.0), what)
+
+
 def logits_again(processor: Processor) -> None:
-    """A float32 logit for each token, none of them NaN."""
+    """A finite float32 logit for each token; NEVER, which is finite, forbids one."""
     logits_BV = processed(processor)
     assert logits_BV.shape == LOGITS.shape, f"it returns {logits_BV.shape} for logits {LOGITS.shape}"
     assert logits_BV.dtype == np.float32, f"it returns {logits_BV.dtype}"
-    assert not np.isnan(logits_BV).any(), "a logit is NaN"
+    assert np.isfinite(logits_BV).all(), "a logit is not finite; NEVER forbids a token"
 
 
 def of_its_sequence(processor: Processor) -> None:
-    """The logits of a sequence are those that it has beside others, in any order."""
-    close(processed(processor, TURNED), processed(processor)[TURNED], "sequences in another order")
+    """The logits of a sequence are those that it has alone."""
+    alone_BV = np.concatenate([processed(processor, ROWS[row : row + 1]) for row in ROWS])
+    alike(processed(processor), alone_BV, "a sequence beside others")
 
 
 def of_what_was_read(processor: Processor) -> None:
     """What stands past the length of a sequence is not part of it."""
     others = np.where(np.arange(ROOM) < LENGTHS[:, None], PROMPTS, (PROMPTS + 1) % VOCAB)
-    close(processed(processor, tokens_BS=others), processed(processor), "other tokens past the length")
+    alike(processed(processor, tokens_BS=others), processed(processor), "other tokens past the length")
 
 
 PROCESSOR = (logits_again, of_its_sequence, of_what_was_read)
@@ -71,8 +80,8 @@ def probable(strategy: Strategy) -> None:
     assert probability_BV.shape == LOGITS.shape, f"distribution returns {probability_BV.shape} for {LOGITS.shape}"
     assert (probability_BV >= 0).all(), "a probability is negative"
     close(probability_BV.sum(1), np.ones(BATCH), "the sum of the probabilities is not 1", 1e-5)
-    turned_BV = strategy.distribution(jnp.asarray(LOGITS[TURNED]))
-    close(turned_BV, probability_BV[TURNED], "sequences in another order", 1e-5)
+    alone_BV = np.concatenate([strategy.distribution(jnp.asarray(LOGITS[row : row + 1])) for row in ROWS])
+    close(probability_BV, alone_BV, "a sequence beside others", 1e-5)
 
 
 def drawn_as_said(strategy: Strategy) -> None:

@@ -189,7 +189,8 @@ def unplaced(subject: Subject) -> None:
     scores_BHLS = jax.random.normal(jax.random.key(0), (2, 4, LENGTH, LENGTH))
     one, other = Tokens.at(np.arange(LENGTH)), Tokens.at(3 * np.arange(LENGTH)[::-1])
     for mod in [mod for mod in mods if not mod.positional]:
-        params = {name: spec.initial_value(jax.random.key(0)) for name, spec in mod.parameters(4).items()}
+        params = {name: np.asarray(spec.initial_value(jax.random.key(0))) for name, spec in mod.parameters(4).items()}
+        params = jax.tree.map(jnp.asarray, shaken(params))
         here, there = mod(scores_BHLS, one, other, params), mod(scores_BHLS, other, one, params)
         close(there, here, f"{mod} reads positions, and positional is False")
 

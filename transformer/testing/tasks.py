@@ -21,7 +21,7 @@ def named(task: AlgorithmicTask) -> None:
 
 
 def answered(task: AlgorithmicTask) -> None:
-    """Tokens that it has, with answers, of which the first token, that is read before anything is asked, is none."""
+    """Tokens that it has, with answers; the first token is none, because nothing comes before it."""
     _, scored = examples_of(task)
     assert not scored[:, 0].any(), "the first token of an example is an answer, and nothing comes before it"
 

@@ -112,7 +112,7 @@ def make_train_step(
 ) -> Step:
     """`(state, batch) -> (state, metrics)` with metrics `loss` (nats per token), `grad_norm` and `skipped` (0 or 1).
 
-    `grad_norm` is over the gradients of all parameters that are trained.
+    `grad_norm` is over the gradients of all parameters, or of those that are `trained`.
 
     The gradient is that of the sum over the whole batch divided by the number of real tokens of
     the whole batch, however many pieces `accumulation` cuts it into. An update whose loss or gradient

@@ -242,7 +242,8 @@ class TrainedRun(abc.ABC):
     def confusion(self, *, replica: int | None = None) -> np.ndarray:
         """(C, C) how many held-out texts of the class of a row are given that of a column, `classes` in their order.
 
-        The recall of each class is the diagonal over the sums of rows, its precision that over the sums of columns.
+        The recall of each class is the diagonal over the sums of rows, its precision that over the sums of columns. A
+        model may have more classes than the data: for these no text is taken, though its accuracy counts them.
 
         Args:
           replica: which one reads them; None: the one with the lowest loss.

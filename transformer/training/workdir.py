@@ -38,7 +38,6 @@ RUN_FILES = (
     r"checkpoints(/\.?[0-9]{8,}(\.partial)?(/.*)?)?",
     r"\w*tokenizer\.json",
     r"result\.json",
-    r"initial\.npz",
     r"evaluation\.json",
     r"sample\.(txt|png)",
     r"\w+\.png",
