@@ -32,7 +32,7 @@ CLAIM = Claim(
         },
         {"model.num_layers": 3, "steps": 1000, "batch_size": 16},
         test=Copy(items=12),
-        learning_rates=(1e-3, 3e-3, 1e-2),
+        learning_rates=(3e-4, 1e-3, 3e-3, 1e-2),
         metric="accuracy",
     ),
 )
