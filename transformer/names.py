@@ -222,9 +222,9 @@ def room(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
         from transformer.core.synonyms import FORMS
 
         known = [*below, *inner]
-        families = [family for family in FORMS if form_of(name, [family])]
-        if families and not same(name, known):
-            hint = f"; here it is the {families[0]} {form_of(name, families)} in text form"
+        form = next(((family, own) for family in FORMS if (own := form_of(name, [family]))), None)
+        if form and not same(name, known):
+            hint = f"; here it is the {' '.join(form)} in text form"
         else:
             meant = similar(name, known)
             hint = f"; did you mean {meant!r}?" if meant else ""

@@ -241,7 +241,7 @@ def in_layers(
 class ScheduleFreeState(NamedTuple):
     """The state of `ScheduleFree`, except for the second moment."""
 
-    count: jax.Array  # pyright: ignore[reportIncompatibleMethodOverride]
+    count: jax.Array  # pyright: ignore[reportIncompatibleMethodOverride]  a tuple has a method of optax's name
     weight: jax.Array
     """Sum of the squared learning rates."""
     base: Any

@@ -152,9 +152,9 @@ def _read_arrays(path: Path) -> Params:
             for name in stored.files:
                 *above, last = name.split(".")
                 functools.reduce(lambda tree, key: tree.setdefault(key, {}), above, params)[last] = stored[name]
+    except ConfigError:
+        raise
     except (OSError, EOFError, ValueError, TypeError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-        if isinstance(error, ConfigError):
-            raise
         raise ConfigError(f"{path}: is damaged: {error}") from None
     return params
 

@@ -53,25 +53,25 @@ def make_optimizer(config: OptimizerConfig, total_steps: int, specs: Params) -> 
     Raises:
       ConfigError: a group matches no parameter that an earlier one does not match.
     """
-    fitting, without_frozen = groups_of(config.groups, specs), trained_part(config, specs)
+    fitting, trained = groups_of(config.groups, specs), trained_part(config, specs)
 
     def chain(numbers: Numbers) -> optax.GradientTransformation:
         def rate(step):
             return learning_rate(config, numbers, step, total_steps)
 
-        def trained(updates, _):
-            return without_frozen(updates)
-
         def clipped(updates, _):
             if config.clip_norm is None:
-                return trained(updates, _)
-            return optax.clip_by_global_norm(config.clip_norm).update(trained(updates, _), optax.EmptyState())[0]
+                return trained(updates)
+            return optax.clip_by_global_norm(config.clip_norm).update(trained(updates), optax.EmptyState())[0]
 
         def decayed(updates, params):
             return jax.tree.map(lambda u, p, own: u + numbers.weight_decay * own.decay(p) * p, updates, params, fitting)
 
         def of_groups(updates, _):
             return jax.tree.map(lambda u, own: own.rate(u) * u, updates, fitting)
+
+        def still(updates, _):  # a correction rounds, and frozen parameters do not move at all
+            return trained(updates)
 
         return optax.chain(
             optax.stateless(clipped),
@@ -80,7 +80,7 @@ def make_optimizer(config: OptimizerConfig, total_steps: int, specs: Params) -> 
             optax.scale_by_learning_rate(rate),
             optax.stateless(of_groups),
             config.rule.correction(specs, rate),
-            optax.stateless(trained),  # a correction rounds, and frozen parameters do not move at all
+            optax.stateless(still),
         )
 
     def init(params):

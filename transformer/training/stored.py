@@ -58,6 +58,7 @@ class StoredRun(TrainedRun):
     def _held_out(self) -> Mapping[str, np.ndarray]:
         return getattr(self.data, "validation", {})
 
+    # A cached property may stand for a property, which type checkers do not see.
     @functools.cached_property
     def tokenizers(self) -> dict[str, Tokenizer]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The tokenizers of that data, by the names they have there; they are kept in the folder."""
