@@ -10,8 +10,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from experiments import evidence_sizes
 from experiments.answers import Answer, Effect, answers, asked_twice, effects, said, sha256_of
-from experiments.bases import USUAL
+from experiments.evidence_bases import bases
 from experiments.evidence_doubts import doubts, told_alone
 from transformer.analysis import plots
 from transformer.core.files import write_durably
@@ -53,31 +54,6 @@ rates are tuned for each arm, where the claim is not about a rate. Each claim wi
 experiments.atlas --minutes 0`). A row is run again by `python -m experiments.atlas --only NAME --afresh`, NAME as in
 the address of its page.
 """.strip()
-BASES = """
-## The bases
-
-Most claims are asked of two language models of 2 layers of width 64 with a context of 32 characters, *plain* as GPT-2
-and *modern* as Llama, trained for 500 steps on Python's documentation (`experiments/bases.py`): what shows here shows
-early and in small models. They end at {ends[0]} nats a character, and at {ends[1]} after 2,000 steps, where a
-4-gram of all of the training text, of which 500 steps read a third, has {reference}. By what the bases gain between
-the two, the margin of .02 is worth {worth} more steps.
-
-- *With fresh seeds* is a study of its own: seeds from 1,000 on, as many as the answer before came to, each arm at the
-  learning rate that was its best there, one look. Nothing is chosen by these runs.
-- Claims about a base are asked of the same runs of that base, so their verdicts are not independent of each other.
-- Rates were tried up to .004 at first, which most arms took; .008 was added to all, and changed the verdicts of DyT,
-  post-norm and MuonH alone. After 2,000 steps .016 and .001 were added to .002, .004 and .008: DyT takes the first in
-  both bases, Muon and schedule-free AdamW in the plain one, AdEMAMix and a single head the second in the modern one, no
-  base takes either, and one verdict changed, that of AdEMAMix in the modern base.
-- Of sixteen seeds of the plain base two end at 2.36 and 2.38 at its best rate, .004, where the others have 2.15 to
-  2.25. Both are among the last eight, so some of its intervals are wider with sixteen seeds than with eight.
-- The words and expectations of claims are no part of the plans, which are hashed; the history of their files has them,
-  and a recipe says where they were others at first. Those of fresh seeds have them, but for the eight that were first.
-- Two claims were withdrawn. That a gate takes away the attention to the first token: in these models that is .064, less
-  than an even share, .099, so there is no sink to take away. And that copying what is scattered needs decays that
-  depend on the input: fixed ones were ahead by .206 [.063, .348], and by .282 with fresh seeds, which would count as
-  opposite, but lightning attention and Mamba-2 differ in more than that, and both were still learning.
-""".strip()
 COLUMNS = (
     "claim",
     "question",
@@ -100,6 +76,7 @@ def write(claims: Mapping[str, Claim], evidence: Path, docs: Path) -> None:
     write_durably(evidence / CHECKSUMS, checksums(evidence))
     write_durably(docs / "evidence.md", overview(found, claims))
     _save(forest(found), folder / "forest.png")
+    _save(evidence_sizes.picture(effects(found)), folder / "sizes.png")
     for each in found:
         write_durably(folder / f"{each.claim.name}.md", page(each))
         curves = plots.loss_curves(each.report.curves, ylabel="training loss", reference=each.report.record.reference)
@@ -136,11 +113,12 @@ def overview(found: Sequence[Answer], claims: Mapping[str, Claim]) -> str:
         WORDS,
         "## Before you believe a row",
         "\n".join(f"- {doubt}" for doubt in doubts(found)),
+        *evidence_sizes.section(asked),
     ]
     for family, own in itertools.groupby(asked, lambda effect: effect.first.claim.family):
         rows = [COLUMNS, ["---"] * len(COLUMNS), *(row for effect in own for row in _rows(effect, uncorrected))]
         parts += [f"## {family.capitalize()}", "\n".join(f"| {' | '.join(row)} |" for row in rows)]
-    parts.append(_bases(asked))
+    parts.append(bases(asked))
     answered = {each.claim.name for each in found}
     if waiting := [claim for name, claim in sorted(claims.items()) if name not in answered]:
         parts += ["## Not asked yet"]
@@ -154,32 +132,6 @@ def _confirmed_in_all(asked: Sequence[Effect]) -> str:
     settled = [(first, fresh) for first, fresh in pairs if first != "unresolved"]
     same = sum(first == fresh for first, fresh in settled)
     return f"With these {same} of {len(settled)} verdicts came out the same. " * bool(settled)
-
-
-def _bases(asked: Sequence[Effect]) -> str:
-    """What the bases are, and where they end."""
-    parts = ([each.first.report for each in asked], [each.again.report for each in asked if each.again])
-    losses = [[_end(reports, base) for base in ("plain", "modern")] for reports in parts]
-    ends = [" and ".join("–" if loss is None else f"{loss:.2f}" for loss in own) for own in losses]
-    gains = [early - late for early, late in zip(*losses, strict=True) if early and late]
-    worth = " and ".join(f"{100 * (TIMES ** (USUAL['margin'] / gain) - 1):.0f} %" for gain in gains)
-    references = [report.record.reference for report in parts[0] if "plain" in report.record.arms]
-    reference = next((f"{loss:.2f}" for _, loss in filter(None, references)), "–")
-    return BASES.format(ends=ends, reference=reference, worth=worth or "–")
-
-
-TIMES = 4
-"""How many times as many steps the longer training of the bases has."""
-
-
-def _end(reports: Sequence[Report], base: str) -> float | None:
-    """The loss of a base, as most studies have it, over the most seeds."""
-    arms = [(report.record.arms[base].config, arm) for report in reports for arm in report.arms if arm.name == base]
-    if not arms:
-        return None
-    usual = Counter(config for config, _ in arms).most_common(1)[0][0]
-    longest = max((arm for config, arm in arms if config == usual), key=lambda arm: arm.seeds)
-    return longest.metrics["loss"].value
 
 
 def _rows(effect: Effect, uncorrected: Container[tuple[str, str]]) -> Iterator[list[str]]:

@@ -14,6 +14,7 @@ CLAIM = Claim(
         "1.3B: after 101B tokens the loss that AdamW has after 197B. The gain grows with the number of steps and is "
         "small in short runs (from memory)."
     ),
+    speed=197 / 101,
     expected={"plain": "better", "modern": "better"},
     recipe="β₃ = .9999 is a memory of 10,000 steps, and a run has 500, over which α rises to 5.",
     study=on_bases("ademamix", {"optimizer.rule": AdEMAMix(warmup=500)}),

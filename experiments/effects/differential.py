@@ -12,6 +12,7 @@ CLAIM = Claim(
         "The loss of a transformer with about 65 % of its parameters or tokens: 6.8B for 11B, 7.8B for 13.1B. The "
         "smallest model tried has 830M."
     ),
+    speed=1 / 0.65,
     expected={"plain": "better", "modern": "better"},
     recipe=(
         "Half as many heads as without, each of two maps of the size of a head, as in the paper; λ begins near .8 in "

@@ -12,6 +12,7 @@ CLAIM = Claim(
         "LLaMA on 200B tokens of the Pile, training loss with DyT and RMSNorm: 1.60 and 1.59 at 7B, 1.54 and 1.53 "
         "at 13B, equal at 34B and 70B. nanochat at depth 12: worse in every variation."
     ),
+    losses=(1.60, 1.59),
     expected={"plain": "not worse", "modern": "not worse"},
     recipe=(
         "Embeddings multiplied by √d in place of the paper's trained scalar; α begins at .5 everywhere, where the "

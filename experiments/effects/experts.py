@@ -13,6 +13,7 @@ CLAIM = Claim(
         "T5-base, 100k steps: negative log-perplexity -1.554 with 128 experts (capacity 2.0), -1.731 without. "
         "nanochat: better a step, worse in time."
     ),
+    losses=(1.554, 1.731),
     expected={"plain": "better", "modern": "better"},
     recipe=(
         "GELU networks of the same width in both bases; 8 experts in every layer, where the paper has 128 in every "

@@ -12,6 +12,7 @@ CLAIM = Claim(
         "(arXiv:1911.02150), table 1: dev log-perplexity 1.518 with one head of 128, 1.424 with eight, at equal "
         "parameters."
     ),
+    losses=(1.424, 1.518),
     expected={"plain": "better", "modern": "better"},
     recipe="One head of 64 or four of 16.",
     study=on_bases("heads", {"model.mixer.num_heads": 4}, {"model.mixer.num_heads": 1}),

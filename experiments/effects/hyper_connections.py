@@ -12,6 +12,7 @@ CLAIM = Claim(
         "OLMoE 1B-7B, four streams, dynamic: converges 1.8 times as fast, and stays better at 500B tokens. At 27B "
         "training became unstable, say Xie et al. 2025, arXiv:2512.24880 (from memory)."
     ),
+    speed=1.8,
     expected={"plain": "better", "modern": "better"},
     recipe="Four streams, dynamic, as there; two layers.",
     study=on_bases("hyper_connections", {"model.residual": HyperConnections(streams=4)}),

@@ -12,6 +12,7 @@ CLAIM = Claim(
         "Language models: similar or better; on Wiki-40B and PG-19 the perplexity of AdamW with up to 2 times less "
         "compute. The gain grows with the batch."
     ),
+    speed=2.0,
     expected={"plain": "not worse", "modern": "not worse"},
     recipe=(
         "β of (.95, .98) as there for language, rates of its own, .0001 to .002, and 4 times the weight decay of "

@@ -11,6 +11,7 @@ CLAIM = Claim(
         "T5-base (Narang et al.): loss 2.164 with 65M parameters in place of 223M, 1.838 without. ALBERT-base, "
         "embeddings of 128: mean of tasks 80.1 with all shared, 81.6 with none (from memory)."
     ),
+    losses=(2.164, 1.838),
     expected={"plain": "worse", "modern": "worse"},
     recipe="One layer used twice, with half of the layers' parameters; in the papers 12 layers share one set.",
     study=on_bases("shared_layers", {"model.distinct_layers": 1}),

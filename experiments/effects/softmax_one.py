@@ -1,5 +1,7 @@
 """A softmax that may attend to nothing (Miller 2023; Xiao et al. 2023)."""
 
+import math
+
 from experiments.bases import longer, on_bases
 from transformer.mixers.attention.normalizers import SoftmaxOne
 from transformer.study.claim import Claim
@@ -12,6 +14,7 @@ CLAIM = Claim(
         "160M trained from the start, streaming with a cache of 1,024: perplexity 18.05 with softmax and two first "
         "tokens kept, 18.01 with a trained sink and one; about as good with this one and four (from memory)."
     ),
+    losses=(math.log(18.01), math.log(18.05)),
     expected={"plain": "equal", "modern": "equal"},
     study=on_bases("softmax_one", {"model.mixer.normalizer": SoftmaxOne()}),
 )

@@ -12,6 +12,8 @@ CLAIM = Claim(
         "The loss of a transformer with 16.11 % fewer parameters or 20.3 % less data. 8 layers, best form: 2.682 "
         "against 2.739; at 1.2B within noise, by Zhao Y. et al. 2026, arXiv:2605.20798 (as reported by others)."
     ),
+    losses=(2.682, 2.739),
+    speed=1 / (1 - 0.203),
     expected={"plain": "better", "modern": "better"},
     recipe="Two layers, so that the second alone is changed; both weights trained, from 1/2.",
     study=on_bases("value_residual", {"model.mixer.sharing": ValueResidual()}),

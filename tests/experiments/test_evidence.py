@@ -10,6 +10,7 @@ import pytest
 from experiments import atlas, exam
 from experiments.answers import answers, effects
 from experiments.atlas import DOCS, EVIDENCE, claims
+from experiments.evidence_bases import gains
 from experiments.evidence_doubts import (
     holm,
     of_budgets,
@@ -20,6 +21,7 @@ from experiments.evidence_doubts import (
     told_alone,
 )
 from experiments.evidence_pages import CHECKSUMS, checksums, overview, page
+from experiments.evidence_sizes import LOSS, SPEED, section, sizes
 from transformer.core.errors import ConfigError
 from transformer.data.dataset import load_data
 from transformer.study.archive import RUNS, SUFFIX
@@ -185,6 +187,28 @@ def test_what_fresh_seeds_find_is_counted(found):
     turned = dataclasses.replace(canon, fresh=dataclasses.replace(canon.fresh, report=opposite(canon.fresh.report)))
     (text,) = of_fresh_seeds([*some[:-1], turned])
     assert "told 0 have the same sign" in text
+
+
+def test_sizes_are_beside_those_of_the_papers(found):
+    """SwiGLU by Shazeer's losses of 1.944 and 1.983; value embeddings by minutes, 4.66 and 4.41."""
+    asked = effects(found)
+    (plain, _) = [each for each in sizes(asked, LOSS) if each.name == "swiglu_2000"]
+    (counted,) = [effect.counted for effect in asked if effect.first.claim.name == "swiglu"]
+    losses = {arm.name: arm.metrics["loss"].value for arm in counted.report.arms}
+    assert plain.published == pytest.approx(-1.97, abs=0.005)
+    assert plain.ours == pytest.approx(100 * (losses["plain, swiglu"] / losses["plain"] - 1))
+    assert plain.low < plain.ours < plain.high < 0
+    (_, modern) = [each for each in sizes(asked, SPEED) if each.name == "value_embeddings_2000"]
+    (counted,) = [effect.counted for effect in asked if effect.first.claim.name == "value_embeddings"]
+    better = -counted.report.contrasts["modern"].difference
+    assert modern.published == pytest.approx(1.0567, abs=0.0001)
+    assert modern.ours == pytest.approx(2 ** (2 * better / gains(asked)["modern"]))
+    assert 1 < modern.low < modern.ours < modern.high
+    text, table = section(asked)
+    row = "| [swiglu_2000](evidence/swiglu_2000.md) | % of the loss | -2.0 |"
+    assert f"{row} {plain.ours:+.1f} [{plain.low:+.1f}, {plain.high:+.1f}] | " in table
+    assert "with its number within our interval; times as fast for 20 questions, " in text
+    assert section([effect for effect in asked if effect.first.claim.name == "canon"]) == []
 
 
 def test_signs_that_are_told_alone_are_marked(found):

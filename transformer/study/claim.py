@@ -31,6 +31,11 @@ class Claim:
     """The experiment; each of its questions is answered by itself."""
     expected: Mapping[str, Expected]
     """What is expected of each question of the study that belongs to the claim."""
+    losses: tuple[float, float] | None = None
+    """Those of the paper, in nats of whatever its tokens are: of the first arm of a question, and of the second."""
+    speed: float | None = None
+    """By the paper, how many times as many steps, tokens or operations the second arm needs for the loss of the first;
+    often its best case."""
     measured: bool = True
     """Whether the source has a number for the effect; where it is a practice without one, that is said."""
     recipe: str = ""
