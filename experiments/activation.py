@@ -41,7 +41,7 @@ ARMS = {
 
 
 def main() -> None:
-    run_study("activation", ARMS, budgets("activation", match="parameters"), __doc__ or "")
+    run_study("activation", ARMS, budgets("activation", match="parameters"), __doc__)
 
 
 if __name__ == "__main__":

@@ -69,7 +69,7 @@ PRESETS = {
 
 
 def main() -> None:
-    command = cli.parse(Command, PRESETS, description=__doc__ or "")
+    command = cli.parse(Command, PRESETS, description=__doc__)
     puzzles = load(command)
     assert isinstance(puzzles, Puzzles)
     trained = train_command(command, AlgorithmicRun, puzzles)

@@ -13,6 +13,7 @@ from which a later call goes on; where this is not a checkout, both are in `--wo
 import importlib
 import pkgutil
 import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,7 +97,7 @@ def confirmations(wanted: Mapping[str, Claim], archives: Path, latest: bool) -> 
 
 
 def main() -> None:
-    command = cli.parse(Command, {"": Command()}, description=__doc__ or "")
+    command = cli.parse(Command, {"": Command()}, description=__doc__)
     wanted = claims(command.only)
     runtime.start()
     archives, pages = (None, None) if command.afresh else kept_in(command.workdir)
@@ -121,6 +122,8 @@ def main() -> None:
             print(f"report.html, .md, .json, .csv and .tex and the pictures are in {atlas.folder / name}")
     if archives and pages:
         evidence_pages.write(claims(), archives, pages)
+    if atlas.failed:
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -26,8 +26,6 @@ As expected: on text a window of 8 tokens costs nothing that 4 seeds resolve; on
 does linear attention.
 """
 
-import dataclasses
-
 from experiments import cli
 from experiments.study_command import StudyCommand, budgets, run_parsed
 from transformer.core.parameters import Normal
@@ -56,7 +54,7 @@ ARMS = {
 def main() -> None:
     base = {"model.position": RoPE()}
     presets = {name: command.replace(base) for name, command in budgets("attention").items()}
-    command = cli.parse(StudyCommand, presets, description=__doc__ or "")
+    command = cli.parse(StudyCommand, presets, description=__doc__)
     run_parsed("attention", ARMS, command)
     run_parsed("associative recall", ARMS, recall(command))
 
@@ -71,7 +69,7 @@ def recall(command: StudyCommand) -> StudyCommand:
         "model.embedding.initializer": Normal(0.3),
     }
     few = {"learning_rates": command.learning_rates[:2], "seeds": 4, "workdir": command.workdir / "recall"}
-    return dataclasses.replace(command.replace(changes, steps=3 * command.steps, batch_size=32), **few)
+    return command.replace(changes, steps=3 * command.steps, batch_size=32, **few)
 
 
 if __name__ == "__main__":

@@ -115,7 +115,9 @@ def _variants_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
     )
 
 
-def parse(cls: type[T], presets: Mapping[str, T], arguments: Sequence[str] | None = None, description: str = "") -> T:
+def parse(
+    cls: type[T], presets: Mapping[str, T], arguments: Sequence[str] | None = None, description: str | None = None
+) -> T:
     """The command line as a value of `cls`; its first word may name a preset to start from.
 
     `--resume FOLDER` is `--workdir FOLDER --resume`. Without a preset, the run in that folder is what flags change.
@@ -138,7 +140,7 @@ def parse(cls: type[T], presets: Mapping[str, T], arguments: Sequence[str] | Non
     if HELP & set(arguments):
         sections: Sections | None = getattr(cls, "sections", None)
         if HELP_ALL not in arguments and sections is not None:
-            print(short_help(Path(sys.argv[0]).name, default, sections, presets, description))
+            print(short_help(Path(sys.argv[0]).name, default, sections, presets, description or ""))
             sys.exit(0)
         if os.environ.get("NO_COLOR"):
             os.environ["TERM"] = "dumb"  # the one word about colours that tyro knows
@@ -150,7 +152,7 @@ def parse(cls: type[T], presets: Mapping[str, T], arguments: Sequence[str] | Non
                 cls,
                 args=_fold(arguments, default),
                 default=default,
-                description=f"{description}{_said_of(presets, default)}",
+                description=f"{description or ''}{_said_of(presets, default)}",
                 registry=REGISTRY,
             )
     except SystemExit as stop:

@@ -69,7 +69,7 @@ def read_choice(choice: str, where: str) -> tuple[str, dict[str, str]]:
 def main() -> None:
     runs = {name: cli.extend(preset, StudyCommand, workdir=WORKDIR) for name, preset in PRESETS.items()}
     presets = {name: cli.extend(preset, Command) for name, preset in (budgets(WORKDIR.name) | runs).items()}
-    command = cli.parse(Command, presets, description=__doc__ or "")
+    command = cli.parse(Command, presets, description=__doc__)
     run_parsed("compare", arms(command), command)
 
 

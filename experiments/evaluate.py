@@ -52,7 +52,7 @@ class Command:
 
 def main() -> None:
     given, flags = leading(sys.argv[1:])
-    command = cli.parse(Command, {"": Command()}, flags, description=__doc__ or "")
+    command = cli.parse(Command, {"": Command()}, flags, description=__doc__)
     if len(given) != 1:
         raise ConfigError(f"evaluate: {len(given)} words before the options; give the folder of a run or a model")
     if not command.tasks:

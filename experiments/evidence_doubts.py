@@ -59,12 +59,6 @@ def of_fresh_seeds(found: Sequence[Answer]) -> list[str]:
     ]
 
 
-def _at_best(arm: ArmReport) -> np.ndarray:
-    """(seeds,) of the metric at the arm's rate; NaN for a failed run."""
-    own = arm.values[list(arm.learning_rates).index(arm.learning_rate)]
-    return np.array([np.nan if value is None else value for value in own])
-
-
 def of_plans(found: Sequence[Answer]) -> list[str]:
     """Rates at an end, plans that were written or changed late, and how much pairing helped."""
     ends = sum(any(_at_an_end(arm) for arm in each.report.arms) for each in found)
@@ -225,7 +219,7 @@ def _differences(report: Report, weights: Mapping[str, float]) -> np.ndarray | N
         return None
     rows = []
     for name, weight in weights.items():
-        rows.append(weight * _at_best(arms[name]))
+        rows.append(weight * np.array(arms[name].estimates))
     count = min(map(len, rows))
     differences = np.sum([row[:count] for row in rows], axis=0)
     return differences if np.isfinite(differences).all() else None

@@ -14,6 +14,7 @@ and results are in `--workdir` alone. So are those of the preset `published`, wh
 """
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,7 +100,7 @@ PRESETS = {"laptop": Command(), "published": Command(budget="published")}
 
 
 def main() -> None:
-    command = cli.parse(Command, PRESETS, description=__doc__ or "")
+    command = cli.parse(Command, PRESETS, description=__doc__)
     folder = command.workdir / ("all" if command.whole else "some")
     evidence, pages = kept_in(command.workdir) if command.whole else (EVIDENCE, None)
     archives = evidence / "exam"
@@ -113,6 +114,8 @@ def main() -> None:
         found = {name: read_study(exam.folder / name) for name in exam.studies if exam.looked(name)}
         write(found, exam.folder)
         print(f"exam.md and exam.png are in {exam.folder}")
+    if exam.failed:
+        sys.exit(1)
 
 
 def archived(archives: Path) -> dict[str, Report]:

@@ -83,7 +83,7 @@ def main() -> None:
         published = pretrained.load_config(folder)
         default = of_classes(published, folder) if classes else of_text(published, folder)
     name, kind = ("classes", ClassificationRun) if classes else ("text", RunConfig)
-    command = cli.parse(type(default), {name: default}, description=__doc__ or "")
+    command = cli.parse(type(default), {name: default}, description=__doc__)
     data, begins = load(command), {"pretrained": functools.partial(fitting, folder), "scratch": None}
     arms = {
         arm: train_command(command.replace(workdir=command.workdir / arm), kind, data, initial=initial)

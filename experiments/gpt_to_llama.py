@@ -66,7 +66,7 @@ def main() -> None:
     presets = {name: command.replace(GPT) for name, command in budgets("gpt_to_llama", design="leave_one_out").items()}
     gpt = cli.fields_of(presets["laptop"], RunConfig)
     arms = {"gpt": {}, **between(gpt, gpt.replace(LLAMA))}
-    run_study("from GPT-2 to Llama", arms, presets, __doc__ or "")
+    run_study("from GPT-2 to Llama", arms, presets, __doc__)
 
 
 if __name__ == "__main__":

@@ -40,7 +40,6 @@ but one seed of one head succeed; everything else was as above. The deviation of
 after those two, so read the second table as exploratory. No run diverged.
 """
 
-import dataclasses
 from dataclasses import dataclass
 
 from experiments import cli
@@ -72,15 +71,15 @@ def main() -> None:
     laptop = {"batch_size": 16, "seeds": 16, "learning_rates": (3e-4, 1e-3, 3e-3), "fails_above": FAILED}
     own = {name: cli.extend(command, Command) for name, command in budgets("heads", steps=500, **laptop).items()}
     presets = {name: command.replace(TASK) for name, command in own.items()}
-    presets["full"] = dataclasses.replace(presets["full"], seeds=32)
-    command = cli.parse(Command, presets, description=__doc__ or "")
+    presets["full"] = presets["full"].replace(seeds=32)
+    command = cli.parse(Command, presets, description=__doc__)
     run_parsed("heads, small matrices", ARMS, command, PROBES)
     run_parsed("heads, large matrices", ARMS, bad(command), PROBES)
 
 
 def bad(command: StudyCommand) -> StudyCommand:
     """The study in which attention begins saturated."""
-    return dataclasses.replace(command.replace({"model.initializer": Normal(0.2)}), workdir=command.workdir / "bad")
+    return command.replace({"model.initializer": Normal(0.2)}, workdir=command.workdir / "bad")
 
 
 if __name__ == "__main__":

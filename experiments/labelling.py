@@ -44,7 +44,7 @@ PRESETS = {
 
 
 def main() -> None:
-    command = cli.parse(Command, PRESETS, description=__doc__ or "")
+    command = cli.parse(Command, PRESETS, description=__doc__)
     data = load(command)
     assert isinstance(data, Labelled)
     trained = train_command(command, TaggingRun, data)

@@ -27,7 +27,6 @@ from transformer.data.corpus import Corpus
 from transformer.data.tokenizers import encode_open
 from transformer.inference.scoring import sliding_log_probabilities
 from transformer.inference.strategies import Strategy
-from transformer.inference.text import continuation
 from transformer.objectives.tokens import MaskedToken
 from transformer.runs.config import RunConfig
 from transformer.runs.data import TextConfig
@@ -75,17 +74,21 @@ class Command(RunOptions):
 
 def main() -> None:
     presets = {name: cli.extend(p, Command) for name, p in (PRESETS | LARGE_PRESETS).items()}
-    command = cli.parse(Command, presets, description=__doc__ or "")
+    command = cli.parse(Command, presets, description=__doc__)
     corpus = load(command)
     assert isinstance(corpus, Corpus)
-    given = command.prompt
-    prompt = corpus.validation[:PROMPT_TOKENS] if given is None else encode_open(corpus.tokenizer, given)
+    prompt = corpus.tokenizer.decode(corpus.validation[:PROMPT_TOKENS]) if command.prompt is None else command.prompt
+    encode_open(corpus.tokenizer, prompt)  # before the training, if it has a character that the text has not
     trained = train_command(command, RunConfig, corpus)
     metrics = {"token_accuracy": trained.accuracy}
     if command.stride is not None:
         metrics["sliding_window_loss"] = sliding_window_losses(trained, corpus, command.stride)
-    write = fill_in if isinstance(command.objective, MaskedToken) else continue_prompt
-    conclude(trained, metrics, write(trained, corpus, prompt, command))
+    if isinstance(command.objective, MaskedToken):
+        sample = fill_in(trained, corpus, command.objective, command.seed)
+    else:
+        tokens, how = command.sample_tokens, command.decoding
+        sample = trained.generate(prompt, num_tokens=tokens, strategy=how, seed=command.seed)
+    conclude(trained, metrics, sample)
     if command.stride is not None:
         loss = metrics["sliding_window_loss"][trained.at_best_rate].mean()
         print(f"validation loss with windows {command.stride} tokens apart: {loss}")
@@ -102,28 +105,11 @@ def sliding_window_losses(trained: Outcome, corpus: Corpus, stride: int) -> np.n
     return losses
 
 
-def continue_prompt(trained: Outcome, corpus: Corpus, prompt: np.ndarray, command: Command) -> str:
-    """The prompt with its continuation by the best replica, window after window."""
-    key, prefix = jax.random.key(command.seed), command.objective.reads_prefixes
-    made = continuation(
-        trained.apply,
-        trained.params(),
-        trained.config.model,
-        prompt,
-        num_tokens=command.sample_tokens,
-        strategy=command.decoding,
-        key=key,
-        prefix=prefix,
-    )
-    return corpus.tokenizer.decode(np.concatenate([prompt, made]))
-
-
-def fill_in(trained: Outcome, corpus: Corpus, prompt: np.ndarray, command: Command) -> str:
+def fill_in(trained: Outcome, corpus: Corpus, objective: MaskedToken, seed: int) -> str:
     """A text with hidden tokens, and the best replica's guesses for them."""
-    assert isinstance(command.objective, MaskedToken)
     tokens = jnp.asarray(corpus.validation[None, : trained.config.model.max_length])
-    hidden = jax.random.uniform(jax.random.key(command.seed), tokens.shape) < command.objective.rate
-    seen = jnp.where(hidden, command.objective.mask_token, tokens)
+    hidden = jax.random.uniform(jax.random.key(seed), tokens.shape) < objective.rate
+    seen = jnp.where(hidden, objective.mask_token, tokens)
     guess = jnp.where(hidden, trained.apply(trained.params(), seen).argmax(-1).astype(tokens.dtype), tokens)
     blanks = "".join(
         "_" if h else corpus.tokenizer.decode(np.asarray([t])) for t, h in zip(tokens[0], hidden[0], strict=True)

@@ -42,7 +42,7 @@ def arms(command: StudyCommand) -> dict[str, dict[str, Any]]:
 
 
 def main() -> None:
-    command = cli.parse(StudyCommand, BUDGETS, description=__doc__ or "")
+    command = cli.parse(StudyCommand, BUDGETS, description=__doc__)
     run_parsed("µP", arms(command), command)
 
 

@@ -56,7 +56,7 @@ def arms(d_model: int) -> dict[str, dict[str, Any]]:
 
 
 def main() -> None:
-    command = cli.parse(StudyCommand, budgets("norm_method"), description=__doc__ or "")
+    command = cli.parse(StudyCommand, budgets("norm_method"), description=__doc__)
     run_parsed("norm method", arms(command.model.d_model), command)
 
 

@@ -54,7 +54,7 @@ ARMS = {
 def main() -> None:
     presets = budgets("norm_position", steps=500, arms=("pre", "post", "sandwich", "none"))
     full = presets["full"].replace({"model.num_layers": 12})
-    run_study("norm position", ARMS, presets | {"full": full}, __doc__ or "")
+    run_study("norm position", ARMS, presets | {"full": full}, __doc__)
 
 
 if __name__ == "__main__":

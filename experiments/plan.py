@@ -99,7 +99,7 @@ def presets(words: list[str]) -> dict[str, Command]:
 
 
 def main() -> None:
-    command = cli.parse(Command, presets(sys.argv[1:]), description=__doc__ or "")
+    command = cli.parse(Command, presets(sys.argv[1:]), description=__doc__)
     config, mesh = command.run, command.mesh
     topology = None if command.topology is None else Topology.named(command.topology)
     jax.config.update("jax_platforms", "cpu")

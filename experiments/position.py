@@ -47,7 +47,7 @@ ARMS = {
 
 
 def main() -> None:
-    run_study("position", ARMS, budgets("position"), __doc__ or "", (LongerText(2), LongerText(4)))
+    run_study("position", ARMS, budgets("position"), __doc__, (LongerText(2), LongerText(4)))
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ CPU = cli.extend(PRESETS["nanogpt-cpu"], StudyCommand, workdir=Path("results/pre
 
 
 def main() -> None:
-    run_study("precision", ARMS, {"nanogpt-cpu": CPU}, __doc__ or "")
+    run_study("precision", ARMS, {"nanogpt-cpu": CPU}, __doc__)
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ class Command:
 
 def main() -> None:
     given, flags = leading(sys.argv[1:])
-    command = cli.parse(Command, {"": Command()}, flags, description=__doc__ or "")
+    command = cli.parse(Command, {"": Command()}, flags, description=__doc__)
     if not 1 <= len(given) <= 2:
         raise ConfigError(f"sample: {len(given)} words before the options; give a run's folder and a text")
     runtime.start()

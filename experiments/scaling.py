@@ -57,7 +57,7 @@ class ScalingCommand(StudyCommand):
 
 def main() -> None:
     presets = {name: cli.extend(command, ScalingCommand) for name, command in budgets("scaling").items()}
-    command = cli.parse(ScalingCommand, presets, description=__doc__ or "")
+    command = cli.parse(ScalingCommand, presets, description=__doc__)
     sizes = {f"d {width}": {"model.d_model": width} for width in command.widths}
     if command.slices:
         base = cli.fields_of(command, RunConfig)

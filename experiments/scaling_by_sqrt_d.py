@@ -33,8 +33,6 @@ initially; there saturation comes with training, and the loss is still worse. Th
 is 1/d, which is worse as well, though by less and with the fewest saturated queries. No run diverged.
 """
 
-import dataclasses
-
 from experiments import cli
 from experiments.study_command import StudyCommand, budgets, run_parsed
 from transformer.core.parameters import FanIn, Normal
@@ -55,15 +53,14 @@ def main() -> None:
     base = {"model.position": RoPE(), "model.mixer.head_dim": 128, "model.initializer": FanIn()}
     presets = {name: command.replace(base) for name, command in budgets("scaling_by_sqrt_d").items()}
     presets["laptop"] = presets["laptop"].replace({"model.mixer.num_heads": 2})
-    command = cli.parse(StudyCommand, presets, description=__doc__ or "")
+    command = cli.parse(StudyCommand, presets, description=__doc__)
     run_parsed("scaling, variance 1", ARMS, command, PROBES)
     run_parsed("scaling, small matrices", ARMS, small(command), PROBES)
 
 
 def small(command: StudyCommand) -> StudyCommand:
     """The study in which queries and keys are initially near zero."""
-    workdir = command.workdir / "small"
-    return dataclasses.replace(command.replace({"model.initializer": Normal(0.02)}), workdir=workdir)
+    return command.replace({"model.initializer": Normal(0.02)}, workdir=command.workdir / "small")
 
 
 if __name__ == "__main__":

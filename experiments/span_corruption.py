@@ -40,7 +40,7 @@ PRESETS = {"tiny": Command(model=_MODEL, optimizer=OptimizerConfig(learning_rate
 
 
 def main() -> None:
-    command = cli.parse(Command, PRESETS, description=__doc__ or "")
+    command = cli.parse(Command, PRESETS, description=__doc__)
     data = load(command)
     assert isinstance(data, Spans)
     trained = train_command(command, SpanRun, data)

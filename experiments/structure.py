@@ -36,7 +36,6 @@ There are two studies, in the folders `parameters` and `flops`: d_ff is chosen s
 parameters as the baseline, or the number of steps so that it costs as many operations in total.
 """
 
-import dataclasses
 from typing import Any
 
 from experiments import cli
@@ -58,10 +57,10 @@ ALONE: dict[str, dict[str, Any]] = {
 
 
 def main() -> None:
-    command = cli.parse(StudyCommand, budgets("structure"), description=__doc__ or "")
-    parameters = dataclasses.replace(command, workdir=command.workdir / "parameters", match="parameters")
+    command = cli.parse(StudyCommand, budgets("structure"), description=__doc__)
+    parameters = command.replace(workdir=command.workdir / "parameters", match="parameters")
     run_parsed("structure, equal parameters", ARMS, parameters)
-    flops = dataclasses.replace(command, workdir=command.workdir / "flops", match="flops", match_by="steps")
+    flops = command.replace(workdir=command.workdir / "flops", match="flops", match_by="steps")
     run_parsed("structure, equal operations", ARMS | ALONE, flops)
 
 

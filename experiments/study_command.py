@@ -82,7 +82,7 @@ def run_study(
     name: str,
     arms: Mapping[str, Mapping[str, Any]],
     presets: Mapping[str, StudyCommand],
-    description: str,
+    description: str | None,
     probes: tuple[Probe, ...] = (),
 ) -> None:
     """Parse the command line, run the study, show and write its report."""

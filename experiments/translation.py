@@ -38,7 +38,7 @@ from transformer.embeddings.embedding import Embedding
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.inference.generate import generate
 from transformer.inference.strategies import Strategy
-from transformer.inference.tokenwise import Greedy
+from transformer.inference.tokenwise import GREEDY
 from transformer.mixers.attention.attention import Attention
 from transformer.models.build import pure_model
 from transformer.models.encoder_decoder import EncoderDecoderConfig
@@ -56,7 +56,6 @@ from transformer.training.loop import Observer
 
 ROWS = 100
 """Number of sentences decoded at once."""
-GREEDY = Greedy()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +121,7 @@ PRESETS = {"scan": SCAN, "multi30k-tiny": MULTI30K_TINY, "multi30k-cpu": MULTI30
 
 
 def main() -> None:
-    command = cli.parse(Command, PRESETS, description=__doc__ or "")
+    command = cli.parse(Command, PRESETS, description=__doc__)
     strategies = [Strategy.parse(text) for text in command.decoding]
     run(command, strategies)
     if command.also != "none" and command.data.source is None:  # the user's own texts have no such split
@@ -153,16 +152,14 @@ def observer(command: Command, data: Pairs) -> Observer:
     """Measures the metric of every replica on the first test sentences."""
     config = data.complete(cli.fields_of(command, TranslationRun))
     _, apply = pure_model(config.model)
-    some = replace(data, test=(data.test[0][: command.observed], data.test[1][: command.observed]))
+    some = first_sentences(data, command.observed)
 
-    def observe(params) -> dict[str, np.ndarray]:
-        values = []
-        for i in range(len(command.grid())):
-            own = jax.tree.map(lambda a, i=i: jnp.asarray(a[i]), jax.device_get(params))
-            values.append(METRICS[command.metric](translate(config, apply, own, some, GREEDY), references(some)))
-        return {f"test_{command.metric}": np.array(values)}
+    metric = METRICS[command.metric]
 
-    return observe
+    def score(params: Params) -> float:
+        return metric(translate(config, apply, params, some, GREEDY), references(some))
+
+    return lambda params: {f"test_{command.metric}": np.array(each(params, score))}
 
 
 def translate(config: RunConfig, apply: Apply, params: Params, data: Pairs, strategy: Strategy) -> list[str]:
@@ -182,6 +179,12 @@ def translate(config: RunConfig, apply: Apply, params: Params, data: Pairs, stra
         for row, tokens in zip(rows, jax.device_get(made.tokens_BT), strict=False):
             texts[row] = data.text(tokens)
     return texts
+
+
+def first_sentences(data: Pairs, count: int | None) -> Pairs:
+    """The data with the first `count` of its test pairs; None: with all."""
+    sources, targets = data.test
+    return replace(data, test=(sources[:count], targets[:count]))
 
 
 def references(data: Pairs) -> list[str]:
@@ -215,7 +218,7 @@ class TranslationBleu(Probe):
 
     def __call__(self, config, params, data):
         assert isinstance(data, Pairs)
-        some = replace(data, test=(data.test[0][: self.sentences], data.test[1][: self.sentences]))
+        some = first_sentences(data, self.sentences)
         _, apply = pure_model(config.model)
         return each(params, lambda run: bleu(translate(config, apply, run, some, GREEDY), references(some)))
 

@@ -85,9 +85,9 @@ RECONSTRUCT = {
 def main() -> None:
     arguments = [a for a in sys.argv[1:] if a != "--reconstruct"]
     if len(arguments) == len(sys.argv[1:]):
-        classify(cli.parse(Classify, CLASSIFY, arguments, __doc__ or ""))
+        classify(cli.parse(Classify, CLASSIFY, arguments, __doc__))
     else:
-        reconstruct(cli.parse(Reconstruct, RECONSTRUCT, arguments, __doc__ or ""))
+        reconstruct(cli.parse(Reconstruct, RECONSTRUCT, arguments, __doc__))
 
 
 def train_on_pictures(command: RunOptions, kind: type[RunConfig]) -> tuple[Outcome, Pictures]:

@@ -174,7 +174,7 @@ def bit_flips(wanted: int, folder: Path, rng: random.Random) -> tuple[int, int]:
 
     state, template = {"a": jnp.arange(200.0), "b": jnp.arange(3)}, {"a": jnp.zeros(200), "b": jnp.arange(3)}
     for step in (10, 20):
-        checkpoint.save(folder, step, state, {"step": step})
+        checkpoint.save(folder, step, state, checkpoint.Notes(step, "", 0, 0.0, {}))
     files = [p for p in sorted((folder / "00000020").rglob("*")) if p.is_file() and p.stat().st_size]
     found = 0
     for _ in range(wanted):
@@ -184,8 +184,12 @@ def bit_flips(wanted: int, folder: Path, rng: random.Random) -> tuple[int, int]:
         path.write_bytes(whole[: place // 8] + bytes([whole[place // 8] ^ 1 << place % 8]) + whole[place // 8 + 1 :])
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
-            _, notes = checkpoint.restore(folder, template) or (None, {})
-        found += notes == {"step": 10} and any("00000020 is damaged" in str(w.message) for w in said)
+            restored = checkpoint.restore(folder, template)
+        found += (
+            restored is not None
+            and restored[1].position == 10
+            and any("00000020 is damaged" in str(w.message) for w in said)
+        )
         path.write_bytes(whole)
     return found, wanted
 

@@ -187,7 +187,7 @@ def test_samples_keep_to_the_rules():
 @pytest.mark.parametrize(
     ("processor", "stop", "message"),
     [
-        (MinimumLength(), None, "generate: minimum_length needs a stop token, and there is none; give `stop`"),
+        (MinimumLength(), None, "minimum_length needs a stop token, and there is none; give `stop`"),
         (Forbidden((VOCAB,)), STOP, rf"forbidden.tokens: {VOCAB} is not in \[0, {VOCAB}\)"),
         (Forbidden((-1,)), STOP, rf"forbidden.tokens: -1 is not in \[0, {VOCAB}\)"),
     ],

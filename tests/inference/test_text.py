@@ -54,7 +54,7 @@ def test_windows_read_the_last_tokens_again(model):
         start = len(expected) - (LENGTH - LENGTH // 2 + 1)
         for _ in range(LENGTH // 2):
             expected.append(next_token(model, expected[start:]))
-    made = continuation(*model, ENDS, PROMPT, num_tokens=8, **HOW)
+    made = continuation(*model, ENDS.max_length, PROMPT, num_tokens=8, **HOW)
     assert made.tolist() == [int(token) for token in expected[len(PROMPT) :][:8]]
     assert len(set(made.tolist())) > 2
 
@@ -63,8 +63,8 @@ def test_positions_without_an_end_are_read_on_only_where_that_is_asked(model):
     """A model of six tokens has not seen a seventh place, whatever its positions are defined for."""
     config = ENDS.replace(position=RoPE())
     params, apply = split(LanguageModel(config, key=jax.random.key(0)))
-    windows = continuation(apply, params, config, PROMPT, num_tokens=8, **HOW)
-    on = continuation(apply, params, config, PROMPT, num_tokens=8, beyond="extrapolate", **HOW)
+    windows = continuation(apply, params, config.max_length, PROMPT, num_tokens=8, **HOW)
+    on = continuation(apply, params, config.max_length, PROMPT, num_tokens=8, beyond="extrapolate", **HOW)
     expected = list(PROMPT)
     for _ in range(8):
         expected.append(next_token((apply, params), expected))
@@ -73,26 +73,26 @@ def test_positions_without_an_end_are_read_on_only_where_that_is_asked(model):
     assert int(windows[0]) == next_token((apply, params), PROMPT[start:])
     assert windows.tolist() != on.tolist()
     with pytest.raises(ConfigError, match=r"^generate: 12 tokens are read, more than max_length 6; use slide$"):
-        continuation(apply, params, config, PROMPT, num_tokens=8, beyond="refuse", **HOW)
+        continuation(apply, params, config.max_length, PROMPT, num_tokens=8, beyond="refuse", **HOW)
 
 
 def test_what_fits_is_read_once_and_more_may_be_refused(model):
-    fits = continuation(*model, ENDS, PROMPT, num_tokens=2, beyond="refuse", **HOW)
+    fits = continuation(*model, ENDS.max_length, PROMPT, num_tokens=2, beyond="refuse", **HOW)
     first = next_token(model, PROMPT)
     assert fits.tolist() == [first, next_token(model, [*PROMPT, first])]
-    assert continuation(*model, ENDS, PROMPT, num_tokens=2, **HOW).tolist() == fits.tolist()
+    assert continuation(*model, ENDS.max_length, PROMPT, num_tokens=2, **HOW).tolist() == fits.tolist()
     with pytest.raises(ConfigError, match="max_length"):
-        continuation(*model, ENDS, PROMPT, num_tokens=3, beyond="refuse", **HOW)
+        continuation(*model, ENDS.max_length, PROMPT, num_tokens=3, beyond="refuse", **HOW)
     with pytest.raises(ConfigError, match="beyond: unknown value 'crop'"):
-        continuation(*model, ENDS, PROMPT, num_tokens=3, beyond="crop", **HOW)
+        continuation(*model, ENDS.max_length, PROMPT, num_tokens=3, beyond="crop", **HOW)
     with pytest.raises(ConfigError, match="num_tokens 0 is not a positive number"):
-        continuation(*model, ENDS, PROMPT, num_tokens=0, **HOW)
+        continuation(*model, ENDS.max_length, PROMPT, num_tokens=0, **HOW)
 
 
 def test_processors_see_all_of_the_text(model):
     """Pairs of tokens do not come again though another window has them, and chosen tokens are counted over all."""
     once = HOW | {"strategy": Greedy(processors=(NoRepeat(2),))}
-    text = [*PROMPT, *continuation(*model, ENDS, PROMPT, num_tokens=20, **once).tolist()]
+    text = [*PROMPT, *continuation(*model, ENDS.max_length, PROMPT, num_tokens=20, **once).tolist()]
     pairs = list(pairwise(text))
     assert len(pairs) == 24
     assert len({*pairs}) == len(pairs)
@@ -100,15 +100,15 @@ def test_processors_see_all_of_the_text(model):
     stop, others = 0, Forbidden(tuple(range(2, 8)))
     for length in (4, 7):
         late = HOW | {"strategy": Sample(processors=(MinimumLength(length), others)), "key": jax.random.key(1)}
-        made = continuation(*model, ENDS, PROMPT, num_tokens=40, stop=stop, **late).tolist()
+        made = continuation(*model, ENDS.max_length, PROMPT, num_tokens=40, stop=stop, **late).tolist()
         assert made[:length] == [1] * length
         assert length < len(made) < 40
 
 
 def test_a_stop_token_ends_the_windows(model):
-    whole = continuation(*model, ENDS, PROMPT, num_tokens=8, **HOW).tolist()
+    whole = continuation(*model, ENDS.max_length, PROMPT, num_tokens=8, **HOW).tolist()
     stop = whole[4]
-    made = continuation(*model, ENDS, PROMPT, num_tokens=8, stop=stop, **HOW).tolist()
+    made = continuation(*model, ENDS.max_length, PROMPT, num_tokens=8, stop=stop, **HOW).tolist()
     assert made == whole[: whole.index(stop) + 1]
 
 
@@ -122,6 +122,7 @@ def test_every_token_but_the_first_has_a_probability(model, length):
         start = 0 if label <= LENGTH else -(-(label - LENGTH) // (LENGTH // 2)) * (LENGTH // 2)
         logits = apply(params, tokens[None, start:label])[0, -1]
         expected.append(jax.nn.log_softmax(logits)[tokens[label]])
-    np.testing.assert_allclose(token_log_probabilities(apply, params, ENDS, tokens), np.array(expected), rtol=2e-5)
+    found = token_log_probabilities(apply, params, ENDS.max_length, tokens)
+    np.testing.assert_allclose(found, np.array(expected), rtol=2e-5)
     with pytest.raises(ConfigError, match="1 tokens leave nothing to predict"):
-        token_log_probabilities(apply, params, ENDS, tokens[:1])
+        token_log_probabilities(apply, params, ENDS.max_length, tokens[:1])

@@ -59,17 +59,17 @@ def found(low, high, verdict):
     ],
 )
 def test_findings(tmp_path, expected, answer, finding):
-    assert claim(tmp_path, expected).findings({"arm": answer, "other": answer}) == {"arm": finding}
+    assert claim(tmp_path, expected).finding("arm", answer, higher_is_better=False) == finding
 
 
 def test_a_sign_counts_by_what_is_better(tmp_path):
     """Of an accuracy more is better."""
     answer = found(0.1, 0.3, "better")
-    assert claim(tmp_path).findings({"arm": answer}, higher_is_better=True) == {"arm": "reproduced"}
-    assert claim(tmp_path, "worse").findings({"arm": answer}, higher_is_better=True) == {"arm": "opposite"}
-    assert claim(tmp_path, "not worse").findings({"arm": answer}, higher_is_better=True) == {"arm": "reproduced"}
-    below = {"arm": found(-0.3, -0.1, "worse")}
-    assert claim(tmp_path, "not worse").findings(below, higher_is_better=True) == {"arm": "opposite"}
+    assert claim(tmp_path).finding("arm", answer, higher_is_better=True) == "reproduced"
+    assert claim(tmp_path, "worse").finding("arm", answer, higher_is_better=True) == "opposite"
+    assert claim(tmp_path, "not worse").finding("arm", answer, higher_is_better=True) == "reproduced"
+    below = found(-0.3, -0.1, "worse")
+    assert claim(tmp_path, "not worse").finding("arm", below, higher_is_better=True) == "opposite"
 
 
 def test_refusals(tmp_path):

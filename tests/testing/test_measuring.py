@@ -15,7 +15,7 @@ from transformer.inference.strategies import Strategy
 from transformer.inference.tokenwise import TokenStrategy
 from transformer.study.probes import FirstKey, LongerText, Probe, QueryKeyGradient, SaturatedRows
 from transformer.testing import check_variant
-from transformer.testing.check import FAMILIES
+from transformer.testing.check import CHECKS
 from transformer.testing.options import shipped
 
 SHIPPED = [
@@ -26,7 +26,7 @@ SHIPPED = [
 
 @pytest.mark.parametrize("value", SHIPPED, ids=str)
 def test_every_shipped_one(value):
-    own = FAMILIES[value.family()]
+    own = CHECKS[value.family()]
     assert {f"{own.context}, {check.__name__}" for check in own.wanted} >= set(check_variant(value).passed[:-1])
 
 

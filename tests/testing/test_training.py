@@ -12,7 +12,7 @@ from transformer.objectives.objective import NextToken, Objective
 from transformer.runs.rules import UpdateRule
 from transformer.runs.schedules import Schedule
 from transformer.testing import check_variant
-from transformer.testing.check import FAMILIES
+from transformer.testing.check import CHECKS
 
 SHIPPED = [
     cls()
@@ -25,7 +25,7 @@ SHIPPED = [
 @pytest.mark.parametrize("value", SHIPPED, ids=str)
 def test_every_shipped_one(value):
     """All that applies holds; rules, which take longer, are checked beside their formulas."""
-    own = FAMILIES[value.family()]
+    own = CHECKS[value.family()]
     assert {f"{own.context}, {check.__name__}" for check in own.wanted} >= set(check_variant(value).passed[:-1])
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from transformer.core.errors import ConfigError
-from transformer.data.dataset import Examples, check_reads_tokens, fingerprint_arrays, pad_rows
+from transformer.data.dataset import Examples, check_reads_tokens, fingerprint_arrays, pad_rows, real_places
 from transformer.runs.config import RunConfig
 from transformer.runs.data import check_fraction
 
@@ -81,7 +81,7 @@ def arrays(
     whole = {"tokens": pad_rows(rows, length), "weights": pad_rows(marks, length)[:, 1:].astype(np.float32)}
     if len({*map(len, rows)}) > 1:
         # The last token of a sequence is a label alone, as it is where nothing is padded.
-        whole["valid"] = np.arange(length - 1) < np.array([len(row) - 1 for row in rows])[:, None]
+        whole["valid"] = real_places([row[1:] for row in rows], length - 1)
     train, held_out = ({name: array[part] for name, array in whole.items()} for part in (slice(cut), slice(cut, None)))
     for name, part in {"first": train, "held out": held_out}.items():
         if not part["weights"].any():

@@ -20,7 +20,7 @@ from transformer.runs.config import RunConfig
 from transformer.runs.data import TextConfig
 
 EVALUATION_BATCH = 32
-"""As `transformer.data.dataset.EVALUATION_BATCH`."""
+"""Blocks of a held-out batch, as in `transformer.data.dataset`; fewer, since their logits are the largest arrays."""
 
 
 @dataclass(frozen=True)

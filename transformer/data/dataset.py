@@ -244,12 +244,17 @@ def check_batches(batches: Batch, limits: Mapping[str, int], first: int, what: s
             raise ConfigError(f"{what} {first + number}: {name} has {wrong} at {tuple(place)}, not in [0, {limit})")
 
 
-def pad_rows(rows: Sequence[np.ndarray], length: int) -> np.ndarray:
-    """Rows padded with zeros on the right, (N, length) int32."""
-    padded = np.zeros((len(rows), length), np.int32)
-    for place, row in zip(padded, rows, strict=True):
+def pad_rows(rows: Sequence[np.ndarray], length: int, count: int | None = None) -> np.ndarray:
+    """Rows padded with zeros on the right, (N, length) int32; N is `count`, or else how many rows there are."""
+    padded = np.zeros((len(rows) if count is None else count, length), np.int32)
+    for place, row in zip(padded, rows, strict=count is None):
         place[: len(row)] = row
     return padded
+
+
+def real_places(rows: Sequence[np.ndarray], length: int) -> np.ndarray:
+    """(N, length) whether a place of a padded row is one of the row."""
+    return np.arange(length) < np.array([len(row) for row in rows])[:, None]
 
 
 def fingerprint_arrays(arrays: Mapping[str, np.ndarray], *more: Any) -> str:

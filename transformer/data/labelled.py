@@ -10,7 +10,16 @@ from transformer.core.arrays import check_ids
 from transformer.core.checks import check_kind
 from transformer.core.errors import ConfigError
 from transformer.core.json import fingerprint
-from transformer.data.dataset import Batch, Examples, described, fingerprint_arrays, load_data, pad_rows, weighted
+from transformer.data.dataset import (
+    Batch,
+    Examples,
+    described,
+    fingerprint_arrays,
+    load_data,
+    pad_rows,
+    real_places,
+    weighted,
+)
 from transformer.data.tasks.list_operations import ListOps
 from transformer.data.tasks.task import split
 from transformer.data.text import load_lines
@@ -114,7 +123,7 @@ def load_labelled(config: LabelledConfig, stored: Path | None = None) -> Labelle
 
     def arrays(part):
         rows = [tokenizer.encode(text) for _, text in part]
-        valid = np.arange(length) < np.array([len(row) for row in rows])[:, None]
+        valid = real_places(rows, length)
         labels = np.array([classes.index(label) for label, _ in part], np.int32)
         return {"inputs": pad_rows(rows, length), "valid": valid, "labels": labels}
 

@@ -13,7 +13,7 @@ from transformer.core.checks import check_kind
 from transformer.core.errors import ConfigError
 from transformer.core.json import fingerprint
 from transformer.core.notebook import ShownAsText
-from transformer.data.dataset import Batch, Batches, Rows, described, load_data, pad_rows, whole
+from transformer.data.dataset import Batch, Batches, Rows, described, load_data, pad_rows, real_places, whole
 from transformer.data.pairs_text import load_parallel
 from transformer.data.scan import scan_split
 from transformer.data.tokenizers import END, START, Tokenizer, make_tokenizer
@@ -25,7 +25,7 @@ from transformer.runs.data import DataConfig, check_fraction
 from transformer.runs.tokenizers import Symbols, Tokenization
 
 EVALUATION_BATCH = 64
-"""As `transformer.data.dataset.EVALUATION_BATCH`."""
+"""Pairs of a held-out batch, as in `transformer.data.dataset`; fewer, since each is two texts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +158,7 @@ class Pairs(ShownAsText):
         """The sources of the test part, `source_BS` and `source_valid_BS`."""
         ids = [with_end(self.source_tokenizer, text) for text in self.test[0]]
         padded = pad_rows(ids, max(map(len, ids)))
-        return padded, _valid(ids, padded.shape[1])
+        return padded, real_places(ids, padded.shape[1])
 
     def text(self, tokens: np.ndarray) -> str:
         """The text of a target, without special tokens."""
@@ -212,18 +212,14 @@ def with_end(tokenizer: Tokenizer, text: str) -> np.ndarray:
     return np.append(tokenizer.encode(text), END).astype(np.int32)
 
 
-def _valid(rows: Sequence[np.ndarray], length: int) -> np.ndarray:
-    return np.arange(length) < np.array([len(row) for row in rows])[:, None]
-
-
 def pair_arrays(sources: Sequence[np.ndarray], targets: Sequence[np.ndarray]) -> Batch:
     """Arrays padded to the longest: `source` (N, S), `source_valid`, `target` (N, L + 1) from its start, `weights`."""
     source_length, length = max(map(len, sources)), max(map(len, targets))
     return {
         "source": pad_rows(sources, source_length),
-        "source_valid": _valid(sources, source_length),
+        "source_valid": real_places(sources, source_length),
         "target": np.pad(pad_rows(targets, length), ((0, 0), (1, 0)), constant_values=START),
-        "weights": _valid(targets, length).astype(np.float32),
+        "weights": real_places(targets, length).astype(np.float32),
     }
 
 

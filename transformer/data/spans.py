@@ -13,6 +13,7 @@ from transformer.core.errors import ConfigError
 from transformer.core.json import fingerprint
 from transformer.data.corpus import Blocks, Corpus, load_corpus
 from transformer.data.dataset import Batch, Batches, described, load_data, whole
+from transformer.data.pairs import EVALUATION_BATCH
 from transformer.data.tokenizers import END, START, Tokenizer
 from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.objectives.objective import Objective
@@ -21,8 +22,6 @@ from transformer.runs.config import RunConfig
 from transformer.runs.data import TextConfig, check_fraction
 from transformer.runs.tokenizers import Char, Tokenization
 
-EVALUATION_BATCH = 64
-"""As `transformer.data.dataset.EVALUATION_BATCH`."""
 HELD_OUT = 2**31
 """Seed of the validation holes, larger than any replica's."""
 

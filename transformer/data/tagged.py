@@ -8,7 +8,7 @@ import numpy as np
 
 from transformer.core.errors import ConfigError
 from transformer.core.json import fingerprint
-from transformer.data.dataset import Batch, fingerprint_arrays, load_data, pad_rows
+from transformer.data.dataset import Batch, fingerprint_arrays, load_data, pad_rows, real_places
 from transformer.data.labelled import Labelled, LabelledConfig, check_classes, read_parts
 from transformer.data.tasks.list_operations import expression_values
 from transformer.data.tasks.task import split
@@ -89,9 +89,13 @@ def _pieces(text: Tagged, tokenizer: Tokenizer, classes: Sequence[str]) -> Piece
 
 def _arrays(texts: Sequence[Pieces], length: int) -> Batch:
     tokens, labels, scored = zip(*texts, strict=True)
-    valid = np.arange(length) < np.array([len(row) for row in tokens])[:, None]
     weights = pad_rows(scored, length).astype(np.float32)
-    return {"inputs": pad_rows(tokens, length), "valid": valid, "labels": pad_rows(labels, length), "weights": weights}
+    return {
+        "inputs": pad_rows(tokens, length),
+        "valid": real_places(tokens, length),
+        "labels": pad_rows(labels, length),
+        "weights": weights,
+    }
 
 
 def _expressions(config: TaggedConfig) -> Labelled:

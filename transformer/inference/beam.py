@@ -9,8 +9,7 @@ import jax.numpy as jnp
 from einops import rearrange, repeat
 from jax import lax
 
-from transformer.core.checks import check_not_negative
-from transformer.core.errors import ConfigError
+from transformer.core.checks import check_not_negative, check_positive
 from transformer.functional.attention import NEVER
 from transformer.functional.cache import Cache, Reader, select_beams, with_beams
 from transformer.inference.prompt import Generated, Prompt
@@ -60,8 +59,7 @@ class Beam(Strategy):
     """
 
     def __post_init__(self):
-        if self.size < 1:
-            raise ConfigError(f"beam.size: {self.size} is not a positive number")
+        check_positive(self, "size")
         check_not_negative(self, "alpha")
 
     def penalty(self, length: jax.Array) -> jax.Array:

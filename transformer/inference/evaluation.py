@@ -19,6 +19,7 @@ from transformer.core.arrays import check_ids
 from transformer.core.checks import check_kind
 from transformer.core.errors import ConfigError, nearest
 from transformer.core.modules import Apply, Params
+from transformer.data.dataset import pad_rows
 from transformer.data.tokenizers import Tokenizer, encode_open
 from transformer.inference.generate import generate
 from transformer.inference.prompt import vocabularies
@@ -164,7 +165,7 @@ class TextModel:
         logs, greedy = np.zeros(len(asked)), np.ones(len(asked), bool)
         inputs = [tokens_L[:-1] for _, tokens_L, _ in cut]
         for indices, inputs_BL, lengths_B in batches(inputs, self.model.max_length, self.batch_size):
-            labels_BL = padded([cut[i][1][1:] for i in indices], inputs_BL.shape)
+            labels_BL = pad_rows([cut[i][1][1:] for i in indices], inputs_BL.shape[1], self.batch_size)
             log_BL, greedy_BL = map(np.asarray, _read(self.apply, self.params, inputs_BL, labels_BL))
             for row, index in enumerate(indices):
                 i, _, count = cut[index]
@@ -246,15 +247,7 @@ def batches(
             indices = similar[at : at + batch_size]
             lengths_B = np.ones(batch_size, np.int32)
             lengths_B[: len(indices)] = [len(sequences[i]) for i in indices]
-            yield indices, padded([sequences[i] for i in indices], (batch_size, L)), lengths_B
-
-
-def padded(rows: Sequence[np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
-    """Sequences as the beginnings of rows (B, L), int32, with zeros after them."""
-    tokens_BL = np.zeros(shape, np.int32)
-    for row, tokens in enumerate(rows):
-        tokens_BL[row, : len(tokens)] = tokens
-    return tokens_BL
+            yield indices, pad_rows([sequences[i] for i in indices], L, batch_size), lengths_B
 
 
 def how_to_continue(options: Mapping[str, Any]) -> tuple[Strategy, int, tuple[str, ...]]:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from transformer.core.checks import check_positive
 from transformer.core.errors import ConfigError
 from transformer.core.values import Variant
 from transformer.functional.attention import NEVER
@@ -82,8 +83,7 @@ class NoRepeat(Processor):
     """Tokens in a row."""
 
     def __post_init__(self):
-        if self.size < 1:
-            raise ConfigError(f"no_repeat.size: {self.size} is not a positive number")
+        check_positive(self, "size")
 
     def __call__(self, logits_BV, history):
         tokens_BS, lengths_B1 = history.tokens_BS, history.lengths_B[:, None]
@@ -104,12 +104,11 @@ class MinimumLength(Processor):
     """Tokens before the stop token, at least."""
 
     def __post_init__(self):
-        if self.length < 1:
-            raise ConfigError(f"minimum_length.length: {self.length} is not a positive number")
+        check_positive(self, "length")
 
     def __call__(self, logits_BV, history):
         if history.stop is None:
-            raise ConfigError(f"generate: {self} needs a stop token, and there is none; give `stop`")
+            raise ConfigError(f"{self} needs a stop token, and there is none; give `stop`")
         early_B1 = (history.chosen_B < self.length)[:, None]
         return jnp.where(early_B1 & (jnp.arange(logits_BV.shape[1]) == history.stop), NEVER, logits_BV)
 

@@ -13,7 +13,7 @@ from transformer.core.modules import Apply, Params
 
 
 def label_log_probabilities(logits_BLV: jax.Array, labels_BL: jax.Array) -> jax.Array:
-    """(B, L) log p of each label, in nats."""
+    """(B, L) log p of each label, in nats; any number of axes before V."""
     return jnp.take_along_axis(jax.nn.log_softmax(logits_BLV), labels_BL[..., None], -1)[..., 0]
 
 

@@ -15,6 +15,7 @@ from transformer.core.sources import code_of
 from transformer.functional.cache import Cache, Reader, rewind
 from transformer.inference.parts import in_parts
 from transformer.inference.prompt import Generated, Prompt, check_prompt
+from transformer.inference.scoring import label_log_probabilities
 from transformer.inference.strategies import check_decoding
 from transformer.inference.tokenwise import GREEDY, TokenStrategy
 
@@ -228,7 +229,7 @@ class Speculation(NamedTuple):
         ended_BA = jnp.pad(ends_BA, ((0, 0), (1, 0)))[:, :-1]
         inside_BA &= ~lax.cummax(ended_BA.astype(jnp.int32), 1).astype(jnp.bool)
         places_BA = jnp.where(inside_BA, state.lengths_B[:, None] + place_A, T)
-        chosen_BA = jnp.take_along_axis(jax.nn.log_softmax(logits_BAV), new_BA[..., None], 2)[..., 0]
+        chosen_BA = label_log_probabilities(logits_BAV, new_BA)
         lengths_B = state.lengths_B + inside_BA.sum(1)
         return state._replace(
             tokens_BT=state.tokens_BT.at[rows_B1, places_BA].set(new_BA, mode="drop"),

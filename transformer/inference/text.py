@@ -13,7 +13,6 @@ from transformer.inference.generate import generate
 from transformer.inference.processors import Earlier
 from transformer.inference.scoring import sliding_log_probabilities
 from transformer.inference.strategies import Strategy
-from transformer.models.config import ModelConfig
 
 Beyond = Literal["slide", "extrapolate", "refuse"]
 """What to do where prompt and continuation are longer than `max_length`, the longest text of training."""
@@ -22,7 +21,7 @@ Beyond = Literal["slide", "extrapolate", "refuse"]
 def continuation(
     apply: Apply,
     params: Params,
-    model: ModelConfig,
+    max_length: int,
     prompt_L: np.ndarray,
     *,
     num_tokens: int,
@@ -40,7 +39,7 @@ def continuation(
     Args:
       apply: a pure causal language model.
       params: its parameters.
-      model: its config.
+      max_length: of the texts of its training.
       prompt_L: (L,) tokens, L at least 1.
       num_tokens: the largest number of tokens to choose.
       strategy: how they are chosen; a beam is one in each window.
@@ -56,13 +55,13 @@ def continuation(
     if num_tokens < 1:
         raise ConfigError(f"generate: num_tokens {num_tokens} is not a positive number")
     tokens, end = np.asarray(prompt_L), len(prompt_L) + num_tokens
-    longer = end - 1 > model.max_length
+    longer = end - 1 > max_length
     if longer and beyond == "refuse":
-        raise ConfigError(f"generate: {end - 1} tokens are read, more than max_length {model.max_length}; use slide")
+        raise ConfigError(f"generate: {end - 1} tokens are read, more than max_length {max_length}; use slide")
     slides = longer and beyond == "slide"
     while (missing := end - len(tokens)) > 0:
-        room = max(1, model.max_length // 2) if slides else missing
-        read_L = tokens[-(model.max_length - room + 1) :] if slides else tokens
+        room = max(1, max_length // 2) if slides else missing
+        read_L = tokens[-(max_length - room + 1) :] if slides else tokens
         key, draw = jax.random.split(key)
         how = {"num_tokens": room, "strategy": strategy, "stop": stop, "prefix": prefix, "key": draw}
         if slides and strategy.processors:
@@ -82,7 +81,7 @@ def _earlier(tokens_L: np.ndarray, unread: int, chosen: int, end: int) -> Earlie
     return Earlier(jnp.asarray(row_1S), jnp.full(1, unread, jnp.int32), jnp.full(1, chosen, jnp.int32))
 
 
-def token_log_probabilities(apply: Apply, params: Params, model: ModelConfig, tokens_L: np.ndarray) -> np.ndarray:
+def token_log_probabilities(apply: Apply, params: Params, max_length: int, tokens_L: np.ndarray) -> np.ndarray:
     """(L - 1,) log p of each token but the first given those before it, in nats.
 
     Tokens past `max_length` are read in windows of that many, half of it apart, so that each has at least half of it
@@ -92,7 +91,7 @@ def token_log_probabilities(apply: Apply, params: Params, model: ModelConfig, to
       ConfigError: there are fewer than two tokens.
     """
     labels = len(tokens_L) - 1
-    window = max(min(labels, model.max_length), 1)
+    window = max(min(labels, max_length), 1)
     return np.asarray(
         sliding_log_probabilities(
             apply,

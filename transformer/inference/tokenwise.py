@@ -9,10 +9,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from transformer.core.checks import check_positive
 from transformer.core.errors import ConfigError
 from transformer.functional.attention import NEVER
 from transformer.functional.cache import Cache, Reader
 from transformer.inference.prompt import Generated, Prompt
+from transformer.inference.scoring import label_log_probabilities
 from transformer.inference.strategies import Strategy
 
 
@@ -75,8 +77,7 @@ class TokenStrategy(Strategy):
         logits_BV = self.process(state.logits_BV, prompt, state.tokens_BT, state.step)
         token_B = self(logits_BV, jax.random.fold_in(key, state.step))
         token_B = jnp.where(state.finished_B, 0, token_B)
-        log_probabilities_BV = jax.nn.log_softmax(state.logits_BV)
-        chosen_B = jnp.take_along_axis(log_probabilities_BV, token_B[:, None], 1)[:, 0]
+        chosen_B = label_log_probabilities(state.logits_BV, token_B)
         running_B = ~state.finished_B
         logits_BLV, cache = read(token_B[:, None], state.cache)
         return DecodingState(
@@ -129,8 +130,8 @@ class Sample(TokenStrategy):
             raise ConfigError(
                 f"sample.temperature: {self.temperature} is less than {COLDEST:g}; greedy is its limit at 0"
             )
-        if self.top_k is not None and self.top_k < 1:
-            raise ConfigError(f"sample.top_k: {self.top_k} is not a positive number")
+        if self.top_k is not None:
+            check_positive(self, "top_k")
         for name in ("top_p", "min_p"):
             value = getattr(self, name)
             if value is not None and not 0 < value <= 1:

@@ -102,8 +102,7 @@ def prepared(
     Raises:
       ConfigError: an arm is impossible, or changes what it is judged by.
     """
-    seconds = _step_seconds(study, data, workdir) if study.match == "seconds" else None
-    configs, datasets = with_data(study, data, seconds)
+    configs, datasets = with_data(study, data, workdir)
     _check_held_out(study, configs, datasets)
     _check_objectives(study, configs)
     arms = {
@@ -119,7 +118,7 @@ def prepared(
 
 
 def with_data(
-    study: "Study", data: Dataset, step_seconds: Mapping[str, float] | None = None
+    study: "Study", data: Dataset, workdir: Path | None = None
 ) -> tuple[dict[str, RunConfig], dict[str, Dataset]]:
     """The config of each arm, completed from its data and matched to the budget, and the data: its own where it
     changes some of it.
@@ -127,7 +126,7 @@ def with_data(
     Args:
       study: what is asked.
       data: what the base is trained on.
-      step_seconds: of each arm, where time is matched; None: measured.
+      workdir: a folder in which measured times are kept; None: measured anew.
 
     Raises:
       ConfigError: an arm is impossible.
@@ -142,7 +141,7 @@ def with_data(
     datasets = {name: loaded[arm.data] for name, arm in arms.items()}
     configs = {name: datasets[name].complete(arm) for name, arm in arms.items()}
     if study.match == "seconds":
-        return _as_long(study, configs, step_seconds or _step_seconds(study, data, None)), datasets
+        return _as_long(study, configs, _step_seconds(study, data, workdir)), datasets
     return _as_costly(study, configs, datasets), datasets
 
 

@@ -61,7 +61,7 @@ class Claim:
         """The name of its study, which is that of its files."""
         return self.study.name
 
-    def finding(self, question: str, found: Comparison, *, higher_is_better: bool = False) -> Finding:
+    def finding(self, question: str, found: Comparison, *, higher_is_better: bool) -> Finding:
         """The verdict on one question.
 
         *Reproduced*: the sign of the paper, or where it found none no difference larger than the margin, or where it
@@ -100,13 +100,5 @@ class Claim:
 
     def found_in(self, report: Report) -> dict[str, Finding]:
         """The verdicts on all questions that a report on its study answers, by name."""
-        higher = report.record.higher_is_better[report.record.metric]
-        return self.findings(report.contrasts, higher_is_better=higher)
-
-    def findings(self, answers: Mapping[str, Comparison], *, higher_is_better: bool = False) -> dict[str, Finding]:
-        """The verdicts on all questions of the claim that are answered, by name."""
-        return {
-            question: self.finding(question, answers[question], higher_is_better=higher_is_better)
-            for question in self.expected
-            if question in answers
-        }
+        higher, answers = report.record.higher_is_better[report.record.metric], report.contrasts
+        return {q: self.finding(q, answers[q], higher_is_better=higher) for q in self.expected if q in answers}

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from transformer.core.checks import check_positive
 from transformer.core.errors import ConfigError
 from transformer.core.values import Variant
 from transformer.study import handover
@@ -71,8 +72,8 @@ class DaskEngine(Engine):
     """Number of workers; None: one for each GPU, or without a GPU one for each core."""
 
     def __post_init__(self):
-        if self.workers is not None and self.workers < 1:
-            raise ConfigError(f"dask.workers: {self.workers} is not a positive number")
+        if self.workers is not None:
+            check_positive(self, "workers")
 
     def run(self, cells):
         gpus, where = _gpus(), _where()

@@ -34,7 +34,7 @@ class _Stored:
     changes: list[_Change] = field(default_factory=list)
 
 
-def kept(workdir: Path, plan: dict[str, Any], runs_there: int, say: Callable[[str], object] = str) -> dict[str, Any]:
+def kept(workdir: Path, plan: dict[str, Any], runs_there: int, say: Callable[[str], object]) -> dict[str, Any]:
     """The plan in a folder, written where there is none; a plan that differs is recorded as a change.
 
     Args:

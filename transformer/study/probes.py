@@ -61,18 +61,17 @@ class LongerText(Probe):
         return f"{'rise of loss' if self.rise else 'loss'} at {self.factor}x length"
 
     def __call__(self, config, params, data):
-        count = len(jax.tree.leaves(params)[0])
         length = config.model.max_length
         try:
             longer = config.replace({"model.max_length": self.factor * length})
         except ConfigError:  # another choice in it has a fixed length
-            return np.full(count, np.nan)
+            return _undefined(params)
         position = config.model.position
         if position is not None and not position.extrapolates:
-            return np.full(count, np.nan)
+            return _undefined(params)
         whole = data.validation_batches(longer, 1)
         if "segments" in whole or config.objective.labels(whole).shape[-1] <= length:
-            return np.full(count, np.nan)
+            return _undefined(params)
         num_batches = max(1, self.tokens // config.objective.labels(whole)[0].size)
         batches = {name: array[:num_batches] for name, array in whole.items()}
         _, apply = pure_model(config.model)
@@ -127,7 +126,7 @@ class FirstKey(Probe):
     def __call__(self, config, params, data):
         attentions = [kind.attention for kind in config.model.kinds if kind.attention is not None]
         if any(each.mixes_tokens or not all(part.relative for part in each.parts) for each in attentions):
-            return np.full(len(jax.tree.leaves(params)[0]), np.nan)
+            return _undefined(params)
         return _of_weights(config, params, data, lambda rows_BHLS: rows_BHLS[..., 0])
 
 
@@ -141,7 +140,7 @@ class QueryKeyGradient(Probe):
 
     def __call__(self, config, params, data):
         if not _attends(config):
-            return np.full(len(jax.tree.leaves(params)[0]), np.nan)
+            return _undefined(params)
         sums_of, batch = _first_batch(config, data)
 
         def loss(params):
@@ -174,6 +173,11 @@ class BeforeTraining(Probe):
         return self.probe(config, jax.jit(initial)(keys), data)
 
 
+def _undefined(params: Any) -> np.ndarray:
+    """(R,) NaN for each run."""
+    return np.full(len(jax.tree.leaves(params)[0]), np.nan)
+
+
 def each(params: Any, measure: Callable[[Any], Any]) -> np.ndarray:
     """A number that `measure` finds for each run, (R,), one after another; `params` has a leading axis of runs."""
     runs = jax.device_get(params)
@@ -184,7 +188,7 @@ def each(params: Any, measure: Callable[[Any], Any]) -> np.ndarray:
 def _of_weights(config: RunConfig, params: Any, data: Dataset, reduce: Callable[[jax.Array], jax.Array]) -> np.ndarray:
     """(R,) mean over layers and tokens that count of what `reduce` makes of attention weights, (B, H, L)."""
     if not _attends(config):
-        return np.full(len(jax.tree.leaves(params)[0]), np.nan)
+        return _undefined(params)
     sums_of, batch = _first_batch(config.replace(model=_exact(config.model)), data)
 
     def of_layer(name, rows_BHLS):

@@ -54,14 +54,15 @@ class Running:
 
     study: "Study"
     workdir: Path
-    folder: Path
+    runs: Path
+    """The folder of finished runs."""
     data: Dataset
     arms: dict[str, Arm]
     engine: Engine
     mesh: MeshConfig
     say: Callable[[str], None]
-    trackers: Sequence[Tracker] = ()
-    unresolved: Unresolved = Report.unresolved
+    trackers: Sequence[Tracker]
+    unresolved: Unresolved
     """The questions that get more seeds."""
     failed: dict[str, str] = dataclasses.field(default_factory=dict)
     seeds: dict[str, int] = dataclasses.field(default_factory=dict)
@@ -94,11 +95,11 @@ class Running:
     def _there(self) -> int:
         """How many runs of the study are computed already, those of arms that it had before too."""
         last = self.study.looks[-1]
-        stored = [(arm, arm.runs(self.folder)) for arm in self.arms.values()]
+        stored = [(arm, arm.runs(self.runs)) for arm in self.arms.values()]
         paths = [runs.path(seed, rate) for arm, runs in stored for rate in arm.rates for seed in arm.seeds(last)]
         with contextlib.suppress(ConfigError, Damaged):  # there is no record yet, or one that this run writes again
             before = read_record(self.workdir).arms.values()
-            paths += [self.folder / name for arm in before for row in arm.files for name in row]
+            paths += [self.runs / name for arm in before for row in arm.files for name in row]
         return sum(path.exists() for path in set(paths))
 
     def _say_signals(self) -> None:
@@ -151,7 +152,7 @@ class Running:
             replicas,
             arm.data,
             cells,
-            self.folder,
+            self.runs,
             probes=self.study.probes,
             mesh=self.mesh,
             trackers=shown,
@@ -195,13 +196,13 @@ class Running:
             config=study.to_json(),
             data={"source": self.data.source, "fingerprint": self.data.fingerprint},
             environment={"command": shlex.join(["python", *sys.orig_argv[1:]]), **environment()},
-            runs=os.path.relpath(self.folder, self.workdir),
+            runs=os.path.relpath(self.runs, self.workdir),
         )
         record.write(self.workdir)
         return analyse(self.workdir, record)
 
     def _arm_record(self, arm: Arm) -> ArmRecord:
-        stored, seeds = arm.runs(self.folder), arm.seeds(self.seeds[arm.name])
+        stored, seeds = arm.runs(self.runs), arm.seeds(self.seeds[arm.name])
         parameters, flops = arm.costs
         sizes, warnings = arm.signals
         return ArmRecord(
@@ -214,11 +215,12 @@ class Running:
             flops=flops,
             guess=arm.config.objective.chance(arm.config.model),
             signals={name: finite(size) for name, size in sizes.items()},
-            warnings=[*warnings, *self._same_or_other(arm)],
+            warnings=[*warnings, *self._doubts(arm)],
         )
 
-    def _same_or_other(self, arm: Arm) -> Iterable[str]:
-        """Whether an arm is another one under a second name, or has other rates or data in another order."""
+    def _doubts(self, arm: Arm) -> Iterable[str]:
+        """What a reader should know of an arm: that it is another one under a second name, or has other rates or data
+        in another order."""
         base = self.arms[self.study.baseline_name]
         if arm.name == NOISE:
             return

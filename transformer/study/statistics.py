@@ -168,7 +168,7 @@ def _verdict(interval: Interval, margin: float, failed: bool, failures: Sequence
     return "equivalent" if within and not failed else "unresolved"
 
 
-def change(first: Comparison, second: Comparison, comparisons: int = 1, alpha: float = ALPHA) -> tuple[float, Interval]:
+def change(first: Comparison, second: Comparison, comparisons: int = 1) -> tuple[float, Interval]:
     """A difference minus the same difference in another study, of other runs, with its interval (Welch 1947).
 
     The whole line where runs failed or a study has fewer than two seeds.
@@ -181,7 +181,7 @@ def change(first: Comparison, second: Comparison, comparisons: int = 1, alpha: f
     if error == 0:
         return gap, Interval(gap, gap)
     freedom = sum(parts) ** 2 / sum(part**2 / (one.n - 1) for part, one in zip(parts, (first, second), strict=True))
-    half = error * float(stats.t.isf(alpha / comparisons / 2, freedom))
+    half = error * float(stats.t.isf(ALPHA / comparisons / 2, freedom))
     return gap, Interval(gap - half, gap + half)
 
 
@@ -271,14 +271,14 @@ def mean_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
     return student(x[np.isfinite(x)], 1 - confidence).interval
 
 
-def share_interval(count: int, of: int, confidence: float = 0.95) -> Interval:
+def share_interval(count: int, of: int) -> Interval:
     """The exact interval of a probability after `count` successes in `of` trials (Clopper and Pearson 1934).
 
-    Its coverage is at least `confidence` for any probability and any number of trials.
+    Its coverage is at least 95 % for any probability and any number of trials.
     """
     if not 0 <= count <= of or not of:
         raise ValueError(f"share_interval: {count} is not between 0 and {of}")
-    low, high = stats.binomtest(count, of).proportion_ci(confidence)
+    low, high = stats.binomtest(count, of).proportion_ci(1 - ALPHA)
     return Interval(float(low), float(high))
 
 
@@ -336,9 +336,9 @@ def normality_p(values_RS: np.ndarray) -> float:
     return min(1.0, len(p) * min(p)) if p else 1.0
 
 
-def unseen_share(n: int, confidence: float = 0.95) -> float:
-    """The largest share of a kind of run that `n` runs may well not have shown."""
-    return 1 - (1 - confidence) ** (1 / n)
+def unseen_share(n: int) -> float:
+    """The largest share of a kind of run that `n` runs may well not have shown: with probability α, none of it."""
+    return 1 - ALPHA ** (1 / n)
 
 
 @functools.cache

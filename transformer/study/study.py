@@ -166,11 +166,6 @@ class Study(StudyOptions):
         first = self.baseline_name
         return self.contrasts or {name: {first: -1.0, name: 1.0} for name in self.arms if name != first}
 
-    @property
-    def comparisons(self) -> int:
-        """Number of questions."""
-        return len(self.questions)
-
     def rates(self, name: str) -> tuple[float, ...]:
         """The learning rates of an arm, ascending.
 
@@ -210,17 +205,16 @@ class Study(StudyOptions):
                 raise ConfigError(f"study {self.name}: arm {name}: its choices ask for {path}={both}; set it there")
         return found
 
-    def configs(self, data: Dataset, step_seconds: Mapping[str, float] | None = None) -> dict[str, RunConfig]:
+    def configs(self, data: Dataset) -> dict[str, RunConfig]:
         """The config of each arm, completed from the data and matched to the budget.
 
         Args:
           data: what the base is trained on.
-          step_seconds: of each arm, where time is matched; None: measured.
 
         Raises:
           ConfigError: an arm is impossible.
         """
-        return with_data(self, data, step_seconds)[0]
+        return with_data(self, data)[0]
 
     def planned_effect_text(self) -> str:
         """`planned_effect` as a sentence; of fewer than six seeds, which detect nothing ordinary, it asks for more."""
@@ -234,7 +228,7 @@ class Study(StudyOptions):
     def planned_effect(self) -> float:
         """The smallest difference detected with 80 % power at a correlation of 0, in standard deviations over seeds."""
         looks = self.looks
-        return detectable_difference(2**0.5, looks[-1], self.comparisons, alpha=ALPHA / len(looks))
+        return detectable_difference(2**0.5, looks[-1], len(self.questions), alpha=ALPHA / len(looks))
 
     def confirmation(self, report: Report) -> "Study":
         """This study with fresh seeds, as many as it came to, and each arm at the learning rate that was its best.
@@ -287,7 +281,7 @@ class Study(StudyOptions):
           mesh: how the devices of each process share the work.
           runs: the folder of finished runs, which studies may share; None: `runs` in workdir.
           initial: the parameters of one model from which all runs begin, as in `train`, so that ways to go on from a
-            trained model are compared; an arm's parameters that it lacks have their usual values. For the engine local.
+            trained model are compared; an arm's parameters that it lacks have their usual values.
           looks: stop after this many of the planned looks, for now; None: go on until all questions are answered.
           log: where the training is shown, as a group of runs with the name of the study; each is a cell, and has
             the name of its arm.
@@ -308,7 +302,18 @@ class Study(StudyOptions):
         with locked(workdir):
             self._check_folder(workdir)
             stored = Path(runs or workdir / "runs")
-            running = Running(self, workdir, stored, data, arms, engine, mesh, say, log, unresolved)
+            running = Running(
+                self,
+                workdir,
+                runs=stored,
+                data=data,
+                arms=arms,
+                engine=engine,
+                mesh=mesh,
+                say=say,
+                trackers=log,
+                unresolved=unresolved,
+            )
             return running.run(looks)
 
     def _check_folder(self, workdir: Path) -> None:

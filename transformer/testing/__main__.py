@@ -13,7 +13,7 @@ import functools
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -68,11 +68,7 @@ def elsewhere(topology: str, alone: Sequence[Any], workers: int) -> bool:
         install = f"pip install -e '.[{there.platform}]'"
         raise SystemExit(f"error: topology: no compiler for {topology} is installed; {install}")
     os.environ["JAX_PLATFORMS"] = "cpu"  # the processes take no device, and JAX asks for no driver of one
-    began = time.monotonic()
-    with make_pool(workers) as pool:
-        done = list(start(pool, functools.partial(check_elsewhere, topology), alone, topology))
-    say(done, time.monotonic() - began)
-    return any(one.failed for one in done)
+    return checked(functools.partial(check_elsewhere, topology), alone, workers, topology)
 
 
 def here(alone: Sequence[Any], workers: int) -> bool:
@@ -81,9 +77,14 @@ def here(alone: Sequence[Any], workers: int) -> bool:
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {UNTUNED}"
     if (device := jax.devices()[0]).platform == "cpu":
         raise SystemExit("error: device: JAX sees no GPU or TPU here")
+    return checked(check_here, alone, workers, device.device_kind)
+
+
+def checked(check: Callable[..., Any], alone: Sequence[Any], workers: int, what: str) -> bool:
+    """Whether any option fails a check, which is made in processes of its own, and said."""
     began = time.monotonic()
     with make_pool(workers) as pool:
-        done = list(start(pool, check_here, alone, device.device_kind))
+        done = list(start(pool, check, alone, what))
     say(done, time.monotonic() - began)
     return any(one.failed for one in done)
 

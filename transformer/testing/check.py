@@ -67,7 +67,7 @@ class Checks(NamedTuple):
     """What the properties are those of: a model with the value and further choices; None: the value alone."""
 
 
-FAMILIES: Mapping[type[Variant], Checks] = {
+CHECKS: Mapping[type[Variant], Checks] = {
     UpdateRule: Checks("rule", RULE),
     Schedule: Checks("schedule", SCHEDULE),
     Objective: Checks("objective", OBJECTIVE, task_of),
@@ -100,7 +100,7 @@ def check_variant(value: Variant, **choices: Any) -> Checked:
         raise ConfigError(
             f"check_variant: {type(value).__name__} is no dataclass; write @dataclass(frozen=True) above it"
         )
-    if (own := FAMILIES.get(value.family())) is None:
+    if (own := CHECKS.get(value.family())) is None:
         checked = check_choices(chosen(value) | choices)
     else:
         if own.subject is None and choices:

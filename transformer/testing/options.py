@@ -167,7 +167,7 @@ def _sized(options: list[Changes]) -> list[Changes]:
 ATTENTION = Attention(num_heads=4, num_kv_heads=2)
 HYBRID = (GatedDeltaNet(chunk=5), ATTENTION)
 
-FAMILIES: dict[str, list[Changes]] = {
+_OPTIONS: dict[str, list[Changes]] = {
     "normalization": _each(
         Norm,
         LayerNorm(bias=False),
@@ -286,7 +286,6 @@ FAMILIES: dict[str, list[Changes]] = {
         {"mixer.bias": ("query", "value", "out"), "feed_forward.bias": True},
     ],
 }
-"""The changes to a plain model, family by family."""
 
 
 def _distinct(options: list[Changes]) -> list[Changes]:
@@ -301,7 +300,8 @@ def _at(config: Any, path: str) -> Any:
     return functools.reduce(getattr, path.split("."), config)
 
 
-FAMILIES = {name: _distinct(options) for name, options in FAMILIES.items()}
+FAMILIES = {name: _distinct(options) for name, options in _OPTIONS.items()}
+"""Changes to a plain model, family by family; the first of each are none."""
 
 
 def _factors(families: dict[str, list[Changes]]) -> dict[str, list[Changes]]:

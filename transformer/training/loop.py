@@ -169,10 +169,10 @@ class _Run:
     data: Dataset
     workdir: Path
     program: Program
-    observe: Observer | None = None
-    strict: bool = False
-    stop: StopRequest = field(default_factory=StopRequest)
-    on_steps: OnSteps | None = None
+    observe: Observer | None
+    strict: bool
+    stop: StopRequest
+    on_steps: OnSteps | None
     seconds_before: float = 0.0
     started: float = field(default_factory=time.monotonic)
 

@@ -142,7 +142,7 @@ def make_train_step(
 
     def step(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
         key = jax.random.fold_in(state.key, state.step)
-        params = state.params if rounded_to is None else with_rounded_kernels(state.params, rounded_to)
+        params = state.params if rounded_to is None else _with_rounded_kernels(state.params, rounded_to)
         (sums, grads), earlier = gradient(params, batch, state.earlier, key)
         weight = jnp.where(sums.weight > 0, sums.weight, 1.0)
         loss, grads = sums.loss / weight, jax.tree.map(lambda g: g / weight, grads)
@@ -151,26 +151,36 @@ def make_train_step(
         updates, opt_state = optimizer.update(grads, state.opt_state, state.params, numbers=state.numbers)
         good = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
         good = good if skip_above is None else good & (grad_norm <= skip_above)
-        skipped = jnp.where(good, 0, state.skipped + 1)
-        diverges = (skipped > skip_limit) & (state.diverged_at < 0)
-        diverged_at = jnp.where(diverges, state.step, state.diverged_at)
-        healthy = good & (diverged_at < 0)
-        params, opt_state, earlier = jax.tree.map(
-            lambda new, old: jnp.where(healthy, new, old),
-            (optax.apply_updates(state.params, updates), opt_state, earlier),
-            (state.params, state.opt_state, state.earlier),
-        )
-        new = state._replace(
-            step=state.step + 1,
-            params=params,
-            opt_state=opt_state,
-            diverged_at=diverged_at,
-            skipped=skipped,
-            earlier=earlier,
-        )
-        return new, {"loss": loss, "grad_norm": grad_norm, "skipped": 1 - healthy.astype(jnp.int32)}
+        update = optax.apply_updates(state.params, updates), opt_state, earlier
+        new, taken = _taken(state, update, good, skip_limit)
+        return new, {"loss": loss, "grad_norm": grad_norm, "skipped": 1 - taken.astype(jnp.int32)}
 
     return step
+
+
+def _taken(
+    state: TrainState,
+    update: tuple[optax.Params, optax.OptState, SegmentMemory | None],
+    good: jax.Array,
+    skip_limit: int,
+) -> tuple[TrainState, jax.Array]:
+    """The next state, with the update if it is good and the run has not diverged; and whether it has it."""
+    skipped = jnp.where(good, 0, state.skipped + 1)
+    diverges = (skipped > skip_limit) & (state.diverged_at < 0)
+    diverged_at = jnp.where(diverges, state.step, state.diverged_at)
+    taken = good & (diverged_at < 0)
+    params, opt_state, earlier = jax.tree.map(
+        lambda new, old: jnp.where(taken, new, old), update, (state.params, state.opt_state, state.earlier)
+    )
+    new = state._replace(
+        step=state.step + 1,
+        params=params,
+        opt_state=opt_state,
+        diverged_at=diverged_at,
+        skipped=skipped,
+        earlier=earlier,
+    )
+    return new, taken
 
 
 def with_average(step: Step, first: int, decay: float | None = None) -> Step:
@@ -189,7 +199,7 @@ def with_average(step: Step, first: int, decay: float | None = None) -> Step:
     return averaged
 
 
-def with_rounded_kernels(params: Params, dtype: DTypeLike) -> Params:
+def _with_rounded_kernels(params: Params, dtype: DTypeLike) -> Params:
     """Parameters with kernels in another dtype, except those of routers, whose choices depend on small differences."""
 
     def of(path: jax.tree_util.KeyPath, leaf: jax.Array) -> jax.Array:

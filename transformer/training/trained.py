@@ -164,7 +164,7 @@ class TrainedRun(abc.ABC):
         more_T = continuation(
             self.apply,
             self.params(replica),
-            self.config.model,
+            self.config.model.max_length,
             tokens_L,
             key=key,
             prefix=prefix,
@@ -278,7 +278,7 @@ class TrainedRun(abc.ABC):
         _, tokens_L = self._read("score", text)
         if self.config.objective.reads_prefixes:
             raise ConfigError(f"score: {self.workdir} was trained with prefixes, and a text marks none")
-        return token_log_probabilities(self.apply, self.params(replica), self.config.model, tokens_L)
+        return token_log_probabilities(self.apply, self.params(replica), self.config.model.max_length, tokens_L)
 
     def lm_eval_model(
         self, *, start: int | None = None, stop: int | None = None, batch_size: int = 8, replica: int | None = None

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from transformer.core.errors import ConfigError, nearest
+from transformer.core.errors import ConfigError
 from transformer.data.tasks.task import DIGITS, AlgorithmicTask, RowTask, answered, scored_from, side_by_side
 from transformer.data.tokenizers import END
 from transformer.runs.tokenizers import SPECIAL
@@ -93,9 +93,6 @@ class ModularArithmetic(AlgorithmicTask):
 
     def __post_init__(self):
         self.at_least(modulus=2)
-        if self.operation not in _SIGNS:
-            known = nearest(str(self.operation), _SIGNS)
-            raise ConfigError(f"{self.name}.operation: unknown value {self.operation!r}{known}")
         if self.operation == "divide" and any(self.modulus % n == 0 for n in range(2, math.isqrt(self.modulus) + 1)):
             raise ConfigError(f"{self.name}.modulus: {self.modulus} is not a prime, which a division needs")
 

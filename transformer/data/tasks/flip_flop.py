@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from transformer.core.errors import ConfigError
-from transformer.data.tasks.task import AlgorithmicTask, joined
-from transformer.runs.tokenizers import SPECIAL
+from transformer.data.tasks.task import AlgorithmicTask, as_examples, joined
 
 WRITE, READ, IGNORE, ZERO = range(4)
 
@@ -47,6 +46,6 @@ class FlipFlop(AlgorithmicTask):
         written = np.maximum.accumulate(np.where(steps == WRITE, np.arange(self.instructions), 0), 1)
         bits = rng.integers(2, size=shape)
         bits = np.where(steps == READ, np.take_along_axis(bits, written, 1), bits)
-        tokens = np.stack([steps, ZERO + bits], 2) + len(SPECIAL)
+        tokens = np.stack([steps, ZERO + bits], 2)
         scored = np.stack([np.zeros(shape, bool), steps == READ], 2)
-        return joined(tokens).astype(np.int32), joined(scored)
+        return as_examples(joined(tokens), joined(scored))

@@ -7,7 +7,6 @@ from typing import Literal
 
 import numpy as np
 
-from transformer.core.errors import ConfigError, nearest
 from transformer.data.tasks.task import AlgorithmicTask, padded
 from transformer.runs.tokenizers import SPECIAL
 
@@ -33,8 +32,6 @@ class WordProblem(AlgorithmicTask):
 
     def __post_init__(self):
         self.at_least(items=1)
-        if self.group not in _GROUPS:
-            raise ConfigError(f"{self.name}.group: unknown value {self.group!r}{nearest(str(self.group), _GROUPS)}")
 
     @property
     def symbols(self):

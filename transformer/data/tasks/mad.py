@@ -9,8 +9,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from transformer.core.errors import ConfigError
-from transformer.data.tasks.task import AlgorithmicTask, RowTask, different, joined, scored_from
-from transformer.runs.tokenizers import SPECIAL
+from transformer.data.tasks.task import (
+    AlgorithmicTask,
+    RowTask,
+    as_examples,
+    different,
+    joined,
+    keys_and_values,
+    scored_from,
+)
 
 
 @dataclass(frozen=True)
@@ -39,7 +46,7 @@ class InContextRecall(AlgorithmicTask):
 
     @property
     def symbols(self):
-        return (*_keys_and_values(self.alphabet), *(f"n{i}" for i in range(self.noise_symbols)))
+        return (*keys_and_values(self.alphabet), *(f"n{i}" for i in range(self.noise_symbols)))
 
     @property
     def length(self):
@@ -62,7 +69,7 @@ class InContextRecall(AlgorithmicTask):
             drawn = self.alphabet + rng.integers(self.noise_symbols, size=tokens.shape)
             tokens = np.where(noisy[..., None], drawn, tokens)
         scored = np.stack([np.zeros_like(asked), asked], 2)
-        return joined(tokens + len(SPECIAL)).astype(np.int32), joined(scored)
+        return as_examples(joined(tokens), joined(scored))
 
 
 @dataclass(frozen=True)
@@ -97,7 +104,7 @@ class FuzzyRecall(RowTask):
 
     @property
     def symbols(self):
-        return _keys_and_values(self.alphabet)
+        return keys_and_values(self.alphabet)
 
     @property
     def length(self):
@@ -205,7 +212,7 @@ class Memorization(AlgorithmicTask):
 
     @property
     def symbols(self):
-        return (*_keys_and_values(2 * self.keys), "!")
+        return (*keys_and_values(2 * self.keys), "!")
 
     @property
     def length(self):
@@ -216,9 +223,4 @@ class Memorization(AlgorithmicTask):
         keys = different(rng, count, self.keys, self.pairs)
         tokens = np.stack([keys, np.full_like(keys, 2 * self.keys), dictionary[keys]], 2)
         scored = np.broadcast_to([False, False, True], tokens.shape)
-        return joined(tokens + len(SPECIAL)).astype(np.int32), joined(scored)
-
-
-def _keys_and_values(alphabet: int) -> tuple[str, ...]:
-    half = alphabet // 2
-    return (*(f"k{i}" for i in range(half)), *(f"v{i}" for i in range(alphabet - half)))
+        return as_examples(joined(tokens), joined(scored))

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from transformer.core.errors import ConfigError
-from transformer.data.tasks.task import DIGITS, AlgorithmicTask, different, joined
-from transformer.runs.tokenizers import SPECIAL
+from transformer.data.tasks.task import DIGITS, AlgorithmicTask, as_examples, different, joined
 
 IS, DOT, QUESTION = range(len(DIGITS), len(DIGITS) + 3)
 FIRST_KEY = len(DIGITS) + 3
@@ -71,8 +70,8 @@ class NeedleInHaystack(AlgorithmicTask):
         depths = rng.integers(self._text + 1, size=(count, self.needles))
         haystack = _hidden(self._haystack(rng, count), needles, depths)
         answers = np.broadcast_to(np.arange(questions.shape[2]) >= 3, questions.shape)
-        tokens = joined(haystack, questions) + len(SPECIAL)
-        return tokens.astype(np.int32), joined(np.zeros(haystack.shape, bool), answers)
+        scored = joined(np.zeros(haystack.shape, bool), answers)
+        return as_examples(joined(haystack, questions), scored)
 
     def _haystack(self, rng: np.random.Generator, count: int) -> np.ndarray:
         """The words (count, length of the text)."""

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from transformer.core.errors import ConfigError
-from transformer.data.tasks.task import DIGITS, AlgorithmicTask, different, joined
-from transformer.runs.tokenizers import SPECIAL
+from transformer.data.tasks.task import DIGITS, AlgorithmicTask, as_examples, different, joined
 
 LETTERS = tuple(string.ascii_lowercase)
 COLON, QUESTION = len(LETTERS) + len(DIGITS), len(LETTERS) + len(DIGITS) + 1
@@ -56,5 +55,5 @@ class PhoneBook(AlgorithmicTask):
         asked = np.take_along_axis(book, different(rng, count, self.entries, self.queries)[..., None], 1)
         questions = np.concatenate([np.full((count, self.queries, 1), QUESTION), asked], 2)
         answers = np.broadcast_to(np.arange(questions.shape[2]) >= self.name_length + 2, questions.shape)
-        tokens = joined(book, questions) + len(SPECIAL)
-        return tokens.astype(np.int32), joined(np.zeros(book.shape, bool), answers)
+        scored = joined(np.zeros(book.shape, bool), answers)
+        return as_examples(joined(book, questions), scored)

@@ -5,9 +5,8 @@ from typing import Literal
 
 import numpy as np
 
-from transformer.core.errors import ConfigError, nearest
-from transformer.data.tasks.task import AlgorithmicTask, different, scored_from, skipping
-from transformer.runs.tokenizers import SPECIAL
+from transformer.core.errors import ConfigError
+from transformer.data.tasks.task import AlgorithmicTask, as_examples, different, keys_and_values, scored_from, skipping
 
 
 @dataclass(frozen=True)
@@ -40,13 +39,10 @@ class AssociativeRecall(AlgorithmicTask):
         self.at_least(pairs=1, alphabet=2 * self.pairs, sequence_length=4 * self.pairs)
         if not self.power > 0:
             raise ConfigError(f"{self.name}.power: {self.power} is not positive")
-        if self.filler not in (known := ("random", "zeros")):
-            raise ConfigError(f"{self.name}.filler: unknown value {self.filler!r}{nearest(str(self.filler), known)}")
 
     @property
     def symbols(self):
-        half = self.alphabet // 2
-        pairs = (*(f"k{i}" for i in range(half)), *(f"v{i}" for i in range(self.alphabet - half)))
+        pairs = keys_and_values(self.alphabet)
         return (*pairs, "0") if self.filler == "zeros" else pairs
 
     @property
@@ -67,7 +63,7 @@ class AssociativeRecall(AlgorithmicTask):
         np.put_along_axis(tokens, queries + 1, values, 1)
         scored = np.zeros(tokens.shape, bool)
         np.put_along_axis(scored, queries + 1, True, 1)
-        return (tokens + len(SPECIAL)).astype(np.int32), scored
+        return as_examples(tokens, scored)
 
     def _gaps(self, rng: np.random.Generator, count: int) -> np.ndarray:
         """Different gaps (count, pairs): the largest of log p + Gumbel noise are a draw without replacement."""

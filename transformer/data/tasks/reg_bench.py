@@ -5,11 +5,8 @@ from typing import Literal
 
 import numpy as np
 
-from transformer.core.errors import ConfigError, nearest
 from transformer.data.tasks.task import AlgorithmicTask, Examples, joined
 from transformer.runs.tokenizers import SPECIAL
-
-SCORED = ("all", "certain")
 
 
 @dataclass(frozen=True)
@@ -44,8 +41,6 @@ class RegBench(AlgorithmicTask):
 
     def __post_init__(self):
         self.at_least(edges=1, strings=2, string_length=1, states=self.edges + 1, alphabet=self.edges + 1)
-        if self.scored not in SCORED:
-            raise ConfigError(f"{self.name}.scored: unknown value {self.scored!r}{nearest(str(self.scored), SCORED)}")
 
     @property
     def symbols(self):

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from transformer.core.checks import check_fields
 from transformer.core.errors import ConfigError, nearest
 from transformer.core.values import Variant
 from transformer.runs.tokenizers import SPECIAL
@@ -43,6 +44,8 @@ class AlgorithmicTask(Variant):
         """`count` random examples. An answer of variable length ends with `</s>`, scored too."""
 
     def at_least(self, **minima: float) -> None:
+        """Raise `ConfigError` where a field has another type, or a smaller value."""
+        check_fields(self, f"{self.name}.")
         for field, minimum in minima.items():
             if getattr(self, field) < minimum:
                 raise ConfigError(f"{self.name}.{field}: {getattr(self, field)} is less than {minimum}")
@@ -151,10 +154,21 @@ def drawn(task: AlgorithmicTask, rng: np.random.Generator, count: int) -> Exampl
     return tokens, scored
 
 
+def keys_and_values(alphabet: int) -> tuple[str, ...]:
+    """Symbols of which the first half are keys and the others values."""
+    half = alphabet // 2
+    return (*(f"k{i}" for i in range(half)), *(f"v{i}" for i in range(alphabet - half)))
+
+
+def as_examples(symbols: np.ndarray, scored: np.ndarray) -> Examples:
+    """Examples from numbers of symbols (N, L), and which of them are answers."""
+    return (symbols + len(SPECIAL)).astype(np.int32), scored
+
+
 def scored_from(symbols: np.ndarray, start: int) -> Examples:
     """Examples of equal length from numbers of symbols (N, L), in which the answer begins at `start`."""
     scored = np.broadcast_to(np.arange(symbols.shape[1]) >= start, symbols.shape)
-    return (symbols + len(SPECIAL)).astype(np.int32), scored.copy()
+    return as_examples(symbols, scored.copy())
 
 
 def side_by_side(rows: Sequence[tuple[list[int], list[int]]], length: int) -> Examples:

@@ -102,7 +102,8 @@ class Attention(Mixer):
     @property
     def ordered(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         by_score = self.score_mod is not None and self.score_mod.positional
-        return bool(self.convolving) or by_score or (self.normalizer is not None and self.normalizer.relative)
+        convolving = any(acts(part, "enter") or acts(part, "convolve") for part in self.parts)
+        return convolving or by_score or (self.normalizer is not None and self.normalizer.relative)
 
     @property
     def shares(self) -> str | None:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -116,11 +117,6 @@ class Attention(Mixer):
     def forms_weights(self) -> bool:
         """Whether all scores and weights are formed, so that they can be returned, dropped out, or changed."""
         return self.backend is None or self.backend.forms_weights
-
-    @property
-    def convolving(self) -> list[Part]:
-        """The parts that mix the inputs or projections of tokens, which a decoder remembers for them."""
-        return [part for part in self.parts if acts(part, "enter") or acts(part, "convolve")]
 
     @property
     def roles(self) -> tuple[str, ...]:

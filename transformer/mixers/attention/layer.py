@@ -23,7 +23,7 @@ from transformer.functional.biases import Bias, OfTokens
 from transformer.functional.cache import KeyValue
 from transformer.functional.masks import Mask, Nowhere, Tokens
 from transformer.functional.segment_memory import latest
-from transformer.mixers.attention.part import Part, acting
+from transformer.mixers.attention.part import Part, acts
 from transformer.mixers.attention.placement import Placed, Placement
 from transformer.mixers.attention.sharing import shared_values
 from transformer.mixers.mixer import Aux, Context, Shared
@@ -291,8 +291,7 @@ class AttentionLayer(nnx.Module):
 
     def _acting(self, stage: str) -> list[tuple[Part, Parameters]]:
         """The parts that define a stage, with their parameters."""
-        parts = self.attention.parts
-        return acting({part: self.parts[part.name] for part in parts}, stage) if parts else []
+        return [(part, self.parts[part.name]) for part in self.attention.parts if acts(part, stage)]
 
     def _own(self, name: str) -> dict[str, jax.Array]:
         """The parameters of a choice."""

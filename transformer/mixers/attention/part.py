@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, ClassVar
 import jax
 
 from transformer.core.errors import ConfigError, similar
-from transformer.core.modules import Parameters
 from transformer.core.parameters import OwnParams, Parameter
 from transformer.core.values import Variant
 from transformer.functional.cache import KeyValue
@@ -88,8 +87,3 @@ def check_acts(part: Part) -> None:
         own = [name for name in vars(type(part)) if not name.startswith("_")]
         meant = next((f"; did you mean {found} by {name}?" for name in own if (found := similar(name, stages))), "")
         raise ConfigError(f"mixer.parts: {part} acts nowhere: it defines none of {', '.join(stages)}{meant}")
-
-
-def acting(parts: dict[Part, Parameters], stage: str) -> list[tuple[Part, Parameters]]:
-    """The parts that define a stage, in their order, with their parameters."""
-    return [(part, params) for part, params in parts.items() if acts(part, stage)]
