@@ -26,11 +26,11 @@ from transformer.core.changes import replace
 from transformer.core.checks import allows_none, hints, item_of, variant_of
 from transformer.core.errors import ConfigError, nearest
 from transformer.core.files import EXIT_UNWRITABLE, WriteError
+from transformer.core.folders import file_names
 from transformer.core.text import field_from_text
 from transformer.core.values import NONE, Variant, to_text
 from transformer.training.checkpoint import CheckpointError
 from transformer.training.signals import EXIT_INTERRUPTED, Interrupted
-from transformer.training.workdir import file_names
 
 T = TypeVar("T")
 HELP_ALL = "--help-all"

@@ -11,6 +11,7 @@ from experiments import cli, dry_run
 from experiments.sections import STUDY, Sections
 from transformer.core import runtime
 from transformer.core.errors import ConfigError, nearest
+from transformer.core.folders import check_own, clear, file_names, locked
 from transformer.data.dataset import load_data
 from transformer.runs.config import RunConfig
 from transformer.runs.mesh import AUTOMATIC, MeshConfig
@@ -24,7 +25,6 @@ from transformer.study.report import Report
 from transformer.study.running import STUDY_FILES, StudyError
 from transformer.study.study import CONFIRMATION, Study, StudyOptions
 from transformer.training.trackers import Tracker
-from transformer.training.workdir import check_own, clear, file_names, locked
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,7 +34,8 @@ from transformer.data.dataset import load_data
 from transformer.data.images import load_images
 from transformer.data.labelled import LabelledConfig
 from transformer.data.pairs import PairsConfig
-from transformer.data.tokenizers import CharTokenizer, SymbolTokenizer, make_tokenizer, read_tokenizer
+from transformer.data.tokenizer_training import make_tokenizer
+from transformer.data.tokenizers import CharTokenizer, SymbolTokenizer, read_tokenizer
 from transformer.models.build import build
 from transformer.norms.norm import Norm
 from transformer.positions.position import Position

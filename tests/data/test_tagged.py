@@ -9,7 +9,8 @@ from transformer.core.errors import ConfigError
 from transformer.data.dataset import load_data
 from transformer.data.tagged import TaggedConfig, TaggingRun, parse_tagged
 from transformer.data.tasks.list_operations import ListOps, expression_values
-from transformer.data.tokenizers import PAD, make_tokenizer
+from transformer.data.tokenizer_training import make_tokenizer
+from transformer.data.tokenizers import PAD
 from transformer.models.classifier import ClassifierConfig
 from transformer.runs.tokenizers import SPECIAL, Char, FromFile, Symbols, Word
 

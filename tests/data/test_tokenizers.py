@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transformer.core.errors import ConfigError
+from transformer.data.tokenizer_training import make_tokenizer
 from transformer.data.tokenizers import (
     END,
     MASK,
@@ -21,7 +22,6 @@ from transformer.data.tokenizers import (
     CharTokenizer,
     SymbolTokenizer,
     TrainedTokenizer,
-    make_tokenizer,
     read_tokenizer,
 )
 from transformer.runs.tokenizers import (
@@ -124,7 +124,7 @@ def test_training_is_a_function_of_the_texts(config):
 
 
 IN_ANOTHER_PROCESS = """
-from transformer.data.tokenizers import make_tokenizer
+from transformer.data.tokenizer_training import make_tokenizer
 from transformer.runs.tokenizers import BPE, ByteBPE, Char, Symbols, Word, WordPiece
 texts = ["sphinx of black quartz judge my vow", "the five boxing wizards jump quickly"]
 for config in (Char(), Symbols(), Word(), BPE(60), ByteBPE(280), WordPiece(70)):

@@ -12,6 +12,7 @@ import pytest
 from experiments import evaluate
 from transformer import pretrained
 from transformer.core.errors import ConfigError
+from transformer.core.folders import check_own
 from transformer.core.modules import split
 from transformer.data.tokenizers import CharTokenizer
 from transformer.inference.evaluation import TextModel
@@ -19,7 +20,7 @@ from transformer.inference.tokenwise import Greedy
 from transformer.models.language_model import LanguageModel
 from transformer.pretrained import llama
 from transformer.training.stored import load_run
-from transformer.training.workdir import CONFIG, RUN_FILES, check_own
+from transformer.training.workdir import CONFIG, RUN_FILES
 
 lm_eval = pytest.importorskip("lm_eval", reason="benchmarks need the extra: pip install '.[evaluation]'")
 from lm_eval.tasks import TaskManager  # noqa: E402

@@ -6,6 +6,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from transformer.core.errors import ConfigError
+from transformer.core.folders import check_own
 from transformer.norms.norm import RMSNorm
 from transformer.study import handover
 from transformer.study.arms import prepared
@@ -16,7 +17,6 @@ from transformer.study.running import STUDY_FILES
 from transformer.study.study import Study
 from transformer.training.tensorboard_tracker import TensorBoard
 from transformer.training.wandb_tracker import WandB
-from transformer.training.workdir import check_own
 
 ARMS = {"layernorm": {}, "rmsnorm": {"model.norm": RMSNorm()}}
 FILES = {f"{arm}/seed {seed}" for arm in ARMS for seed in (0, 1)}

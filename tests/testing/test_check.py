@@ -15,10 +15,10 @@ from transformer.mixers.attention.base import ScoreMod
 from transformer.mixers.attention.score_mods import SoftCap, SSMax
 from transformer.mixers.recurrent.recurrence import Recurrence
 from transformer.norms.norm import Norm
-from transformer.testing import properties
+from transformer.testing import comparing, twins
 from transformer.testing.check import Checked, check_choices, check_variant, refusals
+from transformer.testing.comparing import applies
 from transformer.testing.covering import refusal
-from transformer.testing.properties import applies
 from transformer.testing.subject import Subject, small
 
 
@@ -117,10 +117,10 @@ class Outer(Recurrence):
 def test_products_of_a_step_are_counted(monkeypatch):
     """An outer product sums over no axis, and what a loop repeats stands in the program once."""
     subject = Subject(small(mixer=Outer()))
-    properties.counted(subject)
-    monkeypatch.setattr(properties, "forward_flops", lambda config: forward_flops(config) + 2)
+    twins.counted(subject)
+    monkeypatch.setattr(twins, "forward_flops", lambda config: forward_flops(config) + 2)
     with pytest.raises(AssertionError, match="operations are counted"):
-        properties.counted(subject)
+        twins.counted(subject)
 
 
 def test_a_class_that_is_no_dataclass_is_named():
@@ -156,7 +156,7 @@ class Fade(ScoreMod):
 
 def test_a_function_of_scores_that_reads_positions_says_so():
     with pytest.raises(AssertionError, match="fade reads positions, and positional is False"):
-        properties.unplaced(Subject(small(**{"mixer.score_mod": Fade()})))
-    properties.unplaced(Subject(small(**{"mixer.score_mod": SoftCap()})))
-    with pytest.raises(properties.DoesNotApply):
-        properties.unplaced(Subject(small(**{"mixer.score_mod": SSMax()})))
+        twins.unplaced(Subject(small(**{"mixer.score_mod": Fade()})))
+    twins.unplaced(Subject(small(**{"mixer.score_mod": SoftCap()})))
+    with pytest.raises(comparing.DoesNotApply):
+        twins.unplaced(Subject(small(**{"mixer.score_mod": SSMax()})))

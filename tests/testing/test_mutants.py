@@ -24,7 +24,7 @@ from transformer.positions.relative import ALiBi
 from transformer.positions.rotary import RoPE
 from transformer.residuals.residual import SingleStream
 from transformer.residuals.scaled_branches import ReZero
-from transformer.testing import properties
+from transformer.testing import properties, twins
 from transformer.testing.subject import Subject, small
 
 MUTANTS = {
@@ -41,12 +41,12 @@ MUTANTS = {
     "ALiBi slopes of the wrong sign": (
         (biases.LinearDistance, "__call__", "-self.slopes_H", "self.slopes_H"),
         {"position": ALiBi()},
-        properties.fades,
+        twins.fades,
     ),
     "RoPE on values": (
         (AttentionLayer, "__call__", "_remember(k, v,", "_remember(k, here.key(v, x_BSD),"),
         {"position": RoPE()},
-        properties.shifted,
+        twins.shifted,
     ),
     "a norm over the batch axis": (
         (norm, "layer_norm", "x32.mean(-1, keepdims=True)", "x32.mean(0, keepdims=True)"),
@@ -76,12 +76,12 @@ MUTANTS = {
     "a variance of few bits": (
         (norm, "layer_norm", "(centred * centred)", "(centred * centred).astype(jnp.bfloat16).astype(jnp.float32)"),
         {},
-        properties.precise,
+        twins.precise,
     ),
     "a gate that starts at 1": (
         (ReZero, "parameters", "Constant(self.initial)", "Constant(1.0)"),
         {"residual": ReZero()},
-        properties.begins_silent,
+        twins.begins_silent,
     ),
     "a dead parameter": (
         (DyT, "squash", 'params["alpha"]', "self.alpha"),
@@ -91,12 +91,12 @@ MUTANTS = {
     "a residual taken after the norm": (
         (SingleStream, "__call__", "stream + (branch", 'norms["input"](stream) + (branch'),
         {},
-        properties.passes_through,
+        twins.passes_through,
     ),
     "weights dropped without a key": (
         (AttentionLayer, "attend", "key is not None", "(key := jax.random.key(0) if key is None else key) is not None"),
         {},
-        properties.drops,
+        twins.drops,
     ),
     "features dropped without a key": (
         (
@@ -106,7 +106,7 @@ MUTANTS = {
             "key = jax.random.key(0) if key is None else key; config, tokens",
         ),
         {},
-        properties.drops,
+        twins.drops,
     ),
     "one key for everything that is dropped": (
         (
@@ -116,12 +116,12 @@ MUTANTS = {
             "key = None if key is None else jax.random.key(0); config, tokens",
         ),
         {},
-        properties.drops,
+        twins.drops,
     ),
     "a FLOP formula that forgets the groups": (
         (counts, "scoped_flops", "math.prod(out)", "math.prod(out[1:])"),
         {},
-        properties.counted,
+        twins.counted,
     ),
 }
 

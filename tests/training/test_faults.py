@@ -16,6 +16,7 @@ import pytest
 
 from transformer.core.errors import ConfigError
 from transformer.core.files import WriteError
+from transformer.core.folders import file_names, locked
 from transformer.data.corpus import load_corpus
 from transformer.data.dataset import check_batches
 from transformer.models.encoder_decoder import EncoderDecoderConfig
@@ -30,7 +31,7 @@ from transformer.training import checkpoint
 from transformer.training.checkpoint import CheckpointError, Notes
 from transformer.training.loop import train
 from transformer.training.signals import Interrupted
-from transformer.training.workdir import Identity, file_names, held_for_run, identity, locked
+from transformer.training.workdir import Identity, held_for_run, identity
 
 NOTES = Notes(10, "0", 0, 0.0, {})
 REPLICAS = (Replica(seed=0), Replica(seed=1, learning_rate=3e-3))
@@ -206,7 +207,7 @@ def test_a_folder_in_place_of_the_metrics_is_an_error(config, corpus, tmp_path):
 HOLD = """
 import sys
 from pathlib import Path
-from transformer.training.workdir import locked
+from transformer.core.folders import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

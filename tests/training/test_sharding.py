@@ -14,6 +14,7 @@ import pytest
 from transformer.core import modules as pure
 from transformer.core.arrays import AXES
 from transformer.core.errors import ConfigError
+from transformer.core.folders import locked
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.mixer import Mixer
 from transformer.models.build import build
@@ -31,7 +32,6 @@ from transformer.testing.subject import small
 from transformer.training import sharding
 from transformer.training.program import make_program
 from transformer.training.sharding import ROLES, TENSOR_PARALLEL, make_mesh, parameter_axes
-from transformer.training.workdir import locked
 
 MESHES = ("data", "fully sharded", "tensor", "all")
 CASES = {

@@ -21,7 +21,8 @@ from transformer.data.dataset import load_data
 from transformer.data.pairs import PairsConfig, TranslationRun
 from transformer.data.puzzles import AlgorithmicConfig, AlgorithmicRun
 from transformer.data.tasks.rewriting import Sort
-from transformer.data.tokenizers import END, START, CharTokenizer, encode_open, make_tokenizer
+from transformer.data.tokenizer_training import make_tokenizer
+from transformer.data.tokenizers import END, START, CharTokenizer, encode_open
 from transformer.inference.evaluation import TextModel
 from transformer.inference.processors import Forbidden
 from transformer.inference.tokenwise import Greedy, Sample

@@ -10,6 +10,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from wandb.proto.wandb_internal_pb2 import Record
 
 from transformer.core.errors import ConfigError
+from transformer.core.folders import check_own
 from transformer.runs.config import Replica, grid
 from transformer.runs.optimizer import OptimizerConfig
 from transformer.training import trackers
@@ -19,7 +20,7 @@ from transformer.training.tensorboard_tracker import TensorBoard
 from transformer.training.trackers import RunInfo, Tracker, replica_names
 from transformer.training.trackio_tracker import Trackio
 from transformer.training.wandb_tracker import WandB
-from transformer.training.workdir import CONFIG, RUN_FILES, check_own
+from transformer.training.workdir import CONFIG, RUN_FILES
 
 REPLICAS = (Replica(seed=0), Replica(seed=1))
 SEEN = []

@@ -62,9 +62,9 @@ from transformer.data.tasks.rewriting import Reverse as Reverse
 from transformer.data.tasks.rewriting import Sort as Sort
 from transformer.data.tasks.task import AlgorithmicTask as AlgorithmicTask
 from transformer.data.tasks.task import RowTask as RowTask
+from transformer.data.tokenizer_training import make_tokenizer as make_tokenizer
 from transformer.data.tokenizers import ByteTokenizer as ByteTokenizer
 from transformer.data.tokenizers import CharTokenizer as CharTokenizer
 from transformer.data.tokenizers import SymbolTokenizer as SymbolTokenizer
 from transformer.data.tokenizers import Tokenizer as Tokenizer
 from transformer.data.tokenizers import TrainedTokenizer as TrainedTokenizer
-from transformer.data.tokenizers import make_tokenizer as make_tokenizer

@@ -15,7 +15,8 @@ from transformer.data.dataset import Batch, Batches, Rows, check_reads_tokens, d
 from transformer.data.ngram import ngram_loss, usual_order
 from transformer.data.packing import pack
 from transformer.data.text import load_text
-from transformer.data.tokenizers import Tokenizer, make_tokenizer
+from transformer.data.tokenizer_training import make_tokenizer
+from transformer.data.tokenizers import Tokenizer
 from transformer.runs.config import RunConfig
 from transformer.runs.data import TextConfig
 

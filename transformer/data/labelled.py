@@ -23,7 +23,8 @@ from transformer.data.dataset import (
 from transformer.data.tasks.list_operations import ListOps
 from transformer.data.tasks.task import split
 from transformer.data.text import load_lines
-from transformer.data.tokenizers import PAD, SymbolTokenizer, Tokenizer, make_tokenizer
+from transformer.data.tokenizer_training import make_tokenizer
+from transformer.data.tokenizers import PAD, SymbolTokenizer, Tokenizer
 from transformer.models.classifier import ClassifierConfig
 from transformer.objectives.classes import Classification
 from transformer.objectives.objective import Objective

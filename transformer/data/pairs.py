@@ -16,7 +16,8 @@ from transformer.core.notebook import ShownAsText
 from transformer.data.dataset import Batch, Batches, Rows, described, load_data, pad_rows, real_places, whole
 from transformer.data.pairs_text import load_parallel
 from transformer.data.scan import scan_split
-from transformer.data.tokenizers import END, START, Tokenizer, make_tokenizer
+from transformer.data.tokenizer_training import make_tokenizer
+from transformer.data.tokenizers import END, START, Tokenizer
 from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.objectives.objective import Objective
 from transformer.objectives.pairs import SequenceToSequence

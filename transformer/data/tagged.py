@@ -13,7 +13,8 @@ from transformer.data.labelled import Labelled, LabelledConfig, check_classes, r
 from transformer.data.tasks.list_operations import expression_values
 from transformer.data.tasks.task import split
 from transformer.data.text import load_text
-from transformer.data.tokenizers import SymbolTokenizer, Tokenizer, make_tokenizer
+from transformer.data.tokenizer_training import make_tokenizer
+from transformer.data.tokenizers import SymbolTokenizer, Tokenizer
 from transformer.models.classifier import ClassifierConfig
 from transformer.models.pooling import PerToken
 from transformer.objectives.classes import TokenClassification

@@ -1,10 +1,9 @@
-"""Tokenizers: bytes, characters, a closed vocabulary, or pieces of words learned from texts."""
+"""Tokenizers: bytes, characters, a closed vocabulary, or pieces of words; `tokenizer_training` makes them of texts."""
 
 import abc
 import functools
 import hashlib
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,16 +14,7 @@ from transformer.core.errors import ConfigError, nearest
 from transformer.core.files import parsed, read_text
 from transformer.core.json import from_json
 from transformer.runs.tokenizers import (
-    BPE,
     SPECIAL,
-    Byte,
-    ByteBPE,
-    Char,
-    FromFile,
-    Symbols,
-    Tokenization,
-    Word,
-    WordPiece,
 )
 
 PAD, START, END, UNKNOWN, MASK = range(len(SPECIAL))
@@ -244,7 +234,7 @@ class TrainedTokenizer:
 
     @functools.cached_property
     def _tokenizer(self) -> Any:
-        read = _library().Tokenizer.from_str
+        read = library().Tokenizer.from_str
         try:
             tokenizer = read(self.definition)
         except Exception as error:  # the library raises no narrower class
@@ -255,7 +245,7 @@ class TrainedTokenizer:
         return tokenizer
 
 
-def _library() -> Any:
+def library() -> Any:
     try:
         import tokenizers
     except ImportError:
@@ -291,118 +281,3 @@ def read_tokenizer(path: Path, around: bool = False) -> Tokenizer:
 
 
 _OWN = {"byte": ByteTokenizer, "char": CharTokenizer, "symbol": SymbolTokenizer}
-
-
-@functools.singledispatch
-def make_tokenizer(config: Tokenization, texts: Sequence[str], stored: Path | None = None) -> Tokenizer:
-    """The tokenizer of a config, trained on `texts` where it needs that.
-
-    A tokenizer is a function of config and texts. Where the file `stored` holds one of the same kind, it is used as it
-    is, so that ids keep their meaning when other texts are read.
-
-    Raises:
-      ConfigError: the library is missing, `vocab_size` is too small for the texts, or the config has no rule.
-    """
-    if isinstance(kept := _kept(stored), TrainedTokenizer):
-        return kept
-    return TrainedTokenizer(_definition(config, texts))
-
-
-def _kept(stored: Path | None) -> Tokenizer | None:
-    return None if stored is None or not stored.exists() else read_tokenizer(stored)
-
-
-@make_tokenizer.register
-def _(config: Char, texts: Sequence[str], stored: Path | None = None) -> Tokenizer:
-    if isinstance(kept := _kept(stored), CharTokenizer) and kept.special == config.special:
-        return kept
-    return CharTokenizer.of("".join(texts), config.special)
-
-
-@make_tokenizer.register
-def _(config: Byte, texts: Sequence[str], stored: Path | None = None) -> Tokenizer:
-    return ByteTokenizer(config.special)
-
-
-@make_tokenizer.register
-def _(config: Symbols, texts: Sequence[str], stored: Path | None = None) -> Tokenizer:
-    if isinstance(kept := _kept(stored), SymbolTokenizer):
-        return kept
-    return SymbolTokenizer(tuple(sorted({word for text in texts for word in text.split()})))
-
-
-@make_tokenizer.register
-def _(config: FromFile, texts: Sequence[str], stored: Path | None = None) -> Tokenizer:
-    path = Path(config.path) if stored is None or not stored.exists() else stored
-    return read_tokenizer(path, config.special)
-
-
-@functools.singledispatch
-def _definition(config: Tokenization, texts: Sequence[str]) -> str:
-    """The JSON text of a tokenizer trained on texts."""
-    raise ConfigError(f"tokenizer: {config.name} has no rule; register one with make_tokenizer.register")
-
-
-@_definition.register
-def _(config: Word, texts: Sequence[str]) -> str:
-    lib = _library()
-    tokenizer = _untrained(lib.models.WordLevel(unk_token=SPECIAL[UNKNOWN]), config.lowercase)
-    size = 2**32 if config.vocab_size is None else config.vocab_size
-    # Special words of the texts have their ids already, and would get others.
-    plain = [" ".join(word for word in text.split() if word.lower() not in SPECIAL) for text in texts]
-    return _train(tokenizer, lib.trainers.WordLevelTrainer, plain, size, min_frequency=config.min_frequency)
-
-
-@_definition.register
-def _(config: BPE, texts: Sequence[str]) -> str:
-    lib = _library()
-    tokenizer = _untrained(lib.models.BPE(unk_token=SPECIAL[UNKNOWN]), config.lowercase)
-    tokenizer.pre_tokenizer = lib.pre_tokenizers.Sequence([tokenizer.pre_tokenizer, lib.pre_tokenizers.Metaspace()])
-    tokenizer.decoder = lib.decoders.Metaspace()
-    return _train(tokenizer, lib.trainers.BpeTrainer, texts, config.vocab_size)
-
-
-@_definition.register
-def _(config: ByteBPE, texts: Sequence[str]) -> str:
-    lib = _library()
-    tokenizer = lib.Tokenizer(lib.models.BPE())
-    tokenizer.pre_tokenizer = lib.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = lib.decoders.ByteLevel()
-    alphabet = lib.pre_tokenizers.ByteLevel.alphabet()
-    return _train(tokenizer, lib.trainers.BpeTrainer, texts, config.vocab_size, initial_alphabet=alphabet)
-
-
-@_definition.register
-def _(config: WordPiece, texts: Sequence[str]) -> str:
-    """Train with a fixed order of the characters inside words, which the library takes from a random hash table.
-
-    Given beforehand, as if they were special, they have an order, and the vocabulary is a function of the texts.
-    """
-    lib = _library()
-    tokenizer = _untrained(lib.models.WordPiece(unk_token=SPECIAL[UNKNOWN]), config.lowercase)
-    tokenizer.decoder = lib.decoders.WordPiece(prefix="##", cleanup=False)
-    normal = (tokenizer.normalizer.normalize_str(text) for text in texts)
-    words = {word for text in normal for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(text)}
-    inside = sorted({f"##{character}" for word in words for character in word[1:]})
-    trained = json.loads(_train(tokenizer, lib.trainers.WordPieceTrainer, texts, config.vocab_size, inside))
-    trained["added_tokens"] = trained["added_tokens"][: len(SPECIAL)]
-    return json.dumps(trained, ensure_ascii=False)
-
-
-def _untrained(model: Any, lowercase: bool) -> Any:
-    """An untrained tokenizer of the words between whitespace."""
-    lib = _library()
-    tokenizer = lib.Tokenizer(model)
-    tokenizer.normalizer = lib.normalizers.Sequence([lib.normalizers.Lowercase()] if lowercase else [])
-    tokenizer.pre_tokenizer = lib.pre_tokenizers.WhitespaceSplit()
-    return tokenizer
-
-
-def _train(tokenizer: Any, trainer: Any, texts: Sequence[str], size: int, first: Sequence[str] = (), **options) -> str:
-    """The definition of a tokenizer after training, with the special tokens and then `first` before all others."""
-    special = [*SPECIAL, *first]
-    rule = trainer(vocab_size=size, special_tokens=special, show_progress=False, **options)
-    tokenizer.train_from_iterator(texts, rule)
-    if (needed := tokenizer.get_vocab_size()) > size:
-        raise ConfigError(f"tokenizer: vocab_size {size} is less than the {needed} of special tokens and characters")
-    return tokenizer.to_str()

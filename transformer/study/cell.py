@@ -12,6 +12,7 @@ import numpy as np
 
 from transformer.core.errors import ConfigError
 from transformer.core.files import write_durably, write_sealed
+from transformer.core.folders import locked
 from transformer.core.json import fingerprint, from_json, to_json
 from transformer.core.modules import Params
 from transformer.core.sources import sources
@@ -24,7 +25,7 @@ from transformer.training.loop import Outcome, train
 from transformer.training.metrics import finite
 from transformer.training.signals import Interrupted
 from transformer.training.trackers import Tracker
-from transformer.training.workdir import CONFIG, Identity, identity, locked, read_identity
+from transformer.training.workdir import CONFIG, Identity, identity, read_identity
 
 ERROR = "error.txt"
 """The error of the last attempt: one line, with the traceback below it."""

@@ -10,6 +10,7 @@ from transformer.core.changes import typed
 from transformer.core.checks import check_kind, check_type, hints
 from transformer.core.contents import contents
 from transformer.core.errors import ConfigError, nearest
+from transformer.core.folders import locked
 from transformer.core.json import to_json
 from transformer.core.modules import Params
 from transformer.core.values import Choices, Variant, to_text
@@ -30,7 +31,6 @@ from transformer.study.runs import SUMS
 from transformer.study.statistics import ALPHA, detectable_difference
 from transformer.training.loop import check_initial
 from transformer.training.trackers import Tracker, check_trackers
-from transformer.training.workdir import locked
 
 CONFIRMATION, FRESH = "_fresh", 1_000
 """Ending of the name of a confirmation, and distance of its seeds from those of its study."""

@@ -16,7 +16,7 @@ from transformer.objectives.objective import Objective
 from transformer.runs.rules import UpdateRule
 from transformer.runs.schedules import Schedule
 from transformer.study.probes import Probe
-from transformer.testing import properties
+from transformer.testing import comparing, properties, twins
 from transformer.testing.decoding import PROCESSOR, STRATEGY
 from transformer.testing.encoder_decoder import translates
 from transformer.testing.objectives import OBJECTIVE, POOLING, task_of, task_with
@@ -42,7 +42,7 @@ class Checked:
     def run(self, context: str, name: str, check) -> None:
         try:
             check()
-        except properties.DoesNotApply:
+        except comparing.DoesNotApply:
             return
         except AssertionError as error:
             self.failed.append(f"{context}, {name}: {error}")
@@ -129,16 +129,16 @@ def _by_reason(failed: Sequence[str]) -> list[str]:
 def check_choices(choices: Mapping[str, Any]) -> Checked:
     """Check a model with some fields changed in all contexts; the caller reads `failed`."""
     checked = Checked(choices)
-    twins = properties.TWINS
+    once = twins.TWINS
     for context, wanted in (("decoder", properties.DECODER), ("encoder", properties.ENCODER)):
         try:
             subject = Subject(small(**{"causal": context == "decoder", **choices}))
         except ConfigError as error:
             checked.refused[context] = str(error)
             continue
-        for check in (*wanted, *twins):
+        for check in (*wanted, *once):
             checked.run(context, check.__name__, lambda check=check, subject=subject: check(subject))
-        twins = ()
+        once = ()
     try:
         config = small(EncoderDecoderConfig, **choices)
     except ConfigError as error:

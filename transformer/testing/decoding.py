@@ -17,7 +17,7 @@ from transformer.inference.prompt import Generated
 from transformer.inference.strategies import Strategy
 from transformer.inference.tokenwise import TokenStrategy
 from transformer.models.build import pure_model
-from transformer.testing.properties import applies, close
+from transformer.testing.comparing import applies, close
 from transformer.testing.subject import VOCAB, compiled, initial_values, shaken, small, tokens_of
 
 BATCH, ROOM, STOP = 4, 6, 2

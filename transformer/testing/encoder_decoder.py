@@ -9,8 +9,9 @@ import numpy as np
 
 from transformer.models.build import pure_model
 from transformer.models.encoder_decoder import EncoderDecoderConfig
+from transformer.testing.comparing import close, differ
 from transformer.testing.evaluation import Evaluated
-from transformer.testing.properties import TOKENS, close, differ
+from transformer.testing.properties import TOKENS
 from transformer.testing.subject import LENGTH, NOW, initial_values, shaken
 
 VALID = np.arange(LENGTH) < np.array([[LENGTH], [NOW]])

@@ -8,8 +8,9 @@ import jax
 from transformer.core.arrays import compiled_for
 from transformer.core.errors import ConfigError
 from transformer.testing.check import Checked
+from transformer.testing.comparing import CLOSE, HALF, applies, close, close_gradients
 from transformer.testing.evaluation import Evaluated
-from transformer.testing.properties import CLOSE, HALF, ONES, TOKENS, applies, close, close_gradients, routed
+from transformer.testing.properties import ONES, TOKENS, routed
 from transformer.testing.subject import Subject, small
 
 

@@ -22,8 +22,8 @@ from transformer.models.pooling import PerToken, Pooling
 from transformer.models.vectors import VectorConfig
 from transformer.objectives.classes import Classification, TokenClassification
 from transformer.objectives.objective import Batch, Objective, Sums
+from transformer.testing.comparing import applies, close
 from transformer.testing.evaluation import Evaluated
-from transformer.testing.properties import applies, close
 from transformer.testing.subject import LENGTH, SMALL, VOCAB, initial_values, shaken, tokens_of
 from transformer.training.step import draws
 

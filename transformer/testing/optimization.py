@@ -16,7 +16,7 @@ from transformer.runs.config import Replica
 from transformer.runs.optimizer import OptimizerConfig
 from transformer.runs.rules import UpdateRule
 from transformer.runs.schedules import Schedule
-from transformer.testing.properties import close, differ
+from transformer.testing.comparing import close, differ
 from transformer.training.optimizer import Numbers, make_optimizer, stack_numbers
 from transformer.training.step import TrainState, create_train_state
 

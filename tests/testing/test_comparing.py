@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from transformer.testing.properties import CLOSE, ROUNDING, close, close_gradients, differ
+from transformer.testing.comparing import CLOSE, ROUNDING, close, close_gradients, differ
 
 SIZE = 100_000
 """So many numbers that the mean does not notice one of them."""
