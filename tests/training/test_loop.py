@@ -25,6 +25,7 @@ from transformer.training import checkpoint
 from transformer.training.loop import _Run, train
 from transformer.training.metrics import read_metrics
 from transformer.training.program import make_program
+from transformer.training.signals import StopRequest
 from transformer.training.stored import load_run
 
 REPLICAS = (Replica(seed=0), Replica(seed=1, learning_rate=3e-3))
@@ -177,7 +178,8 @@ def test_what_a_run_writes(config, corpus, tmp_path):
 
 def test_a_replica_is_trained_on_the_batches_of_its_own_seed(config, corpus, tmp_path):
     replicas = (Replica(seed=0), Replica(seed=1), Replica(seed=0, learning_rate=3e-3))
-    run = _Run(config, replicas, corpus, tmp_path, make_program(config, replicas))
+    how = {"observe": None, "strict": False, "stop": StopRequest(), "on_steps": None}
+    run = _Run(config, replicas, corpus, tmp_path, make_program(config, replicas), **how)
     one, other, again = stack_batches(run.batches, 0, 2)["tokens"]
     expected = [np.stack([corpus.train_batches(config, seed)[step]["tokens"] for step in (0, 1)]) for seed in (0, 1)]
     np.testing.assert_array_equal([one, other, again], [*expected, expected[0]])
