@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from transformer.core.changes import typed
-from transformer.core.checks import check_kind, check_type, hints
 from transformer.core.contents import contents
-from transformer.core.errors import ConfigError, nearest
+from transformer.core.errors import ConfigError
 from transformer.core.folders import locked
 from transformer.core.json import to_json
 from transformer.core.modules import Params
@@ -21,13 +20,12 @@ from transformer.runs.optimizer import OptimizerConfig
 from transformer.study.analyse import FEW
 from transformer.study.arms import RATE, Arm, prepared, with_data
 from transformer.study.budget import Budget
-from transformer.study.designs import Design
+from transformer.study.checks import check_study
 from transformer.study.engines import LOCAL, Engine
 from transformer.study.probes import Probe
 from transformer.study.record import read_record
 from transformer.study.report import Report, Unresolved
 from transformer.study.running import Running
-from transformer.study.runs import SUMS
 from transformer.study.statistics import ALPHA, detectable_difference
 from transformer.training.loop import check_initial
 from transformer.training.trackers import Tracker, check_trackers
@@ -97,49 +95,7 @@ class Study(StudyOptions):
     """Numbers measured on the trained parameters, besides the loss."""
 
     def __post_init__(self):
-        where = f"study {self.name}"
-        check_kind(self.base, RunConfig, f"{where}: base")
-        for name in hints(Study).keys() - {"base", "arms", "contrasts", "_"}:
-            check_type(getattr(self, name), hints(Study)[name], f"{where}: {name}")
-        if isinstance(self.arms, Design):
-            raise ConfigError(f"{where}: arms is a Design; give its parts, **vars(design)")
-        if not isinstance(self.arms, Mapping):
-            given = type(self.arms).__name__
-            raise ConfigError(
-                f"{where}: arms is a {given}; give each a name, {{'base': {{}}, 'rms': {{'model.norm': RMSNorm()}}}}"
-            )
-        for name, changes in self.arms.items():
-            check_kind(changes, Mapping, f"{where}: arm {name}")
-        if len(self.arms) < 2:
-            raise ConfigError(f"{where}: {len(self.arms)} arm{'s' * (not self.arms)}; a comparison needs two")
-        if self.baseline is not None and self.baseline not in self.arms:
-            raise ConfigError(f"{where}: no arm {self.baseline!r}{nearest(self.baseline, self.arms)}")
-        if self.seeds < 2:
-            raise ConfigError(f"{where}: {self.seeds} seeds; an interval needs two")
-        if self.max_seeds is not None and self.max_seeds < self.seeds:
-            raise ConfigError(f"{where}: max_seeds {self.max_seeds} is less than seeds {self.seeds}")
-        if self.match == "seconds" and self.match_by != "steps":
-            raise ConfigError(f"{where}: match_by {self.match_by}; time is matched by steps")
-        if self.match_multiple < 1:
-            raise ConfigError(f"{where}: match_multiple {self.match_multiple} is not a positive number")
-        labels = [*SUMS, *(probe.label for probe in self.probes)]
-        if same := [label for label in labels if labels.count(label) > 1]:
-            raise ConfigError(f"{where}: two probes are called {same[0]!r}")
-        for asked in (self.metric, *([self.tuned_by] if self.tuned_by else [])):
-            if asked not in labels:
-                raise ConfigError(f"{where}: no metric {asked!r}{nearest(asked, labels)}")
-        if not self.margin > 0:
-            raise ConfigError(f"{where}: margin {self.margin} is not positive")
-        for number in ("fails_above", "minutes"):
-            if (value := getattr(self, number)) is not None and not value >= 0:
-                raise ConfigError(f"{where}: {number} {value} is not a positive number")
-        if wrong := [rate for arm in self.arms for rate in self.rates(arm) if not rate >= 0]:
-            raise ConfigError(f"{where}: learning rate {wrong[0]} is no number that is not negative")
-        for name, weights in self.contrasts.items():
-            if unknown := [arm for arm in weights if arm not in self.arms]:
-                raise ConfigError(f"{where}: contrast {name}: no arm {unknown[0]!r}{nearest(unknown[0], self.arms)}")
-            if abs(sum(weights.values())) > 1e-9:
-                raise ConfigError(f"{where}: contrast {name}: its weights add up to {sum(weights.values()):g}, not 0")
+        check_study(self)
 
     def __repr__(self) -> str:
         """What it compares: the base is a page long."""
