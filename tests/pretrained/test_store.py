@@ -31,6 +31,7 @@ from transformer.positions.rotary import LinearScaling, RoPE, YaRN
 from transformer.pretrained.__main__ import lines_of_code, sizes
 from transformer.pretrained.architecture import PRACTICE, Architecture, Row
 from transformer.pretrained.architectures import ARCHITECTURES
+from transformer.pretrained.bart import BART
 from transformer.pretrained.bert import BERT, BERT_CLASSIFIER
 from transformer.pretrained.files import Stored
 from transformer.pretrained.gpt2 import GPT2
@@ -107,6 +108,15 @@ def test_parts_in_turns_within_heads():
     assert [part.tolist() for part in parts] == [[[0, 1, 6, 7]], [[2, 3, 8, 9]], [[4, 5, 10, 11]]]
 
 
+def test_an_axis_in_the_opposite_order():
+    """Of the taps of two convolutions, stored as one, the last comes first."""
+    whole = np.arange(6).reshape(2, 1, 3)
+    layout, shapes = "[X] 1 ~W -> W X", [(3, 1), (3, 1)]
+    parts = to_ours(whole, layout, shapes, {})
+    assert [part.tolist() for part in parts] == [[[2], [1], [0]], [[5], [4], [3]]]
+    np.testing.assert_array_equal(to_stored(parts, layout, {}), whole)
+
+
 def test_several_files(tmp_path):
     """The same model, with the index that names the file of each tensor."""
     params = parameters(CONFIG)
@@ -114,6 +124,8 @@ def test_several_files(tmp_path):
     files = sorted(p.name for p in (tmp_path / "model").glob("*.safetensors"))
     assert len(files) > 3
     assert files[0] == f"model-00001-of-{len(files):05d}.safetensors"
+    index = json.loads((tmp_path / "model" / "model.safetensors.index.json").read_text())
+    assert index["metadata"] == {"total_size": sum(leaf.nbytes for leaf in flat(params).values())}
     config, loaded = pretrained.load(tmp_path / "model")
     assert config == CONFIG
     jax.tree.map(np.testing.assert_array_equal, loaded, params)
@@ -163,7 +175,8 @@ def test_wrong_tensors_are_refused_with_all_names(folder, monkeypatch):
         pretrained.load(folder)
     shapes, missing, surplus = str(caught.value).split("tensors ")[1].split("; ")
     assert missing == "missing: model.norm.weight, model.layers.1.mlp.up_proj.weight"
-    assert surplus.endswith("model.layers.0.self_attn.q_proj.bias, model.layers.2.mlp.up_proj.weight")
+    more = "model.layers.0.self_attn.q_proj.bias, model.layers.2.mlp.up_proj.weight"
+    assert surplus == f"not of this architecture: {more}"
     assert shapes == "of another shape: lm_head.weight [12, 8], not [11, 8]"
 
 
@@ -279,7 +292,10 @@ def test_an_index_of_what_is_not_there(folder, index, match):
         ),
         ({"architectures": None, "model_type": "mamba"}, r"no architecture 'mamba'"),
         ({"architectures": None, "model_type": None}, r"config\.json: it names no architecture; give one with"),
-        ({"architectures": None, "model_type": None, "replicas": []}, "it is a run's, which load_run reads"),
+        (
+            {"architectures": None, "model_type": None, "replicas": []},
+            r"no architecture; it is a run's, which load_run reads$",
+        ),
         (
             {"architectures": ["LlamaForCausalLM", 5]},
             r"'LlamaForCausalLM', 5\] is not a list of names",
@@ -321,6 +337,10 @@ def test_a_name_on_the_hub_is_downloaded(folder, monkeypatch):
     with pytest.raises(ConfigError, match="no folder a/b/c, and no name on the hub"):
         pretrained.load("a/b/c")
     assert asked.call_count == 1
+    asked.side_effect = OSError("no such name\nand many more lines")
+    refused("a/b", "no folder a/b, and the hub answers: no such name$")
+    asked.side_effect = OSError()
+    refused("a/b", "the hub answers: OSError$")
 
 
 def test_names_that_are_no_folders(tmp_path, monkeypatch):
@@ -388,6 +408,34 @@ def test_a_tensor_stored_twice_is_one(tmp_path):
 
     rewrite(tmp_path / "t5", another)
     refused(tmp_path / "t5", "encoder.embed_tokens.weight is not shared.weight")
+
+
+def test_what_a_killed_save_left_is_no_part_of_the_next(folder):
+    params = pretrained.load(folder)[1]
+    partial = folder.parent / ".again.partial"
+    partial.mkdir()
+    (partial / "model-00001-of-00002.safetensors").write_text("")
+    pretrained.save(folder.parent / "again", CONFIG, params)
+    assert sorted(path.name for path in (folder.parent / "again").iterdir()) == ["config.json", "model.safetensors"]
+    assert not partial.exists()
+
+
+def test_rows_that_nothing_reads_and_a_tensor_that_may_be_missing(tmp_path):
+    """Zeros of the dtype of the others, written or read."""
+    config = BART.base.replace(SIZES | {"source_vocab_size": 11, "max_source_length": 6})
+    pretrained.save(tmp_path / "bart", config, parameters(config))
+
+    def change(tensors):
+        del tensors["final_logits_bias"]
+        positions = tensors["model.decoder.embed_positions.weight"]
+        assert positions.dtype == np.float32
+        assert positions.shape == (8, 8)
+        assert not positions[:2].any()
+
+    rewrite(tmp_path / "bart", change)
+    loaded, expected = flat(pretrained.load(tmp_path / "bart")[1]), flat(parameters(config))
+    expected["logits", "output", "bias"] = np.zeros(11, np.float32)
+    jax.tree.map(np.testing.assert_array_equal, loaded, expected)
 
 
 def test_what_cannot_be_saved(tmp_path):

@@ -1,5 +1,6 @@
 """Checkpoints are whole or refused."""
 
+import errno
 from typing import NamedTuple
 
 import chex
@@ -7,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from transformer.core.files import write_sealed
+from transformer.core.files import WriteError, write_sealed
 from transformer.training import checkpoint
 from transformer.training.checkpoint import CheckpointError, Notes
 
@@ -35,6 +36,7 @@ def folder(tmp_path):
 def assert_is(restored, step):
     got, found = restored
     chex.assert_trees_all_equal(got.weights, state(float(step)).weights)
+    assert got.key.dtype == state(float(step)).key.dtype
     assert (jax.random.key_data(got.key) == jax.random.key_data(state(float(step)).key)).all()
     assert found == notes(step)
 
@@ -42,6 +44,21 @@ def assert_is(restored, step):
 def test_the_newest_is_restored_and_old_ones_are_deleted(folder):
     assert checkpoint.steps(folder) == [20, 30]
     assert_is(checkpoint.restore(folder, state(0.0)), 30)
+
+
+def test_shapes_say_what_is_restored(folder):
+    """Nothing is computed for a template; that of a key has the shape of what is stored for it."""
+    template = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=a.sharding), state(0.0))
+    assert_is(checkpoint.restore(folder, template), 30)
+
+
+def test_a_disk_without_room_for_a_folder_is_said(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr("pathlib.Path.mkdir", full)
+    with pytest.raises(WriteError, match="00000010: No space left on device"):
+        checkpoint.save(tmp_path, 10, state(10.0), notes(10))
 
 
 def test_nothing_there_is_none(tmp_path):

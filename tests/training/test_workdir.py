@@ -103,6 +103,15 @@ def test_a_link_is_deleted_and_not_what_it_leads_to(folder, own, tmp_path):
     assert "predictions.png" not in names(folder)
 
 
+def test_a_link_to_a_folder_of_somebody_stays(folder, own, tmp_path):
+    """It has no files of its own by which it would be seen."""
+    put(tmp_path / "elsewhere", "thesis.tex")
+    (folder / "figures").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ConfigError, match="holds figures, which no run wrote"):
+        begin(folder, own, "overwrite")
+    assert (folder / "figures").is_symlink()
+
+
 def test_runs_in_folders_of_a_run_go_with_it(folder, own):
     """Commands that train for comparison put them there; what is foreign in them stops too."""
     begin(folder / "length", own, "refuse")

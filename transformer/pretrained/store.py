@@ -128,7 +128,7 @@ def find(path: str | Path, *patterns: str) -> Path:
     try:
         return Path(huggingface_hub.snapshot_download(str(path), allow_patterns=["*.json", *patterns]))
     except Exception as error:  # the library and its dependencies raise many kinds
-        reason = str(error).strip().splitlines()[0]
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
         raise ConfigError(f"pretrained: no folder {path}, and the hub answers: {reason}") from None
 
 
