@@ -255,6 +255,16 @@ def test_bpe_and_wordpiece_round_trip_words_of_known_characters(word, words):
         assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
+@pytest.mark.parametrize("lowercase", [False, True])
+def test_bpe_has_no_special_token_in_words(lowercase):
+    """However often a text spells one: its last merge would be the token."""
+    lines = [f"{a}{word.upper() if lowercase else word}{b}" for word in SPECIAL for a in "abcdef" for b in "abcdef"]
+    tokenizer = trained(BPE(90, lowercase=lowercase), lines)
+    for line in lines:
+        assert tokenizer.decode(tokenizer.encode(line)) == (line.lower() if lowercase else line)
+        assert tokenizer.encode(line).min() >= len(SPECIAL)
+
+
 def wordpiece_of(*pieces):
     """A WordPiece tokenizer with the given pieces as ids 5, 6, …"""
     library = pytest.importorskip("tokenizers")

@@ -267,12 +267,15 @@ def test_prefix_of_nothing_is_next_token():
 
 
 def test_masked_token():
-    """Cross-entropy of the chosen tokens, given the corrupted ones; the last token of the batch is not read."""
+    """Cross-entropy of the chosen tokens, given the corrupted ones; the last token of the batch is not read.
+
+    Weights are of the tokens after these, and say here which row fills the batch.
+    """
     objective = MaskedToken(rate=0.5)
     seen, chosen = objective.corrupt(jnp.asarray(TOKENS[:, :-1]), V, KEY)
-    logits = logits_of("encoder", seen)
+    logits, real = logits_of("encoder", seen), WEIGHTS.any(1, keepdims=True)
     sums = run(objective, "encoder", {"tokens": TOKENS, "weights": WEIGHTS})
-    check(sums, sums_by_hand(logits, TOKENS[:, :-1], WEIGHTS * np.asarray(chosen)))
+    check(sums, sums_by_hand(logits, TOKENS[:, :-1], real * np.asarray(chosen)))
     other = np.append(TOKENS[:, :-1], 8 - TOKENS[:, -1:], 1)
     chex.assert_trees_all_equal(run(objective, "encoder", {"tokens": other, "weights": WEIGHTS}), sums)
 

@@ -93,3 +93,8 @@ def test_a_ladder_compares_arms_at_each_size():
         "b @ small": {"b @ small": 1.0, "a @ small": -1.0},
         "b @ large": {"b @ large": 1.0, "a @ large": -1.0},
     }
+
+
+def test_an_arm_and_a_size_may_have_one_name():
+    arms = Ladder({"a": {}, "deep": {"model.norm": 1}}, {"deep": {"model.num_layers": 4}}).design.arms
+    assert arms == {"a @ deep": {"model.num_layers": 4}, "deep @ deep": {"model.norm": 1, "model.num_layers": 4}}

@@ -2,6 +2,7 @@
 
 import functools
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -97,7 +98,7 @@ def _(config: BPE, texts: Sequence[str]) -> str:
     tokenizer = _untrained(lib.models.BPE(unk_token=SPECIAL[UNKNOWN]), config.lowercase)
     tokenizer.pre_tokenizer = lib.pre_tokenizers.Sequence([tokenizer.pre_tokenizer, lib.pre_tokenizers.Metaspace()])
     tokenizer.decoder = lib.decoders.Metaspace()
-    return _train(tokenizer, lib.trainers.BpeTrainer, texts, config.vocab_size)
+    return _train(tokenizer, lib.trainers.BpeTrainer, _without_special(texts), config.vocab_size)
 
 
 @_definition.register
@@ -134,6 +135,12 @@ def _untrained(model: Any, lowercase: bool) -> Any:
     tokenizer.normalizer = lib.normalizers.Sequence([lib.normalizers.Lowercase()] if lowercase else [])
     tokenizer.pre_tokenizer = lib.pre_tokenizers.WhitespaceSplit()
     return tokenizer
+
+
+def _without_special(texts: Sequence[str]) -> list[str]:
+    """Texts in which nothing spells a special token, for which pairs of characters would be merged to its id."""
+    special = re.compile("|".join(map(re.escape, SPECIAL)), re.IGNORECASE)
+    return [special.sub(lambda found: f"{found[0][:-1]} {found[0][-1]}", text) for text in texts]
 
 
 def _train(tokenizer: Any, trainer: Any, texts: Sequence[str], size: int, first: Sequence[str] = (), **options) -> str:

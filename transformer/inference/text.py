@@ -45,7 +45,7 @@ def continuation(
       strategy: how they are chosen; a beam is one in each window.
       key: for random strategies.
       stop: the token that ends the text, and is its last one.
-      prefix: whether the tokens of the prompt see each other.
+      prefix: whether the tokens of the prompt see each other; of a later window those that are read again.
       beyond: what to do past `max_length`.
 
     Raises:

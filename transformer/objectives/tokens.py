@@ -121,8 +121,11 @@ class MaskedToken(CrossEntropy):
         return batch["tokens"][..., :-1]
 
     def weights(self, batch):
-        """Of the input tokens themselves, not of those after them: the last one of a document counts too."""
-        return batch["valid"].astype(jnp.float32) if "valid" in batch else super().weights(batch)
+        """Of the input tokens themselves, not of those after them: all real ones of a row in which any label counts."""
+        if "valid" in batch:
+            return batch["valid"].astype(jnp.float32)
+        next_BL = super().weights(batch)
+        return jnp.broadcast_to((next_BL > 0).any(-1, keepdims=True), next_BL.shape).astype(jnp.float32)
 
     def corrupt(self, tokens_BL: jax.Array, vocab_size: int, key: jax.Array) -> tuple[jax.Array, jax.Array]:
         """(tokens the model sees, which of them were chosen), both (B, L)."""

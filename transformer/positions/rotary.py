@@ -220,7 +220,7 @@ class RoPE2D(Position):
     columns: int = 1
     """Patches in a row of the image; a vision model sets it."""
     first: int = 0
-    """Position of the first patch; tokens before it have row -1."""
+    """Position of the first patch; tokens before it are in rows -1, -2, …, as if there were patches."""
     enters_queries = True
     relative = True
 

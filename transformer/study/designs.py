@@ -127,7 +127,7 @@ class Ladder:
         """The arms of all sizes, with a question for each arm and size."""
         baseline, *others = self.arms
         arms = {
-            f"{name} @ {size}": _merged({name: changes, size: grown})
+            f"{name} @ {size}": _merged({f"arm {name}": changes, f"size {size}": grown})
             for size, grown in self.sizes.items()
             for name, changes in self.arms.items()
         }
