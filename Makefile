@@ -2,8 +2,8 @@
 # make demo      a published effect, reproduced on the text that comes with Python, with its report
 # make test      what guards a commit, without what takes seconds; all of a room with FOR=transformer/norms,
 #                and of one test in five of all rooms with EVERY=5
-# make release   what guards a release: the tests that take long (tests/long.txt), notebooks and killed processes, every
-#                pair of options (PART=2/6 for the second of six parts), published architectures
+# make release   what guards a release: the tests that take long (tests/long.txt), notebooks and killed processes (LONG=1/3
+#                for the first of three parts), every pair of options (PART=2/6), published architectures
 # make parity   published architectures against the library transformers, which it installs
 # make evaluation   benchmarks by lm-evaluation-harness, which it installs, on tasks in files
 # make docs   the pages of docs as a site in build/site; make docs-serve shows it while they are written
@@ -41,7 +41,7 @@ test: install
 		$(if $(EVERY),--every $(EVERY)) $(if $(EVERY)$(FOR),,--tests short) $(FOR:transformer/%=tests/%)
 
 release: install conformance parity evaluation docs
-	$(BIN)/python -m pytest -n 2 --dist worksteal --tests long
+	$(BIN)/python -m pytest -n 2 --dist worksteal --tests long $(if $(LONG),--part $(LONG))
 
 notebooks: install
 	$(BIN)/python -m pip install --quiet --editable '.[notebooks]'

@@ -38,6 +38,7 @@ those listed with `[*]` the first choice takes seconds too, and `make test` runs
 def pytest_addoption(parser):
     parser.addoption("--every", type=int, default=1, help="run every so many-th test alone, of all files")
     parser.addoption("--tests", choices=("short", "long"), help="long: what long.txt lists, or is marked release")
+    parser.addoption("--part", default="1/1", help="of what would be run, the K-th of N parts, K/N")
     parser.addoption(
         "--list-long", type=float, metavar="SECONDS", help="list anew, of what was run, what would save so much"
     )
@@ -49,6 +50,8 @@ def pytest_collection_modifyitems(config, items):
         kept = set({"short": short, "long": long}[tests](items))
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
         items[:] = [item for item in items if item in kept]
+    first, parts = map(int, config.getoption("part").split("/"))
+    items[:] = items[first - 1 :: parts]
 
 
 def short(items):
