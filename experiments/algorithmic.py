@@ -28,7 +28,7 @@ from transformer.data.tasks.rewriting import Copy, Reverse, Sort
 from transformer.inference.generate import generate
 from transformer.models.config import ModelConfig
 from transformer.runs.optimizer import OptimizerConfig
-from transformer.training.loop import Outcome
+from transformer.training.outcome import Outcome
 
 QUESTIONS = 5
 

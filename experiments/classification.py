@@ -18,7 +18,7 @@ from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.models.classifier import ClassifierConfig
 from transformer.positions.rotary import RoPE
 from transformer.runs.optimizer import OptimizerConfig
-from transformer.training.loop import Outcome
+from transformer.training.outcome import Outcome
 
 EXAMPLES = 5
 

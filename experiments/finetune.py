@@ -44,7 +44,7 @@ from transformer.runs.data import TextConfig
 from transformer.runs.optimizer import OptimizerConfig
 from transformer.runs.tokenizers import Char, FromFile, Tokenization, Word
 from transformer.training import processes
-from transformer.training.loop import Outcome
+from transformer.training.outcome import Outcome
 
 PUBLISHED = (
     {"model of others": ("from_",)} | RUN | {"data": ("data.path", "data.tokenizer", "data.validation_fraction")}

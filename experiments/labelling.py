@@ -22,7 +22,7 @@ from transformer.models.classifier import ClassifierConfig
 from transformer.models.pooling import PerToken
 from transformer.positions.rotary import RoPE
 from transformer.runs.optimizer import OptimizerConfig
-from transformer.training.loop import Outcome
+from transformer.training.outcome import Outcome
 
 EXAMPLES = 5
 

@@ -27,7 +27,8 @@ from transformer.models.config import ModelConfig
 from transformer.runs.config import Replica, RunConfig, grid
 from transformer.runs.mesh import ALONE, AUTOMATIC, HostsConfig, MeshConfig
 from transformer.training import processes
-from transformer.training.loop import Observer, Outcome, train
+from transformer.training.loop import Observer, train
+from transformer.training.outcome import Outcome
 from transformer.training.trackers import Tracker
 from transformer.training.workdir import CONFIG, read_identity
 

@@ -20,7 +20,7 @@ from transformer.inference.generate import generate
 from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.positions.rotary import RoPE
 from transformer.runs.optimizer import OptimizerConfig
-from transformer.training.loop import Outcome
+from transformer.training.outcome import Outcome
 
 EXAMPLES = 3
 

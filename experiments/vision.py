@@ -30,7 +30,7 @@ from transformer.models.images import AutoencoderConfig, PatchConfig, VisionConf
 from transformer.objectives.pictures import Reconstruction
 from transformer.runs.config import RunConfig
 from transformer.runs.optimizer import OptimizerConfig
-from transformer.training.loop import Outcome
+from transformer.training.outcome import Outcome
 
 SHOWN = 20
 PICTURES = RUN | {

@@ -21,8 +21,9 @@ from transformer.runs.config import Replica, RunConfig
 from transformer.runs.mesh import AUTOMATIC, MeshConfig
 from transformer.study.probes import Probe
 from transformer.study.runs import ArmRuns, Run
-from transformer.training.loop import Outcome, train
+from transformer.training.loop import train
 from transformer.training.metrics import finite
+from transformer.training.outcome import Outcome
 from transformer.training.signals import Interrupted
 from transformer.training.trackers import Tracker
 from transformer.training.workdir import CONFIG, Identity, identity, read_identity

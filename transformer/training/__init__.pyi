@@ -1,11 +1,11 @@
 # Written by `python -m transformer.testing.stubs`.
 from transformer.training.checkpoint import CheckpointError as CheckpointError
-from transformer.training.loop import Outcome as Outcome
 from transformer.training.loop import train as train
 from transformer.training.optimizer import Numbers as Numbers
 from transformer.training.optimizer import make_optimizer as make_optimizer
 from transformer.training.optimizer import stack_numbers as stack_numbers
 from transformer.training.optimizer import trained_part as trained_part
+from transformer.training.outcome import Outcome as Outcome
 from transformer.training.replicas import over_replicas as over_replicas
 from transformer.training.replicas import repeat as repeat
 from transformer.training.sharding import DATA_PARALLEL as DATA_PARALLEL

@@ -16,7 +16,6 @@ from transformer.core.errors import ConfigError
 from transformer.core.files import writing
 from transformer.core.modules import Params
 from transformer.data.dataset import Dataset, check_batches, check_data, load_data, stack_batches
-from transformer.data.tokenizers import Tokenizer
 from transformer.objectives.objective import Sums
 from transformer.runs.config import Replica, RunConfig, grid, unfinished_warm_up, unused_vocabulary
 from transformer.runs.mesh import ALONE, AUTOMATIC, HostsConfig, MeshConfig
@@ -24,13 +23,13 @@ from transformer.training import checkpoint, processes
 from transformer.training.checkpoint import Notes
 from transformer.training.log import LOGGED, RunLog, metrics_path, rewind
 from transformer.training.metrics import read_metrics
+from transformer.training.outcome import Outcome, scores
 from transformer.training.processes import Watchdog
 from transformer.training.program import SHARED_BATCHES, Program, make_program
 from transformer.training.progress import Progress
 from transformer.training.signals import Interrupted, StopRequest
 from transformer.training.step import TrainState
 from transformer.training.trackers import RunInfo, Tracker, Tracking, check_trackers, replica_names
-from transformer.training.trained import TrainedRun
 from transformer.training.workdir import WhenNotEmpty, definitions, held_for_run, identity
 
 Observer = Callable[[Any], Mapping[str, np.ndarray]]
@@ -42,43 +41,6 @@ def check_initial(initial: Any, where: str) -> None:
     if not isinstance(initial, Mapping | None):
         given = type(initial).__name__
         raise ConfigError(f"{where}: initial is a {given}, not parameters; those of a run are run.params()")
-
-
-@dataclass(frozen=True, repr=False)
-class Outcome(TrainedRun):
-    """The results of all replicas; arrays have a leading axis R."""
-
-    data: Dataset
-    loss_by_position: np.ndarray
-    """(R, L) validation loss at each position of a block, in nats."""
-    by_batch: Sums
-    """Sums (R, N) over each batch of the validation split, in its order."""
-    accuracy: np.ndarray
-    """(R,) share of the labels of the validation split to which the model gives the highest probability."""
-    exact_match: np.ndarray
-    """(R,) share of the validation sequences whose labels are all the likeliest, as greedy decoding gets them right."""
-    tokens_per_second: float
-    """Training throughput of all replicas together, from the second dispatch on."""
-    diverged_at: np.ndarray
-    """(R,) the step at which the replica diverged, its loss or gradient not finite; -1 where it did not."""
-    seconds: float
-    """Wall time of training and evaluation, over all resumed parts, compilation included."""
-
-    @property
-    def tokenizers(self) -> Mapping[str, Tokenizer]:
-        return self.data.tokenizers
-
-    def rows(self) -> list[dict[str, Any]]:
-        more = {"accuracy": self.accuracy, "exact_match": self.exact_match, "diverged_at": self.diverged_at}
-        return [row | {name: each[i].item() for name, each in more.items()} for i, row in enumerate(super().rows())]
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        return getattr(self.data, "classes", ())
-
-    @property
-    def _held_out(self) -> Mapping[str, np.ndarray]:
-        return getattr(self.data, "validation", {})
 
 
 def train(
@@ -303,13 +265,6 @@ class _Run:
             values |= {"seconds": np.full(len(self.replicas), self.seconds()), **observed}
         self.log.evaluated(step, values)
         return sums, by_batch
-
-
-def scores(sums: Sums) -> dict[str, np.ndarray]:
-    """Loss in nats per label, and the shares of labels and of sequences that are right, (R,) each."""
-    labels = sums.weight.sum(-1)
-    loss = (sums.loss.sum(-1) / labels).astype(np.float64)
-    return {"loss": loss, "accuracy": sums.correct / labels, "exact_match": sums.exact / sums.sequences}
 
 
 def checked(observed: Mapping[str, np.ndarray], taken: Container[str], replicas: int) -> Mapping[str, np.ndarray]:
