@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from transformer.core.errors import ConfigError
-from transformer.data.images import load_images
+from transformer.data.dataset import load_data
+from transformer.data.images import load_images, sha256_of
+from transformer.data.pictures import ImageConfig
 
 
 def arrays(**changes):
@@ -33,13 +35,14 @@ def saved(path, **changes):
 def test_digits():
     pytest.importorskip("sklearn")
     digits = load_images(None)
-    assert digits.train_images.shape == (898, 8, 8, 1)
-    assert digits.test_images.shape == (899, 8, 8, 1)
-    assert (digits.train_images.dtype, digits.train_labels.dtype) == (np.float32, np.int32)
-    assert (digits.train_images.min(), digits.train_images.max()) == (0, 1)
-    assert digits.train_labels[:10].tolist() == list(range(10))
-    assert (digits.num_classes, digits.source) == (10, "sklearn:digits")
-    assert digits.fingerprint == load_images(None).fingerprint
+    assert digits["train_images"].shape == (898, 8, 8, 1)
+    assert digits["test_images"].shape == (899, 8, 8, 1)
+    assert (digits["train_images"].dtype, digits["train_labels"].dtype) == (np.float32, np.int32)
+    assert (digits["train_images"].min(), digits["train_images"].max()) == (0, 1)
+    assert digits["train_labels"][:10].tolist() == list(range(10))
+    pictures = load_data(ImageConfig())
+    assert (pictures.num_classes, pictures.source) == (10, "sklearn:digits")
+    assert sha256_of(digits) == sha256_of(load_images(None))
 
 
 def test_scikit_learn_missing(monkeypatch):
@@ -51,11 +54,12 @@ def test_scikit_learn_missing(monkeypatch):
 def test_a_file_of_bytes_is_scaled(tmp_path):
     path = saved(tmp_path / "images.npz")
     images = load_images(path)
-    assert images.train_images.shape == (6, 4, 3, 1)
-    assert images.train_images.dtype == np.float32
-    np.testing.assert_allclose(images.train_images[..., 0], arrays()["train_images"] / 255, rtol=1e-6)
-    assert images.test_labels.tolist() == [4, 0]
-    assert (images.num_classes, images.source) == (5, path)
+    assert images["train_images"].shape == (6, 4, 3, 1)
+    assert images["train_images"].dtype == np.float32
+    np.testing.assert_allclose(images["train_images"][..., 0], arrays()["train_images"] / 255, rtol=1e-6)
+    assert images["test_labels"].tolist() == [4, 0]
+    pictures = load_data(ImageConfig(path=path))
+    assert (pictures.num_classes, pictures.source) == (5, path)
 
 
 def test_a_file_with_the_names_of_keras(tmp_path):
@@ -64,13 +68,13 @@ def test_a_file_with_the_names_of_keras(tmp_path):
     keras |= {"x_test": own["test_images"], "y_test": own["test_labels"]}
     np.savez(tmp_path / "mnist.npz", **keras)
     images = load_images(str(tmp_path / "mnist.npz"))
-    assert images.fingerprint == load_images(saved(tmp_path / "images.npz")).fingerprint
+    assert sha256_of(images) == sha256_of(load_images(saved(tmp_path / "images.npz")))
 
 
 def test_floats_and_channels_stay(tmp_path):
     shape = {part: np.random.default_rng(1).normal(size=(n, 4, 3, 2)) for part, n in (("train", 6), ("test", 2))}
     images = load_images(saved(tmp_path / "x.npz", train_images=shape["train"], test_images=shape["test"]))
-    np.testing.assert_array_equal(images.train_images, shape["train"].astype(np.float32))
+    np.testing.assert_array_equal(images["train_images"], shape["train"].astype(np.float32))
 
 
 def test_the_fingerprint_is_of_values_and_shapes(tmp_path):
@@ -82,9 +86,9 @@ def test_the_fingerprint_is_of_values_and_shapes(tmp_path):
         {"test_labels": np.zeros(2, int)},
         {"train_images": train.reshape(6, 3, 4), "test_images": test.reshape(2, 3, 4)},
     ]
-    prints = [load_images(saved(tmp_path / f"{i}.npz", **v)).fingerprint for i, v in enumerate(variants)]
+    prints = [sha256_of(load_images(saved(tmp_path / f"{i}.npz", **v))) for i, v in enumerate(variants)]
     assert len(set(prints)) == len(variants)
-    assert load_images(saved(tmp_path / "again.npz")).fingerprint == prints[0]
+    assert sha256_of(load_images(saved(tmp_path / "again.npz"))) == prints[0]
 
 
 WRONG = [
@@ -149,7 +153,9 @@ def test_no_more_is_unpacked_than_is_allowed(tmp_path, monkeypatch):
 
 def test_an_array_in_the_order_of_fortran(tmp_path):
     path = saved(tmp_path / "images.npz", train_images=np.asfortranarray(arrays()["train_images"]))
-    np.testing.assert_array_equal(load_images(path).train_images, load_images(saved(tmp_path / "c.npz")).train_images)
+    np.testing.assert_array_equal(
+        load_images(path)["train_images"], load_images(saved(tmp_path / "c.npz"))["train_images"]
+    )
 
 
 def test_mnist():
@@ -157,7 +163,7 @@ def test_mnist():
     if data is None:
         pytest.skip("TRANSFORMER_DATA is not set: there is no MNIST here")
     mnist = load_images(str(Path(data) / "mnist" / "mnist.npz"))
-    assert mnist.train_images.shape == (60_000, 28, 28, 1)
-    assert mnist.test_images.shape == (10_000, 28, 28, 1)
-    assert (mnist.train_images.min(), mnist.train_images.max()) == (0, 1)
-    assert mnist.num_classes == 10
+    assert mnist["train_images"].shape == (60_000, 28, 28, 1)
+    assert mnist["test_images"].shape == (10_000, 28, 28, 1)
+    assert (mnist["train_images"].min(), mnist["train_images"].max()) == (0, 1)
+    assert mnist["train_labels"].max() == 9

@@ -4,7 +4,6 @@ import hashlib
 import math
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,32 +18,16 @@ NPY = ".npy"
 NAMES = ("train_images", "train_labels", "test_images", "test_labels")
 KERAS_NAMES = ("x_train", "y_train", "x_test", "y_test")
 """The same arrays in the files that come with Keras."""
-
-
 PAIR_NAMES = ("train_images", "train_targets", "test_images", "test_targets")
 
 
-@dataclass(frozen=True)
-class Images:
-    """Training and test images and their labels."""
-
-    train_images: np.ndarray
-    """(N, H, W, C) float32."""
-    train_labels: np.ndarray
-    """(N,) int32."""
-    test_images: np.ndarray
-    """(N, H, W, C) float32."""
-    test_labels: np.ndarray
-    """(N,) int32."""
-    num_classes: int
-    """Number of classes, one more than the largest label."""
-    source: str
-    fingerprint: str
-    """sha256 of the bytes and shapes of the four arrays."""
+Arrays = dict[str, np.ndarray]
+"""By name: images (N, H, W, C) float32, labels (N,) int32."""
+DIGITS = "sklearn:digits"
 
 
-def load_images(path: str | None) -> Images:
-    """The images of an .npz file or, without a path, the digits that come with scikit-learn.
+def load_images(path: str | None) -> Arrays:
+    """The images and labels of an .npz file or, without a path, the digits that come with scikit-learn.
 
     The file holds `train_images`, `train_labels`, `test_images` and `test_labels`, or the same as `x_train`,
     `y_train`, `x_test` and `y_test`. Images are (N, H, W) or (N, H, W, C): uint8 is divided by 255, floats stay as
@@ -55,7 +38,7 @@ def load_images(path: str | None) -> Images:
       ConfigError: the file or an array is missing or cannot be read; shapes do not fit each other; an
         image is not finite; a label is negative or not an integer; scikit-learn is missing.
     """
-    source, arrays = ("sklearn:digits", _digits()) if path is None else (path, _read(Path(path), NAMES, KERAS_NAMES))
+    source, arrays = (DIGITS, _digits()) if path is None else (path, _read(Path(path), NAMES, KERAS_NAMES))
     values = {name: (_images if "images" in name else _labels)(arrays[name], name, source) for name in NAMES}
     for part in ("train", "test"):
         _check_pair(values[f"{part}_images"], values[f"{part}_labels"], part, source)
@@ -63,25 +46,11 @@ def load_images(path: str | None) -> Images:
     if train != test:
         raise ConfigError(f"data.path: {source}: train images are {train}, test images {test}")
     _check_scale(arrays, [name for name in NAMES if "images" in name], source)
-    num_classes = 1 + max(int(values[f"{part}_labels"].max()) for part in ("train", "test"))
-    return Images(**values, num_classes=num_classes, source=source, fingerprint=_fingerprint(values))
+    return values
 
 
-@dataclass(frozen=True)
-class ImagePairs:
-    """Images, and images of the same shape that are to be made of them."""
-
-    train_images: np.ndarray
-    """(N, H, W, C) float32."""
-    train_targets: np.ndarray
-    test_images: np.ndarray
-    test_targets: np.ndarray
-    fingerprint: str
-    """sha256 of the bytes and shapes of the four arrays."""
-
-
-def load_image_pairs(path: str) -> ImagePairs:
-    """The images of an .npz file with `train_images`, `train_targets`, `test_images` and `test_targets`.
+def load_image_pairs(path: str) -> Arrays:
+    """The images of an .npz file, `train_images` and `test_images`, and those that are to be made of them, `…_targets`.
 
     Raises:
       ConfigError: as `load_images`; or a target has another shape than its image.
@@ -94,7 +63,7 @@ def load_image_pairs(path: str) -> ImagePairs:
         if values[name].shape != wanted:
             raise ConfigError(f"data.path: {path}: {name} is {values[name].shape}, not {wanted}")
     _check_scale(arrays, PAIR_NAMES, path)
-    return ImagePairs(**values, fingerprint=_fingerprint(values))
+    return values
 
 
 def _digits() -> dict[str, np.ndarray]:
@@ -183,7 +152,7 @@ def _check_pair(images: np.ndarray, labels: np.ndarray, part: str, source: str) 
         raise ConfigError(f"data.path: {source}: {len(images)} {part} images, but {part}_labels is {labels.shape}")
 
 
-def _fingerprint(values: Mapping[str, np.ndarray]) -> str:
+def sha256_of(values: Mapping[str, np.ndarray]) -> str:
     digest = hashlib.sha256()
     for name in values:
         digest.update(f"{name} {values[name].shape}\n".encode())

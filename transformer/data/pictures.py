@@ -9,7 +9,7 @@ from transformer.core.checks import check_kind
 from transformer.core.errors import ConfigError
 from transformer.core.json import fingerprint
 from transformer.data.dataset import Batch, Batches, Examples, described, load_data, weighted
-from transformer.data.images import load_image_pairs, load_images
+from transformer.data.images import DIGITS, load_image_pairs, load_images, sha256_of
 from transformer.models.images import PatchConfig, VisionConfig
 from transformer.objectives.classes import Classification
 from transformer.objectives.objective import Objective
@@ -178,28 +178,29 @@ def affine(images_BYXC: np.ndarray, matrices: np.ndarray, moves: np.ndarray) -> 
 @load_data.register
 def load_pictures(config: ImageConfig, stored: Path | None = None) -> Pictures:
     """Read the images."""
-    images = load_images(config.path)
+    arrays = load_images(config.path)
+    train_labels, test_labels = arrays["train_labels"], arrays["test_labels"]
     return Pictures(
-        train={"inputs": images.train_images, "labels": images.train_labels},
-        validation=weighted({"inputs": images.test_images, "labels": images.test_labels}),
+        train={"inputs": arrays["train_images"], "labels": train_labels},
+        validation=weighted({"inputs": arrays["test_images"], "labels": test_labels}),
         description=config,
         tokenizer=None,
-        num_classes=images.num_classes,
-        source=images.source,
-        fingerprint=fingerprint([replace(config, path=None), images.fingerprint]),
+        num_classes=1 + int(max(train_labels.max(), test_labels.max())),
+        source=config.path or DIGITS,
+        fingerprint=fingerprint([replace(config, path=None), sha256_of(arrays)]),
     )
 
 
 @load_data.register
 def load_picture_pairs(config: ImagePairConfig, stored: Path | None = None) -> PicturePairs:
     """Read the images."""
-    pairs = load_image_pairs(config.path)
-    weights = np.ones((len(pairs.test_images), 1), np.float32)
+    arrays = load_image_pairs(config.path)
+    weights = np.ones((len(arrays["test_images"]), 1), np.float32)
     return PicturePairs(
-        train={"inputs": pairs.train_images, "targets": pairs.train_targets},
-        validation={"inputs": pairs.test_images, "targets": pairs.test_targets, "weights": weights},
+        train={"inputs": arrays["train_images"], "targets": arrays["train_targets"]},
+        validation={"inputs": arrays["test_images"], "targets": arrays["test_targets"], "weights": weights},
         description=config,
         tokenizer=None,
         source=config.path,
-        fingerprint=fingerprint([replace(config, path=""), pairs.fingerprint]),
+        fingerprint=fingerprint([replace(config, path=""), sha256_of(arrays)]),
     )
