@@ -84,7 +84,7 @@ def check_variant(value: Variant, **choices: Any) -> Checked:
     """Use a variant in tiny models and check the properties that have to hold there.
 
     The models are a causal decoder, an encoder and an encoder-decoder; they are scanned, rounded, replicated,
-    cached, branched, padded and packed: see `transformer.testing.properties`. An update rule, a schedule,
+    cached, branched, padded and packed: see `transformer.testing.properties` and `twins`. An update rule, a schedule,
     an objective, a pooling, a strategy of decoding or a processor of logits, a task and a probe have properties of
     their own (`optimization`, `objectives`, `decoding`, `tasks` and `probes` beside it).
 
