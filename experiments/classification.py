@@ -58,7 +58,9 @@ def examples(trained: Outcome, data: Labelled) -> str:
     some = {name: a[:EXAMPLES] for name, a in data.validation.items()}
     logits = trained.apply(trained.params(), some["inputs"], valid_BL=some["valid"])
     lines = []
-    for tokens, given, right in zip(some["inputs"], np.asarray(logits.argmax(-1)), some["labels"], strict=True):
+    for tokens, given, right in zip(
+        some["inputs"], np.asarray(logits[:, : len(data.classes)].argmax(-1)), some["labels"], strict=True
+    ):
         wrong = f"   (not {data.classes[right]})" if given != right else ""
         lines.append(f"{data.tokenizer.decode(tokens)} -> {data.classes[given]}{wrong}")
     return "\n".join(lines)

@@ -51,7 +51,9 @@ def of_study(study: Study, data: Dataset) -> str:
     base = arms[study.baseline_name]
     runs = {name: len(arm.replicas(study.seeds)) for name, arm in arms.items()}
     each = {name: arm.costs[1] * arm.config.batch_size * arm.config.steps for name, arm in arms.items()}
-    operations = sum(runs[name] * each[name] for name in arms)
+    # Arms that are one config share the runs of a seed and rate.
+    distinct = {(arm.sha256, run): each[name] for name, arm in arms.items() for run in arm.replicas(study.seeds)}
+    operations = sum(distinct.values())
     seconds = step_seconds(base.config.replace(steps_per_dispatch=1), base.data) * base.config.steps
     rows = {}
     for name, arm in arms.items():
@@ -63,7 +65,7 @@ def of_study(study: Study, data: Dataset) -> str:
     total = {
         "seeds": f"{study.first_seed} to {study.first_seed + study.seeds - 1}{more}",
         "learning rates": ", ".join(f"{rate:g}" for rate in base.rates),
-        "runs": f"{sum(runs.values())} in {len({arm.sha256 for arm in arms.values()})} cells",
+        "runs": f"{len(distinct)} in {len({arm.sha256 for arm in arms.values()})} cells",
         "operations": f"{scaled(operations)}FLOP",
         "time": f"at most {duration(seconds * operations / each[study.baseline_name])} here, compilation aside",
     }

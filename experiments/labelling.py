@@ -55,7 +55,8 @@ def examples(trained: Outcome, data: Labelled) -> str:
     """A few held-out texts, with the best replica's class after each token that counts."""
     some = {name: a[:EXAMPLES] for name, a in data.validation.items()}
     logits = trained.apply(trained.params(), some["inputs"], valid_BL=some["valid"])
-    rows = zip(*(some[n] for n in ("inputs", "labels", "weights")), np.asarray(logits.argmax(-1)), strict=True)
+    given = np.asarray(logits[..., : len(data.classes)].argmax(-1))
+    rows = zip(*(some[n] for n in ("inputs", "labels", "weights")), given, strict=True)
     return "\n".join(_line(data, *row) for row in rows)
 
 

@@ -17,8 +17,8 @@ CLAIM = Claim(
     expected={"randomized": "better"},
     recipe=(
         "Reversal alone, trained on 8 symbols and tested on 12, positions from 64; rotary positions in a decoder. "
-        "Rates are chosen by the longer test; training ends at losses of .05 to .18 with drawn positions and below .01 "
-        "without."
+        "Rates are chosen by the longer test. Run again from its start after positions of short rows were found to be "
+        "drawn from a part of the range, when accuracy was ahead by .089 [.039, .150]."
     ),
     study=on_task(
         "randomized_positions",
@@ -31,5 +31,9 @@ CLAIM = Claim(
         test=Reverse(items=12),
         learning_rates=(1e-3, 3e-3, 1e-2),
         metric="accuracy",
+    ),
+    found=(
+        "Nothing is told of single tokens. Of the longer inputs fewer are right as a whole, .25 against .50, with a "
+        "lower loss, .84 against 2.09: what is wrong is wrong with less certainty."
     ),
 )

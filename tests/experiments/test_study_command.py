@@ -154,7 +154,7 @@ def test_a_dry_run_says_what_all_of_the_study_would_be(tmp_path, monkeypatch, ca
     tiny = {"model.d_model": 16, "model.num_layers": 1, "model.mixer.num_heads": 2, "model.max_length": 8}
     command = budgets("s", 10)["laptop"].replace(tiny | {"data.path": str(tmp_path / "text.txt")})
     how = {"dry_run": True, "workdir": tmp_path / "x", "seeds": 3, "max_seeds": 12, "learning_rates": (1e-3, 1e-2)}
-    arms = {"start": {}, "wide": {"model.d_model": 32}, "long": {"steps": 20}}
+    arms = {"start": {}, "wide": {"model.d_model": 32}, "long": {"steps": 20}, "again": {"steps": 10}}
     assert run_parsed("s", arms, dataclasses.replace(command, **how)) is None
     assert not (tmp_path / "x").exists()
     said = capsys.readouterr().out.splitlines()
@@ -166,14 +166,15 @@ def test_a_dry_run_says_what_all_of_the_study_would_be(tmp_path, monkeypatch, ca
     assert said[1].startswith(f"  start                  {of_start}")
     assert said[2].endswith("B  model.d_model=32")
     assert f"6 runs, {parameter_count(base.model):,} parameters, {scaled(6 * 20 * step)}FLOP, " in said[3]
-    assert said[4].startswith(f"  baseline, other seeds  {of_start}")
-    assert said[6:10] == [
+    assert said[4].startswith(f"  again                  {of_start}")  # its runs are those of start
+    assert said[5].startswith(f"  baseline, other seeds  {of_start}")
+    assert said[7:11] == [
         "  seeds           0 to 2, up to 12 where a verdict is open",
         "  learning rates  0.001, 0.01",
         "  runs            24 in 3 cells",
         f"  operations      {scaled(6 * (10 * step + 10 * wide + 20 * step + 10 * step))}FLOP",
     ]
-    assert re.fullmatch(r"  time            at most \d+ (s|min|h) here, compilation aside", said[10])
+    assert re.fullmatch(r"  time            at most \d+ (s|min|h) here, compilation aside", said[11])
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0.4, "0 s"), (119, "119 s"), (120, "2 min"), (7199, "120 min")])

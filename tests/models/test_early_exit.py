@@ -10,6 +10,7 @@ from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.models.early_exit import early_exit
 from transformer.models.pattern import Alternate
 from transformer.residuals.residual import DeepNorm, PostNorm, Residual
+from transformer.residuals.scaled_branches import LayerScale
 from transformer.testing.subject import Subject, small
 
 TOKENS = jnp.asarray(np.random.default_rng(0).integers(0, 5, (2, 6)))
@@ -47,11 +48,12 @@ def test_connections_that_count_layers_are_refused(name):
     "changes",
     [
         {"residual": PostNorm(), "feed_forward": FeedForward(residual=DeepNorm())},
+        {"residual": LayerScale(placement=DeepNorm())},
         {"pattern": (Alternate("residual", (PostNorm(), DeepNorm())),)},
     ],
     ids=str,
 )
 def test_so_are_those_of_some_sublayers(changes):
     own = Subject(small(num_layers=4, **changes))
-    with pytest.raises(ConfigError, match=r"^early_exit: with deepnorm a layer depends on how many there are"):
+    with pytest.raises(ConfigError, match=r"^early_exit: with .*deepnorm\)? a layer depends on how many there are"):
         early_exit(own.config, own.params, 2)

@@ -158,6 +158,11 @@ def test_two_studies_are_compared(tmp_path):
     assert row["change"] == pytest.approx(row["here"] - row["there"])
     assert row["low"] < -0.45
     assert -0.55 < row["high"] < 0
+    otherwise = replace(there, record=replace(there.record, metric="accuracy"))
+    with pytest.raises(ConfigError, match=r"^beside: .* is judged by loss, .* by another metric$"):
+        here.beside(otherwise)
+    turned = replace(there.record, contrasts={"arm": {"base": 1.0, "arm": -1.0}})
+    assert here.beside(replace(there, record=turned)) == []
 
 
 def test_a_run_may_hold_probes_of_another_study(tmp_path):

@@ -107,6 +107,11 @@ def test_time_is_matched_by_steps_as_it_was_measured_first(base, corpus, tmp_pat
     assert measured == [1, 4]
     prepared(study, corpus, tmp_path)
     assert measured == [1, 4]  # or a study that goes on would be another one
+    others = arms | {"four": {"model.num_layers": 2}, "five": {"model.num_layers": 5}}
+    more = Study("time", base.replace(steps=100), others, seeds=2, match="seconds", match_by="steps")
+    made = prepared(more, corpus, tmp_path)
+    assert [made[name].config.steps for name in more.arms] == [100, 50, 20]
+    assert measured == [1, 4, 2, 5]  # what has changed, and what is new
     with pytest.raises(ConfigError, match="time is matched by steps"):
         Study("time", base, arms, match="seconds")
 

@@ -120,7 +120,10 @@ class CELU(Activation):
     """x, or α(e^(x/α) - 1) below 0 (Barron 2017)."""
 
     alpha: float = 2.0
-    """α: minus the limit far below 0."""
+    """α: minus the limit far below 0; positive."""
+
+    def __post_init__(self):
+        check_positive(self, "alpha")
 
     def __call__(self, x):
         return jax.nn.celu(x, self.alpha)
@@ -147,7 +150,10 @@ class Squareplus(Activation):
     """(x + √(x² + b)) / 2 (Barron 2021)."""
 
     b: float = 4.0
-    """Curvature at 0; 0 gives max(0, x)."""
+    """Curvature at 0; positive."""
+
+    def __post_init__(self):
+        check_positive(self, "b")
 
     def __call__(self, x):
         return jax.nn.squareplus(x, self.b)

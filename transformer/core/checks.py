@@ -167,9 +167,9 @@ def wrong_kind(value: Any, kind: type, where: str) -> ConfigError:
 
 
 def check_positive(value: Variant, *names: str) -> None:
-    """Raise `ConfigError` where one of the fields is not a positive number."""
+    """Raise `ConfigError` where one of the fields is not a positive number, or is infinite."""
     for name in names:
-        if not _number(getattr(value, name)) > 0:
+        if not 0 < _number(getattr(value, name)) < math.inf:
             raise ConfigError(f"{value.name}.{name}: {getattr(value, name)!r} is not a positive number")
 
 
@@ -179,8 +179,8 @@ def _number(value: Any) -> float:
 
 
 def check_not_negative(value: Variant, *names: str) -> None:
-    """Raise `ConfigError` where one of the fields is less than zero or not a number."""
+    """Raise `ConfigError` where one of the fields is less than zero, infinite, or not a number."""
     for name in names:
-        if not (number := _number(getattr(value, name))) >= 0:
-            what = "negative" if number < 0 else "not a number"
+        if not 0 <= (number := _number(getattr(value, name))) < math.inf:
+            what = "negative" if number < 0 else "not a number" if math.isnan(number) else "infinite"
             raise ConfigError(f"{value.name}.{name}: {getattr(value, name)!r} is {what}")

@@ -243,7 +243,8 @@ class Transformer(nnx.Module):
             )
         if key is not None and "training_positions" in self.acts:
             assert config.position is not None
-            longest = max(self.max_length, x_BLD.shape[1])
+            L = x_BLD.shape[1]
+            longest = max(self.max_length, L) if tokens.counted is None else L
             remapped = config.position.training_positions(longest, at(key, "positions"))
         context = context._replace(position_params=self.position(), remapped=remapped)
         stream = self.stream_of(constrain(x_BLD), context)

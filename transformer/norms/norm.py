@@ -1,6 +1,7 @@
 """Normalization of the features of each token: LayerNorm, RMSNorm, and what all norms share."""
 
 import abc
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -171,10 +172,10 @@ def rms_norm(
 ) -> jax.Array:
     """scale · x / √(mean x² + eps) (Zhang and Sennrich 2019, equation 4); arguments as in `layer_norm`.
 
-    `fraction`: the mean is taken over this share of the features, from the first (pRMSNorm, section 4.2).
+    `fraction`: the mean is taken over this share of the features, rounded up, from the first (pRMSNorm, section 4.2).
     """
     x32 = x.astype(jnp.float32)
-    seen = x32[..., : max(1, round(x.shape[-1] * fraction))]
+    seen = x32[..., : math.ceil(x.shape[-1] * fraction - 1e-9)]
     out = x32 * inverse_root((seen * seen).mean(-1, keepdims=True), eps, eps_outside)
     return affine(_cast(out, x, cast_first), scale_D, None).astype(x.dtype)
 

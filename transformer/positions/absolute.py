@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 import jax.numpy as jnp
 
+from transformer.core.checks import check_positive
 from transformer.core.parameters import Normal, Parameter
 from transformer.functional import positions
 from transformer.positions.position import Position
@@ -17,6 +18,9 @@ class Sinusoidal(Position):
     """Base of the frequencies base^(-2i/D)."""
     interleaved: bool = True
     """Whether sines and cosines alternate, as in the paper; otherwise sines come first (its authors' code; Marian)."""
+
+    def __post_init__(self):
+        check_positive(self, "base")
 
     def recipe(self, d_model):
         return {"model.embedding.scaled": True, "model.embedding.initializer": Normal(d_model**-0.5)}  # section 3.4
@@ -37,6 +41,9 @@ class StepSinusoidal(Position):
     base: float = 10_000.0
     """Base of the frequencies base^(-2i/D)."""
 
+    def __post_init__(self):
+        check_positive(self, "base")
+
     def to_block(self, positions_BL, layer, d_model, params):
         steps_11 = jnp.full((1, 1), layer + 1, jnp.int32)
         place, step = (positions.sinusoidal(at, d_model, self.base) for at in (positions_BL, steps_11))
@@ -54,6 +61,9 @@ class Sinusoidal2D(Position):
     """Patches in a row of the image; a vision model sets it."""
     first: int = 0
     """Position of the first patch; tokens before it are in rows -1, -2, …, as if there were patches."""
+
+    def __post_init__(self):
+        check_positive(self, "base")
 
     def on_grid(self, columns, first):
         return replace(self, columns=columns, first=first)

@@ -15,7 +15,8 @@ from transformer.positions.relative import ALiBi
 class Randomized(Position):
     """In training, positions are a sorted random choice from a longer range (Ruoss et al. 2023, section 3).
 
-    So the scheme inside sees in training the distances of longer texts.
+    So the scheme inside sees in training the distances of longer texts. As many are drawn as a row has places, padding
+    included, or where positions are given, as for packed documents, as the model has.
     """
 
     scheme: Position = ALiBi()

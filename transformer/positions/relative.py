@@ -78,6 +78,9 @@ class FIRE(Position):
     threshold: float = 16.0
     """Initial value of the threshold T, in tokens: positions below it count as T."""
 
+    def __post_init__(self):
+        check_positive(self, "hidden")
+
     def parameters(self, d_model, num_heads, max_length):
         return {
             "slope": Parameter((), Constant(self.slope)),
@@ -145,7 +148,7 @@ class TransformerXL(Position):
     relative = True
 
     def __post_init__(self):
-        check_positive(self, "limit")
+        check_positive(self, "limit", "base")
 
     def layer_parameters(self, num_heads, head_dim, d_model, value_dim):
         return {
@@ -161,7 +164,7 @@ class TransformerXL(Position):
         q = q_BLHK.astype(jnp.float32) - params["content"] + params["place"]
         distances, d_model = jnp.arange(-self.limit, self.limit + 1), len(params["relative"])
         r_XD = positions.sinusoidal(jnp.abs(distances)[None], d_model, self.base)[0]
-        # Sines are odd: keys on either side of the query differ.
-        sign = jnp.where(jnp.arange(d_model) % 2 == 0, jnp.sign(distances)[:, None], 1).astype(jnp.float32)
+        # Sines are odd, of the query's position less the key's; `distances` are the key's less the query's.
+        sign = jnp.where(jnp.arange(d_model) % 2 == 0, -jnp.sign(distances)[:, None], 1).astype(jnp.float32)
         r_XHK = ((r_XD * sign) @ params["relative"]).reshape(len(distances), -1, q.shape[-1])
         return biases.ByDistance(jnp.einsum("blhk,xhk->blhx", q, r_XHK))

@@ -25,7 +25,7 @@ class RoPEScaling(Variant):
 
 
 def _check_factor(scaling: RoPEScaling, factor: float) -> None:
-    if factor < 1:
+    if not factor >= 1:
         raise ConfigError(f"{scaling.name}.factor: {factor} is less than 1, but it extends to longer texts; use none")
 
 
@@ -156,7 +156,7 @@ class RoPE(Position):
     relative = True
 
     def __post_init__(self):
-        check_positive(self, "base")
+        check_positive(self, "base", "fraction")
 
     def check(self, head_dim):
         size = int(head_dim * self.fraction)
@@ -183,7 +183,11 @@ class RoPE(Position):
 
 @dataclass(frozen=True)
 class XPos(Position):
-    """Rotary positions whose products decay with distance (Sun Y. et al. 2022)."""
+    """Rotary positions whose products decay with distance (Sun Y. et al. 2022).
+
+    Queries and keys are each multiplied by what the products decay by since position 0, which leaves float32 after 69
+    times `decay_base` positions.
+    """
 
     base: float = 10_000.0
     """Pair i of n turns by base^(-i/n) radians per position."""
@@ -198,6 +202,11 @@ class XPos(Position):
     def check(self, head_dim):
         if head_dim % 2:
             raise ConfigError(f"xpos: head_dim {head_dim} is not even")
+
+    def parameters(self, d_model, num_heads, max_length):
+        if max_length > (most := int(64 * self.decay_base)):
+            raise ConfigError(f"xpos: max_length {max_length} is more than {most}, 64 times decay_base; use rope")
+        return {}
 
     def _rotate(self, x_BLHK, positions_BL, sign):
         rotated = positions.rotary(x_BLHK, positions_BL, positions.frequencies(x_BLHK.shape[-1], self.base))

@@ -169,16 +169,17 @@ def _as_costly(
 
 
 def _step_seconds(study: "Study", data: Dataset, workdir: Path | None) -> dict[str, float]:
-    """Seconds of a step of each arm, as they were measured when the study began."""
+    """Seconds of a step of each arm, as they were measured when the study first had it."""
     path = None if workdir is None else workdir / "step_seconds.json"
-    if path is not None and path.exists():
-        return read_value(dict[str, float], path)
+    measured = read_value(dict[str, float], path) if path is not None and path.exists() else {}
     configs, datasets = with_data(dataclasses.replace(study, match=None), data)
-    found = {name: budgets.step_seconds(config, datasets[name]) for name, config in configs.items()}
-    if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_sealed(path, found)
-    return found
+    keys = {name: ArmRuns(config, datasets[name], Path()).sha256 for name, config in configs.items()}
+    if missing := {key: name for name, key in keys.items() if key not in measured}:
+        measured |= {key: budgets.step_seconds(configs[name], datasets[name]) for key, name in missing.items()}
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_sealed(path, measured)
+    return {name: measured[key] for name, key in keys.items()}
 
 
 def _check_held_out(study: "Study", configs: Mapping[str, RunConfig], datasets: Mapping[str, Dataset]) -> None:

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from transformer.core.errors import ConfigError
 from transformer.study import pages, plan
 from transformer.study.record import Record
 from transformer.study.runs import SUMS
@@ -209,13 +210,19 @@ class Report:
         return said + [f"{'; '.join(names)}: {doubt}" for doubt, names in doubts.items()]
 
     def beside(self, other: "Report") -> list[dict[str, Any]]:
-        """The questions that both studies ask, such as on two texts: both answers, and how far they are apart.
+        """The questions that both studies ask of arms of one name, such as on two texts: both answers, and their gap.
 
         A dict for each question, for `pandas.DataFrame`: `question`, `here` and `there` (the differences), their
         verdicts, and `change` from there to here with the ends of its interval, which hold together. The runs of the
         two studies must be others.
+
+        Raises:
+          ConfigError: they are judged by different metrics.
         """
-        both = [name for name in self.contrasts if name in other.contrasts]
+        if self.record.metric != other.record.metric:
+            raise ConfigError(f"beside: {self.name} is judged by {self.record.metric}, {other.name} by another metric")
+        asked, again = self.record.questions, other.record.questions
+        both = [name for name in self.contrasts if name in other.contrasts and asked[name] == again[name]]
         rows = []
         for name in both:
             here, there = self.contrasts[name], other.contrasts[name]

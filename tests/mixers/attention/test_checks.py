@@ -5,10 +5,11 @@ import pytest
 from transformer.core.errors import ConfigError
 from transformer.mixers.attention.backends import Chunked
 from transformer.mixers.attention.gates import ValueGate
-from transformer.mixers.attention.head_norms import QKNorm
+from transformer.mixers.attention.head_norms import QKNorm, ValueNorm
 from transformer.mixers.attention.heads import LatentHeads
+from transformer.mixers.attention.normalizers import LinearNormalizer
 from transformer.mixers.attention.score_mods import LogLength
-from transformer.mixers.attention.sharing import SharedKeyValues, ValueEmbeddings
+from transformer.mixers.attention.sharing import SharedKeyValues, ValueEmbeddings, ValueResidual
 from transformer.mixers.attention.sparsity import Linformer, SlidingWindow
 from transformer.mixers.attention.synthesizers import DenseSynthesizer, RandomSynthesizer
 from transformer.positions.contextual import Contextual, Forgetting
@@ -28,6 +29,9 @@ REFUSED = {
     "model.memory_length: the tokens": {"mixer.sharing": ValueEmbeddings(), "memory_length": 3},
     "head.score_mod: log_length": {"head.score_mod": LogLength()},
     "mixer.parts: latent has no projection": {"mixer.heads": LatentHeads(), "mixer.parts": (ValueGate(),)},
+    "mixer.parts: latent makes no values": {"mixer.heads": LatentHeads(), "mixer.parts": (ValueNorm(),)},
+    "mixer.sharing: latent makes no values": {"mixer.heads": LatentHeads(), "mixer.sharing": ValueResidual()},
+    "mixer.normalizer: linear is of features": {"mixer.heads": LatentHeads(), "mixer.normalizer": LinearNormalizer()},
     "mixer.sparsity: the mixtures": {"mixer.sparsity": Linformer(), "causal": False, "position": ALiBi()},
 }
 

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from transformer.core.errors import ConfigError, nearest_divisor
+from transformer.mixers.attention.base import Normalizer
 from transformer.mixers.attention.part import acts, check_acts
 
 if TYPE_CHECKING:
@@ -122,6 +123,8 @@ def _check_heads(attention: "Attention", model: "ModelConfig") -> None:
     H, G, K, V = sizes
     if shape.widths != {"query": H * K, "key": G * K, "value": G * V} and attention.projection is not None:
         raise ConfigError(f"mixer.projection: {heads} needs layers of other widths than {attention.projection}")
+    if not shape.widths["value"]:
+        _check_latent(attention)
     position, normalizer = model.position, attention.normalizer
     if heads is None or heads.compares:
         if position is not None:
@@ -129,6 +132,17 @@ def _check_heads(attention: "Attention", model: "ModelConfig") -> None:
     elif (position is not None and position.enters_queries) or (normalizer is not None and not normalizer.biased):
         choice = position if position is not None and position.enters_queries else normalizer
         raise ConfigError(f"mixer.heads: {choice} enters products of queries and keys, and {heads} has none")
+
+
+def _check_latent(attention: "Attention") -> None:
+    """Refuse what needs the keys or values of heads where heads share a vector, from which they are never made."""
+    heads, sharing, normalizer = attention.heads, attention.sharing, attention.normalizer
+    if sharing is not None and sharing.takes in ("values", "token_values", "token_ids"):
+        raise ConfigError(f"mixer.sharing: {heads} makes no values, which {sharing} adds to; use heads=none")
+    if any(part.name == "value_norm" for part in attention.parts):
+        raise ConfigError(f"mixer.parts: {heads} makes no values for value_norm; use heads=none")
+    if normalizer is not None and type(normalizer).features is not Normalizer.features:
+        raise ConfigError(f"mixer.normalizer: {normalizer} is of features of keys, and {heads} makes none; use softmax")
 
 
 def _check_longest(name: str, choice, model: "ModelConfig") -> None:

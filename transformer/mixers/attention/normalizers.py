@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 import numpy as np
 
-from transformer.core.checks import check_positive
+from transformer.core.checks import check_not_negative, check_positive
 from transformer.core.parameters import ZEROS, Identity, Parameter
 from transformer.functional import normalizers as weights
 from transformer.mixers.attention.base import Normalizer
@@ -101,6 +101,7 @@ class Performer(Normalizer):
 
     def __post_init__(self):
         check_positive(self, "num_features")
+        check_not_negative(self, "seed")
 
     def features(self, x_BLHK):
         head_dim = x_BLHK.shape[-1]
