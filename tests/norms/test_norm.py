@@ -109,6 +109,7 @@ def test_the_first_features_alone():
     expected = x / np.sqrt((x[..., :2] ** 2).mean(-1, keepdims=True) + 1e-6)
     for fraction in (0.25, 0.15):  # 1.2 of eight, which is rounded up
         chex.assert_trees_all_close(rms_norm(X, fraction=fraction), expected.astype(np.float32), atol=1e-4)
+    assert np.isfinite(rms_norm(X, fraction=1e-12)).all()
 
 
 def test_groups_and_lengths():

@@ -159,7 +159,7 @@ def test_two_studies_are_compared(tmp_path):
     assert row["low"] < -0.45
     assert -0.55 < row["high"] < 0
     otherwise = replace(there, record=replace(there.record, metric="accuracy"))
-    with pytest.raises(ConfigError, match=r"^beside: .* is judged by loss, .* by another metric$"):
+    with pytest.raises(ConfigError, match=r"^beside: .* are judged by loss and accuracy, which have no difference$"):
         here.beside(otherwise)
     turned = replace(there.record, contrasts={"arm": {"base": 1.0, "arm": -1.0}})
     assert here.beside(replace(there, record=turned)) == []

@@ -19,8 +19,6 @@ NAMES = ("train_images", "train_labels", "test_images", "test_labels")
 KERAS_NAMES = ("x_train", "y_train", "x_test", "y_test")
 """The same arrays in the files that come with Keras."""
 PAIR_NAMES = ("train_images", "train_targets", "test_images", "test_targets")
-
-
 Arrays = dict[str, np.ndarray]
 """By name: images (N, H, W, C) float32, labels (N,) int32."""
 DIGITS = "sklearn:digits"

@@ -246,6 +246,7 @@ class TrainedTokenizer:
 
 
 def library() -> Any:
+    """The library `tokenizers`; raises `ConfigError` where it is not installed."""
     try:
         import tokenizers
     except ImportError:

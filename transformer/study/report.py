@@ -220,7 +220,8 @@ class Report:
           ConfigError: they are judged by different metrics.
         """
         if self.record.metric != other.record.metric:
-            raise ConfigError(f"beside: {self.name} is judged by {self.record.metric}, {other.name} by another metric")
+            metrics = f"{self.record.metric} and {other.record.metric}"
+            raise ConfigError(f"beside: {self.name} and {other.name} are judged by {metrics}, which have no difference")
         asked, again = self.record.questions, other.record.questions
         both = [name for name in self.contrasts if name in other.contrasts and asked[name] == again[name]]
         rows = []

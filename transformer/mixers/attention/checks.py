@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from transformer.core.errors import ConfigError, nearest_divisor
 from transformer.mixers.attention.base import Normalizer
 from transformer.mixers.attention.part import acts, check_acts
+from transformer.mixers.mixer import OF_TOKENS
 
 if TYPE_CHECKING:
     from transformer.mixers.attention.attention import Attention
@@ -137,10 +138,8 @@ def _check_heads(attention: "Attention", model: "ModelConfig") -> None:
 def _check_latent(attention: "Attention") -> None:
     """Refuse what needs the keys or values of heads where heads share a vector, from which they are never made."""
     heads, sharing, normalizer = attention.heads, attention.sharing, attention.normalizer
-    if sharing is not None and sharing.takes in ("values", "token_values", "token_ids"):
+    if sharing is not None and sharing.takes in ("values", *OF_TOKENS):
         raise ConfigError(f"mixer.sharing: {heads} makes no values, which {sharing} adds to; use heads=none")
-    if any(part.name == "value_norm" for part in attention.parts):
-        raise ConfigError(f"mixer.parts: {heads} makes no values for value_norm; use heads=none")
     if normalizer is not None and type(normalizer).features is not Normalizer.features:
         raise ConfigError(f"mixer.normalizer: {normalizer} is of features of keys, and {heads} makes none; use softmax")
 

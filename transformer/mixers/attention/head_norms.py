@@ -103,3 +103,8 @@ class ValueNorm(HeadNorm):
     norm: Norm = RMSNorm()
     """The norm."""
     normalized = ("value",)
+
+    def check(self, attention, model):
+        if not attention.shape(model).widths["value"]:
+            raise ConfigError(f"mixer.parts: {attention.heads} makes no values for {self}; use heads=none")
+        super().check(attention, model)
