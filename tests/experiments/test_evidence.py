@@ -126,6 +126,24 @@ def test_what_is_installed_is_left_alone(command, tmp_path, monkeypatch, capsys)
     assert f"this is not a checkout: pages are written to {workdir / 'docs'}, " in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (atlas, ["--only", "swiglu", "--afresh"]),
+        (exam, ["--models", "softmax", "gated deltanet", "--skills", "recall"]),
+    ],
+)
+def test_a_study_that_could_not_be_computed_ends_it_with_1(command, words, tmp_path, monkeypatch):
+    def fail(queue, minutes=None):
+        queue.failed["study"] = "why"
+
+    monkeypatch.setattr(StudyQueue, "run", fail)
+    monkeypatch.setattr("sys.argv", ["command", *words, "--workdir", str(tmp_path)])
+    with pytest.raises(SystemExit) as ended:
+        command.main()
+    assert ended.value.code == 1
+
+
 def test_what_lasts_is_counted(found):
     """Of the questions that are told early those that are told later, and of all what is left."""
     some = [each for each in found if each.claim.name in ("muon", "muon_2000", "gelu", "gelu_2000")]
