@@ -110,7 +110,7 @@ def metrics(folder):
 def study(folder):
     losses = np.linspace(2.0, 2.1, 6)
     made.record(folder, {"base": losses, "arm": losses - 0.1}).write(folder)
-    plan.kept(folder, {"margin": 0.1, "arms": {"base": {}}}, 0)
+    plan.kept(folder, {"margin": 0.1, "arms": {"base": {}}}, 0, lambda _: None)
     return folder / "study.json"
 
 
@@ -178,7 +178,7 @@ READERS = {
     "metrics": Reader(metrics, lambda path: read_metrics(path.parent)),
     "record of a study": Reader(study, lambda path: read_study(path.parent), json=True),
     "run of a study": Reader(run_of_study, lambda path: read_study(path.parent.parent), json=True),
-    "plan": Reader(lambda folder: study(folder).parent / PLAN, lambda path: plan.kept(path.parent, {}, 0), json=True),
+    "plan": Reader(lambda folder: study(folder).parent / PLAN, lambda path: plan.kept(path.parent, {}, 0, lambda _: None), json=True),
     "archive": Reader(archived, unpacked, json=True),
     "runs of an archive": Reader(runs_archived, unpacked, json=True),
     "characters": Reader(tokenizer(CharTokenizer("abc")), read_tokenizer, json=True),
