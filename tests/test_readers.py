@@ -178,7 +178,11 @@ READERS = {
     "metrics": Reader(metrics, lambda path: read_metrics(path.parent)),
     "record of a study": Reader(study, lambda path: read_study(path.parent), json=True),
     "run of a study": Reader(run_of_study, lambda path: read_study(path.parent.parent), json=True),
-    "plan": Reader(lambda folder: study(folder).parent / PLAN, lambda path: plan.kept(path.parent, {}, 0, lambda _: None), json=True),
+    "plan": Reader(
+        lambda folder: study(folder).parent / PLAN,
+        lambda path: plan.kept(path.parent, {}, 0, lambda _: None),
+        json=True,
+    ),
     "archive": Reader(archived, unpacked, json=True),
     "runs of an archive": Reader(runs_archived, unpacked, json=True),
     "characters": Reader(tokenizer(CharTokenizer("abc")), read_tokenizer, json=True),

@@ -188,6 +188,27 @@ def test_the_gradient_of_queries_and_keys(initial, corpus):
     np.testing.assert_allclose(twice, 2 * once, rtol=1e-2)
 
 
+def test_the_gradient_of_query_and_key_kernels_is_theirs_alone(base, corpus):
+    """Biases have one too, and what has no projections has none."""
+    kernels = {"model.mixer.bias": ("query", "key", "value", "out")}
+    config = corpus.complete(base.replace(kernels))
+    params = jax.device_get(make_program(config, grid(range(1))).init().params)
+    batch, (_, apply) = first_batch(corpus.validation_batches(config, 1)), pure_model(config.model)
+
+    def loss(params):
+        found = config.objective(apply, params, batch, None)
+        return found.loss.sum() / found.weight.sum()
+
+    flat = jax.tree_util.tree_leaves_with_path(jax.grad(loss)(jax.tree.map(lambda a: a[0], params)))
+    of = {jax.tree_util.keystr(path, simple=True, separator="."): np.square(leaf).sum() for path, leaf in flat}
+    own = [square for name, square in of.items() if name.endswith(("query.kernel", "key.kernel"))]
+    assert len(own) == 2 and sum(square for name, square in of.items() if "query.bias" in name) > 0
+    np.testing.assert_allclose(QueryKeyGradient()(config, params, corpus), np.sqrt(sum(own)), rtol=1e-5)
+    config = corpus.complete(base.replace({"model.mixer.heads": RandomSynthesizer(), "model.position": None}))
+    params = jax.device_get(make_program(config, grid(range(2))).init().params)
+    assert np.isnan(QueryKeyGradient()(config, params, corpus)).all()
+
+
 def test_before_training_is_the_probe_on_the_initial_values_of_a_run(initial, corpus):
     """Whatever parameters it is given."""
     config, params = initial

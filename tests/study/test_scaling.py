@@ -22,10 +22,13 @@ def test_a_power_law_is_found(floor, exponent):
 
 def test_a_law_needs_sizes():
     assert fit_power_law([1, 10], [2.0, 1.0]).floor == 0
-    with pytest.raises(ValueError, match="1 sizes cannot tell 2 numbers"):
-        fit_power_law([1], [2.0])
-    with pytest.raises(ValueError, match="2 sizes cannot tell 3 numbers"):
+    with pytest.raises(ConfigError, match="1 different sizes cannot tell 2 numbers"):
+        fit_power_law([1, 1, 1], [3.0, 2.5, 2.0])
+    with pytest.raises(ConfigError, match="2 different sizes cannot tell 3 numbers"):
         fit_power_law([1, 10], [2.0, 1.0], floor=True)
+    for sizes, losses, number in (([0, 10], [2.0, 1.0], "0"), ([1, 10], [2.0, -1.0], "-1")):
+        with pytest.raises(ConfigError, match=f"{number} has no logarithm"):
+            fit_power_law(sizes, losses)
 
 
 def test_the_best_size_is_the_vertex_of_a_parabola_in_log_size():
@@ -104,6 +107,16 @@ def test_slices_of_equal_operations(tmp_path):
     for budget, best in ((1e11, 3e4), (4e11, 6e4)):
         assert found[budget].value == pytest.approx(best, rel=0.02)
         assert found[budget].interval.low < best < found[budget].interval.high
+
+
+def test_what_is_better_when_higher_has_no_law_of_losses(tmp_path):
+    ladder, slices = Ladder({"a": {}}, {"s": {}, "m": {}}), IsoFlop(T.preset("tiny"), {}, ())
+    arms = {f"a @ {size}": np.ones(3) for size in ladder.sizes}
+    record = made.record(tmp_path, arms, metric="exact_match", exact=arms)
+    report = made.analyse(tmp_path, record)
+    for found, design in ((ladder_laws, ladder), (best_sizes, slices)):
+        with pytest.raises(ConfigError, match=f"{found.__name__}: made compares exact_match, which is no loss"):
+            found(report, design)
 
 
 def test_an_estimate_that_some_seeds_do_not_have_has_no_interval():

@@ -132,7 +132,10 @@ class FirstKey(Probe):
 
 @dataclass(frozen=True)
 class QueryKeyGradient(Probe):
-    """The norm of the gradient of all query and key kernels, on the first batch of the validation part."""
+    """The norm of the gradient of all query and key kernels, on the first batch of the validation part.
+
+    NaN for a model that projects neither.
+    """
 
     @property
     def label(self):
@@ -150,8 +153,9 @@ class QueryKeyGradient(Probe):
         @jax.jit
         def norm(params):
             flat, _ = jax.tree_util.tree_flatten_with_path(jax.grad(loss)(params))
-            own = [leaf for path, leaf in flat if {"query", "key"} & {part.key for part in path}]
-            return jnp.sqrt(sum(jnp.vdot(leaf, leaf) for leaf in own))
+            names = [([part.key for part in path], leaf) for path, leaf in flat]
+            own = [leaf for name, leaf in names if {"query", "key"} & set(name) and name[-1] != "bias"]
+            return jnp.sqrt(sum(jnp.vdot(leaf, leaf) for leaf in own)) if own else jnp.nan
 
         return each(params, norm)
 

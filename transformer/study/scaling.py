@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import optimize
 
+from transformer.core.errors import ConfigError
 from transformer.study.designs import IsoFlop, Ladder
 from transformer.study.report import ArmReport, Report
 from transformer.study.statistics import UNKNOWN, Interval, mean_interval
@@ -43,17 +44,20 @@ def fit_power_law(sizes: Sequence[float], losses: Sequence[float], floor: bool |
     """The law nearest to the losses in logarithms.
 
     Args:
-      sizes: numbers of parameters, or operations; positive.
+      sizes: numbers of parameters, or operations.
       losses: a mean loss for each.
-      floor: whether there is a loss that no size gets below; None: with at least five sizes.
+      floor: whether there is a loss that no size gets below; None: with at least five different sizes.
 
     Raises:
-      ValueError: fewer sizes than numbers to find.
+      ConfigError: fewer different sizes than numbers to find, or a size or loss that is not positive.
     """
+    if unfit := [number for number in (*sizes, *losses) if not number > 0]:
+        raise ConfigError(f"fit_power_law: {unfit[0]:g} has no logarithm; sizes and losses are positive")
     x, y = np.log(np.asarray(sizes, np.float64)), np.asarray(losses, np.float64)
-    floor = len(x) >= SIZES_FOR_A_FLOOR if floor is None else floor
-    if len(x) < 2 + floor:
-        raise ValueError(f"fit_power_law: {len(x)} sizes cannot tell {2 + floor} numbers")
+    different = len(set(sizes))
+    floor = different >= SIZES_FOR_A_FLOOR if floor is None else floor
+    if different < 2 + floor:
+        raise ConfigError(f"fit_power_law: {different} different sizes cannot tell {2 + floor} numbers")
 
     def line(at: float) -> tuple[float, np.ndarray]:
         """The sum of squares of the best line through log(loss - floor), and the line."""
@@ -109,7 +113,12 @@ class ArmScaling:
 
 
 def ladder_laws(report: Report, ladder: Ladder) -> dict[str, ArmScaling]:
-    """The power law of each arm of a ladder, by name; an arm with a failed run at some size has none."""
+    """The power law of each arm of a ladder, by name; an arm with a failed run at some size has none.
+
+    Raises:
+      ConfigError: the study compares something else than losses, or its sizes do not differ in parameters.
+    """
+    _check_falls(report, "ladder_laws")
     rows = {arm.name: arm for arm in report.arms}
     found: dict[str, ArmScaling] = {}
     first, baseline = None, next(iter(ladder.arms))
@@ -135,7 +144,12 @@ def ladder_laws(report: Report, ladder: Ladder) -> dict[str, ArmScaling]:
 
 
 def best_sizes(report: Report, slices: IsoFlop) -> dict[float, Estimated]:
-    """The number of parameters with the lowest loss at each number of operations, with an interval on a log scale."""
+    """The number of parameters with the lowest loss at each number of operations, with an interval on a log scale.
+
+    Raises:
+      ConfigError: the study compares something else than losses.
+    """
+    _check_falls(report, "best_sizes")
     rows = {arm.name: arm for arm in report.arms}
     found = {}
     for budget in slices.budgets:
@@ -147,6 +161,12 @@ def best_sizes(report: Report, slices: IsoFlop) -> dict[float, Estimated]:
         low, high = np.exp(of_log.interval)
         found[budget] = Estimated(float(np.exp(of_log.value)), Interval(float(low), float(high)))
     return found
+
+
+def _check_falls(report: Report, caller: str) -> None:
+    """Raise `ConfigError` where the study compares what is better when it is higher."""
+    if report.record.higher_is_better[metric := report.record.metric]:
+        raise ConfigError(f"{caller}: {report.record.name} compares {metric}, which is no loss; use metric='loss'")
 
 
 def _losses(arms: Sequence[ArmReport]) -> np.ndarray | None:
