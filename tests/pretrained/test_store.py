@@ -33,18 +33,22 @@ from transformer.pretrained.architecture import PRACTICE, Architecture, Row
 from transformer.pretrained.architectures import ARCHITECTURES
 from transformer.pretrained.bart import BART
 from transformer.pretrained.bert import BERT, BERT_CLASSIFIER
+from transformer.pretrained.deepseek_v3 import DEEPSEEK_V3
 from transformer.pretrained.files import Stored
+from transformer.pretrained.gemma3 import GEMMA3
 from transformer.pretrained.gpt2 import GPT2
 from transformer.pretrained.gpt_oss import GPT_OSS
 from transformer.pretrained.layouts import stored_shape, to_ours, to_stored
 from transformer.pretrained.llama import LLAMA
 from transformer.pretrained.mixtral import MIXTRAL
+from transformer.pretrained.modernbert import MODERNBERT
 from transformer.pretrained.names import flat, listed
 from transformer.pretrained.phi3 import PHI3
 from transformer.pretrained.qwen3_moe import QWEN3_MOE
 from transformer.pretrained.qwen3_next import QWEN3_NEXT
 from transformer.pretrained.t5 import T5
 from transformer.pretrained.vit import VIT
+from transformer.pretrained.windows import KINDS
 from transformer.pretrained.xlstm import XLSTM
 
 safetensors = pytest.importorskip("safetensors.numpy")
@@ -360,8 +364,21 @@ def test_rotary_positions_of_older_files():
     old = {"rope_theta": 500, "rope_scaling": {"type": "linear", "factor": 3}}
     assert LLAMA.read_config(old).position == RoPE(base=500.0, scaling=LinearScaling(3.0))
     assert LLAMA.read_config({}).position == RoPE()
+    with pytest.raises(ConfigError, match=r"'original_max_position_embeddings' is missing"):
+        LLAMA.read_config({"rope_scaling": {"type": "yarn", "factor": 3}})
     new = LLAMA.write_config(CONFIG.replace(position=RoPE(base=7.0, scaling=LinearScaling(3.0))))
     assert LLAMA.read_config(new).position == RoPE(base=7.0, scaling=LinearScaling(3.0))
+
+
+@pytest.mark.parametrize("architecture", [LLAMA, DEEPSEEK_V3, GEMMA3, MODERNBERT], ids=lambda each: each.model_type)
+def test_two_scalings_of_rotary_positions_are_refused(architecture):
+    """Whichever is read, the other one would be ignored."""
+    plain = {"rope_type": "default"}
+    newer = plain if architecture in (LLAMA, DEEPSEEK_V3) else dict.fromkeys(KINDS, plain)
+    with pytest.raises(ConfigError, match=r"rope_scaling: .* is not what rope_parameters has"):
+        architecture.read_config({"rope_parameters": newer, "rope_scaling": {"rope_type": "linear", "factor": 4.0}})
+    read = architecture.read_config({"rope_parameters": newer, "rope_scaling": None})
+    assert read == architecture.read_config({"rope_parameters": newer})
 
 
 def test_names_of_older_files(tmp_path):

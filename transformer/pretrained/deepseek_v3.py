@@ -13,7 +13,19 @@ from transformer.mixers.attention.projections import ConstantScale
 from transformer.models.config import ModelConfig
 from transformer.pretrained import llama
 from transformer.pretrained.architecture import Architecture, Row, dense, experts
-from transformer.pretrained.fields import GATED, Field, Json, alike, by_layer, fixed, mscale, of_layers, rope, same
+from transformer.pretrained.fields import (
+    GATED,
+    Field,
+    Json,
+    alike,
+    by_layer,
+    fixed,
+    mscale,
+    of_layers,
+    rope,
+    rope_values,
+    same,
+)
 
 NUM_LAYERS, DENSE = 61, 3
 """Layers, and those of them without experts, of a model whose file does not say."""
@@ -71,7 +83,7 @@ def _positions_and_scale() -> Field:
     sizes = {"qk_nope_head_dim": 128, "qk_rope_head_dim": 64}
 
     def read(fields):
-        values = fields.get("rope_parameters") or fields.get("rope_scaling") or {}
+        values = rope_values(fields) or {}
         size, share = sum(fields.get(name, default) for name, default in sizes.items()), values.get("mscale_all_dim")
         scale = ConstantScale(mscale(values["factor"], share) ** 2 * size**-0.5) if share else None
         return {**rotary.read(fields), "mixer.scale": scale}

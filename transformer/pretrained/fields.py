@@ -179,7 +179,7 @@ def rope(
     """
 
     def read(fields):
-        values = fields.get("rope_parameters") or fields.get("rope_scaling") or scaling
+        values = rope_values(fields) or scaling
         old_base = fields.get("rope_theta", fields.get("rotary_emb_base", base))
         old_fraction = fields.get("partial_rotary_factor", fields.get("rotary_pct"))
         older = {} if old_fraction is None else {"partial_rotary_factor": old_fraction}
@@ -194,6 +194,22 @@ def rope(
         read,
         lambda config: {"rope_parameters": write_rope(config.position, partial=fraction is not None)},
     )
+
+
+def rope_values(fields: Json, earlier: Callable[[Any], Any] = lambda scaling: scaling) -> Any:
+    """The values of rotary positions, in the field of files since version 5 of `transformers` or in the earlier one.
+
+    Args:
+      fields: of a config.json.
+      earlier: makes of the earlier form what the later one would be.
+
+    Raises:
+      ConfigError: a file has both, and not the same in them.
+    """
+    newer, scaling = fields.get("rope_parameters"), fields.get("rope_scaling")
+    if newer and scaling and newer != earlier(scaling):
+        raise ConfigError(f"rope_scaling: {scaling} is not what rope_parameters has, which would be read; keep one")
+    return newer or earlier(scaling)
 
 
 def read_rope(values: Json, *, base: float, fraction: float | None = None, interleaved: bool = False) -> RoPE:

@@ -13,6 +13,7 @@ from transformer.pretrained.fields import (
     choice,
     fixed,
     norms_eps,
+    rope_values,
     same,
     sizes,
 )
@@ -31,7 +32,7 @@ def _windows_and_positions() -> Field:
         return [(i + 1) % turn != 0 for i in range(fields.get("num_hidden_layers", NUM_LAYERS))]
 
     def read(fields):
-        kinds = fields.get("rope_parameters") or {KINDS[0]: fields.get("rope_scaling")}
+        kinds = rope_values(fields, lambda scaling: {KINDS[0]: scaling})
         bases = {"whole": fields.get("rope_theta", 1e6), "local": fields.get("rope_local_base_freq", 1e4)}
         windows = read_windows(fields, usual, WINDOW)
         positions = read_ropes(kinds, windows, **bases)

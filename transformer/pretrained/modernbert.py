@@ -9,7 +9,18 @@ from transformer.norms.norm import LayerNorm
 from transformer.positions.rotary import RoPE
 from transformer.pretrained import bert, llama
 from transformer.pretrained.architecture import QKV, Architecture, Row, dense, joined, norm
-from transformer.pretrained.fields import ACTIVATIONS, GATED, Field, Json, attention_bias, by_layer, choice, same, sizes
+from transformer.pretrained.fields import (
+    ACTIVATIONS,
+    GATED,
+    Field,
+    Json,
+    attention_bias,
+    by_layer,
+    choice,
+    rope_values,
+    same,
+    sizes,
+)
 from transformer.pretrained.windows import KINDS, read_ropes, read_windows, write_ropes, write_windows
 from transformer.residuals.residual import NoNormResidual, PreNorm
 
@@ -29,7 +40,7 @@ def _layers() -> Field:
     def read(fields):
         size = fields.get("local_attention", ATTENDED) // 2 + 1
         windows = read_windows({**fields, "sliding_window": size}, usual, size)
-        kinds = fields.get("rope_parameters") or dict.fromkeys(KINDS, fields.get("rope_scaling"))
+        kinds = rope_values(fields, lambda scaling: dict.fromkeys(KINDS, scaling))
         bases = {"whole": fields.get("global_rope_theta", 1.6e5), "local": fields.get("local_rope_theta", 1e4)}
         positions = read_ropes(kinds, windows, **bases)
         residuals = [NoNormResidual(), *[PreNorm()] * (len(windows) - 1)]
