@@ -20,7 +20,7 @@ def arrays(**changes):
     rng = np.random.default_rng(0)
     valid = {
         "train_images": rng.integers(0, 256, (6, 4, 3), np.uint8),
-        "train_labels": np.array([0, 1, 2, 3, 1, 0]),
+        "train_labels": np.array([0, 1, 2, 3, 4, 0]),
         "test_images": rng.integers(0, 256, (2, 4, 3), np.uint8),
         "test_labels": np.array([4, 0], np.uint8),
     }
@@ -82,7 +82,7 @@ def test_the_fingerprint_is_of_values_and_shapes(tmp_path):
     variants = [
         {},
         {"train_images": train ^ 1},
-        {"train_labels": np.zeros(6, int)},
+        {"train_labels": np.array([0, 4, 2, 3, 4, 0])},
         {"test_labels": np.zeros(2, int)},
         {"train_images": train.reshape(6, 3, 4), "test_images": test.reshape(2, 3, 4)},
     ]
@@ -96,6 +96,7 @@ WRONG = [
     ({"train_labels": np.zeros(5, int)}, r"6 train images, but train_labels is \(5,\)"),
     ({"train_labels": np.zeros((6, 1), int)}, r"6 train images, but train_labels is \(6, 1\)"),
     ({"train_labels": np.zeros(6)}, "train_labels is float64, not integer"),
+    ({"test_labels": np.array([0, 5])}, "test_labels has 5, of which there is no image for training"),
     ({"test_labels": np.array([0, -3])}, r"test_labels is -3 at \(1,\), a negative label"),
     ({"train_images": np.full((6, 4, 3), np.nan)}, r"train_images is not finite at \(0, 0, 0\)"),
     ({"train_images": np.zeros((6, 4, 3), int)}, "train_images is int64, not uint8 or float"),

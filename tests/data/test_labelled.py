@@ -133,6 +133,15 @@ def test_the_last_lines_are_held_out(tmp_path):
     assert data.validation["labels"].tolist() == [1, 1, 1, 0, 0, 0]
 
 
+def test_a_file_with_one_class_after_the_other(tmp_path):
+    """Its last lines are of one class, by which nothing could be measured."""
+    lines = sorted(LINES * 5)
+    with pytest.raises(ConfigError, match=r"sorted by class, so that only 'good' would be held out; shuffle"):
+        load_data(labelled(tmp_path, lines))
+    assert load_data(labelled(tmp_path, [*lines[:-1], lines[0]])).classes == ("bad", "good")
+    assert load_data(labelled(tmp_path, lines, **validated(tmp_path))).classes == ("bad", "good")
+
+
 def test_fingerprints_of_files(tmp_path):
     """Of training and validation texts, labels and split."""
     twice = LINES * 5

@@ -34,7 +34,7 @@ def load_images(path: str | None) -> Arrays:
 
     Raises:
       ConfigError: the file or an array is missing or cannot be read; shapes do not fit each other; an
-        image is not finite; a label is negative or not an integer; scikit-learn is missing.
+        image is not finite; a label is negative, not an integer, or only in testing; scikit-learn is missing.
     """
     source, arrays = (DIGITS, _digits()) if path is None else (path, _read(Path(path), NAMES, KERAS_NAMES))
     values = {name: (_images if "images" in name else _labels)(arrays[name], name, source) for name in NAMES}
@@ -43,6 +43,8 @@ def load_images(path: str | None) -> Arrays:
     train, test = values["train_images"].shape[1:], values["test_images"].shape[1:]
     if train != test:
         raise ConfigError(f"data.path: {source}: train images are {train}, test images {test}")
+    if unseen := sorted(set(values["test_labels"].tolist()) - set(values["train_labels"].tolist())):
+        raise ConfigError(f"data.path: {source}: test_labels has {unseen[0]}, of which there is no image for training")
     _check_scale(arrays, [name for name in NAMES if "images" in name], source)
     return values
 

@@ -1,5 +1,6 @@
 """Texts with labels: a file, or ListOps expressions with their values."""
 
+import itertools
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,9 @@ from transformer.objectives.objective import Objective
 from transformer.runs.config import RunConfig
 from transformer.runs.data import DataConfig, check_fraction
 from transformer.runs.tokenizers import SPECIAL, Tokenization, Word
+
+MANY = 20
+"""Texts from which on an order by class is no chance."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +122,8 @@ def load_labelled(config: LabelledConfig, stored: Path | None = None) -> Labelle
     train, validation = read_parts(config, parse_labelled)
     classes = tuple(sorted({label for label, _ in train}))
     check_classes(classes, {label for label, _ in validation}, "text")
+    if config.validation_path is None:
+        _check_order([label for label, _ in (*train, *validation)], config.path)
     texts = [text for _, text in ((*train, *validation) if config.tokenizer.closed else train)]
     tokenizer = make_tokenizer(config.tokenizer, texts, None if stored is None else stored / "tokenizer.json")
     length = max(len(tokenizer.encode(text)) for _, text in (*train, *validation))
@@ -151,6 +157,16 @@ def read_parts(config: LabelledConfig, parse: Callable[[str], list]) -> tuple[li
     if not train or not validation:
         raise ConfigError(f"data.path: {config.path} leaves a part without texts")
     return train, validation
+
+
+def _check_order(labels: Sequence[str], path: str) -> None:
+    """Raise `ConfigError` where a file has one class after the other, of which its last lines would be one alone."""
+    changes = sum(label != following for label, following in itertools.pairwise(labels))
+    if len(labels) >= MANY and changes + 1 == len(set(labels)) > 1:
+        raise ConfigError(
+            f"data.path: {path} is sorted by class, so that only {labels[-1]!r} would be held out; shuffle its lines, "
+            "or give a validation_path"
+        )
 
 
 def check_classes(classes: Sequence[str], held_out: Collection[str], what: str) -> None:
