@@ -79,7 +79,8 @@ def parse(
     except SystemExit as stop:
         if not stop.code:
             raise
-        raise ConfigError(_refusal(_one_line(said.getvalue()), default, presets)) from None
+        message = _one_line(said.getvalue()).removeprefix(f"Error parsing {cls.__name__}: ")
+        raise ConfigError(_refusal(message, default, presets)) from None
 
 
 def _refusal(message: str, default: Any, presets: Mapping[str, Any]) -> str:

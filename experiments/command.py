@@ -12,6 +12,7 @@ Every word calls the `main` of one module, which is imported then: `python -m` w
 import ast
 import importlib
 import importlib.metadata
+import itertools
 import json
 import sys
 from pathlib import Path
@@ -49,6 +50,8 @@ STUDIES = (
 )  # fmt: skip
 HELP = ("-h", "--help", "--help-all")
 """The last one is longer where a command has more flags than a page holds."""
+FEW_FLAGS = ("report", "check", "catalogue", "info")
+"""Commands that have one page of them."""
 
 OVERVIEW = """usage: transformer [--import MODULE] COMMAND …
 
@@ -83,7 +86,8 @@ def main() -> None:
         task, words = of_training(words)
         call(f"experiments.{task}", f"{word} {task}" if task in TASKS else word, words)
     elif word != "study":
-        call(COMMANDS[word][0], word, ["--help" if each == "--help-all" else each for each in words])
+        short = {"--help-all": "--help"} if word in FEW_FLAGS else {}
+        call(COMMANDS[word][0], word, [short.get(each, each) for each in words])
     elif not words or words[0] in HELP:
         print("transformer study NAME [laptop|full] --help\n\n" + listed({name: first_line(name) for name in STUDIES}))
     elif words[0] not in STUDIES:
@@ -114,15 +118,24 @@ def of_training(words: list[str]) -> tuple[str, list[str]]:
     """The module that trains, and its words: as the first word says, or the folder that is resumed."""
     if words[:1] and words[0] in TASKS:
         return words[0], words[1:]
-    if "--resume" in words[:-1]:
+    if (folder := resumed(words)) is not None:
         try:
-            stored = json.loads((Path(words[words.index("--resume") + 1]) / "config.json").read_bytes())
+            stored = json.loads((folder / "config.json").read_bytes())
             task, *more = KINDS[stored["run"]["kind"]]
         except (OSError, ValueError, TypeError, LookupError):  # whatever is wrong is said where it is read in full
             pass
         else:
             return task, [*more, *words]
     return "language_model", words
+
+
+def resumed(words: list[str]) -> Path | None:
+    """The folder that a command line goes on with: the word after `--resume`, or that of `--workdir`."""
+    if "--resume" not in words:
+        return None
+    pairs = [word.split("=", 1) for word in words if word.startswith("--workdir=")]
+    pairs += [pair for pair in itertools.pairwise(words) if pair[0] in ("--resume", "--workdir")]
+    return next((Path(folder) for _, folder in pairs if not folder.startswith("-")), None)
 
 
 def overview() -> str:

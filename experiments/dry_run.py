@@ -41,8 +41,8 @@ def told(config: RunConfig, replicas: Sequence[Replica], preset: RunConfig, data
     )
 
 
-def of_study(study: Study, data: Dataset) -> str:
-    """The text of `--dry-run` of a study, with all its runs, also those that are there already.
+def of_study(study: Study, data: Dataset, confirm: bool = False) -> str:
+    """The text of `--dry-run` of a study, with all its runs, also those that are there already, or are to confirm it.
 
     A few steps of one run of the baseline are timed; other arms count by their operations. Runs of an arm are trained
     together, which takes no longer than one after another.
@@ -53,7 +53,8 @@ def of_study(study: Study, data: Dataset) -> str:
     each = {name: arm.costs[1] * arm.config.batch_size * arm.config.steps for name, arm in arms.items()}
     # Arms that are one config share the runs of a seed and rate.
     distinct = {(arm.sha256, run): each[name] for name, arm in arms.items() for run in arm.replicas(study.seeds)}
-    operations = sum(distinct.values())
+    fresh = {(arm.sha256, run.seed): each[name] for name, arm in arms.items() for run in arm.replicas(study.seeds)}
+    operations = sum(distinct.values()) + confirm * sum(fresh.values())
     seconds = step_seconds(base.config.replace(steps_per_dispatch=1), base.data) * base.config.steps
     rows = {}
     for name, arm in arms.items():
@@ -61,11 +62,12 @@ def of_study(study: Study, data: Dataset) -> str:
         found = [f"{runs[name]} runs", f"{arm.costs[0]:,} parameters", needs["all steps"]]
         found += [needs["memory"].partition(":")[0]] if "memory" in needs else []
         rows[name] = f"{', '.join(found)}  {arm.changes}".rstrip()
+    and_fresh = f", and {len(fresh)} of fresh seeds" * confirm
     more = f", up to {study.looks[-1]} where a verdict is open" * (len(study.looks) > 1)
     total = {
         "seeds": f"{study.first_seed} to {study.first_seed + study.seeds - 1}{more}",
         "learning rates": ", ".join(f"{rate:g}" for rate in base.rates),
-        "runs": f"{len(distinct)} in {len({arm.sha256 for arm in arms.values()})} cells",
+        "runs": f"{len(distinct)} in {len({arm.sha256 for arm in arms.values()})} cells{and_fresh}",
         "operations": f"{scaled(operations)}FLOP",
         "time": f"at most {duration(seconds * operations / each[study.baseline_name])} here, compilation aside",
     }

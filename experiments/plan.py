@@ -17,7 +17,7 @@ import json
 import math
 import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -158,9 +158,9 @@ def _show_search(config: RunConfig, found: list[Found], hardware: Hardware, devi
             f"{one.mesh.data} × {one.mesh.model}" + " sharded" * one.mesh.fully_sharded,
             one.remat,
             str(one.accumulation),
-            *(f"{n / 1e9:.1f}" for n in parts),
+            *(number(n / 1e9) for n in parts),
             "yes" if fits(needs, hardware) else "no",
-            f"{needs.seconds(hardware):.2f}",
+            number(needs.seconds(hardware)),
             f"{needs.utilization(hardware, needs.seconds(hardware)):.0%}",
         )
     Console().print(table)
@@ -188,15 +188,20 @@ def _show_one(config: RunConfig, one: Found, compiled: Compiled | None, hardware
     title = f"{_batch(config)} {pieces}, {_text(one.mesh)}, remat {one.remat}"
     table = Table("", "predicted", "compiled", title=title)
     for label, form, predicted, read in _rows(one.plan, compiled, hardware, name):
-        table.add_row(label, *("" if value is None else form.format(value) for value in (predicted, read)))
+        table.add_row(label, *("" if value is None else form(value) for value in (predicted, read)))
     Console().print(table)
+
+
+def number(value: float) -> str:
+    """Two decimals, or two digits of what is less than a tenth."""
+    return f"{value:.2f}" if value == 0 or value >= 0.1 else f"{value:.2g}"
 
 
 def _batch(config: RunConfig) -> str:
     return f"a step of {config.batch_size} × {config.model.max_length:,} tokens"
 
 
-Row = tuple[str, str, Any, Any]
+Row = tuple[str, Callable[[Any], str], Any, Any]
 """What it is, how it is printed, the prediction, and what was compiled; None for what is not known."""
 
 
@@ -208,15 +213,15 @@ def _rows(needs: Plan, compiled: Compiled | None, hardware: Hardware, name: str)
         done = [compiled.argument_bytes / 1e9, compiled.temporary_bytes / 1e9, compiled.work.flops / 1e12]
         done.append(compiled.received / 1e9)
     return [
-        ("parameters", "{:,}", needs.parameters, None),
-        ("state, GB a device", "{:.2f}", state / 1e9, done[0]),
-        ("the rest, GB a device", "{:.2f}", rest / 1e9, done[1]),
-        ("operations, TFLOP a device", "{:.2f}", needs.flops / 1e12, done[2]),
-        ("received, GB a device", "{:.2f}", needs.received / 1e9, done[3]),
-        (f"a step on {name}, s", "{:.3f}", seconds, read),
-        ("MFU", "{:.0%}", needs.utilization(hardware, seconds), read and needs.utilization(hardware, read)),
-        ("cache of a sequence, GB a device", "{:.3f}", needs.cache_bytes / 1e9, None),
-        (f"fits {hardware.memory / 1e9:.0f} GB", "{}", "yes" if fits(needs, hardware) else "no", None),
+        ("parameters", "{:,}".format, needs.parameters, None),
+        ("state, GB a device", number, state / 1e9, done[0]),
+        ("the rest, GB a device", number, rest / 1e9, done[1]),
+        ("operations, TFLOP a device", number, needs.flops / 1e12, done[2]),
+        ("received, GB a device", number, needs.received / 1e9, done[3]),
+        (f"a step on {name}, s", number, seconds, read),
+        ("MFU", "{:.0%}".format, needs.utilization(hardware, seconds), read and needs.utilization(hardware, read)),
+        ("cache of a sequence, GB a device", number, needs.cache_bytes / 1e9, None),
+        (f"fits {hardware.memory / 1e9:.0f} GB", str, "yes" if fits(needs, hardware) else "no", None),
     ]
 
 

@@ -61,7 +61,8 @@ def main() -> None:
     sizes = {f"d {width}": {"model.d_model": width} for width in command.widths}
     if command.slices:
         base = cli.fields_of(command, RunConfig)
-        slices = IsoFlop(load_data(base.data).complete(base), sizes, command.slices)
+        data = load_data(base.data)
+        slices = IsoFlop(data.complete(base), sizes, command.slices, data)
         if report := run_parsed("scaling", slices.design, command):
             show_slices(report, slices)
     else:

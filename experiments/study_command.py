@@ -115,9 +115,11 @@ def run_parsed(
     )
     if command.dry_run:
         runtime.start()
-        print(dry_run.of_study(study, load_data(study.base.data)))
+        print(dry_run.of_study(study, load_data(study.base.data), command.confirm))
         return None
-    prepare(command)
+    fresh = command.workdir.with_name(f"{command.workdir.name}{CONFIRMATION}")
+    for folder in (command.workdir, fresh) if command.confirm else (command.workdir,):
+        prepare(folder, command)
     runtime.start()
     try:
         how: dict[str, Any] = {"engine": command.engine, "mesh": command.mesh, "runs": command.runs}
@@ -128,7 +130,6 @@ def run_parsed(
     if report.failed:
         sys.exit(1)
     if command.confirm:
-        fresh = command.workdir.with_name(f"{command.workdir.name}{CONFIRMATION}")
         _show(study.confirmation(report).run(fresh, log=command.log, **how), fresh)
     return report
 
@@ -150,12 +151,12 @@ def _design(all_arms: Mapping[str, Mapping[str, Any]], command: StudyCommand) ->
     return dataclasses.replace(made, arms={name: {**arms[first], **changes} for name, changes in made.arms.items()})
 
 
-def prepare(command: StudyCommand) -> None:
+def prepare(folder: Path, command: StudyCommand) -> None:
     """Refuse a folder that is not empty unless the command says what to do with it."""
-    if not file_names(command.workdir) or command.resume:
+    if not file_names(folder) or command.resume:
         return
     if not command.overwrite:
-        raise ConfigError(f"workdir: {command.workdir} is not empty; --resume continues it, --overwrite starts again")
-    check_own(command.workdir, PLAN, STUDY_FILES)
-    with locked(command.workdir):
-        clear(command.workdir, PLAN, STUDY_FILES)
+        raise ConfigError(f"workdir: {folder} is not empty; --resume continues it, --overwrite starts again")
+    check_own(folder, PLAN, STUDY_FILES)
+    with locked(folder):
+        clear(folder, PLAN, STUDY_FILES)

@@ -149,6 +149,7 @@ def test_given_parameters_in_their_places():
     for wrong, message in (
         ({"a": {"e": jnp.ones(1)}}, "no parameter a/e"),
         ({"a": {"c": jnp.ones(2)}}, r"parameter a/c is float32\[3\], and float32\[2\] is given"),
+        ({"a": {"c": jnp.ones((4, 3))}}, r"float32\[4, 3\] is given; of several replicas, `run\.params\(0\)` are"),
         ({"d": jnp.ones(1, jnp.int32)}, r"parameter d is float32\[1\], and int32\[1\] is given"),
         ({"d": {"x": jnp.ones(1)}}, r"parameter d is float32\[1\], and a tree is given"),
         ({"d": Int8.of(jnp.ones((1, 1)))}, r"parameter d is float32\[1\], and a Int8 is given"),

@@ -93,6 +93,15 @@ def test_cells_that_are_no_text_are_named(monkeypatch, cell, said):
         hub_lines("hub:x:train:text")
 
 
+def test_a_row_without_a_field_is_named(monkeypatch):
+    import datasets
+
+    rows = Rows([{"m": {"text": "a"}}, {"m": None}])
+    monkeypatch.setattr(datasets, "load_dataset", lambda *name, split: rows)
+    with pytest.raises(ConfigError, match=r"^data: row 2 of hub:x:train:m\.text has no 'm\.text'$"):
+        hub_lines("hub:x:train:m.text")
+
+
 class Rows(list):
     features: typing.ClassVar = {}
 

@@ -78,6 +78,7 @@ def test_wrong_arguments_are_one_line(arguments, message):
         parse(*arguments)
     said = " ".join(str(error.value).split())
     assert message in said
+    assert not said.startswith("Error parsing Command")
     assert "\n" not in str(error.value)
 
 

@@ -124,6 +124,8 @@ def test_words_are_handed_on(called):
     assert called("train", "tiny", "--steps", "3") == ("experiments.language_model", "train", ["tiny", "--steps", "3"])
     assert called("train", "vision", "digits") == ("experiments.vision", "train vision", ["digits"])
     assert called("study", "heads", "full") == ("experiments.heads", "study heads", ["full"])
+    assert called("plan", "--help-all")[2] == ["--help-all"]
+    assert called("info", "--help-all")[2] == ["--help"]
     assert called("report", "a", "b") == ("transformer.study.__main__", "report", ["a", "b"])
 
 
@@ -134,6 +136,8 @@ def test_a_folder_says_what_trains_on(called, tmp_path, run_folder):
         write_sealed(tmp_path / "config.json", {"run": {"kind": kind}})
         words = ["--resume", str(tmp_path), "--steps", "9"]
         assert called("train", *words) == (f"experiments.{task}", f"train {task}", [*more, *words])
+        for words in (["--resume", f"--workdir={tmp_path}"], ["--workdir", str(tmp_path), "--resume"]):
+            assert called("train", *words)[0] == f"experiments.{task}"
 
 
 def test_the_kinds_of_runs_are_those_that_the_modules_train():

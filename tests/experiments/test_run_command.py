@@ -10,6 +10,7 @@ from transformer.analysis.counts import parameter_count, train_flops
 from transformer.core.errors import ConfigError
 from transformer.data.corpus import load_corpus
 from transformer.data.dataset import load_data
+from transformer.data.regression import InContextRegressionConfig, InContextRegressionRun
 from transformer.runs.config import Replica, RunConfig, grid
 from transformer.runs.presets import PRESETS
 from transformer.training.loop import train
@@ -58,6 +59,13 @@ def test_a_folder_that_cannot_be_resumed(run_folder, tmp_path, name, line):
 def test_another_kind_of_run(run_folder):
     with pytest.raises(ConfigError, match=r"holds a RunConfig, which this command does not train; `transformer train"):
         cli.parse(classification.Command, classification.PRESETS, ["--resume", str(run_folder)])
+
+
+def test_a_kind_of_run_that_no_command_trains(tmp_path):
+    data = InContextRegressionConfig(examples=20, validation_examples=8)
+    train(InContextRegressionRun(data=data, steps=1, batch_size=4), grid(1), workdir=tmp_path / "run")
+    with pytest.raises(ConfigError, match=r"does not train; none does; go on by T\.train"):
+        parse("--resume", tmp_path / "run")
 
 
 def test_a_dry_run_says_what_would_be_trained(run_folder, tmp_path, monkeypatch, capsys):

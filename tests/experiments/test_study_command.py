@@ -129,6 +129,13 @@ def test_a_command_asks_once_more_with_fresh_seeds(tmp_path, monkeypatch, capsys
     assert [(arm.seeds, len(arm.learning_rates)) for arm in fresh.arms.values()] == [([1000, 1001], 1)] * 2
     run_parsed("s", ARMS, dataclasses.replace(command, arms=("start", "norm"), resume=True))
     assert capsys.readouterr().out.count("there already") == 4
+    other = dataclasses.replace(command.replace(steps=6), arms=("start", "norm"))
+    (tmp_path / "asked").rename(tmp_path / "kept")
+    with pytest.raises(ConfigError, match=r"workdir: .*asked_fresh is not empty"):
+        run_parsed("s", ARMS, other)
+    run_parsed("s", ARMS, dataclasses.replace(other, overwrite=True))
+    assert "changed" not in capsys.readouterr().out
+    assert not read_study(tmp_path / "asked_fresh").record.plan["changes"]
 
 
 def test_shipped_studies_ask_what_they_say(asked):
@@ -174,6 +181,12 @@ def test_a_dry_run_says_what_all_of_the_study_would_be(tmp_path, monkeypatch, ca
         "  runs            24 in 3 cells",
         f"  operations      {scaled(6 * (10 * step + 10 * wide + 20 * step + 10 * step))}FLOP",
     ]
+    run_parsed("s", arms, dataclasses.replace(command, **how, confirm=True))
+    again = capsys.readouterr().out.splitlines()[9:11]
+    assert again == [
+        "  runs            24 in 3 cells, and 12 of fresh seeds",
+        f"  operations      {scaled(9 * (10 * step + 10 * wide + 20 * step + 10 * step))}FLOP",
+    ]
     assert re.fullmatch(r"  time            at most \d+ (s|min|h) here, compilation aside", said[11])
 
 
@@ -190,14 +203,14 @@ def test_a_study_is_overwritten_and_nothing_else_is(tmp_path):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("kept")
     with pytest.raises(ConfigError, match=r"plan\.json is missing"):
-        prepare(command)
+        prepare(tmp_path, command)
     write_sealed(tmp_path / "plan.json", {})
     with pytest.raises(ConfigError, match=r"holds cells/thesis\.tex, which no run wrote"):
-        prepare(command)
+        prepare(tmp_path, command)
     assert all((tmp_path / name).exists() for name in names)
     (tmp_path / "cells" / "thesis.tex").unlink()
-    prepare(command)
+    prepare(tmp_path, command)
     assert [path.name for path in tmp_path.iterdir()] == [".lock"]
     (tmp_path / "report.md").write_text("")
     with pytest.raises(ConfigError, match="--resume continues it, --overwrite starts again"):
-        prepare(StudyCommand(workdir=tmp_path))
+        prepare(tmp_path, StudyCommand(workdir=tmp_path))

@@ -389,6 +389,8 @@ def test_weights_of_classes_are_factors_of_their_losses():
         RunConfig(model=CONFIGS["classifier"], objective=objective)
     with pytest.raises(ConfigError, match=r"class_weights: \(-1\.0,\) are not finite and at least 0"):
         Classification(class_weights=(-1.0,))
+    with pytest.raises(ConfigError, match=r"classification\.class_weights: \{'good': 1\.0\} is not tuple"):
+        Classification(class_weights={"good": 1.0})
 
 
 def test_classification_of_images():

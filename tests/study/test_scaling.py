@@ -6,6 +6,7 @@ import pytest
 import transformer as T
 from tests.study import made
 from transformer.core.errors import ConfigError
+from transformer.study.budget import cost
 from transformer.study.designs import IsoFlop, Ladder
 from transformer.study.scaling import best_size, best_sizes, estimated, fit_power_law, jackknife, ladder_laws
 
@@ -94,6 +95,15 @@ def test_slices_of_equal_operations(tmp_path):
         _ = IsoFlop(base, widths, (1.0,)).design
     with pytest.raises(ConfigError, match=r"isoflop\.budgets: 100\.0 and 104\.0 have the same two digits"):
         IsoFlop(base, widths, (100.0, 104.0))
+    short = T.AlgorithmicRun(
+        model=base.model, data=T.AlgorithmicConfig(task=T.Sort(items=3), examples=200, validation_examples=50)
+    )
+    data = T.load_data(short.data)
+    with pytest.raises(ConfigError, match=r"isoflop\.data: examples have 8 tokens, not max_length; give data="):
+        IsoFlop(short, widths, (1e11,))
+    counted = IsoFlop(short, widths, (1e11,), data).design.arms
+    spent = {name: cost(short.replace(changes), "flops", data) for name, changes in counted.items()}
+    assert list(spent.values()) == pytest.approx([1e11] * 3, rel=0.01)
     rng, n = np.random.default_rng(4), {"d 16": 1e4, "d 32": 4e4, "d 64": 1.6e5}
     arms = {
         slices.name(size, budget): 2 + 0.1 * np.log(count / best) ** 2 + 1e-3 * rng.normal(size=5)

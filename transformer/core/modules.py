@@ -174,8 +174,14 @@ def _over(own: Any, given: Any, path: str) -> Any:
         return overlay(own, given, f"{path}/")
     kinds = [_kind(a) for a in (own, given)]
     if kinds[0] != kinds[1]:
-        raise ConfigError(f"parameter {path} is {kinds[0]}, and {kinds[1]} is given")
+        hint = "; of several replicas, `run.params(0)` are those of one" if _of_several(own, given) else ""
+        raise ConfigError(f"parameter {path} is {kinds[0]}, and {kinds[1]} is given{hint}")
     return given
+
+
+def _of_several(own: Any, given: Any) -> bool:
+    """Whether what is given has one more axis in front."""
+    return np.shape(given)[1:] == np.shape(own) != np.shape(given)
 
 
 def _kind(leaf: Any) -> str:

@@ -17,6 +17,8 @@ FIELDS: Mapping[str, str] = {
     "seq_len": "max_length",
     "epochs": "steps",
     "theta": "base",
+    "blocks": "pattern",
+    "mixers": "pattern",
     "SwiGLU": "GLU",
     "MultiHeadAttention": "Attention",
     "num_parameters": "parameter_count",

@@ -60,9 +60,10 @@ def _as_text(folder: str) -> dict[str, Any]:
 def _cell(row: Mapping[str, Any], features: Mapping[str, Any], column: str, address: str, number: int) -> str:
     value, feature = row, features
     for field in column.split("."):
-        if not isinstance(value, Mapping) or field not in value:
-            known = value if isinstance(value, Mapping) else ()
-            raise ConfigError(f"data: {address} has no column {column!r}{nearest(field, known)}")
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"data: row {number} of {address} has no {column!r}")
+        if field not in value:
+            raise ConfigError(f"data: {address} has no column {column!r}{nearest(field, value)}")
         value, feature = value[field], feature.get(field, {}) if isinstance(feature, Mapping) else {}
     names = getattr(feature, "names", None)
     if names is not None and isinstance(value, int):

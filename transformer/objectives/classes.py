@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import jax.numpy as jnp
 
+from transformer.core.checks import check_fields
 from transformer.core.errors import ConfigError
 from transformer.core.json import later
 from transformer.models.classifier import ClassifierConfig
@@ -26,6 +27,7 @@ class Classification(Smoothed):
 
     def __post_init__(self):
         super().__post_init__()
+        check_fields(self, f"{self.name}.")
         if any(not 0 <= weight < math.inf for weight in self.class_weights):
             raise ConfigError(f"{self.name}.class_weights: {self.class_weights} are not finite and at least 0")
 

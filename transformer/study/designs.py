@@ -15,6 +15,7 @@ from typing import Any
 
 from transformer.core.checks import check_kind
 from transformer.core.errors import ConfigError
+from transformer.data.dataset import Dataset
 from transformer.runs.config import RunConfig
 from transformer.study.budget import cost
 
@@ -148,10 +149,15 @@ class IsoFlop:
     sizes: Factors
     """Changes of each size by its name, ascending."""
     budgets: tuple[float, ...]
-    """Floating-point operations of all matrix products in training, of sequences of full length, ascending."""
+    """Floating-point operations of all matrix products in training, ascending."""
+    data: Dataset | None = None
+    """Whose batches are counted; None: sequences of full length."""
 
     def __post_init__(self):
         check_kind(self.base, RunConfig, "isoflop: base")
+        length = self.base.data.example_length
+        if self.data is None and length not in (None, self.base.model.max_length):
+            raise ConfigError(f"isoflop.data: examples have {length} tokens, not max_length; give data=load_data(…)")
         names = [self.name("", budget) for budget in self.budgets]
         if twice := [budget for budget, name in zip(self.budgets, names, strict=True) if names.count(name) > 1]:
             raise ConfigError(
@@ -173,7 +179,7 @@ class IsoFlop:
         for budget in self.budgets:
             first = self.name(next(iter(self.sizes)), budget)
             for size, grown in self.sizes.items():
-                steps = round(budget / cost(self.base.replace({**grown, "steps": 1}), "flops"))
+                steps = round(budget / cost(self.base.replace({**grown, "steps": 1}), "flops", self.data))
                 if steps < 1:
                     raise ConfigError(f"isoflop: {budget:.2g} operations are less than a step of {size}")
                 name = self.name(size, budget)

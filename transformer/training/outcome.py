@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -21,24 +20,14 @@ class Outcome(TrainedRun):
     """(R, L) validation loss at each position of a block, in nats."""
     by_batch: Sums
     """Sums (R, N) over each batch of the validation split, in its order."""
-    accuracy: np.ndarray
-    """(R,) share of the labels of the validation split to which the model gives the highest probability."""
-    exact_match: np.ndarray
-    """(R,) share of the validation sequences whose labels are all the likeliest, as greedy decoding gets them right."""
     tokens_per_second: float
     """Training throughput of all replicas together, from the second dispatch on."""
-    diverged_at: np.ndarray
-    """(R,) the step at which the replica diverged, its loss or gradient not finite; -1 where it did not."""
     seconds: float
     """Wall time of training and evaluation, over all resumed parts, compilation included."""
 
     @property
     def tokenizers(self) -> Mapping[str, Tokenizer]:
         return self.data.tokenizers
-
-    def rows(self) -> list[dict[str, Any]]:
-        more = {"accuracy": self.accuracy, "exact_match": self.exact_match, "diverged_at": self.diverged_at}
-        return [row | {name: each[i].item() for name, each in more.items()} for i, row in enumerate(super().rows())]
 
     @property
     def classes(self) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ ONE_DEVICE = MeshConfig(replica=1, data=1, model=1)
 
 @dataclass(frozen=True, repr=False)
 class StoredRun(TrainedRun):
-    """A run from `load_run`; its losses are of the last evaluation up to `step`, NaN where there was none."""
+    """A run from `load_run`; what was measured is of the last evaluation up to `step`, NaN where there was none."""
 
     step: int
     """Number of steps that the parameters were trained for."""
@@ -97,14 +97,31 @@ def load_run(workdir: str | Path, mesh: MeshConfig = ONE_DEVICE) -> StoredRun:
     if found is None:
         raise ConfigError(f"workdir: {workdir} has no checkpoint yet")
     state, notes = found
-    loss = _last_losses(workdir, len(replicas), notes.position)
-    loss[np.asarray(state.diverged_at) >= 0] = np.nan
-    return StoredRun(workdir, config, replicas, state.evaluated, loss, notes.position, notes.fingerprint)
+    diverged_at, measured = np.asarray(state.diverged_at), _last_evaluation(workdir, len(replicas), notes.position)
+    for values in measured.values():
+        values[diverged_at >= 0] = np.nan
+    return StoredRun(
+        workdir,
+        config,
+        replicas,
+        state.evaluated,
+        **measured,
+        diverged_at=diverged_at,
+        step=notes.position,
+        fingerprint=notes.fingerprint,
+    )
 
 
-def _last_losses(workdir: Path, count: int, step: int) -> np.ndarray:
-    losses = np.full(count, np.nan)
+def _last_evaluation(workdir: Path, count: int, step: int) -> dict[str, np.ndarray]:
+    """(R,) of what is measured at every evaluation, by its field of a run."""
+    names = {
+        "validation_loss": "validation_loss",
+        "accuracy": "validation_accuracy",
+        "exact_match": "validation_exact_match",
+    }
+    found = {field: np.full(count, np.nan) for field in names}
     for line in read_metrics(workdir):
-        if "validation_loss" in line and line["step"] <= step:
-            losses[line["replica"]] = line["validation_loss"]
-    return losses
+        for field, name in names.items():
+            if name in line and line["step"] <= step:
+                found[field][line["replica"]] = line[name]
+    return found

@@ -47,6 +47,13 @@ class TrainedRun(abc.ABC):
     """Parameters of all replicas as they are evaluated: averaged where the run averages."""
     validation_loss: np.ndarray
     """(R,) nats per token over the whole validation split; NaN where the replica diverged."""
+    accuracy: np.ndarray
+    """(R,) share of the labels of the validation split to which the model gives the highest probability; 0 where labels
+    are numbers."""
+    exact_match: np.ndarray
+    """(R,) share of the validation sequences whose labels are all the likeliest, as greedy decoding gets them right."""
+    diverged_at: np.ndarray
+    """(R,) the step at which the replica diverged, its loss or gradient not finite; -1 where it did not."""
 
     def __repr__(self) -> str:
         """Where it is, and how good: the config is a page long."""
@@ -84,6 +91,12 @@ class TrainedRun(abc.ABC):
         """(R,) learning rate of each replica."""
         return np.array([replica.filled(self.config.optimizer).learning_rate for replica in self.replicas])
 
+    @property
+    def losses_by_rate(self) -> dict[float, np.ndarray]:
+        """The losses of the replicas of each learning rate; `transformer.learning_rate_curves` takes them by name."""
+        rates = np.unique(self.learning_rates).tolist()
+        return {rate: self.validation_loss[self.learning_rates == rate] for rate in rates}
+
     @functools.cached_property
     def best_rate(self) -> float:
         """The learning rate with the lowest mean loss; a diverged replica counts as a guess, or as the worst of all."""
@@ -98,11 +111,9 @@ class TrainedRun(abc.ABC):
 
     def rows(self) -> list[dict[str, Any]]:
         """A dict for each replica, for `pandas.DataFrame`: seed, learning rate and what was measured at the end."""
-        numbers = zip(self.learning_rates.tolist(), self.validation_loss.tolist(), strict=True)
-        return [
-            {"seed": replica.seed, "learning_rate": rate, "validation_loss": loss}
-            for replica, (rate, loss) in zip(self.replicas, numbers, strict=True)
-        ]
+        numbers = {"seed": np.array([replica.seed for replica in self.replicas]), "learning_rate": self.learning_rates}
+        numbers |= {name: getattr(self, name) for name in ("validation_loss", "accuracy", "exact_match", "diverged_at")}
+        return [{name: of[i].item() for name, of in numbers.items()} for i in range(len(self.replicas))]
 
     def params(self, replica: int | None = None) -> Params:
         """The parameters of a replica; None: of the one with the lowest loss, or of the first where none has a loss.
@@ -307,10 +318,15 @@ class TrainedRun(abc.ABC):
             batch_size=batch_size,
         )
 
+    @property
+    def _classifies(self) -> bool:
+        """Whether this is a classifier of whole texts."""
+        model = self.config.model
+        return type(model) is ClassifierConfig and not isinstance(model.pooling, PerToken) and bool(self.classes)
+
     def _check_classifier(self, caller: str) -> None:
         """Raise `ConfigError` where this is no classifier of whole texts."""
-        model = self.config.model
-        if type(model) is not ClassifierConfig or isinstance(model.pooling, PerToken) or not self.classes:
+        if not self._classifies:
             raise ConfigError(f"{caller}: {self.workdir} holds no classifier of texts")
 
     def _read(self, caller: str, text: str) -> tuple[Tokenizer, np.ndarray]:
@@ -330,7 +346,7 @@ class TrainedRun(abc.ABC):
         model = self.config.model
         if model.kind != "tokens" or not model.causal or "tokenizer" not in self.tokenizers:
             ways = {
-                "classify(text) is for a classifier": isinstance(model, ClassifierConfig),
+                "classify(text) is for a classifier": self._classifies,
                 "translate(source) is for pairs of texts": "source_tokenizer" in self.tokenizers,
                 "generate(run.apply, run.params(), tokens) is for numbers": model.kind == "tokens" and model.causal,
             }
