@@ -11,6 +11,7 @@ import json
 from pathlib import Path
 
 from experiments import cli
+from experiments.command import KINDS
 from transformer.core.changes import changed, settings
 from transformer.core.errors import ConfigError
 from transformer.data.dataset import read_run_config
@@ -18,7 +19,7 @@ from transformer.study.plan import PLAN
 from transformer.training import checkpoint
 from transformer.training.environment import environment
 from transformer.training.metrics import METRICS, read_metrics
-from transformer.training.workdir import read_identity
+from transformer.training.workdir import Identity, read_identity
 
 
 def main() -> None:
@@ -51,9 +52,12 @@ def of_run(folder: Path) -> str:
     config = read_run_config(stored.run)
     own = changed(config, type(config)())
     rest = {path: text for path, text in settings(config).items() if path not in own}
+    reached = state(folder, config.steps)
+    if checkpoint.steps(folder / "checkpoints")[-1:] < [config.steps]:
+        reached += f"; {way_on(folder, stored)}"
     return "\n".join(
         [
-            f"{type(config).__name__}, {len(stored.replicas)} replicas: {state(folder, config.steps)}",
+            f"{type(config).__name__}, {len(stored.replicas)} replicas: {reached}",
             "settings that differ from the defaults:",
             lines(own),
             "the others:",
@@ -69,8 +73,17 @@ def state(folder: Path, steps: int) -> str:
     if not saved:
         return f"no checkpoint of {steps} steps yet"
     if saved[-1] < steps:
-        return f"{saved[-1]} of {steps} steps are saved; `transformer train --resume {folder}` goes on"
+        return f"{saved[-1]} of {steps} steps are saved"
     return f"all {steps} steps are done"
+
+
+def way_on(folder: Path, stored: Identity) -> str:
+    """How a run that is not finished goes on."""
+    if stored.initial is not None:
+        return "the command that began it goes on, with --resume"
+    if stored.run.get("kind", "RunConfig") not in (*KINDS, "RunConfig"):
+        return "T.train(…, when_not_empty='resume') goes on"
+    return f"`transformer train --resume {folder}` goes on"
 
 
 def last_metrics(folder: Path) -> list[str]:

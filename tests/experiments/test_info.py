@@ -1,5 +1,6 @@
 """What a folder holds."""
 
+import dataclasses
 import shutil
 import sys
 
@@ -9,6 +10,7 @@ import pytest
 from experiments import info
 from transformer.core.errors import ConfigError
 from transformer.core.files import write_sealed
+from transformer.training.workdir import read_identity
 
 
 @pytest.fixture
@@ -41,6 +43,10 @@ def test_a_run(said, run_folder, tmp_path):
     shutil.copytree(run_folder, tmp_path / "run")
     shutil.rmtree(tmp_path / "run" / "checkpoints" / "00000012")
     assert "8 of 12 steps are saved; `transformer train --resume" in said(str(tmp_path / "run"))
+    stored = read_identity(tmp_path / "run")
+    assert info.way_on(tmp_path, dataclasses.replace(stored, initial="0")).startswith("the command that began it")
+    stored = dataclasses.replace(stored, run=stored.run | {"kind": "InContextRegressionRun"})
+    assert info.way_on(tmp_path, stored).startswith("T.train(")
     with pytest.raises(ConfigError, match=r"holds no config\.json of a run"):
         said(str(tmp_path))
 
