@@ -176,9 +176,9 @@ def test_what_eight_seeds_tell_of_differences_that_are_not_there(found):
 
 
 def test_signs_that_ranks_do_not_tell_are_named(found):
-    (text,) = of_ranks([each for each in found if each.claim.name in ("wsd", "wsd_2000", "canon", "canon_2000")])
+    (text,) = of_ranks([each for each in found if each.claim.name in ("deep_norm", "canon", "canon_2000")])
     assert text.startswith("**Bad runs.** Of the 6 signs that means tell")
-    assert "5 too, 0 the other way round, and 1 not (`wsd_2000`, plain)" in text
+    assert "5 too, 0 the other way round, and 1 not (`deep_norm`, deepnorm)" in text
 
 
 def test_what_fresh_seeds_find_is_counted(found):
