@@ -13,6 +13,7 @@ from transformer.data.tokenizer_training import make_tokenizer
 from transformer.data.tokenizers import PAD
 from transformer.models.classifier import ClassifierConfig
 from transformer.runs.tokenizers import SPECIAL, Char, FromFile, Symbols, Word
+from transformer.training.stored import StoredRun
 
 LINES = "the\tD\nold\tA\ncat\tN\n\nold\tN\n\n\nthe\tD\ncat\tN\n"
 
@@ -109,3 +110,10 @@ def test_tokens_around_a_text_are_refused(tmp_path):
     tokenizer = FromFile(str(tmp_path / "tokenizer.json"), special=True)
     with pytest.raises(ConfigError, match=r"^data.tokenizer: the tokens around a text have no labels; use special"):
         load_data(TaggedConfig(path=str(tmp_path / "tags.txt"), tokenizer=tokenizer))
+
+
+def test_a_tagger_is_not_sent_to_classify(tmp_path):
+    """Which is for whole texts."""
+    run = StoredRun(tmp_path, TaggingRun(), (), {}, *[np.zeros(0)] * 4, 0, "")
+    with pytest.raises(ConfigError, match=r"^generate: .* holds no causal language model of text$"):
+        run.generate("a")
