@@ -208,7 +208,7 @@ def rope_values(fields: Json, earlier: Callable[[Any], Any] = lambda scaling: sc
     """
     newer, scaling = fields.get("rope_parameters"), fields.get("rope_scaling")
     if newer and scaling and newer != earlier(scaling):
-        raise ConfigError(f"rope_scaling: {scaling} is not what rope_parameters has, which would be read; keep one")
+        raise ConfigError(f"rope_scaling: {scaling} differs from rope_parameters; keep one of them")
     return newer or earlier(scaling)
 
 
