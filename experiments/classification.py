@@ -57,10 +57,9 @@ def examples(trained: Outcome, data: Labelled) -> str:
     """A few held-out texts with the class the best replica gives, and the right one where it differs."""
     some = {name: a[:EXAMPLES] for name, a in data.validation.items()}
     logits = trained.apply(trained.params(), some["inputs"], valid_BL=some["valid"])
+    best = np.asarray(logits[:, : len(data.classes)].argmax(-1))
     lines = []
-    for tokens, given, right in zip(
-        some["inputs"], np.asarray(logits[:, : len(data.classes)].argmax(-1)), some["labels"], strict=True
-    ):
+    for tokens, given, right in zip(some["inputs"], best, some["labels"], strict=True):
         wrong = f"   (not {data.classes[right]})" if given != right else ""
         lines.append(f"{data.tokenizer.decode(tokens)} -> {data.classes[given]}{wrong}")
     return "\n".join(lines)

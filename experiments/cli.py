@@ -47,7 +47,11 @@ def parse(
     Raises:
       ConfigError: whatever is wrong with it, in one line.
     """
-    arguments = _with_folder(cls, list(sys.argv[1:] if arguments is None else arguments))
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    if "resume" in hints(cls) and (named := with_folder(arguments)) != arguments:
+        if not file_names(folder := folder_of(named, default=Path())):
+            raise ConfigError(f"resume: {folder} holds nothing that could be continued")
+        arguments = named
     default = next(iter(presets.values()))
     if arguments and not arguments[0].startswith("-"):
         name = arguments.pop(0)
@@ -55,7 +59,7 @@ def parse(
             raise ConfigError(f"unknown preset {name!r}{nearest(name, presets)}")
         default = presets[name]
     elif "--resume" in arguments and hasattr(cls, "continued"):
-        default = cls.continued(_workdir(arguments, default), default)  # pyright: ignore[reportAttributeAccessIssue]
+        default = cls.continued(folder_of(arguments, default.workdir), default)  # pyright: ignore[reportAttributeAccessIssue]
     if "preset" in hints(cls):
         default = dataclasses.replace(default, preset=default)  # pyright: ignore[reportArgumentType]
     if HELP & set(arguments):
@@ -114,25 +118,19 @@ def _said_of(presets: Mapping[str, Any], default: Any) -> str:
     return "\n\n" * bool(said) + " ".join(said)
 
 
-def _with_folder(cls: type, arguments: list[str]) -> list[str]:
-    """The command line with `--resume FOLDER` as `--resume --workdir FOLDER`, where the command resumes.
-
-    Raises:
-      ConfigError: the folder has nothing in it.
-    """
-    at = arguments.index("--resume") if "--resume" in arguments[:-1] and "resume" in hints(cls) else None
+def with_folder(arguments: list[str]) -> list[str]:
+    """The command line with `--resume FOLDER` as `--resume --workdir FOLDER`."""
+    at = arguments.index("--resume") if "--resume" in arguments[:-1] else None
     if at is None or arguments[at + 1].startswith("-"):
         return arguments
-    if not file_names(Path(arguments[at + 1])):
-        raise ConfigError(f"resume: {arguments[at + 1]} holds nothing that could be continued")
     return [*arguments[: at + 1], "--workdir", *arguments[at + 1 :]]
 
 
-def _workdir(arguments: Sequence[str], default: Any) -> Path:
-    """The folder that a command line names."""
+def folder_of(arguments: Sequence[str], default: Path) -> Path:
+    """The folder that a command line names by `--workdir`."""
     given = [arguments[i + 1] for i, word in enumerate(arguments[:-1]) if word == "--workdir"]
     given += [word.partition("=")[2] for word in arguments if word.startswith("--workdir=")]
-    return Path(given[-1]) if given else default.workdir
+    return Path(given[-1]) if given else default
 
 
 def _fold(arguments: Sequence[str], default: Any) -> list[str]:

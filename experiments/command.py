@@ -12,7 +12,6 @@ Every word calls the `main` of one module, which is imported then: `python -m` w
 import ast
 import importlib
 import importlib.metadata
-import itertools
 import json
 import sys
 from pathlib import Path
@@ -118,7 +117,10 @@ def of_training(words: list[str]) -> tuple[str, list[str]]:
     """The module that trains, and its words: as the first word says, or the folder that is resumed."""
     if words[:1] and words[0] in TASKS:
         return words[0], words[1:]
-    if (folder := resumed(words)) is not None:
+    if "--resume" in words:
+        from experiments import cli  # loaded late, as in `call`
+
+        folder = cli.folder_of(cli.with_folder(words), default=Path())
         try:
             stored = json.loads((folder / "config.json").read_bytes())
             task, *more = KINDS[stored["run"]["kind"]]
@@ -129,13 +131,11 @@ def of_training(words: list[str]) -> tuple[str, list[str]]:
     return "language_model", words
 
 
-def resumed(words: list[str]) -> Path | None:
-    """The folder that a command line goes on with: the word after `--resume`, or that of `--workdir`."""
-    if "--resume" not in words:
-        return None
-    pairs = [word.split("=", 1) for word in words if word.startswith("--workdir=")]
-    pairs += [pair for pair in itertools.pairwise(words) if pair[0] in ("--resume", "--workdir")]
-    return next((Path(folder) for _, folder in pairs if not folder.startswith("-")), None)
+def way_on(folder: Path, kind: str) -> str:
+    """How a run of a kind goes on: by a command, or from Python where none trains it."""
+    if kind in (*KINDS, "RunConfig"):
+        return f"`transformer train --resume {folder}` goes on"
+    return "T.train(…, when_not_empty='resume') goes on"
 
 
 def overview() -> str:

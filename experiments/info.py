@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 
 from experiments import cli
-from experiments.command import KINDS
+from experiments.command import way_on
 from transformer.core.changes import changed, settings
 from transformer.core.errors import ConfigError
 from transformer.data.dataset import read_run_config
@@ -19,7 +19,7 @@ from transformer.study.plan import PLAN
 from transformer.training import checkpoint
 from transformer.training.environment import environment
 from transformer.training.metrics import METRICS, read_metrics
-from transformer.training.workdir import Identity, read_identity
+from transformer.training.workdir import read_identity
 
 
 def main() -> None:
@@ -54,7 +54,8 @@ def of_run(folder: Path) -> str:
     rest = {path: text for path, text in settings(config).items() if path not in own}
     reached = state(folder, config.steps)
     if checkpoint.steps(folder / "checkpoints")[-1:] < [config.steps]:
-        reached += f"; {way_on(folder, stored)}"
+        began = "the command that began it goes on, with --resume"  # which alone has the initial values
+        reached += f"; {way_on(folder, type(config).__name__) if stored.initial is None else began}"
     return "\n".join(
         [
             f"{type(config).__name__}, {len(stored.replicas)} replicas: {reached}",
@@ -75,15 +76,6 @@ def state(folder: Path, steps: int) -> str:
     if saved[-1] < steps:
         return f"{saved[-1]} of {steps} steps are saved"
     return f"all {steps} steps are done"
-
-
-def way_on(folder: Path, stored: Identity) -> str:
-    """How a run that is not finished goes on."""
-    if stored.initial is not None:
-        return "the command that began it goes on, with --resume"
-    if stored.run.get("kind", "RunConfig") not in (*KINDS, "RunConfig"):
-        return "T.train(…, when_not_empty='resume') goes on"
-    return f"`transformer train --resume {folder}` goes on"
 
 
 def last_metrics(folder: Path) -> list[str]:

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments import cli, dry_run
-from experiments.command import KINDS
+from experiments.command import way_on
 from experiments.sections import RUN, Sections
 from transformer.analysis.counts import parameter_count, step_flops
 from transformer.core import runtime
@@ -86,9 +86,9 @@ class RunOptions(RunConfig):
         replicas = tuple(from_json(Replica, replica) for replica in stored.replicas)
         types = hints(cls)
         if not (isinstance(config.model, types["model"]) and isinstance(config.data, types["data"])):
-            kind, found = type(config).__name__, f"`transformer train --resume {workdir}` finds the one that does"
-            hint = found if kind in (*KINDS, "RunConfig") else "none does; go on by T.train(…, when_not_empty='resume')"
-            raise ConfigError(f"workdir: {workdir} holds a {kind}, which this command does not train; {hint}")
+            kind = type(config).__name__
+            how = f"which this command does not train; {way_on(workdir, kind)}"
+            raise ConfigError(f"workdir: {workdir} holds a {kind}, {how}")
         rates = dict.fromkeys(each.learning_rate for each in replicas)
         seeds = dict.fromkeys(each.seed for each in replicas)
         own = {f.name: getattr(config, f.name) for f in dataclasses.fields(RunConfig)}

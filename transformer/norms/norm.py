@@ -175,6 +175,7 @@ def rms_norm(
     `fraction`: the mean is taken over this share of the features, rounded up, from the first (pRMSNorm, section 4.2).
     """
     x32 = x.astype(jnp.float32)
+    # 100 · .07 is 7.000000000000001.
     seen = x32[..., : max(1, math.ceil(x.shape[-1] * fraction - 1e-9))]
     out = x32 * inverse_root((seen * seen).mean(-1, keepdims=True), eps, eps_outside)
     return affine(_cast(out, x, cast_first), scale_D, None).astype(x.dtype)
