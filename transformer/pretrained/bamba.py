@@ -5,8 +5,9 @@ from transformer.mixers.attention.attention import Attention
 from transformer.mixers.recurrent.mamba2 import Mamba2
 from transformer.pretrained import llama
 from transformer.pretrained.architecture import Architecture, dense, norm
-from transformer.pretrained.fields import BIASES, GATED, Field, Json, choice, first, fixed, mixers, rope, same
+from transformer.pretrained.fields import BIASES, GATED, Field, Json, choice, first, fixed, mixers, same
 from transformer.pretrained.recurrent import KINDS, expand, mamba2_rows, of_attention, step_limits
+from transformer.pretrained.rotary_fields import rope
 
 NUM_LAYERS = 32
 """Layers of a model whose file does not count them."""

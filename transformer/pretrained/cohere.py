@@ -5,7 +5,8 @@ from transformer.norms.norm import LayerNorm
 from transformer.positions.rotary import RoPE
 from transformer.pretrained import llama
 from transformer.pretrained.architecture import Architecture
-from transformer.pretrained.fields import GATED, Field, Json, attention_bias, by_layer, choice, fixed, rope, same, sizes
+from transformer.pretrained.fields import GATED, Field, Json, attention_bias, by_layer, choice, fixed, same, sizes
+from transformer.pretrained.rotary_fields import rope
 from transformer.pretrained.windows import read_windows, write_windows
 
 NUM_LAYERS, WINDOW = 40, 4096

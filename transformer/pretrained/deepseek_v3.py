@@ -13,19 +13,8 @@ from transformer.mixers.attention.projections import ConstantScale
 from transformer.models.config import ModelConfig
 from transformer.pretrained import llama
 from transformer.pretrained.architecture import Architecture, Row, dense, experts
-from transformer.pretrained.fields import (
-    GATED,
-    Field,
-    Json,
-    alike,
-    by_layer,
-    fixed,
-    mscale,
-    of_layers,
-    rope,
-    rope_values,
-    same,
-)
+from transformer.pretrained.fields import GATED, Field, Json, alike, by_layer, fixed, of_layers, same
+from transformer.pretrained.rotary_fields import mscale, rope, rope_values
 
 NUM_LAYERS, DENSE = 61, 3
 """Layers, and those of them without experts, of a model whose file does not say."""

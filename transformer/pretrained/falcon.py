@@ -6,7 +6,8 @@ from transformer.models.blocks import Parallel, ParallelNorms, Sequential
 from transformer.models.config import ModelConfig
 from transformer.norms.norm import LayerNorm
 from transformer.pretrained.architecture import QKV, Architecture, Row, dense, joined, norm
-from transformer.pretrained.fields import ACTIVATIONS, Field, all_biases, choice, fixed, rope, same, value_at
+from transformer.pretrained.fields import ACTIVATIONS, Field, all_biases, choice, fixed, same, value_at
+from transformer.pretrained.rotary_fields import rope
 
 _LAYER = "transformer.h.{layer}"
 

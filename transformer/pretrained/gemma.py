@@ -4,7 +4,8 @@ from transformer.activations.activation import GELU, GLU
 from transformer.norms.norm import RMSNorm
 from transformer.pretrained import llama
 from transformer.pretrained.architecture import Architecture
-from transformer.pretrained.fields import GATED, attention_bias, choice, fixed, rope, same, sizes
+from transformer.pretrained.fields import GATED, attention_bias, choice, fixed, same, sizes
+from transformer.pretrained.rotary_fields import rope
 
 _ACTIVATION = GLU(gate=GELU(tanh=True))
 BASE = llama.BASE.replace(

@@ -4,7 +4,8 @@ from transformer.mixers.attention.projections import ConstantScale
 from transformer.mixers.attention.score_mods import SoftCap
 from transformer.pretrained import gemma, llama
 from transformer.pretrained.architecture import Architecture, norm
-from transformer.pretrained.fields import GATED, Field, attention_bias, choice, fixed, rope, same, sizes, value_at
+from transformer.pretrained.fields import GATED, Field, attention_bias, choice, fixed, same, sizes, value_at
+from transformer.pretrained.rotary_fields import rope
 from transformer.pretrained.windows import windows
 from transformer.residuals.residual import SandwichNorm
 

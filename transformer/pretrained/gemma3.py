@@ -13,10 +13,10 @@ from transformer.pretrained.fields import (
     choice,
     fixed,
     norms_eps,
-    rope_values,
     same,
     sizes,
 )
+from transformer.pretrained.rotary_fields import rope_values
 from transformer.pretrained.windows import KINDS, read_ropes, read_windows, write_ropes, write_windows
 
 NUM_LAYERS, WINDOW = 26, 4096

@@ -6,7 +6,8 @@ from transformer.models.blocks import ParallelNorms, Sequential
 from transformer.models.config import ModelConfig
 from transformer.norms.norm import LayerNorm
 from transformer.pretrained.architecture import QKV, Architecture, Row, dense, joined, norm
-from transformer.pretrained.fields import ACTIVATIONS, attention_bias, choice, fixed, rope, same
+from transformer.pretrained.fields import ACTIVATIONS, attention_bias, choice, fixed, same
+from transformer.pretrained.rotary_fields import rope
 
 _LAYER = "gpt_neox.layers.{layer}"
 

@@ -6,7 +6,8 @@ from transformer.feed_forwards.experts import TopKExperts
 from transformer.mixers.attention.normalizers import Sink
 from transformer.pretrained import llama
 from transformer.pretrained.architecture import Architecture, Row, dense
-from transformer.pretrained.fields import attention_bias, fixed, rope, same, several_experts, sizes
+from transformer.pretrained.fields import attention_bias, fixed, same, several_experts, sizes
+from transformer.pretrained.rotary_fields import rope
 from transformer.pretrained.windows import windows
 
 _OURS, _THEIRS = "blocks/feed_forward", f"{llama.LAYER}.mlp.experts"

@@ -2,7 +2,8 @@
 
 from transformer.pretrained import llama
 from transformer.pretrained.architecture import Architecture
-from transformer.pretrained.fields import GATED, attention_bias, choice, rope, same, sizes
+from transformer.pretrained.fields import GATED, attention_bias, choice, same, sizes
+from transformer.pretrained.rotary_fields import rope
 
 HELIUM = Architecture(
     names=("HeliumForCausalLM",),

@@ -9,7 +9,8 @@ from transformer.models.config import ModelConfig
 from transformer.norms.norm import RMSNorm
 from transformer.positions.rotary import RoPE
 from transformer.pretrained.architecture import Architecture, Row, dense, norm
-from transformer.pretrained.fields import GATED, attention_bias, choice, rope, same, sizes
+from transformer.pretrained.fields import GATED, attention_bias, choice, same, sizes
+from transformer.pretrained.rotary_fields import rope
 
 BASE = ModelConfig(
     norm=RMSNorm(), position=RoPE(), feed_forward=FeedForward(activation=GLU(gate=SiLU())), head=Head(tied=False)

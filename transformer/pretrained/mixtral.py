@@ -4,7 +4,8 @@ from transformer.activations.activation import GLU, SiLU
 from transformer.feed_forwards.experts import TopKExperts
 from transformer.pretrained import llama
 from transformer.pretrained.architecture import Architecture, experts
-from transformer.pretrained.fields import GATED, choice, rope, same, several_experts
+from transformer.pretrained.fields import GATED, choice, same, several_experts
+from transformer.pretrained.rotary_fields import rope
 from transformer.pretrained.windows import window
 
 MIXTRAL = Architecture(

@@ -9,18 +9,8 @@ from transformer.norms.norm import LayerNorm
 from transformer.positions.rotary import RoPE
 from transformer.pretrained import bert, llama
 from transformer.pretrained.architecture import QKV, Architecture, Row, dense, joined, norm
-from transformer.pretrained.fields import (
-    ACTIVATIONS,
-    GATED,
-    Field,
-    Json,
-    attention_bias,
-    by_layer,
-    choice,
-    rope_values,
-    same,
-    sizes,
-)
+from transformer.pretrained.fields import ACTIVATIONS, GATED, Field, Json, attention_bias, by_layer, choice, same, sizes
+from transformer.pretrained.rotary_fields import rope_values
 from transformer.pretrained.windows import KINDS, read_ropes, read_windows, write_ropes, write_windows
 from transformer.residuals.residual import NoNormResidual, PreNorm
 

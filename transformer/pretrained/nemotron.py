@@ -4,7 +4,8 @@ from transformer.activations.activation import SquaredReLU
 from transformer.norms.norm import LayerNorm
 from transformer.pretrained import llama
 from transformer.pretrained.architecture import Architecture, dense
-from transformer.pretrained.fields import ACTIVATIONS, attention_bias, choice, rope, same, sizes
+from transformer.pretrained.fields import ACTIVATIONS, attention_bias, choice, same, sizes
+from transformer.pretrained.rotary_fields import rope
 
 NEMOTRON = Architecture(
     names=("NemotronForCausalLM",),

@@ -4,7 +4,8 @@ from transformer.mixers.attention.head_norms import WideQKNorm
 from transformer.norms.norm import LayerNorm, RMSNorm
 from transformer.pretrained import llama
 from transformer.pretrained.architecture import Architecture, norm
-from transformer.pretrained.fields import GATED, attention_bias, choice, fixed, norms_eps, rope, same, sizes
+from transformer.pretrained.fields import GATED, attention_bias, choice, fixed, norms_eps, same, sizes
+from transformer.pretrained.rotary_fields import rope
 from transformer.residuals.residual import BranchNorm
 
 _FIELDS = (

@@ -8,8 +8,9 @@ from transformer.models.pattern import Alternate
 from transformer.norms.norm import RMSNorm
 from transformer.pretrained import llama
 from transformer.pretrained.architecture import Architecture, Row, norm
-from transformer.pretrained.fields import GATED, Field, Json, choice, first, fixed, mixers, one_turn, rope, same
+from transformer.pretrained.fields import GATED, Field, Json, choice, first, fixed, mixers, one_turn, same
 from transformer.pretrained.recurrent import DELTA_FIELDS, attending, convolved, delta_fields, delta_rows, delta_rule
+from transformer.pretrained.rotary_fields import rope
 from transformer.residuals.residual import BranchNorm, PreNorm
 
 NUM_LAYERS = 32

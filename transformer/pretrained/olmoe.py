@@ -6,7 +6,8 @@ from transformer.mixers.attention.head_norms import WideQKNorm
 from transformer.norms.norm import RMSNorm
 from transformer.pretrained import llama
 from transformer.pretrained.architecture import Architecture, experts
-from transformer.pretrained.fields import GATED, attention_bias, choice, fixed, norms_eps, rope, same, sizes
+from transformer.pretrained.fields import GATED, attention_bias, choice, fixed, norms_eps, same, sizes
+from transformer.pretrained.rotary_fields import rope
 
 _EXPERTS = TopKProbabilities(64, top=8, activation=GLU(gate=SiLU()))
 

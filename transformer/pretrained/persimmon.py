@@ -9,7 +9,8 @@ from transformer.models.config import ModelConfig
 from transformer.norms.norm import LayerNorm
 from transformer.pretrained import llama
 from transformer.pretrained.architecture import QKV, Architecture, dense, joined, norm
-from transformer.pretrained.fields import ACTIVATIONS, BIASES, choice, fixed, norms_eps, rope, same, sizes
+from transformer.pretrained.fields import ACTIVATIONS, BIASES, choice, fixed, norms_eps, same, sizes
+from transformer.pretrained.rotary_fields import rope
 
 PERSIMMON = Architecture(
     names=("PersimmonForCausalLM",),

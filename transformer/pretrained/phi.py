@@ -9,7 +9,8 @@ from transformer.models.config import ModelConfig
 from transformer.norms.norm import LayerNorm
 from transformer.pretrained import llama
 from transformer.pretrained.architecture import Architecture, Row, dense, norm
-from transformer.pretrained.fields import ACTIVATIONS, BIASES, choice, fixed, rope, same, sizes
+from transformer.pretrained.fields import ACTIVATIONS, BIASES, choice, fixed, same, sizes
+from transformer.pretrained.rotary_fields import rope
 
 PHI = Architecture(
     names=("PhiForCausalLM",),

@@ -2,7 +2,8 @@
 
 from transformer.pretrained import llama
 from transformer.pretrained.architecture import QKV, Architecture, joined
-from transformer.pretrained.fields import GATED, choice, fixed, rope, same, sizes
+from transformer.pretrained.fields import GATED, choice, fixed, same, sizes
+from transformer.pretrained.rotary_fields import rope
 from transformer.pretrained.windows import window
 
 PHI3 = Architecture(

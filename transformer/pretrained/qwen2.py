@@ -2,7 +2,8 @@
 
 from transformer.pretrained import llama
 from transformer.pretrained.architecture import Architecture
-from transformer.pretrained.fields import GATED, Field, Json, by_layer, choice, fixed, rope, same, sizes
+from transformer.pretrained.fields import GATED, Field, Json, by_layer, choice, fixed, same, sizes
+from transformer.pretrained.rotary_fields import rope
 from transformer.pretrained.windows import read_windows, write_windows
 
 NUM_LAYERS = 32

@@ -4,7 +4,8 @@ from transformer.mixers.attention.head_norms import QKNorm
 from transformer.norms.norm import RMSNorm
 from transformer.pretrained import llama, qwen2
 from transformer.pretrained.architecture import Architecture
-from transformer.pretrained.fields import GATED, attention_bias, choice, norms_eps, rope, same
+from transformer.pretrained.fields import GATED, attention_bias, choice, norms_eps, same
+from transformer.pretrained.rotary_fields import rope
 
 QWEN3 = Architecture(
     names=("Qwen3ForCausalLM",),

@@ -6,7 +6,8 @@ from transformer.mixers.attention.head_norms import QKNorm
 from transformer.norms.norm import RMSNorm
 from transformer.pretrained import llama
 from transformer.pretrained.architecture import Architecture, experts
-from transformer.pretrained.fields import GATED, attention_bias, choice, fixed, norms_eps, rope, same, several_experts
+from transformer.pretrained.fields import GATED, attention_bias, choice, fixed, norms_eps, same, several_experts
+from transformer.pretrained.rotary_fields import rope
 
 _EXPERTS = TopKExperts(128, top=8, activation=GLU(gate=SiLU()))
 

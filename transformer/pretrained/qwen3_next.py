@@ -8,8 +8,9 @@ from transformer.mixers.recurrent.delta import GatedDeltaNet
 from transformer.norms.norm import RMSNorm
 from transformer.pretrained import llama
 from transformer.pretrained.architecture import Architecture, Row, norm
-from transformer.pretrained.fields import GATED, Field, Json, choice, first, fixed, mixers, rope, same
+from transformer.pretrained.fields import GATED, Field, Json, choice, first, fixed, mixers, same
 from transformer.pretrained.recurrent import DELTA_FIELDS, attending, convolved, delta_fields, delta_rows, delta_rule
+from transformer.pretrained.rotary_fields import rope
 
 NUM_LAYERS = 48
 """Layers of a model whose file does not count them."""

@@ -2,18 +2,8 @@
 
 from transformer.pretrained import llama
 from transformer.pretrained.architecture import Architecture
-from transformer.pretrained.fields import (
-    GATED,
-    Field,
-    attention_bias,
-    by_layer,
-    choice,
-    fixed,
-    of_layers,
-    rope,
-    same,
-    sizes,
-)
+from transformer.pretrained.fields import GATED, Field, attention_bias, by_layer, choice, fixed, of_layers, same, sizes
+from transformer.pretrained.rotary_fields import rope
 
 NUM_LAYERS = 36
 """Layers of a model whose file does not count them."""

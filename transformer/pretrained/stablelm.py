@@ -4,7 +4,8 @@ from transformer.models.blocks import Parallel, Sequential
 from transformer.norms.norm import LayerNorm
 from transformer.pretrained import llama
 from transformer.pretrained.architecture import Architecture
-from transformer.pretrained.fields import GATED, choice, fixed, rope, same, sizes
+from transformer.pretrained.fields import GATED, choice, fixed, same, sizes
+from transformer.pretrained.rotary_fields import rope
 
 STABLELM = Architecture(
     names=("StableLmForCausalLM",),

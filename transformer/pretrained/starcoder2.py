@@ -6,7 +6,8 @@ from transformer.models.config import ModelConfig
 from transformer.norms.norm import LayerNorm
 from transformer.pretrained import llama
 from transformer.pretrained.architecture import Architecture, dense
-from transformer.pretrained.fields import ACTIVATIONS, all_biases, choice, fixed, rope, same, sizes
+from transformer.pretrained.fields import ACTIVATIONS, all_biases, choice, fixed, same, sizes
+from transformer.pretrained.rotary_fields import rope
 from transformer.pretrained.windows import window
 
 STARCODER2 = Architecture(

@@ -6,7 +6,8 @@ from typing import Any
 from transformer.core.errors import ConfigError, nearest
 from transformer.mixers.attention.sparsity import SlidingWindow
 from transformer.positions.rotary import RoPE
-from transformer.pretrained.fields import Field, Json, by_layer, of_layers, read_rope, write_rope
+from transformer.pretrained.fields import Field, Json, by_layer, of_layers
+from transformer.pretrained.rotary_fields import read_rope, write_rope
 
 KINDS: tuple[str, str] = ("full_attention", "sliding_attention")
 """Words for a layer without a window, and with one."""

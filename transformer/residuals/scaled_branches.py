@@ -39,7 +39,10 @@ class ReZero(SingleStream):
     inner_gain = of_field("placement", "inner_gain")
     output_gain = of_field("placement", "output_gain")
     a = of_field("placement", "a")
-    counts_layers = of_field("placement", "counts_layers")
+
+    @property
+    def counts_layers(self):
+        return self.placement.counts_layers
 
     def of_encoder(self, encoder_layers, decoder_layers):
         return dataclasses.replace(self, placement=self.placement.of_encoder(encoder_layers, decoder_layers))
