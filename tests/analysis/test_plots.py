@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from transformer.analysis import plots
+from transformer.core.errors import ConfigError
 from transformer.training.metrics import Curve
 
 RNG = np.random.default_rng(0)
@@ -69,3 +70,26 @@ def test_queries_may_be_other_tokens_than_keys():
     own = plots.attention_maps(np.ones((1, 1, 2, 3)), list("abc"), queries=list("xy")).axes[0]
     for axis, expected in ((own.get_xticklabels(), "abc"), (own.get_yticklabels(), "xy")):
         assert "".join(label.get_text() for label in axis) == expected
+
+
+@pytest.mark.parametrize(
+    ("plot", "given", "wrong"),
+    [
+        (plots.attention_maps, np.ones((2, 3, 5)), r"weights \(N, H, L, S\) of one sequence, .* shape \(2, 3, 5\)"),
+        (plots.attention_maps, object(), "of one sequence, are needed, and object is given"),
+        (plots.loss_curves, object(), r"such as run\.curve\(\"loss\"\), is needed, and object is given"),
+        (plots.loss_curves, {"a": ([1, 2], [[1.0, 2.0, 3.0]])}, "2 steps with 3 values"),
+        (plots.heat_map, [1.0, 2.0], r"numbers \(Y, X\), are needed, .* shape \(2,\)"),
+        (plots.position_similarity, [1.0, 2.0], r"vectors \(L, D\)"),
+        (plots.learning_rate_curves, {1e-3: [1.0]}, r"such as \{\"mine\": run\.losses_by_rate\}.* list is given"),
+    ],
+)
+def test_what_no_plot_can_show_is_refused_with_what_is_needed(plot, given, wrong):
+    with pytest.raises(ConfigError, match=wrong):
+        plot(given)
+
+
+def test_rows_are_named():
+    for plot in (plots.dots, plots.forest):
+        with pytest.raises(ConfigError, match="in a dict, and list is given"):
+            plot([1.0, 2.0], xlabel="loss")

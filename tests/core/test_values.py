@@ -15,6 +15,7 @@ import pytest
 from transformer.activations.activation import GELU, GLU, Activation, SiLU
 from transformer.core.checks import check_kind, variant_of
 from transformer.core.errors import ConfigError
+from transformer.core.files import Damaged, WriteError
 from transformer.core.json import from_json, to_json
 from transformer.core.parameters import Constant, Initializer
 from transformer.core.values import Variant, to_text
@@ -51,7 +52,9 @@ from transformer.runs.optimizer import OptimizerConfig
 from transformer.runs.rules import Adafactor, AdamW, UpdateRule
 from transformer.runs.schedules import Schedule
 from transformer.runs.tokenizers import Tokenization
+from transformer.study.running import StudyError
 from transformer.testing.options import FACTORS
+from transformer.training.checkpoint import CheckpointError
 
 # Those of studies need arguments, as an alternation does, and are there only where a test has imported them.
 SHIPPED = [
@@ -431,3 +434,8 @@ def test_a_notebook_shows_its_own_line_and_the_error():
     own, line = raised.value._render_traceback_()
     assert own == "line 1: ModelConfig(dim=8)"
     assert line == "ConfigError: ModelConfig: no field 'dim'; did you mean 'd_model'?"
+
+
+@pytest.mark.parametrize("error", [Damaged, WriteError, CheckpointError, StudyError])
+def test_a_notebook_shows_each_error_of_this_library_in_a_line(error):
+    assert error("what is wrong")._render_traceback_() == [f"{error.__name__}: what is wrong"]

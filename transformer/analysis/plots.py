@@ -1,5 +1,7 @@
 """Plots of plain arrays. Each returns a figure: a notebook shows it, `figure.savefig(path)` keeps it.
 
+What is no such array raises `ConfigError`, which says what is needed.
+
 from transformer.analysis import plots
 """
 
@@ -10,6 +12,8 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
+
+from transformer.core.errors import ConfigError
 
 Values = Any
 """An array, or what numpy converts to one."""
@@ -35,7 +39,7 @@ def attention_maps(
       queries: the text of each query, where queries are other tokens than the keys.
     """
     queries = labels if queries is None else queries
-    pattern = np.asarray(pattern_NHLS)
+    pattern = _array(pattern_NHLS, 4, "attention_maps: weights (N, H, L, S) of one sequence")
     num_layers, num_heads, length, span = pattern.shape
     side = min(max(1.6, 0.22 * span), 4.4) if labels else 1.6
     step = max(1, math.ceil(0.22 * span / side))  # of what is labelled, so that labels do not overlap
@@ -71,8 +75,8 @@ def loss_curves(
     figure, axes = _axes(1, 1, (7, 4))
     own = axes[0, 0]
     named = curves if isinstance(curves, Mapping) else {ylabel: curves}
-    for number, (name, (steps, values)) in enumerate(named.items()):
-        steps, runs = np.asarray(steps), np.ma.masked_invalid(np.atleast_2d(values))
+    for number, (name, curve) in enumerate(named.items()):
+        steps, runs = _curve(curve)
         if steps.size:
             own.plot(steps, runs.mean(0), color=f"C{number}", label=name, linewidth=1.2)
             own.fill_between(steps, runs.min(0), runs.max(0), color=f"C{number}", alpha=0.2, linewidth=0)
@@ -99,6 +103,7 @@ def forest(
       margin: half the width of the band within which a difference does not matter.
       verdicts: keys of `VERDICTS`, by name, for the colour and the label.
     """
+    _check_dict(estimates, "forest: (estimate, low, high) by name")
     figure, axes = _axes(1, 1, (7, 1.2 + 0.45 * len(estimates)))
     own = axes[0, 0]
     if margin is not None:
@@ -124,11 +129,12 @@ def dots(values: Mapping[str, Values], *, xlabel: str) -> Figure:
       values: (n,) by name; those not finite are left out, and counted in the label.
       xlabel: the quantity.
     """
+    _check_dict(values, "dots: numbers by name")
     figure, axes = _axes(1, 1, (7, 1.2 + 0.45 * len(values)))
     own, upwards = axes[0, 0], list(values)[::-1]
     labels = []
     for y, name in enumerate(upwards):
-        x = np.asarray(values[name], np.float64)
+        x = _array(values[name], 1, f"dots: {name}: numbers (n,)")
         finite = x[np.isfinite(x)]
         own.plot(finite, np.full(finite.size, y), "o", color="C0", alpha=0.5)
         if finite.size:
@@ -159,7 +165,7 @@ def heat_map(
       xlabel: name of the columns' axis.
       ylabel: name of the rows' axis.
     """
-    values = np.asarray(values_YX)
+    values = _array(values_YX, 2, "heat_map: numbers (Y, X)")
     height, width = values.shape
     figure, axes = _axes(1, 1, (min(10, 2.5 + 0.3 * width), min(10, 1.5 + 0.3 * height)))
     own, largest = axes[0, 0], float(np.nanmax(np.abs(values)))
@@ -178,7 +184,7 @@ def heat_map(
 
 def position_similarity(vectors_LD: Values) -> Figure:
     """The cosine similarity of the vectors (L, D) of every two positions, as an (L, L) heat map."""
-    vectors = np.asarray(vectors_LD, np.float64)
+    vectors = _array(vectors_LD, 2, "position_similarity: vectors (L, D)")
     unit = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
     return heat_map(unit @ unit.T, label="cosine", xlabel="position", ylabel="position")
 
@@ -188,6 +194,8 @@ def learning_rate_curves(losses: Mapping[str, Mapping[float, Values]], *, ylabel
 
     `losses` holds the losses of the runs by arm and learning rate; a rate without a finite one has no point.
     """
+    for given in (losses, *losses.values()) if isinstance(losses, Mapping) else (losses,):
+        _check_dict(given, 'learning_rate_curves: losses by name and rate, such as {"mine": run.losses_by_rate},')
     figure, axes = _axes(1, 1, (7, 4))
     for number, (name, by_rate) in enumerate(losses.items()):
         runs = {rate: np.asarray(v, float)[np.isfinite(np.asarray(v, float))] for rate, v in sorted(by_rate.items())}
@@ -198,6 +206,35 @@ def learning_rate_curves(losses: Mapping[str, Mapping[float, Values]], *, ylabel
     axes[0, 0].set(xlabel="peak learning rate", ylabel=ylabel, xscale="log")
     axes[0, 0].legend()
     return figure
+
+
+def _check_dict(values: Any, wanted: str) -> None:
+    if not isinstance(values, Mapping):
+        raise ConfigError(f"{wanted} is needed in a dict, and {type(values).__name__} is given")
+
+
+def _curve(curve: Any) -> tuple[np.ndarray, np.ma.MaskedArray]:
+    """Steps (S,) and values (R, S), masked where they are not finite."""
+    wanted = 'loss_curves: a pair of steps (S,) and values (R, S), such as run.curve("loss")'
+    try:
+        steps, values = curve
+    except (TypeError, ValueError):
+        raise ConfigError(f"{wanted}, is needed, and {type(curve).__name__} is given") from None
+    steps, values = _array(steps, 1, wanted), _array(np.atleast_2d(values), 2, wanted)
+    if steps.size != values.shape[1]:
+        raise ConfigError(f"{wanted}, is needed, and {steps.size} steps with {values.shape[1]} values are given")
+    return steps, np.ma.masked_invalid(values)
+
+
+def _array(values: Any, axes: int, wanted: str) -> np.ndarray:
+    """Values as an array of that many axes."""
+    try:
+        array = np.asarray(values, np.float64)
+    except (TypeError, ValueError):
+        raise ConfigError(f"{wanted}, are needed, and {type(values).__name__} is given") from None
+    if array.ndim != axes:
+        raise ConfigError(f"{wanted}, are needed, and the given ones have the shape {array.shape}")
+    return array
 
 
 def _axes(rows: int, columns: int, size: tuple[float, float]) -> tuple[Figure, Any]:

@@ -8,14 +8,18 @@ from typing import Any
 from transformer.core.synonyms import FIELDS, FORMS
 
 
-class ConfigError(ValueError):
-    """A choice that is not possible; its one line says what is wrong, where, and the nearest valid name."""
+class OneLine(Exception):
+    """An error whose one line says all: a traceback of this library's own frames adds nothing."""
 
     def _render_traceback_(self) -> list[str]:
         """What a notebook shows in place of a page: where its own code stands, and the line."""
         frames = traceback.extract_tb(self.__traceback__)
         own = [f"line {f.lineno}: {f.line}" for f in frames if "ipykernel" in f.filename]
         return [*own, f"{type(self).__name__}: {self}"]
+
+
+class ConfigError(OneLine, ValueError):
+    """A choice that is not possible; its one line says what is wrong, where, and the nearest valid name."""
 
 
 def same(word: str, known: Iterable[str]) -> list[str]:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from transformer.core.errors import ConfigError
+from transformer.core.errors import ConfigError, OneLine
 from transformer.core.json import fingerprint, from_json
 
 EXIT_UNWRITABLE = 74
@@ -30,7 +30,7 @@ SEAL = "sha256"
 _REASONS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS}
 
 
-class WriteError(RuntimeError):
+class WriteError(OneLine, RuntimeError):
     """Writing to the disk failed; earlier files are undamaged."""
 
 

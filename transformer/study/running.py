@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transformer.core.errors import ConfigError
+from transformer.core.errors import ConfigError, OneLine
 from transformer.core.files import Damaged
 from transformer.data.dataset import Dataset, reference
 from transformer.runs.config import Replica
@@ -44,7 +44,7 @@ STUDY_FILES = (
 """What a study writes into its folder, as regular expressions."""
 
 
-class StudyError(RuntimeError):
+class StudyError(OneLine, RuntimeError):
     """Too many arms failed for a comparison."""
 
 

@@ -22,7 +22,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from transformer.core.errors import ConfigError
+from transformer.core.errors import ConfigError, OneLine
 from transformer.core.files import WriteError, read_value, sync, write_sealed, writing
 from transformer.training import processes
 
@@ -30,7 +30,7 @@ KEEP = 2
 MANIFEST = "manifest.json"
 
 
-class CheckpointError(RuntimeError):
+class CheckpointError(OneLine, RuntimeError):
     """A checkpoint is damaged, or belongs to another run."""
 
 
