@@ -51,7 +51,7 @@ def test_the_same_study_is_the_same_files(workdir, archive, tmp_path):
 
 
 def test_training_losses_are_kept_as_a_picture_shows_them(workdir, tmp_path):
-    """To three digits at twenty points; what verdicts are made of is kept as it is."""
+    """To three digits at twenty points."""
     record = read_record(workdir)
     path = workdir / record.runs / record.arms["arm"].files[0][0]
     run = dataclasses.replace(read_run(path), curve={"step": [1.0, 2.0], "loss": [3.14159, None]})
@@ -66,6 +66,20 @@ def test_training_losses_are_kept_as_a_picture_shows_them(workdir, tmp_path):
     unpack(tmp_path / "long" / f"one{SUFFIX}", tmp_path / "read", tmp_path / "longer")
     few = read_run(tmp_path / "longer" / path.name).curve
     assert (len(few["step"]), few["step"][:3], few["step"][-1]) == (20, [3.0, 5.0, 8.0], 50.0)
+
+
+def test_sums_of_losses_are_kept_to_six_digits_and_counts_as_they_are(workdir, tmp_path):
+    record = read_record(workdir)
+    path = workdir / record.runs / record.arms["arm"].files[0][0]
+    loss: list[float | None] = [1672.6104, 0.00012345678, None, -3.0]
+    labels: list[float | None] = [16777216.0, 1.0, 1.0, 1.0]
+    sums = {"loss": loss, "labels": labels, "correct": labels, "exact": labels, "sequences": labels}
+    run = dataclasses.replace(read_run(path), **sums)
+    write_sealed(path, dataclasses.asdict(run))
+    pack(workdir, tmp_path / f"one{SUFFIX}")
+    unpack(tmp_path / f"one{SUFFIX}", tmp_path / "read", tmp_path / "runs")
+    found = read_run(tmp_path / "runs" / path.name)
+    assert found == dataclasses.replace(run, loss=[1672.61, 0.000123457, None, -3.0], curve=found.curve)
 
 
 def test_studies_share_the_runs_of_an_arm(archive, tmp_path):

@@ -26,6 +26,8 @@ from transformer.study.runs import Run, read_run
 SUFFIX = ".json.xz"
 RUNS = "runs"
 """The folder beside the archives with the runs: a file for each config, whatever studies have it as an arm."""
+SUM_DIGITS = 6
+"""Significant digits kept of a sum of losses, whose last would be a fifth of all archives and tell nothing."""
 CURVE_DIGITS, CURVE_POINTS = 3, 20
 """What is kept of a curve of training losses: decimals, and as many of its points as a picture needs."""
 
@@ -61,8 +63,8 @@ def pack(workdir: Path, path: Path) -> None:
     """Write the study of a folder to a file, and its runs to files beside it.
 
     Runs that are there already stay, and keep what probes of other studies found.
-    The same studies are the same files byte for byte. Of training losses, of which no verdict is made, some are kept,
-    rounded.
+    The same studies are the same files byte for byte. Sums of losses are kept to six digits; of training
+    losses, of which no verdict is made, some are kept, rounded.
 
     Raises:
       ConfigError: the folder holds no study.
@@ -162,9 +164,14 @@ def _kept(path: Path, config: str) -> Path:
 
 
 def _write(path: Path, runs: Mapping[str, Run]) -> None:
-    names, runs = sorted(runs), {name: replace(run, curve=_drawn(run.curve)) for name, run in runs.items()}
+    names, runs = sorted(runs), {name: _rounded(run) for name, run in runs.items()}
     columns = {field.name: [getattr(runs[name], field.name) for name in names] for field in fields(Run)}
     write_compressed(path, asdict(_Runs(names, columns)))
+
+
+def _rounded(run: Run) -> Run:
+    loss = [one if one is None else float(f"{one:.{SUM_DIGITS}g}") for one in run.loss]
+    return replace(run, loss=loss, curve=_drawn(run.curve))
 
 
 def _drawn(curve: dict[str, list[float | None]]) -> dict[str, list[float | None]]:
