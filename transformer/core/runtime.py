@@ -8,15 +8,16 @@ from pathlib import Path
 
 import jax
 
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 
 
 @functools.cache
 def start(cache: Path | None = None) -> None:
     """Settings that make a laptop fast; call it before the first array. Called again, it does nothing.
 
-    - glibc returns every buffer over 32 MB to the system and faults it in again at the next step:
-      keep them (12,000 page faults and 30 ms a step for a 0.8M-parameter model without).
+    - glibc returns every buffer over 32 MB to the system and faults it in again at the next step, whatever its size
+      where a thread other than the first one asked for it: keep them (without, a step whose logits have 300 MB has
+      256,000 page faults, and a tenth of its time is theirs).
     - each CPU core becomes a JAX device, so that replicas run side by side.
     - compiled programs are kept on disk: a second start compiles nothing.
 
@@ -40,4 +41,5 @@ def keep_large_buffers() -> None:
     except (OSError, AttributeError):
         return
     mallopt(_M_MMAP_THRESHOLD, 2**30)
-    mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
+    mallopt(_M_TRIM_THRESHOLD, -1)  # never
+    mallopt(_M_ARENA_MAX, 1)  # what belongs to other threads keeps no buffer of more than 64 MB
