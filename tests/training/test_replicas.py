@@ -1,5 +1,6 @@
 """Runs in one program are the runs alone; variants under one seed are real pairs."""
 
+import dataclasses
 from types import SimpleNamespace
 
 import chex
@@ -13,6 +14,7 @@ import transformer.training.replicas
 from transformer.data.corpus import Blocks
 from transformer.data.dataset import stack_batches
 from transformer.norms.norm import RMSNorm
+from transformer.objectives.objective import NextToken, Sums
 from transformer.residuals.residual import SandwichNorm
 from transformer.runs.config import Replica
 from transformer.runs.mesh import MeshConfig
@@ -111,6 +113,27 @@ def test_a_batch_shared_by_devices_gives_the_gradient_of_the_whole(config, corpu
     assert (make_program(config, REPLICAS[:1]).data_devices, make_program(whole, REPLICAS[:1]).data_devices) == (2, 1)
     results = [run(c, corpus, REPLICAS[:1]) for c in (config, whole)]
     chex.assert_trees_all_close(*results, rtol=1e-4, atol=1e-5)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OfPairs(NextToken):
+    """Each sequence against the others of its batch, as contrastive losses."""
+
+    def __call__(self, apply, params, batch, key):
+        states_BLD = apply(params, batch["tokens"][:, :-1], method="states", key=key)
+        likeness_BB = states_BLD[:, 0] @ states_BLD[:, -1].T
+        losses_B1 = -jnp.diagonal(jax.nn.log_softmax(likeness_BB))[:, None]
+        return Sums.of(losses_B1, jnp.ones_like(losses_B1), jnp.zeros_like(losses_B1))
+
+
+def test_rows_that_an_objective_compares_stay_together(config, corpus):
+    config = config.replace(accumulation=2, steps_per_dispatch=2, objective=OfPairs())
+    batches = stack_batches([Blocks(corpus.train, config.model.max_length, config.batch_size, 0)], 0, 2)
+    losses = []
+    for data in (1, 2):
+        program = make_program(config, REPLICAS[:1], MeshConfig(replica=1, data=data))
+        losses.append(jax.device_get(program.train(program.init(), program.put(batches))[1]["loss"]))
+    np.testing.assert_allclose(*losses, rtol=1e-4)
 
 
 def test_replicas_are_spread_over_devices(config):

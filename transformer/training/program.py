@@ -20,6 +20,7 @@ from transformer.core import modules as pure
 from transformer.core.arrays import DATA, REPLICA
 from transformer.core.errors import ConfigError
 from transformer.core.modules import Apply, Params, at
+from transformer.core.sources import PACKAGE
 from transformer.functional.segment_memory import SegmentMemory
 from transformer.models.build import abstract_model, initial_params, pure_model
 from transformer.objectives.objective import Batch, Sums
@@ -160,7 +161,10 @@ def rows_are_alone(config: RunConfig, mesh: MeshConfig, groups: int) -> bool:
     """Whether a device can compute the gradient of its rows with what it holds of the model, without the other rows.
 
     Not where there are several groups of replicas: JAX does not divide a program among them and, in it, among devices.
+    An objective of one's own may compare rows, as contrastive losses do.
     """
+    if type(config.objective).__module__.partition(".")[0] != PACKAGE:
+        return False
     routed = any(kind.feed_forward is not None and kind.feed_forward.routed for kind in config.model.kinds)
     return groups == mesh.model == mesh.context == 1 and not mesh.fully_sharded and not mesh.rules and not routed
 
