@@ -10,6 +10,7 @@ import sys
 from dataclasses import dataclass
 from typing import ClassVar
 
+import chex
 import jax
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from transformer.objectives.classes import Classification
 from transformer.objectives.pairs import SequenceToSequence
 from transformer.runs.config import Replica
 from transformer.runs.data import TextConfig
+from transformer.runs.schedules import ConstantRate
 from transformer.runs.tokenizers import Byte
 from transformer.training import checkpoint
 from transformer.training.checkpoint import CheckpointError, Notes
@@ -281,6 +283,17 @@ def test_resuming_with_another_seed_text_or_tokenizer_is_refused(config, corpus,
     byte = load_corpus(TextConfig(path=str(tmp_path / "text.txt"), tokenizer=Byte()))
     with pytest.raises(ConfigError, match=r"differs in data, run\.data\.tokenizer\.variant, run\.model\.vocab_size$"):
         make(tmp_path / "run", config.replace({"model.vocab_size": 256}), byte)
+
+
+def test_the_mean_of_a_longer_run_has_no_steps_before_its_last(config, corpus, tmp_path):
+    config = config.replace({"optimizer.schedule": ConstantRate()}, steps=12, average_last=10)
+    train(config, data=corpus, workdir=tmp_path / "run")
+    with pytest.raises(ConfigError, match=r"are not among the last 10 of 14; give at least 22$"):
+        train(config.replace(steps=14), data=corpus, workdir=tmp_path / "run", when_not_empty="resume")
+    config = config.replace(steps=22)
+    longer = train(config, data=corpus, workdir=tmp_path / "run", when_not_empty="resume")
+    whole = train(config, data=corpus, workdir=tmp_path / "whole")
+    chex.assert_trees_all_equal(longer.all_params, whole.all_params)
 
 
 def test_a_run_may_be_given_more_steps(config, corpus, tmp_path, capsys):

@@ -22,6 +22,7 @@ from transformer.core.modules import Params
 from transformer.core.sources import sources
 from transformer.data.dataset import Dataset, fingerprint_arrays
 from transformer.runs.config import Replica, RunConfig
+from transformer.training import checkpoint
 from transformer.training.environment import environment
 
 WhenNotEmpty = Literal["refuse", "resume", "overwrite"]
@@ -75,7 +76,8 @@ class Identity:
 def held_for_run(workdir: Path, wanted: Identity, when_not_empty: WhenNotEmpty, files: Mapping[str, str]):
     """Make the folder that of the run `wanted` and hold it, or refuse; `files` are texts it needs to be resumed.
 
-    A run may be resumed with more steps than it was begun with, and with no other change.
+    A run may be resumed with more steps than it was begun with, and with no other change; with so many that nothing is
+    left of a mean of its last steps.
 
     Raises:
       ConfigError: the folder is not empty and `when_not_empty` refuses that, holds another run, or is in use.
@@ -134,10 +136,21 @@ def _check(workdir: Path, wanted: Identity, when_not_empty: WhenNotEmpty, files:
     stored = read_identity(workdir)
     differing = differences(stored.body, wanted.body)
     if differing == ["run.steps"] and stored.run["steps"] < wanted.run["steps"]:
+        _check_average(workdir, stored.run["steps"], wanted.run)
         return stored.run["steps"]
     if differing:
         raise ConfigError(f"workdir: {workdir} holds another run, which differs in {', '.join(differing)}")
     return None
+
+
+def _check_average(workdir: Path, steps_before: int, wanted: Mapping[str, Any]) -> None:
+    """Refuse a longer run whose mean of the last steps would have steps before these in it."""
+    last, done = wanted.get("average_last"), max(checkpoint.steps(workdir / "checkpoints"), default=0)
+    if last is not None and max(steps_before - last, 0) < wanted["steps"] - last < done:
+        raise ConfigError(
+            f"steps: {workdir} has averaged steps up to {done}, some of which are not among the last {last} of "
+            f"{wanted['steps']}; give at least {done + last}"
+        )
 
 
 def read_identity(workdir: Path) -> Identity:
