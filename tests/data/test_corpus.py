@@ -173,6 +173,21 @@ def test_a_mask_token_that_is_no_character(tmp_path):
         load_data(plain.data).complete(plain)
 
 
+def test_what_fills_consecutive_rows_of_a_model_that_sees_all_is_said(tmp_path):
+    """The held-out part of 50 tokens is the first ones of the streams, one after the other."""
+    (tmp_path / "text.txt").write_text("".join(chr(97 + i % 26) for i in range(500)))
+    config = RunConfig(
+        model=ModelConfig(max_length=16, causal=False),
+        data=TextConfig(path=str(tmp_path / "text.txt"), tokenizer=Char(special=True), consecutive=True),
+        objective=MaskedToken(),
+        batch_size=4,
+    )
+    corpus = load_corpus(config.data)
+    batch = corpus.validation_batches(corpus.complete(config), 1)
+    assert batch["valid"].sum() == len(corpus.validation) == 50
+    assert (batch["tokens"][..., :-1][batch["valid"]] == corpus.validation).all()
+
+
 def test_consecutive_rows_are_those_of_a_model_with_segment_memory(tmp_path):
     path = tmp_path / "text.txt"
     path.write_text("".join(chr(97 + i % 26) for i in range(2000)))

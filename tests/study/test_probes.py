@@ -1,5 +1,6 @@
 """What probes measure, on parameters where the answer is known."""
 
+import dataclasses
 from itertools import pairwise
 
 import jax
@@ -22,6 +23,7 @@ from transformer.mixers.attention.synthesizers import RandomSynthesizer
 from transformer.mixers.recurrent.delta import DeltaNet
 from transformer.models.build import pure_model
 from transformer.models.classifier import ClassifierConfig
+from transformer.models.downsampling import Latents
 from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.models.pattern import Alternate
 from transformer.models.pooling import ClassToken
@@ -40,6 +42,12 @@ def initial(base, corpus):
     """A completed config, and the parameters of two seeds before the first step."""
     config = corpus.complete(base)
     return config, jax.device_get(make_program(config, grid(range(2))).init().params)
+
+
+def even_share(config, corpus):
+    """What all but first tokens of blocks give the first one where each attends to all that it sees alike."""
+    place = np.arange(len(corpus.validation) - 1) % config.model.max_length
+    return np.mean(1 / (place[place > 0] + 1))
 
 
 def changed(params, role, factor):
@@ -138,14 +146,34 @@ def test_attention_to_the_first_token(initial, corpus):
     """Queries of zero attend to all that they see alike: the second token of eight gives the first one 1/2, the last
     1/8."""
     config, params = initial
-    even = np.mean([1 / seen for seen in range(2, config.model.max_length + 1)])
-    np.testing.assert_allclose(FirstKey()(config, changed(params, "query", 0.0), corpus), even, rtol=1e-5)
+    np.testing.assert_allclose(
+        FirstKey()(config, changed(params, "query", 0.0), corpus), even_share(config, corpus), rtol=1e-5
+    )
 
 
-@pytest.mark.parametrize("changes", [{"parts": (MemoryKeyValues(),)}, {"sparsity": Linformer()}], ids=str)
+def test_what_fills_the_last_row_of_a_text_has_no_say(base, tmp_path):
+    """The last of four rows has one label, behind a first token, which does not count."""
+    (tmp_path / "text.txt").write_text("abcdefghij" * 50)
+    config = base.replace({"data.path": str(tmp_path / "text.txt"), "model.max_length": 16})
+    data = load_data(config.data)
+    assert len(data.validation) == 50
+    config = data.complete(config)
+    params = changed(jax.device_get(make_program(config, grid(range(1))).init().params), "query", 30.0)
+    whole = dataclasses.replace(data, validation=data.validation[:49])
+    for probe in (FirstKey(), SaturatedRows(0.5)):
+        found = probe(config, params, data)
+        assert 0 < found[0] < 1
+        np.testing.assert_allclose(found, probe(config, params, whole), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"mixer.parts": (MemoryKeyValues(),)}, {"mixer.sparsity": Linformer()}, {"downsampling": Latents(2)}],
+    ids=str,
+)
 def test_a_first_key_that_is_no_token_is_not_measured(initial, changes):
     config, params = initial
-    changes = {f"mixer.{name}": value for name, value in changes.items()} | {"causal": False, "position": None}
+    changes = changes | {"causal": False, "position": None}
     assert np.isnan(
         FirstKey()(config.replace(model=config.model.replace(changes), objective=MaskedToken()), params, None)
     ).all()
@@ -173,8 +201,7 @@ def test_every_layer_with_attention_counts(base, corpus, changes):
     """Whatever computes it, and beside mixers that have none."""
     config = corpus.complete(base.replace({"model.num_layers": 2, **changes}))
     params = changed(jax.device_get(make_program(config, grid(range(1))).init().params), "query", 0.0)
-    even = np.mean([1 / seen for seen in range(2, config.model.max_length + 1)])
-    np.testing.assert_allclose(FirstKey()(config, params, corpus), even, rtol=1e-5)
+    np.testing.assert_allclose(FirstKey()(config, params, corpus), even_share(config, corpus), rtol=1e-5)
 
 
 def test_the_gradient_of_queries_and_keys(initial, corpus):

@@ -91,12 +91,11 @@ class Corpus(ShownAsText):
     def validation_batches(self, config: RunConfig, multiple: int) -> Batch:
         """Consecutive blocks, or packed documents."""
         length, batch_size = config.model.max_length, math.lcm(EVALUATION_BATCH, multiple)
-        if _consecutive(config):
-            return in_streams(whole_split(self.validation, length, batch_size))
-        if self.validation_ends is None:
-            blocks = whole_split(self.validation, length, batch_size)
-            return blocks if config.model.causal else blocks | {"valid": _real(blocks, len(self.validation))}
-        return whole(packed(self.validation, self.validation_ends, length), batch_size)
+        if self.validation_ends is not None:
+            return whole(packed(self.validation, self.validation_ends, length), batch_size)
+        blocks = whole_split(self.validation, length, batch_size)
+        blocks = blocks if config.model.causal else blocks | {"valid": _real(blocks, len(self.validation))}
+        return in_streams(blocks) if _consecutive(config) else blocks
 
     def reference(self) -> tuple[str, float] | None:
         """Name and loss of the interpolated Witten-Bell model of the usual order."""

@@ -116,7 +116,7 @@ class FirstKey(Probe):
 
     (Gu X. et al. 2024, section 3, without their threshold.) Measured on the first batch of the validation part, without
     padding. Of packed documents it is the first token of their row, of a classifier with registers or a class token the
-    first of these. NaN where the first key is no token, as with `memory` or `linformer`.
+    first of these. NaN where the first key is no token, as with `memory`, `linformer` or downsampling.
     """
 
     @property
@@ -125,7 +125,8 @@ class FirstKey(Probe):
 
     def __call__(self, config, params, data):
         attentions = [kind.attention for kind in config.model.kinds if kind.attention is not None]
-        if any(each.mixes_tokens or not all(part.relative for part in each.parts) for each in attentions):
+        fewer = any(getattr(config.model, name, None) for name in ("downsampling", "encoder_downsampling"))
+        if fewer or any(each.mixes_tokens or not all(part.relative for part in each.parts) for each in attentions):
             return _undefined(params)
         return _of_weights(config, params, data, lambda rows_BHLS: rows_BHLS[..., 0])
 
@@ -210,11 +211,14 @@ def _of_weights(config: RunConfig, params: Any, data: Dataset, reduce: Callable[
 def _counted(name: str, batch: Batch, length: int) -> jax.Array:
     """(B or 1, L) whether each query of a layer is a real token, or one before the text, but not the first of a text.
 
-    Where a layer has fewer tokens than the text, all but the first count.
+    Of rows that do not say which of their tokens are real, those after the last label fill them. Where a layer has
+    fewer tokens than the text, all but the first count.
     """
     valid_BL, positions = batch.get("valid"), batch.get("positions")
     if "source" in batch:
         valid_BL = batch["source_valid"] if name.startswith("encoder.") else batch["weights"] > 0
+    elif valid_BL is None and "weights" in batch:
+        valid_BL = jnp.cumsum(batch["weights"][:, ::-1], 1)[:, ::-1] > 0
     counted_BL = jnp.arange(length)[None] > 0
     if positions is not None and length == positions.shape[1] - 1:
         counted_BL = positions[:, :-1] > 0
