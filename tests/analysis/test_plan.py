@@ -19,6 +19,7 @@ from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.backends import Fused
 from transformer.models.build import build
 from transformer.models.stack import Scanned
+from transformer.positions.relative import TransformerXL
 from transformer.runs.config import RunConfig
 from transformer.runs.large_presets import LARGE_PRESETS
 from transformer.runs.mesh import MeshConfig
@@ -47,6 +48,25 @@ def test_predicted_state_and_operations_are_those_of_the_compiled_step(mesh):
     assert 0 <= compiled.argument_bytes - predicted.parameter_bytes - predicted.optimizer_bytes < 500
     # What is computed again and not read is left out by XLA.
     assert 0.85 < compiled.work.flops / predicted.flops <= 1
+
+
+@pytest.mark.parametrize(
+    "choices", [{"average_decay": 0.9}, {"model.memory_length": 16, "model.position": TransformerXL()}], ids=str
+)
+def test_a_mean_and_a_memory_are_part_of_the_state(choices):
+    own = config().replace(choices)
+    predicted, program = plan(own, MeshConfig(data=1))
+    compiled = compile_step(own, program)
+    assert 0 <= compiled.argument_bytes - predicted.parameter_bytes - predicted.optimizer_bytes < 600
+    # Projections of earlier states that nobody reads are left out by XLA.
+    assert 0.75 < compiled.work.flops / predicted.flops <= 1
+
+
+def test_key_value_heads_that_cannot_be_divided_are_whole_on_each_device():
+    for heads, share in {2: 0.5, 1: 1.0}.items():
+        own = config(**{"mixer.num_kv_heads": heads})
+        whole, divided = (plan(own, MeshConfig(data=1, model=model))[0].cache_bytes for model in (1, 2))
+        assert divided == share * whole
 
 
 @pytest.mark.parametrize("pieces", [1, 2])

@@ -33,6 +33,7 @@ class Plan(NamedTuple):
     """Number of parameters of the model, over all devices."""
     parameter_bytes: int
     optimizer_bytes: int
+    """What else a step hands on: the state of the update rule, a mean of the parameters, the memory of a segment."""
     gradient_bytes: int
     activation_bytes: int
     """What the forward pass keeps for the backward pass, under the rematerialization policy."""
@@ -91,11 +92,11 @@ def predict(config: RunConfig, program: Program, mesh: MeshConfig, platform: str
     flops, useful, random = _operations(config.model, config.objective)
     parts = sizes[CONTEXT] * sizes[MODEL]
     own, share = _bytes_here(state.params), config.batch_size / (sizes[DATA] * parts)
-    cache = cache_bytes(config.model) // sizes[MODEL] if config.model.causal else 0
+    cache = cache_bytes(config.model) // _cache_parts(config.model, sizes[MODEL]) if config.model.causal else 0
     return Plan(
         parameters=count,
         parameter_bytes=own,
-        optimizer_bytes=_bytes_here(state.opt_state),
+        optimizer_bytes=_bytes_here((state.opt_state, state.average, state.earlier)),
         gradient_bytes=own * (2 if config.accumulation > 1 else 1),
         activation_bytes=rows * (whole // sizes[CONTEXT] + cut // parts),
         cache_bytes=cache,
@@ -106,6 +107,13 @@ def predict(config: RunConfig, program: Program, mesh: MeshConfig, platform: str
         context_bytes=_from_context(config, rows * cache, sizes[CONTEXT]),
         model_bytes=_from_model(config, rows, sizes[MODEL]) / sizes[CONTEXT],
     )
+
+
+def _cache_parts(model: ModelConfig, devices: int) -> int:
+    """Among how many of the devices that share a layer keys and values are divided: by whole heads, or not at all."""
+    attentions = [(kind, kind.attention) for kind in model.kinds]
+    even = all(own is not None and own.shape(kind).num_kv_heads % devices == 0 for kind, own in attentions)
+    return devices if even else 1
 
 
 def _bytes_here(tree: Any) -> int:
@@ -155,7 +163,9 @@ def _kept(model: ModelConfig, objective: Objective, platform: str) -> tuple[int,
     def residuals(size):
         tokens = jax.ShapeDtypeStruct((size, model.max_length + 1), jnp.int32)
         with compiled_for(platform):
-            kept = jax.eval_shape(lambda p, t: jax.vjp(lambda p: _total(objective, apply, p, t), p)[1], params, tokens)
+            kept = jax.eval_shape(
+                lambda p, t: jax.vjp(lambda p: _total(model, objective, apply, p, t), p)[1], params, tokens
+            )
         return jax.tree.leaves(kept)
 
     # What grows with the batch is not a parameter.
@@ -173,12 +183,16 @@ def _operations(model: ModelConfig, objective: Objective) -> tuple[float, float,
     draws random numbers."""
     params, apply = pure_model(model)
     tokens = jax.ShapeDtypeStruct((1, model.max_length + 1), jnp.int32)
-    done = jax.make_jaxpr(jax.grad(lambda p, t: _total(objective, apply, p, t)))(params, tokens)
+    done = jax.make_jaxpr(jax.grad(lambda p, t: _total(model, objective, apply, p, t)))(params, tokens)
     return product_flops(done.jaxpr), train_flops(model), draws(done.jaxpr)
 
 
-def _total(objective: Objective, apply: pure.Apply, params: pure.Params, tokens: jax.Array) -> jax.Array:
-    return objective(apply, params, {"tokens": tokens}, jax.random.key(0)).loss.sum()
+def _total(
+    model: ModelConfig, objective: Objective, apply: pure.Apply, params: pure.Params, tokens: jax.Array
+) -> jax.Array:
+    earlier = None if model.memory_length is None else apply(params, len(tokens), method="empty_memory")
+    sums, _ = objective.segment_sums(apply, params, {"tokens": tokens}, jax.random.key(0), earlier)
+    return sums.loss.sum()
 
 
 class Compiled(NamedTuple):
