@@ -113,7 +113,7 @@ def main() -> None:
     else:
         found = {name: read_study(exam.folder / name) for name in exam.studies if exam.looked(name)}
         write(found, exam.folder)
-        print(f"exam.md and exam.png are in {exam.folder}")
+        print(f"exam.md and exam.png are in {exam.folder}" if found else "no skill was examined: give more --minutes")
     if exam.failed:
         sys.exit(1)
 

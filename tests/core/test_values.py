@@ -55,6 +55,7 @@ from transformer.runs.tokenizers import Tokenization
 from transformer.study.running import StudyError
 from transformer.testing.options import FACTORS
 from transformer.training.checkpoint import CheckpointError
+from transformer.training.signals import Interrupted
 
 # Those of studies need arguments, as an alternation does, and are there only where a test has imported them.
 SHIPPED = [
@@ -434,8 +435,10 @@ def test_a_notebook_shows_its_own_line_and_the_error():
     own, line = raised.value._render_traceback_()
     assert own == "line 1: ModelConfig(dim=8)"
     assert line == "ConfigError: ModelConfig: no field 'dim'; did you mean 'd_model'?"
+    raised.value.add_note("In Python: another way")
+    assert raised.value._render_traceback_()[-1] == "In Python: another way"
 
 
-@pytest.mark.parametrize("error", [Damaged, WriteError, CheckpointError, StudyError])
+@pytest.mark.parametrize("error", [Damaged, WriteError, CheckpointError, StudyError, Interrupted])
 def test_a_notebook_shows_each_error_of_this_library_in_a_line(error):
     assert error("what is wrong")._render_traceback_() == [f"{error.__name__}: what is wrong"]

@@ -28,6 +28,12 @@ def test_decoding_undoes_encoding(tokenizer):
     assert tokenizer.decode(tokens) == "𝔸 naïve ∀x"
 
 
+@pytest.mark.parametrize("tokenizer", [ByteTokenizer(), CharTokenizer.of("ab")])
+def test_bytes_that_are_no_text_are_named(tokenizer):
+    with pytest.raises(ConfigError, match=r"'\\udcff' at character 2 is no character; is the text UTF-8\?$"):
+        tokenizer.encode(b"ab\xff".decode(errors="surrogateescape"))
+
+
 def test_a_character_without_a_token_is_named_with_its_place():
     with pytest.raises(ConfigError, match="no token for 'z' at character 2"):
         CharTokenizer.of("abc").encode("abz")

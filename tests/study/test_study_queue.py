@@ -5,10 +5,12 @@ import shutil
 
 import pytest
 
+from transformer.core.errors import ConfigError
 from transformer.study.analyse import read_study
 from transformer.study.record import read_record
 from transformer.study.study import Study
 from transformer.study.study_queue import StudyQueue
+from transformer.training.signals import Interrupted
 
 FIELDS = {"seeds": 2, "max_seeds": 4, "noise_floor": False, "learning_rates": (1e-3,)}
 
@@ -61,6 +63,20 @@ def test_a_limit_of_time_and_of_looks(queue):
     queue.looks = 1
     queue.run()
     assert (queue.looked("same"), queue.looked("open")) == (1, 1)
+    with pytest.raises(ConfigError, match=r"^looks: 0 is not a positive number$"):
+        dataclasses.replace(queue, looks=0)
+    for minutes in (-1.0, float("nan")):
+        with pytest.raises(ConfigError, match=r"^minutes: .* is not a time$"):
+            queue.run(minutes)
+
+
+def test_a_signal_says_how_it_goes_on(queue):
+    def stopped(name):
+        raise Interrupted("step 2 is saved in cells/a; the same command with --resume continues")
+
+    queue.look = stopped
+    with pytest.raises(Interrupted, match=r"^same: what is computed is kept; the same command goes on$"):
+        queue.run()
 
 
 def test_a_later_call_goes_on_from_the_archives(queue, tmp_path):

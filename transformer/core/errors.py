@@ -15,7 +15,7 @@ class OneLine(Exception):
         """What a notebook shows in place of a page: where its own code stands, and the line."""
         frames = traceback.extract_tb(self.__traceback__)
         own = [f"line {f.lineno}: {f.line}" for f in frames if "ipykernel" in f.filename]
-        return [*own, f"{type(self).__name__}: {self}"]
+        return [*own, f"{type(self).__name__}: {self}", *getattr(self, "__notes__", ())]
 
 
 class ConfigError(OneLine, ValueError):

@@ -83,7 +83,7 @@ class ByteTokenizer(_Untrained):
         return _shift(self.special) + 256
 
     def encode(self, text: str) -> np.ndarray:
-        return np.frombuffer(text.encode(), np.uint8).astype(np.int32) + _shift(self.special)
+        return np.frombuffer(_encoded(text, "utf-8"), np.uint8).astype(np.int32) + _shift(self.special)
 
     def decode(self, tokens: np.ndarray) -> str:
         ids = _ordinary(tokens, self.special)
@@ -112,7 +112,7 @@ class CharTokenizer(_Untrained):
 
     def encode(self, text: str) -> np.ndarray:
         """The tokens of a text, (L,) int32; raises `ConfigError` for a character that is not known."""
-        codes = np.frombuffer(text.encode("utf-32-le"), np.uint32)
+        codes = np.frombuffer(_encoded(text, "utf-32-le"), np.uint32)
         known = np.frombuffer(self.characters.encode("utf-32-le"), np.uint32)
         ids = np.searchsorted(known, codes).clip(max=len(known) - 1)
         if len(wrong := np.flatnonzero(known[ids] != codes)):
@@ -124,6 +124,15 @@ class CharTokenizer(_Untrained):
 
     def to_json(self) -> dict:
         return {"tokenizer": "char", "characters": self.characters} | _flag(self.special)
+
+
+def _encoded(text: str, encoding: str) -> bytes:
+    """A text in an encoding; half of a character, as a shell makes it of bytes that are not UTF-8, is in none."""
+    try:
+        return text.encode(encoding)
+    except UnicodeEncodeError as error:
+        what = f"{text[error.start]!r} at character {error.start}"
+        raise UnknownText(f"tokenizer: {what} is no character; is the text UTF-8?") from None
 
 
 def _shift(special: bool) -> int:

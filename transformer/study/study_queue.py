@@ -13,6 +13,7 @@ from transformer.study.record import STUDY, Record, read_record
 from transformer.study.report import Report, Unresolved
 from transformer.study.running import StudyError
 from transformer.study.study import Study
+from transformer.training.signals import Interrupted
 
 
 def asks_the_same(record: Record, study: Study) -> bool:
@@ -47,6 +48,10 @@ class StudyQueue:
     failed: dict[str, str] = field(default_factory=dict)
     """Studies that could not be computed, with the error."""
 
+    def __post_init__(self):
+        if self.looks is not None and self.looks < 1:
+            raise ConfigError(f"looks: {self.looks} is not a positive number")
+
     def restore(self, archives: Path) -> None:
         """Put what is in archives into the folder, where it is not there already."""
         for name in self.studies:
@@ -58,7 +63,12 @@ class StudyQueue:
 
         Args:
           minutes: time after which no look is begun; None: no limit.
+
+        Raises:
+          Interrupted: a signal asked to stop; what was computed is kept.
         """
+        if minutes is not None and not minutes >= 0:
+            raise ConfigError(f"minutes: {minutes} is not a time")
         ends = float("inf") if minutes is None else time.monotonic() + 60 * minutes
         urgencies = {name: self.urgency(name) for name in self.studies}
         while time.monotonic() < ends and any(urgencies.values()):
@@ -66,6 +76,8 @@ class StudyQueue:
             try:
                 self.look(name)
                 urgencies[name] = self.urgency(name)
+            except Interrupted:
+                raise Interrupted(f"{name}: what is computed is kept; the same command goes on") from None
             except (StudyError, ConfigError) as error:
                 urgencies[name], self.failed[name] = 0.0, str(error)
                 self.say(f"{name}: {error}")

@@ -6,12 +6,14 @@ import signal
 import sys
 import threading
 
+from transformer.core.errors import OneLine
+
 EXIT_INTERRUPTED = 75
 """Exit code of a run that was asked to stop and saved: the same command with --resume continues."""
 _PR_SET_PDEATHSIG = 1
 
 
-class Interrupted(Exception):
+class Interrupted(OneLine):
     """The run was asked to stop; its state is saved."""
 
 

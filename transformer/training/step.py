@@ -40,7 +40,7 @@ class TrainState(NamedTuple):
     average: Params | None = None
     """Mean of the parameters after the last steps, if requested; until averaging starts, the parameters."""
     earlier: SegmentMemory | None = None
-    """Transformer-XL memory carried from the previous batch; None for other models."""
+    """Transformer-XL memory carried from the last batch whose update was taken; None for other models."""
 
     @property
     def evaluated(self) -> Params:
