@@ -47,6 +47,10 @@ def test_dir_shows_the_names_of_a_day_and_the_rooms():
         _ = T.swiglu
     with pytest.raises(AttributeError, match=r"'NoPE'; here it is the Position none in text form$"):  # and not RoPE
         _ = T.NoPE
+    with pytest.raises(AttributeError, match=r"'load_model'; did you mean 'load_run'\?$"):
+        _ = T.load_model
+    with pytest.raises(AttributeError, match=r"'Trainer'; did you mean 'train'\?$"):
+        _ = T.Trainer
     with pytest.raises(AttributeError, match="no attribute 'Gelu'; did you mean 'GELU'\\?"):
         _ = T.Gelu
 

@@ -19,6 +19,7 @@ def test_root_mean_square_and_rank_collapse():
     np.testing.assert_allclose(root_mean_square(x), 3, rtol=0.1)
     np.testing.assert_allclose(rank_collapse(jnp.ones((2, 6, 4))), 0, atol=1e-6)
     np.testing.assert_allclose(rank_collapse(x - x.mean(1, keepdims=True)), 1, rtol=1e-5)
+    np.testing.assert_array_equal(rank_collapse(jnp.stack([x, x + 1])), [rank_collapse(x), rank_collapse(x + 1)])
 
 
 def test_norms_by_layer():

@@ -1,5 +1,6 @@
 """Process start-up."""
 
+import os
 import subprocess
 import sys
 
@@ -22,6 +23,21 @@ for own in (threading.Thread(target=faults), threading.Thread(target=faults)):
     own.join()
 print(found[1])
 """
+
+
+LATE = """
+import jax.numpy as jnp
+from transformer.core import runtime
+
+jnp.ones(2)
+runtime.start()
+"""
+
+
+def test_a_start_after_the_first_array_is_refused():
+    environment = {name: value for name, value in os.environ.items() if name != "JAX_NUM_CPU_DEVICES"}
+    run = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, env=environment)
+    assert "ConfigError: start: JAX has begun; call it before the first array is made" in run.stderr
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="of glibc")

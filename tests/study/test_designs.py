@@ -78,6 +78,14 @@ def test_a_factorial_has_two_to_six_factors(count):
         factorial({str(i): {f"model.x{i}": 1} for i in range(count)})
 
 
+@pytest.mark.parametrize("design", [add_one_in, leave_one_out, factorial])
+def test_factors_that_are_no_changes_are_refused(design):
+    with pytest.raises(ConfigError, match=r"^factor model\.norm: list is given; its changes are a dict, as in \{'rms'"):
+        design({"model.norm": ["layernorm", "rmsnorm"], "model.position": ["rope", "alibi"]})
+    with pytest.raises(ConfigError, match=r"^factors: a dict is needed, such as .* and list is given$"):
+        design([{"model.norm": "rmsnorm"}, {"model.position": "alibi"}])
+
+
 @pytest.mark.parametrize("path", ["model.norm", "model.norm.eps", "model"])
 def test_factors_that_change_the_same_thing_are_refused(path):
     with pytest.raises(ConfigError, match=f"factor other: it changes {path}, and another factor changes model.norm"):

@@ -79,6 +79,11 @@ def test_a_refusal_is_a_config_error():
     assert checked.passed == checked.failed == []
 
 
+def test_a_value_that_no_model_takes_does_not_pass():
+    with pytest.raises(AssertionError, match=r"^picky: no model takes it: picky: fits no model$"):
+        check_variant(Picky())
+
+
 @pytest.mark.parametrize(
     "choices", [{"feed_forward": Picky(mistaken=True)}, {"norm": Unfinished()}], ids=["picky", "norm"]
 )

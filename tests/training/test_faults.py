@@ -306,7 +306,7 @@ def test_a_run_may_be_given_more_steps(config, corpus, tmp_path, capsys):
     assert after.startswith(before.rpartition('{"step": 12, "replica": 0, "validation_loss"')[0])
     assert [re.findall(r'"step": (\d+), "replica": 0, "loss"', text)[-1] for text in (before, after)] == ["12", "16"]
     assert outcome.config.steps == 16
-    with pytest.raises(ConfigError, match=r"differs in run\.steps$"):
+    with pytest.raises(ConfigError, match=r"differs in run\.steps; its steps, 16, may be raised, not lowered$"):
         train(config, REPLICAS, corpus, tmp_path / "run", when_not_empty="resume")
 
 

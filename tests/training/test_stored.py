@@ -51,6 +51,8 @@ def test_what_was_trained_is_what_is_loaded(config, corpus, tmp_path, changes):
     assert run.tokenizers == corpus.tokenizers
     chex.assert_trees_all_equal(run.all_params, outcome.all_params)
     assert run.rows() == outcome.rows()
+    assert "step" not in repr(run)
+    assert repr(dataclasses.replace(run, step=3)).endswith("], step=3 of 12)")
     assert 0 < run.accuracy[0] == outcome.accuracy[0]
     chex.assert_trees_all_equal(run.params(), run.params(int(outcome.validation_loss.argmin())))
     chex.assert_trees_all_equal(run.params(1), jax.tree.map(lambda a: a[1], outcome.all_params))
@@ -154,8 +156,12 @@ def test_other_data_than_it_was_trained_on_is_no_data_of_a_run(config, corpus, t
 
 def test_what_cannot_be_loaded(config, corpus, tmp_path):
     workdir = tmp_path / "run"
-    with pytest.raises(ConfigError, match=r"holds no config.json of a run"):
+    with pytest.raises(ConfigError, match=r"holds no config.json of a run; there is no such folder$"):
         load_run(workdir)
+    (tmp_path / "study").mkdir()
+    (tmp_path / "study" / "study.json").write_text("{}")
+    with pytest.raises(ConfigError, match=r"; it is that of a study, whose report read_study reads"):
+        load_run(tmp_path / "study")
     train(config, REPLICAS, corpus, workdir)
     with pytest.raises(ConfigError, match=r"replica: 2 of .*, which has 0 to 1"):
         load_run(workdir).params(2)

@@ -18,11 +18,12 @@ def root_mean_square(x_BLD: jax.Array) -> jax.Array:
 def rank_collapse(x_BLD: jax.Array) -> jax.Array:
     """‖x - mean over tokens‖ / ‖x‖, (B,): 0 where all tokens are one vector (Dong et al. 2021, equation 2).
 
-    (The paper takes the nearest matrix of equal rows in another norm; in this norm it is the mean.)
+    Axes before B, such as that of layers, stay. (The paper takes the nearest matrix of equal rows in another norm; in
+    this norm it is the mean.)
     """
     x_BLD = x_BLD.astype(jnp.float32)
-    apart = x_BLD - x_BLD.mean(1, keepdims=True)
-    return jnp.linalg.norm(apart, axis=(1, 2)) / jnp.linalg.norm(x_BLD, axis=(1, 2))
+    apart = x_BLD - x_BLD.mean(-2, keepdims=True)
+    return jnp.linalg.norm(apart, axis=(-2, -1)) / jnp.linalg.norm(x_BLD, axis=(-2, -1))
 
 
 def norms_by_layer(tree: Params, *, replicas: bool = False) -> dict[str, np.ndarray]:

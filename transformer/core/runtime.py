@@ -8,6 +8,8 @@ from pathlib import Path
 
 import jax
 
+from transformer.core.errors import ConfigError
+
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 
 
@@ -23,10 +25,16 @@ def start(cache: Path | None = None) -> None:
 
     Args:
       cache: folder of compiled programs; None is `~/.cache/transformer/xla`.
+
+    Raises:
+      ConfigError: JAX has begun already.
     """
     keep_large_buffers()
     if "JAX_NUM_CPU_DEVICES" not in os.environ:
-        jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)
+        try:
+            jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)
+        except RuntimeError:
+            raise ConfigError("start: JAX has begun; call it before the first array is made") from None
     jax.config.update("jax_compilation_cache_dir", str(cache or Path.home() / ".cache" / "transformer" / "xla"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)

@@ -22,6 +22,13 @@ FIELDS: Mapping[str, str] = {
     "SwiGLU": "GLU",
     "MultiHeadAttention": "Attention",
     "num_parameters": "parameter_count",
+    "count_parameters": "parameter_count",
+    "load_model": "load_run",
+    "load": "load_run",
+    "Trainer": "train",
+    "fit": "train",
+    "hook": "intervene",
+    "run_with_hooks": "intervene",
 }
 """Names of fields, classes and functions."""
 

@@ -136,13 +136,21 @@ def with_data(
         name: {**study.recipe(name), **{path: value for path, value in arm.items() if path != RATE}}
         for name, arm in study.arms.items()
     }
-    arms = {name: study.base.replace({"data": base.data, **changes[name]}) for name in study.arms}
+    arms = {name: _changed(study.base, name, {"data": base.data, **own}) for name, own in changes.items()}
     loaded = {base.data: data} | {arm.data: load_data(arm.data) for arm in arms.values() if arm.data != base.data}
     datasets = {name: loaded[arm.data] for name, arm in arms.items()}
     configs = {name: datasets[name].complete(arm) for name, arm in arms.items()}
     if study.match == "seconds":
         return _as_long(study, configs, _step_seconds(study, data, workdir)), datasets
     return _as_costly(study, configs, datasets), datasets
+
+
+def _changed(base: RunConfig, arm: str, changes: Mapping[str, Any]) -> RunConfig:
+    """The base with the changes of an arm, which errors name."""
+    try:
+        return base.replace(changes)
+    except ConfigError as error:
+        raise ConfigError(f"arm {arm}: {error}") from None
 
 
 def _as_long(study: "Study", configs: Mapping[str, RunConfig], seconds: Mapping[str, float]) -> dict[str, RunConfig]:

@@ -78,6 +78,8 @@ CHECKS: Mapping[type[Variant], Checks] = {
     Probe: Checks("probe", PROBE),
 }
 """Those that are no choice of a language model."""
+CONTEXTS = 3
+"""A decoder, an encoder, and both."""
 
 
 def check_variant(value: Variant, **choices: Any) -> Checked:
@@ -93,7 +95,7 @@ def check_variant(value: Variant, **choices: Any) -> Checked:
       choices: further fields of the model's config.
 
     Raises:
-      AssertionError: the list of properties that do not hold.
+      AssertionError: the list of properties that do not hold, or why no model takes it.
     """
     check_kind(value, Variant, "check_variant")
     if "__dataclass_fields__" not in vars(type(value)):
@@ -102,6 +104,8 @@ def check_variant(value: Variant, **choices: Any) -> Checked:
         )
     if (own := CHECKS.get(value.family())) is None:
         checked = check_choices(chosen(value) | choices)
+        if len(checked.refused) == CONTEXTS:
+            raise AssertionError(f"{value}: no model takes it: {next(iter(checked.refused.values()))}")
     else:
         if own.subject is None and choices:
             raise ConfigError(f"check_variant: {next(iter(choices))}: {value} is checked without a model that has it")

@@ -54,6 +54,11 @@ class StoredRun(TrainedRun):
             f"data: {self.workdir} was trained on other data than {source}, which its config names; {why}"
         )
 
+    def __repr__(self) -> str:
+        """With how far it is, where it is not finished."""
+        whole, steps = super().__repr__(), self.config.steps
+        return whole if self.step >= steps else f"{whole[:-1]}, step={self.step:,} of {steps:,})"
+
     @property
     def _held_out(self) -> Mapping[str, np.ndarray]:
         return getattr(self.data, "validation", {})

@@ -139,7 +139,8 @@ def _check(workdir: Path, wanted: Identity, when_not_empty: WhenNotEmpty, files:
         _check_average(workdir, stored.run["steps"], wanted.run)
         return stored.run["steps"]
     if differing:
-        raise ConfigError(f"workdir: {workdir} holds another run, which differs in {', '.join(differing)}")
+        steps = f"; its steps, {stored.run['steps']}, may be raised, not lowered" * (differing == ["run.steps"])
+        raise ConfigError(f"workdir: {workdir} holds another run, which differs in {', '.join(differing)}{steps}")
     return None
 
 
@@ -163,7 +164,10 @@ def read_identity(workdir: Path) -> Identity:
     try:
         return read_value(Identity, workdir / CONFIG)
     except FileNotFoundError:
-        raise ConfigError(f"workdir: {workdir} holds no {CONFIG} of a run") from None
+        hint = "" if workdir.is_dir() else "; there is no such folder"
+        if (workdir / "study.json").exists():
+            hint = "; it is that of a study, whose report read_study reads, and whose runs are in its cells"
+        raise ConfigError(f"workdir: {workdir} holds no {CONFIG} of a run{hint}") from None
     except Damaged:
         if not _is_published(workdir / CONFIG):
             raise
