@@ -3,6 +3,7 @@
 import functools
 import re
 import sys
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -258,6 +259,29 @@ def test_errors():
     other = subject(**{"mixer.backend": Chunked()})
     with pytest.raises(ConfigError, match=r"'blocks.0.attention.pattern'; attention forms them without a backend$"):
         run_with_cache(other.apply, other.params, TOKENS, names="blocks.0.attention.pattern")
+    with pytest.raises(
+        ConfigError, match=r"^interventions: 0\.0 on 'final_norm\.out' is no function of the activation"
+    ):
+        intervene(own.apply, {"final_norm.out": 0.0})
+    with pytest.raises(ConfigError, match=r"^interventions: a dict such as .* is needed, and list is given$"):
+        run_with_cache(own.apply, own.params, TOKENS, interventions=["final_norm.out"])
+
+
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [
+        (SimpleNamespace(apply=jnp.ones), "a SimpleNamespace; its `apply` is one"),
+        ({"blocks": {}}, r"a dict; pure_model\(config\)\[1\] is one, and parameters come after it"),
+    ],
+)
+def test_what_stands_for_a_model_is_refused(given, hint):
+    for call in (
+        lambda: run_with_cache(given, {}, TOKENS),
+        lambda: intervene(given, {}),
+        lambda: generate(given, {}, TOKENS, num_tokens=1),
+    ):
+        with pytest.raises(ConfigError, match=rf"^(run_with_cache|intervene|generate): apply is {hint}$"):
+            call()
 
 
 def test_the_description_names_what_there_is():

@@ -182,6 +182,11 @@ def test_a_tree_that_is_not_the_model_s_is_refused():
             params | {"final_norm": {"params": {"scale": jnp.ones(1), "bias": jnp.ones(16)}}},
             r"final_norm/params/scale is \[1\], not \[16\]",
         ),
+        (
+            jax.tree.map(lambda a: jnp.stack([a, a]), params),
+            r"\[2, .*of several replicas, `run\.params\(0\)` are those",
+        ),
+        ({}, r"parameter \w+ is missing$"),
     ):
         with pytest.raises(ConfigError, match=message):
             apply(wrong, TOKENS)

@@ -37,7 +37,7 @@ from jax.extend.core import Jaxpr, JaxprEqn, Literal
 
 from transformer.analysis.programs import called, scan_sizes
 from transformer.core.errors import ConfigError, nearest
-from transformer.core.modules import Apply, Params
+from transformer.core.modules import Apply, Params, check_apply
 
 Activations = dict[str, jax.Array]
 Intervention = Callable[[jax.Array], jax.Array]
@@ -68,10 +68,12 @@ def run_with_cache(
       ConfigError: a pattern matches no name, or an intervention is not for it.
       ValueError: an intervention changes the shape or dtype.
     """
+    check_apply(apply, "run_with_cache")
+    changes = {} if interventions is None else interventions
+    _check_interventions(changes)
     program, shape = jax.make_jaxpr(lambda *inputs: apply(*inputs, **kwargs), return_shape=True)(params, *args)
     passed = Counter(_marks(program.jaxpr))
     there = _in_order(passed)
-    changes = interventions or {}
     wanted = [names] if isinstance(names, str) else list(names)
     for pattern in (*wanted, *changes):
         if not fnmatch.filter(there, pattern):
@@ -100,6 +102,8 @@ def intervene(apply: Apply, interventions: Mapping[str, Intervention]) -> Apply:
     watched by `run_with_cache`, or changed again. `generate` decodes with it: a function then gets the activations of
     the prompt first, and after that of one token at a time.
     """
+    check_apply(apply, "intervene")
+    _check_interventions(interventions)
     at_start: set[str] = set()
     """Patterns of what is computed before decoding, such as an encoder's."""
 
@@ -127,6 +131,17 @@ def intervene(apply: Apply, interventions: Mapping[str, Intervention]) -> Apply:
         return run_with_cache(start, params, names=(), interventions=here)[0]
 
     return changed
+
+
+def _check_interventions(interventions: Any) -> None:
+    """Raise `ConfigError` where they are no functions by the name of an activation."""
+    like = '{"blocks.0.attention.z": jnp.zeros_like}'
+    if not isinstance(interventions, Mapping):
+        given = type(interventions).__name__
+        raise ConfigError(f"interventions: a dict such as {like} is needed, and {given} is given")
+    if wrong := [name for name, change in interventions.items() if not callable(change)]:
+        change = interventions[wrong[0]]
+        raise ConfigError(f"interventions: {change!r} on {wrong[0]!r} is no function of the activation, as in {like}")
 
 
 def _present(function: Callable[..., Any], *args: Any) -> list[str]:

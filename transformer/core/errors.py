@@ -39,7 +39,9 @@ def nearest(word: str, known: Iterable[str]) -> str:
     """'; did you mean X?', or without a similar name the list of known ones."""
     known = sorted(known)
     meant = similar(word, known)
-    return f"; known: {', '.join(known)}" if meant is None else f"; did you mean {meant!r}?"
+    if meant is None:
+        return f"; known: {', '.join(known)}" if known else ""
+    return f"; did you mean {meant!r}?"
 
 
 def form_of(word: str, families: Iterable[str]) -> str | None:

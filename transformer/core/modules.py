@@ -223,6 +223,18 @@ def _apply(graphdef, state) -> Apply:
     return apply
 
 
+def check_apply(apply: Any, where: str) -> None:
+    """Raise `ConfigError` where something else stands for a pure model: a module, a run, or its parameters."""
+    if callable(apply) and not isinstance(apply, nnx.Module):
+        return
+    hint = "pure_model(config)[1] is one, and parameters come after it"
+    if isinstance(apply, nnx.Module):
+        hint = "pure_model(config)[1] is its function"
+    elif hasattr(apply, "apply"):
+        hint = "its `apply` is one"
+    raise ConfigError(f"{where}: apply is a {type(apply).__name__}; {hint}")
+
+
 def _leaf(params: Params, path: tuple) -> Any:
     value: Any = params
     for name in path:
@@ -235,7 +247,8 @@ def _check_tree(params: Any, shapes: Any, path: str = "") -> None:
     found, wanted = ("a tree" if isinstance(a, dict) else list(getattr(a, "shape", ())) for a in (params, shapes))
     if found != wanted:
         name = f"parameter {path[:-1]} is" if path else "the parameters, which apply takes first, are"
-        raise ConfigError(f"{name} {found}, not {wanted}")
+        several = "; of several replicas, `run.params(0)` are those of one" if found[1:] == wanted else ""
+        raise ConfigError(f"{name} {found}, not {wanted}{several}")
     if wanted != "a tree":
         return
     if missing := sorted(shapes.keys() - params.keys()):

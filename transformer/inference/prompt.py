@@ -11,7 +11,7 @@ from jax import lax
 
 from transformer.core.arrays import check_ids
 from transformer.core.errors import ConfigError
-from transformer.core.modules import Apply, Params
+from transformer.core.modules import Apply, Params, check_apply
 from transformer.functional.cache import Cache, Reader, resized
 from transformer.functional.masks import Causal, Prefix
 from transformer.inference.processors import Earlier, History
@@ -39,6 +39,7 @@ def check_prompt(
 
     This is outside of the program, in which tokens are no numbers yet.
     """
+    check_apply(apply, caller)
     if isinstance(prompt_BL, str):
         way = "jnp.asarray(tokenizer.encode(text))[None]"
         raise ConfigError(f"{caller}: the prompt is a text, not an array (B, L) of tokens; encode it first, {way}")

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from flax import nnx
 from jax import lax
 from jax.extend.core import Jaxpr, jaxprs_in_params
 from jax.sharding import PartitionSpec, get_abstract_mesh
@@ -15,8 +14,7 @@ from jax.typing import DTypeLike
 
 from transformer.core.arrays import DATA, axis_size
 from transformer.core.checks import check_kind
-from transformer.core.errors import ConfigError
-from transformer.core.modules import Apply, Params
+from transformer.core.modules import Apply, Params, check_apply
 from transformer.functional.segment_memory import SegmentMemory
 from transformer.objectives.objective import Batch, Objective
 from transformer.training.optimizer import Numbers
@@ -133,8 +131,7 @@ def make_train_step(
         them gather and sum in it; None: the parameters themselves. They, and the sum over pieces, stay in float32.
       trained: maps gradients to those of what is trained, such as `trained_part(…)`; None: all of it is.
     """
-    if isinstance(apply, nnx.Module):
-        raise ConfigError(f"make_train_step: apply is a {type(apply).__name__}; pure_model(config)[1] is its function")
+    check_apply(apply, "make_train_step")
     check_kind(objective, Objective, "make_train_step")
     check_kind(optimizer, optax.GradientTransformation, "make_train_step")
     optimizer = optax.with_extra_args_support(optimizer)
