@@ -125,6 +125,7 @@ def test_the_roofline_is_the_slower_of_both():
     ("name", "message"),
     [
         ("h10:2x4", "topology: unknown hardware 'h10'; did you mean 'h100'?"),
+        ("h100x8", "topology: 'h100x8' is not of the form KIND:SHAPE; did you mean h100:8?"),
         ("v5e", "topology: 'v5e' is not of the form v5e:2x4"),
         ("v5e:2*4", "topology: 'v5e:2*4' is not of the form v5e:2x4"),
     ],

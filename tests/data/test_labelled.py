@@ -161,6 +161,9 @@ def test_a_class_without_training_texts(tmp_path):
     """It is named, and so is a part without texts."""
     with pytest.raises(ConfigError, match="the class 'new' of the validation part has no text for training"):
         load_data(labelled(tmp_path, **validated(tmp_path, ["new\ta"])))
+    numbers = [f"{i / 7:.2f}\ta b" for i in range(40)]
+    with pytest.raises(ConfigError, match=r"; its labels are numbers, and regression on texts is not shipped$"):
+        load_data(labelled(tmp_path, numbers, "numbers.tsv"))
     with pytest.raises(ConfigError, match="leaves a part without texts"):
         load_data(labelled(tmp_path, LINES[:1]))
 

@@ -1,6 +1,7 @@
 """Update rules and groups as values: what is refused, their text and JSON forms, and their formulas in NumPy."""
 
 import numpy as np
+import optax
 import pytest
 
 from transformer.core.errors import ConfigError
@@ -32,6 +33,10 @@ def test_a_group_reads_well():
         (lambda: Lion(beta1=-0.1), r"lion.beta1: -0.1 is not in \[0, 1\)"),
         (lambda: ParameterGroup("*", rate=-1.0), "group.rate: -1.0 is negative"),
         (lambda: ParameterGroup("*", decay=-1.0), "group.decay: -1.0 is negative"),
+        (
+            lambda: OptimizerConfig(rule=optax.sgd(0.1)),  # pyright: ignore[reportArgumentType] wrong on purpose
+            "rule: a GradientTransformation.* is not UpdateRule; one of optax is what the `direction` of a rule",
+        ),
         (
             lambda: RunConfig(optimizer=OptimizerConfig(rule=ScheduleFree()), average_last=3),
             "average_last: schedule_free is judged by a mean of its own",

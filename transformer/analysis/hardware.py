@@ -79,6 +79,8 @@ class Topology(NamedTuple):
     def named(cls, name: str) -> "Topology":
         """Raises ConfigError: the name is not KIND:AxB or KIND:AxBxC of a known kind."""
         kind, _, shape = name.partition(":")
+        if one := re.fullmatch(rf"({'|'.join(GPUS)})[-x]?([1-9]\d*)", kind):
+            raise ConfigError(f"topology: {name!r} is not of the form KIND:SHAPE; did you mean {one[1]}:{one[2]}?")
         if kind not in HARDWARE:
             raise ConfigError(f"topology: unknown hardware {kind!r}{nearest(kind, HARDWARE)}")
         if not re.fullmatch(r"[1-9]\d*(x[1-9]\d*)*", shape):

@@ -81,7 +81,10 @@ def _wrong_type(value: Any, expected: Any, options: tuple[Any, ...], where: str)
         return ConfigError(f"{where}: the class {value.__name__} is not {wanted}{_made(value) if fits else ''}")
     family = variant_of(expected) if isinstance(value, str) else None
     hint = f"; a text becomes one by {family.__name__}.parse, or in replace" if family else ""
-    plain = dataclasses.is_dataclass(value) and not isinstance(value, Variant)
+    of_optax = type(value).__name__.startswith("GradientTransformation")
+    if of_optax:
+        hint = "; one of optax is what the `direction` of a rule of your own returns"
+    plain = of_optax or (dataclasses.is_dataclass(value) and not isinstance(value, Variant))
     given = f"a {type(value).__name__}" if plain else repr(value)
     return ConfigError(f"{where}: {given} is not {wanted}{hint}")
 

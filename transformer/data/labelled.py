@@ -169,10 +169,22 @@ def _check_order(labels: Sequence[str], path: str) -> None:
         )
 
 
+def _is_number(label: str) -> bool:
+    try:
+        float(label)
+    except ValueError:
+        return False
+    return True
+
+
 def check_classes(classes: Sequence[str], held_out: Collection[str], what: str) -> None:
     """Raise `ConfigError` where a held-out class has no training example."""
     if unknown := set(held_out) - set(classes):
-        raise ConfigError(f"data.path: the class {min(unknown)!r} of the validation part has no {what} for training")
+        numbers = all(map(_is_number, (*classes, *held_out)))
+        hint = "; its labels are numbers, and regression on texts is not shipped" if numbers else ""
+        raise ConfigError(
+            f"data.path: the class {min(unknown)!r} of the validation part has no {what} for training{hint}"
+        )
 
 
 def _expressions(config: LabelledConfig) -> Labelled:

@@ -59,6 +59,8 @@ def connect(config: HostsConfig) -> None:
             reason = (
                 f"cannot listen at {listen}: its port is taken, or it is not of this machine; {LISTEN} sets another"
             )
+        if "should be defined" in reason:
+            reason = "no launcher started this process; start it with srun or mpirun, or give --hosts.address"
         raise ConfigError(f"hosts: {reason}") from None
 
 
