@@ -117,6 +117,14 @@ def test_ablation_and_patching_touch_what_they_name():
     np.testing.assert_array_equal(patch(other)(z), other)
 
 
+def test_heads_are_numbers():
+    for wrong in ([0, 1], "0"):
+        with pytest.raises(
+            ConfigError, match=r"^ablate_heads: .* is no number of a head; ablate_heads\(0, 2\)"
+        ):
+            ablate_heads(wrong)
+
+
 def test_an_ablation_of_heads_is_none_of_their_weights():
     own = subject("pre")
     with pytest.raises(ConfigError, match=r"attention\.pattern: the intervention is one on blocks\.0\.attention\.z"):

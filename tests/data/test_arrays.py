@@ -72,6 +72,10 @@ def test_a_held_out_part_of_its_own():
         ({"tokens": [[1, 2], [3, 4]], "scored": [[1, 1], [1]]}, "scored has not the shape of tokens"),
         ({"tokens": [[1, 2]]}, "1 sequences leave a part of none"),
         ({"tokens": [[1, 2]], "validation": [[1.0, 2]]}, r"sequence 0 of validation is float64 \(2,\)"),
+        (
+            {"tokens": [[1, 2]], "validation": 0.2},
+            r"validation is 0\.2; the share that is held out is validation_fraction",
+        ),
         ({"tokens": [[1, 2]], "validation": []}, r"validation are no sequences \(N, L \+ 1\)$"),
         ({"tokens": [[1, 2]], "validation": [[1, 2]], "validation_scored": [[1]]}, "validation_scored has not"),
         ({"tokens": [[1, 2]], "validation": [[1, 2]], "validation_scored": [[1, 0]]}, "1 sequences held out no token"),

@@ -140,6 +140,8 @@ def test_dtypes_are_kept_or_cast_when_asked(tmp_path, dtype):
     params = parameters(CONFIG, dtype)
     pretrained.save(tmp_path / "model", CONFIG, params)
     _, kept = pretrained.load(tmp_path / "model")
+    with pytest.raises(ConfigError, match=r"^dtype: 'bf16' is no dtype; did you mean 'bfloat16'\?$"):
+        pretrained.load(tmp_path / "model", dtype="bf16")
     _, cast = pretrained.load(tmp_path / "model", dtype=jnp.float32)
     _, small = pretrained.load(tmp_path / "model", dtype=jnp.bfloat16)
     for name, leaf in flat(kept).items():

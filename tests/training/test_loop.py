@@ -290,6 +290,9 @@ def test_what_is_observed_is_a_number_a_replica_and_rows_are_replicas(config, co
     for name in ("loss", "grad_norm", "validation_loss"):
         with pytest.raises(ConfigError, match=f"^observe: {name} is measured already; give it another name$"):
             train(config, REPLICAS, corpus, tmp_path / name, observe=lambda params, name=name: {name: np.ones(2)})
+    with pytest.raises(ConfigError, match=r"^train: observe is a list, and a function is needed$"):
+        train(config, REPLICAS, corpus, tmp_path / "list", observe=[1])  # pyright: ignore[reportArgumentType]
+    assert not (tmp_path / "list").exists()
     with pytest.raises(ConfigError, match=r"^observe: it returned NoneType, not arrays \(R,\) by name$"):
         train(config, REPLICAS, corpus, tmp_path / "none", observe=lambda params: None)  # pyright: ignore[reportArgumentType]
     outcome = train(config, REPLICAS, corpus, tmp_path / "run", observe=lambda params: {"one": np.ones(2)})

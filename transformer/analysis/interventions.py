@@ -36,7 +36,12 @@ def ablate_heads(*heads: int, by_mean: bool = False) -> Intervention:
     Args:
       heads: their numbers, from 0; one that the layer does not have raises ConfigError when applied.
       by_mean: whether they become their mean over batch and tokens instead.
+
+    Raises:
+      ConfigError: one of them is no number.
     """
+    if wrong := [head for head in heads if not isinstance(head, int | np.integer)]:
+        raise ConfigError(f"ablate_heads: {wrong[0]!r} is no number of a head; ablate_heads(0, 2) is of two")
     return Ablation(heads, by_mean)
 
 

@@ -65,6 +65,8 @@ def arrays(
       ConfigError: they are no such integers, `scored` has another shape, or a part has no sequence or no label.
     """
     check_fraction("validation_fraction", validation_fraction)
+    if isinstance(validation, float):
+        raise ConfigError(f"arrays: validation is {validation}; the share that is held out is validation_fraction")
     if validation is None and validation_scored is not None:
         raise ConfigError("arrays: validation_scored marks tokens of validation, which is not given")
     rows, marks = _sequences(tokens, scored, "tokens", "scored")

@@ -26,6 +26,8 @@ from transformer.pretrained.layouts import to_ours, to_stored
 from transformer.pretrained.names import Entry, Leaves, entries, flat, listed
 
 CONFIG = "config.json"
+DTYPES = ("bfloat16", "float16", "float32")
+"""Of published models."""
 
 
 def load(
@@ -45,12 +47,16 @@ def load(
       ConfigError: files are missing or damaged, the architecture is not known, a field of config.json is
         not supported, or tensors are missing, superfluous or of other shapes; the message names them.
     """
+    try:
+        wanted_dtype = None if dtype is None else jnp.dtype(dtype)
+    except TypeError:
+        raise ConfigError(f"dtype: {dtype!r} is no dtype{nearest(str(dtype), DTYPES)}") from None
     folder, architecture, config = _described(path, architecture, WEIGHTS)
     leaves = _abstract(config)
     wanted = entries(architecture, config, leaves)
     with TensorFiles(folder) as files:
         stored = _matched(architecture, wanted, files.tensors, folder)
-        arrays = _read(wanted, stored, leaves, None if dtype is None else jnp.dtype(dtype))
+        arrays = _read(wanted, stored, leaves, wanted_dtype)
     return config, pure.nest({path: jnp.asarray(array) for path, array in arrays.items()})
 
 

@@ -102,6 +102,9 @@ def train(
     check_kind(mesh, MeshConfig, "train: mesh")
     check_initial(initial, "train")
     check_trackers(log)
+    for name, called in (("observe", observe), ("on_steps", on_steps)):
+        if not (called is None or callable(called)):
+            raise ConfigError(f"train: {name} is a {type(called).__name__}, and a function is needed")
     if workdir is None and hosts.several:
         raise ConfigError("train: workdir is missing, the folder that all processes share")
     processes.connect(hosts)
