@@ -119,9 +119,7 @@ def test_ablation_and_patching_touch_what_they_name():
 
 def test_heads_are_numbers():
     for wrong in ([0, 1], "0"):
-        with pytest.raises(
-            ConfigError, match=r"^ablate_heads: .* is no number of a head; ablate_heads\(0, 2\)"
-        ):
+        with pytest.raises(ConfigError, match=r"^ablate_heads: .* is no number of a head; ablate_heads\(0, 2\)"):
             ablate_heads(wrong)
 
 

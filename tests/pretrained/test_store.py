@@ -166,6 +166,20 @@ def test_layers_of_other_dtypes(folder):
     assert flat(pretrained.load(folder, dtype="float32")[1])
 
 
+def test_a_tied_table_may_be_stored_twice(tmp_path):
+    """As a head of its own, which has to be equal."""
+    config = CONFIG.replace({"head.tied": True})
+    params = parameters(config)
+    pretrained.save(tmp_path / "model", config, params)
+    table = np.asarray(flat(params)["embedding", "table"])
+    rewrite(tmp_path / "model", lambda tensors: tensors.update({"lm_head.weight": table.copy()}))
+    np.testing.assert_array_equal(flat(pretrained.load(tmp_path / "model")[1])["embedding", "table"], table)
+    rewrite(tmp_path / "model", lambda tensors: tensors.update({"lm_head.weight": table + 1}))
+    refused(
+        tmp_path / "model", r"lm_head.weight is not model.embed_tokens.weight, and this model has one table for both"
+    )
+
+
 def test_wrong_tensors_are_refused_with_all_names(folder, monkeypatch):
     """Missing, surplus and mis-shaped ones in one message, and nothing is read."""
 

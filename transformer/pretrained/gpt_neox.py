@@ -31,7 +31,7 @@ GPT_NEOX = Architecture(
         fixed("is_decoder", False),
     ),
     rows=(
-        Row("embedding/table", "gpt_neox.embed_in.weight"),
+        Row("embedding/table", "gpt_neox.embed_in.weight", also=("embed_out.weight",)),
         Row("output/table", "embed_out.weight"),
         *norm("final_norm", "gpt_neox.final_layer_norm"),
         *norm("blocks/attention_residual/norms/attention", f"{_LAYER}.input_layernorm"),

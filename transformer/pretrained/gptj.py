@@ -52,7 +52,7 @@ GPTJ = Architecture(
     ),
     neutral=r"summary_\w+",
     rows=(
-        Row("embedding/table", "transformer.wte.weight"),
+        Row("embedding/table", "transformer.wte.weight", also=("lm_head.weight",)),
         Row("output/table", "lm_head.weight"),
         Row("logits/output/bias", "lm_head.bias"),
         *norm("final_norm", "transformer.ln_f"),

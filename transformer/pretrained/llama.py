@@ -31,7 +31,7 @@ FIELDS = (
 
 LAYER = "model.layers.{layer}"
 EMBEDDINGS = (
-    Row("embedding/table", "model.embed_tokens.weight"),
+    Row("embedding/table", "model.embed_tokens.weight", also=("lm_head.weight",)),
     Row("output/table", "lm_head.weight"),
     *norm("final_norm", "model.norm"),
 )

@@ -34,7 +34,7 @@ MAMBA2 = Architecture(
     neutral="chunk_size|residual_in_fp32|rescale_prenorm_residual|layer_types|intermediate_size|rms_norm|norm_before_gate"
     "|time_step_(rank|min|max|floor|scale|init_scheme)",
     rows=(
-        Row("embedding/table", "backbone.embeddings.weight"),
+        Row("embedding/table", "backbone.embeddings.weight", also=("lm_head.weight",)),
         Row("output/table", "lm_head.weight"),
         *norm("final_norm", "backbone.norm_f"),
         *norm("blocks/mamba2_residual/norms/input", "backbone.layers.{layer}.norm"),

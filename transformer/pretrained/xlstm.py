@@ -70,7 +70,7 @@ XLSTM = Architecture(
     neutral="eps|(chunkwise|sequence|step)_kernel|mode|chunk_size|max_inference_chunksize|return_last_states"
     "|(autocast_kernel|inference_state)_dtype|norm_reduction_force_float32",
     rows=(
-        Row("embedding/table", "backbone.embeddings.weight"),
+        Row("embedding/table", "backbone.embeddings.weight", also=("lm_head.weight",)),
         Row("output/table", "lm_head.weight"),
         *norm("final_norm", "backbone.out_norm"),
         *norm("blocks/mlstm_residual/norms/input", f"{_BLOCK}.norm_mlstm"),
