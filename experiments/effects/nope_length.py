@@ -35,4 +35,8 @@ CLAIM = Claim(
         learning_rates=(3e-4, 1e-3, 3e-3, 1e-2),
         metric="accuracy",
     ),
+    found=(
+        "With fresh seeds ALiBi is ahead of no positions in all eight pairs, by .06; the paper's order is one of many "
+        "tasks, and this is copying alone."
+    ),
 )

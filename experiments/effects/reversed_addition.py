@@ -25,8 +25,9 @@ CLAIM = Claim(
         learning_rates=(3e-3, 1e-2),
     ),
     found=(
-        "Five of eight runs learn plain sums within these steps, one of eight reversed ones, which may be chance "
-        "(Fisher's p = .12). Elsewhere in this repository reversed sums are all right after 2,000 steps: settings "
-        "decide."
+        "Plain sums come first within these steps: five of eight runs, and six of eight with fresh seeds, have more "
+        "than .4 of them right, of reversed ones one and one. Two rates were tried, of which each arm has one end, and "
+        "elsewhere in this repository reversed sums are all right after 2,000 steps: settings decide, and which was "
+        "not asked."
     ),
 )

@@ -79,12 +79,12 @@ def test_a_single_seed_and_the_first_seeds():
         ([[3, 3], [1, 1], [1, 1], [1, 1], [2, 2]], ["rates tie: 0.003 and 0.01, 0.03"]),
         (
             [[1, 5, 3, 5], [2, 2, 4, 4], [9, 9, 9, 9]],
-            ["rate 0.003 is not sure: the two halves of the seeds choose 0.003 and 0.001"],
+            ["rate 0.003 is not sure: the two halves of the seeds choose 0.003 and 0.001, and means count both"],
         ),
         ([[1, 2]], []),
         (
             [[1, 5, 1], [2, 2, 2], [9, 9, 9]],
-            ["rate 0.003 is not sure: the two halves of the seeds choose 0.003 and 0.001"],
+            ["rate 0.003 is not sure: the two halves of the seeds choose 0.003 and 0.001, and means count both"],
         ),
     ],
 )

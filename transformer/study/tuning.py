@@ -68,5 +68,6 @@ class Tuning:
             said.append(f"rates tie: {rate:g} and {', '.join(tied)}")
         others = {f"{self.rates[i]:g}": None for i in self.chosen_by_others[:2]}
         if len(others) > 1:
-            said.append(f"rate {rate:g} is not sure: the two halves of the seeds choose {' and '.join(others)}")
+            halves = f"the two halves of the seeds choose {' and '.join(others)}, and means count both"
+            said.append(f"rate {rate:g} is not sure: {halves}")
         return said
