@@ -121,6 +121,8 @@ def main() -> None:
         figures: Any = [_figures(one, hardware) for one in found]
     else:
         needs, program = plan(config, mesh, devices, platform)
+        if program.mesh.size < len(devices):
+            print(f"{program.mesh.size} of the {len(devices)} devices are used; --mesh.data takes more")
         one = Found(mesh, remat_of(config), config.accumulation, needs)
         compiled, refused = None, ""
         if topology is None or there:

@@ -95,3 +95,11 @@ def test_a_program_that_its_compiler_refuses_for_memory_is_a_line(tmp_path, monk
     said = "INTERNAL: something else"
     with pytest.raises(jax.errors.JaxRuntimeError, match="something else"):
         main()
+
+
+def test_devices_that_a_mesh_leaves_out_are_said(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("experiments.plan.compile_step", lambda *_: None)
+    words = ["--topology", "cpu:2", "--mesh.replica", "1", "--mesh.data", "1", "--out", str(tmp_path / "plan.json")]
+    monkeypatch.setattr(sys, "argv", ["plan", "tiny", *words])
+    main()
+    assert "1 of the 2 devices are used; --mesh.data takes more" in capsys.readouterr().out

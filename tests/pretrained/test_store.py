@@ -354,8 +354,9 @@ def test_a_name_on_the_hub_is_downloaded(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", SimpleNamespace(snapshot_download=asked))
     assert pretrained.load("someone/tiny-model")[0] == CONFIG
     asked.assert_called_once_with("someone/tiny-model", allow_patterns=["*.json", "*.safetensors"])
-    with pytest.raises(ConfigError, match="no folder a/b/c, and no name on the hub"):
-        pretrained.load("a/b/c")
+    for name in ("a/b/c", "./gone"):
+        with pytest.raises(ConfigError, match=f"no folder {name}, and no name on the hub"):
+            pretrained.load(name)
     assert asked.call_count == 1
     asked.side_effect = OSError("no such name\nand many more lines")
     refused("a/b", "no folder a/b, and the hub answers: no such name$")

@@ -29,6 +29,10 @@ FIELDS: Mapping[str, str] = {
     "fit": "train",
     "hook": "intervene",
     "run_with_hooks": "intervene",
+    "save": "pretrained",
+    "from_pretrained": "pretrained",
+    "GPT2": "preset",
+    "plot": "loss_curves",
 }
 """Names of fields, classes and functions."""
 

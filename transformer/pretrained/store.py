@@ -129,7 +129,7 @@ def find(path: str | Path, *patterns: str) -> Path:
         import huggingface_hub
     except ImportError:
         raise ConfigError(f"pretrained: no folder {path}; for a name on the hub, pip install huggingface_hub") from None
-    if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", str(path)):
+    if not re.fullmatch(r"\w[\w.-]*(/[\w.-]+)?", str(path)):
         raise ConfigError(f"pretrained: no folder {path}, and no name on the hub")
     try:
         return Path(huggingface_hub.snapshot_download(str(path), allow_patterns=["*.json", *patterns]))
