@@ -145,7 +145,7 @@ def with_data(
     return _as_costly(study, configs, datasets), datasets
 
 
-def _changed(base: RunConfig, arm: str, changes: Mapping[str, Any]) -> RunConfig:
+def _changed(base: RunConfig, arm: str, changes: dict[str, Any]) -> RunConfig:
     """The base with the changes of an arm, which errors name."""
     try:
         return base.replace(changes)
