@@ -110,7 +110,7 @@ def main() -> None:
     if topology and not there:
         print(
             f"no compiler for {topology.name} is installed (extra {topology.platform}): by formula alone, which is a "
-            "bound: compiled programs took 1.2 to 2.1 times the memory beyond the state, and more time (docs/devices)"
+            "bound: what was compiled took more memory and time (docs/devices.md)"
         )
     platform = topology.platform if topology else None
     if command.search:

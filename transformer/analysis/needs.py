@@ -158,14 +158,12 @@ def remat_of(config: RunConfig) -> Remat:
 @functools.cache
 def _kept(model: ModelConfig, objective: Objective, platform: str) -> tuple[int, int]:
     """Bytes that are saved for the backward pass of one sequence: (of arrays as wide as the stream, of all others)."""
-    params, apply = pure_model(model)
+    params, _ = pure_model(model)
 
     def residuals(size):
         tokens = jax.ShapeDtypeStruct((size, model.max_length + 1), jnp.int32)
         with compiled_for(platform):
-            kept = jax.eval_shape(
-                lambda p, t: jax.vjp(lambda p: _total(model, objective, apply, p, t), p)[1], params, tokens
-            )
+            kept = jax.eval_shape(lambda p, t: jax.vjp(lambda p: _total(model, objective, p, t), p)[1], params, tokens)
         return jax.tree.leaves(kept)
 
     # What grows with the batch is not a parameter.
@@ -181,15 +179,14 @@ def _kept(model: ModelConfig, objective: Objective, platform: str) -> tuple[int,
 def _operations(model: ModelConfig, objective: Objective) -> tuple[float, float, bool]:
     """Operations of a step for one sequence, (with what is computed again, without), all scores counted, and whether it
     draws random numbers."""
-    params, apply = pure_model(model)
+    params, _ = pure_model(model)
     tokens = jax.ShapeDtypeStruct((1, model.max_length + 1), jnp.int32)
-    done = jax.make_jaxpr(jax.grad(lambda p, t: _total(model, objective, apply, p, t)))(params, tokens)
+    done = jax.make_jaxpr(jax.grad(lambda p, t: _total(model, objective, p, t)))(params, tokens)
     return product_flops(done.jaxpr), train_flops(model), draws(done.jaxpr)
 
 
-def _total(
-    model: ModelConfig, objective: Objective, apply: pure.Apply, params: pure.Params, tokens: jax.Array
-) -> jax.Array:
+def _total(model: ModelConfig, objective: Objective, params: pure.Params, tokens: jax.Array) -> jax.Array:
+    _, apply = pure_model(model)
     earlier = None if model.memory_length is None else apply(params, len(tokens), method="empty_memory")
     sums, _ = objective.segment_sums(apply, params, {"tokens": tokens}, jax.random.key(0), earlier)
     return sums.loss.sum()

@@ -57,16 +57,16 @@ def _differences(old: Any, new: Any, path: str):
 
 def add_one_in(factors: Factors) -> Design:
     """The base, each factor alone, and all of them: what a choice gives where no other is made."""
-    everything = _merged(factors)
+    _check_factors(factors)
     alone = {f"+ {name}": dict(changes) for name, changes in factors.items()}
-    return Design({"base": {}, **alone, "all": everything}, "base")
+    return Design({"base": {}, **alone, "all": _merged(factors)}, "base")
 
 
 def leave_one_out(factors: Factors) -> Design:
     """All factors, all but each of them, and none: what a choice gives where all others are made."""
-    everything = _merged(factors)
+    _check_factors(factors)
     all_but = {f"− {name}": _merged({k: v for k, v in factors.items() if k != name}) for name in factors}
-    return Design({"all": everything, **all_but, "base": {}}, "all")
+    return Design({"all": _merged(factors), **all_but, "base": {}}, "all")
 
 
 def factorial(factors: Factors) -> Design:
@@ -79,7 +79,7 @@ def factorial(factors: Factors) -> Design:
     Raises:
       ConfigError: fewer than two factors, or more than six.
     """
-    _merged(factors)
+    _check_factors(factors)
     if not 2 <= len(factors) <= 6:
         raise ConfigError(f"factorial: {len(factors)} factors; two to six make at most 64 arms")
     names = list(factors)
@@ -99,18 +99,22 @@ def factorial(factors: Factors) -> Design:
     return Design(arms, "base", contrasts)
 
 
-def _merged(factors: Factors) -> dict[str, Any]:
-    """The changes of several factors in one.
-
-    Raises:
-      ConfigError: a factor is no dict of changes, two of them change the same path, or one path lies inside another.
-    """
+def _check_factors(factors: Any) -> None:
+    """Raise `ConfigError` where they are no changes by the name of a factor."""
     example = "{'rms': {'model.norm': RMSNorm()}, 'alibi': {'model.position': ALiBi()}}"
     if not isinstance(factors, Mapping):
         raise ConfigError(f"factors: a dict is needed, such as {example}, and {type(factors).__name__} is given")
     if wrong := [name for name, changes in factors.items() if not isinstance(changes, Mapping)]:
         given = type(factors[wrong[0]]).__name__
         raise ConfigError(f"factor {wrong[0]}: {given} is given; its changes are a dict, as in {example}")
+
+
+def _merged(factors: Factors) -> dict[str, Any]:
+    """The changes of several factors in one.
+
+    Raises:
+      ConfigError: two of them change the same path, or one path lies inside another.
+    """
     merged: dict[str, Any] = {}
     for name, changes in factors.items():
         for path, value in changes.items():
