@@ -194,3 +194,12 @@ def test_a_name_that_means_this_machine_alone(given, monkeypatch, capsys, host, 
 def test_hosts_that_make_no_sense_are_refused(fields, message):
     with pytest.raises(ConfigError, match=message):
         HostsConfig(**fields)
+
+
+def test_a_process_that_no_launcher_started(given, monkeypatch):
+    def refuse(*_, **__):
+        raise ValueError("coordinator_address should be defined.")
+
+    monkeypatch.setattr("jax.distributed.initialize", refuse)
+    with pytest.raises(ConfigError, match=r"^hosts: no launcher started this process; start it with srun or mpirun"):
+        processes.connect(HostsConfig(launcher=True))
