@@ -11,6 +11,7 @@ from transformer.study.archive import SUFFIX, Archives
 from transformer.study.claim import Claim, Finding
 from transformer.study.report import Report
 from transformer.study.statistics import Comparison
+from transformer.study.tables import signed
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ def asked_twice(found: Sequence[Effect]) -> list[tuple[Answer, Answer, str]]:
 
 
 def answers(claims: Mapping[str, Claim], evidence: Path) -> list[Answer]:
-    """All claims whose studies have an archive, by family and name."""
+    """All claims with an archive of their study as it is, by family and name."""
     archives, ordered = Archives(evidence), sorted(claims.values(), key=lambda claim: (claim.family, claim.name))
     found = [each for claim in ordered if (each := _answer(claim, archives))]
     return [replace(each, fresh=_answer(each.confirmation, archives)) for each in found]
@@ -101,7 +102,9 @@ def answers(claims: Mapping[str, Claim], evidence: Path) -> list[Answer]:
 
 def _answer(claim: Claim, archives: Archives) -> Answer | None:
     path = archives.folder / f"{claim.name}{SUFFIX}"
-    return Answer(claim, archives.report(claim.name), sha256_of(path)) if path.exists() else None
+    if not path.exists() or not claim.study.asked_in((report := archives.report(claim.name)).record):
+        return None
+    return Answer(claim, report, sha256_of(path))
 
 
 def sha256_of(path: Path) -> str:
@@ -111,4 +114,5 @@ def sha256_of(path: Path) -> str:
 def said(answer: Comparison) -> str:
     low, high = answer.interval
     digits = 3 if min(abs(low), abs(high)) >= 5e-4 else 5  # where 0 is as good as the end of the interval
-    return f"{answer.difference:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}]"
+    difference, low, high = (signed(number, digits) for number in (answer.difference, low, high))
+    return f"{difference} [{low}, {high}]"

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 import tyro
 
+from experiments.command import HELP
 from experiments.flags import REGISTRY
 from experiments.sections import Sections, short_help
 from transformer.core.changes import replace
@@ -33,7 +34,6 @@ from transformer.training.signals import EXIT_INTERRUPTED, Interrupted
 
 T = TypeVar("T")
 HELP_ALL = "--help-all"
-HELP = {"-h", "--help", HELP_ALL}
 
 
 def parse(
@@ -62,7 +62,7 @@ def parse(
         default = cls.continued(folder_of(arguments, default.workdir), default)  # pyright: ignore[reportAttributeAccessIssue]
     if "preset" in hints(cls):
         default = dataclasses.replace(default, preset=default)  # pyright: ignore[reportArgumentType]
-    if HELP & set(arguments):
+    if {*HELP} & {*arguments}:
         sections: Sections | None = getattr(cls, "sections", None)
         if HELP_ALL not in arguments and sections is not None:
             print(short_help(Path(sys.argv[0]).name, default, sections, presets, description or ""))
@@ -128,9 +128,17 @@ def with_folder(arguments: list[str]) -> list[str]:
 
 def folder_of(arguments: Sequence[str], default: Path) -> Path:
     """The folder that a command line names by `--workdir`."""
-    given = [arguments[i + 1] for i, word in enumerate(arguments[:-1]) if word == "--workdir"]
-    given += [word.partition("=")[2] for word in arguments if word.startswith("--workdir=")]
-    return Path(given[-1]) if given else default
+    return default if (named := value_of(arguments, "--workdir")) is None else Path(named)
+
+
+def value_of(arguments: Sequence[str], flag: str) -> str | None:
+    """The last value that a command line gives a flag, in either form, `--flag VALUE` or `--flag=VALUE`."""
+    found = None
+    for word, following in itertools.pairwise([*arguments, None]):
+        name, equals, text = (word or "").partition("=")
+        if name == flag:
+            found = text if equals else following
+    return found
 
 
 def _fold(arguments: Sequence[str], default: Any) -> list[str]:

@@ -48,11 +48,11 @@ def of_fresh_seeds(found: Sequence[Answer]) -> list[str]:
     pairs = [own for own in pairs if all(each is not None for each in own)]
     p = [float(np.asarray(stats.ttest_ind(*own, equal_var=False))[1]) for own in pairs]
     return [
-        f"**Fresh seeds.** {len(twice)} of the questions counted were asked once more of runs of which nothing was "
-        f"chosen: other seeds, the rates that had been best, one look. Of {len(settled)} verdicts {same} came out the "
+        f"**Fresh seeds.** {len(twice)} of the questions counted were asked once more of other runs: of other seeds, "
+        f"at the rates that had been best, with one look. Of {len(settled)} verdicts {same} came out the "
         f"same ({', '.join(each)}), {still_open} open and {len(settled) - same - still_open} otherwise. Of {len(left)} "
         f"differences whose sign was told {sum(np.array(left) > 0)} have the same sign, and {np.median(left):.2f} of "
-        "their size is left in the median: what is lacking to 1 is what choosing had added. First and fresh "
+        "their size is left in the median: much less than 1 would say that choosing had added to them. First and fresh "
         f"differences are apart with p < {ALPHA} in {sum(np.array(p) < ALPHA)} of {len(p)} questions (Welch's test), "
         f"where chance alone has {ALPHA * len(p):.0f} if they were independent: {bases[0]} are differences to one "
         f"baseline, the plain base, and {bases[1]} to another, the modern one."
@@ -72,11 +72,17 @@ def of_plans(found: Sequence[Answer]) -> list[str]:
         for answer in each.report.contrasts.values()
         if answer.correlation is not None and np.isfinite(answer.correlation)
     ]
+    fresh = [each.fresh for each in found if each.fresh]
+    known = sum(each.report.record.plan["runs_there"] > 0 for each in fresh)
+    changed = [f"`{each.claim.name}`" for each in fresh if each.report.record.plan["changes"]]
+    named = f" ({', '.join(changed)})" * bool(changed)
     return [
         f"**Rates.** In {ends} of {len(found)} studies some arm takes the lowest or highest of the rates it was tried "
         "at, as its page says.",
         f"**Plans.** Runs are shared, so {seen} plans were written when some of their runs were there; {len(changes)} "
-        f"were changed later, {rates} of these by learning rates alone, and the pages say how.",
+        f"were changed later, {rates} of these by learning rates alone, and the pages say how. Of the {len(fresh)} "
+        f"plans of fresh seeds {known} were written when some of their runs were there, mostly those of a base, and "
+        f"{len(changed)} changed later{named}.",
         f"**Pairs.** Pairing by seed helps some: the median of ρ is {np.median(correlations):.2f}.",
     ]
 
@@ -103,9 +109,10 @@ def of_verdicts(found: Sequence[Answer]) -> list[str]:
         if finding in ("reproduced", "opposite") and expected in TOLD
     )
     return [
-        f"**Chance.** Each study errs with 5 %, so that {ALPHA * len(found):.0f} of {len(found)} may by chance; of the "
-        f"{told} questions counted whose sign is told, {told - len(told_alone(asked))} are told if all {len(counted)} "
-        "are corrected together (Holm 1979); the others have a †.",
+        f"**Chance.** Each study errs with 5 % where runs are normal: of the {len(asked)} that are counted, "
+        f"{ALPHA * len(asked):.0f} may by chance. Of the {told} questions counted whose sign is told, "
+        f"{told - len(told_alone(asked))} are told if all {len(counted)} are corrected together (Holm 1979); the "
+        "others have a †.",
         f"**Practices.** {unmeasured} of what is counted as *reproduced* "
         f"({', '.join(f'`{each.first.claim.name}`' for each in practices)}) is a practice whose source has no number "
         "for it: there is nothing to be the same as.",
@@ -202,11 +209,12 @@ def of_few_seeds(found: Sequence[Answer]) -> list[str]:
         return []
     worst = max(early, key=early.__getitem__)
     return [
-        "**Few seeds.** Eight are too few for the plain base after 500 steps. Of "
-        f"{len(early) + len(others)} questions with sixteen pairs, eight of these, drawn at random from differences "
-        "whose mean is taken away, tell a difference "
-        f"{np.median(list(early.values())):.1f} times as often as the level allows in the median of those about the "
-        f"plain base, {early[worst]:.0f} times in the worst ({worst}), and {np.median(list(others.values())):.1f} "
+        "**Few seeds.** Eight are too few for the plain base after 500 steps. "
+        f"{len(early) + len(others)} questions have sixteen pairs. If their mean difference is taken away, so that "
+        "there is nothing to find, and eight pairs are drawn with replacement, the test tells a difference "
+        f"{np.median(list(early.values())):.1f} times as often as its level (mostly .8 %, which is .05 over looks and "
+        f"questions) in the median of those about the plain base, {early[worst]:.0f} times in the worst ({worst}), and "
+        f"{np.median(list(others.values())):.1f} "
         "times in the median of the others. Its bad runs are why: eight seeds may have none, and no interval knows of "
         "what it has not seen."
     ]

@@ -19,6 +19,7 @@ from transformer.study.archive import RUNS, SUFFIX
 from transformer.study.claim import Claim
 from transformer.study.plan import said as said_plan
 from transformer.study.report import Report
+from transformer.study.running import OTHER_RATES
 from transformer.study.tables import verdicts
 
 CHECKSUMS = "SHA256SUMS"
@@ -28,21 +29,26 @@ WORDS = """
 - **Reproduced**: the sign of the paper; where it found no difference, none larger than the margin; where it found a
   choice *not worse*, as good as another or without a cost, that it is not worse by more than the margin.
 - **Smaller**: its sign, but the whole interval is within the margin.
-- **Opposite**: the other sign.
+- **Opposite**: the other sign, and not all of the interval within the margin; where it found a choice *not worse*, that
+  it is worse, by more than the margin at both ends of the interval.
 - **Different**: better or worse by more than the margin where it found no difference.
 - **Not at this scale**: no difference larger than the margin where it has one.
-- **Unresolved**: none of these.
+- **Unresolved**: none of these, or all pairs of runs the same, as where a task is too easy to tell arms apart.
 
 Differences are of the loss in nats a character where no other metric is named, the first of two arms less the second.
 Losses of papers are of subwords, of four characters or so: the margin of .02 is some .08 of theirs, more than many of
-the differences they print. So *reproduced* is a sign and no size, and *not at this scale* says that less than the
-margin is left, not that less is than in the paper. † marks a sign that its own study tells, and that is not told if
-all questions here are corrected together. The intervals of a claim hold together with 95 %, over all looks at its
-results ([statistics](statistics.md)), where runs are as those of normal theory, which some here are not. Learning
-rates are tuned for each arm, where the claim is not about a rate. Each claim with its study is a file under
-`experiments/effects`, and this page is made from the numbers of all runs in `experiments/evidence` (`python -m
-experiments.atlas --minutes 0`). A row is run again by `python -m experiments.atlas --only NAME --afresh`, NAME as in
-the address of its page.
+the differences they print. So *reproduced* is a sign and no size, and *not at this scale* says that the difference here
+is smaller than the margin, not that it is smaller than in the paper. † marks a sign that its own study tells, and that
+is not told if all questions here are corrected together. The intervals of a claim hold together with 95 %, over all
+looks at its results ([statistics](statistics.md)), where runs are as those of normal theory, which some here are not.
+Learning rates are tuned for each arm, where the claim is not about a rate.
+
+Published numbers marked *from memory* were not looked up in the paper, and those marked *as reported by others* were
+read in another text: look before you cite them.
+
+Each claim with its study is a file under `experiments/effects`, and this page is made from the numbers of all runs in
+`experiments/evidence` (`python -m experiments.atlas --minutes 0`). A row is run again by `python -m experiments.atlas
+--only NAME --afresh`, NAME as in the address of its page.
 """.strip()
 COLUMNS = (
     "claim",
@@ -50,8 +56,8 @@ COLUMNS = (
     "asked first",
     "of longer training",
     "with fresh seeds",
-    "seeds",
-    "core-minutes",
+    "seeds (first, longer)",
+    "core-minutes (first, longer)",
     "published",
 )
 """Of the tables."""
@@ -86,17 +92,20 @@ def overview(found: Sequence[Answer], claims: Mapping[str, Claim]) -> str:
     seconds: dict[str, float] = {}
     for each in (*found, *(each.fresh for each in found if each.fresh)):
         seconds |= each.seconds
-    dates = sorted(each.report.record.plan["written"][:10] for each in found)
+    reports = [each.report for each in (*found, *(each.fresh for each in found if each.fresh))]
+    dates = sorted(report.record.plan["written"][:10] for report in reports)
     counted = ", ".join(f"{latest[finding]} {finding}" for finding in COLOURS if latest[finding])
     again, fresh = (sum(found) for found in zip(*((bool(e.again), bool(e.latest.fresh)) for e in asked), strict=True))
     uncorrected = told_alone(asked)
     parts = [
         "# Evidence",
         f"Published effects, asked again of small models. {len(asked)} effects, {sum(latest.values())} questions about "
-        f"them: **{counted}**. {again} of the effects were asked again of longer training, and {fresh} once more with "
-        f"fresh seeds, of which nothing was chosen: the last of these is the verdict that is counted. "
-        f"{_confirmed_in_all(asked)}{len(seconds):,} runs, {sum(seconds.values()) / 3600:.1f} core-hours on "
-        f"{machine(each.report for each in found)}; plans of {dates[0]} to {dates[-1]}.",
+        f"them: **{counted}**. {again} of the effects were asked again of longer training, and "
+        f"{'all' if fresh == len(asked) else fresh} once more with fresh seeds, at the learning rates that had been "
+        f"best: the last of these is the verdict that is counted. {_confirmed_in_all(asked)}Most are asked of two "
+        "language models of 2 layers, *plain* as GPT-2 and *modern* as Llama ([the bases](#the-bases)). "
+        f"{len(seconds):,} runs, {sum(seconds.values()) / 3600:.1f} core-hours on {machine(reports)}; plans of "
+        f"{dates[0]} to {dates[-1]}.",
         "![all differences in units of the margin](evidence/forest.png)",
         "The grey band is the margin, the smallest difference that counts. What was asked again is pale; what fresh "
         "seeds found is a full circle, and what they were not asked an empty one.",
@@ -121,7 +130,8 @@ def _confirmed_in_all(asked: Sequence[Effect]) -> str:
     pairs = [(first.findings[question], fresh.findings[question]) for first, fresh, question in asked_twice(asked)]
     settled = [(first, fresh) for first, fresh in pairs if first != "unresolved"]
     same = sum(first == fresh for first, fresh in settled)
-    return f"With these {same} of {len(settled)} verdicts came out the same. " * bool(settled)
+    told = f"Of the {len(settled)} questions whose verdict was another than *unresolved* before, {same} have the same "
+    return f"{told}one with these. " * bool(settled)
 
 
 def _rows(effect: Effect, uncorrected: Container[tuple[str, str]]) -> Iterator[list[str]]:
@@ -179,6 +189,7 @@ def page(each: Answer) -> str:
 def _confirmed(first: Answer, fresh: Answer) -> list[str]:
     """What fresh seeds said, in the page of a claim."""
     record = fresh.report.record
+    doubts = [line for line in fresh.report.warnings() if not line.endswith(OTHER_RATES)]
     seeds = next(iter(record.arms.values())).seeds
     return [
         f"With fresh seeds, {seeds[0]} to {seeds[-1]}, and every arm at the learning rate that was its best:",
@@ -186,6 +197,7 @@ def _confirmed(first: Answer, fresh: Answer) -> list[str]:
         f"`python -m experiments.atlas --only {first.claim.name} --confirm --afresh`; archive "
         f"`experiments/evidence/{fresh.claim.name}{SUFFIX}`, sha256 {fresh.sha256[:16]}…; "
         f"{said_plan(record.plan)}",
+        *(["\n".join(f"- {line}" for line in doubts)] if doubts else []),
     ]
 
 

@@ -18,9 +18,9 @@ WORDS = """
 A loss of subwords is larger than one of characters, and so are its differences. What has no such unit: the difference
 as a share of the loss, and as a factor of speed, how many times as many steps the model without the change needs for
 the loss of the one with it. Ours are of the answers that are counted. A factor is read off what a base gains between
-500 and 2,000 steps, as if each such factor gained the same; later ones gain less, so that it is rather too low. Those
-of papers are theirs for steps, tokens, operations or minutes, and often their best case. Listed is what has such a
-number in its source: {counts}.
+500 and 2,000 steps, as if each such factor gained the same; later ones gain less, so that it is rather too near
+to 1, on either side. Those of papers are theirs for steps, tokens, operations or minutes, and often their best case.
+Listed is what has such a number in its source: {counts}.
 
 ![effects here and in their papers](evidence/sizes.png)
 """.strip()

@@ -164,16 +164,17 @@ def table(reports: Mapping[str, Report]) -> str:
         "# Exam",
         f"The share of right answers of each model in {len(reports)} skills (mean over {count} seeds, half the width "
         f"of its 95 % interval), at a learning rate chosen for each{matched}. **Bold**: better than {baseline}, "
-        "*slanted*: worse; their intervals hold together with those of their column, so with "
-        f"{min(seeds)} seeds a mean difference of less than {_told_from(reports):.1f} of its standard deviations is "
-        "neither, which is not to say equal; rows are in the order of their means, and *places* holds 95 % of those "
-        "that a model has where skills and seeds are drawn again from these, with replacement. Skills and sizes are in "
+        "*italic*: worse; their intervals hold together with those of their column, so with "
+        f"{min(seeds)} seeds, {len(names) - 1} comparisons and all planned looks a mean difference of less than "
+        f"{_told_from(reports):.1f} of its standard deviations is neither, which is not to say equal; rows are in the "
+        "order of their means, and *places* has 95 % of a model's ranks when skills and seeds are resampled with "
+        "replacement. Skills and sizes are in "
         "`experiments/skills.py`, where most are trained for 600 steps of 16 examples, so that the table says who "
         "learns soon, not who can; those of papers are in `experiments/published_skills.py`. A model of your "
         "own takes it too: [your own variants](variants.md#mixer-and-recurrence).",
         f"`python -m experiments.exam`: {runs:,} runs at rates of {', '.join(f'{rate:g}' for rate in tried)}"
         f"{', so that every choice is at an end' * (len(tried) == 2)}, {hours:.1f} core-hours on "
-        f"{machine(reports.values())}; plans of {dates[0]} to {dates[-1]}.",
+        f"{machine(reports.values())}; plans of {' to '.join(sorted({dates[0], dates[-1]}))}.",
         "![right answers by model and skill](exam.png)",
         "\n".join(f"| {' | '.join(row)} |" for row in rows),
     ]

@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments import cli
+from experiments.command import HELP
 from experiments.run_command import RunOptions, load, train_command
 from experiments.sections import RUN
 from transformer import pretrained
@@ -76,7 +77,7 @@ class Classes(ClassificationRun, RunOptions):
 
 def main() -> None:
     classes, words = sys.argv[1:2] == ["classes"], sys.argv[1:]
-    if "--from" not in words and cli.HELP & set(words):
+    if cli.value_of(words, "--from") is None and {*HELP} & {*words}:
         default, folder = (Classes if classes else Text)(**HOW), ""
     else:
         folder = str(pretrained.find(asked(words), WEIGHTS))
@@ -94,9 +95,9 @@ def main() -> None:
 
 def asked(words: list[str]) -> str:
     """The value of --from, which is read first, because it decides the defaults of all other options."""
-    if "--from" not in words[:-1]:
+    if (named := cli.value_of(words, "--from")) is None:
         raise ConfigError("from: which model? give --from FOLDER")
-    return words[words.index("--from") + 1]
+    return named
 
 
 def of_text(published: ModelConfig, folder: str) -> Text:

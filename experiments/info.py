@@ -19,7 +19,7 @@ from transformer.study.plan import PLAN
 from transformer.training import checkpoint
 from transformer.training.environment import environment
 from transformer.training.metrics import METRICS, read_metrics
-from transformer.training.workdir import read_identity
+from transformer.training.workdir import CONFIG, read_identity
 
 
 def main() -> None:
@@ -104,7 +104,7 @@ def of_study(folder: Path) -> str:
         arms = ", ".join(plan["plan"]["arms"])
     except (ValueError, LookupError, TypeError):
         raise ConfigError(f"{folder / PLAN}: is not the plan of a study") from None
-    cells = {each.name: each for each in sorted((folder / "cells").glob("*/")) if (each / "config.json").exists()}
+    cells = {each.name: each for each in sorted((folder / "cells").glob("*/")) if (each / CONFIG).exists()}
     found = {name: state(each, read_identity(each).run["steps"]) for name, each in cells.items()}
     told = f"a study of {arms}; `transformer report {folder}` prints its results\ncells:\n"
     return told + lines(found)

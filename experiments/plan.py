@@ -91,7 +91,7 @@ COMMANDS = {name: cli.extend(config, Command) for name, config in (PRESETS | LAR
 
 def presets(words: list[str]) -> dict[str, Command]:
     """What a command line may start from: the published model after --from, or the presets."""
-    if "--from" not in words:
+    if cli.value_of(words, "--from") is None:
         return COMMANDS
     folder = str(pretrained.find(asked(words)))
     tuned = of_text(pretrained.load_config(folder), folder)

@@ -124,7 +124,7 @@ def train_command(
     runtime.start()
     processes.connect(command.hosts)
     when_not_empty = "resume" if command.resume else "overwrite" if command.overwrite else "refuse"
-    if command.resume and processes.is_writer() and not (command.workdir / "config.json").exists():
+    if command.resume and processes.is_writer() and not (command.workdir / CONFIG).exists():
         print(f"nothing to resume in {command.workdir}: a new run begins", file=sys.stderr)
     given = None if initial is None else initial(config.model)
     return train(

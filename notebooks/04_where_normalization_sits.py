@@ -168,9 +168,9 @@ assert (final["post"] > final["pre"]).all()
 
 # %% [markdown]
 # Post-norm is clearly worse at this depth, learning rate and number of steps, and its seeds vary more. Warm-up
-# moves post-norm in the expected direction, but by much less, and whether four seeds resolve it depends on the text,
-# which is the documentation of the Python that runs this: −0.09 [−0.21, +0.04] nats with Python 3.11, −0.19
-# [−0.32, −0.06] with 3.13 (2026-11-22). Pre-norm does not need warm-up here; the slow start costs it a little.
+# moves post-norm in the expected direction, but by much less, and four seeds do not resolve it: −0.09 [−0.28, +0.10]
+# nats on the documentation of Python 3.11, which is the text. Pre-norm does not need warm-up here; the slow start costs
+# it a little.
 #
 # With more seeds, and a learning rate chosen for each arm, this is a study:
 #

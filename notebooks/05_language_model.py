@@ -151,7 +151,7 @@ for label, strategy in strategies.items():
 # with the other sign. The two strategies that look for likely text find it, and it is a loop. Sampling from
 # the unchanged distribution gives text about as likely as real text; cutting off its unlikely tail lies between.
 # *Likely* and *good* are two things. Forbidding every repetition of four characters breaks the loop, and
-# the text is then about as unlikely as a sample.
+# the text is then about as unlikely as a sample without the tail (top-p).
 
 # %%
 real = -outcome.validation_loss.min()

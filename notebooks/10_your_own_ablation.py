@@ -155,9 +155,10 @@ print(*(report.warnings() or ["nothing to warn of"]), sep="\n")
 # | Do rotary positions? | `{"model.position": T.RoPE()}` |
 # | Another norm? | `{"model.norm": T.RMSNorm()}` |
 # | Norms after the sublayers? | `{"model.residual": T.PostNorm()}` |
-# | Two heads of keys for one? | `{"model.mixer.num_kv_heads": 1}` |
+# | One head of keys and values for both? | `{"model.mixer.num_kv_heads": 1}` |
 #
 # If an arm has other sizes, `match="parameters"` makes them equal. If the verdict is *unresolved*, `max_seeds=24` adds
-# seeds until it is not, with the error held. `study.run("results/mine")` keeps the folder; in it `report.html` is the
-# page to send to others, and `plan.json` proves what you asked before you looked. Your own text is
-# `T.load_data(T.TextConfig(path="input.txt"))`, given to `study.run` as `data`.
+# seeds, up to 24, while it is, with the error held; it may stay so. `study.run("results/mine")` keeps the folder; in
+# it `report.html` is the page to send to others, and `plan.json` says what you asked before you looked (to prove it to
+# others, publish its hash first). Your own text is `T.load_data(T.TextConfig(path="input.txt"))`, given to `study.run`
+# as `data`.

@@ -11,6 +11,7 @@ temporary files. Counts are kept in campaign.json, the table in CAMPAIGN.md, bes
 
 import argparse
 import json
+import math
 import os
 import random
 import re
@@ -317,10 +318,17 @@ def table(counts: dict[str, Any]) -> str:
     ]
     for fault in FAULTS:
         count = counts.get(fault.rows)
-        said = f"{count['survived']} of {count['faults']} (≥ {bound(**count):.3f}), {count['date']}" if count else ""
+        said = (
+            f"{count['survived']} of {count['faults']} (≥ {floored(bound(**count))}), {count['date']}" if count else ""
+        )
         tests = ", ".join(f"`{test.split('::')[1]}` ({test.split('::')[0]}.py)" for test in fault.tests.split())
         lines.append(f"| {fault.rows} | {fault.fault} | {fault.seen} | {said} | {tests} |")
     return "\n".join(lines) + "\n"
+
+
+def floored(share: float) -> str:
+    """A share to four digits, rounded down: what is shown of a bound may not be more than it."""
+    return f"{math.floor(share * 10_000) / 10_000:.4f}"
 
 
 def bound(survived: int, faults: int, **_: Any) -> float:

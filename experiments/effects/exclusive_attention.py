@@ -21,5 +21,8 @@ CLAIM = Claim(
 )
 LONGER = longer(
     CLAIM,
-    found="It lasts in the plain base, .037 of .042; in the modern one a fifth of the lead is left, .015 of .083.",
+    found=(
+        "It lasts in the plain base, .037 of .042; in the modern one a fifth of the lead is left, .015 of .083, and "
+        "fresh seeds tell none."
+    ),
 )

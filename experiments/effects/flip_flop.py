@@ -31,7 +31,8 @@ CLAIM = Claim(
     ),
     found=(
         "Attention answers .05 % wrongly, nearly all of it in one seed of eight (.27 %), the recurrence nothing: rare "
-        "errors, too rare to be told with these seeds. The margin was .01 when this was first asked, which no number "
-        "of such errors could reach."
+        "errors, too rare to be told with these seeds. With fresh seeds neither errs in eight runs, which tells "
+        "nothing: one run of eight with errors is not excluded by that. The margin was .01 when this was first asked, "
+        "which no number of such errors could reach."
     ),
 )

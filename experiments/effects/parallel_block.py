@@ -17,7 +17,7 @@ LONGER = longer(
     CLAIM,
     found=(
         "The cost was .02 in both bases after a quarter of the steps, told in one of them. Now it is .109 and .094. "
-        "The paper has a small one at 8B, so its own trend says as much of small models; for two days this page "
-        "expected *worse* for that reason, with the answer known. It is counted as it was asked first."
+        "The paper has a small one at 8B, so its own trend says as much of small models, and expecting "
+        "*worse* for that reason would make both *reproduced*. It is counted as it was asked first."
     ),
 )

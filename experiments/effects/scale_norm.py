@@ -21,6 +21,6 @@ LONGER = longer(
     CLAIM,
     found=(
         "What is opposite in the modern base, .015, is .004 with fresh seeds, and no difference of the size of the "
-        "margin: it was chance."
+        "margin: it may have been chance."
     ),
 )

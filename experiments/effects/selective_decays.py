@@ -82,8 +82,8 @@ CLAIM = Claim(
     found=(
         "GLA gains .18, and nothing if a short convolution stands before the recurrence, as one does in Mamba2, which "
         "gains nothing either: fresh seeds exclude a gain of .02 for both. The convolution by itself is worth .29 to "
-        "GLA with fixed decays. So at this size decays that depend on the input are another way to see the tokens just "
-        "before, and papers that give a new recurrence both do not show which of them it was. The question with a "
-        "convolution was added when the other two were answered."
+        "GLA with fixed decays. This would fit if at this size decays that depend on the input were another way to see "
+        "the tokens just before, which was not tested; where a new recurrence comes with both, its results do not say "
+        "which of them helps. The question with a convolution was added when the other two were answered."
     ),
 )

@@ -58,3 +58,12 @@ def test_an_edit_is_another_source(defined, other):
     plain, edited = defined("return self.slope * x + 1"), defined(other)
     assert plain._source != edited._source
     assert {*sources([plain()]).values()} != {*sources([edited()]).values()}
+
+
+def test_classes_of_one_name_are_all_in_the_sources(defined):
+    one, other, edited = (defined(f"return self.slope * x + {i}") for i in range(3))
+    for cls in (one, other, edited):
+        cls.__qualname__ = "Soft"
+    assert sources([one(), other()]) != sources([edited(), other()])
+    assert sources([other(), one()]) != sources([other(), edited()])
+    assert sources([one(), one(slope=1.0)]) == sources([one()])

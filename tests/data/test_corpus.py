@@ -13,7 +13,9 @@ from transformer.data.ngram import ngram_loss, usual_order
 from transformer.data.text import load_text
 from transformer.data.tokenizers import ByteTokenizer, CharTokenizer
 from transformer.models.config import ModelConfig
+from transformer.models.vectors import VectorConfig
 from transformer.objectives.tokens import MaskedToken, PrefixToken
+from transformer.objectives.vectors import Regression
 from transformer.runs.config import RunConfig
 from transformer.runs.data import TextConfig
 from transformer.runs.presets import preset
@@ -59,6 +61,20 @@ def test_wrong_files_are_one_line(tmp_path):
         load_text(str(tmp_path / "latin.txt"))
     with pytest.raises(ConfigError, match="cannot read"):
         load_text(str(tmp_path))
+
+
+def test_a_text_of_separators_alone_has_no_documents(tmp_path):
+    (tmp_path / "text.txt").write_text("\n\n\n\n")
+    with pytest.raises(
+        ConfigError, match=r"^data\.document_separator: 0 documents of .* leave a part without documents"
+    ):
+        load_corpus(TextConfig(path=str(tmp_path / "text.txt"), document_separator="\n\n"))
+
+
+def test_tokens_are_nothing_for_a_model_of_vectors():
+    config = RunConfig(model=VectorConfig(features=2, outputs=1), objective=Regression())
+    with pytest.raises(ConfigError, match=r"^data: .* are tokens, and the objective regression reads vectors$"):
+        load_corpus(TextConfig()).complete(config)
 
 
 def test_a_packed_text_is_that_text(tmp_path):

@@ -259,6 +259,7 @@ def test_wrong_files_are_one_line(tmp_path):
         ({"path": "own.tsv", "task": LISTOPS}, "task: .* would change nothing"),
         ({"tokenizer": Char()}, "tokenizer: char would change nothing: it is of texts of a data.path"),
         ({"validation_fraction": 0.2}, "validation_fraction: 0.2 would change nothing"),
+        ({"examples": 0}, "examples: 0 is not a number from 1 on"),
     ],
 )
 def test_what_the_other_kind_of_text_would_read_is_refused(fields, line):

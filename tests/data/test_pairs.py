@@ -290,8 +290,8 @@ def test_texts_that_are_too_long(pairs, field, longest):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"buckets": 0}, "data.buckets: 0 is not a positive number"),
-        ({"batch_tokens": 0}, "data.batch_tokens: 0 is not a positive number"),
+        ({"buckets": 0}, "data.buckets: 0 is not a number from 1 on"),
+        ({"batch_tokens": 0}, "data.batch_tokens: 0 is not a number from 1 on"),
         ({"validation_fraction": 1.0}, "data.validation_fraction: 1.0 is not between 0 and 1"),
         ({"target": "x"}, "data.source: a target is given and no source"),
         ({"source": "x", "split": "length"}, "data.split: length is a split of SCAN, and data.source is given"),

@@ -175,6 +175,19 @@ def test_held_out_examples_have_the_same_symbols():
         AlgorithmicConfig(task=Copy(), test=Copy(alphabet=4))
 
 
+@pytest.mark.parametrize(
+    ("fields", "line"),
+    [
+        ({"examples": 0}, "examples: 0 is not a number from 1 on"),
+        ({"validation_examples": 0}, "validation_examples: 0 is not a number from 1 on"),
+        ({"seed": -1}, "seed: -1 is not a number from 0 on"),
+    ],
+)
+def test_impossible_numbers_of_examples(fields, line):
+    with pytest.raises(ConfigError, match=rf"^data\.{line}$"):
+        AlgorithmicConfig(**fields)
+
+
 @dataclass(frozen=True)
 class Own(AlgorithmicTask):
     """A task of one's own, with mistakes to choose from."""

@@ -156,7 +156,7 @@ def test_the_held_out_part_is_read_once():
 
 @pytest.mark.parametrize("name", ["dimensions", "points", "examples", "validation_examples"])
 def test_sizes_are_positive(name):
-    with pytest.raises(ConfigError, match=rf"^data\.{name}: 0 is not a positive number$"):
+    with pytest.raises(ConfigError, match=rf"^data\.{name}: 0 is not a number from 1 on$"):
         described(**{name: 0})
 
 

@@ -89,6 +89,7 @@ def test_models_that_have_no_place(tmp_path):
         finetune.of_classes(BART.base, "bart")
     with pytest.raises(ConfigError, match="give --from FOLDER"):
         finetune.asked(["--from"])
+    assert finetune.asked(["classes", "--from=bert"]) == finetune.asked(["--from", "bert"]) == "bert"
 
 
 LORA = ["--model.weights", "low_rank(rank=2)", "--optimizer.groups", "[group('*.weights.*'), group('*', rate=0)]"]

@@ -51,6 +51,8 @@ def test_a_published_model_is_planned_from_its_config_alone(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"architectures": ["LlamaForCausalLM"], **sizes}))
     words = ["--from", str(tmp_path), "--model.max-length", "16"]
     command = cli.parse(PlanCommand, presets(words), words)
+    joined = [f"--from={tmp_path}", "--model.max-length=16"]
+    assert cli.parse(PlanCommand, presets(joined), joined) == command
     assert (command.run.model.d_model, command.run.model.num_layers, command.run.model.max_length) == (64, 3, 16)
     planned, _ = plan(command.run, MeshConfig(data=1), jax.devices()[:1])
     made = training(command, Found(MeshConfig(replica=1, data=2), "dots", 1, planned))

@@ -161,6 +161,7 @@ def test_experts_of_the_best_groups():
     ("fields", "said"),
     [
         ({"top": 1}, r"sigmoid_top_k\.top: 1 has the weight 1 whatever its score; use top_k"),
+        ({"top": 9}, r"sigmoid_top_k\.top: 9 is not in \[1, 8\], the experts"),
         ({"num_groups": 3}, r"sigmoid_top_k\.num_groups: 3 do not divide 8 experts"),
         ({"num_groups": 2, "top_groups": 3}, r"sigmoid_top_k\.top_groups: 3 of 2 groups"),
         ({"num_groups": 8, "top": 2}, r"sigmoid_top_k\.top_groups: 1 of 8 groups with 1 experts, .* takes 2"),

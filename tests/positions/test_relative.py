@@ -11,7 +11,7 @@ from transformer.functional.masks import Tokens
 from transformer.mixers.attention.normalizers import Performer
 from transformer.models.config import ModelConfig
 from transformer.models.language_model import LanguageModel
-from transformer.positions.absolute import Sinusoidal
+from transformer.positions.absolute import QueryKeySinusoidal, Sinusoidal, Sinusoidal2D
 from transformer.positions.randomized import Randomized
 from transformer.positions.relative import FIRE, TransformerXL
 from transformer.positions.rotary import RoPE, XPos
@@ -62,6 +62,8 @@ def test_xpos_ends_before_its_factors_do():
     ("make", "message"),
     [
         (lambda: Sinusoidal(base=0.0), "sinusoidal.base: 0.0 is not a positive number"),
+        (lambda: QueryKeySinusoidal(base=0.0), "query_key_sinusoidal.base: 0.0 is not a positive number"),
+        (lambda: Sinusoidal2D(columns=0), "sinusoidal_2d.columns: 0 is not a positive number"),
         (lambda: TransformerXL(base=float("inf")), "transformer_xl.base: inf is not a positive number"),
         (lambda: FIRE(hidden=0), "fire.hidden: 0 is not a positive number"),
         (lambda: RoPE(fraction=float("nan")), "rope.fraction: nan is not a positive number"),

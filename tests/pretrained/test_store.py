@@ -237,7 +237,7 @@ def test_a_parameter_that_is_one_number(tmp_path):
     tensors = safetensors.load_file(tmp_path / "model" / "model.safetensors")
     assert tensors["model.layers.1.self_attn.scale"].shape == ()
     loaded_config, loaded = pretrained.load(tmp_path / "model", architecture=SCALED)
-    assert loaded_config == config
+    assert loaded_config == pretrained.load_config(tmp_path / "model", architecture=SCALED) == config
     jax.tree.map(np.testing.assert_array_equal, loaded, params)
 
 

@@ -227,3 +227,13 @@ def test_the_factor_is_set_wherever_there_is_attention():
     kinds = run.replace(mup(run, 64)).model.kinds
     assert [kind.mixer and kind.mixer.scale for kind in kinds] == [InverseScale(), None, InverseScale()]
     assert not any("mixer" in path for path in mup(RunConfig(model=ModelConfig(vocab_size=4, mixer=None)), 64))
+
+
+def test_the_factor_is_set_where_the_mixer_takes_turns_too():
+    """The pattern has the model's own mixer, whose factor is then that of the pattern."""
+    own, local = Attention(num_heads=2), Attention(num_heads=2, sparsity=SlidingWindow(3))
+    run = RunConfig(
+        model=ModelConfig(vocab_size=4, num_layers=2, mixer=own, pattern=(Alternate("mixer", (own, local)),))
+    )
+    model = run.replace(mup(run, 64)).model
+    assert [kind.mixer.scale for kind in (model, *model.kinds)] == [InverseScale()] * 3

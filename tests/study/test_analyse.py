@@ -282,6 +282,7 @@ def test_an_arm_without_the_metric_is_not_compared(tmp_path):
     assert [row[4] for row in verdicts(report)[2]] == ["baseline", "not defined"]
     assert {"arm: not answered, because an arm of it failed or has no loss at 2x length"} < set(report.warnings())
     assert "arm: it has no loss at 2x length, and is not compared" in report.warnings()
+    assert [(arm.failed, arm.failed_anywhere[0]) for arm in report.arms] == [(0, 0), (0, 0)]
 
 
 def test_a_study_in_which_all_fails_compares_nothing(tmp_path):

@@ -1,5 +1,7 @@
 """Claims: what an interval says of a published effect."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -60,6 +62,12 @@ def found(low, high, verdict):
 )
 def test_findings(tmp_path, expected, answer, finding):
     assert claim(tmp_path, expected).finding("arm", answer, higher_is_better=False) == finding
+
+
+@pytest.mark.parametrize("expected", ["better", "worse", "equal", "not worse"])
+def test_arms_that_are_the_same_in_every_run_tell_nothing(tmp_path, expected):
+    same = dataclasses.replace(found(0.0, 0.0, "equivalent"), deviation=0.0)
+    assert claim(tmp_path, expected).finding("arm", same, higher_is_better=False) == "unresolved"
 
 
 def test_a_sign_counts_by_what_is_better(tmp_path):

@@ -224,6 +224,12 @@ def test_an_arm_that_always_fails_says_so():
     assert other.verdict == "fails less often"
 
 
+@pytest.mark.parametrize("arm", [[INF] * 6, [3.0, INF, 3.1, 2.9, 3.3, 3.0], [3.0, 3.2, 3.1, 2.9, 3.3, 3.0]])
+def test_weights_may_come_in_any_order(arm):
+    parts = pair(arm, [3.0, 3.1, 2.9, 3.0, 3.2, 3.1])
+    assert compare(parts[::-1], 0.01) == compare(parts, 0.01)
+
+
 def test_no_arm_that_fails_is_equivalent():
     same = [3.0, 3.1, 2.9, 3.0, 3.2, 3.1, 3.0, 3.0, 3.1, 2.9, 3.0]
     assert compare(pair(same, same), 1.0).verdict == "equivalent"

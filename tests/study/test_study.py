@@ -394,7 +394,7 @@ def test_arms_of_a_question_are_judged_by_the_same_loss(base, corpus):
     ask(smoothed=NextToken(label_smoothing=0.1), chunked=ChunkedNextToken(chunk=3))
     ask("accuracy", halved=Halved())
     line = (
-        r"^study judged: arms base and halved are judged by next_token\(auxiliary=0.0\) and halved\(auxiliary=0.0\), "
+        r"^study judged: arms halved and base are judged by halved\(auxiliary=0.0\) and next_token\(auxiliary=0.0\), "
         r"which are not comparable; metric='accuracy' compares what they get right, or plain\(\) "
         "returns what both are judged by$"
     )
@@ -442,7 +442,7 @@ def test_a_confirmation_chooses_nothing_by_its_runs(tuned, tmp_path):
 def test_a_confirmation_is_of_the_study_that_was_asked(tuned):
     arms = {"layernorm": {}, "rmsnorm": {"model.norm": RMSNorm(eps=1e-3)}}
     other = dataclasses.replace(tuned.study, arms=arms)
-    with pytest.raises(ConfigError, match=r"^study norms: the report is on norms, or on other arms$"):
+    with pytest.raises(ConfigError, match=r"^study norms: the report is on norms, or not on the study as it is$"):
         other.confirmation(tuned.report)
     record = dataclasses.replace(tuned.report.record, failed={"power": "no memory"})
     with pytest.raises(ConfigError, match=r"^study norms: arm power could not be computed$"):

@@ -7,6 +7,7 @@ import pytest
 
 from transformer.core.errors import ConfigError
 from transformer.study.analyse import read_study
+from transformer.study.probes import LongerText
 from transformer.study.record import read_record
 from transformer.study.study import Study
 from transformer.study.study_queue import StudyQueue
@@ -132,9 +133,17 @@ def test_a_study_that_asks_something_else_has_not_looked(queue):
         {"max_seeds": None},
         {"arms": {**study.arms, "arm": {"model.mixer.num_heads": 1, "model.num_layers": 2}}},
         {"contrasts": {"arm": {"arm": 1.0, "base": -1.0}}},
+        {"base": study.base.replace(steps=study.base.steps + 1)},
+        {"fails_above": 2.0},
+        {"first_seed": 1},
+        {"recipes": False},
+        {"match": "parameters"},
+        {"probes": (LongerText(2),)},
     ):
         queue.studies = {**queue.studies, "open": dataclasses.replace(study, **change)}
         assert (queue.looked("same"), queue.looked("open")) == (1, 0), change
+    queue.studies = {**queue.studies, "open": dataclasses.replace(study, question="Which?", noise_floor=True)}
+    assert queue.looked("open") == 1
 
 
 def test_what_fails_does_not_stop_the_others(queue, base):

@@ -95,18 +95,16 @@ def _piece_flops(model: ModelConfig, objective: Objective, shapes: Shapes) -> fl
     return 3 * product_flops(forward.jaxpr)
 
 
-def forward_flops_per_token(config: ModelConfig, length: int | None = None) -> float:
-    """`forward_flops` of a language model per token, at `length` tokens (None: max_length)."""
+def forward_flops_per_token(config: ModelConfig) -> float:
+    """`forward_flops` of a language model per token, at max_length."""
     check_kind(config, ModelConfig, "forward_flops_per_token")
-    length = config.max_length if length is None else length
-    return forward_flops(config.replace(max_length=length)) / length
+    return forward_flops(config) / config.max_length
 
 
-def train_flops_per_token(config: ModelConfig, length: int | None = None) -> float:
-    """`train_flops` of a language model per token, at `length` tokens (None: max_length)."""
+def train_flops_per_token(config: ModelConfig) -> float:
+    """`train_flops` of a language model per token, at max_length."""
     check_kind(config, ModelConfig, "train_flops_per_token")
-    length = config.max_length if length is None else length
-    return train_flops(config.replace(max_length=length)) / length
+    return train_flops(config) / config.max_length
 
 
 def cache_bytes(config: ModelConfig, length: int | None = None) -> int:

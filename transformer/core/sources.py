@@ -128,11 +128,12 @@ def sources(config: Any) -> dict[str, str]:
     That is its own (`source_of`) with what it uses (`used_by`).
     """
     found: dict[str, str] = {}
-    for value in contents(config):
-        text = "".join(getattr(cls, "_source", "") for cls in type(value).__mro__)
+    for own in dict.fromkeys(map(type, contents(config))):
+        text = "".join(getattr(cls, "_source", "") for cls in own.__mro__)
         if text:
-            text += "".join(f"{name}: {used}\n" for name, used in used_by(type(value)).items())
-            found[type(value).__qualname__] = hashlib.sha256(text.encode()).hexdigest()
+            text += "".join(f"{name}: {used}\n" for name, used in used_by(own).items())
+            of_same_name = found.get(own.__qualname__, "")
+            found[own.__qualname__] = hashlib.sha256((of_same_name + text).encode()).hexdigest()
     return dict(sorted(found.items()))
 
 

@@ -124,6 +124,9 @@ def load_corpus(config: TextConfig, stored: Path | None = None) -> Corpus:
     text = load_text(config.path, config.embedded)
     separator = config.document_separator
     documents = [text.content] if separator is None else [d for d in text.content.split(separator) if d]
+    too_few = f"data.document_separator: {len(documents)} documents of {text.source} leave a part without documents"
+    if not documents:
+        raise ConfigError(too_few)
     seen = documents if config.tokenizer.closed else first_part(documents, 1 - config.validation_fraction)
     tokenizer = make_tokenizer(config.tokenizer, seen, None if stored is None else stored / "tokenizer.json")
     pieces = [tokenizer.encode(document) for document in documents]
@@ -134,9 +137,7 @@ def load_corpus(config: TextConfig, stored: Path | None = None) -> Corpus:
         return Corpus(tokens[:cut], tokens[cut:], tokenizer, text.source, identity, description=config)
     first = int(np.searchsorted(ends, cut, side="right"))
     if not 0 < first < len(ends):
-        raise ConfigError(
-            f"data.document_separator: {len(documents)} documents of {text.source} leave a part without documents"
-        )
+        raise ConfigError(too_few)
     cut, identity = int(ends[first - 1]), fingerprint([text.fingerprint, tokenizer.to_json(), separator, first])
     parts = (tokens[:cut], tokens[cut:])
     return Corpus(*parts, tokenizer, text.source, identity, ends[:first], ends[first:] - cut, config)

@@ -136,8 +136,10 @@ def described(config: RunConfig, description: DataConfig | None) -> RunConfig:
 def check_reads_tokens(config: RunConfig, source: str) -> None:
     """Raise `ConfigError` where the objective of a run reads other arrays than sequences of tokens."""
     read = config.objective.limits(config.model)
-    if read and "tokens" not in read:
-        raise ConfigError(f"data: {source} are tokens, and the objective {config.objective} reads {', '.join(read)}")
+    kind = config.model.kind
+    if "tokens" not in read and (read or kind != "tokens"):
+        what = ", ".join(read) or kind
+        raise ConfigError(f"data: {source} are tokens, and the objective {config.objective} reads {what}")
 
 
 def reference(config: RunConfig, data: Dataset) -> tuple[str, float] | None:

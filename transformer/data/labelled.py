@@ -30,7 +30,7 @@ from transformer.models.classifier import ClassifierConfig
 from transformer.objectives.classes import Classification
 from transformer.objectives.objective import Objective
 from transformer.runs.config import RunConfig
-from transformer.runs.data import DataConfig, check_fraction
+from transformer.runs.data import DataConfig, check_at_least, check_fraction
 from transformer.runs.tokenizers import SPECIAL, Tokenization, Word
 
 MANY = 20
@@ -58,6 +58,7 @@ class LabelledConfig(DataConfig):
 
     def __post_init__(self):
         super().__post_init__()
+        check_at_least(self, 1, "examples", "validation_examples")
         check_fraction("validation_fraction", self.validation_fraction)
         if self.path is None and self.validation_path is not None:
             raise ConfigError("data.validation_path: ListOps, drawn without data.path, holds out its own; set both")

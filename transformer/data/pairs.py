@@ -22,7 +22,7 @@ from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.objectives.objective import Objective
 from transformer.objectives.pairs import SequenceToSequence
 from transformer.runs.config import RunConfig
-from transformer.runs.data import DataConfig, check_fraction
+from transformer.runs.data import DataConfig, check_at_least, check_fraction
 from transformer.runs.tokenizers import Symbols, Tokenization
 
 EVALUATION_BATCH = 64
@@ -61,10 +61,7 @@ class PairsConfig(DataConfig):
     def __post_init__(self):
         super().__post_init__()
         check_fraction("validation_fraction", self.validation_fraction)
-        for name in ("buckets", "batch_tokens"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ConfigError(f"data.{name}: {value} is not a positive number")
+        check_at_least(self, 1, "buckets", "batch_tokens")
         for name in ("source", "validation_source", "test_source"):
             if getattr(self, name) is None and getattr(self, name.replace("source", "target")) is not None:
                 raise ConfigError(f"data.{name}: a target is given and no source")
@@ -244,8 +241,9 @@ class BucketedBatches:
             shares.append(len(rows) / size)
         dispatches = -(-config.steps // self._stride)
         draw = np.random.default_rng(0).choice(len(shares), dispatches, p=np.array(shares) / sum(shares))
+        drawn = draw == np.arange(len(shares))[:, None]
         self._bucket_of = draw
-        self._dispatches_before = np.array([(draw[:i] == bucket).sum() for i, bucket in enumerate(draw)])
+        self._dispatches_before = (drawn.cumsum(1) - drawn)[draw, np.arange(dispatches)]
 
     def __getitem__(self, step: int) -> Batch:
         """`source` (B, S), `source_valid`, `target` (B, L + 1), `weights` (B, L)."""

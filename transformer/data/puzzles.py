@@ -14,7 +14,7 @@ from transformer.data.tasks.task import AlgorithmicTask, split
 from transformer.data.tokenizers import SymbolTokenizer
 from transformer.models.config import ModelConfig
 from transformer.runs.config import RunConfig
-from transformer.runs.data import DataConfig
+from transformer.runs.data import DataConfig, check_at_least
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +38,8 @@ class AlgorithmicConfig(DataConfig):
 
     def __post_init__(self):
         super().__post_init__()
+        check_at_least(self, 1, "examples", "validation_examples")
+        check_at_least(self, 0, "seed")
         if self.test is not None and self.test.symbols != self.task.symbols:
             raise ConfigError(f"data.test: {self.test} has other symbols than {self.task}")
 

@@ -12,7 +12,7 @@ from transformer.models.vectors import VectorConfig
 from transformer.objectives.objective import Objective
 from transformer.objectives.vectors import Regression
 from transformer.runs.config import RunConfig
-from transformer.runs.data import DataConfig
+from transformer.runs.data import DataConfig, check_at_least
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,12 +38,8 @@ class InContextRegressionConfig(DataConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        for name in ("dimensions", "points", "examples", "validation_examples"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"data.{name}: {getattr(self, name)} is not a positive number")
-        for name in ("noise", "seed"):
-            if not getattr(self, name) >= 0:
-                raise ConfigError(f"data.{name}: {getattr(self, name)} is not a number from 0 on")
+        check_at_least(self, 1, "dimensions", "points", "examples", "validation_examples")
+        check_at_least(self, 0, "noise", "seed")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -82,7 +82,7 @@ class TopKExperts(Experts):
 
     def __post_init__(self):
         if not 1 <= self.top <= self.num_experts:
-            raise ConfigError(f"top_k.top: {self.top} is not in [1, {self.num_experts}], the experts")
+            raise ConfigError(f"{self.name}.top: {self.top} is not in [1, {self.num_experts}], the experts")
         check_not_negative(self, "shared", "balance", "router_z", "bias_step")
 
     def router_parameters(self):

@@ -45,7 +45,7 @@ class LinearDistance:
 
 def _distance(queries: Tokens, keys: Tokens) -> jax.Array:
     """Query position minus key position, (B or 1, L, S) float32."""
-    return (queries.positions[:, :, None] - keys.positions[:, None, :]).astype(jnp.float32)
+    return queries.distance_from(keys).astype(jnp.float32)
 
 
 def buckets(distance: jax.Array, num_buckets: int, max_distance: int, causal: bool) -> jax.Array:

@@ -29,7 +29,7 @@ def convolve(x_BLX: jax.Array, kernel_WX: jax.Array, tokens: Tokens) -> jax.Arra
 
 def convolve_slots(seen_BSX: jax.Array, kernel_WX: jax.Array, tokens: Tokens, slots: Tokens) -> jax.Array:
     """`convolve` of tokens that lie, with those before them, in the slots of a cache in any order; (B, L, X)."""
-    offsets = tokens.positions[:, :, None] - slots.positions[:, None, :]
+    offsets = tokens.distance_from(slots)
     inside = (offsets >= 0) & (offsets < len(kernel_WX)) & (Padding() & OwnBeams())(tokens, slots)[:, 0]
     picked = [(inside & (offsets == i)).astype(seen_BSX.dtype) @ seen_BSX for i in range(len(kernel_WX))]
     return (jnp.stack(picked) * kernel_WX[:, None, None].astype(seen_BSX.dtype)).sum(0)

@@ -62,7 +62,7 @@ def recurrent_attention(
 
     def weights(queries: Tokens, keys: Tokens) -> jax.Array:
         """The factor on each product φ(q)·φ(k), (B or 1, G or 1, R or 1, L, S)."""
-        distance = jnp.abs(queries.positions[:, None, None, :, None] - keys.positions[:, None, None, None, :])
+        distance = jnp.abs(queries.distance_from(keys))[:, None, None]
         return jnp.where(group_heads(mask(queries, keys), G), weigh.fading(distance, G), 0.0)
 
     def turn(carry, blocks):

@@ -62,6 +62,10 @@ class Tokens(NamedTuple):
         """Number of tokens, L."""
         return self.indices.shape[0]
 
+    def distance_from(self, keys: "Tokens") -> jax.Array:
+        """The position of each as a query minus that of each key, (B or 1, L, S) int32."""
+        return self.positions[:, :, None] - keys.positions[:, None, :]
+
     def block(self, start, size: int) -> "Tokens":
         """The tokens from `start` (may be traced) to `start + size`."""
         return jax.tree.map(lambda a: jax.lax.dynamic_slice_in_dim(a, start, size, a.ndim - 1), self)
@@ -106,7 +110,7 @@ def _value(cls):
 
 def _distance(queries: Tokens, keys: Tokens) -> jax.Array:
     """Query position minus key position, (B or 1, 1, L, S)."""
-    return queries.positions[:, None, :, None] - keys.positions[:, None, None, :]
+    return queries.distance_from(keys)[:, None]
 
 
 @_value

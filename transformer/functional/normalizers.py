@@ -122,7 +122,7 @@ class Decay:
         return self.gamma_H.reshape(num_groups, -1, 1, 1) ** distance.astype(jnp.float32)
 
     def __call__(self, scores, allowed, queries, keys):
-        distance = jnp.abs(queries.positions[:, None, None, :, None] - keys.positions[:, None, None, None, :])
+        distance = jnp.abs(queries.distance_from(keys))[:, None, None]
         return _where(allowed, scores * self.fading(distance, scores.shape[1]))
 
 

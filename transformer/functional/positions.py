@@ -15,8 +15,7 @@ def sinusoidal(positions_BL: jax.Array, d_model: int, base: float = 10_000.0, *,
     Returns:
       (B, L, D) float32.
     """
-    frequencies = base ** (-jnp.arange(0, d_model, 2, dtype=jnp.float32) / d_model)
-    angles = positions_BL.astype(jnp.float32)[..., None] * frequencies
+    angles = positions_BL.astype(jnp.float32)[..., None] * frequencies(d_model, base)
     sin, cos = jnp.sin(angles), jnp.cos(angles)
     if not interleaved:
         return jnp.concatenate([sin, cos], -1)[..., :d_model]

@@ -168,11 +168,11 @@ class ModelConfig(Config):
         return self.num_layers if self.distinct_layers is None else self.distinct_layers
 
     @property
-    def mixes_tokens(self) -> str:
-        """The text of a choice that looks at all tokens whatever the mask; empty without one."""
+    def mixing_choice(self) -> Any | None:
+        """A choice that looks at all tokens whatever the mask; None without one."""
         choices: list[Any] = [self.norm, self.embedding_norm, self.downsampling]
         choices += [sublayer for kind in self.kinds for sublayer in kind.sublayers.values()]
-        return next((str(choice) for choice in choices if choice is not None and choice.mixes_tokens), "")
+        return next((choice for choice in choices if choice is not None and choice.mixes_tokens), None)
 
     @property
     def relative(self) -> bool:

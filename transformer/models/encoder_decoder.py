@@ -68,7 +68,7 @@ class EncoderDecoderConfig(ModelConfig):
         for kind in self.kinds:
             if kind.attention is None:
                 raise ConfigError(f"model.mixer: the decoder of mixer={kind.mixer or 'none'} has no attention")
-            if kind.attention.normalizer is not None and kind.attention.normalizer.relative:
+            if kind.attention.normalizer is not None and kind.attention.normalizer.ordered:
                 raise ConfigError(
                     f"mixer.normalizer: {kind.attention.normalizer} compares positions of source and target; use none"
                 )

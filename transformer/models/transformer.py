@@ -236,9 +236,9 @@ class Transformer(nnx.Module):
         """(stream after the last block, penalty, context of the blocks, states for the next segment)."""
         config, tokens, remapped = self.config, context.tokens, None
         self.check_length(x_BLD.shape[1])
-        if tokens.segments is not None and config.mixes_tokens:
+        if tokens.segments is not None and config.mixing_choice is not None:
             raise ConfigError(
-                f"model: {config.mixes_tokens} looks at all tokens of a row, and packed documents would see each "
+                f"model: {config.mixing_choice} looks at all tokens of a row, and packed documents would see each "
                 "other; use another, or a row for each document"
             )
         if key is not None and "training_positions" in self.acts:

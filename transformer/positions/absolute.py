@@ -63,7 +63,7 @@ class Sinusoidal2D(Position):
     """Position of the first patch; tokens before it are in rows -1, -2, …, as if there were patches."""
 
     def __post_init__(self):
-        check_positive(self, "base")
+        check_positive(self, "base", "columns")
 
     def on_grid(self, columns, first):
         return replace(self, columns=columns, first=first)
@@ -87,6 +87,9 @@ class QueryKeySinusoidal(Position):
     base: float = 10_000.0
     """Base of the frequencies base^(-2i/D)."""
     enters_queries = True
+
+    def __post_init__(self):
+        check_positive(self, "base")
 
     def to_query_key_input(self, positions_BL, d_model, params):
         return positions.sinusoidal(positions_BL, d_model, self.base)

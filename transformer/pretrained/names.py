@@ -17,6 +17,8 @@ from transformer.pretrained.layouts import Sizes, stored_shape, to_ours
 
 LOOKED_UP = ("table", "types")
 """Names of matrices that all store alike: row by row, one for each token, position or type."""
+MOST_LISTED = 8
+"""Names in one line of text."""
 LAYOUTS = "'F D -> D F' (stored transposed) or 'D F -> D F' (as it is)"
 
 Path = tuple[str, ...]
@@ -76,15 +78,15 @@ def entries(architecture: Architecture, config: ModelConfig, leaves: Leaves) -> 
     return made
 
 
-def listed(names: Iterable[str], *, most: int = 8) -> str:
+def listed(names: Iterable[str]) -> str:
     """A list of names for one line of text: many that differ in numbers alone are one pattern, and the rest a count."""
     alike: dict[str, list[str]] = {}
     for name in names:
         alike.setdefault(re.sub(r"(?<=[./])\d+(?=[./])", "*", name), []).append(name)
     said = []
     for pattern, own in alike.items():
-        said += own if len(own) <= most // 2 else [f"{pattern} ({len(own)})"]
-    return ", ".join(said if len(said) <= most else [*said[:most], f"and {len(said) - most} more"])
+        said += own if len(own) <= MOST_LISTED // 2 else [f"{pattern} ({len(own)})"]
+    return ", ".join(said if len(said) <= MOST_LISTED else [*said[:MOST_LISTED], f"and {len(said) - MOST_LISTED} more"])
 
 
 def _check_layout(entry: Entry) -> None:

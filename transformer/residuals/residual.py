@@ -61,11 +61,8 @@ class Residual(Variant):
     """Number of vectors per token in the stream."""
     begins_silent: ClassVar[bool] = False
     """Whether the initial factor on every branch is 0."""
-
-    @property
-    def counts_layers(self) -> bool:
-        """Whether what a block does depends on how many there are, so that the first ones alone are another model."""
-        return False
+    counts_layers: ClassVar[bool] = False
+    """Whether what a block does depends on how many there are, so that the first ones alone are another model."""
 
     @property
     def plain(self) -> bool:
@@ -284,7 +281,7 @@ class DeepNorm(SingleStream):
     norms = ("output",)
 
     @property
-    def counts_layers(self) -> bool:
+    def counts_layers(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.alpha is None
 
     def recipe(self, d_model):

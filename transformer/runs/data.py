@@ -58,6 +58,13 @@ class TextConfig(DataConfig):
             raise ConfigError("data.document_separator: an empty text separates nothing")
 
 
+def check_at_least(config: DataConfig, least: int, *names: str) -> None:
+    """Raise `ConfigError` where one of the fields is less, or NaN; None is none."""
+    for name in names:
+        if (value := getattr(config, name)) is not None and not value >= least:
+            raise ConfigError(f"data.{name}: {value} is not a number from {least} on")
+
+
 def check_fraction(name: str, value: float) -> None:
     """Raise `ConfigError` where it is not between 0 and 1."""
     if not 0 < value < 1:

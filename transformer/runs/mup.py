@@ -115,12 +115,11 @@ def _check_layer(model: ModelConfig) -> None:
 
 def _scales(model: ModelConfig) -> dict[str, Any]:
     """The factor on q·k of every attention, by dotted path."""
-    inverse, changes = InverseScale(), {}
-    if isinstance(model.mixer, Attention):
-        changes["model.mixer.scale"] = inverse
-    if any(one.path == "mixer" for one in model.pattern):
-        changes = {"model.pattern": tuple(_scaled(one, inverse) for one in model.pattern)}
-    return changes
+    inverse = InverseScale()
+    turns = next((one for one in model.pattern if one.path == "mixer"), None)
+    own = isinstance(model.mixer, Attention) and (turns is None or model.mixer in turns.values)
+    changes: dict[str, Any] = {"model.mixer.scale": inverse} if own else {}
+    return changes if turns is None else changes | {"model.pattern": tuple(_scaled(o, inverse) for o in model.pattern)}
 
 
 def _scaled(one: Alternate, scale: Scale) -> Alternate:

@@ -230,7 +230,7 @@ def _arm_report(
     values = {metric: runs.values(metric, runs.shown) for metric in names if metric != SENSITIVITY}
     estimates = values[record.metric][tuning.chosen]
     healthy = estimates[np.isfinite(estimates)]
-    failed = np.isinf(tuning.choosing_RS)
+    failed = np.array([[runs.fails(run) for run in row] for row in runs.runs])
     higher = record.higher_is_better[record.metric]
     return ArmReport(
         name=name,

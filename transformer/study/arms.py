@@ -16,8 +16,8 @@ from transformer.data.dataset import Dataset, fingerprint_arrays, load_data
 from transformer.runs.config import Replica, RunConfig
 from transformer.study import budget as budgets
 from transformer.study.analyse import NOISE
+from transformer.study.initial_signals import doubts, signals
 from transformer.study.runs import SUMS, ArmRuns
-from transformer.study.signals import doubts, signals
 
 if TYPE_CHECKING:
     from transformer.study.study import Study

@@ -68,13 +68,15 @@ class Claim:
         found the arm not worse, that it is not by more than the margin. *Smaller*: its
         sign, but all of the interval is within the margin. *Opposite*: the other sign. *Different*: a difference larger
         than the margin where there should be none. *Not at this scale*: none larger than the margin where there should
-        be one.
+        be one. *Unresolved*: none of these, or the arms have the same value in every pair, as where a task is too easy.
 
         Args:
           question: its name.
           found: the answer of the study.
           higher_is_better: whether the metric is one of which more is better.
         """
+        if found.same:
+            return "unresolved"
         expected, margin = self.expected[question], self.study.margin
         contradicted = "different" if expected == "equal" else "opposite"
         if "fails" in found.verdict:

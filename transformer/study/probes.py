@@ -126,7 +126,8 @@ class FirstKey(Probe):
     def __call__(self, config, params, data):
         attentions = [kind.attention for kind in config.model.kinds if kind.attention is not None]
         fewer = any(getattr(config.model, name, None) for name in ("downsampling", "encoder_downsampling"))
-        if fewer or any(each.mixes_tokens or not all(part.relative for part in each.parts) for each in attentions):
+        all_have_positions = all(part.keys_have_positions for each in attentions for part in each.parts)
+        if fewer or not all_have_positions or any(each.mixes_tokens for each in attentions):
             return _undefined(params)
         return _of_weights(config, params, data, lambda rows_BHLS: rows_BHLS[..., 0])
 

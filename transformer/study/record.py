@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -100,13 +100,17 @@ class Record:
     @property
     def questions(self) -> dict[str, dict[str, float]]:
         """Weights of arms for every question whose arms are all computed."""
-        against = {name: {name: 1.0, self.baseline: -1.0} for name in self.arms if name != self.baseline}
-        asked = self.contrasts or against
+        asked = self.contrasts or against(self.baseline, self.arms)
         return {name: weights for name, weights in asked.items() if weights.keys() <= self.arms.keys()}
 
     def write(self, workdir: Path) -> None:
         """Write study.json."""
         write_sealed(workdir / STUDY, dataclasses.asdict(self))
+
+
+def against(baseline: str, arms: Iterable[str]) -> dict[str, dict[str, float]]:
+    """The weights of each other arm against the baseline, by the name of the arm."""
+    return {name: {name: 1.0, baseline: -1.0} for name in arms if name != baseline}
 
 
 def read_record(workdir: Path) -> Record:

@@ -42,6 +42,8 @@ STUDY_FILES = (
     rf"cells(/[0-9a-f]{{16}}(/({'|'.join(RUN_FILES)}|cell\.json|log\.txt|error\.txt))?)?",
 )
 """What a study writes into its folder, as regular expressions."""
+OTHER_RATES = "the difference may be one of rates"
+"""End of what is said of an arm with other learning rates than the baseline."""
 
 
 class StudyError(OneLine, RuntimeError):
@@ -229,7 +231,7 @@ class Running:
             yield f"its runs are those of {', '.join(others)}: the config is the same"
         if arm.rates != base.rates:
             own, others = (", ".join(f"{rate:g}" for rate in each.rates) for each in (arm, base))
-            yield f"its learning rates are {own}, those of {base.name} {others}: the difference may be one of rates"
+            yield f"its learning rates are {own}, those of {base.name} {others}: {OTHER_RATES}"
         if arm.config.data == base.config.data and arm.order != base.order:
             yield f"it sees its training data in another order than {base.name}, which the difference includes"
         elif arm.held_out != base.held_out:

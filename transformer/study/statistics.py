@@ -101,7 +101,7 @@ def compare(
     signs failed says nothing about their difference and has none.
 
     Args:
-      parts: weight and scores of each arm, all over the same seeds in the same order.
+      parts: weight and scores of each arm, in any order, all over the same seeds in the same order.
       margin: differences of less than this do not matter, in units of the cost.
       comparisons: how many a study makes.
       alpha: probability of any false verdict over all of them.
@@ -109,6 +109,7 @@ def compare(
     Raises:
       ValueError: scores are not vectors of one length, a cost is nan, or the margin is not positive.
     """
+    parts = sorted(parts, key=lambda part: -part[0])  # of a pair the arm first, then what it is compared with
     lengths = {array.shape for _, scores in parts for array in scores}
     if len(lengths) != 1 or len(next(iter(lengths))) != 1:
         raise ValueError(f"compare: scores {sorted(lengths)} are not vectors of one length")

@@ -23,13 +23,15 @@ from transformer.study.budget import Budget
 from transformer.study.checks import check_study
 from transformer.study.engines import LOCAL, Engine
 from transformer.study.probes import Probe
-from transformer.study.record import read_record
+from transformer.study.record import Record, against, read_record
 from transformer.study.report import Report, Unresolved
 from transformer.study.running import Running
 from transformer.study.statistics import ALPHA, detectable_difference
 from transformer.training.loop import check_initial
 from transformer.training.trackers import Tracker, check_trackers
 
+CHANGES_NO_VERDICT = ("name", "question", "minutes", "noise_floor")
+"""Fields of a study."""
 CONFIRMATION, FRESH = "_fresh", 1_000
 """Ending of the name of a confirmation, and distance of its seeds from those of its study."""
 
@@ -119,8 +121,7 @@ class Study(StudyOptions):
     @property
     def questions(self) -> Mapping[str, Mapping[str, float]]:
         """Weights of arms for every question: the contrasts, or each arm against the baseline."""
-        first = self.baseline_name
-        return self.contrasts or {name: {first: -1.0, name: 1.0} for name in self.arms if name != first}
+        return self.contrasts or against(self.baseline_name, self.arms)
 
     def rates(self, name: str) -> tuple[float, ...]:
         """The learning rates of an arm, ascending.
@@ -186,6 +187,11 @@ class Study(StudyOptions):
         looks = self.looks
         return detectable_difference(2**0.5, looks[-1], len(self.questions), alpha=ALPHA / len(looks))
 
+    def asked_in(self, record: Record) -> bool:
+        """Whether a record is of this study as it is: of the same runs, read by the same rules."""
+        asked = {name: value for name, value in self.to_json().items() if name not in CHANGES_NO_VERDICT}
+        return all(record.config.get(name) == value for name, value in asked.items())
+
     def confirmation(self, report: Report) -> "Study":
         """This study with fresh seeds, as many as it came to, and each arm at the learning rate that was its best.
 
@@ -198,8 +204,8 @@ class Study(StudyOptions):
         Raises:
           ConfigError: the report is on another study, or lacks an arm.
         """
-        if report.name != self.name or report.record.config["arms"] != self.to_json()["arms"]:
-            raise ConfigError(f"study {self.name}: the report is on {report.name}, or on other arms")
+        if report.name != self.name or not self.asked_in(report.record):
+            raise ConfigError(f"study {self.name}: the report is on {report.name}, or not on the study as it is")
         if report.failed:
             raise ConfigError(f"study {self.name}: arm {next(iter(report.failed))} could not be computed")
         return dataclasses.replace(

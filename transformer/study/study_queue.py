@@ -9,23 +9,11 @@ from transformer.core.errors import ConfigError
 from transformer.study.analyse import read_study
 from transformer.study.archive import SUFFIX, pack, unpack
 from transformer.study.engines import LOCAL, Engine
-from transformer.study.record import STUDY, Record, read_record
+from transformer.study.record import STUDY, read_record
 from transformer.study.report import Report, Unresolved
 from transformer.study.running import StudyError
 from transformer.study.study import Study
 from transformer.training.signals import Interrupted
-
-
-def asks_the_same(record: Record, study: Study) -> bool:
-    """Whether a record is of the study as it is: the same questions of the same arms, by the same rules."""
-    rates = {name: arm.learning_rates for name, arm in record.arms.items()}
-    return (
-        rates == {name: list(study.rates(name)) for name in study.arms if name not in record.failed}
-        and record.config["arms"] == study.to_json()["arms"]
-        and record.contrasts == {name: dict(weights) for name, weights in study.contrasts.items()}
-        and (record.metric, record.tuned_by, record.margin) == (study.metric, study.tuned_by, study.margin)
-        and record.looks == list(study.looks)
-    )
 
 
 @dataclass
@@ -103,7 +91,7 @@ class StudyQueue:
         if not (self.folder / name / STUDY).exists():
             return 0
         study, record = self.studies[name], read_record(self.folder / name)
-        if not asks_the_same(record, study):
+        if not study.asked_in(record):
             return 0
         return sum(look <= max(len(arm.seeds) for arm in record.arms.values()) for look in study.looks)
 

@@ -78,7 +78,7 @@ def _verdict_row(
     failed = "" if arm is None else str(arm.failed)
     if compared is None:
         return [name, value, "–", "–", otherwise, str(arm.seeds) if arm else "", failed, "–"]
-    difference = f"{_signed(compared.difference)} [{_signed(compared.interval.low)}, {_signed(compared.interval.high)}]"
+    difference = f"{signed(compared.difference)} [{signed(compared.interval.low)}, {signed(compared.interval.high)}]"
     detectable = "–" if np.isinf(compared.detectable) else f"{compared.detectable:.4f}"
     word = "the same in all runs" if compared.same else compared.verdict
     return [name, value, difference, f"{compared.p:.2g}", word, str(compared.n), failed, detectable]
@@ -95,15 +95,16 @@ def _beside(estimate: "Estimate") -> str:
     if estimate.compared is None:
         return f"{estimate.value:.4f}"
     low, high = estimate.compared.interval
-    return f"{estimate.value:.4f} [{_signed(low)}, {_signed(high)}]"
+    return f"{estimate.value:.4f} [{signed(low)}, {signed(high)}]"
 
 
-def _signed(number: float) -> str:
+def signed(number: float, digits: int = 4) -> str:
+    """A number with its sign, and 0 with a plus."""
     if np.isnan(number):
         return "–"
     if np.isinf(number):
         return "+∞" if number > 0 else "−∞"
-    return f"{round(number, 4) + 0.0:+.4f}"  # no minus before zeros
+    return f"{round(number, digits) + 0.0:+.{digits}f}"
 
 
 def _number(value: float | None) -> str:

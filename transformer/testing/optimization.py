@@ -142,10 +142,10 @@ def downhill(rule: UpdateRule) -> None:
 TOTAL = 20
 
 
-def factors(schedule: Schedule, warmup: int, total: int = TOTAL) -> np.ndarray:
-    """The factor at steps 0 … total, the number of warm-up steps traced."""
-    run = jax.jit(jax.vmap(lambda step, warmup: schedule(step, warmup, total), in_axes=(0, None)))
-    return np.asarray(run(jnp.arange(total + 1), jnp.int32(warmup)))
+def factors(schedule: Schedule, warmup: int) -> np.ndarray:
+    """The factor at steps 0 … TOTAL, the number of warm-up steps traced."""
+    run = jax.jit(jax.vmap(lambda step, warmup: schedule(step, warmup, TOTAL), in_axes=(0, None)))
+    return np.asarray(run(jnp.arange(TOTAL + 1), jnp.int32(warmup)))
 
 
 def warmed_up(schedule: Schedule) -> None:

@@ -68,7 +68,7 @@ def padding(subject: Subject) -> None:
 
 def packing(subject: Subject) -> None:
     """Packed documents have the logits they have alone, and do not see each other."""
-    applies(not subject.config.mixes_tokens)
+    applies(subject.config.mixing_choice is None)
     for documents, place in (((TOKENS, BESIDE), slice(0, LENGTH)), ((BESIDE, TOKENS), slice(-LENGTH, None))):
         tokens, ends = np.concatenate(documents, 1), documents[0].shape[1]
         segments = np.broadcast_to((np.arange(ROOM) >= ends).astype(np.int32), tokens.shape)

@@ -91,7 +91,7 @@ class Subject:
 
         def run(params, tokens_BL, positions_BL, segments_BL, valid_BL):
             more = {"positions_BL": positions_BL, "valid_BL": valid_BL}
-            segments = {} if self.config.mixes_tokens else {"segments_BL": segments_BL}
+            segments = {} if self.config.mixing_choice is not None else {"segments_BL": segments_BL}
             return self.apply(params, tokens_BL, **more, **segments)
 
         return Evaluated(jax.vmap(run, in_axes=(0, None, None, None, None)))

@@ -41,7 +41,7 @@ def shifted(subject: Subject) -> None:
     applies(_blind(subject, "sparsity"))
     logits, moved = (subject.logits(LONG, positions=np.arange(ROOM) + shift) for shift in (0, 40))
     parts = [part for mixer in mixers(subject) for part in getattr(mixer, "parts", ())]
-    absolute = any("to_key" in one.acts for one in positions) and not all(part.relative for part in parts)
+    absolute = any("to_key" in one.acts for one in positions) and not all(part.keys_have_positions for part in parts)
     if all(one.relative for one in positions) and _blind(subject, "score_mod") and not absolute:
         close(moved, logits, "a relative scheme changes with a shift")
     else:

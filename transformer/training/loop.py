@@ -94,19 +94,13 @@ def train(
       WriteError: the disk is full or broken; the last checkpoint is undamaged.
       Interrupted: a signal asked to stop; the state is saved.
     """
-    check_kind(config, RunConfig, "train")
-    data = load_data(config.data) if data is None else data
-    check_data(data, "train")
-    if not (isinstance(replicas, Sequence) and replicas and all(isinstance(each, Replica) for each in replicas)):
-        raise ConfigError(f"train: {replicas!r} are no replicas; grid(4) makes four, of the seeds 0 to 3")
-    check_kind(mesh, MeshConfig, "train: mesh")
+    _check_arguments(config, replicas, mesh, {"observe": observe, "on_steps": on_steps})
     check_initial(initial, "train")
     check_trackers(log)
-    for name, called in (("observe", observe), ("on_steps", on_steps)):
-        if not (called is None or callable(called)):
-            raise ConfigError(f"train: {name} is a {type(called).__name__}, and a function is needed")
     if workdir is None and hosts.several:
         raise ConfigError("train: workdir is missing, the folder that all processes share")
+    data = load_data(config.data) if data is None else data
+    check_data(data, "train")
     processes.connect(hosts)
     config, workdir = data.complete(config), Path(workdir or time.strftime("results/%Y-%m-%d_%H-%M-%S"))
     own = identity(config, replicas, data, initial)
@@ -123,6 +117,17 @@ def train(
         watchdog = stack.enter_context(processes.watched(hosts.patience))
         progress = Progress(title or workdir.name, config.steps, quiet=not processes.is_writer())
         return run.to_the_end(watchdog, stack.enter_context(progress), log if processes.is_writer() else ())
+
+
+def _check_arguments(config: Any, replicas: Any, mesh: Any, functions: Mapping[str, Any]) -> None:
+    """Raise `ConfigError` where an argument is of another kind."""
+    check_kind(config, RunConfig, "train")
+    if not (isinstance(replicas, Sequence) and replicas and all(isinstance(each, Replica) for each in replicas)):
+        raise ConfigError(f"train: {replicas!r} are no replicas; grid(4) makes four, of the seeds 0 to 3")
+    check_kind(mesh, MeshConfig, "train: mesh")
+    for name, called in functions.items():
+        if not (called is None or callable(called)):
+            raise ConfigError(f"train: {name} is a {type(called).__name__}, and a function is needed")
 
 
 @dataclass

@@ -82,6 +82,22 @@ def test_dropout_needs_weights(config, attention):
     assert np.abs(module(x, context=context, key=KEY)[0] - plain(x, context=context)[0]).max() > 1e-4
 
 
+def test_parts_that_need_the_input_or_its_keys_are_not_in_attention_to_a_source():
+    """Their parameters would be there, and nothing would read them."""
+
+    @dataclass(frozen=True)
+    class Doubled(Part):
+        def extend(self, keys_values, keys, params):
+            return keys_values, keys
+
+    @dataclass(frozen=True)
+    class Louder(Part):
+        def mix(self, out_BLHV, own_BLHV, x_BLD, params):
+            return 2 * out_BLHV
+
+    assert Attention(parts=(Doubled(), Louder())).for_cross_attention().parts == (Louder(),)
+
+
 def test_a_part_that_acts_nowhere_is_refused():
     """As one whose method is misspelled, which would change nothing without a word."""
 

@@ -25,7 +25,7 @@ from transformer.mixers.attention.base import (
 )
 from transformer.mixers.attention.checks import check_attention
 from transformer.mixers.attention.layer import ROLES, AttentionLayer
-from transformer.mixers.attention.part import Part, acts
+from transformer.mixers.attention.part import Part, acts, acts_in_cross_attention
 from transformer.mixers.mixer import Mixer
 from transformer.norms.norm import Norm
 
@@ -85,7 +85,7 @@ class Attention(Mixer):
             score_mod=None if of_positions else self.score_mod,
             sparsity=None,
             sharing=None,
-            parts=tuple(part for part in self.parts if part.crosses),
+            parts=tuple(filter(acts_in_cross_attention, self.parts)),
         )
 
     @property
@@ -95,15 +95,15 @@ class Attention(Mixer):
     @property
     def relative(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         # The features of a rotated query in a linear normalizer depend on the angle.
-        choices = (self.score_mod, self.sparsity, *self.parts)
-        by_distance = all(choice is None or choice.relative for choice in choices)
-        return by_distance and not (self.normalizer is not None and self.normalizer.linear)
+        by_distance = all(choice is None or choice.relative for choice in (self.score_mod, self.sparsity))
+        rotated_alike = all(part.keys_have_positions for part in self.parts)
+        return by_distance and rotated_alike and not (self.normalizer is not None and self.normalizer.linear)
 
     @property
     def ordered(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         by_score = self.score_mod is not None and self.score_mod.positional
         convolving = any(acts(part, "enter") or acts(part, "convolve") for part in self.parts)
-        return convolving or by_score or (self.normalizer is not None and self.normalizer.relative)
+        return convolving or by_score or (self.normalizer is not None and self.normalizer.ordered)
 
     @property
     def shares(self) -> str | None:  # pyright: ignore[reportIncompatibleVariableOverride]

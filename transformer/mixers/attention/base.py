@@ -163,7 +163,7 @@ class Normalizer(Variant):
     """Whether weights are products of features of queries and keys, which can be summed token by token."""
     biased: ClassVar[bool] = True
     """Whether a bias of the position may be added to the scores."""
-    relative: ClassVar[bool] = False
+    ordered: ClassVar[bool] = False
     """Whether it depends on the distance of query and key."""
     scaled: ClassVar[bool] = True
     """Whether a factor on the scores changes the weights."""

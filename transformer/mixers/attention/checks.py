@@ -164,5 +164,5 @@ def _check_sparsity(attention: "Attention", model: "ModelConfig") -> None:
             "encoder"
         )
     placed = model.position is not None and (model.position.biased or "to_output" in model.position.acts)
-    if placed or (normalizer is not None and normalizer.relative):
+    if placed or (normalizer is not None and normalizer.ordered):
         raise ConfigError(f"mixer.sparsity: the mixtures of {sparsity} have no position; use rope and softmax")

@@ -25,8 +25,7 @@ class MemoryKeyValues(Part):
     name = "memory"
     count: int = 4
     """Number of key-value pairs of a key-value head."""
-    crosses = False
-    relative = False
+    keys_have_positions = False
 
     def __post_init__(self):
         check_positive(self, "count")
@@ -37,7 +36,7 @@ class MemoryKeyValues(Part):
             raise ConfigError(
                 f"mixer.parts: {position} counts the tokens that are attended to, and {self} is none; use rope"
             )
-        if normalizer is not None and normalizer.relative:
+        if normalizer is not None and normalizer.ordered:
             raise ConfigError(f"mixer.parts: {normalizer} weighs by distance, and {self} has no position; use softmax")
         if attention.backend is not None and attention.backend.recurrent:
             raise ConfigError(

@@ -126,7 +126,7 @@ class Retention(Normalizer):
 
     linear = True
     biased = False
-    relative = True
+    ordered = True
 
     def __call__(self, num_heads, params):
         return weights.Decay(1 - 2.0 ** (-5 - jnp.arange(num_heads, dtype=jnp.float32)))

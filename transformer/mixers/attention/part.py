@@ -20,9 +20,9 @@ class Part(Variant):
     """A further idea in attention, which acts at the stages whose method it defines; others do not know of it."""
 
     crosses: ClassVar[bool] = True
-    """Whether it acts in attention to a source, too."""
-    relative: ClassVar[bool] = True
-    """Whether all keys have positions; False where it adds some without, which rotated queries then meet."""
+    """Whether it acts in attention to a source, too, as far as its stages are there: project, split and mix."""
+    keys_have_positions: ClassVar[bool] = True
+    """Whether all keys have them; False where it adds some without, which rotated queries then meet."""
 
     def check(self, attention: "Attention", model: "ModelConfig") -> None:
         """Raise `ConfigError` where it does not fit."""
@@ -78,6 +78,11 @@ class Part(Variant):
 def acts(part: Part, stage: str) -> bool:
     """Whether a part defines a stage."""
     return getattr(type(part), stage) is not getattr(Part, stage)
+
+
+def acts_in_cross_attention(part: Part) -> bool:
+    """Whether a part acts in attention to a source, which has neither the input nor the keys of self-attention."""
+    return part.crosses and not any(acts(part, stage) for stage in ("enter", "convolve", "extend"))
 
 
 def check_acts(part: Part) -> None:

@@ -19,7 +19,6 @@ class LocalMixing(Part):
     """A causal convolution of the latest tokens, `width` of them."""
 
     width: int
-    crosses = False
 
     def __post_init__(self):
         check_positive(self, "width")

@@ -9,7 +9,7 @@ from transformer.data.pictures import ImageConfig
 from transformer.models.images import AutoencoderConfig
 from transformer.objectives.pictures import Reconstruction
 from transformer.runs.config import RunConfig
-from transformer.study.signals import doubts, signals
+from transformer.study.initial_signals import doubts, signals
 
 
 @pytest.fixture
