@@ -78,15 +78,22 @@ def main() -> None:
 
 
 def answers(trained: Outcome, puzzles: Puzzles) -> str:
-    """A few held-out questions with the best replica's greedy answers, and the right ones where they differ."""
+    """A few held-out questions with the best replica's answers, and the right ones where they differ.
+
+    Answers are decoded greedily; where they stand between other tokens, those before each are given.
+    """
     lines, apply, params, held_out = [], trained.apply, trained.params(), puzzles.validation
     prefix = trained.config.objective.reads_prefixes
     for tokens, weights in zip(held_out["tokens"][:QUESTIONS], held_out["weights"], strict=False):
         scored = np.flatnonzero(weights) + 1
-        question, right = tokens[: scored[0]], tokens[scored[0] : scored[-1] + 1]
-        made = generate(apply, params, jnp.asarray(question[None]), num_tokens=len(right), prefix=prefix)
-        given, wanted = (puzzles.tokenizer.decode(t) for t in (np.asarray(made.tokens_BT[0]), right))
-        lines.append(f"{puzzles.tokenizer.decode(question)} {given}" + (f"   (not {wanted})" * (given != wanted)))
+        if scored[-1] - scored[0] + 1 == len(scored):
+            question = tokens[: scored[0]]
+            made = generate(apply, params, jnp.asarray(question[None]), num_tokens=len(scored), prefix=prefix)
+            answer = np.asarray(made.tokens_BT[0])
+        else:
+            question, answer = tokens, np.asarray(apply(params, tokens[None, :-1]).argmax(-1)[0])[scored - 1]
+        asked, given, wanted = map(puzzles.tokenizer.decode, (question, answer, tokens[scored]))
+        lines.append(f"{asked} {given}" + (f"   (not {wanted})" * (given != wanted)))
     return "\n".join(lines)
 
 

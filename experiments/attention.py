@@ -60,16 +60,21 @@ def main() -> None:
 
 
 def recall(command: StudyCommand) -> StudyCommand:
-    """The study of the task, which is learned suddenly after some hundred steps, with rotary positions much later."""
+    """The study of the task, which is learned suddenly after some hundred steps, with rotary positions much later.
+
+    What the command says otherwise than its preset stays so.
+    """
+    preset, model = command.preset, command.model
     changes = {
         "data": AlgorithmicConfig(task=AssociativeRecall(alphabet=32, sequence_length=32)),
         "model.max_length": 32,
-        "model.position": Learned(),
+        "model.position": Learned() if model.position == preset.model.position else model.position,
         "model.head.tied": False,
         "model.embedding.initializer": Normal(0.3),
     }
-    few = {"learning_rates": command.learning_rates[:2], "seeds": 4, "workdir": command.workdir / "recall"}
-    return command.replace(changes, steps=3 * command.steps, batch_size=32, **few)
+    small = {"learning_rates": preset.learning_rates[:2], "seeds": 4, "batch_size": 32}
+    few = {name: value for name, value in small.items() if getattr(command, name) == getattr(preset, name)}
+    return command.replace(changes, steps=3 * command.steps, workdir=command.workdir / "recall", **few)
 
 
 if __name__ == "__main__":

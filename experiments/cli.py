@@ -212,6 +212,15 @@ def _one_line(box: str) -> str:
     return text.partition("For full helptext")[0].partition("Argument helptext")[0].strip()
 
 
+def check_rate(command: Any) -> None:
+    """Raise `ConfigError` where a command has a learning rate of its own beside those that it tries."""
+    rate = command.optimizer.learning_rate
+    if command.preset is not None and command.learning_rates and rate != command.preset.optimizer.learning_rate:
+        raise ConfigError(
+            f"optimizer.learning_rate: all of --learning-rates are tried, and {rate:g} would not be used; give it there"
+        )
+
+
 def main(run: Callable[[], None]) -> None:
     """Call `run`; errors are one line. Exit codes: 2 for a wrong choice, 74 for a full disk, 75 for an interruption."""
     try:

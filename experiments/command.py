@@ -62,8 +62,8 @@ Every choice is a value, every comparison an experiment.
 --completion SHELL` (bash, zsh or fish) prints the line that makes the shell complete the words. `--import` is a module
 or a file.py with choices of your own, which are then known by their names.
 
-Exit codes: 0 done, 1 some arms of a study failed or every replica diverged, 2 a wrong choice, 74 the disk is full,
-75 interrupted and saved, 76 another process was lost."""
+Exit codes: 0 done, 1 some arms of a study failed, every replica diverged or a check failed, 2 a wrong choice, 74 the
+disk is full, 75 interrupted and saved, 76 another process was lost."""
 
 
 def main() -> None:

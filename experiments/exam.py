@@ -153,8 +153,9 @@ def table(reports: Mapping[str, Report]) -> str:
     matched = f", all of as many parameters as {baseline}" if max(sizes) < 1.05 and min(sizes) > 0.95 else ""
     rows = [["model", "mean", "places", *(name.replace("_", " ") for name in reports)], ["---"] * (3 + len(reports))]
     for name, row, (first, last) in zip(names, values, places(reports, names), strict=True):
-        mean = f"{np.nanmean(row):.2f}" if np.isfinite(row).any() else "–"
+        mean = f"{np.nan_to_num(row).mean():.2f}" if np.isfinite(row).any() else "–"
         rows.append([name, mean, f"{first}–{last}", *(_cell(each.get(name)) for each in cells)])
+    missing = ", where what is missing counts as 0" * bool(np.isnan(values).any())
     count = str(min(seeds)) if min(seeds) == max(seeds) else f"{min(seeds)} to {max(seeds)}"
     dates = sorted(report.record.plan["written"][:10] for report in reports.values())
     hours = sum(arm.seconds for each in cells for arm in each.values()) / 3600
@@ -167,8 +168,8 @@ def table(reports: Mapping[str, Report]) -> str:
         "*italic*: worse; their intervals hold together with those of their column, so with "
         f"{min(seeds)} seeds, {len(names) - 1} comparisons and all planned looks a mean difference of less than "
         f"{_told_from(reports):.1f} of its standard deviations is neither, which is not to say equal; rows are in the "
-        "order of their means, and *places* has 95 % of a model's ranks when skills and seeds are resampled with "
-        "replacement. Skills and sizes are in "
+        f"order of their means{missing}, and *places* has 95 % of a model's ranks when skills and seeds are resampled "
+        "with replacement. Skills and sizes are in "
         "`experiments/skills.py`, where most are trained for 600 steps of 16 examples, so that the table says who "
         "learns soon, not who can; those of papers are in `experiments/published_skills.py`. A model of your "
         "own takes it too: [your own variants](variants.md#mixer-and-recurrence).",

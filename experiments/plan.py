@@ -182,10 +182,16 @@ def training(command: Command, one: Found) -> str:
     wanted = settings(cli.fields_of(command, RunConfig).replace(layers)) | settings(one.mesh, "mesh.")
     there = settings(cli.fields_of(preset, RunConfig)) | settings(dataclasses.replace(AUTOMATIC, replica=1), "mesh.")
     changed = {path: text for path, text in wanted.items() if text != there[path]}
-    flags = [
-        f"--{path.replace('_', '-')} {'' if text == 'True' else shlex.quote(text)}" for path, text in changed.items()
-    ]
-    return " ".join(["transformer train", name, *map(str.strip, flags), "--data.path TEXT"])
+    flags = [_flag(path.replace("_", "-"), text) for path, text in changed.items()]
+    return " ".join(["transformer train", name, *flags, "--data.path TEXT"])
+
+
+def _flag(path: str, text: str) -> str:
+    """A setting on a command line, where a truth value is a flag of its own."""
+    if text in ("True", "False"):
+        parent, dot, name = path.rpartition(".")
+        return f"--{parent}{dot}{'' if text == 'True' else 'no-'}{name}"
+    return f"--{path} {shlex.quote(text)}"
 
 
 def _show_one(config: RunConfig, one: Found, compiled: Compiled | None, hardware: Hardware, name: str) -> None:

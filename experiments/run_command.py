@@ -117,6 +117,7 @@ def train_command(
     initial: Callable[[ModelConfig], Params] | None = None,
 ) -> Outcome:
     """Start JAX and train as the command says; `initial` makes initial parameters for the model."""
+    cli.check_rate(command)
     config = data.complete(cli.fields_of(command, kind))
     if command.dry_run:
         print(dry_run.told(config, command.grid(), cli.fields_of(command.preset or command, kind), data))

@@ -40,6 +40,7 @@ from typing import Any
 
 from experiments import cli
 from experiments.study_command import StudyCommand, budgets, run_parsed
+from transformer.core.errors import ConfigError
 from transformer.feed_forwards.experts import TopKExperts
 from transformer.models.blocks import Macaron, Parallel
 
@@ -58,6 +59,8 @@ ALONE: dict[str, dict[str, Any]] = {
 
 def main() -> None:
     command = cli.parse(StudyCommand, budgets("structure"), description=__doc__)
+    if command.match is not None:
+        raise ConfigError("match: both studies are asked, of equal parameters and of equal operations; leave it out")
     parameters = command.replace(workdir=command.workdir / "parameters", match="parameters")
     run_parsed("structure, equal parameters", ARMS, parameters)
     flops = command.replace(workdir=command.workdir / "flops", match="flops", match_by="steps")

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import tyro
+
 from experiments import cli, dry_run
 from experiments.sections import STUDY, Sections
 from transformer.core import runtime
@@ -61,6 +63,8 @@ class StudyCommand(StudyOptions, RunConfig):
     """Where the training is shown, as a group of runs: tensorboard, wandb, trackio."""
     engine: Engine = LOCAL
     """Where arms are computed: local, dask, dask(workers=4), or a running scheduler, tls://host:port."""
+    preset: tyro.conf.Fixed[tyro.conf.Suppress[Any]] = None
+    """The command before the flags were applied."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -87,12 +91,6 @@ def run_study(
 ) -> None:
     """Parse the command line, run the study, show and write its report."""
     command = cli.parse(StudyCommand, presets, description=description)
-    rate = command.optimizer.learning_rate
-    if command.learning_rates and rate not in {preset.optimizer.learning_rate for preset in presets.values()}:
-        raise ConfigError(
-            f"optimizer.learning_rate: every arm runs at all of --learning-rates, and {rate:g} would not be used; give "
-            "it there"
-        )
     run_parsed(name, arms, command, probes)
 
 
@@ -100,6 +98,7 @@ def run_parsed(
     name: str, arms: Mapping[str, Mapping[str, Any]] | Design, command: StudyCommand, probes: tuple[Probe, ...] = ()
 ) -> Report | None:
     """Run the study of a command that is parsed already; returns its report, or None where it only says what it is."""
+    cli.check_rate(command)
     design = arms if isinstance(arms, Design) else _design(arms, command)
     if isinstance(arms, Design) and (command.arms or command.design != "arms"):
         raise ConfigError(f"{name}: it has a design of its own; leave out --arms and --design")

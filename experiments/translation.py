@@ -30,6 +30,7 @@ from experiments.run_command import RunOptions, conclude, load, train_command
 from experiments.sections import RUN
 from transformer.activations.activation import ReLU
 from transformer.analysis.bleu import bleu4, remove_bpe
+from transformer.core.errors import ConfigError
 from transformer.core.modules import Apply, Params
 from transformer.core.parameters import Normal, Xavier
 from transformer.data.pairs import Pairs, PairsConfig, TranslationRun
@@ -133,6 +134,7 @@ def run(command: Command, strategies: Sequence[Strategy]) -> None:
     """Train, translate the test part with every replica and strategy, and write the results."""
     data = load(command)
     assert isinstance(data, Pairs)
+    check_test_sources(command, data)
     trained = train_command(command, TranslationRun, data, observer(command, data) if command.observed else None)
     values, metrics, seconds, sample = np.full(len(trained.replicas), np.nan), {}, {}, ""
     for strategy in strategies:
@@ -146,6 +148,17 @@ def run(command: Command, strategies: Sequence[Strategy]) -> None:
     conclude(trained, {command.metric: values} | metrics, sample, **seconds)
     for (name, of_replicas), taken in zip(metrics.items(), seconds.values(), strict=True):
         print(f"{name}: {of_replicas[trained.at_best_rate].mean()}, in {taken:.1f} s")
+
+
+def check_test_sources(command: Command, data: Pairs) -> None:
+    """Raise `ConfigError` where the model cannot read the longest source of the test part, before it is trained."""
+    params, apply = pure_model(data.complete(cli.fields_of(command, TranslationRun)).model)
+    longest = int(data.test_sources()[1].sum(1).max())
+    shapes = (jax.ShapeDtypeStruct((1, length), jnp.int32) for length in (longest, 1))
+    try:
+        jax.eval_shape(apply, params, *shapes)
+    except ConfigError as error:
+        raise ConfigError(f"data.test_source: a text has {longest} tokens, and the model: {error}") from None
 
 
 def observer(command: Command, data: Pairs) -> Observer:

@@ -103,8 +103,8 @@ def classify(command: Classify) -> None:
     images, labels = data.validation["inputs"][some], data.validation["labels"][some]
     given = np.asarray(trained.apply(trained.params(), images).argmax(-1))
     titles = [f"{g}" if g == r else f"{g}, not {r}" for g, r in zip(given, labels, strict=True)]
-    show_pictures(command.workdir / "predictions.png", [images], titles)
     conclude(trained, {"accuracy": trained.accuracy}, "some test images: " + "  ".join(titles))
+    show_pictures(command.workdir / "predictions.png", [images], titles)
 
 
 def reconstruct(command: Reconstruct) -> None:
@@ -120,8 +120,8 @@ def reconstruct(command: Reconstruct) -> None:
     holes = np.zeros((SHOWN, rows * columns))
     np.put_along_axis(holes, np.asarray(hidden), 1, 1)
     hole = np.kron(holes.reshape(SHOWN, rows, columns), np.ones((model.patch_size,) * 2))[..., None]
-    show_pictures(command.workdir / "reconstructions.png", [images, np.where(hole, 0.5, images), np.asarray(made)])
     conclude(trained, {"squared_error": trained.validation_loss}, "see reconstructions.png")
+    show_pictures(command.workdir / "reconstructions.png", [images, np.where(hole, 0.5, images), np.asarray(made)])
 
 
 def spread_out(count: int) -> np.ndarray:
@@ -137,7 +137,7 @@ def show_pictures(path: Path, rows, titles=None) -> None:
     for i, place in enumerate(np.ravel(axes)):
         row, column = divmod(i, SHOWN)
         image = np.clip(rows[row][column], 0, 1)
-        place.imshow(image[..., 0] if image.shape[-1] == 1 else image, cmap="gray", vmin=0, vmax=1)
+        place.imshow(image if image.shape[-1] in (3, 4) else image[..., 0], cmap="gray", vmin=0, vmax=1)
         place.set_axis_off()
         if titles is not None and row == 0:
             place.set_title(titles[column], fontsize=7, color="black" if "not" not in titles[column] else "red")

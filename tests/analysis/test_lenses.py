@@ -107,6 +107,7 @@ def test_a_stream_of_several_parts_is_refused():
 def test_ablation_and_patching_touch_what_they_name():
     z = jnp.asarray(np.random.default_rng(0).normal(size=(2, 5, 4, 3)), jnp.float32)
     other = z + 1
+    np.testing.assert_array_equal(ablate_heads()(z), z)
     silent = ablate_heads(1, 3)(z)
     np.testing.assert_array_equal(silent[:, :, jnp.array([1, 3])], 0)
     np.testing.assert_array_equal(silent[:, :, jnp.array([0, 2])], z[:, :, jnp.array([0, 2])])

@@ -80,6 +80,8 @@ def test_queries_may_be_other_tokens_than_keys():
         (plots.loss_curves, object(), r"such as run\.curve\(\"loss\"\), is needed, and object is given"),
         (plots.loss_curves, {"a": ([1, 2], [[1.0, 2.0, 3.0]])}, "2 steps with 3 values"),
         (plots.heat_map, [1.0, 2.0], r"numbers \(Y, X\), are needed, .* shape \(2,\)"),
+        (plots.heat_map, np.zeros((0, 2)), r"shape \(0, 2\) none is finite"),
+        (plots.heat_map, [[np.nan, np.nan]], r"shape \(1, 2\) none is finite"),
         (plots.position_similarity, [1.0, 2.0], r"vectors \(L, D\)"),
         (plots.learning_rate_curves, {1e-3: [1.0]}, r"such as \{\"mine\": run\.losses_by_rate\}.* list is given"),
     ],
@@ -87,6 +89,33 @@ def test_queries_may_be_other_tokens_than_keys():
 def test_what_no_plot_can_show_is_refused_with_what_is_needed(plot, given, wrong):
     with pytest.raises(ConfigError, match=wrong):
         plot(given)
+
+
+def test_labels_are_as_many_as_what_they_label():
+    maps = np.full((1, 1, 3, 3), 1 / 3)
+    assert plots.attention_maps(maps, np.array(["a", "b", "c"])).axes[0].get_xticklabels()[0].get_text() == "a"
+    for plot, labels, line in (
+        (lambda **own: plots.attention_maps(maps, **own), {"labels": ["a"]}, "attention_maps: labels are 1, and 3 are"),
+        (
+            lambda **own: plots.heat_map(maps[0, 0], **own),
+            {"rows": ["a", "b"]},
+            "heat_map: rows are 2, and 3 are",
+        ),
+    ):
+        with pytest.raises(ConfigError, match=line):
+            plot(**labels)
+
+
+@pytest.mark.parametrize(
+    ("estimate", "verdict", "line"),
+    [
+        ((2.0, 0.0, 1.0), "worse", "forest: a: 2 is not in its interval, 0 to 1"),
+        ((0.5, 0.0, 1.0), "wors", "forest: a: no verdict 'wors'; did you mean 'worse'"),
+    ],
+)
+def test_what_is_no_estimate_and_no_verdict(estimate, verdict, line):
+    with pytest.raises(ConfigError, match=line):
+        plots.forest({"a": estimate}, xlabel="loss", verdicts={"a": verdict})
 
 
 def test_rows_are_named():

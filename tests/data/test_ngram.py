@@ -55,6 +55,12 @@ def test_documents_are_texts_of_their_own():
     assert ngram_loss(train, validation, 3, 1) > own
 
 
+def test_documents_may_all_be_shorter_than_the_order():
+    """Then nothing is known of contexts as long, and the loss is that of shorter ones."""
+    train, ends, held_out = np.array([0, 1, 0, 1]), np.array([2, 4]), np.array([0, 1, 0, 1])
+    assert ngram_loss(train, held_out, 2, 3, ends) == pytest.approx(ngram_loss(train, held_out, 2, 1, ends))
+
+
 def test_orders_that_do_not_fit_64_bits_are_refused():
     with pytest.raises(ValueError, match="64 bits"):
         ngram_loss(np.zeros(9), np.zeros(9), 50_000, 4)

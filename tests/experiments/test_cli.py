@@ -1,5 +1,6 @@
 """Command lines: wrong input is one line and exit code 2, before anything compiles."""
 
+import dataclasses
 import importlib
 import json
 import os
@@ -8,7 +9,7 @@ import sys
 
 import pytest
 
-from experiments import cli, mup
+from experiments import attention, cli, compare, language_model, mup, structure
 from experiments.language_model import Command
 from experiments.study_command import StudyCommand, budgets, run_parsed, run_study
 from transformer.core.errors import ConfigError
@@ -17,6 +18,8 @@ from transformer.inference.tokenwise import Greedy
 from transformer.mixers.attention.sparsity import SlidingWindow
 from transformer.models.pattern import Alternate
 from transformer.models.stack import Scanned
+from transformer.positions.absolute import Learned
+from transformer.positions.relative import ALiBi
 from transformer.positions.rotary import RoPE
 from transformer.residuals.residual import PostNorm
 from transformer.runs.mesh import MeshConfig, Shard
@@ -276,3 +279,29 @@ def test_a_learning_rate_that_a_study_would_not_use(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["study", "--optimizer.learning-rate", "5"])
     with pytest.raises(ConfigError, match="and 5 would not be used"):
         run_study("s", {"a": {}, "b": {}}, budgets("s"), "a study")
+    for main, words in (
+        (compare.main, ["--choices", "model.norm=rmsnorm"]),
+        (structure.main, []),
+        (language_model.main, ["--learning-rates", "1e-3"]),
+    ):
+        monkeypatch.setattr(sys, "argv", ["study", "--optimizer.learning-rate", "5", *words])
+        with pytest.raises(ConfigError, match="and 5 would not be used"):
+            main()
+
+
+def test_a_budget_that_two_questions_have_is_refused(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["study", "--match", "flops"])
+    with pytest.raises(ConfigError, match="match: both studies are asked"):
+        structure.main()
+
+
+def test_recall_keeps_what_the_command_says():
+    preset = budgets("attention")["laptop"].replace({"model.position": RoPE()})
+    said = {"seeds": 40, "learning_rates": (1e-3, 2e-3, 4e-3), "batch_size": 64}
+    own = dataclasses.replace(preset.replace({"model.position": ALiBi()}, **said), preset=preset)
+    found = attention.recall(own)
+    assert {name: getattr(found, name) for name in said} == said
+    assert (found.model.position, found.model.max_length) == (ALiBi(), 32)
+    small = attention.recall(dataclasses.replace(preset, preset=preset))
+    assert (small.seeds, small.learning_rates, small.batch_size) == (4, (1e-3, 3e-3), 32)
+    assert small.model.position == Learned()

@@ -22,7 +22,7 @@ from transformer.runs.mesh import MeshConfig
 from transformer.runs.presets import preset
 
 FLAGS = """tiny --model.mixer.backend fused --objective chunked_next_token(chunk=16) --model.max-length 64
-    --batch-size 4 --model.dtype bfloat16 --model.norm rmsnorm --hardware a100"""
+    --model.no-scale-residual-init --batch-size 4 --model.dtype bfloat16 --model.norm rmsnorm --hardware a100"""
 
 
 def test_the_command_of_a_plan_trains_what_was_planned():

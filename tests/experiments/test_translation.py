@@ -1,5 +1,6 @@
 """BLEU as a number of a study."""
 
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 from experiments import translation
 from experiments.translation import TranslationBleu, exact_match, references
+from transformer.core.errors import ConfigError
 from transformer.data.pairs import PairsConfig, TranslationRun, load_pairs
 from transformer.mixers.attention.attention import Attention
 from transformer.models.encoder_decoder import EncoderDecoderConfig
@@ -14,6 +16,19 @@ from transformer.runs.tokenizers import Word
 from transformer.study.study import Study
 
 TEXT = "".join(f"a b {word}\tx y z w {word}\n" for word in "cdefghij" * 4)
+
+
+def test_a_test_source_that_the_model_cannot_read_is_refused_before_training(tmp_path, monkeypatch):
+    (tmp_path / "pairs.tsv").write_text(TEXT)
+    (tmp_path / "source.txt").write_text("a b c d e f g h\n")
+    (tmp_path / "target.txt").write_text("x\n")
+    files = [f"--data.{name}={tmp_path / file}" for name, file in (
+        ("source", "pairs.tsv"), ("test-source", "source.txt"), ("test-target", "target.txt"))]  # fmt: skip
+    words = [*files, "--model.max-source-length=6", "--model.position=learned", f"--workdir={tmp_path / 'run'}"]
+    monkeypatch.setattr(sys, "argv", ["translation", *words])
+    with pytest.raises(ConfigError, match=r"^data\.test_source: a text has 9 tokens, and the model: .* max_length 6"):
+        translation.main()
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.fixture

@@ -137,7 +137,9 @@ POSITIONS = ["rope", "xpos", "query_key_sinusoidal", "alibi", "contextual", "ran
 @pytest.mark.parametrize("position", POSITIONS)
 @pytest.mark.parametrize("mixer", ["fourier", "none"])
 def test_positions_of_attention_need_attention(position, mixer):
-    with pytest.raises(ConfigError, match=rf"model\.position: .* attention, and mixer={mixer} is none; use learned"):
+    with pytest.raises(
+        ConfigError, match=rf"model\.position: .* attention, and the model has none \(mixer={mixer}\); use learned"
+    ):
         ModelConfig().replace(position=position, mixer=mixer, causal=False)
 
 

@@ -473,6 +473,47 @@ def test_recurrent_heads_follow_from_the_width(given, expected):
     assert (recurrent.num_heads, recurrent.key_heads, recurrent.key_dim, recurrent.value_dim) == expected
 
 
+def test_alternating_windows_may_end_with_either():
+    """An odd number of layers is no whole turns of two; a window comes first where nothing says which."""
+    for architecture in (GEMMA2, GPT_OSS):
+        kinds = architecture.read_config({"num_hidden_layers": 3}).kinds
+        assert [kind.mixer.sparsity is not None for kind in kinds] == [True, False, True], architecture.names
+
+
+@pytest.mark.parametrize("architecture", [BAMBA, QWEN3_NEXT], ids=lambda one: one.names[0])
+def test_an_activation_that_recurrent_layers_have_not_is_refused(architecture):
+    """There it is that of the convolution, too."""
+    fields = {"num_experts": 0} if architecture is QWEN3_NEXT else {}
+    with pytest.raises(ConfigError, match="hidden_act"):
+        architecture.read_config(fields | {"hidden_act": "gelu"})
+
+
+def test_the_output_of_heads_has_no_bias_in_helium():
+    assert "mixer.bias" in HELIUM.differences(HELIUM.base.replace({"mixer.bias": ("query", "key", "value", "out")}))
+
+
+@pytest.mark.parametrize("sizes", [(448, 488), (448, 496), (320, 856)])
+def test_sizes_of_xlstm_are_those_that_are_read_again(sizes):
+    """A file has them as multiples of the width, which are rounded down."""
+    d_model, d_ff = sizes
+    own = XLSTM.base.replace({"vocab_size": 11, "d_model": d_model, "feed_forward.d_ff": d_ff})
+    assert "feed_forward.d_ff" not in XLSTM.differences(own)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "fields"),
+    [
+        (GEMMA3, {"sliding_window_pattern": 0}),
+        (GEMMA3, {"num_hidden_layers": 0}),
+        (GEMMA2, {"query_pre_attn_scalar": 0}),
+        (XLSTM, {"num_heads": 0}),
+    ],
+)
+def test_a_number_that_nothing_can_be_divided_by_is_refused(architecture, fields):
+    with pytest.raises(ConfigError):
+        architecture.read_config(fields)
+
+
 def test_no_rotary_positions_are_said_by_a_base_that_is_null():
     """Or by a null for the whole field; the former is written, because the reference fills in a base for the latter."""
     none = OLMO_HYBRID.read_config({"rope_parameters": {"rope_type": "default", "rope_theta": None}})

@@ -10,6 +10,7 @@ import pytest
 
 from transformer.core.errors import ConfigError
 from transformer.core.modules import split
+from transformer.core.weights import LowRank
 from transformer.mixers.attention.exclusive import XSA
 from transformer.mixers.attention.gates import HeadScale, OutputGate, ValueGate
 from transformer.mixers.attention.head_norms import QKNorm, ValueNorm
@@ -44,8 +45,10 @@ def config(**changes):
         {"mixer.bias": ("query", "key"), "mixer.parts": (QKNorm(RMSNorm()),)},
         {"position": RoPE(interleaved=True)},
         {"mixer.parts": (OutputGate(), QKNorm(LayerNorm()), ValueNorm(), HeadScale(), ValueGate(), XSA())},
+        {"weights": LowRank(rank=8)},
+        {"weights": LowRank(rank=3)},
     ],
-    ids=["plain", "biases and norms", "from interleaved", "other parts"],
+    ids=["plain", "biases and norms", "from interleaved", "other parts", "low rank of a head's size", "low rank"],
 )
 def test_the_same_model_with_the_other_pairs(changes):
     """Other parameters, the same logits; and back."""

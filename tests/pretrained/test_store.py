@@ -3,8 +3,10 @@
 import builtins
 import dataclasses
 import json
+import re
 import statistics
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
 
@@ -519,6 +521,15 @@ def test_an_architecture_is_short():
     """Config and table of names: the median under 60 lines of code."""
     assert lines_of_code('"""A docstring."""\n\n# a comment\nx = (\n    1,\n)\n') == 3
     assert statistics.median(lines for _, lines in sizes().values()) < 60
+
+
+def test_the_page_has_the_lines_of_every_architecture():
+    page, rows = (Path(__file__).parents[2] / "docs" / "pretrained.md").read_text(), []
+    for classes, lines in re.findall(r"^\| [^|]* \| ([^|]*) \| (\d+) \|$", page, re.MULTILINE):
+        own = [(file, count) for file, (names, count) in sizes().items() if f"`{names[0]}`" in classes]
+        assert sum(count for _, count in own) == int(lines), own
+        rows += [file for file, _ in own]
+    assert sorted(rows) == sorted(sizes())
 
 
 def test_an_unknown_kind_of_layer_is_refused():

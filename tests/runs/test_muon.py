@@ -35,7 +35,7 @@ def flat(m, coefficients, safety=1.0):
     u, s, v = np.linalg.svd(m, full_matrices=False)
     s = s / np.linalg.norm(s, axis=-1, keepdims=True)
     for i, (a, b, c) in enumerate(coefficients, 1):
-        s = s if i == len(coefficients) else s / safety
+        s = s / safety if i < 8 else s
         s = a * s + b * s**3 + c * s**5
     return u * s[..., None, :] @ v
 
@@ -47,6 +47,7 @@ def flat(m, coefficients, safety=1.0):
         (NewtonSchulz(2), JORDAN[:2]),
         (PolarExpress(1), POLAR_EXPRESS[:1]),
         (PolarExpress(3), POLAR_EXPRESS[:3]),
+        (PolarExpress(8), POLAR_EXPRESS),
     ],
     ids=str,
 )

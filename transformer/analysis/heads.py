@@ -10,7 +10,7 @@ import numpy as np
 
 
 def attention_entropy(pattern_BHLS: jax.Array) -> jax.Array:
-    """-Σ w log w in nats: 0 for a single key, log S for equal weights (Clark et al. 2019, section 3.4)."""
+    """-Σ w log w in nats: 0 for a single key, log S for equal weights (Clark et al. 2019, section 3.3)."""
     return jax.scipy.special.entr(pattern_BHLS).sum(-1).mean((-3, -1))
 
 

@@ -68,6 +68,8 @@ def _chosen(indices: Any, size: int, what: str) -> jax.Array:
     """Whether each of `size` numbers is among the indices, (size,) bool."""
     if not isinstance(indices, slice | jax.Array):  # an array may be traced
         indices = np.asarray(indices)
+        if not indices.size:
+            return jnp.zeros(size, jnp.bool)
         if wrong := [int(i) for i in indices.reshape(-1) if not -size <= i < size]:
             raise ConfigError(f"{what}: there is no {wrong[0]} among {size}")
     return jnp.zeros(size, jnp.bool).at[indices].set(True)

@@ -13,7 +13,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
-from transformer.core.errors import ConfigError
+from transformer.core.errors import ConfigError, nearest
 
 Values = Any
 """An array, or what numpy converts to one."""
@@ -41,7 +41,9 @@ def attention_maps(
     queries = labels if queries is None else queries
     pattern = _array(pattern_NHLS, 4, "attention_maps: weights (N, H, L, S) of one sequence")
     num_layers, num_heads, length, span = pattern.shape
-    side = min(max(1.6, 0.22 * span), 4.4) if labels else 1.6
+    _check_labels(labels, span, "attention_maps: labels")
+    _check_labels(queries, length, "attention_maps: queries")
+    side = min(max(1.6, 0.22 * span), 4.4) if labels is not None else 1.6
     step = max(1, math.ceil(0.22 * span / side))  # of what is labelled, so that labels do not overlap
     figure, axes = _axes(num_layers, num_heads, (side * num_heads + 0.5, side * num_layers + 0.3))
     for layer, head in np.ndindex(num_layers, num_heads):
@@ -49,9 +51,9 @@ def attention_maps(
         own.imshow(pattern[layer, head], vmin=0, vmax=1, cmap="Blues", interpolation="nearest")
         own.set_title(f"block {layer}, head {head}", fontsize=7)
         own.set(xticks=[], yticks=[])
-        if labels:
+        if labels is not None:
             own.set_xticks(range(0, span, step), labels[:span:step], fontsize=6, rotation=90)
-        if queries and head == 0:
+        if queries is not None and head == 0:
             own.set_yticks(range(0, length, step), queries[-length:][::step], fontsize=6)
     return figure
 
@@ -112,7 +114,12 @@ def forest(
     upwards = list(estimates)[::-1]
     for y, name in enumerate(upwards):
         estimate, low, high = estimates[name]
-        color = VERDICTS[verdicts[name]] if verdicts else "C0"
+        if estimate < low or high < estimate:
+            raise ConfigError(f"forest: {name}: {estimate:g} is not in its interval, {low:g} to {high:g}")
+        verdict = verdicts.get(name) if verdicts else "equivalent"
+        if verdict not in VERDICTS:
+            raise ConfigError(f"forest: {name}: no verdict {verdict!r}{nearest(str(verdict), VERDICTS)}")
+        color = VERDICTS[verdict]
         own.plot(estimate, y, "o", color=color)
         if np.isfinite([low, high]).all():
             own.errorbar(estimate, y, xerr=[[estimate - low], [high - estimate]], color=color, capsize=3)
@@ -167,10 +174,15 @@ def heat_map(
     """
     values = _array(values_YX, 2, "heat_map: numbers (Y, X)")
     height, width = values.shape
+    _check_labels(rows, height, "heat_map: rows")
+    _check_labels(columns, width, "heat_map: columns")
     figure, axes = _axes(1, 1, (min(10, 2.5 + 0.3 * width), min(10, 1.5 + 0.3 * height)))
-    own, largest = axes[0, 0], float(np.nanmax(np.abs(values)))
+    own, finite = axes[0, 0], values[np.isfinite(values)]
+    if not finite.size:
+        raise ConfigError(f"heat_map: of the numbers (Y, X) with the shape {values.shape} none is finite")
+    largest = float(np.abs(finite).max())
     signed: dict[str, Any] = (
-        {"cmap": "RdBu_r", "vmin": -largest, "vmax": largest} if np.nanmin(values) < 0 else {"cmap": "Blues"}
+        {"cmap": "RdBu_r", "vmin": -largest, "vmax": largest} if finite.min() < 0 else {"cmap": "Blues"}
     )
     image = own.imshow(values, aspect="auto", interpolation="nearest", **signed)
     own.set(xlabel=xlabel, ylabel=ylabel)
@@ -206,6 +218,11 @@ def learning_rate_curves(losses: Mapping[str, Mapping[float, Values]], *, ylabel
     axes[0, 0].set(xlabel="peak learning rate", ylabel=ylabel, xscale="log")
     axes[0, 0].legend()
     return figure
+
+
+def _check_labels(labels: Sequence[Any] | None, count: int, what: str) -> None:
+    if labels is not None and len(labels) < count:
+        raise ConfigError(f"{what} are {len(labels)}, and {count} are needed")
 
 
 def _check_dict(values: Any, wanted: str) -> None:

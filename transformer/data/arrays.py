@@ -100,7 +100,10 @@ def arrays(
 
 def _sequences(tokens: Any, scored: Any, name: str, marked: str) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Sequences (L + 1,) and, of each, whether its tokens count."""
-    tokens = tokens if isinstance(tokens, np.ndarray) else list(tokens)
+    try:
+        tokens = list(tokens)
+    except TypeError:  # one number
+        tokens = []
     if len(tokens) == 0 or np.ndim(tokens[0]) == 0:
         hint = "; cut one running text into rows, or read it by load_data(TextConfig(path=…))" if len(tokens) else ""
         raise ConfigError(f"arrays: {name} are no sequences (N, L + 1){hint}")
@@ -110,7 +113,7 @@ def _sequences(tokens: Any, scored: Any, name: str, marked: str) -> tuple[list[n
     marks = [np.ones(len(row), bool) for row in rows] if scored is None else [np.asarray(row) for row in scored]
     if wrong := [mark for mark in marks if not np.isin(mark, (0, 1)).all()]:
         raise ConfigError(f"arrays: {marked} has {wrong[0][~np.isin(wrong[0], (0, 1))][0]}, which is no truth value")
-    if [len(row) for row in rows] != [len(mark) for mark in marks]:
+    if [row.shape for row in rows] != [mark.shape for mark in marks]:
         raise ConfigError(f"arrays: {marked} has not the shape of {name}")
     return rows, marks
 

@@ -72,5 +72,7 @@ def _ngrams(tokens: np.ndarray, there: np.ndarray, n: int, vocab_size: int) -> t
 
 def _look_up(keys: np.ndarray, values: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     """The value of each wanted key in a sorted table; 0 where it is missing."""
+    if not len(keys):
+        return np.zeros(len(wanted), values.dtype)
     index = np.searchsorted(keys, wanted).clip(max=len(keys) - 1)
     return np.where(keys[index] == wanted, values[index], 0)

@@ -26,7 +26,8 @@ class AlgorithmicConfig(DataConfig):
     test: AlgorithmicTask | None = None
     """The task of the held-out examples where it is another one, such as longer ones, with the same symbols."""
     examples: int = 10_000
-    """Number of examples for training."""
+    """Number of examples for training. All are distinct, those held out too, so that of short ones, of which there are
+    few, fewer are drawn than of long ones."""
     validation_examples: int = 1_000
     """Number of examples held out."""
     seed: int = 0

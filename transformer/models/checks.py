@@ -102,7 +102,8 @@ def _check_positions(config: "ModelConfig", kinds: list["ModelConfig"]) -> None:
         position = kind.position
         if position is not None and position.orders and not position.enters_embedding and not any(of_position):
             raise ConfigError(
-                f"model.position: {position} enters attention, and {_what(kind)} is none; use learned, or none"
+                f"model.position: {position} enters attention, and the model has none ({_what(kind)}); use learned, or "
+                "none"
             )
     maps = {mixer.num_maps(kind) for kind in kinds for mixer in kind.mixers} - {0}
     if len(maps) > 1 and own is not None and own.parameters(config.d_model, 1, config.max_length):

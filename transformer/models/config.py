@@ -81,7 +81,7 @@ class ModelConfig(Config):
     predict_ahead: int = 0
     """Tokens beyond the next one that are predicted, each by a block of its own (Gloeckle et al. 2024)."""
     embedding_norm: Norm | None = None
-    """Norm of the embedded tokens (BLOOM, 2022); None where the residual does not ask for one (`peri`)."""
+    """Norm of the embedded tokens (BLOOM, 2022); None: none, or `norm` where the residual asks for one (`peri`)."""
     final_norm: bool | None = None
     """Whether the stream is normalized after the last layer; None: as residual says."""
     dropout: float = 0.0

@@ -86,7 +86,7 @@ class Architecture:
                 raise
             except KeyError as error:
                 raise ConfigError(f"{', '.join(field.theirs)}: {error} is missing in what is there") from None
-            except (TypeError, ValueError, AttributeError, OverflowError):  # a value of another kind
+            except (TypeError, ValueError, AttributeError, ArithmeticError, IndexError):  # a value of another kind
                 found = {name: fields.get(name) for name in field.theirs}
                 raise ConfigError(f"{', '.join(field.theirs)}: {found!r} cannot be read") from None
         return replace(self.base, changes)

@@ -5,7 +5,7 @@ from transformer.mixers.attention.attention import Attention
 from transformer.mixers.recurrent.mamba2 import Mamba2
 from transformer.pretrained import llama
 from transformer.pretrained.architecture import Architecture, dense, norm
-from transformer.pretrained.fields import BIASES, GATED, Field, Json, choice, first, fixed, mixers, same
+from transformer.pretrained.fields import BIASES, Field, Json, first, fixed, mixers, same
 from transformer.pretrained.recurrent import KINDS, expand, mamba2_rows, of_attention, step_limits
 from transformer.pretrained.rotary_fields import rope
 
@@ -74,7 +74,7 @@ BAMBA = Architecture(
         same("rms_norm_eps", "norm.eps", default=1e-5),
         same("tie_word_embeddings", "head.tied", default=False),
         same("mlp_bias", "feed_forward.bias", default=False),
-        choice("hidden_act", "feed_forward.activation", GATED, default="silu"),
+        fixed("hidden_act", "silu"),
         fixed("mamba_proj_bias", False),
         _mixers(),
         expand("mamba_expand"),

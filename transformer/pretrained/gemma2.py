@@ -52,7 +52,7 @@ GEMMA2 = Architecture(
         cap("attn_logit_softcapping", "mixer.score_mod", 50.0),
         cap("final_logit_softcapping", "head.score_mod", 30.0),
         scale(),
-        windows(usual=lambda fields: (True, False), size=4096),
+        windows(usual=lambda fields: [i % 2 == 0 for i in range(fields.get("num_hidden_layers", 26))], size=4096),
         attention_bias("attention_bias", default=False),
         rope(),
         fixed("use_bidirectional_attention", None),

@@ -29,7 +29,7 @@ GPT_OSS = Architecture(
         same("rms_norm_eps", "norm.eps", default=1e-5),
         same("tie_word_embeddings", "head.tied", default=False),
         attention_bias("attention_bias", default=True),
-        windows(usual=lambda fields: (True, False), size=128),
+        windows(usual=lambda fields: [i % 2 == 0 for i in range(fields.get("num_hidden_layers", 36))], size=128),
         rope(base=150_000.0, scaling=_YARN),
         fixed("hidden_act", "silu"),
     ),

@@ -2,7 +2,7 @@
 
 from transformer.pretrained import llama
 from transformer.pretrained.architecture import Architecture
-from transformer.pretrained.fields import GATED, attention_bias, choice, same, sizes
+from transformer.pretrained.fields import GATED, choice, same, sizes
 from transformer.pretrained.rotary_fields import rope
 
 HELIUM = Architecture(
@@ -16,7 +16,7 @@ HELIUM = Architecture(
         same("rms_norm_eps", "norm.eps", default=1e-8),
         same("tie_word_embeddings", "head.tied", default=False),
         same("mlp_bias", "feed_forward.bias", default=False),
-        attention_bias("attention_bias", default=False),
+        choice("attention_bias", "mixer.bias", {False: (), True: ("query", "key", "value")}, default=False),
         choice("hidden_act", "feed_forward.activation", GATED, default="silu"),
         rope(base=1e5, interleaved=True),
     ),

@@ -8,7 +8,7 @@ from transformer.mixers.recurrent.delta import GatedDeltaNet
 from transformer.norms.norm import RMSNorm
 from transformer.pretrained import llama
 from transformer.pretrained.architecture import Architecture, Row, norm
-from transformer.pretrained.fields import GATED, Field, Json, choice, first, fixed, mixers, same
+from transformer.pretrained.fields import Field, Json, first, fixed, mixers, same
 from transformer.pretrained.recurrent import DELTA_FIELDS, attending, convolved, delta_fields, delta_rows, delta_rule
 from transformer.pretrained.rotary_fields import rope
 
@@ -66,7 +66,7 @@ QWEN3_NEXT = Architecture(
         same("max_position_embeddings", "max_length", default=32_768),
         same("rms_norm_eps", "norm.eps", default=1e-6),
         same("tie_word_embeddings", "head.tied", default=False),
-        choice("hidden_act", "feed_forward.activation", GATED, default="silu"),
+        fixed("hidden_act", "silu"),
         fixed("attention_bias", False),
         _mixers(),
         _dense_layers(),

@@ -8,6 +8,7 @@ import numpy as np
 
 from transformer.core.errors import ConfigError
 from transformer.core.modules import Params
+from transformer.core.weights import LowRank
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.exclusive import XSA
 from transformer.mixers.attention.gates import HeadScale, OutputGate, ValueGate
@@ -48,13 +49,16 @@ def with_pairs(config: ModelConfig, params: Params, *, interleaved: bool) -> tup
         raise ConfigError(
             "mixer: heads, projection, normalizer and parts have to be plain, or the order of features matters"
         )
+    if not isinstance(config.weights, LowRank | None) and config.weights.parameters(head_dims.pop(), 1):
+        raise ConfigError(f"model.weights: which parameters of {config.weights} have features is not known here")
     if rope.interleaved == interleaved:
         return config, params
     (head_dim,) = head_dims
     order = _order(head_dim, int(head_dim * rope.fraction), interleaved)
 
     def moved(path, leaf):
-        if ROTATED.isdisjoint(itertools.pairwise(entry.key for entry in path)):
+        keys = [entry.key for entry in path]
+        if ROTATED.isdisjoint(itertools.pairwise(keys)) or keys[-2:] == ["weights", "down"]:
             return leaf
         heads = leaf.reshape(*leaf.shape[:-1], -1, head_dim)
         return heads[..., order].reshape(leaf.shape)

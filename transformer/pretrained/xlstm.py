@@ -29,12 +29,16 @@ def _sizes() -> Field:
         }
 
     def write(config):
-        d_model, heads = config.d_model, config.mixer.num_heads
+        heads = config.mixer.num_heads
+
+        def factor(width: int) -> float:  # sizes are rounded down from it
+            return (width + 0.5) / config.d_model
+
         return {
             "num_heads": heads,
-            "qk_dim_factor": heads * value_at(config, "mixer.key_dim") / d_model,
-            "v_dim_factor": heads * value_at(config, "mixer.value_dim") / d_model,
-            "ffn_proj_factor": config.feed_forward.width(config) / d_model,
+            "qk_dim_factor": factor(heads * value_at(config, "mixer.key_dim")),
+            "v_dim_factor": factor(heads * value_at(config, "mixer.value_dim")),
+            "ffn_proj_factor": factor(config.feed_forward.width(config)),
             "ffn_round_up_to_multiple_of": 1,
         }
 

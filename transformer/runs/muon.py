@@ -54,8 +54,8 @@ POLAR_EXPRESS = (
 class PolarExpress(Orthogonalization):
     """The polynomial with the smallest error at each iteration, for singular values in [0.001, 1].
 
-    Amsel et al. 2025, algorithm 1: all iterations but the last are of X / 1.01, against rounding; those after the
-    eighth are like it. Singular values converge to 1.
+    Amsel et al. 2025, algorithm 1: the first seven iterations are of X / 1.01, against rounding; those after the eighth
+    are like it. Singular values converge to 1.
     """
 
     name = "polar_express"
@@ -67,8 +67,9 @@ class PolarExpress(Orthogonalization):
 
     @property
     def coefficients(self):
-        table = POLAR_EXPRESS[: self.steps] + POLAR_EXPRESS[-1:] * (self.steps - len(POLAR_EXPRESS))
-        return (*((a / 1.01, b / 1.01**3, c / 1.01**5) for a, b, c in table[:-1]), table[-1])
+        *first, last = POLAR_EXPRESS
+        table = [*((a / 1.01, b / 1.01**3, c / 1.01**5) for a, b, c in first), last]
+        return (*table[: self.steps], *[last] * (self.steps - len(table)))
 
 
 @dataclass(frozen=True)

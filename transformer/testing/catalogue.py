@@ -2,10 +2,12 @@
 
 import functools
 import inspect
+import re
 from pathlib import Path
 from typing import Any
 
 from transformer.analysis.counts import forward_flops, parameter_count
+from transformer.core.documentation import documented
 from transformer.core.errors import ConfigError
 from transformer.core.values import Variant, to_text
 from transformer.mixers.attention.backends import Chunked
@@ -18,13 +20,16 @@ from transformer.testing.options import FACTORS, FAMILIES, Changes
 from transformer.testing.subject import small
 
 PATH = Path(__file__).parents[1] / "CATALOGUE.md"
-_PLACES: dict[str, tuple[type[ModelConfig], dict[str, Any]]] = {
-    "causal": (ModelConfig, {}),
-    "encoder": (ModelConfig, {"causal": False}),
-    "cross": (EncoderDecoderConfig, {}),
-    "chunked": (ModelConfig, {"causal": False, "mixer.backend": Chunked()}),
-    "scan": (ModelConfig, {"causal": False, "layers": Scanned()}),
+_EITHER: tuple[dict[str, Any], ...] = ({}, {"causal": False})
+_PLACES: dict[str, list[tuple[type[ModelConfig], dict[str, Any]]]] = {
+    "causal": [(ModelConfig, {})],
+    "encoder": [(ModelConfig, {"causal": False})],
+    "cross": [(EncoderDecoderConfig, {})],
+    "chunked": [(ModelConfig, {**causal, "mixer.backend": Chunked()}) for causal in _EITHER],
+    "scan": [(ModelConfig, {**causal, "layers": Scanned()}) for causal in _EITHER],
 }
+"""By name the models that an option may be in, one of which is enough."""
+YEAR = re.compile(r"\b(19|20)\d\d\b")
 
 
 def catalogue(covering: Covering) -> str:
@@ -35,7 +40,10 @@ def catalogue(covering: Covering) -> str:
         "fails when it is stale. Parameters and operations are those added to a plain decoder of "
         f"{parameter_count(plain):,} parameters ({plain.num_layers} layers, d_model {plain.d_model}, "
         f"`mixer={plain.mixer}`, `feed_forward={plain.feed_forward}`, "
-        f"{plain.max_length} tokens). A cache works wherever `causal` does.\n"
+        f"{plain.max_length} tokens). Operations are those of matrix products; scores that a mask hides are computed, "
+        "so that a sparsity saves none, and norms, activations and softmax do not count. It works with a decoder "
+        "(causal) and its cache, an encoder, an encoder–decoder (cross), `mixer.backend=chunked` and `layers=scanned` "
+        "(scan).\n"
     ]
     parts += [_family(name, options) for name, options in FAMILIES.items()]
     return "\n".join([*parts, _refused(covering)])
@@ -68,9 +76,12 @@ def _row(option: Changes) -> str:
 
 
 def _fits(place: str, option: Changes) -> bool:
-    kind, more = _PLACES[place]
+    return any(_possible(kind, {**more, **option}) for kind, more in _PLACES[place])
+
+
+def _possible(kind: type[ModelConfig], choices: Changes) -> bool:
     try:
-        small(kind, **{**more, **option})
+        small(kind, **choices)
     except ConfigError:
         return False
     return True
@@ -81,12 +92,27 @@ def _name(option: Changes) -> str:
 
 
 def _words(option: Changes) -> str:
-    """The class of each value, and the first paragraph of its docstring."""
+    """The class of each value with what it is and its source, or what the fields are."""
     values = [one for value in option.values() for one in (value if isinstance(value, tuple) else (value,))]
-    classes = [type(value) for value in values if isinstance(value, Variant)]
-    docs = {cls.__name__: " ".join((inspect.getdoc(cls) or "").split("\n\n")[0].split()) for cls in classes}
-    text = " ".join(f"`{name}`: {doc}" for name, doc in docs.items())
-    return text or ("Left out." if any(value is None and "." not in field for field, value in option.items()) else "")
+    docs = {type(value).__name__: _said(type(value)) for value in values if isinstance(value, Variant)}
+    if docs:
+        return " ".join(f"`{name}`: {doc}" for name, doc in docs.items())
+    if any(value is None and "." not in field for field, value in option.items()):
+        return "Left out."
+    return " ".join(_field(field) for field in option)
+
+
+def _said(cls: type) -> str:
+    """The first paragraph of a docstring, and where that names no year the first later one that does."""
+    first, *later = (" ".join(part.split()) for part in (inspect.getdoc(cls) or "").split("\n\n"))
+    source = next((part for part in later if YEAR.search(part)), "")
+    return first if YEAR.search(first) or not source else f"{first} {source}"
+
+
+def _field(path: str) -> str:
+    """What the docstring of a field says."""
+    *names, last = path.split(".")
+    return documented(type(functools.reduce(getattr, names, small()))).get(last, "")
 
 
 def _refused(covering: Covering) -> str:

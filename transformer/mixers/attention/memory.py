@@ -34,7 +34,7 @@ class MemoryKeyValues(Part):
         position, normalizer = model.position, attention.normalizer
         if position is not None and not position.acts.isdisjoint(("score", "key_features", "to_output")):
             raise ConfigError(
-                f"mixer.parts: {position} counts the tokens that are attended to, and {self} is none; use rope"
+                f"mixer.parts: {position} counts the tokens that are attended to, and {self} is no token; use rope"
             )
         if normalizer is not None and normalizer.ordered:
             raise ConfigError(f"mixer.parts: {normalizer} weighs by distance, and {self} has no position; use softmax")

@@ -104,7 +104,8 @@ class KimiDeltaAttention(DeltaNet):
 class DeltaProduct(GatedDeltaNet):
     """`steps` delta rules for every token, each with a key, value and rate of its own (Siems et al. 2025, equation 3).
 
-    The product of their transitions reaches any orthogonal matrix of rank `steps`. What fades, fades once a token.
+    The product of their transitions reaches any orthogonal matrix that differs from the
+    identity in at most `steps` dimensions. What fades, fades once a token.
     """
 
     steps: int = 2

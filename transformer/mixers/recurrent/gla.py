@@ -14,7 +14,7 @@ from transformer.mixers.recurrent.linear import ProjectedRecurrence, low_rank, l
 
 @dataclass(frozen=True)
 class GatedLinearAttention(ProjectedRecurrence):
-    """S ← α ⊙ S + k vᵀ with log α = log σ(x W₁ W₂ + b) / 16 (GLA, Yang et al. 2024, section 4.3).
+    """S ← α ⊙ S + k vᵀ with log α = log σ(x W₁ W₂ + b) / 16 (GLA, Yang et al. 2024, section 4.4).
 
     The output gate is SiLU. The paper has K = V / 2.
     """

@@ -45,8 +45,8 @@ class LinearAttention(ProjectedRecurrence):
 class LightningAttention(ProjectedRecurrence):
     """S ← λ_h S + k vᵀ with SiLU on q, k and v and a fixed decay for each head (Qin et al. 2024; MiniMax-01, 2025).
 
-    Without rotations this is also the retention of RetNet (Sun Y. et al. 2023, equation 8). The output gate is a
-    sigmoid.
+    With decays='retnet' it has those of RetNet (Sun Y. et al. 2023, equation 8), whose retention has rotations, no SiLU
+    on q, k and v, and a gate of SiLU; here it is a sigmoid.
     """
 
     name = "lightning_attention"
