@@ -109,13 +109,14 @@ def test_the_table_says_what_was_found(tmp_path):
     half = f"{2.3646 * statistics.stdev(noise) / len(noise) ** 0.5:.2f}"  # t of 7 degrees of freedom
     reports = {"a_b": report("a_b", softmax=0.5, much=0.9, less=0.1, same=0.5), "c": report("c", softmax=0.3, much=0.2)}
     text = exam.table(reports)
+    assert "in the order of their means, where what is missing counts as 0, and *places*" in text
     assert text.splitlines()[-6:] == [
         "| model | mean | places | a b | c |",
         "| --- | --- | --- | --- | --- |",
         f"| much | 0.55 | 1–2 | **0.90 ± {half}** | *0.20 ± {half}* |",
         f"| softmax | 0.40 | 1–2 | 0.50 ± {half} | 0.30 ± {half} |",
-        f"| same | 0.50 | 2–3 | 0.50 ± {half} | – |",
-        f"| less | 0.10 | 3–4 | *0.10 ± {half}* | – |",
+        f"| same | 0.25 | 2–3 | 0.50 ± {half} | – |",
+        f"| less | 0.05 | 3–4 | *0.10 ± {half}* | – |",
     ]
     assert "mean over 8 seeds" in text
     assert "better than softmax" in text
