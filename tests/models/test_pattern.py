@@ -72,7 +72,9 @@ def test_a_decoder_of_layers_without_attention_cannot_attend_to_a_source():
 def test_each_position_of_a_pattern_meets_attention():
     """In one of the layers that have it."""
     mixers = "alternate('mixer', [none, attention])"
-    with pytest.raises(ConfigError, match=r"model\.position: rope enters attention, and the model has none \(mixer=none\)"):
+    with pytest.raises(
+        ConfigError, match=r"model\.position: rope enters attention, and the model has none \(mixer=none\)"
+    ):
         ModelConfig().replace(position="none", pattern=["alternate('position', [rope, none])", mixers])
     for position, own in (("none", ["alternate('position', [none, rope])"]), ("rope", [])):
         assert ModelConfig().replace(position=position, pattern=[*own, mixers]).period == 2

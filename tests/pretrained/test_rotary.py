@@ -10,7 +10,8 @@ import pytest
 
 from transformer.core.errors import ConfigError
 from transformer.core.modules import split
-from transformer.core.weights import LowRank
+from transformer.core.parameters import ZEROS, Parameter
+from transformer.core.weights import LowRank, Ternary, Weights
 from transformer.mixers.attention.exclusive import XSA
 from transformer.mixers.attention.gates import HeadScale, OutputGate, ValueGate
 from transformer.mixers.attention.head_norms import QKNorm, ValueNorm
@@ -47,8 +48,17 @@ def config(**changes):
         {"mixer.parts": (OutputGate(), QKNorm(LayerNorm()), ValueNorm(), HeadScale(), ValueGate(), XSA())},
         {"weights": LowRank(rank=8)},
         {"weights": LowRank(rank=3)},
+        {"weights": Ternary()},
     ],
-    ids=["plain", "biases and norms", "from interleaved", "other parts", "low rank of a head's size", "low rank"],
+    ids=[
+        "plain",
+        "biases and norms",
+        "from interleaved",
+        "other parts",
+        "low rank of a head's size",
+        "low rank",
+        "ternary",
+    ],
 )
 def test_the_same_model_with_the_other_pairs(changes):
     """Other parameters, the same logits; and back."""
@@ -75,6 +85,21 @@ def test_the_query_of_a_pooling_stays():
     logits, expected = (pure_model(one)[1](values, TOKENS) for one, values in ((other, moved), (own, params)))
     chex.assert_trees_all_close(logits, expected, rtol=1e-4, atol=1e-5)
     chex.assert_trees_all_equal(moved["pooling_params"], params["pooling_params"])
+
+
+def test_parameters_of_matrices_that_nobody_knows_are_refused():
+    @dataclasses.dataclass(frozen=True)
+    class Louder(Weights):
+        def parameters(self, d_in, d_out):
+            return {"gain": Parameter((d_out,), ZEROS)}
+
+        def __call__(self, kernel_DF, params):
+            return kernel_DF * (1 + params["gain"])
+
+    with pytest.raises(
+        ConfigError, match=r"^model\.weights: which parameters of louder have features is not known here$"
+    ):
+        with_pairs(config(weights=Louder()), {}, interleaved=True)
 
 
 def test_where_the_order_of_features_matters():

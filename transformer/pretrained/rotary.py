@@ -49,7 +49,7 @@ def with_pairs(config: ModelConfig, params: Params, *, interleaved: bool) -> tup
         raise ConfigError(
             "mixer: heads, projection, normalizer and parts have to be plain, or the order of features matters"
         )
-    if not isinstance(config.weights, LowRank | None) and config.weights.parameters(head_dims.pop(), 1):
+    if not isinstance(config.weights, LowRank | None) and config.weights.parameters(config.d_model, 1):
         raise ConfigError(f"model.weights: which parameters of {config.weights} have features is not known here")
     if rope.interleaved == interleaved:
         return config, params
