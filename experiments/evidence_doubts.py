@@ -193,7 +193,7 @@ def of_few_seeds(found: Sequence[Answer]) -> list[str]:
 
     Differences of pairs at the chosen rates, their mean taken away, are drawn with replacement.
     """
-    rng, early, others = np.random.default_rng(0), {}, {}
+    rng, early, others, levels = np.random.default_rng(0), {}, {}, []
     for each in found:
         record = each.report.record
         for question, weights in record.contrasts.items():
@@ -202,6 +202,7 @@ def of_few_seeds(found: Sequence[Answer]) -> list[str]:
                 continue
             drawn = (differences - differences.mean())[rng.integers(0, differences.size, (DRAWS, EIGHT))]
             level = ALPHA / len(record.looks) / len(record.contrasts)
+            levels.append(level)
             t = drawn.mean(1) / (drawn.std(1, ddof=1) / np.sqrt(EIGHT))
             kind = early if question == "plain" and not each.claim.instead else others
             kind[f"{each.claim.name}, {question}"] = (np.abs(t) > stats.t.isf(level / 2, EIGHT - 1)).mean() / level
@@ -212,9 +213,9 @@ def of_few_seeds(found: Sequence[Answer]) -> list[str]:
         "**Few seeds.** Eight are too few for the plain base after 500 steps. "
         f"{len(early) + len(others)} questions have sixteen pairs. If their mean difference is taken away, so that "
         "there is nothing to find, and eight pairs are drawn with replacement, the test tells a difference "
-        f"{np.median(list(early.values())):.1f} times as often as its level (mostly .8 %, which is .05 over looks and "
-        f"questions) in the median of those about the plain base, {early[worst]:.0f} times in the worst ({worst}), and "
-        f"{np.median(list(others.values())):.1f} "
+        f"{np.median(list(early.values())):.1f} times as often as its level (mostly {100 * np.median(levels):.1f} %, "
+        f"which is {ALPHA} over looks and questions) in the median of those about the plain base, {early[worst]:.0f} "
+        f"times in the worst ({worst}), and {np.median(list(others.values())):.1f} "
         "times in the median of the others. Its bad runs are why: eight seeds may have none, and no interval knows of "
         "what it has not seen."
     ]

@@ -89,10 +89,11 @@ def overview(found: Sequence[Answer], claims: Mapping[str, Claim]) -> str:
     """The text of docs/evidence.md; claims without an answer are listed at its end."""
     asked = effects(found)
     latest = Counter(finding for effect in asked for finding in effect.counted.findings.values())
+    with_fresh = [*found, *(each.fresh for each in found if each.fresh)]
     seconds: dict[str, float] = {}
-    for each in (*found, *(each.fresh for each in found if each.fresh)):
+    for each in with_fresh:
         seconds |= each.seconds
-    reports = [each.report for each in (*found, *(each.fresh for each in found if each.fresh))]
+    reports = [each.report for each in with_fresh]
     dates = sorted(report.record.plan["written"][:10] for report in reports)
     counted = ", ".join(f"{latest[finding]} {finding}" for finding in COLOURS if latest[finding])
     again, fresh = (sum(found) for found in zip(*((bool(e.again), bool(e.latest.fresh)) for e in asked), strict=True))

@@ -61,8 +61,11 @@ class Residual(Variant):
     """Number of vectors per token in the stream."""
     begins_silent: ClassVar[bool] = False
     """Whether the initial factor on every branch is 0."""
-    counts_layers: ClassVar[bool] = False
-    """Whether what a block does depends on how many there are, so that the first ones alone are another model."""
+
+    @property
+    def counts_layers(self) -> bool:
+        """Whether what a block does depends on how many there are, so that the first ones alone are another model."""
+        return False
 
     @property
     def plain(self) -> bool:
@@ -281,7 +284,7 @@ class DeepNorm(SingleStream):
     norms = ("output",)
 
     @property
-    def counts_layers(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def counts_layers(self) -> bool:
         return self.alpha is None
 
     def recipe(self, d_model):

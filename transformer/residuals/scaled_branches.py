@@ -41,7 +41,7 @@ class ReZero(SingleStream):
     a = of_field("placement", "a")
 
     @property
-    def counts_layers(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def counts_layers(self) -> bool:
         return self.placement.counts_layers
 
     def of_encoder(self, encoder_layers, decoder_layers):
