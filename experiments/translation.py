@@ -30,6 +30,7 @@ from experiments.run_command import RunOptions, conclude, load, train_command
 from experiments.sections import RUN
 from transformer.activations.activation import ReLU
 from transformer.analysis.bleu import bleu4, remove_bpe
+from transformer.core.arrays import compiled_for
 from transformer.core.errors import ConfigError
 from transformer.core.modules import Apply, Params
 from transformer.core.parameters import Normal, Xavier
@@ -156,7 +157,8 @@ def check_test_sources(command: Command, data: Pairs) -> None:
     longest = int(data.test_sources()[1].sum(1).max())
     shapes = (jax.ShapeDtypeStruct((1, length), jnp.int32) for length in (longest, 1))
     try:
-        jax.eval_shape(apply, params, *shapes)
+        with compiled_for("cpu"):  # shapes are the same everywhere, and JAX has not been started
+            jax.eval_shape(lambda *inputs: apply(*inputs), params, *shapes)
     except ConfigError as error:
         raise ConfigError(f"data.test_source: a text has {longest} tokens, and the model: {error}") from None
 

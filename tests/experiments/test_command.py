@@ -65,6 +65,40 @@ def test_help_needs_no_jax():
         assert f"\n  {word} " in done.stdout
 
 
+UNTIL_START = """
+import sys
+from jax._src import xla_bridge
+from experiments import command
+from transformer.core import runtime
+
+class Started(Exception):
+    pass
+
+def start():
+    raise Started
+
+runtime.start = start
+_, folder, *lines = sys.argv
+for line in lines:
+    sys.argv = ["transformer", *line.split(), f"--workdir={folder}"]
+    try:
+        command.main()
+    except Started:
+        print(line, xla_bridge.backends_are_initialized())
+"""
+
+
+def test_no_command_makes_an_array_before_it_starts_jax(tmp_path):
+    """In a process of its own: in this one JAX has begun, with as many devices as a start would ask for."""
+    own = {"classification": " --data.examples 50", "labelling": " --data.examples 50"}
+    lines = [f"train {task}{own.get(task, '')}" for task in command.TASKS if task != "finetune"]
+    lines += ["study norm_position", "study scaling", "exam", "atlas"]
+    done = subprocess.run(
+        [sys.executable, "-c", UNTIL_START, str(tmp_path), *lines], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == [f"{line} False" for line in lines]
+
+
 def test_the_list_of_studies_says_what_they_ask(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["transformer", "study"])
     command.main()
