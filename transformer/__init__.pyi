@@ -258,6 +258,7 @@ from transformer.mixers.attention.projections import ConstantScale as ConstantSc
 from transformer.mixers.attention.projections import InverseScale as InverseScale
 from transformer.mixers.attention.projections import LearnedScale as LearnedScale
 from transformer.mixers.attention.projections import NoProjections as NoProjections
+from transformer.mixers.attention.projections import ScaledProjections as ScaledProjections
 from transformer.mixers.attention.projections import SumHeads as SumHeads
 from transformer.mixers.attention.projections import TiedProjections as TiedProjections
 from transformer.mixers.attention.score_mods import LogLength as LogLength

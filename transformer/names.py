@@ -100,7 +100,8 @@ NAMES: dict[str, str] = {
     ),
     "mixers.attention.part": "Part",
     "mixers.attention.projections": (
-        "ConcatenateOnly ConstantScale InverseScale LearnedScale NoProjections SumHeads TiedProjections"
+        "ConcatenateOnly ConstantScale InverseScale LearnedScale NoProjections ScaledProjections SumHeads "
+        "TiedProjections"
     ),
     "mixers.attention.score_mods": "LogLength SSMax SoftCap",
     "mixers.attention.sharing": "GatedValueEmbeddings ScoreResidual SharedKeyValues ValueEmbeddings ValueResidual",

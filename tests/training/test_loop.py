@@ -21,7 +21,7 @@ from transformer.data.dataset import stack_batches
 from transformer.runs.config import Replica, grid
 from transformer.runs.data import TextConfig
 from transformer.runs.mesh import HostsConfig
-from transformer.training import checkpoint
+from transformer.training import checkpoint, loop
 from transformer.training.loop import _Run, train
 from transformer.training.metrics import read_metrics
 from transformer.training.program import make_program
@@ -385,6 +385,15 @@ def test_what_is_no_data_and_what_are_no_replicas(config, corpus, tmp_path, give
     with pytest.raises(ConfigError, match=message):
         train(**arguments | given)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(("every", "seconds", "saved"), [(None, 600.0, [6]), (None, 0.0, [4, 6]), (5, 0.0, [5, 6])])
+def test_a_run_that_says_no_steps_is_saved_by_the_time(config, corpus, tmp_path, monkeypatch, every, seconds, saved):
+    """Of what was saved the latest two are there."""
+    monkeypatch.setattr(loop, "SECONDS_UNSAVED", seconds)
+    config = config.replace(steps=6, steps_per_dispatch=2, evaluate_every=None, checkpoint_every=every)
+    train(config, REPLICAS, corpus, tmp_path / "run")
+    assert checkpoint.steps(tmp_path / "run" / "checkpoints") == saved
 
 
 def test_a_longer_run_has_the_evaluations_of_the_shorter_one(tmp_path, config, corpus):

@@ -34,6 +34,8 @@ from transformer.training.workdir import WhenNotEmpty, definitions, held_for_run
 
 Observer = Callable[[Any], Mapping[str, np.ndarray]]
 OnSteps = Callable[[int, TrainState], None]
+SECONDS_UNSAVED = 600.0
+"""How long a run goes on without a checkpoint where its config does not say how many steps."""
 
 
 def check_initial(initial: Any, where: str) -> None:
@@ -145,6 +147,7 @@ class _Run:
     on_steps: OnSteps | None
     seconds_before: float = 0.0
     started: float = field(default_factory=time.monotonic)
+    saved: float = field(default_factory=time.monotonic)
 
     def __post_init__(self):
         by_seed = {r.seed: self.data.train_batches(self.config, r.seed) for r in self.replicas}
@@ -191,7 +194,7 @@ class _Run:
         last = end == self.config.steps
         if is_multiple(end, self.config.evaluate_every) and not last:
             self.evaluate(state, end)
-        due, stop = is_multiple(end, self.config.checkpoint_every), processes.any_host(self.stop.requested)
+        due, stop = self.owes_checkpoint(end), processes.any_host(self.stop.requested)
         if due or stop or last:
             self.save(state, end)
         if stop and not last:
@@ -199,6 +202,12 @@ class _Run:
             stopped.add_note("In Python: when_not_empty='resume'")
             raise stopped
         return state
+
+    def owes_checkpoint(self, end: int) -> bool:
+        """Whether the state after `end` steps is to be saved: by the config, or where that is open by the time."""
+        if self.config.checkpoint_every is not None:
+            return is_multiple(end, self.config.checkpoint_every)
+        return processes.any_host(time.monotonic() - self.saved > SECONDS_UNSAVED)
 
     def outcome(self, state: TrainState) -> Outcome:
         """The results of the state after the last step, which the trackers are told too."""
@@ -255,6 +264,7 @@ class _Run:
         mesh = dict(self.program.mesh.shape)
         notes = Notes(step, self.data.fingerprint, self.log.on_disk(), self.seconds(), mesh)
         checkpoint.save(self.workdir / "checkpoints", step, state, notes)
+        self.saved = time.monotonic()
 
     def seconds(self) -> float:
         return self.seconds_before + time.monotonic() - self.started

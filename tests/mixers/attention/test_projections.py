@@ -14,6 +14,7 @@ from einops import rearrange
 from transformer.analysis.counts import parameter_count
 from transformer.core.errors import ConfigError
 from transformer.core.modules import split
+from transformer.core.parameters import Xavier
 from transformer.functional.attention import attention, attention_scores
 from transformer.functional.masks import Tokens
 from transformer.mixers.attention.attention import Attention
@@ -25,10 +26,12 @@ from transformer.mixers.attention.projections import (
     InverseScale,
     LearnedScale,
     NoProjections,
+    ScaledProjections,
     SumHeads,
     TiedProjections,
 )
 from transformer.mixers.mixer import Context
+from transformer.models.config import ModelConfig
 
 KEY = jax.random.key(0)
 L, D, H = 6, 8, 2
@@ -98,6 +101,19 @@ def test_no_projections_are_identity_projections(attention, attend):
     for name in ("query", "key", "value"):
         getattr(separate, name).kernel[...] = jnp.eye(D)
     chex.assert_trees_all_close(attend(none), attend(separate), **CLOSE)
+
+
+def test_scaled_projections_begin_smaller(attention):
+    """As Xavier values of one matrix for all three would; the output projection is as it was."""
+    model = ModelConfig(vocab_size=8, max_length=8, d_model=D, initializer=Xavier())
+    own, usual = (Attention(H, projection=p).build(model, key=KEY) for p in (ScaledProjections(), None))
+    for role in ("query", "key", "value"):
+        found, expected = (getattr(layer, role).kernel[...] for layer in (own, usual))
+        chex.assert_trees_all_close(found, expected / np.sqrt(2), rtol=1e-6)
+        assert 0.9 < np.abs(found).max() / np.sqrt(6 / (D + 3 * D)) <= 1
+    chex.assert_trees_all_equal(own.out.kernel[...], usual.out.kernel[...])
+    with pytest.raises(ConfigError, match=r"^scaled\.gain: 0 is not a positive number"):
+        ScaledProjections(gain=0)
 
 
 @pytest.mark.parametrize("head_dim", [None, 2])

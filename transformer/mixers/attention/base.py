@@ -97,6 +97,8 @@ class Projection(Variant):
     query: ClassVar[str | None] = "query"
     key: ClassVar[str | None] = "key"
     value: ClassVar[str | None] = "value"
+    gain: ClassVar[float] = 1.0
+    """The factor on their initial values."""
 
     def check(self, d_model: int, sizes: HeadSizes) -> None:
         """Raise `ConfigError` where the shapes do not fit."""

@@ -97,7 +97,9 @@ class AttentionLayer(nnx.Module):
         usual = {"initializer": model.initializer, "form": model.weights}
         for role in reversed(ROLES):
             if (name := self.layer_of[role]) is not None:
-                gain = model.inner_gain(model.residual) if role == "value" else 1.0
+                gain = (1.0 if own is None else own.gain) * (
+                    model.inner_gain(model.residual) if role == "value" else 1.0
+                )
                 how = {**usual, "gain": gain, "bias": name in attention.bias}
                 setattr(self, name, Dense(model.d_model, self.widths[role], **how, key=at(key, name)))
         how = {**usual, "gain": model.output_gain(model.residual), "bias": "out" in attention.bias}

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from einops import rearrange
 
+from transformer.core.checks import check_positive
 from transformer.core.errors import ConfigError
 from transformer.core.parameters import Constant, Parameter
 from transformer.mixers.attention.base import Merge, Projection, Scale
@@ -24,6 +25,22 @@ class NoProjections(Projection):
 
     name = "no_projections"
     query = key = value = None
+
+
+@dataclass(frozen=True)
+class ScaledProjections(Projection):
+    """One layer for each, whose initial values are multiplied by `gain`.
+
+    1/√2, as in fairseq (Ott et al. 2019, arXiv:1904.01038), gives Xavier values the size they have where one matrix
+    (D, 3D) makes all three, as in PyTorch's MultiheadAttention.
+    """
+
+    name = "scaled"
+    gain: float = 2**-0.5  # pyright: ignore[reportIncompatibleVariableOverride]
+    """The factor."""
+
+    def __post_init__(self):
+        check_positive(self, "gain")
 
 
 @dataclass(frozen=True)
