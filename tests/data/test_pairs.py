@@ -46,7 +46,7 @@ def pairs(tmp_path):
 
 def run_config(*, data=None, model=None, **fields):
     sizes = {"max_length": 10, "max_source_length": 10} | (model or {})
-    numbers = {"steps": 40, "batch_size": 4, "steps_per_dispatch": 2} | fields
+    numbers = {"steps": 40, "batch_size": 4} | fields
     return TranslationRun(model=EncoderDecoderConfig(**sizes), data=PairsConfig(**(data or {})), **numbers)
 
 
@@ -171,18 +171,28 @@ def test_batches_are_pure_functions_of_the_step(pairs, buckets):
         assert any(numbers(pairs, other[step]) != numbers(pairs, forward[step]) for step in range(40))
 
 
-@pytest.mark.parametrize("stride", [1, 3, 7])
-def test_a_dispatch_is_one_bucket_for_all_seeds(pairs, stride):
-    """So that its arrays stack, over steps and over replicas; other dispatches have other buckets."""
-    config = run_config(data={"buckets": 3}, steps_per_dispatch=stride)
+def test_a_step_is_one_bucket_for_all_seeds(pairs):
+    """So that the arrays of replicas stack; the next step has another one as often as chance has it."""
+    config = run_config(data={"buckets": 3}, steps=200)
     replicas = [pairs.train_batches(config, seed) for seed in (0, 1, 5)]
-    shapes = set()
-    for first in range(0, 40, stride):
-        stacked = stack_batches(replicas, first, min(stride, 40 - first))
-        assert stacked["target"].shape[:3] == (3, min(stride, 40 - first), 4)
+    shapes = []
+    for step in range(200):
+        stacked = stack_batches(replicas, step, 1)
+        assert stacked["target"].shape[:3] == (3, 1, 4)
         assert stacked["weights"].shape[-1] == stacked["target"].shape[-1] - 1
-        shapes.add((stacked["source"].shape[-1], stacked["target"].shape[-1]))
-    assert len(shapes) == 3
+        shapes.append((stacked["source"].shape[-1], stacked["target"].shape[-1]))
+    assert len(set(shapes)) == 3
+    assert 0.5 < np.mean([one != other for one, other in itertools.pairwise(shapes)]) < 0.8
+
+
+def test_steps_of_one_program_have_one_shape(pairs, tmp_path):
+    """So they need one bucket, or to be called one at a time, which is what a run of pairs does unless told."""
+    unsorted = load_pairs(PairsConfig(**written(tmp_path), buckets=1))
+    config = unsorted.complete(run_config(steps_per_dispatch=3))
+    assert stack_batches([unsorted.train_batches(config, 0)], 0, 3)["target"].shape[:3] == (1, 3, 4)
+    assert run_config().steps_per_dispatch == 1
+    with pytest.raises(ConfigError, match=r"^steps_per_dispatch: 3 steps .* of 4 groups .*; use 1, or data.buckets=1"):
+        pairs.complete(run_config(steps_per_dispatch=3))
 
 
 def rows_by_bucket(pairs, config, seed=0):
@@ -197,7 +207,7 @@ def rows_by_bucket(pairs, config, seed=0):
 
 def test_every_pair_appears_in_an_epoch_of_its_bucket(pairs):
     """Once before any appears twice; a pair is always in the same bucket, and each in one."""
-    config = run_config(data={"buckets": 3}, steps=120, steps_per_dispatch=3)
+    config = run_config(data={"buckets": 3}, steps=120)
     found = rows_by_bucket(pairs, config)
     epochs = [set(rows) for rows in found.values()]
     assert [len(e) for e in epochs] == [18] * 3
@@ -224,7 +234,7 @@ def test_a_bucket_is_padded_to_its_longest(pairs):
 @pytest.mark.parametrize("tokens", [None, 40])
 def test_buckets_are_drawn_by_their_share_of_batches(pairs, tokens):
     """Every pair is seen about equally often, also where batches of short pairs have more of them."""
-    config = run_config(data={"buckets": 3, "batch_tokens": tokens}, steps=300, steps_per_dispatch=1, batch_size=2)
+    config = run_config(data={"buckets": 3, "batch_tokens": tokens}, steps=300, batch_size=2)
     batches = pairs.train_batches(config, 0)
     shapes = [batches[step]["target"].shape for step in range(300)]
     seen = [shapes.count(shape) * shape[0] for shape in set(shapes)]

@@ -54,7 +54,7 @@ class PairsConfig(DataConfig):
     shared_vocabulary: bool = False
     """Whether source and target share one tokenizer, trained on both."""
     buckets: int = 4
-    """Number of groups of pairs of similar length; a batch is from one group, padded to its longest."""
+    """Number of groups of pairs of similar length; a batch is of one group, drawn anew at every step."""
     batch_tokens: int | None = None
     """About this many target tokens per step, in multiples of batch_size pairs; None: batch_size pairs."""
 
@@ -78,6 +78,8 @@ class TranslationRun(RunConfig):
     model: EncoderDecoderConfig = EncoderDecoderConfig()
     data: PairsConfig = PairsConfig()
     objective: Objective = SequenceToSequence()
+    steps_per_dispatch: int = 1
+    """Steps per call of the compiled program; one, where `data.buckets` have shapes of their own."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,12 @@ class Pairs(ShownAsText):
         config = described(config, self.description)
         check_kind(config.model, EncoderDecoderConfig, "model of pairs")
         assert isinstance(config.model, EncoderDecoderConfig)
+        assert isinstance(config.data, PairsConfig)
+        if config.steps_per_dispatch > 1 and config.data.buckets > 1:
+            raise ConfigError(
+                f"steps_per_dispatch: {config.steps_per_dispatch} steps are one program of one shape, and batches of "
+                f"{config.data.buckets} groups of lengths have others; use 1, or data.buckets=1"
+            )
         if not (self.source_tokenizer.special and self.tokenizer.special):
             raise ConfigError("data.tokenizer: pairs need the special tokens; use char(special=True)")
         if config.model.share_embeddings and self.source_tokenizer.to_json() != self.tokenizer.to_json():
@@ -224,14 +232,14 @@ def pair_arrays(sources: Sequence[np.ndarray], targets: Sequence[np.ndarray]) ->
 class BucketedBatches:
     """Batches of pairs of similar length, a pure function of seed and step.
 
-    All steps of a dispatch, and all replicas, use the same bucket, because the compiled program depends
-    on its lengths; the bucket is drawn at random, with its share of all batches as probability.
+    The bucket is drawn at every step, with its share of all batches as probability, and is the same for all replicas,
+    because the compiled program depends on its lengths. Several steps of one bucket would look alike to the optimizer's
+    means of gradients: of ten, and at a high rate, attention to the source is not learned.
     """
 
     def __init__(self, pairs: tuple[Sequence[np.ndarray], Sequence[np.ndarray]], config: RunConfig, seed: int):
         assert isinstance(config.data, PairsConfig)
         sources, targets = pairs
-        self._stride = config.steps_per_dispatch
         by_length = np.lexsort(([len(s) for s in sources], [len(t) for t in targets]))
         self._buckets, shares = [], []
         for bucket, rows in enumerate(np.array_split(by_length, min(config.data.buckets, len(by_length)))):
@@ -239,16 +247,14 @@ class BucketedBatches:
             size = _batch_size(config.batch_size, config.data.batch_tokens, arrays["weights"].shape[1])
             self._buckets.append(Rows(arrays, size, seed + bucket))
             shares.append(len(rows) / size)
-        dispatches = -(-config.steps // self._stride)
-        draw = np.random.default_rng(0).choice(len(shares), dispatches, p=np.array(shares) / sum(shares))
+        draw = np.random.default_rng(0).choice(len(shares), config.steps, p=np.array(shares) / sum(shares))
         drawn = draw == np.arange(len(shares))[:, None]
         self._bucket_of = draw
-        self._dispatches_before = (drawn.cumsum(1) - drawn)[draw, np.arange(dispatches)]
+        self._batches_before = (drawn.cumsum(1) - drawn)[draw, np.arange(config.steps)]
 
     def __getitem__(self, step: int) -> Batch:
         """`source` (B, S), `source_valid`, `target` (B, L + 1), `weights` (B, L)."""
-        dispatch, place = divmod(step, self._stride)
-        return self._buckets[self._bucket_of[dispatch]][self._dispatches_before[dispatch] * self._stride + place]
+        return self._buckets[self._bucket_of[step]][self._batches_before[step]]
 
 
 def _batch_size(batch_size: int, batch_tokens: int | None, length: int) -> int:

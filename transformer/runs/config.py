@@ -48,7 +48,8 @@ class RunConfig(Config):
     all; None: steps count alike."""
     accumulation: int = 1
     """Number of pieces in which a batch is computed, one after another. The gradient does not change, but for that of
-    what layers ask of a whole batch, such as an equal load of experts, which is asked of each piece."""
+    what layers ask of a whole batch, such as an equal load of experts, which is asked of each piece, and of what is
+    drawn at random, such as dropout, which is drawn anew for each."""
     steps_per_dispatch: int = 10
     """Steps per call of the compiled program."""
     evaluate_every: int | None = None

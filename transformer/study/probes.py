@@ -164,7 +164,7 @@ class QueryKeyGradient(Probe):
 
 @dataclass(frozen=True)
 class BeforeTraining(Probe):
-    """Another probe on initial parameters, drawn with seeds 0, 1, …, one for each run."""
+    """Another probe on initial parameters, drawn with seeds 0, 1, … in each program, whatever the seeds of its runs."""
 
     probe: Probe
     """The other probe."""
