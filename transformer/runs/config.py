@@ -55,7 +55,7 @@ class RunConfig(Config):
     evaluate_every: int | None = None
     """Steps between evaluations of the whole validation split; None: only at the end."""
     checkpoint_every: int | None = None
-    """Steps between checkpoints, of which there is one at the end too; None: ten minutes."""
+    """Steps between checkpoints, of which there is one at the end too; None: they are ten minutes apart."""
     matmul_precision: Literal["float32", "bfloat16"] | None = None
     """Precision of products of float32 matrices. `bfloat16` rounds their factors and adds in float32, in half the time
     where the processor has such instructions; None: as JAX is set (`jax.default_matmul_precision`)."""

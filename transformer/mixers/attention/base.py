@@ -97,7 +97,7 @@ class Projection(Variant):
     query: ClassVar[str | None] = "query"
     key: ClassVar[str | None] = "key"
     value: ClassVar[str | None] = "value"
-    gain: ClassVar[float] = 1.0
+    gain: float = 1.0
     """The factor on their initial values."""
 
     def check(self, d_model: int, sizes: HeadSizes) -> None:

@@ -95,11 +95,10 @@ class AttentionLayer(nnx.Module):
             role: (role if own is None else getattr(own, role)) if self.widths[role] else None for role in ROLES
         }
         usual = {"initializer": model.initializer, "form": model.weights}
+        own_gain = 1.0 if own is None else own.gain
         for role in reversed(ROLES):
             if (name := self.layer_of[role]) is not None:
-                gain = (1.0 if own is None else own.gain) * (
-                    model.inner_gain(model.residual) if role == "value" else 1.0
-                )
+                gain = own_gain * (model.inner_gain(model.residual) if role == "value" else 1.0)
                 how = {**usual, "gain": gain, "bias": name in attention.bias}
                 setattr(self, name, Dense(model.d_model, self.widths[role], **how, key=at(key, name)))
         how = {**usual, "gain": model.output_gain(model.residual), "bias": "out" in attention.bias}

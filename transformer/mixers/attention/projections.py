@@ -36,7 +36,7 @@ class ScaledProjections(Projection):
     """
 
     name = "scaled"
-    gain: float = 2**-0.5  # pyright: ignore[reportIncompatibleVariableOverride]
+    gain: float = 2**-0.5
     """The factor."""
 
     def __post_init__(self):
