@@ -150,7 +150,8 @@ def check_test_sources(command: Command, data: Pairs) -> None:
     longest = int(data.test_sources()[1].sum(1).max())
     shapes = (jax.ShapeDtypeStruct((1, length), jnp.int32) for length in (longest, 1))
     try:
-        with compiled_for("cpu"):  # shapes are the same everywhere, and JAX has not been started
+        # Shapes are the same everywhere, and JAX has not been started; the lambda keeps this trace from later calls.
+        with compiled_for("cpu"):
             jax.eval_shape(lambda *inputs: apply(*inputs), params, *shapes)
     except ConfigError as error:
         raise ConfigError(f"data.test_source: a text has {longest} tokens, and the model: {error}") from None

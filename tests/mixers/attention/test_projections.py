@@ -103,7 +103,7 @@ def test_no_projections_are_identity_projections(attention, attend):
     chex.assert_trees_all_close(attend(none), attend(separate), **CLOSE)
 
 
-def test_scaled_projections_begin_smaller(attention):
+def test_scaled_projections_begin_smaller():
     """As Xavier values of one matrix for all three would; the output projection is as it was."""
     model = ModelConfig(vocab_size=8, max_length=8, d_model=D, initializer=Xavier())
     own, usual = (Attention(H, projection=p).build(model, key=KEY) for p in (ScaledProjections(), None))
