@@ -6,6 +6,7 @@ import numpy as np
 from scipy import stats
 
 from experiments.answers import Answer, Effect, asked_twice, effects
+from transformer.data.dataset import ORDER
 from transformer.study.report import ArmReport, Report
 from transformer.study.statistics import ALPHA, UNKNOWN
 
@@ -20,6 +21,7 @@ def doubts(found: Sequence[Answer]) -> list[str]:
     """All that there are."""
     return [
         *of_fresh_seeds(found),
+        *of_order(found),
         *of_plans(found),
         *of_verdicts(found),
         of_budgets(found),
@@ -57,6 +59,31 @@ def of_fresh_seeds(found: Sequence[Answer]) -> list[str]:
         f"where chance alone has {ALPHA * len(p):.0f} if they were independent: {bases[0]} are differences to one "
         f"baseline, the plain base, and {bases[1]} to another, the modern one."
     ]
+
+
+def of_order(found: Sequence[Answer]) -> list[str]:
+    """What another order of rows and a text without repetitions find again."""
+    twice = asked_twice(effects(found))
+    moved = [
+        (first.findings[question], fresh.findings[question])
+        for first, fresh, question in twice
+        if _order(fresh) == ORDER != _order(first)
+    ]
+    if not moved:
+        return []
+    settled = [(before, now) for before, now in moved if before != "unresolved"]
+    same, still_open = sum(before == now for before, now in settled), sum(now == "unresolved" for _, now in settled)
+    return [
+        f"**Order and text.** {len(moved)} of the questions counted were asked of fresh seeds with the order of rows "
+        "and the text as they are now, but with those of before 2026-11-29 at first, when both were a little worse "
+        f"([how](statistics.md#what-it-cannot-do)); the other {len(twice) - len(moved)} were asked with those both "
+        f"times. Of {len(settled)} verdicts {same} came out the same, {still_open} open and "
+        f"{len(settled) - same - still_open} otherwise."
+    ]
+
+
+def _order(answer: Answer) -> int | None:
+    return answer.report.record.data.get("order")
 
 
 def of_plans(found: Sequence[Answer]) -> list[str]:

@@ -43,10 +43,17 @@ def test_a_character_without_a_token_is_named_with_its_place():
 
 def test_embedded_texts_are_real_and_fingerprinted():
     topics, sources = load_text(None), load_text(None, "sources")
-    assert len(topics.content) > 400_000
+    assert len(topics.content) > 300_000
     assert len(sources.content) > 1_000_000
     assert topics.fingerprint != sources.fingerprint
     assert topics.fingerprint == load_text(None).fingerprint
+
+
+def test_what_is_held_out_of_the_embedded_text_is_not_in_its_training_part():
+    content, length = load_text(None).content, 100
+    cut = int(0.9 * len(content))
+    seen = {content[i : i + length] for i in range(cut - length + 1)}
+    assert not [i for i in range(cut, len(content) - length + 1) if content[i : i + length] in seen]
 
 
 def test_wrong_files_are_one_line(tmp_path):

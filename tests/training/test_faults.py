@@ -285,6 +285,14 @@ def test_resuming_with_another_seed_text_or_tokenizer_is_refused(config, corpus,
         make(tmp_path / "run", config.replace({"model.vocab_size": 256}), byte)
 
 
+def test_a_run_is_not_continued_in_another_order_of_its_rows(config, corpus, tmp_path, monkeypatch):
+    with monkeypatch.context() as before:
+        before.setattr("transformer.training.workdir.ORDER", None)
+        make(tmp_path / "run", config, corpus)
+    with pytest.raises(ConfigError, match=r"holds another run, which differs in order$"):
+        make(tmp_path / "run", config, corpus)
+
+
 def test_the_mean_of_a_longer_run_has_no_steps_before_its_last(config, corpus, tmp_path):
     config = config.replace({"optimizer.schedule": ConstantRate()}, steps=12, average_last=10)
     train(config, data=corpus, workdir=tmp_path / "run")

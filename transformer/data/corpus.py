@@ -11,7 +11,7 @@ from transformer.core.arrays import check_ids
 from transformer.core.errors import ConfigError
 from transformer.core.json import fingerprint
 from transformer.core.notebook import ShownAsText
-from transformer.data.dataset import Batch, Batches, Rows, check_reads_tokens, described, load_data, shuffled, whole
+from transformer.data.dataset import Batch, Batches, Rows, Shuffled, check_reads_tokens, described, load_data, whole
 from transformer.data.ngram import ngram_loss, usual_order
 from transformer.data.packing import pack
 from transformer.data.text import load_text
@@ -160,7 +160,7 @@ class Blocks:
 
     def __init__(self, tokens: np.ndarray, length: int, batch_size: int, seed: int):
         self._blocks = np.lib.stride_tricks.sliding_window_view(tokens, length + 1)
-        self._starts = shuffled(len(self._blocks), batch_size, seed)
+        self._starts = Shuffled(len(self._blocks), batch_size, seed)
 
     def __getitem__(self, step: int) -> Batch:
         """`tokens` (B, L + 1) int32, the batch of that step."""

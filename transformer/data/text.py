@@ -85,7 +85,9 @@ def _embedded(name: str) -> str:
     if name == "topics":
         from pydoc_data.topics import topics
 
-        return "\n\n".join(topics[key] for key in sorted(topics))
+        paragraphs = "\n\n".join(topics[key] for key in sorted(topics)).split("\n\n")
+        # Some topics stand within others: what is held out must not be in the part for training.
+        return "\n\n".join(dict.fromkeys(paragraphs))
     import statistics  # any module of the standard library: its folder holds the sources
 
     folder = Path(statistics.__file__).parent

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from transformer.core.errors import ConfigError, OneLine
 from transformer.core.files import Damaged
-from transformer.data.dataset import Dataset, reference
+from transformer.data.dataset import ORDER, Dataset, reference
 from transformer.runs.config import Replica
 from transformer.runs.mesh import MeshConfig
 from transformer.study import plan
@@ -196,7 +196,7 @@ class Running:
             reference=reference(base.config, self.data),
             plan=kept,
             config=study.to_json(),
-            data={"source": self.data.source, "fingerprint": self.data.fingerprint},
+            data={"source": self.data.source, "fingerprint": self.data.fingerprint, "order": ORDER},
             environment={"command": shlex.join(["python", *sys.orig_argv[1:]]), **environment()},
             runs=os.path.relpath(self.runs, self.workdir),
         )

@@ -20,7 +20,7 @@ from transformer.core.folders import check_own, clear, file_names, locked
 from transformer.core.json import fingerprint, to_json
 from transformer.core.modules import Params
 from transformer.core.sources import sources
-from transformer.data.dataset import Dataset, fingerprint_arrays
+from transformer.data.dataset import ORDER, Dataset, fingerprint_arrays
 from transformer.runs.config import Replica, RunConfig
 from transformer.training import checkpoint
 from transformer.training.environment import environment
@@ -59,6 +59,8 @@ class Identity:
     """Hashes of the sources of variants from outside the package, by class."""
     initial: str | None = None
     """Hash of the initial values, where they were given."""
+    order: int | None = None
+    """Version of the order of rows that a seed gives; runs of before there were versions have none."""
 
     @property
     def body(self) -> dict[str, Any]:
@@ -188,7 +190,7 @@ def identity(config: RunConfig, replicas: Sequence[Replica], data: Dataset, init
     else:
         leaves = jax.tree.leaves_with_path(initial)
         digest = fingerprint_arrays({jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves})
-    return Identity(config.to_json(), to_json(list(replicas)), data.fingerprint, sources(config), digest)
+    return Identity(config.to_json(), to_json(list(replicas)), data.fingerprint, sources(config), digest, ORDER)
 
 
 def definitions(data: Dataset) -> dict[str, str]:
