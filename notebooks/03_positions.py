@@ -197,9 +197,9 @@ assert max(inside["RoPE"].mean(), inside["ALiBi"].mean(), inside["T5 bias"].mean
 
 # %% [markdown]
 # At the length of training the three schemes of distances are ahead of sinusoids and of no positions at all. Past
-# it, only ALiBi loses little, .03 nats (± is the deviation over four seeds): distances that never occurred in training
-# get a bias that continues the line, and tokens so far away have almost no weight. RoPE meets angles, and T5's
-# bias buckets, that were never trained.
+# it, only ALiBi of the three loses nothing (± is the deviation over four seeds): distances that never occurred in
+# training get a bias that continues the line, and tokens so far away have almost no weight. RoPE meets angles, and
+# T5's bias buckets, that were never trained.
 #
 # What must not be concluded: that ALiBi *uses* the longer context. A flat curve says that the loss does not
 # suffer from it; a model that ignores everything older than a few characters has a flat curve as well. And

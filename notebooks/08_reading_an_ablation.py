@@ -152,7 +152,7 @@ for name in ("RMSNorm", "RoPE"):
         )
 
 # %% [markdown]
-# In our run RoPE gains less than half as much where both arms have the baseline's rate as where each has its
+# In our run RoPE gains little more than half as much where both arms have the baseline's rate as where each has its
 # own. A study at one rate would have found the sign and missed the size.
 #
 # ## One seed
@@ -193,7 +193,7 @@ T.loss_curves(curves, xlabel="seeds", ylabel="share of wrong orders", reference=
 
 # %% [markdown]
 # With seeds of their own the arms need dozens of runs before their order is likely right. Pairs get there much
-# sooner, though not smoothly: one odd pair among eight weighs a lot while few are drawn.
+# sooner.
 #
 # ## Many arms
 #

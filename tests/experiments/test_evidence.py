@@ -16,6 +16,7 @@ from experiments.evidence_doubts import (
     of_budgets,
     of_few_seeds,
     of_fresh_seeds,
+    of_order,
     of_plans,
     of_ranks,
     of_short_training,
@@ -24,7 +25,7 @@ from experiments.evidence_doubts import (
 from experiments.evidence_pages import CHECKSUMS, checksums, overview, page
 from experiments.evidence_sizes import LOSS, SPEED, section, sizes
 from transformer.core.errors import ConfigError
-from transformer.data.dataset import load_data
+from transformer.data.dataset import ORDER, load_data
 from transformer.study.archive import RUNS, SUFFIX
 from transformer.study.study_queue import StudyQueue
 
@@ -219,6 +220,30 @@ def test_what_fresh_seeds_find_is_counted(found):
     turned = dataclasses.replace(canon, fresh=dataclasses.replace(canon.fresh, report=opposite(canon.fresh.report)))
     (text,) = of_fresh_seeds([*some[:-1], turned])
     assert "told 0 have the same sign" in text
+
+
+def test_what_another_order_of_rows_finds_is_counted(found):
+    """Of fresh seeds with the order as it is now and first ones with that of before."""
+
+    def with_order(answer, order):
+        record = answer.report.record
+        record = dataclasses.replace(record, data={**record.data, "order": order})
+        return dataclasses.replace(answer, report=dataclasses.replace(answer.report, record=record))
+
+    some = {each.claim.name: each for each in found if each.claim.name in ("experts", "warmup")}
+    asked = {name: dataclasses.replace(with_order(each, 1), fresh=None) for name, each in some.items()}
+    now, before = (with_order(some[name].fresh, order) for name, order in (("experts", ORDER), ("warmup", 1)))
+    first = dataclasses.replace(asked["experts"], fresh=now)
+    others = [dataclasses.replace(asked["warmup"], fresh=before), asked["warmup"]]
+    (text,) = of_order([first, others[0]])
+    assert text.startswith(
+        f"**Order and text.** {len(now.findings)} of the questions counted were asked of fresh seeds"
+    )
+    assert f"the other {len(before.findings)} were asked" in text
+    settled = {q: word for q, word in first.findings.items() if word != "unresolved"}
+    same = sum(now.findings[q] == word for q, word in settled.items())
+    assert f"Of {len(settled)} verdicts {same} came out the same, " in text
+    assert of_order(others) == of_order([with_order(first, ORDER)]) == []
 
 
 def test_sizes_are_beside_those_of_the_papers(found):
