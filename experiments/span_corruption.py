@@ -49,7 +49,7 @@ def main() -> None:
 
 def examples(trained: Outcome, data: Spans) -> str:
     """Held-out texts with holes, the best replica's guesses for them, and the hidden spans."""
-    batch = {name: a[0, :EXAMPLES] for name, a in data.validation_batches(trained.config, 1).items()}
+    batch = {name: a[0, :EXAMPLES] for name, a in data.validation_batches(trained.config).items()}
     inputs = {"source_BS": jnp.asarray(batch["source"])}
     start = jnp.full((len(batch["source"]), 1), START, jnp.int32)
     length = trained.config.model.max_length

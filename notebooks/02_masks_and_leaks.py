@@ -169,7 +169,7 @@ T.loss_curves({name: (np.arange(run.steps), loss) for name, (_, loss) in runs.it
 # model that never cheated. A training loss that is too good, and samples that are rubbish, are the sign of a leak.
 
 # %%
-held_out = {name: jnp.asarray(array[0]) for name, array in corpus.validation_batches(run, 1).items()}
+held_out = {name: jnp.asarray(array[0]) for name, array in corpus.validation_batches(run).items()}
 
 
 @jax.jit

@@ -162,7 +162,7 @@ def loss_by_position(config, params):
     """(seeds, LONGER) nats per character on the held-out text, cut into blocks of LONGER."""
     longer = corpus.complete(config.replace({"model.max_length": LONGER}))
     program = make_program(longer, SEEDS)
-    sums, _ = program.evaluate(params, corpus.validation_batches(longer, program.data_devices))
+    sums, _ = program.evaluate(params, corpus.validation_batches(longer))
     return np.asarray(sums.loss / sums.weight)
 
 

@@ -171,7 +171,7 @@ assert abs(per_character["as it is"] - real) < abs(per_character["greedy"] - rea
 
 # %%
 sentence = "return the same value"
-tokens = jnp.asarray(corpus.validation_batches(config, 1)["tokens"][0, :, :-1])
+tokens = jnp.asarray(corpus.validation_batches(config)["tokens"][0, :, :-1])
 tokens = tokens.at[0, : len(sentence)].set(tokenizer.encode(sentence))
 names = "blocks.*.attention.pattern"
 pattern = jax.jit(lambda *inputs: T.stacked(T.run_with_cache(apply, *inputs, names=names)[1], names))(params, tokens)

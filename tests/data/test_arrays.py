@@ -119,6 +119,6 @@ def test_rows_that_fill_a_batch_count_nothing():
 
     tokens = np.arange(15, dtype=np.int32).reshape(3, 5)
     data = Own(train={"tokens": tokens}, validation={"tokens": tokens}, source="", fingerprint="", tokenizer=None)
-    batch = data.validation_batches(T.RunConfig(), 1)
+    batch = data.validation_batches(T.RunConfig())
     assert batch["weights"].shape == (1, EVALUATION_BATCH, 4)
     assert batch["weights"].sum(-1).tolist() == [[4.0] * 3 + [0.0] * (EVALUATION_BATCH - 3)]

@@ -214,7 +214,7 @@ def test_what_fills_consecutive_rows_of_a_model_that_sees_all_is_said(tmp_path):
         batch_size=4,
     )
     corpus = load_corpus(config.data)
-    batch = corpus.validation_batches(corpus.complete(config), 1)
+    batch = corpus.validation_batches(corpus.complete(config))
     assert batch["valid"].sum() == len(corpus.validation) == 50
     assert (batch["tokens"][..., :-1][batch["valid"]] == corpus.validation).all()
 
@@ -230,7 +230,7 @@ def test_consecutive_rows_are_those_of_a_model_with_segment_memory(tmp_path):
         corpus = load_corpus(config.data)
         config = corpus.complete(config)
         batches[name] = [corpus.train_batches(config, 0)[step]["tokens"] for step in range(2)]
-        batches[name].append(corpus.validation_batches(config, 1)["tokens"])
+        batches[name].append(corpus.validation_batches(config)["tokens"])
     for own, other in zip(batches["consecutive"], batches["remembers"], strict=True):
         np.testing.assert_array_equal(own, other)
     first, second, _ = batches["consecutive"]
@@ -247,8 +247,8 @@ def test_an_encoder_does_not_see_what_fills_the_last_block(tmp_path):
     )
     causal = RunConfig(model=ModelConfig(max_length=8), data=corpus.description)
     masked = RunConfig(model=ModelConfig(max_length=8, causal=False), objective=MaskedToken(), data=corpus.description)
-    assert "valid" not in corpus.validation_batches(causal, 1)
-    batches = corpus.validation_batches(masked, 1)
+    assert "valid" not in corpus.validation_batches(causal)
+    batches = corpus.validation_batches(masked)
     flat = batches["valid"].reshape(-1)
     assert (flat.sum(), flat[: len(corpus.validation)].all()) == (len(corpus.validation), True)
 

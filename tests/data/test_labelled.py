@@ -195,7 +195,7 @@ def test_batches_of_labelled_texts(tmp_path):
     np.testing.assert_array_equal(one[5]["inputs"], again[5]["inputs"])
     epoch = np.concatenate([one[step]["inputs"] for step in range(2)])
     assert rows(epoch) == rows(data.train["inputs"])
-    batch = data.validation_batches(config, 2)
+    batch = data.validation_batches(config)
     assert batch["weights"].shape == (1, EVALUATION_BATCH, 1)
     assert batch["weights"].sum() == 2
     np.testing.assert_array_equal(batch["labels"][batch["weights"][..., 0] == 1], data.validation["labels"])

@@ -85,7 +85,7 @@ def test_a_part_without_documents_is_refused(tmp_path, documents):
 def test_every_token_but_the_first_is_a_label_once(tmp_path):
     """Within its document: labels with weight, and the token before each, are the documents' own pairs."""
     corpus = load(tmp_path, validation_fraction=0.3)
-    batch = corpus.validation_batches(run_config(), multiple=1)
+    batch = corpus.validation_batches(run_config())
     assert batch["tokens"].shape[1:] == (32, LENGTH + 1)
     assert batch["weights"].shape[1:] == (32, LENGTH)
     assert batch["weights"].dtype == np.float32

@@ -262,7 +262,7 @@ def test_batches_of_about_so_many_tokens(pairs, tokens):
 
 def test_validation_batches_hold_each_pair_once(pairs):
     """In order; what fills the last batch has no weight."""
-    batch = pairs.validation_batches(run_config(), multiple=2)
+    batch = pairs.validation_batches(run_config())
     assert batch["source"].shape[:2] == (1, EVALUATION_BATCH)
     real = batch["weights"].sum(-1) > 0
     assert real.sum() == 6

@@ -38,7 +38,7 @@ def test_digits():
     model = data.complete(VisionRun()).model
     assert (model.image_size, model.num_classes, model.grid) == ((8, 8, 1), 10, (2, 2))
     assert data.complete(ReconstructionRun()).model == PatchConfig(image_size=(8, 8, 1))
-    batch = data.validation_batches(vision(), 1)
+    batch = data.validation_batches(vision())
     assert batch["inputs"].shape[1:] == (EVALUATION_BATCH, 8, 8, 1)
     assert batch["weights"].sum() == 899
     assert data.reference() is None
@@ -72,7 +72,7 @@ def test_pairs_of_images(tmp_path):
     for image, target in zip(batch["inputs"], batch["targets"], strict=True):
         (row,) = np.flatnonzero((arrays["train_images"][..., None] == image).all((1, 2, 3)))
         np.testing.assert_array_equal(target[..., 0], arrays["train_targets"][row])
-    assert data.validation_batches(config, 1)["weights"].sum() == 5
+    assert data.validation_batches(config)["weights"].sum() == 5
     np.savez(path, **arrays | {"test_targets": arrays["test_targets"][:, :5]})
     with pytest.raises(ConfigError, match=r"test_targets is \(5, 5, 4, 1\), not \(5, 6, 4, 1\)"):
         load_data(ImagePairConfig(path=path))
@@ -201,7 +201,7 @@ def test_a_plane_stays_a_plane():
 
 def test_images_of_the_evaluation_stay(path):
     """The test images in order, once, unmoved; what fills the batch has no weight."""
-    plain, moved = (load_data(ImageConfig(path=path, shift=float(s))).validation_batches(vision(), 2) for s in (0, 1))
+    plain, moved = (load_data(ImageConfig(path=path, shift=float(s))).validation_batches(vision()) for s in (0, 1))
     assert plain["inputs"].shape == (1, EVALUATION_BATCH, 6, 4, 1)
     for name in plain:
         np.testing.assert_array_equal(plain[name], moved[name])

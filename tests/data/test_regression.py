@@ -149,7 +149,7 @@ def test_a_model_for_the_sequences():
 
 
 def test_the_held_out_part_is_read_once():
-    batch = load_data(described()).validation_batches(InContextRegressionRun(), 1)
+    batch = load_data(described()).validation_batches(InContextRegressionRun())
     assert batch["inputs"].shape == (1, EVALUATION_BATCH, 12, 3)
     assert batch["weights"].sum() == 20 * 6
 

@@ -70,7 +70,7 @@ def test_the_rise_is_what_later_tokens_cost_more(initial, corpus):
     params = {name: value for name, value in params.items() if name != "position"}
     rise, past = (LongerText(2, rise=rise)(config, params, corpus) for rise in (True, False))
     longer = config.replace({"model.max_length": 16})
-    batches = corpus.validation_batches(longer, 1)
+    batches = corpus.validation_batches(longer)
     _, apply = pure_model(config.model)
     for run in range(2):
         own = jax.tree.map(lambda leaf, run=run: leaf[run], params)
@@ -220,7 +220,7 @@ def test_the_gradient_of_query_and_key_kernels_is_theirs_alone(base, corpus):
     kernels = {"model.mixer.bias": ("query", "key", "value", "out")}
     config = corpus.complete(base.replace(kernels))
     params = jax.device_get(make_program(config, grid(range(1))).init().params)
-    batch, (_, apply) = first_batch(corpus.validation_batches(config, 1)), pure_model(config.model)
+    batch, (_, apply) = first_batch(corpus.validation_batches(config)), pure_model(config.model)
 
     def loss(params):
         found = config.objective(apply, params, batch, None)
@@ -266,7 +266,7 @@ def test_the_first_token_of_every_packed_document_is_left_out(base, tmp_path):
     data = load_data(TextConfig(path=str(tmp_path / "documents.txt"), document_separator="|"))
     config = data.complete(base.replace({"data": TextConfig(), "model.position": ALiBi(), "model.max_length": 16}))
     params = jax.device_get(make_program(config, grid(range(2))).init().params)
-    positions = data.validation_batches(config, 1)["positions"][0, :, :-1]
+    positions = data.validation_batches(config)["positions"][0, :, :-1]
     assert (positions[:, 1:] == 0).any()
     assert (SaturatedRows()(config, changed(params, "query", 0.0), data) == 0).all()
 
@@ -280,7 +280,7 @@ def test_padding_of_a_source_and_of_a_target_has_no_say(tmp_path):
     data = load_data(PairsConfig(source=str(tmp_path / "pairs.tsv"), validation_fraction=0.3))
     config = data.complete(TranslationRun(model=model.replace(max_source_length=12), data=data.description))
     params = changed(jax.device_get(make_program(config, grid(range(1))).init().params), "query", 0.0)
-    batch = first_batch(data.validation_batches(config, 1))
+    batch = first_batch(data.validation_batches(config))
     sources, targets = batch["source_valid"].sum(1), (batch["weights"] > 0).sum(1)
     assert len(set(sources)) > 1
     encoder = ((sources - 1) / sources).sum() / (sources - 1).sum()

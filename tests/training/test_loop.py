@@ -20,7 +20,7 @@ from transformer.data.corpus import load_corpus
 from transformer.data.dataset import stack_batches
 from transformer.runs.config import Replica, grid
 from transformer.runs.data import TextConfig
-from transformer.runs.mesh import HostsConfig
+from transformer.runs.mesh import HostsConfig, MeshConfig
 from transformer.training import checkpoint, loop
 from transformer.training.loop import _Run, train
 from transformer.training.metrics import read_metrics
@@ -204,6 +204,17 @@ def test_a_held_out_part_of_which_nothing_counts_is_no_number(config, tmp_path):
         train(config, REPLICAS, dataclasses.replace(data, validation=unscored), tmp_path / "run")
 
 
+def test_batches_that_devices_do_not_divide_sum_the_same(config, corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr("transformer.data.corpus.EVALUATION_BATCH", 3)
+    meshes = {name: MeshConfig(replica=1, data=data) for name, data in (("one", 1), ("two", 2))}
+    one, two = (
+        train(config.replace(steps=2), REPLICAS, corpus, tmp_path / name, mesh=mesh) for name, mesh in meshes.items()
+    )
+    for alone, shared in zip(one.by_batch, two.by_batch, strict=True):
+        assert alone.shape[1] > 1
+        np.testing.assert_allclose(alone, shared, rtol=1e-5)
+
+
 def test_what_a_run_reports_is_what_its_parameters_do(config, tmp_path, monkeypatch):
     """Over the split and over each of its batches, label by label, and as the last lines of its metrics."""
     monkeypatch.setattr("transformer.data.corpus.EVALUATION_BATCH", 2)
@@ -212,7 +223,7 @@ def test_what_a_run_reports_is_what_its_parameters_do(config, tmp_path, monkeypa
     corpus = load_corpus(TextConfig(path=str(path)))
     outcome = train(config.replace(steps=40), REPLICAS, corpus, tmp_path / "run")
     assert 0 < outcome.exact_match[0] < outcome.accuracy[0] < 1
-    split = corpus.validation_batches(outcome.config, 1)
+    split = corpus.validation_batches(outcome.config)
     labels, weights = split["tokens"][..., 1:], split["weights"]
     assert len(labels) > 1
     lines = read_metrics(tmp_path / "run")[-2:]

@@ -56,7 +56,7 @@ def test_what_was_trained_is_what_is_loaded(config, corpus, tmp_path, changes):
     assert 0 < run.accuracy[0] == outcome.accuracy[0]
     chex.assert_trees_all_equal(run.params(), run.params(int(outcome.validation_loss.argmin())))
     chex.assert_trees_all_equal(run.params(1), jax.tree.map(lambda a: a[1], outcome.all_params))
-    tokens = corpus.validation_batches(config, 1)["tokens"][0, :, :-1]
+    tokens = corpus.validation_batches(config)["tokens"][0, :, :-1]
     assert jax.jit(run.apply)(run.params(0), tokens).shape == (*tokens.shape, 4)
 
 
@@ -64,7 +64,7 @@ def test_an_objective_may_load_its_teacher_while_it_is_traced(config, corpus, tm
     """Parameters are arrays there, and no device is asked for what another one has."""
     outcome = train(config, (Replica(seed=0),), corpus, tmp_path / "run")
     mesh = jax.make_mesh((1,), ("data",), axis_types=(jax.sharding.AxisType.Explicit,))
-    tokens = corpus.validation_batches(config, 1)["tokens"][0, :, :-1]
+    tokens = corpus.validation_batches(config)["tokens"][0, :, :-1]
 
     def taught(tokens):
         teacher = load_run(tmp_path / "run")

@@ -88,12 +88,12 @@ class Corpus(ShownAsText):
             return Blocks(self.train, length, config.batch_size, seed)
         return Rows(packed(self.train, self.train_ends, length), config.batch_size, seed)
 
-    def validation_batches(self, config: RunConfig, multiple: int) -> Batch:
+    def validation_batches(self, config: RunConfig) -> Batch:
         """Consecutive blocks, or packed documents."""
-        length, batch_size = config.model.max_length, math.lcm(EVALUATION_BATCH, multiple)
+        length = config.model.max_length
         if self.validation_ends is not None:
-            return whole(packed(self.validation, self.validation_ends, length), batch_size)
-        blocks = whole_split(self.validation, length, batch_size)
+            return whole(packed(self.validation, self.validation_ends, length), EVALUATION_BATCH)
+        blocks = whole_split(self.validation, length, EVALUATION_BATCH)
         blocks = blocks if config.model.causal else blocks | {"valid": _real(blocks, len(self.validation))}
         return in_streams(blocks) if _consecutive(config) else blocks
 

@@ -2,7 +2,6 @@
 
 import functools
 import hashlib
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ from transformer.runs.data import DataConfig
 
 Batch = dict[str, np.ndarray]
 EVALUATION_BATCH = 128
-"""Rows of a held-out batch, on one device or divided among several; more only where these do not divide it."""
+"""Rows of a held-out batch."""
 ORDER = 2
 """Version of the order of rows that a seed gives; a run is not continued in another one."""
 FEW = 2**16
@@ -68,8 +67,8 @@ class Dataset(Protocol):
         """The training batches of a replica, in an order that depends on its seed."""
         ...
 
-    def validation_batches(self, config: RunConfig, multiple: int) -> Batch:
-        """The whole held-out part, leading axes (N, B), B a multiple of `multiple`; filling rows have weight 0."""
+    def validation_batches(self, config: RunConfig) -> Batch:
+        """The whole held-out part, leading axes (N, B); rows that fill the last batch have weight 0."""
         ...
 
     def reference(self) -> tuple[str, float] | None:
@@ -204,6 +203,27 @@ def whole(arrays: Mapping[str, np.ndarray], batch_size: int) -> Batch:
     }
 
 
+def divisible(split: Batch, parts: int, *, in_order: bool = False) -> Batch:
+    """A held-out part (N, B, …) whose batches so many devices can share: rows of zeros, which have weight 0, fill them.
+
+    What a batch sums is the same on any number of devices up to B; of more, several batches are one.
+
+    Args:
+      split: its arrays.
+      parts: number of devices.
+      in_order: whether each batch is read after the one before, so that they stay single.
+    """
+    count, size = next(iter(split.values())).shape[:2]
+    joined = 1 if in_order else max(1, parts // size)
+
+    def shared(array: np.ndarray) -> np.ndarray:
+        rest = [(0, 0)] * (array.ndim - 2)
+        whole = np.pad(array, [(0, -count % joined), (0, 0), *rest]).reshape(-1, joined * size, *array.shape[2:])
+        return np.pad(whole, [(0, 0), (0, -joined * size % parts), *rest])
+
+    return {name: shared(array) for name, array in split.items()}
+
+
 def first_batch(split: Batch) -> Batch:
     """The first batch of arrays (N, B, …), without the rows that fill it."""
     first = {name: array[0] for name, array in split.items()}
@@ -238,11 +258,11 @@ class Examples(ShownAsText):
     def train_batches(self, config: RunConfig, seed: int) -> Batches:
         return Rows(self.train, config.batch_size, seed)
 
-    def validation_batches(self, config: RunConfig, multiple: int) -> Batch:
+    def validation_batches(self, config: RunConfig) -> Batch:
         held_out = self.validation
         if "weights" not in held_out:  # the rows that fill the last batch count nothing
             held_out = held_out | {"weights": np.asarray(config.objective.weights(held_out), np.float32)}
-        return whole(held_out, math.lcm(EVALUATION_BATCH, multiple))
+        return whole(held_out, EVALUATION_BATCH)
 
     def reference(self) -> tuple[str, float] | None:
         return None

@@ -1,6 +1,5 @@
 """Pairs of a source and a target text: parallel files, or SCAN."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -154,8 +153,8 @@ class Pairs(ShownAsText):
     def train_batches(self, config: RunConfig, seed: int) -> Batches:
         return BucketedBatches(self.train, config, seed)
 
-    def validation_batches(self, config: RunConfig, multiple: int) -> Batch:
-        return whole(pair_arrays(*self.validation), math.lcm(EVALUATION_BATCH, multiple))
+    def validation_batches(self, config: RunConfig) -> Batch:
+        return whole(pair_arrays(*self.validation), EVALUATION_BATCH)
 
     def reference(self) -> None:
         return None

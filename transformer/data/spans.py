@@ -1,6 +1,5 @@
 """Span corruption (T5): the source is a text with holes, and the target is what was in them."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -202,14 +201,12 @@ class Spans:
     def train_batches(self, config: RunConfig, seed: int) -> Batches:
         return SpanBatches(self.corpus, config, seed)
 
-    def validation_batches(self, config: RunConfig, multiple: int) -> Batch:
+    def validation_batches(self, config: RunConfig) -> Batch:
         """Consecutive blocks, always with the same holes; tokens after the last whole block are left out."""
         sizes, tokens = longest_block(config), self.corpus.validation
         blocks_NL = tokens[: len(tokens) // sizes.tokens * sizes.tokens].reshape(-1, sizes.tokens)
         hidden_NL = hidden_places(sizes, [(HELD_OUT, 0, row) for row in range(len(blocks_NL))])
-        return whole(
-            span_batch(blocks_NL, hidden_NL, self.corpus.tokenizer.vocab_size), math.lcm(EVALUATION_BATCH, multiple)
-        )
+        return whole(span_batch(blocks_NL, hidden_NL, self.corpus.tokenizer.vocab_size), EVALUATION_BATCH)
 
     def reference(self) -> None:
         return None

@@ -69,7 +69,7 @@ class Arm:
     @cached_property
     def held_out(self) -> str:
         """Hash of its held-out part as it is cut into batches."""
-        return fingerprint_arrays(self.data.validation_batches(self.config, 1))
+        return fingerprint_arrays(self.data.validation_batches(self.config))
 
     @cached_property
     def signals(self) -> tuple[dict[str, float], list[str]]:
@@ -196,7 +196,7 @@ def _check_held_out(study: "Study", configs: Mapping[str, RunConfig], datasets: 
     if study.metric in FORMATS:
         return
     for name in (name for name, own in datasets.items() if own is not data):
-        parts = [each.validation_batches(baseline, 1) for each in (datasets[name], data)]
+        parts = [each.validation_batches(baseline) for each in (datasets[name], data)]
         if len(set(map(fingerprint_arrays, parts))) > 1:
             raise ConfigError(
                 f"study {study.name}: arm {name} changes the held-out part of {data.source}, so its losses are not "

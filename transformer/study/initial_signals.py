@@ -24,7 +24,7 @@ def signals(config: RunConfig, data: Dataset) -> dict[str, float]:
     the answer. A number is left out where the model has no such signal, or all rows are the same.
     """
     _, apply = pure_model(config.model)
-    batch = jax.tree.map(jnp.asarray, first_batch(data.validation_batches(config, 1)))
+    batch = jax.tree.map(jnp.asarray, first_batch(data.validation_batches(config)))
 
     def answer(params, batch):
         answers = []

@@ -69,7 +69,7 @@ class LongerText(Probe):
         position = config.model.position
         if position is not None and not position.extrapolates:
             return _undefined(params)
-        whole = data.validation_batches(longer, 1)
+        whole = data.validation_batches(longer)
         if "segments" in whole or config.objective.labels(whole).shape[-1] <= length:
             return _undefined(params)
         num_batches = max(1, self.tokens // config.objective.labels(whole)[0].size)
@@ -248,4 +248,4 @@ def _first_batch(config: RunConfig, data: Dataset) -> tuple[Callable[[Any, Batch
     """The objective as a function of (params, batch), and the first batch of the validation part."""
     _, apply = pure_model(config.model)
     objective = functools.partial(config.objective.plain(), apply)
-    return lambda params, batch: objective(params, batch, None), first_batch(data.validation_batches(config, 1))
+    return lambda params, batch: objective(params, batch, None), first_batch(data.validation_batches(config))

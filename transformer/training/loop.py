@@ -15,7 +15,7 @@ from transformer.core.checks import check_kind
 from transformer.core.errors import ConfigError
 from transformer.core.files import writing
 from transformer.core.modules import Params
-from transformer.data.dataset import Dataset, check_batches, check_data, load_data, stack_batches
+from transformer.data.dataset import Dataset, check_batches, check_data, divisible, load_data, stack_batches
 from transformer.objectives.objective import Sums
 from transformer.runs.config import Replica, RunConfig, grid, unfinished_warm_up, unused_vocabulary
 from transformer.runs.mesh import ALONE, AUTOMATIC, HostsConfig, MeshConfig
@@ -152,7 +152,9 @@ class _Run:
     def __post_init__(self):
         by_seed = {r.seed: self.data.train_batches(self.config, r.seed) for r in self.replicas}
         self.batches = [by_seed[r.seed] for r in self.replicas]
-        validation = self.data.validation_batches(self.config, self.program.data_devices)
+        in_order = self.config.model.memory_length is not None
+        whole = self.data.validation_batches(self.config)
+        validation = divisible(whole, self.program.data_devices, in_order=in_order)
         self.limits = self.config.objective.limits(self.config.model)
         check_batches({name: array[None] for name, array in validation.items()}, self.limits, 0, "validation batch")
         self.validation = self.program.put(validation, SHARED_BATCHES)

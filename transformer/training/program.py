@@ -57,7 +57,7 @@ class Program:
 
     @property
     def data_devices(self) -> int:
-        """Number of devices that share a batch, which divides the size of evaluation batches."""
+        """Number of devices that share a batch."""
         return self.mesh.shape[DATA]
 
     def put(self, batches: Any, spec: PartitionSpec = BATCHES) -> Any:
