@@ -6,7 +6,7 @@ import numpy as np
 from scipy import stats
 
 from experiments.answers import Answer, Effect, asked_twice, effects
-from transformer.data.dataset import ORDER
+from transformer.data.order import ORDER
 from transformer.study.report import ArmReport, Report
 from transformer.study.statistics import ALPHA, UNKNOWN
 

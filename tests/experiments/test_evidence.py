@@ -25,7 +25,8 @@ from experiments.evidence_doubts import (
 from experiments.evidence_pages import CHECKSUMS, checksums, overview, page
 from experiments.evidence_sizes import LOSS, SPEED, section, sizes
 from transformer.core.errors import ConfigError
-from transformer.data.dataset import ORDER, load_data
+from transformer.data.dataset import load_data
+from transformer.data.order import ORDER
 from transformer.study.archive import RUNS, SUFFIX
 from transformer.study.study_queue import StudyQueue
 

@@ -11,8 +11,9 @@ from transformer.core.arrays import check_ids
 from transformer.core.errors import ConfigError
 from transformer.core.json import fingerprint
 from transformer.core.notebook import ShownAsText
-from transformer.data.dataset import Batch, Batches, Rows, Shuffled, check_reads_tokens, described, load_data, whole
+from transformer.data.dataset import Batch, Batches, Rows, check_reads_tokens, described, load_data, whole
 from transformer.data.ngram import ngram_loss, usual_order
+from transformer.data.order import Shuffled
 from transformer.data.packing import pack
 from transformer.data.text import load_text
 from transformer.data.tokenizer_training import make_tokenizer

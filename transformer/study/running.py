@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from transformer.core.errors import ConfigError, OneLine
 from transformer.core.files import Damaged
-from transformer.data.dataset import ORDER, Dataset, reference
+from transformer.data.dataset import Dataset, reference
+from transformer.data.order import ORDER
 from transformer.runs.config import Replica
 from transformer.runs.mesh import MeshConfig
 from transformer.study import plan

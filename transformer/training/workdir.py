@@ -20,7 +20,8 @@ from transformer.core.folders import check_own, clear, file_names, locked
 from transformer.core.json import fingerprint, to_json
 from transformer.core.modules import Params
 from transformer.core.sources import sources
-from transformer.data.dataset import ORDER, Dataset, fingerprint_arrays
+from transformer.data.dataset import Dataset, fingerprint_arrays
+from transformer.data.order import ORDER
 from transformer.runs.config import Replica, RunConfig
 from transformer.training import checkpoint
 from transformer.training.environment import environment
