@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
+from transformer.data.order import ORDER
 from transformer.study.archive import SUFFIX, Archives
 from transformer.study.claim import Claim, Finding
 from transformer.study.report import Report
@@ -46,6 +47,11 @@ class Answer:
         expected = ", ".join(f"{question}: {how}" for question, how in claim.expected.items())
         study = replace(claim.study.confirmation(self.report), question=f"{claim.text} Expected: {expected}.")
         return replace(claim, study=study)
+
+    @property
+    def older(self) -> bool:
+        """Whether its runs read their rows in another order than runs do now, of text with repetitions."""
+        return self.report.record.data.get("order") != ORDER
 
     @property
     def command(self) -> str:

@@ -6,7 +6,6 @@ import numpy as np
 from scipy import stats
 
 from experiments.answers import Answer, Effect, asked_twice, effects
-from transformer.data.order import ORDER
 from transformer.study.report import ArmReport, Report
 from transformer.study.statistics import ALPHA, UNKNOWN
 
@@ -67,7 +66,7 @@ def of_order(found: Sequence[Answer]) -> list[str]:
     moved = [
         (first.findings[question], fresh.findings[question])
         for first, fresh, question in twice
-        if _order(fresh) == ORDER != _order(first)
+        if first.older and not fresh.older
     ]
     if not moved:
         return []
@@ -80,10 +79,6 @@ def of_order(found: Sequence[Answer]) -> list[str]:
         f"times. Of {len(settled)} verdicts {same} came out the same, {still_open} open and "
         f"{len(settled) - same - still_open} otherwise."
     ]
-
-
-def _order(answer: Answer) -> int | None:
-    return answer.report.record.data.get("order")
 
 
 def of_plans(found: Sequence[Answer]) -> list[str]:

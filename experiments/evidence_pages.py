@@ -63,6 +63,10 @@ COLUMNS = (
 """Of the tables."""
 
 
+OLDER = "; with the order of rows (and the text) of before 2026-11-29"
+"""What is said of runs of before."""
+
+
 def write(claims: Mapping[str, Claim], evidence: Path, docs: Path) -> None:
     """Write docs/evidence.md, the pages and pictures in docs/evidence, and the checksums of the archives."""
     found, folder = answers(claims, evidence), docs / "evidence"
@@ -182,7 +186,7 @@ def page(each: Answer) -> str:
         "\n".join(f"- {line}" for line in [*report.summary(), *report.warnings()]),
         f"![training loss]({claim.name}.png)",
         f"`{each.command}`; archive `experiments/evidence/{claim.name}{SUFFIX}`, sha256 {each.sha256[:16]}…; plan "
-        f"{record.plan['sha256'][:16]}…; {machine([report])}.",
+        f"{record.plan['sha256'][:16]}…; {machine([report])}{OLDER * each.older}.",
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -197,7 +201,7 @@ def _confirmed(first: Answer, fresh: Answer) -> list[str]:
         "\n".join(f"- {line}" for line in fresh.verdicts),
         f"`python -m experiments.atlas --only {first.claim.name} --confirm --afresh`; archive "
         f"`experiments/evidence/{fresh.claim.name}{SUFFIX}`, sha256 {fresh.sha256[:16]}…; "
-        f"{said_plan(record.plan)}",
+        f"{said_plan(record.plan).removesuffix('.')}{OLDER * fresh.older}.",
         *(["\n".join(f"- {line}" for line in doubts)] if doubts else []),
     ]
 

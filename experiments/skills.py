@@ -5,6 +5,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from experiments.bases import PLAIN, Changes, on_task, recurrent
+from experiments.shortcuts import (
+    Shortcut,
+    by_last_two,
+    next_unasked,
+    turned_round,
+    usual,
+    usual_before,
+    usual_digit,
+    usual_missing,
+    usual_value,
+)
 from transformer.data.tasks.arithmetic import Addition, ModularArithmetic
 from transformer.data.tasks.groups import WordProblem
 from transformer.data.tasks.mad import InContextRecall, SelectiveCopying
@@ -50,21 +61,29 @@ class Skill:
     """Seeds of the first look."""
     match: Budget | None = "parameters"
     """What the models are made to have in equal amount, by the width of their feed-forward layers; None: nothing."""
+    shortcut: Shortcut | None = None
+    """What answers some of its questions without it."""
 
 
 SKILLS: dict[str, Skill] = {
-    "recall": Skill(AssociativeRecall(alphabet=32, sequence_length=24, filler="zeros")),
-    "selective copying": Skill(SelectiveCopying(alphabet=8, sequence_length=32, items=6)),
-    "noisy recall": Skill(InContextRecall(alphabet=8, pairs=14, noise_symbols=8, noise=0.2)),
-    "copying, longer": Skill(Copy(items=8), Copy(items=12)),
-    "modular sums": Skill(ModularArithmetic(23), changes={"data.examples": 400, "data.validation_examples": 100}),
-    "induction, longer": Skill(Induction(24), Induction(48)),
-    "products in s3, longer": Skill(WordProblem("s3", items=8, dense=True), WordProblem("s3", items=16, dense=True)),
-    "addition": Skill(Addition(digits=2), changes={"steps": 1000, "data.examples": 5000}),
-    "phone book": Skill(PhoneBook(entries=4, queries=2, name_length=2, digits=2)),
-    "parity": Skill(WordProblem("parity", items=12), changes={"steps": 1000, "data.examples": 6000}),
+    "recall": Skill(AssociativeRecall(alphabet=32, sequence_length=24, filler="zeros"), shortcut=next_unasked),
+    "selective copying": Skill(SelectiveCopying(alphabet=8, sequence_length=32, items=6), shortcut=usual_missing),
+    "noisy recall": Skill(InContextRecall(alphabet=8, pairs=14, noise_symbols=8, noise=0.2), shortcut=usual_value),
+    "copying, longer": Skill(Copy(items=8), Copy(items=12), shortcut=usual_missing),
+    "modular sums": Skill(
+        ModularArithmetic(23),
+        changes={"data.examples": 400, "data.validation_examples": 100},
+        shortcut=turned_round,
+    ),
+    "induction, longer": Skill(Induction(24), Induction(48), shortcut=usual_before),
+    "products in s3, longer": Skill(
+        WordProblem("s3", items=8, dense=True), WordProblem("s3", items=16, dense=True), shortcut=by_last_two
+    ),
+    "addition": Skill(Addition(digits=2), changes={"steps": 1000, "data.examples": 5000}, shortcut=usual),
+    "phone book": Skill(PhoneBook(entries=4, queries=2, name_length=2, digits=2), shortcut=usual_digit),
+    "parity": Skill(WordProblem("parity", items=12), changes={"steps": 1000, "data.examples": 6000}, shortcut=usual),
 }
-"""Small enough for minutes on two cores; in each, some model of those below is right and some is not."""
+"""Small enough for minutes on two cores; in each, some of the models below learn more than others."""
 
 
 def _attention(part: Any) -> dict[str, Any]:
@@ -113,7 +132,7 @@ def examination(name: str, skill: Skill, models: Mapping[str, Changes] = MODELS)
       models: changes to the skill's run by name of the model; those that fit into its layers are asked.
     """
     return on_task(
-        name.replace(", ", " ").replace(" ", "_"),
+        study_name(name),
         skill.task,
         fitted(models, skill.changes),
         {"model.position": RoPE(), "batch_size": 16, "steps": 600, **skill.changes},
@@ -125,6 +144,11 @@ def examination(name: str, skill: Skill, models: Mapping[str, Changes] = MODELS)
         learning_rates=skill.learning_rates,
         question=f"Which mixers and options learn {name}?",
     )
+
+
+def study_name(skill: str) -> str:
+    """The name of the study of a skill."""
+    return skill.replace(", ", " ").replace(" ", "_")
 
 
 def fitted(models: Mapping[str, Changes], changes: Changes) -> dict[str, Changes]:

@@ -14,7 +14,7 @@ CLAIM = Claim(
         "(from memory)."
     ),
     expected={"negative": "better"},
-    recipe="Tested at the lengths of training, up to 32, on two layers.",
+    recipe="Tested at the lengths of training, up to 16, on two layers.",
     study=on_task(
         "negative_eigenvalues",
         WordProblem("parity", items=16),

@@ -17,9 +17,9 @@ CLAIM = Claim(
     ),
     expected={"learned": "worse", "rope": "worse", "alibi": "worse"},
     recipe=(
-        "Copying alone, trained on 8 symbols and tested on 12; 3 layers. Rates are chosen by the longer test, so arms "
-        "are not equally trained on 8: training ends at losses of .16 to .36 without positions, .09 to .16 with ALiBi "
-        "and below .01 with rotary positions."
+        "Copying alone, trained on up to 8 symbols and tested on up to 12, of which half are no longer than 8; 3 "
+        "layers. Rates are chosen by the longer test, so arms are not equally trained on 8: training ends at losses of "
+        ".16 to .36 without positions, .09 to .16 with ALiBi and below .01 with rotary positions."
     ),
     study=on_task(
         "nope_length",

@@ -38,6 +38,19 @@ def test_dtype():
     assert dropout(X.astype(jnp.bfloat16), 0.1, jax.random.key(0)).dtype == jnp.bfloat16
 
 
+def test_bfloat16_keeps_its_mean():
+    """1 - rate has no more than eight digits there, and would be off by up to a quarter of a per cent."""
+    x = jnp.asarray(np.random.default_rng(0).uniform(1, 2, size=(400, 1000)), jnp.bfloat16)
+    for rate in (0.1, 0.4):
+        for out in (
+            dropout(x, rate, jax.random.key(0)),
+            drop_sequences(x[:, :, None], rate, jax.random.key(0))[..., 0],
+        ):
+            kept = np.asarray(out, np.float32) != 0
+            ratio = np.asarray(out, np.float32)[kept].mean() / np.asarray(x, np.float32)[kept].mean()
+            assert abs(ratio * (1 - rate) - 1) < 4e-4
+
+
 def test_dropped_sequences_keep_their_mean():
     """Whole sequences are zero or divided by 1 - rate; over many keys the mean is the input. No key: the input."""
     key, x = jax.random.key(0), jnp.asarray(np.random.default_rng(0).normal(size=(500, 2, 3)) + 2, jnp.float32)

@@ -5,7 +5,7 @@ import statistics
 import numpy as np
 import pytest
 
-from experiments import cli, exam
+from experiments import cli, exam, shortcuts
 from experiments.atlas import DOCS, EVIDENCE
 from experiments.published_skills import PUBLISHED
 from experiments.skills import MODELS, SKILLS, examination, fitted
@@ -139,3 +139,37 @@ def test_a_model_of_ones_own_is_named_and_asked():
         exam.Command(models=("softmax", "softmax: model.mixer=min_gru"))
     with pytest.raises(ConfigError, match=r"^models: 'mine: model\.mixer=' is not of the form FIELD=VALUE"):
         exam.Command(models=("softmax", "mine: model.mixer="))
+
+
+def test_what_answers_without_a_skill_is_the_last_row(tmp_path):
+    """Of a + b that is held out, b + a is looked up where it was seen; a table has all products in two tokens."""
+    reports = {
+        name: made.report(tmp_path / name, {"softmax": np.ones(4), "much": np.ones(4)})
+        for name in ("modular_sums", "products_in_s3_longer", "other")
+    }
+    text = exam.table(reports)
+    data = load_data(examination("modular sums", SKILLS["modular sums"]).base.data)
+    first, second = (data.validation["tokens"][:, place] for place in (0, 2))
+    seen = {tuple(row) for row in data.train["tokens"][:, [0, 2]].tolist()}
+    share = np.mean([pair in seen for pair in zip(second.tolist(), first.tolist(), strict=True)])
+    assert f"| without the skill | – | – | {share:.2f} | 1.00 | – |" in text
+    assert "modular sums: b + a looked up; products in s3 longer: a table of the last two symbols." in text
+
+
+@pytest.mark.parametrize(
+    ("shortcut", "before", "answer"),
+    [
+        (shortcuts.usual, "x", "b"),
+        (shortcuts.usual_before, "a c c b", "c"),
+        (shortcuts.next_unasked, "k1 v7 k2 v3 k3 v5 k1 v7 k3", "v3"),
+        (shortcuts.usual_value, "k1 v7 k2 v3 k1 v7 k2", "v7"),
+        (shortcuts.usual_missing, ". 3 1 . 3 1 3 = 3 3", "1"),
+        (shortcuts.usual_missing, "3 1 = 3 1", "</s>"),
+        (shortcuts.turned_round, "2 + 1 =", "a"),
+        (shortcuts.by_last_two, "z z 2 =", "b"),
+        (shortcuts.usual_digit, "d v : 2 5 s w : 2 5 g v : 1 0 ? d v : 2", "5"),
+    ],
+)
+def test_shortcuts_by_hand(shortcut, before, answer):
+    training = [(("1", "+", "2", "="), "a"), (("x", "2", "="), "b"), (("y", "3", "="), "b")]
+    assert shortcut(training)(tuple(before.split())) == answer

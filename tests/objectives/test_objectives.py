@@ -758,3 +758,18 @@ def test_sums_are_of_one_shape():
     losses = jnp.ones((3, 4))
     with pytest.raises(ConfigError, match=r"sums: losses have the shape \(3, 4\), weights \(3, 1\), hits \(3, 4\)"):
         Sums.of(losses, losses[:, :1], losses)
+
+
+def test_labels_that_do_not_count_may_be_no_numbers():
+    """In the gradient too."""
+    rng = np.random.default_rng(0)
+    inputs, labels = rng.normal(size=(2, 3, 4)).astype(np.float32), rng.normal(size=(2, 3, 1)).astype(np.float32)
+    weights = np.array([[1, 1, 0], [1, 0, 0]], np.float32)
+
+    def loss(kernel, labels):
+        batch = {"inputs": inputs, "labels": labels, "weights": weights}
+        return Regression(auxiliary=0.0)(lambda k, x, **_: x @ k, kernel, batch, None).loss.sum()
+
+    kernel, hidden = jnp.ones((4, 1)), np.where(weights[..., None] > 0, labels, np.nan)
+    found, expected = (jax.value_and_grad(loss)(kernel, each) for each in (hidden, labels))
+    chex.assert_trees_all_close(found, expected, rtol=1e-6)

@@ -41,7 +41,7 @@ def test_randomized_positions_are_of_the_whole_range(length):
     )
     model, drawn = LanguageModel(config, key=jax.random.key(0)), []
     stream_of = model.stream_of
-    model.stream_of = lambda x, context: drawn.append(context.remapped) or stream_of(x, context)
+    model.stream_of = lambda x, context, key: drawn.append(context.remapped) or stream_of(x, context, key)
     for seed in range(60):
         model(jnp.zeros((1, length), jnp.int32), key=jax.random.key(seed))
     largest = [int(positions[length - 1]) for positions in drawn]

@@ -9,6 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from transformer.models.build import initial_params, pure_model
+from transformer.models.config import ModelConfig
 from transformer.residuals.multi_stream import (
     Backout,
     EmbeddingSkip,
@@ -17,7 +19,7 @@ from transformer.residuals.multi_stream import (
     ResiDual,
     UNet,
 )
-from transformer.residuals.residual import Depth
+from transformer.residuals.residual import Depth, PreNorm
 
 KEY = jax.random.key(0)
 X = jnp.asarray(np.random.default_rng(0).normal(size=(1, 8, 16)), jnp.float32)
@@ -111,3 +113,15 @@ def test_streams_mixed_by_doubly_stochastic_matrices():
     long = dataclasses.replace(residual, iterations=500)
     found = long(stream, jnp.sin, {"input": lambda x: x}, params, depth)
     chex.assert_trees_all_close(found[0], expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("residual", [HyperConnections(), ManifoldHyperConnections()], ids=str)
+def test_dropout_of_the_embedding_is_one_for_all_streams(residual):
+    """So that they begin as pre-norm in training too, but for what the last norm adds to a variance."""
+
+    def answer(residual):
+        config = ModelConfig(vocab_size=8, num_layers=1, d_model=16, max_length=8, dropout=0.5, residual=residual)
+        _, apply = pure_model(config)
+        return apply(initial_params(config, KEY), jnp.arange(8)[None], key=KEY)
+
+    chex.assert_trees_all_close(answer(residual), answer(PreNorm()), atol=2e-3)

@@ -4,7 +4,6 @@ import dataclasses
 from itertools import pairwise
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -34,6 +33,7 @@ from transformer.runs.config import grid
 from transformer.runs.data import TextConfig
 from transformer.runs.tokenizers import Char
 from transformer.study.probes import BeforeTraining, FirstKey, LongerText, QueryKeyGradient, SaturatedRows
+from transformer.study.study import Study
 from transformer.training.program import make_program
 
 
@@ -237,13 +237,18 @@ def test_the_gradient_of_query_and_key_kernels_is_theirs_alone(base, corpus):
     assert np.isnan(QueryKeyGradient()(config, params, corpus)).all()
 
 
-def test_before_training_is_the_probe_on_the_initial_values_of_a_run(initial, corpus):
-    """Whatever parameters it is given."""
+def test_before_training_is_the_probe_on_what_runs_begin_from(initial, corpus, tmp_path):
+    """Of their own seeds, or of what they are given."""
     config, params = initial
-    given = jax.tree.map(jnp.zeros_like, params)
-    found = BeforeTraining(QueryKeyGradient())(config, given, corpus)
-    np.testing.assert_allclose(found, QueryKeyGradient()(config, params, corpus), rtol=1e-5)
-    assert found[0] != found[1]
+    study = Study("begun", config.replace(steps=1), {"a": {}, "b": {"batch_size": 8}}, seeds=2, first_seed=5)
+    study = dataclasses.replace(study, probes=(probe := BeforeTraining(QueryKeyGradient()),), noise_floor=False)
+    for name, given in (("seeds", None), ("given", jax.tree.map(lambda a: a[0], params))):
+        report = study.run(tmp_path / name, data=corpus, initial=given, say=lambda line: None)
+        begun = make_program(config, grid(seeds=(5, 6)), initial=given).init().params
+        expected = QueryKeyGradient()(config, begun, corpus)
+        assert (expected[0] == expected[1]) == (given is not None)
+        for arm in report.arms:
+            assert arm.metrics[probe.label].value == pytest.approx(expected.mean(), rel=1e-5)
 
 
 def test_a_share_that_is_none():

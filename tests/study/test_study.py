@@ -439,6 +439,13 @@ def test_a_confirmation_chooses_nothing_by_its_runs(tuned, tmp_path):
     assert not report.record.halves
 
 
+def test_a_confirmation_of_many_seeds_has_others(tuned):
+    many = dataclasses.replace(tuned.study, seeds=4, max_seeds=1200, first_seed=7)
+    record = dataclasses.replace(tuned.report.record, config=many.to_json())
+    assert many.looks[-1] == 1200
+    assert many.confirmation(dataclasses.replace(tuned.report, record=record)).first_seed == 1207
+
+
 def test_a_confirmation_is_of_the_study_that_was_asked(tuned):
     arms = {"layernorm": {}, "rmsnorm": {"model.norm": RMSNorm(eps=1e-3)}}
     other = dataclasses.replace(tuned.study, arms=arms)

@@ -67,6 +67,21 @@ def look_up(table_VD: jax.Array, index_BL: jax.Array) -> jax.Array:
     return table_VD.at[index_BL].get(mode="fill", fill_value=jnp.nan, wrap_negative_indices=False)
 
 
+def plus(x: jax.Array, parameter: jax.Array) -> jax.Array:
+    """x + a parameter that is the same for all tokens, in the dtype of `x` and added in float32.
+
+    The gradient of the parameter is a sum over all tokens, and bfloat16 would lose more than half of it.
+    """
+    return (x.astype(jnp.float32) + parameter).astype(x.dtype)
+
+
+def times(factor: float | jax.Array, x: jax.Array) -> jax.Array:
+    """factor · x in the dtype of `x`; a factor that is an array, such as a parameter, is multiplied in float32."""
+    if isinstance(factor, float):
+        return x * jnp.asarray(factor, x.dtype)
+    return (x.astype(jnp.float32) * factor).astype(x.dtype)
+
+
 def dropout(x: jax.Array, rate: float, key: jax.Array | None) -> jax.Array:
     """Zero each element with probability `rate` and divide the others by 1 - rate (Srivastava et al. 2014).
 
@@ -74,9 +89,7 @@ def dropout(x: jax.Array, rate: float, key: jax.Array | None) -> jax.Array:
     """
     if key is None or rate == 0:
         return x
-    return jnp.where(
-        jax.random.bernoulli(key, 1 - rate, x.shape), x / jnp.asarray(1 - rate, x.dtype), jnp.zeros_like(x)
-    )
+    return _kept(x, jax.random.bernoulli(key, 1 - rate, x.shape), rate)
 
 
 def drop_sequences(x_BLD: jax.Array, rate: float | jax.Array, key: jax.Array | None) -> jax.Array:
@@ -87,7 +100,12 @@ def drop_sequences(x_BLD: jax.Array, rate: float | jax.Array, key: jax.Array | N
     if key is None:
         return x_BLD
     keep = jax.random.bernoulli(key, 1 - rate, (x_BLD.shape[0], 1, 1))
-    return jnp.where(keep, x_BLD / jnp.asarray(1 - rate, x_BLD.dtype), jnp.zeros_like(x_BLD))
+    return _kept(x_BLD, keep, rate)
+
+
+def _kept(x: jax.Array, keep: jax.Array, rate: float | jax.Array) -> jax.Array:
+    # 1 - rate has too few digits in bfloat16: its quotients would not have the mean of what they are of.
+    return jnp.where(keep, (x.astype(jnp.float32) / (1 - rate)).astype(x.dtype), jnp.zeros_like(x))
 
 
 HALVED_FROM = 2**17

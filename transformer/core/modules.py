@@ -10,7 +10,7 @@ import numpy as np
 from flax import nnx
 from jax.typing import ArrayLike
 
-from transformer.core.arrays import MODEL, axis_size, dense
+from transformer.core.arrays import MODEL, axis_size, dense, plus
 from transformer.core.errors import ConfigError, nearest
 from transformer.core.int8 import Int8
 from transformer.core.parameters import ZEROS, Initializer, Parameter
@@ -20,7 +20,8 @@ from transformer.core.weights import Weights
 def at(key: jax.Array, *names: str | int) -> jax.Array:
     """The key of a path below `key`: folded from names, never from the order of calls.
 
-    Two models under one seed share the initial value of every parameter that has the same path and shape.
+    Two models under one seed share the initial value of every parameter that has the same path and shape, up to a
+    factor where their initializers or numbers of branches differ.
 
     Raises:
       ConfigError: it is no key.
@@ -112,8 +113,7 @@ def fused(x: jax.Array, layers: Sequence[Dense]) -> list[jax.Array]:
         together = kernels[0].beside(*kernels[1:]) if isinstance(kernels[0], Int8) else jnp.concatenate(kernels, 1)
         parts = jnp.split(dense(x, together), ends, axis=-1)
     return [
-        part if layer.bias is None else part + layer.bias[...].astype(part.dtype)
-        for part, layer in zip(parts, layers, strict=True)
+        part if layer.bias is None else plus(part, layer.bias[...]) for part, layer in zip(parts, layers, strict=True)
     ]
 
 

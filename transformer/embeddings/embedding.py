@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from einops import rearrange
 from flax import nnx
 
-from transformer.core.arrays import check_ids, check_tokens, dense, look_up
+from transformer.core.arrays import check_ids, check_tokens, dense, look_up, plus
 from transformer.core.errors import ConfigError
 from transformer.core.modules import Parameters, at, make_parameter
 from transformer.core.parameters import ONES, ZEROS, Initializer, Normal, OwnParams, Parameter
@@ -127,7 +127,7 @@ class EmbeddingLayer(nnx.Module):
                 raise ConfigError("embedding.types is not set, and types of tokens are given")
             return rows
         if types_BL is None:
-            return rows + self.types[0].astype(self.dtype)
+            return plus(rows, self.types[0])
         check_ids(types_BL, self.types.shape[0], "type")
         return rows + look_up(self.types[...], types_BL).astype(self.dtype)
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from transformer.activations.activation import GELU, Activation
-from transformer.core.arrays import dense
+from transformer.core.arrays import dense, plus
 from transformer.core.errors import ConfigError
 from transformer.core.parameters import ZEROS, Normal, Parameter
 from transformer.embeddings.embedding import HeadTransform
@@ -38,5 +38,5 @@ class DenseTransform(HeadTransform):
 
     def __call__(self, x_BLD, params):
         x_BLD = dense(x_BLD, params["kernel"])
-        x_BLD = self.activation(x_BLD + params["bias"].astype(x_BLD.dtype) if self.bias else x_BLD)
+        x_BLD = self.activation(plus(x_BLD, params["bias"]) if self.bias else x_BLD)
         return self.norm(x_BLD, {name.removeprefix("norm_"): value for name, value in params.items()})

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from einops import rearrange
 
-from transformer.core.arrays import dense
+from transformer.core.arrays import dense, plus
 from transformer.core.checks import check_positive
 from transformer.core.errors import ConfigError, nearest_divisor
 from transformer.core.parameters import ONES, ZEROS, Normal, OwnParams, Parameter, Xavier
@@ -76,7 +76,7 @@ class FirstToken(Pooling):
 
     def __call__(self, x_BLD, valid_BL, params):
         x_BD = dense(x_BLD[:, 0], params["kernel"])
-        return jnp.tanh(x_BD + params["bias"].astype(x_BD.dtype))
+        return jnp.tanh(plus(x_BD, params["bias"]))
 
 
 @dataclass(frozen=True)

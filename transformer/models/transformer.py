@@ -247,9 +247,7 @@ class Transformer(nnx.Module):
             longest = max(self.max_length, L) if tokens.counted is None else L
             remapped = config.position.training_positions(longest, at(key, "positions"))
         context = context._replace(position_params=self.position(), remapped=remapped)
-        stream = self.stream_of(constrain(x_BLD), context)
-        if key is not None:
-            stream = jax.tree.map(lambda x: dropout(x, config.dropout, at(key, "embedding")), stream)
+        stream = self.stream_of(constrain(x_BLD), context, key)
         own = None if key is None else at(key, "blocks")
 
         def run(stream, seen: Tokens, layers: range):
@@ -265,7 +263,7 @@ class Transformer(nnx.Module):
             )
         return stream, penalty, context, after
 
-    def stream_of(self, x_BLD: jax.Array, context: Context) -> Stream:
+    def stream_of(self, x_BLD: jax.Array, context: Context, key: jax.Array | None = None) -> Stream:
         """The stream before the first block."""
         tokens, remapped = context.tokens, context.remapped
         if "to_embedding" in self.acts:
@@ -274,6 +272,7 @@ class Transformer(nnx.Module):
             addition = self.config.position.to_embedding(positions_BL, self.config.d_model, context.position_params)
             x_BLD = x_BLD + addition.astype(x_BLD.dtype)
         x_BLD = x_BLD if self.embedding_norm is None else self.embedding_norm(x_BLD, tokens.valid)
+        x_BLD = x_BLD if key is None else dropout(x_BLD, self.config.dropout, at(key, "embedding"))
         return x_BLD if self.plain else self.config.residual.start(x_BLD, self.config.num_layers)
 
     def states_of(self, stream: Stream, valid_BL: jax.Array | None) -> jax.Array:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
+from transformer.core.arrays import plus
 from transformer.core.parameters import ONES, ZEROS, Constant, Normal, Parameter
 from transformer.norms.norm import Norm
 
@@ -59,4 +60,4 @@ class Shift(Norm):
         return {"shift": Parameter((), ZEROS)}
 
     def __call__(self, x_BLD, params):
-        return x_BLD + params["shift"].astype(x_BLD.dtype)
+        return plus(x_BLD, params["shift"])

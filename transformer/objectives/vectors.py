@@ -30,5 +30,7 @@ class Regression(Objective):
 
     def __call__(self, apply, params, batch, key):
         predicted_BLO, penalty = self.answer(apply, params, batch["inputs"], key=key)
-        errors_BL = jnp.square(predicted_BLO - batch["labels"]).mean(-1) + penalty
+        # A label that does not count may be NaN, and no gradient passes a square of NaN, not even 0 times.
+        labels_BLO = jnp.where(self.weights(batch)[..., None] > 0, batch["labels"], 0)
+        errors_BL = jnp.square(predicted_BLO - labels_BLO).mean(-1) + penalty
         return Sums.of(errors_BL, self.weights(batch), jnp.zeros(errors_BL.shape))

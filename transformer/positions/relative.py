@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
+from transformer.core.arrays import plus
 from transformer.core.checks import check_positive
 from transformer.core.errors import ConfigError
 from transformer.core.parameters import ZEROS, Constant, FanIn, Normal, Parameter
@@ -158,7 +159,7 @@ class TransformerXL(Position):
         }
 
     def to_query(self, q_BLHK, positions_BL, params):
-        return q_BLHK + params["content"].astype(q_BLHK.dtype)
+        return plus(q_BLHK, params["content"])
 
     def bias(self, q_BLHK, causal, params):
         q = q_BLHK.astype(jnp.float32) - params["content"] + params["place"]

@@ -6,10 +6,11 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
+from transformer.core.arrays import times
 from transformer.core.checks import check_positive
 from transformer.core.parameters import ONES, ZEROS, Constant, FanIn, Parameter
 from transformer.norms.norm import layer_norm, rms_norm
-from transformer.residuals.residual import PreNorm, Residual, times
+from transformer.residuals.residual import PreNorm, Residual
 
 
 @dataclass(frozen=True)

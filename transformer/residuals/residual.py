@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from transformer.core.arrays import times
 from transformer.core.modules import Parameters, at
 from transformer.core.parameters import OwnParams, Parameter, Xavier
 from transformer.core.values import Variant
@@ -174,13 +175,6 @@ class SingleStream(Residual):
         stream = stream if isinstance(a, float) and a == 1 else times(a, stream)
         stream = stream + (branch if isinstance(b, float) and b == 1 else times(b, branch))
         return norms["output"](stream) if "output" in norms else stream
-
-
-def times(factor: float | jax.Array, x: jax.Array) -> jax.Array:
-    """factor · x in the dtype of `x`; a factor that is an array, such as a parameter, is multiplied in float32."""
-    if isinstance(factor, float):
-        return x * jnp.asarray(factor, x.dtype)
-    return (x.astype(jnp.float32) * factor).astype(x.dtype)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import ClassVar
 
+from transformer.core.arrays import plus
 from transformer.core.errors import ConfigError
 from transformer.core.parameters import ONES, ZEROS, Constant, Parameter
 from transformer.core.values import of_field
@@ -117,4 +118,4 @@ class Fixup(SingleStream):
         return params["multiplier"]
 
     def __call__(self, stream, f, norms, params, depth):
-        return super().__call__(stream, lambda x: f(x + params["bias"].astype(x.dtype)), norms, params, depth)
+        return super().__call__(stream, lambda x: f(plus(x, params["bias"])), norms, params, depth)

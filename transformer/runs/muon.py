@@ -88,7 +88,8 @@ class Muon(UpdateRule):
     """The iterations that make singular values equal."""
     norm: Literal["frobenius", "schatten", "aol"] = "frobenius"
     """What divides M, so that singular values are at most 1: ‖M‖; ‖M Mᵀ‖^½, which is smaller; or for row i of a wide
-    matrix (Σⱼ |M Mᵀ|ᵢⱼ)^½, which brings singular values together (Boissin et al. 2025)."""
+    matrix (Σⱼ |M Mᵀ|ᵢⱼ)^½, which brings singular values together (Boissin et al. 2025). The latter two at least 1e-4,
+    as in optax: smaller M are left smaller."""
     rms: float = 0.2
     """Root mean square of a matrix's step, before the learning rate."""
     rest: AdamW = AdamW()

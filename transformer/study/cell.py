@@ -24,6 +24,7 @@ from transformer.study.runs import ArmRuns, Run
 from transformer.training.loop import train
 from transformer.training.metrics import finite
 from transformer.training.outcome import Outcome
+from transformer.training.program import make_program
 from transformer.training.signals import Interrupted
 from transformer.training.trackers import Tracker
 from transformer.training.workdir import CONFIG, Identity, identity, read_identity
@@ -100,7 +101,7 @@ class Cell:
             log=self.trackers,
             initial=self.initial,
         )
-        probes = {probe.label: self._measured(probe, outcome.all_params) for probe in self.probes}
+        probes = {probe.label: self._measured(probe, outcome) for probe in self.probes}
         runs = [self._run(outcome, number, probes) for number in range(len(self.replicas))]
         for run in runs:
             self.stored.write(run)
@@ -127,12 +128,18 @@ class Cell:
             probe_hashes=self._probe_hashes,
         )
 
-    def _measured(self, probe: Probe, params: Any) -> list[float | None]:
+    @cached_property
+    def _begun(self) -> Params:
+        """The parameters that its runs begin from, with a leading axis."""
+        return make_program(self.config, self.replicas, self.mesh, self.initial).init().params
+
+    def _measured(self, probe: Probe, outcome: Outcome) -> list[float | None]:
         """The value of a probe for each run.
 
         Raises:
           ConfigError: the probe returns an array of another shape.
         """
+        params = self._begun if probe.before_training else outcome.all_params
         values = np.asarray(probe(self.config, params, self.data))
         if values.shape != (len(self.replicas),):
             raise ConfigError(

@@ -16,7 +16,7 @@ from transformer.core.errors import ConfigError
 from transformer.core.values import Variant
 from transformer.data.dataset import Dataset, first_batch
 from transformer.mixers.attention.base import Backend
-from transformer.models.build import initial_params, pure_model
+from transformer.models.build import pure_model
 from transformer.objectives.objective import Batch, Sums
 from transformer.runs.config import RunConfig
 
@@ -26,6 +26,8 @@ class Probe(Variant):
 
     higher_is_better: ClassVar[bool] = False
     """Which of two numbers is the better one, where it is a study's primary metric."""
+    before_training: ClassVar[bool] = False
+    """Whether a study gives it the parameters that runs begin from, in place of those that they end with."""
 
     @property
     @abc.abstractmethod
@@ -164,8 +166,9 @@ class QueryKeyGradient(Probe):
 
 @dataclass(frozen=True)
 class BeforeTraining(Probe):
-    """Another probe on initial parameters, drawn with seeds 0, 1, … in each program, whatever the seeds of its runs."""
+    """Another probe on the parameters that runs begin from."""
 
+    before_training = True
     probe: Probe
     """The other probe."""
 
@@ -174,9 +177,7 @@ class BeforeTraining(Probe):
         return f"{self.probe.label}, before training"
 
     def __call__(self, config, params, data):
-        keys = jax.vmap(jax.random.key)(jnp.arange(len(jax.tree.leaves(params)[0])))
-        initial = jax.vmap(functools.partial(initial_params, config.model))
-        return self.probe(config, jax.jit(initial)(keys), data)
+        return self.probe(config, params, data)
 
 
 def _undefined(params: Any) -> np.ndarray:

@@ -236,7 +236,7 @@ class Running:
         if arm.config.data == base.config.data and arm.order != base.order:
             yield f"it sees its training data in another order than {base.name}, which the difference includes"
         elif arm.held_out != base.held_out:
-            yield f"its held-out part is cut into other batches than that of {base.name}"
+            yield f"its held-out part has other tokens, or other batches, than that of {base.name}"
 
 
 def _said(cell: Cell) -> str:

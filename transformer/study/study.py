@@ -33,7 +33,7 @@ from transformer.training.trackers import Tracker, check_trackers
 CHANGES_NO_VERDICT = ("name", "question", "minutes", "noise_floor")
 """Fields of a study."""
 CONFIRMATION, FRESH = "_fresh", 1_000
-"""Ending of the name of a confirmation, and distance of its seeds from those of its study."""
+"""Ending of the name of a confirmation, and least distance of its seeds from those of its study."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,7 +214,7 @@ class Study(StudyOptions):
             arms={arm.name: {**self.arms[arm.name], RATE: arm.learning_rate} for arm in report.arms},
             seeds=max(arm.seeds for arm in report.arms),
             max_seeds=None,
-            first_seed=self.first_seed + FRESH,
+            first_seed=self.first_seed + max(FRESH, self.looks[-1]),
         )
 
     def run(

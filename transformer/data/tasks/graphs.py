@@ -26,7 +26,7 @@ class _Graph(RowTask):
     letters: int = 50
     """Number of different symbols at each place of a name."""
     shortest: int = 1
-    """Symbols of the shortest names; all lengths are equally probable."""
+    """Symbols of the shortest names; lengths are drawn equally often, and names that are taken drawn again."""
     longest: int = 1
     """Symbols of the longest names."""
 

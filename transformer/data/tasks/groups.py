@@ -27,8 +27,8 @@ class WordProblem(AlgorithmicTask):
     items: int = 16
     """Largest number of elements; all numbers of them are equally probable."""
     dense: bool = False
-    """Whether every element is followed by the product so far, `g g h gh …`: all products are answers, each one
-    element away from the last."""
+    """Whether every element is followed by the product so far, `g g h gh …`: all products are answers, each a function
+    of the two tokens before it, so that no state is needed."""
 
     def __post_init__(self):
         self.at_least(items=1)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import jax
 import jax.numpy as jnp
 
-from transformer.core.arrays import dense
+from transformer.core.arrays import dense, times
 from transformer.core.checks import check_positive
 from transformer.core.errors import ConfigError
 from transformer.core.parameters import ONES, Parameter
@@ -70,7 +70,7 @@ class HeadScale(Part):
         return {"factors": Parameter((attention.num_heads,), ONES)}
 
     def mix(self, out_BLHV, own_BLHV, x_BLD, params):
-        return out_BLHV * params["factors"][:, None].astype(out_BLHV.dtype)
+        return times(params["factors"][:, None], out_BLHV)
 
 
 def _gate(model: "ModelConfig", width: int, features: int | None = None) -> dict[str, Parameter]:

@@ -103,18 +103,27 @@ class Performer(Normalizer):
         check_positive(self, "num_features")
         check_not_negative(self, "seed")
 
-    def features(self, x_BLHK):
-        head_dim = x_BLHK.shape[-1]
+    def directions(self, head_dim: int) -> np.ndarray:
+        """(F, K) directions: rows of rotations that are all equally probable, of the lengths of normal vectors."""
         rng, blocks = np.random.default_rng(self.seed), -(-self.num_features // head_dim)
         normal = [rng.normal(size=(head_dim, head_dim)) for _ in range(blocks)]
         sizes = [np.linalg.norm(rng.normal(size=(head_dim, head_dim)), axis=1, keepdims=True) for _ in range(blocks)]
-        directions = np.concatenate([np.linalg.qr(n)[0] * size for n, size in zip(normal, sizes, strict=True)])
-        directions_FK = jnp.asarray(directions[: self.num_features], jnp.float32)
+        return np.concatenate([_rotation(n) * size for n, size in zip(normal, sizes, strict=True)])[: self.num_features]
+
+    def features(self, x_BLHK):
+        head_dim = x_BLHK.shape[-1]
+        directions_FK = jnp.asarray(self.directions(head_dim), jnp.float32)
         # Both q and k are divided by the fourth root of K, so that their product approximates exp(q·k/√K).
         return weights.random_features(x_BLHK * jnp.asarray(head_dim**-0.25, x_BLHK.dtype), directions_FK)
 
     def __call__(self, num_heads, params):
         return weights.Normalized()
+
+
+def _rotation(normal: np.ndarray) -> np.ndarray:
+    """An orthogonal matrix of a normal one, uniform by the signs of R (Mezzadri 2007, section 5)."""
+    q, r = np.linalg.qr(normal)
+    return q * np.sign(np.diag(r))
 
 
 @dataclass(frozen=True)

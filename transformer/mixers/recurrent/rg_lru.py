@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from einops import rearrange
 
-from transformer.core.arrays import dense
+from transformer.core.arrays import dense, plus
 from transformer.core.checks import check_positive
 from transformer.core.errors import ConfigError
 from transformer.core.parameters import ZEROS, FanIn, OwnParams, Parameter
@@ -69,7 +69,7 @@ class RGLRU(ElementwiseRecurrence):
         return params["convolution"]
 
     def project(self, x_BLD, params):
-        return dense(x_BLD, params["into"]) + params["into_bias"].astype(x_BLD.dtype)
+        return plus(dense(x_BLD, params["into"]), params["into_bias"])
 
     def inputs(self, x_BLD, mixed_BLX, params):
         assert mixed_BLX is not None
@@ -88,4 +88,4 @@ class RGLRU(ElementwiseRecurrence):
     def output(self, y_BLX, inputs, x_BLD, params):
         gate_BLX = dense(x_BLD, params["gate"], jnp.float32) + params["gate_bias"]
         gated_BLX = (jax.nn.gelu(gate_BLX, approximate=True) * y_BLX).astype(x_BLD.dtype)
-        return dense(gated_BLX, params["out"]) + params["out_bias"].astype(x_BLD.dtype)
+        return plus(dense(gated_BLX, params["out"]), params["out_bias"])

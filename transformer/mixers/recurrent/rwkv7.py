@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from einops import rearrange
 
-from transformer.core.arrays import dense
+from transformer.core.arrays import dense, times
 from transformer.core.checks import check_positive
 from transformer.core.parameters import ONES, ZEROS, Constant, Parameter
 from transformer.functional.linear_recurrences import Erase, Update
@@ -70,7 +70,7 @@ class RWKV7(LinearRecurrence):
         """(the update, the bonus (B, L, H, V) and what the gate is computed from)."""
         assert mixed_BLX is not None
         more_BLD = mixed_BLX - x_BLD
-        mixed = {name: x_BLD + more_BLD * params["mixture"][i].astype(x_BLD.dtype) for i, name in enumerate(MIXED)}
+        mixed = {name: x_BLD + times(params["mixture"][i], more_BLD) for i, name in enumerate(MIXED)}
         r, k, v = (dense(mixed[name], params[name], jnp.float32) for name in ("query", "key", "value"))
         decay = low_rank(mixed["decay"], params, "decay", jnp.tanh) + params["decay_bias"]
         rate = jax.nn.sigmoid(low_rank(mixed["rate"], params, "rate") + params["rate_bias"])
