@@ -14,9 +14,9 @@ BASES = """
 
 Most claims are asked of two language models of 2 layers of width 64 with a context of 32 characters, *plain* as GPT-2
 and *modern* as Llama, trained for 500 steps on Python's documentation (`experiments/bases.py`): what shows here shows
-early and in small models. They end at {ends[0]} nats a character, and at {ends[1]} after 2,000 steps, where a
-4-gram of all of the training text, of which 500 steps read a third, has {reference}. By what the bases gain between
-the two, the margin of .02 is worth {worth} more steps.
+early and in small models. They end at {ends[0]} nats a character, and at {ends[1]} after 2,000 steps, where
+counts of what followed four characters in all of the training text, of which 500 steps read a third, have {reference}.
+By what the bases gain between the two, the margin of .02 is worth {worth} more steps.
 
 - *With fresh seeds* is a study of its own: seeds from 1,000 on, as many as the answer before came to, each arm at the
   learning rate that was its best there, one look.

@@ -14,6 +14,8 @@ TOLD = ("better", "worse")
 EIGHT = 8
 """Seeds of a first look."""
 DRAWS = 20_000
+NORMAL = 40
+"""Sets of normal differences, for comparison."""
 
 
 def doubts(found: Sequence[Answer]) -> list[str]:
@@ -75,8 +77,8 @@ def of_order(found: Sequence[Answer]) -> list[str]:
     return [
         f"**Order and text.** {len(moved)} of the questions counted were asked of fresh seeds with the order of rows "
         "and the text as they are now, but with those of before 2026-11-29 at first, when both were a little worse "
-        f"([how](statistics.md#what-it-cannot-do)); the other {len(twice) - len(moved)} were asked with those both "
-        f"times. Of {len(settled)} verdicts {same} came out the same, {still_open} open and "
+        f"([how](statistics.md#what-it-cannot-do)); the other {len(twice) - len(moved)} were asked with the same "
+        f"both times. Of {len(settled)} verdicts {same} came out the same, {still_open} open and "
         f"{len(settled) - same - still_open} otherwise."
     ]
 
@@ -222,25 +224,33 @@ def of_few_seeds(found: Sequence[Answer]) -> list[str]:
             differences = _differences(each.report, weights)
             if differences is None or differences.size < 2 * EIGHT or not differences.std():
                 continue
-            drawn = (differences - differences.mean())[rng.integers(0, differences.size, (DRAWS, EIGHT))]
             level = ALPHA / len(record.looks) / len(record.contrasts)
             levels.append(level)
-            t = drawn.mean(1) / (drawn.std(1, ddof=1) / np.sqrt(EIGHT))
             kind = early if question == "plain" and not each.claim.instead else others
-            kind[f"{each.claim.name}, {question}"] = (np.abs(t) > stats.t.isf(level / 2, EIGHT - 1)).mean() / level
+            kind[f"{each.claim.name}, {question}"] = _told_of_nothing(differences, level, rng)
     if not early or not others:
         return []
     worst = max(early, key=early.__getitem__)
+    usual = float(np.median(levels))
+    normal = [_told_of_nothing(rng.normal(size=2 * EIGHT), usual, rng) for _ in range(NORMAL)]
     return [
         "**Few seeds.** Eight are too few for the plain base after 500 steps. "
         f"{len(early) + len(others)} questions have sixteen pairs. If their mean difference is taken away, so that "
         "there is nothing to find, and eight pairs are drawn with replacement, the test tells a difference "
-        f"{np.median(list(early.values())):.1f} times as often as its level (mostly {100 * np.median(levels):.1f} %, "
+        f"{np.median(list(early.values())):.1f} times as often as its level (mostly {100 * usual:.1f} %, "
         f"which is {ALPHA} over looks and questions) in the median of those about the plain base, {early[worst]:.0f} "
         f"times in the worst ({worst}), and {np.median(list(others.values())):.1f} "
-        "times in the median of the others. Its bad runs are why: eight seeds may have none, and no interval knows of "
-        "what it has not seen."
+        f"times in the median of the others; of sixteen normal differences it is {np.median(normal):.1f} times, by "
+        "this way of drawing alone. Bad runs of the plain base are why: eight seeds may have none, and no interval "
+        "knows of what it has not seen."
     ]
+
+
+def _told_of_nothing(differences: np.ndarray, level: float, rng: np.random.Generator) -> float:
+    """How often a test of eight of these, their mean taken away, tells a difference, in units of its level."""
+    drawn = (differences - differences.mean())[rng.integers(0, differences.size, (DRAWS, EIGHT))]
+    t = drawn.mean(1) / (drawn.std(1, ddof=1) / np.sqrt(EIGHT))
+    return float((np.abs(t) > stats.t.isf(level / 2, EIGHT - 1)).mean() / level)
 
 
 def _differences(report: Report, weights: Mapping[str, float]) -> np.ndarray | None:

@@ -10,6 +10,7 @@ from jax import lax
 
 from transformer.activations.activation import GLU
 from transformer.analysis.counts import (
+    forward_flops,
     forward_flops_per_token,
     parameter_count,
     product_flops,
@@ -18,7 +19,9 @@ from transformer.analysis.counts import (
     train_flops_per_token,
 )
 from transformer.core import modules as pure
+from transformer.core.arrays import compiled_for
 from transformer.core.weights import LowRank
+from transformer.mixers.attention.backends import Fused
 from transformer.models.build import pure_model
 from transformer.models.config import ModelConfig
 from transformer.models.images import AutoencoderConfig
@@ -132,3 +135,14 @@ def test_products_with_experts_and_their_gradients():
     assert operations(gradient, x_XD, kernels_EDF, sizes_E) == 3 * 2 * 6 * 4 * 5
     two = [jnp.stack([array, array]) for array in (x_XD, kernels_EDF, sizes_E)]
     assert operations(jax.vmap(gradient), *two) == 2 * 3 * 2 * 6 * 4 * 5
+
+
+def test_a_kernel_of_a_device_hides_no_product():
+    """Whatever devices there are; a kernel is one operation, or one for all of its blocks."""
+    model = ModelConfig(num_layers=1, d_model=256, vocab_size=32, max_length=256, dtype="bfloat16")
+    model = model.replace({"mixer.num_heads": 2})
+    fused = model.replace({"mixer.backend": Fused()})
+    run = RunConfig(model=fused, batch_size=4)
+    with compiled_for("tpu"):
+        found = forward_flops(fused), train_flops(fused), step_flops(run)
+    assert found == (forward_flops(model), train_flops(model), step_flops(run.replace({"model": model})))

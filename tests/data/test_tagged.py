@@ -12,7 +12,7 @@ from transformer.data.tasks.list_operations import ListOps, expression_values
 from transformer.data.tokenizer_training import make_tokenizer
 from transformer.data.tokenizers import PAD
 from transformer.models.classifier import ClassifierConfig
-from transformer.runs.tokenizers import SPECIAL, Char, FromFile, Symbols, Word
+from transformer.runs.tokenizers import BPE, SPECIAL, ByteBPE, Char, FromFile, Symbols, Word, WordPiece
 from transformer.training.stored import StoredRun
 
 LINES = "the\tD\nold\tA\ncat\tN\n\nold\tN\n\n\nthe\tD\ncat\tN\n"
@@ -64,6 +64,17 @@ def test_the_first_piece_of_a_word_has_its_label(tmp_path):
     assert data.tokenizer.decode(data.train["inputs"][0]) == "abb"
     assert data.train["weights"].tolist() == [[1, 0, 1]]
     assert data.train["labels"][0, [0, 2]].tolist() == [0, 1]
+
+
+def test_words_have_the_tokens_of_the_text_that_they_are_in(tmp_path):
+    """Of bytes too, whose pieces hold the space before them."""
+    words = [f"{first}{second}" for first in ("ab", "cde", "fg") for second in ("hi", "jkl", "mn")] * 3
+    path = tmp_path / "train.txt"
+    path.write_text("".join(f"{word}\tX\n" for word in words) + "\n" + "abhi\tX\nfgmn\tX\n")
+    for tokenization in (ByteBPE(290), BPE(60), WordPiece(60)):
+        data = load_data(TaggedConfig(path=str(path), tokenizer=tokenization, validation_fraction=0.4))
+        tokens = data.train["inputs"][0][data.train["valid"][0]]
+        np.testing.assert_array_equal(tokens, data.tokenizer.encode(" ".join(words)))
 
 
 def test_fingerprints(tmp_path):

@@ -393,3 +393,11 @@ def test_special_words_of_a_text_have_their_ids(lowercase):
     ids = tokenizer.encode("a <unk> <s> d").tolist()
     assert ids[1:3] == [3, 1]
     assert sorted(tokenizer.encode("a b c d").tolist()) == [5, 6, 7, 8]
+
+
+def test_half_a_character_is_named_by_trained_tokenizers_too():
+    tokenizer = make_tokenizer(BPE(60), ["the cat sat on the mat"])
+    assert isinstance(tokenizer, TrainedTokenizer)
+    for encode in (tokenizer.encode, tokenizer.encode_open):
+        with pytest.raises(ConfigError, match=r"'\\udcff' at character 4 is no character"):
+            encode(b"the \xff".decode(errors="surrogateescape"))

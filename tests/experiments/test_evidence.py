@@ -240,7 +240,7 @@ def test_what_another_order_of_rows_finds_is_counted(found):
     assert text.startswith(
         f"**Order and text.** {len(now.findings)} of the questions counted were asked of fresh seeds"
     )
-    assert f"the other {len(before.findings)} were asked" in text
+    assert f"the other {len(before.findings)} were asked with the same both times" in text
     settled = {q: word for q, word in first.findings.items() if word != "unresolved"}
     same = sum(now.findings[q] == word for q, word in settled.items())
     assert f"Of {len(settled)} verdicts {same} came out the same, " in text

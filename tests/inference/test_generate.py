@@ -294,6 +294,13 @@ def test_all_of_the_probability_is_all_tokens():
     np.testing.assert_array_equal(Sample(top_p=1.0).cut(logits), logits)
 
 
+@pytest.mark.parametrize("text", ["sample", "sample(temperature=0.5, min_p=0.1)", "sample(top_k=2, top_p=0.9)"])
+def test_where_every_token_is_forbidden_any_may_be_drawn(text):
+    strategy, logits = Strategy.parse(text), jnp.full((4000, 4), NEVER)
+    assert (np.bincount(strategy(logits, KEY), minlength=4) > 900).all()
+    np.testing.assert_allclose(strategy.distribution(logits), 0.25)
+
+
 @pytest.mark.parametrize(("text", "probabilities", "kept"), CUTS, ids=lambda value: value if type(value) is str else "")
 def test_cuts(text, probabilities, kept):
     """Which tokens remain; their logits are those of the temperature, and each row is cut by itself."""

@@ -615,3 +615,10 @@ def test_the_gate_is_the_tensor_of_that_name(architecture, fields, names, activa
     loaded = jax.tree.map(lambda leaf: leaf[-1], {name: own["feed_forward"][name] for name in network})
     found, _ = apply(loaded, x_LD[None], context=Context(Tokens.at(np.arange(3))))
     np.testing.assert_allclose(found[0], expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("name", "value"), [("rope", True), ("kv_n_heads", 2), ("sliding_window_size", 4)])
+def test_what_the_code_of_mpt_itself_reads_is_refused(name, value):
+    fields = {"n_layers": 2, "n_heads": 4, "d_model": 16, "vocab_size": 8, "max_seq_len": 8}
+    with pytest.raises(ConfigError, match=rf"^attn_config\.{name}: {value} is not supported, only "):
+        MPT.read_config(fields | {"attn_config": {name: value}})

@@ -137,3 +137,15 @@ def test_an_estimate_that_some_seeds_do_not_have_has_no_interval():
 
     assert estimated(lambda losses_N: losses_N[0], losses_NS).interval.half < 1
     assert estimated(first_seed_only, losses_NS).interval == (-np.inf, np.inf)
+
+
+def test_noise_does_not_take_the_floor_away():
+    """Distances of losses, not of what is left of them above a floor, in which noise grows; and intervals say so."""
+    sizes, rng, exponents, covered = np.array([29e3, 62e3, 105e3, 230e3, 400e3]), np.random.default_rng(0), [], 0
+    for _ in range(10):
+        losses_NS = 1.5 + 8 * sizes[:, None] ** -0.25 + rng.normal(0, 0.01, (5, 8))
+        law = estimated(lambda losses: fit_power_law(sizes.tolist(), losses.tolist()).exponent, losses_NS)
+        exponents.append(law.value)
+        covered += law.interval.low <= 0.25 <= law.interval.high
+    assert np.median(exponents) == pytest.approx(0.25, abs=0.04)
+    assert covered >= 8

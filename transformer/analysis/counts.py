@@ -9,6 +9,7 @@ from typing import Any
 import jax
 from jax.extend import core
 
+from transformer.core.arrays import compiled_for
 from transformer.core.checks import check_kind
 from transformer.data.dataset import Batch, Dataset
 from transformer.models.build import pure_model
@@ -22,17 +23,20 @@ def parameter_count(config: ModelConfig) -> int:
     return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(pure_model(config)[0]))
 
 
+@compiled_for("cpu")
 def forward_flops(config: ModelConfig) -> float:
     """Operations of the matrix products of one forward pass of one sequence, or image, of full length.
 
     A multiplication and an addition count as two. The products are those of the traced program: exact
     attention computes every score, also those that the causal mask hides, so all of them count; among
-    alternative branches the costliest counts; norms, activations and softmax are not counted.
+    alternative branches the costliest counts; norms, activations and softmax are not counted. Whatever devices there
+    are, it is the program for a CPU, in which no product is inside a kernel.
     """
     params, apply = pure_model(config)
     return product_flops(jax.make_jaxpr(apply)(params, *config.example_inputs()).jaxpr)
 
 
+@compiled_for("cpu")
 def train_flops(config: ModelConfig, batch_size: int = 1) -> float:
     """Operations of forward and backward pass of a batch: two backward products for each product forward.
 
@@ -83,6 +87,7 @@ def _shapes(batch: Batch, pieces: int) -> Shapes:
 
 
 @functools.lru_cache(maxsize=256)
+@compiled_for("cpu")
 def _piece_flops(model: ModelConfig, objective: Objective, shapes: Shapes) -> float:
     """Operations of the gradient of one piece of a batch."""
     params, apply = pure_model(model)

@@ -35,7 +35,8 @@ def ablate_heads(*heads: int, by_mean: bool = False) -> Intervention:
 
     Args:
       heads: their numbers, from 0; one that the layer does not have raises ConfigError when applied.
-      by_mean: whether they become their mean over batch and tokens instead.
+      by_mean: whether they become their mean over batch and tokens instead; in decoding, where one token is read at a
+        time, over the batch alone.
 
     Raises:
       ConfigError: one of them is no number.

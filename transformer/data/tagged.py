@@ -14,7 +14,7 @@ from transformer.data.tasks.list_operations import expression_values
 from transformer.data.tasks.task import split
 from transformer.data.text import load_text
 from transformer.data.tokenizer_training import make_tokenizer
-from transformer.data.tokenizers import SymbolTokenizer, Tokenizer
+from transformer.data.tokenizers import SymbolTokenizer, Tokenizer, TrainedTokenizer
 from transformer.models.classifier import ClassifierConfig
 from transformer.models.pooling import PerToken
 from transformer.objectives.classes import TokenClassification
@@ -79,7 +79,8 @@ def _pieces(text: Tagged, tokenizer: Tokenizer, classes: Sequence[str]) -> Piece
         raise ConfigError("data.tokenizer: the tokens around a text have no labels; use special=False")
     tokens, labels, scored = [], [], []
     for word, label in text:
-        own = tokenizer.encode(word)
+        # As within a text: bytes of words are joined with the space before them.
+        own = tokenizer.encode(f" {word}" if tokens and isinstance(tokenizer, TrainedTokenizer) else word)
         if not len(own):
             raise ConfigError(f"data.path: the tokenizer has no token for the word {word!r}")
         tokens.append(own)

@@ -222,16 +222,20 @@ class TrainedTokenizer:
         return self._tokenizer.get_vocab_size()
 
     def encode(self, text: str) -> np.ndarray:
-        return np.array(self._tokenizer.encode(text, add_special_tokens=self.around).ids, np.int32)
+        return np.array(self._encode(text).ids, np.int32)
 
     def encode_open(self, text: str) -> np.ndarray:
         """The tokens of a text that goes on: without those that the definition puts after it, (L,) int32.
 
         None of an empty text.
         """
-        found = self._tokenizer.encode(text, add_special_tokens=self.around)
+        found = self._encode(text)
         own = [i for i, added in enumerate(found.special_tokens_mask, 1) if not added]
         return np.array(found.ids[: own[-1] if own else 0], np.int32)
+
+    def _encode(self, text: str) -> Any:
+        _encoded(text, "utf-8")
+        return self._tokenizer.encode(text, add_special_tokens=self.around)
 
     def decode(self, tokens: np.ndarray) -> str:
         """The text without the special tokens."""

@@ -139,7 +139,9 @@ class Sample(TokenStrategy):
 
     def cut(self, logits_BV: jax.Array) -> jax.Array:
         """The logits over temperature, NEVER for tokens that are cut off."""
-        logits_BV = logits_BV / self.temperature
+        # Where every token is forbidden none is: NEVER is too large for noise to be added to it.
+        some = logits_BV.max(-1, keepdims=True) > NEVER
+        logits_BV = jnp.where(some, logits_BV, jnp.zeros_like(logits_BV)) / self.temperature
         if self.top_k is not None and self.top_k < logits_BV.shape[-1]:
             lowest = jax.lax.top_k(logits_BV, self.top_k)[0][:, -1:]
             logits_BV = jnp.where(logits_BV >= lowest, logits_BV, NEVER)

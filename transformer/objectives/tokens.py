@@ -96,7 +96,7 @@ class MaskedToken(CrossEntropy):
 
     Of the chosen tokens a share is replaced by the mask token, a share by a random token, and the
     rest is left as it is. The batch holds `tokens` (B, L + 1), the last of which is not read. Without a
-    key the same tokens are always chosen.
+    key the same places of every batch are chosen.
     """
 
     name = "masked_token"

@@ -12,6 +12,8 @@ from transformer.pretrained.fields import Field, fixed, same
 _LAYER = "transformer.blocks.{layer}"
 _PLAIN = {"clip_qkv": None, "softmax_scale": None, "prefix_lm": False, "qk_ln": False, "alibi": True}
 _PLAIN |= {"alibi_bias_max": 8, "attn_type": "multihead_attention", "attn_uses_sequence_id": False}
+_OF_ITS_OWN_CODE = {"sliding_window_size": -1, "rope": False, "qk_gn": False, "kv_n_heads": None}
+"""What llm-foundry's class of that name reads besides, where it does nothing."""
 
 
 def _attention() -> Field:
@@ -19,7 +21,7 @@ def _attention() -> Field:
 
     def read(fields):
         said = fields.get("attn_config") or {}
-        for name, value in _PLAIN.items():
+        for name, value in (_PLAIN | _OF_ITS_OWN_CODE).items():
             if said.get(name, value) != value:
                 raise ConfigError(f"attn_config.{name}: {said[name]!r} is not supported, only {value!r}")
         return {}

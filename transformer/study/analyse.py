@@ -95,7 +95,7 @@ class _Runs:
         return dataclasses.replace(tuning, costs_RS=costs).scores
 
     def _sensitivity(self, count: int) -> Scores:
-        """The mean loss over all rates less the best, a failed or hopeless run counting as a guess.
+        """The mean loss over all rates less that at the chosen one, a failed or hopeless run counting as a guess.
 
         Where there is no guess, it counts as the worst run that has not failed.
         """

@@ -59,20 +59,22 @@ def fit_power_law(sizes: Sequence[float], losses: Sequence[float], floor: bool |
     if different < 2 + floor:
         raise ConfigError(f"fit_power_law: {different} different sizes cannot tell {2 + floor} numbers")
 
-    def line(at: float) -> tuple[float, np.ndarray]:
-        """The sum of squares of the best line through log(loss - floor), and the line."""
-        fitted = np.polyfit(x, np.log(y - at), 1)
-        return float(np.square(np.log(y - at) - np.polyval(fitted, x)).sum()), fitted
+    slope, intercept = np.polyfit(x, np.log(y), 1)
+    if not floor:
+        return PowerLaw(0.0, float(np.exp(intercept)), -float(slope))
 
-    at = 0.0
-    if floor:
-        # The sum of squares may have several minima: the best place of a grid that is dense near the lowest loss.
-        grid = float(y.min()) * -np.expm1(-np.linspace(0.0, 14.0, 300))
-        best = int(np.argmin([line(place)[0] for place in grid]))
-        bounds = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
-        at = float(optimize.fminbound(lambda e: line(e)[0], *bounds, xtol=1e-9))  # pyright: ignore[reportArgumentType]
-    slope, intercept = line(at)[1]
-    return PowerLaw(at, float(np.exp(intercept)), -float(slope))
+    def apart(numbers: np.ndarray) -> np.ndarray:
+        at, intercept, slope = numbers
+        return np.log(y) - np.log(at + np.exp(intercept + slope * x))
+
+    # The squares may have several minima: the best of those found from floors that are dense near the lowest loss.
+    starts = [(at, *np.polyfit(x, np.log(y - at), 1)[::-1]) for at in y.min() * -np.expm1(-np.linspace(0.0, 9.0, 7))]
+    bounds = ((0.0, -np.inf, -np.inf), np.inf)
+    found = [
+        optimize.least_squares(apart, start, bounds=bounds, x_scale="jac", xtol=1e-12, ftol=1e-12) for start in starts
+    ]
+    at, intercept, slope = min(found, key=lambda one: one.cost).x
+    return PowerLaw(float(at), float(np.exp(intercept)), -float(slope))
 
 
 def best_size(sizes: Sequence[float], losses: Sequence[float]) -> float:

@@ -17,9 +17,9 @@ COLUMNS = {
     "detectable": "the difference that so many pairs detect with a probability of 80 %",
     "fails [95 %]": "failed runs with the exact interval of their share",
     "deviation": "of the runs over seeds",
-    "split error": "standard error of the difference over batches of the held-out part, seeds averaged",
+    "split error": "standard error of the difference of losses over batches of the held-out part, seeds averaged",
     "at all rates": "failed runs of all learning rates",
-    "sensitivity": "the mean loss over all learning rates less the best",
+    "sensitivity": "the mean loss over all learning rates less that at the one that was chosen",
     "exact_match": "share of sequences whose every label is right",
     "wall seconds": "of the processes that trained the runs, whatever else the machine did",
 }
