@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 from jax import lax
 
+from transformer.analysis.counts import train_flops
 from transformer.analysis.hardware import GPUS, HARDWARE, Topology
 from transformer.analysis.hlo import Collective, work_of
 from transformer.analysis.needs import compile_step, fits, meshes, plan, search
 from transformer.core import modules as pure
 from transformer.core.errors import ConfigError
+from transformer.core.weights import LowRank
 from transformer.feed_forwards.experts import TopKExperts
 from transformer.mixers.attention.attention import Attention
 from transformer.mixers.attention.backends import Fused
@@ -48,6 +50,15 @@ def test_predicted_state_and_operations_are_those_of_the_compiled_step(mesh):
     assert 0 <= compiled.argument_bytes - predicted.parameter_bytes - predicted.optimizer_bytes < 500
     # What is computed again and not read is left out by XLA.
     assert 0.85 < compiled.work.flops / predicted.flops <= 1
+
+
+@pytest.mark.parametrize(("accumulation", "devices"), [(1, 1), (2, 1), (1, 2)])
+def test_products_of_parameters_alone_are_made_once_for_a_piece(accumulation, devices):
+    """Those of low-rank matrices; two devices make both of them."""
+    own = config(accumulation, weights=LowRank(rank=8))
+    predicted, _ = plan(own, MeshConfig(data=devices))
+    rows = own.batch_size // accumulation // devices
+    assert predicted.useful_flops == accumulation * train_flops(own.model, rows)
 
 
 @pytest.mark.parametrize(

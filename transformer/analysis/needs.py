@@ -89,9 +89,9 @@ def predict(config: RunConfig, program: Program, mesh: MeshConfig, platform: str
     count = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(params))
     rows = config.batch_size // config.accumulation // sizes[DATA]
     whole, cut = _kept(config.model, config.objective, platform)
-    flops, useful, random = _operations(config.model, config.objective)
+    flops, useful, random = _operations(config.model, config.objective, rows)
     parts = sizes[CONTEXT] * sizes[MODEL]
-    own, share = _bytes_here(state.params), config.batch_size / (sizes[DATA] * parts)
+    own, share = _bytes_here(state.params), config.accumulation / parts
     cache = cache_bytes(config.model) // _cache_parts(config.model, sizes[MODEL]) if config.model.causal else 0
     return Plan(
         parameters=count,
@@ -176,13 +176,13 @@ def _kept(model: ModelConfig, objective: Objective, platform: str) -> tuple[int,
 
 
 @functools.cache
-def _operations(model: ModelConfig, objective: Objective) -> tuple[float, float, bool]:
-    """Operations of a step for one sequence, (with what is computed again, without), all scores counted, and whether it
-    draws random numbers."""
+def _operations(model: ModelConfig, objective: Objective, rows: int) -> tuple[float, float, bool]:
+    """Operations of the gradient of so many sequences, (with what is computed again, without), all scores counted, and
+    whether it draws random numbers."""
     params, _ = pure_model(model)
-    tokens = jax.ShapeDtypeStruct((1, model.max_length + 1), jnp.int32)
+    tokens = jax.ShapeDtypeStruct((rows, model.max_length + 1), jnp.int32)
     done = jax.make_jaxpr(jax.grad(lambda p, t: _total(model, objective, p, t)))(params, tokens)
-    return product_flops(done.jaxpr), train_flops(model), draws(done.jaxpr)
+    return product_flops(done.jaxpr), train_flops(model, rows), draws(done.jaxpr)
 
 
 def _total(model: ModelConfig, objective: Objective, params: pure.Params, tokens: jax.Array) -> jax.Array:
