@@ -6,6 +6,7 @@ import numpy as np
 from scipy import stats
 
 from experiments.answers import Answer, Effect, asked_twice, effects
+from transformer.study.claim import Finding
 from transformer.study.report import ArmReport, Report
 from transformer.study.statistics import ALPHA, UNKNOWN
 
@@ -37,8 +38,7 @@ def of_fresh_seeds(found: Sequence[Answer]) -> list[str]:
     if not (twice := asked_twice(effects(found))):
         return []
     findings = [(first.findings[question], fresh.findings[question]) for first, fresh, question in twice]
-    settled = [(before, now) for before, now in findings if before != "unresolved"]
-    same, still_open = sum(before == now for before, now in settled), sum(now == "unresolved" for _, now in settled)
+    settled, same, still_open = _came_out(findings)
     each = [
         f"{sum(now == word for now in own)} of {len(own)} of those that were *{word}*"
         for word in ("reproduced", "opposite")
@@ -62,6 +62,13 @@ def of_fresh_seeds(found: Sequence[Answer]) -> list[str]:
     ]
 
 
+def _came_out(findings: Sequence[tuple[Finding, Finding]]) -> tuple[list[tuple[Finding, Finding]], int, int]:
+    """Of (before, now) those that were told before, how many of these are the same now, and how many open."""
+    settled = [(before, now) for before, now in findings if before != "unresolved"]
+    same = sum(before == now for before, now in settled)
+    return settled, same, sum(now == "unresolved" for _, now in settled)
+
+
 def of_order(found: Sequence[Answer]) -> list[str]:
     """What another order of rows and a text without repetitions find again."""
     twice = asked_twice(effects(found))
@@ -72,8 +79,7 @@ def of_order(found: Sequence[Answer]) -> list[str]:
     ]
     if not moved:
         return []
-    settled = [(before, now) for before, now in moved if before != "unresolved"]
-    same, still_open = sum(before == now for before, now in settled), sum(now == "unresolved" for _, now in settled)
+    settled, same, still_open = _came_out(moved)
     return [
         f"**Order and text.** {len(moved)} of the questions counted were asked of fresh seeds with the order of rows "
         "and the text as they are now, but with those of before 2026-11-29 at first, when both were a little worse "

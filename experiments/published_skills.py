@@ -243,8 +243,8 @@ PUBLISHED: dict[str, Skill] = {
         for name, task in _CHOMSKY.items()
     },
     **{name: Skill(*_longer(task, exact=True), PHYSICS, (3e-4, 1e-3)) for name, task in _PHYSICS.items()},
-    # A quarter of the longer texts have a length of training.
     "copying 20": Skill(Copy(20, alphabet=26), changes=COPYING, learning_rates=(1e-5, 1e-4)),
+    # A quarter of the longer texts have a length of training.
     "copying 50, to 200": Skill(*_longer(Copy(50, alphabet=26), items=200), COPYING, (1e-5, 1e-4)),
     # The paper asks pretrained models, after two questions with answers; here a model is trained for it as for copying.
     "phone book, 20": Skill(PhoneBook(20, queries=3), changes=COPYING, learning_rates=(1e-5, 1e-4)),

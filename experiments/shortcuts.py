@@ -36,8 +36,8 @@ def _answered(part: Batch, symbols: Sequence[str]) -> Iterator[Answered]:
 
 def usual(training: Sequence[Answered]) -> Guess:
     """the most frequent answer"""
-    usual = _most_frequent(answer for _, answer in training)
-    return lambda before: usual
+    found = _most_frequent(answer for _, answer in training)
+    return lambda before: found
 
 
 def usual_before(training: Sequence[Answered]) -> Guess:

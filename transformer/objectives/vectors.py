@@ -31,6 +31,7 @@ class Regression(Objective):
     def __call__(self, apply, params, batch, key):
         predicted_BLO, penalty = self.answer(apply, params, batch["inputs"], key=key)
         # A label that does not count may be NaN, and no gradient passes a square of NaN, not even 0 times.
-        labels_BLO = jnp.where(self.weights(batch)[..., None] > 0, batch["labels"], 0)
+        weights_BL = self.weights(batch)
+        labels_BLO = jnp.where(weights_BL[..., None] > 0, batch["labels"], 0)
         errors_BL = jnp.square(predicted_BLO - labels_BLO).mean(-1) + penalty
-        return Sums.of(errors_BL, self.weights(batch), jnp.zeros(errors_BL.shape))
+        return Sums.of(errors_BL, weights_BL, jnp.zeros(errors_BL.shape))
