@@ -6,7 +6,6 @@ import numpy as np
 from scipy import stats
 
 from experiments.answers import Answer, Effect, asked_twice, effects
-from transformer.study.claim import Finding
 from transformer.study.report import ArmReport, Report
 from transformer.study.statistics import ALPHA, UNKNOWN
 
@@ -62,7 +61,7 @@ def of_fresh_seeds(found: Sequence[Answer]) -> list[str]:
     ]
 
 
-def _came_out(findings: Sequence[tuple[Finding, Finding]]) -> tuple[list[tuple[Finding, Finding]], int, int]:
+def _came_out(findings: Sequence[tuple[str, str]]) -> tuple[list[tuple[str, str]], int, int]:
     """Of (before, now) those that were told before, how many of these are the same now, and how many open."""
     settled = [(before, now) for before, now in findings if before != "unresolved"]
     same = sum(before == now for before, now in settled)
