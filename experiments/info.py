@@ -42,7 +42,7 @@ def of_machine() -> str:
         {"python": here["python"]}
         | {name: version or "not installed" for name, version in here["packages"].items()}
         | {"devices": ", ".join(f"{count} × {kind}" for kind, count in devices.items())}
-        | {"platform": here["platform"], "cores": str(here["cores"])}
+        | {name: str(here[name]) for name in ("platform", "processor", "cores")}
     )
 
 

@@ -10,7 +10,6 @@ import dataclasses
 import datetime
 import importlib.metadata
 import json
-import os
 import re
 import statistics
 from collections.abc import Mapping, Sequence
@@ -21,6 +20,7 @@ from rich.console import Console
 from rich.table import Table as Shown
 
 from transformer.core.files import write_durably
+from transformer.training.environment import cores, processor
 
 FILE = Path(__file__).with_name("benchmarks.json")
 LIBRARIES = ("jax", "flax", "torch", "transformers", "x-transformers", "keras")
@@ -82,10 +82,7 @@ def keep(tables: Mapping[str, Table], command: str, rounds: int, versions: Mappi
 
 def machine() -> str:
     """Number and name of the cores."""
-    names = (
-        re.findall(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text()) if os.path.exists("/proc/cpuinfo") else []
-    )
-    return f"{os.cpu_count()} cores of {names[0] if names else 'an unknown processor'}"
+    return f"{cores()} cores of {processor() or 'an unknown processor'}"
 
 
 def versions() -> dict[str, str]:

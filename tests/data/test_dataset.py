@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from transformer.data.dataset import divisible
+from transformer.data.dataset import counted, divisible
+from transformer.objectives.objective import NextToken
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 4, 6])
@@ -14,6 +15,15 @@ def test_devices_share_a_batch_without_changing_what_it_holds(parts):
     assert size % parts == 0
     np.testing.assert_array_equal(shared["tokens"][:, :4], rows["tokens"])
     assert not any(array[:, 4:].any() for array in shared.values())
+
+
+def test_rows_that_fill_a_batch_count_nothing_without_weights_either():
+    """All labels of a data set without `weights` count; a split with them is left as it is."""
+    rows = {"tokens": np.arange(40).reshape(5, 4, 2)}
+    weighed = counted(rows, NextToken())
+    assert weighed["weights"].tolist() == np.ones((5, 4, 1)).tolist()
+    assert divisible(weighed, 3)["weights"].sum() == 20
+    assert counted(weighed, NextToken()) is weighed
 
 
 def test_more_devices_than_rows_share_several_batches():

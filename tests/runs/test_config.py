@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 
 from transformer.core.errors import ConfigError
@@ -15,6 +16,20 @@ def test_a_grid_of_a_number_of_seeds():
     for none in (0, []):
         with pytest.raises(ConfigError, match="seeds: none is given"):
             grid(none)
+
+
+def test_a_grid_of_numbers_of_numpy():
+    """What comes out of arrays becomes numbers of Python, as a replica's JSON needs; nothing else is turned."""
+    assert grid(np.int64(2), np.array([0.5, 0.25])) == grid(2, (0.5, 0.25))
+    assert grid(np.arange(2)) == grid([np.int64(0), np.int32(1)]) == grid(2)
+    (one,) = grid([3], [np.float32(0.5)])
+    assert type(one.learning_rate) is float
+    for wrong, said in ((2.0, "2.0 is neither a whole number nor a sequence of them"), (["1"], "'1' is not int")):
+        with pytest.raises(ConfigError, match=f"^seeds?: {said}$"):
+            grid(wrong)  # pyright: ignore[reportArgumentType]
+    for name, value in (("seed", True), ("seed", 1.0), ("warmup_steps", 2.5)):
+        with pytest.raises(ConfigError, match=rf"^{name}: {value} is not int"):
+            Replica(**{name: value})
 
 
 @pytest.mark.parametrize(

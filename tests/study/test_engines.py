@@ -403,6 +403,24 @@ def test_stopping_waits_until_a_process_has_saved(monkeypatch, tmp_path):
         assert process.returncode == 75
 
 
+def test_a_request_to_stop_that_a_cell_missed_stops_before_the_next(tmp_path, base, corpus, monkeypatch):
+    """Whatever the cell was at: its runs are stored, and no other begins."""
+    computed, compute = [], Cell.compute
+
+    def last_words(self):
+        compute(self)
+        computed.append(self.title)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(Cell, "compute", last_words)
+    study = Study("stopped", base, {"a": {}, "b": {"model.num_layers": 2}}, seeds=2)
+    with pytest.raises(Interrupted, match=r"^[1-9] cells are not finished; the same command with --resume continues$"):
+        study.run(tmp_path / "study", data=corpus)
+    assert len(computed) == 1
+    monkeypatch.setattr(Cell, "compute", compute)
+    assert not study.run(tmp_path / "study", data=corpus).failed
+
+
 def test_a_study_that_is_stopped_says_how_it_goes_on(tmp_path, base, corpus, monkeypatch):
     """Not by the argument of `train`, which it does not have."""
 

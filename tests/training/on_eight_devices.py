@@ -12,12 +12,12 @@ import numpy as np
 
 from transformer.feed_forwards.experts import TopKExperts
 from transformer.mixers.attention.backends import Chunked, Ring
-from transformer.models.config import ModelConfig
 from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.models.stack import Scanned
 from transformer.objectives.chunked import ChunkedNextToken
 from transformer.objectives.objective import NextToken
 from transformer.objectives.pairs import SequenceToSequence
+from transformer.positions.absolute import Learned
 from transformer.positions.relative import ALiBi
 from transformer.positions.rotary import RoPE
 from transformer.runs.config import RunConfig, grid
@@ -41,6 +41,7 @@ MODELS = {
     "chunked": small(**SIZES, **{"mixer.backend": Chunked(block=2), "position": ALiBi()}),
     "ring": small(**SIZES, **{"mixer.backend": Ring(block=2), "position": ALiBi()}),
     "experts in pieces": small(**SIZES, feed_forward=TopKExperts()),
+    "uneven": small(**SIZES, position=Learned()),
 }
 MESHES = {
     "data": MeshConfig(replica=1, data=8),
@@ -66,19 +67,21 @@ def run_of(name: str) -> RunConfig:
         optimizer=OptimizerConfig(rule=SGD(), learning_rate=0.5, warmup_steps=0),
         batch_size=8,
         steps=2,
-        accumulation=1 if name in ("decoder", "encoder-decoder", "experts", "bfloat16", "chunked", "ring") else 2,
+        accumulation=1
+        if name in ("decoder", "encoder-decoder", "experts", "bfloat16", "chunked", "ring", "uneven")
+        else 2,
     )
 
 
-def batches(model: ModelConfig, replicas: int) -> dict[str, np.ndarray]:
+def batches(name: str, replicas: int) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(0)
 
     def tokens(length):
         return rng.integers(0, 32, (replicas, 2, 8, length)).astype(np.int32)
 
-    if isinstance(model, EncoderDecoderConfig):
+    if isinstance(MODELS[name], EncoderDecoderConfig):
         return {"source": tokens(8), "source_valid": np.ones((replicas, 2, 8, 8), bool), "target": tokens(9)}
-    return {"tokens": tokens(9)}
+    return {"tokens": tokens(8 if name == "uneven" else 9)}
 
 
 def bytes_on_a_device(params) -> int:
@@ -98,7 +101,7 @@ def on_one_device(name: str, replicas: int):
     program = make_program(run_of(name), grid(range(replicas)), MeshConfig(replica=1, data=1))
     initial = program.init()
     start = jax.tree.map(jnp.copy, initial)
-    return start, *program.train(initial, batches(MODELS[name], replicas))
+    return start, *program.train(initial, batches(name, replicas))
 
 
 def difference(left, right) -> float:
@@ -110,7 +113,7 @@ def compared(name: str, mesh: MeshConfig, replicas: int) -> dict[str, Any]:
     """Two steps from the same state on the mesh and on one device."""
     start, expected, expected_metrics = on_one_device(name, replicas)
     program = make_program(run_of(name), grid(range(replicas)), mesh)
-    data = batches(MODELS[name], replicas)
+    data = batches(name, replicas)
     compiled = program.train.lower(program.abstract_state, data).compile()
     there = jax.device_put(
         jax.tree.map(jnp.copy, start), jax.tree.map(lambda leaf: leaf.sharding, program.abstract_state)

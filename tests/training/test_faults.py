@@ -32,7 +32,7 @@ from transformer.runs.tokenizers import Byte
 from transformer.training import checkpoint
 from transformer.training.checkpoint import CheckpointError, Notes
 from transformer.training.loop import train
-from transformer.training.signals import Interrupted
+from transformer.training.signals import Interrupted, StopRequest
 from transformer.training.workdir import Identity, held_for_run, identity
 
 NOTES = Notes(10, "0", 0, 0.0, {})
@@ -105,19 +105,23 @@ class Stopping(LayerNorm):
         return super().__call__(x_BLD, params)
 
 
-@pytest.mark.parametrize("when", ["in a step", "in the evaluation"])
-def test_a_request_to_stop_saves(config, corpus, tmp_path, whole, when):
+@pytest.mark.parametrize(
+    ("when", "saved"),
+    [("in a step", 8), ("in an evaluation", 6), ("in the last step", 12), ("in the last evaluation", 12)],
+)
+def test_a_request_to_stop_saves(config, corpus, tmp_path, whole, when, saved):
     """The step reached is saved and named, and the same command goes on as if nothing had been."""
-    data = Eventful(corpus, 6, ask_to_stop) if when == "in a step" else corpus
-    observe = ask_to_stop if when == "in the evaluation" else None
-    step = 8 if when == "in a step" else 6
+    at_step = {"in a step": 6, "in the last step": 10}.get(when)
+    evaluations = iter([when == "in an evaluation", when == "in the last evaluation"])
+    data = corpus if at_step is None else Eventful(corpus, at_step, ask_to_stop)
+    observe = (lambda _: ask_to_stop() if next(evaluations) else {}) if at_step is None else None
     with pytest.raises(
-        Interrupted, match=f"step {step} is saved in .*; the same command with --resume continues"
+        Interrupted, match=f"step {saved} is saved in .*; the same command with --resume continues"
     ) as at:
         train(config, REPLICAS, data, tmp_path / "run", observe=observe)
     assert at.value.__notes__ == ["In Python: when_not_empty='resume'"]
-    assert checkpoint.steps(tmp_path / "run" / "checkpoints")[-1] == step
-    if when == "in the evaluation":  # its lines hold what the observer measured
+    assert checkpoint.steps(tmp_path / "run" / "checkpoints")[-1] == saved
+    if observe is not None:  # its lines hold what the observer measured
         train(config, REPLICAS, corpus, tmp_path / "run", when_not_empty="resume")
     else:
         assert_goes_on_to(whole, config, corpus, tmp_path / "run")
@@ -140,6 +144,17 @@ with StopRequest() as request:
     os.kill(os.getpid(), getattr(signal, sys.argv[1]))
     print("not reached")
 """
+
+
+def test_a_request_reaches_what_goes_on_around():
+    """The loop over several runs, though the run it came to was at its end."""
+    with StopRequest() as outer, StopRequest() as inner:
+        ask_to_stop()
+    assert inner.requested
+    assert outer.requested
+    with StopRequest() as later:
+        pass
+    assert not later.requested
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

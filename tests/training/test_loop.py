@@ -152,6 +152,16 @@ def test_a_finished_run_is_not_run_again(config, corpus, tmp_path):
     assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == metrics
 
 
+@pytest.mark.parametrize(("name", "other"), [("cores", 77), ("processor", "Another 3000")])
+def test_going_on_with_another_processor_is_said(config, corpus, tmp_path, name, other):
+    """The number of cores decides how sums are cut, and so their rounding."""
+    train(config, REPLICAS, corpus, tmp_path / "run")
+    path = tmp_path / "run" / "environment.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {name: other}))
+    with pytest.warns(match=rf"continues with other {name}: the same up to rounding"):
+        train(config, REPLICAS, corpus, tmp_path / "run", when_not_empty="resume")
+
+
 def test_going_on_with_other_versions_is_said(config, corpus, tmp_path):
     train(config, REPLICAS, corpus, tmp_path / "run")
     path = tmp_path / "run" / "environment.json"
@@ -408,7 +418,7 @@ def test_a_run_that_says_no_steps_is_saved_by_the_time(config, corpus, tmp_path,
 
 
 def test_a_longer_run_has_the_evaluations_of_the_shorter_one(tmp_path, config, corpus):
-    """The last one of the shorter run came after its last checkpoint; where it is due in the longer one, it stays."""
+    """The last one of the shorter run came after its last checkpoint, and is made again."""
     short = config.replace({"evaluate_every": 2, "steps": 4})
     for name, first in (("short", short), ("other", short.replace(evaluate_every=3))):
         for steps in (4, 6):
@@ -417,4 +427,4 @@ def test_a_longer_run_has_the_evaluations_of_the_shorter_one(tmp_path, config, c
         name: sorted({line["step"] for line in read_metrics(tmp_path / name) if "validation_loss" in line})
         for name in ("short", "other")
     }
-    assert found == {"short": [2, 4, 6], "other": [3, 6]}
+    assert found == {"short": [2, 4, 6], "other": [3, 4, 6]}

@@ -44,6 +44,7 @@ CASES = {
     "experts in pieces": ("data in pieces",),
     "chunked": ("context", "all with context"),
     "ring": ("context", "all with context"),
+    "uneven": ("context", "all with context"),
 }
 """Meshes by model; those of a model share what one device gives."""
 

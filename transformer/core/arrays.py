@@ -42,13 +42,14 @@ def divided() -> bool:
 def constrain(x: jax.Array) -> jax.Array:
     """The stream (B, L, D), cut over `data` and `context`, or tokens (T, D) of it, cut over `data`; vectors are whole.
 
+    So is an axis that its devices do not divide: of uneven parts XLA makes wrong gradients of tables (jax 0.10.2).
     Within `shard_map` over an axis, arrays are local already and are not constrained again.
     """
     if not divided():
         return x
-    axes = (DATA, *(CONTEXT,) * (x.ndim == 3))
-    cut = [axis if axis_size(axis) > 1 else None for axis in axes]
-    return lax.with_sharding_constraint(x, PartitionSpec(*cut, *(None,) * (x.ndim - len(cut))))
+    cuts = {0: DATA, **({1: CONTEXT} if x.ndim == 3 else {})}
+    even = {i: axis for i, axis in cuts.items() if axis_size(axis) > 1 and x.shape[i] % axis_size(axis) == 0}
+    return lax.with_sharding_constraint(x, PartitionSpec(*map(even.get, range(x.ndim))))
 
 
 def whole_rows(table_VD: jax.Array) -> jax.Array:

@@ -72,7 +72,7 @@ def write_durably(path: Path, content: str | bytes) -> None:
       WriteError: the disk is full, or takes no file.
     """
     check_place(path)
-    partial = path.with_name(f".{path.name}.partial")
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")  # another process may write it too
     with writing(path), partial.open("wb") as file:
         file.write(content.encode() if isinstance(content, str) else content)
         file.flush()

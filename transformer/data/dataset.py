@@ -15,6 +15,7 @@ from transformer.core.notebook import ShownAsText
 from transformer.core.values import load_room
 from transformer.data.order import Shuffled
 from transformer.data.tokenizers import Tokenizer
+from transformer.objectives.objective import Objective
 from transformer.runs.config import RunConfig
 from transformer.runs.data import DataConfig
 
@@ -167,6 +168,15 @@ def whole(arrays: Mapping[str, np.ndarray], batch_size: int) -> Batch:
         name: np.concatenate([a, np.zeros((missing, *a.shape[1:]), a.dtype)]).reshape(-1, batch_size, *a.shape[1:])
         for name, a in arrays.items()
     }
+
+
+def counted(split: Batch, objective: Objective) -> Batch:
+    """A held-out part (N, B, …) with the `weights` of its labels, without which rows that fill a batch would count."""
+    if "weights" in split:
+        return split
+    shape = next(iter(split.values())).shape[:2]
+    weights = objective.weights({name: array.reshape(-1, *array.shape[2:]) for name, array in split.items()})
+    return split | {"weights": np.asarray(weights, np.float32).reshape(*shape, *weights.shape[1:])}
 
 
 def divisible(split: Batch, parts: int, *, in_order: bool = False) -> Batch:

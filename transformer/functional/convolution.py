@@ -12,7 +12,7 @@ def convolve(x_BLX: jax.Array, kernel_WX: jax.Array, tokens: Tokens) -> jax.Arra
     Args:
       x_BLX: features of tokens in the order of their positions.
       kernel_WX: W weights for each feature, that of the token itself first.
-      tokens: padding counts as no token.
+      tokens: padding counts as no token, and keeps its place where it lies between tokens.
     """
     total = kernel_WX[0].astype(x_BLX.dtype) * x_BLX
     for i in range(1, min(len(kernel_WX), x_BLX.shape[1])):

@@ -15,9 +15,10 @@ from transformer.mixers.mixer import Mixer
 
 @dataclass(frozen=True)
 class Convolution(Mixer):
-    """(σ(xW₁) ⊙ a causal depthwise convolution of xW₂) W₃: a gated convolution (LFM2, Liquid AI 2025; H3's shift).
+    """(σ(xW₁) ⊙ a causal depthwise convolution of xW₂) W₃: a gated convolution.
 
-    A decoder remembers the inputs of the latest `width` tokens.
+    That of LFM2 (Liquid AI 2025) is gated before the convolution too, and by products alone, without σ. A decoder
+    remembers the inputs of the latest `width` tokens.
     """
 
     width: int = 4

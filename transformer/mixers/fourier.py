@@ -30,10 +30,11 @@ def fourier_mix(x_BLD: jax.Array, together_BLL: jax.Array) -> jax.Array:
       together_BLL: (B or 1, L, L), whether two tokens belong to the same sequence and the second is no padding.
     """
     together = together_BLL.astype(jnp.float32)
-    length_BL1 = jnp.maximum(together.sum(-1, keepdims=True), 1.0)
-    place_BL = jnp.tril(together, -1).sum(-1)  # index of a token in its sequence
-    # Without its whole turns, which change no cosine, an angle is exact in float32.
-    turns = jnp.remainder(place_BL[:, :, None] * place_BL[:, None, :], length_BL1) / length_BL1
+    length_BL1 = jnp.maximum(together_BLL.sum(-1, keepdims=True, dtype=jnp.int32), 1)
+    place_BL = jnp.tril(together_BLL, -1).sum(-1, dtype=jnp.int32)  # index of a token in its sequence
+    # Whole turns change no cosine: without them an angle is exact in float32 (products up to 46,340 tokens).
+    rest_BLL = (place_BL[:, :, None] * place_BL[:, None, :]) % length_BL1
+    turns = rest_BLL.astype(jnp.float32) / length_BL1.astype(jnp.float32)
     cosine_BLL, sine_BLL = (f(2 * jnp.pi * turns) * together for f in (jnp.cos, jnp.sin))
     D = x_BLD.shape[-1]
     angle_DD = 2 * jnp.pi * ((jnp.arange(D)[:, None] * jnp.arange(D)) % D).astype(jnp.float32) / D

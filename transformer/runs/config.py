@@ -5,6 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
+import numpy as np
+
 from transformer.core.changes import Config
 from transformer.core.checks import check_fields
 from transformer.core.errors import ConfigError
@@ -111,6 +113,7 @@ class Replica:
     """Factor on every random initial value."""
 
     def __post_init__(self):
+        check_fields(self, "")
         if not 0 <= self.seed < 2**31:
             raise ConfigError(f"seed: {self.seed} is not in [0, 2³¹)")
         for name in ("learning_rate", "weight_decay", "warmup_steps", "initial_scale"):
@@ -124,25 +127,34 @@ class Replica:
         return dataclasses.replace(self, **{n: getattr(optimizer, n) for n in names if getattr(self, n) is None})
 
 
-def grid(seeds: Iterable[int] | int, learning_rates: Sequence[float] = ()) -> tuple[Replica, ...]:
+def grid(seeds: Iterable[int] | int, learning_rates: Sequence[float] | np.ndarray = ()) -> tuple[Replica, ...]:
     """Every learning rate with every seed, all seeds of the first learning rate first.
 
     Args:
       seeds: an iterable of integers, such as `range(8)`, or how many of them, from 0 on.
-      learning_rates: a sequence of peak learning rates; empty: the config's.
+      learning_rates: a sequence of peak learning rates, or an array of them; empty: the config's.
 
     Raises:
       ConfigError: a seed or a learning rate is given twice, or there is no seed.
     """
-    seeds = list(range(seeds) if isinstance(seeds, int) else seeds)
-    if not isinstance(learning_rates, Sequence):
+    seeds, learning_rates = _plain(seeds), _plain(learning_rates)
+    if not isinstance(seeds, Iterable | int):
+        raise ConfigError(f"seeds: {seeds!r} is neither a whole number nor a sequence of them")
+    if isinstance(learning_rates, str) or not isinstance(learning_rates, Sequence):
         raise ConfigError(f"learning_rates: {learning_rates!r} is no sequence; ({learning_rates!r},) is one of it")
+    seeds = [_plain(seed) for seed in (range(seeds) if isinstance(seeds, int) else seeds)]
+    learning_rates = [_plain(rate) for rate in learning_rates]
     if not seeds:
         raise ConfigError("seeds: none is given; grid(4) has the seeds 0 to 3")
     for name, values in (("seeds", seeds), ("learning_rates", learning_rates)):
         if twice := [value for i, value in enumerate(values) if value in values[:i]]:
             raise ConfigError(f"{name}: {twice[0]} is given twice")
     return tuple(Replica(seed=s, learning_rate=lr) for lr in (learning_rates or (None,)) for s in seeds)
+
+
+def _plain(values: Any) -> Any:
+    """Arrays and numbers of NumPy as lists and numbers of Python."""
+    return values.tolist() if isinstance(values, np.ndarray | np.generic) else values
 
 
 def unfinished_warm_up(config: RunConfig, replicas: Sequence[Replica]) -> str:

@@ -56,8 +56,11 @@ class LocalEngine(Engine):
     name = "local"
 
     def run(self, cells):
-        for cell in cells:
-            yield cell, cell.attempt()
+        with StopRequest() as request:
+            for left, cell in zip(reversed(range(len(cells))), cells, strict=True):
+                yield cell, cell.attempt()
+                if request.requested:
+                    raise Interrupted(_left(left))
 
 
 LOCAL = LocalEngine()
@@ -200,8 +203,12 @@ def _run(
             if request.requested:
                 client.cancel(list(waiting))
                 client.run(stop, folders, on_error="ignore")  # a worker that is lost has nothing to stop
-                raise Interrupted(f"{len(waiting)} cells are not finished; the same command with --resume continues")
+                raise Interrupted(_left(len(waiting)))
             view.wait()
+
+
+def _left(count: int) -> str:
+    return f"{count} cells are not finished; the same command with --resume continues"
 
 
 def _error(future: Any) -> str | None:

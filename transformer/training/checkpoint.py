@@ -24,6 +24,7 @@ import jax.numpy as jnp
 
 from transformer.core.errors import ConfigError, OneLine
 from transformer.core.files import WriteError, read_value, sync, write_sealed, writing
+from transformer.core.json import later
 from transformer.training import processes
 
 KEEP = 2
@@ -56,6 +57,8 @@ class Notes:
     """Wall time so far."""
     mesh: dict[str, int]
     """Devices along each axis."""
+    last: bool = later(False)
+    """Whether the run ended here, until it was given more steps."""
 
 
 @dataclass(frozen=True)

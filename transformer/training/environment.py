@@ -3,6 +3,8 @@
 import importlib.metadata
 import os
 import platform
+import re
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -16,8 +18,28 @@ def environment() -> dict[str, Any]:
         "packages": {name: _version(name) for name in packages},
         "devices": [device.device_kind for device in jax.devices()],
         "platform": platform.platform(),
-        "cores": os.cpu_count(),
+        "cores": cores(),
+        "processor": processor(),
     }
+
+
+def numeric(here: dict[str, Any]) -> dict[str, Any]:
+    """What of an environment numbers depend on: of processors only where they compute."""
+    on_cpu = "cpu" in here.get("devices", ())
+    names = ("packages", "devices", *(("processor", "cores") if on_cpu else ()))
+    return {name: here[name] for name in names if name in here}
+
+
+def cores() -> int | None:
+    """The number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+
+
+def processor() -> str:
+    """The name of the processor's model; empty where the system does not say."""
+    about = Path("/proc/cpuinfo")
+    found = re.search(r"model name\s*: (.*)", about.read_text()) if about.exists() else None
+    return found[1] if found else platform.processor()
 
 
 def _version(package: str) -> str | None:

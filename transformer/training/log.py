@@ -8,6 +8,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
+from transformer.core.files import writing
 from transformer.training import processes
 from transformer.training.checkpoint import CheckpointError
 from transformer.training.metrics import METRICS, finite, line_of, read_metrics
@@ -94,16 +95,17 @@ class RunLog:
         )
 
     def write(self, lines: list[dict[str, Any]]) -> None:
-        self.file.writelines(map(line_of, lines))
-        self.file.flush()
+        with writing(Path(self.file.name)):
+            self.file.writelines(map(line_of, lines))
+            self.file.flush()
         self.tracking.log(lines)
 
     def on_disk(self) -> int:
         """Bytes of the file, with the last dispatch, once all of them are on the disk."""
         self.catch_up()
-        self.file.flush()
         if processes.is_writer():
-            os.fsync(self.file.fileno())
+            with writing(Path(self.file.name)):
+                os.fsync(self.file.fileno())
         return self.file.tell()
 
     def finish(self, loss: np.ndarray, diverged_at: np.ndarray) -> None:

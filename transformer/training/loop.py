@@ -13,9 +13,8 @@ import numpy as np
 
 from transformer.core.checks import check_kind
 from transformer.core.errors import ConfigError
-from transformer.core.files import writing
 from transformer.core.modules import Params
-from transformer.data.dataset import Dataset, check_batches, check_data, divisible, load_data, stack_batches
+from transformer.data.dataset import Dataset, check_batches, check_data, counted, divisible, load_data, stack_batches
 from transformer.objectives.objective import Sums
 from transformer.runs.config import Replica, RunConfig, grid, unfinished_warm_up, unused_vocabulary
 from transformer.runs.mesh import ALONE, AUTOMATIC, HostsConfig, MeshConfig
@@ -153,34 +152,36 @@ class _Run:
         by_seed = {r.seed: self.data.train_batches(self.config, r.seed) for r in self.replicas}
         self.batches = [by_seed[r.seed] for r in self.replicas]
         in_order = self.config.model.memory_length is not None
-        whole = self.data.validation_batches(self.config)
+        whole = counted(self.data.validation_batches(self.config), self.config.objective)
         validation = divisible(whole, self.program.data_devices, in_order=in_order)
         self.limits = self.config.objective.limits(self.config.model)
         check_batches({name: array[None] for name, array in validation.items()}, self.limits, 0, "validation batch")
         self.validation = self.program.put(validation, SHARED_BATCHES)
 
     def to_the_end(self, watchdog: Watchdog, progress: Progress, trackers: Sequence[Tracker]) -> Outcome:
-        state, done = self.restore_or_init()
+        state, done, was_last = self.restore_or_init()
         names = replica_names(self.replicas, self.config.optimizer)
         info, path = RunInfo(self.workdir, self.config.to_json(), names, done), metrics_path(self.workdir)
-        with writing(path), path.open("a", encoding="utf-8") as file, Tracking(trackers, info) as tracking:
+        with path.open("a", encoding="utf-8") as file, Tracking(trackers, info) as tracking:
             self.watchdog = watchdog
             self.log = RunLog(file, tracking, progress, np.asarray(self.program.learning_rates()))
             progress.update(done)
-            if processes.any_host(self.owes_evaluation(done)):
+            if processes.any_host(self.owes_evaluation(done, was_last)):
                 self.evaluate(state, done)
             for step, end in self.chunks(done):
                 state = self.dispatch(state, step, end)
-            return self.outcome(state)
+            outcome = self.outcome(state)
+            self.stop_if_asked(self.config.steps)
+            return outcome
 
-    def owes_evaluation(self, done: int) -> bool:
+    def owes_evaluation(self, done: int, was_last: bool) -> bool:
         """Whether the step that a run goes on from has still to be evaluated.
 
         The evaluation of the last step comes after its checkpoint, and is missing where a run is made longer.
         """
         if not processes.is_writer() or not 0 < done < self.config.steps:
             return False
-        if not is_multiple(done, self.config.evaluate_every):
+        if not (was_last or is_multiple(done, self.config.evaluate_every)):
             return False
         return not any(line["step"] == done and "validation_loss" in line for line in read_metrics(self.workdir))
 
@@ -199,11 +200,15 @@ class _Run:
         due, stop = self.owes_checkpoint(end), processes.any_host(self.stop.requested)
         if due or stop or last:
             self.save(state, end)
-        if stop and not last:
-            stopped = Interrupted(f"step {end} is saved in {self.workdir}; the same command with --resume continues")
+        self.stop_if_asked(end)
+        return state
+
+    def stop_if_asked(self, saved: int) -> None:
+        """Raise `Interrupted` where a signal has asked any process to stop; the step `saved` is on the disk."""
+        if processes.any_host(self.stop.requested):
+            stopped = Interrupted(f"step {saved} is saved in {self.workdir}; the same command with --resume continues")
             stopped.add_note("In Python: when_not_empty='resume'")
             raise stopped
-        return state
 
     def owes_checkpoint(self, end: int) -> bool:
         """Whether the state after `end` steps is to be saved: by the config, or where that is open by the time."""
@@ -243,13 +248,14 @@ class _Run:
             yield step, end
             step = end
 
-    def restore_or_init(self) -> tuple[TrainState, int]:
+    def restore_or_init(self) -> tuple[TrainState, int, bool]:
+        """The state to go on from, the steps done, and whether the run ended there before it was given more."""
         folder = self.workdir / "checkpoints"
         checkpoint.sweep(folder)
         restored = checkpoint.restore(folder, self.program.abstract_state, strict=self.strict)
         if restored is None:
             rewind(self.workdir, 0)
-            return self.program.init(), 0
+            return self.program.init(), 0, False
         state, notes = restored
         here = dict(self.program.mesh.shape)
         if notes.mesh != here:
@@ -260,11 +266,12 @@ class _Run:
             )
         rewind(self.workdir, notes.metrics_bytes)
         self.seconds_before = notes.seconds
-        return state, notes.position
+        return state, notes.position, notes.last
 
     def save(self, state: TrainState, step: int) -> None:
         mesh = dict(self.program.mesh.shape)
-        notes = Notes(step, self.data.fingerprint, self.log.on_disk(), self.seconds(), mesh)
+        last = step == self.config.steps
+        notes = Notes(step, self.data.fingerprint, self.log.on_disk(), self.seconds(), mesh, last)
         checkpoint.save(self.workdir / "checkpoints", step, state, notes)
         self.saved = time.monotonic()
 

@@ -18,7 +18,10 @@ class Interrupted(OneLine):
 
 
 class StopRequest:
-    """Within `with`, `requested` becomes True at the first signal; the second one kills the process."""
+    """Within `with`, `requested` becomes True at the first signal; the second one kills the process.
+
+    One around another learns of it too: a study is asked to stop with the run in it, even if that had just ended.
+    """
 
     def __init__(self):
         self.requested = False
@@ -37,7 +40,13 @@ class StopRequest:
     def _handle(self, number, _frame):
         if self.requested:
             os._exit(128 + number)
+        self._ask(number)
+
+    def _ask(self, number):
         self.requested = True
+        outer = getattr(self._previous[number], "__self__", None)
+        if isinstance(outer, StopRequest):
+            outer._ask(number)
 
 
 def die_with(parent: int) -> None:

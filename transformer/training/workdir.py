@@ -24,7 +24,7 @@ from transformer.data.dataset import Dataset, fingerprint_arrays
 from transformer.data.order import ORDER
 from transformer.runs.config import Replica, RunConfig
 from transformer.training import checkpoint
-from transformer.training.environment import environment
+from transformer.training.environment import environment, numeric
 
 WhenNotEmpty = Literal["refuse", "resume", "overwrite"]
 """What to do with a folder that holds an earlier run."""
@@ -111,8 +111,8 @@ def write_environment(workdir: Path) -> None:
     except Damaged as error:
         warnings.warn(f"{error}; it is written again", stacklevel=2)
         before = here
-    old, new = ({name: each.get(name) for name in ("packages", "devices")} for each in (before, here))
-    if differing := differences(old, new):
+    old, new = numeric(before), numeric(here)
+    if differing := differences(old, {name: new.get(name) for name in old}):
         warnings.warn(
             f"{workdir} continues with other {', '.join(differing)}: the same up to rounding, not bit for bit",
             stacklevel=2,

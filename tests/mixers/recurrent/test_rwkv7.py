@@ -33,6 +33,17 @@ def test_time_mixing_is_equations_three_to_twenty_two(follows, plain):
     follows(MIXER, equations)
 
 
+def test_published_initial_shares_of_the_token_before(initial):
+    """Those of the first layer in the authors' code; what is of low rank begins at its bias."""
+    params = initial(T.RWKV7(num_heads=4, key_dim=16, value_dim=16))
+    powers = {"query": 0.2, "decay": 0.9, "key": 0.9, "value": 0.4, "rate": 0.9, "gate": 0.2}
+    D = params["mixture"].shape[1]
+    for row, power in zip(params["mixture"], powers.values(), strict=True):
+        np.testing.assert_allclose(row, 1 - (np.arange(D) / D) ** power, rtol=1e-5, atol=1e-6)
+    for name in ("decay_in", "rate_in", "gate_in"):
+        np.testing.assert_array_equal(params[name], 0.0)
+
+
 def test_published_initial_decays(initial):
     """The first layer's: decay biases rise from -6.5 to -1.5, so that exp(-e^-½ σ) is from .999 to .9."""
     params = initial(T.RWKV7(num_heads=4, key_dim=16, value_dim=16))

@@ -72,6 +72,17 @@ class Even(Initializer):
 
 
 @dataclass(frozen=True)
+class Shares(Initializer):
+    """1 - (i / D)^power for feature i of D, in every row by a power of its own: shares of the token before (RWKV)."""
+
+    powers: tuple[float, ...]
+
+    def __call__(self, key, shape):
+        feature = jnp.arange(shape[-1], dtype=jnp.float32) / shape[-1]
+        return 1 - feature ** jnp.asarray(self.powers, jnp.float32)[:, None]
+
+
+@dataclass(frozen=True)
 class Ramp(Initializer):
     """low + (high - low) · (i / (D - 1))^power for feature i of D, in every row."""
 

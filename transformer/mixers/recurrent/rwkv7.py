@@ -9,15 +9,15 @@ from einops import rearrange
 
 from transformer.core.arrays import dense, times
 from transformer.core.checks import check_positive
-from transformer.core.parameters import ONES, ZEROS, Constant, Parameter
+from transformer.core.parameters import ONES, ZEROS, Constant, Initializer, Parameter
 from transformer.functional.linear_recurrences import Erase, Update
-from transformer.mixers.recurrent.initial_values import Ramp
+from transformer.mixers.recurrent.initial_values import Ramp, Shares
 from transformer.mixers.recurrent.linear import LinearRecurrence, low_rank, low_rank_parameters, split_heads, unit
 from transformer.mixers.recurrent.recurrence import WINDOW
 from transformer.norms.norm import layer_norm
 
-MIXED = ("query", "decay", "key", "value", "rate", "gate")
-"""What is made of a mixture of the token and the one before it."""
+MIXED = {"query": 0.2, "decay": 0.9, "key": 0.9, "value": 0.4, "rate": 0.9, "gate": 0.2}
+"""What is made of a mixture of the token and the one before it, with the power of its initial shares."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,8 @@ class RWKV7(LinearRecurrence):
 
     Every projection reads a trained mixture of the token and the one before it (equation 3); w, a and the output gate
     are of low rank (equations 4 to 11), log w is in (-0.61, 0), and (r·(ρ ⊙ k)) v is added to the output
-    (equation 21). Initial values are those of a first layer, without the mixture of values with those of the first
+    (equation 21). Initial values are those of a first layer in the authors' code of the paper, but for matrices that
+    `model.initializer` gives; the low-rank ones begin at 0. There is no mixture of values with those of the first
     layer.
     """
 
@@ -45,12 +46,12 @@ class RWKV7(LinearRecurrence):
             "query": Parameter((D, wide), initializer),
             "key": Parameter((D, wide), initializer),
             "value": Parameter((D, H * V), initializer, gain=model.inner_gain(model.residual)),
-            "mixture": Parameter((len(MIXED), D), Ramp(1.0, 0.0, 0.9), decay=False),
-            **low_rank_parameters("decay", (D, self.rank, wide), initializer),
+            "mixture": Parameter((len(MIXED), D), Shares(tuple(MIXED.values())), decay=False),
+            **_from_zero("decay", (D, self.rank, wide), initializer),
             "decay_bias": Parameter((wide,), Ramp(-6.5, -1.5, 0.85)),
-            **low_rank_parameters("rate", (D, self.rank, wide), initializer),
+            **_from_zero("rate", (D, self.rank, wide), initializer),
             "rate_bias": Parameter((wide,), ZEROS),
-            **low_rank_parameters("gate", (D, self.rank, H * V), initializer),
+            **_from_zero("gate", (D, self.rank, H * V), initializer),
             "erased": Parameter((wide,), Constant(0.85)),
             "written": Parameter((wide,), ONES),
             "bonus": Parameter((H, K), ZEROS, decay=False),
@@ -89,3 +90,8 @@ class RWKV7(LinearRecurrence):
         y_BLHV = layer_norm(y_BLX, eps=self.eps) * params["norm"] + params["norm_bias"] + bonus_BLHV
         gate_BLX = low_rank(gate_BLD, params, "gate", jax.nn.sigmoid)
         return dense((rearrange(y_BLHV, "b l h v -> b l (h v)") * gate_BLX).astype(x_BLD.dtype), params["out"])
+
+
+def _from_zero(name: str, shape: tuple[int, int, int], initializer: Initializer) -> dict[str, Parameter]:
+    """Low-rank matrices whose product is 0 initially."""
+    return low_rank_parameters(name, shape, initializer) | {f"{name}_in": Parameter(shape[:2], ZEROS)}
