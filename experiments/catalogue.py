@@ -38,10 +38,10 @@ class Entry(NamedTuple):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("word", nargs="*", help="as in the catalogue, in capitals or not; several: with all of them")
-    words, every = parser.parse_args().word, list(entries())
+    words, every = " ".join(parser.parse_args().word).lower().split(), list(entries())
     if not words:
         print("\n".join(f"{entry.family}: {entry.option}".replace("`", "") for entry in every))
-    elif found := [entry for entry in every if all(word.lower() in " ".join(entry).lower() for word in words)]:
+    elif found := [entry for entry in every if all(word in " ".join(entry).lower() for word in words)]:
         print("\n\n".join(map(str, found)))
     else:
         known = {name for entry in every for name in re.findall(r"\w+", entry.option)}

@@ -46,7 +46,12 @@ def chosen(place: str, text: str | None) -> Variant:
     module = loaded(where)
     found: Any = getattr(module, name, None)
     if isinstance(found, type) and issubclass(found, Variant):
-        return make(found, {}) if text is None else found.family().parse(text)
+        if missing := sorted(getattr(found, "__abstractmethods__", ())):
+            raise ConfigError(f"check: {name} has no {', '.join(missing)}")
+        value = make(found, {}) if text is None else found.family().parse(text)
+        if not isinstance(value, found):
+            raise ConfigError(f"check: {text!r} is a {type(value).__name__}, no {name}")
+        return value
     if isinstance(found, Variant) and text is None:
         return found
     own = [key for key, each in vars(module).items() if isinstance(each, type) and issubclass(each, Variant)]

@@ -93,5 +93,6 @@ def costs(config: RunConfig, count: int, data: Dataset) -> dict[str, str]:
 
 def scaled(number: float) -> str:
     """Three digits and a prefix of powers of a thousand: 12.3 G."""
-    power = min(int(math.log10(number)) // 3, 8) if number >= 1 else 0
+    rounded = float(f"{number:.3g}")  # 999,950 is 1 M
+    power = min(int(math.log10(rounded)) // 3, 8) if rounded >= 1 else 0
     return f"{number / 1000**power:.3g} {['', 'k', 'M', 'G', 'T', 'P', 'E', 'Z', 'Y'][power]}"

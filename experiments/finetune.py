@@ -143,7 +143,8 @@ def fitting(folder: str, model: ModelConfig) -> Params:
 
 
 def conclude(arms: dict[str, Outcome], workdir: Path) -> None:
-    """Show both arms at their best learning rates, draw their curves, and write result.json and the model."""
+    """Show both arms at their best learning rates, draw their curves, and write result.json and the model; exit code 1
+    where every replica diverged."""
     from transformer.analysis.plots import loss_curves  # loaded late: matplotlib
     from transformer.study.statistics import mean_interval
 
@@ -174,6 +175,8 @@ def conclude(arms: dict[str, Outcome], workdir: Path) -> None:
         table.add_row(simple[0], "", f"{simple[1]:.4f}", "")
     Console().print(table)
     print(f"result.json and curves.png are in {workdir}; {kept}")
+    if not any(trained.healthy.any() for trained in arms.values()):
+        sys.exit(1)
 
 
 def keep(trained: Outcome) -> str:
@@ -182,6 +185,8 @@ def keep(trained: Outcome) -> str:
     if not processes.is_writer():
         return ""
     shutil.rmtree(folder, ignore_errors=True)
+    if not trained.healthy.any():
+        return "no model is kept: every replica diverged"
     try:
         pretrained.save(folder, *((model, params) if model.weights is None else merged(model, params)))
     except ConfigError as error:

@@ -78,7 +78,8 @@ def main() -> None:
     corpus = load(command)
     assert isinstance(corpus, Corpus)
     prompt = corpus.tokenizer.decode(corpus.validation[:PROMPT_TOKENS]) if command.prompt is None else command.prompt
-    encode_open(corpus.tokenizer, prompt)  # before the training, if it has a character that the text has not
+    if not len(encode_open(corpus.tokenizer, prompt)):  # before the training, as of a character that it does not know
+        raise ConfigError(f"prompt: the tokenizer makes no token of {prompt!r}; give another one")
     trained = train_command(command, RunConfig, corpus)
     metrics = {"token_accuracy": trained.accuracy}
     if command.stride is not None:

@@ -1,6 +1,8 @@
 """What commands that train one config share: the options, the training, and result.json."""
 
+import contextlib
 import dataclasses
+import functools
 import json
 import sys
 from collections.abc import Callable, Mapping
@@ -20,8 +22,8 @@ from transformer.analysis.counts import parameter_count, step_flops
 from transformer.core import runtime
 from transformer.core.checks import hints
 from transformer.core.errors import ConfigError
-from transformer.core.files import write_durably
-from transformer.core.json import from_json
+from transformer.core.files import read_sealed, write_durably, write_sealed
+from transformer.core.json import from_json, to_json_as
 from transformer.core.modules import Params
 from transformer.data.dataset import Dataset, load_data, read_run_config, reference
 from transformer.models.config import ModelConfig
@@ -31,7 +33,7 @@ from transformer.training import processes
 from transformer.training.loop import Observer, train
 from transformer.training.outcome import Outcome
 from transformer.training.trackers import Tracker
-from transformer.training.workdir import CONFIG, read_identity
+from transformer.training.workdir import COMMAND, CONFIG, read_identity
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +94,9 @@ class RunOptions(RunConfig):
         rates = dict.fromkeys(each.learning_rate for each in replicas)
         seeds = dict.fromkeys(each.seed for each in replicas)
         own = {f.name: getattr(config, f.name) for f in dataclasses.fields(RunConfig)}
+        with contextlib.suppress(FileNotFoundError):
+            said = read_sealed(workdir / COMMAND)
+            own |= {name: from_json(types[name], said[name], COMMAND) for name in cls.names() if name in said}
         command = dataclasses.replace(
             default, **own, workdir=workdir, seed=min(seeds), replicas=len(seeds),
             learning_rates=tuple(rate for rate in rates if rate is not None),
@@ -99,6 +104,18 @@ class RunOptions(RunConfig):
         if command.grid() != replicas:
             raise ConfigError(f"workdir: the replicas in {workdir} are no grid; continue them by `transformer.train`")
         return command
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """What the folder of a run has to say besides the run: how it is shown, measured and sampled from."""
+        others = {f.name for f in dataclasses.fields(RunOptions)} - {"log", "strict"}
+        return [f.name for f in dataclasses.fields(cls) if f.name not in others]
+
+    def remember(self) -> None:
+        """Write these down in the folder."""
+        types = hints(type(self))
+        body = {name: to_json_as(types[name], getattr(self, name)) for name in self.names()}
+        write_sealed(self.workdir / COMMAND, body)
 
     def grid(self) -> tuple[Replica, ...]:
         return grid(range(self.seed, self.seed + self.replicas), self.learning_rates)
@@ -128,6 +145,7 @@ def train_command(
     if command.resume and processes.is_writer() and not (command.workdir / CONFIG).exists():
         print(f"nothing to resume in {command.workdir}: a new run begins", file=sys.stderr)
     given = None if initial is None else initial(config.model)
+    remember = functools.cache(command.remember)  # at the first dispatch: the folder was not refused
     return train(
         config,
         command.grid(),
@@ -140,6 +158,7 @@ def train_command(
         mesh=command.mesh,
         hosts=command.hosts,
         log=command.log,
+        on_steps=lambda *_: remember() if processes.is_writer() else None,
     )
 
 

@@ -18,6 +18,7 @@ differ by 0.4 nats, so neither that difference nor whether they gain more with s
 have half as many parameters again, which the exponent counts.
 """
 
+import math
 from dataclasses import dataclass
 
 from rich.box import SIMPLE_HEAD
@@ -28,6 +29,7 @@ from experiments import cli
 from experiments.sections import STUDY
 from experiments.study_command import StudyCommand, budgets, run_parsed
 from transformer.activations.activation import GLU, SiLU
+from transformer.core.errors import ConfigError
 from transformer.data.dataset import load_data
 from transformer.norms.norm import RMSNorm
 from transformer.positions.rotary import RoPE
@@ -35,6 +37,7 @@ from transformer.runs.config import RunConfig
 from transformer.study.designs import IsoFlop, Ladder
 from transformer.study.report import Report
 from transformer.study.scaling import Estimated, best_sizes, ladder_laws
+from transformer.study.tables import signed
 
 ARMS = {
     "gpt": {},
@@ -53,6 +56,16 @@ class ScalingCommand(StudyCommand):
     """Widths d_model, ascending."""
     slices: tuple[float, ...] = ()
     """Operations of training at which all widths of the first arm are compared; empty: a ladder at equal steps."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        needed = 3 if self.slices else 2
+        if len(set(self.widths)) < max(needed, len(self.widths)):
+            widths = " ".join(map(str, self.widths)) or "none"
+            what = "a parabola" if self.slices else "a power law"
+            raise ConfigError(f"widths: {what} needs at least {needed} different ones, not {widths}")
+        if wrong := [budget for budget in self.slices if not 0 < budget < math.inf]:
+            raise ConfigError(f"slices: {wrong[0]} is not a positive number")
 
 
 def main() -> None:
@@ -74,7 +87,10 @@ def main() -> None:
 def show_laws(report: Report, ladder: Ladder) -> None:
     """Print the power law of each arm."""
     table = Table("arm", "loss by size", "exponent [95 %]", "minus the first", box=SIMPLE_HEAD, title="power laws")
-    for name, found in ladder_laws(report, ladder).items():
+    laws = ladder_laws(report, ladder)
+    for name in [name for name in ladder.arms if name not in laws]:
+        table.add_row(name, "a run failed", "–", "–")
+    for name, found in laws.items():
         losses = ", ".join(f"{n / 1000:.0f}k {loss:.3f}" for n, loss in zip(found.sizes, found.losses, strict=True))
         gap = found.against_baseline
         table.add_row(name, losses, _text(found.exponent), "–" if gap is None else _text(gap))
@@ -84,14 +100,17 @@ def show_laws(report: Report, ladder: Ladder) -> None:
 def show_slices(report: Report, slices: IsoFlop) -> None:
     """Print the best size at each number of operations."""
     table = Table("operations", "best number of parameters [95 %]", box=SIMPLE_HEAD, title="slices of equal operations")
-    for budget, best in best_sizes(report, slices).items():
+    found = best_sizes(report, slices)
+    for budget in [budget for budget in slices.budgets if budget not in found]:
+        table.add_row(f"{budget:.2g}", "a run failed")
+    for budget, best in found.items():
         low, high = best.interval
         table.add_row(f"{budget:.2g}", f"{best.value:,.0f} [{low:,.0f}, {high:,.0f}]")
     Console(width=120).print(table)
 
 
 def _text(found: Estimated) -> str:
-    return f"{found.value:+.4f} [{found.interval.low:+.4f}, {found.interval.high:+.4f}]"
+    return f"{signed(found.value)} [{signed(found.interval.low)}, {signed(found.interval.high)}]"
 
 
 if __name__ == "__main__":

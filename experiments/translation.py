@@ -19,7 +19,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -121,7 +121,7 @@ def main() -> None:
     run(command, strategies)
     if command.also != "none" and command.data.source is None:  # the user's own texts have no such split
         other = replace(command.data, split=command.also)
-        run(replace(command, data=other, workdir=command.workdir / command.also), strategies)
+        run(replace(command, also="none", data=other, workdir=command.workdir / command.also), strategies)
 
 
 def run(command: Command, strategies: Sequence[Strategy]) -> None:
@@ -184,7 +184,9 @@ def translate(config: RunConfig, apply: Apply, params: Params, data: Pairs, stra
         inputs = {"source_BS": sources[padded, :length], "source_valid_BS": valid[padded, :length]}
         start = jnp.full((ROWS, 1), START, jnp.int32)
         limit = min(config.model.max_length, 2 * length + 50)
-        made = generate(apply, params, start, num_tokens=limit, strategy=strategy, stop=END, inputs=inputs, mesh=mesh)
+        key = jax.random.fold_in(jax.random.key(0), int(rows[0]))
+        how: dict[str, Any] = {"strategy": strategy, "stop": END, "inputs": inputs, "key": key}
+        made = generate(apply, params, start, num_tokens=limit, mesh=mesh, **how)
         for row, tokens in zip(rows, jax.device_get(made.tokens_BT), strict=False):
             texts[row] = data.text(tokens)
     return texts

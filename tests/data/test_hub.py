@@ -1,5 +1,6 @@
 """Data sets of the hub: the same lines as from files, from a folder in the hub's format."""
 
+import gzip
 import json
 import re
 import typing
@@ -137,6 +138,17 @@ def test_cells_of_csv_files_stay_as_they_are(tmp_path):
     """Digits keep their zeros, and words that others take for nothing are words; an empty cell is named."""
     (tmp_path / "train.csv").write_text('source,target\n0123,3210\n0045,"5,40"\nNA,1.10\n')
     assert hub_lines(f"hub:{tmp_path}:train:source,target") == ["0123\t3210", "0045\t5,40", "NA\t1.10"]
+    (tmp_path / "train.csv").write_text(",source,target\n0,0123,3210\n1,0045,7\n")  # as pandas writes its rows
+    (tmp_path / "test.csv").write_text("source\n09\n")
+    (tmp_path / ".ipynb_checkpoints").mkdir()
+    (tmp_path / ".ipynb_checkpoints" / "old.jsonl").write_text("{}")
+    assert hub_lines(f"hub:{tmp_path}:train:source,target") == ["0123\t3210", "0045\t7"]
+    assert hub_lines(f"hub:{tmp_path}:test:source") == ["09"]
+    (tmp_path / "train.csv").unlink()
+    with gzip.open(tmp_path / "train.csv.gz", "wt") as file:
+        file.write("source,target\n007,c\n")
+    assert hub_lines(f"hub:{tmp_path}:train:source,target") == ["007\tc"]
+    (tmp_path / "train.csv.gz").unlink()
     (tmp_path / "train.csv").write_text("source,target\n0123,3210\n45,\n")
     with pytest.raises(ConfigError, match=r"row 2 of hub:.* has nothing in 'target'"):
         hub_lines(f"hub:{tmp_path}:train:source,target")

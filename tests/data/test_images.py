@@ -98,6 +98,7 @@ WRONG = [
     ({"train_labels": np.zeros(6)}, "train_labels is float64, not integer"),
     ({"test_labels": np.array([0, 5])}, "test_labels has 5, of which there is no image for training"),
     ({"test_labels": np.array([0, -3])}, r"test_labels is -3 at \(1,\), a negative label"),
+    ({"test_labels": np.array([0, 2**33])}, "test_labels is up to 8589934592, and labels are numbers of classes"),
     ({"train_images": np.full((6, 4, 3), np.nan)}, r"train_images is not finite at \(0, 0, 0\)"),
     ({"train_images": np.zeros((6, 4, 3), int)}, "train_images is int64, not uint8 or float"),
     ({"train_images": np.zeros((6, 12))}, r"train_images is \(6, 12\), not \(N, H, W\)"),

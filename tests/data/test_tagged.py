@@ -7,7 +7,7 @@ import pytest
 
 from transformer.core.errors import ConfigError
 from transformer.data.dataset import load_data
-from transformer.data.tagged import TaggedConfig, TaggingRun, parse_tagged
+from transformer.data.tagged import TaggedConfig, TaggingRun, _pieces, parse_tagged
 from transformer.data.tasks.list_operations import ListOps, expression_values
 from transformer.data.tokenizer_training import make_tokenizer
 from transformer.data.tokenizers import PAD
@@ -77,6 +77,21 @@ def test_words_have_the_tokens_of_the_text_that_they_are_in(tmp_path):
         np.testing.assert_array_equal(tokens, data.tokenizer.encode(" ".join(words)))
 
 
+def test_words_of_a_tokenizer_that_marks_the_beginning_of_a_text(tmp_path):
+    """As Llama 2's does: a word within a text has no mark of its own besides that of the space."""
+    from tokenizers import Tokenizer, models, normalizers
+
+    pieces = ["<unk>", "▁", "a", "b", "▁a", "▁b", "▁ab"]
+    made = Tokenizer(models.BPE({p: i for i, p in enumerate(pieces)}, [("▁", "a"), ("▁", "b"), ("▁a", "b")]))
+    made.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    made.save(str(tmp_path / "llama.json"))
+    tokenizer = make_tokenizer(FromFile(str(tmp_path / "llama.json")), [])
+    tokens, labels, scored = _pieces([("ab", "X"), ("b", "Y"), ("ba", "X")], tokenizer, ("X", "Y"))
+    assert tokens.tolist() == tokenizer.encode("ab b ba").tolist() == [6, 5, 5, 2]
+    assert labels.tolist() == [0, 1, 0, 0]
+    assert scored.tolist() == [True, True, True, False]
+
+
 def test_fingerprints(tmp_path):
     """Of words, labels and split."""
     configs = [
@@ -89,7 +104,7 @@ def test_fingerprints(tmp_path):
     assert len({load_data(config).fingerprint for config in configs}) == len(configs)
 
 
-@pytest.mark.parametrize("line", ["word", "\tN", "word\t", "word\t "])
+@pytest.mark.parametrize("line", ["word", "\tN", "word\t", "word\t ", "EU\tNNP\tB-ORG"])
 def test_a_wrong_line_is_named_by_its_number(tmp_path, line):
     path = tmp_path / "data.txt"
     path.write_text(f"a\tN\n\n{line}\n")

@@ -70,6 +70,16 @@ def test_json_without_special_tokens_is_that_of_old_checkpoints():
     assert CharTokenizer("ab").to_json() == {"tokenizer": "char", "characters": "ab"}
 
 
+def test_characters_in_any_order():
+    """They are numbered as they stand there."""
+    tokenizer = CharTokenizer("0123456789+=ba")
+    assert tokenizer.encode("1+1=ab").tolist() == [1, 10, 1, 11, 13, 12]
+    assert tokenizer.decode(tokenizer.encode("b=0a")) == "b=0a"
+    for wrong in ("", "aba"):
+        with pytest.raises(ConfigError, match=f"^tokenizer: '{wrong}' is not a text of different characters$"):
+            CharTokenizer(wrong)
+
+
 def test_the_first_character_that_is_not_known_is_named():
     with pytest.raises(ConfigError, match=r"no token for 'ü' at character 2$"):
         CharTokenizer("ab").encode("abüaö")

@@ -23,6 +23,7 @@ def test_entries_with_all_words(said):
     """In their name or in what is said of them."""
     assert said("yarn").startswith("position=rope(")
     assert "mixer.sparsity=sliding_window(" in said("window")
+    assert said("sliding window") == said("sliding", "window")
     assert said("window", "SINKS").count("works with") < said("window").count("works with")
     assert said("window", "SINKS").startswith("mixer.sparsity=sliding_window(size=3, sinks=2)")
     assert "parameters -160, operations +0.0%; works with causal" in said("rmsnorm")

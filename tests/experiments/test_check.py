@@ -34,6 +34,10 @@ def test_the_class_of_a_file_is_a_value(tmp_path, monkeypatch):
         assert str(check.chosen(f"{place}:HALVED", None)) == "halved(divisor=4.0)"
         with pytest.raises(ConfigError, match="has no variant 'Halfed'; did you mean 'Halved'"):
             check.chosen(f"{place}:Halfed", None)
+        with pytest.raises(ConfigError, match=r"^check: 'rmsnorm' is a RMSNorm, no Halved$"):
+            check.chosen(f"{place}:Halved", "rmsnorm")
+    with pytest.raises(ConfigError, match=r"^check: Norm has no __call__$"):
+        check.chosen("transformer.norms.norm:Norm", None)
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,19 @@ def test_models_that_have_no_place(tmp_path):
     assert finetune.asked(["classes", "--from=bert"]) == finetune.asked(["--from", "bert"]) == "bert"
 
 
+def test_a_model_of_runs_that_diverged_is_not_kept(tmp_path):
+    """Its last finite parameters would pass for a model that was trained."""
+    _, model = published(tmp_path, GPT2)
+    path = tmp_path / "text"
+    path.write_text("to be or not to be, " * 20)
+    config = RunConfig(model=model.replace(vocab_size=None, max_length=4), steps=2, batch_size=2)
+    config = config.replace({"data.path": str(path), "optimizer.learning_rate": 1e30, "optimizer.warmup_steps": 0})
+    trained = train(config, workdir=tmp_path / "run")
+    assert not trained.healthy.any()
+    assert finetune.keep(trained) == "no model is kept: every replica diverged"
+    assert not (tmp_path / "run" / "model").exists()
+
+
 LORA = ["--model.weights", "low_rank(rank=2)", "--optimizer.groups", "[group('*.weights.*'), group('*', rate=0)]"]
 
 

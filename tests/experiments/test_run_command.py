@@ -15,8 +15,26 @@ from transformer.runs.config import Replica, RunConfig, grid
 from transformer.runs.presets import PRESETS
 from transformer.training.loop import train
 from transformer.training.stored import load_run
+from transformer.training.workdir import COMMAND
 
 COMMANDS = {name: cli.extend(preset, Command) for name, preset in PRESETS.items()}
+
+
+@pytest.fixture
+def corpus_words(tmp_path):
+    """Flags of a run that takes a moment."""
+    (tmp_path / "text.txt").write_text("abcd" * 100)
+    sizes = [
+        "--model.d-model",
+        "8",
+        "--model.num-layers",
+        "1",
+        "--model.max-length",
+        "8",
+        "--model.mixer.num-heads",
+        "2",
+    ]
+    return ["tiny", "--data.path", tmp_path / "text.txt", *sizes, "--steps", "2", "--optimizer.warmup-steps", "0"]
 
 
 def parse(*words) -> Command:
@@ -35,6 +53,18 @@ def test_a_folder_says_all_that_is_needed(run_folder):
         assert cli.fields_of(command, type(run.config)) == dataclasses.replace(run.config, steps=20)
         assert (command.workdir, command.resume) == (run_folder, True)
         assert command.grid() == run.replicas == grid([3, 4], (1e-3, 1e-2))
+
+
+def test_a_folder_says_what_the_command_was_told_besides(tmp_path, corpus_words):
+    """What is shown, measured and sampled from; flags change that too, and a folder of before has the defaults."""
+    told = ["--prompt", "ab", "--sample-tokens", "3", "--stride", "4", "--log", "tensorboard"]
+    command = parse(*corpus_words, *told, "--workdir", tmp_path / "run")
+    run_command.train_command(command.replace(log=()), RunConfig, run_command.load(command))
+    again = parse("--resume", tmp_path / "run")
+    assert (again.prompt, again.sample_tokens, again.stride, again.log) == ("ab", 3, 4, ())
+    assert parse("--resume", tmp_path / "run", "--stride", "2").stride == 2
+    (tmp_path / "run" / COMMAND).unlink()
+    assert parse("--resume", tmp_path / "run").stride is None
 
 
 def test_a_preset_is_what_it_says(run_folder, tmp_path):
@@ -100,7 +130,15 @@ def test_a_dry_run_says_what_would_be_trained(run_folder, tmp_path, monkeypatch,
 
 @pytest.mark.parametrize(
     ("number", "text"),
-    [(0, "0 "), (999, "999 "), (12_345, "12.3 k"), (2.5e12, "2.5 T"), (3e22, "30 Z"), (3e28, "3e+04 Y")],
+    [
+        (0, "0 "),
+        (999, "999 "),
+        (12_345, "12.3 k"),
+        (2.5e12, "2.5 T"),
+        (999_950, "1 M"),
+        (3e22, "30 Z"),
+        (3e28, "3e+04 Y"),
+    ],
 )
 def test_numbers_have_prefixes(number, text):
     assert dry_run.scaled(number) == text

@@ -145,13 +145,28 @@ def test_shipped_studies_ask_what_they_say(asked):
     ladder = asked(scaling.main, "--widths", "32", "64")
     assert list(ladder.arms) == ["gpt @ d 32", "llama @ d 32", "gpt @ d 64", "llama @ d 64"]
     assert list(ladder.contrasts) == ["llama @ d 32", "llama @ d 64"]
-    slices = asked(scaling.main, "--widths", "32", "64", "--slices", "1e11")
-    assert list(slices.arms) == ["d 32 @ 1e+11 FLOP", "d 64 @ 1e+11 FLOP"]
+    slices = asked(scaling.main, "--widths", "32", "48", "64", "--slices", "1e11")
+    assert list(slices.arms) == ["d 32 @ 1e+11 FLOP", "d 48 @ 1e+11 FLOP", "d 64 @ 1e+11 FLOP"]
     assert asked(heads.main).fails_above == heads.FAILED
     norms = asked(norm_method.main)
     same = {path: value for path, value in norms.arms["layernorm, embeddings of dyt"].items() if path != "model.norm"}
     assert norms.recipe("dyt") == same
     assert norms.recipe("dyt, small embeddings") == {}
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["--widths", "32"], "widths: a power law needs at least 2 different ones, not 32"),
+        (["--widths"], "widths: a power law needs at least 2 different ones, not none"),
+        (["--widths", "32", "32", "48"], "widths: a power law needs at least 2 different ones, not 32 32 48"),
+        (["--widths", "32", "48", "--slices", "1e11"], "widths: a parabola needs at least 3 different ones, not 32 48"),
+        (["--slices", "nan"], "slices: nan is not a positive number"),
+    ],
+)
+def test_what_no_law_can_be_fitted_to_is_refused_before_training(asked, words, line):
+    with pytest.raises(ConfigError, match=f"^{line}$"):
+        asked(scaling.main, *words)
 
 
 def test_a_dry_run_says_what_all_of_the_study_would_be(tmp_path, monkeypatch, capsys):

@@ -3,14 +3,18 @@
 import sys
 from dataclasses import replace
 
+import jax
 import numpy as np
 import pytest
 
 from experiments import translation
 from experiments.translation import TranslationBleu, exact_match, references
 from transformer.core.errors import ConfigError
+from transformer.core.modules import split
 from transformer.data.pairs import PairsConfig, TranslationRun, load_pairs
+from transformer.inference.tokenwise import Sample
 from transformer.mixers.attention.attention import Attention
+from transformer.models.build import build
 from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.runs.tokenizers import Word
 from transformer.study.study import Study
@@ -29,6 +33,29 @@ def test_a_test_source_that_the_model_cannot_read_is_refused_before_training(tmp
     with pytest.raises(ConfigError, match=r"^data\.test_source: a text has 9 tokens, and the model: .* max_length 6"):
         translation.main()
     assert not (tmp_path / "run").exists()
+
+
+def test_a_split_beside_is_trained_by_a_command_of_its_own(tmp_path, monkeypatch):
+    """Which names no other split, so that its folder alone can be resumed; random strategies have a key."""
+    commands = []
+    monkeypatch.setattr(translation, "run", lambda command, strategies: commands.append(command))
+    monkeypatch.setattr(sys, "argv", ["translation", "scan", f"--workdir={tmp_path}"])
+    translation.main()
+    assert [(each.data.split, each.also, each.workdir) for each in commands] == [
+        ("simple", "length", tmp_path),
+        ("length", "none", tmp_path / "length"),
+    ]
+
+
+def test_random_translations(pairs):
+    sizes = {"d_model": 8, "num_layers": 1, "max_length": 8, "max_source_length": 8}
+    model = EncoderDecoderConfig(**sizes, mixer=Attention(num_heads=2))
+    config = pairs.complete(TranslationRun(model=model, data=pairs.description))
+    params, apply = split(build(config.model, key=jax.random.key(0)))
+    some = translation.first_sentences(pairs, 3)
+    once, again = (translation.translate(config, apply, params, some, Sample(top_k=3)) for _ in range(2))
+    assert len(once) == 3
+    assert once == again
 
 
 @pytest.fixture

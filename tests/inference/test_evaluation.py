@@ -156,6 +156,7 @@ def test_requests_with_other_options_do_not_mix(asked):
         ({}, Greedy(), ()),
         ({"until": "\n", "do_sample": False, "temperature": 1.0}, Greedy(), ("\n",)),
         ({"until": ["a", "b"], "temperature": 0.0, "do_sample": True}, Greedy(), ("a", "b")),
+        ({"until": None, "temperature": None, "top_k": None}, Greedy(), ()),
         ({"temperature": 0.7}, Sample(temperature=0.7), ()),
         ({"do_sample": True, "top_p": 0.9, "top_k": 4}, Sample(top_p=0.9, top_k=4), ()),
     ],
@@ -169,6 +170,7 @@ def test_options_of_tasks(options, strategy, until):
     [
         ({"max_gen_tokens": 3}, "unknown option 'max_gen_tokens'; did you mean 'max_gen_toks'"),
         ({"num_beams": 4}, "unknown option 'num_beams'"),
+        ({"temperature": "0.5"}, "temperature '0.5' is not a number"),
         ({"max_gen_toks": 0}, "max_gen_toks 0 is not a positive number"),
         ({"temperature": 1.0, "top_p": 2.0}, r"sample.top_p: 2.0 is not in \(0, 1\]"),
     ],

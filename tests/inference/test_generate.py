@@ -413,6 +413,27 @@ def test_a_text_is_no_prompt():
         generate(print, {}, "to be", num_tokens=1)
 
 
+@pytest.mark.parametrize(
+    ("kind", "prompts", "inputs", "message"),
+    [
+        ("decoder", (2, 0), {}, r"the prompt is \(2, 0\), an array without tokens"),
+        ("decoder", (0, 1), {}, r"the prompt is \(0, 1\), an array without tokens"),
+        ("decoder", (3, 1), INPUTS, "the model reads no input 'source_BS'"),
+        ("both", (3, 1), {}, "the input source_BS is missing, which the model reads besides the prompt"),
+        ("both", (3, 1), {"source": SOURCES}, "the model reads no input 'source'; did you mean 'source_BS'"),
+        ("both", (6, 1), INPUTS, "3 sources for 6 prompts; each needs its own"),
+        ("both", (1, 1), INPUTS, "3 sources for 1 prompts; each needs its own"),
+    ],
+)
+def test_what_a_model_cannot_read(kind, prompts, inputs, message):
+    params, apply = language_model() if kind == "decoder" else encoder_decoder()
+    with pytest.raises(ConfigError, match=f"^(generate: |source_BS: ){message}"):
+        generate(apply, params, jnp.ones(prompts, jnp.int32), num_tokens=2, inputs=inputs)
+    if "own" in message:
+        with pytest.raises(ConfigError, match=r"sources for . targets; each needs its own"):
+            apply(params, SOURCES, jnp.ones(prompts, jnp.int32))
+
+
 @pytest.mark.parametrize("strategy", [Greedy(), Beam(2)], ids=str)
 @pytest.mark.parametrize("token", [-1, VOCAB])
 def test_a_token_that_there_is_not(token, strategy):
@@ -479,7 +500,8 @@ def test_text(text, value):
         ("greedy(processors=[no_repat])", "greedy.processors: unknown name 'no_repat'; did you mean 'no_repeat'?"),
         ("greedy(processors=[no_repeat(0)])", "no_repeat.size: 0 is not a positive number"),
         ("greedy(processors=[minimum_length(0)])", "minimum_length.length: 0 is not a positive number"),
-        ("greedy(processors=[repetition_penalty(0)])", "repetition_penalty.penalty: 0.0 is not positive"),
+        ("greedy(processors=[repetition_penalty(0)])", "repetition_penalty.penalty: 0.0 is not a positive number"),
+        ("sample(temperature=inf)", "sample.temperature: inf is not a number"),
         ("bean", "strategy: unknown name 'bean'; did you mean 'beam'?"),
         ("sample(topk=1)", "sample has no field 'topk'; did you mean 'top_k'?"),
     ],

@@ -200,7 +200,8 @@ def test_what_cannot_be(processor, stop, message):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: RepetitionPenalty(0.0), "repetition_penalty.penalty: 0.0 is not positive; 1 changes nothing"),
+        (lambda: RepetitionPenalty(0.0), "repetition_penalty.penalty: 0.0 is not a positive number; 1 changes nothing"),
+        (lambda: RepetitionPenalty(np.inf), "repetition_penalty.penalty: inf is not a positive number"),
         (lambda: NoRepeat(0), "no_repeat.size: 0 is not a positive number"),
         (lambda: MinimumLength(0), "minimum_length.length: 0 is not a positive number"),
     ],

@@ -48,11 +48,12 @@ def next_token(model, tokens) -> int:
 
 
 def test_windows_read_the_last_tokens_again(model):
-    """Each begins with `max_length` - `max_length` // 2 + 1 tokens, and reads on to `max_length`."""
+    """The first as long as all fits; each other begins with `max_length` - `max_length` // 2 + 1, and is filled."""
     expected = list(PROMPT)
     while len(expected) < len(PROMPT) + 8:
-        start = len(expected) - (LENGTH - LENGTH // 2 + 1)
-        for _ in range(LENGTH // 2):
+        room = LENGTH // 2 if len(expected) > LENGTH else LENGTH - len(expected) + 1
+        start = len(expected) - (LENGTH - room + 1)
+        for _ in range(room):
             expected.append(next_token(model, expected[start:]))
     made = continuation(*model, ENDS.max_length, PROMPT, num_tokens=8, **HOW)
     assert made.tolist() == [int(token) for token in expected[len(PROMPT) :][:8]]
@@ -63,14 +64,14 @@ def test_positions_without_an_end_are_read_on_only_where_that_is_asked(model):
     """A model of six tokens has not seen a seventh place, whatever its positions are defined for."""
     config = ENDS.replace(position=RoPE())
     params, apply = split(LanguageModel(config, key=jax.random.key(0)))
-    windows = continuation(apply, params, config.max_length, PROMPT, num_tokens=8, **HOW)
-    on = continuation(apply, params, config.max_length, PROMPT, num_tokens=8, beyond="extrapolate", **HOW)
+    windows = continuation(apply, params, config.max_length, PROMPT, num_tokens=20, **HOW)
+    on = continuation(apply, params, config.max_length, PROMPT, num_tokens=20, beyond="extrapolate", **HOW)
     expected = list(PROMPT)
-    for _ in range(8):
+    for _ in range(20):
         expected.append(next_token((apply, params), expected))
     assert on.tolist() == [int(token) for token in expected[len(PROMPT) :]]
-    start = len(PROMPT) - (LENGTH - LENGTH // 2 + 1)
-    assert int(windows[0]) == next_token((apply, params), PROMPT[start:])
+    fitting = LENGTH - len(PROMPT) + 1
+    assert windows[:fitting].tolist() == on[:fitting].tolist()
     assert windows.tolist() != on.tolist()
     with pytest.raises(ConfigError, match=r"^generate: 12 tokens are read, more than max_length 6; use slide$"):
         continuation(apply, params, config.max_length, PROMPT, num_tokens=8, beyond="refuse", **HOW)

@@ -14,6 +14,7 @@ from transformer.core.modules import abstract, split
 from transformer.functional.masks import Tokens
 from transformer.mixers.mixer import Context
 from transformer.models.build import pure_model
+from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.pretrained.architecture import Architecture
 from transformer.pretrained.architectures import ARCHITECTURES
 from transformer.pretrained.bamba import BAMBA
@@ -512,6 +513,14 @@ def test_sizes_of_xlstm_are_those_that_are_read_again(sizes):
 def test_a_number_that_nothing_can_be_divided_by_is_refused(architecture, fields):
     with pytest.raises(ConfigError):
         architecture.read_config(fields)
+
+
+@pytest.mark.parametrize("count", [0, -1])
+@pytest.mark.parametrize("architecture", ARCHITECTURES, ids=IDS)
+def test_a_model_without_layers_is_refused(architecture, count):
+    field = "encoder_layers" if isinstance(architecture.base, EncoderDecoderConfig) else "num_hidden_layers"
+    with pytest.raises(ConfigError):
+        architecture.read_config(NEEDED.get(architecture, {}) | {field: count})
 
 
 def test_no_rotary_positions_are_said_by_a_base_that_is_null():

@@ -156,6 +156,18 @@ def test_dtypes_are_kept_or_cast_when_asked(tmp_path, dtype):
     assert np.isfinite(logits).all()
 
 
+@pytest.mark.parametrize(("dtype", "name"), [(np.int8, "I8"), (np.bool_, "BOOL")])
+def test_numbers_that_are_no_floats_are_not_parameters(folder, dtype, name):
+    """Without the scales that some other file or field would have."""
+
+    def change(tensors):
+        wrong = "model.layers.1.self_attn.q_proj.weight"
+        tensors[wrong] = tensors[wrong].astype(dtype)
+
+    rewrite(folder, change)
+    refused(folder, rf"model.layers.1.self_attn.q_proj.weight: its numbers are {name}, and F16, BF16, F32, F64 can be")
+
+
 def test_layers_of_other_dtypes(folder):
     """One array cannot be both, so somebody has to say which."""
 

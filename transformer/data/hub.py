@@ -1,6 +1,6 @@
 """Data sets of the Hugging Face hub, read as the lines of a file."""
 
-import csv
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -26,35 +26,33 @@ def hub_lines(address: str) -> list[str]:
     if len(parts) not in (3, 4) or not all(parts):
         raise ConfigError(f"data: {address!r} is not of the form {FORM}")
     *name, split, columns = parts
-    rows = _load(name, split, address)
+    rows = _load(name, split, columns, address)
     return [
         "\t".join(_cell(row, rows.features, column, address, number) for column in columns.split(","))
         for number, row in enumerate(rows, 1)
     ]
 
 
-def _load(name: list[str], split: str, address: str) -> Any:
+def _load(name: list[str], split: str, columns: str, address: str) -> Any:
     try:
         import datasets
     except ImportError:
         raise ConfigError("data: a data set of the hub needs datasets: pip install 'transformer[hub]'") from None
     try:
-        return datasets.load_dataset(*name, split=split, **_as_text(name[0]))
+        return datasets.load_dataset(*name, split=split, **_as_text(name[0], columns))
     except Exception as error:  # whatever the hub, the network or the data set's files raise
         raise ConfigError(f"data: cannot load {address}: {str(error).splitlines()[0]}") from None
 
 
-def _as_text(folder: str) -> dict[str, Any]:
-    """How the CSV files of a local folder are read without guesses at what their cells are; empty without any."""
-    import datasets
-
-    files = sorted(path for path in Path(folder).rglob("*") if path.suffix in (".csv", ".json", ".jsonl", ".parquet"))
-    if not files or any(path.suffix != ".csv" for path in files):
+def _as_text(folder: str, columns: str) -> dict[str, Any]:
+    """How columns of the CSV files of a local folder are read without guesses at what their cells are; empty without
+    any."""
+    names = [path.relative_to(folder).as_posix() for path in Path(folder).rglob("*")]
+    visible = [name for name in names if not re.search(r"(^|/)\.", name)]
+    kinds = {found[1] for name in visible if (found := re.search(r"\.(csv|tsv|jsonl?|parquet)(\.\w+)?$", name))}
+    if not kinds or not kinds <= {"csv", "tsv"}:
         return {}
-    with files[0].open(newline="", encoding="utf-8-sig") as file:
-        columns = next(csv.reader(file), [])
-    features = datasets.Features(dict.fromkeys(columns, datasets.Value("string")))
-    return {"features": features, "keep_default_na": False, "na_values": [""]}
+    return {"converters": dict.fromkeys(columns.split(","), str), "keep_default_na": False, "na_values": [""]}
 
 
 def _cell(row: Mapping[str, Any], features: Mapping[str, Any], column: str, address: str, number: int) -> str:

@@ -144,6 +144,8 @@ def _labels(labels: np.ndarray, name: str, source: str) -> np.ndarray:
     if len(wrong := np.argwhere(labels < 0)):
         place = tuple(map(int, wrong[0]))
         raise ConfigError(f"data.path: {source}: {name} is {labels[place]} at {place}, a negative label")
+    if labels.size and labels.max() > np.iinfo(np.int32).max:
+        raise ConfigError(f"data.path: {source}: {name} is up to {labels.max()}, and labels are numbers of classes")
     return labels.astype(np.int32)
 
 

@@ -77,16 +77,25 @@ def _pieces(text: Tagged, tokenizer: Tokenizer, classes: Sequence[str]) -> Piece
     """The tokens of a text; the first token of a word has its label (Devlin et al. 2018, section 5.3)."""
     if getattr(tokenizer, "around", False):
         raise ConfigError("data.tokenizer: the tokens around a text have no labels; use special=False")
-    tokens, labels, scored = [], [], []
+    tokens, labels, scored, before = [], [], [], ""
     for word, label in text:
-        # As within a text: bytes of words are joined with the space before them.
-        own = tokenizer.encode(f" {word}" if tokens and isinstance(tokenizer, TrainedTokenizer) else word)
+        own = _within(tokenizer, before, word)
+        before = word
         if not len(own):
             raise ConfigError(f"data.path: the tokenizer has no token for the word {word!r}")
         tokens.append(own)
         labels += [classes.index(label)] * len(own)
         scored += [True] + [False] * (len(own) - 1)
     return np.concatenate(tokens), np.array(labels, np.int32), np.array(scored)
+
+
+def _within(tokenizer: Tokenizer, before: str, word: str) -> np.ndarray:
+    """The tokens of a word as they are after another one: most kinds of pieces are joined with the space before."""
+    if not before or not isinstance(tokenizer, TrainedTokenizer):
+        return tokenizer.encode(word)
+    first, both = tokenizer.encode(before), tokenizer.encode(f"{before} {word}")
+    cut_between = np.array_equal(both[: len(first)], first)
+    return both[len(first) :] if cut_between else tokenizer.encode(f" {word}")
 
 
 def _arrays(texts: Sequence[Pieces], length: int) -> Batch:
@@ -136,7 +145,7 @@ def parse_tagged(path: str) -> list[Tagged]:
             texts.append([])
             continue
         word, tab, label = line.partition("\t")
-        if not (tab and word.strip() and label.strip()):
+        if not (tab and word.strip() and label.strip()) or "\t" in label.strip():
             raise ConfigError(f"data.path: line {number} of {path} is not word<TAB>label")
         texts[-1].append((word.strip(), label.strip()))
     return [text for text in texts if text]

@@ -101,6 +101,10 @@ class CharTokenizer(_Untrained):
     special: bool = False
     """The special tokens come first, and decoding leaves them out."""
 
+    def __post_init__(self):
+        if not self.characters or len(set(self.characters)) < len(self.characters):
+            raise ConfigError(f"tokenizer: {self.characters!r} is not a text of different characters")
+
     @classmethod
     def of(cls, text: str, special: bool = False) -> "CharTokenizer":
         """The tokenizer of all characters of a text, sorted."""
@@ -114,7 +118,8 @@ class CharTokenizer(_Untrained):
         """The tokens of a text, (L,) int32; raises `ConfigError` for a character that is not known."""
         codes = np.frombuffer(_encoded(text, "utf-32-le"), np.uint32)
         known = np.frombuffer(self.characters.encode("utf-32-le"), np.uint32)
-        ids = np.searchsorted(known, codes).clip(max=len(known) - 1)
+        order = np.argsort(known)
+        ids = order[np.searchsorted(known, codes, sorter=order).clip(max=len(known) - 1)]
         if len(wrong := np.flatnonzero(known[ids] != codes)):
             raise UnknownText(f"tokenizer: no token for {text[wrong[0]]!r} at character {wrong[0]}")
         return ids.astype(np.int32) + _shift(self.special)

@@ -261,12 +261,15 @@ def how_to_continue(options: Mapping[str, Any]) -> tuple[Strategy, int, tuple[st
     for name in options:
         if name not in OPTIONS:
             raise ConfigError(f"generation_kwargs: unknown option {name!r}{nearest(name, OPTIONS)}")
+    options = {name: value for name, value in options.items() if value is not None}
+    if not isinstance(temperature := options.get("temperature", 0), int | float):
+        raise ConfigError(f"generation_kwargs: temperature {temperature!r} is not a number")
     num_tokens = options.get("max_gen_toks", MAX_TOKENS)
     if type(num_tokens) is not int or num_tokens < 1:
         raise ConfigError(f"generation_kwargs: max_gen_toks {num_tokens!r} is not a positive number")
     until = options.get("until", ())
     until = (until,) if isinstance(until, str) else tuple(end for end in until if end)
-    sampled = options.get("do_sample", options.get("temperature", 0) > 0)
+    sampled = options.get("do_sample", temperature > 0)
     if not sampled or options.get("temperature") == 0:
         return GREEDY, num_tokens, until
     return Sample(**{name: options[name] for name in OF_SAMPLING if name in options}), num_tokens, until

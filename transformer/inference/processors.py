@@ -1,6 +1,7 @@
 """Processors: functions of the logits and the tokens so far, applied before a token is chosen."""
 
 import abc
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -64,8 +65,8 @@ class RepetitionPenalty(Processor):
     """The number; 1 changes nothing."""
 
     def __post_init__(self):
-        if not self.penalty > 0:
-            raise ConfigError(f"repetition_penalty.penalty: {self.penalty} is not positive; 1 changes nothing")
+        if not 0 < self.penalty < math.inf:
+            raise ConfigError(f"repetition_penalty.penalty: {self.penalty} is not a positive number; 1 changes nothing")
 
     def __call__(self, logits_BV, history):
         there_BS = jnp.arange(history.tokens_BS.shape[1]) < history.lengths_B[:, None]

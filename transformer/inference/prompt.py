@@ -10,7 +10,7 @@ import numpy as np
 from jax import lax
 
 from transformer.core.arrays import check_ids
-from transformer.core.errors import ConfigError
+from transformer.core.errors import ConfigError, nearest
 from transformer.core.modules import Apply, Params, check_apply
 from transformer.functional.cache import Cache, Reader, resized
 from transformer.functional.masks import Causal, Prefix
@@ -35,7 +35,8 @@ class Generated(NamedTuple):
 def check_prompt(
     caller: str, apply: Apply, params: Params, prompt_BL: Any, lengths_B: Any, inputs: Mapping[str, Any]
 ) -> None:
-    """Raise `ConfigError` where a prompt is no array (B, L), its lengths are none, or tokens are not the model's.
+    """Raise `ConfigError` where a prompt is no array (B, L), its lengths are none, tokens are not the model's, or other
+    inputs are given than it reads.
 
     This is outside of the program, in which tokens are no numbers yet.
     """
@@ -46,7 +47,16 @@ def check_prompt(
     if not isinstance(prompt_BL, np.ndarray | jax.Array) or prompt_BL.ndim != 2:
         given = getattr(prompt_BL, "shape", type(prompt_BL).__name__)
         raise ConfigError(f"{caller}: the prompt is {given}, not an array (B, L) of tokens")
-    for name, size in vocabularies(apply, params).items():
+    if not prompt_BL.size:
+        raise ConfigError(f"{caller}: the prompt is {prompt_BL.shape}, an array without tokens")
+    read = vocabularies(apply, params)
+    needed = read.keys() - {"prompt"}
+    for name in inputs:
+        if name not in (known := sorted({*needed, *(each.replace("_", "_valid_") for each in needed)})):
+            raise ConfigError(f"{caller}: the model reads no input {name!r}{nearest(name, known)}")
+    if missing := sorted(needed - inputs.keys()):
+        raise ConfigError(f"{caller}: the input {missing[0]} is missing, which the model reads besides the prompt")
+    for name, size in read.items():
         if (tokens := prompt_BL if name == "prompt" else inputs.get(name)) is not None:
             check_ids(tokens, size, f"{caller}: {name} token")
     if lengths_B is not None:

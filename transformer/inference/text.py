@@ -34,6 +34,7 @@ def continuation(
     """The tokens that follow a prompt, (T,) int32, T at most `num_tokens`, less where `stop` ends them.
 
     Past `max_length` "slide" chooses half of it at a time, and reads the last tokens before these again each time;
+    the first window goes on for as long as all of the text fits;
     "extrapolate" reads on, which few models do well that were not trained on longer texts; "refuse" raises an error.
 
     Args:
@@ -60,7 +61,9 @@ def continuation(
         raise ConfigError(f"generate: {end - 1} tokens are read, more than max_length {max_length}; use slide")
     slides = longer and beyond == "slide"
     while (missing := end - len(tokens)) > 0:
-        room = max(1, max_length // 2) if slides else missing
+        fitting = max_length - len(tokens) + 1
+        later = fitting if fitting > 0 else max(1, max_length // 2)
+        room = later if slides else missing
         read_L = tokens[-(max_length - room + 1) :] if slides else tokens
         key, draw = jax.random.split(key)
         how = {"num_tokens": room, "strategy": strategy, "stop": stop, "prefix": prefix, "key": draw}

@@ -2,6 +2,7 @@
 
 import abc
 import functools
+import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -126,6 +127,8 @@ class Sample(TokenStrategy):
     """Keep tokens with at least this share of the highest probability (Nguyen et al. 2024); in (0, 1]."""
 
     def __post_init__(self):
+        if self.temperature == math.inf:
+            raise ConfigError("sample.temperature: inf is not a number; 1 leaves the probabilities as they are")
         if not self.temperature >= COLDEST:
             raise ConfigError(
                 f"sample.temperature: {self.temperature} is less than {COLDEST:g}; greedy is its limit at 0"

@@ -153,6 +153,7 @@ class EncoderDecoder(nnx.Module):
           key: turns dropout on.
           with_penalty: whether to also return what the layers add to the loss, a scalar.
         """
+        _check_rows(source_BS, len(target_BL), "targets")
         source, penalty = self.encode(source_BS, source_valid_BS, key=below(key, "encoder"))
         with jax.named_scope("decoder"):
             x_BLD = self.embedding(target_BL)  # first: it says what is wrong with tokens
@@ -191,6 +192,7 @@ class EncoderDecoder(nnx.Module):
 
         Keys and values of the source are computed here, once.
         """
+        _check_rows(source_BS, batch_size, "prompts")
         source, _ = self.encode(source_BS, source_valid_BS)
         cache = self.decoder.empty_cache(batch_size, capacity, ahead, self.embedding.dtype)
         remembered = tuple(
@@ -229,3 +231,9 @@ class EncoderDecoder(nnx.Module):
 
     def _logits(self, x_BLD: jax.Array) -> jax.Array:
         return self.logits(x_BLD, self.embedding if self.output is None else self.output)
+
+
+def _check_rows(source_BS: jax.Array, count: int, of: str) -> None:
+    """Raise `ConfigError` where there is not a source for each target."""
+    if len(source_BS) != count:
+        raise ConfigError(f"source_BS: {len(source_BS)} sources for {count} {of}; each needs its own")

@@ -173,7 +173,8 @@ def all_biases(theirs: str, *, default: bool) -> Field:
 
 def one_turn(kinds: Sequence[Any]) -> tuple[Any, ...]:
     """The shortest beginning of a list that it repeats."""
-    period = next(n for n in range(1, len(kinds) + 1) if list(kinds) == list(kinds[:n]) * (len(kinds) // n))
+    lengths = range(1, len(kinds) + 1)
+    period = next((n for n in lengths if list(kinds) == list(kinds[:n]) * (len(kinds) // n)), 0)
     return tuple(kinds[:period])
 
 

@@ -14,6 +14,7 @@ from transformer.core.files import read_json
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.msgpack", "*.h5")
+FLOATS = ("F16", "BF16", "F32", "F64")
 SHARD = 5 * 10**9
 """Largest size of a written file, in bytes."""
 
@@ -25,9 +26,17 @@ class Stored:
     file: Any
     name: str
     shape: tuple[int, ...]
+    dtype: str
+    """As the file names it."""
 
     def read(self) -> np.ndarray:
-        """The array, copied from the mapped file, in its stored dtype."""
+        """The array, copied from the mapped file, in its stored dtype.
+
+        Raises:
+          ConfigError: it does not hold floats of at least 16 bits: parameters in fewer come with scales.
+        """
+        if self.dtype not in FLOATS:
+            raise ConfigError(f"{self.name}: its numbers are {self.dtype}, and {', '.join(FLOATS)} can be read")
         return self.file.get_tensor(self.name)
 
 
@@ -44,7 +53,8 @@ class TensorFiles(ExitStack):
         for path in _paths(folder):
             file = self.enter_context(_opened(path))
             for name in file.keys():  # noqa: SIM118 (no mapping)
-                self.tensors[name] = Stored(file, name, tuple(file.get_slice(name).get_shape()))
+                about = file.get_slice(name)
+                self.tensors[name] = Stored(file, name, tuple(about.get_shape()), about.get_dtype())
 
 
 def _paths(folder: Path) -> list[Path]:

@@ -29,8 +29,10 @@ from transformer.training.environment import environment, numeric
 WhenNotEmpty = Literal["refuse", "resume", "overwrite"]
 """What to do with a folder that holds an earlier run."""
 CONFIG = "config.json"
+COMMAND = "command.json"
+"""What a command that trains was told besides its config."""
 RUN_FILES = (
-    r"config\.json",
+    r"(config|command)\.json",
     r"environment\.json",
     r"metrics\.jsonl",
     r"checkpoints(/\.?[0-9]{8,}(\.partial)?(/.*)?)?",
