@@ -75,7 +75,7 @@ class Even(Initializer):
 class Shares(Initializer):
     """1 - (i / D)^power for feature i of D, in every row by a power of its own: shares of the token before (RWKV)."""
 
-    powers: tuple[float, ...]
+    powers: tuple[float, ...] = (1.0,)
 
     def __call__(self, key, shape):
         feature = jnp.arange(shape[-1], dtype=jnp.float32) / shape[-1]
