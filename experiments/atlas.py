@@ -7,7 +7,8 @@
     python -m experiments.atlas --minutes 0             the pages alone, from the runs that are there
 
 Results are in `docs/evidence.md`, with a page for each effect, and the numbers of all runs in `experiments/evidence`,
-from which a later call goes on; where this is not a checkout, both are in `--workdir`.
+from which a later call goes on, but for runs of the order of rows of before 2026-11-29, which are computed again where
+seeds are added; where this is not a checkout, both are in `--workdir`.
 """
 
 import importlib

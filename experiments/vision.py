@@ -25,6 +25,7 @@ from experiments.run_command import RunOptions, conclude, load, train_command
 from experiments.sections import MODEL, RUN
 from transformer.core.parameters import Xavier
 from transformer.data.pictures import ImageConfig, Pictures, ReconstructionRun, VisionRun
+from transformer.embeddings.embedding import Embedding
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.models.images import AutoencoderConfig, PatchConfig, VisionConfig
 from transformer.objectives.pictures import Reconstruction
@@ -58,6 +59,7 @@ _SIZES: dict[str, Any] = {
     "d_model": 64,
     "feed_forward": FeedForward(d_ff=128),
     "initializer": Xavier(),
+    "embedding": Embedding(initializer=Xavier()),
 }
 _DIGITS: dict[str, Any] = {
     "data": ImageConfig(shift=1, rotation=12, scaling=0.12),

@@ -13,7 +13,7 @@ CLAIM = Claim(
         "et al. 2020) uses .95 without an ablation (as reported by others)."
     ),
     expected={"plain": "worse", "modern": "worse"},
-    recipe="A batch has 8 sequences of 32 characters; 50 steps of warm-up in both arms.",
+    recipe="A batch has 8 sequences of 32 characters; a tenth of the steps is warm-up in both arms.",
     study=on_bases("beta2", {"optimizer.rule": AdamW(beta2=0.95)}, {"optimizer.rule": AdamW(beta2=0.999)}),
 )
 LONGER = longer(CLAIM)

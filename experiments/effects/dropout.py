@@ -9,7 +9,7 @@ CLAIM = Claim(
     source="Liu H., Bauer and Manning 2025, Drop Dropout on Single-Epoch Language Model Pretraining, arXiv:2505.24788",
     published="BERT, and Pythia of 160M and 1.4B, one epoch: better without dropout (as reported by others).",
     expected={"plain": "worse", "modern": "worse"},
-    recipe="Dropout of .1; 500 steps read a third of the text, 2,000 steps read it 1.2 times.",
+    recipe="Dropout of .1; 500 steps read a third of the text of then, 2,000 steps read it 1.2 times.",
     study=on_bases("dropout", {"model.dropout": 0.1}),
 )
 LONGER = longer(

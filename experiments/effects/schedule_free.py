@@ -11,7 +11,7 @@ CLAIM = Claim(
     source="Defazio et al. 2024, arXiv:2405.15682, abstract",
     published="As good as tuned schedules or better, from logistic regression to language models.",
     expected={"plain": "not worse", "modern": "not worse"},
-    recipe="50 steps of warm-up in both arms; the cosine ends at 0.",
+    recipe="A tenth of the steps is warm-up in both arms; the cosine ends at 0.",
     study=on_bases(
         "schedule_free",
         {"optimizer.rule": ScheduleFree(), "optimizer.schedule": ConstantRate()},

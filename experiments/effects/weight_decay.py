@@ -16,8 +16,8 @@ CLAIM = Claim(
     ),
     expected={"plain": "better", "modern": "better"},
     recipe=(
-        "Decay of .1, multiplied by the rate, against none; 500 steps read a third of the text, 2,000 steps read it "
-        "1.2 times."
+        "Decay of .1, multiplied by the rate, against none; 500 steps read a third of the text of then, 2,000 "
+        "steps read it 1.2 times."
     ),
     study=on_bases("weight_decay", {"optimizer.weight_decay": 0.1}, {"optimizer.weight_decay": 0.0}),
 )

@@ -99,6 +99,8 @@ def test_a_model_without_linear_layers_has_no_forms_of_them():
     with pytest.raises(ConfigError, match=r"^model\.weights: ternary, but no layer has attention or a dense feed-forw"):
         ModelConfig(mixer=mixer, position=None, feed_forward=None, weights=Ternary())
     assert ModelConfig(mixer=mixer, position=None, weights=Ternary()).weights == Ternary()
+    shared = ModelConfig(mixer=mixer, position=None, weights=Ternary(), feed_forward=TopKExperts(shared=1))
+    assert shared.weights == Ternary()
 
 
 def test_what_cannot_be_merged_or_put_into_8_bits_is_said():

@@ -73,6 +73,13 @@ def test_padding_changes_no_capacity(length, experts, share):
     assert taken[0] == taken[1]
 
 
+@pytest.mark.parametrize(("share", "length", "experts", "expected"), [(0.14, 100, 2, 7), (0.15, 100, 2, 8)])
+def test_a_capacity_that_is_whole_is_not_rounded_up(share, length, experts, expected):
+    """Of the product of the numbers as they are written, which in floats is a little more."""
+    routes = expert_choice(jnp.zeros((1, length, experts)), share, None)
+    assert routes.sizes_E.tolist() == [expected] * experts
+
+
 PLATFORMS = pytest.mark.parametrize("platform", ["cpu", "tpu"])
 """Those whose products are traced in another way, here all computed by a CPU."""
 

@@ -18,8 +18,8 @@ from transformer.models.encoder_decoder import EncoderDecoder, EncoderDecoderCon
 from transformer.models.language_model import LanguageModel
 from transformer.models.pattern import Alternate
 from transformer.models.stack import Scanned
-from transformer.positions.absolute import Learned
-from transformer.positions.rotary import RoPE
+from transformer.positions.absolute import Learned, StepSinusoidal
+from transformer.positions.rotary import RoPE, RoPE2D
 from transformer.residuals.multi_stream import UNet
 from transformer.testing.encoder_decoder import translates
 from transformer.testing.subject import small, tokens_of
@@ -81,6 +81,20 @@ def test_an_hourglass_in_an_hourglass():
     x = run[3](x + jnp.repeat(half + jnp.repeat(quarter, 2, axis=1), 2, axis=1))
     found, _ = model.transform(model.embedding(tokens_of(2)), places[0])
     np.testing.assert_allclose(found, model.final_norm(x, None), atol=1e-5)
+
+
+def test_latents_in_an_hourglass():
+    """The middle layers see vectors that read means; what is asked of latents is asked of them there too."""
+    inner = Hourglass(factor=2, middle=Latents(count=3))
+    choices = {"num_layers": 4, "position": Learned(), "downsampling": inner}
+    model = LanguageModel(small(**choices, causal=False), key=jax.random.key(0))
+    found = model(tokens_of(2))
+    assert found.shape[:2] == (2, 8)
+    assert np.isfinite(found).all()
+    assert model.downsampling_params().keys() == Latents(count=3).parameters(32).keys()
+    for more, line in (({}, "reads all tokens, later ones too"), ({"causal": False, "position": RoPE()}, "of rope")):
+        with pytest.raises(ConfigError, match=line):
+            small(**choices | more)
 
 
 def test_latents_read_the_tokens_and_are_read_by_them():
@@ -149,6 +163,12 @@ def test_what_cannot_be_is_refused():
         r"u_net keeps a stream of its own; use pre": {"num_layers": 4, "residual": UNet()},
         r"layers would take over values of other tokens": {"num_layers": 4, "mixer.sharing": ValueResidual()},
         r"latents reads all tokens, later ones too": {"downsampling": Latents()},
+        r"in place of step_sinusoidal": {
+            "downsampling": Latents(),
+            "causal": False,
+            "position": StepSinusoidal(),
+        },
+        r"joins patches, and rope_2d.* counts them on a grid; use none": {"num_layers": 4, "position": RoPE2D()},
         r"in place of rope": {"downsampling": Latents(), "causal": False, "position": RoPE()},
         r"3 heads do not divide d_model 32": {"downsampling": Latents(num_heads=3), "causal": False},
         r"keep states of different tokens": {"num_layers": 4, "memory_length": 2, "position": RoPE()},

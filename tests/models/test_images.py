@@ -1,5 +1,7 @@
 """Models of images: classes of them, and images from images."""
 
+import functools
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -17,17 +19,20 @@ from transformer.functional.masks import Tokens
 from transformer.mixers.attention.attention import Attention
 from transformer.models.build import build
 from transformer.models.images import AutoencoderConfig, PatchConfig, VisionConfig
+from transformer.models.pattern import Alternate
 from transformer.models.pooling import ClassToken, MeanPooling, Pooling
 from transformer.norms.norm import RMSNorm
 from transformer.positions.absolute import Learned, Sinusoidal2D
 from transformer.positions.position import Position
 from transformer.positions.randomized import Randomized
+from transformer.positions.rotary import RoPE2D
 
 KEY = jax.random.key(0)
 SUBLAYERS = {"mixer": Attention(num_heads=2), "feed_forward": FeedForward(d_ff=8)}
 SIZES = {"vocab_size": 11, "max_length": 6, "num_layers": 1, "d_model": 8} | SUBLAYERS
 LAWS = {"initializer": Normal(0.4), "embedding": Embedding(initializer=Normal(0.4)), "scale_residual_init": False}
 SIMPLE = {"norm": RMSNorm(), "feed_forward": FeedForward(d_ff=8, activation=ReLU())}
+HEADS = {"d_model": 16, "mixer.num_heads": 2}
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 
 
@@ -82,6 +87,34 @@ def test_a_model_knows_its_grid():
         model = build(patches(VisionConfig, num_classes=3, pooling=pooling, position=Sinusoidal2D()), key=KEY)
         assert model.config.position == Sinusoidal2D(columns=3, first=int(pooling.extra_token))
     assert build(patches(position=Sinusoidal2D()), key=KEY).config.position == Sinusoidal2D(columns=3)
+
+
+@pytest.mark.parametrize("kind", [PatchConfig, VisionConfig])
+def test_positions_that_alternate_are_on_the_grid_too(kind):
+    """Whether the model's own is among them or none is."""
+    sizes = {"num_classes": 3, "pooling": ClassToken()} if kind is VisionConfig else {}
+    first = 1 if sizes else 0
+    for position in (None, RoPE2D()):
+        turns = (Alternate("position", (RoPE2D(), None)),)
+        model = build(patches(kind, num_layers=2, **sizes, **HEADS, position=position, pattern=turns), key=KEY)
+        assert [block.config.position for block in model.blocks] == [RoPE2D(columns=3, first=first), None]
+
+
+@pytest.mark.parametrize("kind", [PatchConfig, VisionConfig, AutoencoderConfig])
+def test_maps_of_patches_begin_as_tables_do(kind):
+    """So that under µP the deviation of the head is the same at all widths."""
+    sizes = {"num_classes": 3} if kind is VisionConfig else {}
+    params, _ = pure(patches(kind, **sizes, **{"d_model": 64, "embedding.initializer": Normal(9.0)}))
+    maps = ["embedding.projection"] if sizes else ["embedding.projection", "head"]
+    for name in maps:
+        kernel = functools.reduce(lambda tree, part: tree[part], [*name.split("."), "kernel"], params)
+        assert 8 < np.std(kernel) < 10
+
+
+def test_an_encoder_of_shown_patches_needs_one():
+    params, run = pure(patches(AutoencoderConfig))
+    with pytest.raises(ConfigError, match=r"^images: all of 6 patches are hidden, and the encoder reads the others"):
+        run(params, jnp.asarray(images(1)), hidden_BH=jnp.arange(6)[None])
 
 
 @pytest.mark.parametrize("kind", [PatchConfig, AutoencoderConfig])

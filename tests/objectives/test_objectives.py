@@ -258,6 +258,13 @@ def test_the_prefix_of_a_padded_sequence_is_a_share_of_its_tokens():
     assert given.sequences == B
 
 
+def test_a_share_that_is_whole_is_not_rounded_down():
+    """29 % of 100 tokens are 29, though the product of floats is a little less."""
+    batch = {"tokens": jnp.zeros((1, 101), jnp.int32)}
+    for share, expected in ((0.29, 29), (0.57, 57), (0.295, 29)):
+        assert int(PrefixToken(share=share)._prefix(batch)[0]) == expected
+
+
 def test_prefix_of_nothing_is_next_token():
     """A share of 0, or a prefix of one token, leaves a causal model."""
     batch = {"tokens": TOKENS, "weights": WEIGHTS}
@@ -423,14 +430,14 @@ def test_pooling_and_objective_fit():
         RunConfig(model=CONFIGS["tagger"], objective=Classification())
 
 
-@pytest.mark.parametrize("rate", [0.0, 0.5])
-def test_reconstruction(rate):
-    """Mean squared error of the pixels of hidden patches; of all patches where none is hidden."""
+@pytest.mark.parametrize(("rate", "hides"), [(0.0, 0), (0.5, 2), (0.01, 1)])
+def test_reconstruction(rate, hides):
+    """Mean squared error of the pixels of hidden patches, one at least; of all patches where none is to be hidden."""
     images = RNG.normal(size=(B, 4, 4, 1)).astype(np.float32)
     weights = np.array([[1], [1], [1], [0]], np.float32)
     numbers = Reconstruction(rate=rate).hide(B, 4, None)
     hidden = (np.asarray(numbers)[:, :, None] == np.arange(4)).any(1)
-    assert (hidden.sum(1) == 4 * rate).all()
+    assert (hidden.sum(1) == hides).all()
     out = logits_of("patches", images, hidden_BH=numbers)
     errors = ((out - images) ** 2).reshape(B, 2, 2, 2, 2).mean((2, 4)).reshape(B, 4)
     chosen = (hidden if rate else ~hidden) * weights

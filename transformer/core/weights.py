@@ -17,7 +17,8 @@ class Weights(Variant):
     """How the linear layers of attention and of feed-forward networks make their matrices.
 
     The kernel stays a parameter, with the path and the initial values that it has without, so that what was trained
-    without it can be gone on from. Recurrences, convolutions, experts, routers, tables and heads are as they were.
+    without it can be gone on from. Recurrences, convolutions, routed experts, routers, tables and heads are as they
+    were.
     """
 
     def parameters(self, d_in: int, d_out: int) -> Mapping[str, Parameter]:

@@ -38,8 +38,9 @@ class PatchEmbedding(nnx.Module):
 
     def __init__(self, config: "PatchConfig", *, key: jax.Array):
         self.size, self.dtype = config.patch_size, jnp.dtype(config.dtype)
+        initializer = config.embedding.initializer
         self.projection = Dense(
-            config.patch_dim, config.d_model, initializer=config.initializer, bias=True, key=at(key, "projection")
+            config.patch_dim, config.d_model, initializer=initializer, bias=True, key=at(key, "projection")
         )
 
     def __call__(self, images_BYXC: jax.Array) -> jax.Array:

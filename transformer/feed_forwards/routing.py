@@ -52,7 +52,8 @@ def expert_choice(logits_BLE: jax.Array, share: float, valid_BL: jax.Array | Non
     B, L, E = logits_BLE.shape
     probabilities_BEL = jnp.moveaxis(jax.nn.softmax(logits_BLE), -1, 1)
     valid_BL = jnp.ones((B, L), jnp.bool) if valid_BL is None else jnp.broadcast_to(valid_BL, (B, L))
-    capacities = [min(n, math.ceil(share * n / E)) for n in range(L + 1)]  # rounded once, with padding and without
+    # Rounded once, with padding and without; .14 · 100 / 2 is 7, and a little more in floats.
+    capacities = [min(n, math.ceil(share * n / E - 1e-9)) for n in range(L + 1)]
     likeliest_BEX, places_BEX = lax.top_k(jnp.where(valid_BL[:, None], probabilities_BEL, -1.0), capacities[L])
     allowed_B = jnp.asarray(capacities, jnp.int32)[valid_BL.sum(1)]
     taken_BEX = jnp.arange(capacities[L]) < allowed_B[:, None, None]

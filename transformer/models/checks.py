@@ -49,7 +49,9 @@ def check_model(config: "ModelConfig") -> None:
 
 def _has_linear_layers(kind: "ModelConfig") -> bool:
     """Whether a layer has what `weights` are of."""
-    return kind.attention is not None or (kind.feed_forward is not None and not kind.feed_forward.routed)
+    network = kind.feed_forward
+    dense = network is not None and (not network.routed or getattr(network, "shared", 0) > 0)
+    return kind.attention is not None or dense
 
 
 def _check_pattern(config: "ModelConfig", kinds: list["ModelConfig"]) -> None:
@@ -181,11 +183,14 @@ def _check_downsampling(config: "ModelConfig") -> None:
             f"model.downsampling: {choice} reads all tokens, later ones too, and the model is causal; use "
             "none, or an encoder"
         )
-    if choice.condenses and position is not None and position.orders and not position.enters_embedding:
+    if choice.condenses and position is not None and position.orders and "to_embedding" not in position.acts:
         raise ConfigError(
             f"model.downsampling: {choice} sees no order of tokens but that in their embedding; use learned "
             f"positions in place of {position}"
         )
+    grids = [own for kind in config.kinds if (own := kind.position) is not None and own.counts_grid]
+    if grids and not choice.condenses:
+        raise ConfigError(f"model.downsampling: {choice} joins patches, and {grids[0]} counts them on a grid; use none")
     if not config.residual.plain:
         raise ConfigError(f"model.downsampling: {config.residual} keeps a stream of its own; use pre")
     if config.shares:

@@ -33,8 +33,11 @@ class Downsampling(Variant):
 
     mixes_tokens: ClassVar[bool] = True
     """Packed documents of one row see each other."""
-    condenses: ClassVar[bool] = False
-    """Whether layers see vectors that were read off all tokens, without their order."""
+
+    @property
+    def condenses(self) -> bool:
+        """Whether layers see vectors that were read off all tokens, without their order."""
+        return False
 
     def parameters(self, d_model: int) -> dict[str, Parameter]:
         """The parameters it owns, by name."""
@@ -73,6 +76,13 @@ class Hourglass(Downsampling):
             raise ConfigError(f"hourglass.factor: {self.factor} shortens nothing; use 2, or none")
         if self.first < 0 or self.last < 0:
             raise ConfigError(f"hourglass: {self.first} first and {self.last} last are not numbers of layers")
+
+    @property
+    def condenses(self):
+        return self.middle is not None and self.middle.condenses
+
+    def parameters(self, d_model):
+        return {} if self.middle is None else self.middle.parameters(d_model)
 
     def check(self, num_layers, period, d_model):
         if self.first + self.last >= num_layers:
@@ -113,7 +123,10 @@ class Latents(Downsampling):
     """Number of trained vectors."""
     num_heads: int = 4
     """Heads of both attentions, a divisor of d_model."""
-    condenses = True
+
+    @property
+    def condenses(self):
+        return True
 
     def __post_init__(self):
         check_positive(self, "count", "num_heads")

@@ -17,11 +17,16 @@ from transformer.models.checks import refuse_tokens, required
 from transformer.models.classifier import Classifier, ClassifierConfig
 from transformer.models.config import ModelConfig
 from transformer.models.transformer import Transformer
+from transformer.positions.position import Position
 
 
 @dataclass(frozen=True, kw_only=True)
 class PatchConfig(ModelConfig):
-    """A transformer of image patches (Dosovitskiy et al. 2020)."""
+    """A transformer of image patches (Dosovitskiy et al. 2020).
+
+    `embedding.initializer` has the initial values of the map of patches, and of that back to them, as it has those of
+    tables.
+    """
 
     kind = "patches"
     sizes = (*ModelConfig.sizes, "patch_size")
@@ -78,8 +83,7 @@ class VisionTransformer(Classifier):
     def __init__(self, config: VisionConfig, *, key: jax.Array):
         check_kind(config, VisionConfig, "VisionTransformer")
         rows, columns = config.grid
-        position = config.position and config.position.on_grid(columns, first=config.extra_tokens)
-        super().__init__(replace(config, position=position), max_length=rows * columns, key=key)
+        super().__init__(_placed(config, columns, config.extra_tokens), max_length=rows * columns, key=key)
 
     def make_embedding(self, config, *, key):
         return PatchEmbedding(config, key=key)
@@ -108,13 +112,12 @@ class ImageToImage(Transformer):
     def __init__(self, config: PatchConfig, *, key: jax.Array):
         check_kind(config, PatchConfig, type(self).__name__)
         rows, columns = config.grid
-        placed = replace(config, position=config.position and config.position.on_grid(columns, first=0))
-        super().__init__(placed, max_length=rows * columns, key=key)
+        super().__init__(_placed(config, columns, 0), max_length=rows * columns, key=key)
         self.size, self.columns = config.patch_size, columns
         self.embedding = PatchEmbedding(config, key=at(key, "embedding"))
         self.hidden = Parameters({"token": Parameter((config.d_model,), Normal(0.02))}, key=at(key, "hidden"))
         self.head = Dense(
-            config.d_model, config.patch_dim, initializer=config.initializer, bias=True, key=at(key, "head")
+            config.d_model, config.patch_dim, initializer=config.embedding.initializer, bias=True, key=at(key, "head")
         )
 
     def __call__(self, images_BYXC: jax.Array, *, hidden_BH: jax.Array | None = None, key=None) -> jax.Array:
@@ -139,6 +142,19 @@ class ImageToImage(Transformer):
         return (patches_BPX, penalty) if with_penalty else patches_BPX
 
 
+def _placed(config: PatchConfig, columns: int, first: int) -> Any:
+    """The config whose positions, those that alternate too, are of patches in so many columns."""
+
+    def on_grid(position: Position | None) -> Position | None:
+        return position and position.on_grid(columns, first=first)
+
+    pattern = tuple(
+        replace(one, values=tuple(map(on_grid, one.values))) if one.path == "position" else one
+        for one in config.pattern
+    )
+    return replace(config, position=on_grid(config.position), pattern=pattern)
+
+
 class MaskedAutoencoder(ImageToImage):
     """An encoder of the shown patches, and a decoder of all (MAE, He et al. 2021, figure 1).
 
@@ -159,6 +175,10 @@ class MaskedAutoencoder(ImageToImage):
         rows_B1, places_P = jnp.arange(len(x_BPD))[:, None], jnp.arange(x_BPD.shape[1])
         shown_BS = places_P[None].repeat(len(x_BPD), 0)
         if hidden_BH is not None:
+            if hidden_BH.shape[1] >= len(places_P):
+                raise ConfigError(
+                    f"images: all of {len(places_P)} patches are hidden, and the encoder reads the others"
+                )
             hidden_BP = jnp.zeros(x_BPD.shape[:2], jnp.bool).at[rows_B1, hidden_BH].set(True)
             shown_BS = jnp.argsort(hidden_BP, stable=True)[:, : len(places_P) - hidden_BH.shape[1]]
         states_BSD, penalty = self.transform(x_BPD[rows_B1, shown_BS], Tokens.at(shown_BS), key=below(key, "encoder"))

@@ -22,7 +22,7 @@ class Reconstruction(Objective):
 
     name = "reconstruction"
     rate: float = 0.5
-    """Share of patches that are hidden, rounded to a number of them."""
+    """Share of patches that are hidden, rounded to a number of them, of which there is one at least, unless it is 0."""
     normalized: bool = False
     """Whether pixels are predicted relative to mean and deviation of their patch (He et al. 2021, section 3)."""
     causal = False
@@ -37,7 +37,7 @@ class Reconstruction(Objective):
         """The numbers of the hidden patches of each image, (B, hidden) int32."""
         choice = jax.random.key(0) if key is None else jax.random.fold_in(key, 1)
         order_BP = jnp.argsort(jax.random.uniform(choice, (batch_size, num_patches)), -1)
-        return order_BP[:, : round(self.rate * num_patches)]
+        return order_BP[:, : max(round(self.rate * num_patches), 1 if self.rate else 0)]
 
     def labels(self, batch):
         return batch["inputs"].reshape(*batch["inputs"].shape[:-3], -1)

@@ -77,7 +77,7 @@ class PrefixToken(NextToken):
             return batch["prefix"]
         size, length = self.labels(batch).shape
         length_B = batch["valid"].sum(-1) if "valid" in batch else jnp.full(size, length)
-        return jnp.asarray([int(self.share * each) for each in range(length + 1)], jnp.int32)[length_B]
+        return jnp.asarray([int(self.share * each + 1e-9) for each in range(length + 1)], jnp.int32)[length_B]
 
     def weights(self, batch):
         positions_BL = (

@@ -70,6 +70,11 @@ class Position(Variant):
         """Whether some layers can have it and others not, because nothing of it lies outside of the layers."""
         return not self.parameters(d_model, 1, max_length) and not self.enters_embedding
 
+    @property
+    def counts_grid(self) -> bool:
+        """Whether layers count rows and columns of patches."""
+        return type(self).on_grid is not Position.on_grid and not self.enters_embedding
+
     def check(self, head_dim: int) -> None:
         """Raise `ConfigError` where the scheme does not fit the head size."""
 
