@@ -47,6 +47,8 @@ class Position(Variant):
     """Whether it distinguishes tokens by their position."""
     fades: ClassVar[bool] = False
     """Whether its bias decreases with distance already at initialization."""
+    counts_grid: ClassVar[bool] = False
+    """Whether layers count rows and columns of patches."""
 
     acts: ClassVar[frozenset[str]] = frozenset()
     """The ways by which it enters a model: names of the methods that it defines."""
@@ -69,11 +71,6 @@ class Position(Variant):
     def enters_layers(self, d_model: int, max_length: int) -> bool:
         """Whether some layers can have it and others not, because nothing of it lies outside of the layers."""
         return not self.parameters(d_model, 1, max_length) and not self.enters_embedding
-
-    @property
-    def counts_grid(self) -> bool:
-        """Whether layers count rows and columns of patches."""
-        return type(self).on_grid is not Position.on_grid and not self.enters_embedding
 
     def check(self, head_dim: int) -> None:
         """Raise `ConfigError` where the scheme does not fit the head size."""

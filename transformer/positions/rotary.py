@@ -232,6 +232,7 @@ class RoPE2D(Position):
     """Position of the first patch; tokens before it are in rows -1, -2, …, as if there were patches."""
     enters_queries = True
     relative = True
+    counts_grid = True
 
     def __post_init__(self):
         check_positive(self, "base", "columns")
