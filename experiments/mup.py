@@ -2,8 +2,8 @@
 
 Expected (Yang et al. 2022, Tensor Programs V, figure 1): under µP all widths have the same best learning rate, and
 wider is better at each; under the standard parametrization the best learning rate falls with the width. In
-both, matrices are initialized with variance 1/fan-in, so that at the smallest width the two differ only in the
-scale of attention. `learning_rates.png` shows loss against learning rate.
+both, matrices are initialized with variance 1/fan-in, and scores are as usual at the smallest width, so that there the
+two are the same. `learning_rates.png` shows loss against learning rate.
 
     python -m experiments.mup                          two cores: minutes
     python -m experiments.mup full                     a GPU
@@ -38,10 +38,12 @@ PARTS = (4, 2, 1)
 def arms(command: StudyCommand) -> dict[str, dict[str, Any]]:
     """The command's width, a half and a quarter of it, in both parametrizations; µP scales from the smallest."""
     made: dict[str, dict[str, Any]] = {}
+    narrow = command.model.replace(d_model=command.model.d_model // max(PARTS))
+    head_dim = 1 if narrow.attention is None else narrow.attention.sizes(narrow).head_dim
     for width in (command.model.d_model // part for part in PARTS):
         changes = {"model.d_model": width, "model.initializer": FanIn()}
         made[f"standard {width}"] = changes
-        made[f"µP {width}"] = changes | mup(command.replace(changes), command.model.d_model // max(PARTS))
+        made[f"µP {width}"] = changes | mup(command.replace(changes), narrow.d_model, head_dim)
     return made
 
 

@@ -220,6 +220,22 @@ def test_what_is_frozen_stays_so(config):
     assert attention["key"]["kernel"].groups[0].rate == BASE / config.model.d_model
 
 
+def test_at_the_base_width_scores_are_the_usual_ones(config):
+    """So that the config tuned there, of matrices of variance 1/fan-in, is the very one that is scaled."""
+    at_base = config.replace({"model.initializer": FanIn()})
+    size = config.model.d_model // 2
+    same = at_base.replace(mup(at_base, config.model.d_model, size))
+    outputs = []
+    for model in (at_base.model, same.model):
+        params, apply = pure.split(build(model, key=jax.random.key(0)))
+        outputs.append(apply(params, TOKENS[:, :-1]))
+    np.testing.assert_allclose(*outputs, rtol=1e-6)
+    twice = at_base.replace({"model.d_model": 2 * config.model.d_model})
+    assert mup(twice, config.model.d_model, size)["model.mixer.scale"](2 * size, {}) == pytest.approx(size**-0.5 / 2)
+    with pytest.raises(ConfigError, match=r"^inverse\.base: 0 is not a positive number$"):
+        mup(config, 8, 0)
+
+
 def test_the_factor_is_set_wherever_there_is_attention():
     mixers = (Attention(), None, Attention(sparsity=SlidingWindow(3)))
     model = ModelConfig(vocab_size=4, num_layers=3, pattern=(Alternate("mixer", mixers),))

@@ -27,17 +27,18 @@ HIDDEN = ("*blocks*.kernel", "future.*.kernel", "bridge.kernel")
 """Paths of the matrices whose two sides grow with the width."""
 
 
-def mup(config: RunConfig, base_width: int) -> dict[str, Any]:
+def mup(config: RunConfig, base_width: int, base_head_dim: int = 1) -> dict[str, Any]:
     """What µP changes in a config, by dotted path (Yang et al. 2022, Tensor Programs V, table 8, Adam).
 
     The best learning rate at the base width is then about the best at any `d_model`: matrices of the layers are
     initialized with variance 1/fan-in, their learning rate is multiplied by base width / width and their decay
-    divided by it (so that the product stays), logits have the same factor, and scores are q·k / head size.
-    Tables, biases and gains stay as they are. `d_ff` and the size or number of heads should grow with `d_model`.
+    divided by it (so that the product stays), logits have the same factor, and scores are q·k √(base head size) / head
+    size. Tables, biases and gains stay as they are. `d_ff` and the size or number of heads should grow with `d_model`.
 
     Args:
       config: the run at its final width.
       base_width: the `d_model` at which learning rate and weight decay were tuned, with these changes made.
+      base_head_dim: the size of a head there, with which scores at that width are the usual ones.
 
     Raises:
       ConfigError: the base width is not positive, the update rule does not take steps of Adam's size, or there is
@@ -60,7 +61,7 @@ def mup(config: RunConfig, base_width: int) -> dict[str, Any]:
         raise ConfigError(f"mup: optimizer.groups: {taken[0]!r} has matrices of the layers, whose rates µP sets")
     return {
         "model.initializer": FanIn(),
-        **_scales(config.model),
+        **_scales(config.model, InverseScale(base_head_dim)),
         "model.head.scale": factor * model.head.scale,
         "optimizer.groups": (*frozen, *hidden, *others),  # the first match wins: what is frozen stays so
     }
@@ -113,9 +114,8 @@ def _check_layer(model: ModelConfig) -> None:
         raise ConfigError(f"mup: there is no rule for {name}={to_text(found)}; use {wanted}")
 
 
-def _scales(model: ModelConfig) -> dict[str, Any]:
+def _scales(model: ModelConfig, inverse: Scale) -> dict[str, Any]:
     """The factor on q·k of every attention, by dotted path."""
-    inverse = InverseScale()
     turns = next((one for one in model.pattern if one.path == "mixer"), None)
     own = isinstance(model.mixer, Attention) and (turns is None or model.mixer in turns.values)
     changes: dict[str, Any] = {"model.mixer.scale": inverse} if own else {}

@@ -147,6 +147,8 @@ SCALES = [
     (ConstantScale(), 1.0),
     (None, 3**-0.5),
     (InverseScale(), 1 / 3),
+    (InverseScale(base=3), 3**-0.5),
+    (InverseScale(base=12), 2 / 3**0.5),
     (LearnedScale(), 0.7),
     (ConstantScale(0.3), 0.3),
 ]

@@ -7,6 +7,7 @@ from einops import rearrange
 
 from transformer.core.checks import check_positive
 from transformer.core.errors import ConfigError
+from transformer.core.json import later
 from transformer.core.parameters import Constant, Parameter
 from transformer.mixers.attention.base import Merge, Projection, Scale
 
@@ -45,12 +46,16 @@ class ScaledProjections(Projection):
 
 @dataclass(frozen=True)
 class InverseScale(Scale):
-    """1/K (µP, Yang et al. 2022)."""
+    """√base/K: 1/K, or with a narrower model's K as base the usual factor in that one (µP, Yang et al. 2022)."""
 
     name = "inverse"
+    base: int = later(1)
+
+    def __post_init__(self):
+        check_positive(self, "base")
 
     def __call__(self, head_dim, params):
-        return 1 / head_dim
+        return self.base**0.5 / head_dim
 
 
 @dataclass(frozen=True)
