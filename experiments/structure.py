@@ -7,27 +7,27 @@ parameters (Fedus et al. 2021; Narang et al. 2021: Switch 2.135 against 2.182 of
     python -m experiments.structure                    two cores: minutes
     python -m experiments.structure full               a GPU
 
-Found at equal parameters, with single 95 % intervals and Holm's correction (2 layers, d 64, 300 steps, 4 estimation
-seeds of 6; jax 0.10.2, two cores, 2026-11-21), nats per token:
+Found at equal parameters with `--seeds 8` (2 layers, d 64, 300 steps; jax 0.10.2, one core, 37 min with other work
+on it for both studies, 2026-11-29), nats per token:
 
-    sequential     2.2943 ± 0.0254
-    parallel       2.3057 ± 0.0134   +0.0114 ± 0.0191   unresolved
-    macaron        2.3311 ± 0.0195   +0.0368 ± 0.0128   worse
-    experts        2.3437 ± 0.0271   +0.0494 ± 0.0380   unresolved
-    twice as deep  2.3335 ± 0.0299   +0.0392 ± 0.0180   worse
+    sequential     2.3767 ± 0.0066
+    parallel       2.3753 ± 0.0079  -0.0014 [-0.0081, +0.0053]  equivalent
+    macaron        2.4135 ± 0.0063  +0.0368 [+0.0254, +0.0482]  worse
+    experts        2.4226 ± 0.0294  +0.0459 [+0.0100, +0.0818]  worse
+    twice as deep  2.4196 ± 0.0114  +0.0430 [+0.0266, +0.0593]  worse
 
-Parallel costs little: sign as expected, not resolved. Macaron gains nothing here. 300 steps measure
-speed of learning, and narrow networks learn more slowly.
+Parallel costs nothing that matters, as expected. Macaron gains nothing here. 300 steps measure speed of learning, and
+narrow networks learn more slowly.
 
 Found at equal operations (the same, with steps chosen to match):
 
-    sequential         2.2943 ± 0.0254
-    parallel           2.3057 ± 0.0134   +0.0114 ± 0.0191   unresolved
-    macaron            2.4114 ± 0.0441   +0.1171 ± 0.0339   worse
-    experts            2.3085 ± 0.0333   +0.0142 ± 0.0143   unresolved
-    twice as deep      2.4548 ± 0.0203   +0.1604 ± 0.0177   worse
-    attention only     2.1959 ± 0.0291   -0.0985 ± 0.0183   better
-    feed-forward only  2.3884 ± 0.0318   +0.0940 ± 0.0442   worse
+    sequential         2.3767 ± 0.0066
+    parallel           2.3753 ± 0.0079  -0.0014 [-0.0087, +0.0059]  equivalent
+    macaron            2.4835 ± 0.0188  +0.1068 [+0.0816, +0.1319]  worse
+    experts            2.3908 ± 0.0128  +0.0141 [+0.0008, +0.0274]  worse
+    twice as deep      2.5477 ± 0.0106  +0.1710 [+0.1564, +0.1856]  worse
+    attention only     2.2826 ± 0.0178  -0.0941 [-0.1202, -0.0680]  better
+    feed-forward only  2.4439 ± 0.0090  +0.0672 [+0.0522, +0.0822]  worse
 
 Arms that cost less per step get more steps, which decides here: attention only had 2.4 times as many, macaron
 two thirds and twice as deep half. Experts do not gain yet, against the expectation.
