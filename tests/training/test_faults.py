@@ -1,6 +1,7 @@
 """What a user sees when a run is stopped, its folder is taken, its disk is full, or its numbers are wrong."""
 
 import contextlib
+import errno
 import os
 import re
 import resource
@@ -183,6 +184,16 @@ def test_a_full_disk_in_a_checkpoint(tmp_path, capfd):
     assert "Traceback" not in "".join(capfd.readouterr())
     assert [p.name for p in tmp_path.iterdir()] == ["00000010"]
     assert checkpoint.restore(tmp_path, state)[1] == NOTES
+
+
+def test_a_full_disk_elsewhere_keeps_its_name(config, corpus, tmp_path):
+    """What a function of one's own writes is not the file of metrics."""
+
+    def copy(*_):
+        raise OSError(errno.ENOSPC, "No space left on device", "/elsewhere/copy.npz")
+
+    with pytest.raises(OSError, match=r"/elsewhere/copy.npz"):
+        train(config, REPLICAS, corpus, tmp_path / "run", on_steps=copy)
 
 
 def test_a_full_disk_in_the_metrics(config, corpus, tmp_path, whole):

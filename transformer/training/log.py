@@ -1,7 +1,8 @@
 """The numbers of a run while it trains: the lines of metrics.jsonl, which trackers and the progress bar show too."""
 
+import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -20,6 +21,18 @@ from transformer.training.trackers import Tracking
 def metrics_path(workdir: Path) -> Path:
     """The file of metrics; processes that do not write have os.devnull."""
     return workdir / METRICS if processes.is_writer() else Path(os.devnull)
+
+
+@contextlib.contextmanager
+def appended(path: Path) -> Iterator[TextIO]:
+    """The file of metrics, open to be written at its end; closing it may write too."""
+    with writing(path):
+        file = path.open("a", encoding="utf-8")
+    try:
+        yield file
+    finally:
+        with writing(path):
+            file.close()
 
 
 def rewind(workdir: Path, written: int) -> None:

@@ -20,7 +20,7 @@ from transformer.runs.config import Replica, RunConfig, grid, unfinished_warm_up
 from transformer.runs.mesh import ALONE, AUTOMATIC, HostsConfig, MeshConfig
 from transformer.training import checkpoint, processes
 from transformer.training.checkpoint import Notes
-from transformer.training.log import LOGGED, RunLog, metrics_path, rewind
+from transformer.training.log import LOGGED, RunLog, appended, metrics_path, rewind
 from transformer.training.metrics import read_metrics
 from transformer.training.outcome import Outcome, scores
 from transformer.training.processes import Watchdog
@@ -162,7 +162,7 @@ class _Run:
         state, done, was_last = self.restore_or_init()
         names = replica_names(self.replicas, self.config.optimizer)
         info, path = RunInfo(self.workdir, self.config.to_json(), names, done), metrics_path(self.workdir)
-        with path.open("a", encoding="utf-8") as file, Tracking(trackers, info) as tracking:
+        with appended(path) as file, Tracking(trackers, info) as tracking:
             self.watchdog = watchdog
             self.log = RunLog(file, tracking, progress, np.asarray(self.program.learning_rates()))
             progress.update(done)
