@@ -1,6 +1,6 @@
 """Train a language model on an algorithmic task and test it on questions it has not seen.
 
-Reference: reversed 3-digit addition, 0.2M parameters, 10k examples: 100 % of held-out sums.
+Reference: reversed 3-digit addition, 0.2M parameters, 10k examples, 2,500 steps: 99.7 % of held-out sums, one seed.
 
     python -m experiments.algorithmic addition-reversed
     python -m experiments.algorithmic recall --model.position rope
