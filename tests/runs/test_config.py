@@ -1,6 +1,7 @@
 """Numbers of runs."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,9 +25,10 @@ def test_a_grid_of_numbers_of_numpy():
     assert grid(np.arange(2)) == grid([np.int64(0), np.int32(1)]) == grid(2)
     (one,) = grid([3], [np.float32(0.5)])
     assert type(one.learning_rate) is float
-    for wrong, said in ((2.0, "2.0 is neither a whole number nor a sequence of them"), (["1"], "'1' is not int")):
+    wrong: dict[str, Any] = {"2.0 is neither a whole number nor a sequence of them": 2.0, "'1' is not int": ["1"]}
+    for said, seeds in wrong.items():
         with pytest.raises(ConfigError, match=f"^seeds?: {said}$"):
-            grid(wrong)  # pyright: ignore[reportArgumentType]
+            grid(seeds)
     for name, value in (("seed", True), ("seed", 1.0), ("warmup_steps", 2.5)):
         with pytest.raises(ConfigError, match=rf"^{name}: {value} is not int"):
             Replica(**{name: value})

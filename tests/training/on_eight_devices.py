@@ -67,9 +67,7 @@ def run_of(name: str) -> RunConfig:
         optimizer=OptimizerConfig(rule=SGD(), learning_rate=0.5, warmup_steps=0),
         batch_size=8,
         steps=2,
-        accumulation=1
-        if name in ("decoder", "encoder-decoder", "experts", "bfloat16", "chunked", "ring", "uneven")
-        else 2,
+        accumulation=2 if name in ("recomputed", "segments", "dropout", "experts in pieces") else 1,
     )
 
 

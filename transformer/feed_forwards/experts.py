@@ -32,6 +32,10 @@ class Experts(FeedForward):
     shared: int
     """Number of additional networks that every token goes through."""
 
+    @property
+    def has_linear_layers(self):
+        return self.shared > 0
+
     def check(self, model):
         super().check(model)
         if self.inner(model) is not None:

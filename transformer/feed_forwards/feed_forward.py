@@ -45,6 +45,11 @@ class FeedForward(Variant):
     residual: Residual | None = None
     """How this sublayer is connected to the stream; None: as the model's others."""
 
+    @property
+    def has_linear_layers(self) -> bool:
+        """Whether every token goes through some linear layer, which `model.weights` is of."""
+        return True
+
     def check(self, model: "ModelConfig") -> None:
         """Raise `ConfigError` where it does not fit the model, as one layer sees it."""
         if callable(self):

@@ -49,9 +49,7 @@ def check_model(config: "ModelConfig") -> None:
 
 def _has_linear_layers(kind: "ModelConfig") -> bool:
     """Whether a layer has what `weights` are of."""
-    network = kind.feed_forward
-    dense = network is not None and (not network.routed or getattr(network, "shared", 0) > 0)
-    return kind.attention is not None or dense
+    return kind.attention is not None or (kind.feed_forward is not None and kind.feed_forward.has_linear_layers)
 
 
 def _check_pattern(config: "ModelConfig", kinds: list["ModelConfig"]) -> None:
