@@ -153,10 +153,10 @@ class EncoderDecoder(nnx.Module):
           key: turns dropout on.
           with_penalty: whether to also return what the layers add to the loss, a scalar.
         """
-        _check_rows(source_BS, len(target_BL), "targets")
         source, penalty = self.encode(source_BS, source_valid_BS, key=below(key, "encoder"))
         with jax.named_scope("decoder"):
             x_BLD = self.embedding(target_BL)  # first: it says what is wrong with tokens
+            _check_rows(source_BS, len(x_BLD), "targets")
             tokens = Tokens.first(x_BLD.shape[1], valid=valid_BL)
             x_BLD, more = self.decoder.transform(x_BLD, tokens, source=source, key=below(key, "decoder"))
         logits_BLV = self._logits(x_BLD)
@@ -192,8 +192,8 @@ class EncoderDecoder(nnx.Module):
 
         Keys and values of the source are computed here, once.
         """
-        _check_rows(source_BS, batch_size, "prompts")
         source, _ = self.encode(source_BS, source_valid_BS)
+        _check_rows(source_BS, batch_size, "prompts")
         cache = self.decoder.empty_cache(batch_size, capacity, ahead, self.embedding.dtype)
         remembered = tuple(
             block.cross_attention.remember(source.states_BSD)  # pyright: ignore[reportAttributeAccessIssue]
