@@ -78,6 +78,9 @@ class Command(RunConfig):
             raise ConfigError(f"hardware: unknown {self.hardware!r}{nearest(self.hardware, HARDWARE)}")
         if self.topology is not None:
             Topology.named(self.topology)
+        if self.out.is_dir() or not self.out.parent.is_dir():
+            why = "is a folder" if self.out.is_dir() else "is in no folder that is there"
+            raise ConfigError(f"out: {self.out} {why}")
 
     @property
     def run(self) -> RunConfig:
@@ -100,6 +103,8 @@ def presets(words: list[str]) -> dict[str, Command]:
 
 def main() -> None:
     command = cli.parse(Command, presets(sys.argv[1:]), description=__doc__)
+    if command.search:
+        _check_left_to_search(sys.argv[1:], command.topology)
     config, mesh = command.run, command.mesh
     topology = None if command.topology is None else Topology.named(command.topology)
     jax.config.update("jax_platforms", "cpu")
@@ -114,7 +119,7 @@ def main() -> None:
         )
     platform = topology.platform if topology else None
     if command.search:
-        found = search(config, hardware, devices, platform, watch=_watch)
+        found = search(config, hardware, devices, platform, watch=_watch, like=mesh)
         _show_search(config, found[:15], hardware, len(devices))
         first = training(command, found[0]) if fits(found[0].plan, hardware) else ""
         print(f"the first is\n{first}" if first else "none of them fits")
@@ -135,6 +140,14 @@ def main() -> None:
             print(refused)
         figures = _figures(one, hardware, compiled) | ({"refused": refused} if refused else {})
     write_durably(command.out, json.dumps(figures, indent=2) + "\n")
+
+
+def _check_left_to_search(words: list[str], topology: str | None) -> None:
+    """Raise `ConfigError` where the command line sets what the search chooses; sizes of no topology count devices."""
+    sizes = () if topology is None else ("--mesh.data", "--mesh.model")
+    for flag in ("--accumulation", "--model.layers", "--mesh.fully-sharded", *sizes):
+        if cli.value_of(words, flag) is not None or flag in words:
+            raise ConfigError(f"search: it chooses {flag}; leave that out")
 
 
 def devices_of(mesh: MeshConfig) -> int:

@@ -82,7 +82,7 @@ def keep(tables: Mapping[str, Table], command: str, rounds: int, versions: Mappi
 
 def machine() -> str:
     """Number and name of the cores."""
-    return f"{cores()} cores of {processor() or 'an unknown processor'}"
+    return f"{len(cores())} cores of {processor() or 'an unknown processor'}"
 
 
 def versions() -> dict[str, str]:

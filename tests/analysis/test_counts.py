@@ -10,6 +10,7 @@ from jax import lax
 
 from transformer.activations.activation import GLU
 from transformer.analysis.counts import (
+    cache_bytes,
     forward_flops,
     forward_flops_per_token,
     parameter_count,
@@ -20,11 +21,13 @@ from transformer.analysis.counts import (
 )
 from transformer.core import modules as pure
 from transformer.core.arrays import compiled_for
+from transformer.core.errors import ConfigError
 from transformer.core.weights import LowRank
 from transformer.mixers.attention.backends import Fused
 from transformer.models.build import pure_model
 from transformer.models.config import ModelConfig
-from transformer.models.images import AutoencoderConfig
+from transformer.models.encoder_decoder import EncoderDecoderConfig
+from transformer.models.images import AutoencoderConfig, VisionConfig
 from transformer.models.language_model import LanguageModel
 from transformer.objectives.objective import NextToken
 from transformer.objectives.pictures import Reconstruction
@@ -32,6 +35,7 @@ from transformer.objectives.tokens import MultiToken
 from transformer.positions.relative import FIRE, ALiBi
 from transformer.runs.config import RunConfig
 from transformer.runs.presets import preset
+from transformer.testing.subject import small
 
 PLAIN = ModelConfig(vocab_size=65, max_length=32, d_model=64)
 CONFIGS = {
@@ -146,3 +150,21 @@ def test_a_kernel_of_a_device_hides_no_product():
     with compiled_for("tpu"):
         found = forward_flops(fused), train_flops(fused), step_flops(run)
     assert found == (forward_flops(model), train_flops(model), step_flops(run.replace({"model": model})))
+
+
+def test_the_cache_of_a_decoder_with_a_source_has_its_keys_and_values():
+    pairs = small(EncoderDecoderConfig)
+    own = 2 * pairs.num_layers * pairs.d_model // 2 * 4  # half as many key-value heads
+    assert cache_bytes(pairs) == own * (pairs.max_length + pairs.max_source_length)
+    assert cache_bytes(pairs, 1) == own * (1 + pairs.max_source_length)
+
+
+def test_what_is_counted_is_there():
+    image = small(VisionConfig, image_size=(8, 8, 1), num_classes=3)
+    with pytest.raises(ConfigError, match=r"^cache_bytes: a causal model is needed, which a VisionConfig is not here$"):
+        cache_bytes(image)
+    with pytest.raises(ConfigError, match=r"^cache_bytes: length 0 is not a positive number$"):
+        cache_bytes(small(), 0)
+    for per_token in (forward_flops_per_token, train_flops_per_token):
+        with pytest.raises(ConfigError, match=r"^\w+: a language model is needed, and a VisionConfig is given$"):
+            per_token(image)

@@ -3,9 +3,11 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from transformer.analysis.activations import intervene, run_with_cache
 from transformer.analysis.depth import norms_by_layer, rank_collapse, receptive_field, root_mean_square
+from transformer.core.errors import ConfigError
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.mixers.attention.sparsity import SlidingWindow
 from transformer.models.pattern import Alternate
@@ -56,3 +58,8 @@ def test_the_receptive_field_of_one_layer_is_the_jacobian():
     jacobian = jax.jacobian(out)(start)[:, :, 0]  # (L, V, S, D)
     exact = np.sqrt(np.square(jacobian).sum((1, 3)))
     np.testing.assert_allclose(np.diagonal(estimate), np.diagonal(exact), rtol=0.35)
+
+
+def test_the_norms_are_of_one_side():
+    with pytest.raises(ConfigError, match=r"^norms_by_layer: the tree has no blocks; known: decoder, encoder$"):
+        norms_by_layer({"encoder": {"blocks": {}}, "decoder": {"blocks": {}}, "output": {}})

@@ -18,8 +18,10 @@ from transformer.models.downsampling import Hourglass
 from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.models.stack import Scanned
 from transformer.norms.norm import RMSNorm
+from transformer.objectives.chunked import ChunkedNextToken
+from transformer.objectives.objective import NextToken
 from transformer.residuals.multi_stream import HyperConnections, ResiDual
-from transformer.residuals.residual import PostNorm
+from transformer.residuals.residual import BranchNorm, PostNorm, PreNorm, SandwichNorm, SubNorm
 from transformer.testing.subject import Subject, small, tokens_of
 
 TOKENS = jnp.asarray(tokens_of(2))
@@ -58,8 +60,10 @@ def test_the_lens_after_a_block_is_the_model_without_the_blocks_after_it():
     np.testing.assert_allclose(lens["blocks.0.resid_post"], expected, atol=1e-5)
 
 
-def test_without_biases_nothing_is_left_over():
-    own = Subject(small(norm=RMSNorm()))
+@pytest.mark.parametrize("residual", [PreNorm(), SandwichNorm(), BranchNorm(), SubNorm()], ids=str)
+def test_without_biases_nothing_is_left_over(residual):
+    """Where a norm follows the heads, it divides each by what all of them have."""
+    own = Subject(small(norm=RMSNorm(), residual=residual))
     parts = logit_attribution(own.apply, own.params, TOKENS, target_BL=TOKENS)
     assert [name for name in parts if "block" not in name] == ["embedding", "rest"]
     assert sum("head" in name for name in parts) == 8
@@ -193,12 +197,35 @@ def test_positions_and_heads_of_a_patch_are_a_product():
         (ablate_heads(7), "heads: there is no 7 among 3"),
         (patch(jnp.zeros((2, 4, 3, 5)), positions=4), "positions: there is no 4 among 4"),
         (patch(jnp.zeros((2, 4, 3, 5)), heads=[0, -4]), "heads: there is no -4 among 3"),
+        (patch(jnp.zeros((2, 4, 3, 5)), heads=jnp.array([9])), "heads: there is no 9 among 3"),
+        (patch(jnp.zeros((2, 4, 3, 5)), positions=slice(7, 9)), "positions: there is none at 7 to 9 among 4"),
+        (patch(jnp.zeros((2, 4, 3, 5)), heads=[True, False]), "heads: 2 truth values for 3"),
+        (patch(jnp.zeros((2, 1, 3, 5))), r"patch: an activation \(2, 1, 3, 5\) for one \(2, 4, 3, 5\)"),
     ],
-    ids=range(3),
+    ids=range(7),
 )
 def test_a_head_or_a_position_that_there_is_not(act, message):
     with pytest.raises(ConfigError, match=message):
         act(jnp.ones((2, 4, 3, 5)))
+
+
+def test_a_clean_run_has_the_shapes_of_the_corrupted_one():
+    own = subject("pre")
+    for clean in (TOKENS[:, :1], TOKENS[:1]):
+        with pytest.raises(ConfigError, match=r"^patching_effects: inputs .* which need the same shapes$"):
+            patching_effects(own.apply, own.params, clean, TOKENS, "blocks.0.resid_pre", jnp.sum)
+
+
+def test_an_intervention_acts_where_states_are_read_apart_from_logits():
+    """As an objective does that computes logits in chunks."""
+    own = Subject(small(vocab_size=32))
+    changed = intervene(own.apply, {"blocks.0.attention.z": ablate_heads(1)})
+    batch = {"tokens": TOKENS}
+    both = NextToken(), ChunkedNextToken(chunk=3)
+    sums = [one.segment_sums(changed, own.params, batch, None, None)[0] for one in both]
+    np.testing.assert_allclose(sums[1].loss, sums[0].loss, rtol=1e-5)
+    plain = NextToken().segment_sums(own.apply, own.params, batch, None, None)[0]
+    assert abs(plain.loss - sums[0].loss).max() > 1e-4
 
 
 def test_targets_that_have_no_logits_are_refused():

@@ -1,6 +1,7 @@
 """What is predicted of a run is what XLA compiles."""
 
 import dataclasses
+from collections import Counter
 from types import SimpleNamespace
 
 import jax
@@ -11,8 +12,8 @@ from jax import lax
 
 from transformer.analysis.counts import train_flops
 from transformer.analysis.hardware import GPUS, HARDWARE, Topology
-from transformer.analysis.hlo import Collective, work_of
-from transformer.analysis.needs import compile_step, fits, meshes, plan, search
+from transformer.analysis.hlo import Collective, Work, work_of
+from transformer.analysis.needs import Compiled, compile_step, fits, meshes, plan, search
 from transformer.core import modules as pure
 from transformer.core.errors import ConfigError
 from transformer.core.weights import LowRank
@@ -116,6 +117,31 @@ def test_recomputing_keeps_less():
 def test_meshes_of_a_number_of_devices():
     shapes = [(m.data, m.model, m.fully_sharded) for m in meshes(4)]
     assert shapes == [(4, 1, False), (4, 1, True), (2, 2, False), (2, 2, True), (1, 4, False)]
+    alike = meshes(8, MeshConfig(replica=1, context=2, fully_sharded=True, rounded=True))
+    assert [(m.data, m.model, m.fully_sharded) for m in alike] == shapes
+    assert {m.context for m in alike} == {2}
+    assert all(m.rounded == m.fully_sharded for m in alike)
+    with pytest.raises(ConfigError, match=r"^mesh\.context: 4 devices cannot be divided by 3$"):
+        meshes(4, MeshConfig(replica=1, context=3))
+
+
+def test_what_passes_in_a_ring_by_hand():
+    """Of what is summed and cut, the result is a part of what passes; a permutation names no groups."""
+    sizes = {
+        Collective("all-reduce", 4): 2 * 3 / 4,
+        Collective("all-gather", 4): 3 / 4,
+        Collective("all-gather", 0): 7 / 8,
+        Collective("reduce-scatter", 4): 3,
+        Collective("collective-permute", 0): 1,
+    }
+    for how, share in sizes.items():
+        assert Compiled(0, 0, Work(collective_bytes=Counter({how: 1000})), 8).received == 1000 * share
+
+
+def test_parameters_are_gathered_from_the_devices_that_share_a_batch():
+    """Those that share a sequence have the same ones, and add their gradients up."""
+    whole, cut = (plan(config(), MeshConfig(data=1, context=2, fully_sharded=own))[0] for own in (False, True))
+    assert whole.data_bytes == cut.data_bytes == 2 * 1 / 2 * whole.gradient_bytes
 
 
 @pytest.mark.parametrize(("name", "parameters"), [("gpt2-124m", 124.5e6), ("llama-8b", 8.03e9), ("llama-70b", 70.55e9)])

@@ -73,7 +73,7 @@ def test_a_held_out_part_of_its_own():
         ({"tokens": [[1, 2], [3, 4]], "scored": [[1, 1], [1, 0]]}, "of the 1 sequences held out no token is scored"),
         ({"tokens": [[1, 2], [3, 4]], "scored": [[1, 0.5], [1, 1]]}, "scored has 0.5, which is no truth value"),
         ({"tokens": [[1, 2], [3, 4]], "scored": [[1, 1], [1]]}, "scored has not the shape of tokens"),
-        ({"tokens": [[1, 2]]}, "1 sequences leave a part of none"),
+        ({"tokens": [[1, 2]]}, "1 sequences, of which validation_fraction=0.1 leaves none to train on"),
         ({"tokens": [[1, 2]], "validation": [[1.0, 2]]}, r"sequence 0 of validation is float64 \(2,\)"),
         (
             {"tokens": [[1, 2]], "validation": 0.2},

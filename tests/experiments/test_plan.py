@@ -69,6 +69,8 @@ def test_a_published_model_is_planned_from_its_config_alone(tmp_path):
     [
         (["tiny", "--topology", "v5e"], "topology: 'v5e' is not of the form v5e:2x4"),
         (["tiny", "--hardware", "h10"], "hardware: unknown 'h10'; did you mean 'h100'?"),
+        (["tiny", "--out", "nowhere/plan.json"], "out: nowhere/plan.json is in no folder that is there"),
+        (["tiny", "--out", "."], "out: . is a folder"),
         (["tiny", "--model.norm", "rmsnrm"], "model.norm: unknown name 'rmsnrm'; did you mean 'rmsnorm'?"),
     ],
 )
@@ -76,6 +78,15 @@ def test_wrong_words_are_one_line(flags, message):
     with pytest.raises(ConfigError) as error:
         cli.parse(PlanCommand, COMMANDS, flags)
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "flag", ["--accumulation=8", "--model.layers=unrolled", "--mesh.fully-sharded", "--mesh.data=4"]
+)
+def test_what_a_search_chooses_is_not_given(flag, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["plan", "tiny", "--search", "--topology", "v5e:2x2", flag])
+    with pytest.raises(ConfigError, match=rf"^search: it chooses {flag.partition('=')[0]}; leave that out$"):
+        main()
 
 
 def test_a_program_that_its_compiler_refuses_for_memory_is_a_line(tmp_path, monkeypatch, capsys):

@@ -36,6 +36,7 @@ from transformer.objectives.pairs import SequenceToSequence
 from transformer.objectives.pictures import Reconstruction
 from transformer.objectives.tokens import MaskedToken, MultiToken, PrefixToken
 from transformer.objectives.vectors import Regression
+from transformer.positions.rotary import RoPE
 from transformer.runs.config import RunConfig
 from transformer.testing.evaluation import Evaluated
 
@@ -365,6 +366,9 @@ def test_sequence_to_sequence(options):
     source, valid = TOKENS[:, :5], np.arange(5) < np.array([[5], [2], [1], [0]])
     batch = {"source": source, "source_valid": valid, "target": TOKENS, "weights": WEIGHTS}
     logits = logits_of("pairs", source, TOKENS[:, :-1], source_valid_BS=jnp.asarray(valid))
+    chex.assert_trees_all_equal(
+        *(run(SequenceToSequence(), "pairs", batch | {"weights": WEIGHTS.astype(kind)}) for kind in (bool, np.float32))
+    )
     expected = sums_by_hand(logits, TOKENS[:, 1:], WEIGHTS, **options)
     check(run(SequenceToSequence(**options), "pairs", batch), expected)
 
@@ -471,6 +475,9 @@ def test_regression():
         np.testing.assert_array_equal(sums.weight, weights.sum(0))
         assert (sums.correct, sums.exact) == (0, 0)
         assert sums.sequences == (weights.sum(1) > 0).sum()
+    for other in (labels[..., :1], labels[..., 0]):
+        with pytest.raises(ConfigError, match=r"^regression: labels \(.*\) for predictions \("):
+            run(Regression(), "vectors", {"inputs": inputs, "labels": other})
 
 
 # Randomness.
@@ -499,6 +506,24 @@ def test_shares_may_be_all_or_nothing(masked, random):
     assert np.asarray(chosen).all()
     expected = {4} if masked else set(range(9)) if random else {7}
     assert set(np.unique(seen)) == expected
+
+
+def test_the_mask_is_a_token_of_the_model():
+    """103 is BERT's; in a vocabulary of one's own every loss would be no number."""
+    with pytest.raises(ConfigError, match=r"^masked_token\.mask_token: -1 is no id of a token$"):
+        MaskedToken(mask_token=-1)
+    for refused in (
+        lambda: MaskedToken(mask_token=103).check(CONFIGS["encoder"]),
+        lambda: run(MaskedToken(mask_token=103), "encoder", {"tokens": TOKENS}),
+    ):
+        with pytest.raises(ConfigError, match=rf"^masked_token\.mask_token: 103 is not in \[0, {V}\)"):
+            refused()
+
+
+def test_a_row_may_be_shorter_than_what_is_predicted_ahead():
+    sums = run(MultiToken(), "predicting ahead", {"tokens": TOKENS[:, :2]})
+    assert sums.loss.shape == (1,)
+    assert np.isfinite(sums.loss).all()
 
 
 @pytest.mark.parametrize(
@@ -706,6 +731,27 @@ def test_an_objective_that_returns_no_sums_is_named():
     fields = "loss, weight, correct, exact, sequences"
     with pytest.raises(ConfigError, match=rf"^objective: meanloss returns \w+, and Sums\({fields}\) is needed$"):
         MeanLoss().segment_sums(lambda *_: None, {}, {}, None, None)
+
+
+def test_an_objective_that_asks_the_model_otherwise_reads_no_segments():
+    """They are read by `segment_sums`, which would leave its own sums out without a word."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class OwnLosses(NextToken):
+        def losses(self, logits_BLV, labels_BL):
+            return 2 * super().losses(logits_BLV, labels_BL)
+
+    @dataclass(frozen=True, kw_only=True)
+    class OwnCall(NextToken):
+        def __call__(self, apply, params, batch, key):
+            return super().__call__(apply, params, batch, key)
+
+    model = CONFIGS["decoder"].replace(memory_length=4, position=RoPE())
+    for objective in (NextToken(), OwnLosses()):
+        objective.check(model)
+    for objective in (OwnCall(), ChunkedNextToken(), PrefixToken()):
+        with pytest.raises(ConfigError, match=rf"{objective.name}.* do not follow each other; use next_token$"):
+            objective.check(model)
 
 
 @pytest.mark.parametrize(

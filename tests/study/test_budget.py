@@ -119,3 +119,14 @@ def test_time_is_matched_by_steps_as_it_was_measured_first(base, corpus, tmp_pat
 def test_a_step_takes_time(base, corpus):
     config = corpus.complete(base)
     assert 0 < budget.step_seconds(config, corpus) < 1
+
+
+@pytest.mark.parametrize("knob", ["batch_size", "model.mixer.num_heads", "optimizer.warmup_steps"])
+def test_a_knob_that_changes_nothing_is_not_turned(knob):
+    with pytest.raises(ConfigError, match=rf"^match: {knob} does not change the number of parameters$"):
+        match(GATED, cost(BASE, "parameters"), "parameters", knob)
+
+
+def test_a_knob_is_a_whole_number():
+    with pytest.raises(ConfigError, match=r"^match: optimizer\.weight_decay is 0\.1, and a whole number is needed$"):
+        match(GATED, cost(BASE, "flops"), "flops", "optimizer.weight_decay")

@@ -6,7 +6,7 @@ import pytest
 import transformer as T
 from tests.study import made
 from transformer.core.errors import ConfigError
-from transformer.study.designs import Ladder, add_one_in, between, factorial, leave_one_out
+from transformer.study.designs import IsoFlop, Ladder, add_one_in, between, factorial, leave_one_out
 
 FACTORS = {
     "norm": {"model.norm": T.RMSNorm()},
@@ -84,6 +84,23 @@ def test_factors_that_are_no_changes_are_refused(design):
         design({"model.norm": ["layernorm", "rmsnorm"], "model.position": ["rope", "alibi"]})
     with pytest.raises(ConfigError, match=r"^factors: a dict is needed, such as .* and list is given$"):
         design([{"model.norm": "rmsnorm"}, {"model.position": "alibi"}])
+
+
+@pytest.mark.parametrize("names", [("base", "x"), ("a", "b", "a + b")])
+def test_combinations_of_one_name_are_refused(names):
+    changes = ({"steps": 2}, {"batch_size": 2}, {"seed": 1})
+    with pytest.raises(ConfigError, match=r"^factorial: two combinations would be called '(base|a \+ b)'; give"):
+        factorial(dict(zip(names, changes, strict=False)))
+
+
+def test_designs_of_nothing_are_refused():
+    for arms, sizes in (({}, {"x": {}}), ({"a": {}}, {"x": {}}), ({"a": {}, "b": {}}, {})):
+        with pytest.raises(ConfigError, match=r"^ladder: \d arms at \d sizes"):
+            Ladder(arms, sizes=sizes)
+    with pytest.raises(ConfigError, match=r"^factor x: int is given"):
+        Ladder({"a": {}, "b": {}}, sizes={"x": 32})
+    with pytest.raises(ConfigError, match=r"^isoflop: 1 sizes at 0 budgets"):
+        IsoFlop(T.RunConfig(), sizes={"a": {}}, budgets=())
 
 
 @pytest.mark.parametrize("path", ["model.norm", "model.norm.eps", "model"])

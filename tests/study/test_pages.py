@@ -10,6 +10,7 @@ import pytest
 
 from tests.study import made
 from transformer.core.files import Damaged
+from transformer.study import figures
 from transformer.study.__main__ import main
 from transformer.study.analyse import read_study
 from transformer.study.tables import verdicts
@@ -119,3 +120,42 @@ def test_the_command_prints_a_report_again_and_joins_several(tmp_path, monkeypat
     with pytest.raises(SystemExit, match="2"):
         main()
     assert "holds no study.json" in capsys.readouterr().err
+
+
+def test_pictures_show_names_as_they_are_and_arms_that_failed(tmp_path):
+    """$ begins no formula, _ hides no line, long names leave room for the axes, and equal runs have no bar."""
+    long = "model.norm=rmsnorm + model.position=rope + model.feed_forward.activation=glu(gate=gelu)"
+    arms = {"base": np.full(6, 2.2), "_x^$": BASE, "all failed": np.full(6, NAN), long: BASE + 1}
+    report = made.report(tmp_path, arms)
+    report.write(tmp_path)
+    drawn = figures.of_study(report)
+    assert [label.get_text() for label in drawn["forest"].axes[0].get_yticklabels()][1].startswith("all failed: fails")
+    for name in ("curves", "learning_rates"):
+        legend = drawn[name].axes[0].get_legend() or drawn[name].legends[0]
+        assert " _x^\\$" in [text.get_text() for text in legend.get_texts()]
+    for figure in drawn.values():
+        figure.canvas.draw()
+        width = figure.axes[0].get_window_extent().width / figure.dpi
+        assert width > 2  # inches
+
+
+def test_a_log_has_whole_numbers_whatever_arms_are_called(tmp_path, capsys):
+    names = [
+        "model.feed_forward.activation=glu model.feed_forward.d_ff=171",
+        "model.norm=rmsnorm model.mixer.num_heads=8",
+    ]
+    report = made.report(tmp_path, {"base": BASE, names[0]: BASE + 1, names[1]: BASE + 2})
+    report.show()
+    shown = capsys.readouterr().out
+    assert "…" not in shown
+    for row in verdicts(report)[2]:
+        assert all(cell in shown for cell in row[1:])
+
+
+def test_where_failures_decide_their_p_is_shown(tmp_path):
+    report = made.report(tmp_path, {"base": np.stack([BASE, BASE + 0.1]), "bad": np.full((2, 6), NAN)})
+    (row,) = (row for row in verdicts(report)[2] if row[0] == "bad")
+    assert row[4] == "fails more often"
+    assert float(row[3]) == pytest.approx(2 * report.contrasts["bad"].p_failures, rel=0.05)
+    (arm,) = (arm for arm in report.arms if arm.name == "bad")
+    assert arm.metrics["sensitivity"].value is None

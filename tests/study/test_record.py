@@ -24,6 +24,10 @@ def test_seeds_of_two_days_are_pooled(tmp_path):
     both = named(read_study(tmp_path / "monday", tmp_path / "tuesday"))["arm"]
     assert both.seeds == both.compared.n == 12
     np.testing.assert_allclose(both.estimates, [*arms["arm"], *later["arm"]])
+    fewer = {"loss": False, "accuracy": True}
+    made.record(tmp_path / "tuesday", later, first_seed=6, higher_is_better=fewer).write(tmp_path / "tuesday")
+    pooled_metrics = read_study(tmp_path / "monday", tmp_path / "tuesday").record.higher_is_better
+    assert pooled_metrics == fewer  # those that both have
     same = read_study(tmp_path / "monday", tmp_path / "monday")
     assert named(same)["arm"].seeds == 6  # the same seeds count once
 

@@ -480,15 +480,43 @@ def test_an_arm_has_learning_rates_of_its_own(base, corpus):
     ("fields", "line"),
     [
         ({"margin": np.nan}, "margin nan is not positive"),
-        ({"fails_above": np.nan}, "fails_above nan is not a positive number"),
-        ({"minutes": -1.0}, "minutes -1.0 is not a positive number"),
-        ({"learning_rates": (1e-2, np.nan)}, "learning rate nan is no number that is not negative"),
-        ({"learning_rates": (1e-2, -1.0)}, "learning rate -1.0 is no number that is not negative"),
+        ({"fails_above": np.nan}, "fails_above nan is negative or not a number"),
+        ({"minutes": -1.0}, "minutes -1.0 is negative or not a number"),
+        ({"learning_rates": (1e-2, np.nan)}, "learning rate nan is not a number from 0 on"),
+        ({"learning_rates": (1e-2, -1.0)}, "learning rate -1.0 is not a number from 0 on"),
+        ({"learning_rates": (1e-2, np.inf)}, "learning rate inf is not a number from 0 on"),
+        ({"arms": {"a": {}, "b": {"optimizer.learning_rate": ()}}}, r"arm b: optimizer\.learning_rate is empty; .*"),
+        (
+            {"arms": {"a": {}, "b": {"optimizer.learning_rate": "9"}}},
+            r"arm b: optimizer\.learning_rate: '9' is not float",
+        ),
+        ({"contrasts": {"q": {"a": np.nan, "b": -1.0}}}, "contrast q: its weights add up to nan, not 0"),
+        ({"contrasts": {"q": {"a": 0.0, "b": 0.0}}}, "contrast q: no arm has a weight"),
+        ({"contrasts": {"q": {}}}, "contrast q: no arm has a weight"),
+        ({"contrasts": {"q": {"a": "1", "b": -1}}}, ".*'1'.*"),
+        ({"contrasts": {"q": ["a", "b"]}}, "contrast q: Mapping is needed, and list is given"),
+        ({"arms": {"a": {}, 3: {}}}, "the name 3 of an arm.*"),
+        ({"arms": {"a": {}, "baseline, other seeds": {}}, "noise_floor": True}, ".*give the arm another"),
     ],
 )
 def test_numbers_that_are_none(base, fields, line):
     with pytest.raises(ConfigError, match=rf"^study n: {line}$"):
-        Study("n", base, {"a": {}, "b": {}}, **fields)
+        Study("n", base, **{"arms": {"a": {}, "b": {}}} | fields)
+
+
+def test_rates_of_an_arm_may_be_an_array_and_one_alone_is_in_its_config(base, corpus):
+    arms = {"a": {}, "one": {"optimizer.learning_rate": 0.03}, "two": {"optimizer.learning_rate": np.array([0.2, 0.1])}}
+    study = Study("rates", base, arms, learning_rates=(1e-2, 2e-2))
+    assert (study.rates("one"), study.rates("two")) == ((0.03,), (0.1, 0.2))
+    found = {name: config.optimizer.learning_rate for name, config in study.configs(corpus).items()}
+    assert found == {"a": base.optimizer.learning_rate, "one": 0.03, "two": base.optimizer.learning_rate}
+
+
+def test_no_looks_are_refused_before_anything(base, tmp_path):
+    with pytest.raises(ConfigError, match=r"^study n: looks: 0 is not a positive number$"):
+        Study("n", base, {"a": {}, "b": {}}).run(tmp_path, looks=0)
+    with pytest.raises(ConfigError, match=r"^read_study: give the folder of a study$"):
+        read_study()
 
 
 def test_arms_that_are_one_run_or_see_other_batches_say_so(tmp_path):

@@ -57,6 +57,19 @@ def test_the_average_is_the_mean_of_the_last_parameters(average_from):
     chex.assert_trees_all_equal(plain[-1].evaluated, plain[-1].params)
 
 
+def test_what_is_not_averaged_is_named():
+    step = make_train_step(bigram, NextToken(auxiliary=0.0), SGD)
+    batch = {"tokens": jnp.zeros((3, 5), jnp.int32)}
+    with pytest.raises(ConfigError, match=r"^with_average: the state has no average; make it with averaged=True$"):
+        with_average(step, 0)(start(averaged=False), batch)
+    for decay in (0.0, 2.0):
+        with pytest.raises(ConfigError, match=rf"^with_average: decay {decay} is not in \(0, 1\)$"):
+            with_average(step, 0, decay)
+    pieces = make_train_step(bigram, NextToken(auxiliary=0.0), SGD, accumulation=2)
+    with pytest.raises(ConfigError, match=r"^accumulation: 3 rows of a batch are not a multiple of 2$"):
+        pieces(start(averaged=False), batch)
+
+
 def test_an_exponential_average():
     """By hand: it begins with the parameters of its first step, and each later step enters with 1 - decay."""
     states = trajectory(1, 0.75)

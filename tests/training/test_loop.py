@@ -381,7 +381,7 @@ def test_a_warm_up_that_never_ends_is_said(config, corpus, tmp_path, capsys):
 
 def test_a_vocabulary_of_which_most_is_unused_is_said(config, corpus, tmp_path, capsys):
     known = corpus.tokenizer.vocab_size
-    line = f"model.vocab_size is {2 * known + 1} and the tokenizer knows {known}; none takes what the tokenizer has\n"
+    line = f"model.vocab_size is {2 * known + 1} and the tokenizer knows {known}; leave it out to have as many\n"
     for size, said in ((2 * known, False), (2 * known + 1, True)):
         train(config.replace({"model.vocab_size": size, "steps": 3}), REPLICAS, corpus, tmp_path / str(size))
         assert (line in capsys.readouterr().err) == said

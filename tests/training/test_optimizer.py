@@ -17,8 +17,9 @@ from transformer.inference.processors import RepetitionPenalty
 from transformer.objectives.tokens import MaskedToken
 from transformer.runs.muon import Muon
 from transformer.runs.optimizer import OptimizerConfig, ParameterGroup
-from transformer.runs.rules import SGD, Adafactor, AdamW, Lion, ScheduleFree, UpdateRule
+from transformer.runs.rules import SGD, Adafactor, AdamW, AdEMAMix, Lion, ScheduleFree, UpdateRule
 from transformer.runs.schedules import ConstantRate, Cosine
+from transformer.runs.wrapped_rules import Cautious
 from transformer.testing.optimization import (
     LAYERS,
     RULE,
@@ -150,8 +151,9 @@ def test_what_is_frozen_has_no_part_in_the_norm_of_clipping():
 @pytest.mark.parametrize("rule", RULES, ids=str)
 def test_what_is_frozen_does_not_move_by_rounding(rule):
     """Some rules correct every update by the parameters, which rounds."""
-    params = trained(config_of(rule, groups=(ParameterGroup("*", rate=0.0),)))[0]
+    params, evaluated = trained(config_of(rule, groups=(ParameterGroup("*", rate=0.0),)))
     chex.assert_trees_all_equal(params, values_of(0))
+    chex.assert_trees_all_equal(evaluated, values_of(0))
 
 
 def test_a_group_has_its_own_decay():
@@ -168,7 +170,10 @@ def test_a_group_has_its_own_decay():
     ("groups", "message"),
     [
         (("embeding.table",), "no parameter fits 'embeding.table'; did you mean 'embedding.table'"),
-        (("embedding.*", "embedding.table"), "'embedding.*' matches all that 'embedding.table' does; put it after"),
+        (
+            ("embedding.*", "embedding.table"),
+            "group(pattern='embedding.*') matches all that group(pattern='embedding.table')",
+        ),
     ],
 )
 def test_a_group_without_a_parameter_is_refused(groups, message):
@@ -199,6 +204,15 @@ def test_a_group_may_be_of_some_layers():
     made = make_optimizer(config, STEPS, SPECS)
     step = made.update(gradient, made.init(values_of(0)), values_of(0), numbers=numbers_of(config))[0]
     np.testing.assert_allclose(optax.tree.norm(step), 0.03, rtol=1e-5)
+
+
+def test_layers_that_another_group_has_are_refused():
+    first = ParameterGroup("blocks.*", rate=0.0, layers=(0, 1))
+    for later in (ParameterGroup("blocks.kernel", rate=9.0, layers=(1,)), ParameterGroup("blocks.*", layers=(0,))):
+        with pytest.raises(ConfigError, match=r"^optimizer\.groups: group\(.* matches all that .*; put it after$"):
+            make_optimizer(config_of(AdamW(), groups=(first, later)), STEPS, SPECS)
+    with pytest.raises(ConfigError, match=r"^optimizer\.groups: group\(.* is there twice$"):
+        make_optimizer(config_of(AdamW(), groups=(first, first)), STEPS, SPECS)
 
 
 @pytest.mark.parametrize(
@@ -260,3 +274,15 @@ def test_what_is_not_a_number_is_refused_where_values_are_made(make):
     make(0.1)
     with pytest.raises(ConfigError, match="nan"):
         make(float("nan"))
+
+
+@pytest.mark.parametrize("rule", [AdamW, AdEMAMix, ScheduleFree])
+def test_nothing_divided_by_nothing_is_refused(rule):
+    """What had no gradient yet would be 0 / 0."""
+    with pytest.raises(ConfigError, match=rf"^{rule.__name__.lower()}|schedule_free\.eps: 0 is not a positive number$"):
+        rule(eps=0)
+
+
+def test_a_rule_within_a_rule_is_one():
+    with pytest.raises(ConfigError, match=r"^cautious\.rule: UpdateRule is needed, and 'adamw' is given"):
+        Cautious(rule="adamw")

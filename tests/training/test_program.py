@@ -5,10 +5,11 @@ import jax
 import numpy as np
 import pytest
 
+from transformer.core.errors import ConfigError
 from transformer.objectives.objective import NextToken
 from transformer.runs.config import Replica, RunConfig, grid
 from transformer.runs.mesh import MeshConfig
-from transformer.runs.optimizer import OptimizerConfig
+from transformer.runs.optimizer import OptimizerConfig, ParameterGroup
 from transformer.runs.rules import SGD
 from transformer.testing.subject import small
 from transformer.training.program import make_program
@@ -87,3 +88,9 @@ def test_every_step_is_as_long_as_the_learning_rates_say():
         moved = jax.tree.map(lambda new, old: np.square(new - old).sum(tuple(range(1, old.ndim))), state.params, before)
         found.append(np.sqrt(sum(jax.tree.leaves(moved))) / metrics["grad_norm"][:, 0])
     np.testing.assert_allclose(np.stack(found, 1), rates, rtol=1e-3)
+
+
+def test_layers_that_the_model_lacks_are_refused_before_a_folder_is_made():
+    config = RunConfig(model=MODEL, batch_size=2)
+    with pytest.raises(ConfigError, match=r"^optimizer\.groups: layer 7 of blocks\."):
+        make_program(config.replace({"optimizer.groups": (ParameterGroup("blocks.*", layers=(7,)),)}), [Replica()])

@@ -31,7 +31,7 @@ from transformer.testing.options import FAMILIES, shipped
 from transformer.testing.subject import small
 from transformer.training import sharding
 from transformer.training.program import make_program
-from transformer.training.sharding import ROLES, TENSOR_PARALLEL, make_mesh, parameter_axes
+from transformer.training.sharding import TENSOR_PARALLEL, make_mesh, parameter_axes
 
 MESHES = ("data", "fully sharded", "tensor", "all")
 CASES = {
@@ -118,6 +118,41 @@ def axes_of(architecture: ModelConfig, mesh: MeshConfig, **counts):
 
 
 BOTH = MeshConfig(model=2, fully_sharded=True)
+WHOLE = (
+    "*norm.params.*",
+    "*norms.*.params.*",
+    "*residual.params.*",
+    "*residual_params.*",
+    "*.weights.*",
+    "*downsampling_params.*",
+    "*position.*",
+    "*[0-9].attention.params.*",
+    "*.cross_attention.params.*",
+    "*attention.parts.*_norm.*",
+    "*attention.parts.head_scale.*",
+    "*attention.parts.short_convolution.*",
+    "*attention.parts.canon_*.*",
+    "*attention.parts.memory.*",
+    "*attention.parts.smear.*",
+    "*attention.out.bias",
+    "*feed_forward*.out.bias",
+    "*feed_forward*.kernels.*",
+    "*feed_forward*.router.*",
+    "*feed_forward*.branch_biases.*",
+    "*feed_forward*.out_bias",
+    "*feed_forward*.router_params.*",
+    "*embedding.projection*",
+    "output.projection",
+    "*embedding.types",
+    "*embedding.gain",
+    "output.gain",
+    "head.*",
+    "logits.*",
+    "pooling_params.*",
+    "hidden.*",
+    "extra.*",
+)
+"""Parameters that are small, or that no product can be cut along: a new one is either here or has a rule."""
 
 
 OTHERS = {
@@ -136,7 +171,7 @@ OTHERS = {
 def test_every_parameter_of_every_option_fits_one_rule(family):
     """But those of a mixer of its own, which are whole."""
     mixers = [f"*.{mixer.name}.params.*" for mixer in shipped(Mixer) if not isinstance(mixer, Attention)]
-    patterns = [*(rule.pattern for rule in TENSOR_PARALLEL), *mixers]
+    patterns = [*(rule.pattern for rule in TENSOR_PARALLEL), *WHOLE, *mixers]
     for option in FAMILIES[family]:
         causal = "decoder" not in refusals(option)
         axes = axes_of(small(**{"causal": causal, "vocab_size": 20} | option), BOTH, data=2, model=2)
@@ -187,17 +222,9 @@ def test_what_cannot_be_cut_is_refused(mesh, counts, message):
         axes_of(small(vocab_size=20), mesh, **counts)
 
 
-def test_a_parameter_without_a_rule_is_whole(monkeypatch):
-    monkeypatch.setitem(ROLES, "whole", ())
-    monkeypatch.setattr(sharding, "TENSOR_PARALLEL", sharding.table(columns=(None, "model")))
-    axes = axes_of(small(vocab_size=20), MeshConfig(model=2), model=2)
-    assert axes["final_norm.params.scale"] == ()
-    assert axes["blocks.kinds.0.attention.query.kernel"] == (None, "model")
-
-
 def test_a_parameter_with_two_rules_is_refused_by_name(monkeypatch):
-    monkeypatch.setattr(sharding, "TENSOR_PARALLEL", (*TENSOR_PARALLEL, Shard("*norm*")))
-    with pytest.raises(ConfigError, match=r"more than one rule fits the parameter .*norm.*; give one in mesh.rules"):
+    monkeypatch.setattr(sharding, "TENSOR_PARALLEL", (*TENSOR_PARALLEL, Shard("*query*")))
+    with pytest.raises(ConfigError, match=r"more than one rule fits the parameter .*query.*; give one in mesh.rules"):
         axes_of(small(vocab_size=20), MeshConfig(model=2), model=2)
 
 
@@ -235,5 +262,5 @@ def test_what_cannot_be_rounded_is_refused():
     with pytest.raises(ConfigError, match=r"no kernel is gathered without mesh.fully_sharded"):
         MeshConfig(rounded=True)
     config = RunConfig(model=small())
-    with pytest.raises(ConfigError, match=r"the dtype of the model is float32 itself"):
+    with pytest.raises(ConfigError, match=r"nothing is saved where model.dtype is float32"):
         make_program(config, [Replica()], MeshConfig(fully_sharded=True, rounded=True))

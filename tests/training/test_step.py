@@ -50,6 +50,9 @@ def test_what_is_given_in_place_of_something_else(config):
     for arguments, said in wrong:
         with pytest.raises(ConfigError, match=f"^make_train_step: {re.escape(said)}"):
             make_train_step(*arguments)
+    for pieces in (0, -1, 2.0):
+        with pytest.raises(ConfigError, match=rf"^make_train_step: accumulation {pieces} is not a positive whole"):
+            make_train_step(apply, NextToken(), optimizer, accumulation=pieces)
     none: Any = None
     with pytest.raises(ConfigError, match=r"^create_train_state: GradientTransformation is needed, and NoneType"):
         create_train_state({}, none, Numbers(0.1, 0.0, 0), jax.random.key(0))

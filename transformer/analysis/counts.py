@@ -11,6 +11,7 @@ from jax.extend import core
 
 from transformer.core.arrays import compiled_for
 from transformer.core.checks import check_kind
+from transformer.core.errors import ConfigError
 from transformer.data.dataset import Batch, Dataset
 from transformer.models.build import pure_model
 from transformer.models.config import ModelConfig
@@ -102,26 +103,40 @@ def _piece_flops(model: ModelConfig, objective: Objective, shapes: Shapes) -> fl
 
 def forward_flops_per_token(config: ModelConfig) -> float:
     """`forward_flops` of a language model per token, at max_length."""
-    check_kind(config, ModelConfig, "forward_flops_per_token")
+    _check_reads_text(config, "forward_flops_per_token")
     return forward_flops(config) / config.max_length
 
 
 def train_flops_per_token(config: ModelConfig) -> float:
     """`train_flops` of a language model per token, at max_length."""
-    check_kind(config, ModelConfig, "train_flops_per_token")
+    _check_reads_text(config, "train_flops_per_token")
     return train_flops(config) / config.max_length
 
 
 def cache_bytes(config: ModelConfig, length: int | None = None) -> int:
-    """Bytes of a decoder's cache for one sequence of `length` tokens (None: max_length), in the compute dtype.
+    """Bytes of a decoder's cache for one sequence of `length` tokens (None: max_length), in the compute dtype; of one
+    that attends to a source, with its keys and values of a source of full length.
 
     Raises:
-      ConfigError: the model is not causal, or `length` is more than its positions allow.
+      ConfigError: the model does not decode, or `length` is more than its positions allow.
     """
-    params, apply = pure_model(config)
+    if not config.causal or config.kind not in ("tokens", "pairs"):
+        raise ConfigError(f"cache_bytes: a causal model is needed, which a {type(config).__name__} is not here")
     length = config.max_length if length is None else length
-    cache = jax.eval_shape(lambda params: apply(params, 1, length, method="start"), params)
-    return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(cache.layers))
+    if length < 1:
+        raise ConfigError(f"cache_bytes: length {length} is not a positive number")
+    params, apply = pure_model(config)
+    *source, _ = config.example_inputs()
+    cache = jax.eval_shape(lambda params, *source: apply(params, 1, length, *source, method="start"), params, *source)
+    kept = jax.tree.leaves((cache.layers, cache.source))
+    return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in kept)
+
+
+def _check_reads_text(config: ModelConfig, what: str) -> None:
+    """Raise `ConfigError` where it is no model of one sequence of tokens."""
+    check_kind(config, ModelConfig, what)
+    if config.kind != "tokens":
+        raise ConfigError(f"{what}: a language model is needed, and a {type(config).__name__} is given")
 
 
 def product_flops(jaxpr: core.Jaxpr) -> float:

@@ -1,5 +1,6 @@
 """How activations, gradients and updates change with depth, and how far the influence of a token reaches."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -7,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from transformer.analysis.activations import intervene, run_with_cache
+from transformer.core.errors import ConfigError, nearest
 from transformer.core.modules import Apply, Params
 
 
@@ -33,6 +35,9 @@ def norms_by_layer(tree: Params, *, replicas: bool = False) -> dict[str, np.ndar
       tree: parameters, or gradients or updates of them, of a model or one side of it; it has `blocks`.
       replicas: whether the leaves have a leading axis of runs; then the norms are (R, N).
     """
+    if "blocks" not in tree:
+        sides = [name for name, side in tree.items() if isinstance(side, Mapping) and "blocks" in side]
+        raise ConfigError(f"norms_by_layer: the tree has no blocks{nearest('blocks', sides)}")
     kinds = tree["blocks"]["kinds"]
     norms: dict[str, np.ndarray] = {}
     for kind, blocks in kinds.items():

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from transformer.analysis.activations import Intervention, intervene, run_with_cache
 from transformer.core.errors import ConfigError
@@ -57,6 +58,8 @@ def patch(other: jax.Array, *, positions: Any = slice(None), heads: Any = slice(
     """
 
     def replace(x):
+        if jnp.shape(other) != x.shape:
+            raise ConfigError(f"patch: an activation {jnp.shape(other)} for one {x.shape}")
         chosen = _chosen(positions, x.shape[1], "positions")
         if not isinstance(heads, slice) or heads != slice(None):
             chosen = chosen[:, None] & _chosen(heads, x.shape[2], "heads")
@@ -67,10 +70,15 @@ def patch(other: jax.Array, *, positions: Any = slice(None), heads: Any = slice(
 
 def _chosen(indices: Any, size: int, what: str) -> jax.Array:
     """Whether each of `size` numbers is among the indices, (size,) bool."""
-    if not isinstance(indices, slice | jax.Array):  # an array may be traced
+    if isinstance(indices, slice):
+        if not range(*indices.indices(size)):
+            raise ConfigError(f"{what}: there is none at {indices.start} to {indices.stop} among {size}")
+    elif not isinstance(indices, Tracer):
         indices = np.asarray(indices)
         if not indices.size:
             return jnp.zeros(size, jnp.bool)
+        if indices.dtype == bool and indices.shape != (size,):
+            raise ConfigError(f"{what}: {len(indices)} truth values for {size}")
         if wrong := [int(i) for i in indices.reshape(-1) if not -size <= i < size]:
             raise ConfigError(f"{what}: there is no {wrong[0]} among {size}")
     return jnp.zeros(size, jnp.bool).at[indices].set(True)
@@ -103,6 +111,9 @@ def patching_effects(
     """
     clean, corrupted = (given if isinstance(given, tuple | list) else (given,) for given in (clean, corrupted))
     patterns = [names] if isinstance(names, str) else list(names)
+    shapes = [jax.tree.map(jnp.shape, list(given)) for given in (clean, corrupted)]
+    if shapes[0] != shapes[1]:
+        raise ConfigError(f"patching_effects: inputs {shapes[0]} and {shapes[1]}, which need the same shapes")
     _, activations = run_with_cache(apply, params, *clean, names=patterns)
     asked = [name for pattern in patterns for name in fnmatch.filter(activations, pattern)]
 

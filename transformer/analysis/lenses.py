@@ -57,7 +57,9 @@ def logit_attribution(
     places = _places(shapes)
     first, *later = places
     scales = [name for name in shapes if name == first.replace("blocks.0.resid_pre", "final_norm.scale")]
-    logits, found = run_with_cache(apply, params, *args, names=(*places, *scales), **kwargs)
+    names = list(shapes)
+    within = [name for name in names if name.endswith(".scale") and name not in scales]
+    logits, found = run_with_cache(apply, params, *args, names=(*places, *scales, *within), **kwargs)
     if logits.shape[:-1] != target_BL.shape:
         raise ConfigError(f"logit_attribution: targets {target_BL.shape} for logits {logits.shape}")
     frozen = {name: lambda _, scale=found[name]: scale for name in scales}
@@ -70,7 +72,9 @@ def logit_attribution(
         return of_target(intervene(apply, instead)(params, *args, **kwargs))
 
     def with_heads(place, sublayer, chosen_H):
-        some = {f"{sublayer}.z": lambda z: z * chosen_H[:, None].astype(z.dtype)}
+        after = names[names.index(f"{sublayer}.z") : names.index(place)]  # divisors that are not of one head alone
+        some = {name: lambda _, scale=found[name]: scale for name in within if name in after}
+        some |= {f"{sublayer}.z": lambda z: z * chosen_H[:, None].astype(z.dtype)}
         return run_with_cache(apply, params, *args, names=place, interventions=some, **kwargs)[1][place]
 
     added, before = {"embedding": found[first]}, found[first]

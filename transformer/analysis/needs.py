@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from transformer.analysis.counts import cache_bytes, product_flops, train_flops
 from transformer.analysis.hardware import Hardware
-from transformer.analysis.hlo import Work, work_of
+from transformer.analysis.hlo import Collective, Work, work_of
 from transformer.core import modules as pure
 from transformer.core.arrays import CONTEXT, DATA, MODEL, REPLICA, compiled_for
 from transformer.core.errors import ConfigError
@@ -21,7 +21,7 @@ from transformer.models.config import ModelConfig
 from transformer.models.stack import Remat, Scanned
 from transformer.objectives.objective import Objective
 from transformer.runs.config import Replica, RunConfig
-from transformer.runs.mesh import MeshConfig
+from transformer.runs.mesh import ONE_DEVICE, MeshConfig
 from transformer.training.program import Program, make_program, rows_are_alone
 from transformer.training.step import draws
 
@@ -126,14 +126,19 @@ def _bytes_here(tree: Any) -> int:
 
 
 def _from_data(config: RunConfig, mesh: MeshConfig, gradient: float, sizes: Mapping[str, int], random: bool) -> float:
-    """Bytes of gradients summed in a ring, and of parameters gathered, where these are cut, forward and backward."""
-    devices = sizes[DATA] * sizes[CONTEXT]
-    ring = (devices - 1) / devices * gradient
+    """Bytes of gradients summed in a ring, and of parameters gathered, where these are cut, forward and backward.
+
+    They are cut over `data` alone; what is left of a gradient is summed over those that share a sequence.
+    """
+    data, context = sizes[DATA], sizes[CONTEXT]
     if mesh.fully_sharded:
         share = jnp.dtype(config.model.dtype).itemsize / 4  # XLA rounds before it gathers
-        return config.accumulation * (2 * share + (share if mesh.rounded else 1)) * ring
+        summed = share if mesh.rounded else 1
+        ring = (2 * share + summed) * (data - 1) / data + 2 * summed * (context - 1) / context / data
+        return config.accumulation * ring * gradient
+    devices = data * context
     once = rows_are_alone(config, mesh, sizes[REPLICA]) and not random
-    return 2 * ring * (1 if once else config.accumulation)
+    return 2 * (devices - 1) / devices * gradient * (1 if once else config.accumulation)
 
 
 def _from_context(config: RunConfig, keys_values: int, devices: int) -> float:
@@ -200,15 +205,13 @@ class Compiled(NamedTuple):
     temporary_bytes: int
     """Gradients, activations and all intermediates."""
     work: Work
+    devices: int
+    """How many there are."""
 
     @property
     def received(self) -> float:
-        """Bytes from other devices in rings: what is summed passes twice."""
-        return sum(
-            size * (2 if how.kind == "all-reduce" else 1) * (how.devices - 1) / how.devices
-            for how, size in self.work.collective_bytes.items()
-            if how.devices
-        )
+        """Bytes from other devices in rings."""
+        return sum(of_result(how, self.devices) * size for how, size in self.work.collective_bytes.items())
 
     def seconds(self, hardware: Hardware, flops: float) -> float | None:
         """The cycles that the compiler expects, then the transfers; None where it counts none.
@@ -221,6 +224,13 @@ class Compiled(NamedTuple):
         return self.work.cycles / hardware.clock + unseen / hardware.flops + self.received / hardware.link
 
 
+def of_result(how: Collective, everyone: int) -> float:
+    """What a device receives of the others in a ring, as a share of its result; `everyone` is all devices."""
+    n = how.devices or everyone
+    shares = {"all-reduce": 2 * (n - 1) / n, "reduce-scatter": n - 1, "collective-permute": 1}
+    return shares.get(how.kind, (n - 1) / n)
+
+
 def compile_step(config: RunConfig, program: Program) -> Compiled:
     """Compile one step for the devices of the program, which may be simulated or elsewhere; nothing is run."""
     shape = (program.abstract_state.step.shape[0], 1, config.batch_size, config.model.max_length + 1)
@@ -229,7 +239,7 @@ def compile_step(config: RunConfig, program: Program) -> Compiled:
     memory, text = compiled.memory_analysis(), compiled.as_text()
     assert memory is not None
     assert text is not None
-    return Compiled(memory.argument_size_in_bytes, memory.temp_size_in_bytes, work_of(text))
+    return Compiled(memory.argument_size_in_bytes, memory.temp_size_in_bytes, work_of(text), program.mesh.size)
 
 
 class TooLarge(ConfigError):
@@ -253,13 +263,21 @@ def compile_lowered(lowered: jax.stages.Lowered, device: Any) -> jax.stages.Comp
         raise TooLarge(f"plan: it does not fit, says the compiler: {said}") from None
 
 
-def meshes(devices: int) -> list[MeshConfig]:
-    """Every division of the devices into data and model, with parameters cut over data or not."""
-    sizes = [n for n in range(1, devices + 1) if devices % n == 0]
+def meshes(devices: int, like: MeshConfig = ONE_DEVICE) -> list[MeshConfig]:
+    """Every division of the devices into data and model, with parameters cut over data or not; the rest is as given.
+
+    Raises:
+      ConfigError: the devices of a sequence do not divide them.
+    """
+    if devices % like.context:
+        raise ConfigError(f"mesh.context: {devices} devices cannot be divided by {like.context}")
+    shared = devices // like.context
+    sizes = [n for n in range(1, shared + 1) if shared % n == 0]
     return [
-        MeshConfig(replica=1, data=devices // model, model=model, fully_sharded=sharded)
+        dataclasses.replace(like, data=shared // model, model=model, fully_sharded=sharded, rounded=rounded)
         for model, sharded in itertools.product(sizes, (False, True))
-        if not sharded or devices > model
+        for rounded in [like.rounded and sharded]
+        if not sharded or shared > model
     ]
 
 
@@ -290,16 +308,17 @@ def search(
     devices: list[Any],
     platform: str | None = None,
     watch: Callable[[list[Any]], Iterable[Any]] = iter,
+    like: MeshConfig = ONE_DEVICE,
 ) -> list[Found]:
     """Every mesh, rematerialization and number of pieces: those that fit first, the fastest of them first.
 
-    `watch` goes through what is tried, and may show how far that is.
+    `watch` goes through what is tried, and may show how far that is; `like` has what all meshes have.
 
     Raises:
       ConfigError: no mesh divides heads, batch and widths.
     """
     found, refused = [], None
-    for mesh, remat in watch(list(itertools.product(meshes(len(devices)), ("none", "dots", "full")))):
+    for mesh, remat in watch(list(itertools.product(meshes(len(devices), like), ("none", "dots", "full")))):
         own = config.replace({"model.layers": Scanned(remat=remat), "accumulation": 1})
         for pieces in _halves(config.batch_size // (mesh.data or 1)):
             try:

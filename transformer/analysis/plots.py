@@ -26,6 +26,8 @@ VERDICTS = {
     "fails more often": "C3",
 }
 """Colours in a forest plot."""
+LETTER = 0.085
+"""Inches of a letter of a label."""
 
 
 def attention_maps(
@@ -80,13 +82,13 @@ def loss_curves(
     for number, (name, curve) in enumerate(named.items()):
         steps, runs = _curve(curve)
         if steps.size:
-            own.plot(steps, runs.mean(0), color=f"C{number}", label=name, linewidth=1.2)
+            own.plot(steps, runs.mean(0), **_style(number), label=_plain(name), linewidth=1.2)
             own.fill_between(steps, runs.min(0), runs.max(0), color=f"C{number}", alpha=0.2, linewidth=0)
     if reference is not None:
-        own.axhline(reference[1], color="grey", linestyle="--", linewidth=1, label=reference[0])
-    own.set(xlabel=xlabel, ylabel=ylabel)
+        own.axhline(reference[1], color="grey", linestyle="--", linewidth=1, label=_plain(reference[0]))
+    own.set(xlabel=xlabel, ylabel=_plain(ylabel))
     if len(named) > 1 or reference is not None:
-        own.legend()
+        _legend(figure)
     return figure
 
 
@@ -100,18 +102,18 @@ def forest(
     """A forest plot: a row for each estimate with its interval, and a line at 0.
 
     Args:
-      estimates: (estimate, low, high), by name; without an interval where an end is infinite.
+      estimates: (estimate, low, high), by name; a row has no interval where an end is not finite, and no point where
+        the estimate is not, as of an arm whose runs all failed.
       xlabel: what is estimated, such as a difference of losses.
       margin: half the width of the band within which a difference does not matter.
       verdicts: keys of `VERDICTS`, by name, for the colour and the label.
     """
     _check_dict(estimates, "forest: (estimate, low, high) by name")
-    figure, axes = _axes(1, 1, (7, 1.2 + 0.45 * len(estimates)))
-    own = axes[0, 0]
+    labels = {name: f"{name}: {verdicts[name]}" if verdicts and name in verdicts else name for name in estimates}
+    figure, own, upwards = _rows(labels)
     if margin is not None:
         own.axvspan(-margin, margin, color="0.9")
     own.axvline(0, color="0.5", linewidth=1)
-    upwards = list(estimates)[::-1]
     for y, name in enumerate(upwards):
         estimate, low, high = estimates[name]
         if estimate < low or high < estimate:
@@ -120,12 +122,11 @@ def forest(
         if verdict not in VERDICTS:
             raise ConfigError(f"forest: {name}: no verdict {verdict!r}{nearest(str(verdict), VERDICTS)}")
         color = VERDICTS[verdict]
-        own.plot(estimate, y, "o", color=color)
-        if np.isfinite([low, high]).all():
+        if np.isfinite(estimate):
+            own.plot(estimate, y, "o", color=color)
+        if np.isfinite([estimate, low, high]).all():
             own.errorbar(estimate, y, xerr=[[estimate - low], [high - estimate]], color=color, capsize=3)
-    labels = [f"{name}: {verdicts[name]}" if verdicts else name for name in upwards]
-    own.set_yticks(range(len(labels)), labels)
-    own.set(xlabel=xlabel, ylim=(-0.6, len(labels) - 0.4))
+    own.set(xlabel=_plain(xlabel))
     return figure
 
 
@@ -137,19 +138,15 @@ def dots(values: Mapping[str, Values], *, xlabel: str) -> Figure:
       xlabel: the quantity.
     """
     _check_dict(values, "dots: numbers by name")
-    figure, axes = _axes(1, 1, (7, 1.2 + 0.45 * len(values)))
-    own, upwards = axes[0, 0], list(values)[::-1]
-    labels = []
+    runs = {name: _array(own, 1, f"dots: {name}: numbers (n,)") for name, own in values.items()}
+    missing = {name: int((~np.isfinite(x)).sum()) for name, x in runs.items()}
+    figure, own, upwards = _rows({name: f"{name} ({n} failed)" if n else name for name, n in missing.items()})
     for y, name in enumerate(upwards):
-        x = _array(values[name], 1, f"dots: {name}: numbers (n,)")
-        finite = x[np.isfinite(x)]
+        finite = runs[name][np.isfinite(runs[name])]
         own.plot(finite, np.full(finite.size, y), "o", color="C0", alpha=0.5)
         if finite.size:
             own.plot([finite.mean()] * 2, [y - 0.3, y + 0.3], color="0.2", linewidth=1.2)
-        missing = x.size - finite.size
-        labels.append(f"{name} ({missing} failed)" if missing else name)
-    own.set_yticks(range(len(labels)), labels)
-    own.set(xlabel=xlabel, ylim=(-0.6, len(labels) - 0.4))
+    own.set(xlabel=_plain(xlabel))
     return figure
 
 
@@ -211,13 +208,45 @@ def learning_rate_curves(losses: Mapping[str, Mapping[float, Values]], *, ylabel
     figure, axes = _axes(1, 1, (7, 4))
     for number, (name, by_rate) in enumerate(losses.items()):
         runs = {rate: np.asarray(v, float)[np.isfinite(np.asarray(v, float))] for rate, v in sorted(by_rate.items())}
-        points = [(rate, v.mean(), v.mean() - v.min(), v.max() - v.mean()) for rate, v in runs.items() if v.size]
-        if points:
-            rates, means, below, above = zip(*points, strict=True)
-            axes[0, 0].errorbar(rates, means, [below, above], fmt="o-", color=f"C{number}", label=name, capsize=3)
-    axes[0, 0].set(xlabel="peak learning rate", ylabel=ylabel, xscale="log")
-    axes[0, 0].legend()
+        if points := {rate: (v.mean(), v.min(), v.max()) for rate, v in runs.items() if v.size}:
+            means, lowest, highest = map(np.array, zip(*points.values(), strict=True))
+            bars = np.maximum([means - lowest, highest - means], 0)  # the mean of equal numbers may be an ulp off
+            axes[0, 0].errorbar(list(points), means, bars, marker="o", **_style(number), label=_plain(name), capsize=3)
+    axes[0, 0].set(xlabel="peak learning rate", ylabel=_plain(ylabel), xscale="log")
+    _legend(figure)
     return figure
+
+
+def _rows(labels: Mapping[str, str]) -> tuple[Figure, Any, list[str]]:
+    """A figure with a row for each label, its axes, and the names of the rows upwards."""
+    longest = max(map(len, labels.values()), default=0)
+    figure, axes = _axes(1, 1, (4.5 + LETTER * max(longest, 30), 1.2 + 0.45 * len(labels)))
+    upwards = list(labels)[::-1]
+    axes[0, 0].set_yticks(range(len(upwards)), [_plain(labels[name]) for name in upwards])
+    axes[0, 0].set(ylim=(-0.6, len(upwards) - 0.4))
+    return figure, axes[0, 0], upwards
+
+
+def _legend(figure: Figure) -> None:
+    """A legend within the axes, or beside them where it is large."""
+    (axes,) = figure.axes
+    handles, labels = axes.get_legend_handles_labels()
+    if sum(map(len, labels)) <= 150:
+        axes.legend(handles, labels)
+        return
+    width, height = figure.get_size_inches()
+    figure.set_size_inches(width + 0.6 + LETTER * max(map(len, labels)), max(height, 0.6 + 0.22 * len(labels)))
+    figure.legend(handles, labels, loc="outside right upper")
+
+
+def _style(number: int) -> dict[str, str]:
+    """The line of a curve, another one for each of forty."""
+    return {"color": f"C{number}", "linestyle": ("-", "--", ":", "-.")[number // 10 % 4]}
+
+
+def _plain(text: str) -> str:
+    """Text that matplotlib draws as it is: $ would begin a formula, and a legend leaves out what begins with _."""
+    return " " * text.startswith("_") + text.replace("$", r"\$")
 
 
 def _check_labels(labels: Sequence[Any] | None, count: int, what: str) -> None:

@@ -83,6 +83,11 @@ def times(factor: float | jax.Array, x: jax.Array) -> jax.Array:
     return (x.astype(jnp.float32) * factor).astype(x.dtype)
 
 
+def towards(start: jax.Array, end: jax.Array, share: float | jax.Array) -> jax.Array:
+    """The point at a share of the way, which is `start` to the bit where both are equal, and `end` at 1."""
+    return jnp.where(jnp.equal(share, 1), end, start + share * (end - start))
+
+
 def dropout(x: jax.Array, rate: float, key: jax.Array | None) -> jax.Array:
     """Zero each element with probability `rate` and divide the others by 1 - rate (Srivastava et al. 2014).
 

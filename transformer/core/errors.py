@@ -18,6 +18,11 @@ class OneLine(Exception):
         return [*own, f"{type(self).__name__}: {self}", *getattr(self, "__notes__", ())]
 
 
+def one_line(error: BaseException) -> str:
+    """The class and the text of any error, in one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+
+
 class ConfigError(OneLine, ValueError):
     """A choice that is not possible; its one line says what is wrong, where, and the nearest valid name."""
 

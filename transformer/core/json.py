@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import json
 import typing
+from collections.abc import Mapping
 from typing import Any
 
 from transformer.core.checks import allows_none, check_type, hints, item_of, plain_of, variant_of
@@ -30,6 +31,8 @@ def to_json(value: Any) -> Any:
         return {"variant": value.name, **fields} if isinstance(value, Variant) else fields
     if isinstance(value, tuple | list):
         return [to_json(v) for v in value]
+    if isinstance(value, Mapping):
+        return {name: to_json(one) for name, one in value.items()}
     return value
 
 

@@ -73,7 +73,8 @@ def arrays(
     if validation is None:
         cut = len(rows) - max(1, round(len(rows) * validation_fraction))
         if not 0 < cut < len(rows):
-            raise ConfigError(f"arrays: {len(rows)} sequences leave a part of none")
+            none = f"of which validation_fraction={validation_fraction} leaves none to train on"
+            raise ConfigError(f"arrays: {len(rows)} sequences, {none}")
     else:
         cut = len(rows)
         held_out, held_out_marks = _sequences(validation, validation_scored, "validation", "validation_scored")

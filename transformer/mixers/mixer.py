@@ -11,10 +11,10 @@ from transformer.core.parameters import OwnParams, Parameter
 from transformer.core.values import Variant
 from transformer.functional.cache import KeyValue, Memory, append
 from transformer.functional.masks import Mask, Tokens
-from transformer.residuals.residual import Residual
 
 if TYPE_CHECKING:
     from transformer.models.config import ModelConfig
+    from transformer.residuals.residual import Residual
 
 
 class Source(NamedTuple):
@@ -88,6 +88,10 @@ class Context(NamedTuple):
         """What attention attends to."""
         return self.tokens if self.slots is None else self.slots
 
+    def positions_of(self, tokens: Tokens) -> jax.Array:
+        """Positions as the positional scheme takes them."""
+        return tokens.positions if self.remapped is None else self.remapped[tokens.positions]
+
 
 class Aux(NamedTuple):
     """What a sublayer or block returns besides its output."""
@@ -123,8 +127,6 @@ class Mixer(Variant):
     """Whether it distinguishes the order of tokens without any positional scheme."""
     mixes_tokens: ClassVar[bool] = False
     """Whether packed documents of one row see each other."""
-    residual: ClassVar[Residual | None] = None
-    """How it is connected to the stream; None: as the model says."""
     shares: ClassVar[str | None] = None
     """The field of `Shared` that it takes over from earlier layers."""
 
@@ -151,6 +153,10 @@ class Mixer(Variant):
     def num_maps(self, model: "ModelConfig") -> int:
         """Number of attention maps within, to whose scores or queries and keys the model's position applies."""
         return 0
+
+    def connection(self, model: "ModelConfig") -> "Residual":
+        """How it is connected to the stream."""
+        return model.residual
 
     def build(self, model: "ModelConfig", *, key: jax.Array) -> nnx.Module:
         """The module of one layer."""

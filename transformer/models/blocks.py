@@ -72,7 +72,7 @@ def _resolved(sublayer: Sublayer, model: "ModelConfig") -> ResolvedSublayer | No
     if value is None:
         return None
     name = sublayer.name or value.sublayer or value.name
-    return ResolvedSublayer(name, value, value.build, sublayer.factor, value.residual or model.residual)
+    return ResolvedSublayer(name, value, value.build, sublayer.factor, value.connection(model))
 
 
 @dataclass(frozen=True)

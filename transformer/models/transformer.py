@@ -12,7 +12,7 @@ from jax.ad_checkpoint import checkpoint_name
 from transformer.core.arrays import constrain, drop_sequences, dropout
 from transformer.core.checks import wrong_kind
 from transformer.core.errors import ConfigError
-from transformer.core.modules import Parameters, at
+from transformer.core.modules import Parameters, at, below
 from transformer.core.values import Variant
 from transformer.functional.masks import Causal, Full, Mask, OwnBeams, Padding, Segment, Tokens
 from transformer.mixers.attention.attention import Attention
@@ -60,9 +60,8 @@ class Block(nnx.Module):
 
     def _with_position(self, x_BLD: jax.Array, context: Context, layer) -> jax.Array:
         """The stream with what the position adds to it before this block."""
-        positions, remapped, position = context.tokens.positions, context.remapped, self.config.position
+        position, positions_BL = self.config.position, context.positions_of(context.tokens)
         assert position is not None
-        positions_BL = positions if remapped is None else remapped[positions]
         addition = position.to_block(positions_BL, layer, self.config.d_model, context.position_params)
         return x_BLD + addition.astype(x_BLD.dtype)
 
@@ -88,10 +87,9 @@ class Block(nnx.Module):
         self, made: ResolvedSublayer, x_BLD: jax.Array, context: Context, layer, key
     ) -> tuple[jax.Array, Aux]:
         config, name = self.config, made.name
-        inside = None if key is None else at(key, name, "inside")
         with jax.named_scope(name):
             own = context._replace(writing=_of_sublayer(context.writing, name))
-            y, aux = getattr(self, name)(checkpoint_name(x_BLD, "in"), context=own, key=inside)
+            y, aux = getattr(self, name)(checkpoint_name(x_BLD, "in"), context=own, key=below(key, name, "inside"))
         if y.dtype != x_BLD.dtype:
             raise _other_dtype(y, x_BLD, name, made.value)
         if y.shape != x_BLD.shape:
@@ -248,7 +246,7 @@ class Transformer(nnx.Module):
             remapped = config.position.training_positions(longest, at(key, "positions"))
         context = context._replace(position_params=self.position(), remapped=remapped)
         stream = self.stream_of(constrain(x_BLD), context, key)
-        own = None if key is None else at(key, "blocks")
+        own = below(key, "blocks")
 
         def run(stream, seen: Tokens, layers: range):
             here = context if seen is tokens else context._replace(tokens=seen, mask=self.mask_of(seen))
@@ -265,10 +263,10 @@ class Transformer(nnx.Module):
 
     def stream_of(self, x_BLD: jax.Array, context: Context, key: jax.Array | None = None) -> Stream:
         """The stream before the first block."""
-        tokens, remapped = context.tokens, context.remapped
+        tokens = context.tokens
         if "to_embedding" in self.acts:
             assert self.config.position is not None
-            positions_BL = tokens.positions if remapped is None else remapped[tokens.positions]
+            positions_BL = context.positions_of(tokens)
             addition = self.config.position.to_embedding(positions_BL, self.config.d_model, context.position_params)
             x_BLD = x_BLD + addition.astype(x_BLD.dtype)
         x_BLD = x_BLD if self.embedding_norm is None else self.embedding_norm(x_BLD, tokens.valid)

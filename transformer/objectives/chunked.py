@@ -22,7 +22,6 @@ class ChunkedNextToken(NextToken):
     name = "chunked_next_token"
     chunk: int = 256
     """Most tokens of a sequence whose logits are there at once."""
-    reads_segments = False
 
     def __post_init__(self):
         super().__post_init__()

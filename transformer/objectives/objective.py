@@ -98,8 +98,6 @@ class Objective(Variant):
     """Whether it needs the special tokens of a tokenizer."""
     predicts_ahead: ClassVar[bool] = False
     """Whether it trains the predictions of tokens beyond the next one."""
-    reads_segments: ClassVar[bool] = False
-    """Whether batches may be consecutive segments of one text, with memory carried over (`segment_sums`)."""
     selects: ClassVar[bool] = False
     """Whether only some labels count; the n-gram reference counts all and is then not comparable."""
     needs: ClassVar[type[ModelConfig]] = ModelConfig
@@ -128,6 +126,11 @@ class Objective(Variant):
         if self.causal is not None and model.causal != self.causal:
             kind = "a causal" if self.causal else "an encoder (causal=False), not a causal"
             raise ConfigError(f"objective: {self} needs {kind} model")
+
+    @property
+    def reads_segments(self) -> bool:
+        """Whether batches may be consecutive segments of one text, with memory carried over (`segment_sums`)."""
+        return False
 
     @abc.abstractmethod
     def labels(self, batch: Batch) -> Any:
@@ -173,7 +176,9 @@ class Objective(Variant):
 
     def weights(self, batch: Batch) -> jax.Array:
         """(B, L) 1 where a label counts, else 0."""
-        return batch["weights"] if "weights" in batch else jnp.ones(self.labels(batch).shape, jnp.float32)
+        if "weights" in batch:
+            return jnp.asarray(batch["weights"], jnp.float32)
+        return jnp.ones(self.labels(batch).shape, jnp.float32)
 
 
 def cross_entropy(
@@ -262,7 +267,12 @@ class NextToken(TokenCrossEntropy):
     """
 
     name = "next_token"
-    reads_segments = True
+
+    @property
+    def reads_segments(self):
+        """Where a subclass does not ask the model in another way than `segment_sums` does."""
+        own = type(self)
+        return own.__call__ is NextToken.__call__ and own.mask is NextToken.mask
 
     def labels(self, batch):
         return batch["tokens"][..., 1:]

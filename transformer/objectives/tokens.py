@@ -14,7 +14,8 @@ from transformer.objectives.objective import Batch, CrossEntropy, NextToken, pac
 def _there(batch: Batch, ahead: int) -> jax.Array:
     """(B, L - ahead), 1 where the label `ahead` tokens after the next one is real and of the same document, else 0."""
     size, length = batch["tokens"].shape
-    weights = batch["weights"][:, ahead:] if "weights" in batch else jnp.ones((size, length - 1 - ahead), jnp.float32)
+    all_real = jnp.ones((size, max(length - 1 - ahead, 0)), jnp.float32)
+    weights = jnp.asarray(batch["weights"], jnp.float32)[:, ahead:] if "weights" in batch else all_real
     if "segments" not in batch:
         return weights
     same = batch["segments"][:, : -1 - ahead] == batch["segments"][:, 1 + ahead :]
@@ -33,7 +34,6 @@ class MultiToken(NextToken):
     weight: float = 1.0
     """Factor on the mean loss of the further tokens."""
     predicts_ahead = True
-    reads_segments = False
 
     def __post_init__(self):
         super().__post_init__()
@@ -64,7 +64,6 @@ class PrefixToken(NextToken):
     """Share of the real tokens of a sequence that is prefix, in [0, 1], unless the batch holds its length `prefix`
     (B,)."""
     reads_prefixes = True
-    reads_segments = False
     selects = True
 
     def __post_init__(self):
@@ -116,6 +115,17 @@ class MaskedToken(CrossEntropy):
         super().__post_init__()
         if not (0 < self.rate <= 1 and self.masked >= 0 and self.random >= 0 and self.masked + self.random <= 1):
             raise ConfigError(f"masked_token: rate, or masked and random, are not shares in {self}")
+        if self.mask_token < 0:
+            raise ConfigError(f"masked_token.mask_token: {self.mask_token} is no id of a token")
+
+    def check(self, model):
+        super().check(model)
+        if model.vocab_size is not None:
+            self._check_token(model.vocab_size)
+
+    def _check_token(self, vocab_size: int) -> None:
+        if self.mask_token >= vocab_size:
+            raise ConfigError(f"masked_token.mask_token: {self.mask_token} is not in [0, {vocab_size})")
 
     def labels(self, batch):
         return batch["tokens"][..., :-1]
@@ -140,6 +150,7 @@ class MaskedToken(CrossEntropy):
     def __call__(self, apply, params, batch, key):
         tokens = self.labels(batch)
         vocab_size = jax.eval_shape(lambda t: apply(params, t), tokens).shape[-1]
+        self._check_token(vocab_size)
         choice = jax.random.key(0) if key is None else jax.random.fold_in(key, 1)
         seen, chosen = self.corrupt(tokens, vocab_size, choice)
         logits, penalty = self.answer(apply, params, seen, key=key, **packing_of(batch))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import jax.numpy as jnp
 
+from transformer.core.errors import ConfigError
 from transformer.models.vectors import VectorConfig
 from transformer.objectives.objective import Objective, Sums
 
@@ -30,6 +31,8 @@ class Regression(Objective):
 
     def __call__(self, apply, params, batch, key):
         predicted_BLO, penalty = self.answer(apply, params, batch["inputs"], key=key)
+        if batch["labels"].shape != predicted_BLO.shape:
+            raise ConfigError(f"regression: labels {batch['labels'].shape} for predictions {predicted_BLO.shape}")
         # A label that does not count may be NaN, and no gradient passes a square of NaN, not even 0 times.
         weights_BL = self.weights(batch)
         labels_BLO = jnp.where(weights_BL[..., None] > 0, batch["labels"], 0)

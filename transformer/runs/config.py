@@ -169,4 +169,4 @@ def unused_vocabulary(config: RunConfig, known: int | None) -> str:
     size = config.model.vocab_size
     if size is None or known is None or size <= 2 * known:
         return ""
-    return f"model.vocab_size is {size:,} and the tokenizer knows {known:,}; none takes what the tokenizer has"
+    return f"model.vocab_size is {size:,} and the tokenizer knows {known:,}; leave it out to have as many"

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from transformer.core.arrays import towards
 from transformer.core.checks import check_not_negative, check_positive
 from transformer.core.errors import ConfigError
 from transformer.core.parameters import Parameter
@@ -65,7 +66,7 @@ class AdamW(UpdateRule):
 
     def __post_init__(self):
         check_share(self, "beta1", "beta2")
-        check_not_negative(self, "eps")
+        check_positive(self, "eps")
 
     def direction(self, specs):
         return optax.scale_by_adam(self.beta1, self.beta2, self.eps)
@@ -95,8 +96,8 @@ class AdEMAMix(UpdateRule):
 
     def __post_init__(self):
         check_share(self, "beta1", "beta2", "beta3")
-        check_positive(self, "beta1", "beta3")
-        check_not_negative(self, "alpha", "warmup", "eps")
+        check_positive(self, "beta1", "beta3", "eps")
+        check_not_negative(self, "alpha", "warmup")
 
     def direction(self, specs):
         def done(count):
@@ -270,14 +271,14 @@ class ScheduleFree(UpdateRule):
 
     def __post_init__(self):
         check_share(self, "beta", "beta2")
-        check_not_negative(self, "eps")
+        check_positive(self, "eps")
 
     def direction(self, specs):
         return optax.scale_by_rms(self.beta2, self.eps, eps_in_sqrt=False, bias_correction=True)
 
     def correction(self, specs, learning_rate):
         def mix(share, one, other):
-            return jax.tree.map(lambda a, b: (1 - share) * a + share * b, one, other)
+            return jax.tree.map(lambda a, b: towards(a, b, share), one, other)
 
         def init(params):
             base, average = (jax.tree.map(jnp.copy, params) for _ in range(2))

@@ -1,6 +1,7 @@
 """Learning-rate schedules: the factor on the peak learning rate after warm-up."""
 
 import abc
+import math
 from dataclasses import dataclass
 
 import jax
@@ -27,8 +28,8 @@ class Schedule(Variant):
 
 
 def _check_final(schedule: Schedule, final: float) -> None:
-    if not final >= 0:
-        raise ConfigError(f"{schedule.name}.final: {final} is {'negative' if final < 0 else 'not a number'}")
+    if not 0 <= final < math.inf:
+        raise ConfigError(f"{schedule.name}.final: {final} is {'negative' if final < 0 else 'not a finite number'}")
 
 
 def _progress(step, warmup, total):

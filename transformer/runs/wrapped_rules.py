@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from transformer.core.checks import check_kind
 from transformer.core.errors import ConfigError
 from transformer.core.parameters import Parameter
 from transformer.runs.muon import Muon
@@ -15,7 +16,8 @@ from transformer.runs.rules import AdamW, UpdateRule, in_layers
 
 
 def _check_direction(wrapper: UpdateRule, rule: UpdateRule) -> None:
-    """Raise `ConfigError` where a rule is more than its direction."""
+    """Raise `ConfigError` where a rule is more than its direction, or is none."""
+    check_kind(rule, UpdateRule, f"{wrapper.name}.rule")
     if type(rule).correction is not UpdateRule.correction:
         raise ConfigError(f"{wrapper.name}.rule: {rule} is more than a direction; use adamw, muon or another")
 

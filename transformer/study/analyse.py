@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from transformer.core.errors import ConfigError
 from transformer.core.files import Damaged
 from transformer.study.record import ArmRecord, Record, pooled, read_record, read_runs
 from transformer.study.report import ArmReport, Estimate, Report
@@ -97,12 +98,13 @@ class _Runs:
     def _sensitivity(self, count: int) -> Scores:
         """The mean loss over all rates less that at the chosen one, a failed or hopeless run counting as a guess.
 
-        Where there is no guess, it counts as the worst run that has not failed.
+        Where there is no guess, it counts as the worst run that has not failed. Infinite where all runs at the chosen
+        rate failed.
         """
         tuning, losses = self.tuning.first(count), self.costs("loss", self.shown)[:, :count]
         worst = losses[np.isfinite(losses)].max(initial=-np.inf)
         limit = self.arm.guess if np.isfinite(self.arm.guess) else worst
-        if not np.isfinite(limit):
+        if not (np.isfinite(limit) and np.isfinite(losses[tuning.chosen]).any()):
             return Scores(np.full(count, np.inf), np.full(count, np.inf))
         capped = np.minimum(losses, limit)
         mean, of_all = capped.mean(0), range(count)
@@ -115,6 +117,8 @@ def read_study(*workdirs: str | Path) -> Report:
     Raises:
       ConfigError: a folder holds no study, or the studies do not answer the same question about the same arms.
     """
+    if not workdirs:
+        raise ConfigError("read_study: give the folder of a study")
     folders = [Path(workdir) for workdir in workdirs]
     return analyse(folders[0], read_record(folders[0]) if len(folders) == 1 else pooled(folders))
 

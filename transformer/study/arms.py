@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transformer.analysis.counts import parameter_count, step_flops
-from transformer.core.errors import ConfigError
+from transformer.core.errors import ConfigError, one_line
 from transformer.core.files import read_value, write_sealed
 from transformer.core.modules import Params
 from transformer.core.values import to_text
@@ -79,7 +79,7 @@ class Arm:
         try:
             sizes = signals(self.config, self.data)
         except Exception as error:
-            return {}, [f"no signals before training: {type(error).__name__}: {' '.join(str(error).split())}"]
+            return {}, [f"no signals before training: {one_line(error)}"]
         return sizes, doubts(sizes)
 
     @cached_property
@@ -141,7 +141,7 @@ def with_data(
     datasets = {name: loaded[arm.data] for name, arm in arms.items()}
     configs = {name: datasets[name].complete(arm) for name, arm in arms.items()}
     if study.match == "seconds":
-        return _as_long(study, configs, _step_seconds(study, data, workdir)), datasets
+        return _as_long(study, configs, _step_seconds(configs, datasets, workdir)), datasets
     return _as_costly(study, configs, datasets), datasets
 
 
@@ -176,11 +176,12 @@ def _as_costly(
     }
 
 
-def _step_seconds(study: "Study", data: Dataset, workdir: Path | None) -> dict[str, float]:
+def _step_seconds(
+    configs: Mapping[str, RunConfig], datasets: Mapping[str, Dataset], workdir: Path | None
+) -> dict[str, float]:
     """Seconds of a step of each arm, as they were measured when the study first had it."""
     path = None if workdir is None else workdir / "step_seconds.json"
     measured = read_value(dict[str, float], path) if path is not None and path.exists() else {}
-    configs, datasets = with_data(dataclasses.replace(study, match=None), data)
     keys = {name: ArmRuns(config, datasets[name], Path()).sha256 for name, config in configs.items()}
     if missing := {key: name for name, key in keys.items() if key not in measured}:
         measured |= {key: budgets.step_seconds(configs[name], datasets[name]) for key, name in missing.items()}

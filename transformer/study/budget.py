@@ -21,6 +21,7 @@ Budget = Literal["parameters", "flops", "state", "seconds"]
 length; measured time of training."""
 PATHS = {"d_ff": "model.feed_forward.d_ff", "num_layers": "model.num_layers", "steps": "steps"}
 """The field of a run that each knob sets; another knob is the dotted path of an integer."""
+NAMES = {"parameters": "number of parameters", "flops": "operations of training", "state": "size of the state"}
 TIMED = 5
 """Dispatches that are timed, after two that are not."""
 
@@ -67,15 +68,16 @@ def match(
     Raises:
       ConfigError: no value of the knob gets within 5 %, or the knob does not change the budget.
     """
-    if knob == "steps" and budget in ("parameters", "state"):
-        what = "number of parameters" if budget == "parameters" else "size of the state"
-        raise ConfigError(f"match: the number of steps does not change the {what}")
     path = PATHS.get(knob, knob)
+    if isinstance(stands := knob_value(config, knob), float | bool):
+        raise ConfigError(f"match: {knob} is {stands}, and a whole number is needed")
 
     @functools.cache
     def at(count: int) -> float:
         return cost(config.replace({path: count * multiple}), budget, data)
 
+    if at(1) == at(2):
+        raise ConfigError(f"match: {knob} does not change the {NAMES[budget]}")
     above = _first(at, target)
     count = min((n for n in (above - 1, above) if n >= 1), key=lambda n: abs(at(n) - target))
     value = count * multiple

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from transformer.core.errors import ConfigError
+from transformer.core.errors import ConfigError, one_line
 from transformer.core.files import write_durably, write_sealed
 from transformer.core.folders import locked
 from transformer.core.json import fingerprint, from_json, to_json
@@ -171,7 +171,7 @@ class Cell:
             stopped.__notes__ = ["In Python: the same study.run goes on"]
             raise
         except Exception as error:
-            said = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            said = one_line(error)
             with contextlib.suppress(OSError):  # the disk may be what failed
                 write_durably(self.folder / ERROR, f"{said}\n\n{traceback.format_exc()}")
             return said

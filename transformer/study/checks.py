@@ -1,11 +1,13 @@
 """What makes a study impossible, whatever its arms are."""
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from transformer.core.checks import check_kind, check_type, hints
 from transformer.core.errors import ConfigError, nearest
 from transformer.runs.config import RunConfig
+from transformer.study.analyse import NOISE
 from transformer.study.designs import Design
 from transformer.study.runs import SUMS
 
@@ -22,11 +24,17 @@ def check_study(study: "Study") -> None:
     _check_arms(study, where)
     _check_budget(study, where)
     _check_metrics(study, where)
+    check_kind(study.contrasts, Mapping, f"{where}: contrasts")
     for name, weights in study.contrasts.items():
+        check_kind(weights, Mapping, f"{where}: contrast {name}")
+        for arm, weight in weights.items():
+            check_type(weight, float, f"{where}: contrast {name}: {arm}")
         if unknown := [arm for arm in weights if arm not in study.arms]:
             raise ConfigError(f"{where}: contrast {name}: no arm {unknown[0]!r}{nearest(unknown[0], study.arms)}")
-        if abs(sum(weights.values())) > 1e-9:
+        if not abs(sum(weights.values())) <= 1e-9:
             raise ConfigError(f"{where}: contrast {name}: its weights add up to {sum(weights.values()):g}, not 0")
+        if not any(weights.values()):
+            raise ConfigError(f"{where}: contrast {name}: no arm has a weight")
 
 
 def _check_arms(study: "Study", where: str) -> None:
@@ -36,13 +44,16 @@ def _check_arms(study: "Study", where: str) -> None:
         given, example = type(study.arms).__name__, "{'base': {}, 'rms': {'model.norm': RMSNorm()}}"
         raise ConfigError(f"{where}: arms is a {given}; give each a name, {example}")
     for name, changes in study.arms.items():
+        check_kind(name, str, f"{where}: the name {name!r} of an arm")
         check_kind(changes, Mapping, f"{where}: arm {name}")
     if len(study.arms) < 2:
         raise ConfigError(f"{where}: {len(study.arms)} arm{'s' * (not study.arms)}; a comparison needs two")
+    if study.noise_floor and NOISE in study.arms:
+        raise ConfigError(f"{where}: {NOISE!r} is the name of the baseline under other seeds; give the arm another")
     if study.baseline is not None and study.baseline not in study.arms:
         raise ConfigError(f"{where}: no arm {study.baseline!r}{nearest(study.baseline, study.arms)}")
-    if wrong := [rate for arm in study.arms for rate in study.rates(arm) if not rate >= 0]:
-        raise ConfigError(f"{where}: learning rate {wrong[0]} is no number that is not negative")
+    if wrong := [rate for arm in study.arms for rate in study.rates(arm) if not 0 <= rate < math.inf]:
+        raise ConfigError(f"{where}: learning rate {wrong[0]} is not a number from 0 on")
 
 
 def _check_budget(study: "Study", where: str) -> None:
@@ -67,4 +78,4 @@ def _check_metrics(study: "Study", where: str) -> None:
         raise ConfigError(f"{where}: margin {study.margin} is not positive")
     for number in ("fails_above", "minutes"):
         if (value := getattr(study, number)) is not None and not value >= 0:
-            raise ConfigError(f"{where}: {number} {value} is not a positive number")
+            raise ConfigError(f"{where}: {number} {value} is negative or not a number")

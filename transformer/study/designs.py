@@ -85,6 +85,8 @@ def factorial(factors: Factors) -> Design:
     names = list(factors)
     settings = list(itertools.product((False, True), repeat=len(names)))
     label = {s: " + ".join(n for n, on in zip(names, s, strict=True) if on) or "base" for s in settings}
+    if twice := [name for name in label.values() if list(label.values()).count(name) > 1]:
+        raise ConfigError(f"factorial: two combinations would be called {twice[0]!r}; give a factor another name")
     arms = {label[s]: _merged({n: factors[n] for n, on in zip(names, s, strict=True) if on}) for s in settings}
     half = len(settings) / 2
 
@@ -136,6 +138,12 @@ class Ladder:
     sizes: Factors
     """Changes of each size by its name, ascending."""
 
+    def __post_init__(self):
+        for given in (self.arms, self.sizes):
+            _check_factors(given)
+        if len(self.arms) < 2 or not self.sizes:
+            raise ConfigError(f"ladder: {len(self.arms)} arms at {len(self.sizes)} sizes; it needs two, at one or more")
+
     @property
     def design(self) -> Design:
         """The arms of all sizes, with a question for each arm and size."""
@@ -168,6 +176,9 @@ class IsoFlop:
 
     def __post_init__(self):
         check_kind(self.base, RunConfig, "isoflop: base")
+        _check_factors(self.sizes)
+        if not self.sizes or not self.budgets:
+            raise ConfigError(f"isoflop: {len(self.sizes)} sizes at {len(self.budgets)} budgets; it needs one of each")
         length = self.base.data.example_length
         if self.data is None and length not in (None, self.base.model.max_length):
             raise ConfigError(f"isoflop.data: examples have {length} tokens, not max_length; give data=load_data(…)")

@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any, Self
 
 from transformer.core.checks import check_positive
-from transformer.core.errors import ConfigError
+from transformer.core.errors import ConfigError, one_line
 from transformer.core.values import Variant
 from transformer.study import handover
 from transformer.study.cell import Cell
 from transformer.study.task import Place, compute, stop
 from transformer.study.view import View
+from transformer.training.environment import cores
 from transformer.training.signals import Interrupted, StopRequest
 
 CONNECT_SECONDS = 10
@@ -82,7 +83,7 @@ class DaskEngine(Engine):
         gpus, where = _gpus(), _where()
         count = min(self.workers or len(gpus) or os.cpu_count() or 1, max(len(cells), 1))
         with _local_cluster(count) as client:
-            yield from _run(client, cells, where, shares(count, gpus, _cores()))
+            yield from _run(client, cells, where, shares(count, gpus, cores()))
 
 
 @dataclass(frozen=True)
@@ -166,10 +167,6 @@ def shares(count: int, gpus: Sequence[str], cores: Sequence[int]) -> dict[str, P
     return places
 
 
-def _cores() -> list[int]:
-    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
-
-
 def _gpus() -> list[str]:
     """The names of the GPUs that this process may use, found without starting JAX, which would occupy them."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -215,7 +212,7 @@ def _error(future: Any) -> str | None:
     if future.status == "finished":
         return future.result()
     if future.status == "error":
-        return f"{type(future.exception()).__name__}: {_line(future.exception())}"
+        return one_line(future.exception())
     return f"the scheduler lost it ({future.status})"
 
 

@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 from matplotlib.figure import Figure
 
 from transformer.analysis import plots
@@ -45,10 +44,9 @@ def _forest(report: "Report") -> Figure:
     answers = dict(report.contrasts)
     if report.noise is not None and report.noise.compared is not None:
         answers[report.noise.name] = report.noise.compared
-    drawn = {name: found for name, found in answers.items() if np.isfinite(found.difference)}
     return plots.forest(
-        {name: (found.difference, found.interval.low, found.interval.high) for name, found in drawn.items()},
+        {name: (found.difference, found.interval.low, found.interval.high) for name, found in answers.items()},
         xlabel=f"{report.record.metric}, difference",
         margin=report.record.margin,
-        verdicts={name: found.verdict for name, found in drawn.items()},
+        verdicts={name: found.verdict for name, found in answers.items()},
     )

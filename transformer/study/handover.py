@@ -4,7 +4,6 @@ Variants travel as text, so their classes have to lie in modules that both proce
 """
 
 import dataclasses
-import functools
 import importlib
 import importlib.util
 import io
@@ -23,7 +22,7 @@ from transformer.core.contents import contents
 from transformer.core.errors import ConfigError
 from transformer.core.files import check_unpacked, read_value, write_durably, write_sealed
 from transformer.core.json import from_json, to_json
-from transformer.core.modules import Params, dotted
+from transformer.core.modules import Params, dotted, nest
 from transformer.core.sources import PACKAGE
 from transformer.data.dataset import load_data, read_run_config
 from transformer.data.tokenizers import UnknownText
@@ -145,18 +144,14 @@ def _read_arrays(path: Path) -> Params:
     Raises:
       ConfigError: it is damaged, or holds more than is allowed.
     """
-    params: Params = {}
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             check_unpacked(sum(member.file_size for member in stored.zip.infolist()), str(path))
-            for name in stored.files:
-                *above, last = name.split(".")
-                functools.reduce(lambda tree, key: tree.setdefault(key, {}), above, params)[last] = stored[name]
+            return nest({tuple(name.split(".")): stored[name] for name in stored.files})
     except ConfigError:
         raise
     except (OSError, EOFError, ValueError, TypeError, KeyError, zipfile.BadZipFile, zlib.error) as error:
         raise ConfigError(f"{path}: is damaged: {error}") from None
-    return params
 
 
 def _module(cls: type) -> str:

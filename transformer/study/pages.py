@@ -56,7 +56,7 @@ def markdown(report: "Report") -> str:
     """Tables, arms, warnings and pictures; the pictures are files beside it."""
     parts = [f"# {_md(report.name)}", *map(_md, report.summary())]
     for title, columns, rows in tables(report):
-        lines = [columns, ["---"] * len(columns), *([_md(cell) for cell in row] for row in rows)]
+        lines = [list(map(_md, columns)), ["---"] * len(columns), *([_md(cell) for cell in row] for row in rows)]
         parts.append(f"## {_md(title)}\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines))
     parts.append("\n".join(f"- {_md(line)}" for line in legend(report)))
     parts.append("\n".join(map(_arm, report.arms)))

@@ -85,10 +85,13 @@ class Record:
     """Name of the metric that chooses learning rates; None: the primary one."""
 
     def __post_init__(self):
-        if self.baseline not in self.arms or self.metric not in self.higher_is_better or not self.looks:
-            raise ConfigError("study: it has no baseline, no such metric, or no look")
-        if self.tuned_by not in (None, *self.higher_is_better):
-            raise ConfigError(f"study: no metric {self.tuned_by!r}{nearest(str(self.tuned_by), self.higher_is_better)}")
+        if self.baseline not in self.arms:
+            raise ConfigError(f"study: no arm {self.baseline!r}{nearest(self.baseline, self.arms)}")
+        for metric in (self.metric, self.tuned_by or self.metric):
+            if metric not in self.higher_is_better:
+                raise ConfigError(f"study: no metric {metric!r}{nearest(metric, self.higher_is_better)}")
+        if not self.looks:
+            raise ConfigError("study: looks are none")
         if not self.margin > 0:
             raise ConfigError(f"study: margin {self.margin} is not positive")
 
@@ -174,7 +177,8 @@ def _pooled(first: Record, second: Record) -> Record:
         raise ConfigError(f"{first.name}, {second.name}: arms {', '.join(first.arms)} and {', '.join(second.arms)}")
     arms = {name: _pooled_arm(name, arm, second.arms[name]) for name, arm in first.arms.items()}
     noise = first.noise and second.noise and _pooled_arm("under other seeds", first.noise, second.noise)
-    return dataclasses.replace(first, arms=arms, noise=noise)
+    both = {name: up for name, up in first.higher_is_better.items() if name in second.higher_is_better}
+    return dataclasses.replace(first, arms=arms, noise=noise, higher_is_better=both)
 
 
 def _pooled_arm(name: str, first: ArmRecord, second: ArmRecord) -> ArmRecord:

@@ -21,6 +21,8 @@ from transformer.training.metrics import Curve, finite
 
 WIDTH = 140
 """Characters in a line of text that no terminal shows."""
+NAME = 16
+"""Characters of a name of an arm that have to fit into a line of a table."""
 
 
 @dataclass(frozen=True)
@@ -143,8 +145,10 @@ class Report:
             console.width = max(console.width, WIDTH)
         for title, columns, rows in tables(self):
             table = Table(box=SIMPLE_HEAD, title=escape(title), pad_edge=False, padding=(0, 1, 0, 0))
-            for column in columns:
-                table.add_column(escape(column), no_wrap=console.width >= WIDTH and len(columns) < 10)
+            widths = [max(map(len, column)) + 1 for column in zip(columns, *rows, strict=True)]
+            whole = console.width - sum(widths[1:]) >= min(widths[0], NAME)  # or cells would be cut
+            for number, column in enumerate(columns):
+                table.add_column(escape(column), no_wrap=whole and number > 0, overflow="fold")
             for row in rows:
                 table.add_row(*map(escape, row))
             console.print(table)

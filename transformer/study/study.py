@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from transformer.core.changes import typed
+from transformer.core.checks import check_type
 from transformer.core.contents import contents
 from transformer.core.errors import ConfigError
 from transformer.core.folders import locked
@@ -138,7 +141,10 @@ class Study(StudyOptions):
                     f"study has learning_rates; give the arm {RATE} too"
                 )
             own = whole.learning_rate
-        rates = tuple(own) if isinstance(own, Sequence) else (own,)
+        own = check_type(own, float, f"study {self.name}: arm {name}: {RATE}") if isinstance(own, str) else own
+        rates = (own,) if isinstance(own, int | float) else tuple(np.atleast_1d(own).tolist())
+        if RATE in arm and not rates:
+            raise ConfigError(f"study {self.name}: arm {name}: {RATE} is empty; leave it out for those of the study")
         if twice := [rate for i, rate in enumerate(rates) if rate in rates[:i]]:
             raise ConfigError(f"study {self.name}: arm {name}: learning rate {twice[0]:g} is given twice")
         return tuple(sorted(rates)) or (self.base.optimizer.learning_rate,)
@@ -163,7 +169,8 @@ class Study(StudyOptions):
         return found
 
     def configs(self, data: Dataset) -> dict[str, RunConfig]:
-        """The config of each arm, completed from the data and matched to the budget.
+        """The config of each arm, completed from the data and matched to the budget, with the learning rate of the arm
+        where it has one alone.
 
         Args:
           data: what the base is trained on.
@@ -171,7 +178,9 @@ class Study(StudyOptions):
         Raises:
           ConfigError: an arm is impossible.
         """
-        return with_data(self, data)[0]
+        configs, rates = with_data(self, data)[0], {name: self.rates(name) for name in self.arms}
+        alone = {name: own[0] for name, own in rates.items() if len(own) == 1}
+        return {name: one.replace({RATE: alone[name]} if name in alone else {}) for name, one in configs.items()}
 
     def planned_effect_text(self) -> str:
         """`planned_effect` as a sentence; of fewer than six seeds, which detect nothing ordinary, it asks for more."""
@@ -256,6 +265,8 @@ class Study(StudyOptions):
           Interrupted: a signal asked to stop; the states are saved.
         """
         check_trackers(log)
+        if looks is not None and looks < 1:
+            raise ConfigError(f"study {self.name}: looks: {looks} is not a positive number")
         workdir = Path(workdir)
         data = load_data(self.base.data, workdir) if data is None else data
         check_data(data, f"study {self.name}")
@@ -297,7 +308,7 @@ class Study(StudyOptions):
             "fails_above": self.fails_above,
             "baseline": self.baseline_name,
             "arms": {name: {"config": arm.sha256, "learning_rates": list(arm.rates)} for name, arm in arms.items()},
-            "contrasts": to_json({name: dict(weights) for name, weights in self.contrasts.items()}),
+            "contrasts": to_json(self.contrasts),
             "first_seed": self.first_seed,
             "looks": list(self.looks),
             "minutes": self.minutes,
@@ -307,7 +318,4 @@ class Study(StudyOptions):
 
     def to_json(self) -> dict[str, Any]:
         """All fields as JSON data."""
-        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        arms = {name: {k: to_json(v) for k, v in changes.items()} for name, changes in self.arms.items()}
-        contrasts = {name: dict(weights) for name, weights in self.contrasts.items()}
-        return {**{k: to_json(v) for k, v in fields.items()}, "arms": arms, "contrasts": contrasts}
+        return {f.name: to_json(getattr(self, f.name)) for f in dataclasses.fields(self)}

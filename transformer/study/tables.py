@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 COLUMNS = {
     "difference": "to the baseline, or the answer of a question, with its interval",
-    "p": "two-sided, corrected for all comparisons of the table",
+    "p": "two-sided, corrected for all comparisons of the table; of equal shares of failures where these decide",
     "n": "seeds, or pairs of them",
     "failed": "runs at the chosen learning rate that were not finite or ended above the bound",
     "detectable": "the difference that so many pairs detect with a probability of 80 %",
@@ -81,7 +81,8 @@ def _verdict_row(
     difference = f"{signed(compared.difference)} [{signed(compared.interval.low)}, {signed(compared.interval.high)}]"
     detectable = "–" if np.isinf(compared.detectable) else f"{compared.detectable:.4f}"
     word = "the same in all runs" if compared.same else compared.verdict
-    return [name, value, difference, f"{compared.p:.2g}", word, str(compared.n), failed, detectable]
+    p = min(1.0, 2 * compared.p_failures) if word.startswith("fails") else compared.p
+    return [name, value, difference, f"{p:.2g}", word, str(compared.n), failed, detectable]
 
 
 def _interval(estimate: "Estimate") -> str:

@@ -18,7 +18,7 @@ def environment() -> dict[str, Any]:
         "packages": {name: _version(name) for name in packages},
         "devices": [device.device_kind for device in jax.devices()],
         "platform": platform.platform(),
-        "cores": cores(),
+        "cores": len(cores()),
         "processor": processor(),
     }
 
@@ -30,9 +30,9 @@ def numeric(here: dict[str, Any]) -> dict[str, Any]:
     return {name: here[name] for name in names if name in here}
 
 
-def cores() -> int | None:
-    """The number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+def cores() -> list[int]:
+    """The cores that this process may use."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
 
 
 def processor() -> str:

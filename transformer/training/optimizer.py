@@ -125,7 +125,7 @@ class Fitting:
     def _of(self, leaf: jax.Array, number: Callable[[ParameterGroup], float]) -> float | jax.Array:
         if self.groups[0].layers is None:
             return number(self.groups[0])
-        count = len(leaf) if leaf.ndim > len(self.spec.shape) else 0
+        count = leaf.shape[0] if leaf.ndim > len(self.spec.shape) else 0
         asked = [layer for group in self.groups for layer in group.layers or ()]
         if max(asked) >= count:
             what = f"of {count} layers" if count else "of no layer"
@@ -138,17 +138,20 @@ def groups_of(groups: Sequence[ParameterGroup], specs: Params) -> Params:
     """What each leaf has of the groups whose pattern matches its path (`Fitting`); the last of all is the default one.
 
     Raises:
-      ConfigError: a group matches no parameter that an earlier one does not match.
+      ConfigError: a group matches no parameter that an earlier one does not match, or is there twice.
     """
+    if twice := [group for group in groups if groups.count(group) > 1]:
+        raise ConfigError(f"optimizer.groups: {twice[0]} is there twice")
     leaves, tree = jax.tree.flatten_with_path(specs)
     found = []
     for path, spec in leaves:
-        name, own = dotted(path), []
+        name, own, taken = dotted(path), [], set()
         for group in (*groups, ParameterGroup()):
-            if fnmatchcase(name, group.pattern):
+            if fnmatchcase(name, group.pattern) and (group.layers is None or set(group.layers) - taken):
                 own.append(group)
                 if group.layers is None:
                     break
+                taken |= set(group.layers)
         found.append(Fitting(name, spec, tuple(own)))
     for group in groups:
         matching = [each for each in found if fnmatchcase(each.path, group.pattern)]
@@ -156,6 +159,6 @@ def groups_of(groups: Sequence[ParameterGroup], specs: Params) -> Params:
             known = [each.path for each in found]
             raise ConfigError(f"optimizer.groups: no parameter fits {group.pattern!r}{nearest(group.pattern, known)}")
         if not any(group in each.groups for each in matching):
-            taker = matching[0].groups[-1].pattern
-            raise ConfigError(f"optimizer.groups: {taker!r} matches all that {group.pattern!r} does; put it after")
+            taker = next(one for one in reversed(matching[0].groups) if one in groups)
+            raise ConfigError(f"optimizer.groups: {taker} matches all that {group} does; put it after")
     return jax.tree.unflatten(tree, found)

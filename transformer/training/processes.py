@@ -102,7 +102,10 @@ def barrier(name: str) -> None:
 
 
 def fetch(tree: Any) -> Any:
-    """Whole arrays on the host, also from devices of other processes; all processes call it together."""
+    """Whole arrays on the host, also from devices of other processes; all processes call it together.
+
+    Arrays that each process has of its own are put one behind the other.
+    """
     if jax.process_count() == 1:
         return jax.device_get(tree)
     from jax.experimental import multihost_utils
@@ -112,7 +115,7 @@ def fetch(tree: Any) -> Any:
 
 def any_host(flag: bool) -> bool:
     """Whether `flag` is True in any process; all processes call it together."""
-    return bool(_gathered(np.array([flag])).any())
+    return bool(fetch(np.array([flag])).any())
 
 
 def in_first(action: Callable[[], Any]) -> None:
@@ -129,17 +132,8 @@ def in_first(action: Callable[[], Any]) -> None:
 
 def check_same(sha256: str) -> None:
     """Raise `ConfigError` where processes were given different runs."""
-    if len(np.unique(_gathered(np.frombuffer(bytes.fromhex(sha256), np.uint8)[None]), axis=0)) > 1:
+    if len(np.unique(fetch(np.frombuffer(bytes.fromhex(sha256), np.uint8)[None]), axis=0)) > 1:
         raise ConfigError("hosts: the processes were given different runs; all have to have the same options and data")
-
-
-def _gathered(array: np.ndarray) -> np.ndarray:
-    """Arrays (1, …) of all processes as one array (processes, …)."""
-    if jax.process_count() == 1:
-        return array
-    from jax.experimental import multihost_utils
-
-    return np.asarray(multihost_utils.process_allgather(array, tiled=True))
 
 
 class Watchdog:

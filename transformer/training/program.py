@@ -26,7 +26,14 @@ from transformer.models.build import abstract_model, initial_params, pure_model
 from transformer.objectives.objective import Batch, Sums
 from transformer.runs.config import Replica, RunConfig
 from transformer.runs.mesh import AUTOMATIC, MeshConfig
-from transformer.training.optimizer import Numbers, learning_rate, make_optimizer, stack_numbers, trained_part
+from transformer.training.optimizer import (
+    Numbers,
+    groups_of,
+    learning_rate,
+    make_optimizer,
+    stack_numbers,
+    trained_part,
+)
 from transformer.training.replicas import over_replicas, repeat
 from transformer.training.sharding import make_mesh, parameter_axes, state_shardings
 from transformer.training.step import Step, TrainState, create_train_state, make_train_step, with_average
@@ -95,6 +102,7 @@ def make_program(
     axes = parameter_axes(mesh_config, config.model, shapes, mesh)
     specs = pure.specs(abstract_model(config.model))
     optimizer = make_optimizer(config.optimizer, config.steps, specs)
+    jax.tree.map(lambda own, leaf: own.rate(leaf), groups_of(config.optimizer.groups, specs), shapes)  # or it refuses
     numbers = stack_numbers(config.optimizer, replicas)
     seeds = np.array([r.seed for r in replicas], np.int32)
     scales = np.array([r.initial_scale for r in replicas], np.float32)
@@ -129,7 +137,7 @@ def make_program(
 
 def _check(config: RunConfig, mesh: MeshConfig) -> None:
     if mesh.rounded and config.model.dtype == "float32":
-        raise ConfigError("mesh.rounded: the dtype of the model is float32 itself; model.dtype=bfloat16 is half of it")
+        raise ConfigError("mesh.rounded: nothing is saved where model.dtype is float32; set model.dtype=bfloat16")
     if config.model.max_length % mesh.context:
         raise ConfigError(f"mesh.context: {config.model.max_length} tokens cannot be divided by {mesh.context}")
 
@@ -160,8 +168,8 @@ def _make_step(
 def rows_are_alone(config: RunConfig, mesh: MeshConfig, groups: int) -> bool:
     """Whether a device can compute the gradient of its rows with what it holds of the model, without the other rows.
 
-    Not where there are several groups of replicas: JAX does not divide a program among them and, in it, among devices.
-    An objective of one's own may compare rows, as contrastive losses do.
+    Not with several groups of replicas: JAX cannot nest a program for each device of `data` in one for each group. An
+    objective of one's own may compare rows, as contrastive losses do.
     """
     if type(config.objective).__module__.partition(".")[0] != PACKAGE:
         return False

@@ -40,42 +40,8 @@ ROLES: dict[str, tuple[str, ...]] = {
     "vocabulary": ("*embedding.table", "output.table"),
     "experts_in": ("*feed_forward*.branches.[0-9]",),
     "experts_out": ("*feed_forward.out", "*feed_forward_before.out"),
-    "whole": (
-        "*norm.params.*",
-        "*norms.*.params.*",
-        "*residual.params.*",
-        "*residual_params.*",
-        "*.weights.*",
-        "*downsampling_params.*",
-        "*position.*",
-        "*[0-9].attention.params.*",
-        "*.cross_attention.params.*",
-        "*attention.parts.*_norm.*",
-        "*attention.parts.head_scale.*",
-        "*attention.parts.short_convolution.*",
-        "*attention.parts.canon_*.*",
-        "*attention.parts.memory.*",
-        "*attention.parts.smear.*",
-        "*attention.out.bias",
-        "*feed_forward*.out.bias",
-        "*feed_forward*.kernels.*",
-        "*feed_forward*.router.*",
-        "*feed_forward*.branch_biases.*",
-        "*feed_forward*.out_bias",
-        "*feed_forward*.router_params.*",
-        "*embedding.projection*",
-        "output.projection",
-        "*embedding.types",
-        "*embedding.gain",
-        "output.gain",
-        "head.*",
-        "logits.*",
-        "pooling_params.*",
-        "hidden.*",
-        "extra.*",
-    ),
 }
-"""Patterns of parameters that are cut alike, by role; each path matches at most one pattern."""
+"""Patterns of parameters that are cut alike, by role; each path matches at most one, and others are whole."""
 
 
 def table(**axes: tuple[str | None, ...]) -> Table:
@@ -156,7 +122,9 @@ def make_mesh(
         if number % size:
             raise ConfigError(f"mesh.{name}: {number} {of} cannot be divided by {size}")
     if len({device.process_index for device in devices[:needed]}) < jax.process_count():
-        raise ConfigError(f"mesh: {needed} of {len(devices)} devices leave a process without any")
+        raise ConfigError(
+            f"mesh: {needed} of {len(devices)} devices, and a process has none of them; use some of every process"
+        )
     try:
         return jax.make_mesh(shape, AXES, axis_types=(AxisType.Auto,) * len(AXES), devices=devices[:needed])
     except NotImplementedError as error:  # of devices in a torus, an axis takes whole sides of it

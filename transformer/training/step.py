@@ -12,8 +12,9 @@ from jax.extend.core import Jaxpr, jaxprs_in_params
 from jax.sharding import PartitionSpec, get_abstract_mesh
 from jax.typing import DTypeLike
 
-from transformer.core.arrays import DATA, axis_size
+from transformer.core.arrays import DATA, axis_size, towards
 from transformer.core.checks import check_kind
+from transformer.core.errors import ConfigError
 from transformer.core.modules import Apply, Params, check_apply
 from transformer.functional.segment_memory import SegmentMemory
 from transformer.objectives.objective import Batch, Objective
@@ -124,9 +125,9 @@ def make_train_step(
       accumulation: number of pieces in which a batch is computed, one after another.
       skip_limit: number of consecutive updates that may be skipped.
       skip_above: norm of the gradient above which an update is skipped too; None: any finite one is applied.
-      sum_once: whether each device of `data` sums the gradient of its own rows over the pieces, and all add theirs up
-        once. Each has to hold all parameters, and rows must not see each other; a gradient that draws random numbers
-        is summed for every piece all the same, so that it draws as one device does.
+      sum_once: whether gradients are summed over the pieces on each device of `data` first, and over devices once, at
+        the end. Every device needs all parameters, and rows must not see each other. A gradient that draws random
+        numbers is summed over devices for every piece all the same, so that it draws those of one device.
       rounded_to: dtype of a copy of the kernels of which the gradient is taken, so that devices that hold parts of
         them gather and sum in it; None: the parameters themselves. They, and the sum over pieces, stay in float32.
       trained: maps gradients to those of what is trained, such as `trained_part(…)`; None: all of it is.
@@ -134,6 +135,8 @@ def make_train_step(
     check_apply(apply, "make_train_step")
     check_kind(objective, Objective, "make_train_step")
     check_kind(optimizer, optax.GradientTransformation, "make_train_step")
+    if not isinstance(accumulation, int) or accumulation < 1:
+        raise ConfigError(f"make_train_step: accumulation {accumulation} is not a positive whole number")
     optimizer = optax.with_extra_args_support(optimizer)
     gradient = make_gradient(apply, objective, accumulation, sum_once)
 
@@ -187,11 +190,22 @@ def with_average(step: Step, first: int, decay: float | None = None) -> Step:
       step: of `make_train_step`; its state is one with `averaged=True`.
       first: the first step whose resulting parameters enter the mean.
       decay: share that the mean keeps at every later step; None: all parameters count alike.
+
+    Raises:
+      ConfigError: the decay is no share, or the state has no mean.
     """
 
+    if decay is not None and not 0 < decay < 1:
+        raise ConfigError(f"with_average: decay {decay} is not in (0, 1)")
+
     def averaged(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
+        if state.average is None:
+            raise ConfigError("with_average: the state has no average; make it with averaged=True")
         new, metrics = step(state, batch)
-        return new._replace(average=_averaged(state.average, new.params, state.step - first, decay)), metrics
+        count = jnp.maximum(state.step - first, 0).astype(jnp.float32)  # of parameters in the mean so far
+        weight = 1 / (count + 1) if decay is None else jnp.where(count == 0, 1.0, 1 - decay)
+        mean = jax.tree.map(lambda a, p: towards(a, p, weight), state.average, new.params)
+        return new._replace(average=mean), metrics
 
     return averaged
 
@@ -223,6 +237,8 @@ def make_gradient(
     def in_pieces(params: Params, batch: Batch, earlier: SegmentMemory | None, key: jax.Array) -> Gradient:
         # A piece is every n-th sequence, so that each device that shares the batch has a part of every piece.
         rows = (batch, earlier)
+        if uneven := [a.shape[0] for a in jax.tree.leaves(rows) if a.shape[0] % accumulation]:
+            raise ConfigError(f"accumulation: {uneven[0]} rows of a batch are not a multiple of {accumulation}")
         pieces = jax.tree.map(lambda a: jnp.moveaxis(a.reshape(-1, accumulation, *a.shape[1:]), 1, 0), rows)
         keys = jax.random.split(key, accumulation)
         first = jax.tree.map(lambda a: a[0], pieces)
@@ -268,10 +284,3 @@ def draws(program: Jaxpr) -> bool:
     return any(
         step.primitive.name == "random_bits" or any(map(draws, jaxprs_in_params(step.params))) for step in program.eqns
     )
-
-
-def _averaged(average: Params | None, params: Params, count: jax.Array, decay: float | None) -> Params:
-    """The average of `count` + 1 parameters, the last of which is `params`; for a negative `count` only `params`."""
-    count = jnp.maximum(count, 0).astype(jnp.float32)
-    weight = 1 / (count + 1) if decay is None else jnp.where(count == 0, 1.0, 1 - decay)
-    return jax.tree.map(lambda a, p: (1 - weight) * a + weight * p, average, params)

@@ -15,15 +15,13 @@ from transformer.core.sources import sources
 from transformer.data.dataset import Dataset, load_data, read_run_config
 from transformer.data.tokenizers import Tokenizer, UnknownText, read_tokenizer
 from transformer.runs.config import Replica
-from transformer.runs.mesh import MeshConfig
+from transformer.runs.mesh import ONE_DEVICE, MeshConfig
 from transformer.runs.tokenizers import FromFile
 from transformer.training import checkpoint
 from transformer.training.metrics import read_metrics
 from transformer.training.program import make_program
 from transformer.training.trained import TrainedRun
 from transformer.training.workdir import read_identity
-
-ONE_DEVICE = MeshConfig(replica=1, data=1, model=1)
 
 
 @dataclass(frozen=True, repr=False)

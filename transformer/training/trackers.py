@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
 
-from transformer.core.errors import ConfigError
+from transformer.core.errors import ConfigError, one_line
 from transformer.core.files import Damaged, read_sealed, write_sealed
 from transformer.core.values import Variant
 from transformer.runs.config import Replica
@@ -125,8 +125,8 @@ class Tracking:
             action()
         except Exception as error:  # whatever it is, the run is worth more
             self._shown.pop(tracker, None)
-            said = f"{type(error).__name__}: {' '.join(str(error).split())}"
-            print(f"{self._run.folder}: {tracker.name} shows no more, metrics.jsonl goes on ({said})", file=sys.stderr)
+            shows = f"{tracker.name} shows no more, metrics.jsonl goes on ({one_line(error)})"
+            print(f"{self._run.folder}: {shows}", file=sys.stderr)
 
 
 def check_trackers(trackers: Sequence[Tracker]) -> None:

@@ -26,7 +26,7 @@ from transformer.functional.segment_memory import latest
 from transformer.mixers.attention.part import Part, acts
 from transformer.mixers.attention.placement import Placed, Placement
 from transformer.mixers.attention.sharing import shared_values
-from transformer.mixers.mixer import Aux, Context, Shared
+from transformer.mixers.mixer import Aux, Context
 from transformer.norms.norm import norm_layer
 from transformer.positions.position import OUTSIDE, Position
 
@@ -125,7 +125,7 @@ class AttentionLayer(nnx.Module):
         assert keys_values is not None
         seen = self._seen(q, keys_values, here, context)
         out, scores = self.attend(x_BLD, q, seen, context.tokens, own_BLGV=own, key=key)
-        shared = Shared(scores, values, keys_values, context.shared.token_values, context.shared.token_ids)
+        shared = context.shared._replace(scores=scores, values=values, keys_values=keys_values)
         return out, Aux(memory, shared, earlier_BMD=earlier)
 
     def _seen(self, q_BLHK: jax.Array, keys_values: KeyValue, here: Placed | None, context: Context) -> Seen:

@@ -30,8 +30,7 @@ class Placement(NamedTuple):
 
     def at(self, context: Context, read: Tokens, params: OwnParams) -> "Placed":
         """The scheme for the tokens of a call, `read` with those of an earlier segment, and its own parameters."""
-        positions_BS = read.positions if context.remapped is None else context.remapped[read.positions]
-        return Placed(self, context, positions_BS, (context.position_params or {}) | params)
+        return Placed(self, context, context.positions_of(read), (context.position_params or {}) | params)
 
 
 class Placed(NamedTuple):
@@ -100,7 +99,8 @@ class Placed(NamedTuple):
         position, acts, _, _ = self.placement
         if "to_output" not in acts:
             return None
-        sides, remapped = {"queries": self.context.tokens, "keys": self.context.keys}, self.context.remapped
-        if remapped is not None:
-            sides = {name: t._replace(positions=remapped[t.positions]) for name, t in sides.items()}
-        return functools.partial(position.to_output, **sides, params=self.params)
+        queries, keys = (
+            tokens._replace(positions=self.context.positions_of(tokens))
+            for tokens in (self.context.tokens, self.context.keys)
+        )
+        return functools.partial(position.to_output, queries=queries, keys=keys, params=self.params)
