@@ -256,7 +256,7 @@ PUBLISHED: dict[str, Skill] = {
         f"flip-flops, {name}": Skill(FlipFlop(), FlipFlop(ignore=ignore), FLIP_FLOP, (3e-4,))
         for name, ignore in (("sparse", 0.98), ("dense", 0.1))
     },
-    "LRA list operations": Skill(ListOps(10, 10, 1_999, 501), changes=LONG_RANGE, learning_rates=(0.05 / 1_000**0.5,)),
+    "LRA list operations": Skill(ListOps(9, 10, 1_999, 501), changes=LONG_RANGE, learning_rates=(0.05 / 1_000**0.5,)),
     "addition, plain": Skill(Addition(3, reverse=False), changes=LEE, learning_rates=(1e-3,)),
     "addition, reversed": Skill(Addition(3), changes=LEE, learning_rates=(1e-3,)),
     **{

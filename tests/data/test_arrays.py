@@ -83,6 +83,10 @@ def test_a_held_out_part_of_its_own():
         ({"tokens": [[1, 2]], "validation": [[1, 2]], "validation_scored": [[1]]}, "validation_scored has not"),
         ({"tokens": [[1, 2]], "validation": [[1, 2]], "validation_scored": [[1, 0]]}, "1 sequences held out no token"),
         ({"tokens": [[1, 2], [3, 4]], "validation_scored": [[1, 1]]}, "marks tokens of validation, which is not given"),
+        (
+            {"tokens": [[1, 2]], "validation": [[1, 2]], "validation_fraction": 0.2},
+            r"validation_fraction 0\.2 changes nothing beside validation",
+        ),
         ({"tokens": [[1, 2]], "validation_fraction": 1.0}, r"validation_fraction: 1\.0 is not between 0 and 1"),
     ],
 )

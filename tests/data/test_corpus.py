@@ -106,6 +106,18 @@ def test_the_last_part_is_held_out_and_the_vocabulary_comes_from_the_text(tmp_pa
     assert other.fingerprint != corpus.fingerprint
 
 
+def test_every_word_of_the_training_part_and_none_of_the_rest_is_in_a_vocabulary(tmp_path):
+    """Where a text has long words first, and where the last document is a long one: parts are of characters."""
+    pytest.importorskip("tokenizers")
+    path, unknown = tmp_path / "text.txt", SPECIAL.index("<unk>")
+    path.write_text("".join(f"international{i % 9} " for i in range(90)) + "a b c d e f g h " * 12)
+    assert unknown not in load_corpus(TextConfig(path=str(path), tokenizer=Word())).train
+    path.write_text("seen words " * 40 + "\n" + "later ones " * 40)
+    fields = {"document_separator": "\n", "validation_fraction": 0.4}
+    corpus = load_corpus(TextConfig(path=str(path), tokenizer=Word(), **fields))
+    assert set(corpus.validation) == {unknown}
+
+
 @pytest.mark.parametrize("separator", [None, "\n"])
 def test_a_tokenizer_is_trained_on_what_is_not_held_out(tmp_path, separator):
     pytest.importorskip("tokenizers")

@@ -127,6 +127,13 @@ def test_a_cell_may_hold_line_breaks(monkeypatch):
     assert parse_labelled("hub:x:train:label,text") == [("x", "one\ny\ttwo"), ("y", "three")]
 
 
+def test_a_cell_with_a_tab_is_not_taken_for_two(tmp_path):
+    (tmp_path / "train.jsonl").write_text('{"label": "a\\tb", "text": "one\\ttwo"}\n')
+    assert hub_lines(f"hub:{tmp_path}:train:text") == ["one\ttwo"]
+    with pytest.raises(ConfigError, match=r"^data: row 1 of .* has a tab in 'label', which would be two cells$"):
+        hub_lines(f"hub:{tmp_path}:train:label,text")
+
+
 def test_a_csv_file_beside_others_does_not_say_what_they_are(folder, tmp_path):
     (tmp_path / "train.jsonl").write_text((folder / "train.jsonl").read_text())
     (tmp_path / "train_2.jsonl").write_text((folder / "train.jsonl").read_text())
@@ -144,6 +151,9 @@ def test_cells_of_csv_files_stay_as_they_are(tmp_path):
     (tmp_path / ".ipynb_checkpoints" / "old.jsonl").write_text("{}")
     assert hub_lines(f"hub:{tmp_path}:train:source,target") == ["0123\t3210", "0045\t7"]
     assert hub_lines(f"hub:{tmp_path}:test:source") == ["09"]
+    (tmp_path / "about.json").write_text("{}")  # which changes nothing
+    assert hub_lines(f"hub:{tmp_path}:train:source,target") == ["0123\t3210", "0045\t7"]
+    (tmp_path / "about.json").unlink()
     (tmp_path / "train.csv").unlink()
     with gzip.open(tmp_path / "train.csv.gz", "wt") as file:
         file.write("source,target\n007,c\n")

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from transformer.core.errors import ConfigError
-from transformer.data.dataset import EVALUATION_BATCH, load_data
+from transformer.data import dataset
+from transformer.data.dataset import EVALUATION_BATCH, load_data, pad_rows
 from transformer.data.labelled import ClassificationRun, LabelledConfig, parse_labelled
 from transformer.data.tagged import TaggedConfig
 from transformer.data.tasks.list_operations import ListOps
@@ -18,7 +19,7 @@ from transformer.mixers.attention.attention import Attention
 from transformer.models.classifier import ClassifierConfig
 from transformer.models.pooling import AttentionPooling
 from transformer.runs.config import grid
-from transformer.runs.tokenizers import SPECIAL, Char, Symbols
+from transformer.runs.tokenizers import SPECIAL, Char, FromFile, Symbols
 from transformer.training.loop import train
 from transformer.training.stored import load_run
 
@@ -259,6 +260,10 @@ def test_wrong_files_are_one_line(tmp_path):
         ({"path": "own.tsv", "task": LISTOPS}, "task: .* would change nothing"),
         ({"tokenizer": Char()}, "tokenizer: char would change nothing: it is of texts of a data.path"),
         ({"validation_fraction": 0.2}, "validation_fraction: 0.2 would change nothing"),
+        (
+            {"path": "own.tsv", "validation_path": "other.tsv", "validation_fraction": 0.2},
+            r"validation_fraction: 0\.2 would change nothing: data\.validation_path is given",
+        ),
         ({"examples": 0}, "examples: 0 is not a number from 1 on"),
     ],
 )
@@ -281,3 +286,27 @@ def test_signs_that_no_one_sees_make_no_class(tmp_path):
     data = load_data(config)
     assert data.classes == ("bad", "good")
     assert data.tokenizer.vocab_size == 3
+
+
+def test_a_text_without_a_token_is_named(tmp_path):
+    library = pytest.importorskip("tokenizers")
+    (tmp_path / "own.tsv").write_text("x\tone\ny\t-\n" * 5)
+    nothing = library.Tokenizer(library.models.WordLevel({"one": 0, "<unk>": 1}, unk_token="<unk>"))
+    nothing.normalizer = library.normalizers.Replace("-", "")
+    nothing.save(str(tmp_path / "tokenizer.json"))
+    config = LabelledConfig(path=str(tmp_path / "own.tsv"), tokenizer=FromFile(path=str(tmp_path / "tokenizer.json")))
+    with pytest.raises(ConfigError, match=r"^data\.path: the tokenizer has no token for the text '-'$"):
+        load_data(config)
+
+
+@pytest.mark.parametrize(("fraction", "count"), [(0.8, 8), (0.01, 1)])
+def test_the_share_that_is_held_out_is_not_rounded_down(tmp_path, fraction, count):
+    (tmp_path / "own.tsv").write_text("x\tone\ny\ttwo\n" * 5)
+    data = load_data(LabelledConfig(path=str(tmp_path / "own.tsv"), tokenizer=Char(), validation_fraction=fraction))
+    assert len(data.validation["labels"]) == count
+
+
+def test_rows_that_would_be_too_large_are_refused(monkeypatch):
+    monkeypatch.setattr(dataset, "LARGEST", 20)
+    with pytest.raises(ConfigError, match=r"^data: 3 rows padded to the longest, of 7 tokens, would be"):
+        pad_rows([np.zeros(length, int) for length in (1, 7, 2)], 7)

@@ -304,7 +304,15 @@ def test_texts_that_are_too_long(pairs, field, longest):
         ({"batch_tokens": 0}, "data.batch_tokens: 0 is not a number from 1 on"),
         ({"validation_fraction": 1.0}, "data.validation_fraction: 1.0 is not between 0 and 1"),
         ({"target": "x"}, "data.source: a target is given and no source"),
-        ({"source": "x", "split": "length"}, "data.split: length is a split of SCAN, and data.source is given"),
+        (
+            {"source": "x", "split": "length"},
+            "data.split: length would change nothing: it is of SCAN, and data.source is given",
+        ),
+        ({"validation_fraction": 0.2}, "data.validation_fraction: 0.2 would change nothing: SCAN has parts of its own"),
+        (
+            {"source": "x", "validation_source": "y", "validation_fraction": 0.2},
+            "data.validation_fraction: 0.2 would change nothing: data.validation_source is given",
+        ),
         ({"test_target": "x"}, "data.test_source: a target is given and no source"),
         ({"validation_source": "x"}, "data.validation_source: SCAN, read without data.source, .*; set both"),
         ({"test_source": "x", "test_target": "y"}, "data.test_source: SCAN, read without data.source, .*; set both"),

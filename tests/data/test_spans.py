@@ -113,7 +113,7 @@ def test_the_validation_part_is_fixed(config):
     ("changes", "message"),
     [
         ({"data.rate": 1.0}, "data.rate: 1.0 is not between 0 and 1"),
-        ({"data.mean_span": 0.5}, "data.mean_span: 0.5 is less than 1"),
+        ({"data.mean_span": 0.5}, "data.mean_span: 0.5 is not a number from 1 on"),
         ({"data.document_separator": "x"}, "data.document_separator: spans are hidden in one running text"),
         ({"data.consecutive": True}, "data.consecutive: spans are hidden in blocks from anywhere"),
         ({"data.tokenizer": "char"}, r"data.tokenizer: targets need the special tokens; use char\(special=True\)"),

@@ -21,7 +21,7 @@ LINES = "the\tD\nold\tA\ncat\tN\n\nold\tN\n\n\nthe\tD\ncat\tN\n"
 def tagged(tmp_path, content=LINES, name="train.txt", **fields):
     path = tmp_path / name
     path.write_text(content)
-    return TaggedConfig(**{"path": str(path), "tokenizer": Symbols(), "validation_fraction": 0.4} | fields)
+    return TaggedConfig(**{"path": str(path), "tokenizer": Symbols(), "validation_fraction": 0.6} | fields)
 
 
 def test_expression_values_by_hand():
@@ -72,7 +72,7 @@ def test_words_have_the_tokens_of_the_text_that_they_are_in(tmp_path):
     path = tmp_path / "train.txt"
     path.write_text("".join(f"{word}\tX\n" for word in words) + "\n" + "abhi\tX\nfgmn\tX\n")
     for tokenization in (ByteBPE(290), BPE(60), WordPiece(60)):
-        data = load_data(TaggedConfig(path=str(path), tokenizer=tokenization, validation_fraction=0.4))
+        data = load_data(TaggedConfig(path=str(path), tokenizer=tokenization, validation_fraction=0.6))
         tokens = data.train["inputs"][0][data.train["valid"][0]]
         np.testing.assert_array_equal(tokens, data.tokenizer.encode(" ".join(words)))
 
@@ -97,7 +97,7 @@ def test_fingerprints(tmp_path):
     configs = [
         tagged(tmp_path),
         tagged(tmp_path, LINES.replace("old\tA", "old\tN"), "label.txt"),
-        tagged(tmp_path, validation_path=str(tmp_path / "train.txt")),
+        tagged(tmp_path, validation_path=str(tmp_path / "train.txt"), validation_fraction=0.1),
         TaggedConfig(task=ListOps(2, 3, 15), examples=20, validation_examples=5),
         TaggedConfig(task=ListOps(2, 3, 16), examples=20, validation_examples=5),
     ]

@@ -286,6 +286,16 @@ def wordpiece_of(*pieces):
     return TrainedTokenizer(blank.to_str())
 
 
+@pytest.mark.parametrize("length", [150, 1_000])
+def test_a_long_word_is_taken_apart(length):
+    """A text without spaces is one, and is not thrown away."""
+    pytest.importorskip("tokenizers")
+    word = "acgt" * (length // 4) + "ac"[: length % 4]
+    tokens = make_tokenizer(WordPiece(16), [word]).encode(word)
+    assert len(tokens) > 1
+    assert SPECIAL.index("<unk>") not in tokens
+
+
 def test_wordpiece_takes_the_longest_piece_from_the_left():
     tokenizer = wordpiece_of("un", "##happ", "##happiness", "##happy", "##s")
     tokens = tokenizer.encode("unhappiness unhappys")

@@ -9,7 +9,10 @@ import numpy as np
 from transformer.core.errors import ConfigError
 from transformer.data.dataset import Examples, check_reads_tokens, fingerprint_arrays, pad_rows, real_places
 from transformer.runs.config import RunConfig
-from transformer.runs.data import check_fraction
+from transformer.runs.data import check_fraction, count_held_out
+
+FRACTION = 0.1
+"""Share of the sequences that is held out unless something else is said."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +50,7 @@ def arrays(
     *,
     validation: np.ndarray | Iterable[Any] | None = None,
     validation_scored: Any = None,
-    validation_fraction: float = 0.1,
+    validation_fraction: float = FRACTION,
     source: str = "arrays",
 ) -> Arrays:
     """A data set of sequences of token ids, each an example of next-token prediction.
@@ -67,11 +70,13 @@ def arrays(
     check_fraction("validation_fraction", validation_fraction)
     if isinstance(validation, float):
         raise ConfigError(f"arrays: validation is {validation}; the share that is held out is validation_fraction")
+    if validation is not None and validation_fraction != FRACTION:
+        raise ConfigError(f"arrays: validation_fraction {validation_fraction} changes nothing beside validation")
     if validation is None and validation_scored is not None:
         raise ConfigError("arrays: validation_scored marks tokens of validation, which is not given")
     rows, marks = _sequences(tokens, scored, "tokens", "scored")
     if validation is None:
-        cut = len(rows) - max(1, round(len(rows) * validation_fraction))
+        cut = len(rows) - count_held_out(len(rows), validation_fraction)
         if not 0 < cut < len(rows):
             none = f"of which validation_fraction={validation_fraction} leaves none to train on"
             raise ConfigError(f"arrays: {len(rows)} sequences, {none}")

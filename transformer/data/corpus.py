@@ -1,7 +1,6 @@
 """A tokenized text with a held-out part, and its batches."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -128,29 +127,29 @@ def load_corpus(config: TextConfig, stored: Path | None = None) -> Corpus:
     too_few = f"data.document_separator: {len(documents)} documents of {text.source} leave a part without documents"
     if not documents:
         raise ConfigError(too_few)
-    seen = documents if config.tokenizer.closed else first_part(documents, 1 - config.validation_fraction)
+    characters = np.cumsum([len(document) for document in documents])
+    cut = int(characters[-1] * (1 - config.validation_fraction))
+    first = int(np.searchsorted(characters, cut, side="right"))  # number of documents of the training part
+    if separator is None:
+        cut = cut if config.tokenizer.closed else _between_words(text.content, cut)
+        documents, first = [text.content[:cut], text.content[cut:]], 1
+    if not 0 < first < len(documents):
+        raise ConfigError(too_few)
+    seen = documents if config.tokenizer.closed else documents[:first]
     tokenizer = make_tokenizer(config.tokenizer, seen, None if stored is None else stored / "tokenizer.json")
     pieces = [tokenizer.encode(document) for document in documents]
-    tokens, ends = np.concatenate(pieces), np.cumsum([len(piece) for piece in pieces])
-    cut = int(len(tokens) * (1 - config.validation_fraction))
-    if separator is None:
-        identity = fingerprint([text.fingerprint, tokenizer.to_json(), cut])
-        return Corpus(tokens[:cut], tokens[cut:], tokenizer, text.source, identity, description=config)
-    first = int(np.searchsorted(ends, cut, side="right"))
-    if not 0 < first < len(ends):
-        raise ConfigError(too_few)
-    cut, identity = int(ends[first - 1]), fingerprint([text.fingerprint, tokenizer.to_json(), separator, first])
-    parts = (tokens[:cut], tokens[cut:])
-    return Corpus(*parts, tokenizer, text.source, identity, ends[:first], ends[first:] - cut, config)
+    train, validation = np.concatenate(pieces[:first]), np.concatenate(pieces[first:])
+    identity = [text.fingerprint, tokenizer.to_json(), *([cut] if separator is None else [separator, first])]
+    ends = [np.cumsum([len(piece) for piece in part]) for part in (pieces[:first], pieces[first:])]
+    ends = [None, None] if separator is None else ends
+    return Corpus(train, validation, tokenizer, text.source, fingerprint(identity), *ends, config)
 
 
-def first_part(texts: Sequence[str], share: float) -> list[str]:
-    """The texts up to a share of all characters; the last one may be cut."""
-    left, kept = int(share * sum(map(len, texts))), []
-    for text in texts:
-        kept.append(text[:left])
-        left -= len(kept[-1])
-    return [text for text in kept if text]
+def _between_words(text: str, place: int) -> int:
+    """The last place up to this one before which there is whitespace, or the place itself."""
+    while place > 0 and not text[place - 1].isspace():
+        place -= 1
+    return place
 
 
 class Blocks:

@@ -20,6 +20,8 @@ from transformer.runs.config import RunConfig
 from transformer.runs.data import DataConfig
 
 Batch = dict[str, np.ndarray]
+LARGEST = 2**31
+"""Most numbers of an array of padded rows."""
 EVALUATION_BATCH = 128
 """Rows of a held-out batch."""
 ROOM = __name__.rpartition(".")[0]
@@ -273,6 +275,11 @@ def check_batches(batches: Batch, limits: Mapping[str, int], first: int, what: s
 
 def pad_rows(rows: Sequence[np.ndarray], length: int, count: int | None = None) -> np.ndarray:
     """Rows padded with zeros on the right, (N, length) int32; N is `count`, or else how many rows there are."""
+    if len(rows) * length > LARGEST:
+        raise ConfigError(
+            f"data: {len(rows):,} rows padded to the longest, of {length:,} tokens, would be {len(rows) * length:.1e} "
+            "numbers; shorten the long ones, or leave them out"
+        )
     padded = np.zeros((len(rows) if count is None else count, length), np.int32)
     for place, row in zip(padded, rows, strict=count is None):
         place[: len(row)] = row

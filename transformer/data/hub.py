@@ -8,6 +8,8 @@ from typing import Any
 from transformer.core.errors import ConfigError, nearest
 
 PREFIX = "hub:"
+AS_TEXT = {"keep_default_na": False, "na_values": [""]}
+"""How cells of CSV files are read as they stand there, besides the converters of their columns."""
 FORM = "hub:NAME:SPLIT:COLUMN or hub:NAME:CONFIG:SPLIT:COLUMN"
 
 
@@ -28,7 +30,7 @@ def hub_lines(address: str) -> list[str]:
     *name, split, columns = parts
     rows = _load(name, split, columns, address)
     return [
-        "\t".join(_cell(row, rows.features, column, address, number) for column in columns.split(","))
+        "\t".join(_cell(row, rows.features, column, address, number, columns) for column in columns.split(","))
         for number, row in enumerate(rows, 1)
     ]
 
@@ -39,23 +41,27 @@ def _load(name: list[str], split: str, columns: str, address: str) -> Any:
     except ImportError:
         raise ConfigError("data: a data set of the hub needs datasets: pip install 'transformer[hub]'") from None
     try:
-        return datasets.load_dataset(*name, split=split, **_as_text(name[0], columns))
+        converters = {"converters": dict.fromkeys(columns.split(","), str)}
+        as_text = AS_TEXT | converters if _has_csv(name[0]) else {}
+        try:
+            return datasets.load_dataset(*name, split=split, **as_text)
+        except ValueError as error:
+            if not any(f"'{name}'" in str(error) for name in as_text):
+                raise
+        return datasets.load_dataset(*name, split=split)  # files of other kinds lie beside, and are what is read
     except Exception as error:  # whatever the hub, the network or the data set's files raise
         raise ConfigError(f"data: cannot load {address}: {str(error).splitlines()[0]}") from None
 
 
-def _as_text(folder: str, columns: str) -> dict[str, Any]:
-    """How columns of the CSV files of a local folder are read without guesses at what their cells are; empty without
-    any."""
+def _has_csv(folder: str) -> bool:
+    """Whether a local folder has such files, whose cells would be guessed at."""
     names = [path.relative_to(folder).as_posix() for path in Path(folder).rglob("*")]
-    visible = [name for name in names if not re.search(r"(^|/)\.", name)]
-    kinds = {found[1] for name in visible if (found := re.search(r"\.(csv|tsv|jsonl?|parquet)(\.\w+)?$", name))}
-    if not kinds or not kinds <= {"csv", "tsv"}:
-        return {}
-    return {"converters": dict.fromkeys(columns.split(","), str), "keep_default_na": False, "na_values": [""]}
+    return any(re.search(r"\.(csv|tsv)(\.\w+)?$", name) for name in names if not re.search(r"(^|/)\.", name))
 
 
-def _cell(row: Mapping[str, Any], features: Mapping[str, Any], column: str, address: str, number: int) -> str:
+def _cell(
+    row: Mapping[str, Any], features: Mapping[str, Any], column: str, address: str, number: int, columns: str
+) -> str:
     value, feature = row, features
     for field in column.split("."):
         if not isinstance(value, Mapping):
@@ -69,4 +75,6 @@ def _cell(row: Mapping[str, Any], features: Mapping[str, Any], column: str, addr
     if not isinstance(value, str | int | float):
         what = "nothing" if value is None else f"a {type(value).__name__}"
         raise ConfigError(f"data: row {number} of {address} has {what} in {column!r}, and a text is needed")
+    if "\t" in str(value) and column != columns.rpartition(",")[2]:
+        raise ConfigError(f"data: row {number} of {address} has a tab in {column!r}, which would be two cells")
     return str(value)

@@ -30,7 +30,7 @@ from transformer.models.classifier import ClassifierConfig
 from transformer.objectives.classes import Classification
 from transformer.objectives.objective import Objective
 from transformer.runs.config import RunConfig
-from transformer.runs.data import DataConfig, check_at_least, check_fraction
+from transformer.runs.data import DataConfig, check_at_least, check_default, check_fraction, count_held_out
 from transformer.runs.tokenizers import SPECIAL, Tokenization, Word
 
 MANY = 20
@@ -62,11 +62,12 @@ class LabelledConfig(DataConfig):
         check_fraction("validation_fraction", self.validation_fraction)
         if self.path is None and self.validation_path is not None:
             raise ConfigError("data.validation_path: ListOps, drawn without data.path, holds out its own; set both")
+        if self.validation_path is not None:
+            check_default(self, "validation_fraction", "data.validation_path is given")
         of_expressions, of_texts = ("task", "examples", "validation_examples"), ("tokenizer", "validation_fraction")
         for name in of_expressions if self.path is not None else of_texts:
-            if getattr(self, name) != getattr(LabelledConfig, name):
-                why = "it is of expressions, and data.path is given" if self.path else "it is of texts of a data.path"
-                raise ConfigError(f"data.{name}: {getattr(self, name)} would change nothing: {why}")
+            why = "it is of expressions, and data.path is given" if self.path else "it is of texts of a data.path"
+            check_default(self, name, why)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,6 +132,8 @@ def load_labelled(config: LabelledConfig, stored: Path | None = None) -> Labelle
 
     def arrays(part):
         rows = [tokenizer.encode(text) for _, text in part]
+        if empty := [text for row, (_, text) in zip(rows, part, strict=True) if not len(row)]:
+            raise ConfigError(f"data.path: the tokenizer has no token for the text {empty[0]!r}")
         valid = real_places(rows, length)
         labels = np.array([classes.index(label) for label, _ in part], np.int32)
         return {"inputs": pad_rows(rows, length), "valid": valid, "labels": labels}
@@ -151,7 +154,7 @@ def read_parts(config: LabelledConfig, parse: Callable[[str], list]) -> tuple[li
     assert config.path is not None
     train = parse(config.path)
     if config.validation_path is None:
-        cut = int(len(train) * (1 - config.validation_fraction))
+        cut = len(train) - count_held_out(len(train), config.validation_fraction)
         train, validation = train[:cut], train[cut:]
     else:
         validation = parse(config.validation_path)

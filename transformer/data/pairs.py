@@ -21,7 +21,7 @@ from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.objectives.objective import Objective
 from transformer.objectives.pairs import SequenceToSequence
 from transformer.runs.config import RunConfig
-from transformer.runs.data import DataConfig, check_at_least, check_fraction
+from transformer.runs.data import DataConfig, check_at_least, check_default, check_fraction, count_held_out
 from transformer.runs.tokenizers import Symbols, Tokenization
 
 EVALUATION_BATCH = 64
@@ -66,8 +66,11 @@ class PairsConfig(DataConfig):
                 raise ConfigError(f"data.{name}: a target is given and no source")
             if self.source is None and getattr(self, name) is not None:
                 raise ConfigError(f"data.{name}: SCAN, read without data.source, holds out its own; set both")
-        if self.source is not None and self.split != "simple":
-            raise ConfigError(f"data.split: {self.split} is a split of SCAN, and data.source is given")
+        if self.source is not None:
+            check_default(self, "split", "it is of SCAN, and data.source is given")
+        if self.source is None or self.validation_source is not None:
+            why = "SCAN has parts of its own" if self.source is None else "data.validation_source is given"
+            check_default(self, "validation_fraction", why)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,7 +206,7 @@ def _files(config: PairsConfig) -> tuple[list, list, list]:
     if config.validation_source is not None:
         validation = list(zip(*load_parallel(config.validation_source, config.validation_target), strict=True))
     else:
-        cut = int(len(train) * (1 - config.validation_fraction))
+        cut = len(train) - count_held_out(len(train), config.validation_fraction)
         train, validation = train[:cut], train[cut:]
         if not train or not validation:
             raise ConfigError(f"data.validation_fraction: {len(train) + len(validation)} pairs leave a part empty")

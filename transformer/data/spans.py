@@ -18,7 +18,7 @@ from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.objectives.objective import Objective
 from transformer.objectives.pairs import SequenceToSequence
 from transformer.runs.config import RunConfig
-from transformer.runs.data import TextConfig, check_fraction
+from transformer.runs.data import TextConfig, check_at_least, check_fraction
 from transformer.runs.tokenizers import Char, Tokenization
 
 HELD_OUT = 2**31
@@ -39,8 +39,7 @@ class SpanConfig(TextConfig):
     def __post_init__(self):
         super().__post_init__()
         check_fraction("rate", self.rate)
-        if self.mean_span < 1:
-            raise ConfigError(f"data.mean_span: {self.mean_span} is less than 1")
+        check_at_least(self, 1, "mean_span")
         if self.document_separator is not None:
             raise ConfigError("data.document_separator: spans are hidden in one running text; unset it")
         if self.consecutive:

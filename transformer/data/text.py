@@ -45,7 +45,7 @@ def load_lines(path: str, where: str = "data.path") -> list[str]:
 
 
 def _read(name: str, where: str) -> str:
-    text = "\n".join(hub_lines(name)) if name.startswith(PREFIX) else _content(Path(name), where)
+    text = "\n".join(hub_lines(name)).replace("\r\n", "\n") if name.startswith(PREFIX) else _content(Path(name), where)
     if not text:
         raise ConfigError(f"{where}: {name} is empty")
     return text

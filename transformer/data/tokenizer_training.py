@@ -31,6 +31,9 @@ from transformer.runs.tokenizers import (
     WordPiece,
 )
 
+LONGEST_WORD = 1_000
+"""Characters of a word that WordPiece takes apart, in a time that grows with their square; a longer one is unknown."""
+
 
 @functools.singledispatch
 def make_tokenizer(config: Tokenization, texts: Sequence[str], stored: Path | None = None) -> Tokenizer:
@@ -118,7 +121,8 @@ def _(config: WordPiece, texts: Sequence[str]) -> str:
     Given beforehand, as if they were special, they have an order, and the vocabulary is a function of the texts.
     """
     lib = library()
-    tokenizer = _untrained(lib.models.WordPiece(unk_token=SPECIAL[UNKNOWN]), config.lowercase)
+    model = lib.models.WordPiece(unk_token=SPECIAL[UNKNOWN], max_input_chars_per_word=LONGEST_WORD)
+    tokenizer = _untrained(model, config.lowercase)
     tokenizer.decoder = lib.decoders.WordPiece(prefix="##", cleanup=False)
     normal = (tokenizer.normalizer.normalize_str(text) for text in texts)
     words = {word for text in normal for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(text)}

@@ -152,7 +152,7 @@ def _ordinary(tokens: np.ndarray, special: bool) -> np.ndarray:
 
 def _named(tokens: np.ndarray, names: str | tuple[str, ...], special: bool) -> list[str]:
     """The names of tokens that are not special, with U+FFFD for an unknown token."""
-    return [names[t] if t < len(names) else "\ufffd" for t in _ordinary(tokens, special)]
+    return [names[t] if 0 <= t < len(names) else "\ufffd" for t in _ordinary(tokens, special)]
 
 
 def _flag(special: bool) -> dict:

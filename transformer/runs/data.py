@@ -1,5 +1,7 @@
 """What a run trains on, and how a text becomes tokens."""
 
+import dataclasses
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -52,6 +54,8 @@ class TextConfig(DataConfig):
     def __post_init__(self):
         super().__post_init__()
         check_fraction("validation_fraction", self.validation_fraction)
+        if self.path is not None:
+            check_default(self, "embedded", "data.path is given")
         if self.consecutive and self.document_separator is not None:
             raise ConfigError("data.consecutive: rows of packed documents do not follow each other; leave one of them")
         if self.document_separator == "":
@@ -59,10 +63,22 @@ class TextConfig(DataConfig):
 
 
 def check_at_least(config: DataConfig, least: int, *names: str) -> None:
-    """Raise `ConfigError` where one of the fields is less, or NaN; None is none."""
+    """Raise `ConfigError` where one of the fields is less, infinite or NaN; None is none."""
     for name in names:
-        if (value := getattr(config, name)) is not None and not value >= least:
+        if (value := getattr(config, name)) is not None and not least <= value < math.inf:
             raise ConfigError(f"data.{name}: {value} is not a number from {least} on")
+
+
+def check_default(config: DataConfig, name: str, why: str) -> None:
+    """Raise `ConfigError` where a field is set that changes nothing beside others."""
+    default = next(field.default for field in dataclasses.fields(config) if field.name == name)
+    if (value := getattr(config, name)) != default:
+        raise ConfigError(f"data.{name}: {value} would change nothing: {why}")
+
+
+def count_held_out(count: int, fraction: float) -> int:
+    """How many of so many examples are held out, at least one."""
+    return max(1, round(count * fraction))
 
 
 def check_fraction(name: str, value: float) -> None:

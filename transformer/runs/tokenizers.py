@@ -87,7 +87,8 @@ class ByteBPE(Tokenization):
 class WordPiece(Tokenization):
     """The longest pieces of words, from the left (Devlin et al. 2019); pieces inside a word start with ##.
 
-    A word of the text that begins with ## is decoded without it, as a part of the one before.
+    A word of the text that begins with ## is decoded without it, as a part of the one before. One of more than 1,000
+    characters, which need not be a word where nothing is between words, is one unknown token.
     """
 
     vocab_size: int = 8000
