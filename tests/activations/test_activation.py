@@ -70,3 +70,11 @@ def test_extremes(function, formula):
     assert np.isfinite(function(far)).all()
     assert np.isfinite(jax.vmap(jax.grad(function))(far)).all()
     assert function(far.astype(jnp.bfloat16)).dtype == jnp.bfloat16
+
+
+@pytest.mark.parametrize(("function", "formula"), FORMULAS[:2])
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+def test_the_tail_of_gelu_has_digits(function, formula, dtype):
+    """1 + erf would be 0 from -3.25 on."""
+    points = jnp.asarray([-2.0, -2.5, -3.0, -3.25, -3.5], dtype)
+    np.testing.assert_allclose(function(points).astype(jnp.float32), [formula(float(x)) for x in points], rtol=0.05)

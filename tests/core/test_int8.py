@@ -62,3 +62,20 @@ def test_a_model_reads_and_continues_with_a_quarter_of_the_bytes():
 def test_nothing_to_quantize_is_refused():
     with pytest.raises(ConfigError, match="quantize: no parameter is the kernel of an attention or feed-forward layer"):
         quantize({"embedding": {"table": jnp.ones((3, 2))}})
+
+
+def test_a_kernel_in_8_bits_is_no_array_of_numbers():
+    """Its rows would have no end."""
+    kernel = Int8.of(jnp.ones((2, 2)))
+    with pytest.raises(TypeError, match="not iterable"):
+        iter(kernel)
+    with pytest.raises(ConfigError, match=r"^parameters in 8 bits are no array; take those from before quantize$"):
+        np.asarray(kernel)
+
+
+def test_what_is_quantized_is_parameters_once():
+    params = split(LanguageModel(small(), key=jax.random.key(0)))[0]
+    with pytest.raises(ConfigError, match=r"^quantize: blocks/.* is in 8 bits already$"):
+        quantize(quantize(params))
+    with pytest.raises(ConfigError, match=r"^quantize: parameters are needed, and LanguageModel is given; split"):
+        quantize(LanguageModel(small(), key=jax.random.key(0)))

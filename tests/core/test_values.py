@@ -269,7 +269,7 @@ def test_numbers_of_norms_out_of_range(text, message):
         (lambda: RoPE(base=float("nan")), "rope.base: nan is not a positive number"),
         (lambda: XPos(decay_base=0.0), "xpos.decay_base: 0.0 is not a positive number"),
         (lambda: YaRN(slow=4.0, fast=2.0), "yarn.fast: 2.0 turns are not more than slow, 4.0"),
-        (lambda: AdamW(eps=-1.0), "adamw.eps: -1.0 is negative"),
+        (lambda: AdamW(eps=-1.0), "adamw.eps: -1.0 is not a positive number"),
         (lambda: Adafactor(clip=0.0), "adafactor.clip: 0.0 is not a positive number"),
         (lambda: TopKExperts(balance=-1.0), "top_k.balance: -1.0 is negative"),
         (lambda: TopKExperts(shared=-1), "top_k.shared: -1 is negative"),

@@ -27,10 +27,16 @@ Q, KEYS, VALUES, WEIGHTS = (
 )
 SEGMENTS = np.array([[0] * 4 + [1] * 7, [0] * 5 + [1] * 1 + [2] * 5])
 POSITIONS = np.array([[*range(4), *range(7)], [*range(5), 0, *range(3, 8)]])
+HOLE = (np.arange(L) > 2) & (np.arange(L) < 7)
+"""Padding, which has the position and the segment of no document."""
 CONTEXTS = {
     "causal": (Tokens.at(jnp.arange(L)), Causal()),
     "padding": (Tokens.at(jnp.arange(L), valid=jnp.arange(L) < jnp.array([[L], [6]])), Causal() & Padding()),
     "a hole": (Tokens.at(jnp.arange(L), valid=jnp.arange(L)[None] % 4 != 3), Padding() & Causal()),
+    "a hole elsewhere": (
+        Tokens.at(jnp.where(HOLE, 0, jnp.cumsum(~HOLE) - 1), segments=jnp.where(HOLE, 0, 1), valid=~HOLE[None]),
+        Padding() & Causal() & Segment(),
+    ),
     "documents": (Tokens.at(POSITIONS, segments=jnp.asarray(SEGMENTS)), Causal() & Padding() & Segment()),
 }
 

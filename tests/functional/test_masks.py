@@ -1,5 +1,8 @@
 """Masks: literal tables of who attends to whom, the algebra, and evaluation by blocks."""
 
+from dataclasses import dataclass
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transformer.core.errors import ConfigError
+from transformer.functional.attention import attention
+from transformer.functional.chunked_attention import chunked_attention
 from transformer.functional.masks import (
+    And,
     Arbitrary,
     BlockDiffusion,
     Blocks,
@@ -17,6 +23,8 @@ from transformer.functional.masks import (
     First,
     Full,
     Mask,
+    Not,
+    Or,
     OwnBeams,
     Padding,
     Prefix,
@@ -235,6 +243,69 @@ def test_masks_are_arguments_of_compiled_functions():
         np.testing.assert_array_equal(np.broadcast_to(compiled(mask), (2, 1, 5, 5)), whole(mask))
     assert len(traces) == 1
     assert jax.tree.leaves(Window(3)) == []
+
+
+@dataclass(frozen=True)
+class Every(Mask):
+    """Keys at distances that `step` divides, of queries that are `chosen`: a mask of one's own, with no decorator."""
+
+    step: int
+    chosen: jax.Array
+
+    def __call__(self, queries, keys):
+        apart = (queries.positions[:, :, None] - keys.positions[:, None, :]) % self.step == 0
+        return (apart & self.chosen[queries.indices][:, None])[:, None]
+
+
+def test_a_mask_of_ones_own_goes_through_compiled_functions():
+    """Its arrays are traced, its numbers are not; chunked attention cuts it as the others."""
+    mask = Causal() & Every(2, jnp.arange(5) > 0)
+    compiled = jax.jit(lambda mask: mask(BATCH, BATCH))
+    np.testing.assert_array_equal(np.broadcast_to(compiled(mask), (2, 1, 5, 5)), whole(mask))
+    assert len(jax.tree.leaves(mask)) == 1
+    q = jnp.asarray(np.random.default_rng(0).normal(size=(2, 5, 2, 4)), jnp.float32)
+    given = {"queries": BATCH, "keys": BATCH, "mask": mask}
+    exact, chunked = attention(q, q, q, **given), chunked_attention(q, q, q, **given, block=2)
+    np.testing.assert_allclose(chunked.out, exact.out, atol=1e-6)
+
+
+class Returned(NamedTuple):
+    """A mask that is what it returns."""
+
+    array: jax.Array
+
+    def __call__(self, queries, keys):
+        return self.array
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (jnp.where(jnp.tri(5, dtype=bool), 0.0, -jnp.inf), "float32, not bool, True where a query attends"),
+        (jnp.tri(5, dtype=jnp.int32), "int32, not bool"),
+        (
+            jnp.ones((2, 5, 5), bool),
+            r"\(2, 5, 5\), not \(L, S\) or \(B or 1, H or 1, L, S\); \[:, None\]",
+        ),
+    ],
+    ids=range(3),
+)
+def test_what_a_mask_of_ones_own_returns(array, message):
+    """What is added to scores would be taken for its opposite, and sequences for heads."""
+    q = jnp.ones((2, 5, 2, 4))
+    for mask in (Returned(array), And(Full(), Returned(array)), Or(Full(), Returned(array)), Not(Returned(array))):
+        for function in (attention, chunked_attention):
+            with pytest.raises(ConfigError, match=f"^mask: Returned returns {message}"):
+                function(q, q, q, queries=BATCH, keys=BATCH, mask=mask)
+
+
+def test_padding_is_where_the_real_token_before_it_is():
+    real = np.array([[1, 0, 1, 0, 0], [0, 1, 0, 1, 1]], bool)
+    tokens = Tokens.at([[7, 0, 8, 0, 0], [0, 1, 0, 2, 3]], [[1, 0, 2, 0, 0], [0, 3, 0, 3, 4]], real)
+    placed = tokens.as_before()
+    assert placed.positions.tolist() == [[7, 7, 8, 8, 8], [1, 1, 1, 2, 3]]
+    assert placed.segments.tolist() == [[1, 1, 2, 2, 2], [3, 3, 3, 3, 4]]
+    np.testing.assert_array_equal(placed.valid, tokens.valid)
 
 
 def test_block_start_may_be_traced():

@@ -22,6 +22,7 @@ Q, K, V = (jnp.asarray(RNG.normal(size=(2, L, heads, 16)), jnp.float32) for head
 SINKS = jnp.asarray([-1.0, 0.0, 1.0, 3.0])
 VALID = jnp.asarray([[True] * L, [False] * 40 + [True] * (L - 40)])
 TOKENS = Tokens.at(jnp.arange(L), segments=jnp.asarray([[0] * 100 + [1] * (L - 100)]), valid=VALID)
+PLAIN = Tokens.first(L)
 MASKS = {
     "all": None,
     "causal": Causal(),
@@ -88,6 +89,21 @@ def test_queries_divided_over_devices_find_what_those_of_one_find(mask, times):
         assert ("ppermute" in str(jax.make_jaxpr(loss)(arrays))) == (times == 2)
     for left, right in zip(jax.tree.leaves(alone), jax.tree.leaves(shared), strict=True):
         np.testing.assert_allclose(right, left, atol=1e-6)
+
+
+def test_rows_that_a_device_has_alone_find_what_all_find():
+    """Where the gradient of its own rows is summed on each device, these are in a program for each already."""
+    mesh = make_mesh(MeshConfig(data=2), 1, 2)
+    exact = attention(Q, K, V, queries=TOKENS, keys=TOKENS, mask=Causal(), scale=0.25).out
+
+    def attend(q, k, v):
+        return by_splash(q, k, v, queries=PLAIN, keys=PLAIN, mask=Causal(), scale=0.25, interpret=True)
+
+    rows = jax.P("data")
+    with use_abstract_mesh(mesh.abstract_mesh):
+        shared = jax.shard_map(attend, axis_names={"data"}, in_specs=(rows,) * 3, out_specs=rows, check_vma=False)
+        out = jax.jit(shared)(*jax.device_put((Q, K, V), jax.NamedSharding(mesh, jax.P())))
+    np.testing.assert_allclose(out, exact, atol=1e-5)
 
 
 def test_what_the_kernel_does_not_take_is_named():

@@ -364,11 +364,19 @@ def test_randomness_is_that_of_the_key():
             decode(model, strategy=strategy)
 
 
-@pytest.mark.parametrize("num_tokens", [0, -1])
+@pytest.mark.parametrize("num_tokens", [0, -1, 2.5, "5", True])
 def test_nothing_to_choose(num_tokens):
     """Said before the model is looked at."""
-    with pytest.raises(ConfigError, match=f"generate: num_tokens {num_tokens} is not a positive number"):
+    with pytest.raises(ConfigError, match=f"generate: num_tokens {num_tokens!r} is not a positive number"):
         generate(print, {}, jnp.asarray(PROMPTS), num_tokens=num_tokens)
+
+
+@pytest.mark.parametrize("stop", [2.5, True, [3, 4], "x"])
+def test_an_end_is_one_token(stop):
+    with pytest.raises(ConfigError, match=r"^generate: stop .* is not the number of one token$"):
+        generate(print, {}, jnp.asarray(PROMPTS), num_tokens=2, stop=stop)
+    with pytest.raises(ConfigError, match=r"^generate: mesh 'data' is no jax\.sharding\.Mesh$"):
+        generate(print, {}, jnp.asarray(PROMPTS), num_tokens=2, mesh="data")
 
 
 @pytest.mark.parametrize("stop", [-1, 99])

@@ -225,5 +225,15 @@ def test_logits_of_another_shape_are_no_logits():
         def __call__(self, logits_BV, history):
             return logits_BV[:1]
 
-    with pytest.raises(ConfigError, match=r"^offirst: it returns \(1, 4\) for logits \(3, 4\)"):
+    with pytest.raises(ConfigError, match=r"^offirst: it returns float32 \(1, 4\) for logits float32 \(3, 4\)"):
         decode(Greedy(processors=(OfFirst(),)))
+
+    @dataclass(frozen=True)
+    class Allowed(Processor):
+        """Tokens that may come, in place of their logits."""
+
+        def __call__(self, logits_BV, history):
+            return logits_BV > 0
+
+    with pytest.raises(ConfigError, match=r"^allowed: it returns bool \(3, 4\) for logits float32 \(3, 4\)"):
+        decode(Greedy(processors=(Allowed(),)))

@@ -100,7 +100,9 @@ def test_more_context_is_better_where_it_helps():
 @pytest.mark.parametrize(
     ("tokens", "stride", "message"),
     [
-        (TOKENS, 0, rf"stride 0 is not in \[1, {WINDOW}\]"),
+        (TOKENS, 0, "stride 0 is not a positive number"),
+        (TOKENS, 2.5, "stride 2.5 is not a positive number"),
+        (TOKENS[None], 1, r"tokens \(1, \d+\) are not one sequence \(L,\)"),
         (TOKENS, WINDOW + 1, rf"stride {WINDOW + 1} is not in \[1, {WINDOW}\]"),
         (TOKENS[:1], 1, "1 tokens leave nothing to predict"),
     ],

@@ -52,6 +52,15 @@ class Shifted(T.Mixer):
 
 
 @dataclass(frozen=True)
+class RunningMean(T.Mixer):
+    """The mean of the tokens so far, of which it says nothing that could be remembered."""
+
+    def __call__(self, x_BLD, context, params):
+        count = jnp.arange(1.0, x_BLD.shape[1] + 1)[None, :, None]
+        return (jnp.cumsum(x_BLD, 1) / count).astype(x_BLD.dtype), None
+
+
+@dataclass(frozen=True)
 class Temperature(T.Part):
     """The output of each head times a number that depends on the token."""
 
@@ -185,3 +194,11 @@ def test_what_a_state_cannot_do_is_refused_in_one_line():
         config.replace(causal=False)
     with pytest.raises(T.ConfigError, match="shifted mixes each token with all others"):
         small(mixer=Shifted())
+
+
+def test_a_mixer_without_a_memory_does_not_decode():
+    """It would read each token alone, and nothing but the text would show it."""
+    params, apply = T.split(T.LanguageModel(small(mixer=RunningMean(), position=None), key=jax.random.key(0)))
+    apply(params, tokens_of(2))
+    with pytest.raises(T.ConfigError, match=r"^model\.mixer: runningmean defines no memory, so it cannot"):
+        T.generate(apply, params, tokens_of(2), num_tokens=3)

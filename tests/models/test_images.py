@@ -118,6 +118,28 @@ def test_an_encoder_of_shown_patches_needs_one():
 
 
 @pytest.mark.parametrize("kind", [PatchConfig, AutoencoderConfig])
+@pytest.mark.parametrize(
+    ("hidden", "message"),
+    [([[9]], r"patch 9 at \(0, 0\) is not in \[0, 6\)"), ([[1, 4, 1]], "patch 1 is there twice in row 0")],
+)
+def test_what_is_hidden_is_there_and_once(kind, hidden, message):
+    """Or the encoder would leave out patches that are shown."""
+    params, run = split(build(patches(kind), key=KEY))
+    with pytest.raises(ConfigError, match=rf"^hidden_BH: {message}"):
+        run(params, jnp.asarray(images(1)), hidden_BH=jnp.asarray(hidden))
+
+
+@pytest.mark.parametrize("kind", [PatchConfig, AutoencoderConfig, VisionConfig])
+def test_images_have_the_size_of_the_model(kind):
+    """Patches of a tall one would be taken for those of a wide one."""
+    params, run = pure(patches(kind, **({"num_classes": 3} if kind is VisionConfig else {})))
+    image = jnp.asarray(images(1))
+    for other in (jnp.swapaxes(image, 1, 2), image[..., :1], image[:, : image.shape[1] // 2]):
+        with pytest.raises(ConfigError, match=r"^images: \(.*\) for model\.image_size \(.*\); for another size"):
+            run(params, other)
+
+
+@pytest.mark.parametrize("kind", [PatchConfig, AutoencoderConfig])
 def test_hidden_patches_have_no_influence(kind):
     """Pixels of hidden patches leave the output as it is, bit for bit; those of shown ones do not."""
     params, run = pure(patches(kind))

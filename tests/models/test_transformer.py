@@ -8,17 +8,21 @@ import pytest
 from flax import nnx
 
 from transformer.core.arrays import dropout
+from transformer.core.errors import ConfigError
 from transformer.core.modules import at
 from transformer.core.parameters import Normal
 from transformer.functional.masks import Causal, Full, Padding, Tokens
 from transformer.mixers.attention.attention import Attention
+from transformer.mixers.attention.sparsity import Linformer
 from transformer.mixers.mixer import Context
 from transformer.models.config import ModelConfig
 from transformer.models.encoder import Encoder
 from transformer.models.language_model import LanguageModel
 from transformer.models.transformer import Block
+from transformer.norms.sequence_norm import SequenceLayerNorm
 from transformer.positions.absolute import Sinusoidal
 from transformer.residuals.residual import NoNormResidual
+from transformer.testing.subject import Subject, small, tokens_of
 
 KEY = jax.random.key(0)
 X = jnp.asarray(np.random.default_rng(0).normal(size=(1, 8, 16)), jnp.float32)
@@ -100,3 +104,13 @@ def test_stochastic_depth_without_a_key():
     chex.assert_trees_all_close(plain(text, key=KEY), expected, rtol=1e-6)
     outs = [deep(text, key=at(KEY, i)) for i in range(3)]
     assert max(np.abs(out - expected).max() for out in outs) > 1e-3
+
+
+@pytest.mark.parametrize(
+    "choice", [{"norm": SequenceLayerNorm()}, {"mixer.sparsity": Linformer(3, 16)}], ids=["norm", "attention"]
+)
+def test_what_looks_at_all_tokens_takes_no_mask(choice):
+    """Earlier tokens would see later ones."""
+    own = Subject(small(**{"causal": False, "mixer.num_kv_heads": None} | choice))
+    with pytest.raises(ConfigError, match=r"^mask: .* looks at all tokens of a row, whatever .* says; use no mask$"):
+        own.apply(own.params, tokens_of(2), mask=Causal())

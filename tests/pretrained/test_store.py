@@ -21,6 +21,7 @@ from transformer.activations.activation import GLU, ReLU
 from transformer.core.errors import ConfigError
 from transformer.core.modules import split
 from transformer.core.parameters import Normal
+from transformer.inference.quantize import quantize
 from transformer.mixers.attention.backends import Chunked
 from transformer.mixers.attention.projections import LearnedScale
 from transformer.mixers.recurrent.delta import GatedDeltaNet
@@ -144,6 +145,9 @@ def test_dtypes_are_kept_or_cast_when_asked(tmp_path, dtype):
     _, kept = pretrained.load(tmp_path / "model")
     with pytest.raises(ConfigError, match=r"^dtype: 'bf16' is no dtype; did you mean 'bfloat16'\?$"):
         pretrained.load(tmp_path / "model", dtype="bf16")
+    for none in ("int8", "bool", "uint8"):
+        with pytest.raises(ConfigError, match=rf"^dtype: {none} is none of parameters, such as bfloat16"):
+            pretrained.load(tmp_path / "model", dtype=none)
     _, cast = pretrained.load(tmp_path / "model", dtype=jnp.float32)
     _, small = pretrained.load(tmp_path / "model", dtype=jnp.bfloat16)
     for name, leaf in flat(kept).items():
@@ -506,6 +510,22 @@ def test_what_cannot_be_saved(tmp_path):
         pretrained.save(tmp_path / "a", CONFIG, jax.tree.map(lambda a: a[None], params))
     with pytest.raises(ConfigError, match=r"not the parameters of the config: .*final_norm/params/scale"):
         pretrained.save(tmp_path / "a", CONFIG, {name: p for name, p in params.items() if name != "final_norm"})
+    for bytes_ in (0, -1, "5GB"):
+        with pytest.raises(ConfigError, match=rf"^shard_bytes: {bytes_!r} is not a positive number$"):
+            pretrained.save(tmp_path / "a", CONFIG, params, shard_bytes=bytes_)
+    with pytest.raises(ConfigError, match=r"^parameters in 8 bits are no array; take those from before quantize$"):
+        pretrained.save(tmp_path / "a", CONFIG, quantize(params))
+    with pytest.raises(ConfigError, match=r"^pretrained: parameters are int8, and bfloat16, float16, float32 can be"):
+        pretrained.save(tmp_path / "a", CONFIG, jax.tree.map(lambda a: a.astype(np.int8), params))
+    for more, said in (
+        ({"hidden_size": 999}, "fields: with hidden_size it is another model: hidden_size is that of the config"),
+        ({"rms_norm_eps": 0.5}, "fields: with rms_norm_eps it is another model: rms_norm_eps is that of the config"),
+        ({"eos_tokenid": 2}, ".*eos_tokenid"),
+        ({"eos_token_id": {2}}, "fields: Object of type set is not JSON serializable"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            pretrained.save(tmp_path / "a", CONFIG, params, fields=more)
+    assert not list(tmp_path.glob(".*"))
     with pytest.raises(ConfigError, match="no architecture here is a PatchConfig"):
         pretrained.save(tmp_path / "a", PatchConfig(), params)
     assert not (tmp_path / "a").exists()

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import inspect
 import math
+import numbers
 import types
 import typing
 import weakref
@@ -167,6 +168,11 @@ def wrong_kind(value: Any, kind: type, where: str) -> ConfigError:
     elif inside := [n for n in getattr(value, "__dataclass_fields__", ()) if isinstance(getattr(value, n), kind)]:
         hint = f"; its field {inside[0]} is one"
     return ConfigError(f"{where}: {kind.__name__} is needed, and {given} is given{hint}")
+
+
+def is_count(value: Any) -> bool:
+    """Whether it is a whole number, NumPy's too; a truth value is none."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
 def check_positive(value: Variant, *names: str) -> None:

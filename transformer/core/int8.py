@@ -1,11 +1,15 @@
 """Matrices of 8-bit integers: a quarter of the bytes to read, for models that are not trained any more."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.typing import DTypeLike
+
+from transformer.core.errors import ConfigError
 
 LARGEST = 127.0
 
@@ -37,6 +41,12 @@ class Int8:
     def __getitem__(self, index) -> "Int8":
         """A layer, or with `...` all: what modules ask of a parameter."""
         return Int8(self.values[index], self.factor[index])
+
+    __iter__ = None
+    """Its rows are no numbers, and `__getitem__` has no end."""
+
+    def __array__(self, *_: Any, **__: Any) -> np.ndarray:
+        raise ConfigError("parameters in 8 bits are no array; take those from before quantize")
 
     def beside(self, *others: "Int8") -> "Int8":
         """One kernel of the columns of several."""

@@ -1,7 +1,7 @@
 """A tokenized text with a held-out part, and its batches."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -140,9 +140,11 @@ def load_corpus(config: TextConfig, stored: Path | None = None) -> Corpus:
     pieces = [tokenizer.encode(document) for document in documents]
     train, validation = np.concatenate(pieces[:first]), np.concatenate(pieces[first:])
     identity = [text.fingerprint, tokenizer.to_json(), *([cut] if separator is None else [separator, first])]
-    ends = [np.cumsum([len(piece) for piece in part]) for part in (pieces[:first], pieces[first:])]
-    ends = [None, None] if separator is None else ends
-    return Corpus(train, validation, tokenizer, text.source, fingerprint(identity), *ends, config)
+    made = Corpus(train, validation, tokenizer, text.source, fingerprint(identity), description=config)
+    if separator is None:
+        return made
+    train_ends, validation_ends = (np.cumsum(list(map(len, part))) for part in (pieces[:first], pieces[first:]))
+    return replace(made, train_ends=train_ends, validation_ends=validation_ends)
 
 
 def _between_words(text: str, place: int) -> int:

@@ -37,15 +37,21 @@ class PatchEmbedding(nnx.Module):
     """A linear map of the pixels of each patch (Dosovitskiy et al. 2020, equation 1)."""
 
     def __init__(self, config: "PatchConfig", *, key: jax.Array):
-        self.size, self.dtype = config.patch_size, jnp.dtype(config.dtype)
+        self.size, self.image_size, self.dtype = config.patch_size, config.image_size, jnp.dtype(config.dtype)
         initializer = config.embedding.initializer
         self.projection = Dense(
             config.patch_dim, config.d_model, initializer=initializer, bias=True, key=at(key, "projection")
         )
 
     def __call__(self, images_BYXC: jax.Array) -> jax.Array:
-        """Embedded patches (B, patches, D)."""
-        return self.projection(cut(images_BYXC, self.size).astype(self.dtype))
+        """Embedded patches (B, patches, D); raises `ConfigError` where images are not of the model's size."""
+        patches_BPX = cut(images_BYXC, self.size)
+        if images_BYXC.shape[1:] != self.image_size:
+            raise ConfigError(
+                f"images: {images_BYXC.shape[1:]} for model.image_size {self.image_size}; for another size of images, "
+                "resize_positions makes positions"
+            )
+        return self.projection(patches_BPX.astype(self.dtype))
 
 
 def resize_positions(table_PD: jax.Array, grid: tuple[int, int], new_grid: tuple[int, int]) -> jax.Array:

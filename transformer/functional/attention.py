@@ -13,7 +13,7 @@ from jax.ad_checkpoint import checkpoint_name
 
 from transformer.core.arrays import MODEL
 from transformer.functional.biases import Bias
-from transformer.functional.masks import MaskFunction, Tokens
+from transformer.functional.masks import MaskFunction, Tokens, allows
 
 NEVER = float(jnp.finfo(jnp.float32).min)
 OF_KERNEL = "attention.kernel"
@@ -155,7 +155,7 @@ def attention(
     products = attention_scores(split_groups(q_BLHK, num_kv_heads), k_BGSK, scale=scale)
     scored = change_scores(products, score, queries, keys)
     scores = _named(add_bias(scored, bias, queries, keys), "scores")
-    allowed = None if mask is None else group_heads(mask(queries, keys), num_kv_heads)
+    allowed = None if mask is None else group_heads(allows(mask, queries, keys), num_kv_heads)
     weights = masked_softmax(scores, allowed) if weigh is None else weigh(scores, allowed, queries, keys)
     weights_BGRLS = _named(weights, "pattern")
     if drop_weights is not None:

@@ -28,7 +28,7 @@ from transformer.functional.attention import (
     split_groups,
 )
 from transformer.functional.biases import Bias
-from transformer.functional.masks import Full, Mask, Tokens
+from transformer.functional.masks import Full, Mask, Tokens, allows
 from transformer.functional.normalizers import Softmax
 
 
@@ -50,6 +50,8 @@ class Modifiers(NamedTuple):
         weigh: Softmax | None = None,
     ) -> "Modifiers":
         """Those of attention with queries of a size, from its arguments."""
+        if not isinstance(weigh, Softmax | None):
+            raise ValueError(f"chunked attention: its weights are a softmax, not those of {weigh}; use attention")
         scale = 1 / math.sqrt(size) if scale is None else scale
         score = score if score is None or isinstance(score, Partial) else Partial(score)
         return cls(bias, jnp.asarray(scale, jnp.float32), None if weigh is None else weigh.sink_H, score)
@@ -171,7 +173,9 @@ def _block(sides: Sides, sizes: Sizes, i, j, num_kv_heads: int) -> _Block:
     keys = sides.keys.block(first_key, sizes.key_block)
     real_L = jnp.arange(sizes.query_block) < sizes.num_queries - first_query
     real_S = jnp.arange(sizes.key_block) < sizes.num_keys - first_key
-    return _Block(queries, keys, group_heads(sides.mask(queries, keys), num_kv_heads) & real_L[:, None] & real_S)
+    return _Block(
+        queries, keys, group_heads(allows(sides.mask, queries, keys), num_kv_heads) & real_L[:, None] & real_S
+    )
 
 
 def _scores(q, k, modifiers: Modifiers, block: _Block) -> jax.Array:

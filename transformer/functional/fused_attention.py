@@ -12,7 +12,7 @@ from jax.sharding import PartitionSpec, get_abstract_mesh
 from transformer.core.arrays import CONTEXT, DATA, MODEL, axis_size, divided, has_cuda, platform
 from transformer.functional.attention import Attended, ScoreFunction, SoftCapped, Weigh, attention, check_shapes
 from transformer.functional.biases import Bias
-from transformer.functional.masks import Causal, Full, MaskFunction, Tokens, conjuncts
+from transformer.functional.masks import Causal, Full, MaskFunction, Tokens, allows, conjuncts
 from transformer.functional.normalizers import Softmax
 from transformer.functional.splash_attention import by_splash, why_not_splash
 
@@ -82,7 +82,7 @@ def by_cudnn(
     terms = [one for one in conjuncts(mask) if not isinstance(one, Full)]
     in_order = own_keys and queries.counted is not None and queries.length == keys.length and axis_size(CONTEXT) == 1
     causal = in_order and bool(terms) and all(isinstance(one, Causal) for one in terms)
-    allowed = None if mask is None or causal or not terms else _whole(mask(queries, keys), queries, keys)
+    allowed = None if mask is None or causal or not terms else _whole(allows(mask, queries, keys), queries, keys)
     attend = functools.partial(_cudnn if has_cuda() else like_cudnn, scale, causal)
     if divided():
         rows, part = (axis if axis_size(axis) > 1 else None for axis in (DATA, CONTEXT))

@@ -20,7 +20,7 @@ from transformer.functional.attention import (
     grouped_product,
     split_groups,
 )
-from transformer.functional.masks import Mask, Tokens
+from transformer.functional.masks import Mask, Tokens, allows
 from transformer.functional.normalizers import LinearWeigh
 
 
@@ -41,7 +41,7 @@ def recurrent_attention(
       q_BLHK: queries.
       k_BLGK: keys.
       v_BLGK: values.
-      tokens: those of queries and keys alike; within a document positions grow.
+      tokens: those of queries and keys alike; a document's tokens follow each other, and their positions grow.
       mask: causal; it may also exclude padding and other documents.
       scale: factor on q·k, a number or traced scalar; None: 1/√K.
       weigh: how scores become weights.
@@ -53,6 +53,7 @@ def recurrent_attention(
     check_shapes(q_BLHK, k_BLGK, v_BLGK, tokens, tokens)
     if not (mask.directed and mask.transitive):
         raise ValueError(f"recurrent attention: under {mask} a token sees less than those before it; use attention")
+    tokens = tokens.as_before()  # the last token of a block says what is carried on
     L, G, block = tokens.length, k_BLGK.shape[2], min(block, tokens.length)
     scale = 1 / math.sqrt(q_BLHK.shape[-1]) if scale is None else scale
     q, k, v = (x.astype(jnp.float32) for x in (q_BLHK, k_BLGK, v_BLGK))
@@ -63,7 +64,7 @@ def recurrent_attention(
     def weights(queries: Tokens, keys: Tokens) -> jax.Array:
         """The factor on each product φ(q)·φ(k), (B or 1, G or 1, R or 1, L, S)."""
         distance = jnp.abs(queries.distance_from(keys))[:, None, None]
-        return jnp.where(group_heads(mask(queries, keys), G), weigh.fading(distance, G), 0.0)
+        return jnp.where(group_heads(allows(mask, queries, keys), G), weigh.fading(distance, G), 0.0)
 
     def turn(carry, blocks):
         sums_BGRKV, before = carry

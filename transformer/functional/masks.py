@@ -5,9 +5,10 @@ boolean array that broadcasts to (B, H, L, S), True where the query attends to t
 stored: an attention function asks for the whole array or for one block of it, by slicing `Tokens`.
 """
 
+import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, Protocol, dataclass_transform
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, NamedTuple, Protocol, dataclass_transform, get_type_hints
 
 import jax
 import jax.numpy as jnp
@@ -66,6 +67,23 @@ class Tokens(NamedTuple):
         """The position of each as a query minus that of each key, (B or 1, L, S) int32."""
         return self.positions[:, :, None] - keys.positions[:, None, :]
 
+    def as_before(self) -> "Tokens":
+        """Padding with the position and the segment of the last real token before it, or else of the first one."""
+        if self.valid is None:
+            return self
+        own = jnp.where(self.valid, jnp.arange(self.length), self.valid.argmax(1, keepdims=True))
+        places_BL = jax.lax.cummax(own, 1)
+
+        def taken(array: jax.Array | None) -> jax.Array | None:
+            if array is None:
+                return None
+            shape = jnp.broadcast_shapes(array.shape, places_BL.shape)
+            return jnp.take_along_axis(jnp.broadcast_to(array, shape), jnp.broadcast_to(places_BL, shape), 1)
+
+        positions = taken(self.positions)
+        assert positions is not None
+        return self._replace(positions=positions, segments=taken(self.segments), counted=None)
+
     def block(self, start, size: int) -> "Tokens":
         """The tokens from `start` (may be traced) to `start + size`."""
         return jax.tree.map(lambda a: jax.lax.dynamic_slice_in_dim(a, start, size, a.ndim - 1), self)
@@ -82,12 +100,18 @@ class MaskFunction(Protocol):
 
 
 class Mask:
-    """Base of the mask algebra. A new mask is one frozen dataclass with `__call__`."""
+    """Base of the mask algebra. A new mask is one frozen dataclass with `__call__`.
+
+    Its fields are arrays, or numbers and texts, declared as such.
+    """
 
     directed: ClassVar[bool] = False
     """Whether a query attends to no later position."""
     transitive: ClassVar[bool] = False
     """Whether it is transitive over real tokens: if i sees j and j sees k, then i sees k."""
+
+    def __post_init__(self):
+        _register(type(self))
 
     def __call__(self, queries: Tokens, keys: Tokens) -> jax.Array:
         raise NotImplementedError(f"{type(self).__name__} does not define __call__(queries, keys)")
@@ -100,6 +124,37 @@ class Mask:
 
     def __invert__(self) -> "Mask":
         return Not(self)
+
+
+_REGISTERED: set[type] = set()
+"""The classes of masks that are pytrees."""
+
+
+def _register(cls: type) -> None:
+    """Make a class of masks one of pytrees, which go through `jit`; numbers and texts are static in it."""
+    if cls in _REGISTERED:
+        return
+    types = get_type_hints(cls)
+    static = [f.name for f in fields(cls) if types[f.name] in (int, float, bool, str)]
+    arrays = [f.name for f in fields(cls) if f.name not in static]
+    with contextlib.suppress(ValueError):  # its own decorator has done it
+        jax.tree_util.register_dataclass(cls, arrays, static)
+    _REGISTERED.add(cls)
+
+
+def allows(mask: MaskFunction, queries: Tokens, keys: Tokens) -> jax.Array:
+    """What a mask allows, boolean, of a shape that broadcasts to (B, H, L, S).
+
+    Raises:
+      ConfigError: it returns something else.
+    """
+    found, name = mask(queries, keys), type(mask).__name__
+    if found.dtype != bool:
+        raise ConfigError(f"mask: {name} returns {found.dtype}, not bool, True where a query attends")
+    if found.ndim not in (2, 4):
+        needed = "(L, S) or (B or 1, H or 1, L, S); [:, None] adds the axis of heads"
+        raise ConfigError(f"mask: {name} returns {found.shape}, not {needed}")
+    return found
 
 
 @dataclass_transform(frozen_default=True)
@@ -200,7 +255,7 @@ class RandomBlocks(Mask):
 
     def __call__(self, queries, keys):
         query, key = (b.astype(jnp.uint32) for b in (_blocks(queries, self.size, -1), _blocks(keys, self.size, -2)))
-        mixed = _mix(_mix(query + jnp.uint32(self.seed)) ^ key)
+        mixed = _mix(_mix(query + jnp.uint32(self.seed % 2**32)) ^ key)
         return mixed.astype(jnp.float32) < self.share * 2.0**32
 
 
@@ -299,7 +354,7 @@ class Arbitrary(Mask):
     """
 
     allowed: jax.Array
-    """(…, L, S) bool, with L and S the numbers of all queries and keys, or more."""
+    """(L, S) or (B or 1, H or 1, L, S) bool, with L and S the numbers of all queries and keys, or more."""
 
     def __call__(self, queries, keys):
         shape, needed = self.allowed.shape, (len(queries.indices), len(keys.indices))
@@ -327,7 +382,7 @@ class And(Mask):
         return self.left.transitive and self.right.transitive
 
     def __call__(self, queries, keys):
-        return self.left(queries, keys) & self.right(queries, keys)
+        return allows(self.left, queries, keys) & allows(self.right, queries, keys)
 
 
 def conjuncts(mask: MaskFunction | None) -> Iterator[MaskFunction]:
@@ -347,7 +402,7 @@ class Or(Mask):
     right: Mask
 
     def __call__(self, queries, keys):
-        return self.left(queries, keys) | self.right(queries, keys)
+        return allows(self.left, queries, keys) | allows(self.right, queries, keys)
 
 
 @_value
@@ -357,4 +412,4 @@ class Not(Mask):
     mask: Mask
 
     def __call__(self, queries, keys):
-        return ~self.mask(queries, keys)
+        return ~allows(self.mask, queries, keys)

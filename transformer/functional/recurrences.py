@@ -18,14 +18,9 @@ def begins(tokens: Tokens) -> jax.Array | None:
 
     Padding, whatever its segment, is of the document before it, or at the beginning of a row of the first one.
     """
-    segments_BL, valid_BL = tokens.segments, tokens.valid
+    segments_BL = tokens.as_before().segments
     if segments_BL is None:
         return None
-    if valid_BL is not None:
-        real_BL = jnp.where(valid_BL, jnp.arange(tokens.length), valid_BL.argmax(1, keepdims=True))
-        shape = jnp.broadcast_shapes(segments_BL.shape, real_BL.shape)
-        places_BL = jnp.broadcast_to(lax.cummax(real_BL, 1), shape)
-        segments_BL = jnp.take_along_axis(jnp.broadcast_to(segments_BL, shape), places_BL, 1)
     return segments_BL != jnp.concatenate([segments_BL[:, :1], segments_BL[:, :-1]], 1)
 
 

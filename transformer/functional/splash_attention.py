@@ -6,7 +6,7 @@ import importlib
 import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
-from jax.sharding import NamedSharding, PartitionSpec, get_abstract_mesh
+from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec, get_abstract_mesh
 
 from transformer.core.arrays import CONTEXT, DATA, MODEL, axis_size, divided
 from transformer.functional.attention import OF_KERNEL
@@ -60,7 +60,10 @@ def by_splash(
     if divided():
         mesh = get_abstract_mesh()
         rows, part = (axis if axis_size(axis) > 1 else None for axis in (DATA, CONTEXT))
-        of_mask = kernel.manual_sharding_spec(NamedSharding(mesh, PartitionSpec(None, part if by_query else None)))
+        whole_mesh = AbstractMesh(mesh.axis_sizes, mesh.axis_names)  # also where some axes are in a shard_map already
+        of_mask = kernel.manual_sharding_spec(
+            NamedSharding(whole_mesh, PartitionSpec(None, part if by_query else None))
+        )
         of_queries, of_keys = PartitionSpec(rows, MODEL, part), PartitionSpec(rows, MODEL)
         attend = jax.shard_map(
             attend,

@@ -6,6 +6,7 @@ on. Texts are read in batches of few sizes, so that few programs are compiled, a
 
 import importlib
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from transformer.core.arrays import check_ids
-from transformer.core.checks import check_kind
+from transformer.core.checks import check_fields, check_kind
 from transformer.core.errors import ConfigError, nearest
 from transformer.core.modules import Apply, Params
 from transformer.data.dataset import pad_rows
@@ -262,14 +263,21 @@ def how_to_continue(options: Mapping[str, Any]) -> tuple[Strategy, int, tuple[st
         if name not in OPTIONS:
             raise ConfigError(f"generation_kwargs: unknown option {name!r}{nearest(name, OPTIONS)}")
     options = {name: value for name, value in options.items() if value is not None}
-    if not isinstance(temperature := options.get("temperature", 0), int | float):
-        raise ConfigError(f"generation_kwargs: temperature {temperature!r} is not a number")
+    temperature = options.get("temperature", 0)
+    if type(temperature) not in (int, float) or not 0 <= temperature < math.inf:
+        raise ConfigError(f"generation_kwargs: temperature {temperature!r} is not a number from 0 on")
     num_tokens = options.get("max_gen_toks", MAX_TOKENS)
     if type(num_tokens) is not int or num_tokens < 1:
         raise ConfigError(f"generation_kwargs: max_gen_toks {num_tokens!r} is not a positive number")
     until = options.get("until", ())
+    if not isinstance(until, str | list | tuple) or not all(isinstance(end, str) for end in until):
+        raise ConfigError(f"generation_kwargs: until {until!r} is no text, and no list of texts")
     until = (until,) if isinstance(until, str) else tuple(end for end in until if end)
     sampled = options.get("do_sample", temperature > 0)
+    if type(sampled) is not bool:
+        raise ConfigError(f"generation_kwargs: do_sample {sampled!r} is neither true nor false")
     if not sampled or options.get("temperature") == 0:
         return GREEDY, num_tokens, until
-    return Sample(**{name: options[name] for name in OF_SAMPLING if name in options}), num_tokens, until
+    strategy = Sample(**{name: options[name] for name in OF_SAMPLING if name in options})
+    check_fields(strategy, "generation_kwargs: ")
+    return strategy, num_tokens, until

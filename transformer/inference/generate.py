@@ -60,7 +60,7 @@ def generate(
         model has no token `stop`, prompt and continuation are longer than positions are defined for, a random strategy
         has no key, or the sequences cannot be divided by the devices.
     """
-    check_decoding("generate", num_tokens, strategy, key)
+    check_decoding("generate", num_tokens, stop, strategy, key, mesh)
     check_prompt("generate", apply, params, prompt_BL, lengths_B, inputs or {})
     chosen = {"num_tokens": num_tokens, "strategy": strategy, "stop": stop, "prefix": prefix, "mesh": mesh}
     chosen |= {"code": code_of(strategy)}

@@ -57,7 +57,7 @@ def _marked(tokens_BS: jax.Array, where_BS: jax.Array, vocab_size: int) -> jax.A
 class RepetitionPenalty(Processor):
     """Divides positive logits of tokens that occurred already by a number and multiplies negative ones by it.
 
-    (Keskar et al. 2019, section 4.1, who divide both; here a token never becomes likelier.)
+    (Keskar et al. 2019, section 4.1, who divide both; here, with 1 or more, a token never becomes likelier.)
     """
 
     name = "repetition_penalty"

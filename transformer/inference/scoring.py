@@ -8,6 +8,7 @@ import numpy as np
 from jax import lax
 
 from transformer.core.arrays import check_ids, check_tokens
+from transformer.core.checks import is_count
 from transformer.core.errors import ConfigError
 from transformer.core.modules import Apply, Params
 
@@ -39,6 +40,8 @@ def sequence_log_probability(
     logits_BLV = apply(params, *inputs, tokens_BL[:, :-1], **more)
     check_ids(tokens_BL, logits_BLV.shape[-1], "sequence_log_probability: token")
     chosen_BL = label_log_probabilities(logits_BLV, tokens_BL[:, 1:])
+    if weights_BL is not None and weights_BL.shape != chosen_BL.shape:
+        raise ConfigError(f"sequence_log_probability: weights {weights_BL.shape} for labels {chosen_BL.shape}")
     return (chosen_BL if weights_BL is None else chosen_BL * weights_BL).sum(-1)
 
 
@@ -64,6 +67,11 @@ def sliding_log_probabilities(
     Raises:
       ConfigError: the stride is not in [1, window], or there is nothing to predict.
     """
+    for name, number in (("window", window), ("stride", stride), ("batch_size", batch_size)):
+        if not is_count(number) or number < 1:
+            raise ConfigError(f"sliding_log_probabilities: {name} {number!r} is not a positive number")
+    if jnp.ndim(tokens_L) != 1:
+        raise ConfigError(f"sliding_log_probabilities: tokens {jnp.shape(tokens_L)} are not one sequence (L,)")
     if not 1 <= stride <= window:
         raise ConfigError(f"sliding_log_probabilities: stride {stride} is not in [1, {window}], the window")
     if (labels := len(tokens_L) - 1) < 1:

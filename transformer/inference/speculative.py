@@ -9,8 +9,9 @@ import jax.numpy as jnp
 from jax import lax
 from jax.sharding import Mesh
 
+from transformer.core.checks import is_count
 from transformer.core.errors import ConfigError
-from transformer.core.modules import Apply, Params
+from transformer.core.modules import Apply, Params, check_apply
 from transformer.core.sources import code_of
 from transformer.functional.cache import Cache, Reader, rewind
 from transformer.inference.parts import in_parts
@@ -62,9 +63,10 @@ def speculate(
     Raises:
       ConfigError: as `generate`, or the strategy does not choose token by token, or the vocabularies differ.
     """
-    check_decoding("speculate", num_tokens, strategy, key)
-    if ahead < 1:
-        raise ConfigError(f"speculate: ahead {ahead} is not a positive number")
+    check_decoding("speculate", num_tokens, stop, strategy, key, mesh)
+    check_apply(draft_apply, "speculate: draft_apply")
+    if not is_count(ahead) or ahead < 1:
+        raise ConfigError(f"speculate: ahead {ahead!r} is not a positive number")
     if not isinstance(strategy, TokenStrategy):
         raise ConfigError(f"speculate: {strategy} does not choose token by token; use greedy or sample")
     if key is None and strategy.random:

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+from jax.sharding import Mesh
 
-from transformer.core.checks import check_fields
+from transformer.core.checks import check_fields, is_count
 from transformer.core.errors import ConfigError
 from transformer.core.modules import no_key
 from transformer.core.values import Variant
@@ -33,16 +34,21 @@ class Strategy(Variant):
         """The logits after all processors; `chosen`, () or (B,), counts the tokens chosen so far."""
         for processor in self.processors:
             processed_BV = processor(logits_BV, prompt.history(tokens_BT, chosen))
-            if processed_BV.shape != logits_BV.shape:
-                raise ConfigError(f"{processor.name}: it returns {processed_BV.shape} for logits {logits_BV.shape}")
+            if (processed_BV.shape, processed_BV.dtype) != (logits_BV.shape, logits_BV.dtype):
+                given, needed = (f"{logits.dtype} {logits.shape}" for logits in (processed_BV, logits_BV))
+                raise ConfigError(f"{processor.name}: it returns {given} for logits {needed}")
             logits_BV = processed_BV
         return logits_BV
 
 
-def check_decoding(caller: str, num_tokens: int, strategy: Any, key: Any) -> None:
-    """Raise `ConfigError` where no token is asked for, or the strategy or the key is none."""
-    if num_tokens < 1:
-        raise ConfigError(f"{caller}: num_tokens {num_tokens} is not a positive number")
+def check_decoding(caller: str, num_tokens: Any, stop: Any, strategy: Any, key: Any, mesh: Any) -> None:
+    """Raise `ConfigError` where no token is asked for, the end is not one, or strategy, key or mesh is none."""
+    if not is_count(num_tokens) or num_tokens < 1:
+        raise ConfigError(f"{caller}: num_tokens {num_tokens!r} is not a positive number")
+    if stop is not None and not is_count(stop):
+        raise ConfigError(f"{caller}: stop {stop!r} is not the number of one token")
+    if not isinstance(mesh, Mesh | None):
+        raise ConfigError(f"{caller}: mesh {mesh!r} is no jax.sharding.Mesh")
     if not isinstance(strategy, Strategy):
         raise ConfigError(f"{caller}: the strategy {strategy!r} is no value such as Greedy(); texts: Strategy.parse")
     check_fields(strategy, f"{caller}: {strategy.name}.")

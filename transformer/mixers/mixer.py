@@ -143,7 +143,15 @@ class Mixer(Variant):
         return 0
 
     def memory(self, model: "ModelConfig", batch_size: int, slots: int, dtype: Any) -> Memory | None:
-        """The empty memory of one sublayer of a decoder; None: nothing is remembered."""
+        """The empty memory of one sublayer of a decoder; None: nothing is remembered.
+
+        Raises:
+          ConfigError: the mixer may read earlier tokens, and does not say what it remembers of them.
+        """
+        if self.causal is not False:
+            raise ConfigError(
+                f"model.mixer: {self.name} defines no memory, so it cannot decode: define memory, or causal = False"
+            )
         return None
 
     def parameters(self, model: "ModelConfig") -> dict[str, Parameter]:

@@ -6,7 +6,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
 
+from transformer.core.arrays import check_ids
 from transformer.core.checks import check_kind
 from transformer.core.errors import ConfigError, nearest_divisor
 from transformer.core.modules import Dense, Parameters, at, below
@@ -135,11 +138,22 @@ class ImageToImage(Transformer):
         """Patches (B, patches, patch_dim), float32; with `with_penalty` also what the layers add to the loss."""
         x_BPD = self.embedding(images_BYXC)
         if hidden_BH is not None:
+            _check_hidden(hidden_BH, x_BPD.shape[1])
             token_D = self.hidden()["token"].astype(x_BPD.dtype)
             x_BPD = x_BPD.at[jnp.arange(len(x_BPD))[:, None], hidden_BH].set(token_D)
         x_BPD, penalty = self.transform(x_BPD, Tokens.first(x_BPD.shape[1]), key=key)
         patches_BPX = self.head(x_BPD * self.config.head.scale).astype(jnp.float32)
         return (patches_BPX, penalty) if with_penalty else patches_BPX
+
+
+def _check_hidden(hidden_BH: jax.Array, patches: int) -> None:
+    """Raise `ConfigError` where they are no numbers of different patches, and no program is traced with them."""
+    check_ids(hidden_BH, patches, "hidden_BH: patch")
+    if not isinstance(hidden_BH, Tracer):
+        numbers = np.sort(np.asarray(hidden_BH), 1)
+        if (twice := np.argwhere(numbers[:, 1:] == numbers[:, :-1])).size:
+            row, place = map(int, twice[0])
+            raise ConfigError(f"hidden_BH: patch {numbers[row, place]} is there twice in row {row}")
 
 
 def _placed(config: PatchConfig, columns: int, first: int) -> Any:
@@ -175,6 +189,7 @@ class MaskedAutoencoder(ImageToImage):
         rows_B1, places_P = jnp.arange(len(x_BPD))[:, None], jnp.arange(x_BPD.shape[1])
         shown_BS = places_P[None].repeat(len(x_BPD), 0)
         if hidden_BH is not None:
+            _check_hidden(hidden_BH, len(places_P))
             if hidden_BH.shape[1] >= len(places_P):
                 raise ConfigError(
                     f"images: all of {len(places_P)} patches are hidden, and the encoder reads the others"

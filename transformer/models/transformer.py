@@ -209,6 +209,8 @@ class Transformer(nnx.Module):
         for mixer in (mixer for kind in self.config.kinds for mixer in kind.mixers):
             if not mixer.takes_masks:
                 raise ConfigError(f"model.mixer: {mixer} does not know of {mask}; use attention")
+        if (choice := self.config.mixing_choice) is not None:
+            raise ConfigError(f"mask: {choice} looks at all tokens of a row, whatever {mask} says; use no mask")
 
     def transform(
         self,

@@ -159,14 +159,14 @@ class RoPE(Position):
         check_positive(self, "base", "fraction")
 
     def check(self, head_dim):
-        size = int(head_dim * self.fraction)
+        size = int(head_dim * self.fraction + 1e-9)
         if size < 2 or size % 2 or size > head_dim:
             raise ConfigError(
                 f"rope: fraction {self.fraction} of head_dim {head_dim} is {size} features, not an even number up to it"
             )
 
     def _rotate(self, x_BLHK, positions_BL):
-        size = int(x_BLHK.shape[-1] * self.fraction)
+        size = int(x_BLHK.shape[-1] * self.fraction + 1e-9)
         frequencies_F, temperature = positions.frequencies(size, self.base), 1.0
         if self.scaling is not None:
             frequencies_F, temperature = self.scaling(frequencies_F, self.base, size), self.scaling.temperature()

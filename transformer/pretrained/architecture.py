@@ -106,7 +106,8 @@ class Architecture:
         changes: dict[str, Any] = {}
         refused: list[str] = []
         for field in self.fields:
-            with contextlib.suppress(ConfigError, AttributeError, TypeError):  # another variant lacks this number
+            # Another variant lacks this number, or has one that nothing is divided by.
+            with contextlib.suppress(ConfigError, AttributeError, TypeError, ArithmeticError):
                 written |= field.write(config)
         for field in self.fields:
             try:

@@ -51,6 +51,9 @@ def load(
         wanted_dtype = None if dtype is None else jnp.dtype(dtype)
     except TypeError:
         raise ConfigError(f"dtype: {dtype!r} is no dtype{nearest(str(dtype), DTYPES)}") from None
+    if wanted_dtype is not None and not jnp.issubdtype(wanted_dtype, jnp.floating):
+        eight = "; quantize makes parameters in 8 bits of loaded ones" if wanted_dtype == jnp.int8 else ""
+        raise ConfigError(f"dtype: {wanted_dtype} is none of parameters, such as {', '.join(DTYPES)}{eight}")
     folder, architecture, config = _described(path, architecture, WEIGHTS)
     leaves = _abstract(config)
     wanted = entries(architecture, config, leaves)
@@ -94,19 +97,40 @@ def save(
       ConfigError: the folder is not empty, the config matches no architecture, or the parameters are
         not those of the config.
     """
-    path = Path(path)
+    path = Path(path).resolve()
+    if not isinstance(shard_bytes, int) or shard_bytes < 1:
+        raise ConfigError(f"shard_bytes: {shard_bytes!r} is not a positive number")
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise ConfigError(f"{path} is not empty")
     architecture = _of_config(config, [_known(architecture)] if architecture else ARCHITECTURES)
     leaves = {name: np.asarray(leaf) for name, leaf in flat(params).items()}
     wanted = entries(architecture, config, _same_tree(_abstract(config), leaves))
+    text = _config_text(architecture, config, fields or {})
     partial = path.parent / f".{path.name}.partial"
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-    text = json.dumps(architecture.write_config(config) | dict(fields or {}), indent=2, sort_keys=True)
     (partial / CONFIG).write_text(text + "\n", encoding="utf-8")
     write_tensors(partial, _stored(wanted, leaves), shard_bytes)
     os.replace(partial, path)
+
+
+def _config_text(architecture: Architecture, config: ModelConfig, more: Mapping[str, Any]) -> str:
+    """The text of config.json.
+
+    Raises:
+      ConfigError: further fields are no JSON, or what is read with them is another model or nothing that is supported.
+    """
+    own = architecture.write_config(config)
+    try:
+        text = json.dumps(own | dict(more), indent=2, sort_keys=True)
+    except TypeError as error:
+        raise ConfigError(f"fields: {error}") from None
+    again = architecture.write_config(architecture.read_config(json.loads(text)))
+    if changed := [name for name in own if name in again and again[name] != own[name] and name not in more] or [
+        name for name in more if name in own and again.get(name) != own[name]
+    ]:
+        raise ConfigError(f"fields: with {', '.join(more)} it is another model: {changed[0]} is that of the config")
+    return text
 
 
 WEIGHTS = "*.safetensors"
@@ -210,6 +234,8 @@ def _abstract(config: ModelConfig) -> Leaves:
 def _same_tree(expected: Leaves, leaves: Leaves) -> Leaves:
     if any(leaf.dtype == object for leaf in leaves.values()):
         raise ConfigError("pretrained: shapes are given in place of parameters; split(build(config, key=key)) has some")
+    if wrong := sorted({str(leaf.dtype) for leaf in leaves.values()} - {*DTYPES, "float64"}):
+        raise ConfigError(f"pretrained: parameters are {wrong[0]}, and {', '.join(DTYPES)} can be stored")
     if leaves.keys() == expected.keys() and all(leaves[path].shape[1:] == expected[path].shape for path in expected):
         raise ConfigError("pretrained: the parameters of several replicas are given; run.params() are those of one")
     wrong = [path for path in expected.keys() | leaves.keys() if path not in expected or path not in leaves]
