@@ -258,7 +258,7 @@ assert wrong_by["a third chooses"] > wrong_by["both readings"]
 #
 # - *From one seed*: anything that the table above calls a coin.
 # - *From "unresolved"*: that two arms are equal. That is "equivalent", and has to be shown within a margin.
-#   This study could have found differences of the size below, four times in five.
+#   What this study could have found, four times in five, is in the column *detectable* of the first table.
 # - *From a best rate at the edge of the grid*: that the arm is tuned.
 # - *From 130 steps*: where training ends. Such a study measures who starts faster.
 # - *From intervals over seeds*: anything about another text, size or tokenizer. Seeds vary initial values and

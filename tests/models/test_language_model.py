@@ -19,8 +19,10 @@ from transformer.mixers.attention.backends import Chunked
 from transformer.mixers.attention.projections import ConstantScale
 from transformer.mixers.mixer import Context
 from transformer.models.config import ModelConfig
+from transformer.models.encoder_decoder import EncoderDecoderConfig
 from transformer.models.language_model import LanguageModel
 from transformer.objectives.objective import cross_entropy
+from transformer.testing.subject import small
 
 POSITIONS = ["none", "sinusoidal", "query_key_sinusoidal", "learned", "rope", "alibi"]
 BACKENDS = ["none", "chunked(block=3)"]
@@ -251,3 +253,9 @@ def prefix_gradients(backend, length, prefix):
 
     jacobian = jax.jit(jax.jacrev(totals))(params["embedding"]["table"])
     return np.abs(np.asarray(jacobian)).max(-1)[:, :length]
+
+
+def test_the_config_of_a_translator_is_none_of_a_language_model():
+    """Its blocks attend to a source."""
+    with pytest.raises(ConfigError, match=r"^LanguageModel: ModelConfig is needed, and EncoderDecoderConfig is given"):
+        LanguageModel(small(EncoderDecoderConfig), key=jax.random.key(0))

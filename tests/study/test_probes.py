@@ -175,7 +175,9 @@ def test_a_first_key_that_is_no_token_is_not_measured(initial, changes):
     config, params = initial
     changes = changes | {"causal": False, "position": None}
     assert np.isnan(
-        FirstKey()(config.replace(model=config.model.replace(changes), objective=MaskedToken()), params, None)
+        FirstKey()(
+            config.replace(model=config.model.replace(changes), objective=MaskedToken(mask_token=3)), params, None
+        )
     ).all()
 
 

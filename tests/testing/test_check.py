@@ -1,15 +1,21 @@
 """What counts as passed, as refused and as failed."""
 
 from dataclasses import dataclass
+from typing import Any
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
+from flax import nnx
 
+import transformer as T
 from transformer.activations.activation import Activation
 from transformer.analysis.counts import forward_flops
 from transformer.core.arrays import dense
 from transformer.core.errors import ConfigError
 from transformer.core.parameters import Parameter
+from transformer.data.tokenizers import SymbolTokenizer
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.mixers.attention.base import ScoreMod
 from transformer.mixers.attention.score_mods import SoftCap, SSMax
@@ -19,7 +25,7 @@ from transformer.testing import comparing, twins
 from transformer.testing.check import Checked, check_choices, check_variant, refusals
 from transformer.testing.comparing import applies
 from transformer.testing.covering import refusal
-from transformer.testing.subject import Subject, small
+from transformer.testing.subject import Subject, small, tokens_of
 
 
 def raises(error):
@@ -165,3 +171,90 @@ def test_a_function_of_scores_that_reads_positions_says_so():
     twins.unplaced(Subject(small(**{"mixer.score_mod": SoftCap()})))
     with pytest.raises(comparing.DoesNotApply):
         twins.unplaced(Subject(small(**{"mixer.score_mod": SSMax()})))
+
+
+@dataclass(frozen=True)
+class Thinned(T.Sparsity):
+    """Says its mask by another name, so that nothing is masked."""
+
+    def masks(self):
+        return T.Window(2)
+
+
+@dataclass(frozen=True)
+class Doubled(T.NextToken):
+    """Says its losses by another name."""
+
+    def loss(self, logits_BLV, labels_BL):
+        return 2 * super().losses(logits_BLV, labels_BL)
+
+
+@pytest.mark.parametrize(("value", "name", "meant"), [(Thinned(), "masks", "mask"), (Doubled(), "loss", "losses")])
+def test_a_name_that_nothing_asks_for_is_named(value, name, meant):
+    """An arm of a study would be its baseline."""
+    line = rf"^check_variant: nothing asks {type(value).__name__} for '{name}'; did you mean '{meant}'\? A helper"
+    with pytest.raises(ConfigError, match=line):
+        check_variant(value)
+
+
+def test_where_the_norms_of_a_residual_sit_is_known():
+    for norms in ("input", ("inputs",)):
+        with pytest.raises(ConfigError, match=r"^Own\.norms: .* is not a tuple of some of input, branch, output$"):
+            type("Own", (T.SingleStream,), {"norms": norms})
+
+
+def test_mistakes_of_ones_own_classes_are_one_line():
+    @dataclass(frozen=True)
+    class Layout(T.BlockLayout):
+        connections = ((T.Sublayer("feedforward"),),)
+
+    with pytest.raises(
+        ConfigError, match=r"^block: a model has no sublayer 'feedforward'; did you mean 'feed_forward'\?$"
+    ):
+        small(block=Layout())
+    Layout.connections = ("mixer",)
+    with pytest.raises(ConfigError, match=r"^block: a part of a connection: Sublayer is needed, and 'm' is given"):
+        small(block=Layout())
+    with pytest.raises(ConfigError, match=r"^Parameter: 1\.0 is no initializer, such as Constant\(1\.0\)$"):
+        T.Parameter((3,), 1.0)
+
+    class NoDataclass(T.RMSNorm):
+        power: float = 2.0
+
+    with pytest.raises(ConfigError, match=r"^NoDataclass is no dataclass; write @dataclass\(frozen=True\) above it$"):
+        NoDataclass(power=3.0)
+
+    @dataclass(frozen=True)
+    class Table(T.Activation):
+        numbers: Any = None
+
+        def __call__(self, x):
+            return x
+
+    with pytest.raises(ConfigError, match=r"^table\.numbers: array\(\[1\., 1\.\]\) is an array; give a tuple$"):
+        small(**{"feed_forward.activation": Table(np.ones(2))})
+
+    class Layer(nnx.Module):
+        def __call__(self, x_BLD, *, context, key=None):
+            return x_BLD
+
+    @dataclass(frozen=True)
+    class Same(T.FeedForward):
+        def build(self, model, *, key):
+            return Layer()
+
+    with pytest.raises(ConfigError, match=r"^blocks\.\*\.feed_forward: the module of .* does not return \(the out"):
+        T.LanguageModel(small(feed_forward=Same()), key=jax.random.key(0))(tokens_of(2))
+
+    @dataclass(frozen=True)
+    class Row(T.RowTask):
+        symbols = ("a",)
+        length = 3
+
+        def row(self, draw):
+            return ["a", "a"]
+
+    with pytest.raises(ConfigError, match=r"^row: row gives list, not \(symbols, which of them are answers\)$"):
+        Row().examples(np.random.default_rng(0), 2)
+    with pytest.raises(ConfigError, match=r"^tokenizer: symbol 3 is no text$"):
+        SymbolTokenizer((3,))

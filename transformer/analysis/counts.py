@@ -120,6 +120,7 @@ def cache_bytes(config: ModelConfig, length: int | None = None) -> int:
     Raises:
       ConfigError: the model does not decode, or `length` is more than its positions allow.
     """
+    check_kind(config, ModelConfig, "cache_bytes")
     if not config.causal or config.kind not in ("tokens", "pairs"):
         raise ConfigError(f"cache_bytes: a causal model is needed, which a {type(config).__name__} is not here")
     length = config.max_length if length is None else length

@@ -100,8 +100,9 @@ def check_fields(config: Any, where: str) -> None:
         value = getattr(config, name)
         if type(value) in plain:  # nearly all of them: configs are made by the thousand
             continue
-        if isinstance(value, list):
-            raise ConfigError(f"{where}{name}: {value!r} is a list; give a tuple")
+        if isinstance(value, list) or hasattr(value, "__array__"):
+            given = "a list" if isinstance(value, list) else "an array"
+            raise ConfigError(f"{where}{name}: {value!r} is {given}; give a tuple")
         if not (isinstance(value, Variant) and isinstance(expected, type) and isinstance(value, expected)):
             check_type(value, expected, f"{where}{name}")
         for one in value if isinstance(value, tuple) else (value,):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
+from transformer.core.errors import ConfigError
 from transformer.core.values import Variant
 
 
@@ -97,6 +98,12 @@ class Parameter:
     """Factor on the initial values."""
     stacked: bool = False
     """Whether the first axis indexes separate arrays (experts, heads), each initialized on its own."""
+
+    def __post_init__(self):
+        if not callable(self.initializer):
+            raise ConfigError(
+                f"Parameter: {self.initializer!r} is no initializer, such as Constant({self.initializer!r})"
+            )
 
     @property
     def decayed(self) -> bool:

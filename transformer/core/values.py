@@ -35,6 +35,9 @@ class Choices(abc.ABCMeta):
             try:
                 return super().__call__(*values, **fields)
             except TypeError:
+                if set(fields) & set(vars(cls).get("__annotations__", ())) and "__dataclass_fields__" not in vars(cls):
+                    line = f"{cls.__name__} is no dataclass; write @dataclass(frozen=True) above it"
+                    raise ConfigError(line) from None
                 taken = inspect.signature(cls).parameters.values()
                 known = {parameter.name: parameter.default for parameter in taken}
                 open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken)

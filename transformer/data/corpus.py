@@ -148,10 +148,8 @@ def load_corpus(config: TextConfig, stored: Path | None = None) -> Corpus:
 
 
 def _between_words(text: str, place: int) -> int:
-    """The last place up to this one before which there is whitespace, or the place itself."""
-    while place > 0 and not text[place - 1].isspace():
-        place -= 1
-    return place
+    """The last place up to this one before which there is whitespace; the place itself where there is none."""
+    return next((i for i in range(place, 0, -1) if text[i - 1].isspace()), place)
 
 
 class Blocks:

@@ -172,6 +172,8 @@ class SymbolTokenizer(_Untrained):
     def __post_init__(self):
         seen: set[str] = set(SPECIAL)
         for symbol in self.symbols:
+            if not isinstance(symbol, str):
+                raise ConfigError(f"tokenizer: symbol {symbol!r} is no text")
             if symbol in seen or symbol.split() != [symbol]:
                 raise ConfigError(f"tokenizer: symbol {symbol!r} is given twice, special, or not one word")
             seen.add(symbol)

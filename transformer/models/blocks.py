@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from flax import nnx
 
-from transformer.core.errors import ConfigError
+from transformer.core.checks import check_kind
+from transformer.core.errors import ConfigError, nearest
 from transformer.core.values import Variant
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.mixers.mixer import Mixer
@@ -68,6 +69,10 @@ class BlockLayout(Variant):
 
 
 def _resolved(sublayer: Sublayer, model: "ModelConfig") -> ResolvedSublayer | None:
+    check_kind(sublayer, Sublayer, "block: a part of a connection")
+    if isinstance(sublayer.choice, str) and not hasattr(model, sublayer.choice):
+        known = ("mixer", "feed_forward")
+        raise ConfigError(f"block: a model has no sublayer {sublayer.choice!r}{nearest(sublayer.choice, known)}")
     value = getattr(model, sublayer.choice) if isinstance(sublayer.choice, str) else sublayer.choice
     if value is None:
         return None

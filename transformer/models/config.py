@@ -131,6 +131,11 @@ class ModelConfig(Config):
         return self.block.of(self)
 
     @property
+    def built(self) -> tuple[tuple[ResolvedSublayer, ...], ...]:
+        """The connections that the module of a block has."""
+        return self.connections
+
+    @property
     def sublayers(self) -> dict[str, Mixer | FeedForward]:
         """The sublayers of a block, by name."""
         return {made.name: made.value for connection in self.connections for made in connection}
@@ -184,7 +189,7 @@ class ModelConfig(Config):
     @property
     def branches(self) -> int:
         """Number of residual branches of the stack."""
-        return sum(len(kind.connections) for kind in self.kinds) * self.num_layers // self.period
+        return sum(len(kind.built) for kind in self.kinds) * self.num_layers // self.period
 
     def inner_gain(self, residual: Residual) -> float:
         """The factor on initial values of what a sublayer of this connection reads its input by."""

@@ -14,7 +14,10 @@ from transformer.core.modules import Parameters, at, below
 from transformer.embeddings.embedding import EmbeddingLayer, HeadLayer
 from transformer.functional.cache import Cache, Reader
 from transformer.functional.masks import Mask, Tokens
+from transformer.mixers.attention.attention import Attention
+from transformer.mixers.attention.cross_attention import CrossAttention
 from transformer.mixers.mixer import Source
+from transformer.models.blocks import ResolvedSublayer
 from transformer.models.checks import refuse_token_values
 from transformer.models.config import ModelConfig
 from transformer.models.decoder import Decoder
@@ -83,9 +86,14 @@ class EncoderDecoderConfig(ModelConfig):
         return (jax.ShapeDtypeStruct((1, self.max_source_length), jnp.int32), *super().example_inputs())
 
     @property
-    def branches(self) -> int:
-        """Number of residual branches of the decoder, with attention to the source."""
-        return sum(len(kind.connections) + 1 for kind in self.kinds) * self.num_layers // self.period
+    def built(self):
+        """With attention to the source behind that of self-attention."""
+        attention, connections = self.attention, self.connections
+        assert attention is not None
+        number = next(i for i, c in enumerate(connections) if any(isinstance(made.value, Attention) for made in c))
+        build = functools.partial(CrossAttention, attention)
+        cross = ResolvedSublayer("cross_attention", attention, build, 1.0, self.residual)
+        return (*connections[: number + 1], (cross,), *connections[number + 1 :])
 
     @property
     def encoder(self) -> ModelConfig:
@@ -122,7 +130,7 @@ class EncoderDecoder(nnx.Module):
         check_kind(config, EncoderDecoderConfig, "EncoderDecoder")
         self.config = config
         self.encoder = Transformer(config.encoder, key=at(key, "encoder"))
-        self.decoder = Decoder(config, cross=True, key=at(key, "decoder"))
+        self.decoder = Decoder(config, key=at(key, "decoder"))
 
         def table(name, vocab_size):
             return EmbeddingLayer(vocab_size, config, key=at(key, name))

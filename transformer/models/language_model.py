@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from transformer.core.checks import wrong_kind
 from transformer.core.errors import ConfigError
 from transformer.core.modules import at, below
 from transformer.embeddings.embedding import EmbeddingLayer, HeadLayer, ValueEmbedding
@@ -27,6 +28,8 @@ class LanguageModel(Decoder):
 
     def __init__(self, config: ModelConfig, *, key: jax.Array):
         super().__init__(config, key=key)
+        if config.kind != ModelConfig.kind:
+            raise wrong_kind(config, ModelConfig, "LanguageModel")
         self.embedding = EmbeddingLayer(config.vocab_size, config, with_types=True, key=at(key, "embedding"))
         self.shares_ids = "token_ids" in config.shares
         self.value_embedding = self._make_value_embedding(key=at(key, "value_embedding"))

@@ -1,6 +1,5 @@
 """What all models share: a block, and positions, a stack of blocks and a final norm around it."""
 
-import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -15,8 +14,6 @@ from transformer.core.errors import ConfigError
 from transformer.core.modules import Parameters, at, below
 from transformer.core.values import Variant
 from transformer.functional.masks import Causal, Full, Mask, OwnBeams, Padding, Segment, Tokens
-from transformer.mixers.attention.attention import Attention
-from transformer.mixers.attention.cross_attention import CrossAttention
 from transformer.mixers.mixer import Aux, Context, Shared, Source, Writing
 from transformer.models.blocks import ResolvedSublayer
 from transformer.models.config import ModelConfig
@@ -30,10 +27,10 @@ NOTHING = Shared()
 class Block(nnx.Module):
     """One layer of the stack: its sublayers, each in a residual connection."""
 
-    def __init__(self, config: ModelConfig, *, cross: bool = False, key: jax.Array):
+    def __init__(self, config: ModelConfig, *, key: jax.Array):
         self.config, position = config, config.position
         self.enters = position is not None and "to_block" in position.acts
-        self.connections = _with_cross(config) if cross else config.connections
+        self.connections = config.built
         for connection in self.connections:
             for made in connection:
                 setattr(self, made.name, made.layer(config, key=at(key, made.name)))
@@ -89,7 +86,10 @@ class Block(nnx.Module):
         config, name = self.config, made.name
         with jax.named_scope(name):
             own = context._replace(writing=_of_sublayer(context.writing, name))
-            y, aux = getattr(self, name)(checkpoint_name(x_BLD, "in"), context=own, key=below(key, name, "inside"))
+            answer = getattr(self, name)(checkpoint_name(x_BLD, "in"), context=own, key=below(key, name, "inside"))
+        if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], Aux)):
+            raise ConfigError(f"blocks.*.{name}: the module of {made.value} does not return (the output, Aux(…))")
+        y, aux = answer
         if y.dtype != x_BLD.dtype:
             raise _other_dtype(y, x_BLD, name, made.value)
         if y.shape != x_BLD.shape:
@@ -110,17 +110,6 @@ def _other_dtype(found: jax.Array, wanted: jax.Array, name: str, *values: Any) -
     return ConfigError(
         f"blocks.*.{name}: {made} returns {found.dtype} for an input of {wanted.dtype}; end it with .astype(x.dtype)"
     )
-
-
-def _with_cross(config: ModelConfig) -> tuple[tuple[ResolvedSublayer, ...], ...]:
-    """The connections of a block with attention to a source behind that of self-attention."""
-    attention, connections = config.attention, config.connections
-    assert attention is not None
-    number = next(i for i, c in enumerate(connections) if any(isinstance(made.value, Attention) for made in c))
-    cross = ResolvedSublayer(
-        "cross_attention", attention, functools.partial(CrossAttention, attention), 1.0, config.residual
-    )
-    return (*connections[: number + 1], (cross,), *connections[number + 1 :])
 
 
 def _of_sublayer(writing: Writing | None, name: str) -> Writing | None:
@@ -150,7 +139,7 @@ def _named(stream: Stream, name: str) -> Stream:
 class Transformer(nnx.Module):
     """Vectors in, vectors out; subclasses define the embedding and the output."""
 
-    def __init__(self, config: ModelConfig, *, max_length: int | None = None, cross: bool = False, key: jax.Array):
+    def __init__(self, config: ModelConfig, *, max_length: int | None = None, key: jax.Array):
         # `check_kind`, written out: a call would lengthen the walk of a token (tests/testing/test_walk.py).
         if not isinstance(config, ModelConfig):
             raise wrong_kind(config, ModelConfig, type(self).__name__)
@@ -162,7 +151,7 @@ class Transformer(nnx.Module):
         self.plain = config.residual.plain
         self.limits = tuple(_limits(config, self.max_length))
         self.blocks = Stack(
-            [lambda key, kind=kind: Block(kind, cross=cross, key=key) for kind in kinds],
+            [lambda key, kind=kind: Block(kind, key=key) for kind in kinds],
             config.num_layers,
             config.layers,
             distinct=config.num_distinct_layers,

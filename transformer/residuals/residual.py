@@ -19,6 +19,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from transformer.core.arrays import times
+from transformer.core.errors import ConfigError
 from transformer.core.modules import Parameters, at
 from transformer.core.parameters import OwnParams, Parameter, Xavier
 from transformer.core.values import Variant
@@ -47,6 +48,10 @@ class Depth(NamedTuple):
     """Connections in a block."""
 
 
+PLACES = ("input", "branch", "output")
+"""Where a norm of a residual connection may sit."""
+
+
 class Residual(Variant):
     """A residual connection around a sublayer f."""
 
@@ -62,6 +67,12 @@ class Residual(Variant):
     """Number of vectors per token in the stream."""
     begins_silent: ClassVar[bool] = False
     """Whether the initial factor on every branch is 0."""
+
+    def __init_subclass__(cls, **more: Any):
+        super().__init_subclass__(**more)
+        norms = vars(cls).get("norms", ())
+        if isinstance(norms, str) or (isinstance(norms, tuple) and not set(norms) <= set(PLACES)):
+            raise ConfigError(f"{cls.__name__}.norms: {norms!r} is not a tuple of some of {', '.join(PLACES)}")
 
     @property
     def counts_layers(self) -> bool:

@@ -141,8 +141,8 @@ class Ladder:
     def __post_init__(self):
         for given in (self.arms, self.sizes):
             _check_factors(given)
-        if len(self.arms) < 2 or not self.sizes:
-            raise ConfigError(f"ladder: {len(self.arms)} arms at {len(self.sizes)} sizes; it needs two, at one or more")
+        if not self.arms or not self.sizes:
+            raise ConfigError(f"ladder: {len(self.arms)} arms at {len(self.sizes)} sizes; it needs one of each")
 
     @property
     def design(self) -> Design:
@@ -177,8 +177,6 @@ class IsoFlop:
     def __post_init__(self):
         check_kind(self.base, RunConfig, "isoflop: base")
         _check_factors(self.sizes)
-        if not self.sizes or not self.budgets:
-            raise ConfigError(f"isoflop: {len(self.sizes)} sizes at {len(self.budgets)} budgets; it needs one of each")
         length = self.base.data.example_length
         if self.data is None and length not in (None, self.base.model.max_length):
             raise ConfigError(f"isoflop.data: examples have {length} tokens, not max_length; give data=load_data(…)")
@@ -199,6 +197,8 @@ class IsoFlop:
         Raises:
           ConfigError: a budget is less than a step.
         """
+        if not self.sizes or not self.budgets:
+            raise ConfigError(f"isoflop: {len(self.sizes)} sizes at {len(self.budgets)} budgets; it needs one of each")
         arms, contrasts = {}, {}
         for budget in self.budgets:
             first = self.name(next(iter(self.sizes)), budget)

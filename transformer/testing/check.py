@@ -1,11 +1,13 @@
 """Checks a choice in every context."""
 
+import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from transformer.core.checks import check_kind
 from transformer.core.errors import ConfigError
+from transformer.core.sources import PACKAGE
 from transformer.core.values import Variant
 from transformer.data.tasks.task import AlgorithmicTask
 from transformer.inference.processors import Processor
@@ -100,6 +102,7 @@ def check_variant(value: Variant, **choices: Any) -> Checked:
         raise ConfigError(
             f"check_variant: {type(value).__name__} is no dataclass; write @dataclass(frozen=True) above it"
         )
+    _check_names(type(value))
     if (own := CHECKS.get(value.family())) is None:
         checked = check_choices(chosen(value) | choices)
         if not (checked.passed or checked.failed):
@@ -114,6 +117,18 @@ def check_variant(value: Variant, **choices: Any) -> Checked:
     if checked.failed:
         raise AssertionError(f"{value}: " + "; ".join(_by_reason(checked.failed)))
     return checked
+
+
+def _check_names(cls: type) -> None:
+    """Raise `ConfigError` where a class of one's own has nearly a name of its base, which nothing would ask it for."""
+    if cls.__module__.partition(".")[0] == PACKAGE:
+        return
+    asked = {name: own for base in cls.__mro__[1:] for name, own in vars(base).items() if not name.startswith("_")}
+    known = [name for name, own in asked.items() if callable(own) or isinstance(own, property)]
+    for name in vars(cls).keys() - asked.keys() - set(cls.__dataclass_fields__):  # pyright: ignore[reportAttributeAccessIssue]
+        if not name.startswith("_") and (near := difflib.get_close_matches(name, known, 1, 0.75)):
+            hint = f"did you mean {near[0]!r}? A helper begins with _"
+            raise ConfigError(f"check_variant: nothing asks {cls.__name__} for {name!r}; {hint}")
 
 
 def _by_reason(failed: Sequence[str]) -> list[str]:

@@ -63,7 +63,12 @@ class RowTask(AlgorithmicTask):
 
     def _check(self, rows: Sequence[Row], ids: Collection[str]) -> None:
         """Raise `ConfigError` where an example, perhaps of a task of one's own, is none of this task."""
-        for symbols, scored in rows:
+        for row in rows:
+            if not (isinstance(row, tuple) and len(row) == 2):
+                raise ConfigError(
+                    f"{self.name}: row gives {type(row).__name__}, not (symbols, which of them are answers)"
+                )
+            symbols, scored = row
             if unknown := [symbol for symbol in symbols if symbol not in ids]:
                 raise ConfigError(f"{self.name}: row gives {unknown[0]!r}{nearest(str(unknown[0]), self.symbols)}")
             if not len(scored) == len(symbols) <= self.length:
