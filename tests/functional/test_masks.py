@@ -263,6 +263,14 @@ def test_a_mask_of_ones_own_goes_through_compiled_functions():
     compiled = jax.jit(lambda mask: mask(BATCH, BATCH))
     np.testing.assert_array_equal(np.broadcast_to(compiled(mask), (2, 1, 5, 5)), whole(mask))
     assert len(jax.tree.leaves(mask)) == 1
+
+    @dataclass(frozen=True)
+    class Later(Mask):
+        """Its annotation is a text, as all are in a module that evaluates them later."""
+
+        step: "int"
+
+    assert jax.tree.leaves(Later(2)) == []
     q = jnp.asarray(np.random.default_rng(0).normal(size=(2, 5, 2, 4)), jnp.float32)
     given = {"queries": BATCH, "keys": BATCH, "mask": mask}
     exact, chunked = attention(q, q, q, **given), chunked_attention(q, q, q, **given, block=2)

@@ -274,9 +274,10 @@ def meshes(devices: int, like: MeshConfig = ONE_DEVICE) -> list[MeshConfig]:
     shared = devices // like.context
     sizes = [n for n in range(1, shared + 1) if shared % n == 0]
     return [
-        dataclasses.replace(like, data=shared // model, model=model, fully_sharded=sharded, rounded=rounded)
+        dataclasses.replace(
+            like, data=shared // model, model=model, fully_sharded=sharded, rounded=like.rounded and sharded
+        )
         for model, sharded in itertools.product(sizes, (False, True))
-        for rounded in [like.rounded and sharded]
         if not sharded or shared > model
     ]
 

@@ -173,9 +173,8 @@ def _block(sides: Sides, sizes: Sizes, i, j, num_kv_heads: int) -> _Block:
     keys = sides.keys.block(first_key, sizes.key_block)
     real_L = jnp.arange(sizes.query_block) < sizes.num_queries - first_query
     real_S = jnp.arange(sizes.key_block) < sizes.num_keys - first_key
-    return _Block(
-        queries, keys, group_heads(allows(sides.mask, queries, keys), num_kv_heads) & real_L[:, None] & real_S
-    )
+    allowed = group_heads(allows(sides.mask, queries, keys), num_kv_heads)
+    return _Block(queries, keys, allowed & real_L[:, None] & real_S)
 
 
 def _scores(q, k, modifiers: Modifiers, block: _Block) -> jax.Array:

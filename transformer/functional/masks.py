@@ -8,7 +8,7 @@ stored: an attention function asks for the whole array or for one block of it, b
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, NamedTuple, Protocol, dataclass_transform, get_type_hints
+from typing import Any, ClassVar, NamedTuple, Protocol, dataclass_transform
 
 import jax
 import jax.numpy as jnp
@@ -126,6 +126,8 @@ class Mask:
         return Not(self)
 
 
+STATIC = (int, float, bool, str, "int", "float", "bool", "str")
+"""Types of fields of masks that are no arrays, also as they are before annotations are evaluated."""
 _REGISTERED: set[type] = set()
 """The classes of masks that are pytrees."""
 
@@ -134,8 +136,7 @@ def _register(cls: type) -> None:
     """Make a class of masks one of pytrees, which go through `jit`; numbers and texts are static in it."""
     if cls in _REGISTERED:
         return
-    types = get_type_hints(cls)
-    static = [f.name for f in fields(cls) if types[f.name] in (int, float, bool, str)]
+    static = [f.name for f in fields(cls) if f.type in STATIC]
     arrays = [f.name for f in fields(cls) if f.name not in static]
     with contextlib.suppress(ValueError):  # its own decorator has done it
         jax.tree_util.register_dataclass(cls, arrays, static)
