@@ -104,6 +104,8 @@ def main() -> None:
     archives, pages = (None, None) if command.afresh else kept_in(command.workdir)
     if command.confirm:
         wanted = confirmations(wanted, archives or EVIDENCE, latest=not command.only)
+        if not wanted:
+            raise ConfigError("confirm: none of these effects has an answer yet; run the atlas without it first")
     atlas = StudyQueue(
         studies={name: claim.study for name, claim in wanted.items()},
         folder=command.workdir / "afresh" if command.afresh else command.workdir,

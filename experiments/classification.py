@@ -13,6 +13,7 @@ import numpy as np
 from experiments import cli
 from experiments.run_command import RunOptions, conclude, load, train_command
 from experiments.sections import RUN
+from transformer.core.errors import ConfigError
 from transformer.data.labelled import ClassificationRun, Labelled
 from transformer.feed_forwards.feed_forward import FeedForward
 from transformer.models.classifier import ClassifierConfig
@@ -39,6 +40,8 @@ PRESETS = {
 
 def main() -> None:
     command = cli.parse(Command, PRESETS, description=__doc__)
+    if command.preset == PRESETS["texts"] and command.data.path is None:
+        raise ConfigError("data.path: the preset texts is for a file of yours; give it")
     data = load(command)
     assert isinstance(data, Labelled)
     trained = train_command(command, ClassificationRun, data)

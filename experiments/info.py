@@ -101,8 +101,9 @@ def of_study(folder: Path) -> str:
     """The plan of a study and the state of its cells."""
     try:
         plan = json.loads((folder / PLAN).read_text(encoding="utf-8"))
-        arms = ", ".join(plan["plan"]["arms"])
-    except (ValueError, LookupError, TypeError):
+        last = (plan.get("changes") or [plan])[-1]
+        arms = ", ".join(last["plan"]["arms"])
+    except (ValueError, LookupError, TypeError, AttributeError):
         raise ConfigError(f"{folder / PLAN}: is not the plan of a study") from None
     cells = {each.name: each for each in sorted((folder / "cells").glob("*/")) if (each / CONFIG).exists()}
     found = {name: state(each, read_identity(each).run["steps"]) for name, each in cells.items()}

@@ -15,6 +15,7 @@ import numpy as np
 from experiments import cli
 from experiments.run_command import RunOptions, conclude, load, train_command
 from experiments.sections import RUN
+from transformer.core.errors import ConfigError
 from transformer.data.labelled import Labelled
 from transformer.data.tagged import TaggingRun
 from transformer.feed_forwards.feed_forward import FeedForward
@@ -45,6 +46,8 @@ PRESETS = {
 
 def main() -> None:
     command = cli.parse(Command, PRESETS, description=__doc__)
+    if command.preset == PRESETS["tags"] and command.data.path is None:
+        raise ConfigError("data.path: the preset tags is for a file of yours; give it")
     data = load(command)
     assert isinstance(data, Labelled)
     trained = train_command(command, TaggingRun, data)

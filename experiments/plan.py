@@ -13,6 +13,7 @@ which config.json is enough. What is printed is in `plan.json`, too.
 """
 
 import dataclasses
+import functools
 import json
 import math
 import shlex
@@ -37,6 +38,7 @@ from transformer.analysis.needs import Compiled, Found, Plan, TooLarge, compile_
 from transformer.core.changes import settings
 from transformer.core.errors import ConfigError, nearest
 from transformer.core.files import write_durably
+from transformer.core.values import to_text
 from transformer.models.stack import Scanned
 from transformer.runs.config import RunConfig
 from transformer.runs.large_presets import LARGE_PRESETS
@@ -78,9 +80,6 @@ class Command(RunConfig):
             raise ConfigError(f"hardware: unknown {self.hardware!r}{nearest(self.hardware, HARDWARE)}")
         if self.topology is not None:
             Topology.named(self.topology)
-        if self.out.is_dir() or not self.out.parent.is_dir():
-            why = "is a folder" if self.out.is_dir() else "is in no folder that is there"
-            raise ConfigError(f"out: {self.out} {why}")
 
     @property
     def run(self) -> RunConfig:
@@ -103,8 +102,11 @@ def presets(words: list[str]) -> dict[str, Command]:
 
 def main() -> None:
     command = cli.parse(Command, presets(sys.argv[1:]), description=__doc__)
+    if command.out.is_dir() or not command.out.parent.is_dir():
+        why = "is a folder" if command.out.is_dir() else "is in no folder that is there"
+        raise ConfigError(f"out: {command.out} {why}")
     if command.search:
-        _check_left_to_search(sys.argv[1:], command.topology)
+        _check_left_to_search(command)
     config, mesh = command.run, command.mesh
     topology = None if command.topology is None else Topology.named(command.topology)
     jax.config.update("jax_platforms", "cpu")
@@ -142,12 +144,14 @@ def main() -> None:
     write_durably(command.out, json.dumps(figures, indent=2) + "\n")
 
 
-def _check_left_to_search(words: list[str], topology: str | None) -> None:
+def _check_left_to_search(command: Command) -> None:
     """Raise `ConfigError` where the command line sets what the search chooses; sizes of no topology count devices."""
-    sizes = () if topology is None else ("--mesh.data", "--mesh.model")
-    for flag in ("--accumulation", "--model.layers", "--mesh.fully-sharded", *sizes):
-        if cli.value_of(words, flag) is not None or flag in words:
-            raise ConfigError(f"search: it chooses {flag}; leave that out")
+    chosen = ["accumulation", "model.layers", *([] if command.mesh.rounded else ["mesh.fully_sharded"])]
+    chosen += [] if command.topology is None else ["mesh.data", "mesh.model"]
+    for path in chosen:
+        given, before = (functools.reduce(getattr, path.split("."), one) for one in (command, command.preset))
+        if given != before:
+            raise ConfigError(f"search: it chooses --{path.replace('_', '-')}; leave that out")
 
 
 def devices_of(mesh: MeshConfig) -> int:
@@ -257,7 +261,7 @@ def _figures(one: Found, hardware: Hardware, compiled: Compiled | None = None) -
         numbers = {"argument_bytes": compiled.argument_bytes, "temporary_bytes": compiled.temporary_bytes}
         read = numbers | {"flops": compiled.work.flops, "cycles": compiled.work.cycles, "collective_bytes": by_kind}
     return {
-        "mesh": dataclasses.asdict(one.mesh) | {"rules": []},
+        "mesh": dataclasses.asdict(one.mesh) | {"rules": list(map(to_text, one.mesh.rules))},
         "remat": one.remat,
         "accumulation": one.accumulation,
         "predicted": one.plan._asdict() | {"seconds": one.plan.seconds(hardware), "fits": fits(one.plan, hardware)},

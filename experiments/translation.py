@@ -78,6 +78,11 @@ class Command(TranslationRun, RunOptions):
     also: Literal["none", "length", "add_jump"] = "none"
     """Another split of SCAN that is trained too, for comparison."""
 
+    def __post_init__(self):
+        super().__post_init__()
+        if self.observed < 0:
+            raise ConfigError(f"observed: {self.observed} is negative")
+
 
 SCAN = Command(
     model=EncoderDecoderConfig(
@@ -119,7 +124,8 @@ def main() -> None:
     command = cli.parse(Command, PRESETS, description=__doc__)
     strategies = [Strategy.parse(text) for text in command.decoding]
     run(command, strategies)
-    if command.also != "none" and command.data.source is None:  # the user's own texts have no such split
+    others = ("none", command.data.split)
+    if command.also not in others and command.data.source is None:  # the user's own texts have no such split
         other = replace(command.data, split=command.also)
         run(replace(command, also="none", data=other, workdir=command.workdir / command.also), strategies)
 
@@ -222,6 +228,10 @@ class TranslationBleu(Probe):
     higher_is_better = True
     sentences: int | None = None
     """How many; None: all."""
+
+    def __post_init__(self):
+        if self.sentences is not None and self.sentences < 1:
+            raise ConfigError(f"translation_bleu.sentences: {self.sentences} is not a positive number")
 
     @property
     def label(self):

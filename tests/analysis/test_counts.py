@@ -161,7 +161,9 @@ def test_the_cache_of_a_decoder_with_a_source_has_its_keys_and_values():
 
 def test_what_is_counted_is_there():
     image = small(VisionConfig, image_size=(8, 8, 1), num_classes=3)
-    with pytest.raises(ConfigError, match=r"^cache_bytes: a causal model is needed, which a VisionConfig is not here$"):
+    with pytest.raises(
+        ConfigError, match=r"^cache_bytes: a model that decodes is needed, and a VisionConfig is given$"
+    ):
         cache_bytes(image)
     with pytest.raises(ConfigError, match=r"^cache_bytes: length 0 is not a positive number$"):
         cache_bytes(small(), 0)

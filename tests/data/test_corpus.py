@@ -19,7 +19,7 @@ from transformer.objectives.vectors import Regression
 from transformer.runs.config import RunConfig
 from transformer.runs.data import TextConfig
 from transformer.runs.presets import preset
-from transformer.runs.tokenizers import SPECIAL, Char, Symbols, Word
+from transformer.runs.tokenizers import SPECIAL, ByteBPE, Char, Symbols, Word
 
 
 @pytest.mark.parametrize("tokenizer", [ByteTokenizer(), CharTokenizer.of("naïve ∀x 𝔸")])
@@ -112,6 +112,10 @@ def test_every_word_of_the_training_part_and_none_of_the_rest_is_in_a_vocabulary
     path, unknown = tmp_path / "text.txt", SPECIAL.index("<unk>")
     path.write_text("".join(f"international{i % 9} " for i in range(90)) + "a b c d e f g h " * 12)
     assert unknown not in load_corpus(TextConfig(path=str(path), tokenizer=Word())).train
+    path.write_text("seen words " * 40 + "\n" + "later ones " * 40)
+    path.write_text("name\n" + "acgt" * 5_000)  # with no word near the cut, it is between characters
+    whole = load_corpus(TextConfig(path=str(path), tokenizer=ByteBPE(270)))
+    assert len(whole.train) > 5 * len(whole.validation)
     path.write_text("seen words " * 40 + "\n" + "later ones " * 40)
     fields = {"document_separator": "\n", "validation_fraction": 0.4}
     corpus = load_corpus(TextConfig(path=str(path), tokenizer=Word(), **fields))

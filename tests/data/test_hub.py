@@ -130,7 +130,7 @@ def test_a_cell_may_hold_line_breaks(monkeypatch):
 def test_a_cell_with_a_tab_is_not_taken_for_two(tmp_path):
     (tmp_path / "train.jsonl").write_text('{"label": "a\\tb", "text": "one\\ttwo"}\n')
     assert hub_lines(f"hub:{tmp_path}:train:text") == ["one\ttwo"]
-    with pytest.raises(ConfigError, match=r"^data: row 1 of .* has a tab in 'label', which would be two cells$"):
+    with pytest.raises(ConfigError, match=r"^data: row 1 of .* has a tab in a cell, which would be two$"):
         hub_lines(f"hub:{tmp_path}:train:label,text")
 
 

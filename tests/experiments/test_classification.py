@@ -1,11 +1,13 @@
 """What classifiers show of their data."""
 
+import sys
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from experiments import classification, labelling
+from transformer.core.errors import ConfigError
 from transformer.data.tokenizers import CharTokenizer
 
 
@@ -21,3 +23,10 @@ def test_a_model_may_have_more_classes_than_its_data(command):
     trained = SimpleNamespace(apply=lambda *_, **__: np.broadcast_to(logits_C, shape), params=lambda: None)
     said = {classification: "ab -> second   (not first)", labelling: "a→second (not first) b→second"}
     assert command.examples(trained, data) == said[command]
+
+
+@pytest.mark.parametrize(("experiment", "preset"), [(classification, "texts"), (labelling, "tags")])
+def test_a_preset_for_own_files_does_not_train_on_expressions(experiment, preset, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["train", preset])
+    with pytest.raises(ConfigError, match=rf"^data\.path: the preset {preset} is for a file of yours; give it$"):
+        experiment.main()

@@ -59,6 +59,9 @@ def test_a_study(said, run_folder, tmp_path):
     told = said(str(tmp_path))
     assert told.startswith(f"a study of pre, post; `transformer report {tmp_path}` prints its results\n")
     assert "  0123456789abcdef  all 12 steps are done" in told
+    later = {"plan": {"arms": {"pre": {}, "sandwich": {}}}}
+    write_sealed(tmp_path / "plan.json", {"plan": {"arms": {"pre": {}, "post": {}}}, "changes": [later]})
+    assert "a study of pre, sandwich;" in info.of_study(tmp_path)
     (tmp_path / "plan.json").write_text("[]")
     with pytest.raises(ConfigError, match=r"plan\.json: is not the plan of a study"):
         said(str(tmp_path))

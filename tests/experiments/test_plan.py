@@ -69,8 +69,6 @@ def test_a_published_model_is_planned_from_its_config_alone(tmp_path):
     [
         (["tiny", "--topology", "v5e"], "topology: 'v5e' is not of the form v5e:2x4"),
         (["tiny", "--hardware", "h10"], "hardware: unknown 'h10'; did you mean 'h100'?"),
-        (["tiny", "--out", "nowhere/plan.json"], "out: nowhere/plan.json is in no folder that is there"),
-        (["tiny", "--out", "."], "out: . is a folder"),
         (["tiny", "--model.norm", "rmsnrm"], "model.norm: unknown name 'rmsnrm'; did you mean 'rmsnorm'?"),
     ],
 )
@@ -80,12 +78,21 @@ def test_wrong_words_are_one_line(flags, message):
     assert message in str(error.value)
 
 
-@pytest.mark.parametrize(
-    "flag", ["--accumulation=8", "--model.layers=unrolled", "--mesh.fully-sharded", "--mesh.data=4"]
-)
+@pytest.mark.parametrize(("out", "why"), [("nowhere/plan.json", "is in no folder that is there"), (".", "is a folder")])
+def test_figures_have_a_place_before_anything_is_planned(out, why, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["plan", "tiny", "--out", out])
+    with pytest.raises(ConfigError, match=rf"^out: {out} {why}$"):
+        main()
+
+
+CHOSEN = ["accumulation=8", "model.layers=unrolled", "model.layers.remat=full", "mesh.fully_sharded", "mesh.data=2"]
+
+
+@pytest.mark.parametrize("flag", CHOSEN)
 def test_what_a_search_chooses_is_not_given(flag, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["plan", "tiny", "--search", "--topology", "v5e:2x2", flag])
-    with pytest.raises(ConfigError, match=rf"^search: it chooses {flag.partition('=')[0]}; leave that out$"):
+    monkeypatch.setattr(sys, "argv", ["plan", "tiny", "--search", "--topology", "v5e:2x2", f"--{flag}"])
+    path = "model.layers" if "layers" in flag else flag.partition("=")[0].replace("_", "-")
+    with pytest.raises(ConfigError, match=rf"^search: it chooses --{path}; leave that out$"):
         main()
 
 

@@ -84,3 +84,20 @@ def test_bleu_is_a_number_for_each_run_and_may_be_what_verdicts_are_made_of(pair
     assert references(lower) == pairs.test[1]
     study = Study("bleu", config, {"a": {}, "b": {"model.d_model": 16}}, metric="BLEU", probes=(TranslationBleu(),))
     assert study.metric == "BLEU"
+
+
+def test_a_split_is_trained_once(monkeypatch):
+    asked = []
+    monkeypatch.setattr(translation, "run", lambda command, _: asked.append(command.data.split))
+    for asked_for, runs in (("simple", ["simple", "length"]), ("length", ["length"])):
+        asked.clear()
+        monkeypatch.setattr(sys, "argv", ["translation", "--data.split", asked_for])
+        translation.main()
+        assert asked == runs
+
+
+def test_numbers_of_sentences_are_counts():
+    with pytest.raises(ConfigError, match=r"^observed: -5 is negative$"):
+        translation.SCAN.replace(observed=-5)
+    with pytest.raises(ConfigError, match=r"^translation_bleu\.sentences: 0 is not a positive number$"):
+        translation.TranslationBleu(sentences=0)

@@ -41,6 +41,14 @@ CONTEXTS = {
 }
 
 
+def test_padding_that_the_mask_does_not_name_is_like_other_tokens():
+    tokens = Tokens.at(jnp.arange(L), valid=jnp.arange(L)[None] < 6)
+    sides = {"mask": Causal(), "weigh": Normalized()}
+    exact = attention(Q, KEYS, VALUES, queries=tokens, keys=tokens, **sides).out
+    ours = recurrent_attention(Q, KEYS, VALUES, tokens=tokens, **sides, block=4).out
+    np.testing.assert_allclose(ours, exact, atol=1e-5)
+
+
 def gradient(function, **how):
     def loss(q, k, v):
         out = function(q, k, v, scale=0.7, **how).out

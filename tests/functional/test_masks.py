@@ -1,6 +1,6 @@
 """Masks: literal tables of who attends to whom, the algebra, and evaluation by blocks."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import jax
@@ -271,6 +271,20 @@ def test_a_mask_of_ones_own_goes_through_compiled_functions():
         step: "int"
 
     assert jax.tree.leaves(Later(2)) == []
+
+    @dataclass(frozen=True)
+    class Checked(Mask):
+        """It looks at its fields, has one that is made of them, and one that is said to be no array."""
+
+        size: int
+        names: tuple[str, ...] = field(default=("a",), metadata={"static": True})
+        double: int = field(init=False)
+
+        def __post_init__(self):
+            object.__setattr__(self, "double", 2 * self.size)
+
+    assert jax.tree.leaves(Checked(2)) == []
+    jax.jit(lambda mask: jnp.zeros(mask.size))(Checked(2))
     q = jnp.asarray(np.random.default_rng(0).normal(size=(2, 5, 2, 4)), jnp.float32)
     given = {"queries": BATCH, "keys": BATCH, "mask": mask}
     exact, chunked = attention(q, q, q, **given), chunked_attention(q, q, q, **given, block=2)

@@ -200,5 +200,17 @@ def test_a_mixer_without_a_memory_does_not_decode():
     """It would read each token alone, and nothing but the text would show it."""
     params, apply = T.split(T.LanguageModel(small(mixer=RunningMean(), position=None), key=jax.random.key(0)))
     apply(params, tokens_of(2))
-    with pytest.raises(T.ConfigError, match=r"^model\.mixer: runningmean defines no memory, so it cannot"):
+    with pytest.raises(T.ConfigError, match=r"^model\.mixer: runningmean defines no memory, so it cannot decode"):
         T.generate(apply, params, tokens_of(2), num_tokens=3)
+
+
+def test_how_a_mixer_is_connected_is_a_method():
+    with pytest.raises(T.ConfigError, match=r"^Own\.residual: nothing asks for it; define connection\(model\)$"):
+        type("Own", (T.Mixer,), {"residual": T.PostNorm()})
+
+    @dataclass(frozen=True)
+    class After(RunningMean):
+        def connection(self, model):
+            return T.PostNorm()
+
+    assert small(mixer=After()).connections[0][0].residual == T.PostNorm()

@@ -746,8 +746,13 @@ def test_an_objective_that_asks_the_model_otherwise_reads_no_segments():
         def __call__(self, apply, params, batch, key):
             return super().__call__(apply, params, batch, key)
 
+    @dataclass(frozen=True, kw_only=True)
+    class OwnSegments(OwnCall):
+        def segment_sums(self, apply, params, batch, key, earlier):
+            return super().segment_sums(apply, params, batch, key, earlier)
+
     model = CONFIGS["decoder"].replace(memory_length=4, position=RoPE())
-    for objective in (NextToken(), OwnLosses()):
+    for objective in (NextToken(), OwnLosses(), OwnSegments()):
         objective.check(model)
     for objective in (OwnCall(), ChunkedNextToken(), PrefixToken()):
         with pytest.raises(ConfigError, match=rf"{objective.name}.* do not follow each other; use next_token$"):

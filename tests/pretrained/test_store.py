@@ -518,8 +518,8 @@ def test_what_cannot_be_saved(tmp_path):
     with pytest.raises(ConfigError, match=r"^pretrained: parameters are int8, and bfloat16, float16, float32 can be"):
         pretrained.save(tmp_path / "a", CONFIG, jax.tree.map(lambda a: a.astype(np.int8), params))
     for more, said in (
-        ({"hidden_size": 999}, "fields: with hidden_size it is another model: hidden_size is that of the config"),
-        ({"rms_norm_eps": 0.5}, "fields: with rms_norm_eps it is another model: rms_norm_eps is that of the config"),
+        ({"hidden_size": 999}, "fields: they make another model; .* by the config"),
+        ({"rms_norm_eps": 0.5}, "fields: they make another model; rms_norm_eps is .* by the config"),
         ({"eos_tokenid": 2}, ".*eos_tokenid"),
         ({"eos_token_id": {2}}, "fields: Object of type set is not JSON serializable"),
     ):

@@ -493,7 +493,7 @@ def test_an_arm_has_learning_rates_of_its_own(base, corpus):
         ({"contrasts": {"q": {"a": np.nan, "b": -1.0}}}, "contrast q: its weights add up to nan, not 0"),
         ({"contrasts": {"q": {"a": 0.0, "b": 0.0}}}, "contrast q: no arm has a weight"),
         ({"contrasts": {"q": {}}}, "contrast q: no arm has a weight"),
-        ({"contrasts": {"q": {"a": "1", "b": -1}}}, ".*'1'.*"),
+        ({"contrasts": {"q": {"a": "1", "b": -1}}}, "contrast q: a: '1' is no number"),
         ({"contrasts": {"q": ["a", "b"]}}, "contrast q: Mapping is needed, and list is given"),
         ({"arms": {"a": {}, 3: {}}}, "the name 3 of an arm.*"),
         ({"arms": {"a": {}, "baseline, other seeds": {}}, "noise_floor": True}, ".*give the arm another"),
@@ -507,6 +507,9 @@ def test_numbers_that_are_none(base, fields, line):
 def test_rates_of_an_arm_may_be_an_array_and_one_alone_is_in_its_config(base, corpus):
     arms = {"a": {}, "one": {"optimizer.learning_rate": 0.03}, "two": {"optimizer.learning_rate": np.array([0.2, 0.1])}}
     study = Study("rates", base, arms, learning_rates=(1e-2, 2e-2))
+    assert Study("n", base, arms, contrasts={"q": {"a": np.float64(1), "one": np.int64(-1)}}).questions == {
+        "q": {"a": 1, "one": -1}
+    }
     assert (study.rates("one"), study.rates("two")) == ((0.03,), (0.1, 0.2))
     found = {name: config.optimizer.learning_rate for name, config in study.configs(corpus).items()}
     assert found == {"a": base.optimizer.learning_rate, "one": 0.03, "two": base.optimizer.learning_rate}

@@ -301,6 +301,8 @@ def test_a_diverged_replica_has_no_loss_though_its_parameters_are_finite(config,
     assert outcome.diverged_at.tolist() == [1, 1]
     assert np.isfinite(outcome.loss_by_position).all()
     assert np.isnan(outcome.validation_loss).all()
+    for name in ("loss", "validation_loss"):  # and its curve ends, in a picture too
+        assert np.isnan(outcome.curve(name).values_RS).all()
 
 
 def test_what_is_observed_is_a_number_a_replica_and_rows_are_replicas(config, corpus, tmp_path):

@@ -109,15 +109,14 @@ def intervene(apply: Apply, interventions: Mapping[str, Intervention]) -> Apply:
 
     def changed(params, *args, **kwargs):
         method = kwargs.get("method")
-        if method in ("vocabularies", "empty_memory"):
+        if method in ("vocabularies", "empty_memory", "patches"):
             return apply(params, *args, **kwargs)
         if method == "reader":
             return functools.partial(changed, params, method="extend")
         if method == "start":
             return started(params, *args, **kwargs)
         here = interventions
-        if method == "read_out" or (method == "extend" and at_start):
-            elsewhere = interventions if method == "read_out" else at_start
+        if elsewhere := {"read_out": interventions, "extend": at_start}.get(str(method)):
             found = _present(functools.partial(apply, **kwargs), params, *args)
             here = {own: f for own, f in here.items() if own not in elsewhere or fnmatch.filter(found, own)}
         return run_with_cache(apply, params, *args, names=(), interventions=here, **kwargs)[0]

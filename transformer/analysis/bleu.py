@@ -77,7 +77,7 @@ def sacrebleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
         from sacrebleu import corpus_bleu
     except ImportError:
         raise ConfigError("bleu: needs the library sacrebleu: pip install 'transformer[text]'") from None
-    return corpus_bleu(hypotheses, [references]).score
+    return corpus_bleu(hypotheses, [references]).score if hypotheses else 0.0
 
 
 def _check(hypotheses: Sequence[str], references: Sequence[str]) -> None:

@@ -122,7 +122,7 @@ def cache_bytes(config: ModelConfig, length: int | None = None) -> int:
     """
     check_kind(config, ModelConfig, "cache_bytes")
     if not config.causal or config.kind not in ("tokens", "pairs"):
-        raise ConfigError(f"cache_bytes: a causal model is needed, which a {type(config).__name__} is not here")
+        raise ConfigError(f"cache_bytes: a model that decodes is needed, and a {type(config).__name__} is given")
     length = config.max_length if length is None else length
     if length < 1:
         raise ConfigError(f"cache_bytes: length {length} is not a positive number")

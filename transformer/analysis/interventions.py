@@ -51,14 +51,14 @@ def patch(other: jax.Array, *, positions: Any = slice(None), heads: Any = slice(
     """An intervention that copies the activation from another run at some positions and heads.
 
     Args:
-      other: that activation, (B, L, …), or (B, L, H, …) where heads are chosen.
+      other: that activation, (B, L, …), or (B, L, H, …) where heads are chosen; one sequence is for all.
       positions: on axis 1, a number, several or a slice; by default all.
       heads: on axis 2 at each of these positions; by default all. A head or position that the activation
         does not have raises ConfigError when applied.
     """
 
     def replace(x):
-        if jnp.shape(other) != x.shape:
+        if jnp.shape(other)[1:] != x.shape[1:] or len(other) not in (1, len(x)):
             raise ConfigError(f"patch: an activation {jnp.shape(other)} for one {x.shape}")
         chosen = _chosen(positions, x.shape[1], "positions")
         if not isinstance(heads, slice) or heads != slice(None):
@@ -71,15 +71,16 @@ def patch(other: jax.Array, *, positions: Any = slice(None), heads: Any = slice(
 def _chosen(indices: Any, size: int, what: str) -> jax.Array:
     """Whether each of `size` numbers is among the indices, (size,) bool."""
     if isinstance(indices, slice):
-        if not range(*indices.indices(size)):
+        if indices.start is not None and indices.start >= size:
             raise ConfigError(f"{what}: there is none at {indices.start} to {indices.stop} among {size}")
     elif not isinstance(indices, Tracer):
-        indices = np.asarray(indices)
+        indices = np.atleast_1d(indices)
         if not indices.size:
             return jnp.zeros(size, jnp.bool)
-        if indices.dtype == bool and indices.shape != (size,):
-            raise ConfigError(f"{what}: {len(indices)} truth values for {size}")
-        if wrong := [int(i) for i in indices.reshape(-1) if not -size <= i < size]:
+        if indices.dtype == bool:
+            if indices.shape != (size,):
+                raise ConfigError(f"{what}: {indices.size} truth values for {size}")
+        elif wrong := [int(i) for i in indices.reshape(-1) if not -size <= i < size]:
             raise ConfigError(f"{what}: there is no {wrong[0]} among {size}")
     return jnp.zeros(size, jnp.bool).at[indices].set(True)
 

@@ -73,8 +73,8 @@ def logit_attribution(
 
     def with_heads(place, sublayer, chosen_H):
         after = names[names.index(f"{sublayer}.z") : names.index(place)]  # divisors that are not of one head alone
-        some = {name: lambda _, scale=found[name]: scale for name in within if name in after}
-        some |= {f"{sublayer}.z": lambda z: z * chosen_H[:, None].astype(z.dtype)}
+        some = {f"{sublayer}.z": lambda z: z * chosen_H[:, None].astype(z.dtype)}
+        some |= {name: lambda _, scale=found[name]: scale for name in after if name in within}
         return run_with_cache(apply, params, *args, names=place, interventions=some, **kwargs)[1][place]
 
     added, before = {"embedding": found[first]}, found[first]

@@ -206,12 +206,12 @@ class Compiled(NamedTuple):
     """Gradients, activations and all intermediates."""
     work: Work
     devices: int
-    """How many there are."""
+    """Number of devices of the program."""
 
     @property
     def received(self) -> float:
         """Bytes from other devices in rings."""
-        return sum(of_result(how, self.devices) * size for how, size in self.work.collective_bytes.items())
+        return sum(_share_received(how, self.devices) * size for how, size in self.work.collective_bytes.items())
 
     def seconds(self, hardware: Hardware, flops: float) -> float | None:
         """The cycles that the compiler expects, then the transfers; None where it counts none.
@@ -224,7 +224,7 @@ class Compiled(NamedTuple):
         return self.work.cycles / hardware.clock + unseen / hardware.flops + self.received / hardware.link
 
 
-def of_result(how: Collective, everyone: int) -> float:
+def _share_received(how: Collective, everyone: int) -> float:
     """What a device receives of the others in a ring, as a share of its result; `everyone` is all devices."""
     n = how.devices or everyone
     shares = {"all-reduce": 2 * (n - 1) / n, "reduce-scatter": n - 1, "collective-permute": 1}
@@ -275,7 +275,7 @@ def meshes(devices: int, like: MeshConfig = ONE_DEVICE) -> list[MeshConfig]:
     sizes = [n for n in range(1, shared + 1) if shared % n == 0]
     return [
         dataclasses.replace(
-            like, data=shared // model, model=model, fully_sharded=sharded, rounded=like.rounded and sharded
+            like, replica=1, data=shared // model, model=model, fully_sharded=sharded, rounded=like.rounded and sharded
         )
         for model, sharded in itertools.product(sizes, (False, True))
         if not sharded or shared > model

@@ -86,7 +86,7 @@ def loss_curves(
             own.fill_between(steps, runs.min(0), runs.max(0), color=f"C{number}", alpha=0.2, linewidth=0)
     if reference is not None:
         own.axhline(reference[1], color="grey", linestyle="--", linewidth=1, label=_plain(reference[0]))
-    own.set(xlabel=xlabel, ylabel=_plain(ylabel))
+    own.set(xlabel=xlabel, ylabel=ylabel)
     if len(named) > 1 or reference is not None:
         _legend(figure)
     return figure
@@ -109,7 +109,7 @@ def forest(
       verdicts: keys of `VERDICTS`, by name, for the colour and the label.
     """
     _check_dict(estimates, "forest: (estimate, low, high) by name")
-    labels = {name: f"{name}: {verdicts[name]}" if verdicts and name in verdicts else name for name in estimates}
+    labels = {name: f"{name}: {verdicts[name]}" if verdicts and name in verdicts else str(name) for name in estimates}
     figure, own, upwards = _rows(labels)
     if margin is not None:
         own.axvspan(-margin, margin, color="0.9")
@@ -126,7 +126,7 @@ def forest(
             own.plot(estimate, y, "o", color=color)
         if np.isfinite([estimate, low, high]).all():
             own.errorbar(estimate, y, xerr=[[estimate - low], [high - estimate]], color=color, capsize=3)
-    own.set(xlabel=_plain(xlabel))
+    own.set(xlabel=xlabel)
     return figure
 
 
@@ -140,13 +140,13 @@ def dots(values: Mapping[str, Values], *, xlabel: str) -> Figure:
     _check_dict(values, "dots: numbers by name")
     runs = {name: _array(own, 1, f"dots: {name}: numbers (n,)") for name, own in values.items()}
     missing = {name: int((~np.isfinite(x)).sum()) for name, x in runs.items()}
-    figure, own, upwards = _rows({name: f"{name} ({n} failed)" if n else name for name, n in missing.items()})
+    figure, own, upwards = _rows({name: f"{name} ({n} failed)" if n else str(name) for name, n in missing.items()})
     for y, name in enumerate(upwards):
         finite = runs[name][np.isfinite(runs[name])]
         own.plot(finite, np.full(finite.size, y), "o", color="C0", alpha=0.5)
         if finite.size:
             own.plot([finite.mean()] * 2, [y - 0.3, y + 0.3], color="0.2", linewidth=1.2)
-    own.set(xlabel=_plain(xlabel))
+    own.set(xlabel=xlabel)
     return figure
 
 
@@ -212,7 +212,7 @@ def learning_rate_curves(losses: Mapping[str, Mapping[float, Values]], *, ylabel
             means, lowest, highest = map(np.array, zip(*points.values(), strict=True))
             bars = np.maximum([means - lowest, highest - means], 0)  # the mean of equal numbers may be an ulp off
             axes[0, 0].errorbar(list(points), means, bars, marker="o", **_style(number), label=_plain(name), capsize=3)
-    axes[0, 0].set(xlabel="peak learning rate", ylabel=_plain(ylabel), xscale="log")
+    axes[0, 0].set(xlabel="peak learning rate", ylabel=ylabel, xscale="log")
     _legend(figure)
     return figure
 
@@ -244,8 +244,9 @@ def _style(number: int) -> dict[str, str]:
     return {"color": f"C{number}", "linestyle": ("-", "--", ":", "-.")[number // 10 % 4]}
 
 
-def _plain(text: str) -> str:
-    """Text that matplotlib draws as it is: $ would begin a formula, and a legend leaves out what begins with _."""
+def _plain(name: Any) -> str:
+    """A name that matplotlib draws as it is: $ would begin a formula, and a legend leaves out what begins with _."""
+    text = str(name)
     return " " * text.startswith("_") + text.replace("$", r"\$")
 
 

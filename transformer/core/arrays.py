@@ -265,6 +265,11 @@ def _kernel_gradient(x_TD, dy_TF):
 _dense.defvjp(_forward, _backward)
 
 
+def has_numbers(array: Any) -> bool:
+    """Whether its numbers can be looked at: those of a program's arguments and of other hosts cannot."""
+    return not isinstance(array, Tracer) and (not isinstance(array, jax.Array) or array.is_fully_addressable)
+
+
 def check_ids(ids: Any, limit: int, what: str, first: int = 0) -> None:
     """Raise `ConfigError` that names the first id that is not in [first, limit), and where it is.
 
@@ -280,7 +285,7 @@ def check_ids(ids: Any, limit: int, what: str, first: int = 0) -> None:
     if not isinstance(ids, np.ndarray | jax.Array) or not jnp.issubdtype(ids.dtype, jnp.integer):
         given = getattr(ids, "dtype", type(ids).__name__)
         raise ConfigError(f"{what} ids are {given}, not an array of integers in [{first}, {limit})")
-    if isinstance(ids, Tracer) or (isinstance(ids, jax.Array) and not ids.is_fully_addressable):
+    if not has_numbers(ids):
         return
     numbers = np.asarray(ids)
     if len(wrong := np.argwhere((numbers < first) | (numbers >= limit))):

@@ -100,7 +100,7 @@ def check_fields(config: Any, where: str) -> None:
         value = getattr(config, name)
         if type(value) in plain:  # nearly all of them: configs are made by the thousand
             continue
-        if isinstance(value, list) or hasattr(value, "__array__"):
+        if isinstance(value, list) or getattr(value, "ndim", 0) > 0:
             given = "a list" if isinstance(value, list) else "an array"
             raise ConfigError(f"{where}{name}: {value!r} is {given}; give a tuple")
         if not (isinstance(value, Variant) and isinstance(expected, type) and isinstance(value, expected)):

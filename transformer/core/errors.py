@@ -18,9 +18,14 @@ class OneLine(Exception):
         return [*own, f"{type(self).__name__}: {self}", *getattr(self, "__notes__", ())]
 
 
+def text_of(error: BaseException) -> str:
+    """The text of any error, in one line."""
+    return " ".join(str(error).split())
+
+
 def one_line(error: BaseException) -> str:
     """The class and the text of any error, in one line."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+    return f"{type(error).__name__}: {text_of(error)}"
 
 
 class ConfigError(OneLine, ValueError):

@@ -77,7 +77,7 @@ def arrays(
     rows, marks = _sequences(tokens, scored, "tokens", "scored")
     if validation is None:
         cut = len(rows) - count_held_out(len(rows), validation_fraction)
-        if not 0 < cut < len(rows):
+        if cut < 1:
             none = f"of which validation_fraction={validation_fraction} leaves none to train on"
             raise ConfigError(f"arrays: {len(rows)} sequences, {none}")
     else:

@@ -110,6 +110,10 @@ def _consecutive(config: RunConfig) -> bool:
     return config.model.memory_length is not None or (isinstance(config.data, TextConfig) and config.data.consecutive)
 
 
+NEARBY = 1_000
+"""Characters within which a running text is cut between words."""
+
+
 @load_data.register
 def load_corpus(config: TextConfig, stored: Path | None = None) -> Corpus:
     """Read, tokenize and split a text; its last part is held out.
@@ -148,8 +152,8 @@ def load_corpus(config: TextConfig, stored: Path | None = None) -> Corpus:
 
 
 def _between_words(text: str, place: int) -> int:
-    """The last place up to this one before which there is whitespace; the place itself where there is none."""
-    return next((i for i in range(place, 0, -1) if text[i - 1].isspace()), place)
+    """The last place up to this one before which there is whitespace; the place itself where there is none nearby."""
+    return next((i for i in range(place, max(place - NEARBY, 0), -1) if text[i - 1].isspace()), place)
 
 
 class Blocks:

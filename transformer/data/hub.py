@@ -29,10 +29,13 @@ def hub_lines(address: str) -> list[str]:
         raise ConfigError(f"data: {address!r} is not of the form {FORM}")
     *name, split, columns = parts
     rows = _load(name, split, columns, address)
-    return [
-        "\t".join(_cell(row, rows.features, column, address, number, columns) for column in columns.split(","))
-        for number, row in enumerate(rows, 1)
-    ]
+    lines = []
+    for number, row in enumerate(rows, 1):
+        cells = [_cell(row, rows.features, column, address, number) for column in columns.split(",")]
+        if any("\t" in cell for cell in cells[:-1]):
+            raise ConfigError(f"data: row {number} of {address} has a tab in a cell, which would be two")
+        lines.append("\t".join(cells))
+    return lines
 
 
 def _load(name: list[str], split: str, columns: str, address: str) -> Any:
@@ -46,7 +49,7 @@ def _load(name: list[str], split: str, columns: str, address: str) -> Any:
         try:
             return datasets.load_dataset(*name, split=split, **as_text)
         except ValueError as error:
-            if not any(f"'{name}'" in str(error) for name in as_text):
+            if not any(f"'{option}'" in str(error) for option in as_text):
                 raise
         return datasets.load_dataset(*name, split=split)  # files of other kinds lie beside, and are what is read
     except Exception as error:  # whatever the hub, the network or the data set's files raise
@@ -59,9 +62,7 @@ def _has_csv(folder: str) -> bool:
     return any(re.search(r"\.(csv|tsv)(\.\w+)?$", name) for name in names if not re.search(r"(^|/)\.", name))
 
 
-def _cell(
-    row: Mapping[str, Any], features: Mapping[str, Any], column: str, address: str, number: int, columns: str
-) -> str:
+def _cell(row: Mapping[str, Any], features: Mapping[str, Any], column: str, address: str, number: int) -> str:
     value, feature = row, features
     for field in column.split("."):
         if not isinstance(value, Mapping):
@@ -75,6 +76,4 @@ def _cell(
     if not isinstance(value, str | int | float):
         what = "nothing" if value is None else f"a {type(value).__name__}"
         raise ConfigError(f"data: row {number} of {address} has {what} in {column!r}, and a text is needed")
-    if "\t" in str(value) and column != columns.rpartition(",")[2]:
-        raise ConfigError(f"data: row {number} of {address} has a tab in {column!r}, which would be two cells")
     return str(value)

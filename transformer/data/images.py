@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from transformer.core.errors import ConfigError, nearest
+from transformer.core.errors import ConfigError, nearest, text_of
 from transformer.core.files import check_unpacked
 from transformer.data.text import near
 
@@ -93,7 +93,7 @@ def _read(path: Path, names: Sequence[str], *others: Sequence[str]) -> dict[str,
     except ConfigError:
         raise
     except Exception as error:  # of a damaged file the libraries raise many kinds
-        said = " ".join(str(error).split()) or type(error).__name__
+        said = text_of(error) or type(error).__name__
         raise ConfigError(f"data.path: cannot read {path}: {said}") from None
 
 

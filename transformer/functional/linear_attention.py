@@ -20,7 +20,7 @@ from transformer.functional.attention import (
     grouped_product,
     split_groups,
 )
-from transformer.functional.masks import Mask, Tokens, allows
+from transformer.functional.masks import Mask, Padding, Tokens, allows, conjuncts
 from transformer.functional.normalizers import LinearWeigh
 
 
@@ -53,7 +53,8 @@ def recurrent_attention(
     check_shapes(q_BLHK, k_BLGK, v_BLGK, tokens, tokens)
     if not (mask.directed and mask.transitive):
         raise ValueError(f"recurrent attention: under {mask} a token sees less than those before it; use attention")
-    tokens = tokens.as_before()  # the last token of a block says what is carried on
+    if any(isinstance(one, Padding) for one in conjuncts(mask)):
+        tokens = tokens.as_before()  # the last token of a block says what is carried on
     L, G, block = tokens.length, k_BLGK.shape[2], min(block, tokens.length)
     scale = 1 / math.sqrt(q_BLHK.shape[-1]) if scale is None else scale
     q, k, v = (x.astype(jnp.float32) for x in (q_BLHK, k_BLGK, v_BLGK))

@@ -7,7 +7,7 @@ stored: an attention function asks for the whole array or for one block of it, b
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol, dataclass_transform
 
 import jax
@@ -102,7 +102,7 @@ class MaskFunction(Protocol):
 class Mask:
     """Base of the mask algebra. A new mask is one frozen dataclass with `__call__`.
 
-    Its fields are arrays, or numbers and texts, declared as such.
+    Its fields are arrays, or numbers and texts, declared as such or with `field(metadata={"static": True})`.
     """
 
     directed: ClassVar[bool] = False
@@ -110,8 +110,9 @@ class Mask:
     transitive: ClassVar[bool] = False
     """Whether it is transitive over real tokens: if i sees j and j sees k, then i sees k."""
 
-    def __post_init__(self):
-        _register(type(self))
+    def __new__(cls, *_: Any, **__: Any):
+        _register(cls)
+        return super().__new__(cls)
 
     def __call__(self, queries: Tokens, keys: Tokens) -> jax.Array:
         raise NotImplementedError(f"{type(self).__name__} does not define __call__(queries, keys)")
@@ -134,12 +135,13 @@ _REGISTERED: set[type] = set()
 
 def _register(cls: type) -> None:
     """Make a class of masks one of pytrees, which go through `jit`; numbers and texts are static in it."""
-    if cls in _REGISTERED:
+    if cls in _REGISTERED or not is_dataclass(cls):
         return
-    static = [f.name for f in fields(cls) if f.type in STATIC]
-    arrays = [f.name for f in fields(cls) if f.name not in static]
+    own, made = ([f for f in fields(cls) if f.init is given] for given in (True, False))
+    static = [f.name for f in own if f.metadata.get("static", f.type in STATIC)]
+    arrays = [f.name for f in own if f.name not in static]
     with contextlib.suppress(ValueError):  # its own decorator has done it
-        jax.tree_util.register_dataclass(cls, arrays, static)
+        jax.tree_util.register_dataclass(cls, arrays, static, drop_fields=[f.name for f in made])
     _REGISTERED.add(cls)
 
 
@@ -349,7 +351,7 @@ class OwnBeams(Mask):
 
 @_value
 class Arbitrary(Mask):
-    """Any boolean array that broadcasts to (B, H, L, S), looked up by token index.
+    """Any boolean array (L, S) or (B or 1, H or 1, L, S), looked up by token index.
 
     Where it is applied it raises `ConfigError` if it is not boolean, or has fewer queries or keys than there are.
     """

@@ -130,6 +130,11 @@ class Mixer(Variant):
     shares: ClassVar[str | None] = None
     """The field of `Shared` that it takes over from earlier layers."""
 
+    def __init_subclass__(cls, **more: Any):
+        super().__init_subclass__(**more)
+        if "residual" in vars(cls):
+            raise ConfigError(f"{cls.__name__}.residual: nothing asks for it; define connection(model)")
+
     def check(self, model: "ModelConfig") -> None:
         """Raise `ConfigError` where it does not fit the model, as one layer sees it."""
 
@@ -143,16 +148,14 @@ class Mixer(Variant):
         return 0
 
     def memory(self, model: "ModelConfig", batch_size: int, slots: int, dtype: Any) -> Memory | None:
-        """The empty memory of one sublayer of a decoder; None: nothing is remembered.
+        """The empty memory of one sublayer of a decoder; None: no earlier token is read.
 
         Raises:
-          ConfigError: the mixer may read earlier tokens, and does not say what it remembers of them.
+          ConfigError: the mixer does not define it.
         """
-        if self.causal is not False:
-            raise ConfigError(
-                f"model.mixer: {self.name} defines no memory, so it cannot decode: define memory, or causal = False"
-            )
-        return None
+        raise ConfigError(
+            f"model.mixer: {self.name} defines no memory, so it cannot decode; None is for no earlier tokens"
+        )
 
     def parameters(self, model: "ModelConfig") -> dict[str, Parameter]:
         """The parameters it owns in every layer, by name."""

@@ -70,8 +70,7 @@ class BlockLayout(Variant):
 
 def _resolved(sublayer: Sublayer, model: "ModelConfig") -> ResolvedSublayer | None:
     check_kind(sublayer, Sublayer, "block: a part of a connection")
-    if isinstance(sublayer.choice, str) and not hasattr(model, sublayer.choice):
-        known = ("mixer", "feed_forward")
+    if isinstance(sublayer.choice, str) and sublayer.choice not in (known := ("mixer", "feed_forward")):
         raise ConfigError(f"block: a model has no sublayer {sublayer.choice!r}{nearest(sublayer.choice, known)}")
     value = getattr(model, sublayer.choice) if isinstance(sublayer.choice, str) else sublayer.choice
     if value is None:

@@ -7,9 +7,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 
-from transformer.core.arrays import check_ids
+from transformer.core.arrays import check_ids, has_numbers
 from transformer.core.checks import check_kind
 from transformer.core.errors import ConfigError, nearest_divisor
 from transformer.core.modules import Dense, Parameters, at, below
@@ -149,7 +148,7 @@ class ImageToImage(Transformer):
 def _check_hidden(hidden_BH: jax.Array, patches: int) -> None:
     """Raise `ConfigError` where they are no numbers of different patches, and no program is traced with them."""
     check_ids(hidden_BH, patches, "hidden_BH: patch")
-    if not isinstance(hidden_BH, Tracer):
+    if has_numbers(hidden_BH):
         numbers = np.sort(np.asarray(hidden_BH), 1)
         if (twice := np.argwhere(numbers[:, 1:] == numbers[:, :-1])).size:
             row, place = map(int, twice[0])

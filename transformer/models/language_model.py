@@ -27,9 +27,9 @@ class LanguageModel(Decoder):
     """
 
     def __init__(self, config: ModelConfig, *, key: jax.Array):
-        super().__init__(config, key=key)
-        if config.kind != ModelConfig.kind:
+        if isinstance(config, ModelConfig) and config.kind != ModelConfig.kind:
             raise wrong_kind(config, ModelConfig, "LanguageModel")
+        super().__init__(config, key=key)
         self.embedding = EmbeddingLayer(config.vocab_size, config, with_types=True, key=at(key, "embedding"))
         self.shares_ids = "token_ids" in config.shares
         self.value_embedding = self._make_value_embedding(key=at(key, "value_embedding"))

@@ -192,13 +192,13 @@ class Transformer(nnx.Module):
     def _check_mask(self, mask: Mask) -> None:
         if not callable(mask):
             given = type(mask).__name__
-            raise ConfigError(f"mask: {given} is no mask; Arbitrary(array) is one, of truth values (…, L, S)")
+            raise ConfigError(f"mask: {given} is no mask; Arbitrary(array) is one, of truth values (B, H, L, S)")
         if self.config.downsampling is not None:
             raise ConfigError(f"model.downsampling: {mask} is for tokens, and {self.config.downsampling} has fewer")
         for mixer in (mixer for kind in self.config.kinds for mixer in kind.mixers):
             if not mixer.takes_masks:
                 raise ConfigError(f"model.mixer: {mixer} does not know of {mask}; use attention")
-        if (choice := self.config.mixing_choice) is not None:
+        if not isinstance(mask, Full) and (choice := self.config.mixing_choice) is not None:
             raise ConfigError(f"mask: {choice} looks at all tokens of a row, whatever {mask} says; use no mask")
 
     def transform(

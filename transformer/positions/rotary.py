@@ -158,15 +158,19 @@ class RoPE(Position):
     def __post_init__(self):
         check_positive(self, "base", "fraction")
 
+    def _rotated(self, head_dim: int) -> int:
+        """Number of features that are rotated; a product that is off by rounding is the whole number."""
+        return int(head_dim * self.fraction + 1e-9)
+
     def check(self, head_dim):
-        size = int(head_dim * self.fraction + 1e-9)
+        size = self._rotated(head_dim)
         if size < 2 or size % 2 or size > head_dim:
             raise ConfigError(
                 f"rope: fraction {self.fraction} of head_dim {head_dim} is {size} features, not an even number up to it"
             )
 
     def _rotate(self, x_BLHK, positions_BL):
-        size = int(x_BLHK.shape[-1] * self.fraction + 1e-9)
+        size = self._rotated(x_BLHK.shape[-1])
         frequencies_F, temperature = positions.frequencies(size, self.base), 1.0
         if self.scaling is not None:
             frequencies_F, temperature = self.scaling(frequencies_F, self.base, size), self.scaling.temperature()

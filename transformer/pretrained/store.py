@@ -98,7 +98,7 @@ def save(
         not those of the config.
     """
     path = Path(path).resolve()
-    if not isinstance(shard_bytes, int) or shard_bytes < 1:
+    if isinstance(shard_bytes, bool | str) or not shard_bytes >= 1:
         raise ConfigError(f"shard_bytes: {shard_bytes!r} is not a positive number")
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise ConfigError(f"{path} is not empty")
@@ -126,10 +126,8 @@ def _config_text(architecture: Architecture, config: ModelConfig, more: Mapping[
     except TypeError as error:
         raise ConfigError(f"fields: {error}") from None
     again = architecture.write_config(architecture.read_config(json.loads(text)))
-    if changed := [name for name in own if name in again and again[name] != own[name] and name not in more] or [
-        name for name in more if name in own and again.get(name) != own[name]
-    ]:
-        raise ConfigError(f"fields: with {', '.join(more)} it is another model: {changed[0]} is that of the config")
+    if changed := [name for name in own if again.get(name) != own[name]]:
+        raise ConfigError(f"fields: they make another model; {changed[0]} is {own[changed[0]]!r} by the config")
     return text
 
 

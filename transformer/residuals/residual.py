@@ -71,7 +71,7 @@ class Residual(Variant):
     def __init_subclass__(cls, **more: Any):
         super().__init_subclass__(**more)
         norms = vars(cls).get("norms", ())
-        if isinstance(norms, str) or (isinstance(norms, tuple) and not set(norms) <= set(PLACES)):
+        if isinstance(norms, str | list | set) or (isinstance(norms, tuple) and not set(norms) <= set(PLACES)):
             raise ConfigError(f"{cls.__name__}.norms: {norms!r} is not a tuple of some of {', '.join(PLACES)}")
 
     @property

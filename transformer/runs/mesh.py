@@ -98,4 +98,4 @@ ALONE = HostsConfig()
 AUTOMATIC = MeshConfig()
 """Divides replicas over the devices, then each batch over the devices that are left."""
 ONE_DEVICE = MeshConfig(replica=1, data=1, model=1)
-"""One alone."""
+"""A mesh of a single device."""

@@ -1,6 +1,7 @@
 """What makes a study impossible, whatever its arms are."""
 
 import math
+import numbers
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,8 @@ def check_study(study: "Study") -> None:
     for name, weights in study.contrasts.items():
         check_kind(weights, Mapping, f"{where}: contrast {name}")
         for arm, weight in weights.items():
-            check_type(weight, float, f"{where}: contrast {name}: {arm}")
+            if not isinstance(weight, numbers.Real):
+                raise ConfigError(f"{where}: contrast {name}: {arm}: {weight!r} is no number")
         if unknown := [arm for arm in weights if arm not in study.arms]:
             raise ConfigError(f"{where}: contrast {name}: no arm {unknown[0]!r}{nearest(unknown[0], study.arms)}")
         if not abs(sum(weights.values())) <= 1e-9:

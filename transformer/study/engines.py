@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from transformer.core.checks import check_positive
-from transformer.core.errors import ConfigError, one_line
+from transformer.core.errors import ConfigError, one_line, text_of
 from transformer.core.values import Variant
 from transformer.study import handover
 from transformer.study.cell import Cell
@@ -102,9 +102,9 @@ class SchedulerEngine(Engine):
                 client = stack.enter_context(distributed.Client(self.address, timeout=CONNECT_SECONDS))
             except (TypeError, FileNotFoundError, PermissionError, ssl.SSLError) as error:
                 why = f"no certificates for {self.address} in distributed.comm.tls of dask's configuration"
-                raise ConfigError(f"engine: {why} ({_line(error)})") from None
+                raise ConfigError(f"engine: {why} ({text_of(error)})") from None
             except (OSError, ValueError, RuntimeError) as error:
-                raise ConfigError(f"engine: no scheduler at {self.address} ({_line(error)})") from None
+                raise ConfigError(f"engine: no scheduler at {self.address} ({text_of(error)})") from None
             if not client.scheduler_info()["workers"]:
                 print(f"{self.address} has no workers yet: waiting for them", file=sys.stderr)
             yield from _run(client, cells, _where(), {})
@@ -214,10 +214,6 @@ def _error(future: Any) -> str | None:
     if future.status == "error":
         return one_line(future.exception())
     return f"the scheduler lost it ({future.status})"
-
-
-def _line(error: BaseException) -> str:
-    return " ".join(str(error).split())
 
 
 def _libraries() -> tuple[Any, Any]:

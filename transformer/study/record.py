@@ -87,7 +87,7 @@ class Record:
     def __post_init__(self):
         if self.baseline not in self.arms:
             raise ConfigError(f"study: no arm {self.baseline!r}{nearest(self.baseline, self.arms)}")
-        for metric in (self.metric, self.tuned_by or self.metric):
+        for metric in (self.metric, self.chooses):
             if metric not in self.higher_is_better:
                 raise ConfigError(f"study: no metric {metric!r}{nearest(metric, self.higher_is_better)}")
         if not self.looks:

@@ -141,8 +141,9 @@ class Study(StudyOptions):
                     f"study has learning_rates; give the arm {RATE} too"
                 )
             own = whole.learning_rate
-        own = check_type(own, float, f"study {self.name}: arm {name}: {RATE}") if isinstance(own, str) else own
         rates = (own,) if isinstance(own, int | float) else tuple(np.atleast_1d(own).tolist())
+        for rate in rates:
+            check_type(rate, float, f"study {self.name}: arm {name}: {RATE}")
         if RATE in arm and not rates:
             raise ConfigError(f"study {self.name}: arm {name}: {RATE} is empty; leave it out for those of the study")
         if twice := [rate for i, rate in enumerate(rates) if rate in rates[:i]]:
@@ -178,9 +179,10 @@ class Study(StudyOptions):
         Raises:
           ConfigError: an arm is impossible.
         """
-        configs, rates = with_data(self, data)[0], {name: self.rates(name) for name in self.arms}
-        alone = {name: own[0] for name, own in rates.items() if len(own) == 1}
-        return {name: one.replace({RATE: alone[name]} if name in alone else {}) for name, one in configs.items()}
+        return {
+            name: config.replace({RATE: rates[0]}) if len(rates := self.rates(name)) == 1 else config
+            for name, config in with_data(self, data)[0].items()
+        }
 
     def planned_effect_text(self) -> str:
         """`planned_effect` as a sentence; of fewer than six seeds, which detect nothing ordinary, it asks for more."""

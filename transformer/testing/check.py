@@ -1,6 +1,5 @@
 """Checks a choice in every context."""
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -126,7 +125,8 @@ def _check_names(cls: type) -> None:
     asked = {name: own for base in cls.__mro__[1:] for name, own in vars(base).items() if not name.startswith("_")}
     known = [name for name, own in asked.items() if callable(own) or isinstance(own, property)]
     for name in vars(cls).keys() - asked.keys() - set(cls.__dataclass_fields__):  # pyright: ignore[reportAttributeAccessIssue]
-        if not name.startswith("_") and (near := difflib.get_close_matches(name, known, 1, 0.75)):
+        near = [one for one in known if name in (f"{one}s", f"{one}es") or one in (f"{name}s", f"{name}es")]
+        if near and not name.startswith("_"):
             hint = f"did you mean {near[0]!r}? A helper begins with _"
             raise ConfigError(f"check_variant: nothing asks {cls.__name__} for {name!r}; {hint}")
 

@@ -286,7 +286,8 @@ class _Run:
         self.watchdog.beat()
         if not sums.weight.any(-1).all():
             raise ConfigError(f"validation: no label counts for {self.config.objective}; hold out a larger part")
-        values = {f"validation_{name}": value for name, value in scores(sums).items()}
+        lost = np.array(processes.fetch(state.diverged_at)) >= 0
+        values = {f"validation_{name}": np.where(lost, np.nan, value) for name, value in scores(sums).items()}
         if self.observe is not None:
             observed = checked(self.observe(params), {*values, *LOGGED}, len(self.replicas))
             values |= {"seconds": np.full(len(self.replicas), self.seconds()), **observed}

@@ -159,6 +159,7 @@ def groups_of(groups: Sequence[ParameterGroup], specs: Params) -> Params:
             known = [each.path for each in found]
             raise ConfigError(f"optimizer.groups: no parameter fits {group.pattern!r}{nearest(group.pattern, known)}")
         if not any(group in each.groups for each in matching):
-            taker = next(one for one in reversed(matching[0].groups) if one in groups)
+            before = groups[: groups.index(group)]
+            taker = next(one for one in reversed(matching[0].groups) if one in before)
             raise ConfigError(f"optimizer.groups: {taker} matches all that {group} does; put it after")
     return jax.tree.unflatten(tree, found)

@@ -19,7 +19,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from transformer.core.errors import ConfigError
+from transformer.core.errors import ConfigError, text_of
 from transformer.runs.mesh import HostsConfig
 
 EXIT_PEER_LOST = 76
@@ -54,7 +54,7 @@ def connect(config: HostsConfig) -> None:
     try:
         jax.distributed.initialize(config.address, **explicit)
     except (ValueError, RuntimeError) as error:
-        reason = " ".join(str(error).split())
+        reason = text_of(error)
         if "start RPC server" in reason:
             reason = (
                 f"cannot listen at {listen}: its port is taken, or it is not of this machine; {LISTEN} sets another"

@@ -13,7 +13,7 @@ from jax.sharding import PartitionSpec, get_abstract_mesh
 from jax.typing import DTypeLike
 
 from transformer.core.arrays import DATA, axis_size, towards
-from transformer.core.checks import check_kind
+from transformer.core.checks import check_kind, is_count
 from transformer.core.errors import ConfigError
 from transformer.core.modules import Apply, Params, check_apply
 from transformer.functional.segment_memory import SegmentMemory
@@ -135,7 +135,7 @@ def make_train_step(
     check_apply(apply, "make_train_step")
     check_kind(objective, Objective, "make_train_step")
     check_kind(optimizer, optax.GradientTransformation, "make_train_step")
-    if not isinstance(accumulation, int) or accumulation < 1:
+    if not is_count(accumulation) or accumulation < 1:
         raise ConfigError(f"make_train_step: accumulation {accumulation} is not a positive whole number")
     optimizer = optax.with_extra_args_support(optimizer)
     gradient = make_gradient(apply, objective, accumulation, sum_once)
@@ -153,6 +153,7 @@ def make_train_step(
         good = good if skip_above is None else good & (grad_norm <= skip_above)
         update = optax.apply_updates(state.params, updates), opt_state, earlier
         new, taken = _taken(state, update, good, skip_limit)
+        loss = jnp.where(new.diverged_at >= 0, jnp.nan, loss)  # that of parameters that do not move any more is none
         return new, {"loss": loss, "grad_norm": grad_norm, "skipped": 1 - taken.astype(jnp.int32)}
 
     return step
