@@ -202,15 +202,3 @@ def test_a_mixer_without_a_memory_does_not_decode():
     apply(params, tokens_of(2))
     with pytest.raises(T.ConfigError, match=r"^model\.mixer: runningmean defines no memory, so it cannot decode"):
         T.generate(apply, params, tokens_of(2), num_tokens=3)
-
-
-def test_how_a_mixer_is_connected_is_a_method():
-    with pytest.raises(T.ConfigError, match=r"^Own\.residual: nothing asks for it; define connection\(model\)$"):
-        type("Own", (T.Mixer,), {"residual": T.PostNorm()})
-
-    @dataclass(frozen=True)
-    class After(RunningMean):
-        def connection(self, model):
-            return T.PostNorm()
-
-    assert small(mixer=After()).connections[0][0].residual == T.PostNorm()

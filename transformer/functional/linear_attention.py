@@ -53,8 +53,6 @@ def recurrent_attention(
     check_shapes(q_BLHK, k_BLGK, v_BLGK, tokens, tokens)
     if not (mask.directed and mask.transitive):
         raise ValueError(f"recurrent attention: under {mask} a token sees less than those before it; use attention")
-    if any(isinstance(one, Padding) for one in conjuncts(mask)):
-        tokens = tokens.as_before()  # the last token of a block says what is carried on
     L, G, block = tokens.length, k_BLGK.shape[2], min(block, tokens.length)
     scale = 1 / math.sqrt(q_BLHK.shape[-1]) if scale is None else scale
     q, k, v = (x.astype(jnp.float32) for x in (q_BLHK, k_BLGK, v_BLGK))
@@ -69,16 +67,22 @@ def recurrent_attention(
 
     def turn(carry, blocks):
         sums_BGRKV, before = carry
-        (q, k, v), tokens = blocks
-        last = tokens.block(block - 1, 1)._replace(valid=None)
+        (q, k, v), tokens, placed = blocks
+        last = placed.block(block - 1, 1)._replace(valid=None)
         out = grouped_product(attention_scores(q, k, scale=scale) * weights(tokens, tokens), v)
         out = out + scale * (q @ sums_BGRKV) * weights(tokens, before)
         faded_BGRKL = jnp.swapaxes(k, -1, -2)[:, :, None] * weights(last, tokens)
         return (sums_BGRKV * weights(last, before) + faded_BGRKL @ v[:, :, None], last), out
 
+    # What is carried on is of the last real token, wherever the padding behind it has its place.
+    padded = any(isinstance(one, Padding) for one in conjuncts(mask))
+    placed = tokens.as_before() if padded else tokens
     sums = jnp.zeros((*q_BGRLK.shape[:3], q.shape[-1], v.shape[-1]))
-    blocks = (tuple(_cut(x, block, axis=-2) for x in (q_BGRLK, k_BGLK, v_BGLK)), _cut_tokens(tokens, block))
-    start = (sums, tokens.block(0, 1)._replace(valid=None))
+    blocks = (
+        tuple(_cut(x, block, axis=-2) for x in (q_BGRLK, k_BGLK, v_BGLK)),
+        *(_cut_tokens(each, block) for each in (tokens, placed)),
+    )
+    start = (sums, placed.block(0, 1)._replace(valid=None))
     _, out_NBGRLV = lax.scan(jax.checkpoint(turn, prevent_cse=False), start, blocks)
     out = rearrange(out_NBGRLV, "n b g r l v -> b (n l) (g r) v")[:, :L]
     out, total = out[..., :-1], out[..., -1:]

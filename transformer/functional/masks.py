@@ -111,7 +111,8 @@ class Mask:
     """Whether it is transitive over real tokens: if i sees j and j sees k, then i sees k."""
 
     def __new__(cls, *_: Any, **__: Any):
-        _register(cls)
+        if cls not in _REGISTERED:
+            _register(cls)
         return super().__new__(cls)
 
     def __call__(self, queries: Tokens, keys: Tokens) -> jax.Array:
@@ -135,7 +136,7 @@ _REGISTERED: set[type] = set()
 
 def _register(cls: type) -> None:
     """Make a class of masks one of pytrees, which go through `jit`; numbers and texts are static in it."""
-    if cls in _REGISTERED or not is_dataclass(cls):
+    if not is_dataclass(cls):
         return
     own, made = ([f for f in fields(cls) if f.init is given] for given in (True, False))
     static = [f.name for f in own if f.metadata.get("static", f.type in STATIC)]
@@ -163,7 +164,9 @@ def allows(mask: MaskFunction, queries: Tokens, keys: Tokens) -> jax.Array:
 @dataclass_transform(frozen_default=True)
 def _value(cls):
     """A frozen dataclass that is also a pytree, so that masks can carry arrays through `jit`."""
-    return jax.tree_util.register_dataclass(dataclass(frozen=True)(cls))
+    made = jax.tree_util.register_dataclass(dataclass(frozen=True)(cls))
+    _REGISTERED.add(made)
+    return made
 
 
 def _distance(queries: Tokens, keys: Tokens) -> jax.Array:

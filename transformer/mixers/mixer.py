@@ -11,10 +11,10 @@ from transformer.core.parameters import OwnParams, Parameter
 from transformer.core.values import Variant
 from transformer.functional.cache import KeyValue, Memory, append
 from transformer.functional.masks import Mask, Tokens
+from transformer.residuals.residual import Residual
 
 if TYPE_CHECKING:
     from transformer.models.config import ModelConfig
-    from transformer.residuals.residual import Residual
 
 
 class Source(NamedTuple):
@@ -127,13 +127,10 @@ class Mixer(Variant):
     """Whether it distinguishes the order of tokens without any positional scheme."""
     mixes_tokens: ClassVar[bool] = False
     """Whether packed documents of one row see each other."""
+    residual: ClassVar[Residual | None] = None
+    """How it is connected to the stream; None: as the model says."""
     shares: ClassVar[str | None] = None
     """The field of `Shared` that it takes over from earlier layers."""
-
-    def __init_subclass__(cls, **more: Any):
-        super().__init_subclass__(**more)
-        if "residual" in vars(cls):
-            raise ConfigError(f"{cls.__name__}.residual: nothing asks for it; define connection(model)")
 
     def check(self, model: "ModelConfig") -> None:
         """Raise `ConfigError` where it does not fit the model, as one layer sees it."""
@@ -164,10 +161,6 @@ class Mixer(Variant):
     def num_maps(self, model: "ModelConfig") -> int:
         """Number of attention maps within, to whose scores or queries and keys the model's position applies."""
         return 0
-
-    def connection(self, model: "ModelConfig") -> "Residual":
-        """How it is connected to the stream."""
-        return model.residual
 
     def build(self, model: "ModelConfig", *, key: jax.Array) -> nnx.Module:
         """The module of one layer."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from flax import nnx
 
-from transformer.core.checks import check_kind
+from transformer.core.checks import wrong_kind
 from transformer.core.errors import ConfigError, nearest
 from transformer.core.values import Variant
 from transformer.feed_forwards.feed_forward import FeedForward
@@ -69,14 +69,15 @@ class BlockLayout(Variant):
 
 
 def _resolved(sublayer: Sublayer, model: "ModelConfig") -> ResolvedSublayer | None:
-    check_kind(sublayer, Sublayer, "block: a part of a connection")
+    if not isinstance(sublayer, Sublayer):
+        raise wrong_kind(sublayer, Sublayer, "block: a part of a connection")
     if isinstance(sublayer.choice, str) and sublayer.choice not in (known := ("mixer", "feed_forward")):
         raise ConfigError(f"block: a model has no sublayer {sublayer.choice!r}{nearest(sublayer.choice, known)}")
     value = getattr(model, sublayer.choice) if isinstance(sublayer.choice, str) else sublayer.choice
     if value is None:
         return None
     name = sublayer.name or value.sublayer or value.name
-    return ResolvedSublayer(name, value, value.build, sublayer.factor, value.connection(model))
+    return ResolvedSublayer(name, value, value.build, sublayer.factor, value.residual or model.residual)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from jax.ad_checkpoint import checkpoint_name
 from transformer.core.arrays import constrain, drop_sequences, dropout
 from transformer.core.checks import wrong_kind
 from transformer.core.errors import ConfigError
-from transformer.core.modules import Parameters, at, below
+from transformer.core.modules import Parameters, at
 from transformer.core.values import Variant
 from transformer.functional.masks import Causal, Full, Mask, OwnBeams, Padding, Segment, Tokens
 from transformer.mixers.mixer import Aux, Context, Shared, Source, Writing
@@ -84,9 +84,10 @@ class Block(nnx.Module):
         self, made: ResolvedSublayer, x_BLD: jax.Array, context: Context, layer, key
     ) -> tuple[jax.Array, Aux]:
         config, name = self.config, made.name
+        inside = None if key is None else at(key, name, "inside")
         with jax.named_scope(name):
             own = context._replace(writing=_of_sublayer(context.writing, name))
-            answer = getattr(self, name)(checkpoint_name(x_BLD, "in"), context=own, key=below(key, name, "inside"))
+            answer = getattr(self, name)(checkpoint_name(x_BLD, "in"), context=own, key=inside)
         if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], Aux)):
             raise ConfigError(f"blocks.*.{name}: the module of {made.value} does not return (the output, Aux(…))")
         y, aux = answer
@@ -237,7 +238,7 @@ class Transformer(nnx.Module):
             remapped = config.position.training_positions(longest, at(key, "positions"))
         context = context._replace(position_params=self.position(), remapped=remapped)
         stream = self.stream_of(constrain(x_BLD), context, key)
-        own = below(key, "blocks")
+        own = None if key is None else at(key, "blocks")
 
         def run(stream, seen: Tokens, layers: range):
             here = context if seen is tokens else context._replace(tokens=seen, mask=self.mask_of(seen))
@@ -257,7 +258,7 @@ class Transformer(nnx.Module):
         tokens = context.tokens
         if "to_embedding" in self.acts:
             assert self.config.position is not None
-            positions_BL = context.positions_of(tokens)
+            positions_BL = tokens.positions if context.remapped is None else context.remapped[tokens.positions]
             addition = self.config.position.to_embedding(positions_BL, self.config.d_model, context.position_params)
             x_BLD = x_BLD + addition.astype(x_BLD.dtype)
         x_BLD = x_BLD if self.embedding_norm is None else self.embedding_norm(x_BLD, tokens.valid)

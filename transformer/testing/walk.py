@@ -16,6 +16,7 @@ from transformer.activations.activation import GLU, SiLU
 from transformer.core.modules import split
 from transformer.core.values import Choices
 from transformer.feed_forwards.feed_forward import FeedForward
+from transformer.functional.masks import Mask
 from transformer.mixers.attention.attention import Attention
 from transformer.models.build import build
 from transformer.models.config import ModelConfig
@@ -57,16 +58,16 @@ class Walk(NamedTuple):
 def walk(call: Callable[[], Any]) -> Walk:
     """The walk of a call, which is made once before it is watched, so that everything is loaded.
 
-    The making of a value, `Choices.__call__`, is no step of it.
+    The making of a value, `Choices.__call__` or that of a mask, is no step of it.
     """
     call()
     files: list[str] = []
-    made = Choices.__call__.__code__
+    made = (Choices.__call__.__code__, Mask.__new__.__code__)
 
     def watch(frame, event: str, _) -> None:
         if (
             event == "call"
-            and frame.f_code is not made
+            and frame.f_code not in made
             and (path := Path(frame.f_code.co_filename)).is_relative_to(ROOT)
         ):
             files.append(str(path.relative_to(ROOT)))
