@@ -85,7 +85,7 @@ def test_figures_have_a_place_before_anything_is_planned(out, why, monkeypatch):
         main()
 
 
-CHOSEN = ["accumulation=8", "model.layers=unrolled", "model.layers.remat=full", "mesh.fully_sharded", "mesh.data=2"]
+CHOSEN = ["accumulation=8", "model.layers.remat=full", "mesh.fully_sharded", "mesh.data=2"]
 
 
 @pytest.mark.parametrize("flag", CHOSEN)
