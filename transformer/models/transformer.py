@@ -258,6 +258,7 @@ class Transformer(nnx.Module):
         tokens = context.tokens
         if "to_embedding" in self.acts:
             assert self.config.position is not None
+            # `positions_of`, written out for the walk of a token too.
             positions_BL = tokens.positions if context.remapped is None else context.remapped[tokens.positions]
             addition = self.config.position.to_embedding(positions_BL, self.config.d_model, context.position_params)
             x_BLD = x_BLD + addition.astype(x_BLD.dtype)

@@ -1,5 +1,6 @@
 """Checks a choice in every context."""
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -101,7 +102,7 @@ def check_variant(value: Variant, **choices: Any) -> Checked:
         raise ConfigError(
             f"check_variant: {type(value).__name__} is no dataclass; write @dataclass(frozen=True) above it"
         )
-    _check_names(type(value))
+    _check_names(value)
     if (own := CHECKS.get(value.family())) is None:
         checked = check_choices(chosen(value) | choices)
         if not (checked.passed or checked.failed):
@@ -118,13 +119,14 @@ def check_variant(value: Variant, **choices: Any) -> Checked:
     return checked
 
 
-def _check_names(cls: type) -> None:
+def _check_names(value: Variant) -> None:
     """Raise `ConfigError` where a class of one's own has nearly a name of its base, which nothing would ask it for."""
+    cls = type(value)
     if cls.__module__.partition(".")[0] == PACKAGE:
         return
     asked = {name: own for base in cls.__mro__[1:] for name, own in vars(base).items() if not name.startswith("_")}
     known = [name for name, own in asked.items() if callable(own) or isinstance(own, property)]
-    for name in vars(cls).keys() - asked.keys() - set(cls.__dataclass_fields__):  # pyright: ignore[reportAttributeAccessIssue]
+    for name in vars(cls).keys() - asked.keys() - {own.name for own in dataclasses.fields(value)}:
         near = [one for one in known if name in (f"{one}s", f"{one}es") or one in (f"{name}s", f"{name}es")]
         if near and not name.startswith("_"):
             hint = f"did you mean {near[0]!r}? A helper begins with _"
