@@ -1,5 +1,6 @@
 """Pairs of a source and a target text: parallel files, or SCAN."""
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from transformer.core.checks import check_kind
 from transformer.core.errors import ConfigError
 from transformer.core.json import fingerprint
 from transformer.core.notebook import ShownAsText
+from transformer.data.buckets import least_padded
 from transformer.data.dataset import Batch, Batches, Rows, described, load_data, pad_rows, real_places, whole
 from transformer.data.pairs_text import load_parallel
 from transformer.data.scan import scan_split
@@ -24,6 +26,8 @@ from transformer.runs.config import RunConfig
 from transformer.runs.data import DataConfig, check_at_least, check_default, check_fraction, count_held_out
 from transformer.runs.tokenizers import Symbols, Tokenization
 
+GROUPING = 2
+"""Version of how pairs are grouped; a run is not continued in another one."""
 EVALUATION_BATCH = 64
 """Pairs of a held-out batch, as in `transformer.data.dataset`; fewer, since each is two texts."""
 
@@ -53,9 +57,10 @@ class PairsConfig(DataConfig):
     shared_vocabulary: bool = False
     """Whether source and target share one tokenizer, trained on both."""
     buckets: int = 4
-    """Number of groups of pairs of similar length; a batch is of one group, drawn anew at every step."""
+    """Most groups of pairs of similar length; a batch is of one group, drawn anew at every step."""
     batch_tokens: int | None = None
-    """About this many target tokens per step, in multiples of batch_size pairs; None: batch_size pairs."""
+    """About this many tokens of the longer side per step, padding included, in multiples of batch_size pairs; None:
+    batch_size pairs."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -189,7 +194,7 @@ def load_pairs(config: PairsConfig, stored: Path | None = None) -> Pairs:
     def encode(pairs):
         return [with_end(source_tokenizer, s) for s, _ in pairs], [with_end(tokenizer, t) for _, t in pairs]
 
-    identity = fingerprint([train, validation, test, source_tokenizer.to_json(), tokenizer.to_json()])
+    identity = fingerprint([GROUPING, train, validation, test, source_tokenizer.to_json(), tokenizer.to_json()])
     name = f"SCAN, {config.split} split" if config.source is None else config.source
     texts = ([s for s, _ in test], [t for _, t in test])
     return Pairs(encode(train), encode(validation), texts, source_tokenizer, tokenizer, name, identity, config)
@@ -242,11 +247,12 @@ class BucketedBatches:
     def __init__(self, pairs: tuple[Sequence[np.ndarray], Sequence[np.ndarray]], config: RunConfig, seed: int):
         assert isinstance(config.data, PairsConfig)
         sources, targets = pairs
-        by_length = np.lexsort(([len(s) for s in sources], [len(t) for t in targets]))
+        size_of = functools.partial(_batch_size, config.batch_size, config.data.batch_tokens)
+        longer = np.array([max(len(s), len(t)) for s, t in zip(sources, targets, strict=True)])
         self._buckets, shares = [], []
-        for bucket, rows in enumerate(np.array_split(by_length, min(config.data.buckets, len(by_length)))):
+        for bucket, rows in enumerate(least_padded(longer, config.data.buckets, size_of)):
+            size = size_of(int(longer[rows].max()))
             arrays = pair_arrays([sources[i] for i in rows], [targets[i] for i in rows])
-            size = _batch_size(config.batch_size, config.data.batch_tokens, arrays["weights"].shape[1])
             self._buckets.append(Rows(arrays, size, seed + bucket))
             shares.append(len(rows) / size)
         draw = np.random.default_rng(0).choice(len(shares), config.steps, p=np.array(shares) / sum(shares))
